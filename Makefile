@@ -1,0 +1,30 @@
+# Each target sets itself up: a virtual environment in the checkout with the pins of constraints.txt.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+PYTEST := $(BIN)/python -m pytest -n auto
+
+.PHONY: verify test lint bench clean
+.DEFAULT_GOAL := verify
+
+verify: $(READY)  ## Verify and fuzz the bundled kernels for two minutes; leaves out/verify/report.html
+	rm -rf out/verify
+	$(BIN)/flashverify fuzz --matrix --minutes 2 --out out/verify
+
+test: $(READY)  ## Pass the tests
+	$(PYTEST)
+
+lint: $(READY)  ## Lint, format and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+clean:
+	rm -rf $(VENV) out
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(v < (3, 11) and "flashverify needs Python >= 3.11, $(PYTHON) is %d.%d; name another with make PYTHON=..." % v[:2])'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $@

@@ -1,0 +1,26 @@
+"""Independent computations of the right answer of attention: float64 for every case, mpmath for small ones, and exact rounding."""
+
+from flashverify_oracles.exact import (
+    ExactAttention,
+    PrecisionExhausted,
+    abs_difference,
+    exact_attention,
+    max_abs_difference,
+)
+from flashverify_oracles.float64 import Backward, Forward, backward, forward
+from flashverify_oracles.rounding import round_array, round_scalar, round_tensor
+
+__all__ = [
+    "Backward",
+    "ExactAttention",
+    "Forward",
+    "PrecisionExhausted",
+    "abs_difference",
+    "backward",
+    "exact_attention",
+    "forward",
+    "max_abs_difference",
+    "round_array",
+    "round_scalar",
+    "round_tensor",
+]

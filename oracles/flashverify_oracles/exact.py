@@ -1,0 +1,224 @@
+"""Attention and its gradients with mpmath, at growing precision until two precisions agree.
+
+Inputs are integers times a power of two, so logits, dP and every difference of two of them are exact integers too; only exponentials,
+one logarithm, one division and the sums after them are rounded. For small problems: the cost grows with Sq * Sk**2.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+import mpmath
+import numpy as np
+import torch
+from mpmath import mp
+
+from flashverify_oracles._exact_rows import Array, Inputs, Mask, Row
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy.typing as npt
+
+# Two successive precisions agree on an element when they differ by at most this fraction of it ...
+RELATIVE_TOLERANCE_BITS = 96
+# ... or when both are below 2**-1140, where it is taken as 0: the smallest float64 is 2**-1074.
+ZERO_EXPONENT = -1140
+_FIRST_PRECISION = 160
+
+
+class PrecisionExhausted(ArithmeticError):  # noqa: N818 - it names what ran out
+    """An element still changed between the last two precisions allowed."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class ExactAttention:
+    """Attention to about 96 bits, as numpy object arrays of `mpmath.mpf`.
+
+    The gradients are None where no `do` was given. Results that depend on a non-finite input are NaN.
+
+    Attributes:
+        o: `[B, Hq, Sq, Dv]`.
+        lse: `[B, Hq, Sq]` base e; -inf on rows that see no key.
+        delta: `[B, Hq, Sq]` rowsum(dO * O), without dLSE.
+        dq: `[B, Hq, Sq, D]`.
+        dk: `[B, Hkv, Sk, D]`.
+        dv: `[B, Hkv, Sk, Dv]`.
+        precision: bits with which the elements were computed.
+    """
+
+    o: Array
+    lse: Array
+    delta: Array | None = None
+    dq: Array | None = None
+    dk: Array | None = None
+    dv: Array | None = None
+    precision: int
+
+    def arrays(self) -> Iterator[tuple[str, Array]]:
+        """Name and array of every result that was computed."""
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, np.ndarray):
+                yield field.name, value
+
+
+def exact_attention(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    do: torch.Tensor | None = None,
+    *,
+    scale: float,
+    visible: Mask = None,
+    dlse: torch.Tensor | None = None,
+    given_o: torch.Tensor | None = None,
+    given_lse: torch.Tensor | None = None,
+    max_precision: int = 10_240,
+) -> ExactAttention:
+    """Attention and its gradients to about 96 bits.
+
+    `o = softmax(S) v` and `lse = log(sum(exp(S)))` with `S = scale * q k^T` over the keys that a row sees; the gradients are those of
+    `sum(o * do) + sum(lse * dlse)`. Conventions are those of the float64 oracle: a row that sees no key has o = 0, lse = -inf, delta = 0
+    and touches no gradient; with `given_o` or `given_lse`, delta or P are taken from them.
+
+    Args:
+        q: `[B, Hq, Sq, D]` floating; query head h reads key head `h // (Hq // Hkv)`.
+        k: `[B, Hkv, Sk, D]` floating.
+        v: `[B, Hkv, Sk, Dv]` floating.
+        do: `[B, Hq, Sq, Dv]` floating; None for the forward pass alone.
+        scale: factor of the logits, finite, taken exactly.
+        visible: None for every key, a bool tensor that broadcasts to `[B, Hq, Sq, Sk]`, or a callable `(rows, keys)` that returns one.
+        dlse: `[B, Hq, Sq]` floating, gradient of the log-sum-exp (base e); None for 0.
+        given_o: `[B, Hq, Sq, Dv]` floating, a subject's own output.
+        given_lse: `[B, Hq, Sq]` floating, a subject's own log-sum-exp, base e.
+        max_precision: bits beyond which to give up.
+
+    Returns:
+        Every element as an mpf: two successive precisions agree on it to 2**-96 of its value, or both are below 2**-1140 (then 0).
+        Terms that cancel to exactly 0 at both precisions give 0: the true value is below 2**-300 of the sum of their magnitudes.
+
+    Raises:
+        TypeError: an argument is not a floating tensor, or the mask is not bool.
+        ValueError: shapes do not belong together, `scale` is not finite, or a gradient's argument is given without `do`.
+        PrecisionExhausted: two precisions up to `max_precision` did not agree.
+    """
+    with mp.workprec(_FIRST_PRECISION):
+        inputs = Inputs(q, k, v, do, scale, dlse, given_o, given_lse)
+        rows = inputs.rows(visible)
+    precision, before = _FIRST_PRECISION, None
+    while precision <= max_precision:
+        with mp.workprec(precision):
+            now = _evaluate(inputs, rows)
+            if before is not None and _settle(before, now):
+                return ExactAttention(**now, precision=precision)
+        before, precision = now, 2 * precision
+    raise PrecisionExhausted(
+        f"two precisions up to max_precision={max_precision} bits do not agree to 2**-{RELATIVE_TOLERANCE_BITS}"
+    )
+
+
+def max_abs_difference(exact: Array, approximate: torch.Tensor) -> float:
+    """Largest element of `abs_difference`, 0.0 if there is none."""
+    return float(abs_difference(exact, approximate).max(initial=0.0))
+
+
+def abs_difference(exact: Array, approximate: torch.Tensor) -> npt.NDArray[np.float64]:
+    """|exact - approximate| of every element, rounded to float64 only at the end.
+
+    Args:
+        exact: object array of mpf.
+        approximate: floating tensor of the same shape.
+
+    Returns:
+        float64 array: 0 where both are NaN or the same infinity, inf where only one of them is, or their infinities differ.
+
+    Raises:
+        ValueError: the shapes differ.
+    """
+    if exact.shape != tuple(approximate.shape):
+        raise ValueError(f"approximate must have the shape {exact.shape}, got {tuple(approximate.shape)}")
+    out = np.zeros(exact.shape, dtype=np.float64)
+    numbers = approximate.detach().to(dtype=torch.float64, device="cpu").numpy()
+    with mp.workprec(_FIRST_PRECISION):
+        for index in np.ndindex(exact.shape):
+            x, y = exact[index], float(numbers[index])
+            if mpmath.isfinite(x) and math.isfinite(y):
+                out[index] = float(abs(x - y))
+            elif x != y and not (mpmath.isnan(x) and math.isnan(y)):
+                out[index] = math.inf
+    return out
+
+
+def _settle(before: dict[str, Array], now: dict[str, Array]) -> bool:
+    """Whether two evaluations agree; elements of `now` that are 0 to all intents become 0."""
+    zero = mp.ldexp(1, ZERO_EXPONENT)
+    for name, array in now.items():
+        old, new = before[name].reshape(-1), array.reshape(-1)
+        for i, (a, b) in enumerate(zip(old, new, strict=True)):
+            if a == b or (mpmath.isnan(a) and mpmath.isnan(b)):
+                continue
+            if abs(a - b) <= mp.ldexp(abs(b), -RELATIVE_TOLERANCE_BITS):
+                continue
+            if not (abs(a) <= zero and abs(b) <= zero):
+                return False
+            new[i] = mp.zero
+    return True
+
+
+def _evaluate(inputs: Inputs, rows: list[Row]) -> dict[str, Array]:
+    """Every result at the working precision."""
+    B, Hq, Hkv, Sq, Sk, D, Dv = inputs.sizes
+    out = {"o": _full((B, Hq, Sq, Dv), mp.zero), "lse": _full((B, Hq, Sq), -mp.inf)}
+    if inputs.do is not None:
+        out |= {"delta": _full((B, Hq, Sq), mp.zero), "dq": _full((B, Hq, Sq, D), mp.zero)}
+        out |= {"dk": _full((B, Hkv, Sk, D), mp.zero), "dv": _full((B, Hkv, Sk, Dv), mp.zero)}
+    for row in rows:
+        b, h, _ = row.place
+        hkv, keys = h // inputs.group, row.keys
+        weights = [mp.exp(gap) for gap in row.gaps]
+        total = mp.fsum(weights)
+        p = [w / total for w in weights]
+        out["o"][row.place] = _combine(p, inputs.v.mpf[b, hkv, keys])
+        # One weight of the maximum is exactly 1: log1p keeps what the others add to a top of 0.
+        out["lse"][row.place] = row.top + mp.log1p(mp.fsum(_without_one_top(weights, row.gaps)))
+        if inputs.do is None:
+            continue
+        known = row.given_delta is not None
+        out["delta"][row.place] = row.given_delta if known else mp.fdot(p, row.dp)
+        if row.lags and row.lags[0] == -mp.inf:
+            continue
+        weight = p if row.lags is None else [mp.exp(lag) for lag in row.lags]
+        if known:
+            slope = [mp.fsub(dp, row.given_delta, exact=True) for dp in row.dp]
+        else:  # dP_j - sum_k P_k dP_k, without its cancellation
+            slope = [mp.fdot(p, [dp - other for other in row.dp]) for dp in row.dp]
+        ds = [w * (x + row.dlse) for w, x in zip(weight, slope, strict=True)]
+        out["dq"][row.place] = _combine(ds, inputs.k.mpf[b, hkv, keys]) * inputs.scale
+        out["dk"][b, hkv, keys] += np.multiply.outer(_vector(ds), inputs.q.mpf[row.place] * inputs.scale)
+        out["dv"][b, hkv, keys] += np.multiply.outer(_vector(weight), inputs.do.mpf[row.place])
+    return out
+
+
+def _without_one_top(weights: list[Any], gaps: list[Any]) -> list[Any]:
+    first = next((n for n, gap in enumerate(gaps) if gap == 0), 0)
+    return weights[:first] + weights[first + 1 :] if not mpmath.isnan(weights[first]) else weights
+
+
+def _combine(coefficients: list[Any], vectors: Array) -> Array:
+    """`sum_j coefficients[j] * vectors[j]`."""
+    return _vector([mp.fdot(coefficients, column) for column in vectors.T.tolist()])
+
+
+def _vector(values: list[Any]) -> Array:
+    out = np.empty(len(values), dtype=object)
+    out[:] = values
+    return out
+
+
+def _full(shape: tuple[int, ...], value: Any) -> Array:
+    out = np.empty(shape, dtype=object)
+    out.fill(value)
+    return out

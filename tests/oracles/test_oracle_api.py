@@ -1,0 +1,43 @@
+"""The public surface of the package, and what it may import."""
+
+import ast
+import inspect
+import sys
+from pathlib import Path
+
+import flashverify_oracles
+
+ROOT = Path(inspect.getfile(flashverify_oracles)).parent
+ALLOWED = {"torch", "numpy", "mpmath", "flashverify_oracles"}
+
+
+def imports(path: Path) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names.add(node.module or "")
+    return names
+
+
+def test_every_public_name_exists_and_the_list_is_sorted() -> None:
+    assert flashverify_oracles.__all__ == sorted(flashverify_oracles.__all__)
+    for name in flashverify_oracles.__all__:
+        assert inspect.getdoc(getattr(flashverify_oracles, name)), name
+
+
+def test_only_torch_numpy_mpmath_and_the_standard_library_are_imported() -> None:
+    files = sorted(ROOT.glob("*.py"))
+    assert len(files) >= 4
+    for path in files:
+        tops = {name.split(".")[0] for name in imports(path)}
+        assert tops <= ALLOWED | sys.stdlib_module_names, path.name
+
+
+def test_the_two_oracles_share_no_code() -> None:
+    def own(*names: str) -> set[str]:
+        return {name for file in names for name in imports(ROOT / file) if name.startswith("flashverify_oracles")}
+
+    assert own("float64.py", "_problem.py") == {"flashverify_oracles._problem"}
+    assert own("exact.py", "_exact_rows.py") == {"flashverify_oracles._exact_rows"}
