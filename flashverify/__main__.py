@@ -1,0 +1,5 @@
+"""`python -m flashverify`."""
+
+from flashverify.cli import main
+
+main()

@@ -1,0 +1,76 @@
+"""How large the drawn cases may be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["CPU", "GPU", "Profile"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """How large the drawn cases may be.
+
+    Attributes:
+        heads: (batch, heads_q, heads_kv), from plain to wild.
+        dims: (dim_qk, dim_v), from plain to wild; a pair that stands twice is drawn twice as often.
+        max_seq: longest query and key sequence.
+        max_long: longest one where the other is short.
+        max_work: of batch * heads_q * seq_q * seq_k * (dim_qk + dim_v).
+    """
+
+    heads: tuple[tuple[int, int, int], ...]
+    dims: tuple[tuple[int, int], ...]
+    max_seq: int
+    max_long: int
+    max_work: int
+
+
+CPU = Profile(
+    heads=(
+        (1, 1, 1),
+        (1, 2, 2),
+        (1, 2, 1),
+        (2, 1, 1),
+        (1, 3, 1),
+        (3, 1, 1),
+        (1, 4, 2),
+        (2, 2, 1),
+        (1, 4, 1),
+        (2, 2, 2),
+        (1, 6, 2),
+    ),
+    dims=(
+        *((8, 8), (16, 16), (16, 16), (32, 32), (24, 24), (40, 40), (64, 64), (64, 64), (72, 72), (128, 128)),
+        *((8, 32), (32, 16), (16, 64), (64, 24), (40, 72), (128, 64), (256, 256), (256, 64)),
+    ),
+    max_seq=80,
+    max_long=260,
+    max_work=2_500_000,
+)
+"""Interpreted kernels: a case in well under a second on one core."""
+
+GPU = Profile(
+    heads=(
+        *((1, 1, 1), (1, 2, 2), (1, 2, 1), (2, 1, 1), (1, 3, 1), (1, 4, 2), (2, 2, 1), (1, 6, 2), (2, 4, 4)),
+        *((1, 8, 1), (3, 4, 2), (2, 6, 3), (1, 16, 4), (16, 1, 1), (4, 4, 1), (1, 12, 2), (1, 16, 16)),
+    ),
+    dims=(
+        (64, 64),
+        (128, 128),
+        (64, 64),
+        (128, 128),
+        (32, 32),
+        (16, 16),
+        (40, 40),
+        (72, 72),
+        (96, 96),
+        (256, 256),
+        (128, 64),
+        (64, 128),
+    ),
+    max_seq=600,
+    max_long=2100,
+    max_work=2**31,
+)
+"""Compiled kernels: few pairs of head dims, because each is a compilation of its own."""

@@ -1,0 +1,158 @@
+"""Hypothesis strategies over the cases that a subject supports, small first.
+
+Every list that is drawn from runs from plain to wild and every integer towards its lower end, so that shrinking ends at the
+smallest shape, the plainest regime and no optional feature.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from hypothesis import assume
+from hypothesis import strategies as st
+
+from flashverify.case.bits import FORMATS
+from flashverify.case.case import DTYPES, EDIT_TENSORS, POISONS, REGIMES, Case, Edit, Grad, Storage, Values
+from flashverify.case.draws import draw_lengths, draw_mask, draw_parts, one_in
+from flashverify.case.profiles import CPU, GPU, Profile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hypothesis.strategies import SearchStrategy
+
+    from flashverify.case.supports import Supports
+
+    Draw = Callable[[SearchStrategy[Any]], Any]
+
+__all__ = ["CPU", "GPU", "Profile", "cases"]
+
+
+def cases(supports: Supports, *, profile: Profile = CPU) -> SearchStrategy[Case]:
+    """Cases that a subject supports, by construction; only `supports.also` may reject a draw.
+
+    A dtype whose plainest case `supports.also` refuses is not drawn at all.
+
+    Args:
+        supports: what the subject declares.
+        profile: how large the cases may be.
+    """
+    dims = [p for p in profile.dims if all(d % supports.dim_multiple == 0 and d <= supports.dim_max for d in p)]
+    dims = [(d, dv) for d, dv in dims if d == dv or not supports.equal_dims] or [(supports.dim_multiple,) * 2]
+    dtypes = [d for d in DTYPES if d in supports.dtypes and (d == "fp32" or "ieee" in supports.precisions)]
+    plain = Case(dim_qk=dims[0][0], dim_v=dims[0][1])
+    if supports.also is not None:
+        dtypes = [d for d in dtypes if supports.also(dataclasses.replace(plain, dtype=d)) is None] or dtypes
+    return _cases(supports, profile, dims, dtypes)
+
+
+@st.composite
+def _cases(draw: Draw, supports: Supports, profile: Profile, dims: list[tuple[int, int]], dtypes: list[str]) -> Case:
+    heads = [h for h in profile.heads if supports.gqa or h[1] == h[2]]
+    batch, heads_q, heads_kv = draw(st.sampled_from(heads))
+    empty = draw(st.sampled_from(("batch", "seq_q", "seq_k"))) if supports.empty and draw(one_in(12)) else ""
+    batch = 0 if empty == "batch" else batch
+    dim_qk, dim_v = draw(st.sampled_from(dims))
+    dtype = draw(st.sampled_from(dtypes))
+    precisions = [
+        p for p in ("ieee", "tf32", "tf32x3") if p in supports.precisions and (p == "ieee" or dtype == "fp32")
+    ]
+    parts = draw_parts(draw, supports)
+    pairs = max(profile.max_work // max(batch * heads_q * (dim_qk + dim_v), 1), 4)
+    seq_q, seq_k = draw_lengths(draw, supports, profile, parts, pairs, empty)
+    mask = draw_mask(draw, supports, parts, batch, seq_q, seq_k)
+    case = Case(
+        batch=batch,
+        heads_q=heads_q,
+        heads_kv=heads_kv,
+        seq_q=seq_q,
+        seq_k=seq_k,
+        dim_qk=dim_qk,
+        dim_v=dim_v,
+        dtype=dtype,
+        precision=draw(st.sampled_from(precisions)),
+        scale=draw(st.sampled_from(_scales(supports))),
+        mask=mask,
+        values=Values(regime=draw(st.sampled_from(REGIMES)), seed=draw(st.integers(0, 255))),
+        storage=_storage(draw, supports),
+        grad=_grad(draw, supports),
+        launch=_launch(draw, supports),
+    )
+    if draw(one_in(6)):
+        case = dataclasses.replace(case, values=dataclasses.replace(case.values, edits=_edits(draw, supports, case)))
+    if supports.also is not None:
+        if case.launch and supports.also(case) is not None:
+            case = dataclasses.replace(case, launch=())
+        assume(supports.also(case) is None)
+    reason = supports.refusal(case)
+    assert reason is None, f"{case} was drawn although {reason}"
+    return case
+
+
+def _scales(supports: Supports) -> list[float | None]:
+    """Scales of the signs that the subject has; the default, first, most often."""
+    scales: list[float | None] = []
+    if "positive" in supports.scales:
+        scales += [None] * 7 + [1.0, 0.125, 1e4, 1e-30, 2.0**-140]
+    if "zero" in supports.scales:
+        scales += [0.0]
+    if "negative" in supports.scales:
+        scales += [-0.125, -1.0]
+    return scales
+
+
+def _storage(draw: Draw, supports: Supports) -> Storage:
+    gaps = (0, 0, 0, 8, *((1, 3) if supports.unaligned else ())) if supports.gaps else (0,)
+    offsets = (0, 0, 0, 8, *((1, 4) if supports.unaligned else ()))
+    return Storage(
+        layout=draw(st.sampled_from([layout for layout in ("bhsd", "bshd") if layout in supports.layouts])),
+        gap=draw(st.sampled_from(gaps)),
+        offset=draw(st.sampled_from(offsets)),
+        expand=supports.expand and draw(one_in(6)),
+        padding=draw(st.sampled_from(POISONS)),
+    )
+
+
+def _grad(draw: Draw, supports: Supports) -> Grad:
+    do = draw(st.sampled_from(("dense", "dense", "dense", "expanded", "transposed", "zero")))
+    dlse = supports.dlse and draw(st.booleans())
+    forward_only = draw(one_in(10))
+    return Grad(do=do, dlse=dlse) if supports.backward and not forward_only else Grad(backward=False)
+
+
+def _launch(draw: Draw, supports: Supports) -> tuple[tuple[str, int], ...]:
+    """All launch parameters of the subject, or none."""
+    if not supports.launch or not draw(one_in(4)):
+        return ()
+    return tuple(sorted((name, draw(st.sampled_from(values))) for name, values in supports.launch))
+
+
+def _edits(draw: Draw, supports: Supports, case: Case) -> tuple[Edit, ...]:
+    """One to three single elements inside the declared lengths; NaN and Inf where the subject has a contract for them."""
+    entry = FORMATS[case.dtype]
+    values = [0.0, 1.0, -1.0, -0.0, 1000.0, entry.min_subnormal, entry.max, -entry.max]
+    values += [float("inf"), float("-inf"), float("nan")] * supports.non_finite
+    shapes = {"q": case.shape_q, "k": case.shape_k, "v": case.shape_v, "do": case.shape_o}
+    declared = {
+        "q": case.mask.query_lengths,
+        "do": case.mask.query_lengths,
+        "k": case.mask.key_lengths,
+        "v": case.mask.key_lengths,
+    }
+
+    def places(name: str) -> list[tuple[int, int]]:  # (sequence, declared length), the empty ones left out
+        lengths = declared[name] or (shapes[name][2],) * case.batch
+        return [(b, length) for b, length in enumerate(lengths) if length]
+
+    usable = [name for name in EDIT_TENSORS if prod(shapes[name]) and places(name)]
+    if not case.grad.backward or case.grad.do in ("expanded", "zero"):
+        usable = [name for name in usable if name != "do"]
+    edits: list[Edit] = []
+    for _ in range(draw(st.sampled_from((1, 1, 2, 3))) if usable else 0):
+        name = draw(st.sampled_from(usable))
+        b, length = draw(st.sampled_from(places(name)))
+        h, d = (draw(st.integers(0, shapes[name][axis] - 1)) for axis in (1, 3))
+        edits.append(Edit(name, (b, h, draw(st.integers(0, length - 1)), d), draw(st.sampled_from(values))))
+    return tuple(edits)

@@ -1,0 +1,201 @@
+"""The one text form of a case: `key=value` words in a fixed order, defaults left out.
+
+    fv1 batch=2 heads_q=4 heads_kv=2 seq_q=17 seq_k=33 dim_qk=64 dim_v=64 causal=bottom-right klen=5,33 regime=ties seed=7
+
+Parsing accepts any order; formatting always gives the same line. Floats that no short decimal names exactly are written
+as hex floats, so a case survives the round trip bit for bit.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from flashverify.case.case import Case, Edit, Grad, Logits, Storage, Values
+from flashverify.case.mask import Bitmap, Blocks, Mask, Packed
+from flashverify.errors import CaseTextError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+__all__ = ["VERSION", "format_case", "parse_case"]
+
+VERSION = "fv1"
+_SECTIONS = {"mask": Mask, "logits": Logits, "values": Values, "storage": Storage, "grad": Grad}
+
+
+@dataclass(frozen=True, slots=True)
+class _Axis:
+    """One word of the text form: its key, the section and field it sets, and the codec of its value."""
+
+    key: str
+    section: str  # "" is the case itself
+    field: str
+    parse: Callable[[str], Any]
+    format: Callable[[Any], str]
+
+
+def format_case(case: Case) -> str:
+    """The text form of `case`: one line, the same for equal cases."""
+    words = [VERSION]
+    for axis in _axes():
+        value = _get(case, axis)
+        if value != _get(_default(), axis) or _differs_in_sign(value, _get(_default(), axis)):
+            words.append(f"{axis.key}={axis.format(value)}")
+    return " ".join(words)
+
+
+def parse_case(text: str) -> Case:
+    """The case that `text` names.
+
+    Raises:
+        CaseTextError: a word is unknown, given twice or malformed, or the values contradict each other; the message
+            names the word and what is accepted.
+    """
+    words = text.split()
+    if not words or words[0] != VERSION:
+        found = words[0] if words else ""
+        raise CaseTextError(f"a case starts with {VERSION!r}, found {found[:40]!r}")
+    axes = {axis.key: axis for axis in _axes()}
+    sections: dict[str, dict[str, Any]] = {name: {} for name in ("", *_SECTIONS)}
+    for word in words[1:]:
+        key, separator, value = word.partition("=")
+        if not separator or key not in axes:
+            raise CaseTextError(f"unknown word {word[:80]!r} in a case; accepted keys: {', '.join(axes)}")
+        axis = axes[key]
+        if axis.field in sections[axis.section]:
+            raise CaseTextError(f"{key} is given twice in a case")
+        try:
+            sections[axis.section][axis.field] = axis.parse(value)
+        except (ValueError, TypeError, KeyError, IndexError, OverflowError) as error:
+            raise CaseTextError(f"{key}={value[:80]!r} is not accepted: {error}") from error
+    try:
+        parts = {name: kind(**sections[name]) for name, kind in _SECTIONS.items()}
+        return Case(**sections[""], **parts)
+    except CaseTextError:
+        raise
+    except UsageError as error:
+        raise CaseTextError(str(error)) from error
+
+
+@functools.cache
+def _default() -> Case:
+    return Case()
+
+
+def _get(case: Case, axis: _Axis) -> Any:
+    return getattr(getattr(case, axis.section) if axis.section else case, axis.field)
+
+
+def _differs_in_sign(value: Any, default: Any) -> bool:
+    """True where -0.0 stands against a default of 0.0, which compare equal."""
+    both = isinstance(value, float) and isinstance(default, float)
+    return both and value == default and math.copysign(1, value) != math.copysign(1, default)
+
+
+def _float(text: str) -> float:
+    value = float.fromhex(text) if "0x" in text else float(text)
+    if text.lower().lstrip("+-") not in ("inf", "infinity", "nan") and not math.isfinite(value):
+        raise ValueError("beyond the range of a float64")
+    return value
+
+
+def _float_text(value: float) -> str:
+    return short if float(short := f"{value:g}") == value else float(value).hex()
+
+
+def _edit_value_text(value: float) -> str:
+    return str(value) if not math.isfinite(value) else _float_text(value)
+
+
+def _bool(text: str) -> bool:
+    if text not in ("yes", "no"):
+        raise ValueError("yes or no")
+    return text == "yes"
+
+
+def _bool_text(value: bool) -> str:
+    return "yes" if value else "no"
+
+
+def _ints(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(",")) if text else ()
+
+
+def _ints_text(values: tuple[int, ...]) -> str:
+    return ",".join(map(str, values))
+
+
+def _window(text: str) -> tuple[int | None, int | None]:
+    left, right = text.split(",")
+    return (None if left == "*" else int(left), None if right == "*" else int(right))
+
+
+def _window_text(window: tuple[int | None, int | None]) -> str:
+    return ",".join("*" if side is None else str(side) for side in window)
+
+
+def _packed(text: str) -> Packed:
+    cu_q, cu_k = text.split("/")
+    return Packed(_ints(cu_q), _ints(cu_k))
+
+
+def _edits(text: str) -> tuple[Edit, ...]:
+    def one(part: str) -> Edit:
+        tensor, index, value = part.split(":")
+        b, h, s, d = _ints(index)
+        return Edit(tensor, (b, h, s, d), _float(value))
+
+    return tuple(one(part) for part in text.split(";"))
+
+
+def _edits_text(edits: tuple[Edit, ...]) -> str:
+    return ";".join(f"{e.tensor}:{_ints_text(e.index)}:{_edit_value_text(e.value)}" for e in edits)
+
+
+def _launch(text: str) -> tuple[tuple[str, int], ...]:
+    pairs = (part.split(":") for part in text.split(","))
+    return tuple(sorted((name, int(value)) for name, value in pairs))
+
+
+@functools.cache
+def _axes() -> tuple[_Axis, ...]:
+    return tuple(_list_axes())
+
+
+def _list_axes() -> Iterator[_Axis]:
+    for name in ("batch", "heads_q", "heads_kv", "seq_q", "seq_k", "dim_qk", "dim_v"):
+        yield _Axis(name, "", name, int, str)
+    yield _Axis("dtype", "", "dtype", str, str)
+    yield _Axis("precision", "", "precision", str, str)
+    yield _Axis("scale", "", "scale", _float, _float_text)
+    yield _Axis("causal", "mask", "causal", str, str)
+    yield _Axis("window", "mask", "window", _window, _window_text)
+    yield _Axis("klen", "mask", "key_lengths", _ints, _ints_text)
+    yield _Axis("qlen", "mask", "query_lengths", _ints, _ints_text)
+    yield _Axis("packed", "mask", "packed", _packed, lambda p: f"{_ints_text(p.cu_q)}/{_ints_text(p.cu_k)}")
+    yield _Axis("tree", "mask", "tree", _ints, _ints_text)
+    yield _Axis(
+        "blocks", "mask", "blocks", lambda t: Blocks(*_ints(t)), lambda b: f"{b.rows},{b.keys},{b.live},{b.seed}"
+    )
+    yield _Axis("bitmap", "mask", "bitmap", lambda t: Bitmap(*_ints(t)), lambda b: f"{b.live},{b.seed}")
+    yield _Axis("softcap", "logits", "softcap", _float, _float_text)
+    yield _Axis("alibi", "logits", "alibi", _bool, _bool_text)
+    yield _Axis("bias", "logits", "bias", str, str)
+    yield _Axis("sink", "logits", "sink", _bool, _bool_text)
+    yield _Axis("dropout", "", "dropout", _float, _float_text)
+    yield _Axis("regime", "values", "regime", str, str)
+    yield _Axis("seed", "values", "seed", int, str)
+    yield _Axis("edits", "values", "edits", _edits, _edits_text)
+    yield _Axis("layout", "storage", "layout", str, str)
+    yield _Axis("gap", "storage", "gap", int, str)
+    yield _Axis("offset", "storage", "offset", int, str)
+    yield _Axis("expand", "storage", "expand", _bool, _bool_text)
+    yield _Axis("padding", "storage", "padding", str, str)
+    yield _Axis("page_size", "storage", "page_size", int, str)
+    yield _Axis("do", "grad", "do", str, str)
+    yield _Axis("dlse", "grad", "dlse", _bool, _bool_text)
+    yield _Axis("backward", "grad", "backward", _bool, _bool_text)
+    yield _Axis("launch", "", "launch", _launch, lambda pairs: ",".join(f"{n}:{v}" for n, v in pairs))

@@ -1,0 +1,54 @@
+"""From a case to the bits of its tensors: regime, one rounding, edits."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from flashverify.case import philox
+from flashverify.case.bits import to_bits
+from flashverify.case.case import Storage
+from flashverify.case.fill import Fill
+from flashverify.case.regimes import regime_values
+
+if TYPE_CHECKING:
+    from flashverify.case.bits import Bits
+    from flashverify.case.case import Case
+
+__all__ = ["tensor_bits"]
+
+
+def tensor_bits(case: Case) -> dict[str, Bits]:
+    """Bit patterns of q, k, v and, where the case has them, do and dlse.
+
+    Returns:
+        Read-only arrays of uint16 or uint32 (dlse: fp32, `[B, Hq, Sq]`). k and v have one head where they are expanded:
+        an edit of any head then is an edit of the shared one. do has the shape `[1, 1, 1, 1]` where it is expanded.
+        They do not depend on the layout, gaps, offset, padding or launch parameters of the case; those of the last few
+        cases are kept.
+    """
+    return _tensor_bits(dataclasses.replace(case, storage=Storage(expand=case.storage.expand), launch=()))
+
+
+@functools.lru_cache(maxsize=4)
+def _tensor_bits(case: Case) -> dict[str, Bits]:
+    fill = Fill(case)
+    values = regime_values(fill)
+    if not case.grad.backward:
+        del values["do"]
+    elif case.grad.do == "zero":
+        values["do"] = np.zeros(fill.shapes["do"])
+    bits = {name: to_bits(array, case.dtype) for name, array in values.items()}
+    for edit in case.values.edits:
+        if edit.tensor in bits:
+            stored = bits[edit.tensor]
+            index = tuple(min(i, n - 1) for i, n in zip(edit.index, stored.shape, strict=True))
+            stored[index] = to_bits(np.array([edit.value], dtype=np.float64), case.dtype)[0]
+    if case.grad.backward and case.grad.dlse:
+        bits["dlse"] = to_bits(philox.normal(case.values.seed, "dlse", case.shape_o[:3]), "fp32")
+    for stored in bits.values():
+        stored.flags.writeable = False
+    return bits

@@ -1,0 +1,173 @@
+"""The checks `accuracy` and `nonfinite`: every element of every output within its bound, every non-finite value allowed.
+
+The backward is judged twice: end to end, and given the subject's own stored O and LSE, which removes their error from the
+bound and so sees a defect of the backward itself far more sharply.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from flashverify.case.mask import visible
+from flashverify.checks.execution import expected_shapes
+from flashverify.judge.compare import Comparison, compare_output
+from flashverify.judge.taint import Clean, clean
+from flashverify.judge.verdict import Status, Verdict
+from flashverify.truth import GRADIENTS, Inputs, Truth
+
+if TYPE_CHECKING:
+    import torch
+
+    from flashverify.case.problem import Problem
+    from flashverify.checks.execution import Execution
+    from flashverify.numerics import Form
+    from flashverify.subjects.interface import Contract, Subject
+
+__all__ = ["Accuracy", "check_accuracy", "inputs_of", "judged_form", "shape_failures", "undefined_elements"]
+
+END_TO_END, CONDITIONAL = "end-to-end", "conditional"
+
+
+@dataclass(frozen=True, slots=True)
+class Accuracy:
+    """The comparisons of a case, and remarks that are no failures."""
+
+    comparisons: tuple[Comparison, ...]
+    warnings: tuple[str, ...]
+
+
+def judged_form(subject: Subject, problem: Problem) -> Form:
+    """The form that the bounds assume: the subject's, with the base of the LSE that it returns."""
+    form = subject.form(problem.case)
+    base = subject.contract.lse_base
+    return form if base is None or form.lse_base == base else dataclasses.replace(form, lse_base=base)
+
+
+def inputs_of(problem: Problem) -> tuple[Inputs, Clean]:
+    """The problem as the oracles take it, and what non-finite inputs may have reached."""
+    tidy = clean(problem)
+    inputs = Inputs(
+        q=tidy.q,
+        k=tidy.k,
+        v=tidy.v,
+        scale=problem.scale,
+        visible=visible(problem.case, problem.q.device),
+        do=tidy.do,
+        dlse=tidy.dlse,
+    )
+    return inputs, tidy
+
+
+def shape_failures(execution: Execution) -> list[Verdict]:
+    """A failing verdict for every output of the wrong shape or dtype."""
+    shapes, found = expected_shapes(execution.problem), []
+    dtype = execution.problem.q.dtype
+    for name, tensor in execution.outputs.items():
+        wrong_dtype = name in ("o", "dq", "dk", "dv") and tensor.dtype != dtype
+        if tuple(tensor.shape) != shapes[name] or wrong_dtype:
+            message = f"{name} is {list(tensor.shape)} {tensor.dtype}, expected {list(shapes[name])} {dtype}"
+            found.append(Verdict(check="accuracy", status=Status.FAIL, output=name, error="shape", message=message))
+    return found
+
+
+def undefined_elements(problem: Problem, contract: Contract) -> dict[str, torch.Tensor]:
+    """Per output the elements outside the declared lengths, where the contract leaves them open."""
+    return {} if contract.padding == "written" else _outside(problem)
+
+
+def _outside(problem: Problem) -> dict[str, torch.Tensor]:
+    """Bool masks, broadcastable to each output: outside the declared lengths."""
+    import torch
+
+    mask, device = problem.case.mask, problem.q.device
+
+    def beyond(lengths: tuple[int, ...] | None, size: int) -> torch.Tensor | None:
+        if lengths is None:
+            return None
+        return torch.arange(size, device=device) >= torch.tensor(lengths, device=device).view(-1, 1, 1)
+
+    rows, keys = beyond(mask.query_lengths, problem.case.seq_q), beyond(mask.key_lengths, problem.case.seq_k)
+    found = {}
+    if rows is not None:
+        found |= {"o": rows.unsqueeze(-1), "lse": rows, "delta": rows, "dq": rows.unsqueeze(-1)}
+    if keys is not None:
+        found |= {"dk": keys.unsqueeze(-1), "dv": keys.unsqueeze(-1)}
+    return found
+
+
+def check_accuracy(subject: Subject, execution: Execution) -> Accuracy:
+    """Compares every output with the oracle, end to end and, for the gradients, given the subject's own O and LSE."""
+    import torch
+
+    problem, outputs, contract = execution.problem, execution.outputs, subject.contract
+    inputs, tidy = inputs_of(problem)
+    truth = Truth(inputs, problem.case.dtype, judged_form(subject, problem))
+    undefined, outside = undefined_elements(problem, contract), _outside(problem)
+    empty = truth.empty_rows
+    pinned: dict[str, tuple[torch.Tensor, float]] = {
+        "o": (empty.unsqueeze(-1), contract.empty_row_o),
+        "lse": (empty, contract.empty_row_lse),
+        "delta": (empty, 0.0),
+        "dq": (empty.unsqueeze(-1), 0.0),
+    }
+    pinned |= {name: (outside[name], 0.0) for name in ("dk", "dv") if name in outside}
+    warnings = []
+
+    def judge(name: str, mode: str, value: torch.Tensor, bound: object, taint: torch.Tensor | None) -> Comparison:
+        mask, fixed = pinned.get(name, (None, 0.0))
+        return compare_output(
+            name,
+            outputs[name],
+            value,
+            bound,  # type: ignore[arg-type]
+            mode=mode,
+            taint=taint,
+            pinned=mask,
+            pinned_value=fixed,
+            undefined=undefined.get(name),
+        )
+
+    comparisons = [
+        judge(name, END_TO_END, value, bound, tidy.taint.get(name))
+        for name, (value, bound) in truth.forward().items()
+        if name in outputs
+    ]
+    if inputs.do is not None:
+        comparisons += [
+            judge(name, END_TO_END, value, bound, tidy.taint.get(name))
+            for name, (value, bound) in truth.backward().items()
+            if name in outputs
+        ]
+        if "lse" in outputs:
+            o, lse, lost = _stored(outputs["o"], outputs["lse"], truth, problem)
+            comparisons += [
+                judge(name, CONDITIONAL, value, bound, _union(tidy.taint.get(name), lost.get(name)))
+                for name, (value, bound) in truth.conditional(o, lse).items()
+                if name in outputs
+            ]
+    if tidy.taint and all(bool(torch.isfinite(outputs[name]).all()) for name in ("o", *GRADIENTS) if name in outputs):
+        warnings.append("a non-finite input left every output finite")
+    return Accuracy(tuple(comparisons), tuple(warnings))
+
+
+def _union(a: torch.Tensor | None, b: torch.Tensor | None) -> torch.Tensor | None:
+    return b if a is None else a if b is None else a | b
+
+
+def _stored(
+    o: torch.Tensor, lse: torch.Tensor, truth: Truth, problem: Problem
+) -> tuple[torch.Tensor, torch.Tensor, dict[str, torch.Tensor]]:
+    """The subject's O and LSE with non-finite rows replaced by the oracle's, and the gradients that such a row may have reached."""
+    import torch
+
+    values = truth.forward()
+    bad = ~(torch.isfinite(o).all(-1) & torch.isfinite(lse)) & ~truth.empty_rows
+    if not bool(bad.any()):
+        return o, lse, {}
+    o = torch.where(bad.unsqueeze(-1), values["o"][0], o.double())
+    lse = torch.where(bad, values["lse"][0], lse.double())
+    case = problem.case
+    group = bad.view(case.batch, case.heads_kv, -1).any(-1).view(case.batch, case.heads_kv, 1, 1)
+    return o, lse, {"delta": bad, "dq": bad.unsqueeze(-1), "dk": group, "dv": group}

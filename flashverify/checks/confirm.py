@@ -1,0 +1,79 @@
+"""Confirmation of a minimal case by multi-precision arithmetic: the last word before a finding is reported."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from flashverify.case.materialize import materialize
+from flashverify.checks.accuracy import CONDITIONAL, inputs_of, judged_form
+from flashverify.checks.execution import execute
+from flashverify.judge.record import Confirmation
+from flashverify.judge.verdict import Verdict, to_hex
+from flashverify.truth import Truth, exact_values
+
+if TYPE_CHECKING:
+    import torch
+
+    from flashverify.case.case import Case
+    from flashverify.subjects.interface import Subject
+
+__all__ = ["confirm"]
+
+_LARGEST = 1 << 14
+"""Pairs of rows and keys, over all heads, that mpmath is asked for: some ten seconds."""
+
+_CONFIRMABLE = {"accuracy": ("bound", "empty-row"), "nonfinite": ("nan", "inf", "finite")}
+
+
+def confirm(subject: Subject, case: Case, verdict: Verdict) -> Confirmation:
+    """Recomputes the element that `verdict` names with mpmath and compares it with what the subject returns now.
+
+    Args:
+        subject: the kernel under test.
+        case: the minimal case.
+        verdict: its failing verdict.
+
+    Returns:
+        The exact value, the subject's and the bound, and whether the exact value confirms the failure. `agrees` is None where
+        the failure is no question of accuracy or the case is too large; `repeats` and `failed` are left at 0.
+    """
+    pairs = case.batch * case.heads_q * case.seq_q * case.seq_k
+    if verdict.error not in _CONFIRMABLE.get(verdict.check, ()) or pairs > _LARGEST or not verdict.index:
+        return Confirmation()
+    problem, _ = materialize(case, subject.device())
+    execution = execute(subject, problem)
+    outputs = execution.outputs
+    inputs, _ = inputs_of(problem)
+    form = judged_form(subject, problem)
+    truth = Truth(inputs, case.dtype, form)
+    unit = 1.0 if form.lse_base == "e" else math.log(2.0)
+    if verdict.mode == CONDITIONAL:
+        o, lse = outputs["o"], outputs["lse"].double() * unit
+        lse = lse.masked_fill(truth.empty_rows, -math.inf)
+        exact = exact_values(inputs, given_o=o, given_lse=lse)
+        bounds = truth.conditional(outputs["o"], outputs["lse"])
+    else:
+        exact = exact_values(inputs)
+        bounds = truth.forward() | (truth.backward() if inputs.do is not None else {})
+    expected = float(exact[verdict.output][verdict.index])
+    if verdict.output == "lse":
+        expected = _pinned(expected / unit, subject.contract.empty_row_lse)
+    bound = float(bounds[verdict.output][1].total[verdict.index])
+    got = _element(outputs[verdict.output], verdict.index)
+    return Confirmation(
+        oracle="mpmath",
+        expected=to_hex(expected),
+        got=to_hex(got),
+        bound=to_hex(bound),
+        agrees=not (got == expected or abs(got - expected) <= bound),
+    )
+
+
+def _pinned(expected: float, empty: float) -> float:
+    """The contract's LSE where the exact one is that of an empty row."""
+    return empty if expected == -math.inf else expected
+
+
+def _element(tensor: torch.Tensor, index: tuple[int, ...]) -> float:
+    return float(tensor[index])

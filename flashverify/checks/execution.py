@@ -1,0 +1,68 @@
+"""One pass of a subject over a problem, with its outputs guarded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from flashverify.case.guard import Damage, guard_outputs
+
+if TYPE_CHECKING:
+    import torch
+
+    from flashverify.case.problem import Problem
+    from flashverify.subjects.interface import Subject
+
+__all__ = ["OUTPUTS", "Execution", "execute", "expected_shapes"]
+
+OUTPUTS = ("o", "lse", "delta", "dq", "dk", "dv")
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """What a pass left behind.
+
+    Attributes:
+        problem: its inputs.
+        outputs: by name, in the order of `OUTPUTS`; absent ones are left out.
+        unwritten: per guarded output, the elements that nobody wrote.
+        damage: guard bands of outputs that were overwritten.
+    """
+
+    problem: Problem
+    outputs: dict[str, torch.Tensor]
+    unwritten: dict[str, torch.Tensor]
+    damage: tuple[Damage, ...]
+
+
+def execute(subject: Subject, problem: Problem, *, pattern: int = 0) -> Execution:
+    """Runs the forward and, where the case has one and O has the right shape, the backward.
+
+    Args:
+        subject: the kernel under test.
+        problem: its inputs.
+        pattern: which of the two bit patterns fills the memory that the subject allocates.
+
+    Raises:
+        Exception: whatever the subject raises.
+    """
+    import torch
+
+    with guard_outputs(pattern=pattern) as guard:
+        forward = subject.forward(problem)
+        found: dict[str, torch.Tensor | None] = {"o": forward.o, "lse": forward.lse}
+        if problem.case.grad.backward and forward.o.shape == problem.case.shape_o:
+            gradients = subject.backward(problem, forward)
+            found |= {"delta": gradients.delta, "dq": gradients.dq, "dk": gradients.dk, "dv": gradients.dv}
+    if problem.q.is_cuda:
+        torch.cuda.synchronize(problem.q.device)
+    outputs = {name: tensor.detach() for name in OUTPUTS if (tensor := found.get(name)) is not None}
+    unwritten = {name: mask for name, tensor in outputs.items() if (mask := guard.unwritten(tensor)) is not None}
+    return Execution(problem, outputs, unwritten, tuple(guard.damage()))
+
+
+def expected_shapes(problem: Problem) -> dict[str, tuple[int, ...]]:
+    """Shape of every output."""
+    case = problem.case
+    rows = case.shape_o[:3]
+    return {"o": case.shape_o, "lse": rows, "delta": rows, "dq": case.shape_q, "dk": case.shape_k, "dv": case.shape_v}

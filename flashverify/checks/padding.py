@@ -1,0 +1,91 @@
+"""The check `padding`: outputs are bitwise the same whatever lies outside the declared lengths and between the strides."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flashverify.case.materialize import materialize
+from flashverify.checks.bitwise import first_difference
+from flashverify.checks.execution import execute
+from flashverify.judge.verdict import Status, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import torch
+
+    from flashverify.case.case import Case
+    from flashverify.checks.execution import Execution
+    from flashverify.subjects.interface import Subject
+
+__all__ = ["REPEATS", "check_padding", "has_padding"]
+
+REPEATS = 8
+
+
+def has_padding(case: Case) -> bool:
+    """Whether anything but the guard bands holds the padding's value."""
+    lengths = ((case.mask.key_lengths, case.seq_k), (case.mask.query_lengths, case.seq_q))
+    return case.storage.gap > 0 or any(min(declared, default=full) < full for declared, full in lengths if declared is not None)
+
+
+def check_padding(
+    subject: Subject, base: Execution, poisons: tuple[str, ...], undefined: dict[str, torch.Tensor]
+) -> Iterator[Verdict]:
+    """Runs the same values under each poison and compares every output with `base`, bit for bit.
+
+    Where the subject does not promise to be deterministic, a difference counts only if it is systematic: some element's values
+    over `REPEATS` fresh passes under one padding lie wholly apart from those under the other.
+
+    Args:
+        subject: the kernel under test.
+        base: the pass under the case's own padding.
+        poisons: what to refill the padding with.
+        undefined: per output the elements that the contract leaves open.
+    """
+    case = base.problem.case
+    for poison in poisons:
+        if poison == case.storage.padding:
+            continue
+        outputs = _outputs(subject, case, poison)
+        for name, expected in base.outputs.items():
+            found = first_difference(expected, outputs[name], undefined.get(name))
+            if found is None:
+                continue
+            if not subject.contract.deterministic:
+                systematic = _apart(subject, case, poison, name, undefined.get(name))
+                if systematic is None:
+                    continue
+                found = systematic
+            index, text = found
+            yield Verdict(
+                check="padding",
+                status=Status.FAIL,
+                output=name,
+                error="padding",
+                index=index,
+                message=f"{name}{list(index)} depends on the padding: {case.storage.padding} against {poison} gives {text}",
+            )
+
+
+def _outputs(subject: Subject, case: Case, padding: str) -> dict[str, torch.Tensor]:
+    problem, _ = materialize(case, subject.device(), padding=padding)
+    return execute(subject, problem).outputs
+
+
+def _apart(
+    subject: Subject, case: Case, poison: str, name: str, ignore: torch.Tensor | None
+) -> tuple[tuple[int, ...], str] | None:
+    """The first element of `name` whose values under the two paddings do not overlap; NaN overlaps with NaN only."""
+    import torch
+
+    own = torch.stack([_outputs(subject, case, case.storage.padding)[name] for _ in range(REPEATS)]).double()
+    other = torch.stack([_outputs(subject, case, poison)[name] for _ in range(REPEATS)]).double()
+    nan = torch.isnan(own).all(0) != torch.isnan(other).all(0)
+    apart = nan | (own.amin(0) > other.amax(0)) | (other.amin(0) > own.amax(0))
+    apart = apart if ignore is None else apart & ~ignore
+    if not bool(apart.any()):
+        return None
+    index = tuple(int(i) for i in apart.nonzero()[0])
+    values = f"{float(own[0][index]):.9g} against {float(other[0][index]):.9g}"
+    return index, f"{values}, {int(apart.sum())} of {apart.numel()} elements never agree over {REPEATS} repeats"

@@ -1,0 +1,240 @@
+"""The command line. Thin: it reads options, calls the campaign and the reports, and turns errors into exit codes.
+
+Nothing here imports torch: subjects are loaded in worker processes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+import click
+import msgspec
+
+from flashverify.errors import FlashverifyError, UsageError
+
+__all__ = ["main"]
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+_EXIT_CODES = """
+Exit codes: 0 clean and the budget met; 1 findings; 2 usage or configuration; 3 no verdict (no case was judged, every
+worker died, the disk is full); 130 and 143 after SIGINT and SIGTERM, with everything stored.
+
+Loading a subject runs its code.
+"""
+
+
+class _Program(click.Group):
+    """The group, with errors as one line on stderr and the documented exit codes."""
+
+    def main(
+        self, args: Sequence[str] | None = None, prog_name: str | None = None, *_rest: Any, **_extra: Any
+    ) -> NoReturn:
+        """Run the command line and exit."""
+        if os.getcwd() not in sys.path:
+            sys.path.append(os.getcwd())  # `--subject module:name` finds modules of the current folder
+        sys.exit(self._run(args, prog_name or "flashverify"))
+
+    def _run(self, args: Sequence[str] | None, prog_name: str) -> int:
+        try:
+            return int(super().main(args=args, prog_name=prog_name, standalone_mode=False) or 0)
+        except click.exceptions.NoArgsIsHelpError as error:
+            click.echo(error.format_message(), err=True)
+            return 2
+        except click.ClickException as error:
+            return _refuse(_click_message(error), 2)
+        except (click.Abort, KeyboardInterrupt):
+            return 130
+        except UsageError as error:
+            return _refuse(str(error), 2)
+        except FlashverifyError as error:
+            return _refuse(str(error), 3)
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 141
+
+
+@click.group("flashverify", cls=_Program, epilog=_EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="flashverify", prog_name="flashverify")
+def main() -> None:
+    """Verify and fuzz attention kernels against sound per-element bounds."""
+
+
+def _options(*names: str) -> Callable[[_Command], _Command]:
+    """The shared options, which also have FLASHVERIFY_* variables and keys in [tool.flashverify]."""
+    known: dict[str, dict[str, Any]] = {
+        "subject": {"multiple": True, "metavar": "SPEC", "help": "registered name or module:name; repeatable"},
+        "hours": {"metavar": "H", "help": "time budget"},
+        "minutes": {"metavar": "M", "help": "time budget"},
+        "max-cases": {"metavar": "N", "help": "budget in cases"},
+        "seed": {"metavar": "N", "help": "seed of the campaign"},
+        "workers": {"metavar": "N", "help": "processes [default: one per CPU]"},
+        "out": {"metavar": "DIR", "help": "run folder [default: a new one in flashverify-out]"},
+        "device": {"metavar": "auto|cpu|cuda", "help": "where the subjects run [default: auto]"},
+    }
+
+    def decorate(command: _Command) -> _Command:
+        for name in reversed(names):
+            command = click.option(f"--{name}", name.replace("-", "_"), **known[name])(command)
+        return command
+
+    return decorate
+
+
+def _settings(options: dict[str, Any]) -> Any:
+    from flashverify.campaign.settings import load_settings
+
+    given = {name.replace("_", "-"): value for name, value in options.items()}
+    return load_settings(given, os.environ, Path.cwd())
+
+
+def _report(unwanted: bool) -> Callable[[Path], Sequence[Path]] | None:
+    def write(run: Path) -> Sequence[Path]:
+        from flashverify.report import write_report
+
+        return write_report(run)
+
+    return None if unwanted else write
+
+
+_JSON = click.option("--json", "as_json", is_flag=True, help="print one JSON object on stdout")
+_REPORT = click.option("--no-report", is_flag=True, help="store the run, write no report")
+
+
+@main.command("run")
+@_options("subject", "max-cases", "hours", "minutes", "workers", "out", "device")
+@click.option(
+    "--shrink", is_flag=True, help="shrink findings; by default the smallest failing case of the matrix is kept"
+)
+@_JSON
+@_REPORT
+def run_command(shrink: bool, as_json: bool, no_report: bool, **options: Any) -> int:
+    """Judge the fixed matrix of cases, every poison and variant."""
+    from flashverify.campaign.command import campaign_config, run_campaign
+
+    config = campaign_config("run", _settings(options), shrink=shrink)
+    return run_campaign(config, as_json=as_json, report=_report(no_report)).exit_code
+
+
+@main.command()
+@_options("subject", "hours", "minutes", "max-cases", "seed", "workers", "out", "device")
+@_JSON
+@_REPORT
+def fuzz(as_json: bool, no_report: bool, **options: Any) -> int:
+    """Search for failing cases within a budget [default: 10 minutes]; every finding is shrunk and verified.
+
+    With --out naming an unfinished run, go on with it: --max-cases counts the whole run, --hours and --minutes this call.
+    """
+    from flashverify.campaign.command import campaign_config, run_campaign
+
+    return run_campaign(
+        campaign_config("fuzz", _settings(options)), as_json=as_json, report=_report(no_report)
+    ).exit_code
+
+
+@main.command()
+@click.argument("case", metavar="CASE|FILE|FOLDER|-")
+@_options("device")
+@click.option("--subject", metavar="SPEC", help="registered name or module:name [default: the one in the file]")
+@click.option("--check", metavar="NAME", default="", help="only this check")
+@_JSON
+def replay(case: str, subject: str | None, check: str, as_json: bool, **options: Any) -> int:
+    """Judge one case again, in a process of its own: its text, a case.json, a finding folder, or text on stdin."""
+    from flashverify.campaign import environment, toolkit
+    from flashverify.campaign.probe import judge_in_child
+    from flashverify.campaign.process import ProcessSetup
+    from flashverify.campaign.replaying import read_case, result_code, result_lines
+
+    found = read_case(case, sys.stdin)
+    spec = subject or found.subject
+    if not spec:
+        raise UsageError("--subject is missing: a case as text needs one; a registered name or module:name")
+    check = check or found.check
+    device = environment.resolve_device(_settings(options).device)
+    setup = ProcessSetup(toolkit.BUNDLED, device, 300.0)
+    result = judge_in_child(spec, found.case, setup=setup, plan=f"only:{check}" if check else "run")
+    if as_json:
+        click.echo(json.dumps(msgspec.to_builtins(result) | {"exit_code": result_code(result)}))
+    else:
+        click.echo("\n".join(result_lines(result)))
+    return result_code(result)
+
+
+@main.command()
+@click.argument("run_dir", metavar="RUN_DIR")
+@_JSON
+def report(run_dir: str, as_json: bool) -> int:
+    """Write the report of a stored run again: HTML, Markdown and JSON."""
+    from flashverify.campaign.store import open_run
+
+    open_run(run_dir)
+    from flashverify.report import write_report
+
+    paths = [str(path) for path in write_report(Path(run_dir))]
+    click.echo(json.dumps({"reports": paths, "exit_code": 0}) if as_json else "\n".join(paths))
+    return 0
+
+
+@main.command()
+@click.argument("before")
+@click.argument("after")
+@_options("seed", "max-cases", "workers", "out", "device")
+@click.option(
+    "--cases", metavar="N", type=click.IntRange(min=1), help="judge N drawn cases instead of the standard matrix"
+)
+@_JSON
+def compare(before: str, after: str, cases: int | None, as_json: bool, **options: Any) -> int:
+    """Compare two stored runs, or two subjects on the very same cases; exit code 1 is: do not merge."""
+    from flashverify.campaign.pairs import comparable_runs
+    from flashverify.report.compare import compare_runs
+
+    settings = _settings(options)
+    if settings.out is None:
+        settings = replace(settings, out=f"flashverify-out/compare-{os.getpid()}")
+    comparison = compare_runs(*comparable_runs(before, after, settings, cases or 0))
+    text = comparison.to_json() if as_json else comparison.to_text()
+    click.echo(text if isinstance(text, str) else json.dumps(text))
+    return int(comparison.exit_code)
+
+
+@main.command("list")
+@_JSON
+def list_command(as_json: bool) -> int:
+    """List the registered subjects."""
+    from flashverify.subjects import describe_subjects
+
+    entries = [
+        (str(name), str(text), bool(available), str(reason or ""))
+        for name, text, available, reason in describe_subjects()
+    ]
+    if as_json:
+        keys = ("name", "description", "available", "reason")
+        click.echo(json.dumps({"subjects": [dict(zip(keys, entry, strict=True)) for entry in entries]}))
+        return 0
+    width = max((len(entry[0]) for entry in entries), default=0)
+    for name, text, available, reason in entries:
+        click.echo(f"{name:{width}}  {text}" + ("" if available else f"  [not available: {reason}]"))
+    return 0
+
+
+def _click_message(error: click.ClickException) -> str:
+    message = error.format_message()
+    if isinstance(error, click.NoSuchOption) and error.ctx is not None:
+        accepted = sorted(
+            option for parameter in error.ctx.command.params for option in parameter.opts if option.startswith("--")
+        )
+        return f"unknown option {error.option_name}; accepted: {', '.join(accepted)}"
+    if isinstance(error, click.UsageError) and message.startswith("No such command"):
+        return f"{message.rstrip('.')}; accepted: {', '.join(sorted(main.commands))}"
+    return message
+
+
+def _refuse(message: str, code: int) -> int:
+    click.echo(f"flashverify: error: {' '.join(message.splitlines()) if code == 2 else message}", err=True)
+    return code

@@ -1,0 +1,170 @@
+"""One output against the oracle: a census of non-finite values first, then the ratio of error to bound, element by element."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from flashverify.judge.verdict import OutputStats, Status, Verdict, to_hex
+
+if TYPE_CHECKING:
+    import torch
+
+    from flashverify.numerics.result import OutputBound
+
+__all__ = ["Comparison", "compare_output"]
+
+_QUANTILE_LIMIT = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What was found about one output: its failures and how close it came to the bound."""
+
+    stats: OutputStats
+    verdicts: tuple[Verdict, ...]
+
+
+def compare_output(
+    output: str,
+    got: torch.Tensor,
+    expected: torch.Tensor,
+    bound: OutputBound,
+    *,
+    mode: str = "end-to-end",
+    taint: torch.Tensor | None = None,
+    pinned: torch.Tensor | None = None,
+    pinned_value: float = 0.0,
+    undefined: torch.Tensor | None = None,
+) -> Comparison:
+    """Judges every element of `got`.
+
+    Args:
+        output: its name.
+        got: the subject's values, any float dtype.
+        expected: the oracle's, float64, same shape and units.
+        bound: of the subject's form, in the same units.
+        mode: `end-to-end` or `conditional`.
+        taint: bool, broadcasts to `got`: elements that a non-finite input may have reached; nothing is asked of them.
+        pinned: bool, broadcasts: elements that must equal `pinned_value` exactly (empty rows, padding).
+        pinned_value: the contract's value there.
+        undefined: bool, broadcasts: elements about which the contract says nothing.
+
+    Returns:
+        The statistics over the judged elements and one failing verdict per class of error.
+    """
+    import torch
+
+    x = got.double()
+    free = bound.exempt
+    for mask in (taint, undefined):
+        free = free if mask is None else free | mask
+    judged = ~free if pinned is None else ~free & ~pinned
+    finite = torch.isfinite(x)
+    error = (x - expected).abs()
+    ratio = error / bound.total
+    ratio = torch.where(error == 0, torch.zeros_like(ratio), ratio)
+    infinite = torch.isinf(x)
+    right_sign = torch.sign(x) == torch.sign(expected)
+    allowed = infinite & bound.may_overflow & right_sign
+    ratio = torch.where(judged & finite, ratio, torch.zeros_like(ratio))
+    classes = {
+        "nan": judged & torch.isnan(x),
+        "inf": judged & infinite & ~allowed,
+        "finite": judged & finite & bound.must_overflow,
+        "bound": ~(ratio <= 1) & ~bound.must_overflow,
+    }
+    if pinned is not None:
+        classes["pinned"] = (pinned if undefined is None else pinned & ~undefined).expand_as(x) & (x != pinned_value)
+        if taint is not None:
+            classes["pinned"] = classes["pinned"] & ~taint
+    uninformative = bound.uninformative & judged
+    flags = [mask.any() for mask in classes.values()]
+    numbers = torch.stack([*(f.double() for f in flags), free.expand_as(x).sum().double(), uninformative.sum().double()]).tolist()
+    failing = [name for name, flag in zip(classes, numbers, strict=False) if flag]
+    worst, index, median, p99 = _summary(ratio, judged)
+    stats = OutputStats(
+        output=output,
+        mode=mode,
+        elements=x.numel(),
+        exempt=int(numbers[-2]),
+        uninformative=int(numbers[-1]),
+        worst=to_hex(worst),
+        median=to_hex(median),
+        p99=to_hex(p99),
+        index=index,
+    )
+    return Comparison(stats, tuple(_failure(name, output, mode, classes[name], x, expected, bound, ratio) for name in failing))
+
+
+def _summary(ratio: torch.Tensor, judged: torch.Tensor) -> tuple[float, tuple[int, ...], float, float]:
+    """Worst ratio, where it is, the median and the 99th percentile over the judged elements."""
+    import torch
+
+    if ratio.numel() == 0:
+        return 0.0, (), 0.0, 0.0
+    flat = ratio.reshape(-1)
+    at = int(flat.argmax())
+    kept = flat[judged.expand_as(ratio).reshape(-1)]
+    if kept.numel() == 0:
+        return 0.0, (), 0.0, 0.0
+    if kept.numel() > _QUANTILE_LIMIT:
+        kept = kept[:: -(-kept.numel() // _QUANTILE_LIMIT)]
+    ordered = kept.sort().values
+    last = ordered.numel() - 1
+    places = torch.tensor([last // 2, (99 * last) // 100], device=ordered.device)
+    median, p99 = ordered[places].tolist()
+    return float(flat[at]), _unravel(at, ratio.shape), median, p99
+
+
+def _unravel(position: int, shape: torch.Size) -> tuple[int, ...]:
+    index = []
+    for size in reversed(shape):
+        index.append(position % size)
+        position //= size
+    return tuple(reversed(index))
+
+
+_ERRORS = {"pinned": "empty-row"}
+_ASKED = {
+    "nan": "NaN where the exact value is {expected:.6g}",
+    "inf": "{got} where the exact value is {expected:.6g}",
+    "finite": "{got:.6g} where the exact value {expected:.6g} overflows",
+    "bound": "{got:.9g} where the exact value is {expected:.9g}: error {error:.3g}, bound {bound:.3g}",
+    "pinned": "{got:.6g} where no key is seen and the value is fixed by contract",
+}
+
+
+def _failure(
+    name: str,
+    output: str,
+    mode: str,
+    where: torch.Tensor,
+    x: torch.Tensor,
+    expected: torch.Tensor,
+    bound: OutputBound,
+    ratio: torch.Tensor,
+) -> Verdict:
+    """The verdict of one class of error, at its worst element (the first one where there is no worst)."""
+    import torch
+
+    key = torch.where(where, ratio, -torch.ones_like(ratio)) if name == "bound" else where.to(torch.int8)
+    position = int(key.reshape(-1).argmax())
+    index = _unravel(position, x.shape)
+    values = {
+        "got": float(x.reshape(-1)[position]),
+        "expected": float(expected.reshape(-1)[position]),
+        "bound": float(bound.total.reshape(-1)[position]),
+    }
+    values["error"] = abs(values["got"] - values["expected"])
+    count = int(where.sum())
+    return Verdict(
+        check="accuracy" if name in ("bound", "pinned") else "nonfinite",
+        status=Status.FAIL,
+        output=output,
+        error=_ERRORS.get(name, name),
+        mode=mode,
+        ratio=to_hex(float(ratio.reshape(-1)[position])) if name == "bound" else "",
+        index=index,
+        message=f"{output}{list(index)} is {_ASKED[name].format(**values)} ({count} of {x.numel()} elements, {mode})",
+    )

@@ -1,0 +1,108 @@
+"""What a run leaves on disk besides its case results: its header, its findings, its summary.
+
+    <run>/run.json                  RunRecord, written first
+    <run>/results.jsonl             one CaseResult a line
+    <run>/findings/<slug>/          case.json (text form of the minimal case), finding.json (FindingRecord), repro.py
+    <run>/summary.json              Summary, written last
+    <run>/report.{html,md,json}     the report
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from flashverify.judge.verdict import Key, Verdict
+
+__all__ = ["FORMAT", "Confirmation", "FindingRecord", "RunRecord", "Summary"]
+
+FORMAT = 1
+
+
+class Confirmation(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What re-verification in a fresh process and the mpmath oracle said of a minimal case.
+
+    Attributes:
+        repeats: fresh runs made; `failed` of them failed with the same key.
+        oracle: `mpmath` where the multi-precision oracle recomputed the failing element, otherwise empty.
+        expected: the exact value; `got` the subject's; `bound` the accepted error; hex floats.
+        agrees: whether the exact value confirms the failure; None where accuracy was not the question.
+    """
+
+    repeats: int = 0
+    failed: int = 0
+    oracle: str = ""
+    expected: str = ""
+    got: str = ""
+    bound: str = ""
+    agrees: bool | None = None
+
+
+class FindingRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A failure made minimal.
+
+    Attributes:
+        key: its bucket.
+        case: text form of the minimal case.
+        first: text form of the case that showed it first.
+        verdict: the failing verdict on the minimal case.
+        confirmation: re-verification.
+        count: cases of the run that fell into the bucket.
+        seconds: from the start of the run to the first sight.
+        evidence: interpreter, cpu, or the GPU and its architecture.
+        subject_spec: what to pass to `--subject` to reproduce it.
+    """
+
+    key: Key
+    case: str
+    first: str
+    verdict: Verdict
+    evidence: str
+    subject_spec: str
+    confirmation: Confirmation = Confirmation()
+    count: int = 1
+    seconds: float = 0.0
+
+
+class RunRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Header of a run.
+
+    Attributes:
+        kind: `run` or `fuzz`.
+        subjects: specs, as given.
+        seed: of the campaign.
+        environment: versions, machine, commit.
+        command: the command line.
+        started: seconds since the epoch.
+        form: per subject, the numerical form that its bounds assume, in words.
+    """
+
+    kind: str
+    subjects: tuple[str, ...]
+    seed: int
+    environment: dict[str, str]
+    command: str = ""
+    started: float = 0.0
+    form: dict[str, str] = {}
+    format: int = FORMAT
+
+
+class Summary(msgspec.Struct, frozen=True, omit_defaults=True):
+    """End of a run.
+
+    Attributes:
+        cases: judged; `unsupported` were refused by the subject, `covering` count as coverage.
+        findings: buckets.
+        restarts: workers that died or hung and were replaced.
+        seconds: wall clock.
+        stopped: why it ended: `budget`, `interrupted`, `workers`, `disk`.
+        exit_code: of the command.
+    """
+
+    cases: int
+    unsupported: int
+    covering: int
+    findings: int
+    restarts: int
+    seconds: float
+    stopped: str
+    exit_code: int

@@ -1,0 +1,142 @@
+"""The records of judging: what a check said, with numbers. They are data: stored as JSON, rendered by the reports."""
+
+from __future__ import annotations
+
+import math
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+__all__ = ["CaseResult", "Key", "OutputStats", "Status", "Verdict", "from_hex", "to_hex"]
+
+
+class Status(StrEnum):
+    """The answer of a check."""
+
+    PASS = "pass"
+    FAIL = "fail"
+    EXEMPT = "exempt"
+    UNSUPPORTED = "unsupported"
+    ERROR = "error"
+
+
+def to_hex(value: float) -> str:
+    """A float as text that JSON keeps exactly, NaN and infinities included."""
+    return value.hex() if math.isfinite(value) else str(value)
+
+
+def from_hex(text: str) -> float:
+    """Inverse of `to_hex`."""
+    return float.fromhex(text)
+
+
+class Key(msgspec.Struct, frozen=True, order=True):
+    """Identity of a failure while it is shrunk and bucketed."""
+
+    subject: str
+    check: str
+    error: str
+    output: str
+    dtype: str
+
+    def slug(self) -> str:
+        """A name that is safe as a folder name."""
+        raw = "-".join((self.subject, self.check, self.error, self.output, self.dtype))
+        return "".join(c if c.isalnum() or c in "-_." else "_" for c in raw)[:120].lstrip(".")
+
+
+class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One answer of one check.
+
+    Attributes:
+        check: name of the check.
+        status: its answer.
+        output: `o`, `lse`, `delta`, `dq`, `dk`, `dv`, or an input's name; empty where it concerns none.
+        error: class of the failure (`bound`, `nan`, `inf`, `finite`, `empty-row`, `taint`, `padding`, `unwritten`,
+            `guard`, `input`, `repeat`, `batch`, `shape`, `exception`, `crash`, `hang`); empty on a pass.
+        mode: `end-to-end` or `conditional`, where both exist.
+        ratio: error / bound at the worst element, hex; empty where there is none.
+        index: the worst element, logical indices.
+        message: one sentence with numbers.
+    """
+
+    check: str
+    status: Status
+    output: str = ""
+    error: str = ""
+    mode: str = ""
+    ratio: str = ""
+    index: tuple[int, ...] = ()
+    message: str = ""
+
+    def key(self, subject: str, dtype: str) -> Key:
+        """The identity under which this failure is bucketed."""
+        return Key(subject, self.check, self.error, self.output, dtype)
+
+
+class OutputStats(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How close one output of one case came to its bound; ratios are hex floats over the judged elements.
+
+    Attributes:
+        output: its name.
+        mode: `end-to-end` or `conditional`.
+        elements: judged, exempt and uninformative ones together.
+        exempt: elements whose bound is infinite by the overflow rules or by taint.
+        uninformative: elements whose bound exceeds the trivial range.
+        worst: largest ratio; `median` and `p99` of the ratios.
+        index: where the largest ratio is, logical indices.
+    """
+
+    output: str
+    mode: str
+    elements: int
+    exempt: int = 0
+    uninformative: int = 0
+    worst: str = "0x0.0p+0"
+    median: str = "0x0.0p+0"
+    p99: str = "0x0.0p+0"
+    index: tuple[int, ...] = ()
+
+
+class CaseResult(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Everything that was said about one case."""
+
+    case: str
+    subject: str
+    evidence: str
+    verdicts: tuple[Verdict, ...]
+    stats: tuple[OutputStats, ...] = ()
+    seconds: float = 0.0
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def failures(self) -> tuple[Verdict, ...]:
+        """The failing verdicts, in the order of the checks."""
+        return tuple(v for v in self.verdicts if v.status is Status.FAIL)
+
+    @property
+    def unsupported(self) -> str | None:
+        """The reason, where the subject does not accept the case."""
+        return next((v.message for v in self.verdicts if v.status is Status.UNSUPPORTED), None)
+
+    @property
+    def coverage(self) -> bool:
+        """Whether the case counts as coverage: judged, and at most 1 % of its elements exempt or uninformative."""
+        elements = sum(s.elements for s in self.stats)
+        void = sum(s.exempt + s.uninformative for s in self.stats)
+        return self.unsupported is None and elements > 0 and void <= 0.01 * elements
+
+    def to_json(self) -> bytes:
+        """One line of JSON."""
+        return msgspec.json.encode(self)
+
+    @classmethod
+    def from_json(cls, data: bytes | str) -> CaseResult:
+        """Inverse of `to_json`; raises msgspec.DecodeError or ValidationError on damaged data."""
+        return msgspec.json.decode(data, type=cls)
+
+
+def to_builtins(record: msgspec.Struct) -> dict[str, Any]:
+    """A record as plain dicts and lists."""
+    return dict(msgspec.to_builtins(record))

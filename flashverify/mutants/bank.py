@@ -1,0 +1,140 @@
+"""The bank: each mutant is one change in one place of the bundled kernels, modelled on a defect that a real kernel had."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["BANK", "Mutant"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mutant:
+    """One planted defect.
+
+    Attributes:
+        name: identifier, also of the Python package that is built.
+        file: in `flashverify_kernels`.
+        before: the text that is replaced; it must occur exactly once.
+        after: what replaces it.
+        outputs: outputs in which the defect shows; finding it in any of them counts.
+        modelled_on: the real-world defect.
+    """
+
+    name: str
+    file: str
+    before: str
+    after: str
+    outputs: tuple[str, ...]
+    modelled_on: str
+
+
+_FORWARD_VISIBLE = "see = visible(i[:, None], j[None, :], sq, k_end, diag, bits_ptr, MASK, part != FULL)"
+_ROUNDED_UP = "see = visible(i[:, None], j[None, :], sq, tl.cdiv(k_end, BLOCK_N) * BLOCK_N, diag, bits_ptr, MASK, part != FULL)"
+
+BANK = (
+    Mutant(
+        name="padded_keys_in_forward",
+        file="device/forward.py",
+        before=_FORWARD_VISIBLE,
+        after=_ROUNDED_UP,
+        outputs=("o", "lse"),
+        modelled_on="thu-ml/SageAttention 39172834: padded keys join the softmax with score 0",
+    ),
+    Mutant(
+        name="padded_keys_in_backward",
+        file="device/dq.py",
+        before="p = weights(z, lse2, see, part != FULL)",
+        after="p = weights(z, lse2, see, False)",
+        outputs=("dq",),
+        modelled_on="ROCm/aiter#3551: the weights are recomputed without the mask; NaN when LSE is very negative",
+    ),
+    Mutant(
+        name="lse_in_the_wrong_base",
+        file="launch.py",
+        before="return self.lse2 * math.log(2)",
+        after="return self.lse2 * 1",
+        outputs=("lse",),
+        modelled_on="flashinfer-ai/flashinfer#4485: the base of LSE depends on the backend",
+    ),
+    Mutant(
+        name="causal_off_by_one",
+        file="device/mask.py",
+        before="end = tl.minimum(i + 1 + diag, k_end)",
+        after="end = tl.minimum(i + 2 + diag, k_end)",
+        outputs=("o", "lse", "dq", "dk", "dv"),
+        modelled_on="huggingface/transformers#39408: an inclusive bound taken as exclusive",
+    ),
+    Mutant(
+        name="alpha_not_applied",
+        file="device/forward.py",
+        before="acc * alpha[:, None]",
+        after="acc",
+        outputs=("o",),
+        modelled_on="the rescale of the accumulator forgotten when the running maximum grows",
+    ),
+    Mutant(
+        name="dk_without_scale",
+        file="device/dkdv.py",
+        before="dk * scale",
+        after="dk",
+        outputs=("dk",),
+        modelled_on="fla-org/flash-linear-attention#47: scale wrong in the backward",
+    ),
+    Mutant(
+        name="wrong_gqa_head",
+        file="device/forward.py",
+        before="k_ptr = head_ptr(k_ptr, b, h // group, stride_kb, stride_kh, ALIGNED)",
+        after="k_ptr = head_ptr(k_ptr, b, h % (heads // group), stride_kb, stride_kh, ALIGNED)",
+        outputs=("o", "lse"),
+        modelled_on="HazyResearch/HipKittens#22: the group size used as modulus",
+    ),
+    Mutant(
+        name="delta_missing",
+        file="device/dq.py",
+        before="ds = p * (dp - delta)",
+        after="ds = p * dp",
+        outputs=("dq",),
+        modelled_on="the softmax Jacobian without its rank-one part",
+    ),
+    Mutant(
+        name="masked_row_averages",
+        file="device/softmax.py",
+        before='z = tl.where(see, z, float("-inf"))',
+        after="z = tl.where(see, z, -1.0e30)",
+        outputs=("o", "lse"),
+        modelled_on="vllm-project/vllm#4405: a finite sentinel makes a fully masked row average its keys",
+    ),
+    Mutant(
+        name="padding_of_v_multiplied",
+        file="device/forward.py",
+        before="v = load_tile(v_ptr, j, k_end, stride_vs, dv8, BLOCK_DV, EVEN_DV, ALIGNED)",
+        after="v = load_tile(v_ptr, j, sk, stride_vs, dv8, BLOCK_DV, EVEN_DV, ALIGNED)",
+        outputs=("o",),
+        modelled_on="vllm-project/vllm#936: rows of V past the context are multiplied by 0; 0 * NaN",
+    ),
+    Mutant(
+        name="running_max_starts_at_zero",
+        file="device/forward.py",
+        before='m = tl.full([BLOCK_M], float("-inf"), tl.float32)',
+        after="m = tl.full([BLOCK_M], 0.0, tl.float32)",
+        outputs=("o", "lse"),
+        modelled_on="Dao-AILab/flash-attention a24fad99: the running maximum clamped from below",
+    ),
+    Mutant(
+        name="tail_row_not_stored",
+        file="device/forward.py",
+        before="store_tile(o_ptr, acc / divisor[:, None], i, sq, stride_os, dv8, BLOCK_DV, EVEN_DV, ALIGNED)",
+        after="store_tile(o_ptr, acc / divisor[:, None], i, sq - sq % 2, stride_os, dv8, BLOCK_DV, EVEN_DV, ALIGNED)",
+        outputs=("o",),
+        modelled_on="nntrainer/nntrainer#3989: the last rows are never computed",
+    ),
+    Mutant(
+        name="tree_node_sees_its_sibling",
+        file="device/mask.py",
+        before="see = see & ((node < 0) | (((word >> (node & 31)) & 1) != 0))",
+        after="see = see & ((node < 0) | (node == i - 1) | (((word >> (node & 31)) & 1) != 0))",
+        outputs=("o", "lse", "dq", "dk", "dv"),
+        modelled_on="PaddlePaddle/FastDeploy#3514: part of a tree mask taken for granted",
+    ),
+)
+"""Defects that an interpreted kernel shows."""

@@ -1,0 +1,29 @@
+"""Per-element forward error bounds of attention, forward and backward, for a kernel of a declared numerical form.
+
+Prepare a `Problem`, give `forward_bounds` and `backward_bounds` the oracle's results, and compare `|x - oracle| <= bound + self_error`.
+"""
+
+from flashverify.numerics.backward import backward_bounds
+from flashverify.numerics.form import Form
+from flashverify.numerics.formats import FORMATS, Format, format_of
+from flashverify.numerics.forward import forward_bounds
+from flashverify.numerics.primitives import ARCHITECTURES, Architecture, architecture_of, dot_coefficient
+from flashverify.numerics.problem import Problem
+from flashverify.numerics.result import BackwardBounds, ForwardBounds, OutputBound
+
+__all__ = [
+    "ARCHITECTURES",
+    "FORMATS",
+    "Architecture",
+    "BackwardBounds",
+    "Form",
+    "Format",
+    "ForwardBounds",
+    "OutputBound",
+    "Problem",
+    "architecture_of",
+    "backward_bounds",
+    "dot_coefficient",
+    "format_of",
+    "forward_bounds",
+]

@@ -1,0 +1,190 @@
+"""Worst-case bounds of delta, dQ, dK and dV (docs/bounds.md, sections 8 to 13), end to end and conditional."""
+
+import torch
+from torch import Tensor
+
+from flashverify.numerics.coefficients import LN2, Coefficients, coefficients
+from flashverify.numerics.formats import FORMATS
+from flashverify.numerics.forward import logit_overflow
+from flashverify.numerics.gradients import CLAMP, State, gradient_errors, gradient_of
+from flashverify.numerics.overflow import overflow_domain
+from flashverify.numerics.problem import Chunk, Problem, finite_rows
+from flashverify.numerics.result import BackwardBounds, ForwardBounds, OutputBound, check, exactly, finish
+from flashverify.numerics.self_error import float64_coefficients
+
+__all__ = ["backward_bounds"]
+
+
+def _finalise(core: Tensor, y: Tensor, c: Coefficients) -> tuple[Tensor, Tensor]:
+    """`b = core + 3u (|y| + core)`, and with the output's rounding `b + u_out (|y| + b) + eta_out`."""
+    size = y.abs()
+    b = core + (size + core) * (3 * c.u)
+    return b, b + (size + b) * c.u_grad + c.eta_grad
+
+
+def backward_bounds(
+    problem: Problem,
+    *,
+    do: Tensor,
+    o: Tensor,
+    lse: Tensor,
+    dq: Tensor,
+    dk: Tensor,
+    dv: Tensor,
+    dlse: Tensor | None = None,
+    forward: ForwardBounds | None = None,
+) -> BackwardBounds:
+    """Bound every element of delta, dQ, dK and dV for a kernel of the problem's form.
+
+    End to end (`forward` given): `o`, `lse` and the gradients are the oracle's, and the errors of the stored O and LSE are carried through.
+    Conditional (`forward` None): `o` and `lse` are the subject's own, the oracle's gradients were computed from them, and their error is no part of B.
+
+    Args:
+        problem: The problem.
+        do: Gradient of O, `[B, Hq, Sq, Dv]`.
+        o: O, `[B, Hq, Sq, Dv]`.
+        lse: LSE, `[B, Hq, Sq]`, natural logarithm (convert a subject's base-2 LSE in float64).
+        dq: The oracle's dQ, `[B, Hq, Sq, D]`, float64.
+        dk: The oracle's dK, `[B, Hkv, Sk, D]`, float64, summed over the group.
+        dv: The oracle's dV, `[B, Hkv, Sk, Dv]`, float64, summed over the group.
+        dlse: Gradient of the natural LSE, `[B, Hq, Sq]`, or None.
+        forward: The forward bounds, for the end-to-end mode.
+
+    Returns:
+        The bounds and E64. Rows that see nothing, and keys that nothing sees, are exact: bound 0.
+    """
+    c, c64 = (
+        coefficients(problem.form, problem.dtype, problem.shape, problem.scale),
+        float64_coefficients(problem.shape, problem.scale),
+    )
+    out = FORMATS[problem.form.grad_dtype or problem.dtype]
+    if problem.shape.Sk == 0 or lse.numel() == 0:
+        return BackwardBounds(
+            **{n: exactly(x) for n, x in (("delta", lse), ("dq", dq), ("dk", dk), ("dv", dv))}, reasons={}
+        )
+    rows: list[list[Tensor]] = []
+    keys: list[Tensor] = []
+    reasons: dict[str, Tensor] = {}
+    for chunk in problem.chunks():
+        row_terms, key_terms, counted = _chunk_bounds(problem, chunk, c, c64, do, o, lse, dq, dlse, forward)
+        rows.append(row_terms)
+        keys = (
+            key_terms
+            if not keys
+            else [a | b if a.dtype == torch.bool else a + b for a, b in zip(keys, key_terms, strict=True)]
+        )
+        reasons = {name: count + reasons.get(name, 0) for name, count in counted.items()}
+    delta, b_delta, e_delta, x_delta, t_delta, y_dq, core_q, core64_q, x_dq, t_dq, empty = (
+        problem.join(list(x)) for x in zip(*rows, strict=True)
+    )
+    core_k, core_v, core64_k, core64_v, x_dk, x_dv, t_dk, t_dv, seen, hidden = keys
+
+    def output(
+        y: Tensor, core: Tensor, core64: Tensor, exact: Tensor, exempt: Tensor, trivial: Tensor, const: float
+    ) -> OutputBound:
+        y = y.double()
+        before, after = _finalise(core, y, c)
+        return finish(
+            y, before, after, _finalise(core64, y, c64)[1], exact=exact, exempt=exempt, trivial=trivial, floor=out.eta + const, out=out
+        )  # fmt: skip
+
+    def by_key(
+        y: Tensor,
+        core: Tensor,
+        core64: Tensor,
+        exact: Tensor,
+        exempt: Tensor,
+        trivial: Tensor,
+        const: float,
+        const64: float,
+    ) -> OutputBound:
+        terms = (core + const, core64 + const64, exact.expand_as(core), exempt, trivial)
+        core, core64, exact, exempt, trivial = (x.reshape(y.shape) for x in terms)
+        return output(y, core, core64, exact, exempt, trivial, const)
+
+    single = FORMATS["fp32"]
+    squeezed = [x.squeeze(-1) for x in (delta, b_delta, e_delta, empty, x_delta, t_delta)]
+    result = BackwardBounds(
+        delta=finish(
+            squeezed[0],
+            squeezed[1],
+            squeezed[1],
+            squeezed[2],
+            exact=squeezed[3],
+            exempt=squeezed[4],
+            trivial=squeezed[5],
+            floor=single.eta,
+            out=single,
+        ),
+        dq=output(y_dq, core_q, core64_q, empty, x_dq, t_dq, c.const_q),
+        dk=by_key(dk, core_k, core64_k, ~seen & ~hidden, x_dk, t_dk, c.const_k, c64.const_k),
+        dv=by_key(dv, core_v, core64_v, ~seen, x_dv, t_dv, c.const_v, c64.const_v),
+        reasons=reasons,
+    )
+    check(result.delta, result.dq, result.dk, result.dv)
+    return result
+
+
+def _chunk_bounds(
+    problem: Problem, chunk: Chunk, c: Coefficients, c64: Coefficients,
+    do: Tensor, o: Tensor, lse: Tensor, dq: Tensor, dlse: Tensor | None, forward: ForwardBounds | None,
+) -> tuple[list[Tensor], list[Tensor], dict[str, Tensor]]:  # fmt: skip
+    """Terms by row, terms by key to be added (bool: united) over the chunks, and counts of exemptions."""
+    empty, prescale = chunk.empty, problem.form.prescale_bwd
+    g = gradient_of(problem, chunk, do, dlse)
+    o = torch.where(empty, 0.0, problem.cut(o, chunk.rows))
+    L = problem.cut(lse.unsqueeze(-1), chunk.rows).masked_fill(empty, 0.0)
+    stored_o, stored_L = ~finite_rows(o), ~torch.isfinite(L)
+    o, L = torch.where(stored_o, 0.0, o), torch.where(stored_L, 0.0, L)
+    delta = (g.do * o).sum(-1, keepdim=True)
+    R = chunk.S - L
+    P = torch.exp(R.clamp(max=CLAMP))
+    X = (g.dp - delta if g.dlse is None else g.dp - (delta - g.dlse)).abs_()
+    s = State(o=o, L=L, R=R, P=P, X=X, ds=P * X, delta=delta, Adelta=(g.ado * o.abs()).sum(-1, keepdim=True))
+    none = torch.zeros_like(empty)
+    if forward is None:
+        B_o = E_o = B_L = E_L = None
+        o_over = lse_over = none
+    else:
+        B_o, E_o = problem.cut(forward.o.bound, chunk.rows), problem.cut(forward.o.self_error, chunk.rows)
+        both = problem.cut(forward.lse_base2, chunk.rows) * LN2
+        B_L, E_L = both[..., :1], both[..., 1:]
+        o_over = torch.isinf(B_o).any(-1, keepdim=True) | (
+            problem.cut(forward.o.may_overflow, chunk.rows).sum(-1, keepdim=True) > 0
+        )
+        lse_over = torch.isinf(B_L)
+        B_o, B_L = torch.where(torch.isinf(B_o), 0.0, B_o), torch.where(lse_over, 0.0, B_L)
+    cores = gradient_errors(problem, c, chunk, g, s, B_o, B_L, prescale)
+    self_cores = gradient_errors(problem, c64, chunk, g, s, E_o, E_L, "none")
+    in_p = {
+        "non_finite_input": g.bad,
+        "non_finite_lse": stored_L & ~empty & ~chunk.bad,
+        "lse_exempt": lse_over & ~empty,
+    }
+    in_ds = {"non_finite_o": stored_o & ~empty & ~chunk.bad, "o_overflow": o_over & ~empty}
+    if chunk.bad_v is not None:
+        in_ds["non_finite_v"] = chunk.bad_v.any(-1, keepdim=True)
+    over = overflow_domain(c, chunk, g, s, cores, logit_overflow(problem, chunk, prescale), in_p, in_ds)
+    # With weights in [0, 1] a gradient is at most the sum of the magnitudes that they multiply.
+    sc = abs(problem.scale)
+    reach = s.Adelta if g.dlse is None else s.Adelta + g.dlse.abs()
+    most = chunk.mask(g.AdP + reach)
+    t_dq, t_dk = (most @ chunk.ak).mul_(sc), (most.mT @ chunk.aq).mul_(sc)
+    by_row = [
+        delta, cores.delta, self_cores.delta, over.delta, s.Adelta, problem.cut(dq, chunk.rows), cores.dq, self_cores.dq,
+        over.dq.expand_as(t_dq), t_dq, empty,
+    ]  # fmt: skip
+    seen = chunk.over_rows(torch.ones_like(chunk.n)) > 0
+    by_key = [
+        cores.dk,
+        cores.dv,
+        self_cores.dk,
+        self_cores.dv,
+        over.dk.expand_as(cores.dk),
+        over.dv.expand_as(cores.dv),
+        t_dk,
+        g.ndo,
+        seen,
+        over.hidden,
+    ]
+    return by_row, by_key, over.reasons

@@ -1,0 +1,175 @@
+"""The numerical form of a kernel: which exponential, what is rounded where (docs/bounds.md, section 20)."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+from flashverify.numerics.primitives import AGNOSTIC, EX2_EPS, POLY_EPS
+
+__all__ = ["Form"]
+
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "exp": ("ex2", "exp", "poly"),
+    "prescale_fwd": ("none", "q", "k"),
+    "prescale_bwd": ("none", "q", "k"),
+    "ds_from": ("p_fp32", "p_rounded"),
+    "scale_ds": ("after", "before"),
+    "row_sum": ("unrounded", "rounded"),
+    "bwd_lse_base": ("2", "e"),
+    "lse_base": ("e", "2"),
+    "stats": ("lse", "ml"),
+    "normalise": ("end", "every_block"),
+    "dp_init": ("zero", "minus_delta"),
+    "partial_dtype": ("fp32", "fp16", "bf16"),
+    "grad_accum": ("fp32", "fp16", "bf16"),
+    "grad_accum_of": ("dq", "dkv", "all"),
+    "gqa_partial": ("fp32", "input"),
+    "dropout_scale": ("fp32", "input"),
+    "max_source": ("exponent", "apart"),
+    "dot": ("ieee", "tf32", "tf32x3"),
+}
+_OPTIONAL_DTYPES = ("out_dtype", "grad_dtype")
+_FLAGS = ("grad_uses_prescaled", "bias", "softcap", "sink")
+# Variants that a form may name but whose error terms are not worked out here: refused rather than judged by a bound that does not hold.
+_UNSUPPORTED: dict[str, object] = {"stats": "ml", "dropout_scale": "input", "bias": True, "softcap": True, "sink": True}
+# A P tile that was not rescaled reaches 2^tau and must survive its cast to fp16.
+_MAX_TAU = 15.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """How a kernel computes attention, as far as its rounding errors depend on it. The defaults are the safe reading of a kernel that declares nothing.
+
+    Attributes:
+        exp: `"ex2"` (exponent in base 2, 5u), `"exp"` (`tl.exp`, libm; 5u, the natural exponent costs 2u|t| more, which gap_c = 3 holds) or
+            `"poly"` (1600u).
+        exp_eps: Relative error of the exponential in units of u = 2^-24; None for the default of `exp`.
+        gap_c: Roundings of the exponent in units of `u |S - m|`: 1 for a bare subtraction, 3 with a conversion to base 2 after it.
+        rescale_threshold: tau, in base 2: the accumulator is rescaled only when the maximum grows by more.
+        prescale_fwd: Operand that is multiplied by `scale log2(e)` in the input dtype before the forward dot.
+        prescale_bwd: The same in the backward.
+        grad_uses_prescaled: dQ (prescale_bwd = "k") or dK ("q") is computed from the prescaled operand.
+        ds_from: dS = P X takes the fp32 P or the one that was rounded for the dV dot.
+        scale_ds: The scale multiplies the gradients after their dots, or dS before it is rounded to the input dtype.
+        row_sum: The row sum adds the fp32 weights, or the rounded ones.
+        bwd_lse_base: `"e"` when the backward converts a natural LSE to base 2.
+        lse_base: Base of the LSE that the kernel returns.
+        stats: What the backward reads: the LSE, or the pair (m, l).
+        normalise: Division by the row sum at the end, or after every block.
+        dp_init: Initial value of the dP accumulator.
+        partial_dtype: dtype of partial outputs of split-KV or ring attention.
+        grad_accum: dtype in which gradients are accumulated across blocks, by atomics or in the output itself.
+        grad_accum_of: Which of them: `"dq"` across key blocks, `"dkv"` across query blocks, or `"all"`.
+        grad_adds: Additions into an element of that accumulator; None for one a block, of 16 rows where the block is not known.
+        gqa_partial: dtype of each query head's dK and dV before the sum over the group.
+        dropout_scale: dtype of the weights after the dropout factor.
+        bias: An additive bias or ALiBi.
+        softcap: Logits pass through `cap tanh(S / cap)`.
+        sink: A learned sink logit in the denominator.
+        max_source: The maximum is subtracted from the same rounded products that it was taken from, or `fl(m c)` is rounded apart.
+        kappa: Roundings of a logit in units of `u |S|`: fl(scale), fl(log2 e), their product, the product with the dot.
+        block_n: Key block; None for the worst of 16, 32, ..., 256.
+        n_blocks: Key blocks visited by a row; None for `ceil(Sk / block_n)`.
+        n_splits: Splits of the keys merged through their LSEs.
+        dot: Precision of fp32 dots.
+        architecture: `"sm_80"`, `"sm_90"`, ..., `"ieee"` (interpreter, CPU); anything else gets the maximum over all.
+        out_dtype: dtype of O; None for the input's.
+        grad_dtype: dtype of dQ, dK, dV; None for the input's.
+    """
+
+    exp: str = "ex2"
+    exp_eps: float | None = None
+    gap_c: float = 3.0
+    rescale_threshold: float = 0.0
+    prescale_fwd: str = "none"
+    prescale_bwd: str = "none"
+    grad_uses_prescaled: bool = False
+    ds_from: str = "p_fp32"
+    scale_ds: str = "after"
+    row_sum: str = "unrounded"
+    bwd_lse_base: str = "2"
+    lse_base: str = "e"
+    stats: str = "lse"
+    normalise: str = "end"
+    dp_init: str = "zero"
+    partial_dtype: str = "fp32"
+    grad_accum: str = "fp32"
+    grad_accum_of: str = "dq"
+    grad_adds: int | None = None
+    gqa_partial: str = "fp32"
+    dropout_scale: str = "fp32"
+    bias: bool = False
+    softcap: bool = False
+    sink: bool = False
+    max_source: str = "exponent"
+    kappa: float = 4.0
+    block_n: int | None = None
+    n_blocks: int | None = None
+    n_splits: int = 1
+    dot: str = "ieee"
+    architecture: str = AGNOSTIC
+    out_dtype: str | None = None
+    grad_dtype: str | None = None
+
+    def __post_init__(self) -> None:
+        for name, accepted in _CHOICES.items():
+            self._require(name, getattr(self, name) in accepted, ", ".join(map(repr, accepted)))
+        for name in _OPTIONAL_DTYPES:
+            self._require(name, getattr(self, name) in (None, "fp16", "bf16", "fp32"), "None, 'fp16', 'bf16', 'fp32'")
+        for name in _FLAGS:
+            self._require(name, isinstance(getattr(self, name), bool), "True, False")
+        for name, low, high in (
+            ("gap_c", 0.0, 1e3),
+            ("kappa", 0.0, 1e3),
+            ("rescale_threshold", 0.0, _MAX_TAU),
+            ("exp_eps", 0.0, 2.0**20),
+        ):
+            value = getattr(self, name)
+            optional = name == "exp_eps"
+            real = (
+                isinstance(value, int | float)
+                and not isinstance(value, bool)
+                and math.isfinite(value)
+                and low <= value <= high
+            )
+            self._require(
+                name,
+                real or (optional and value is None),
+                f"a number in [{low:g}, {high:g}]{' or None' if optional else ''}",
+            )
+        for name in ("block_n", "n_blocks", "n_splits", "grad_adds"):
+            value = getattr(self, name)
+            optional = name != "n_splits"
+            whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+            self._require(
+                name, whole or (optional and value is None), f"an integer >= 1{' or None' if optional else ''}"
+            )
+        self._require(
+            "architecture", isinstance(self.architecture, str) and bool(self.architecture), "a name such as 'sm_90'"
+        )
+        if self.grad_uses_prescaled and self.prescale_bwd == "none":
+            raise ValueError("grad_uses_prescaled=True needs prescale_bwd='q' or 'k', got prescale_bwd='none'")
+        for name, refused in _UNSUPPORTED.items():
+            if getattr(self, name) == refused:
+                raise ValueError(
+                    f"{name}={refused!r} is not yet supported by the bounds; accepted: {Form.__dataclass_fields__[name].default!r}"
+                )
+
+    def _require(self, name: str, holds: bool, accepted: str) -> None:
+        if not holds:
+            raise ValueError(f"{name}={getattr(self, name)!r} is not a valid form value; accepted: {accepted}")
+
+    @property
+    def eps(self) -> float:
+        """Relative error of the exponential, `|fl(exp t) / exp t - 1|`."""
+        if self.exp_eps is not None:
+            return self.exp_eps * 2.0**-24
+        return POLY_EPS if self.exp == "poly" else EX2_EPS
+
+    def describe(self) -> Mapping[str, Mapping[str, object]]:
+        """Return `{"declared": values that differ from the defaults, "assumed": defaults that were taken}`, for reports."""
+        described: dict[str, dict[str, object]] = {"declared": {}, "assumed": {}}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            described["assumed" if value == field.default else "declared"][field.name] = value
+        return described

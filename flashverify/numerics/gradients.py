@@ -1,0 +1,139 @@
+"""Error terms of the backward before finalisation (docs/bounds.md, sections 8 to 12)."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from flashverify.numerics.coefficients import Coefficients
+from flashverify.numerics.forward import logit_offsets, logit_terms
+from flashverify.numerics.problem import Chunk, Problem, finite_rows
+
+__all__ = ["CLAMP", "Cores", "Gradient", "State", "gradient_errors", "gradient_of"]
+
+# e^100 lies above the fp32 range, so a weight that large is exempt; smaller powers keep every product below finite.
+CLAMP = 100.0
+
+
+@dataclass(slots=True, kw_only=True)
+class Gradient:
+    """Terms of one dO in one chunk that both modes share; rows are `[G, M, 1]`."""
+
+    do: Tensor
+    ado: Tensor
+    bad: Tensor
+    dlse: Tensor | None
+    dp: Tensor  # [G, M, N]
+    AdP: Tensor  # |dO| |V|^T
+    nk: Tensor  # sum of |K| over visible keys, [G, M, D]
+    nq: Tensor  # sum of |Q| over visible rows, [G, N, D]
+    ndo: Tensor  # sum of |dO| over visible rows, [G, N, Dv]
+    sources: tuple[object, ...]
+
+
+@dataclass(slots=True, kw_only=True)
+class State:
+    """What B and E64 have in common in one chunk of one mode."""
+
+    o: Tensor
+    L: Tensor
+    R: Tensor  # S - L
+    P: Tensor
+    X: Tensor  # |dP - delta + dLSE|
+    ds: Tensor  # P X
+    delta: Tensor
+    Adelta: Tensor  # sum |dO| |O|
+
+
+@dataclass(slots=True, kw_only=True)
+class Cores:
+    """Sums before finalisation, and what the overflow domain needs."""
+
+    delta: Tensor  # [G, M, 1]
+    dq: Tensor
+    dk: Tensor
+    dv: Tensor
+    Pb: Tensor
+    ds_max: Tensor
+
+
+def gradient_of(problem: Problem, chunk: Chunk, do: Tensor, dlse: Tensor | None) -> Gradient:
+    """Return the terms of a gradient, computed once for both modes when the chunk is kept."""
+    known = chunk.cache.get("gradient")
+    if isinstance(known, Gradient) and known.sources[0] is do and known.sources[1] is dlse:
+        return known
+    g = torch.where(chunk.empty, 0.0, problem.cut(do, chunk.rows))
+    d = None if dlse is None else torch.where(chunk.empty, 0.0, problem.cut(dlse.unsqueeze(-1), chunk.rows))
+    bad = ~finite_rows(g) if d is None else ~finite_rows(g) | ~torch.isfinite(d)
+    g = torch.where(bad, 0.0, g)
+    d = None if d is None else torch.where(bad, 0.0, d)
+    ado = g.abs()
+    result = Gradient(
+        do=g, ado=ado, bad=bad & ~chunk.empty, dlse=d, dp=g @ chunk.v.mT, AdP=ado @ chunk.av.mT,
+        nk=chunk.over_keys(chunk.ak), nq=chunk.over_rows(chunk.aq), ndo=chunk.over_rows(ado), sources=(do, dlse),
+    )  # fmt: skip
+    chunk.cache["gradient"] = result
+    return result
+
+
+def gradient_errors(
+    problem: Problem,
+    c: Coefficients,
+    chunk: Chunk,
+    g: Gradient,
+    s: State,
+    B_o: Tensor | None,
+    B_L: Tensor | None,
+    prescale: str,
+) -> Cores:
+    """Errors of delta and of the three gradients before their finalisation; B_o and B_L are None in the conditional mode."""
+    sc, Dv = abs(problem.scale), chunk.v.shape[-1]
+    delta = s.Adelta * ((Dv + 1) * c.u) + Dv * c.w
+    if B_o is not None:
+        delta = delta + (g.ado * B_o).sum(-1, keepdim=True) * (1 + (Dv + 1) * c.u)
+    if c.flush:
+        delta = delta + (g.ado.sum(-1, keepdim=True) + s.o.abs().sum(-1, keepdim=True)) * c.flush
+
+    rows, keys = logit_offsets(c, chunk, prescale, c.prescale_bwd)
+    offset = rows + (c.theta_bwd + c.s_const)
+    base = c.base_bwd_conditional if B_L is None else c.base_bwd
+    if base:
+        offset = offset + s.L.abs() * base
+    if B_L is not None:
+        offset = offset + B_L
+    theta = logit_terms(c, chunk, backward=True).add_(s.R.abs(), alpha=c.gap).add_(offset)
+    if not isinstance(keys, float):
+        theta.add_(keys)
+    Pe = torch.add(s.R, theta).clamp_(max=CLAMP).exp_()
+    BP = torch.expm1(-theta).neg_().mul_(Pe)  # P expm1(theta)
+    chunk.add_visible(BP, c.w)
+    Pb = chunk.add_visible(Pe, c.w)
+
+    # E bounds the error of X = dP - delta + dLSE before its own subtraction.
+    row_E = delta + Dv * c.w
+    if c.dp_delta:
+        row_E = row_E + s.delta.abs() * c.dot_v
+    if g.dlse is not None:
+        row_E = row_E + g.dlse.abs() * (2 * c.u)
+    if c.flush:
+        row_E = row_E + g.ado.sum(-1, keepdim=True) * c.flush
+    E = torch.mul(g.AdP, c.dot_v).add_(row_E)
+    if c.flush:
+        E.add_((chunk.av.sum(-1) * c.flush).unsqueeze(-2))
+    BdS = torch.addcmul(BP * s.X, Pb, torch.mul(E, 1 + 3 * c.u).add_(s.X, alpha=3 * c.u))
+    if c.ds_rounded_p:
+        BdS.add_(chunk.mask(Pb * c.u_p + c.eta_p).mul_(s.X + E))
+    chunk.add_visible(BdS, c.w)
+    dS_max = s.ds + BdS
+
+    dq = (torch.add(BdS, dS_max, alpha=c.cast_q + c.prescaled_q) @ chunk.ak).mul_(sc) + (g.nk * c.eta_ds + c.const_q)
+    dk = (torch.add(BdS, dS_max, alpha=c.cast_k + c.prescaled_k).mT @ chunk.aq).mul_(sc) + g.nq * c.eta_ds
+    dv = torch.add(BP, Pb, alpha=c.cast_v).mT @ g.ado + g.ndo * c.eta_p
+    for prescaled, y, dim in ((c.prescaled_q, dq, -1), (c.prescaled_k, dk, -2)):
+        if prescaled:
+            y.add_(dS_max.sum(dim).unsqueeze(-1), alpha=c.prescale_bwd)
+    if c.flush:
+        dq.add_(dS_max.sum(-1, keepdim=True), alpha=c.flush * sc)
+        dk.add_(dS_max.sum(-2).unsqueeze(-1), alpha=c.flush * sc)
+        dv.add_(Pb.sum(-2).unsqueeze(-1), alpha=c.flush)
+    return Cores(delta=delta, dq=dq, dk=dk, dv=dv, Pb=Pb, ds_max=dS_max)

@@ -1,0 +1,84 @@
+"""The overflow domain of the backward: where an intermediate may leave its format (docs/bounds.md, section 13)."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from flashverify.numerics.coefficients import OVERFLOW_FP32, Coefficients
+from flashverify.numerics.gradients import Cores, Gradient, State
+from flashverify.numerics.problem import Chunk
+
+__all__ = ["Exempt", "overflow_domain"]
+
+
+@dataclass(slots=True, kw_only=True)
+class Exempt:
+    """Exempt rows `[G, M, 1]`, dQ elements and, to be united over the chunks, dK and dV elements `[G, N, .]`."""
+
+    delta: Tensor
+    dq: Tensor
+    dk: Tensor
+    dv: Tensor
+    hidden: Tensor
+    reasons: dict[str, Tensor]
+
+
+def overflow_domain(
+    c: Coefficients,
+    chunk: Chunk,
+    g: Gradient,
+    s: State,
+    cores: Cores,
+    logits: Tensor,
+    in_p: dict[str, Tensor],
+    in_ds: dict[str, Tensor],
+) -> Exempt:
+    """Rows, keys and elements on which an intermediate may overflow (section 13).
+
+    dS: `(|dS| + B_dS)(1 + u_x) >= max` at (i, j) exempts dQ_i and dK_j, and so does dP; P: dV_j. A row that overflows in S or delta exempts every
+    key that it sees. `in_p` and `in_ds` name rows lost in P and in dS for other reasons. An accumulator is at most the sum of the weights times
+    the largest operand.
+    """
+    limit_p, limit_s = c.p_max / (1 + c.u_p), c.p_max / (1 + c.u_p) / c.ds_cast if c.ds_cast else torch.inf
+    limit_s = min(limit_s, OVERFLOW_FP32)
+    room = OVERFLOW_FP32 - s.Adelta - (0.0 if g.dlse is None else g.dlse.abs())
+    # Of invisible pairs too: there the weight is 0, and 0 * inf is NaN in a kernel that masks the logits only. Rows that see nothing hold dO = 0 here.
+    dP = g.AdP >= room
+    delta_over = (room <= 0) & ~chunk.empty
+    P_row, P_col = (cores.Pb.amax(dim) for dim in (-1, -2))
+    S_row, S_col = (cores.ds_max.amax(dim) for dim in (-1, -2))
+    limit_row = min(OVERFLOW_FP32, limit_p) if c.ds_rounded_p else OVERFLOW_FP32
+    over_row = ((S_row >= limit_s) | (P_row >= limit_row)).unsqueeze(-1) | dP.any(-1, keepdim=True)
+    over_col = ((S_col >= limit_s) | (P_col >= limit_row)).unsqueeze(-1) | dP.any(-2).unsqueeze(-1)
+    whole = torch.stack([logits, chunk.bad, *in_p.values()]).any(0)
+    row = torch.stack([whole, delta_over, *in_ds.values()]).any(0)
+    # A key that no row sees may share a tile with rows that do the product: 0 * inf in its dK alone. Rows beyond the key lengths are the caller's to zero.
+    hidden = torch.zeros_like(over_col)
+    if chunk.hidden_v is not None:
+        hidden = chunk.hidden_v * g.ado.sum(-1).amax(-1)[:, None, None] >= OVERFLOW_FP32
+    reach_v, reach_k = (chunk.over_rows(x.double()) > 0 for x in (whole, row))
+
+    def accumulator(weights: Tensor, operand: Tensor, limit: float) -> Tensor:
+        return weights.unsqueeze(-1) * operand.amax(-2, keepdim=True) >= limit
+
+    acc_q = accumulator(cores.ds_max.sum(-1), chunk.ak, c.acc_q)
+    acc_k = accumulator(cores.ds_max.sum(-2), chunk.aq, c.acc_k)
+    acc_v = accumulator(cores.Pb.sum(-2), g.ado, c.acc_v)
+    reasons = {name: rows.sum() for name, rows in (in_p | in_ds).items()}
+    reasons |= {
+        "logit_overflow": logits.sum(),
+        "delta_overflow": delta_over.sum(),
+        "ds_overflow": over_row.sum(),
+        "hidden_dp_overflow": hidden.sum(),
+        "p_cast_overflow": (P_col >= limit_p).sum(),
+        "accumulator_overflow": acc_q.sum() + acc_k.sum() + acc_v.sum(),
+    }
+    return Exempt(
+        delta=row,
+        dq=row | over_row | acc_q,
+        dk=reach_k | over_col | acc_k | hidden,
+        dv=reach_v | (P_col >= limit_p).unsqueeze(-1) | acc_v,
+        hidden=hidden,
+        reasons=reasons,
+    )

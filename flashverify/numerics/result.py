@@ -1,0 +1,141 @@
+"""The bounds of one output, and how to read them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from flashverify.numerics.formats import Format
+
+__all__ = ["BackwardBounds", "ForwardBounds", "OutputBound"]
+
+_SELF_ERROR_LIMIT = 1e-2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class OutputBound:
+    """Bound of every element of one output. An element x is right when `|x - oracle| <= bound + self_error`.
+
+    Attributes:
+        bound: B, float64, in the units of the output; +inf where the element is exempt (section 13), 0 where the value is exact.
+        self_error: E64, the float64 oracle's own error, in the same units.
+        may_overflow: bool: an infinity of the right sign is accepted as well as a finite value within the bound.
+        must_overflow: bool: an infinity of the right sign is required.
+        uninformative: bool: finite, but wider than the trivial range of the element.
+    """
+
+    bound: Tensor
+    self_error: Tensor
+    may_overflow: Tensor
+    must_overflow: Tensor
+    uninformative: Tensor
+
+    @property
+    def total(self) -> Tensor:
+        """`bound + self_error`, the denominator of a ratio."""
+        return self.bound + self.self_error
+
+    @property
+    def exempt(self) -> Tensor:
+        """bool: elements with no finite bound, about which nothing is asked."""
+        return torch.isinf(self.bound)
+
+    @property
+    def needs_exact(self) -> Tensor:
+        """bool: elements for which float64 is no oracle, `E64 > 1e-2 B`."""
+        return self.self_error > _SELF_ERROR_LIMIT * self.bound
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ForwardBounds:
+    """Bounds of the forward.
+
+    Attributes:
+        o: Of O, `[B, Hq, Sq, Dv]`.
+        lse: Of the LSE, `[B, Hq, Sq]`, in the base of `form.lse_base`.
+        lse_base2: Of the LSE in base 2 before any conversion, absolute, `[B, Hq, Sq, 2]`: B and E64.
+        reasons: Number of exempt rows or elements by reason, 0-d integer tensors.
+    """
+
+    o: OutputBound
+    lse: OutputBound
+    lse_base2: Tensor
+    reasons: Mapping[str, Tensor]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class BackwardBounds:
+    """Bounds of the backward.
+
+    Attributes:
+        delta: Of `rowsum(dO * O)`, `[B, Hq, Sq]`.
+        dq: `[B, Hq, Sq, D]`.
+        dk: `[B, Hkv, Sk, D]`.
+        dv: `[B, Hkv, Sk, Dv]`.
+        reasons: Number of exempt rows or elements by reason, 0-d integer tensors.
+    """
+
+    delta: OutputBound
+    dq: OutputBound
+    dk: OutputBound
+    dv: OutputBound
+    reasons: Mapping[str, Tensor]
+
+
+def finish(
+    y: Tensor,
+    unrounded: Tensor,
+    bound: Tensor,
+    self_error: Tensor,
+    *,
+    exact: Tensor,
+    exempt: Tensor,
+    trivial: Tensor,
+    floor: float,
+    out: Format,
+) -> OutputBound:
+    """Classify the elements of one output.
+
+    An infinity is required when even `|y| - B` lies above `max (1 + u)`, and accepted when `|y| + B` before the rounding of the output reaches the
+    overflow threshold `max + ulp / 2`.
+
+    Args:
+        y: The oracle's values; non-finite ones make the element exempt.
+        unrounded: B before the rounding of the output.
+        bound: B.
+        self_error: E64.
+        exact: bool, elements that are exact by contract.
+        exempt: bool, elements about which nothing is asked.
+        trivial: Largest magnitude that the element could have with weights in [0, 1].
+        floor: Absolute error of the output format and of flushing, which never makes an element uninformative.
+        out: Format of the output.
+
+    Returns:
+        The bound, with `exact` elements at 0 and `exempt` ones at +inf.
+    """
+    size = y.abs()
+    exempt = (exempt | ~torch.isfinite(y)) & ~exact
+    bound = bound.masked_fill(exact, 0.0).masked_fill_(exempt, torch.inf)
+    self_error = self_error.masked_fill(exact | exempt, 0.0)
+    kept = ~exempt
+    return OutputBound(
+        bound=bound,
+        self_error=self_error,
+        may_overflow=(size + unrounded + self_error >= out.overflow) & kept & ~exact,
+        must_overflow=(size - bound - self_error > out.max * (1 + out.u)) & kept,
+        uninformative=(bound > trivial + 2 * floor) & kept,
+    )
+
+
+def exactly(x: Tensor) -> OutputBound:
+    """The bound of an output whose every element is exact."""
+    zero, no = torch.zeros_like(x, dtype=torch.float64), torch.zeros_like(x, dtype=torch.bool)
+    return OutputBound(bound=zero, self_error=zero, may_overflow=no, must_overflow=no, uninformative=no)
+
+
+def check(*outputs: OutputBound) -> None:
+    """Raise AssertionError if a bound is NaN or negative: a defect of the bounds, never of a subject."""
+    right = [(x.bound >= 0).all() & (x.self_error >= 0).all() for x in outputs]
+    if not bool(torch.stack(right).all()):
+        raise AssertionError("a bound is NaN or negative")

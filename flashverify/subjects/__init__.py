@@ -1,0 +1,19 @@
+"""Kernels under test: the interface, `@subject`, loading by name, and adapters for implementations that others wrote."""
+
+from flashverify.subjects.function import FunctionSubject, subject
+from flashverify.subjects.interface import Contract, Forward, Gradients, Subject, Supports
+from flashverify.subjects.registry import default_subjects, describe_subjects, has_gpu, load_subject
+
+__all__ = [
+    "Contract",
+    "Forward",
+    "FunctionSubject",
+    "Gradients",
+    "Subject",
+    "Supports",
+    "default_subjects",
+    "describe_subjects",
+    "has_gpu",
+    "load_subject",
+    "subject",
+]

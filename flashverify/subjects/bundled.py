@@ -1,0 +1,146 @@
+"""The Triton kernels of `flashverify_kernels` as a subject: compiled on a GPU, interpreted without one."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from flashverify.subjects.evidence import evidence_on
+from flashverify.subjects.interface import Contract, Forward, Gradients, Supports
+
+if TYPE_CHECKING:
+    import torch
+
+    from flashverify.case.case import Case
+    from flashverify.case.problem import Problem
+    from flashverify.numerics import Form
+
+__all__ = ["BUNDLED", "Bundled"]
+
+_AXES = (0, 2, 1, 3)  # its own inverse: bhsd <-> bshd
+_BLOCKS = (16, 32, 64, 128)
+_KINDS = ("forward", "dq", "dkdv")
+
+
+class Bundled:
+    """`forward` and `backward` of the kernel package, judged on the natural LSE that its public function returns.
+
+    Args:
+        package: name of the kernel package; a mutant is one of the same shape.
+        name: in reports.
+    """
+
+    contract = Contract(lse_base="e", deterministic=True, batch_invariant=True)
+
+    def __init__(self, package: str = "flashverify_kernels", name: str = "bundled") -> None:
+        self.name = name
+        self._package = package
+        self.supports = Supports(
+            precisions=("ieee", "tf32", "tf32x3"),
+            masks=("causal", "key_lengths", "tree"),
+            empty=True,
+            scales=("positive", "zero", "negative"),
+            dlse=True,
+            launch=(("block_m", _BLOCKS), ("block_n", _BLOCKS)),
+            also=self._refusal,
+        )
+
+    @functools.cached_property
+    def _kernels(self) -> Any:
+        return importlib.import_module(self._package)
+
+    @functools.cached_property
+    def _interpreted(self) -> bool:
+        return bool(importlib.import_module(f"{self._package}.runtime").INTERPRETED)
+
+    def _refusal(self, case: Case) -> str | None:
+        """Why this process cannot run `case`, or None."""
+        if {"tree", "causal"} <= case.mask.parts():
+            return "tree with causal"
+        if case.launch and {"block_m", "block_n"} != {name for name, _ in case.launch}:
+            return f"launch={case.launch}: block_m and block_n belong together"
+        dtype = _dtype(case)
+        reason: str | None = self._kernels.supported(dtype)
+        if reason is None and case.launch:
+            for kind in _KINDS:
+                config = getattr(self._configs(case), kind)
+                reason = reason or self._kernels.config_error(kind, config, d=case.dim_qk, dv=case.dim_v, dtype=dtype)
+        return reason
+
+    def _configs(self, case: Case) -> Any:
+        """The launch parameters of the case, the same for every kernel."""
+        config = self._kernels.LaunchConfig(**dict(case.launch))
+        return self._kernels.Configs(**dict.fromkeys(_KINDS, config))
+
+    def form(self, case: Case) -> Form:
+        """fl(scale * log2 e) and its product with the dot are the two roundings of a logit; the exponent is a bare subtraction."""
+        from flashverify.numerics import Form
+
+        return Form(gap_c=1.0, kappa=2.0, dot=case.precision, block_n=self._block_n(case), architecture=self._architecture())
+
+    def device(self) -> str:
+        """`cuda` where the kernels are compiled, `cpu` where they are interpreted."""
+        return "cpu" if self._interpreted else "cuda"
+
+    def evidence(self) -> str:
+        """The GPU, or the interpreter."""
+        return evidence_on(self.device(), triton=True)
+
+    def forward(self, problem: Problem) -> Forward:
+        """O and the natural LSE."""
+        options = self._options(problem)
+        q, k, v = (self._view(problem.case, x) for x in (problem.q, problem.k, problem.v))
+        result = self._kernels.forward(q, k, v, options)
+        return Forward(self._view(problem.case, result.o), result.lse_natural(), (q, k, v, result, options))
+
+    def backward(self, problem: Problem, forward: Forward) -> Gradients:
+        """The gradients; delta where no dLSE is folded into it."""
+        q, k, v, result, options = forward.saved
+        assert problem.do is not None
+        do = self._view(problem.case, problem.do)
+        gradients = self._kernels.backward(do, q, k, v, result.o, result.lse2, options, dlse=problem.dlse)
+        dq, dk, dv = (self._view(problem.case, x) for x in (gradients.dq, gradients.dk, gradients.dv))
+        return Gradients(dq, dk, dv, gradients.delta if problem.dlse is None else None)
+
+    def _options(self, problem: Problem) -> Any:
+        case, tree = problem.case, problem.tree
+        return self._kernels.Options(
+            scale=problem.scale,
+            causal=case.mask.causal,
+            key_lengths=problem.key_lengths,
+            tree=None if tree is None else self._kernels.TreeMask.from_parents(tree, problem.q.device),
+            precision=case.precision,
+            layout=case.storage.layout,
+            config=self._configs(case) if case.launch else None,
+        )
+
+    @staticmethod
+    def _view(case: Case, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.permute(_AXES) if case.storage.layout == "bshd" else tensor
+
+    def _block_n(self, case: Case) -> int:
+        if case.launch:
+            return dict(case.launch)["block_n"]
+        mask = "tree" if case.mask.tree is not None else "causal" if case.mask.causal else "none"
+        choose = self._kernels.launch_config
+        config = choose("forward", d=case.dim_qk, dv=case.dim_v, dtype=_dtype(case), mask=mask, sq=case.seq_q)
+        return int(config.block_n)
+
+    def _architecture(self) -> str:
+        """Of the GPU, or `ieee` in the interpreter, where a dot is a chain of fp32 operations."""
+        if self._interpreted:
+            return "ieee"
+        import torch
+
+        major, minor = torch.cuda.get_device_capability()
+        return f"sm_{major}{minor}"
+
+
+def _dtype(case: Case) -> torch.dtype:
+    import torch
+
+    return {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}[case.dtype]
+
+
+BUNDLED = Bundled()

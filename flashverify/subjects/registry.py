@@ -1,0 +1,107 @@
+"""Subjects by name: the registered ones, entry points of the group `flashverify.subjects`, and `module:name`.
+
+Loading a subject imports its module, which runs that module's code.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flashverify.errors import SubjectLoadError
+
+if TYPE_CHECKING:
+    from flashverify.subjects.interface import Subject
+
+__all__ = ["REGISTERED", "Registered", "default_subjects", "describe_subjects", "has_gpu", "load_subject"]
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """A subject that ships with flashverify: where it is and what it needs."""
+
+    name: str
+    target: str
+    summary: str
+    needs_gpu: bool = False
+    bundled: bool = False
+
+
+REGISTERED = (
+    Registered("bundled", "flashverify.subjects.bundled:BUNDLED", "the Triton kernels of flashverify_kernels", bundled=True),
+    Registered("torch-cpu", "flashverify.subjects.torch_cpu:TORCH_CPU", "torch's flash attention on the CPU, with its LSE"),
+    Registered("sdpa-flash", "flashverify.subjects.torch_cuda:SDPA_FLASH", "torch SDPA, FlashAttention-2 backend", True),
+    Registered("sdpa-cudnn", "flashverify.subjects.torch_cuda:SDPA_CUDNN", "torch SDPA, cuDNN backend", True),
+    Registered("sdpa-efficient", "flashverify.subjects.torch_cuda:SDPA_EFFICIENT", "torch SDPA, memory-efficient backend", True),
+    Registered("sdpa-math", "flashverify.subjects.torch_cuda:SDPA_MATH", "torch SDPA, math backend, without LSE", True),
+)
+
+
+def has_gpu() -> bool:
+    """Whether an NVIDIA device is present; answered without importing torch."""
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return Path("/dev/nvidiactl").exists() and hidden not in ("", "-1")
+
+
+def default_subjects() -> tuple[str, ...]:
+    """Names of the bundled kernels: what the commands verify when no subject is named."""
+    return tuple(entry.name for entry in REGISTERED if entry.bundled)
+
+
+def describe_subjects() -> list[tuple[str, str, bool, str]]:
+    """(name, summary, available, reason) of every registered subject and entry point; imports none of them."""
+    rows = []
+    for entry in REGISTERED:
+        available = not entry.needs_gpu or has_gpu()
+        rows.append((entry.name, entry.summary, available, "" if available else "needs an NVIDIA GPU"))
+    rows += [(point.name, point.value, True, "") for point in entry_points(group="flashverify.subjects")]
+    return rows
+
+
+def load_subject(spec: str) -> Subject:
+    """The subject that `spec` names: a registered name, an entry point or `module:name`.
+
+    A module is looked up with the current directory first on the path, and may also be given as a file, `file.py:name`.
+
+    Raises:
+        SubjectLoadError: nothing of that name, the import fails, or the object is no subject.
+    """
+    from flashverify.subjects.interface import Subject
+
+    target = next((entry.target for entry in REGISTERED if entry.name == spec), None)
+    target = target or next((p.value for p in entry_points(group="flashverify.subjects") if p.name == spec), None) or spec
+    module_name, separator, attribute = target.partition(":")
+    if not separator or not module_name or not attribute:
+        names = ", ".join(entry.name for entry in REGISTERED)
+        raise SubjectLoadError(f"subject {spec!r} is not known: one of {names}, an entry point, or module:name")
+    subject = _resolve(spec, module_name, attribute)
+    if not isinstance(subject, Subject):
+        raise SubjectLoadError(
+            f"subject {spec!r} is a {type(subject).__name__}, not a subject: decorate the function with @flashverify.subject"
+        )
+    return subject
+
+
+def _resolve(spec: str, module_name: str, attribute: str) -> object:
+    directory = os.getcwd()
+    if module_name.endswith(".py"):
+        path = Path(module_name).resolve()
+        if not path.is_file():
+            raise SubjectLoadError(f"subject {spec!r}: there is no file {module_name!r}")
+        directory, module_name = str(path.parent), path.stem
+    if directory not in sys.path:
+        sys.path.insert(0, directory)
+    try:
+        value: object = importlib.import_module(module_name)
+        for part in attribute.split("."):
+            value = getattr(value, part)
+    except ImportError as error:
+        raise SubjectLoadError(f"subject {spec!r} cannot be imported: {error}") from error
+    except AttributeError as error:
+        raise SubjectLoadError(f"subject {spec!r}: {error}") from error
+    return value

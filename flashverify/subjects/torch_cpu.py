@@ -1,0 +1,92 @@
+"""torch's flash attention on the CPU, called through the aten op that returns LSE: an implementation that others wrote.
+
+What it is, read off the op itself:
+
+* Its 16-bit exponential is a cubic in the exponent's fraction: relative error up to 1.9e3 u (u = 2^-24); the fp32 one stays
+  within its documented 20 ulp.
+* It dies with SIGFPE on an empty sequence, so empty sequences are not supported.
+* With a causal mask it multiplies the masked -inf by the scale: NaN for scale = 0, +inf for scale < 0. Under a causal mask
+  only positive scales are supported; `tests/subjects` shows the defect.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flashverify.subjects.evidence import evidence_on
+from flashverify.subjects.interface import Contract, Forward, Gradients, Supports
+
+if TYPE_CHECKING:
+    from flashverify.case.case import Case
+    from flashverify.case.problem import Problem
+    from flashverify.numerics.form import Form
+
+__all__ = ["TORCH_CPU", "TorchCpu"]
+
+EXP_ERROR_16_BIT = 2000.0
+"""Relative error of the 16-bit exponential in units of 2^-24; 1.87e3 was the largest over 1.6 million exponents."""
+
+EXP_ERROR_FP32 = 40.0
+"""20 ulp, the documented error of the vectorised exponential."""
+
+
+def _causal_needs_positive_scale(case: Case) -> str | None:
+    refused = case.mask.causal is not None and case.softmax_scale <= 0
+    return f"causal with scale={case.softmax_scale}: the op multiplies its masked -inf by the scale" if refused else None
+
+
+class TorchCpu:
+    """`aten::_scaled_dot_product_flash_attention_for_cpu` and its backward."""
+
+    name = "torch-cpu"
+    supports = Supports(
+        masks=("causal",),
+        causal=("top-left",),
+        equal_dims=True,
+        scales=("positive", "zero", "negative"),
+        gqa=False,
+        also=_causal_needs_positive_scale,
+    )
+    contract = Contract(lse_base="e", empty_row_lse=0.0, guarded=False)
+
+    def form(self, case: Case) -> Form:
+        """Its own exponential; dS scaled before it is rounded; every gradient accumulated over tiles in the input dtype."""
+        from flashverify.numerics.form import Form
+
+        return Form(
+            exp="poly",
+            exp_eps=EXP_ERROR_FP32 if case.dtype == "fp32" else EXP_ERROR_16_BIT,
+            scale_ds="before",
+            grad_accum=case.dtype,
+            grad_accum_of="all",
+            architecture="ieee",
+        )
+
+    def device(self) -> str:
+        """Always `cpu`."""
+        return "cpu"
+
+    def evidence(self) -> str:
+        """Always `cpu`."""
+        return evidence_on("cpu", triton=False)
+
+    def forward(self, problem: Problem) -> Forward:
+        """O and the natural LSE."""
+        import torch
+
+        op = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+        o, lse = op(problem.q, problem.k, problem.v, 0.0, problem.causal is not None, scale=problem.scale)
+        return Forward(o, lse)
+
+    def backward(self, problem: Problem, forward: Forward) -> Gradients:
+        """The gradients, from the op's own backward."""
+        import torch
+
+        op = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
+        causal = problem.causal is not None
+        q, k, v = problem.q, problem.k, problem.v
+        dq, dk, dv = op(problem.do, q, k, v, forward.o, forward.lse, 0.0, causal, scale=problem.scale)
+        return Gradients(dq, dk, dv)
+
+
+TORCH_CPU = TorchCpu()

@@ -1,0 +1,180 @@
+"""PyTorch's scaled-dot-product backends on a GPU, called through the aten ops that return LSE.
+
+All three fused backends take a causal mask with equal lengths only, return the natural LSE, and allocate their outputs in
+C++, where no guard band can be put around them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from flashverify.subjects.evidence import evidence_on
+from flashverify.subjects.interface import Contract, Forward, Gradients, Supports
+
+if TYPE_CHECKING:
+    import torch
+
+    from flashverify.case.case import Case
+    from flashverify.case.problem import Problem
+    from flashverify.numerics.form import Form
+
+__all__ = ["SDPA_CUDNN", "SDPA_EFFICIENT", "SDPA_FLASH", "SDPA_MATH", "SdpaBackend"]
+
+_FUSED = Supports(
+    dtypes=("fp16", "bf16"),
+    masks=("causal",),
+    causal=("top-left",),
+    rectangular_causal=False,
+    gqa=False,
+    dim_max=128,
+    equal_dims=True,
+    unaligned=False,
+    expand=False,
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SdpaBackend:
+    """One backend: how its aten ops are called, and what it is."""
+
+    name: str
+    supports: Supports
+    contract: Contract
+    form_fields: dict[str, Any]
+    call_forward: Callable[[Problem], Forward]
+    call_backward: Callable[[Problem, Forward], tuple[torch.Tensor, torch.Tensor, torch.Tensor]]
+
+    def form(self, case: Case) -> Form:
+        """The declared numerical form; the same for every case."""
+        from flashverify.numerics.form import Form
+
+        return Form(dot=case.precision, **self.form_fields)
+
+    def device(self) -> str:
+        """Always `cuda`."""
+        return "cuda"
+
+    def evidence(self) -> str:
+        """The GPU."""
+        return evidence_on("cuda")
+
+    def forward(self, problem: Problem) -> Forward:
+        """O and the natural LSE."""
+        return self.call_forward(problem)
+
+    def backward(self, problem: Problem, forward: Forward) -> Gradients:
+        """The gradients, from the op's own backward."""
+        return Gradients(*self.call_backward(problem, forward))
+
+
+def _flash_forward(p: Problem) -> Forward:
+    import torch
+
+    op = torch.ops.aten._scaled_dot_product_flash_attention
+    o, lse, *rest = op(p.q, p.k, p.v, 0.0, p.causal is not None, scale=p.scale)
+    return Forward(o, lse, (o, lse, *rest))
+
+
+def _flash_backward(p: Problem, f: Forward) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    import torch
+
+    o, lse, cum_q, cum_k, max_q, max_k, seed, offset, _ = f.saved
+    op = torch.ops.aten._scaled_dot_product_flash_attention_backward
+    causal = p.causal is not None
+    result = op(p.do, p.q, p.k, p.v, o, lse, cum_q, cum_k, max_q, max_k, 0.0, causal, seed, offset, scale=p.scale)
+    return result[0], result[1], result[2]
+
+
+def _cudnn_forward(p: Problem) -> Forward:
+    import torch
+
+    op = torch.ops.aten._scaled_dot_product_cudnn_attention
+    o, lse, *rest = op(p.q, p.k, p.v, None, True, 0.0, p.causal is not None, scale=p.scale)
+    return Forward(o, lse.reshape(p.case.shape_o[:3]), (o, lse, *rest))
+
+
+def _cudnn_backward(p: Problem, f: Forward) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    import torch
+
+    o, lse, cum_q, cum_k, max_q, max_k, seed, offset, _ = f.saved
+    op = torch.ops.aten._scaled_dot_product_cudnn_attention_backward
+    causal = p.causal is not None
+    sizes = (cum_q, cum_k, max_q, max_k)
+    result = op(p.do, p.q, p.k, p.v, o, lse, seed, offset, None, *sizes, 0.0, causal, scale=p.scale)
+    return result[0], result[1], result[2]
+
+
+def _efficient_forward(p: Problem) -> Forward:
+    import torch
+
+    op = torch.ops.aten._scaled_dot_product_efficient_attention
+    o, lse, seed, offset = op(p.q, p.k, p.v, None, True, 0.0, p.causal is not None, scale=p.scale)
+    return Forward(o, lse[..., : p.case.seq_q], (o, lse, seed, offset))  # LSE comes padded to a multiple of 32 rows
+
+
+def _efficient_backward(p: Problem, f: Forward) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    import torch
+
+    o, lse, seed, offset = f.saved
+    op = torch.ops.aten._scaled_dot_product_efficient_attention_backward
+    wanted, causal = [True, True, True, False], p.causal is not None
+    result = op(p.do, p.q, p.k, p.v, None, o, lse, seed, offset, 0.0, wanted, causal, scale=p.scale)
+    return result[0], result[1], result[2]
+
+
+def _math_forward(p: Problem) -> Forward:
+    import torch
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    needs = p.case.grad.backward
+    q, k, v = (t.detach().requires_grad_(needs) for t in (p.q, p.k, p.v))
+    with sdpa_kernel([SDPBackend.MATH]), torch.set_grad_enabled(needs):
+        o = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=p.causal is not None, scale=p.scale)
+    return Forward(o.detach(), None, (q, k, v, o))
+
+
+def _math_backward(p: Problem, f: Forward) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    import torch
+
+    q, k, v, o = f.saved
+    dq, dk, dv = torch.autograd.grad(o, (q, k, v), p.do)
+    return dq, dk, dv
+
+
+_OPAQUE = Contract(lse_base="e", guarded=False)
+
+SDPA_FLASH = SdpaBackend(
+    name="sdpa-flash",
+    supports=_FUSED,
+    contract=_OPAQUE,
+    form_fields={"gap_c": 3.0},
+    call_forward=_flash_forward,
+    call_backward=_flash_backward,
+)
+SDPA_CUDNN = SdpaBackend(
+    name="sdpa-cudnn",
+    supports=_FUSED,
+    contract=_OPAQUE,
+    form_fields={"gap_c": 3.0, "scale_ds": "before"},
+    call_forward=_cudnn_forward,
+    call_backward=_cudnn_backward,
+)
+SDPA_EFFICIENT = SdpaBackend(
+    name="sdpa-efficient",
+    supports=_FUSED,
+    contract=_OPAQUE,
+    form_fields={"gap_c": 3.0, "scale_ds": "before", "ds_from": "p_rounded"},
+    call_forward=_efficient_forward,
+    call_backward=_efficient_backward,
+)
+SDPA_MATH = SdpaBackend(
+    name="sdpa-math",
+    # Its causal mask is added to the logits: inf - inf where the logit of an invisible key overflows.
+    supports=dataclasses.replace(_FUSED, dtypes=("fp32",), masks=()),
+    contract=dataclasses.replace(_OPAQUE, lse_base=None),
+    form_fields={"gap_c": 3.0},
+    call_forward=_math_forward,
+    call_backward=_math_backward,
+)

@@ -1,0 +1,151 @@
+"""The truth of a case: what the oracles say and how far a correct subject may be from it. The only importer of the oracles."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import flashverify_oracles as oracles
+from flashverify.numerics import Problem as BoundsProblem
+from flashverify.numerics import backward_bounds, forward_bounds
+
+if TYPE_CHECKING:
+    import torch
+
+    from flashverify.numerics import BackwardBounds, Form, ForwardBounds, OutputBound
+
+__all__ = ["GRADIENTS", "Inputs", "Truth", "exact_values", "float64_values"]
+
+GRADIENTS = ("delta", "dq", "dk", "dv")
+_DENSE_MASK = 1 << 22
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inputs:
+    """A problem as the oracles take it.
+
+    Args:
+        q: `[B, Hq, Sq, D]`, finite, any float dtype; k `[B, Hkv, Sk, D]`; v `[B, Hkv, Sk, Dv]`.
+        scale: of the logits, natural units.
+        visible: None, a bool tensor that broadcasts to `[B, Hq, Sq, Sk]`, or a callable (rows, keys) -> such a tensor.
+        do: `[B, Hq, Sq, Dv]`, or None for the forward alone.
+        dlse: `[B, Hq, Sq]`, gradient of the natural LSE, or None.
+    """
+
+    q: torch.Tensor
+    k: torch.Tensor
+    v: torch.Tensor
+    scale: float
+    visible: Any = None
+    do: torch.Tensor | None = None
+    dlse: torch.Tensor | None = None
+
+    def dense(self) -> Inputs:
+        """The same with the mask evaluated once, where it is small enough to be held."""
+        from dataclasses import replace
+
+        rows, keys = self.q.shape[2], self.k.shape[2]
+        if not callable(self.visible) or rows * keys * self.q.shape[0] > _DENSE_MASK:
+            return self
+        return replace(self, visible=self.visible(slice(0, rows), slice(0, keys)))
+
+
+class Truth:
+    """Values and bounds of one problem for one form; each part is computed when it is first asked for.
+
+    Args:
+        inputs: the problem.
+        dtype: of the subject's tensors, `fp16`, `bf16` or `fp32`.
+        form: the subject's numerical form.
+    """
+
+    def __init__(self, inputs: Inputs, dtype: str, form: Form) -> None:
+        self.inputs = inputs.dense()
+        self.dtype = dtype
+        self.form = form
+        i = self.inputs
+        self._problem = BoundsProblem.of(i.q, i.k, i.v, scale=i.scale, dtype=dtype, form=form, visible=i.visible)
+        self._forward = oracles.forward(i.q, i.k, i.v, scale=i.scale, visible=i.visible)
+        self._forward_bounds: ForwardBounds = forward_bounds(self._problem, self._forward.o, self._forward.lse)
+
+    @property
+    def empty_rows(self) -> torch.Tensor:
+        """Bool `[B, Hq, Sq]`: rows that see no key."""
+        return self._forward.lse == -math.inf
+
+    def forward(self) -> dict[str, tuple[torch.Tensor, OutputBound]]:
+        """(value, bound) of `o` and of `lse`, the latter in the base of `form.lse_base`."""
+        unit = 1.0 if self.form.lse_base == "e" else 1.0 / math.log(2.0)
+        bounds = self._forward_bounds
+        return {"o": (self._forward.o, bounds.o), "lse": (self._forward.lse * unit, bounds.lse)}
+
+    def backward(self) -> dict[str, tuple[torch.Tensor, OutputBound]]:
+        """(value, bound) of `delta`, `dq`, `dk`, `dv`, end to end."""
+        return self._gradients(self._forward.o, self._forward.lse, self._forward_bounds)
+
+    def conditional(self, o: torch.Tensor, lse: torch.Tensor) -> dict[str, tuple[torch.Tensor, OutputBound]]:
+        """The same, given the subject's own stored O and LSE; rows that see no key keep the oracle's.
+
+        Args:
+            o: `[B, Hq, Sq, Dv]`, finite where it matters.
+            lse: `[B, Hq, Sq]`, in the base of `form.lse_base`.
+        """
+        unit = 1.0 if self.form.lse_base == "e" else math.log(2.0)
+        empty = self.empty_rows
+        return self._gradients(
+            o.double().masked_fill(empty.unsqueeze(-1), 0.0), (lse.double() * unit).masked_fill(empty, -math.inf), None
+        )
+
+    def _gradients(
+        self, o: torch.Tensor, lse: torch.Tensor, forward: ForwardBounds | None
+    ) -> dict[str, tuple[torch.Tensor, OutputBound]]:
+        i = self.inputs
+        assert i.do is not None, "the problem has no dO"
+        given = {} if forward is not None else {"given_o": o, "given_lse": lse}
+        values = oracles.backward(
+            i.q, i.k, i.v, i.do, scale=i.scale, visible=i.visible, forward=self._forward, dlse=i.dlse, **given
+        )
+        bounds: BackwardBounds = backward_bounds(
+            self._problem,
+            do=i.do,
+            o=o,
+            lse=lse,
+            dq=values.dq,
+            dk=values.dk,
+            dv=values.dv,
+            dlse=i.dlse,
+            forward=forward,
+        )
+        return {name: (getattr(values, name), getattr(bounds, name)) for name in GRADIENTS}
+
+
+def float64_values(inputs: Inputs) -> dict[str, torch.Tensor]:
+    """Every output in float64, LSE natural; the gradients only where there is a dO."""
+    i = inputs.dense()
+    forward = oracles.forward(i.q, i.k, i.v, scale=i.scale, visible=i.visible)
+    values = {"o": forward.o, "lse": forward.lse}
+    if i.do is not None:
+        gradients = oracles.backward(
+            i.q, i.k, i.v, i.do, scale=i.scale, visible=i.visible, forward=forward, dlse=i.dlse
+        )
+        values |= {name: getattr(gradients, name) for name in GRADIENTS}
+    return values
+
+
+def exact_values(inputs: Inputs, *, given_o: torch.Tensor | None = None, given_lse: torch.Tensor | None = None) -> dict[str, Any]:
+    """Every output by mpmath, to about 96 bits, as object arrays of `mpmath.mpf`; LSE natural. For small problems only.
+
+    Args:
+        inputs: the problem, on any device.
+        given_o: the subject's O, for the conditional gradients.
+        given_lse: its LSE, natural.
+    """
+    i = inputs.dense()
+    visible = i.visible.cpu() if hasattr(i.visible, "cpu") else i.visible
+    tensors = {name: None if x is None else x.cpu() for name, x in (("do", i.do), ("dlse", i.dlse))}
+    given = {name: x.cpu() for name, x in (("given_o", given_o), ("given_lse", given_lse)) if x is not None}
+    result = oracles.exact_attention(
+        i.q.cpu(), i.k.cpu(), i.v.cpu(), scale=i.scale, visible=visible, **tensors, **given
+    )
+    return dict(result.arrays())

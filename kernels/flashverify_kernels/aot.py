@@ -1,0 +1,137 @@
+"""Compile the kernels without a GPU and without launching them: what the compiler says about each."""
+
+import inspect
+import re
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+import triton
+import triton.language as tl
+from triton.backends.compiler import GPUTarget
+
+from flashverify_kernels.arguments import compile_constants
+from flashverify_kernels.config import LaunchConfig, MaskKind, launch_config
+from flashverify_kernels.device.delta import delta_kernel
+from flashverify_kernels.device.dkdv import dkdv_kernel
+from flashverify_kernels.device.dq import dq_kernel
+from flashverify_kernels.device.forward import forward_kernel
+from flashverify_kernels.launch import DELTA_ROWS
+from flashverify_kernels.runtime import INTERPRETED
+from flashverify_kernels.validation import Precision
+
+KERNELS: dict[str, Any] = {
+    "forward": forward_kernel,
+    "delta": delta_kernel,
+    "dq": dq_kernel,
+    "dkdv": dkdv_kernel,
+}
+
+_ELEMENT = {torch.float16: "*fp16", torch.bfloat16: "*bf16", torch.float32: "*fp32"}
+_FP32_POINTERS = ("lse2_ptr", "delta_ptr", "dlse_ptr")
+_INT32_POINTERS = ("lengths_ptr", "bits_ptr")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compiled:
+    """What came out of the compiler.
+
+    Attributes:
+        ttir: Triton's intermediate code.
+        ptx: assembly.
+        registers: registers per thread.
+        stack: local memory per thread, bytes: what spilled.
+        shared: shared memory per program, bytes.
+    """
+
+    ttir: str
+    ptx: str
+    registers: int
+    stack: int
+    shared: int
+
+
+def compile_kernel(
+    kernel: Literal["forward", "delta", "dq", "dkdv"],
+    capability: int,
+    *,
+    d: int,
+    dv: int,
+    dtype: torch.dtype,
+    mask: MaskKind = "none",
+    key_lengths: bool = False,
+    dlse: bool = False,
+    aligned: bool = True,
+    precision: Precision = "ieee",
+    config: LaunchConfig | None = None,
+) -> Compiled:
+    """Compile one kernel for a compute capability such as 80 or 90.
+
+    Args:
+        kernel: which kernel.
+        capability: compute capability times 10.
+        d: head dimension of q and k.
+        dv: head dimension of v.
+        dtype: of the inputs.
+        mask: kind of mask.
+        key_lengths: whether key lengths are given.
+        dlse: whether a gradient of LSE is given (delta only).
+        aligned: whether strides and pointers are aligned.
+        precision: of the dot products of fp32 inputs.
+        config: launch configuration; that of a long sequence by default.
+
+    Raises:
+        RuntimeError: this process interprets its kernels.
+    """
+    if INTERPRETED:
+        raise RuntimeError("kernels cannot be compiled in a process that interprets them: unset TRITON_INTERPRET")
+    if config is None:
+        if kernel == "delta":
+            config = LaunchConfig(block_m=DELTA_ROWS, block_n=DELTA_ROWS)
+        else:
+            config = launch_config(kernel, d=d, dv=dv, dtype=dtype, mask=mask, sq=1 << 12)
+    constants = compile_constants(config, d=d, dv=dv, aligned=aligned, mask=mask, precision=precision)
+    given = {"lengths_ptr": key_lengths, "bits_ptr": mask == "tree", "dlse_ptr": dlse}
+    signature: dict[str, str] = {}
+    values: dict[str, Any] = {}
+    fn = KERNELS[kernel]
+    for name, parameter in inspect.signature(fn.fn).parameters.items():
+        if parameter.annotation is tl.constexpr:
+            signature[name], values[name] = "constexpr", constants[name]
+        elif not given.get(name, True):
+            signature[name], values[name] = "constexpr", None
+        else:
+            signature[name] = _type(name, parameter.annotation, dtype)
+    built = triton.compile(
+        triton.compiler.ASTSource(fn, signature, values),
+        target=GPUTarget("cuda", capability, 32),
+        options={"num_warps": config.num_warps, "num_stages": config.num_stages},
+    )
+    registers, stack = _resources(built.asm["cubin"])
+    return Compiled(
+        ttir=built.asm["ttir"], ptx=built.asm["ptx"], registers=registers, stack=stack, shared=built.metadata.shared
+    )
+
+
+def _type(name: str, annotation: Any, dtype: torch.dtype) -> str:
+    if name in _FP32_POINTERS:
+        return "*fp32"
+    if name in _INT32_POINTERS:
+        return "*i32"
+    if name.endswith("_ptr"):
+        return _ELEMENT[dtype]
+    return {"int32": "i32", "int64": "i64"}[annotation.name] if isinstance(annotation, tl.dtype) else "fp32"
+
+
+def _resources(cubin: bytes) -> tuple[int, int]:
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        tool = triton.knobs.nvidia.cuobjdump.path
+        done = subprocess.run([tool, "--dump-resource-usage", file.name], capture_output=True, text=True, check=True)
+    found = re.search(r"REG:(\d+) STACK:(\d+)", done.stdout)
+    if found is None:
+        raise RuntimeError(f"cuobjdump: no resource usage in its output: {done.stdout!r}")
+    return int(found[1]), int(found[2])

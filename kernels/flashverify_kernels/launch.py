@@ -1,0 +1,200 @@
+"""Host launchers: check, allocate, launch. The layer below autograd, where forward and backward can be called apart."""
+
+import contextlib
+import math
+from typing import Any, NamedTuple
+
+import torch
+
+from flashverify_kernels.arguments import constants, in_order, mask_arguments, pointers, size_arguments, strides
+from flashverify_kernels.device.delta import delta_kernel
+from flashverify_kernels.device.dkdv import dkdv_kernel
+from flashverify_kernels.device.dq import dq_kernel
+from flashverify_kernels.device.forward import forward_kernel
+from flashverify_kernels.validation import Options, Problem, axes, check_like, check_problem
+
+_LOG2_E = math.log2(math.e)
+DELTA_ROWS = 64
+"""Rows per program of the delta kernel."""
+_MAX_PROGRAMS = 2**31 - 1
+
+
+class ForwardResult(NamedTuple):
+    """What the forward computes.
+
+    Attributes:
+        o: output, in the layout and dtype of q, `[B, Hq, Sq, Dv]` or `[B, Sq, Hq, Dv]`.
+        lse2: LSE, log base 2, `[B, Hq, Sq]` fp32 in both layouts; -inf for a row without keys.
+    """
+
+    o: torch.Tensor
+    lse2: torch.Tensor
+
+    def lse_natural(self) -> torch.Tensor:
+        """LSE in natural units, lse2 * ln(2)."""
+        return self.lse2 * math.log(2)
+
+
+class BackwardResult(NamedTuple):
+    """What the backward computes; a gradient that was not asked for is None.
+
+    Attributes:
+        dq: gradient of q, in its layout and dtype.
+        dk: gradient of k, likewise; summed over the group of query heads in fp32.
+        dv: gradient of v, likewise.
+        delta: rowsum(dO * O) - dLSE, `[B, Hq, Sq]` fp32; 0 for a row without keys.
+    """
+
+    dq: torch.Tensor | None
+    dk: torch.Tensor | None
+    dv: torch.Tensor | None
+    delta: torch.Tensor
+
+
+def forward(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, options: Options | None = None) -> ForwardResult:
+    """Compute O and the base-2 LSE.
+
+    Args:
+        q: `[B, Hq, Sq, D]`, or the axes in the order of `options.layout`.
+        k: `[B, Hkv, Sk, D]`.
+        v: `[B, Hkv, Sk, Dv]`.
+        options: see `attention`.
+
+    Raises:
+        TypeError: an argument of the wrong type or dtype.
+        ValueError: a shape, stride, device or value that is not accepted.
+    """
+    options = options or Options()
+    problem = check_problem(q, k, v, options)
+    o = _empty(problem, options, q, problem.heads, problem.sq, problem.dv)
+    lse2 = torch.empty(problem.batch, problem.heads, problem.sq, dtype=torch.float32, device=q.device)
+    views = in_order(options, q=q, k=k, v=v, o=o)
+    _launch(
+        forward_kernel,
+        problem.batch * problem.heads * -(-problem.sq // problem.configs["forward"].block_m),
+        q,
+        **pointers(views),
+        lse2_ptr=lse2,
+        scale_log2=problem.scale * _LOG2_E,
+        **mask_arguments(options),
+        heads=problem.heads,
+        **size_arguments(problem),
+        **strides(views),
+        **constants(problem, "forward", views),
+    )
+    return ForwardResult(o, lse2)
+
+
+def backward(
+    do: torch.Tensor,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    o: torch.Tensor,
+    lse2: torch.Tensor,
+    options: Options | None = None,
+    *,
+    dlse: torch.Tensor | None = None,
+    needs: tuple[bool, bool, bool] = (True, True, True),
+) -> BackwardResult:
+    """Compute the gradients of q, k and v.
+
+    Args:
+        do: gradient of o, any strides.
+        q: as in `forward`.
+        k: as in `forward`.
+        v: as in `forward`.
+        o: output of `forward`.
+        lse2: LSE of `forward`, log base 2, `[B, Hq, Sq]` fp32.
+        options: those of `forward`.
+        dlse: gradient of the natural LSE, `[B, Hq, Sq]` fp32, any strides, or None.
+        needs: whether dq, dk and dv are wanted.
+
+    Raises:
+        TypeError: an argument of the wrong type or dtype.
+        ValueError: a shape, stride, device or value that is not accepted.
+    """
+    options = options or Options()
+    problem = check_problem(q, k, v, options)
+    rows = (problem.batch, problem.heads, problem.sq)
+    outputs = tuple((*rows, problem.dv)[a] for a in axes(options.layout))
+    check_like("do", do, q, outputs, q.dtype)
+    check_like("o", o, q, outputs, q.dtype)
+    check_like("lse2", lse2, q, rows, torch.float32)
+    if dlse is not None:
+        check_like("dlse", dlse, q, rows, torch.float32)
+        dlse = dlse.contiguous()
+    lse2 = lse2.contiguous()
+    do = do if do.stride(3) == 1 else do.contiguous()
+    o = o if o.stride(3) == 1 else o.contiguous()
+
+    delta = torch.empty(rows, dtype=torch.float32, device=q.device)
+    views = in_order(options, o=o, do=do)
+    shared = constants(problem, "dq", views)
+    _launch(
+        delta_kernel,
+        problem.batch * problem.heads * -(-problem.sq // DELTA_ROWS),
+        q,
+        **pointers(views),
+        lse2_ptr=lse2,
+        dlse_ptr=dlse,
+        delta_ptr=delta,
+        heads=problem.heads,
+        sq=problem.sq,
+        dv8=problem.dv // 8,
+        **strides(views),
+        BLOCK_M=DELTA_ROWS,
+        **{name: shared[name] for name in ("BLOCK_DV", "EVEN_DV", "ALIGNED")},
+    )
+
+    common = {
+        "lse2_ptr": lse2,
+        "delta_ptr": delta,
+        "scale": problem.scale,
+        "scale_log2": problem.scale * _LOG2_E,
+        **mask_arguments(options),
+        **size_arguments(problem),
+    }
+    dq = dk = dv = None
+    if needs[0]:
+        dq = _empty(problem, options, q, problem.heads, problem.sq, problem.d)
+        views = in_order(options, q=q, k=k, v=v, do=do, dq=dq)
+        _launch(
+            dq_kernel,
+            problem.batch * problem.heads * -(-problem.sq // problem.configs["dq"].block_m),
+            q,
+            **pointers(views),
+            **common,
+            heads=problem.heads,
+            **strides(views),
+            **constants(problem, "dq", views),
+        )
+    if needs[1] or needs[2]:
+        dk = _empty(problem, options, q, problem.kv_heads, problem.sk, problem.d)
+        dv = _empty(problem, options, q, problem.kv_heads, problem.sk, problem.dv)
+        views = in_order(options, q=q, k=k, v=v, do=do, dk=dk, dv=dv)
+        _launch(
+            dkdv_kernel,
+            problem.batch * problem.kv_heads * -(-problem.sk // problem.configs["dkdv"].block_n),
+            q,
+            **pointers(views),
+            **common,
+            kv_heads=problem.kv_heads,
+            **strides(views),
+            **constants(problem, "dkdv", views),
+        )
+    return BackwardResult(dq, dk if needs[1] else None, dv if needs[2] else None, delta)
+
+
+def _launch(kernel: Any, programs: int, q: torch.Tensor, **arguments: Any) -> None:
+    """Launch one program per index of axis 0, the only grid axis without a limit of 65,535."""
+    if programs > _MAX_PROGRAMS:
+        raise ValueError(f"q: {programs} tiles are more than one launch can take ({_MAX_PROGRAMS})")
+    if programs:
+        with torch.cuda.device(q.device) if q.is_cuda else contextlib.nullcontext():
+            kernel[(programs,)](**arguments)
+
+
+def _empty(problem: Problem, options: Options, q: torch.Tensor, heads: int, length: int, dim: int) -> torch.Tensor:
+    shape = (problem.batch, heads, length, dim)
+    return torch.empty([shape[a] for a in axes(options.layout)], dtype=q.dtype, device=q.device)

@@ -1,0 +1,102 @@
+"""A toolkit without torch: subjects are names of behaviours, cases are real cases, judging is a rule on the case."""
+
+import os
+import signal
+import time
+
+from hypothesis import strategies as st
+
+from flashverify.case.case import REGIMES, Case, Storage, Values
+from flashverify.errors import SelfCheckError, SubjectLoadError, UsageError
+from flashverify.judge.record import Confirmation
+from flashverify.judge.verdict import CaseResult, OutputStats, Status, Verdict
+
+
+class Fake:
+    def __init__(self, spec):
+        self.name = spec
+
+
+def defects(behaviour, case):
+    """(check, error, output) of every failure."""
+    if behaviour == "tail" and case.seq_k >= 17:
+        yield ("accuracy", "bound", "o")
+    if behaviour == "two":
+        if case.seq_k >= 17:
+            yield ("accuracy", "bound", "o")
+        if case.dim_v >= 24 and case.storage.layout == "bshd":
+            yield ("memory", "guard", "dq")
+    if behaviour == "raises" and case.seq_q > 20:
+        yield ("exception", "exception", "ValueError")
+    if behaviour == "hostile":
+        yield ("../../x", "<script>alert(1)</script>", "'\"")
+
+
+class FakeToolkit:
+    def load(self, spec):
+        if spec == "missing":
+            raise SubjectLoadError(f"subject {spec!r} is not known")
+        if spec == "dies-at-import":
+            os._exit(7)
+        return Fake(spec)
+
+    def form(self, subject):
+        return f"form of {subject.name}"
+
+    def strategy(self, subject, device):
+        sizes = st.integers(1, 64)
+        return st.builds(
+            Case,
+            seq_q=sizes,
+            seq_k=sizes,
+            dim_v=st.sampled_from([8, 16, 24, 32]),
+            storage=st.builds(Storage, layout=st.sampled_from(["bhsd", "bshd"])),
+            values=st.builds(Values, regime=st.sampled_from(REGIMES), seed=st.integers(0, 2**32)),
+        )
+
+    def matrix(self, subject, device):
+        return tuple(Case(seq_q=q, seq_k=k) for q in (1, 2, 7, 16, 30) for k in (1, 15, 18, 33))
+
+    def refusal(self, subject, case):
+        return "seq_q=7" if case.seq_q == 7 else None
+
+    def judge(self, subject, case, plan):
+        kind, _, check = plan.partition(":")
+        if check == "nonsense":
+            raise UsageError("check='nonsense' is not accepted: one of accuracy")
+        behaviour = subject.name
+        if behaviour == "segfault" and case.seq_q > 40:
+            os.kill(os.getpid(), signal.SIGSEGV)
+        if behaviour == "exits" and case.seq_q > 40:
+            os._exit(3)
+        if behaviour == "hangs" and case.seq_q > 40:
+            time.sleep(3600)
+        if behaviour == "greedy" and case.seq_q > 40:
+            self.kept = bytearray(os.urandom(1024)) * (400 * 1024)
+            time.sleep(3600)
+        if behaviour == "always-dies":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if behaviour == "harness":
+            raise SelfCheckError("the oracle's error is too large")
+        if behaviour.startswith("slow"):
+            time.sleep(0.02)
+        if behaviour == "chatty":
+            print("x" * 100_000, flush=True)
+        if behaviour == "refuses":
+            verdicts = (Verdict(check="supports", status=Status.UNSUPPORTED, message="never"),)
+            return CaseResult(case=str(case), subject=behaviour, evidence="fake", verdicts=verdicts)
+        found = [d for d in defects(behaviour.removeprefix("slow-"), case) if kind != "only" or d[0] == check]
+        verdicts = tuple(
+            Verdict(check=c, status=Status.FAIL, error=e, output=o, ratio="0x1.8p+1", message="<b>3 > 1</b>")
+            for c, e, o in found
+        )
+        verdicts = verdicts or (Verdict(check="accuracy", status=Status.PASS),)
+        stats = (OutputStats(output="o", mode="end-to-end", elements=4, worst=(case.seq_k / 64).hex()),)
+        return CaseResult(case=str(case), subject=behaviour, evidence="fake", verdicts=verdicts, stats=stats)
+
+    def confirm(self, subject, case, verdict):
+        return Confirmation(oracle="mpmath", expected="0x1p+0", got="0x1p+1", bound="0x1p-10", agrees=True)
+
+
+toolkit = FakeToolkit()
+SPEC = "fake_toolkit:toolkit"

@@ -1,0 +1,42 @@
+from flashverify.campaign.engine import Engine
+from flashverify.campaign.schedule import CampaignConfig
+from flashverify.campaign.store import open_run
+from flashverify.case.text import parse_case
+
+WRONG = """
+from dataclasses import replace
+
+from flashverify.subjects import Forward
+from flashverify.subjects.torch_cpu import TORCH_CPU
+
+
+class Wrong:
+    name = "wrong"
+    supports = replace(TORCH_CPU.supports, dtypes=("fp32",), backward=False)
+
+    def __getattr__(self, name):
+        return getattr(TORCH_CPU, name)
+
+    def forward(self, problem):
+        right = TORCH_CPU.forward(problem)
+        return Forward(right.o * 1.25 if right.o.shape[2] >= 3 else right.o, right.lse, right.saved)
+
+
+WRONG = Wrong()
+"""
+
+
+def test_a_wrong_kernel_is_found_shrunk_and_confirmed_by_the_second_oracle(tmp_path, monkeypatch):
+    (tmp_path / "wrong_kernel.py").write_text(WRONG)
+    monkeypatch.chdir(tmp_path)
+    given = {"kind": "fuzz", "subjects": ("wrong_kernel:WRONG",), "out": tmp_path / "run", "device": "cpu"}
+    summary = Engine(CampaignConfig(**given, workers=2, seed=1, max_cases=6, shrink_seconds=8.0)).run()
+
+    run = open_run(tmp_path / "run")
+    assert (summary.exit_code, summary.stopped) == (1, "budget")
+    record = next(f.record for f in run.findings if (f.record.key.check, f.record.key.output) == ("accuracy", "o"))
+    case = parse_case(record.case)
+    assert case.seq_q == 3
+    assert case.batch * case.heads_q == 1
+    assert (record.confirmation.failed, record.confirmation.agrees) == (3, True)
+    assert "declared" in run.record.form["wrong"] or "assumed" in run.record.form["wrong"]

@@ -1,0 +1,68 @@
+import pytest
+
+from flashverify.campaign.settings import KEYS, load_settings
+from flashverify.errors import ConfigError, UsageError
+
+
+def pyproject(folder, text):
+    (folder / "pyproject.toml").write_text(f"[tool.flashverify]\n{text}\n")
+
+
+def test_the_command_line_wins_over_variables_over_the_file(tmp_path):
+    pyproject(tmp_path, 'seed = 1\nworkers = 1\nout = "file"\nsubject = ["a", "b"]')
+    found = load_settings({"seed": "3"}, {"FLASHVERIFY_SEED": "2", "FLASHVERIFY_WORKERS": "2"}, tmp_path)
+
+    assert (found.seed, found.workers, found.out, found.subject, found.device) == (3, 2, "file", ("a", "b"), "auto")
+
+
+def test_hours_and_minutes_are_one_setting(tmp_path):
+    pyproject(tmp_path, "hours = 8")
+
+    assert load_settings({}, {}, tmp_path).seconds == 28800
+    assert load_settings({"minutes": "1.5"}, {"FLASHVERIFY_HOURS": "1"}, tmp_path).seconds == 90
+    assert load_settings({"minutes": "30", "hours": "1"}, {}, tmp_path).seconds == 5400
+
+
+def test_the_file_is_looked_up_towards_the_root(tmp_path):
+    pyproject(tmp_path, "seed = 4")
+    (tmp_path / "a" / "b").mkdir(parents=True)
+
+    assert load_settings({}, {}, tmp_path / "a" / "b").seed == 4
+
+
+@pytest.mark.parametrize(
+    "text", ["sede = 1", 'seed = "x"', "seed = 1.5", "seed = true", "subject = [1]", 'device = "tpu"', "seed = ["]
+)
+def test_the_file_is_checked(tmp_path, text):
+    pyproject(tmp_path, text)
+
+    with pytest.raises(ConfigError) as raised:
+        load_settings({}, {}, tmp_path)
+    assert text.split()[0] in str(raised.value) or "cannot read" in str(raised.value)
+
+
+def test_unknown_variables_are_errors(tmp_path):
+    with pytest.raises(ConfigError, match=r"FLASHVERIFY_SEDE; accepted: .*FLASHVERIFY_SEED"):
+        load_settings({}, {"FLASHVERIFY_SEDE": "1"}, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("hours", "nan"),
+        ("minutes", "0"),
+        ("max-cases", "0"),
+        ("seed", "-1"),
+        ("seed", str(2**64)),
+        ("workers", "x"),
+        ("workers", "0"),
+        ("out", ""),
+        ("device", "tpu"),
+        ("subject", ("a", "a")),
+    ],
+)
+def test_refusals_name_option_value_and_what_is_accepted(tmp_path, key, value):
+    with pytest.raises(UsageError) as raised:
+        load_settings({key: value}, {}, tmp_path)
+    message = str(raised.value)
+    assert message == f"--{key}={value!r} is not accepted: {KEYS[key][1]}"

@@ -1,0 +1,116 @@
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+# One of each kernel and mask at the head dimensions that matter for speed; the full grid takes minutes.
+CONFIGS = [
+    ("forward", 90, 64, "float16", "none", True),
+    ("forward", 90, 128, "float16", "causal", True),
+    ("dq", 90, 64, "float16", "causal", True),
+    ("dq", 90, 128, "float16", "none", True),
+    ("dkdv", 90, 64, "float16", "none", True),
+    ("delta", 90, 128, "float16", "none", True),
+    ("forward", 90, 64, "float16", "tree", True),
+    ("dkdv", 90, 72, "bfloat16", "tree", False),
+    ("dq", 80, 64, "float32", "causal", False),
+    ("dkdv", 80, 64, "float16", "causal", True),
+]
+# Measured with triton 3.7: only these leave registers to spare.
+NO_SPILLS = range(7)
+
+SCRIPT = """
+import json, sys
+import torch
+from flashverify_kernels.aot import compile_kernel
+
+results = []
+for kernel, capability, d, dtype, mask, aligned in json.loads(sys.argv[1]):
+    built = compile_kernel(
+        kernel, capability, d=d, dv=d, dtype=getattr(torch, dtype), mask=mask,
+        key_lengths=mask != "none", dlse=kernel == "delta", aligned=aligned,
+    )
+    unfilled = [
+        line for line in built.ttir.splitlines()
+        if "tt.load" in line and line.split("tt.load")[1].split(" : ")[0].count("%") == 2
+    ]
+    results.append({
+        "stack": built.stack, "shared": built.shared, "registers": built.registers, "unfilled": unfilled,
+        "wgmma": "wgmma.mma_async" in built.ptx, "wide": "cp.async.cg" in built.ptx or ".v4." in built.ptx,
+    })
+print(json.dumps(results))
+"""
+
+
+KEYS = """
+import torch
+from triton.backends.compiler import GPUTarget
+from triton.backends.nvidia.compiler import CUDABackend
+from triton.runtime.jit import create_function_from_signature
+from flashverify_kernels.aot import KERNELS
+
+for fn in KERNELS.values():
+    bind = create_function_from_signature(fn.signature, fn.params, CUDABackend(GPUTarget("cuda", 90, 32)))
+    keys = set()
+    for integer, number, offset in ((1, 0.5, 0), (16, 1.0, 1), (7, -2.0, 8)):
+        pointer = torch.zeros(32, dtype=torch.float16)[offset:]
+        values = {}
+        for p in fn.params:
+            values[p.name] = pointer if p.name.endswith("_ptr") else 1 if p.is_constexpr else integer
+            if p.name.startswith("stride") and integer == 7:
+                values[p.name] = 2**40
+            if p.name.startswith("scale"):
+                values[p.name] = number
+        keys.add(str(bind(**values)[1]))
+    assert len(keys) == 1, keys
+"""
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory):
+    env = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    env["TRITON_CACHE_DIR"] = str(tmp_path_factory.mktemp("triton"))
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, json.dumps(CONFIGS)], env=env, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_every_kernel_compiles_without_a_gpu(compiled):
+    assert len(compiled) == len(CONFIGS)
+    assert all(result["shared"] <= 163 * 1024 for result in compiled)
+
+
+def test_no_masked_load_is_without_a_fill(compiled):
+    assert [result["unfilled"] for result in compiled] == [[]] * len(CONFIGS)
+
+
+def test_fast_paths_use_tensor_cores_and_wide_accesses_and_do_not_spill(compiled):
+    for n in NO_SPILLS:
+        assert compiled[n]["stack"] == 0, CONFIGS[n]
+        assert compiled[n]["wide"], CONFIGS[n]
+        assert compiled[n]["wgmma"] == (CONFIGS[n][0] != "delta"), CONFIGS[n]
+
+
+def test_runtime_values_strides_and_alignment_are_no_part_of_the_compile_key():
+    env = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    done = subprocess.run([sys.executable, "-c", KEYS], env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_an_interpreting_process_says_that_it_cannot_compile():
+    code = "import torch\nfrom flashverify_kernels.aot import compile_kernel\n"
+    code += "compile_kernel('forward', 90, d=64, dv=64, dtype=torch.float16)"
+    env = {**os.environ, "TRITON_INTERPRET": "1"}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
+    assert "unset TRITON_INTERPRET" in done.stderr
+
+
+def test_cpu_tensors_without_the_interpreter_are_refused():
+    code = "import torch\nfrom flashverify_kernels import attention\nq = torch.zeros(1, 1, 1, 8)\nattention(q, q, q)"
+    env = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
+    assert "CPU tensors need Triton's interpreter: set TRITON_INTERPRET=1 before importing triton" in done.stderr

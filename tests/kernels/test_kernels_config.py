@@ -1,0 +1,27 @@
+import itertools
+
+import pytest
+import torch
+
+from flashverify_kernels import config_error, launch_config
+
+DTYPES = (torch.float16, torch.bfloat16, torch.float32)
+
+
+# sm_90, sm_80 and the 99 KiB of consumer cards.
+@pytest.mark.parametrize("limit", [227 * 1024, 163 * 1024, 99 * 1024])
+def test_every_default_can_be_launched(limit):
+    dims = (8, 64, 72, 128, 256)
+    for kind, d, dv, dtype, mask, sq in itertools.product(
+        ("forward", "dq", "dkdv"), dims, dims, DTYPES, ("none", "causal", "tree"), (1, 4096)
+    ):
+        config = launch_config(kind, d=d, dv=dv, dtype=dtype, mask=mask, sq=sq, limit=limit)
+        assert config_error(kind, config, d=d, dv=dv, dtype=dtype, limit=limit) is None
+
+
+# Tiles larger than the problem, unequal tiles both ways, tiles that do not divide the lengths.
+@pytest.mark.parametrize("block", [(16, 16), (16, 64), (64, 16), (32, 128), (128, 32)])
+@pytest.mark.parametrize("causal", [None, "top-left", "bottom-right"])
+def test_all_tile_sizes_agree_with_the_definition(make_case, see, blocks, block, causal):
+    case = make_case(heads=2, kv_heads=1, sq=70, sk=50)
+    case.check(see(1, 70, 50, causal), causal=causal, config=blocks(*block))

@@ -1,0 +1,55 @@
+"""torch's CPU attention: clean inside what its subject declares, and the defects that the declaration leaves out."""
+
+import math
+
+import pytest
+import torch
+
+from flashverify import parse_case
+from flashverify.checks import Plan, judge_case
+from flashverify.subjects.torch_cpu import EXP_ERROR_16_BIT, TORCH_CPU
+
+FLASH = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "bf16", "fp32"])
+@pytest.mark.parametrize("causal", ["", " causal=top-left"])
+@pytest.mark.parametrize("regime", ["normal", "ties", "logits-1e4", "negative", "v-cancelling", "outlier"])
+def test_it_passes_every_check(dtype, causal, regime):
+    sizes = "batch=2 heads_q=2 heads_kv=2 seq_q=70 seq_k=70 dim_qk=24 dim_v=24"
+    result = judge_case(TORCH_CPU, parse_case(f"fv1 {sizes} dtype={dtype} regime={regime}{causal}"), Plan.run())
+
+    assert result.failures == ()
+    assert result.unsupported is None
+
+
+@pytest.mark.parametrize("scale", [0.0, -0.3])
+def test_its_causal_mask_is_multiplied_by_the_scale(scale):
+    q = torch.ones(1, 1, 4, 8)
+    o, _ = FLASH(q, q, q, 0.0, True, scale=scale)
+    assert bool(torch.isnan(o).any()), "torch has mended its causal mask: let the subject support this scale"
+
+    refused = TORCH_CPU.supports.refusal(parse_case(f"fv1 seq_q=4 seq_k=4 causal=top-left scale={scale}"))
+
+    assert "multiplies its masked -inf by the scale" in refused
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_its_16_bit_exponential_is_coarse_and_within_the_declared_error(dtype):
+    q = torch.zeros(1, 1, 4096, 16, dtype=dtype)
+    q[..., 0] = torch.linspace(0, 3, 4096).to(dtype)
+    q[..., 1] = torch.linspace(0, 2**-7, 4096).flip(0).to(dtype)
+    k = torch.zeros(1, 1, 400, 16, dtype=dtype)
+    k[..., 1:, :2] = -1
+    exponent = (q[0, 0].double() @ k[0, 0].double().T)[:, 1]
+
+    _, lse = FLASH(q, k, k, 0.0, False, scale=1.0)
+
+    weight = (lse[0, 0].double().exp() - 1) / 399
+    error = ((weight / exponent.exp() - 1).abs().max() * 2**24).item()
+    rounding_of_lse = 2 * math.log(400) + 2
+    assert 1000 < error < EXP_ERROR_16_BIT + rounding_of_lse
+
+
+def test_empty_sequences_are_not_supported():
+    assert TORCH_CPU.supports.refusal(parse_case("fv1 seq_k=0")) == "an empty batch or sequence"
