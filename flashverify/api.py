@@ -106,10 +106,20 @@ def assert_attention_close(
         assert_attention_close(q, k, v, o=o, lse=lse, causal="top-left")
 
     Args:
-        q, k, v, do, dlse, scale, causal, key_lengths, mask: the problem, as in `oracle`; q, k, v exactly as the kernel saw them.
+        q: exactly as the kernel saw it, as in `oracle`.
+        k: likewise.
+        v: likewise.
         o: `[B, Hq, Sq, Dv]` in the dtype of q.
         lse: `[B, Hq, Sq]` fp32, to the base `lse_base`.
-        dq: shaped as q; dk as k; dv as v; each needs `do`.
+        do: the gradient of O that the backward was given.
+        dlse: the gradient of the natural LSE, where it was given one.
+        dq: shaped as q; needs `do`.
+        dk: shaped as k; needs `do`.
+        dv: shaped as v; needs `do`.
+        scale: as in `oracle`.
+        causal: as in `oracle`.
+        key_lengths: as in `oracle`.
+        mask: as in `oracle`.
         lse_base: `e` or `2`.
         form: the kernel's numerical form; by default the widest one of a kernel that accumulates in fp32.
 
@@ -170,6 +180,7 @@ def _with_base(form: Form, base: str) -> Form:
 def _tensor(name: str, value: Any) -> torch.Tensor:
     """Any framework's tensor as a detached torch tensor that shares its memory where possible."""
     import torch
+    from torch.utils.dlpack import from_dlpack
 
     if isinstance(value, torch.Tensor):
         return value.detach()
@@ -178,7 +189,7 @@ def _tensor(name: str, value: Any) -> torch.Tensor:
             return torch.from_numpy(value.view("uint16").copy()).view(torch.bfloat16)
         return torch.from_numpy(value.copy())
     if hasattr(value, "__dlpack__"):
-        return torch.from_dlpack(value).detach()
+        return from_dlpack(value).detach()
     if isinstance(value, list | tuple):
         return torch.tensor(value)
     raise UsageError(f"{name}={type(value).__name__} is not accepted: a tensor of torch, numpy, or with DLPack")
@@ -198,12 +209,16 @@ def _inputs(
         if x.dim() != 4:
             raise UsageError(f"{name} of shape {list(x.shape)} is not accepted: 4 axes, [batch, heads, sequence, dim]")
         if x.dtype not in names or x.dtype != q.dtype:
-            raise UsageError(f"{name} of dtype {x.dtype} is not accepted: float16, bfloat16 or float32, the same for q, k, v")
+            raise UsageError(
+                f"{name} of dtype {x.dtype} is not accepted: float16, bfloat16 or float32, the same for q, k, v"
+            )
         if x.device != q.device:
             raise UsageError(f"{name} on {x.device} is not accepted: q is on {q.device}")
-    (B, Hq, Sq, D), (Bk, Hkv, Sk, Dk) = q.shape, k.shape
+    (B, Hq, Sq, D), (Bk, Hkv, _Sk, Dk) = q.shape, k.shape
     if Bk != B or Dk != D or v.shape[:3] != k.shape[:3] or Hkv == 0 or Hq % Hkv:
-        raise UsageError(f"q {list(q.shape)}, k {list(k.shape)}, v {list(v.shape)} do not fit: [B, Hq, Sq, D], [B, Hkv, Sk, D], [B, Hkv, Sk, Dv]")
+        raise UsageError(
+            f"q {list(q.shape)}, k {list(k.shape)}, v {list(v.shape)} do not fit: [B, Hq, Sq, D], [B, Hkv, Sk, D], [B, Hkv, Sk, Dv]"
+        )
     if causal not in (None, "top-left", "bottom-right"):
         raise UsageError(f"causal={causal!r} is not accepted: None, 'top-left' or 'bottom-right'")
     visible, k, v = _visibility(q, k, v, causal, key_lengths, mask)
@@ -215,7 +230,9 @@ def _inputs(
             raise UsageError(f"{name} of shape {list(extra[name].shape)} is not accepted: {list(shapes[name])}")  # type: ignore[union-attr]
     for name, x in (("q", q), ("k", k), ("v", v), *extra.items()):
         if x is not None and not bool(torch.isfinite(x).all()):
-            raise UsageError(f"{name} holds a non-finite value inside the declared lengths, where no exact value exists")
+            raise UsageError(
+                f"{name} holds a non-finite value inside the declared lengths, where no exact value exists"
+            )
     value = 1.0 / math.sqrt(D) if scale is None else float(scale)
     return Inputs(q=q, k=k, v=v, scale=value, visible=visible, **extra), names[q.dtype]
 
@@ -231,8 +248,14 @@ def _visibility(
     visible, lengths = None, torch.full((q.shape[0], 1, 1, 1), k.shape[2], device=q.device)
     if key_lengths is not None:
         lengths = _tensor("key_lengths", key_lengths).to(q.device).view(-1, 1, 1, 1)
-        if lengths.shape[0] != q.shape[0] or lengths.dtype.is_floating_point or bool(((lengths < 0) | (lengths > k.shape[2])).any()):
-            raise UsageError(f"key_lengths={key_lengths!r} is not accepted: {q.shape[0]} integers from 0 to {k.shape[2]}")
+        if (
+            lengths.shape[0] != q.shape[0]
+            or lengths.dtype.is_floating_point
+            or bool(((lengths < 0) | (lengths > k.shape[2])).any())
+        ):
+            raise UsageError(
+                f"key_lengths={key_lengths!r} is not accepted: {q.shape[0]} integers from 0 to {k.shape[2]}"
+            )
         visible = keys < lengths
         inside = visible.view(q.shape[0], 1, -1, 1)
         k, v = torch.where(inside, k, 0.0), torch.where(inside, v, 0.0)

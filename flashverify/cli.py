@@ -124,18 +124,18 @@ def run_command(shrink: bool, as_json: bool, no_report: bool, **options: Any) ->
 
 @main.command()
 @_options("subject", "hours", "minutes", "max-cases", "seed", "workers", "out", "device")
+@click.option("--matrix", is_flag=True, help="judge the fixed matrix of `run` first, within the same budget")
 @_JSON
 @_REPORT
-def fuzz(as_json: bool, no_report: bool, **options: Any) -> int:
+def fuzz(matrix: bool, as_json: bool, no_report: bool, **options: Any) -> int:
     """Search for failing cases within a budget [default: 10 minutes]; every finding is shrunk and verified.
 
     With --out naming an unfinished run, go on with it: --max-cases counts the whole run, --hours and --minutes this call.
     """
     from flashverify.campaign.command import campaign_config, run_campaign
 
-    return run_campaign(
-        campaign_config("fuzz", _settings(options)), as_json=as_json, report=_report(no_report)
-    ).exit_code
+    config = campaign_config("fuzz", _settings(options), matrix=matrix)
+    return run_campaign(config, as_json=as_json, report=_report(no_report)).exit_code
 
 
 @main.command()

@@ -102,9 +102,17 @@ class Truth:
     ) -> dict[str, tuple[torch.Tensor, OutputBound]]:
         i = self.inputs
         assert i.do is not None, "the problem has no dO"
-        given = {} if forward is not None else {"given_o": o, "given_lse": lse}
         values = oracles.backward(
-            i.q, i.k, i.v, i.do, scale=i.scale, visible=i.visible, forward=self._forward, dlse=i.dlse, **given
+            i.q,
+            i.k,
+            i.v,
+            i.do,
+            scale=i.scale,
+            visible=i.visible,
+            forward=self._forward,
+            dlse=i.dlse,
+            given_o=o if forward is None else None,
+            given_lse=lse if forward is None else None,
         )
         bounds: BackwardBounds = backward_bounds(
             self._problem,
@@ -133,7 +141,9 @@ def float64_values(inputs: Inputs) -> dict[str, torch.Tensor]:
     return values
 
 
-def exact_values(inputs: Inputs, *, given_o: torch.Tensor | None = None, given_lse: torch.Tensor | None = None) -> dict[str, Any]:
+def exact_values(
+    inputs: Inputs, *, given_o: torch.Tensor | None = None, given_lse: torch.Tensor | None = None
+) -> dict[str, Any]:
     """Every output by mpmath, to about 96 bits, as object arrays of `mpmath.mpf`; LSE natural. For small problems only.
 
     Args:
@@ -142,10 +152,19 @@ def exact_values(inputs: Inputs, *, given_o: torch.Tensor | None = None, given_l
         given_lse: its LSE, natural.
     """
     i = inputs.dense()
-    visible = i.visible.cpu() if hasattr(i.visible, "cpu") else i.visible
-    tensors = {name: None if x is None else x.cpu() for name, x in (("do", i.do), ("dlse", i.dlse))}
-    given = {name: x.cpu() for name, x in (("given_o", given_o), ("given_lse", given_lse)) if x is not None}
     result = oracles.exact_attention(
-        i.q.cpu(), i.k.cpu(), i.v.cpu(), scale=i.scale, visible=visible, **tensors, **given
+        i.q.cpu(),
+        i.k.cpu(),
+        i.v.cpu(),
+        _on_cpu(i.do),
+        scale=i.scale,
+        visible=i.visible.cpu() if hasattr(i.visible, "cpu") else i.visible,
+        dlse=_on_cpu(i.dlse),
+        given_o=_on_cpu(given_o),
+        given_lse=_on_cpu(given_lse),
     )
     return dict(result.arrays())
+
+
+def _on_cpu(tensor: torch.Tensor | None) -> torch.Tensor | None:
+    return None if tensor is None else tensor.cpu()

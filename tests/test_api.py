@@ -81,7 +81,13 @@ def test_padding_beyond_the_key_lengths_may_hold_anything():
     k[0, :, 9:], v[0, :, 9:] = math.nan, math.inf
 
     assert_attention_close(
-        q, k, v, o=torch.cat([o for o, _ in short]), lse=torch.cat([lse for _, lse in short]), key_lengths=[9, 24], form=CPU_FORM
+        q,
+        k,
+        v,
+        o=torch.cat([o for o, _ in short]),
+        lse=torch.cat([lse for _, lse in short]),
+        key_lengths=[9, 24],
+        form=CPU_FORM,
     )
 
 
@@ -119,7 +125,9 @@ def test_oracle_equals_autograd_of_the_definition():
 
     result = oracle(*(x.float() for x in (q, k, v)), causal="bottom-right", do=do.float())
 
-    for expected, got in zip((o, s.logsumexp(-1), *gradients), (result.o, result.lse, result.dq, result.dk, result.dv), strict=True):
+    for expected, got in zip(
+        (o, s.logsumexp(-1), *gradients), (result.o, result.lse, result.dq, result.dk, result.dv), strict=True
+    ):
         torch.testing.assert_close(got, expected.detach(), rtol=1e-12, atol=1e-12)
 
 

@@ -46,12 +46,11 @@ def draw_parts(draw: Draw, supports: Supports) -> frozenset[str]:
     """Which parts the mask has: none, one, or several that may stand together."""
     main = [p for p in ("causal", "tree", "window") if p in supports.masks]
     lengths = [p for p in ("key_lengths", "query_lengths") if p in supports.masks]
-    parts: set[str] = set(draw(st.sampled_from([(), *((p,) for p in main)])))
-    if supports.combine_masks or not parts:
-        for part in lengths[: None if supports.combine_masks else 1]:
-            if draw(st.booleans()):
-                parts.add(part)
-    if "window" in supports.masks and supports.combine_masks and parts & {"causal"} and draw(st.booleans()):
+    if not supports.combine_masks:
+        return frozenset(draw(st.sampled_from([(), *((p,) for p in main + lengths)])))
+    parts = set(draw(st.sampled_from([(), *((p,) for p in main)])))
+    parts |= {part for part in lengths if draw(st.booleans())}
+    if "window" in supports.masks and "causal" in parts and draw(st.booleans()):
         parts.add("window")
     return frozenset(parts)
 

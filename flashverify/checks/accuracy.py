@@ -89,7 +89,7 @@ def _outside(problem: Problem) -> dict[str, torch.Tensor]:
         return torch.arange(size, device=device) >= torch.tensor(lengths, device=device).view(-1, 1, 1)
 
     rows, keys = beyond(mask.query_lengths, problem.case.seq_q), beyond(mask.key_lengths, problem.case.seq_k)
-    found = {}
+    found: dict[str, torch.Tensor] = {}
     if rows is not None:
         found |= {"o": rows.unsqueeze(-1), "lse": rows, "delta": rows, "dq": rows.unsqueeze(-1)}
     if keys is not None:

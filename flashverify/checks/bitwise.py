@@ -10,7 +10,9 @@ if TYPE_CHECKING:
 __all__ = ["first_difference"]
 
 
-def first_difference(a: torch.Tensor, b: torch.Tensor, ignore: torch.Tensor | None = None) -> tuple[tuple[int, ...], str] | None:
+def first_difference(
+    a: torch.Tensor, b: torch.Tensor, ignore: torch.Tensor | None = None
+) -> tuple[tuple[int, ...], str] | None:
     """Index and description of the first element in which `a` and `b` differ, or None.
 
     Args:
@@ -26,4 +28,7 @@ def first_difference(a: torch.Tensor, b: torch.Tensor, ignore: torch.Tensor | No
     if not bool(different.any()):
         return None
     index = tuple(int(i) for i in different.nonzero()[0])
-    return index, f"{float(a[index]):.9g} against {float(b[index]):.9g}, {int(different.sum())} of {a.numel()} elements differ"
+    return (
+        index,
+        f"{float(a[index]):.9g} against {float(b[index]):.9g}, {int(different.sum())} of {a.numel()} elements differ",
+    )

@@ -124,7 +124,9 @@ def _permuted(problem: Problem) -> Problem:
         problem,
         case=dataclasses.replace(
             case,
-            mask=dataclasses.replace(mask, key_lengths=reverse(mask.key_lengths), query_lengths=reverse(mask.query_lengths)),
+            mask=dataclasses.replace(
+                mask, key_lengths=reverse(mask.key_lengths), query_lengths=reverse(mask.query_lengths)
+            ),
             values=Values(regime=case.values.regime, seed=case.values.seed),
         ),
         q=q,
@@ -138,7 +140,7 @@ def _permuted(problem: Problem) -> Problem:
 
 def _flip(tensor: torch.Tensor, size: int) -> torch.Tensor:
     """Sequences in reverse order, and heads in reverse order by blocks of `size`: the heads of one kv head stay together."""
-    blocks = tensor.unflatten(1, (-1, size)) if tensor.shape[1] else tensor.unsqueeze(2)
+    blocks = tensor.reshape(tensor.shape[0], tensor.shape[1] // size, size, *tensor.shape[2:])
     return blocks.flip(0, 1).flatten(1, 2)
 
 
@@ -149,6 +151,10 @@ def _like(tensor: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
     if 0 in tensor.stride():
         return values.contiguous()
     shift = tensor.data_ptr() % 16 // tensor.element_size()
-    span = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)) if tensor.numel() else 0
+    span = (
+        1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+        if tensor.numel()
+        else 0
+    )
     memory = torch.empty(span + shift, dtype=tensor.dtype, device=tensor.device)
     return memory.as_strided(tensor.shape, tensor.stride(), shift).copy_(values)

@@ -26,7 +26,9 @@ REPEATS = 8
 def has_padding(case: Case) -> bool:
     """Whether anything but the guard bands holds the padding's value."""
     lengths = ((case.mask.key_lengths, case.seq_k), (case.mask.query_lengths, case.seq_q))
-    return case.storage.gap > 0 or any(min(declared, default=full) < full for declared, full in lengths if declared is not None)
+    return case.storage.gap > 0 or any(
+        min(declared, default=full) < full for declared, full in lengths if declared is not None
+    )
 
 
 def check_padding(

@@ -80,7 +80,9 @@ def compare_output(
             classes["pinned"] = classes["pinned"] & ~taint
     uninformative = bound.uninformative & judged
     flags = [mask.any() for mask in classes.values()]
-    numbers = torch.stack([*(f.double() for f in flags), free.expand_as(x).sum().double(), uninformative.sum().double()]).tolist()
+    numbers = torch.stack(
+        [*(f.double() for f in flags), free.expand_as(x).sum().double(), uninformative.sum().double()]
+    ).tolist()
     failing = [name for name, flag in zip(classes, numbers, strict=False) if flag]
     worst, index, median, p99 = _summary(ratio, judged)
     stats = OutputStats(
@@ -94,7 +96,9 @@ def compare_output(
         p99=to_hex(p99),
         index=index,
     )
-    return Comparison(stats, tuple(_failure(name, output, mode, classes[name], x, expected, bound, ratio) for name in failing))
+    return Comparison(
+        stats, tuple(_failure(name, output, mode, classes[name], x, expected, bound, ratio) for name in failing)
+    )
 
 
 def _summary(ratio: torch.Tensor, judged: torch.Tensor) -> tuple[float, tuple[int, ...], float, float]:

@@ -1,10 +1,10 @@
 """What a run leaves on disk besides its case results: its header, its findings, its summary.
 
-    <run>/run.json                  RunRecord, written first
-    <run>/results.jsonl             one CaseResult a line
-    <run>/findings/<slug>/          case.json (text form of the minimal case), finding.json (FindingRecord), repro.py
-    <run>/summary.json              Summary, written last
-    <run>/report.{html,md,json}     the report
+<run>/run.json                  RunRecord, written first
+<run>/results.jsonl             one CaseResult a line
+<run>/findings/<slug>/          case.json (text form of the minimal case), finding.json (FindingRecord), repro.py
+<run>/summary.json              Summary, written last
+<run>/report.{html,md,json}     the report
 """
 
 from __future__ import annotations

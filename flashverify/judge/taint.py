@@ -44,7 +44,9 @@ def clean(problem: Problem) -> Clean:
     keys = _inside(mask.key_lengths, case.seq_k, device)
     rows = _inside(mask.query_lengths, case.seq_q, device)
 
-    def split(tensor: torch.Tensor | None, inside: torch.Tensor | None) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+    def split(
+        tensor: torch.Tensor | None, inside: torch.Tensor | None
+    ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
         if tensor is None:
             return None, None
         wide = tensor.double()

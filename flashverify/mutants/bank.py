@@ -29,7 +29,9 @@ class Mutant:
 
 
 _FORWARD_VISIBLE = "see = visible(i[:, None], j[None, :], sq, k_end, diag, bits_ptr, MASK, part != FULL)"
-_ROUNDED_UP = "see = visible(i[:, None], j[None, :], sq, tl.cdiv(k_end, BLOCK_N) * BLOCK_N, diag, bits_ptr, MASK, part != FULL)"
+_ROUNDED_UP = (
+    "see = visible(i[:, None], j[None, :], sq, tl.cdiv(k_end, BLOCK_N) * BLOCK_N, diag, bits_ptr, MASK, part != FULL)"
+)
 
 BANK = (
     Mutant(
@@ -59,8 +61,8 @@ BANK = (
     Mutant(
         name="causal_off_by_one",
         file="device/mask.py",
-        before="end = tl.minimum(i + 1 + diag, k_end)",
-        after="end = tl.minimum(i + 2 + diag, k_end)",
+        before="tl.minimum(i + 1 + diag, k_end)",
+        after="tl.minimum(i + 2 + diag, k_end)",
         outputs=("o", "lse", "dq", "dk", "dv"),
         modelled_on="huggingface/transformers#39408: an inclusive bound taken as exclusive",
     ),
@@ -115,8 +117,8 @@ BANK = (
     Mutant(
         name="running_max_starts_at_zero",
         file="device/forward.py",
-        before='m = tl.full([BLOCK_M], float("-inf"), tl.float32)',
-        after="m = tl.full([BLOCK_M], 0.0, tl.float32)",
+        before='m_i = tl.full([BLOCK_M], float("-inf"), tl.float32)',
+        after="m_i = tl.full([BLOCK_M], 0.0, tl.float32)",
         outputs=("o", "lse"),
         modelled_on="Dao-AILab/flash-attention a24fad99: the running maximum clamped from below",
     ),

@@ -40,7 +40,9 @@ def build_mutant(mutant: Mutant, folder: Path) -> str:
         if str(relative) == mutant.file:
             count = text.count(mutant.before)
             if count != 1:
-                raise UsageError(f"mutant {mutant.name!r}: {mutant.before!r} occurs {count} times in {mutant.file}, not once")
+                raise UsageError(
+                    f"mutant {mutant.name!r}: {mutant.before!r} occurs {count} times in {mutant.file}, not once"
+                )
             text = text.replace(mutant.before, mutant.after)
         target = folder / package / relative
         target.parent.mkdir(parents=True, exist_ok=True)

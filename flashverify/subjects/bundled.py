@@ -77,7 +77,9 @@ class Bundled:
         """fl(scale * log2 e) and its product with the dot are the two roundings of a logit; the exponent is a bare subtraction."""
         from flashverify.numerics import Form
 
-        return Form(gap_c=1.0, kappa=2.0, dot=case.precision, block_n=self._block_n(case), architecture=self._architecture())
+        return Form(
+            gap_c=1.0, kappa=2.0, dot=case.precision, block_n=self._block_n(case), architecture=self._architecture()
+        )
 
     def device(self) -> str:
         """`cuda` where the kernels are compiled, `cpu` where they are interpreted."""
@@ -124,7 +126,8 @@ class Bundled:
             return dict(case.launch)["block_n"]
         mask = "tree" if case.mask.tree is not None else "causal" if case.mask.causal else "none"
         choose = self._kernels.launch_config
-        config = choose("forward", d=case.dim_qk, dv=case.dim_v, dtype=_dtype(case), mask=mask, sq=case.seq_q)
+        dims = {"d": case.dim_qk, "dv": case.dim_v, "sq": case.seq_q}
+        config = choose("forward", **dims, dtype=_dtype(case), mask=mask, interpreted=self._interpreted)
         return int(config.block_n)
 
     def _architecture(self) -> str:

@@ -33,11 +33,19 @@ class Registered:
 
 
 REGISTERED = (
-    Registered("bundled", "flashverify.subjects.bundled:BUNDLED", "the Triton kernels of flashverify_kernels", bundled=True),
-    Registered("torch-cpu", "flashverify.subjects.torch_cpu:TORCH_CPU", "torch's flash attention on the CPU, with its LSE"),
-    Registered("sdpa-flash", "flashverify.subjects.torch_cuda:SDPA_FLASH", "torch SDPA, FlashAttention-2 backend", True),
+    Registered(
+        "bundled", "flashverify.subjects.bundled:BUNDLED", "the Triton kernels of flashverify_kernels", bundled=True
+    ),
+    Registered(
+        "torch-cpu", "flashverify.subjects.torch_cpu:TORCH_CPU", "torch's flash attention on the CPU, with its LSE"
+    ),
+    Registered(
+        "sdpa-flash", "flashverify.subjects.torch_cuda:SDPA_FLASH", "torch SDPA, FlashAttention-2 backend", True
+    ),
     Registered("sdpa-cudnn", "flashverify.subjects.torch_cuda:SDPA_CUDNN", "torch SDPA, cuDNN backend", True),
-    Registered("sdpa-efficient", "flashverify.subjects.torch_cuda:SDPA_EFFICIENT", "torch SDPA, memory-efficient backend", True),
+    Registered(
+        "sdpa-efficient", "flashverify.subjects.torch_cuda:SDPA_EFFICIENT", "torch SDPA, memory-efficient backend", True
+    ),
     Registered("sdpa-math", "flashverify.subjects.torch_cuda:SDPA_MATH", "torch SDPA, math backend, without LSE", True),
 )
 
@@ -74,7 +82,9 @@ def load_subject(spec: str) -> Subject:
     from flashverify.subjects.interface import Subject
 
     target = next((entry.target for entry in REGISTERED if entry.name == spec), None)
-    target = target or next((p.value for p in entry_points(group="flashverify.subjects") if p.name == spec), None) or spec
+    target = (
+        target or next((p.value for p in entry_points(group="flashverify.subjects") if p.name == spec), None) or spec
+    )
     module_name, separator, attribute = target.partition(":")
     if not separator or not module_name or not attribute:
         names = ", ".join(entry.name for entry in REGISTERED)

@@ -7,6 +7,7 @@ What it is, read off the op itself:
 * It dies with SIGFPE on an empty sequence, so empty sequences are not supported.
 * With a causal mask it multiplies the masked -inf by the scale: NaN for scale = 0, +inf for scale < 0. Under a causal mask
   only positive scales are supported; `tests/subjects` shows the defect.
+* Its gradients are sums over tiles in the input dtype, each with a rounding of its own.
 """
 
 from __future__ import annotations
@@ -30,9 +31,14 @@ EXP_ERROR_FP32 = 40.0
 """20 ulp, the documented error of the vectorised exponential."""
 
 
-def _causal_needs_positive_scale(case: Case) -> str | None:
-    refused = case.mask.causal is not None and case.softmax_scale <= 0
-    return f"causal with scale={case.softmax_scale}: the op multiplies its masked -inf by the scale" if refused else None
+def _scale_is_wrong(case: Case) -> str | None:
+    """Why the op computes something else with the scale of `case`, or None."""
+    scale = case.softmax_scale
+    if case.mask.causal is not None and scale <= 0:
+        return f"causal with scale={scale}: the op multiplies its masked -inf by the scale"
+    if 0 < abs(scale) < 2.0**-126:
+        return f"scale={scale}: it is subnormal in fp32, and the op's products with it lose bits"
+    return None
 
 
 class TorchCpu:
@@ -45,18 +51,17 @@ class TorchCpu:
         equal_dims=True,
         scales=("positive", "zero", "negative"),
         gqa=False,
-        also=_causal_needs_positive_scale,
+        also=_scale_is_wrong,
     )
     contract = Contract(lse_base="e", empty_row_lse=0.0, guarded=False)
 
     def form(self, case: Case) -> Form:
-        """Its own exponential; dS scaled before it is rounded; every gradient accumulated over tiles in the input dtype."""
+        """Its own exponential; every gradient accumulated over tiles in the input dtype."""
         from flashverify.numerics.form import Form
 
         return Form(
             exp="poly",
             exp_eps=EXP_ERROR_FP32 if case.dtype == "fp32" else EXP_ERROR_16_BIT,
-            scale_ds="before",
             grad_accum=case.dtype,
             grad_accum_of="all",
             architecture="ieee",

@@ -7,13 +7,14 @@ C++, where no guard band can be put around them.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from flashverify.subjects.evidence import evidence_on
 from flashverify.subjects.interface import Contract, Forward, Gradients, Supports
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import torch
 
     from flashverify.case.case import Case

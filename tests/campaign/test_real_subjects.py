@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 from flashverify.campaign.engine import Engine
 from flashverify.campaign.schedule import CampaignConfig
 from flashverify.campaign.store import open_run
@@ -34,9 +37,13 @@ def test_a_wrong_kernel_is_found_shrunk_and_confirmed_by_the_second_oracle(tmp_p
 
     run = open_run(tmp_path / "run")
     assert (summary.exit_code, summary.stopped) == (1, "budget")
-    record = next(f.record for f in run.findings if (f.record.key.check, f.record.key.output) == ("accuracy", "o"))
+    finding = next(f for f in run.findings if (f.record.key.check, f.record.key.output) == ("accuracy", "o"))
+    record = finding.record
     case = parse_case(record.case)
     assert case.seq_q == 3
     assert case.batch * case.heads_q == 1
     assert (record.confirmation.failed, record.confirmation.agrees) == (3, True)
     assert "declared" in run.record.form["wrong"] or "assumed" in run.record.form["wrong"]
+    script = subprocess.run([sys.executable, finding.path / "repro.py"], capture_output=True, text=True, cwd=tmp_path)
+    assert (script.returncode, script.stderr) == (1, "")
+    assert script.stdout.startswith("fail accuracy o bound")

@@ -6,7 +6,9 @@ import torch
 
 from flashverify.subjects import Contract, FunctionSubject, Supports
 
-SUPPORTS = Supports(dtypes=("fp32",), masks=("causal", "key_lengths"), empty=True, scales=("positive", "zero", "negative"))
+SUPPORTS = Supports(
+    dtypes=("fp32",), masks=("causal", "key_lengths"), empty=True, scales=("positive", "zero", "negative")
+)
 
 
 def attention(p, *, shift=0, extra=0.0, drop_mask=False):

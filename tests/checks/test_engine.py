@@ -78,7 +78,13 @@ def test_an_unsupported_case_is_one_verdict_with_its_reason():
 def test_a_shifted_diagonal_fails_accuracy_in_every_output():
     found = failures(make(lambda p: attention(p, shift=1)))
 
-    assert {output for check, error, output in found if (check, error) == ("accuracy", "bound")} >= {"o", "lse", "dq", "dk", "dv"}
+    assert {output for check, error, output in found if (check, error) == ("accuracy", "bound")} >= {
+        "o",
+        "lse",
+        "dq",
+        "dk",
+        "dv",
+    }
 
 
 def test_logits_off_by_a_hundred_thousandth_fail():
@@ -86,7 +92,9 @@ def test_logits_off_by_a_hundred_thousandth_fail():
 
 
 def test_lse_of_another_base_fails():
-    assert ("accuracy", "bound", "lse") in failures(make(lambda p: (attention(p)[0], attention(p)[1] / math.log(2))), PLAIN)
+    assert ("accuracy", "bound", "lse") in failures(
+        make(lambda p: (attention(p)[0], attention(p)[1] / math.log(2))), PLAIN
+    )
 
 
 def test_a_declared_base_is_judged_in_that_base():
@@ -181,8 +189,6 @@ def test_a_write_beside_an_output_fails_memory():
     assert any(check == "memory" and error == "guard" for check, error, _ in failures(Wrapped(forward=forward), PLAIN))
 
 
-
-
 def test_a_promised_repeat_that_differs_fails_determinism():
     plan = Plan(checks=("determinism",), variants=("repeat",))
 
@@ -201,7 +207,9 @@ def drifting_far():
 
 def test_an_unpromised_difference_is_a_warning():
     inner = make(contract=Contract())
-    result = judge_case(Wrapped(forward=drifting_far(), inner=inner), PLAIN, Plan(checks=("determinism",), variants=("repeat",)))
+    result = judge_case(
+        Wrapped(forward=drifting_far(), inner=inner), PLAIN, Plan(checks=("determinism",), variants=("repeat",))
+    )
 
     assert result.failures == ()
     assert result.warnings == ("determinism: repeat differs in o",)

@@ -17,7 +17,9 @@ EXPECTED = torch.tensor([1.0, -2.0, 3.0, 0.0], dtype=torch.float64)
 def bound(value=0.5, *, exempt=NO, may=NO, must=NO, uninformative=NO):
     values = torch.full((4,), value, dtype=torch.float64).masked_fill(exempt, math.inf)
     zeros = torch.zeros(4, dtype=torch.float64)
-    return OutputBound(bound=values, self_error=zeros, may_overflow=may, must_overflow=must, uninformative=uninformative)
+    return OutputBound(
+        bound=values, self_error=zeros, may_overflow=may, must_overflow=must, uninformative=uninformative
+    )
 
 
 def compare(got, b=None, **masks):

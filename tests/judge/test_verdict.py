@@ -16,8 +16,12 @@ def test_nan_survives():
 
 
 def test_a_result_survives_json():
-    verdict = Verdict(check="accuracy", status=Status.FAIL, output="o", error="bound", ratio="0x1p+3", index=(0, 1, 2, 3))
-    result = CaseResult(case="fv1", subject="s", evidence="cpu", verdicts=(verdict,), stats=(OutputStats("o", "end-to-end", 4),))
+    verdict = Verdict(
+        check="accuracy", status=Status.FAIL, output="o", error="bound", ratio="0x1p+3", index=(0, 1, 2, 3)
+    )
+    result = CaseResult(
+        case="fv1", subject="s", evidence="cpu", verdicts=(verdict,), stats=(OutputStats("o", "end-to-end", 4),)
+    )
 
     assert CaseResult.from_json(result.to_json()) == result
 
@@ -38,7 +42,13 @@ def stats(elements, exempt, uninformative=0):
 
 @pytest.mark.parametrize(
     ("given", "covering"),
-    [((), False), ((stats(0, 0),), False), ((stats(100, 1),), True), ((stats(100, 2),), False), ((stats(100, 1, 1),), False)],
+    [
+        ((), False),
+        ((stats(0, 0),), False),
+        ((stats(100, 1),), True),
+        ((stats(100, 2),), False),
+        ((stats(100, 1, 1),), False),
+    ],
 )
 def test_more_than_one_percent_exempt_is_no_coverage(given, covering):
     passed = (Verdict(check="accuracy", status=Status.PASS),)

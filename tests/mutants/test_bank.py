@@ -20,7 +20,9 @@ def test_every_mutant_applies(mutant, tmp_path):
 
 
 def test_a_change_that_no_longer_applies_is_an_error(tmp_path):
-    stale = Mutant(name="stale", file="launch.py", before="no such text", after="", outputs=("o",), modelled_on="nothing")
+    stale = Mutant(
+        name="stale", file="launch.py", before="no such text", after="", outputs=("o",), modelled_on="nothing"
+    )
 
     with pytest.raises(UsageError, match="occurs 0 times"):
         build_mutant(stale, tmp_path)

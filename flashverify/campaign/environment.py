@@ -1,0 +1,91 @@
+"""What a run ran on. Recorded, never consulted: a verdict depends on the case alone."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+from contextlib import suppress
+from importlib import metadata
+from pathlib import Path
+
+from flashverify.errors import UsageError
+
+__all__ = ["DEVICES", "collect", "cpu_count", "resolve_device"]
+
+DEVICES = ("auto", "cpu", "cuda")
+_PACKAGES = ("flashverify", "torch", "triton", "numpy", "hypothesis", "mpmath")
+
+
+def resolve_device(device: str) -> str:
+    """`cpu` or `cuda`.
+
+    Raises:
+        UsageError: the device is unknown, or `cuda` is asked for on a machine without an NVIDIA GPU.
+    """
+    if device not in DEVICES:
+        raise UsageError(f"device={device!r} is not accepted: one of {', '.join(DEVICES)}")
+    from flashverify.subjects import has_gpu
+
+    if device == "cuda" and not has_gpu():
+        raise UsageError("device='cuda' is not accepted: this machine has no NVIDIA GPU; use cpu or auto")
+    return ("cuda" if has_gpu() else "cpu") if device == "auto" else device
+
+
+def cpu_count() -> int:
+    """CPUs that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return max(1, len(os.sched_getaffinity(0)))
+    return os.cpu_count() or 1
+
+
+def collect(device: str = "") -> dict[str, str]:
+    """Versions, machine and commit, as text; imports neither torch nor triton.
+
+    Args:
+        device: resolved device of the run, recorded together with the mode that Triton runs in.
+    """
+    found = {
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "machine": platform.machine(),
+        "cpus": str(cpu_count()),
+    }
+    for package in _PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            found[package] = "absent"
+    if device:
+        found["device"] = device
+        found["triton_mode"] = "interpreter" if device == "cpu" else "compiled"
+    return found | _commit() | gpu()
+
+
+def gpu() -> dict[str, str]:
+    """Name, architecture and driver of the GPU, where this process has imported torch and can see one."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_available():
+        return {}
+    major, minor = torch.cuda.get_device_capability()
+    found = {
+        "gpu": str(torch.cuda.get_device_name()),
+        "gpu_arch": f"sm_{major}{minor}",
+        "cuda": str(torch.version.cuda),
+    }
+    with suppress(OSError, IndexError):
+        found["gpu_driver"] = Path("/proc/driver/nvidia/version").read_text().split("Kernel Module", 1)[1].split()[0]
+    return found
+
+
+def _commit() -> dict[str, str]:
+    def git(*words: str) -> str:
+        done = subprocess.run(("git", *words), capture_output=True, text=True, timeout=10, check=True)
+        return done.stdout.strip()
+
+    try:
+        commit = git("rev-parse", "HEAD")
+        return {"commit": commit + ("-dirty" if git("status", "--porcelain", "--untracked-files=no") else "")}
+    except (OSError, subprocess.SubprocessError):
+        return {}

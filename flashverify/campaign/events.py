@@ -1,0 +1,203 @@
+"""What crosses a process border: tasks go down to a worker, events come up; both are one JSON object a line."""
+
+from __future__ import annotations
+
+import msgspec
+
+from flashverify.judge.record import Confirmation
+from flashverify.judge.verdict import CaseResult, Key, Verdict
+
+__all__ = [
+    "Batch",
+    "CaseJudged",
+    "CaseList",
+    "CasesListed",
+    "Chunk",
+    "Event",
+    "Improved",
+    "Judge",
+    "Judged",
+    "Minimal",
+    "Minimise",
+    "Ready",
+    "Reply",
+    "Started",
+    "Task",
+    "TaskDone",
+    "WorkerConfig",
+    "WorkerFailed",
+    "decode_event",
+    "decode_task",
+    "encode",
+]
+
+
+class WorkerConfig(msgspec.Struct, frozen=True):
+    """The first line that a worker reads.
+
+    Attributes:
+        toolkit: `module:name` of the `Toolkit` that loads subjects, draws cases and judges them.
+        device: `cpu` or `cuda`.
+        inflight: file that names the case being run.
+        events_fd: inherited descriptor for the events.
+        case_limit: seconds that one case may take.
+    """
+
+    toolkit: str
+    device: str
+    inflight: str
+    events_fd: int
+    case_limit: float
+
+
+# --- tasks ---------------------------------------------------------------------------------------------------------
+
+
+class Batch(msgspec.Struct, frozen=True, tag=True):
+    """Draw `examples` cases for `subject` from `seed` and judge them."""
+
+    subject: str
+    number: int
+    seed: int
+    examples: int
+    quarantine: tuple[str, ...] = ()
+
+
+class Chunk(msgspec.Struct, frozen=True, tag=True):
+    """Judge these cases with every poison and variant."""
+
+    subject: str
+    cases: tuple[str, ...]
+
+
+class CaseList(msgspec.Struct, frozen=True, tag=True):
+    """Name the cases of the fixed matrix of `subject`, or `examples` drawn ones, that each of `also` accepts too."""
+
+    subject: str
+    also: tuple[str, ...] = ()
+    examples: int = 0
+    seed: int = 0
+
+
+class Minimise(msgspec.Struct, frozen=True, tag=True):
+    """Shrink a failing case for at most `seconds`, then verify it in fresh processes, `repeats` times.
+
+    Attributes:
+        first: the case that showed the failure first, tried again where the minimal one does not reproduce.
+    """
+
+    subject: str
+    key: Key
+    case: str
+    first: str
+    verdict: Verdict
+    seconds: float
+    repeats: int
+    quarantine: tuple[str, ...] = ()
+
+
+class Judge(msgspec.Struct, frozen=True, tag=True):
+    """Judge one case by `plan`: `run`, `fuzz` or `only:CHECK`; with `confirm`, ask mpmath about the failure of that key."""
+
+    subject: str
+    case: str
+    plan: str
+    confirm: Key | None = None
+
+
+Task = Batch | Chunk | CaseList | Minimise | Judge
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """The supervisor's answer to `CaseJudged`: the result is stored; go on or stop."""
+
+    stop: bool
+
+
+# --- events of a worker --------------------------------------------------------------------------------------------
+
+
+class Ready(msgspec.Struct, frozen=True, tag=True):
+    """The worker runs; what it knows of its machine."""
+
+    environment: dict[str, str]
+
+
+class Started(msgspec.Struct, frozen=True, tag=True):
+    """A case was announced on disk and begins; also a sign of life during long work."""
+
+
+class CaseJudged(msgspec.Struct, frozen=True, tag=True):
+    """A case of the campaign was judged; the worker waits for a `Reply`.
+
+    Attributes:
+        form: numerical form of the subject, in words, with its first result only.
+    """
+
+    subject: str
+    result: CaseResult
+    form: str = ""
+
+
+class CasesListed(msgspec.Struct, frozen=True, tag=True):
+    """Answer to `CaseList`."""
+
+    cases: tuple[str, ...]
+
+
+class Judged(msgspec.Struct, frozen=True, tag=True):
+    """Answer to `Judge`."""
+
+    result: CaseResult
+    confirmation: Confirmation = Confirmation()
+
+
+class Improved(msgspec.Struct, frozen=True, tag=True):
+    """A smaller case fails with the same key."""
+
+    key: Key
+    case: str
+    verdict: Verdict
+
+
+class Minimal(msgspec.Struct, frozen=True, tag=True):
+    """The smallest case found, verified."""
+
+    key: Key
+    case: str
+    verdict: Verdict
+    confirmation: Confirmation
+
+
+class TaskDone(msgspec.Struct, frozen=True, tag=True):
+    """The task ended; the worker waits for another."""
+
+
+class WorkerFailed(msgspec.Struct, frozen=True, tag=True):
+    """The worker cannot go on, for a reason that it can name; `error` is the class of the exception."""
+
+    error: str
+    message: str
+
+
+Event = Ready | Started | CaseJudged | CasesListed | Judged | Improved | Minimal | TaskDone | WorkerFailed
+
+_EVENT = msgspec.json.Decoder(Event)
+_TASK = msgspec.json.Decoder(Task)
+
+
+def encode(message: msgspec.Struct) -> bytes:
+    """One line."""
+    return msgspec.json.encode(message) + b"\n"
+
+
+def decode_event(line: bytes) -> Event:
+    """An event of a worker; raises msgspec.MsgspecError on damaged data."""
+    event: Event = _EVENT.decode(line)
+    return event
+
+
+def decode_task(line: bytes) -> Task:
+    """A task; raises msgspec.MsgspecError on damaged data."""
+    task: Task = _TASK.decode(line)
+    return task

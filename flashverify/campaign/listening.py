@@ -1,0 +1,57 @@
+"""What the engine tells its listeners."""
+
+from __future__ import annotations
+
+import msgspec
+
+from flashverify.judge.record import FindingRecord, Summary
+
+__all__ = ["FindingMinimal", "FindingSeen", "Finished", "Progress", "WorkerLost"]
+
+
+class FindingSeen(msgspec.Struct, frozen=True):
+    """A bucket was seen for the first time; it is on disk already."""
+
+    record: FindingRecord
+
+
+class FindingMinimal(msgspec.Struct, frozen=True):
+    """A finding was shrunk and verified; it is on disk already."""
+
+    record: FindingRecord
+
+
+class WorkerLost(msgspec.Struct, frozen=True):
+    """A worker died or hung; `reason` in words, `case` where one was in flight."""
+
+    worker: int
+    reason: str
+    case: str = ""
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """How far the campaign is; sent about five times a second.
+
+    Attributes:
+        errors: cases that the harness could not judge.
+        worst: largest finite ratio per output so far.
+        remaining: seconds left, None without a time budget.
+        total: cases to judge, None where it is not known.
+    """
+
+    elapsed: float
+    cases: int
+    unsupported: int
+    errors: int
+    findings: int
+    restarts: int
+    rate: float
+    worst: dict[str, float]
+    remaining: float | None = None
+    total: int | None = None
+
+
+class Finished(msgspec.Struct, frozen=True):
+    """The campaign is over and its summary is on disk."""
+
+    summary: Summary

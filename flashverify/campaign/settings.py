@@ -1,0 +1,142 @@
+"""Settings: command line, then FLASHVERIFY_* variables, then [tool.flashverify] of pyproject.toml, then defaults."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from flashverify.campaign.environment import DEVICES
+from flashverify.errors import ConfigError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+__all__ = ["KEYS", "Settings", "load_settings"]
+
+_PREFIX = "FLASHVERIFY_"
+
+
+def _whole(low: int, high: int, value: Any) -> int:
+    number = int(value) if not isinstance(value, float | bool) else None
+    if number is None or not low <= number < high:
+        raise ValueError
+    return number
+
+
+def _positive(value: Any) -> float:
+    number = float(value) if not isinstance(value, bool) else 0.0
+    if not 0 < number < math.inf:
+        raise ValueError
+    return number
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    parts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(parts, list | tuple) or not all(isinstance(p, str) for p in parts):
+        raise ValueError
+    names = tuple(p.strip() for p in parts if p.strip())
+    if len(set(names)) != len(names) or not names:
+        raise ValueError
+    return names
+
+
+def _device(value: Any) -> str:
+    if value not in DEVICES:
+        raise ValueError
+    return str(value)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or not value or "\0" in value:
+        raise ValueError
+    return value
+
+
+KEYS: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "subject": (_names, "names of subjects, each once (`flashverify list` shows them), or module:name"),
+    "hours": (_positive, "a positive number"),
+    "minutes": (_positive, "a positive number"),
+    "max-cases": (lambda value: _whole(1, 2**63, value), "an integer >= 1"),
+    "seed": (lambda value: _whole(0, 2**64, value), "an integer, 0 <= seed < 2**64"),
+    "workers": (lambda value: _whole(1, 1025, value), "an integer, 1 <= workers <= 1024"),
+    "out": (_text, "a folder"),
+    "device": (_device, f"one of {', '.join(DEVICES)}"),
+}
+"""Every key, its parser, and what it accepts, in words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The settings in force; None where nothing was set."""
+
+    subject: tuple[str, ...] | None = None
+    seconds: float | None = None
+    max_cases: int | None = None
+    seed: int | None = None
+    workers: int | None = None
+    out: str | None = None
+    device: str = "auto"
+
+
+def load_settings(options: Mapping[str, Any], environ: Mapping[str, str], folder: Path) -> Settings:
+    """Merge the sources.
+
+    Args:
+        options: from the command line, by key; None or an empty tuple is not set.
+        environ: the process environment.
+        folder: where the search for pyproject.toml begins, upwards.
+
+    Raises:
+        UsageError: an option's value is not accepted; the message names option, value and what is accepted.
+        ConfigError: a variable or a key of pyproject.toml is unknown, or its value is not accepted.
+    """
+    given = {key: value for key, value in options.items() if value is not None and value != ()}
+    layers = [_parse(given, lambda key: f"--{key}", UsageError), _environment(environ), _pyproject(folder)]
+    found: dict[str, Any] = {}
+    for layer in layers:
+        # Hours and minutes are one setting: a layer that gives either hides both of the layers below.
+        if ("hours" in layer or "minutes" in layer) and "seconds" not in found:
+            found["seconds"] = 3600 * layer.get("hours", 0) + 60 * layer.get("minutes", 0)
+        for key, value in layer.items():
+            if key not in ("hours", "minutes"):
+                found.setdefault(key.replace("-", "_"), value)
+    return Settings(**found)
+
+
+def _parse(values: Mapping[str, Any], label: Callable[[str], str], error: type[UsageError]) -> dict[str, Any]:
+    parsed = {}
+    for key, value in values.items():
+        parse, accepted = KEYS[key]
+        try:
+            parsed[key] = parse(value)
+        except (ValueError, TypeError, OverflowError):
+            raise error(f"{label(key)}={value!r} is not accepted: {accepted}") from None
+    return parsed
+
+
+def _environment(environ: Mapping[str, str]) -> dict[str, Any]:
+    def variable(key: str) -> str:
+        return _PREFIX + key.upper().replace("-", "_")
+
+    known = {variable(key): key for key in KEYS}
+    given = {name: value for name, value in environ.items() if name.startswith(_PREFIX)}
+    for name in sorted(given.keys() - known.keys()):
+        raise ConfigError(f"unknown variable {name}; accepted: {', '.join(known)}")
+    return _parse({known[name]: value for name, value in sorted(given.items())}, variable, ConfigError)
+
+
+def _pyproject(folder: Path) -> dict[str, Any]:
+    file = next((p / "pyproject.toml" for p in (folder, *folder.parents) if (p / "pyproject.toml").is_file()), None)
+    if file is None:
+        return {}
+    try:
+        table = tomllib.loads(file.read_text(encoding="utf-8")).get("tool", {}).get("flashverify", {})
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"cannot read {file}: {error}") from error
+    for key in table:
+        if key not in KEYS:
+            raise ConfigError(f"unknown key {key!r} in [tool.flashverify] of {file}; accepted: {', '.join(KEYS)}")
+    return _parse(table, lambda key: f"[tool.flashverify] {key}", ConfigError)

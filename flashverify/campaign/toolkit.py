@@ -1,0 +1,111 @@
+"""The seam between the campaign and everything that knows attention. Nothing here imports torch before it is called."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any, Protocol
+
+from flashverify.errors import UsageError
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import SearchStrategy
+
+    from flashverify.case.case import Case
+    from flashverify.judge.record import Confirmation
+    from flashverify.judge.verdict import CaseResult, Verdict
+
+__all__ = ["BUNDLED", "Toolkit", "bundled", "load_toolkit"]
+
+BUNDLED = "flashverify.campaign.toolkit:bundled"
+
+
+class Toolkit(Protocol):
+    """What a worker needs to know of attention. `subject` is whatever `load` returned."""
+
+    def load(self, spec: str) -> Any:
+        """The subject named `spec`; raises SubjectLoadError."""
+
+    def form(self, subject: Any) -> str:
+        """The numerical form of the subject, in words."""
+
+    def strategy(self, subject: Any, device: str) -> SearchStrategy[Case]:
+        """Cases to search, on `cpu` or `cuda`."""
+
+    def matrix(self, subject: Any, device: str) -> tuple[Case, ...]:
+        """The fixed cases of `flashverify run`."""
+
+    def refusal(self, subject: Any, case: Case) -> str | None:
+        """Why the subject does not accept the case, or None."""
+
+    def judge(self, subject: Any, case: Case, plan: str) -> CaseResult:
+        """Every verdict on the case; `plan` is `run`, `fuzz` or `only:CHECK`."""
+
+    def confirm(self, subject: Any, case: Case, verdict: Verdict) -> Confirmation:
+        """What the multi-precision oracle says of a failure."""
+
+
+class _Bundled:
+    """The checks, strategies and subjects of flashverify."""
+
+    def load(self, spec: str) -> Any:
+        from flashverify.subjects import load_subject
+
+        return load_subject(spec)
+
+    def form(self, subject: Any) -> str:
+        from flashverify.case.case import Case
+
+        supports = subject.supports
+        dim = max(16, supports.dim_multiple)
+        described = subject.form(Case(dtype=supports.dtypes[0], dim_qk=dim, dim_v=dim)).describe()
+        return "; ".join(
+            f"{part}: {', '.join(f'{k}={v}' for k, v in values.items())}"
+            for part, values in described.items()
+            if values
+        )
+
+    def strategy(self, subject: Any, device: str) -> SearchStrategy[Case]:
+        from flashverify.case.strategies import CPU, GPU, cases
+
+        return cases(subject.supports, profile=GPU if device == "cuda" else CPU)
+
+    def matrix(self, subject: Any, device: str) -> tuple[Case, ...]:
+        from flashverify.case.matrix import standard_matrix
+
+        return standard_matrix(subject.supports, device=device)
+
+    def refusal(self, subject: Any, case: Case) -> str | None:
+        return subject.supports.refusal(case)  # type: ignore[no-any-return]
+
+    def judge(self, subject: Any, case: Case, plan: str) -> CaseResult:
+        from flashverify.checks import CHECKS, Plan, judge_case
+
+        kind, _, check = plan.partition(":")
+        if kind == "only":
+            accepted = (*CHECKS, "exception")
+            if check not in accepted:
+                raise UsageError(f"check={check!r} is not accepted: one of {', '.join(accepted)}")
+            return judge_case(subject, case, Plan.only(check, case))
+        return judge_case(subject, case, Plan.run() if kind == "run" else Plan.fuzz(case))
+
+    def confirm(self, subject: Any, case: Case, verdict: Verdict) -> Confirmation:
+        from flashverify.checks.confirm import confirm
+
+        return confirm(subject, case, verdict)
+
+
+bundled: Toolkit = _Bundled()
+
+
+def load_toolkit(spec: str) -> Toolkit:
+    """The toolkit at `module:name`.
+
+    Raises:
+        UsageError: there is none.
+    """
+    module, _, name = spec.partition(":")
+    try:
+        toolkit: Toolkit = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise UsageError(f"toolkit={spec!r} is not accepted: {error}") from error
+    return toolkit

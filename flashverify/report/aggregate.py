@@ -1,0 +1,245 @@
+"""A stream of case results, added up. Memory grows by a few floats a case, not by the case."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeVar
+
+from flashverify.judge.verdict import CaseResult, Key, OutputStats, Status, Verdict
+from flashverify.report.axes import Axes, axes_of, dtype_rank, output_rank, position
+from flashverify.report.text import ratio_of, worse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = [
+    "PERCENTILES",
+    "Aggregate",
+    "Bucket",
+    "Group",
+    "GroupKey",
+    "Peak",
+    "Totals",
+    "outcome",
+    "percentile",
+    "rank",
+    "stats_ratio",
+]
+
+PERCENTILES = (50.0, 90.0, 99.0, 99.9)
+_Place = TypeVar("_Place")
+_MOST_TEXTS = 2000
+_OTHERS = "(further texts, not listed)"
+_SEVERITY = (Status.FAIL, Status.ERROR, Status.UNSUPPORTED, Status.EXEMPT, Status.PASS)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class GroupKey:
+    """What a group of statistics is about."""
+
+    subject: str
+    dtype: str
+    output: str
+    mode: str
+
+
+@dataclass(frozen=True, slots=True)
+class Peak:
+    """A worst ratio and where it was seen."""
+
+    ratio: float
+    case: str
+    index: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Group:
+    """Statistics of one output in one mode. Ratios are the worst ones of a case; cases without a judged element have none."""
+
+    cases: int = 0
+    elements: int = 0
+    exempt: int = 0
+    uninformative: int = 0
+    worst: Peak | None = None
+    ratios: array[float] = field(default_factory=lambda: array("d"))
+    lengths: dict[int, float] = field(default_factory=dict)
+    regimes: dict[str, float] = field(default_factory=dict)
+    masks: dict[str, float] = field(default_factory=dict)
+    cells: dict[tuple[int, int], float] = field(default_factory=dict)
+
+    def add(self, stats: OutputStats, case: str, axes: Axes) -> None:
+        """Add one case."""
+        self.cases += 1
+        self.elements += stats.elements
+        self.exempt += stats.exempt
+        self.uninformative += stats.uninformative
+        ratio = stats_ratio(stats)
+        if ratio is None:
+            return
+        self.ratios.append(ratio)
+        if self.worst is None or worse(self.worst.ratio, ratio):
+            self.worst = Peak(ratio, case, stats.index)
+        _raise(self.lengths, axes.bucket, ratio)
+        _raise(self.regimes, axes.regime, ratio)
+        _raise(self.masks, axes.mask, ratio)
+        if (place := position(stats.output, stats.index, axes)) is not None:
+            _raise(self.cells, (axes.bucket, place), ratio)
+
+    @property
+    def percentiles(self) -> tuple[float | None, ...]:
+        """At `PERCENTILES`."""
+        ordered = sorted(self.ratios, key=lambda r: math.inf if math.isnan(r) else r)
+        return tuple(percentile(ordered, q) for q in PERCENTILES)
+
+
+@dataclass(slots=True)
+class Totals:
+    """Counts of one subject."""
+
+    outcomes: Counter[Status] = field(default_factory=Counter)
+    covering: int = 0
+    seconds: float = 0.0
+    evidence: Counter[str] = field(default_factory=Counter)
+    checks: Counter[tuple[str, Status]] = field(default_factory=Counter)
+
+    @property
+    def judged(self) -> int:
+        """Cases about which something was said."""
+        return self.outcomes[Status.PASS] + self.outcomes[Status.FAIL] + self.outcomes[Status.EXEMPT]
+
+
+@dataclass(slots=True)
+class Bucket:
+    """Failures with one key."""
+
+    count: int
+    case: str
+    verdict: Verdict
+    evidence: str
+
+
+@dataclass(slots=True)
+class Aggregate:
+    """Everything that a report says about the results of a run; subjects in the order of their first result."""
+
+    groups: dict[GroupKey, Group] = field(default_factory=dict)
+    subjects: dict[str, Totals] = field(default_factory=dict)
+    failures: dict[Key, Bucket] = field(default_factory=dict)
+    unsupported: Counter[str] = field(default_factory=Counter)
+    errors: Counter[str] = field(default_factory=Counter)
+    warnings: Counter[str] = field(default_factory=Counter)
+
+    @classmethod
+    def of(cls, results: Iterable[CaseResult]) -> Aggregate:
+        """The aggregate of `results`."""
+        aggregate = cls()
+        for result in results:
+            aggregate.add(result)
+        return aggregate
+
+    def add(self, result: CaseResult) -> None:
+        """Add one case."""
+        axes = axes_of(result.case)
+        totals = self.subjects.setdefault(result.subject, Totals())
+        status = outcome(result)
+        totals.outcomes[status] += 1
+        totals.seconds += result.seconds if math.isfinite(result.seconds) else 0.0
+        for warning in result.warnings:
+            _count(self.warnings, warning)
+        if status is Status.UNSUPPORTED:
+            _count(self.unsupported, result.unsupported or "")
+            return
+        if status is Status.ERROR:
+            _count(self.errors, next((v.message for v in result.verdicts if v.status is Status.ERROR), "no verdict"))
+        if result.evidence:
+            _count(totals.evidence, result.evidence)
+        totals.covering += result.coverage and status is not Status.ERROR
+        for check in dict.fromkeys(v.check for v in result.verdicts):
+            totals.checks[check, _worst_status(v for v in result.verdicts if v.check == check)] += 1
+        for stats in result.stats:
+            key = GroupKey(result.subject, axes.dtype, stats.output, stats.mode)
+            self.groups.setdefault(key, Group()).add(stats, result.case, axes)
+        self._bucket(result, axes.dtype.split()[0])
+
+    def _bucket(self, result: CaseResult, dtype: str) -> None:
+        seen = {verdict.key(result.subject, dtype): verdict for verdict in reversed(result.failures)}
+        for key, verdict in sorted(seen.items()):
+            if key in self.failures:
+                self.failures[key].count += 1
+            elif len(self.failures) < _MOST_TEXTS:
+                self.failures[key] = Bucket(1, result.case, verdict, result.evidence)
+
+    @property
+    def judged(self) -> int:
+        """Cases judged, over all subjects."""
+        return sum(totals.judged for totals in self.subjects.values())
+
+    @property
+    def covering(self) -> int:
+        """Cases that count as coverage."""
+        return sum(totals.covering for totals in self.subjects.values())
+
+    @property
+    def outcomes(self) -> Counter[Status]:
+        """Cases by their outcome, over all subjects."""
+        return sum((totals.outcomes for totals in self.subjects.values()), Counter[Status]())
+
+    @property
+    def evidence(self) -> Counter[str]:
+        """Cases by evidence, over all subjects."""
+        return sum((totals.evidence for totals in self.subjects.values()), Counter[str]())
+
+    @property
+    def worst(self) -> Peak | None:
+        """The worst ratio of all."""
+        worst: Peak | None = None
+        for group in self.groups.values():
+            if group.worst is not None and (worst is None or worse(worst.ratio, group.worst.ratio)):
+                worst = group.worst
+        return worst
+
+    def of_subject(self, subject: str) -> list[tuple[GroupKey, Group]]:
+        """The groups of a subject: by dtype, output, mode (end to end first)."""
+        found = [(key, group) for key, group in self.groups.items() if key.subject == subject]
+        return sorted(found, key=lambda item: rank(item[0]))
+
+
+def rank(key: GroupKey) -> tuple[object, ...]:
+    """Sort key of groups: subject, dtype, output, end to end before conditional."""
+    return (key.subject, dtype_rank(key.dtype), output_rank(key.output), key.mode != "end-to-end", key.mode)
+
+
+def outcome(result: CaseResult) -> Status:
+    """The case's status: its most serious verdict; a case without a verdict is an error."""
+    return _worst_status(result.verdicts)
+
+
+def _worst_status(verdicts: Iterable[Verdict]) -> Status:
+    present = {verdict.status for verdict in verdicts}
+    return next((status for status in _SEVERITY if status in present), Status.ERROR)
+
+
+def stats_ratio(stats: OutputStats) -> float | None:
+    """The worst ratio, or None where no element was judged."""
+    ratio = ratio_of(stats.worst)
+    return None if ratio == 0 and not stats.index else ratio
+
+
+def percentile(ordered: list[float], q: float) -> float | None:
+    """The smallest value that at least `q` percent of `ordered` do not exceed; None of nothing."""
+    if not ordered:
+        return None
+    return ordered[max(0, math.ceil(q * len(ordered) / 100) - 1)]
+
+
+def _raise(peaks: dict[_Place, float], place: _Place, ratio: float) -> None:
+    if worse(peaks.get(place), ratio):
+        peaks[place] = ratio
+
+
+def _count(counter: Counter[str], text: str) -> None:
+    """Count `text`; beyond a number of distinct texts the rest is counted together."""
+    counter[text if text in counter or len(counter) < _MOST_TEXTS else _OTHERS] += 1

@@ -1,0 +1,101 @@
+"""What the tables are drawn against, read off the text form of a case."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from flashverify.case.case import DTYPES
+from flashverify.case.text import parse_case
+from flashverify.errors import UsageError
+
+if TYPE_CHECKING:
+    from flashverify.case.mask import Mask
+
+__all__ = ["BINS", "OUTPUTS", "Axes", "axes_of", "bucket_of", "bucket_text", "dtype_rank", "output_rank", "position"]
+
+BINS = 16
+"""Bins of the relative position along the rows or keys."""
+OUTPUTS = ("o", "lse", "delta", "dq", "dk", "dv")
+"""In the order in which a reader asks for them."""
+
+_KEYED = ("dk", "dv")
+
+
+@dataclass(frozen=True, slots=True)
+class Axes:
+    """Where a case lies.
+
+    Args:
+        dtype: with the precision of fp32 products where it is not ieee.
+        bucket: of the longer of the two sequence lengths, see `bucket_of`.
+        regime: of the values.
+        mask: the parts of the mask in words.
+        seq_q, seq_k: the lengths.
+    """
+
+    dtype: str
+    bucket: int
+    regime: str
+    mask: str
+    seq_q: int
+    seq_k: int
+
+
+_UNREADABLE = Axes("unreadable case", -1, "unreadable case", "unreadable case", 0, 0)
+
+
+@functools.lru_cache(maxsize=4096)
+def axes_of(text: str) -> Axes:
+    """The axes of a case; those of an unreadable one where `text` is no case."""
+    try:
+        case = parse_case(text)
+    except UsageError:
+        return _UNREADABLE
+    return Axes(
+        dtype=case.dtype if case.precision == "ieee" else f"{case.dtype} {case.precision}",
+        bucket=bucket_of(max(case.seq_q, case.seq_k)),
+        regime=case.values.regime,
+        mask=_mask_text(case.mask),
+        seq_q=case.seq_q,
+        seq_k=case.seq_k,
+    )
+
+
+def _mask_text(mask: Mask) -> str:
+    parts = mask.parts()
+    words = [f"causal {mask.causal}"] if mask.causal else []
+    words += [name.replace("_", " ") for name in sorted(parts - {"causal"})]
+    return " + ".join(words) or "none"
+
+
+def bucket_of(length: int) -> int:
+    """The power of two that `length` reaches: 1 -> 0, 2 -> 1, 3..4 -> 2, 5..8 -> 3; -1 for the empty sequence."""
+    return (length - 1).bit_length() if length else -1
+
+
+def bucket_text(bucket: int) -> str:
+    """The lengths of a bucket."""
+    if bucket <= 1:
+        return str(max(0, bucket + 1))
+    return f"{2 ** (bucket - 1) + 1}–{2**bucket}"
+
+
+def position(output: str, index: tuple[int, ...], axes: Axes) -> int | None:
+    """The bin of an element along its rows (keys for dK and dV); None where the index is not inside."""
+    length = axes.seq_k if output in _KEYED else axes.seq_q
+    if len(index) < 3 or not 0 <= index[2] < length:
+        return None
+    return BINS * index[2] // length
+
+
+def output_rank(output: str) -> tuple[int, str]:
+    """Sort key of outputs."""
+    return (OUTPUTS.index(output) if output in OUTPUTS else len(OUTPUTS), output)
+
+
+def dtype_rank(dtype: str) -> tuple[int, str]:
+    """Sort key of dtypes, as `Axes` words them."""
+    name = dtype.partition(" ")[0]
+    return (DTYPES.index(name) if name in DTYPES else len(DTYPES), dtype)

@@ -1,0 +1,129 @@
+"""What moved between two runs: outputs, cases, failures."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from array import array
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from flashverify.report.aggregate import GroupKey, percentile, rank
+from flashverify.report.axes import axes_of
+from flashverify.report.content import failure_title
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from flashverify.report.joined import Pair, Place, Seen
+
+__all__ = ["GROWTH", "LISTED", "Changed", "Mover", "Row", "changed", "grew", "movers", "rows"]
+
+GROWTH = 1.1
+LISTED = 10
+"""Cases listed of each kind."""
+_NEGLIGIBLE = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One output: worst ratio and 99th percentile of the worst ratios, over the `cases` judged in both runs."""
+
+    key: GroupKey
+    cases: int
+    worst: tuple[float, float]
+    p99: tuple[float, float]
+
+    @property
+    def grew(self) -> bool:
+        """Whether one of the two grew by more than 10 percent."""
+        return grew(*self.worst) or grew(*self.p99)
+
+
+@dataclass(frozen=True, slots=True)
+class Mover:
+    """A case whose worst ratio changed, at the output where it changed most."""
+
+    subject: str
+    case: str
+    output: str
+    mode: str
+    before: float
+    after: float
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """A case that newly fails or newly passes, and with what failures."""
+
+    subject: str
+    case: str
+    failures: tuple[str, ...]
+    message: str
+
+
+def grew(before: float, after: float) -> bool:
+    """Whether a ratio grew by more than 10 percent to something that matters."""
+    if math.isnan(after) or math.isnan(before):
+        return math.isnan(after) and not math.isnan(before)
+    return after >= _NEGLIGIBLE and after > GROWTH * before
+
+
+def changed(pair: Pair, first: Seen, second: Seen) -> Changed | None:
+    """The failures of `second` that `first` does not have."""
+    old = first.failures
+    new = {identity: message for identity, message in second.failures.items() if identity not in old}
+    if not new:
+        return None
+    return Changed(pair.subject, pair.case, tuple(failure_title(*identity) for identity in sorted(new)), new[min(new)])
+
+
+def rows(pairs: Iterable[Pair]) -> tuple[Row, ...]:
+    """One for each output of each subject, dtype and mode; the pairs are judged in both runs."""
+    table: dict[GroupKey, tuple[array[float], array[float]]] = {}
+    for pair in pairs:
+        old, new, dtype = pair.before.ratios, pair.after.ratios, axes_of(pair.case).dtype
+        for output, mode in old.keys() & new.keys():
+            columns = table.setdefault(GroupKey(pair.subject, dtype, output, mode), (array("d"), array("d")))
+            columns[0].append(old[output, mode])
+            columns[1].append(new[output, mode])
+    found = []
+    for key in sorted(table, key=rank):
+        (worst_before, p99_before), (worst_after, p99_after) = map(_extremes, table[key])
+        found.append(Row(key, len(table[key][0]), (worst_before, worst_after), (p99_before, p99_after)))
+    return tuple(found)
+
+
+def _extremes(ratios: array[float]) -> tuple[float, float]:
+    ordered = sorted(ratios, key=_sortable)
+    p99 = percentile(ordered, 99.0)
+    assert p99 is not None, "a row has at least one case"
+    return ordered[-1], p99
+
+
+def _sortable(ratio: float) -> tuple[bool, float]:
+    return (math.isnan(ratio), 0.0 if math.isnan(ratio) else ratio)
+
+
+def movers(pairs: Iterable[Pair]) -> tuple[Mover, ...]:
+    """The cases that moved most, up or down."""
+
+    def moved(pair: Pair) -> tuple[float, Mover] | None:
+        old, new = pair.before.ratios, pair.after.ratios
+        best: tuple[float, Place] | None = None
+        for place in sorted(old.keys() & new.keys()):
+            size = _distance(old[place], new[place])
+            if size > 0 and (best is None or size > best[0]):
+                best = (size, place)
+        return best and (best[0], Mover(pair.subject, pair.case, *best[1], old[best[1]], new[best[1]]))
+
+    found = (item for pair in pairs if (item := moved(pair)))
+    return tuple(mover for _, mover in heapq.nsmallest(LISTED, found, key=lambda m: (-m[0], m[1].subject, m[1].case)))
+
+
+def _distance(before: float, after: float) -> float:
+    if math.isnan(before) and math.isnan(after):
+        return 0.0
+    return (
+        abs(after - before) if math.isfinite(before) and math.isfinite(after) else 0.0 if before == after else math.inf
+    )

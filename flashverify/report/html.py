@@ -1,0 +1,213 @@
+"""The report as one HTML file: no script, nothing fetched, every foreign text escaped."""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import quote
+
+from flashverify.case.case import REGIMES
+from flashverify.judge.verdict import Status
+from flashverify.report import figures, text
+from flashverify.report.axes import bucket_text, dtype_rank, output_rank
+from flashverify.report.content import RATIO_SENTENCE, Report, evidence_text, failure_title
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    import jinja2
+
+    from flashverify.report.aggregate import Aggregate, Group, GroupKey, Totals
+
+__all__ = ["render_html"]
+
+_Place = TypeVar("_Place")
+_MOST_ROWS = 25
+_FIGURES_FOR = 12  # subjects; each costs a dozen figures
+
+
+@dataclass(frozen=True, slots=True)
+class _Panel:
+    """A figure and its caption."""
+
+    output: str
+    svg: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Matrix:
+    """Worst ratios by `rows`, which are `title`s, and output."""
+
+    title: str
+    rows: list[str]
+    ratios: Mapping[tuple[str, str], float]
+
+
+@dataclass(frozen=True, slots=True)
+class _Subject:
+    """The section of one subject."""
+
+    name: str
+    totals: Totals
+    form: str
+    groups: list[tuple[GroupKey, Group]]
+    dtypes: list[str]
+    modes: list[str]
+    outputs: list[str]
+    worst: Mapping[tuple[str, str, str], float]
+    matrices: list[_Matrix]
+    curves: list[_Panel]
+    maps: list[_Panel]
+
+
+def render_html(report: Report) -> str:
+    """The page; the same report gives the same bytes."""
+    aggregate = report.aggregate
+    labels = sorted({key.dtype for key in aggregate.groups}, key=dtype_rank)
+    colours = {dtype: number for number, dtype in enumerate(labels)}
+    subjects = [_subject(report, name, number, colours) for number, name in enumerate(aggregate.subjects)]
+    page = _environment().get_template("report.html.j2")
+    return (
+        page.render(
+            report=report,
+            headline=report.headline,
+            aggregate=aggregate,
+            subjects=subjects,
+            colours=colours,
+            checks=_checks(aggregate),
+            statuses=[s for s in Status if aggregate.outcomes[s]],
+            most_rows=_MOST_ROWS,
+            ratio_sentence=RATIO_SENTENCE,
+            figures_for=_FIGURES_FOR,
+        )
+        + "\n"
+    )
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        # Foreign text is made visible wherever it is printed; markup of our own passes.
+        finalize=lambda value: text.visible(value) if type(value) is str else value,
+    )
+    environment.filters |= {
+        "ratio": text.ratio_text,
+        "tone": text.tone,
+        "number": text.count_text,
+        "duration": text.duration_text,
+        "time": text.time_text,
+        "share": text.share_text,
+        "plural": text.plural,
+        "evidence": evidence_text,
+        "path": quote,
+        "bucket": bucket_text,
+        "most": _most,
+    }
+    environment.globals["failure_title"] = failure_title
+    environment.globals["Status"] = Status
+    return environment
+
+
+def _most(counter: Counter[str]) -> list[tuple[str, int]]:
+    """By count, then by text, so that ties do not depend on the order of arrival."""
+    return sorted(counter.items(), key=lambda item: (-item[1], item[0]))
+
+
+def _checks(aggregate: Aggregate) -> dict[str, Counter[Status]]:
+    """Cases by check and status; what refuses a case is no check."""
+    table: dict[str, Counter[Status]] = {}
+    for totals in aggregate.subjects.values():
+        for (check, status), count in totals.checks.items():
+            table.setdefault(check, Counter())[status] += count
+    return dict(sorted(table.items()))
+
+
+def _subject(report: Report, name: str, number: int, colours: Mapping[str, int]) -> _Subject:
+    groups = report.aggregate.of_subject(name)
+    outputs = sorted({key.output for key, _ in groups}, key=output_rank)
+    drawn = outputs if number < _FIGURES_FOR else []
+    return _Subject(
+        name=name,
+        totals=report.aggregate.subjects[name],
+        form=report.record.form.get(name, ""),
+        groups=groups,
+        dtypes=sorted({key.dtype for key, _ in groups}, key=dtype_rank),
+        modes=sorted({key.mode for key, _ in groups}, key=lambda mode: (mode != "end-to-end", mode)),
+        outputs=outputs,
+        worst={(key.output, key.dtype, key.mode): group.worst.ratio for key, group in groups if group.worst},
+        matrices=[
+            _matrix(
+                "regime", _merge(groups, lambda key, group: {(r, key.output): x for r, x in group.regimes.items()})
+            ),
+            _matrix("mask", _merge(groups, lambda key, group: {(m, key.output): x for m, x in group.masks.items()})),
+        ],
+        curves=[
+            panel for output in drawn if (panel := _curve(groups, output, f"c{number}-{_output_id(output)}", colours))
+        ],
+        maps=[panel for output in drawn if (panel := _map(groups, output, f"m{number}-{_output_id(output)}"))],
+    )
+
+
+def _matrix(title: str, ratios: Mapping[tuple[str, str], float]) -> _Matrix:
+    """Rows from plain to wild: regimes in their own order, masks by their number of parts."""
+    order = {regime: number for number, regime in enumerate(REGIMES)}
+    rows = sorted({row for row, _ in ratios}, key=lambda r: (r != "none", order.get(r, len(order)), r.count("+"), r))
+    return _Matrix(title, rows, ratios)
+
+
+def _output_id(output: str) -> str:
+    """An output's name as part of an id."""
+    return "".join(c if c.isascii() and c.isalnum() else f"-{ord(c):x}-" for c in output)
+
+
+def _merge(
+    groups: Iterable[tuple[GroupKey, Group]], table: Callable[[GroupKey, Group], Mapping[_Place, float]]
+) -> dict[_Place, float]:
+    """The worst ratio at each place, over the groups."""
+    merged: dict[_Place, float] = {}
+    for key, group in groups:
+        for place, ratio in table(key, group).items():
+            if text.worse(merged.get(place), ratio):
+                merged[place] = ratio
+    return dict(sorted(merged.items(), key=lambda item: repr(item[0])))
+
+
+def _curve(groups: list[tuple[GroupKey, Group]], output: str, name: str, colours: Mapping[str, int]) -> _Panel | None:
+    series: dict[str, Any] = {}
+    for dtype in sorted({key.dtype for key, _ in groups if key.output == output}, key=dtype_rank):
+        chosen = [(key, group) for key, group in groups if key.output == output and key.dtype == dtype]
+        series[dtype] = _merge(chosen, lambda _, group: group.lengths)
+    series = {dtype: line for dtype, line in series.items() if line}
+    if not series:
+        return None
+    peaks = ", ".join(f"{dtype} at most {text.ratio_text(_top(line.values()))}" for dtype, line in series.items())
+    title = text.visible(f"Worst ratio of {output} against sequence length: {peaks}.")
+    return _Panel(output, figures.length_curve(name, title, series, colours))
+
+
+def _map(groups: list[tuple[GroupKey, Group]], output: str, name: str) -> _Panel | None:
+    cells = _merge([item for item in groups if item[0].output == output], lambda _, group: group.cells)
+    if not cells:
+        return None
+    along = "key" if output in ("dk", "dv") else "query row"
+    (bucket, column), ratio = max(cells.items(), key=lambda item: (text.tone(item[1]) == "over", item[1]))
+    title = f"Worst ratio of {output} by sequence length and {along}: the largest, {text.ratio_text(ratio)}, lies in sixteenth {column + 1} at lengths {bucket_text(bucket)}."
+    return _Panel(output, figures.heat_map(name, text.visible(title), cells, along))
+
+
+def _top(ratios: Iterable[float]) -> float | None:
+    top: float | None = None
+    for ratio in ratios:
+        if text.worse(top, ratio):
+            top = ratio
+    return top

@@ -1,0 +1,57 @@
+"""The report as JUnit XML: one test suite a subject, one test case a check."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree as ET
+
+from flashverify.judge.verdict import Status
+from flashverify.report.content import Report, failure_title
+from flashverify.report.text import visible
+
+__all__ = ["render_junit"]
+
+
+def render_junit(report: Report) -> bytes:
+    """The document. A failing check is a failure, whatever became of its findings; without a verdict there is an error."""
+    root = ET.Element("testsuites", name="flashverify")
+    for subject, totals in report.aggregate.subjects.items():
+        suite = ET.SubElement(root, "testsuite", name=visible(subject), time=f"{totals.seconds:.3f}")
+        checks = sorted({check for check, _ in totals.checks})
+        for check in checks:
+            case = ET.SubElement(
+                suite, "testcase", classname=visible(subject), name=visible(check), time=f"{totals.seconds:.3f}"
+            )
+            if count := totals.checks[check, Status.FAIL]:
+                _problem(case, "failure", f"{count} of {totals.judged} cases failed", _details(report, subject, check))
+            elif totals.checks[check, Status.ERROR]:
+                _problem(case, "error", f"{totals.checks[check, Status.ERROR]} cases could not be judged", "")
+        if refused := totals.outcomes[Status.UNSUPPORTED]:
+            case = ET.SubElement(suite, "testcase", classname=visible(subject), name="supports")
+            ET.SubElement(case, "skipped", message=f"{refused} cases were refused by the subject")
+    if report.headline.level == "none":
+        suite = ET.SubElement(root, "testsuite", name="flashverify")
+        case = ET.SubElement(suite, "testcase", classname="flashverify", name="verdict")
+        _problem(case, "error", report.headline.title, report.headline.detail)
+    for suite in root:
+        for name, tag in (("tests", "testcase"), ("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+            suite.set(name, str(len(list(suite.iter(tag)))))
+    ET.indent(root)
+    return bytes(ET.tostring(root, encoding="utf-8", xml_declaration=True)) + b"\n"
+
+
+def _problem(case: ET.Element, tag: str, message: str, text: str) -> None:
+    ET.SubElement(case, tag, message=visible(message)).text = "\n".join(visible(line) for line in text.split("\n"))
+
+
+def _details(report: Report, subject: str, check: str) -> str:
+    blocks = [
+        f"{f.title}\n{f.record.verdict.message}\ncase: {f.record.case}\nreproduce: {f.replay}\n{f.confirmation}"
+        for f in report.findings
+        if (f.record.key.subject, f.record.key.check) == (subject, check)
+    ]
+    blocks += [
+        f"{failure_title(key.check, key.error, key.output)}, not yet made minimal\n{bucket.verdict.message}\ncase: {bucket.case}"
+        for key, bucket in report.pending
+        if (key.subject, key.check) == (subject, check)
+    ]
+    return "\n\n".join(blocks)

@@ -1,0 +1,219 @@
+"""The report as Markdown: short enough for a comment on a pull request or the summary of a CI job."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from flashverify.judge.verdict import Status
+from flashverify.report.axes import dtype_rank, output_rank
+from flashverify.report.content import RATIO_SENTENCE, Finding, Report, evidence_text, failure_title
+from flashverify.report.text import (
+    code,
+    count_text,
+    duration_text,
+    fence,
+    plural,
+    ratio_text,
+    share_text,
+    tone,
+    words,
+    worse,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+__all__ = ["MAX_CHARACTERS", "render_markdown", "table"]
+
+MAX_CHARACTERS = 60_000
+"""GitHub refuses comments above 65,536 characters."""
+
+_MARKS = {"clean": "✅", "findings": "❌", "none": "⚠️"}
+_MOST_FINDINGS = 20
+_MOST_ROWS = 15
+
+
+def render_markdown(report: Report) -> str:
+    """The page; sections that would exceed `MAX_CHARACTERS` are left out and named."""
+    kept, size, dropped = [], 0, 0
+    for section in _sections(report):
+        if size + len(section) > MAX_CHARACTERS:
+            dropped += 1
+            continue
+        kept.append(section)
+        size += len(section) + 2
+    if dropped:
+        kept.append(f"*{plural(dropped, 'section')} left out for length; report.html and report.json have everything.*")
+    return "\n\n".join(kept) + "\n"
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1) -> str:
+    """A Markdown table whose cells are safe already; the first `left` columns are left-aligned."""
+    lines = [
+        "| " + " | ".join(head) + " |",
+        "|" + "|".join(":--" if n < left else "--:" for n in range(len(head))) + "|",
+    ]
+    return "\n".join([*lines, *("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows)])
+
+
+def _sections(report: Report) -> Iterator[str]:
+    aggregate, headline = report.aggregate, report.headline
+    yield f"# {_MARKS[headline.level]} {words(headline.title)}"
+    yield "\n".join([words(headline.detail), *(f"- {words(note)}" for note in headline.notes)]).replace(
+        "\n-", "\n\n-", 1
+    )
+    yield (
+        f"{plural(aggregate.judged, 'case')} judged, {count_text(aggregate.outcomes[Status.FAIL])} failed, worst ratio "
+        f"{_ratio(aggregate.worst.ratio if aggregate.worst else None)}, coverage {share_text(aggregate.covering, aggregate.judged)}, "
+        f"{duration_text(report.seconds)}. {RATIO_SENTENCE}"
+    )
+    if report.findings or report.pending:
+        yield "## Findings"
+        for number, finding in enumerate(report.findings[:_MOST_FINDINGS], 1):
+            yield _finding(number, finding)
+        if len(report.findings) > _MOST_FINDINGS:
+            yield f"{len(report.findings) - _MOST_FINDINGS:,} more are in report.html."
+        if report.pending:
+            rows = [
+                [
+                    words(failure_title(key.check, key.error, key.output)),
+                    code(key.subject),
+                    code(key.dtype),
+                    count_text(bucket.count),
+                    code(bucket.case),
+                ]
+                for key, bucket in report.pending[:_MOST_ROWS]
+            ]
+            yield "Not yet made minimal:\n\n" + table(
+                ["Failure", "Subject", "Data type", "Cases", "First case"], rows, left=3
+            )
+    yield from _accuracy(report)
+    yield from _counts(report)
+    yield _environment(report)
+
+
+def _finding(number: int, finding: Finding) -> str:
+    record = finding.record
+    facts = [
+        ("Subject", code(record.key.subject)),
+        ("Data type", code(record.key.dtype)),
+        ("Check", code(", ".join(word for word in (record.verdict.check, record.verdict.mode) if word))),
+        ("Evidence", words(evidence_text(record.evidence))),
+        ("Ratio", _ratio(finding.ratio) if finding.ratio is not None else ""),
+        ("Expected, got", f"{finding.expected}, {finding.got}" if finding.expected else ""),
+        ("Bound on the error", finding.bound),
+        ("Verified again", words(finding.confirmation)),
+        ("Cases", f"{count_text(record.count)}, first after {duration_text(record.seconds)}"),
+        ("Script", code(finding.script) if finding.script else ""),
+    ]
+    return "\n\n".join(
+        [
+            f"### {number}. {words(finding.title)}",
+            code(record.verdict.message),
+            "\n".join(f"- {name}: {value}" for name, value in facts if value),
+            "Minimal case:",
+            fence(record.case),
+            "Reproduce:",
+            fence(finding.replay, "sh"),
+        ]
+    )
+
+
+def _accuracy(report: Report) -> Iterator[str]:
+    for subject, totals in report.aggregate.subjects.items():
+        groups = report.aggregate.of_subject(subject)
+        evidence = " and ".join(words(evidence_text(e)) for e in sorted(totals.evidence)) or "unknown evidence"
+        title = f"## Accuracy of {code(subject)}\n\n{plural(totals.judged, 'case')} on {evidence}."
+        if not groups:
+            yield f"{title} No output was compared with a bound."
+            continue
+        dtypes = sorted({key.dtype for key, _ in groups}, key=dtype_rank)
+        worst: dict[tuple[str, str], float] = {}
+        for key, group in groups:
+            if group.worst and worse(worst.get((key.output, key.dtype)), group.worst.ratio):
+                worst[key.output, key.dtype] = group.worst.ratio
+        outputs = sorted({key.output for key, _ in groups}, key=output_rank)
+        rows = [[code(output), *(_ratio(worst.get((output, dtype))) for dtype in dtypes)] for output in outputs]
+        yield f"{title} Worst ratio of each output, end to end or conditional:\n\n" + table(
+            ["Output", *map(words, dtypes)], rows
+        )
+        details = [
+            [
+                words(key.dtype),
+                code(key.output),
+                words(key.mode),
+                count_text(group.cases),
+                *map(_ratio, group.percentiles),
+                _ratio(group.worst.ratio if group.worst else None),
+                share_text(group.exempt, group.elements),
+                share_text(group.uninformative, group.elements),
+            ]
+            for key, group in groups
+        ]
+        head = [
+            "Data type",
+            "Output",
+            "Mode",
+            "Cases",
+            "p50",
+            "p90",
+            "p99",
+            "p99.9",
+            "Worst",
+            "Exempt",
+            "Uninformative",
+        ]
+        yield _folded("Percentiles of the worst ratio of a case", table(head, details, left=3))
+
+
+def _counts(report: Report) -> Iterator[str]:
+    aggregate = report.aggregate
+    statuses = [status for status in Status if aggregate.outcomes[status]]
+    if statuses:
+        rows = [[code(name), *(count_text(t.outcomes[s]) for s in statuses)] for name, t in aggregate.subjects.items()]
+        yield "## Cases and checks\n\n" + table(["Subject", *(s.value for s in statuses)], rows)
+    checks = Counter(
+        {
+            (check, status): 0
+            for t in aggregate.subjects.values()
+            for check, _ in t.checks
+            for status in (Status.PASS, Status.FAIL)
+        }
+    )
+    for totals in aggregate.subjects.values():
+        checks.update(totals.checks)
+    names = sorted({check for check, _ in checks})
+    if names:
+        rows = [[code(n), count_text(checks[n, Status.PASS]), count_text(checks[n, Status.FAIL])] for n in names]
+        yield table(["Check", "pass", "fail"], rows)
+    for title, counter in (
+        ("Refused by the subject", aggregate.unsupported),
+        ("Not judged because the harness failed", aggregate.errors),
+        ("Remarks that are no failures", aggregate.warnings),
+    ):
+        if counter:
+            most = sorted(counter.items(), key=lambda item: (-item[1], item[0]))[:_MOST_ROWS]
+            yield _folded(
+                f"{title}: {plural(counter.total(), 'case')}",
+                table(["Text", "Cases"], [[code(t, limit=300), count_text(n)] for t, n in most]),
+            )
+
+
+def _environment(report: Report) -> str:
+    record = report.record
+    facts = {"subjects": ", ".join(record.subjects) or "none", "seed": str(record.seed)} | dict(
+        sorted(record.environment.items())
+    )
+    facts |= {f"form of {subject}": form for subject, form in sorted(record.form.items())}
+    body = table(["", ""], [[code(name), code(value)] for name, value in facts.items()], left=2)
+    return _folded("Environment", body + (f"\n\n{fence(record.command, 'sh')}" if record.command else ""))
+
+
+def _folded(title: str, body: str) -> str:
+    return f"<details><summary>{words(title)}</summary>\n\n{body}\n\n</details>"
+
+
+def _ratio(ratio: float | None) -> str:
+    text = ratio_text(ratio)
+    return f"**{text}**" if tone(ratio) == "over" else text

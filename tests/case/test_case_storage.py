@@ -1,0 +1,199 @@
+import dataclasses
+import itertools
+import time
+
+import pytest
+import torch
+
+from flashverify.case import LAYOUTS, POISONS, Case, Grad, Mask, Storage, Values
+from flashverify.case.arena import GUARD
+from flashverify.case.materialize import materialize
+from flashverify.errors import UsageError
+
+BASE = Case(
+    batch=2,
+    heads_q=4,
+    heads_kv=2,
+    seq_q=9,
+    seq_k=11,
+    dim_qk=8,
+    dim_v=16,
+    mask=Mask(key_lengths=(11, 4), query_lengths=(9, 5)),
+    grad=Grad(dlse=True),
+)
+NAMES = ("q", "k", "v", "do", "dlse")
+BITS = {"fp16": torch.int16, "bf16": torch.int16, "fp32": torch.int32}
+STORAGES = [
+    Storage(layout=layout, gap=gap, offset=offset, expand=expand)
+    for layout, gap, offset, expand in itertools.product(LAYOUTS, (0, 3, 8), (0, 1, 8), (False, True))
+]
+
+
+def inside(name, tensor):
+    """The elements within the declared lengths, batch by batch."""
+    lengths = (11, 4) if name in ("k", "v") else (9, 5)
+    return [tensor[b, :, :n] for b, n in enumerate(lengths)]
+
+
+@pytest.mark.parametrize("storage", STORAGES, ids=str)
+def test_views_have_the_shapes_and_strides_of_the_storage(storage):
+    problem, _ = materialize(dataclasses.replace(BASE, storage=storage))
+
+    for name, shape in (("q", BASE.shape_q), ("k", BASE.shape_k), ("v", BASE.shape_v), ("do", BASE.shape_o)):
+        tensor = getattr(problem, name)
+        row = shape[3] + storage.gap
+        stored = 1 if storage.expand and name in ("k", "v") else shape[1]
+        head, step = (shape[2] * row, row) if storage.layout == "bhsd" else (row, stored * row)
+        assert shape == tuple(tensor.shape)
+        assert (stored * shape[2] * row, 0 if stored < shape[1] else head, step, 1) == tensor.stride()
+        assert (storage.offset * tensor.itemsize) % 16 == tensor.data_ptr() % 16
+    assert tuple(problem.dlse.shape) == (2, 4, 9)
+    assert torch.float32 == problem.dlse.dtype
+    assert problem.key_lengths.tolist() == [11, 4]
+    assert torch.int32 == problem.key_lengths.dtype
+
+
+@pytest.mark.parametrize("dtype", BITS)
+@pytest.mark.parametrize("do", ["dense", "expanded", "transposed", "zero"])
+def test_values_inside_the_lengths_are_the_same_under_every_poison_and_storage(dtype, do):
+    case = dataclasses.replace(BASE, dtype=dtype, grad=Grad(do=do, dlse=True))
+    expected, _ = materialize(case)
+    for storage in STORAGES:
+        if storage.expand:
+            continue
+        for poison in POISONS:
+            problem, _ = materialize(dataclasses.replace(case, storage=storage), padding=poison)
+            for name in NAMES:
+                for left, right in zip(
+                    inside(name, getattr(expected, name)), inside(name, getattr(problem, name)), strict=True
+                ):
+                    word = torch.int32 if name == "dlse" else BITS[dtype]
+                    assert torch.equal(left.contiguous().view(word), right.contiguous().view(word)), (
+                        name,
+                        storage,
+                        poison,
+                    )
+
+
+@pytest.mark.parametrize("poison", POISONS)
+def test_what_lies_outside_the_lengths_holds_the_poison(poison):
+    problem, _ = materialize(dataclasses.replace(BASE, storage=Storage(gap=3)), padding=poison)
+
+    def holds(tensor):
+        largest = torch.finfo(tensor.dtype).max
+        return {
+            "zero": (tensor == 0).all(),
+            "dirt": (tensor != 0).any() & (tensor.abs() < 4).all(),
+            "max": (tensor == largest).all(),
+            "inf": (tensor == torch.inf).all(),
+            "-inf": (tensor == -torch.inf).all(),
+            "nan": tensor.isnan().all(),
+        }[poison]
+
+    for name in NAMES:
+        tensor = getattr(problem, name)
+        assert holds(tensor[1, :, 5:]), name
+        if name != "dlse":
+            gaps = tensor.as_strided(
+                (tensor.shape[1] * tensor.shape[2], 3), (tensor.stride(2), 1), tensor.storage_offset() + tensor.shape[3]
+            )
+            assert holds(gaps), name
+        assert holds(tensor.as_strided((GUARD,), (1,), tensor.storage_offset() - GUARD)), name
+
+
+def test_an_expanded_gradient_is_one_element():
+    problem, _ = materialize(dataclasses.replace(BASE, seq_q=1, mask=Mask(), grad=Grad(do="expanded")))
+
+    assert problem.do.stride() == (0, 0, 0, 0)
+    assert problem.do.unique().numel() == 1
+
+
+def test_a_transposed_gradient_has_no_contiguous_last_axis():
+    problem, _ = materialize(dataclasses.replace(BASE, grad=Grad(do="transposed")))
+
+    assert problem.do.stride(2) == 1
+    assert problem.do.stride(3) == 9
+
+
+def test_expanded_heads_are_one():
+    problem, _ = materialize(dataclasses.replace(BASE, storage=Storage(expand=True)))
+
+    assert 0 == problem.k.stride(1) == problem.v.stride(1)
+    assert torch.equal(problem.k[0, 0], problem.k[0, 1])
+
+
+@pytest.mark.parametrize("axes", [{"batch": 0}, {"seq_q": 0}, {"seq_k": 0}])
+def test_empty_tensors_are_guarded_too(axes):
+    case = dataclasses.replace(
+        BASE, mask=Mask(), **axes, storage=Storage(layout="bshd", gap=1), grad=Grad(do="expanded", dlse=True)
+    )
+    problem, arena = materialize(case)
+
+    assert case.shape_q == tuple(problem.q.shape)
+    assert arena.damage() == []
+
+
+def test_a_forward_alone_has_no_gradients():
+    problem, _ = materialize(dataclasses.replace(BASE, mask=Mask(), grad=Grad(backward=False, dlse=True)))
+
+    assert problem.do is None
+    assert problem.dlse is None
+    assert problem.key_lengths is None
+
+
+@pytest.mark.parametrize("poison", POISONS)
+@pytest.mark.parametrize("name", NAMES)
+def test_damage_is_found_wherever_it_is(name, poison):
+    case = dataclasses.replace(BASE, storage=Storage(gap=3, offset=1))
+
+    def after(change):
+        problem, arena = materialize(case, padding=poison)
+        assert arena.damage() == []
+        change(getattr(problem, name))
+        return [(d.tensor, d.kind, d.index) for d in arena.damage()]
+
+    def near(tensor, distance):
+        return tensor.as_strided((1,), (1,), tensor.storage_offset() + distance)
+
+    element = (1, 1, 2, 3)[: 3 if name == "dlse" else 4]
+    assert [(name, "input", element)] == after(lambda t: t[element].fill_(7.0))
+    assert [(name, "guard", (-1,))] == after(lambda t: near(t, -1).fill_(7.0))
+    assert [(name, "guard", (-GUARD,))] == after(lambda t: near(t, -GUARD).fill_(7.0))
+    if name != "dlse":
+        width = BASE.dim_v if name in ("v", "do") else BASE.dim_qk
+        assert [(name, "guard", (width + 1,))] == after(lambda t: near(t, width + 1).fill_(7.0))
+
+
+def test_damage_says_what_happened():
+    problem, arena = materialize(BASE)
+    problem.k[0, 1, 2, 3] = 7
+    problem.k[0, 1, 2, 4] = 8
+    (damage,) = arena.damage()
+
+    assert damage.message == "k[0, 1, 2, 3] was overwritten with 7.0 (2 elements changed)"
+
+
+def test_a_change_of_a_nan_payload_or_of_a_zeros_sign_is_damage():
+    problem, arena = materialize(dataclasses.replace(BASE, values=Values(regime="zeros")), padding="nan")
+    problem.q[0, 0, 0, 0] = -0.0
+
+    assert [d.kind for d in arena.damage()] == ["input"]
+
+
+def test_unknown_padding_and_pages_are_refused():
+    with pytest.raises(UsageError, match="padding='one' is not accepted"):
+        materialize(BASE, padding="one")
+    with pytest.raises(UsageError, match="page_size=16 cannot be laid out yet"):
+        materialize(dataclasses.replace(BASE, storage=Storage(page_size=16)))
+
+
+def test_a_small_case_is_made_in_milliseconds():
+    case = Case(heads_q=2, heads_kv=2, seq_q=48, seq_k=48, dim_qk=32, dim_v=32)
+    best = float("inf")
+    for seed in range(30):
+        start = time.perf_counter()
+        _, arena = materialize(dataclasses.replace(case, values=Values(seed=seed)))
+        arena.damage()
+        best = min(best, time.perf_counter() - start)
+
+    assert best < 0.005
