@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Draw = Callable[[SearchStrategy[Any]], Any]
 
-__all__ = ["draw_lengths", "draw_mask", "draw_parts", "one_in"]
+__all__ = ["all_parts", "draw_lengths", "draw_mask", "draw_parts", "one_in"]
 
 _EDGES = tuple(
     sorted({0, 1, 2, 3, 5, 11, 13, 37, 53, 97, *(t + d for t in (8, 16, 24, 32, 48, 64, 80, 96) for d in (-1, 0, 1))})
@@ -40,6 +40,16 @@ def _size(draw: Draw, low: int, high: int) -> int:
     """An integer from `low` to `high`, as often as not moved down to an edge."""
     value: int = draw(st.integers(low, max(low, high)))
     return max(low, _EDGES[bisect_right(_EDGES, value) - 1]) if draw(st.booleans()) else value
+
+
+def all_parts(supports: Supports) -> list[frozenset[str]]:
+    """Every set of mask parts that the subject has, plain first."""
+    main = [(), *((p,) for p in ("causal", "tree", "window") if p in supports.masks)]
+    lengths = [p for p in ("key_lengths", "query_lengths") if p in supports.masks]
+    if not supports.combine_masks:
+        return [frozenset(parts) for parts in (*main, *((p,) for p in lengths))]
+    more = [(), *((p,) for p in lengths), *([tuple(lengths)] if len(lengths) == 2 else [])]
+    return [frozenset(a + b) for b in more for a in main]
 
 
 def draw_parts(draw: Draw, supports: Supports) -> frozenset[str]:

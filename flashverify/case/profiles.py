@@ -17,6 +17,8 @@ class Profile:
         max_seq: longest query and key sequence.
         max_long: longest one where the other is short.
         max_work: of batch * heads_q * seq_q * seq_k * (dim_qk + dim_v).
+        kinds: combinations of dims, dtype, mask parts, alignment and launch parameters that are drawn of a subject that
+            compiles; None is every one.
     """
 
     heads: tuple[tuple[int, int, int], ...]
@@ -24,6 +26,7 @@ class Profile:
     max_seq: int
     max_long: int
     max_work: int
+    kinds: int | None = None
 
 
 CPU = Profile(
@@ -72,5 +75,6 @@ GPU = Profile(
     max_seq=600,
     max_long=2100,
     max_work=2**31,
+    kinds=96,
 )
-"""Compiled kernels: few pairs of head dims, because each is a compilation of its own."""
+"""Compiled kernels: few pairs of head dims and a finite list of kinds, because each is a compilation of its own."""

@@ -14,8 +14,9 @@ from hypothesis import assume
 from hypothesis import strategies as st
 
 from flashverify.case.bits import FORMATS
-from flashverify.case.case import DTYPES, EDIT_TENSORS, POISONS, REGIMES, Case, Edit, Grad, Storage, Values
+from flashverify.case.case import DTYPES, EDIT_TENSORS, POISONS, PRECISIONS, REGIMES, Case, Edit, Grad, Storage, Values
 from flashverify.case.draws import draw_lengths, draw_mask, draw_parts, one_in
+from flashverify.case.kinds import Kind, list_kinds
 from flashverify.case.profiles import CPU, GPU, Profile
 
 if TYPE_CHECKING:
@@ -45,21 +46,40 @@ def cases(supports: Supports, *, profile: Profile = CPU) -> SearchStrategy[Case]
     plain = Case(dim_qk=dims[0][0], dim_v=dims[0][1])
     if supports.also is not None:
         dtypes = [d for d in dtypes if supports.also(dataclasses.replace(plain, dtype=d)) is None] or dtypes
-    return _cases(supports, profile, dims, dtypes)
+    formats = [
+        (dtype, precision)
+        for dtype in dtypes
+        for precision in PRECISIONS
+        if precision in supports.precisions and (precision == "ieee" or dtype == "fp32")
+    ]
+    if profile.kinds is not None and supports.compiles:
+        return _cases(supports, profile, st.sampled_from(list_kinds(supports, dims, formats, profile.kinds)))
+    return _cases(supports, profile, _free_kinds(supports, dims, formats))
 
 
 @st.composite
-def _cases(draw: Draw, supports: Supports, profile: Profile, dims: list[tuple[int, int]], dtypes: list[str]) -> Case:
+def _free_kinds(draw: Draw, supports: Supports, dims: list[tuple[int, int]], formats: list[tuple[str, str]]) -> Kind:
+    """Any combination."""
+    dtypes = list(dict.fromkeys(dtype for dtype, _ in formats))
+    dtype = draw(st.sampled_from(dtypes))
+    return Kind(
+        dims=draw(st.sampled_from(dims)),
+        dtype=dtype,
+        precision=draw(st.sampled_from([p for d, p in formats if d == dtype])),
+        parts=draw_parts(draw, supports),
+        aligned=not (supports.unaligned and draw(one_in(3))),
+        launch=_launch(draw, supports),
+    )
+
+
+@st.composite
+def _cases(draw: Draw, supports: Supports, profile: Profile, kinds: SearchStrategy[Kind]) -> Case:
     heads = [h for h in profile.heads if supports.gqa or h[1] == h[2]]
     batch, heads_q, heads_kv = draw(st.sampled_from(heads))
     empty = draw(st.sampled_from(("batch", "seq_q", "seq_k"))) if supports.empty and draw(one_in(12)) else ""
     batch = 0 if empty == "batch" else batch
-    dim_qk, dim_v = draw(st.sampled_from(dims))
-    dtype = draw(st.sampled_from(dtypes))
-    precisions = [
-        p for p in ("ieee", "tf32", "tf32x3") if p in supports.precisions and (p == "ieee" or dtype == "fp32")
-    ]
-    parts = draw_parts(draw, supports)
+    kind = draw(kinds)
+    (dim_qk, dim_v), parts = kind.dims, kind.parts
     pairs = max(profile.max_work // max(batch * heads_q * (dim_qk + dim_v), 1), 4)
     seq_q, seq_k = draw_lengths(draw, supports, profile, parts, pairs, empty)
     mask = draw_mask(draw, supports, parts, batch, seq_q, seq_k)
@@ -71,14 +91,14 @@ def _cases(draw: Draw, supports: Supports, profile: Profile, dims: list[tuple[in
         seq_k=seq_k,
         dim_qk=dim_qk,
         dim_v=dim_v,
-        dtype=dtype,
-        precision=draw(st.sampled_from(precisions)),
+        dtype=kind.dtype,
+        precision=kind.precision,
         scale=draw(st.sampled_from(_scales(supports))),
         mask=mask,
         values=Values(regime=draw(st.sampled_from(REGIMES)), seed=draw(st.integers(0, 255))),
-        storage=_storage(draw, supports),
+        storage=_storage(draw, supports, kind.aligned),
         grad=_grad(draw, supports),
-        launch=_launch(draw, supports),
+        launch=kind.launch,
     )
     if draw(one_in(6)):
         case = dataclasses.replace(case, values=dataclasses.replace(case.values, edits=_edits(draw, supports, case)))
@@ -103,9 +123,9 @@ def _scales(supports: Supports) -> list[float | None]:
     return scales
 
 
-def _storage(draw: Draw, supports: Supports) -> Storage:
-    gaps = (0, 0, 0, 8, *((1, 3) if supports.unaligned else ())) if supports.gaps else (0,)
-    offsets = (0, 0, 0, 8, *((1, 4) if supports.unaligned else ()))
+def _storage(draw: Draw, supports: Supports, aligned: bool) -> Storage:
+    gaps = ((0, 0, 8) if aligned else (0, 1, 3)) if supports.gaps else (0,)
+    offsets = (0, 0, 8) if aligned else (1, 4)
     return Storage(
         layout=draw(st.sampled_from([layout for layout in ("bhsd", "bshd") if layout in supports.layouts])),
         gap=draw(st.sampled_from(gaps)),

@@ -6,7 +6,7 @@ from torch import Tensor
 from flashverify.numerics.coefficients import LN2, Coefficients, coefficients
 from flashverify.numerics.formats import FORMATS
 from flashverify.numerics.forward import logit_overflow
-from flashverify.numerics.gradients import CLAMP, State, gradient_errors, gradient_of
+from flashverify.numerics.gradients import CLAMP, State, gradient_errors, gradient_of, trivial_ranges
 from flashverify.numerics.overflow import overflow_domain
 from flashverify.numerics.problem import Chunk, Problem, finite_rows
 from flashverify.numerics.result import BackwardBounds, ForwardBounds, OutputBound, check, exactly, finish
@@ -77,15 +77,15 @@ def backward_bounds(
     delta, b_delta, e_delta, x_delta, t_delta, y_dq, core_q, core64_q, x_dq, t_dq, empty = (
         problem.join(list(x)) for x in zip(*rows, strict=True)
     )
-    core_k, core_v, core64_k, core64_v, x_dk, x_dv, t_dk, t_dv, seen, hidden = keys
+    core_k, core_v, core64_k, core64_v, x_dk, x_dv, t_dk, t_dv, seen, hidden, hidden_v = keys
 
     def output(
-        y: Tensor, core: Tensor, core64: Tensor, exact: Tensor, exempt: Tensor, trivial: Tensor, const: float
+        y: Tensor, core: Tensor, core64: Tensor, exact: Tensor, exempt: Tensor, trivial: Tensor
     ) -> OutputBound:
         y = y.double()
         before, after = _finalise(core, y, c)
         return finish(
-            y, before, after, _finalise(core64, y, c64)[1], exact=exact, exempt=exempt, trivial=trivial, floor=out.eta + const, out=out
+            y, before, after, _finalise(core64, y, c64)[1], exact=exact, exempt=exempt, trivial=trivial + 2 * out.eta, out=out
         )  # fmt: skip
 
     def by_key(
@@ -98,9 +98,9 @@ def backward_bounds(
         const: float,
         const64: float,
     ) -> OutputBound:
-        terms = (core + const, core64 + const64, exact.expand_as(core), exempt, trivial)
+        terms = (core + const, core64 + const64, exact.expand_as(core), exempt, trivial + 2 * const)
         core, core64, exact, exempt, trivial = (x.reshape(y.shape) for x in terms)
-        return output(y, core, core64, exact, exempt, trivial, const)
+        return output(y, core, core64, exact, exempt, trivial)
 
     single = FORMATS["fp32"]
     squeezed = [x.squeeze(-1) for x in (delta, b_delta, e_delta, empty, x_delta, t_delta)]
@@ -113,12 +113,11 @@ def backward_bounds(
             exact=squeezed[3],
             exempt=squeezed[4],
             trivial=squeezed[5],
-            floor=single.eta,
             out=single,
         ),
-        dq=output(y_dq, core_q, core64_q, empty, x_dq, t_dq, c.const_q),
+        dq=output(y_dq, core_q, core64_q, empty, x_dq, t_dq),
         dk=by_key(dk, core_k, core64_k, ~seen & ~hidden, x_dk, t_dk, c.const_k, c64.const_k),
-        dv=by_key(dv, core_v, core64_v, ~seen, x_dv, t_dv, c.const_v, c64.const_v),
+        dv=by_key(dv, core_v, core64_v, ~seen & ~hidden_v, x_dv, t_dv, c.const_v, c64.const_v),
         reasons=reasons,
     )
     check(result.delta, result.dq, result.dk, result.dv)
@@ -142,6 +141,7 @@ def _chunk_bounds(
     X = (g.dp - delta if g.dlse is None else g.dp - (delta - g.dlse)).abs_()
     s = State(o=o, L=L, R=R, P=P, X=X, ds=P * X, delta=delta, Adelta=(g.ado * o.abs()).sum(-1, keepdim=True))
     none = torch.zeros_like(empty)
+    underflow = None if forward is None else problem.cut(forward.o_underflow, chunk.rows)
     if forward is None:
         B_o = E_o = B_L = E_L = None
         o_over = lse_over = none
@@ -165,13 +165,9 @@ def _chunk_bounds(
     if chunk.bad_v is not None:
         in_ds["non_finite_v"] = chunk.bad_v.any(-1, keepdim=True)
     over = overflow_domain(c, chunk, g, s, cores, logit_overflow(problem, chunk, prescale), in_p, in_ds)
-    # With weights in [0, 1] a gradient is at most the sum of the magnitudes that they multiply.
-    sc = abs(problem.scale)
-    reach = s.Adelta if g.dlse is None else s.Adelta + g.dlse.abs()
-    most = chunk.mask(g.AdP + reach)
-    t_dq, t_dk = (most @ chunk.ak).mul_(sc), (most.mT @ chunk.aq).mul_(sc)
+    t_delta, t_dq, t_dk, t_dv = trivial_ranges(problem, c, chunk, g, s, underflow)
     by_row = [
-        delta, cores.delta, self_cores.delta, over.delta, s.Adelta, problem.cut(dq, chunk.rows), cores.dq, self_cores.dq,
+        delta, cores.delta, self_cores.delta, over.delta, t_delta, problem.cut(dq, chunk.rows), cores.dq, self_cores.dq,
         over.dq.expand_as(t_dq), t_dq, empty,
     ]  # fmt: skip
     seen = chunk.over_rows(torch.ones_like(chunk.n)) > 0
@@ -183,8 +179,9 @@ def _chunk_bounds(
         over.dk.expand_as(cores.dk),
         over.dv.expand_as(cores.dv),
         t_dk,
-        g.ndo,
+        t_dv,
         seen,
         over.hidden,
+        over.hidden_v,
     ]
     return by_row, by_key, over.reasons

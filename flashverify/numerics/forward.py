@@ -17,7 +17,8 @@ __all__ = ["forward_bounds"]
 _LARGE = 30.0
 # e^500 times V^2 (1e77) times N stays finite; a weight that large leaves the hull of V as the bound.
 _CLAMP = 500.0
-_TINY = 1e-200
+# A smaller sum P e^-theta says nothing, and the hull of V is the bound; e^(_CLAMP / 2) over it stays finite, so 0 V^2 meets no infinity.
+_TINY = 1e-150
 
 
 def logit_terms(c: Coefficients, chunk: Chunk, *, backward: bool) -> Tensor:
@@ -73,8 +74,8 @@ class _Shared:
     hull: Tensor  # largest |V - O| over the hull of V, [G, M, Dv]
 
 
-def _evaluate(c: Coefficients, chunk: Chunk, s: _Shared, prescale: str) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the bound of O before and after the rounding of the output, and the bound of the LSE in base 2.
+def _evaluate(c: Coefficients, chunk: Chunk, s: _Shared, prescale: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return the bound of O before and after the rounding of the output, its part from underflow, and the bound of the LSE in base 2.
 
     With theta the exponent's error, `w_hat = w (1 + e)`, `|e| <= expm1(theta)`, and `O_hat - O = sum P e (V - O) / (1 + sum P e)`. Centred on O, a row
     with one dominant key keeps a small bound; Cauchy-Schwarz turns `sum W |V - O|` into matrix products.
@@ -110,18 +111,21 @@ def _evaluate(c: Coefficients, chunk: Chunk, s: _Shared, prescale: str) -> tuple
     square = torch.addcmul(Wv2, s.o * s.o, w1)
     cross = 2 * s.o * Wv
     inner = (square - cross).clamp_(min=0.0).add_(square.add_(cross.abs()), alpha=2.0**-50)
-    T1 = torch.minimum(inner.sqrt_() * (w1.sqrt() / Dlo), s.hull)
+    T1 = torch.where(lost, s.hull, torch.minimum(inner.sqrt_() * (w1.sqrt() / Dlo), s.hull))
 
     # The computed l is at least its largest term, 1 up to rounding (e^-2u|m| where the maximum is rounded apart).
-    floor = 0.9 * torch.exp(-c.s_max * chunk.m.abs())
+    floor = 0.9 * torch.exp(-c.s_max * chunk.m.abs()).clamp_(min=_TINY)
     inv = 1.0 / torch.maximum(s.row_sum * Dlo, floor)
     Tu = inv * (s.nv * (c.eta_p + c.w) + s.abs_o * (chunk.n * c.w) + 3 * c.w * chunk.n)
     core = T1 + pv * (c.u_p + c.u_partial) + Tu + (pv * (1 + c.u_p) + Tu) * c.dot_keys + c.eta_partial
     l_error = c.row_sum + c.div
+    flushed = Tu * (1 + c.dot_keys) + c.eta_partial
     if c.row_sum_rounded:
-        core = core + s.abs_o * (c.u_p + chunk.n * inv * c.eta_p)
+        lost_sum = s.abs_o * (chunk.n * inv * c.eta_p)
+        core, flushed = core + (s.abs_o * c.u_p + lost_sum), flushed + lost_sum
     before = core + (s.abs_o + core) * l_error
     after = before + (s.abs_o + before) * c.u_out + c.eta_out
+    flushed = flushed * ((1 + l_error) * (1 + c.u_out)) + c.eta_out
 
     log_sum = torch.where(largest > _LARGE, largest + log_n, torch.log1p(w1))
     relative = log_sum + c.row_sum + chunk.n * inv * c.w
@@ -131,7 +135,7 @@ def _evaluate(c: Coefficients, chunk: Chunk, s: _Shared, prescale: str) -> tuple
     lse = (
         relative * (1 / LN2) + (log2_l + log_sum).clamp(min=1.0) * c.lg2 + (s.L2 * c.base_fwd + s.m2 + 2 * log2_l) * c.u
     )
-    return before, after, lse * (1 + 2.0**-17)
+    return before, after, flushed, lse * (1 + 2.0**-17)
 
 
 def _chunk_bounds(problem: Problem, chunk: Chunk, o: Tensor, lse: Tensor) -> tuple[list[Tensor], dict[str, Tensor]]:
@@ -151,8 +155,8 @@ def _chunk_bounds(problem: Problem, chunk: Chunk, o: Tensor, lse: Tensor) -> tup
         o=o, abs_o=o.abs(), R=R, P=torch.exp(R.clamp(max=_CLAMP)), gap=chunk.m - chunk.S, row_sum=torch.exp((L - chunk.m).clamp(0.0, _CLAMP)),
         L2=L.abs() * LOG2E, m2=chunk.m.abs() * LOG2E, nv=nv, hull=torch.maximum(top - o, o - low).clamp_(min=0.0),
     )  # fmt: skip
-    before, after, lse2 = _evaluate(c, chunk, shared, prescale)
-    _, self_o, self_lse2 = _evaluate(c64, chunk, shared, "none")
+    before, after, flushed, lse2 = _evaluate(c, chunk, shared, prescale)
+    _, self_o, _, self_lse2 = _evaluate(c64, chunk, shared, "none")
 
     logits = logit_overflow(problem, chunk, prescale)
     # p <= 2^tau at every running maximum, so sum |V| bounds every accumulator; l Pup |V| alone misses the early ones of ascending maxima.
@@ -167,11 +171,11 @@ def _chunk_bounds(problem: Problem, chunk: Chunk, o: Tensor, lse: Tensor) -> tup
         "non_finite_input": (chunk.bad if chunk.bad_v is None else chunk.bad | chunk.bad_v).sum(),
         "non_finite_oracle": (unknown & ~empty & ~chunk.bad).sum(),
     }
-    trivial_o = torch.maximum(top, -low).clamp(min=0.0).expand_as(o)
+    trivial_o = torch.maximum(top, -low).clamp(min=0.0) + 2 * flushed
     trivial_lse = (
         chunk.A.amax(-1, keepdim=True) * abs(problem.scale) + torch.log(chunk.n.clamp(min=1.0)) + 1.0
     ) * LOG2E
-    return [o, before, after, self_o, exempt, trivial_o, L, lse2, self_lse2, row, trivial_lse, empty], reasons
+    return [o, before, after, self_o, exempt, trivial_o, flushed, L, lse2, self_lse2, row, trivial_lse, empty], reasons
 
 
 def forward_bounds(problem: Problem, o: Tensor, lse: Tensor) -> ForwardBounds:
@@ -188,25 +192,26 @@ def forward_bounds(problem: Problem, o: Tensor, lse: Tensor) -> ForwardBounds:
     out = FORMATS[problem.form.out_dtype or problem.dtype]
     if problem.shape.Sk == 0 or lse.numel() == 0:
         nothing = torch.zeros(*lse.shape, 2, dtype=torch.float64, device=lse.device)
-        return ForwardBounds(o=exactly(o), lse=exactly(lse), lse_base2=nothing, reasons={})
+        return ForwardBounds(o=exactly(o), lse=exactly(lse), lse_base2=nothing, o_underflow=torch.zeros_like(o), reasons={})
     parts, reasons = [], dict[str, Tensor]()
     for chunk in problem.chunks():
         terms, counted = _chunk_bounds(problem, chunk, o, lse)
         parts.append(terms)
         reasons = {name: count + reasons.get(name, 0) for name, count in counted.items()}
-    y, before, after, self_o, exempt, trivial_o, L, lse2, self2, row, trivial_lse, empty = (
+    y, before, after, self_o, exempt, trivial_o, flushed, L, lse2, self2, row, trivial_lse, empty = (
         problem.join(list(x)) for x in zip(*parts, strict=True)
     )
-    o_bound = finish(y, before, after, self_o, exact=empty, exempt=exempt, trivial=trivial_o, floor=out.eta, out=out)
+    o_bound = finish(y, before, after, self_o, exact=empty, exempt=exempt, trivial=trivial_o, out=out)
     unit = LN2 if problem.form.lse_base == "e" else 1.0
     b2, e2 = lse2.masked_fill(empty, 0.0), self2.masked_fill(empty | row, 0.0)
     single = FORMATS["fp32"]
     lse_args = (x.squeeze(-1) for x in (L * (unit / LN2), b2 * unit, b2 * unit, e2 * unit))
     E = empty.squeeze(-1)
     bound = finish(
-        *lse_args, exact=E, exempt=row.squeeze(-1), trivial=trivial_lse.squeeze(-1) * unit, floor=0.0, out=single
+        *lse_args, exact=E, exempt=row.squeeze(-1), trivial=trivial_lse.squeeze(-1) * unit, out=single
     )
     check(o_bound, bound)
     return ForwardBounds(
-        o=o_bound, lse=bound, lse_base2=torch.cat([b2.masked_fill(row & ~empty, torch.inf), e2], -1), reasons=reasons
-    )
+        o=o_bound, lse=bound, lse_base2=torch.cat([b2.masked_fill(row & ~empty, torch.inf), e2], -1), o_underflow=flushed,
+        reasons=reasons,
+    )  # fmt: skip

@@ -9,7 +9,7 @@ from flashverify.numerics.coefficients import Coefficients
 from flashverify.numerics.forward import logit_offsets, logit_terms
 from flashverify.numerics.problem import Chunk, Problem, finite_rows
 
-__all__ = ["CLAMP", "Cores", "Gradient", "State", "gradient_errors", "gradient_of"]
+__all__ = ["CLAMP", "Cores", "Gradient", "State", "gradient_errors", "gradient_of", "trivial_ranges"]
 
 # e^100 lies above the fp32 range, so a weight that large is exempt; smaller powers keep every product below finite.
 CLAMP = 100.0
@@ -137,3 +137,37 @@ def gradient_errors(
         dk.add_(dS_max.sum(-2).unsqueeze(-1), alpha=c.flush * sc)
         dv.add_(Pb.sum(-2).unsqueeze(-1), alpha=c.flush)
     return Cores(delta=delta, dq=dq, dk=dk, dv=dv, Pb=Pb, ds_max=dS_max)
+
+
+def trivial_ranges(
+    problem: Problem, c: Coefficients, chunk: Chunk, g: Gradient, s: State, underflow: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The largest magnitudes of delta, dQ, dK and dV with weights in [0, 1], and twice their errors from underflow (section 0).
+
+    `|dO| max |V|` stands for delta and `|dO| |V|^T + |dO| max |V| + |dLSE|` for X; what is lost to underflow enters where the formulas of B have it.
+    `underflow` is the part of B_O that comes from it, None in the conditional mode.
+    """
+    sc, Dv = abs(problem.scale), chunk.v.shape[-1]
+    lost = g.ado.sum(-1, keepdim=True)
+    flushed = c.flush * (lost + s.o.abs().sum(-1, keepdim=True)) + Dv * c.w
+    if underflow is not None:
+        flushed = flushed + (g.ado * underflow).sum(-1, keepdim=True)
+    delta = torch.maximum(s.Adelta, (g.ado * chunk.av.amax(-2, keepdim=True)).sum(-1, keepdim=True)) + 2 * flushed
+    rows = delta + (2 * c.flush) * lost + 2 * Dv * c.w
+    if g.dlse is not None:
+        rows = rows + g.dlse.abs()
+    X = g.AdP + rows
+    if c.flush:
+        X.add_((chunk.av.sum(-1) * (2 * c.flush)).unsqueeze(-2))
+    X = chunk.mask(X)
+    const = 2 * (c.eta_ds + c.w * sc)
+    dq = (X @ chunk.ak).mul_(sc).add_(g.nk, alpha=const).add_(2 * c.const_q)
+    dk = (X.mT @ chunk.aq).mul_(sc).add_(g.nq, alpha=const)
+    dv = g.ndo * (1 + 2 * (c.eta_p + c.w))
+    for prescaled, y, dim in ((c.prescaled_q, dq, -1), (c.prescaled_k, dk, -2)):
+        small = c.flush * sc + (c.prescale_bwd if prescaled else 0.0)
+        if small:
+            y.add_(X.sum(dim).unsqueeze(-1), alpha=2 * small)
+    if c.flush:
+        dv.add_(chunk.over_rows(torch.ones_like(chunk.n)), alpha=2 * c.flush)
+    return delta, dq, dk, dv

@@ -14,13 +14,17 @@ __all__ = ["Exempt", "overflow_domain"]
 
 @dataclass(slots=True, kw_only=True)
 class Exempt:
-    """Exempt rows `[G, M, 1]`, dQ elements and, to be united over the chunks, dK and dV elements `[G, N, .]`."""
+    """Exempt rows `[G, M, 1]`, dQ elements and, to be united over the chunks, dK and dV elements `[G, N, .]`.
+
+    `hidden` are keys whose dK, `hidden_v` keys whose dV is exempt even if no row sees them.
+    """
 
     delta: Tensor
     dq: Tensor
     dk: Tensor
     dv: Tensor
     hidden: Tensor
+    hidden_v: Tensor
     reasons: dict[str, Tensor]
 
 
@@ -37,8 +41,8 @@ def overflow_domain(
     """Rows, keys and elements on which an intermediate may overflow (section 13).
 
     dS: `(|dS| + B_dS)(1 + u_x) >= max` at (i, j) exempts dQ_i and dK_j, and so does dP; P: dV_j. A row that overflows in S or delta exempts every
-    key that it sees. `in_p` and `in_ds` name rows lost in P and in dS for other reasons. An accumulator is at most the sum of the weights times
-    the largest operand.
+    key of its kv head: a tile holds pairs that the mask removes too, and there 0 meets the infinity or NaN of the row. `in_p` and `in_ds` name rows
+    lost in P and in dS for other reasons. An accumulator is at most the sum of the weights times the largest operand.
     """
     limit_p, limit_s = c.p_max / (1 + c.u_p), c.p_max / (1 + c.u_p) / c.ds_cast if c.ds_cast else torch.inf
     limit_s = min(limit_s, OVERFLOW_FP32)
@@ -57,7 +61,8 @@ def overflow_domain(
     hidden = torch.zeros_like(over_col)
     if chunk.hidden_v is not None:
         hidden = chunk.hidden_v * g.ado.sum(-1).amax(-1)[:, None, None] >= OVERFLOW_FP32
-    reach_v, reach_k = (chunk.over_rows(x.double()) > 0 for x in (whole, row))
+    reach_v, reach_k = (x.any(-2, keepdim=True) for x in (whole, row))
+    hidden = hidden | reach_k
 
     def accumulator(weights: Tensor, operand: Tensor, limit: float) -> Tensor:
         return weights.unsqueeze(-1) * operand.amax(-2, keepdim=True) >= limit
@@ -80,5 +85,6 @@ def overflow_domain(
         dk=reach_k | over_col | acc_k | hidden,
         dv=reach_v | (P_col >= limit_p).unsqueeze(-1) | acc_v,
         hidden=hidden,
+        hidden_v=reach_v.expand_as(hidden),
         reasons=reasons,
     )

@@ -22,7 +22,7 @@ class OutputBound:
         self_error: E64, the float64 oracle's own error, in the same units.
         may_overflow: bool: an infinity of the right sign is accepted as well as a finite value within the bound.
         must_overflow: bool: an infinity of the right sign is required.
-        uninformative: bool: finite, but wider than the trivial range of the element.
+        uninformative: bool: finite, but wider than the trivial range of the element and its underflow, or `needs_exact`.
     """
 
     bound: Tensor
@@ -55,12 +55,14 @@ class ForwardBounds:
         o: Of O, `[B, Hq, Sq, Dv]`.
         lse: Of the LSE, `[B, Hq, Sq]`, in the base of `form.lse_base`.
         lse_base2: Of the LSE in base 2 before any conversion, absolute, `[B, Hq, Sq, 2]`: B and E64.
+        o_underflow: The part of O's B that comes from underflow and flushing, `[B, Hq, Sq, Dv]`.
         reasons: Number of exempt rows or elements by reason, 0-d integer tensors.
     """
 
     o: OutputBound
     lse: OutputBound
     lse_base2: Tensor
+    o_underflow: Tensor
     reasons: Mapping[str, Tensor]
 
 
@@ -92,7 +94,6 @@ def finish(
     exact: Tensor,
     exempt: Tensor,
     trivial: Tensor,
-    floor: float,
     out: Format,
 ) -> OutputBound:
     """Classify the elements of one output.
@@ -107,8 +108,8 @@ def finish(
         self_error: E64.
         exact: bool, elements that are exact by contract.
         exempt: bool, elements about which nothing is asked.
-        trivial: Largest magnitude that the element could have with weights in [0, 1].
-        floor: Absolute error of the output format and of flushing, which never makes an element uninformative.
+        trivial: Largest magnitude that the element could have with weights in [0, 1], and twice every absolute error of underflow and flushing
+            with such weights, which never makes an element uninformative.
         out: Format of the output.
 
     Returns:
@@ -124,7 +125,7 @@ def finish(
         self_error=self_error,
         may_overflow=(size + unrounded + self_error >= out.overflow) & kept & ~exact,
         must_overflow=(size - bound - self_error > out.max * (1 + out.u)) & kept,
-        uninformative=(bound > trivial + 2 * floor) & kept,
+        uninformative=((bound > trivial) | (self_error > _SELF_ERROR_LIMIT * bound)) & kept,
     )
 
 

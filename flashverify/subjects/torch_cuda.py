@@ -33,6 +33,7 @@ _FUSED = Supports(
     equal_dims=True,
     unaligned=False,
     expand=False,
+    compiles=False,
 )
 
 

@@ -1,0 +1,102 @@
+"""The bounds of real cases: never NaN, never negative, and float64 is an oracle wherever they say anything."""
+
+import math
+from dataclasses import dataclass
+
+import pytest
+import torch
+from hypothesis import assume, given, settings
+
+from flashverify.case.case import Case
+from flashverify.case.materialize import materialize
+from flashverify.case.strategies import CPU, cases
+from flashverify.case.text import parse_case
+from flashverify.checks.accuracy import inputs_of
+from flashverify.numerics import Form, OutputBound
+from flashverify.truth import Truth
+
+DTYPES = ("fp16", "bf16", "fp32")
+FORMS = (
+    Form(),
+    Form(gap_c=1.0, kappa=2.0, block_n=64),
+    Form(exp="poly", exp_eps=2000.0, scale_ds="before", grad_accum="fp16", grad_accum_of="all", architecture="ieee"),
+    Form(row_sum="rounded", max_source="apart", ds_from="p_rounded", n_splits=3, partial_dtype="bf16", gqa_partial="input"),
+    Form(prescale_fwd="q", prescale_bwd="k", grad_uses_prescaled=True, dp_init="minus_delta", dot="tf32", bwd_lse_base="e"),
+)  # fmt: skip
+# Near the overflow edge the surviving weight meets V = 0: 0 V^2 under an infinite quotient was NaN.
+REPORTED = (
+    "fv1 batch=3 seq_q=65 seq_k=49 dim_qk=72 dim_v=72 dtype=fp32 scale=-0.125 regime=large seed=92"
+    " edits=v:2,0,33,64:0;k:0,0,16,4:1000;v:1,0,23,54:-0 layout=bshd offset=8 padding=-inf",
+    "fv1 batch=16 seq_q=231 seq_k=231 dim_qk=32 dim_v=32 dtype=bf16 scale=1 causal=top-left regime=large seed=116"
+    " layout=bshd padding=max do=zero",
+    "fv1 heads_q=16 heads_kv=16 seq_q=65 seq_k=65 dim_qk=96 dim_v=96 dtype=fp32 scale=10000 causal=top-left"
+    " regime=large seed=100 gap=8 offset=8 padding=nan",
+    "fv1 batch=2 seq_q=44 seq_k=47 dim_qk=24 dim_v=24 scale=1 causal=top-left regime=overflow seed=182 layout=bshd do=zero",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Everything:
+    """A subject that accepts every case."""
+
+    dtypes: tuple[str, ...] = DTYPES
+    precisions: tuple[str, ...] = ("ieee", "tf32", "tf32x3")
+    masks: tuple[str, ...] = ("causal", "window", "key_lengths", "query_lengths", "tree")
+    combine_masks: bool = True
+    causal: tuple[str, ...] = ("top-left", "bottom-right")
+    rectangular_causal: bool = True
+    gqa: bool = True
+    dim_multiple: int = 1
+    dim_max: int = 256
+    equal_dims: bool = False
+    empty: bool = True
+    scales: tuple[str, ...] = ("positive", "zero", "negative")
+    layouts: tuple[str, ...] = ("bhsd", "bshd")
+    gaps: bool = True
+    unaligned: bool = True
+    expand: bool = True
+    non_finite: bool = True
+    backward: bool = True
+    dlse: bool = True
+    launch: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    also: None = None
+
+    def refusal(self, case: Case) -> str | None:
+        return None
+
+
+def every_bound(case: Case, form: Form) -> dict[str, OutputBound]:
+    problem, _ = materialize(case, "cpu")
+    inputs, _ = inputs_of(problem)
+    truth = Truth(inputs, case.dtype, form)
+    found = truth.forward()
+    values = {name: bound for name, (_, bound) in found.items()}
+    if inputs.do is not None:
+        values |= {name: bound for name, (_, bound) in truth.backward().items()}
+        # The subject's own results: the oracle's, rounded; where they overflow, the largest finite value.
+        largest = torch.finfo(problem.q.dtype).max
+        o = found["o"][0].clamp(-largest, largest).to(problem.q.dtype)
+        lse = found["lse"][0].nan_to_num(neginf=-math.inf).float()
+        values |= {name + "|": bound for name, (_, bound) in truth.conditional(o, lse).items()}
+    return values
+
+
+def require_sound(case: Case, form: Form) -> None:
+    for name, x in every_bound(case, form).items():
+        assert bool((x.bound >= 0).all()), (name, str(case))
+        assert bool((x.self_error >= 0).all()), (name, str(case))
+        assert bool(torch.isfinite(x.self_error[torch.isfinite(x.bound)]).all()), (name, str(case))
+        assert not bool((x.needs_exact & ~x.uninformative).any()), (name, str(case))
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("text", REPORTED)
+def test_reported_cases_have_bounds(text: str, form: Form) -> None:
+    require_sound(parse_case(text), form)
+
+
+@settings(max_examples=80, deadline=None, derandomize=True, database=None)
+@given(case=cases(Everything(), profile=CPU))
+def test_bounds_of_drawn_cases(case: Case) -> None:
+    assume(case.batch)
+    require_sound(case, FORMS[case.values.seed % len(FORMS)])
