@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
+from math import gcd
 from typing import TYPE_CHECKING
 
 from flashverify.case.draws import all_parts
@@ -31,9 +33,10 @@ class Kind:
 def list_kinds(
     supports: Supports, dims: list[tuple[int, int]], formats: list[tuple[str, str]], count: int
 ) -> tuple[Kind, ...]:
-    """At most `count` different kinds in which every value of every axis occurs, and most pairs of values.
+    """At most `count` different kinds, spread over all combinations of dims, format and mask parts.
 
-    Each axis runs through its values at a pace of its own, so that values meet in ever new combinations.
+    The combinations are walked in steps of the golden section, so that any stretch of them holds every value of every axis and
+    most pairs. Every fourth kind is unaligned, every sixth has launch parameters.
 
     Args:
         supports: what the subject declares.
@@ -41,27 +44,23 @@ def list_kinds(
         formats: (dtype, precision) to choose from.
         count: how many.
     """
-    parts = all_parts(supports)
+    combinations = list(product(dict.fromkeys(dims), formats, all_parts(supports)))
+    step = next(
+        s for s in range(round(0.618 * len(combinations)) or 1, 2 * len(combinations)) if gcd(s, len(combinations)) == 1
+    )
     kinds: dict[Kind, None] = {}
     for i in range(count):
+        pair, (dtype, precision), parts = combinations[i * step % len(combinations)]
         aligned = not supports.unaligned or i % _UNALIGNED_EVERY != _UNALIGNED_EVERY - 1
-        launch: tuple[tuple[str, int], ...] = ()
-        if supports.launch and i % _LAUNCH_EVERY == _LAUNCH_EVERY - 1:
-            turn = i // _LAUNCH_EVERY
-            launch = tuple(
-                sorted(
-                    (name, values[turn // (axis + 1) % len(values)])
-                    for axis, (name, values) in enumerate(supports.launch)
-                )
-            )
-        dtype, precision = formats[(i + i // len(formats)) % len(formats)]
-        kind = Kind(
-            dims=dims[(i + i // len(dims)) % len(dims)],
-            dtype=dtype,
-            precision=precision,
-            parts=parts[(i + i // len(parts)) % len(parts)],
-            aligned=aligned,
-            launch=launch,
-        )
-        kinds.setdefault(kind)
+        launch = _launch(supports, i // _LAUNCH_EVERY) if i % _LAUNCH_EVERY == _LAUNCH_EVERY - 1 else ()
+        kinds.setdefault(Kind(pair, dtype, precision, parts, aligned, launch))
     return tuple(kinds)
+
+
+def _launch(supports: Supports, turn: int) -> tuple[tuple[str, int], ...]:
+    """The `turn`-th combination of the launch parameters."""
+    chosen = []
+    for name, values in supports.launch:
+        chosen.append((name, values[turn % len(values)]))
+        turn //= len(values)
+    return tuple(sorted(chosen))
