@@ -51,7 +51,7 @@ def clean(problem: Problem) -> Clean:
             return None, None
         wide = tensor.double()
         if inside is not None:
-            wide = wide.where(inside.view(case.batch, 1, -1, *[1] * (wide.dim() - 3)), 0.0)
+            wide = wide.where(inside.view(case.batch, 1, inside.shape[1], *[1] * (wide.dim() - 3)), 0.0)
         bad = ~torch.isfinite(wide)
         return wide.masked_fill(bad, 0.0), bad
 

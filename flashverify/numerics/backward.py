@@ -79,9 +79,7 @@ def backward_bounds(
     )
     core_k, core_v, core64_k, core64_v, x_dk, x_dv, t_dk, t_dv, seen, hidden, hidden_v = keys
 
-    def output(
-        y: Tensor, core: Tensor, core64: Tensor, exact: Tensor, exempt: Tensor, trivial: Tensor
-    ) -> OutputBound:
+    def output(y: Tensor, core: Tensor, core64: Tensor, exact: Tensor, exempt: Tensor, trivial: Tensor) -> OutputBound:
         y = y.double()
         before, after = _finalise(core, y, c)
         return finish(
@@ -154,8 +152,8 @@ def _chunk_bounds(
         )
         lse_over = torch.isinf(B_L)
         B_o, B_L = torch.where(torch.isinf(B_o), 0.0, B_o), torch.where(lse_over, 0.0, B_L)
-    cores = gradient_errors(problem, c, chunk, g, s, B_o, B_L, prescale)
-    self_cores = gradient_errors(problem, c64, chunk, g, s, E_o, E_L, "none")
+    cores = gradient_errors(c, chunk, g, s, B_o, B_L, prescale)
+    self_cores = gradient_errors(c64, chunk, g, s, E_o, E_L, "none")
     in_p = {
         "non_finite_input": g.bad,
         "non_finite_lse": stored_L & ~empty & ~chunk.bad,

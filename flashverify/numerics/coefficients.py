@@ -61,6 +61,7 @@ class Coefficients:
         ds_rounded_p: dS is taken from the rounded P.
         dp_delta: The dP accumulator starts at -delta.
         eta_ds: Subnormal error of the cast of dS as it reaches a gradient, before the other operand.
+        grad_scale: |scale| in dQ and dK, at least w where it is subnormal: then it may be flushed, and w bounds the scale and its error.
         ds_cast: Factor of dS at its cast: the scale where it comes first.
         cast_q: Coefficient of the upper bound of |dS| in dQ: its cast, the dot and a narrow accumulator; `cast_k` in dK, `cast_v` of P in dV.
         acc_q: Largest sum of magnitudes that the accumulator of dQ takes; `acc_k`, `acc_v` likewise.
@@ -106,6 +107,7 @@ class Coefficients:
     ds_rounded_p: bool
     dp_delta: bool
     eta_ds: float
+    grad_scale: float
     ds_cast: float
     cast_q: float
     cast_k: float
@@ -177,7 +179,7 @@ def coefficients(form: Form, dtype: str, shape: Shape, scale: float) -> Coeffici
     adds_k = (form.grad_adds or shape.group * math.ceil(shape.Sq / 16)) if narrow_k else 0
     per_head = form.gqa_partial == "input" and shape.group > 1
     narrow_head = min(x.max, OVERFLOW_FP32) if per_head else OVERFLOW_FP32
-    up = max(1.0, sc)
+    up, flushed = max(1.0, sc), 0 < sc < w
     return Coefficients(
         u=u,
         w=w,
@@ -218,9 +220,10 @@ def coefficients(form: Form, dtype: str, shape: Shape, scale: float) -> Coeffici
         dp_delta=form.dp_init == "minus_delta",
         # dS is cast unscaled: its subnormal error reaches the gradient times the scale. sc dS is cast: it reaches it as it is.
         eta_ds=eta_p * (sc if form.scale_ds == "after" else 1.0),
+        grad_scale=w if flushed else sc,
         ds_cast=sc if form.scale_ds == "before" else 1.0,
-        cast_q=(1 + u_p) * (1 + dot_keys) - 1 + adds_q * accum.u,
-        cast_k=(1 + u_p) * (1 + dot_queries) - 1 + (x.u if per_head else 0.0) + adds_k * accum.u,
+        cast_q=(1 + u_p) * (1 + dot_keys) - 1 + adds_q * accum.u + flushed,
+        cast_k=(1 + u_p) * (1 + dot_queries) - 1 + (x.u if per_head else 0.0) + adds_k * accum.u + flushed,
         cast_v=(1 + u_p) * (1 + dot_queries) - 1 + (x.u if per_head else 0.0) + adds_k * accum.u,
         acc_q=min(accum.max, OVERFLOW_FP32) / up if narrow_q else OVERFLOW_FP32,
         acc_k=min(accum.max, OVERFLOW_FP32) / up if narrow_k else narrow_head / up,

@@ -149,7 +149,7 @@ def _chunk_bounds(problem: Problem, chunk: Chunk, o: Tensor, lse: Tensor) -> tup
     unknown, unknown_o = ~torch.isfinite(L), ~torch.isfinite(o)
     o, L = torch.where(unknown_o | unknown | empty, 0.0, o), torch.where(unknown, 0.0, L)
     nv = chunk.over_keys(chunk.av)
-    top, low = chunk.v.amax(-2, keepdim=True), chunk.v.amin(-2, keepdim=True)
+    top, low = chunk.top, chunk.low
     R = chunk.S - L
     shared = _Shared(
         o=o, abs_o=o.abs(), R=R, P=torch.exp(R.clamp(max=_CLAMP)), gap=chunk.m - chunk.S, row_sum=torch.exp((L - chunk.m).clamp(0.0, _CLAMP)),
@@ -192,7 +192,9 @@ def forward_bounds(problem: Problem, o: Tensor, lse: Tensor) -> ForwardBounds:
     out = FORMATS[problem.form.out_dtype or problem.dtype]
     if problem.shape.Sk == 0 or lse.numel() == 0:
         nothing = torch.zeros(*lse.shape, 2, dtype=torch.float64, device=lse.device)
-        return ForwardBounds(o=exactly(o), lse=exactly(lse), lse_base2=nothing, o_underflow=torch.zeros_like(o), reasons={})
+        return ForwardBounds(
+            o=exactly(o), lse=exactly(lse), lse_base2=nothing, o_underflow=torch.zeros_like(o), reasons={}
+        )
     parts, reasons = [], dict[str, Tensor]()
     for chunk in problem.chunks():
         terms, counted = _chunk_bounds(problem, chunk, o, lse)
@@ -207,9 +209,7 @@ def forward_bounds(problem: Problem, o: Tensor, lse: Tensor) -> ForwardBounds:
     single = FORMATS["fp32"]
     lse_args = (x.squeeze(-1) for x in (L * (unit / LN2), b2 * unit, b2 * unit, e2 * unit))
     E = empty.squeeze(-1)
-    bound = finish(
-        *lse_args, exact=E, exempt=row.squeeze(-1), trivial=trivial_lse.squeeze(-1) * unit, out=single
-    )
+    bound = finish(*lse_args, exact=E, exempt=row.squeeze(-1), trivial=trivial_lse.squeeze(-1) * unit, out=single)
     check(o_bound, bound)
     return ForwardBounds(
         o=o_bound, lse=bound, lse_base2=torch.cat([b2.masked_fill(row & ~empty, torch.inf), e2], -1), o_underflow=flushed,

@@ -77,7 +77,6 @@ def gradient_of(problem: Problem, chunk: Chunk, do: Tensor, dlse: Tensor | None)
 
 
 def gradient_errors(
-    problem: Problem,
     c: Coefficients,
     chunk: Chunk,
     g: Gradient,
@@ -87,7 +86,7 @@ def gradient_errors(
     prescale: str,
 ) -> Cores:
     """Errors of delta and of the three gradients before their finalisation; B_o and B_L are None in the conditional mode."""
-    sc, Dv = abs(problem.scale), chunk.v.shape[-1]
+    sc, Dv = c.grad_scale, chunk.v.shape[-1]
     delta = s.Adelta * ((Dv + 1) * c.u) + Dv * c.w
     if B_o is not None:
         delta = delta + (g.ado * B_o).sum(-1, keepdim=True) * (1 + (Dv + 1) * c.u)
@@ -147,7 +146,9 @@ def trivial_ranges(
     `|dO| max |V|` stands for delta and `|dO| |V|^T + |dO| max |V| + |dLSE|` for X; what is lost to underflow enters where the formulas of B have it.
     `underflow` is the part of B_O that comes from it, None in the conditional mode.
     """
+    # Three times the surplus over |scale|: what a flushed scale costs is underflow too.
     sc, Dv = abs(problem.scale), chunk.v.shape[-1]
+    sc += 3 * (c.grad_scale - sc)
     lost = g.ado.sum(-1, keepdim=True)
     flushed = c.flush * (lost + s.o.abs().sum(-1, keepdim=True)) + Dv * c.w
     if underflow is not None:

@@ -41,6 +41,7 @@ class Chunk:
         m: `[G, M, 1]` largest logit, 0 in empty rows.
         bad: `[G, M, 1]` bool, rows whose logits see a non-finite input.
         bad_v: `[G, M, Dv]` bool or None, outputs that see a non-finite V.
+        top, low: `[G, 1, Dv]` largest and smallest V of the keys that any row sees; -inf and inf where there is none.
         hidden_v: `[G, N, 1]` largest finite |V| of the keys that no row sees, 0 for the others, or None.
         cache: Terms of the last gradient, for a second look at the same one.
     """
@@ -62,6 +63,8 @@ class Chunk:
     m: Tensor
     bad: Tensor
     bad_v: Tensor | None
+    top: Tensor
+    low: Tensor
     hidden_v: Tensor | None
     cache: dict[str, object] = field(default_factory=dict)
 
@@ -213,7 +216,7 @@ class Problem:
         k, v = self.k, self.v
         M, N = q.shape[1], self.shape.Sk
         pairs = self._visible(rows)
-        vis = hidden_v = None
+        vis = hidden_v = seen = None
         if pairs is None:
             n = torch.full((G, M, 1), float(N), dtype=torch.float64, device=q.device)
         else:
@@ -233,6 +236,13 @@ class Problem:
             bad_v = (nan_v.sum(-2, keepdim=True).expand(G, M, -1) if vis is None else vis @ nan_v) > 0
             q, k, v = (torch.where(torch.isfinite(x), x, 0.0) for x in (q, k, v))
         aq, ak, av = q.abs(), k.abs(), v.abs()
+        if N == 0:
+            top = low = v.new_zeros(G, 1, v.shape[-1])
+        elif seen is None:
+            top, low = v.amax(-2, keepdim=True), v.amin(-2, keepdim=True)
+        else:
+            top = torch.where(seen, v, -torch.inf).amax(-2, keepdim=True)
+            low = torch.where(seen, v, torch.inf).amin(-2, keepdim=True)
         A = aq @ ak.mT
         S = (q @ k.mT).mul_(self.scale)
         if vis is not None and pairs is not None:
@@ -241,5 +251,5 @@ class Problem:
         m = S.amax(-1, keepdim=True).masked_fill_(empty, 0.0) if N else torch.zeros_like(n)
         return Chunk(
             rows=rows, q=q, k=k, v=v, aq=aq, ak=ak, av=av, vv=torch.cat([v, v * v], -1), vis=vis, n=n, empty=empty,
-            A=A, S=S, abs_s=S.abs(), m=m, bad=bad, bad_v=bad_v, hidden_v=hidden_v,
+            A=A, S=S, abs_s=S.abs(), m=m, bad=bad, bad_v=bad_v, top=top, low=low, hidden_v=hidden_v,
         )  # fmt: skip

@@ -72,6 +72,7 @@ def float64_coefficients(shape: Shape, scale: float) -> Coefficients:
         ds_rounded_p=False,
         dp_delta=False,
         eta_ds=0.0,
+        grad_scale=sc,
         ds_cast=1.0,
         cast_q=dot_keys,
         cast_k=dot_queries,

@@ -100,3 +100,63 @@ def test_reported_cases_have_bounds(text: str, form: Form) -> None:
 def test_bounds_of_drawn_cases(case: Case) -> None:
     assume(case.batch)
     require_sound(case, FORMS[case.values.seed % len(FORMS)])
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "regime=zeros",
+        "regime=zeros do=zero",
+        "regime=subnormal do=transposed",
+        "regime=subnormal scale=1e-30",
+        "regime=tiny do=zero",
+        "regime=q-zero do=zero",
+        "regime=normal do=zero",
+        "regime=normal scale=1e-30",
+        "regime=v-positive scale=0",
+        "regime=v-cancelling do=zero",
+        "regime=integers",
+        "regime=v-constant",
+        "regime=ties",
+    ],
+)
+def test_underflow_is_not_uninformative(rest: str, dtype: str, form: Form) -> None:
+    case = parse_case(
+        f"fv1 heads_q=2 seq_q=33 seq_k=40 dim_qk=24 dim_v=24 dtype={dtype} causal=top-left dlse=yes {rest}"
+    )
+    for name, x in every_bound(case, form).items():
+        assert not x.exempt.any(), name
+        assert not x.uninformative.any(), name
+
+
+def test_a_row_that_overflows_exempts_the_hidden_keys_of_its_group() -> None:
+    # O overflows, so X is not finite; at a pair that the mask removes 0 meets it, even at keys that no row sees.
+    case = parse_case("fv1 batch=2 seq_q=47 seq_k=97 dim_qk=32 dim_v=32 dtype=bf16 causal=top-left regime=overflow")
+    found = every_bound(case, Form())
+    assert found["o"].exempt.any(-1).any(-1).all()
+    assert found["dk"].exempt[:, :, 47:].all()
+    assert not found["dv"].exempt[:, :, 47:].any()
+
+
+@pytest.mark.parametrize("scale", [2.0**-127, 2.0**-140, -(2.0**-149)])
+def test_a_scale_that_is_flushed_to_zero_stays_within_the_bound(scale: float) -> None:
+    edits = "edits=k:0,0,3,0:0x1p100;q:0,0,9,1:0x1p100"
+    case = parse_case(f"fv1 seq_q=16 seq_k=16 dtype=bf16 scale={scale.hex()} {edits}")
+    problem, _ = materialize(case, "cpu")
+    truth = Truth(inputs_of(problem)[0], case.dtype, Form())
+    for name in ("dq", "dk"):
+        value, bound = truth.backward()[name]
+        assert bool((value.abs() <= bound.total).all()), name
+        assert float(value.abs().max()) > 2.0**-60
+
+
+@pytest.mark.parametrize("form", FORMS[:2])
+def test_keys_that_no_row_sees_do_not_widen_the_hull(form: Form) -> None:
+    case = parse_case(
+        "fv1 seq_q=10 seq_k=41 dim_qk=64 dim_v=8 dtype=bf16 scale=10000 causal=top-left regime=v-constant backward=no"
+    )
+    o = every_bound(case, form)["o"]
+    assert not o.uninformative.any()
+    assert float(o.bound.max()) < 2.0**-4

@@ -33,9 +33,7 @@ class TorchCpuFlash:
 def test_torch_cpu_flash(regime: str, name: str) -> None:
     # Its 16-bit backward adds dK and dV into the output itself, once a block of queries, and its 16-bit exponential is a polynomial.
     wide = name == "fp32"
-    form = Form(
-        exp="exp" if wide else "poly", architecture="ieee", scale_ds="before", grad_accum=name, grad_accum_of="all"
-    )
+    form = Form(exp="exp" if wide else "poly", architecture="ieee", grad_accum=name, grad_accum_of="all")
     dtype = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[name]
     for seed, (N, D) in enumerate(((1, 8), (33, 32), (100, 64), (130, 16))):
         q, k, v, do = draw(regime, dtype, (1, 2, 2, N, N, D, D), seed)
