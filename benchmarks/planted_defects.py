@@ -38,7 +38,10 @@ def main() -> int:
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1) + "\n")
     missed = [row["mutant"] for row in rows if not row["found"]]
-    print(f"{len(rows) - len(missed)} of {len(rows)} found within {options.limit:g} s" + (f"; missed: {missed}" if missed else ""))
+    print(
+        f"{len(rows) - len(missed)} of {len(rows)} found within {options.limit:g} s"
+        + (f"; missed: {missed}" if missed else "")
+    )
     return 1 if missed else 0
 
 
@@ -48,7 +51,14 @@ def hunt(mutant: Mutant, options: argparse.Namespace) -> dict[str, object]:
         spec = build_mutant(mutant, Path(folder))
         run = Path(folder) / "run"
         command = [sys.executable, "-m", "flashverify", "fuzz", "--subject", spec, "--out", str(run), "--no-report"]
-        command += ["--minutes", str(options.limit / 60), "--seed", str(options.seed), "--workers", str(options.workers)]
+        command += [
+            "--minutes",
+            str(options.limit / 60),
+            "--seed",
+            str(options.seed),
+            "--workers",
+            str(options.workers),
+        ]
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         deadline = time.monotonic() + options.limit + GRACE
         while process.poll() is None and time.monotonic() < deadline and not _minimal(run, mutant):

@@ -157,7 +157,7 @@ def replay(case: str, subject: str | None, check: str, as_json: bool, **options:
         raise UsageError("--subject is missing: a case as text needs one; a registered name or module:name")
     check = check or found.check
     device = environment.resolve_device(_settings(options).device)
-    setup = ProcessSetup(toolkit.BUNDLED, device, 300.0)
+    setup = ProcessSetup(toolkit.BUNDLED, device, 300.0, plain=True)
     result = judge_in_child(spec, found.case, setup=setup, plan=f"only:{check}" if check else "run")
     if as_json:
         click.echo(json.dumps(msgspec.to_builtins(result) | {"exit_code": result_code(result)}))

@@ -41,6 +41,7 @@ class WorkerConfig(msgspec.Struct, frozen=True):
         inflight: file that names the case being run.
         events_fd: inherited descriptor for the events.
         case_limit: seconds that one case may take.
+        plain: whether interpreted programs run one after the other instead of in lockstep.
     """
 
     toolkit: str
@@ -48,6 +49,7 @@ class WorkerConfig(msgspec.Struct, frozen=True):
     inflight: str
     events_fd: int
     case_limit: float
+    plain: bool = False
 
 
 # --- tasks ---------------------------------------------------------------------------------------------------------

@@ -27,7 +27,9 @@ def minimise(session: Session, task: Minimise) -> None:
     """Emit `Improved` for each smaller failing case and `Minimal` at the end."""
     kills = task.key.check in PROCESS_CHECKS
     plan = "run" if kills else f"only:{task.key.check}"
-    with Probe(session.setup, alive=lambda: session.emit(Started())) as probe:
+    # What is verified there is not what found it: interpreted programs run one after the other, not in lockstep.
+    plain = msgspec.structs.replace(session.setup, plain=True)
+    with Probe(plain, alive=lambda: session.emit(Started())) as probe:
 
         def judge(case: Case) -> CaseResult:
             if kills:

@@ -25,11 +25,12 @@ _MAX_EVENT_BYTES = 64 * 1024 * 1024
 
 
 class ProcessSetup(msgspec.Struct, frozen=True):
-    """What every worker of a campaign shares."""
+    """What every worker of a campaign shares; see `WorkerConfig`."""
 
     toolkit: str
     device: str
     case_limit: float
+    plain: bool = False
 
 
 def _environment(device: str) -> dict[str, str]:
@@ -52,7 +53,7 @@ class WorkerProcess:
     def __init__(self, setup: ProcessSetup, inflight: Path) -> None:
         self.inflight = inflight
         self._events, write = os.pipe()
-        config = WorkerConfig(setup.toolkit, setup.device, str(inflight), write, setup.case_limit)
+        config = WorkerConfig(setup.toolkit, setup.device, str(inflight), write, setup.case_limit, setup.plain)
         try:
             self.popen = subprocess.Popen(
                 (sys.executable, "-P", "-m", "flashverify.campaign.worker"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Protocol
 
 from flashverify.errors import UsageError
@@ -21,6 +22,9 @@ BUNDLED = "flashverify.campaign.toolkit:bundled"
 
 class Toolkit(Protocol):
     """What a worker needs to know of attention. `subject` is whatever `load` returned."""
+
+    def open(self, device: str, *, plain: bool) -> AbstractContextManager[object]:
+        """What a worker holds open for its life; `plain` is the slow, simple way of whatever has a fast one."""
 
     def load(self, spec: str) -> Any:
         """The subject named `spec`; raises SubjectLoadError."""
@@ -46,6 +50,13 @@ class Toolkit(Protocol):
 
 class _Bundled:
     """The checks, strategies and subjects of flashverify."""
+
+    def open(self, device: str, *, plain: bool) -> AbstractContextManager[object]:
+        if device != "cpu":
+            return nullcontext()
+        from flashverify.interpreter import faithful
+
+        return faithful(lockstep=not plain)
 
     def load(self, spec: str) -> Any:
         from flashverify.subjects import load_subject

@@ -199,14 +199,16 @@ def main() -> int:
     config = msgspec.json.decode(tasks.readline(), type=WorkerConfig)
     os.set_inheritable(config.events_fd, False)
     try:
-        session = Session(config, tasks, load_toolkit(config.toolkit))
-        session.emit(Ready({}))
-        known = False
-        while line := tasks.readline():
-            session.run(decode_task(line))
-            if not known and (found := environment.gpu()):
-                known = True
-                session.emit(Ready(found))
+        toolkit = load_toolkit(config.toolkit)
+        with toolkit.open(config.device, plain=config.plain):
+            session = Session(config, tasks, toolkit)
+            session.emit(Ready({}))
+            known = False
+            while line := tasks.readline():
+                session.run(decode_task(line))
+                if not known and (found := environment.gpu()):
+                    known = True
+                    session.emit(Ready(found))
     except Exception as error:
         message = str(error) if isinstance(error, UsageError) else f"{type(error).__name__}: {error} ({_place(error)})"
         os.write(config.events_fd, encode(WorkerFailed(type(error).__name__, message)))

@@ -34,7 +34,10 @@ _FP8 = {
     tl.float8e4nv: np.dtype(ml_dtypes.float8_e4m3fn),
     tl.float8e4b8: np.dtype(ml_dtypes.float8_e4m3fnuz),
 }
-_SATURATION = {dtype: float(ml_dtypes.finfo(dtype).max) for dtype in _FP8.values()}
+_SATURATION = {
+    dtype: float(ml_dtypes.finfo(dtype).max)  # type: ignore[no-untyped-call]
+    for dtype in _FP8.values()
+}
 _FLOATS = {np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64), BF16, *_FP8.values()}
 _TABLE = {
     tl.int1: np.dtype(bool),
@@ -46,7 +49,7 @@ _TABLE = {
     **{getattr(tl, name): np.dtype(name) for name in ("int8", "int16", "int32", "int64")},
     **{getattr(tl, name): np.dtype(name) for name in ("uint8", "uint16", "uint32", "uint64")},
 }
-_BY_NAME = {dtype.name: found for dtype, found in _TABLE.items()}
+_BY_NAME: dict[str, np.dtype[Any]] = {dtype.name: found for dtype, found in _TABLE.items()}
 _POINTER = np.dtype(np.uint64)
 
 
@@ -125,7 +128,7 @@ def float_to_int(x: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def fma(x: Array, y: Array, z: Array) -> Array:
-    """x * y + z in the type of `z`, rounded once; fp64 is rounded twice."""
+    """The value of x * y + z in the type of `z`, rounded once; fp64 is rounded twice."""
     if z.dtype == np.float64 or not is_float(z.dtype):
         return x * y + z
     product = x.astype(np.float64) * y.astype(np.float64)

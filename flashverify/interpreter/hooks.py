@@ -5,7 +5,6 @@ This file and `session.py` are the only ones that know where these things live; 
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 from typing import Any
 
@@ -15,7 +14,17 @@ from triton.runtime import interpreter as stock
 
 from flashverify.errors import UsageError
 
-__all__ = ["InterpreterBuilder", "TensorHandle", "builder", "check_hooks", "interpreting", "native", "stock", "tl"]
+__all__ = [
+    "InterpreterBuilder",
+    "TensorHandle",
+    "builder",
+    "check_hooks",
+    "handle",
+    "interpreting",
+    "native",
+    "stock",
+    "tl",
+]
 
 # Read tolerantly, so that `check_hooks` names whatever a future version has lost.
 InterpreterBuilder: Any = getattr(stock, "InterpreterBuilder", object)
@@ -138,9 +147,12 @@ def _builder_gaps(module: Any) -> list[str]:
             gaps.append(f"InterpreterBuilder.{name}")
         elif not _accepts(method, count):
             gaps.append(f"InterpreterBuilder.{name} with {count} arguments")
+    held = getattr(module, "TensorHandle", None)
+    if list(getattr(held, "__dataclass_fields__", {})) != ["data", "dtype", "attr"]:
+        gaps.append("TensorHandle of data, dtype and attr")
     options = getattr(getattr(module, "interpreter_builder", None), "options", None)
-    fields = {f.name for f in dataclasses.fields(options)} if dataclasses.is_dataclass(options) else set()
-    gaps += [f"InterpreterOptions.{name}" for name in ("sanitize_overflow",) if name not in fields]
+    if "sanitize_overflow" not in getattr(options, "__dataclass_fields__", {}):
+        gaps.append("InterpreterOptions.sanitize_overflow")
     machine = getattr(module, "_interpreter", None)
     gaps += [f"_interpreter.{name}" for name in ("load", "store", "atomic_rmw") if not hasattr(machine, name)]
     return gaps
@@ -176,3 +188,12 @@ def check_hooks(module: Any = stock, language: Any = tl) -> None:
         raise UsageError(
             f"triton {triton.__version__} is not supported by flashverify.interpreter: its interpreter lacks {', '.join(gaps)}"
         )
+
+
+def handle(data: Any, dtype: Any) -> Any:
+    """A `TensorHandle` without the checks of its constructor."""
+    made = object.__new__(TensorHandle)
+    made.data = data
+    made.dtype = dtype
+    made.attr = {}
+    return made

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
     from flashverify.case.problem import Problem
 
 __all__ = ["Clean", "clean"]
+
+_TF32_OVERFLOW = float.fromhex("0x1.ffep+127")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,8 @@ class Clean:
 def clean(problem: Problem) -> Clean:
     """Splits the inputs of `problem` into finite values and taint.
 
+    In tf32x3 an operand that rounds to infinity in tf32, within 2^-12 of the largest finite fp32, counts as non-finite.
+
     A non-finite q or k taints every output of its (batch, kv head) group; one in v taints its channel of O, and delta, dQ and
     dK of the group; one in dO or dLSE taints delta, dQ, dK of the group and, from dO, dV. Elements beyond the declared lengths
     are no part of the problem: they are set to 0 and taint nothing.
@@ -43,6 +48,7 @@ def clean(problem: Problem) -> Clean:
     device = problem.q.device
     keys = _inside(mask.key_lengths, case.seq_k, device)
     rows = _inside(mask.query_lengths, case.seq_q, device)
+    limit = _TF32_OVERFLOW if case.precision == "tf32x3" else math.inf
 
     def split(
         tensor: torch.Tensor | None, inside: torch.Tensor | None
@@ -52,7 +58,7 @@ def clean(problem: Problem) -> Clean:
         wide = tensor.double()
         if inside is not None:
             wide = wide.where(inside.view(case.batch, 1, inside.shape[1], *[1] * (wide.dim() - 3)), 0.0)
-        bad = ~torch.isfinite(wide)
+        bad = ~(wide.abs() < limit)
         return wide.masked_fill(bad, 0.0), bad
 
     q, bad_q = split(problem.q, rows)

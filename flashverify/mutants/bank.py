@@ -93,8 +93,8 @@ BANK = (
     Mutant(
         name="delta_missing",
         file="device/dq.py",
-        before="ds = p * (dp - delta)",
-        after="ds = p * dp",
+        before="score_gradient(p, dp, delta, see, part != FULL)",
+        after="score_gradient(p, dp, 0.0, see, part != FULL)",
         outputs=("dq",),
         modelled_on="the softmax Jacobian without its rank-one part",
     ),

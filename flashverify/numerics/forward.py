@@ -118,7 +118,9 @@ def _evaluate(c: Coefficients, chunk: Chunk, s: _Shared, prescale: str) -> tuple
     inv = 1.0 / torch.maximum(s.row_sum * Dlo, floor)
     Tu = inv * (s.nv * (c.eta_p + c.w) + s.abs_o * (chunk.n * c.w) + 3 * c.w * chunk.n)
     core = T1 + pv * (c.u_p + c.u_partial) + Tu + (pv * (1 + c.u_p) + Tu) * c.dot_keys + c.eta_partial
-    l_error = c.row_sum + c.div
+    l_error: Tensor | float = c.row_sum + c.div
+    if c.split:  # the merged LSE is rounded before it normalises every split: an error common to the row, which centring on O does not see
+        l_error = l_error + torch.expm1((s.L2 * LN2 + 1).mul_(c.split).clamp_(max=_LARGE))
     flushed = Tu * (1 + c.dot_keys) + c.eta_partial
     if c.row_sum_rounded:
         lost_sum = s.abs_o * (chunk.n * inv * c.eta_p)

@@ -57,9 +57,10 @@ def overflow_domain(
     over_col = ((S_col >= limit_s) | (P_col >= limit_row)).unsqueeze(-1) | dP.any(-2).unsqueeze(-1)
     whole = torch.stack([logits, chunk.bad, *in_p.values()]).any(0)
     row = torch.stack([whole, delta_over, *in_ds.values()]).any(0)
-    # A key that no row sees may share a tile with rows that do the product: 0 * inf in its dK alone. Rows beyond the key lengths are the caller's to zero.
+    # A key that no row sees may share a tile with rows that do the product: 0 * inf in its dK and in their dQ. Rows beyond the key lengths are the caller's to zero.
     hidden = torch.zeros_like(over_col)
     if chunk.hidden_v is not None:
+        over_row = over_row | (g.ado.sum(-1, keepdim=True) * chunk.hidden_v.amax(-2, keepdim=True) >= OVERFLOW_FP32)
         hidden = chunk.hidden_v * g.ado.sum(-1).amax(-1)[:, None, None] >= OVERFLOW_FP32
     reach_v, reach_k = (x.any(-2, keepdim=True) for x in (whole, row))
     hidden = hidden | reach_k

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 from flashverify.subjects.evidence import evidence_on
@@ -61,7 +62,7 @@ class Bundled:
         if case.launch and {"block_m", "block_n"} != {name for name, _ in case.launch}:
             return f"launch={case.launch}: block_m and block_n belong together"
         dtype = _dtype(case)
-        reason: str | None = self._kernels.supported(dtype)
+        reason: str | None = None if _faithful() else self._kernels.supported(dtype)
         if reason is None and case.launch:
             for kind in _KINDS:
                 config = getattr(self._configs(case), kind)
@@ -115,6 +116,7 @@ class Bundled:
             precision=case.precision,
             layout=case.storage.layout,
             config=self._configs(case) if case.launch else None,
+            allow_interpreted_bf16=_faithful(),
         )
 
     @staticmethod
@@ -138,6 +140,12 @@ class Bundled:
 
         major, minor = torch.cuda.get_device_capability()
         return f"sm_{major}{minor}"
+
+
+def _faithful() -> bool:
+    """Whether this process interprets with the semantics of compiled code; plain Triton's interpreter has bf16 wrong."""
+    loaded = sys.modules.get("flashverify.interpreter.session")
+    return loaded is not None and loaded.active() is not None
 
 
 def _dtype(case: Case) -> torch.dtype:

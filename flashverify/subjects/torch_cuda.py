@@ -7,6 +7,7 @@ C++, where no guard band can be put around them.
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import TYPE_CHECKING, Any
 
 from flashverify.subjects.evidence import evidence_on
@@ -45,14 +46,15 @@ class SdpaBackend:
     supports: Supports
     contract: Contract
     form_fields: dict[str, Any]
+    splits: Callable[[Case], int] = lambda case: 1  # noqa: ARG005
     call_forward: Callable[[Problem], Forward]
     call_backward: Callable[[Problem, Forward], tuple[torch.Tensor, torch.Tensor, torch.Tensor]]
 
     def form(self, case: Case) -> Form:
-        """The declared numerical form; the same for every case."""
+        """The declared numerical form; the splits of the keys depend on the case."""
         from flashverify.numerics.form import Form
 
-        return Form(dot=case.precision, **self.form_fields)
+        return Form(dot=case.precision, n_splits=self.splits(case), **self.form_fields)
 
     def device(self) -> str:
         """Always `cuda`."""
@@ -145,19 +147,48 @@ def _math_backward(p: Problem, f: Forward) -> tuple[torch.Tensor, torch.Tensor, 
     return dq, dk, dv
 
 
+def _flash_splits(case: Case) -> int:
+    """Splits of the keys: FlashAttention-2 splits where the query tiles alone do not fill four fifths of the multiprocessors twice over."""
+    import torch
+
+    multiprocessors = torch.cuda.get_device_properties(0).multi_processor_count
+    tiles = case.batch * case.heads_q * math.ceil(case.seq_q / 64)
+    block = 256 if case.dim_qk <= 64 else 128 if case.dim_qk <= 128 else 64
+    return 1 if tiles >= 0.8 * 2 * multiprocessors else max(1, min(128, math.ceil(case.seq_k / block)))
+
+
+def _cudnn_refusal(case: Case) -> str | None:
+    """Why cuDNN does not take `case`, or None."""
+    if case.seq_q == 1 and case.seq_k == 1:
+        return "seq_q=1, seq_k=1: cuDNN refuses it"
+    if 0 < abs(case.softmax_scale) < 2.0**-126:
+        return f"scale={case.softmax_scale}: it is subnormal in fp32, and cuDNN returns NaN"
+    return None
+
+
+def _math_refusal(case: Case) -> str | None:
+    """Why the math backend is left out of `case`, or None."""
+    huge = any(abs(edit.value) >= 1e30 for edit in case.values.edits)
+    return (
+        "an element of 1e30 or more: its backward sums P * dP, and an overflow reaches the whole row" if huge else None
+    )
+
+
 _OPAQUE = Contract(lse_base="e", guarded=False)
 
 SDPA_FLASH = SdpaBackend(
     name="sdpa-flash",
     supports=_FUSED,
     contract=_OPAQUE,
-    form_fields={"gap_c": 3.0},
+    form_fields={"gap_c": 3.0, "max_source": "apart"},
+    splits=_flash_splits,
     call_forward=_flash_forward,
     call_backward=_flash_backward,
 )
 SDPA_CUDNN = SdpaBackend(
     name="sdpa-cudnn",
-    supports=_FUSED,
+    # Rows with gaps are left out: the plan of one stride is reused for another, and gradients are read from the gaps.
+    supports=dataclasses.replace(_FUSED, gaps=False, also=_cudnn_refusal),
     contract=_OPAQUE,
     form_fields={"gap_c": 3.0, "scale_ds": "before"},
     call_forward=_cudnn_forward,
@@ -174,7 +205,7 @@ SDPA_EFFICIENT = SdpaBackend(
 SDPA_MATH = SdpaBackend(
     name="sdpa-math",
     # Its causal mask is added to the logits: inf - inf where the logit of an invisible key overflows.
-    supports=dataclasses.replace(_FUSED, dtypes=("fp32",), masks=()),
+    supports=dataclasses.replace(_FUSED, dtypes=("fp32",), masks=(), also=_math_refusal),
     contract=dataclasses.replace(_OPAQUE, lse_base=None),
     form_fields={"gap_c": 3.0},
     call_forward=_math_forward,

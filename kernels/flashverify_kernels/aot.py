@@ -107,7 +107,11 @@ def compile_kernel(
     built = triton.compile(
         triton.compiler.ASTSource(fn, signature, values),
         target=GPUTarget("cuda", capability, 32),
-        options={"num_warps": config.num_warps, "num_stages": config.num_stages},
+        options={
+            "num_warps": config.num_warps,
+            "num_stages": config.num_stages,
+            "enable_fp_fusion": kernel != "forward",
+        },
     )
     registers, stack = _resources(built.asm["cubin"])
     return Compiled(

@@ -81,6 +81,7 @@ def forward(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, options: Options 
         **size_arguments(problem),
         **strides(views),
         **constants(problem, "forward", views),
+        enable_fp_fusion=False,  # see `online_step`
     )
     return ForwardResult(o, lse2)
 

@@ -71,4 +71,7 @@ def test_dlse_taints_the_gradients_of_scores():
 
 
 def test_an_empty_batch_with_lengths_is_clean():
-    assert clean(materialize(Case(batch=0, seq_q=3, seq_k=5, mask=Mask(key_lengths=(), query_lengths=())), "cpu")[0]).taint == {}
+    assert (
+        clean(materialize(Case(batch=0, seq_q=3, seq_k=5, mask=Mask(key_lengths=(), query_lengths=())), "cpu")[0]).taint
+        == {}
+    )

@@ -4,7 +4,7 @@ from flashverify_kernels.device.address import head_ptr, load_tile, row_ptrs, st
 from flashverify_kernels.device.jit import kernel
 from flashverify_kernels.device.mask import CAUSAL, TREE, any_visible, diagonal, key_count, visible
 from flashverify_kernels.device.schedule import FULL, LEADING, QUERIES, TRAILING, segment, tile_schedule
-from flashverify_kernels.device.softmax import weights
+from flashverify_kernels.device.softmax import score_gradient, weights
 
 
 @kernel
@@ -100,7 +100,7 @@ def dkdv_kernel(
                     pT = weights(zT, lse2, see, part != FULL)
                     dv = tl.dot(pT.to(do.dtype), do, dv, input_precision=PRECISION)
                     dpT = tl.dot(v, tl.trans(do), input_precision=PRECISION)
-                    dsT = pT * (dpT - delta)
+                    dsT = score_gradient(pT, dpT, delta, see, part != FULL)
                     dk = tl.dot(dsT.to(q.dtype), q, dk, input_precision=PRECISION)
 
     dk_ptr = head_ptr(dk_ptr, b, hk, stride_dkb, stride_dkh, ALIGNED)

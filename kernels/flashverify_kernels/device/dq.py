@@ -4,7 +4,7 @@ from flashverify_kernels.device.address import head_ptr, load_tile, row_ptrs, st
 from flashverify_kernels.device.jit import kernel
 from flashverify_kernels.device.mask import TREE, any_visible, diagonal, key_count, visible
 from flashverify_kernels.device.schedule import FULL, KEYS, TRAILING, segment, tile_schedule
-from flashverify_kernels.device.softmax import weights
+from flashverify_kernels.device.softmax import score_gradient, weights
 
 
 @kernel
@@ -88,7 +88,7 @@ def dq_kernel(
                 z = tl.dot(q, tl.trans(k), input_precision=PRECISION) * scale_log2
                 p = weights(z, lse2, see, part != FULL)
                 dp = tl.dot(do, tl.trans(v), input_precision=PRECISION)
-                ds = p * (dp - delta)
+                ds = score_gradient(p, dp, delta, see, part != FULL)
                 dq = tl.dot(ds.to(k.dtype), k, dq, input_precision=PRECISION)
 
     dq_ptr = head_ptr(dq_ptr, b, h, stride_dqb, stride_dqh, ALIGNED)

@@ -9,6 +9,8 @@ def online_step(z, see, m_i, l_i, MASKED: tl.constexpr):
     """Take one tile of base-2 logits into the running maximum and sum.
 
     A row without any visible key so far keeps m_i = -inf; its pivot is 0, so that -inf is never subtracted from -inf.
+    The kernel is compiled without contraction: were the product inside z fused with the subtraction, z - m_i at the maximum
+    would be the rounding error of m_i, up to 2^-24 |m_i|, and its exp2 overflows from |m_i| = 2^31 on.
 
     Args:
         z: `[BLOCK_M, BLOCK_N]` fp32, logits times log2(e).
@@ -43,3 +45,12 @@ def weights(z, lse2, see, MASKED: tl.constexpr):
     if MASKED:
         p = tl.where(see, p, 0.0)
     return p
+
+
+@triton.jit
+def score_gradient(p, dp, delta, see, MASKED: tl.constexpr):
+    """dS = p * (dP - delta) in fp32, exactly 0 wherever the mask says so: at an invisible pair dP may overflow, and 0 * inf is NaN."""
+    ds = p * (dp - delta)
+    if MASKED:
+        ds = tl.where(see, ds, 0.0)
+    return ds

@@ -1,0 +1,191 @@
+"""How a launch runs: arguments bound as compiled kernels get them, then all programs in lockstep, or one at a time."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import torch
+import triton
+from triton.runtime.jit import _normalize_ty, mangle_type
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+from flashverify.interpreter.formats import numpy_dtype
+from flashverify.interpreter.hooks import handle, stock, tl
+from flashverify.interpreter.layer import Diverged, Launch, Signal, TooLarge
+
+if TYPE_CHECKING:
+    from flashverify.interpreter.session import Session
+
+__all__ = ["Executor"]
+
+_SCALARS = {"i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "fp16", "bf16", "fp32", "fp64"}
+
+
+class _Signature:
+    """What a kernel declares about its parameters."""
+
+    def __init__(self, fn: Any) -> None:
+        self.names = set(inspect.getfullargspec(fn).args)
+        declared = {name: _normalize_ty(annotation) for name, annotation in fn.__annotations__.items()}
+        self.constexprs = {name for name, kind in declared.items() if kind == "constexpr"}
+        self.types = {name: tl.str_to_ty(kind, None) for name, kind in declared.items() if kind in _SCALARS}
+
+
+class Executor(stock.GridExecutor):  # type: ignore[misc]
+    """One launch. Triton makes one per launch with `(fn, arg_names, grid, pre_run_hooks)`; `session` is its class's."""
+
+    session: ClassVar[Session]
+    _signatures: ClassVar[dict[Any, _Signature]]
+    _pointers: ClassVar[dict[Any, Any]]
+
+    def __init__(self, fn: Any, arg_names: Any, grid: Any, pre_run_hooks: Any = ()) -> None:
+        self.fn, self.arg_names, self.grid, self.pre_run_hooks = fn, arg_names, grid, pre_run_hooks
+        found = self._signatures.get(fn)
+        if found is None:
+            found = self._signatures[fn] = _Signature(fn)
+        self.signature = found
+        self.constexprs = found.constexprs
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        """Run the launch.
+
+        Raises:
+            InterpreterError: the kernel raised an exception, which is its cause.
+        """
+        kwargs = {name: value for name, value in kwargs.items() if name in self.signature.names}
+        elsewhere = any(_on_gpu(x) for x in (*args, *kwargs.values()))
+        args_host, kwargs_host = self._init_args_hst(args, kwargs) if elsewhere else (args, kwargs)
+        for hook in self.pre_run_hooks:
+            hook(*args_host, **kwargs_host)
+        with self.session.lock, np.errstate(all="ignore"):
+            raw = inspect.getcallargs(self.fn, *args_host, **kwargs_host)
+            arguments = {name: self._argument(name, value) for name, value in raw.items()}
+            grid = self.grid(arguments) if callable(self.grid) else self.grid
+            if len(grid) > 3:
+                raise ValueError(f"grid: at most 3 dimensions, got {grid}")
+            extent = (*(int(n) for n in grid), 1, 1)[:3]
+            launch = Launch(self.fn.__name__, self.fn.__code__.co_filename, raw, arguments, extent)  # type: ignore[arg-type]
+            self._run(launch)
+        if elsewhere:
+            self._restore_args_dev(args, args_host, kwargs, kwargs_host)
+
+    def _argument(self, name: str, value: Any) -> Any:
+        """An argument in the type that a compiled kernel would get: the declared one, and fp32 for a Python float."""
+        if name in self.constexprs or value is None:
+            return value
+        if isinstance(value, torch.Tensor):
+            kind = self._pointers.get(value.dtype)
+            if kind is None:
+                kind = self._pointers[value.dtype] = tl.str_to_ty(mangle_type(value), None)
+            return tl.tensor(handle(np.array([value.data_ptr()], np.uint64), kind), kind)
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            kind = self.signature.types.get(name, tl.float32 if isinstance(value, float) else None)
+            if kind is not None:
+                return tl.tensor(handle(np.array([value]).astype(numpy_dtype(kind)), kind), kind)
+        return stock._implicit_cvt(value)
+
+    def _run(self, launch: Launch) -> None:
+        session = self.session
+        x, y, z = launch.grid
+        session.builder.set_grid_dim(*launch.grid)
+        session.builder.on_launch(launch)
+        count = x * y * z
+        programs = np.arange(count) if session.order is None else np.asarray(session.order(count))
+        session.launches += 1
+        if session.lockstep and count > 1:
+            programs = self._together(launch, programs)
+        for program in programs:
+            self._alone(launch, int(program))
+        session.builder.on_finish(launch)
+
+    # --- one at a time ----------------------------------------------------------------------------------------------
+
+    def _alone(self, launch: Launch, program: int) -> None:
+        b = self.session.builder
+        _, y, z = launch.grid
+        b.set_grid_idx(program // (y * z), program // z % y, program % z)
+        b.programs = np.array([program])
+        b.on_attempt()
+        try:
+            self.fn(**launch.arguments)
+        except Exception as error:
+            if triton.knobs.compilation.front_end_debugging:
+                raise
+            raise stock.InterpreterError(repr(error)) from error
+
+    # --- in lockstep ------------------------------------------------------------------------------------------------
+
+    def _together(self, launch: Launch, programs: Any) -> Any:
+        """Run in lockstep, by groups that go the same way; return the programs that must still run one at a time."""
+        session, b = self.session, self.session.builder
+        key = _key(self.fn, launch)
+        groups = list(session.partitions.get(key, ()) if session.order is None else ()) or [np.arange(len(programs))]
+        first, done = len(groups), []
+        b.__class__, b.limit = session.lockstep_class, session.limit
+        try:
+            while groups:
+                group = groups.pop()
+                try:
+                    self._attempt(launch, programs[group])
+                    done.append(group)
+                    continue
+                except Diverged as signal:
+                    more, reason = _by_value(group, signal.values), repr(signal)
+                except TooLarge as signal:
+                    more, reason = _chunks(group, session.limit // signal.elements), repr(signal)
+                except (Signal, Exception) as signal:  # a kernel's own exception comes again, from the program it is of
+                    more, reason = [], f"{type(signal).__name__}: {signal}"
+                self._take_back()
+                if len(more) < 2:
+                    session.fallbacks[launch.name, reason] += 1
+                    return programs[np.sort(np.concatenate([group, *groups]))]
+                groups.extend(more)
+            if len(done) > first:
+                session.remember(key, done[::-1])
+        except BaseException:
+            self._take_back()
+            raise
+        finally:
+            b.__class__, b.journal = session.plain_class, None
+        return programs[:0]
+
+    def _attempt(self, launch: Launch, programs: Any) -> None:
+        b = self.session.builder
+        _, y, z = launch.grid
+        b.programs, b.journal = programs, []
+        b.places = tuple(part.astype(np.int32) for part in (programs // (y * z), programs // z % y, programs % z))
+        self.session.attempts += 1
+        b.on_attempt()
+        self.fn(**launch.arguments)
+
+    def _take_back(self) -> None:
+        self.session.builder.undo()
+        self.session.builder.on_undo()
+
+
+def _on_gpu(x: Any) -> bool:
+    if isinstance(x, tuple):
+        return any(map(_on_gpu, x))
+    return bool(getattr(x.base if isinstance(x, TensorDescriptor) else x, "is_cuda", False))
+
+
+def _key(fn: Any, launch: Launch) -> tuple[Any, ...]:
+    """What tells launches apart that are likely to part ways in the same places: everything but the data."""
+    values = ("*" if isinstance(x, torch.Tensor) else repr(x) for x in launch.raw.values())
+    return (fn, launch.grid, *values)
+
+
+def _chunks(group: Any, size: int) -> list[Any]:
+    """Parts of at most `size` programs, last first."""
+    size = max(size, 1)
+    return [group[start : start + size] for start in range(0, len(group), size)][::-1]
+
+
+def _by_value(group: Any, values: Any) -> list[Any]:
+    """The programs of each value, that of the first program last; nothing where there is not one value per program."""
+    if len(values) != len(group):
+        return []
+    _, first, inverse = np.unique(values, return_index=True, return_inverse=True)
+    return [group[inverse == value] for value in np.argsort(-first)]

@@ -1,0 +1,98 @@
+"""What every mixin of a session is made of: the events of a launch, and the signals that end an attempt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from flashverify.interpreter.hooks import InterpreterBuilder
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["Diverged", "Launch", "Layer", "Signal", "TooLarge", "Unsupported"]
+
+
+class Signal(BaseException):
+    """Ends an attempt to run programs in lockstep. Not an `Exception`: Triton wraps those at every device function."""
+
+
+class Diverged(Signal):
+    """The programs want to go different ways.
+
+    Attributes:
+        values: what each program of the attempt decides by.
+    """
+
+    def __init__(self, values: NDArray[Any]) -> None:
+        self.values = values
+
+
+class TooLarge(Signal):
+    """The programs of the attempt do not fit the memory allowed.
+
+    Attributes:
+        elements: of the tile that does not fit, per program.
+    """
+
+    def __init__(self, elements: int) -> None:
+        self.elements = elements
+
+
+class Unsupported(Signal):
+    """Something that is not known to be right in lockstep: the launch goes on one program at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One launch, as its hooks see it.
+
+    Attributes:
+        name: of the kernel.
+        filename: where it was defined.
+        raw: arguments by name as the caller passed them: tensors, numbers, None.
+        arguments: the same as the kernel gets them. `arguments[name].handle.dtype` of a pointer may be replaced by a
+            tagged copy: address arithmetic carries the object along, unchanged, down to `create_masked_load` and `_store`.
+        grid: number of programs along each axis.
+    """
+
+    name: str
+    filename: str
+    raw: dict[str, Any]
+    arguments: dict[str, Any]
+    grid: tuple[int, int, int]
+
+
+class Layer(InterpreterBuilder):  # type: ignore[misc]
+    """A cooperative mixin over the builder: override `create_*`, call super.
+
+    Below the lockstep layer every array of an operation has a leading axis over programs, of length 1 where all programs
+    agree, except when `lockstep` is False: then a program runs alone and arrays have the shape of the tile. Loads and
+    stores always arrive with pointers, mask and value (or `other`, unless None) of one shape.
+
+    Attributes:
+        lockstep: whether arrays have the leading axis.
+        programs: flat numbers of the programs that run now, along the leading axis; program (x, y, z) of a grid
+            (X, Y, Z) is number (x * Y + y) * Z + z.
+        journal: stores of the attempt, oldest first; None where nothing will be taken back.
+    """
+
+    lockstep = False
+    programs: NDArray[np.int64]
+    journal: list[tuple[Any, Any, Any]] | None = None
+
+    def on_open(self) -> None:
+        """The session begins."""
+
+    def on_launch(self, launch: Launch) -> None:
+        """A kernel is about to run."""
+
+    def on_attempt(self) -> None:
+        """`programs` begin to run. Called again where a group of them is split or repeated alone."""
+
+    def on_undo(self) -> None:
+        """The stores of the attempt were taken back."""
+
+    def on_finish(self, launch: Launch) -> None:
+        """Every program of the launch has run."""

@@ -1,0 +1,163 @@
+"""A session: Triton's interpreter with other semantics, from `with` to its end. Everything is put back on exit.
+
+A session changes state of the whole process: the class and options of Triton's one builder, names in Triton's interpreter
+module, and `triton.language`, which stays patched for interpreting between launches. Hence one session at a time; launches
+from several threads take turns; nothing may be compiled for a GPU while one is open.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import threading
+from collections import Counter
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from flashverify.errors import UsageError
+from flashverify.interpreter import language
+from flashverify.interpreter.executor import Executor
+from flashverify.interpreter.formats import numpy_dtype
+from flashverify.interpreter.hooks import builder, check_hooks, interpreting, stock, tl
+from flashverify.interpreter.lockstep import Lockstep
+from flashverify.interpreter.numerics import Numerics
+from flashverify.interpreter.products import Products
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from flashverify.interpreter.layer import Layer
+
+__all__ = ["ELEMENTS", "Session", "active", "session"]
+
+ELEMENTS = 1 << 18
+"""Elements that one array of a lockstep may have: a few of them fit a processor's cache."""
+
+_REMEMBERED = 256
+_MISSING = object()
+_open = threading.Lock()
+_sessions: list[Session] = []
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class Session:
+    """An open session.
+
+    Attributes:
+        builder: Triton's builder, of the session's class.
+        plain_class: its class while programs run one at a time.
+        lockstep_class: its class while they run in lockstep.
+        lockstep: whether launches try to run in lockstep.
+        order: from the number of programs of a launch to the order in which they run; None is ascending.
+        limit: elements that one array of a lockstep may have.
+        lock: held by the launch that runs.
+        partitions: by launch, the groups of programs that went the same way the last time, last first.
+        launches: so far.
+        attempts: in lockstep so far; more than the launches where programs diverged or were cut into chunks.
+        fallbacks: launches that ran one program at a time after all, by (kernel, reason).
+    """
+
+    builder: Any
+    plain_class: type
+    lockstep_class: type
+    lockstep: bool
+    order: Callable[[int], Any] | None
+    limit: int
+    lock: threading.RLock = dataclasses.field(default_factory=threading.RLock)
+    partitions: dict[Any, list[Any]] = dataclasses.field(default_factory=dict)
+    launches: int = 0
+    attempts: int = 0
+    fallbacks: Counter[tuple[str, str]] = dataclasses.field(default_factory=Counter)
+
+    def remember(self, key: Any, groups: list[Any]) -> None:
+        """Begin the next launch like this one with these groups: finer than need be at worst."""
+        if len(self.partitions) >= _REMEMBERED:
+            self.partitions.clear()
+        self.partitions[key] = groups
+
+
+def active() -> Session | None:
+    """The open session, if there is one."""
+    return _sessions[-1] if _sessions else None
+
+
+@contextlib.contextmanager
+def session(
+    *mixins: type[Layer],
+    outer: tuple[type[Layer], ...] = (),
+    lockstep: bool = True,
+    order: Callable[[int], Any] | None = None,
+    limit: int = ELEMENTS,
+) -> Iterator[Session]:
+    """Open a session.
+
+    Args:
+        mixins: below the lockstep layer and above the arithmetic, the outermost first.
+        outer: above the lockstep layer; they see arrays before these are broadcast.
+        lockstep: run all programs of a launch at once where that is known to be right.
+        order: from the number of programs to the flat program numbers in the order in which they run.
+        limit: elements that one array of a lockstep may have.
+
+    Yields:
+        The session, with its counters.
+
+    Raises:
+        UsageError: this process does not interpret, its Triton is not supported, or a session is open already.
+    """
+    if not interpreting():
+        raise UsageError("the interpreter is off: set TRITON_INTERPRET=1 before triton is imported")
+    if not _open.acquire(blocking=False):
+        raise UsageError("a session of flashverify.interpreter is open already; they do not nest")
+    try:
+        check_hooks()
+        with contextlib.ExitStack() as undo:
+            state = _opened(undo, mixins, outer, lockstep, order, limit)
+            _sessions.append(state)
+            undo.callback(_sessions.pop)
+            yield state
+    finally:
+        _open.release()
+
+
+def _replace(undo: contextlib.ExitStack, owner: Any, name: str, value: Any) -> None:
+    before = vars(owner).get(name, _MISSING)
+    undo.callback(delattr, owner, name) if before is _MISSING else undo.callback(setattr, owner, name, before)
+    setattr(owner, name, value)
+
+
+def _opened(
+    undo: contextlib.ExitStack,
+    mixins: tuple[type[Layer], ...],
+    outer: tuple[type[Layer], ...],
+    lockstep: bool,
+    order: Callable[[int], Any] | None,
+    limit: int,
+) -> Session:
+    b = builder()
+    below = (*mixins, Products, Numerics)
+    plain = type("PlainBuilder", (*outer, *below), {})
+    together = type("LockstepBuilder", (*outer, Lockstep, *below), {})
+    state = Session(builder=b, plain_class=plain, lockstep_class=together, lockstep=lockstep, order=order, limit=limit)
+
+    undo.callback(_restore_builder, b, b.__class__, dict(vars(b)))
+    b.options = dataclasses.replace(b.options, sanitize_overflow=False)  # its checks are computed and then dropped
+    b.__class__ = plain
+
+    # Triton patches `triton.language` at every launch and at every call of a device function: once is enough.
+    scope = stock._patch_lang(SimpleNamespace(__globals__={"tl": tl, "core": tl.core}))
+    undo.callback(scope.restore)
+    nothing = SimpleNamespace(restore=lambda: None)
+    _replace(undo, stock, "_patch_lang", lambda _fn: nothing)
+    _replace(undo, stock, "_get_np_dtype", numpy_dtype)
+    executor = type("SessionExecutor", (Executor,), {"session": state, "_signatures": {}, "_pointers": {}})
+    _replace(undo, stock, "GridExecutor", executor)
+    for owner, name, value in (*language.replacements(), *language.memoised()):
+        _replace(undo, owner, name, value)
+    b.on_open()
+    return state
+
+
+def _restore_builder(b: Any, kind: type, attributes: dict[str, Any]) -> None:
+    b.__class__ = kind
+    vars(b).clear()
+    vars(b).update(attributes)
