@@ -54,9 +54,9 @@ def default_subjects() -> tuple[str, ...]:
 
 
 def default_workers(device: str) -> int:
-    """One per CPU; on a GPU a few, since they share it and its oracles still run on the CPU."""
+    """One per CPU; on a GPU at most 14, which share it: most of a small case is judged on the CPU."""
     cpus = environment.cpu_count()
-    return cpus if device == "cpu" else max(1, min(4, cpus // 4))
+    return cpus if device == "cpu" else max(1, min(14, cpus - 2))
 
 
 def campaign_config(

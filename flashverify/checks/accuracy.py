@@ -29,6 +29,9 @@ __all__ = ["Accuracy", "check_accuracy", "inputs_of", "judged_form", "shape_fail
 
 END_TO_END, CONDITIONAL = "end-to-end", "conditional"
 
+_CPU_WORK = 1 << 24
+"""Below so many multiply-adds of the scores a case of a GPU is judged on the CPU, where hundreds of small operations cost less."""
+
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
@@ -102,6 +105,8 @@ def check_accuracy(subject: Subject, execution: Execution) -> Accuracy:
     import torch
 
     problem, outputs, contract = execution.problem, execution.outputs, subject.contract
+    if problem.q.is_cuda and _work(problem) <= _CPU_WORK:
+        problem, outputs = _on_cpu(problem), {name: tensor.cpu() for name, tensor in outputs.items()}
     inputs, tidy = inputs_of(problem)
     truth = Truth(inputs, problem.case.dtype, judged_form(subject, problem))
     undefined, outside = undefined_elements(problem, contract), _outside(problem)
@@ -150,6 +155,28 @@ def check_accuracy(subject: Subject, execution: Execution) -> Accuracy:
     if tidy.taint and all(bool(torch.isfinite(outputs[name]).all()) for name in ("o", *GRADIENTS) if name in outputs):
         warnings.append("a non-finite input left every output finite")
     return Accuracy(tuple(comparisons), tuple(warnings))
+
+
+def _work(problem: Problem) -> int:
+    case = problem.case
+    return case.batch * case.heads_q * case.seq_q * case.seq_k * (case.dim_qk + case.dim_v)
+
+
+def _on_cpu(problem: Problem) -> Problem:
+    """The same problem in host memory."""
+
+    def host(tensor: torch.Tensor | None) -> torch.Tensor | None:
+        return None if tensor is None else tensor.cpu()
+
+    return dataclasses.replace(
+        problem,
+        q=problem.q.cpu(),
+        k=problem.k.cpu(),
+        v=problem.v.cpu(),
+        do=host(problem.do),
+        dlse=host(problem.dlse),
+        key_lengths=host(problem.key_lengths),
+    )
 
 
 def _union(a: torch.Tensor | None, b: torch.Tensor | None) -> torch.Tensor | None:
