@@ -84,7 +84,7 @@ GPU = Profile(
         (128, 64),
         (64, 128),
     ),
-    max_seq=270,
+    max_seq=160,
     max_long=2100,
     max_work=2**29,
     kinds=96,

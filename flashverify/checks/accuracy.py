@@ -29,7 +29,7 @@ __all__ = ["Accuracy", "check_accuracy", "inputs_of", "judged_form", "shape_fail
 
 END_TO_END, CONDITIONAL = "end-to-end", "conditional"
 
-_CPU_WORK = 1 << 24
+_CPU_WORK = 1 << 23
 """Below so many multiply-adds of the scores a case of a GPU is judged on the CPU, where hundreds of small operations cost less."""
 
 

@@ -66,7 +66,7 @@ def compare_output(
     ratio = torch.where(error == 0, torch.zeros_like(ratio), ratio)
     infinite = torch.isinf(x)
     right_sign = torch.sign(x) == torch.sign(expected)
-    allowed = infinite & bound.may_overflow & right_sign
+    allowed = infinite & ((bound.may_overflow & right_sign) | bound.may_flip)
     ratio = torch.where(judged & finite, ratio, torch.zeros_like(ratio))
     classes = {
         "nan": judged & torch.isnan(x),

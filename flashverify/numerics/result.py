@@ -21,6 +21,7 @@ class OutputBound:
         bound: B, float64, in the units of the output; +inf where the element is exempt (section 13), 0 where the value is exact.
         self_error: E64, the float64 oracle's own error, in the same units.
         may_overflow: bool: an infinity of the right sign is accepted as well as a finite value within the bound.
+        may_flip: bool: one of the opposite sign is accepted too, because the bound reaches past 0 to the other end of the range.
         must_overflow: bool: an infinity of the right sign is required.
         uninformative: bool: finite, but wider than the trivial range of the element and its underflow, or `needs_exact`.
     """
@@ -28,6 +29,7 @@ class OutputBound:
     bound: Tensor
     self_error: Tensor
     may_overflow: Tensor
+    may_flip: Tensor
     must_overflow: Tensor
     uninformative: Tensor
 
@@ -124,6 +126,7 @@ def finish(
         bound=bound,
         self_error=self_error,
         may_overflow=(size + unrounded + self_error >= out.overflow) & kept & ~exact,
+        may_flip=(unrounded + self_error - size >= out.overflow) & kept & ~exact,
         must_overflow=(size - bound - self_error > out.max * (1 + out.u)) & kept,
         uninformative=((bound > trivial) | (self_error > _SELF_ERROR_LIMIT * bound)) & kept,
     )
@@ -132,7 +135,7 @@ def finish(
 def exactly(x: Tensor) -> OutputBound:
     """The bound of an output whose every element is exact."""
     zero, no = torch.zeros_like(x, dtype=torch.float64), torch.zeros_like(x, dtype=torch.bool)
-    return OutputBound(bound=zero, self_error=zero, may_overflow=no, must_overflow=no, uninformative=no)
+    return OutputBound(bound=zero, self_error=zero, may_overflow=no, may_flip=no, must_overflow=no, uninformative=no)
 
 
 def check(*outputs: OutputBound) -> None:

@@ -14,11 +14,11 @@ FIRST = torch.tensor([True, False, False, False])
 EXPECTED = torch.tensor([1.0, -2.0, 3.0, 0.0], dtype=torch.float64)
 
 
-def bound(value=0.5, *, exempt=NO, may=NO, must=NO, uninformative=NO):
+def bound(value=0.5, *, exempt=NO, may=NO, flip=NO, must=NO, uninformative=NO):
     values = torch.full((4,), value, dtype=torch.float64).masked_fill(exempt, math.inf)
     zeros = torch.zeros(4, dtype=torch.float64)
     return OutputBound(
-        bound=values, self_error=zeros, may_overflow=may, must_overflow=must, uninformative=uninformative
+        bound=values, self_error=zeros, may_overflow=may, may_flip=flip, must_overflow=must, uninformative=uninformative
     )
 
 
@@ -65,6 +65,10 @@ def test_an_allowed_overflow_must_have_the_right_sign():
     assert errors(compare([-math.inf, -2.0, 3.0, 0.0], bound(may=FIRST))) == ["inf"]
 
 
+def test_an_overflow_of_either_sign_is_allowed_where_the_bound_reaches_both_ends():
+    assert errors(compare([-math.inf, -2.0, 3.0, 0.0], bound(may=FIRST, flip=FIRST))) == []
+
+
 def test_a_required_overflow_must_happen():
     assert errors(compare([math.inf, -2.0, 3.0, 0.0], bound(may=FIRST, must=FIRST))) == []
     assert errors(compare([1.0, -2.0, 3.0, 0.0], bound(may=FIRST, must=FIRST))) == ["finite"]
@@ -104,6 +108,8 @@ def test_percentiles_are_taken_over_judged_elements():
 def test_an_empty_output_is_compared():
     empty = torch.zeros(0, dtype=torch.float64)
     none = torch.zeros(0, dtype=torch.bool)
-    b = OutputBound(bound=empty, self_error=empty, may_overflow=none, must_overflow=none, uninformative=none)
+    b = OutputBound(
+        bound=empty, self_error=empty, may_overflow=none, may_flip=none, must_overflow=none, uninformative=none
+    )
 
     assert compare_output("o", empty, empty, b).stats.elements == 0
