@@ -67,7 +67,7 @@ def gradient_of(problem: Problem, chunk: Chunk, do: Tensor, dlse: Tensor | None)
     bad = ~finite_rows(g) if d is None else ~finite_rows(g) | ~torch.isfinite(d)
     g = torch.where(bad, 0.0, g)
     d = None if d is None else torch.where(bad, 0.0, d)
-    ado = g.abs()
+    ado = problem.magnitude(g)
     result = Gradient(
         do=g, ado=ado, bad=bad & ~chunk.empty, dlse=d, dp=g @ chunk.v.mT, AdP=ado @ chunk.av.mT,
         nk=chunk.over_keys(chunk.ak), nq=chunk.over_rows(chunk.aq), ndo=chunk.over_rows(ado), sources=(do, dlse),

@@ -160,3 +160,15 @@ def test_keys_that_no_row_sees_do_not_widen_the_hull(form: Form) -> None:
     o = every_bound(case, form)["o"]
     assert not o.uninformative.any()
     assert float(o.bound.max()) < 2.0**-4
+
+
+def test_a_matrix_unit_aligns_subnormal_operands_as_if_they_were_normal():
+    case = parse_case("fv1 seq_q=16 seq_k=13 dim_v=8 scale=10000 regime=subnormal seed=1 edits=k:0,0,12,7:1000 backward=no")
+    inputs, _ = inputs_of(materialize(case)[0])
+
+    def bound(architecture):
+        truth = Truth(inputs, "fp16", Form(gap_c=1.0, kappa=2.0, block_n=64, architecture=architecture))
+        return float(truth.forward()["lse"][1].total[0, 0, 15])
+
+    error_on_an_h200 = 2.27e-5
+    assert bound("ieee") < error_on_an_h200 < bound("sm_90") < 1e-3
