@@ -1,8 +1,9 @@
-"""Time of the bundled kernels, forward and backward, in Triton's interpreter: as it comes, in a session, in lockstep.
+"""Time of the bundled kernels, forward and backward, in Triton's interpreter.
 
     TRITON_INTERPRET=1 python benchmarks/interpreter_speed.py [--json] [--rounds N]
 
-The three ways are interleaved in one run and the fastest round counts. Outputs in fp16 and fp32 are asserted to be equal
+It runs as it comes, in a session, in lockstep, and in lockstep under the memory sanitizer.
+The ways are interleaved in one run and the fastest round counts. Outputs in fp16 and fp32 are asserted to be equal
 bit for bit; bf16, which the stock interpreter computes wrongly, is asserted equal in a session and in lockstep.
 """
 
@@ -24,7 +25,7 @@ import triton
 from rich.console import Console
 from rich.table import Table
 
-from flashverify.interpreter import session
+from flashverify.interpreter import Sanitizer, session
 from flashverify_kernels import Configs, LaunchConfig, Options, TreeMask
 from flashverify_kernels.launch import backward, forward
 
@@ -33,6 +34,7 @@ WAYS: dict[str, Any] = {
     "stock": contextlib.nullcontext,
     "session": lambda: session(lockstep=False),
     "lockstep": session,
+    "sanitized": lambda: session(Sanitizer),
 }
 
 
@@ -102,13 +104,14 @@ def main() -> None:
     table = Table(
         title=f"ms per forward and backward, {LENGTH}x{LENGTH}x{CHANNELS}, {HEADS} heads, triton {triton.__version__}"
     )
-    for name in ("mask", "block", "dtype", *WAYS, "session", "lockstep"):
-        table.add_column(name if len(table.columns) < 6 else f"{name} x", justify="right")
+    for name in ("mask", "block", "dtype", *WAYS, "session x", "lockstep x", "sanitizer"):
+        table.add_column(name, justify="right")
     for row in rows:
         stock = row.get("stock_ms")
         times = [f"{row[f'{way}_ms']:.1f}" if f"{way}_ms" in row else "-" for way in WAYS]
         gains = [f"{stock / row[f'{way}_ms']:.1f}" if stock else "-" for way in ("session", "lockstep")]
-        table.add_row(str(row["mask"]), str(row["block"]), str(row["dtype"]), *times, *gains)
+        cost = f"{100 * (row['sanitized_ms'] / row['lockstep_ms'] - 1):+.0f} %"
+        table.add_row(str(row["mask"]), str(row["block"]), str(row["dtype"]), *times, *gains, cost)
     Console().print(table)
 
 

@@ -16,12 +16,15 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from flashverify.campaign.store import open_run
 from flashverify.case.text import parse_case
 from flashverify.errors import FlashverifyError
-from flashverify.judge.record import FindingRecord
 from flashverify.mutants import BANK, Mutant, build_mutant
+
+if TYPE_CHECKING:
+    from flashverify.judge.record import FindingRecord
 
 GRACE = 120.0
 

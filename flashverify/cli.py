@@ -77,6 +77,7 @@ def _options(*names: str) -> Callable[[_Command], _Command]:
         "workers": {"metavar": "N", "help": "processes [default: one per CPU]"},
         "out": {"metavar": "DIR", "help": "run folder [default: a new one in flashverify-out]"},
         "device": {"metavar": "auto|cpu|cuda", "help": "where the subjects run [default: auto]"},
+        "numerics": {"metavar": "ieee|h100|h100+2ulp|h100-2ulp", "help": "of interpreted kernels [default: ieee]"},
     }
 
     def decorate(command: _Command) -> _Command:
@@ -108,7 +109,7 @@ _REPORT = click.option("--no-report", is_flag=True, help="store the run, write n
 
 
 @main.command("run")
-@_options("subject", "max-cases", "hours", "minutes", "workers", "out", "device")
+@_options("subject", "max-cases", "hours", "minutes", "workers", "out", "device", "numerics")
 @click.option(
     "--shrink", is_flag=True, help="shrink findings; by default the smallest failing case of the matrix is kept"
 )
@@ -123,7 +124,7 @@ def run_command(shrink: bool, as_json: bool, no_report: bool, **options: Any) ->
 
 
 @main.command()
-@_options("subject", "hours", "minutes", "max-cases", "seed", "workers", "out", "device")
+@_options("subject", "hours", "minutes", "max-cases", "seed", "workers", "out", "device", "numerics")
 @click.option("--matrix", is_flag=True, help="judge the fixed matrix of `run` first, within the same budget")
 @_JSON
 @_REPORT
@@ -140,7 +141,7 @@ def fuzz(matrix: bool, as_json: bool, no_report: bool, **options: Any) -> int:
 
 @main.command()
 @click.argument("case", metavar="CASE|FILE|FOLDER|-")
-@_options("device")
+@_options("device", "numerics")
 @click.option("--subject", metavar="SPEC", help="registered name or module:name [default: the one in the file]")
 @click.option("--check", metavar="NAME", default="", help="only this check")
 @_JSON
@@ -156,8 +157,10 @@ def replay(case: str, subject: str | None, check: str, as_json: bool, **options:
     if not spec:
         raise UsageError("--subject is missing: a case as text needs one; a registered name or module:name")
     check = check or found.check
-    device = environment.resolve_device(_settings(options).device)
-    setup = ProcessSetup(toolkit.BUNDLED, device, 300.0, plain=True)
+    settings = _settings(options)
+    device = environment.resolve_device(settings.device)
+    numerics = environment.resolve_numerics(settings.numerics or (device == "cpu" and found.numerics) or None, device)
+    setup = ProcessSetup(toolkit.BUNDLED, device, 300.0, plain=True, numerics=numerics)
     result = judge_in_child(spec, found.case, setup=setup, plan=f"only:{check}" if check else "run")
     if as_json:
         click.echo(json.dumps(msgspec.to_builtins(result) | {"exit_code": result_code(result)}))
@@ -201,6 +204,25 @@ def compare(before: str, after: str, cases: int | None, as_json: bool, **options
     text = comparison.to_json() if as_json else comparison.to_text()
     click.echo(text if isinstance(text, str) else json.dumps(text))
     return int(comparison.exit_code)
+
+
+@main.command("compile")
+@click.option("--subject", multiple=True, metavar="SPEC", help="registered name or module:name; repeatable")
+@click.option("--arch", multiple=True, metavar="sm_NN", help="repeatable [default: sm_80, sm_90 and sm_100]")
+@click.option("--only", metavar="TEXT", default="", help="only launches with this text in their kernel or label")
+@_JSON
+def compile_command(subject: tuple[str, ...], arch: tuple[str, ...], only: str, as_json: bool) -> int:
+    """Compile Triton kernels without a GPU: registers, shared memory, spills, and hazards in the intermediate code.
+
+    Exit code 1 is: a hazard, or a kernel that does not compile.
+    """
+    from flashverify.compiling import ARCHITECTURES, as_text, compile_subjects, exit_code
+    from flashverify.compiling import as_json as to_json
+    from flashverify.subjects import default_subjects
+
+    found = compile_subjects(subject or default_subjects(), arch or ARCHITECTURES, only=only)
+    click.echo(json.dumps(to_json(found)) if as_json else as_text(found))
+    return exit_code(found)
 
 
 @main.command("list")

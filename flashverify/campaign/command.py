@@ -70,9 +70,10 @@ def campaign_config(
     device = environment.resolve_device(settings.device)
     workers = settings.workers or default_workers(device)
     out = Path(settings.out or f"flashverify-out/{kind}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}")
-    seed, subjects = settings.seed, settings.subject
-    if kind == "fuzz" and (out / "run.json").exists() and (seed is None or subjects is None):
-        record = open_run(out).record  # a resumed run brings its own seed and subjects
+    seed, subjects, numerics = settings.seed, settings.subject, settings.numerics
+    if kind == "fuzz" and (out / "run.json").exists() and None in (seed, subjects, numerics):
+        record = open_run(out).record  # a resumed run brings its own seed, subjects and numerics
+        numerics = numerics or record.numerics
         seed, subjects = record.seed if seed is None else seed, subjects or record.subjects
     if seed is None:
         seed = secrets.randbits(32) if kind == "fuzz" else 0
@@ -94,6 +95,7 @@ def campaign_config(
         case_limit=60.0 if device == "cpu" else 120.0,
         memory=_memory_per_worker(workers),
         toolkit=toolkit.BUNDLED,
+        numerics=environment.resolve_numerics(numerics, device),
         command=shlex.join(("flashverify", *sys.argv[1:])),
     )
 

@@ -77,7 +77,7 @@ class Engine:
         except BaseException:
             self.store.close()
             raise
-        setup = ProcessSetup(config.toolkit, config.device, config.case_limit)
+        setup = ProcessSetup(config.toolkit, config.device, config.case_limit, numerics=config.numerics)
         self._pool = Pool(setup, [self.store.inflight_path(n) for n in range(config.workers)], config.memory)
 
     # --- beginning ---------------------------------------------------------------------------------------------------
@@ -85,7 +85,9 @@ class Engine:
     def _write_header(self) -> None:
         config = self._config
         found = environment.collect(config.device)
-        self._header = RunRecord(config.kind, config.subjects, config.seed, found, config.command, time.time())
+        self._header = RunRecord(
+            config.kind, config.subjects, config.seed, found, config.command, time.time(), numerics=config.numerics
+        )
         self.store.write_header(self._header)
 
     def _resume(self, stored: StoredRun, seconds: float) -> None:
@@ -219,7 +221,9 @@ class Engine:
         self._fruitless += 1
         self._tell(WorkerLost(loss.worker, loss.verdict.message, note.case if note else ""))
         if note is not None and not loss.failure:
-            evidence = self.tally.evidence.get(note.name, "interpreter" if self._config.device == "cpu" else "cuda")
+            evidence = self.tally.evidence.get(
+                note.name, environment.evidence(self._config.device, self._config.numerics)
+            )
             result = CaseResult(note.case, note.name, evidence, (loss.verdict,), seconds=round(loss.seconds, 3))
             self._store(result, note.subject)
             loss.answered += 1

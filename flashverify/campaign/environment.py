@@ -12,9 +12,11 @@ from pathlib import Path
 
 from flashverify.errors import UsageError
 
-__all__ = ["DEVICES", "collect", "cpu_count", "resolve_device"]
+__all__ = ["DEVICES", "NUMERICS", "collect", "cpu_count", "evidence", "resolve_device", "resolve_numerics"]
 
 DEVICES = ("auto", "cpu", "cuda")
+NUMERICS = ("ieee", *(f"{gpu}{error}" for gpu in ("h100", "a100") for error in ("", "+2ulp", "-2ulp", "+0ulp")))
+"""Names of the modes in `flashverify.interpreter.hardware`, which cannot be imported without torch."""
 _PACKAGES = ("flashverify", "torch", "triton", "numpy", "hypothesis", "mpmath")
 
 
@@ -31,6 +33,30 @@ def resolve_device(device: str) -> str:
     if device == "cuda" and not has_gpu():
         raise UsageError("device='cuda' is not accepted: this machine has no NVIDIA GPU; use cpu or auto")
     return ("cuda" if has_gpu() else "cpu") if device == "auto" else device
+
+
+def resolve_numerics(numerics: str | None, device: str) -> str:
+    """The numerics of interpreted kernels, `ieee` by default.
+
+    Args:
+        numerics: asked for, or None.
+        device: resolved.
+
+    Raises:
+        UsageError: they are unknown, or kernels are compiled.
+    """
+    if numerics is not None and numerics not in NUMERICS:
+        raise UsageError(f"numerics={numerics!r} is not accepted: one of {', '.join(NUMERICS)}")
+    if device != "cpu" and numerics not in (None, "ieee"):
+        raise UsageError(f"numerics={numerics!r} is not accepted: kernels are compiled on {device}; use --device cpu")
+    return numerics or "ieee"
+
+
+def evidence(device: str, numerics: str) -> str:
+    """What a verdict rests on where its subject could not say."""
+    if device != "cpu":
+        return device
+    return "interpreter" if numerics == "ieee" else f"interpreter ({numerics})"
 
 
 def cpu_count() -> int:

@@ -42,6 +42,7 @@ class WorkerConfig(msgspec.Struct, frozen=True):
         events_fd: inherited descriptor for the events.
         case_limit: seconds that one case may take.
         plain: whether interpreted programs run one after the other instead of in lockstep.
+        numerics: of interpreted kernels.
     """
 
     toolkit: str
@@ -50,6 +51,7 @@ class WorkerConfig(msgspec.Struct, frozen=True):
     events_fd: int
     case_limit: float
     plain: bool = False
+    numerics: str = "ieee"
 
 
 # --- tasks ---------------------------------------------------------------------------------------------------------

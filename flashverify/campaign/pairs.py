@@ -65,7 +65,7 @@ def comparable_runs(before: str, after: str, settings: Settings, examples: int =
     if known is not None:
         cases = tuple(dict.fromkeys(r.case for r in open_run(known).results() if r.unsupported is None))
     else:
-        setup = ProcessSetup(base.toolkit, base.device, base.case_limit)
+        setup = ProcessSetup(base.toolkit, base.device, base.case_limit, numerics=base.numerics)
         cases = list_cases(CaseList(before, (after,) if after != before else (), examples, base.seed), setup)
     if not cases:
         raise NoVerdictError(f"there is no case that both {before!r} and {after!r} accept")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from flashverify.campaign import environment
 from flashverify.campaign.events import Event, Judge, Judged, Ready, Started, WorkerFailed
 from flashverify.campaign.process import ProcessSetup, WorkerProcess, death_verdict, hang_verdict
 from flashverify.errors import FlashverifyError, NoVerdictError, SubjectLoadError, UsageError
@@ -82,7 +83,7 @@ class Probe:
             raise NoVerdictError(
                 f"a worker ended before it ran a case: {verdict.message}; it printed: {printed[-500:]}"
             )
-        evidence = "interpreter" if self._setup.device == "cpu" else self._setup.device
+        evidence = environment.evidence(self._setup.device, self._setup.numerics)
         return Judged(CaseResult(case=task.case, subject=note.name, evidence=evidence, verdicts=(verdict,)))
 
     def reset(self) -> None:

@@ -31,6 +31,7 @@ class ProcessSetup(msgspec.Struct, frozen=True):
     device: str
     case_limit: float
     plain: bool = False
+    numerics: str = "ieee"
 
 
 def _environment(device: str) -> dict[str, str]:
@@ -53,7 +54,9 @@ class WorkerProcess:
     def __init__(self, setup: ProcessSetup, inflight: Path) -> None:
         self.inflight = inflight
         self._events, write = os.pipe()
-        config = WorkerConfig(setup.toolkit, setup.device, str(inflight), write, setup.case_limit, setup.plain)
+        config = WorkerConfig(
+            setup.toolkit, setup.device, str(inflight), write, setup.case_limit, setup.plain, setup.numerics
+        )
         try:
             self.popen = subprocess.Popen(
                 (sys.executable, "-P", "-m", "flashverify.campaign.worker"),

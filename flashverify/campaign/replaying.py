@@ -31,7 +31,7 @@ def read_case(argument: str, stdin: TextIO) -> Reproduction:
     else:
         accepted = f"text that starts with {VERSION!r}, a case.json, a finding folder, or - for stdin"
         raise UsageError(f"case={argument[:200]!r} is not accepted: {accepted}")
-    return Reproduction(format_case(parse_case(found.case)), found.subject, found.check)
+    return Reproduction(format_case(parse_case(found.case)), found.subject, found.check, numerics=found.numerics)
 
 
 def result_code(result: CaseResult) -> int:

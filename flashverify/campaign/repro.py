@@ -31,16 +31,19 @@ import sys
 CASE = {case}
 SUBJECT = {subject}
 CHECK = {check}
+NUMERICS = {numerics}
 
 # Triton picks interpreter or compiler when it is first imported.
-if {interpret}:
+INTERPRET = {interpret}
+if INTERPRET:
     os.environ["TRITON_INTERPRET"] = "1"
 sys.path.append(os.getcwd())
 
 from flashverify.case.text import parse_case
 from flashverify.campaign.toolkit import bundled
 
-result = bundled.judge(bundled.load(SUBJECT), parse_case(CASE), f"only:{{CHECK}}" if CHECK else "run")
+with bundled.open("cpu" if INTERPRET else "cuda", plain=True, numerics=NUMERICS):
+    result = bundled.judge(bundled.load(SUBJECT), parse_case(CASE), f"only:{{CHECK}}" if CHECK else "run")
 for verdict in result.verdicts:
     print(verdict.status.value, verdict.check, verdict.output, verdict.error, verdict.message)
 sys.exit(1 if result.failures else 0)
@@ -57,6 +60,7 @@ class Reproduction(msgspec.Struct, frozen=True, omit_defaults=True):
     subject: str = ""
     check: str = ""
     format: int = FORMAT
+    numerics: str = ""
 
 
 def replay_line(record: FindingRecord) -> str:
@@ -64,16 +68,22 @@ def replay_line(record: FindingRecord) -> str:
     words = ["flashverify", "replay", record.case, "--subject", record.subject_spec]
     if record.verdict.check not in PROCESS_CHECKS:
         words += ["--check", record.verdict.check]
+    if numerics := _numerics(record):
+        words += ["--numerics", numerics]
     return shlex.join(words)
+
+
+def _numerics(record: FindingRecord) -> str:
+    """The numerics that the evidence `interpreter (h100)` names, otherwise nothing."""
+    kind, _, name = record.evidence.partition(" (")
+    return name.removesuffix(")") if kind == "interpreter" else ""
 
 
 def case_json(record: FindingRecord) -> bytes:
     """case.json of a finding."""
     check = "" if record.verdict.check in PROCESS_CHECKS else record.verdict.check
-    return (
-        msgspec.json.format(msgspec.json.encode(Reproduction(record.case, record.subject_spec, check)), indent=2)
-        + b"\n"
-    )
+    found = Reproduction(record.case, record.subject_spec, check, numerics=_numerics(record))
+    return msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n"
 
 
 def repro_script(record: FindingRecord) -> bytes:
@@ -87,7 +97,8 @@ def repro_script(record: FindingRecord) -> bytes:
         case=ascii(record.case),
         subject=ascii(record.subject_spec),
         check=ascii(check),
-        interpret=ascii(record.evidence in ("interpreter", "cpu")),
+        interpret=ascii(record.evidence.split()[0] in ("interpreter", "cpu")),
+        numerics=ascii(_numerics(record) or "ieee"),
     )
     return script.encode()
 

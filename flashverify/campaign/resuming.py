@@ -27,6 +27,7 @@ def check_resumable(stored: StoredRun, config: CampaignConfig) -> None:
     for name, old, new in (
         ("subject", stored.record.subjects, config.subjects),
         ("seed", stored.record.seed, config.seed),
+        ("numerics", stored.record.numerics, config.numerics),
     ):
         if old != new:
             raise UsageError(f"{out}: it holds a run with {name}={old}, not {new}")

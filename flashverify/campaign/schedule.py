@@ -48,6 +48,7 @@ class CampaignConfig:
         memory: bytes that one worker may use; None is no limit.
         toolkit: `module:name` of the toolkit.
         command: the command line, for the record.
+        numerics: of interpreted kernels.
     """
 
     kind: str
@@ -69,6 +70,7 @@ class CampaignConfig:
     memory: int | None = None
     toolkit: str = BUNDLED
     command: str = ""
+    numerics: str = "ieee"
 
     def __post_init__(self) -> None:
         for name, accepted, good in (

@@ -7,7 +7,7 @@ import tomllib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from flashverify.campaign.environment import DEVICES
+from flashverify.campaign.environment import DEVICES, NUMERICS
 from flashverify.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
@@ -49,6 +49,12 @@ def _device(value: Any) -> str:
     return str(value)
 
 
+def _numerics(value: Any) -> str:
+    if value not in NUMERICS:
+        raise ValueError
+    return str(value)
+
+
 def _text(value: Any) -> str:
     if not isinstance(value, str) or not value or "\0" in value:
         raise ValueError
@@ -64,6 +70,7 @@ KEYS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "workers": (lambda value: _whole(1, 1025, value), "an integer, 1 <= workers <= 1024"),
     "out": (_text, "a folder"),
     "device": (_device, f"one of {', '.join(DEVICES)}"),
+    "numerics": (_numerics, f"one of {', '.join(NUMERICS)}"),
 }
 """Every key, its parser, and what it accepts, in words."""
 
@@ -79,6 +86,7 @@ class Settings:
     workers: int | None = None
     out: str | None = None
     device: str = "auto"
+    numerics: str | None = None
 
 
 def load_settings(options: Mapping[str, Any], environ: Mapping[str, str], folder: Path) -> Settings:

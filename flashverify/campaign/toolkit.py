@@ -23,8 +23,11 @@ BUNDLED = "flashverify.campaign.toolkit:bundled"
 class Toolkit(Protocol):
     """What a worker needs to know of attention. `subject` is whatever `load` returned."""
 
-    def open(self, device: str, *, plain: bool) -> AbstractContextManager[object]:
-        """What a worker holds open for its life; `plain` is the slow, simple way of whatever has a fast one."""
+    def open(self, device: str, *, plain: bool, numerics: str) -> AbstractContextManager[object]:
+        """What a worker holds open for its life; `plain` is the slow, simple way of whatever has a fast one.
+
+        `numerics` are those of interpreted kernels.
+        """
 
     def load(self, spec: str) -> Any:
         """The subject named `spec`; raises SubjectLoadError."""
@@ -51,12 +54,13 @@ class Toolkit(Protocol):
 class _Bundled:
     """The checks, strategies and subjects of flashverify."""
 
-    def open(self, device: str, *, plain: bool) -> AbstractContextManager[object]:
+    def open(self, device: str, *, plain: bool, numerics: str = "ieee") -> AbstractContextManager[object]:
         if device != "cpu":
             return nullcontext()
-        from flashverify.interpreter import faithful
+        from flashverify.interpreter import Sanitizer, faithful
+        from flashverify.interpreter.hardware import mode
 
-        return faithful(lockstep=not plain)
+        return faithful(Sanitizer, *mode(numerics).layers, lockstep=not plain)
 
     def load(self, spec: str) -> Any:
         from flashverify.subjects import load_subject

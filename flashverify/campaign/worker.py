@@ -56,7 +56,7 @@ class Session:
 
     def __init__(self, config: WorkerConfig, tasks: BinaryIO, toolkit: Toolkit) -> None:
         self.toolkit = toolkit
-        self.setup = ProcessSetup(config.toolkit, config.device, config.case_limit)
+        self.setup = ProcessSetup(config.toolkit, config.device, config.case_limit, numerics=config.numerics)
         self.device = config.device
         self._events = config.events_fd
         self._tasks = tasks
@@ -200,7 +200,7 @@ def main() -> int:
     os.set_inheritable(config.events_fd, False)
     try:
         toolkit = load_toolkit(config.toolkit)
-        with toolkit.open(config.device, plain=config.plain):
+        with toolkit.open(config.device, plain=config.plain, numerics=config.numerics):
             session = Session(config, tasks, toolkit)
             session.emit(Ready({}))
             known = False

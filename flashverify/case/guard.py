@@ -101,6 +101,11 @@ class Guard:
             return torch.zeros_like(tensor, dtype=torch.bool)
         return tensor.detach().view(found.raw.dtype) == found.poison
 
+    def poison(self, tensor: torch.Tensor) -> int | None:
+        """The bits, as a signed integer, of the elements of `tensor` that nobody has written; None where `unwritten` is."""
+        found = self._find(tensor)
+        return None if found is None or found.filled or found.dtype != tensor.dtype else found.poison
+
     def damage(self) -> list[Damage]:
         """Allocations whose guard bands changed, named in the order in which they were made."""
         found: list[Damage] = []

@@ -1,8 +1,13 @@
-"""The check `determinism`: bitwise equal over repeats, alone as in a batch, and with sequences and heads in another order."""
+"""The check `determinism`: bitwise equal over repeats, alone as in a batch, with sequences and heads in another order.
+
+Interpreted kernels also with their programs in another order: reversed, or drawn by the case's seed.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -22,6 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["check_determinism", "promised"]
 
+_SAME_PROBLEM = ("repeat", "program-order")
+
 Select = Callable[["torch.Tensor", str], "torch.Tensor"]
 """Maps (tensor, its name) to the part of it that belongs to a variant."""
 
@@ -29,7 +36,7 @@ Select = Callable[["torch.Tensor", str], "torch.Tensor"]
 def promised(subject: Subject, variant: str) -> bool:
     """Whether the subject promises bitwise equality under `variant`; what is not promised is reported as a warning."""
     contract = subject.contract
-    return bool(contract.deterministic and (variant == "repeat" or contract.batch_invariant))
+    return bool(contract.deterministic and (variant in _SAME_PROBLEM or contract.batch_invariant))
 
 
 def check_determinism(subject: Subject, base: Execution, variants: tuple[str, ...]) -> Iterator[Verdict]:
@@ -38,8 +45,9 @@ def check_determinism(subject: Subject, base: Execution, variants: tuple[str, ..
     Differences that the subject does not promise to be absent come back as passing verdicts with a message.
     """
     for variant in variants:
-        for problem, select in _variants(base.problem, variant):
-            outputs = execute(subject, problem, pattern=1).outputs
+        for problem, select in _variants(base, variant):
+            with _order(problem.case) if variant == "program-order" else contextlib.nullcontext():
+                outputs = execute(subject, problem, pattern=1).outputs
             for name, whole in base.outputs.items():
                 found = first_difference(select(whole, name), outputs[name])
                 if found is not None:
@@ -48,16 +56,34 @@ def check_determinism(subject: Subject, base: Execution, variants: tuple[str, ..
                         check="determinism",
                         status=Status.FAIL if promised(subject, variant) else Status.PASS,
                         output=name,
-                        error="repeat" if variant == "repeat" else "batch",
+                        error={"repeat": "repeat", "program-order": "order"}.get(variant, "batch"),
                         index=index,
                         message=f"{name}{list(index)} is not bitwise the same ({variant}): {text}",
                     )
 
 
-def _variants(problem: Problem, variant: str) -> Iterator[tuple[Problem, Select]]:
-    case = problem.case
+@contextlib.contextmanager
+def _order(case: Case) -> Iterator[None]:
+    """Interpreted programs in reverse, or for every other seed in an order drawn by it."""
+    import numpy as np
+
+    session = sys.modules["flashverify.interpreter.session"].active()
+    seed, before = case.values.seed, session.order
+
+    def order(count: int) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
+        return np.arange(count)[::-1] if seed % 2 else np.random.default_rng(seed).permutation(count)
+
+    session.order = order
+    try:
+        yield
+    finally:
+        session.order = before
+
+
+def _variants(base: Execution, variant: str) -> Iterator[tuple[Problem, Select]]:
+    problem, case = base.problem, base.problem.case
     group = case.heads_q // case.heads_kv
-    if variant == "repeat":
+    if variant == "repeat" or (variant == "program-order" and base.watch is not None):
         yield problem, lambda tensor, _: tensor
     elif variant == "solo-sequence" and case.batch > 1:
         last = case.batch - 1

@@ -11,6 +11,7 @@ from flashverify.checks.determinism import check_determinism
 from flashverify.checks.execution import Execution, execute
 from flashverify.checks.memory import check_memory
 from flashverify.checks.padding import check_padding, has_padding
+from flashverify.checks.sanitizer import check_sanitizer, explained
 from flashverify.errors import FlashverifyError
 from flashverify.judge.verdict import CaseResult, OutputStats, Status, Verdict
 
@@ -90,10 +91,12 @@ class _Judgement:
             found = [v for comparison in accuracy.comparisons for v in comparison.verdicts]
             for check in ("accuracy", "nonfinite"):
                 if check in wanted:
-                    self._answer(check, [v for v in found if v.check == check])
+                    self._answer(check, explained(self.subject, execution, [v for v in found if v.check == check]))
         try:
             if "padding" in wanted and has_padding(self.case):
                 self._answer("padding", list(check_padding(self.subject, execution, self.plan.poisons, undefined)))
+            if "sanitizer" in wanted and execution.watch is not None:
+                self._answer("sanitizer", list(check_sanitizer(self.subject, execution, self.plan.fills, undefined)))
             if "determinism" in wanted:
                 self._answer("determinism", list(check_determinism(self.subject, execution, self.plan.variants)))
         except (FlashverifyError, AssertionError):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,7 +12,10 @@ from flashverify.case.guard import Damage, guard_outputs
 if TYPE_CHECKING:
     import torch
 
+    from flashverify.case.guard import Guard
     from flashverify.case.problem import Problem
+    from flashverify.interpreter.memory import Place
+    from flashverify.interpreter.reports import Watch
     from flashverify.subjects.interface import Subject
 
 __all__ = ["OUTPUTS", "Execution", "execute", "expected_shapes"]
@@ -27,28 +32,34 @@ class Execution:
         outputs: by name, in the order of `OUTPUTS`; absent ones are left out.
         unwritten: per guarded output, the elements that nobody wrote.
         damage: guard bands of outputs that were overwritten.
+        watch: what the sanitizer saw; None where nothing was interpreted under it.
     """
 
     problem: Problem
     outputs: dict[str, torch.Tensor]
     unwritten: dict[str, torch.Tensor]
     damage: tuple[Damage, ...]
+    watch: Watch | None = None
 
 
-def execute(subject: Subject, problem: Problem, *, pattern: int = 0) -> Execution:
+def execute(
+    subject: Subject, problem: Problem, *, pattern: int = 0, fill: str | None = None, only: Place | None = None
+) -> Execution:
     """Runs the forward and, where the case has one and O has the right shape, the backward.
 
     Args:
         subject: the kernel under test.
         problem: its inputs.
         pattern: which of the two bit patterns fills the memory that the subject allocates.
+        fill: value of undefined lanes of interpreted kernels, see `flashverify.interpreter.FILLS`; None is 0.
+        only: the one load whose undefined lanes are filled; None is all.
 
     Raises:
         Exception: whatever the subject raises.
     """
     import torch
 
-    with guard_outputs(pattern=pattern) as guard:
+    with guard_outputs(pattern=pattern) as guard, _watching(problem, guard, fill, only) as watch:
         forward = subject.forward(problem)
         found: dict[str, torch.Tensor | None] = {"o": forward.o, "lse": forward.lse}
         if problem.case.grad.backward and forward.o.shape == problem.case.shape_o:
@@ -58,7 +69,23 @@ def execute(subject: Subject, problem: Problem, *, pattern: int = 0) -> Executio
         torch.cuda.synchronize(problem.q.device)
     outputs = {name: tensor.detach() for name in OUTPUTS if (tensor := found.get(name)) is not None}
     unwritten = {name: mask for name, tensor in outputs.items() if (mask := guard.unwritten(tensor)) is not None}
-    return Execution(problem, outputs, unwritten, tuple(guard.damage()))
+    seen = watch if watch is not None and watch.launches else None
+    return Execution(problem, outputs, unwritten, tuple(guard.damage()), seen)
+
+
+def _watching(
+    problem: Problem, guard: Guard, fill: str | None, only: Place | None
+) -> contextlib.AbstractContextManager[Watch | None]:
+    """The sanitizer told of the problem's memory, where an open session has one."""
+    loaded = sys.modules.get("flashverify.interpreter.sanitizer")
+    if loaded is None:
+        return contextlib.nullcontext()
+    given = (problem.q, problem.k, problem.v, problem.do, problem.dlse, problem.key_lengths)
+    inputs = frozenset(x.untyped_storage().data_ptr() for x in given if x is not None and x.numel())
+    found: contextlib.AbstractContextManager[Watch | None] = loaded.watch(
+        inputs=inputs, poison=guard.poison, fill=fill, only=only
+    )
+    return found
 
 
 def expected_shapes(problem: Problem) -> dict[str, tuple[int, ...]]:

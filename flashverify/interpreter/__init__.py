@@ -13,8 +13,12 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
+from flashverify.interpreter.counters import Counts, Traffic, count
 from flashverify.interpreter.hooks import check_hooks
 from flashverify.interpreter.layer import Launch, Layer, Unsupported
+from flashverify.interpreter.nonfinite import Event, Trace, trace
+from flashverify.interpreter.reports import FILLS, Lane, Report, Watch
+from flashverify.interpreter.sanitizer import Sanitizer, watch
 from flashverify.interpreter.selftest import self_test
 from flashverify.interpreter.session import ELEMENTS, Session, active, session
 
@@ -23,15 +27,27 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ELEMENTS",
+    "FILLS",
+    "Counts",
+    "Event",
+    "Lane",
     "Launch",
     "Layer",
+    "Report",
+    "Sanitizer",
     "Session",
+    "Trace",
+    "Traffic",
     "Unsupported",
+    "Watch",
     "active",
     "check_hooks",
+    "count",
     "faithful",
     "self_test",
     "session",
+    "trace",
+    "watch",
 ]
 
 

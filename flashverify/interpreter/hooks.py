@@ -6,6 +6,7 @@ This file and `session.py` are the only ones that know where these things live; 
 from __future__ import annotations
 
 import inspect
+from pathlib import Path
 from typing import Any
 
 import triton
@@ -24,6 +25,7 @@ __all__ = [
     "native",
     "stock",
     "tl",
+    "triton_root",
 ]
 
 # Read tolerantly, so that `check_hooks` names whatever a future version has lost.
@@ -112,6 +114,11 @@ def interpreting() -> bool:
     """Whether this process interprets kernels: the switch, and what it was when triton was first imported."""
     function = getattr(stock, "InterpretedFunction", None)
     return bool(triton.knobs.runtime.interpret) and function is not None and isinstance(tl.cdiv, function)
+
+
+def triton_root() -> str:
+    """The folder of Triton's own Python code."""
+    return str(Path(triton.__file__).parent)
 
 
 def _parameters(function: Any) -> list[str]:

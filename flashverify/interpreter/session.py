@@ -75,6 +75,20 @@ class Session:
             self.partitions.clear()
         self.partitions[key] = groups
 
+    @contextlib.contextmanager
+    def extended(self, *mixins: type[Layer]) -> Iterator[None]:
+        """Take in more mixins until the end of the block, directly below the lockstep layer; they get no `on_open`."""
+        b, bases = self.builder, self.lockstep_class.__bases__
+        before, at = (self.plain_class, self.lockstep_class), bases.index(Lockstep)
+        self.plain_class = type("PlainBuilder", (*bases[:at], *mixins, *bases[at + 1 :]), {})
+        self.lockstep_class = type("LockstepBuilder", (*bases[: at + 1], *mixins, *bases[at + 1 :]), {})
+        b.__class__ = self.plain_class
+        try:
+            yield
+        finally:
+            self.plain_class, self.lockstep_class = before
+            b.__class__ = self.plain_class
+
 
 def active() -> Session | None:
     """The open session, if there is one."""

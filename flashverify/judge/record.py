@@ -74,6 +74,7 @@ class RunRecord(msgspec.Struct, frozen=True, omit_defaults=True):
         command: the command line.
         started: seconds since the epoch.
         form: per subject, the numerical form that its bounds assume, in words.
+        numerics: of interpreted kernels.
     """
 
     kind: str
@@ -84,6 +85,7 @@ class RunRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     started: float = 0.0
     form: dict[str, str] = {}
     format: int = FORMAT
+    numerics: str = "ieee"
 
 
 class Summary(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -7,7 +7,7 @@ import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
-from flashverify.subjects.evidence import evidence_on
+from flashverify.subjects.evidence import evidence_on, interpreted_as
 from flashverify.subjects.interface import Contract, Forward, Gradients, Supports
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from flashverify.case.case import Case
     from flashverify.case.problem import Problem
     from flashverify.numerics import Form
+    from flashverify.subjects.launches import Launch
 
 __all__ = ["BUNDLED", "Bundled"]
 
@@ -90,6 +91,12 @@ class Bundled:
         """The GPU, or the interpreter."""
         return evidence_on(self.device(), triton=True)
 
+    def launches(self) -> list[Launch]:
+        """What a GPU would compile, for `flashverify compile`."""
+        from flashverify.subjects.bundled_launches import bundled_launches
+
+        return bundled_launches(self._package)
+
     def forward(self, problem: Problem) -> Forward:
         """O and the natural LSE."""
         options = self._options(problem)
@@ -133,9 +140,9 @@ class Bundled:
         return int(config.block_n)
 
     def _architecture(self) -> str:
-        """Of the GPU, or `ieee` in the interpreter, where a dot is a chain of fp32 operations."""
+        """Of the GPU, or the one that the interpreter follows: `ieee` where a dot is a chain of fp32 operations."""
         if self._interpreted:
-            return "ieee"
+            return interpreted_as()[1]
         import torch
 
         major, minor = torch.cuda.get_device_capability()

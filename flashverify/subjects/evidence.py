@@ -5,14 +5,23 @@ from __future__ import annotations
 import functools
 import sys
 
-__all__ = ["CPU", "INTERPRETER", "evidence_on"]
+__all__ = ["CPU", "INTERPRETER", "evidence_on", "interpreted_as"]
 
 CPU = "cpu"
 INTERPRETER = "interpreter"
 
 
+def interpreted_as() -> tuple[str, str]:
+    """Name and architecture of the numerics of interpreted kernels; `ieee` for both unless a session chose others."""
+    loaded = sys.modules.get("flashverify.interpreter.hardware")
+    if loaded is None:
+        return "ieee", "ieee"
+    current = loaded.current()
+    return current.name, current.architecture
+
+
 def evidence_on(device: str, *, triton: bool | None = None) -> str:
-    """`interpreter`, `cpu`, or the GPU's name and architecture.
+    """`interpreter` with its numerics where these are not `ieee`, `cpu`, or the GPU's name and architecture.
 
     Args:
         device: `cpu` or `cuda`.
@@ -22,7 +31,10 @@ def evidence_on(device: str, *, triton: bool | None = None) -> str:
     if device == "cpu":
         loaded = sys.modules.get("triton")
         interpreted = loaded is not None and bool(loaded.knobs.runtime.interpret)
-        return INTERPRETER if interpreted and triton is not False else CPU
+        if not interpreted or triton is False:
+            return CPU
+        numerics, _ = interpreted_as()
+        return INTERPRETER if numerics == "ieee" else f"{INTERPRETER} ({numerics})"
     return _gpu()
 
 

@@ -47,6 +47,25 @@ REGISTERED = (
         "sdpa-efficient", "flashverify.subjects.torch_cuda:SDPA_EFFICIENT", "torch SDPA, memory-efficient backend", True
     ),
     Registered("sdpa-math", "flashverify.subjects.torch_cuda:SDPA_MATH", "torch SDPA, math backend, without LSE", True),
+    Registered(
+        "standard", "flashverify.subjects.algorithms:STANDARD", "Algorithm 0: S and P in memory; forward, interpreted"
+    ),
+    Registered(
+        "paper-flash", "flashverify.subjects.algorithms:PAPER_FLASH", "FlashAttention's own loop order; interpreted"
+    ),
+    Registered(
+        "two-pass", "flashverify.subjects.algorithms:TWO_PASS", "normalisation first, then O; forward, interpreted"
+    ),
+    Registered(
+        "seed-document",
+        "flashverify.subjects.examples.document:DOCUMENT",
+        "an example of what is wrong: the kernels of a walk-through, masked loads without a fill",
+    ),
+    Registered(
+        "seed-document-filled",
+        "flashverify.subjects.examples.document:DOCUMENT_FILLED",
+        "the same with masked loads filled with 0",
+    ),
 )
 
 

@@ -22,6 +22,8 @@ from flashverify_kernels.launch import DELTA_ROWS
 from flashverify_kernels.runtime import INTERPRETED
 from flashverify_kernels.validation import Precision
 
+KernelName = Literal["forward", "delta", "dq", "dkdv"]
+
 KERNELS: dict[str, Any] = {
     "forward": forward_kernel,
     "delta": delta_kernel,
@@ -53,8 +55,64 @@ class Compiled:
     shared: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """What the compiler is given.
+
+    Attributes:
+        fn: the kernel.
+        signature: type by parameter, `constexpr` for a constant.
+        constants: value by constant parameter.
+        options: launch options.
+    """
+
+    fn: Any
+    signature: dict[str, str]
+    constants: dict[str, Any]
+    options: dict[str, Any]
+
+
+def kernel_source(
+    kernel: KernelName,
+    *,
+    d: int,
+    dv: int,
+    dtype: torch.dtype,
+    mask: MaskKind = "none",
+    key_lengths: bool = False,
+    dlse: bool = False,
+    aligned: bool = True,
+    precision: Precision = "ieee",
+    config: LaunchConfig | None = None,
+) -> Source:
+    """What a launch would compile; arguments as in `compile_kernel`."""
+    if config is None:
+        if kernel == "delta":
+            config = LaunchConfig(block_m=DELTA_ROWS, block_n=DELTA_ROWS)
+        else:
+            config = launch_config(kernel, d=d, dv=dv, dtype=dtype, mask=mask, sq=1 << 12)
+    constants = compile_constants(config, d=d, dv=dv, aligned=aligned, mask=mask, precision=precision)
+    given = {"lengths_ptr": key_lengths, "bits_ptr": mask == "tree", "dlse_ptr": dlse}
+    signature: dict[str, str] = {}
+    values: dict[str, Any] = {}
+    fn = KERNELS[kernel]
+    for name, parameter in inspect.signature(fn.fn).parameters.items():
+        if parameter.annotation is tl.constexpr:
+            signature[name], values[name] = "constexpr", constants[name]
+        elif not given.get(name, True):
+            signature[name], values[name] = "constexpr", None
+        else:
+            signature[name] = _type(name, parameter.annotation, dtype)
+    options = {
+        "num_warps": config.num_warps,
+        "num_stages": config.num_stages,
+        "enable_fp_fusion": kernel != "forward",  # see `online_step`
+    }
+    return Source(fn=fn, signature=signature, constants=values, options=options)
+
+
 def compile_kernel(
-    kernel: Literal["forward", "delta", "dq", "dkdv"],
+    kernel: KernelName,
     capability: int,
     *,
     d: int,
@@ -87,31 +145,22 @@ def compile_kernel(
     """
     if INTERPRETED:
         raise RuntimeError("kernels cannot be compiled in a process that interprets them: unset TRITON_INTERPRET")
-    if config is None:
-        if kernel == "delta":
-            config = LaunchConfig(block_m=DELTA_ROWS, block_n=DELTA_ROWS)
-        else:
-            config = launch_config(kernel, d=d, dv=dv, dtype=dtype, mask=mask, sq=1 << 12)
-    constants = compile_constants(config, d=d, dv=dv, aligned=aligned, mask=mask, precision=precision)
-    given = {"lengths_ptr": key_lengths, "bits_ptr": mask == "tree", "dlse_ptr": dlse}
-    signature: dict[str, str] = {}
-    values: dict[str, Any] = {}
-    fn = KERNELS[kernel]
-    for name, parameter in inspect.signature(fn.fn).parameters.items():
-        if parameter.annotation is tl.constexpr:
-            signature[name], values[name] = "constexpr", constants[name]
-        elif not given.get(name, True):
-            signature[name], values[name] = "constexpr", None
-        else:
-            signature[name] = _type(name, parameter.annotation, dtype)
+    source = kernel_source(
+        kernel,
+        d=d,
+        dv=dv,
+        dtype=dtype,
+        mask=mask,
+        key_lengths=key_lengths,
+        dlse=dlse,
+        aligned=aligned,
+        precision=precision,
+        config=config,
+    )
     built = triton.compile(
-        triton.compiler.ASTSource(fn, signature, values),
+        triton.compiler.ASTSource(source.fn, source.signature, source.constants),
         target=GPUTarget("cuda", capability, 32),
-        options={
-            "num_warps": config.num_warps,
-            "num_stages": config.num_stages,
-            "enable_fp_fusion": kernel != "forward",
-        },
+        options=source.options,
     )
     registers, stack = _resources(built.asm["cubin"])
     return Compiled(

@@ -34,7 +34,7 @@ def defects(behaviour, case):
 
 
 class FakeToolkit:
-    def open(self, device, *, plain):
+    def open(self, device, *, plain, numerics):
         return contextlib.nullcontext()
 
     def load(self, spec):

@@ -1,8 +1,10 @@
 import subprocess
 import sys
 
+from flashverify.campaign.command import campaign_config, run_campaign
 from flashverify.campaign.engine import Engine
 from flashverify.campaign.schedule import CampaignConfig
+from flashverify.campaign.settings import Settings
 from flashverify.campaign.store import open_run
 from flashverify.case.text import parse_case
 
@@ -47,3 +49,15 @@ def test_a_wrong_kernel_is_found_shrunk_and_confirmed_by_the_second_oracle(tmp_p
     script = subprocess.run([sys.executable, finding.path / "repro.py"], capture_output=True, text=True, cwd=tmp_path)
     assert (script.returncode, script.stderr) == (1, "")
     assert script.stdout.startswith("fail accuracy o bound")
+
+
+def test_numerics_reach_the_workers_the_header_and_the_evidence(tmp_path):
+    settings = Settings(subject=("bundled",), workers=1, out=str(tmp_path / "r"), device="cpu", numerics="h100+2ulp")
+    config = campaign_config("run", settings, cases=("fv1 seq_q=5 seq_k=7 dim_qk=16 dim_v=16 backward=no",))
+
+    summary = run_campaign(config, quiet=True)
+
+    stored = open_run(tmp_path / "r")
+    assert (summary.exit_code, stored.record.numerics) == (0, "h100+2ulp")
+    assert [result.evidence for result in stored.results()] == ["interpreter (h100+2ulp)"]
+    assert "architecture=sm_90" in stored.record.form["bundled"]

@@ -1,5 +1,6 @@
 import pytest
 
+from flashverify.campaign.environment import resolve_numerics
 from flashverify.campaign.settings import KEYS, load_settings
 from flashverify.errors import ConfigError, UsageError
 
@@ -66,3 +67,16 @@ def test_refusals_name_option_value_and_what_is_accepted(tmp_path, key, value):
         load_settings({key: value}, {}, tmp_path)
     message = str(raised.value)
     assert message == f"--{key}={value!r} is not accepted: {KEYS[key][1]}"
+
+
+def test_numerics_belong_to_the_interpreter(tmp_path):
+    pyproject(tmp_path, 'numerics = "a100"')
+
+    assert load_settings({}, {}, tmp_path).numerics == "a100"
+    assert load_settings({"numerics": "ieee"}, {"FLASHVERIFY_NUMERICS": "h100"}, tmp_path).numerics == "ieee"
+    assert [resolve_numerics(name, "cpu") for name in (None, "h100+2ulp")] == ["ieee", "h100+2ulp"]
+    assert resolve_numerics("ieee", "cuda") == "ieee"
+    with pytest.raises(UsageError, match="numerics='h100' is not accepted: kernels are compiled"):
+        resolve_numerics("h100", "cuda")
+    with pytest.raises(UsageError, match="--numerics='h200' is not accepted: one of ieee, h100"):
+        load_settings({"numerics": "h200"}, {}, tmp_path)

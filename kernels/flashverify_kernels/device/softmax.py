@@ -49,7 +49,7 @@ def weights(z, lse2, see, MASKED: tl.constexpr):
 
 @triton.jit
 def score_gradient(p, dp, delta, see, MASKED: tl.constexpr):
-    """dS = p * (dP - delta) in fp32, exactly 0 wherever the mask says so: at an invisible pair dP may overflow, and 0 * inf is NaN."""
+    """The gradient of the logits, p * (dP - delta) in fp32, exactly 0 wherever the mask says so: at an invisible pair dP may overflow, and 0 * inf is NaN."""
     ds = p * (dp - delta)
     if MASKED:
         ds = tl.where(see, ds, 0.0)

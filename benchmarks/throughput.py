@@ -1,0 +1,95 @@
+"""Cases per second on the committed list of 200 cases, with every check of a fuzzed case.
+
+    python benchmarks/throughput.py [--subject bundled] [--workers 2] [--rounds 2] [--stock] [--json FILE]
+
+The list is judged once to warm up (on a GPU: to compile), then `--rounds` times; the median round counts. `--stock` judges the
+same list once more in plain Triton's interpreter, in the same run, for the ratio; its bf16 cases are unsupported there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+_WORKER: dict[str, Any] = {}
+
+
+def open_worker(device: str, spec: str, stock: bool) -> None:
+    """Set a worker process up as the campaign does."""
+    os.environ["OMP_NUM_THREADS"] = "1"
+    if device == "cpu":
+        os.environ["TRITON_INTERPRET"] = "1"
+    import torch
+
+    from flashverify.campaign.toolkit import bundled
+
+    torch.set_num_threads(1)
+    stack = ExitStack()
+    if not stock:
+        stack.enter_context(bundled.open(device, plain=False))
+    _WORKER.update(stack=stack, toolkit=bundled, subject=bundled.load(spec))
+
+
+def judge(text: str) -> tuple[bool, bool]:
+    """(judged, failed) of one case."""
+    from flashverify.case.text import parse_case
+
+    result = _WORKER["toolkit"].judge(_WORKER["subject"], parse_case(text), "fuzz")
+    return result.unsupported is None, bool(result.failures)
+
+
+def measure(device: str, options: argparse.Namespace, *, stock: bool, rounds: int) -> dict[str, float]:
+    """Median seconds of a round, and what was judged."""
+    from flashverify.case.matrix import benchmark_cases
+
+    cases = [str(case) for case in benchmark_cases()]
+    arguments = (device, options.subject, stock)
+    with ProcessPoolExecutor(options.workers, get_context("spawn"), open_worker, arguments) as pool:
+        answers = list(pool.map(judge, cases))
+        seconds = []
+        for _ in range(rounds):
+            begun = time.perf_counter()
+            answers = list(pool.map(judge, cases))
+            seconds.append(time.perf_counter() - begun)
+    judged, failed = (sum(column) for column in zip(*answers, strict=True))
+    median = statistics.median(seconds)
+    return {"seconds": median, "judged": judged, "failed": failed, "cases_per_second": judged / median}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--subject", default="bundled")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--stock", action="store_true")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    from flashverify.subjects import has_gpu
+
+    device = "cuda" if has_gpu() else "cpu"
+    rows = {"flashverify": measure(device, options, stock=False, rounds=options.rounds)}
+    if options.stock and device == "cpu":
+        rows["stock"] = measure(device, options, stock=True, rounds=1)
+    for name, row in rows.items():
+        print(
+            f"{name}: {row['judged']} of 200 cases judged in {row['seconds']:.1f} s by {options.workers} processes on {device}: "
+            f"{row['cases_per_second']:.1f} cases/s, {row['failed']} failed"
+        )
+    if "stock" in rows:
+        print(f"ratio: {rows['flashverify']['cases_per_second'] / rows['stock']['cases_per_second']:.1f}")
+    if options.json:
+        options.json.write_text(json.dumps({"device": device, "workers": options.workers} | rows, indent=1) + "\n")
+    return int(any(row["failed"] for row in rows.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

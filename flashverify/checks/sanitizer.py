@@ -1,0 +1,109 @@
+"""The check `sanitizer`, of interpreted kernels: their loads and stores, lane by lane, and what depends on undefined lanes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from flashverify.checks.bitwise import first_difference
+from flashverify.checks.execution import execute
+from flashverify.judge.verdict import Status, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import torch
+
+    from flashverify.checks.execution import Execution
+    from flashverify.interpreter.memory import Place
+    from flashverify.subjects.interface import Subject
+
+__all__ = ["check_sanitizer", "explained"]
+
+_LISTED = 3
+
+
+def check_sanitizer(
+    subject: Subject, base: Execution, fills: tuple[str, ...], undefined: dict[str, torch.Tensor]
+) -> Iterator[Verdict]:
+    """Failing verdicts of the error classes `out-of-bounds`, `uninitialised`, `double-write`, `race`, `input-store`, `undefined-lane`.
+
+    The first five come from the base pass. Lanes that are masked off without `other=` are no failure by themselves: where the
+    base pass loaded any, it is repeated with other values in them, and an output that changes depends on one.
+
+    Args:
+        subject: the kernel under test.
+        base: the pass, made under a sanitizer.
+        fills: values to try in undefined lanes, against the 0 of the base pass.
+        undefined: per output the elements that the contract leaves open.
+    """
+    watch = base.watch
+    assert watch is not None
+    for report in watch.reports.values():
+        yield Verdict(
+            check="sanitizer",
+            status=Status.FAIL,
+            output=report.argument,
+            error=report.kind,
+            index=report.index,
+            message=str(report),
+        )
+    if not watch.lanes:
+        return
+    for fill in fills:
+        found = _difference(subject, base, fill, None, undefined)
+        if found is None:
+            continue
+        lanes, guilty = list(watch.lanes.values()), []
+        for where in dict.fromkeys(lane.place for lane in lanes):
+            alone = _difference(subject, base, fill, where, undefined)
+            guilty += [] if alone is None else [(alone, lane) for lane in lanes if lane.place == where]
+        for (output, index, text), lane in guilty[:_LISTED] or [(found, lanes[0])]:
+            yield Verdict(
+                check="sanitizer",
+                status=Status.FAIL,
+                output=lane.argument,
+                error="undefined-lane",
+                index=index,
+                message=f"{lane}; {output}{list(index)} depends on it: 0 against {fill} gives {text}",
+            )
+        return
+
+
+def explained(subject: Subject, base: Execution, verdicts: list[Verdict]) -> list[Verdict]:
+    """The verdicts; to failures of `nonfinite` of interpreted kernels is added where the first non-finite values were made.
+
+    Args:
+        subject: the kernel under test, run once more where there is something to add.
+        base: the pass.
+        verdicts: about it.
+    """
+    if base.watch is None or not any(v.check == "nonfinite" and v.error in ("nan", "inf") for v in verdicts):
+        return verdicts
+    from flashverify.interpreter import trace
+
+    with trace() as seen:
+        execute(subject, base.problem)
+    events = [f"{event.kind} at {event}" for event in seen.events.values()][:_LISTED]
+    if not events:
+        return verdicts
+    text = f"; non-finite values begin with: {'; then '.join(events)}"
+    return [
+        msgspec.structs.replace(v, message=v.message + text)
+        if v.check == "nonfinite" and v.error in ("nan", "inf")
+        else v
+        for v in verdicts
+    ]
+
+
+def _difference(
+    subject: Subject, base: Execution, fill: str, only: Place | None, undefined: dict[str, torch.Tensor]
+) -> tuple[str, tuple[int, ...], str] | None:
+    """The first output that differs from `base` with `fill` in undefined lanes: its name, the element, both values."""
+    outputs = execute(subject, base.problem, fill=fill, only=only).outputs
+    for name, expected in base.outputs.items():
+        found = first_difference(expected, outputs[name], undefined.get(name))
+        if found is not None:
+            return (name, *found)
+    return None

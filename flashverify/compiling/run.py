@@ -1,0 +1,162 @@
+"""Compile in parallel processes; one that the compiler kills costs one kernel."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import os
+import queue
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from flashverify.compiling.discover import Discovery
+from flashverify.compiling.records import Compilation, Job
+from flashverify.errors import NoVerdictError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["ARCHITECTURES", "compile_launches", "compile_subjects", "find_launches"]
+
+ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
+
+
+def compile_subjects(
+    specs: Sequence[str], architectures: Sequence[str] = ARCHITECTURES, *, only: str = "", workers: int | None = None
+) -> list[Compilation]:
+    """Compile everything that the subjects launch.
+
+    Args:
+        specs: registered names or `module:name`.
+        architectures: such as `sm_90`.
+        only: compile only launches whose kernel and label contain this text.
+        workers: processes; one per CPU by default.
+
+    Raises:
+        UsageError: an architecture or a subject is not known.
+        NoVerdictError: there is nothing to compile.
+    """
+    capabilities = [_capability(name) for name in architectures]
+    jobs = []
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as threads:
+        discoveries = list(threads.map(find_launches, specs))
+    for spec, found in zip(specs, discoveries, strict=True):
+        if found.problem:
+            raise NoVerdictError(f"subject {spec!r} gives nothing to compile: {found.problem}")
+        jobs += [
+            Job(subject=spec, capability=capability, deterministic=found.deterministic, launch=launch)
+            for launch in found.launches
+            for capability in capabilities
+            if only in f"{launch.kernel} {launch.label}"
+        ]
+    return compile_launches(jobs, workers=workers)
+
+
+def find_launches(spec: str) -> Discovery:
+    """The launches of a subject, found in a process of its own.
+
+    Raises:
+        UsageError: the subject cannot be loaded or run.
+    """
+    command = (sys.executable, "-P", "-m", "flashverify.compiling.discover", spec)
+    done = subprocess.run(command, env=_environment(interpret=True), capture_output=True, check=False)
+    if done.returncode:
+        lines = done.stderr.decode(errors="replace").strip().splitlines() or [_death(done.returncode)]
+        loading = lines[-1].partition("SubjectLoadError: ")[2]
+        raise UsageError(loading or f"subject {spec!r}: {lines[-1]}")
+    return msgspec.json.decode(done.stdout, type=Discovery)
+
+
+def compile_launches(jobs: Sequence[Job], *, workers: int | None = None) -> list[Compilation]:
+    """The outcome of every job, in their order."""
+    waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
+    for index in range(len(jobs)):
+        waiting.put(index)
+    results: list[Compilation | None] = [None] * len(jobs)
+    count = min(workers or os.cpu_count() or 1, len(jobs))
+    with concurrent.futures.ThreadPoolExecutor(max(count, 1)) as threads:
+        for future in [threads.submit(_serve, jobs, waiting, results) for _ in range(count)]:
+            future.result()
+    return [result for result in results if result is not None]
+
+
+def _serve(jobs: Sequence[Job], waiting: queue.SimpleQueue[int], results: list[Compilation | None]) -> None:
+    """Feed one process after the other until no job is left."""
+    process: subprocess.Popen[bytes] | None = None
+    try:
+        while True:
+            try:
+                index = waiting.get_nowait()
+            except queue.Empty:
+                return
+            process = process or _start()
+            assert process.stdin is not None
+            assert process.stdout is not None
+            line = b""
+            try:
+                process.stdin.write(msgspec.json.encode(jobs[index]) + b"\n")
+                process.stdin.flush()
+                line = process.stdout.readline()
+            except BrokenPipeError:
+                pass
+            if line:
+                results[index] = msgspec.json.decode(line, type=Compilation)
+            else:
+                results[index] = _dead(jobs[index], process.wait())
+                _close(process)
+                process = None
+    finally:
+        if process is not None:
+            _close(process)
+
+
+def _start() -> subprocess.Popen[bytes]:
+    command = (sys.executable, "-P", "-m", "flashverify.compiling.worker")
+    return subprocess.Popen(
+        command,
+        env=_environment(interpret=False),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+def _close(process: subprocess.Popen[bytes]) -> None:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with contextlib.suppress(BrokenPipeError):
+        process.stdin.close()
+    process.stdout.close()
+    process.wait()
+
+
+def _dead(job: Job, code: int) -> Compilation:
+    return Compilation(
+        subject=job.subject,
+        architecture=f"sm_{job.capability}",
+        kernel=job.launch.kernel,
+        label=job.launch.label,
+        error=f"the compiler died: {_death(code)}",
+    )
+
+
+def _death(code: int) -> str:
+    return signal.Signals(-code).name if code < 0 else f"exit code {code}"
+
+
+def _environment(*, interpret: bool) -> dict[str, str]:
+    path = [os.path.abspath(entry) if entry else os.getcwd() for entry in sys.path]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(dict.fromkeys(path)), "OMP_NUM_THREADS": "1"}
+    environment.pop("TRITON_INTERPRET", None)
+    return environment | ({"TRITON_INTERPRET": "1"} if interpret else {})
+
+
+def _capability(name: str) -> int:
+    number = name.removeprefix("sm_")
+    if not name.startswith("sm_") or not number.isdigit() or int(number) < 75:
+        raise UsageError(f"architecture {name!r} is not accepted: such as {', '.join(ARCHITECTURES)}")
+    return int(number)

@@ -1,0 +1,105 @@
+"""A process that compiles: jobs as JSON lines on stdin, outcomes as JSON lines on the first descriptor that stdout had.
+
+It runs without TRITON_INTERPRET, for an interpreting process cannot compile.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import Any
+
+import msgspec
+
+from flashverify.compiling.cubin import resources
+from flashverify.compiling.records import Built, Compilation, Job
+from flashverify.compiling.ttir import find_hazards
+from flashverify.subjects.launches import Argument, Device, Element, Opaque, Pointer, Real, Value
+
+__all__ = ["compile_job"]
+
+
+def compile_job(job: Job) -> Built:
+    """Compile the kernel of one launch for an architecture.
+
+    Raises:
+        Exception: the kernel cannot be found or compiled.
+    """
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.backends.nvidia.compiler import CUDABackend
+    from triton.runtime.jit import JITFunction, create_function_from_signature
+
+    launch = job.launch
+    fn = importlib.import_module(launch.module)
+    for part in launch.kernel.split("."):
+        fn = getattr(fn, part)
+    while not isinstance(fn, JITFunction):  # decorators such as autotune and heuristics hold the kernel as `fn`
+        fn = fn.fn
+    target = GPUTarget("cuda", job.capability, 32)
+    backend = CUDABackend(target)
+    arguments = {name: _rebuild(argument) for name, argument in launch.arguments.items()}
+    bind = create_function_from_signature(fn.signature, fn.params, backend)
+    bound, specialization, _ = bind(**arguments)
+    options, signature, constants, attributes = fn._pack_args(
+        backend, dict(launch.options), bound, specialization, dict(launch.options)
+    )
+    built = triton.compile(
+        triton.compiler.ASTSource(fn, signature, constants, attributes), target=target, options=options.__dict__
+    )
+    registers, stack, spills = resources(built.asm["cubin"], triton.knobs.nvidia.cuobjdump.path)
+    return Built(
+        registers=registers,
+        shared=built.metadata.shared,
+        stack=stack,
+        loop_spills=spills,
+        hazards=find_hazards(built.asm["ttir"], deterministic=job.deterministic),
+    )
+
+
+def _rebuild(argument: Argument) -> Any:
+    """A value that the compiler classifies as it did the recorded one."""
+    import torch
+    import triton.language as tl
+
+    match argument:
+        case Pointer(dtype, misaligned):
+            element = getattr(torch, dtype)
+            return torch.zeros(32, dtype=element)[misaligned // element.itemsize :]
+        case Value(value):
+            return value
+        case Real(text):
+            return float.fromhex(text)
+        case Element(name):
+            return tl.dtype(name)
+        case Device(module, name):
+            return getattr(importlib.import_module(module), name)
+        case Opaque(text):
+            raise ValueError(f"an argument cannot be rebuilt in another process: {text}")
+
+
+def main() -> None:
+    """Compile until stdin ends."""
+    out = os.fdopen(os.dup(1), "wb", buffering=0)
+    os.dup2(2, 1)  # whatever prints goes to stderr
+    for line in sys.stdin.buffer:
+        job = msgspec.json.decode(line, type=Job)
+        built, error = None, ""
+        try:
+            built = compile_job(job)
+        except Exception as failure:
+            error = f"{type(failure).__name__}: {failure}".strip()[:2000]
+        done = Compilation(
+            subject=job.subject,
+            architecture=f"sm_{job.capability}",
+            kernel=job.launch.kernel,
+            label=job.launch.label,
+            built=built,
+            error=error,
+        )
+        out.write(msgspec.json.encode(done) + b"\n")
+
+
+if __name__ == "__main__":
+    main()

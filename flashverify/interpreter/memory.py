@@ -1,0 +1,195 @@
+"""Which tensor a pointer came from, and which elements are that tensor's own: what the mixins over memory share."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from flashverify.interpreter.hooks import triton_root
+from flashverify.interpreter.layer import Layer
+
+if TYPE_CHECKING:
+    from flashverify.interpreter.layer import Launch
+
+__all__ = ["Argument", "Place", "Tagged", "place", "program_of"]
+
+_REMEMBERED = 256
+_OUTSIDE = (str(Path(__file__).parent), triton_root(), str(Path(np.__file__).parent))
+_passed: dict[str, bool] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A line of a kernel's source.
+
+    Attributes:
+        file: path of the innermost function that is the kernel's, or one of its device functions.
+        line: in that file.
+        caller: `file.py:line` in the kernel itself, where the innermost function is another one; else empty.
+    """
+
+    file: str
+    line: int
+    caller: str = ""
+
+    def __str__(self) -> str:
+        text = f"{Path(self.file).name}:{self.line}"
+        return f"{text} from {self.caller}" if self.caller else text
+
+
+def place(launch: Launch) -> Place:
+    """Where the kernel is now; line 0 of its file where that cannot be told."""
+    frame, found, name, filename = sys._getframe(1), None, launch.name, launch.filename
+    while frame is not None:
+        code = frame.f_code
+        file = code.co_filename
+        skip = _passed.get(file)
+        if skip is None:
+            skip = _passed[file] = file.startswith(_OUTSIDE)
+        if not skip:
+            if found is None:
+                found = (file, frame.f_lineno)
+            if file == filename and code.co_name == name:
+                here = (file, frame.f_lineno)
+                return Place(*found, "" if here == found else f"{os.path.basename(file)}:{here[1]}")
+        frame = frame.f_back  # type: ignore[assignment]
+    return Place(filename, 0)
+
+
+def program_of(launch: Launch, number: int) -> tuple[int, int, int]:
+    """The program ids of a flat program number."""
+    _, y, z = launch.grid
+    return number // (y * z), number // z % y, number % z
+
+
+class _Layout:
+    """The elements of a strided tensor, counted from its first one.
+
+    Attributes:
+        extent: elements from the first to one past the last; 0 where there is none.
+        own: `[extent + 1]` bool, whether an element is the tensor's, False at the end; None where all are.
+    """
+
+    def __init__(self, shape: tuple[int, ...], strides: tuple[int, ...]) -> None:
+        axes = sorted((stride, n) for n, stride in zip(shape, strides, strict=True) if n > 1 and stride)
+        self.extent = 1 + sum((n - 1) * stride for stride, n in axes) if math.prod(shape) else 0
+        step, dense = 1, True
+        for stride, n in axes:
+            dense &= stride == step
+            step *= n
+        self.own: Any = None
+        if self.extent and not dense:
+            at = np.zeros((), np.int64)
+            for stride, n in axes:
+                at = at[..., None] + np.arange(n) * stride
+            self.own = np.zeros(self.extent + 1, bool)  # untouched pages cost nothing
+            self.own[at] = True
+
+
+_layouts: dict[Any, _Layout] = {}
+
+
+class Argument:
+    """A tensor that a launch got.
+
+    Attributes:
+        name: of the kernel's parameter.
+        tensor: what the caller passed.
+        base: address of its first element.
+        size: bytes of an element.
+        shift: log2 of that.
+        extent: elements from the first to one past the last.
+        own: see `_Layout`.
+        state: whatever a mixin keeps about it for the launch.
+    """
+
+    __slots__ = ("base", "extent", "name", "own", "shift", "size", "state", "tensor")
+
+    def __init__(self, name: str, tensor: torch.Tensor) -> None:
+        key = (tuple(tensor.shape), tensor.stride())
+        layout = _layouts.get(key)
+        if layout is None:
+            if len(_layouts) >= _REMEMBERED:
+                _layouts.clear()
+            layout = _layouts[key] = _Layout(*key)
+        self.name, self.tensor, self.base, self.size = name, tensor, tensor.data_ptr(), tensor.element_size()
+        self.extent, self.own = layout.extent, layout.own
+        self.shift = self.size.bit_length() - 1
+        self.state: Any = None
+
+    def strange(self, at: Any) -> Any:
+        """Which addresses are not the tensor's: a bool array, or None where all of them are."""
+        offset = at - np.uint64(self.base)
+        if self.own is None:
+            bad = offset >= np.uint64(self.extent << self.shift)
+        else:
+            offset >>= np.uint64(self.shift)
+            bad = ~self.own[np.minimum(offset, np.uint64(self.extent)).view(np.int64)]
+        return bad if bad.any() else None
+
+    def element(self, address: int) -> int:
+        """Distance of an address from the first element, elements."""
+        return (int(address) - self.base) >> self.shift
+
+    def index(self, address: int) -> tuple[int, ...]:
+        """Logical index of an element, of the first one that lies there; its distance from the first one if it is not the tensor's."""
+        left = element = self.element(address)
+        if element < 0 or element >= self.extent or (self.own is not None and not self.own[element]):
+            return (element,)
+        shape, strides = self.tensor.shape, self.tensor.stride()
+        found = [0] * len(shape)
+        for axis in sorted(range(len(shape)), key=lambda a: -strides[a]):
+            if shape[axis] > 1 and strides[axis]:
+                found[axis] = min(left // strides[axis], shape[axis] - 1)
+                left -= found[axis] * strides[axis]
+        return tuple(found) if left == 0 else (element,)
+
+
+class Tagged(Layer):
+    """Knows the tensor of every pointer: its `Argument` rides on the type object of the pointer.
+
+    Attributes:
+        launch: the `Launch` that runs now, or None.
+        tensors: its tensors.
+    """
+
+    launch: Any = None
+    tensors: tuple[Argument, ...] = ()
+
+    def on_launch(self, launch: Launch) -> None:
+        """Tag the pointers."""
+        if self.launch is not launch:  # once, however many mixins there are
+            self.launch = launch
+            tensors = {name: x for name, x in launch.raw.items() if isinstance(x, torch.Tensor)}
+            self.tensors = tuple(Argument(name, x) for name, x in tensors.items())
+            for argument in self.tensors:
+                pointer = launch.arguments[argument.name].handle
+                tag = object.__new__(type(pointer.dtype))
+                tag.__dict__.update(pointer.dtype.__dict__)
+                tag.argument = argument
+                pointer.dtype = tag
+        super().on_launch(launch)
+
+    def on_finish(self, launch: Launch) -> None:
+        """Let go of the tensors."""
+        super().on_finish(launch)
+        self.launch, self.tensors = None, ()
+
+    def argument(self, ptrs: Any, keep: Any) -> Argument | None:
+        """The tensor of a tile of pointers; by address where the pointers lost their tag, as by a cast; None if there is none."""
+        found: Argument | None = getattr(ptrs.dtype, "argument", None)
+        if found is not None or not keep.any():
+            return found
+        first = int(ptrs.data[keep].flat[0])
+        size = max(1, ptrs.get_element_ty().primitive_bitwidth // 8)
+        for argument in self.tensors:
+            if argument.size == size and 0 <= argument.element(first) < argument.extent:
+                return argument
+        return None

@@ -1,0 +1,109 @@
+"""What the sanitizer says, and what it is told about the memory of a pass."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import torch
+
+    from flashverify.interpreter.memory import Place
+
+__all__ = ["FILLS", "Kind", "Lane", "Report", "Watch"]
+
+Kind = Literal["out-of-bounds", "uninitialised", "double-write", "race", "input-store"]
+
+FILLS = ("nan", "high", "low")
+"""Values of lanes that are masked off without `other=`, to be compared with 0."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """One misuse of memory, the first of its kind at a line and an argument.
+
+    Attributes:
+        kind: what it is.
+        access: `load`, `store` or `atomic`.
+        kernel: name of the kernel.
+        argument: name of the kernel's parameter that the pointer came from; empty where that is unknown.
+        place: line of the source.
+        program: program ids of the first lane concerned.
+        index: logical index of its element; one integer, the distance from the tensor's first element in elements, where the
+            element is not the tensor's; empty where no tensor is known.
+        lanes: how many lanes of the operation are concerned.
+        detail: what is wrong, in words.
+    """
+
+    kind: Kind
+    access: str
+    kernel: str
+    argument: str
+    place: Place
+    program: tuple[int, int, int]
+    index: tuple[int, ...]
+    lanes: int
+    detail: str
+
+    def __str__(self) -> str:
+        where = f"{self.place}: {self.kernel}: {self.access} of {self.argument or 'memory'}{list(self.index)}"
+        return f"{where} in program {self.program}: {self.detail} ({self.lanes} lanes)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lane:
+    """A load whose masked lanes have no `other=`: they are undefined, which is no defect until something depends on them.
+
+    Attributes:
+        kernel: name of the kernel.
+        argument: name of its parameter.
+        place: line of the source.
+        program: program ids of the first such lane.
+        lane: its place in the tile.
+    """
+
+    kernel: str
+    argument: str
+    place: Place
+    program: tuple[int, int, int]
+    lane: tuple[int, ...]
+
+    def __str__(self) -> str:
+        where = f"{self.place}: {self.kernel}: load of {self.argument or 'memory'}"
+        return f"{where} in program {self.program}, lane {list(self.lane)}: masked off without other="
+
+
+@dataclass(slots=True, kw_only=True)
+class Watch:
+    """One watched stretch of launches: what is known of the memory, and what was found.
+
+    Attributes:
+        inputs: addresses of the storages that the kernels must not write to.
+        poison: the bit pattern of a tensor's memory that nobody has written, or None.
+        fill: one of `FILLS`: the value of undefined lanes in place of 0, or None.
+        only: the one place where they are filled, or None for all.
+        launches: seen so far.
+        reports: by (kind, place, argument).
+        lanes: undefined lanes, by (place, argument).
+        dropped: misuses at places that have a report already.
+    """
+
+    inputs: frozenset[int] = frozenset()
+    poison: Callable[[torch.Tensor], int | None] | None = None
+    fill: str | None = None
+    only: Place | None = None
+    launches: int = 0
+    reports: dict[tuple[str, Place, str], Report] = field(default_factory=dict)
+    lanes: dict[tuple[Place, str], Lane] = field(default_factory=dict)
+    dropped: Counter[str] = field(default_factory=Counter)
+
+    def add(self, report: Report) -> None:
+        """Keep the first report of its kind, line (and line that called it) and argument."""
+        key = (report.kind, report.place, report.argument)
+        if key in self.reports:
+            self.dropped[report.kind] += 1
+        else:
+            self.reports[key] = report

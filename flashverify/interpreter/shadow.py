@@ -1,0 +1,135 @@
+"""Who wrote and who read each element of a storage during one launch, and what else the sanitizer knows of memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flashverify.interpreter.formats import is_float
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from flashverify.interpreter.memory import Argument
+    from flashverify.interpreter.reports import Watch
+
+__all__ = ["Shadow", "State", "extreme"]
+
+_LANES = 1 << 20
+_EXTREMES = {"nan": np.nan, "high": 3e38, "low": -3e38}
+_ATOMIC = -1
+
+
+class Shadow:
+    """Owners of the elements of one storage: 0 is nobody, n + 1 is program n, -1 is an atomic operation.
+
+    Args:
+        start: address of the storage.
+        nbytes: its size.
+        shift: log2 of the size of an element.
+
+    Attributes:
+        atomic: whether an atomic operation was done on it.
+    """
+
+    def __init__(self, start: int, nbytes: int, shift: int) -> None:
+        self._start, self._size, self._shift = start, nbytes >> shift, shift
+        self._writers: Any = None
+        self._loads: list[tuple[Any, Any, Any, Any]] = []
+        self._room = _LANES
+        self.atomic = False
+
+    def _at(self, at: Any) -> Any:
+        return ((at - np.uint64(self._start)) >> np.uint64(self._shift)).view(np.int64)
+
+    def claim(self, at: Any, keep: Any, owners: Any, *, atomic: bool) -> Iterator[tuple[Any, int]]:
+        """Note a store; yield the lanes whose element another program has written, and the first of those writers.
+
+        Args:
+            at: addresses, all inside the storage where `keep`.
+            keep: which lanes are stored.
+            owners: of the lanes, broadcastable.
+            atomic: whether others' atomic operations are no conflict.
+        """
+        if self._writers is None:
+            self._writers = np.zeros(self._size, np.int32)  # untouched pages cost nothing
+        writers, whole = self._writers, bool(keep.all())
+        places = self._at(at if whole else at[keep]).reshape(-1)
+        own = np.broadcast_to(owners, at.shape)
+        own = (own if whole else own[keep]).reshape(-1)
+        before = writers[places]
+        clash = (before != 0) & (before != own)
+        if atomic:
+            self.atomic = True
+            clash &= before != _ATOMIC
+            writers[places] = _ATOMIC
+        else:
+            writers[places] = own
+            after = writers[places]
+            again = after != own  # two programs of this very store
+            before = np.where(clash, before, after)
+            clash |= again
+        if clash.any():
+            bad = np.zeros(at.shape, bool)
+            bad[keep] = clash
+            yield bad, int(before[clash.argmax()])
+
+    def note(self, access: Any, at: Any, keep: Any, owners: Any) -> None:
+        """Remember a load until the end of the launch, while there is room.
+
+        Args:
+            access: given back by `races`.
+            at: addresses.
+            keep: which lanes are loaded.
+            owners: of the lanes, broadcastable; 0 where all programs load the same.
+        """
+        self._room -= at.size
+        if self._room > 0:
+            self._loads.append((access, at, keep, owners))
+
+    def races(self) -> Iterator[tuple[Any, Any, Any, int]]:
+        """Loads of elements that another program wrote: (access, addresses, lanes, the first writer)."""
+        if self._writers is None:
+            return
+        for access, at, keep, owners in self._loads:
+            places = np.where(keep, self._at(at), 0)
+            found = np.where(keep, self._writers[places], 0)
+            bad = (found != 0) & (found != owners)
+            if bad.any():
+                yield access, at, bad, int(found.flat[bad.argmax()])
+
+
+class State:
+    """What the sanitizer knows of one tensor of one launch.
+
+    Attributes:
+        is_input: whether the launch must not write to it.
+        poison: the bits of elements that nobody has written, or None.
+        shadow: of its storage.
+    """
+
+    __slots__ = ("is_input", "poison", "shadow")
+
+    def __init__(self, argument: Argument, watched: Watch, shadows: dict[tuple[int, int], Shadow]) -> None:
+        storage = argument.tensor.untyped_storage()
+        start = storage.data_ptr()
+        self.is_input = start in watched.inputs
+        word = watched.poison(argument.tensor) if watched.poison is not None and not self.is_input else None
+        self.poison = None if word is None else np.array(word % (1 << 8 * argument.size)).astype(f"u{argument.size}")
+        key = (start, argument.size)
+        shadow = shadows.get(key)
+        if shadow is None:
+            shadow = shadows[key] = Shadow(start, storage.nbytes(), argument.shift)
+        self.shadow = shadow
+
+
+def extreme(dtype: np.dtype[Any], fill: str) -> Any:
+    """A value that shows: for floats what `fill` says, for integers a large negative one, which ends loops and reaches no memory."""
+    if is_float(dtype):
+        limit = 6e4 if dtype.name == "float16" else 3e38
+        value = np.clip(_EXTREMES[fill], -limit, limit)
+        return np.array(value).astype(dtype)
+    if dtype.kind == "b":
+        return np.True_
+    return dtype.type(np.iinfo(dtype).min + 0x5A)

@@ -1,0 +1,127 @@
+"""Planted misuses of memory: each one change in one place of the bundled kernels, some of them without effect on any output."""
+
+from __future__ import annotations
+
+from flashverify.mutants.bank import Mutant
+
+__all__ = ["MEMORY_BANK"]
+
+_HEAD = "ptr += b.to(tl.int64) * stride_b + h.to(tl.int64) * stride_h"
+_FIRST_ROW = "m0 = (tiles - 1 - tl.program_id(0) % tiles) * BLOCK_M"
+_STORE_DELTA = "tl.store(row_ptrs(delta_ptr, b, h, heads, sq, i), delta, mask=i < sq)"
+
+MEMORY_BANK = (
+    Mutant(
+        name="reads_a_row_past_k",
+        file="device/forward.py",
+        before="k = load_tile(k_ptr, j, k_end,",
+        after="k = load_tile(k_ptr, j, sk + 1,",
+        outputs=("k_ptr",),
+        modelled_on="an inclusive bound taken as exclusive",
+    ),
+    Mutant(
+        name="writes_a_row_past_o",
+        file="device/forward.py",
+        before="store_tile(o_ptr, acc / divisor[:, None], i, sq,",
+        after="store_tile(o_ptr, acc / divisor[:, None], i, sq + 1,",
+        outputs=("o_ptr",),
+        modelled_on="an inclusive bound taken as exclusive",
+    ),
+    Mutant(
+        name="tail_of_v_unmasked",
+        file="device/forward.py",
+        before="v = load_tile(v_ptr, j, k_end,",
+        after="v = load_tile(v_ptr, j, n0 + BLOCK_N,",
+        outputs=("v_ptr",),
+        modelled_on="the weights of the tail are 0, so its values are taken not to matter",
+    ),
+    Mutant(
+        name="lse_stored_without_mask",
+        file="device/forward.py",
+        before="lse2, mask=i < sq)",
+        after="lse2)",
+        outputs=("lse2_ptr",),
+        modelled_on="a store of row statistics without its mask",
+    ),
+    Mutant(
+        name="last_tile_moved_back",
+        file="device/forward.py",
+        before=_FIRST_ROW,
+        after=f"{_FIRST_ROW}\n    m0 = tl.minimum(m0, tl.maximum(sq - BLOCK_M, 0))",
+        outputs=("o_ptr", "lse2_ptr"),
+        modelled_on="a tail made whole by overlapping its neighbour: two programs write the same rows",
+    ),
+    Mutant(
+        name="last_row_of_dq_unwritten",
+        file="device/dq.py",
+        before="store_tile(dq_ptr, dq * scale, i, sq,",
+        after="store_tile(dq_ptr, dq * scale, i, sq - 1,",
+        outputs=("dq",),
+        modelled_on="nntrainer/nntrainer#3989: the last rows are never computed",
+    ),
+    Mutant(
+        name="strides_of_v_swapped",
+        file="device/forward.py",
+        before="head_ptr(v_ptr, b, h // group, stride_vb, stride_vh, ALIGNED)",
+        after="head_ptr(v_ptr, b, h // group, stride_vh, stride_vb, ALIGNED)",
+        outputs=("v_ptr",),
+        modelled_on="strides passed in the order of another layout",
+    ),
+    Mutant(
+        name="delta_of_the_last_row_missing",
+        file="device/delta.py",
+        before=_STORE_DELTA,
+        after=_STORE_DELTA.replace("i < sq", "i < sq - 1"),
+        outputs=("delta", "delta_ptr"),
+        modelled_on="a buffer allocated, not filled, and read by the next kernel",
+    ),
+    Mutant(
+        name="q_written_back",
+        file="device/forward.py",
+        before="divisor, lse2 = finish(m_i, l_i)",
+        after="store_tile(q_ptr, q, i, sq, stride_qs, d8, BLOCK_D, EVEN_D, ALIGNED)\n    divisor, lse2 = finish(m_i, l_i)",
+        outputs=("q_ptr",),
+        modelled_on="an input used as scratch and restored: wrong as soon as two kernels share it",
+    ),
+    Mutant(
+        name="offset_in_32_bits",
+        file="device/address.py",
+        before=_HEAD,
+        after="ptr += (b.to(tl.int64) * stride_b + h.to(tl.int64) * stride_h).to(tl.int32)",
+        outputs=("q_ptr", "k_ptr", "v_ptr"),
+        modelled_on="offsets past 2^31 elements wrap",
+    ),
+    Mutant(
+        name="load_without_other",
+        file="device/address.py",
+        before="return tl.load(ptrs, mask=keep, other=0.0)",
+        after="return tl.load(ptrs, mask=keep)",
+        outputs=("q_ptr", "k_ptr", "v_ptr", "do_ptr", "o_ptr"),
+        modelled_on="masked lanes are taken to be 0, which they are in an interpreter and on most devices",
+    ),
+    Mutant(
+        name="delta_of_another_program",
+        file="device/delta.py",
+        before=_STORE_DELTA,
+        after=f"{_STORE_DELTA}\n    tl.load(delta_ptr)",
+        outputs=("delta_ptr",),
+        modelled_on="a value of another program read in the same launch",
+    ),
+    Mutant(
+        name="channels_unmasked",
+        file="device/address.py",
+        before="if not EVEN:",
+        after="if False:",
+        outputs=("q_ptr", "k_ptr", "v_ptr", "o_ptr", "dq_ptr", "dk_ptr", "dv_ptr", "do_ptr"),
+        modelled_on="a head dimension that is no power of two treated as one",
+    ),
+    Mutant(
+        name="length_of_the_next_batch",
+        file="device/mask.py",
+        before="tl.load(lengths_ptr + b)",
+        after="tl.load(lengths_ptr + b + 1)",
+        outputs=("lengths_ptr",),
+        modelled_on="cumulative lengths taken for lengths",
+    ),
+)
+"""Found by the checks `sanitizer` and `memory`; `outputs` are the tensors and kernel parameters that these name."""

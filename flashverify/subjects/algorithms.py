@@ -1,0 +1,118 @@
+"""Attention as the literature first wrote it down (`flashverify_kernels.algorithms`) as subjects, in the interpreter."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from flashverify.subjects.evidence import evidence_on, interpreted_as
+from flashverify.subjects.interface import Contract, Forward, Gradients, Supports
+
+if TYPE_CHECKING:
+    from flashverify.case.case import Case
+    from flashverify.case.problem import Problem
+    from flashverify.numerics import Form
+
+__all__ = ["PAPER_FLASH", "STANDARD", "TWO_PASS", "Algorithm"]
+
+_BLOCKS = (16, 32, 64)
+_DEFAULT = 32
+
+
+def _refusal(case: Case) -> str | None:
+    session = sys.modules.get("flashverify.interpreter.session")
+    if session is None or session.active() is None:
+        return "it runs in flashverify's interpreter only: use --device cpu"
+    names = {name for name, _ in case.launch}
+    if case.launch and names != {"block_m", "block_n"}:
+        return f"launch={case.launch}: block_m and block_n belong together"
+    return None
+
+
+class Algorithm:
+    """One of the algorithms.
+
+    Args:
+        name: in reports; `<name>_forward` and, where it has gradients, `<name>_backward` are its functions.
+        prefix: of these functions.
+        normalise: of its form.
+        backward: whether its gradients are judged.
+        dtypes: those whose errors the bounds cover.
+    """
+
+    contract = Contract(lse_base="e", deterministic=True, batch_invariant=True)
+
+    def __init__(
+        self,
+        name: str,
+        prefix: str,
+        *,
+        normalise: str = "end",
+        backward: bool = False,
+        dtypes: tuple[str, ...] = ("fp16", "bf16", "fp32"),
+    ) -> None:
+        self.name = name
+        self._prefix, self._normalise = prefix, normalise
+        self.supports = Supports(
+            dtypes=dtypes,
+            masks=("causal", "key_lengths"),
+            scales=("positive", "zero", "negative"),
+            dim_max=128,
+            backward=backward,
+            launch=(("block_m", _BLOCKS), ("block_n", _BLOCKS)),
+            also=_refusal,
+        )
+
+    def _function(self, kind: str) -> Any:
+        from flashverify_kernels import algorithms
+
+        return getattr(algorithms, f"{self._prefix}_{kind}")
+
+    def _setting(self, problem: Problem) -> Any:
+        from flashverify_kernels.algorithms import Setting
+
+        return Setting(
+            scale=problem.scale,
+            causal=problem.case.mask.causal,
+            key_lengths=problem.key_lengths,
+            **dict(problem.case.launch),
+        )
+
+    def form(self, case: Case) -> Form:
+        """As the bundled kernels', but for the place of the division."""
+        from flashverify.numerics import Form
+
+        return Form(
+            gap_c=1.0,
+            kappa=2.0,
+            normalise=self._normalise,
+            block_n=dict(case.launch).get("block_n", _DEFAULT),
+            architecture=interpreted_as()[1],
+        )
+
+    def device(self) -> str:
+        """The CPU: nothing orders what a program of a GPU stores before what it loads again."""
+        return "cpu"
+
+    def evidence(self) -> str:
+        """The interpreter."""
+        return evidence_on("cpu", triton=True)
+
+    def forward(self, problem: Problem) -> Forward:
+        """O and the natural LSE."""
+        found = self._function("forward")(problem.q, problem.k, problem.v, self._setting(problem))
+        return Forward(found.o, found.lse, found)
+
+    def backward(self, problem: Problem, forward: Forward) -> Gradients:
+        """The gradients; delta is never stored."""
+        setting = self._setting(problem)
+        return Gradients(
+            *self._function("backward")(problem.do, problem.q, problem.k, problem.v, forward.saved, setting)
+        )
+
+
+# Normalised weights in fp16 lose bits below 2^-14, for which the bounds have no term; nor have they one for a delta summed
+# over keys, as Algorithm 3 does.
+STANDARD = Algorithm("standard", "standard", normalise="every_block", dtypes=("bf16", "fp32"))
+PAPER_FLASH = Algorithm("paper-flash", "paper", normalise="every_block", backward=True)
+TWO_PASS = Algorithm("two-pass", "two_pass")

@@ -1,0 +1,67 @@
+"""The launches of the bundled kernels: every kernel, mask and dtype, at head dimensions of every tile width and one between."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+from typing import TYPE_CHECKING, Any
+
+from flashverify.subjects.launches import Argument, Launch, Pointer, Real, Value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["bundled_launches"]
+
+_KERNELS = ("forward", "dq", "dkdv")
+_MASKS = ("none", "causal", "tree")
+_DTYPES = ("float16", "bfloat16", "float32")
+_DIMS = ((16, 16), (64, 64), (128, 128), (72, 72), (192, 128), (256, 256))
+_POINTEES = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "i32": "int32"}
+
+
+def bundled_launches(package: str) -> list[Launch]:
+    """The launches of a kernel package of the shape of `flashverify_kernels`."""
+    import torch
+
+    aot = importlib.import_module(f"{package}.aot")
+    found = []
+    for kernel, mask, dtype, (d, dv) in _combinations():
+        # a width that is no power of two stands for rows that are not aligned, a mask for key lengths
+        aligned = d & (d - 1) == 0
+        source = aot.kernel_source(
+            kernel,
+            d=d,
+            dv=dv,
+            dtype=getattr(torch, dtype),
+            mask=mask,
+            key_lengths=mask != "none",
+            dlse=not aligned,
+            aligned=aligned,
+        )
+        label = f"{kernel} {dtype} d={d}" + (f"/{dv}" if dv != d else "") + (f" {mask}" if kernel != "delta" else "")
+        found.append(
+            Launch(
+                label=label,
+                module=source.fn.fn.__module__,
+                kernel=source.fn.__name__,
+                arguments={
+                    name: _argument(kind, source.constants.get(name)) for name, kind in source.signature.items()
+                },
+                options=source.options,
+            )
+        )
+    return found
+
+
+def _combinations() -> Iterator[tuple[str, str, str, tuple[int, int]]]:
+    yield from itertools.product(_KERNELS, _MASKS, _DTYPES, _DIMS)
+    yield from itertools.product(("delta",), ("none",), _DTYPES, _DIMS)
+
+
+def _argument(kind: str, constant: Any) -> Argument:
+    if kind == "constexpr":
+        return Value(constant)
+    if kind.startswith("*"):
+        return Pointer(_POINTEES[kind[1:]])
+    return Real((0.5).hex()) if kind == "fp32" else Value(7)

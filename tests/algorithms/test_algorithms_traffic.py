@@ -1,0 +1,145 @@
+"""Theorems 1, 2 and 5 of FlashAttention, and operation counts, by counting what the kernels do."""
+
+import pytest
+import torch
+
+from flashverify.interpreter.counters import count
+from flashverify_kernels import Configs, LaunchConfig, Options
+from flashverify_kernels.algorithms import (
+    Setting,
+    paper_backward,
+    paper_forward,
+    standard_backward,
+    standard_forward,
+    two_pass_forward,
+)
+from flashverify_kernels.launch import backward, forward
+
+INPUTS = {"q_ptr", "k_ptr", "v_ptr", "o_ptr", "do_ptr", "dq_ptr", "dk_ptr", "dv_ptr"}
+
+
+class Measured:
+    """Accesses in elements: `loads` and `stores` by argument, both summed in `accesses`; `products` are multiply-adds."""
+
+    def __init__(self, launches):
+        self.loads, self.stores = {}, {}
+        for launch in launches:
+            for name, traffic in launch.traffic.items():
+                self.loads[name] = self.loads.get(name, 0) + traffic.loads
+                self.stores[name] = self.stores.get(name, 0) + traffic.stores
+        self.accesses = sum(self.loads.values()) + sum(self.stores.values())
+        self.products = sum(launch.multiply_adds for launch in launches)
+
+
+def measure(algorithm, n, d, block_m, block_n):
+    q, k, v, do = (torch.randn(1, 1, n, d, generator=torch.Generator().manual_seed(x)) for x in range(4))
+    setting = Setting(scale=0.25, block_m=block_m, block_n=block_n)
+    passes = {
+        "paper": (paper_forward, paper_backward),
+        "standard": (standard_forward, standard_backward),
+        "two-pass": (two_pass_forward, None),
+    }[algorithm]
+    with count() as launches:
+        found = passes[0](q, k, v, setting)
+    there = Measured(launches)
+    if passes[1] is None:
+        return there, None
+    with count() as launches:
+        passes[1](do, q, k, v, found, setting)
+    return there, Measured(launches)
+
+
+def bundled(n, d, block_m, block_n):
+    q, k, v, do = (torch.randn(1, 1, n, d) for _ in range(4))
+    config = LaunchConfig(block_m=block_m, block_n=block_n)
+    options = Options(config=Configs(forward=config, dq=config, dkdv=config))
+    with count() as launches:
+        found = forward(q, k, v, options)
+    there = Measured(launches)
+    with count() as launches:
+        backward(do, q, k, v, found.o, found.lse2, options)
+    return there, Measured(launches)
+
+
+@pytest.mark.parametrize("n", [64, 128])
+@pytest.mark.parametrize("d", [16, 32])
+def test_operations_are_those_of_the_products(n, d):
+    square = n * n * d  # multiply-adds of one product; 2 operations each
+
+    assert [x.products for x in measure("standard", n, d, 16, 32)] == [2 * square, 4 * square]
+    assert [x.products for x in measure("paper", n, d, 16, 32)] == [2 * square, 5 * square]
+    assert measure("two-pass", n, d, 16, 32)[0].products == 3 * square
+    # dQ and dK, dV apart: S and dP twice
+    assert [x.products for x in bundled(n, d, 16, 32)] == [2 * square, 7 * square]
+
+
+def test_theorem_1_extra_memory_is_linear():
+    for n in (64, 128):
+        there, back = measure("paper", n, 16, 16, 32)
+        assert set(there.stores) - INPUTS == {"m_ptr", "l_ptr"}
+        assert set(back.stores) - INPUTS == {"m_ptr", "l_ptr"}
+        assert (back.stores["m_ptr"], back.stores["l_ptr"]) == (0, 0)
+
+        there, _ = measure("two-pass", n, 16, 16, 32)
+        assert {name: x for name, x in there.stores.items() if x} == {"m_ptr": n, "l_ptr": n, "o_ptr": n * 16}
+
+        there, back = measure("standard", n, 16, 16, 32)
+        assert there.stores["s_ptr"] == there.stores["p_ptr"] == n * n
+        assert back.stores["dp_ptr"] == back.stores["ds_ptr"] == n * n
+
+
+@pytest.mark.parametrize(("n", "d", "block_m", "block_n"), [(64, 16, 16, 16), (128, 16, 32, 64), (96, 32, 32, 32)])
+def test_theorems_2_and_5_accesses_are_those_of_the_loops(n, d, block_m, block_n):
+    columns, rows = n // block_n, n // block_m
+    there, back = measure("paper", n, d, block_m, block_n)
+
+    assert (there.loads["k_ptr"], there.loads["v_ptr"]) == (n * d, n * d)
+    assert there.loads["q_ptr"] == there.loads["o_ptr"] == there.stores["o_ptr"] == n * d * columns
+    assert there.accesses == 2 * n * d + (3 * n * d + 4 * n) * columns
+    assert (back.loads["k_ptr"], back.stores["dk_ptr"], back.stores["dv_ptr"]) == (n * d, n * d, n * d)
+    assert back.accesses == 4 * n * d + (5 * n * d + 2 * n) * columns
+
+    there, back = measure("standard", n, d, block_m, block_n)
+    # S and P are written and read once; Q, K and V are read by tiles, n d / block elements a row or column
+    assert there.stores["s_ptr"] + there.loads["s_ptr"] + there.stores["p_ptr"] + there.loads["a_ptr"] == 4 * n * n
+    assert there.accesses == 4 * n * n + n * d * (columns + 2 * rows + 1) + n
+    # P twice, dP twice, dS three times
+    square = sum(back.loads.get(x, 0) + back.stores.get(x, 0) for x in ("a_ptr", "p_ptr", "dp_ptr", "ds_ptr"))
+    assert square == 7 * n * n
+    assert back.accesses == 7 * n * n + n * d * (3 * columns + 2 * rows + 3)
+
+
+def test_accesses_grow_with_the_square_of_the_length_or_with_the_length_where_memory_grows_too():
+    d = 16
+    for which in (0, 1):
+        paper = [measure("paper", n, d, 16, 16)[which].accesses for n in (64, 128)]
+        standard = [measure("standard", n, d, 32, 32)[which].accesses for n in (64, 128)]
+        scaled = [measure("paper", n, d, 16, n // 4)[which].accesses for n in (64, 128)]
+        for counted, factor in ((paper, 4), (standard, 4), (scaled, 2)):
+            assert counted[1] / counted[0] == pytest.approx(factor, rel=0.1)
+
+
+def test_larger_blocks_mean_fewer_accesses():
+    """As in the figure of the paper, with N = 128 and a block of keys from 16 to 128."""
+    n, d = 128, 16
+    blocks = (16, 32, 64, 128)
+    for which in (0, 1):
+        counts = [measure("paper", n, d, 16, block)[which].accesses for block in blocks]
+
+        assert sorted(counts, reverse=True) == counts
+        products = [block * (c - (2 + 2 * which) * n * d) for block, c in zip(blocks, counts, strict=True)]
+        assert max(products) == min(products), "beyond reading K and V once, accesses are inverse to the block"
+
+
+def test_accesses_are_inverse_to_the_memory_and_below_the_standard_algorithm_where_d_squared_is_below_it():
+    n, d = 128, 16
+    standard = [x.accesses for x in measure("standard", n, d, 64, 64)]
+    for memory in (1024, 2048):  # between d^2 and N d
+        block_n = memory // (4 * d)
+        block_m = min(block_n, d)
+        paper = [x.accesses for x in measure("paper", n, d, block_m, block_n)]
+
+        for which, constant in ((0, (12, 16)), (1, (20, 26))):
+            assert constant[0] <= paper[which] * memory / (n * n * d * d) <= constant[1]
+        assert paper[0] < standard[0]
+        assert paper[1] < standard[1]

@@ -1,0 +1,72 @@
+import torch
+import triton
+import triton.language as tl
+
+from flashverify.subjects import Contract, Supports, subject
+
+
+@triton.jit
+def unfilled(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i, mask=i < n)  # PLANTED unfilled-load
+    tl.store(y_ptr + i, x, mask=i < n)
+
+
+@triton.jit
+def overflowing(x_ptr, y_ptr, stride, n, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    i = tl.arange(0, BLOCK)
+    offset = row * stride  # PLANTED int32-offset
+    x = tl.load(x_ptr + offset + i, mask=i < n, other=0.0)
+    y_row = y_ptr + row.to(tl.int64) * stride
+    tl.store(y_row + i, x, mask=i < n)
+
+
+@triton.jit
+def racing(x_ptr, y_ptr, count_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i, mask=i < n, other=0.0)
+    tl.atomic_add(count_ptr, 1)  # integers: any order gives the same sum
+    tl.atomic_add(y_ptr + (i % 4), x, mask=i < n)  # PLANTED atomic
+
+
+@triton.jit
+def clean(x_ptr, y_ptr, stride, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    row = tl.program_id(0).to(tl.int64) * stride
+    for start in range(0, n, BLOCK):
+        x = tl.load(x_ptr + row + start + i, mask=start + i < n, other=0.0)
+        tl.store(y_ptr + row + start + i, x, mask=start + i < n)
+
+
+@triton.jit
+def broken(x_ptr, BLOCK: tl.constexpr):
+    tl.static_assert(BLOCK > 64, "a block of more than 64")
+    tl.store(x_ptr + tl.arange(0, BLOCK), 0.0)
+
+
+def _copy(kernel):
+    def attention(p):
+        x = p.q.contiguous()
+        y = torch.zeros_like(x, dtype=torch.float32 if kernel is racing else x.dtype)
+        n = x.numel()
+        if kernel is racing:
+            kernel[(1,)](x, y, torch.zeros(1, dtype=torch.int32), n, BLOCK=64)
+        elif kernel is broken:
+            kernel[(1,)](x, BLOCK=64)
+        elif kernel is unfilled:
+            kernel[(1,)](x, y, n, BLOCK=64)
+        else:
+            kernel[(2,)](x, y, 16, n // 2, BLOCK=64, num_warps=2)
+        return y
+
+    return attention
+
+
+def _subject(kernel):
+    supports = Supports(dtypes=("fp16",), backward=False)
+    contract = Contract(lse_base=None, deterministic=True)
+    return subject(name=kernel.__name__, supports=supports, contract=contract)(_copy(kernel))
+
+
+UNFILLED, OVERFLOWING, RACING, CLEAN, BROKEN = map(_subject, (unfilled, overflowing, racing, clean, broken))

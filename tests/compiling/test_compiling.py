@@ -1,0 +1,135 @@
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from flashverify import cli, compiling
+from flashverify.compiling.records import Job
+from flashverify.compiling.run import find_launches
+from flashverify.errors import NoVerdictError, UsageError
+from flashverify.subjects.launches import Launch, Pointer, Value
+
+HERE = Path(__file__).parent
+PLANTED = HERE / "planted_kernels.py"
+
+# One of each kernel, and of what changes its code; every combination is `flashverify compile`, 540 compilations.
+SMALL = {
+    "forward float16 d=64 none",
+    "forward float16 d=128 causal",
+    "forward bfloat16 d=72 tree",
+    "dq float32 d=16 causal",
+    "dq float16 d=64 causal",
+    "dkdv float16 d=64 none",
+    "dkdv float16 d=64 causal",
+    "delta float16 d=128",
+}
+# The fast paths: full tiles, aligned, 16 bits.
+FAST = {name for name in SMALL if "float16" in name and "d=72" not in name}
+
+
+@pytest.fixture(autouse=True)
+def cache(monkeypatch, tmp_path_factory):
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "triton"))
+    monkeypatch.syspath_prepend(str(HERE))
+
+
+def line_of(mark):
+    return next(n for n, line in enumerate(PLANTED.read_text().splitlines(), 1) if f"PLANTED {mark}" in line)
+
+
+@pytest.fixture(scope="module")
+def bundled():
+    found = find_launches("bundled")
+    launches = [launch for launch in found.launches if launch.label in SMALL]
+    assert len(launches) == len(SMALL)
+    jobs = [Job(subject="bundled", capability=90, deterministic=found.deterministic, launch=n) for n in launches]
+    jobs += [
+        Job(subject="bundled", capability=c, deterministic=True, launch=launches[0]) for c in (80, 100)
+    ]  # forward, d=64
+    return compiling.compile_launches(jobs, workers=2)
+
+
+def test_the_bundled_kernels_have_no_hazard_and_compile_for_every_architecture(bundled):
+    assert [item.error for item in bundled] == [""] * len(bundled)
+    assert {hazard for item in bundled for hazard in item.built.hazards} == set()
+    assert {item.architecture for item in bundled} == {"sm_80", "sm_90", "sm_100"}
+    assert compiling.exit_code(bundled) == 0
+    assert compiling.as_text(bundled).startswith("PASS: 10 compilations without a hazard")
+
+
+def test_the_fast_paths_do_not_touch_local_memory_inside_their_loops(bundled):
+    fast = [item for item in bundled if item.label in FAST and item.architecture == "sm_90"]
+
+    assert len(fast) == len(FAST)
+    assert {item.label: item.built.loop_spills for item in fast} == dict.fromkeys(FAST, 0)
+
+
+def test_planted_hazards_are_found_at_their_line():
+    names = {"UNFILLED": "unfilled-load", "OVERFLOWING": "int32-offset", "RACING": "atomic", "CLEAN": ""}
+    found = compiling.compile_subjects([f"{PLANTED}:{name}" for name in names], ["sm_90"], only="d=64")
+
+    assert [item.kernel for item in found] == [name.lower() for name in names]
+    for item, kind in zip(found, names.values(), strict=True):
+        hazards = [(hazard.kind, hazard.where) for hazard in item.built.hazards]
+        assert hazards == ([(kind, f"{PLANTED}:{line_of(kind)}")] if kind else [])
+        assert item.built.registers > 0
+    assert compiling.exit_code(found) == 1
+
+
+def test_the_walk_through_has_unfilled_loads_and_32_bit_offsets_and_filling_cures_the_first():
+    specs = ["seed-document", "seed-document-filled"]
+    found = compiling.compile_subjects(specs, ["sm_90"], only="fp16 d=64")
+    kernels = {"fwd_kernel", "bwd_dq_kernel", "bwd_dk_dv_kernel"}
+    assert {(item.subject, item.kernel) for item in found} == {(spec, kernel) for spec in specs for kernel in kernels}
+    hazards = [{h.kind for item in found if item.subject == spec for h in item.built.hazards} for spec in specs]
+
+    assert hazards == [{"unfilled-load", "int32-offset"}, {"int32-offset"}]
+
+
+def test_a_kernel_that_does_not_compile_is_an_error_and_costs_no_other():
+    pointer, block = Pointer("float32"), Value(64)
+    launches = [
+        Launch(label=name, module="planted_kernels", kernel=name, arguments={"x_ptr": pointer, "BLOCK": block})
+        for name in ("broken", "missing")
+    ]
+    n = Value(16)
+    fine = {"x_ptr": pointer, "y_ptr": pointer, "stride": n, "n": n, "BLOCK": block}
+    launches.append(Launch(label="fine", module="planted_kernels", kernel="clean", arguments=fine))
+    jobs = [Job(subject="planted", capability=90, deterministic=True, launch=launch) for launch in launches]
+
+    broken, missing, clean = compiling.compile_launches(jobs, workers=1)
+
+    assert "a block of more than 64" in broken.error
+    assert "no attribute 'missing'" in missing.error
+    assert clean.built is not None
+    assert [compiling.exit_code([item]) for item in (broken, missing, clean)] == [1, 1, 0]
+    assert compiling.as_text([broken, clean]).startswith("FAIL: 0 hazards, 1 of 2 compilations failed")
+
+
+def test_a_subject_without_kernels_gives_no_verdict():
+    with pytest.raises(NoVerdictError, match="it launches no Triton kernel"):
+        compiling.compile_subjects(["torch-cpu"], ["sm_90"])
+    assert compiling.exit_code([]) == 3
+
+
+@pytest.mark.parametrize("architecture", ["90", "sm_7", "gfx942"])
+def test_an_unknown_architecture_is_refused(architecture):
+    with pytest.raises(UsageError, match=architecture):
+        compiling.compile_subjects(["bundled"], [architecture])
+
+
+def test_an_unknown_subject_is_refused():
+    with pytest.raises(UsageError, match="is not known"):
+        compiling.compile_subjects(["nothing"], ["sm_90"])
+
+
+def test_the_command_prints_json_and_its_exit_code():
+    done = CliRunner().invoke(
+        cli.main, ["compile", "--subject", f"{PLANTED}:UNFILLED", "--arch", "sm_90", "--only", "d=64", "--json"]
+    )
+
+    found = json.loads(done.stdout)
+    assert (done.exit_code, found["exit_code"]) == (1, 1)
+    assert found["verdict"] == "FAIL: 1 hazard, 0 of 1 compilations failed"
+    assert found["compilations"][0]["built"]["hazards"][0]["kind"] == "unfilled-load"

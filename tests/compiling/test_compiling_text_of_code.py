@@ -1,0 +1,89 @@
+"""The readers of TTIR and SASS on written examples: what is and what is no hazard."""
+
+from flashverify.compiling.cubin import loop_spills
+from flashverify.compiling.ttir import find_hazards
+
+HEAD = """#loc = loc("k.py":1:0)
+#loc1 = loc("k.py":7:3)
+#loc2 = loc("helper.py":3:1)
+#loc3 = loc(callsite(#loc2 at #loc1))
+module {
+  tt.func public @k(%x: !tt.ptr<f32> loc("x"(#loc)), %n: i32 loc("n"(#loc)), %s: i64 loc("s"(#loc))) {
+    %c64 = arith.constant 64 : i32 loc(#loc)
+    %pid = tt.get_program_id x : i32 loc(#loc)
+    %r = tt.make_range {end = 64 : i32, start = 0 : i32} : tensor<64xi32> loc(#loc)
+"""
+TAIL = "  }\n}\n"
+
+
+def kinds(body, deterministic=True):
+    return [(h.kind, h.where) for h in find_hazards(HEAD + body + TAIL, deterministic=deterministic)]
+
+
+def test_a_load_with_a_mask_and_no_fill():
+    assert kinds("%1 = tt.load %p, %m evictionPolicy = evict_first : tensor<4x!tt.ptr<f32>> loc(#loc1)\n") == [
+        ("unfilled-load", "k.py:7")
+    ]
+    assert kinds("%1 = tt.load %p, %m, %o : tensor<4x!tt.ptr<f32>> loc(#loc1)\n") == []
+    assert kinds("%1 = tt.load %p : !tt.ptr<f32> loc(#loc1)\n") == []
+
+
+def test_a_boundary_check_without_padding():
+    assert kinds("%1 = tt.load %p {boundaryCheck = array<i32: 0, 1>} : !tt.ptr<tensor<4xf32>> loc(#loc1)\n") != []
+    padded = "%1 = tt.load %p {boundaryCheck = array<i32: 0>, padding = 1 : i32} : !tt.ptr<tensor<4xf32>> loc(#loc1)\n"
+    assert kinds(padded) == []
+
+
+def test_a_runtime_product_is_followed_through_conversions_and_sums_to_its_own_line():
+    body = """%1 = arith.muli %pid, %n : i32 loc(#loc3)
+    %2 = arith.addi %1, %c64 : i32 loc(#loc)
+    %3 = arith.extsi %2 : i32 to i64 loc(#loc)
+    %4 = tt.addptr %x, %3 : !tt.ptr<f32>, i64 loc(#loc)
+"""
+    assert kinds(body) == [("int32-offset", "helper.py:3")]
+
+
+def test_products_that_are_indices_or_small_are_no_offsets():
+    wide = """%1 = arith.muli %pid, %n : i32 loc(#loc1)
+    %2 = arith.extsi %1 : i32 to i64 loc(#loc)
+    %3 = arith.muli %2, %s : i64 loc(#loc)
+    %4 = tt.addptr %x, %3 : !tt.ptr<f32>, i64 loc(#loc)
+"""
+    constant = """%1 = arith.muli %pid, %c64 : i32 loc(#loc1)
+    %4 = tt.addptr %x, %1 : !tt.ptr<f32>, i32 loc(#loc)
+"""
+    assert kinds(wide) == kinds(constant) == []
+
+
+def test_a_product_inside_a_loop_over_the_keys():
+    body = """%0 = scf.for %i = %c64 to %n step %c64 iter_args(%p = %x) -> (!tt.ptr<f32>)  : i32 {
+      %1 = arith.muli %i, %n : i32 loc(#loc1)
+      %2 = tt.addptr %p, %1 : !tt.ptr<f32>, i32 loc(#loc)
+      scf.yield %2 : !tt.ptr<f32> loc(#loc)
+    } loc(#loc)
+"""
+    assert kinds(body) == [("int32-offset", "k.py:7")]
+
+
+def test_atomics_matter_where_order_does_and_bits_are_promised():
+    add = "%1 = tt.atomic_rmw fadd, acq_rel, gpu, %p, %v, %m : (!tt.ptr<f32>, f32, i1) -> f32 loc(#loc1)\n"
+    count = "%1 = tt.atomic_rmw add, acq_rel, gpu, %p, %c64, %m : (!tt.ptr<i32>, i32, i1) -> i32 loc(#loc1)\n"
+    ticket = count + "    %2 = tt.addptr %x, %1 : !tt.ptr<f32>, i32 loc(#loc)\n"
+    assert kinds(add) == [("atomic", "k.py:7")]
+    assert kinds(add, deterministic=False) == []
+    assert kinds(count) == []
+    assert kinds(ticket) == [("atomic", "k.py:7")]
+
+
+def test_spills_are_counted_in_innermost_loops_only():
+    sass = """
+        /*0010*/                   STL [R1], R3 ;
+        /*0020*/                   LDL R4, [R1] ;
+        /*0030*/                   HGMMA.64x64x16.F32 R24, gdesc[UR28], RZ ;
+        /*0040*/                   LDL.LU R5, [R1+0x4] ;
+        /*0050*/              @!P0 BRA 0x30 ;
+        /*0060*/                   STL [R1], R3 ;
+        /*0070*/               @P0 BRA 0x20 ;
+        /*0080*/                   BRA 0x80;
+"""
+    assert loop_spills(sass) == 1
