@@ -163,7 +163,9 @@ def test_keys_that_no_row_sees_do_not_widen_the_hull(form: Form) -> None:
 
 
 def test_a_matrix_unit_aligns_subnormal_operands_as_if_they_were_normal():
-    case = parse_case("fv1 seq_q=16 seq_k=13 dim_v=8 scale=10000 regime=subnormal seed=1 edits=k:0,0,12,7:1000 backward=no")
+    case = parse_case(
+        "fv1 seq_q=16 seq_k=13 dim_v=8 scale=10000 regime=subnormal seed=1 edits=k:0,0,12,7:1000 backward=no"
+    )
     inputs, _ = inputs_of(materialize(case)[0])
 
     def bound(architecture):
