@@ -44,10 +44,10 @@ BANK = (
     ),
     Mutant(
         name="padded_keys_in_backward",
-        file="device/dq.py",
-        before="p = weights(z, lse2, see, part != FULL)",
-        after="p = weights(z, lse2, see, False)",
-        outputs=("dq",),
+        file="device/dkdv.py",
+        before="pT = weights(zT, lse2, see, part != FULL)",
+        after="pT = weights(zT, lse2, see, False)",
+        outputs=("dv",),
         modelled_on="ROCm/aiter#3551: the weights are recomputed without the mask; NaN when LSE is very negative",
     ),
     Mutant(
