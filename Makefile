@@ -4,8 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PYTEST := $(BIN)/python -m pytest -n auto
+SAMPLE ?= 60
 
-.PHONY: verify test lint bench clean
+.PHONY: verify test lint compile bench clean
 .DEFAULT_GOAL := verify
 
 verify: $(READY)  ## Verify and fuzz the bundled kernels for two minutes; leaves out/verify/report.html
@@ -19,6 +20,9 @@ lint: $(READY)  ## Lint, format and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+compile: $(READY)  ## Compile a sample of the bundled kernels for sm_80, sm_90 and sm_100: hazards and spills, no GPU needed
+	$(BIN)/flashverify compile --sample $(SAMPLE)
 
 clean:
 	rm -rf $(VENV) out

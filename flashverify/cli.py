@@ -16,6 +16,7 @@ from typing import Any, NoReturn, TypeVar
 import click
 import msgspec
 
+from flashverify.bench.command import bench_command
 from flashverify.errors import FlashverifyError, UsageError
 
 __all__ = ["main"]
@@ -64,6 +65,9 @@ class _Program(click.Group):
 @click.version_option(package_name="flashverify", prog_name="flashverify")
 def main() -> None:
     """Verify and fuzz attention kernels against sound per-element bounds."""
+
+
+main.add_command(bench_command)
 
 
 def _options(*names: str) -> Callable[[_Command], _Command]:
@@ -210,18 +214,24 @@ def compare(before: str, after: str, cases: int | None, as_json: bool, **options
 @click.option("--subject", multiple=True, metavar="SPEC", help="registered name or module:name; repeatable")
 @click.option("--arch", multiple=True, metavar="sm_NN", help="repeatable [default: sm_80, sm_90 and sm_100]")
 @click.option("--only", metavar="TEXT", default="", help="only launches with this text in their kernel or label")
+@click.option(
+    "--sample", metavar="N", type=click.IntRange(min=1), help="compile only N, spread evenly over all of them"
+)
 @_JSON
-def compile_command(subject: tuple[str, ...], arch: tuple[str, ...], only: str, as_json: bool) -> int:
+def compile_command(
+    subject: tuple[str, ...], arch: tuple[str, ...], only: str, sample: int | None, as_json: bool
+) -> int:
     """Compile Triton kernels without a GPU: registers, shared memory, spills, and hazards in the intermediate code.
 
     Exit code 1 is: a hazard, or a kernel that does not compile.
     """
-    from flashverify.compiling import ARCHITECTURES, as_text, compile_subjects, exit_code
+    from flashverify.compiling import ARCHITECTURES, as_text, compile_launches, exit_code, find_jobs, spread
     from flashverify.compiling import as_json as to_json
     from flashverify.subjects import default_subjects
 
-    found = compile_subjects(subject or default_subjects(), arch or ARCHITECTURES, only=only)
-    click.echo(json.dumps(to_json(found)) if as_json else as_text(found))
+    jobs = find_jobs(subject or default_subjects(), arch or ARCHITECTURES, only=only)
+    found = compile_launches(spread(jobs, sample))
+    click.echo(json.dumps(to_json(found, of=len(jobs))) if as_json else as_text(found, of=len(jobs)))
     return exit_code(found)
 
 

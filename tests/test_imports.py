@@ -16,7 +16,7 @@ LAYERS = (
     {"flashverify.subjects", "flashverify.truth"},
     {"flashverify.judge"},
     {"flashverify.checks"},
-    {"flashverify.campaign", "flashverify.compiling", "flashverify.mutants"},
+    {"flashverify.bench", "flashverify.campaign", "flashverify.compiling", "flashverify.mutants"},
     {"flashverify.report", "flashverify.api"},
     {"flashverify.cli", "flashverify.__main__"},
 )

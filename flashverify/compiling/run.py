@@ -20,7 +20,7 @@ from flashverify.errors import NoVerdictError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["ARCHITECTURES", "compile_launches", "compile_subjects", "find_launches"]
+__all__ = ["ARCHITECTURES", "compile_launches", "compile_subjects", "find_jobs", "find_launches"]
 
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
 
@@ -31,14 +31,29 @@ def compile_subjects(
     """Compile everything that the subjects launch.
 
     Args:
-        specs: registered names or `module:name`.
-        architectures: such as `sm_90`.
-        only: compile only launches whose kernel and label contain this text.
+        specs: see `find_jobs`.
+        architectures: see `find_jobs`.
+        only: see `find_jobs`.
         workers: processes; one per CPU by default.
 
     Raises:
         UsageError: an architecture or a subject is not known.
         NoVerdictError: there is nothing to compile.
+    """
+    return compile_launches(find_jobs(specs, architectures, only=only), workers=workers)
+
+
+def find_jobs(specs: Sequence[str], architectures: Sequence[str] = ARCHITECTURES, *, only: str = "") -> list[Job]:
+    """What there is to compile: launch by launch, for one architecture after the other.
+
+    Args:
+        specs: registered names or `module:name`.
+        architectures: such as `sm_90`.
+        only: only launches whose kernel and label contain this text.
+
+    Raises:
+        UsageError: an architecture or a subject is not known.
+        NoVerdictError: a subject launches nothing that can be compiled.
     """
     capabilities = [_capability(name) for name in architectures]
     jobs = []
@@ -53,7 +68,7 @@ def compile_subjects(
             for capability in capabilities
             if only in f"{launch.kernel} {launch.label}"
         ]
-    return compile_launches(jobs, workers=workers)
+    return jobs
 
 
 def find_launches(spec: str) -> Discovery:

@@ -23,17 +23,17 @@ def exit_code(found: Sequence[Compilation]) -> int:
     return int(any(item.error or (item.built and item.built.hazards) for item in found))
 
 
-def as_json(found: Sequence[Compilation]) -> dict[str, Any]:
-    """One JSON object."""
+def as_json(found: Sequence[Compilation], *, of: int | None = None) -> dict[str, Any]:
+    """One JSON object; `of` is how many there were to choose from."""
     return {
-        "verdict": _verdict(found),
+        "verdict": _verdict(found, of),
         "compilations": msgspec.to_builtins(list(found)),
         "exit_code": exit_code(found),
     }
 
 
-def as_text(found: Sequence[Compilation]) -> str:
-    """The verdict, the table, the hazards and the errors."""
+def as_text(found: Sequence[Compilation], *, of: int | None = None) -> str:
+    """The verdict, the table, the hazards and the errors; `of` is how many there were to choose from."""
     rows: list[tuple[str, ...]] = [_HEAD]
     for item in found:
         built = item.built
@@ -43,7 +43,7 @@ def as_text(found: Sequence[Compilation]) -> str:
             else ("error", "", "", "", "")
         )
         rows.append((item.architecture, item.kernel, item.label, *(str(number) for number in numbers)))
-    lines = [_verdict(found), "", *_aligned(rows)]
+    lines = [_verdict(found, of), "", *_aligned(rows)]
     places: dict[tuple[str, str, str], set[str]] = {}
     for item in found:
         for hazard in item.built.hazards if item.built else ():
@@ -60,17 +60,18 @@ def as_text(found: Sequence[Compilation]) -> str:
     return "\n".join(lines)
 
 
-def _verdict(found: Sequence[Compilation]) -> str:
+def _verdict(found: Sequence[Compilation], of: int | None) -> str:
     built = [item.built for item in found if item.built]
     if not found:
         return "NO VERDICT: nothing was compiled"
     errors = len(found) - len(built)
     hazards = {hazard for item in built for hazard in item.hazards}
     spilling = sum(item.loop_spills > 0 for item in built)
+    sample = f" (a sample of {of})" if of is not None and of > len(found) else ""
     if errors or hazards:
         count = f"{len(hazards)} hazard{'s' * (len(hazards) != 1)}, {errors} of {len(found)} compilations failed"
-        return f"FAIL: {count}"
-    return f"PASS: {len(found)} compilations without a hazard; {spilling} spill inside a loop"
+        return f"FAIL: {count}{sample}"
+    return f"PASS: {len(found)} compilations without a hazard{sample}; {spilling} spill inside a loop"
 
 
 def _aligned(rows: Iterable[tuple[str, ...]]) -> list[str]:

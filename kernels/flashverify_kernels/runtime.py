@@ -1,5 +1,7 @@
 """What the process and the device can run: compiled on a GPU, or interpreted."""
 
+import functools
+
 import torch
 import triton
 
@@ -35,5 +37,9 @@ def shared_memory_limit(device: torch.device) -> int:
     """Shared memory that one block may use on `device`, bytes."""
     if INTERPRETED or device.type != "cuda":
         return SHARED_MEMORY
-    properties = triton.runtime.driver.active.utils.get_device_properties(device.index or 0)
-    return int(properties["max_shared_mem"])
+    return _shared_memory(device.index or 0)
+
+
+@functools.cache  # asking the driver takes a millisecond, longer than most launches
+def _shared_memory(index: int) -> int:
+    return int(triton.runtime.driver.active.utils.get_device_properties(index)["max_shared_mem"])

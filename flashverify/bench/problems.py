@@ -1,0 +1,61 @@
+"""The tensors that are timed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flashverify.case.case import Case, Grad
+from flashverify.case.mask import Mask
+from flashverify.case.problem import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from flashverify.bench.records import Workload
+
+__all__ = ["copied", "problem_of"]
+
+
+def problem_of(workload: Workload, device: str) -> Problem:
+    """The workload with normal values; contiguous `[B, H, S, D]` tensors, equal for every subject."""
+    import torch
+
+    backward = workload.direction == "backward"
+    mask = Mask(
+        causal=("top-left" if workload.seq_q == workload.seq_k else "bottom-right") if workload.causal else None
+    )
+    case = Case(
+        batch=workload.batch,
+        heads_q=workload.heads_q,
+        heads_kv=workload.heads_kv,
+        seq_q=workload.seq_q,
+        seq_k=workload.seq_k,
+        dim_qk=workload.dim,
+        dim_v=workload.dim,
+        dtype=workload.dtype,
+        mask=mask,
+        grad=Grad(backward=backward),
+    )
+    dtype = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}[workload.dtype]
+    generator = torch.Generator(device).manual_seed(0)
+
+    def normal(shape: tuple[int, ...]) -> torch.Tensor:
+        return torch.randn(shape, generator=generator, dtype=dtype, device=device)
+
+    return Problem(
+        case=case,
+        q=normal(case.shape_q),
+        k=normal(case.shape_k),
+        v=normal(case.shape_v),
+        do=normal(case.shape_o) if backward else None,
+        dlse=None,
+        key_lengths=None,
+    )
+
+
+def copied(problem: Problem) -> Callable[[], object]:
+    """Copies half of K's and V's bytes: as many are read and written as K and V have together."""
+    import torch
+
+    target = torch.empty_like(problem.k)
+    return lambda: target.copy_(problem.k)

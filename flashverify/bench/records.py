@@ -1,0 +1,92 @@
+"""What is timed, and what came out."""
+
+from __future__ import annotations
+
+import msgspec
+
+__all__ = ["PASSES", "Measurement", "Workload"]
+
+PASSES = ("forward", "backward")
+
+
+class Workload(msgspec.Struct, frozen=True, kw_only=True):
+    """One problem and one pass.
+
+    Args:
+        batch: sequences.
+        heads_q: query heads.
+        heads_kv: kv heads.
+        seq_q: queries per sequence.
+        seq_k: keys per sequence.
+        dim: head dimension of q, k and v.
+        dtype: `fp16`, `bf16` or `fp32`.
+        causal: whether row i sees key j only if j <= i + seq_k - seq_q.
+        direction: `forward` or `backward`; the backward alone, from a forward that was made before.
+    """
+
+    batch: int
+    heads_q: int
+    heads_kv: int
+    seq_q: int
+    seq_k: int
+    dim: int
+    dtype: str
+    causal: bool
+    direction: str
+
+    @property
+    def operations(self) -> float:
+        """Floating-point operations of the visible pairs: 4 d a pair forward, 10 d backward (the product of q and k again)."""
+        if not self.causal:
+            pairs = self.seq_q * self.seq_k
+        else:
+            shift = self.seq_k - self.seq_q
+            pairs = sum(min(max(i + 1 + shift, 0), self.seq_k) for i in range(self.seq_q))
+        return float(self.batch * self.heads_q * pairs * self.dim * (4 if self.direction == "forward" else 10))
+
+    @property
+    def bytes(self) -> float:
+        """Bytes of K and V, each read once: what bounds a pass with few queries."""
+        size = 4 if self.dtype == "fp32" else 2
+        return float(2 * self.batch * self.heads_kv * self.seq_k * self.dim * size)
+
+    def __str__(self) -> str:
+        heads = f"{self.heads_q}" if self.heads_q == self.heads_kv else f"{self.heads_q}:{self.heads_kv}"
+        length = f"{self.seq_k}" if self.seq_q == self.seq_k else f"{self.seq_q}x{self.seq_k}"
+        mask = "causal" if self.causal else "full"
+        return f"{self.direction} {self.dtype} B={self.batch} H={heads} N={length} D={self.dim} {mask}"
+
+
+class Measurement(msgspec.Struct, frozen=True, kw_only=True):
+    """The time of one subject on one workload.
+
+    Args:
+        workload: what was timed.
+        subject: its name; `copy` is a copy of K's and V's bytes, the speed limit of a decoding kernel.
+        milliseconds: one time per round.
+        reason: why there is none.
+    """
+
+    workload: Workload
+    subject: str
+    milliseconds: tuple[float, ...] = ()
+    reason: str = ""
+
+    @property
+    def median(self) -> float:
+        """Median time, ms; NaN where there is none."""
+        ordered = sorted(self.milliseconds)
+        middle = len(ordered) // 2
+        if not ordered:
+            return float("nan")
+        return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+
+    @property
+    def tflops(self) -> float:
+        """TFLOP/s of the visible pairs at the median time."""
+        return self.workload.operations / self.median / 1e9
+
+    @property
+    def bandwidth(self) -> float:
+        """GB/s of K and V at the median time."""
+        return self.workload.bytes / self.median / 1e6

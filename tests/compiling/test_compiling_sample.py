@@ -1,0 +1,70 @@
+"""A sample of the compilations has something of everything."""
+
+import itertools
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from flashverify import cli
+from flashverify.compiling import find_jobs, spread
+from flashverify.compiling.records import Job
+from flashverify.subjects.launches import Launch
+
+HERE = Path(__file__).parent
+PLANTED = HERE / "planted_kernels.py"
+AXES = (("dq", "dkdv", "forward"), ("float16", "float32"), ("d=16", "d=64", "d=72"), ("causal", "none"))
+
+
+def words(job):
+    return {job.launch.kernel, f"sm_{job.capability}", *job.launch.label.split()}
+
+
+@pytest.fixture
+def jobs():
+    return [
+        Job(
+            subject="some",
+            capability=capability,
+            deterministic=True,
+            launch=Launch(label=" ".join(names), module="some", kernel=f"{names[0]}_kernel", arguments={}),
+        )
+        for *names, capability in itertools.product(*AXES, (80, 90))
+    ]
+
+
+def test_every_value_meets_every_other_and_none_is_favoured(jobs):
+    chosen = spread(jobs, 18)
+
+    pairs = {pair for job in jobs for pair in itertools.combinations(sorted(words(job)), 2)}
+    assert {pair for job in chosen for pair in itertools.combinations(sorted(words(job)), 2)} == pairs
+    for axis in (*AXES, ("sm_80", "sm_90")):
+        counts = [sum(value in words(job) for job in chosen) for value in axis]
+        assert max(counts) - min(counts) <= 2
+
+
+def test_it_is_a_part_in_order_the_same_every_time(jobs):
+    chosen = spread(jobs, 10)
+
+    assert spread(jobs, 10) == chosen
+    assert [jobs.index(job) for job in chosen] == sorted({jobs.index(job) for job in chosen})
+    assert spread(jobs, None) == spread(jobs, 1000) == jobs
+
+
+def test_60_of_the_bundled_ones_have_every_kernel_dtype_size_mask_and_architecture():
+    found = find_jobs(["bundled"])
+
+    assert len(found) > 300
+    assert set().union(*map(words, spread(found, 60))) == set().union(*map(words, found))
+
+
+def test_the_verdict_says_of_how_many(monkeypatch, tmp_path):
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    monkeypatch.syspath_prepend(str(HERE))
+    given = ["--subject", f"{PLANTED}:CLEAN", "--arch", "sm_90", "--sample", "1", "--json"]
+    done = CliRunner().invoke(cli.main, ["compile", *given])
+
+    found = json.loads(done.stdout)
+    assert (done.exit_code, len(found["compilations"])) == (0, 1)
+    assert found["verdict"] == "PASS: 1 compilations without a hazard (a sample of 2); 0 spill inside a loop"
