@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 PYTEST := $(BIN)/python -m pytest -n auto
 SAMPLE ?= 60
 
-.PHONY: verify test lint compile bench clean
+.PHONY: verify test lint compile versions bench clean
 .DEFAULT_GOAL := verify
 
 verify: $(READY)  ## Verify and fuzz the bundled kernels for two minutes; leaves out/verify/report.html
@@ -23,6 +23,9 @@ lint: $(READY)  ## Lint, format and types
 
 compile: $(READY)  ## Compile a sample of the bundled kernels for sm_80, sm_90 and sm_100: hazards and spills, no GPU needed
 	$(BIN)/flashverify compile --sample $(SAMPLE)
+
+versions: $(READY)  ## Pass the interpreter's tests and a short search on Triton 3.6, 3.7, 3.8 and 3.9, or on TRITON="3.8.0 ..."
+	$(BIN)/python tests/triton_versions.py $(TRITON)
 
 clean:
 	rm -rf $(VENV) out

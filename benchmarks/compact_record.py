@@ -12,12 +12,13 @@ import sys
 from pathlib import Path
 
 from flashverify.campaign.store import open_run
+from flashverify.checks.execution import OUTPUTS
 from flashverify.judge.verdict import CaseResult, from_hex
 
 COLUMNS = [
     (output, mode)
     for mode in ("end-to-end", "conditional")
-    for output in ("o", "lse", "delta", "dq", "dk", "dv")
+    for output in OUTPUTS
     if mode == "end-to-end" or output not in ("o", "lse")
 ]
 

@@ -24,12 +24,14 @@ from flashverify_oracles import (
     ExactAttention,
     Forward,
     abs_difference,
+    alibi,
     backward,
+    dropout_keep,
     exact_attention,
     forward,
 )
 
-OUTPUTS = ("o", "lse", "delta", "dq", "dk", "dv")
+OUTPUTS = ("o", "lse", "delta", "dq", "dk", "dv", "dbias", "dsink")
 DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
 MODES = ("end to end", "conditional")
 
@@ -48,10 +50,12 @@ class Case:
     scale: float
     dtype: str
     conditional: bool
+    features: dict[str, Any]
+    bias_shape: tuple[int, ...] | None
 
 
 def draw(rng: random.Random) -> Case:
-    """A case: shapes up to 8, logits up to 1e5, every kind of mask, values from tiny to large."""
+    """A case: shapes up to 8, logits up to 1e5, every kind of mask and feature, values from tiny to large."""
     g = torch.Generator().manual_seed(rng.getrandbits(48))
     hkv, group, B = rng.choice([1, 2]), rng.choice([1, 1, 2, 3]), rng.choice([1, 1, 2])
     Sq, Sk = rng.randint(1, 8), rng.randint(1, 8)
@@ -97,9 +101,43 @@ def draw(rng: random.Random) -> Case:
         "regime": regime, "mask": mask, "dtype": dtype, "shape": [B, hkv * group, hkv, Sq, Sk, D, Dv], "scale": scale.hex(),
         "dlse": dlse is not None, "mode": MODES[conditional],
     }  # fmt: skip
+    features, bias_shape = draw_features(rng, g, (B, hkv * group, Sq, Sk), DTYPES[dtype])
+    label["features"] = "+".join(name for name in features if name != "keep") or "none"
     return Case(
-        label=label, q=q, k=k, v=v, do=do, dlse=dlse, visible=visible, scale=scale, dtype=dtype, conditional=conditional
-    )
+        label=label, q=q, k=k, v=v, do=do, dlse=dlse, visible=visible, scale=scale, dtype=dtype, conditional=conditional,
+        features=features, bias_shape=bias_shape,
+    )  # fmt: skip
+
+
+def draw_features(
+    rng: random.Random, g: torch.Generator, sizes: tuple[int, int, int, int], dtype: torch.dtype
+) -> tuple[dict[str, Any], tuple[int, ...] | None]:
+    """Softcap, biases, sink and dropout, each in a third of the cases, and the shape of a bias that wants a gradient."""
+    B, Hq, Sq, Sk = sizes
+    features: dict[str, Any] = {}
+    bias_shape = None
+    if rng.random() < 1 / 3:
+        features["softcap"] = rng.choice([0.1, 1.0, 30.0, 50.0])
+    biases = []
+    if rng.random() < 1 / 3:
+        bias_shape = (rng.choice([1, B]), rng.choice([1, Hq]), Sq, Sk)
+        biases.append((torch.randn(bias_shape, generator=g) * 10.0 ** rng.uniform(-2, 3)).to(dtype))
+    if rng.random() < 1 / 3:
+        slopes = torch.tensor([2.0 ** (-8 * (h + 1) / Hq) for h in range(Hq)])
+        row, key = torch.arange(Sq).expand(B, -1) + rng.choice([0, Sk - Sq]), torch.arange(Sk).expand(B, -1)
+        biases.append(alibi(slopes, row, key))
+    if biases:
+        features["biases"] = biases
+    if rng.random() < 1 / 3:
+        features["sink"] = torch.randn(Hq, generator=g) * 10.0 ** rng.uniform(-1, 3)
+    if rng.random() < 1 / 3:
+        p = rng.choice([2.0**-33, 0.1, 0.5, 0.9])
+        row, key = torch.arange(Sq).expand(B, -1), torch.arange(Sk).expand(B, -1)
+        sequence = torch.arange(B)[:, None].expand(B, Sq)
+        seed, offset = rng.getrandbits(64), rng.getrandbits(32)
+        keep = dropout_keep(seed=seed, offset=offset, p=p, heads=Hq, sequence=sequence, row=row, key=key)
+        features |= {"keep": keep, "dropout": p}
+    return features, bias_shape
 
 
 def stored(case: Case, fwd: Forward) -> dict[str, Any]:
@@ -111,7 +149,9 @@ def stored(case: Case, fwd: Forward) -> dict[str, Any]:
 
 def self_error(case: Case, fwd: Forward, bwd: Backward, given: dict[str, Any]) -> dict[str, Tensor]:
     """E64 of every output; NaN where the bound exempts the element and says nothing."""
-    problem = Problem.of(case.q, case.k, case.v, scale=case.scale, dtype=case.dtype, visible=case.visible)
+    problem = Problem.of(
+        case.q, case.k, case.v, scale=case.scale, dtype=case.dtype, visible=case.visible, **case.features
+    )
     ahead = forward_bounds(problem, fwd.o, fwd.lse)
     behind = backward_bounds(
         problem,
@@ -122,10 +162,16 @@ def self_error(case: Case, fwd: Forward, bwd: Backward, given: dict[str, Any]) -
         dk=bwd.dk,
         dv=bwd.dv,
         dlse=case.dlse,
+        dbias=bwd.dbias,
+        dsink=bwd.dsink,
         forward=None if given else ahead,
     )
     bounds = {"o": ahead.o, "lse": ahead.lse} | {name: getattr(behind, name) for name in OUTPUTS[2:]}
-    return {name: bound.self_error.masked_fill(bound.exempt, math.nan) for name, bound in bounds.items()}
+    return {
+        name: bound.self_error.masked_fill(bound.exempt, math.nan)
+        for name, bound in bounds.items()
+        if bound is not None
+    }
 
 
 def compare(
@@ -158,14 +204,15 @@ def main() -> int:
     judged, exempt, precisions = Counter[str](), Counter[str](), Counter[int]()
     for index in range(options.cases):
         case = draw(rng)
-        shared: dict[str, Any] = {"scale": case.scale, "visible": case.visible}
+        shared: dict[str, Any] = {"scale": case.scale, "visible": case.visible, **case.features}
         clock = time.perf_counter()
         fwd = forward(case.q, case.k, case.v, **shared)
         given = stored(case, fwd)
-        bwd = backward(case.q, case.k, case.v, case.do, **shared, forward=fwd, dlse=case.dlse, **given)
+        asked = {**shared, **given, "dlse": case.dlse, "bias_shape": case.bias_shape}
+        bwd = backward(case.q, case.k, case.v, case.do, forward=fwd, **asked)
         spent["float64"] += time.perf_counter() - clock
         clock = time.perf_counter()
-        exact = exact_attention(case.q, case.k, case.v, case.do, **shared, dlse=case.dlse, **given)
+        exact = exact_attention(case.q, case.k, case.v, case.do, **asked)
         spent["mpmath"] += time.perf_counter() - clock
         precisions[exact.precision] += 1
         for name, (ratio, count, left_out) in compare(exact, fwd, bwd, self_error(case, fwd, bwd, given)).items():
@@ -175,7 +222,7 @@ def main() -> int:
                 worst[name] = (ratio, {"index": index, **case.label})
     passed = all(ratio <= 1.0 for ratio, _ in worst.values())
     print(f"{'output':8}{'worst ratio':>14}{'elements':>10}{'exempt':>8}  worst case")
-    for name in OUTPUTS:
+    for name in worst:
         ratio, label = worst[name]
         where = " ".join(f"{key}={value}" for key, value in label.items())
         print(f"{name:8}{ratio:14.3g}{judged[name]:10}{exempt[name]:8}  {where}")
@@ -195,7 +242,7 @@ def main() -> int:
                     "exempt": exempt[name],
                     "case": worst[name][1],
                 }
-                for name in OUTPUTS
+                for name in worst
             },
             "precisions": {str(bits): n for bits, n in sorted(precisions.items())},
             "torch": torch.__version__,

@@ -223,11 +223,11 @@ def _inputs(
         raise UsageError(f"causal={causal!r} is not accepted: None, 'top-left' or 'bottom-right'")
     visible, k, v = _visibility(q, k, v, causal, key_lengths, mask)
     shapes = {"do": (B, Hq, Sq, v.shape[3]), "dlse": (B, Hq, Sq)}
-    extra = {}
+    extra: dict[str, Any] = {}
     for name, x in (("do", do), ("dlse", dlse)):
         extra[name] = None if x is None else _tensor(name, x).to(q.device)
-        if x is not None and tuple(extra[name].shape) != shapes[name]:  # type: ignore[union-attr]
-            raise UsageError(f"{name} of shape {list(extra[name].shape)} is not accepted: {list(shapes[name])}")  # type: ignore[union-attr]
+        if x is not None and tuple(extra[name].shape) != shapes[name]:
+            raise UsageError(f"{name} of shape {list(extra[name].shape)} is not accepted: {list(shapes[name])}")
     for name, x in (("q", q), ("k", k), ("v", v), *extra.items()):
         if x is not None and not bool(torch.isfinite(x).all()):
             raise UsageError(

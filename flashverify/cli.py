@@ -81,7 +81,10 @@ def _options(*names: str) -> Callable[[_Command], _Command]:
         "workers": {"metavar": "N", "help": "processes [default: one per CPU]"},
         "out": {"metavar": "DIR", "help": "run folder [default: a new one in flashverify-out]"},
         "device": {"metavar": "auto|cpu|cuda", "help": "where the subjects run [default: auto]"},
-        "numerics": {"metavar": "ieee|h100|h100+2ulp|h100-2ulp", "help": "of interpreted kernels [default: ieee]"},
+        "numerics": {
+            "metavar": "ieee|h100|a100",
+            "help": "of interpreted kernels, a GPU's also with +2ulp, -2ulp or +0ulp at its end [default: ieee]",
+        },
     }
 
     def decorate(command: _Command) -> _Command:

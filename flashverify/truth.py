@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import flashverify_oracles as oracles
@@ -15,10 +15,14 @@ if TYPE_CHECKING:
 
     from flashverify.numerics import BackwardBounds, Form, ForwardBounds, OutputBound
 
-__all__ = ["GRADIENTS", "Inputs", "Truth", "exact_values", "float64_values"]
+__all__ = ["GRADIENTS", "Inputs", "Truth", "distances", "exact_values", "float64_values", "kept_pairs"]
 
 GRADIENTS = ("delta", "dq", "dk", "dv")
-_DENSE_MASK = 1 << 22
+"""The gradients that every problem has; one with a bias has `dbias` too, one with sinks `dsink`."""
+
+Pairs = Any
+"""A tensor that broadcasts to `[B, Hq, Sq, Sk]`, or a function of (rows, keys), two slices, that gives it for a tile."""
+_DENSE_PAIRS = 1 << 22
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +35,12 @@ class Inputs:
         visible: None, a bool tensor that broadcasts to `[B, Hq, Sq, Sk]`, or a callable (rows, keys) -> such a tensor.
         do: `[B, Hq, Sq, Dv]`, or None for the forward alone.
         dlse: `[B, Hq, Sq]`, gradient of the natural LSE, or None.
+        softcap: the scaled products become softcap * tanh(product / softcap).
+        biases: added to the logits, natural units.
+        bias_shape: of the gradient of a bias, `[B or 1, Hq or 1, Sq, Sk]`; None where none is asked for.
+        sink: `[Hq]`, one more logit in every row that sees a key.
+        keep: the pairs that dropout keeps, bool.
+        dropout: its probability.
     """
 
     q: torch.Tensor
@@ -40,15 +50,34 @@ class Inputs:
     visible: Any = None
     do: torch.Tensor | None = None
     dlse: torch.Tensor | None = None
+    softcap: float | None = None
+    biases: tuple[Pairs, ...] = ()
+    bias_shape: tuple[int, ...] | None = None
+    sink: torch.Tensor | None = None
+    keep: Pairs = None
+    dropout: float = 0.0
 
     def dense(self) -> Inputs:
-        """The same with the mask evaluated once, where it is small enough to be held."""
-        from dataclasses import replace
-
+        """The same with every function of pairs evaluated once, where the pairs are few enough to be held."""
         rows, keys = self.q.shape[2], self.k.shape[2]
-        if not callable(self.visible) or rows * keys * self.q.shape[0] > _DENSE_MASK:
+        if rows * keys * self.q.shape[0] * self.q.shape[1] > _DENSE_PAIRS:
             return self
-        return replace(self, visible=self.visible(slice(0, rows), slice(0, keys)))
+
+        def evaluated(pairs: Pairs) -> Pairs:
+            return pairs(slice(0, rows), slice(0, keys)) if callable(pairs) else pairs
+
+        return replace(
+            self,
+            visible=evaluated(self.visible),
+            biases=tuple(evaluated(bias) for bias in self.biases),
+            keep=evaluated(self.keep),
+        )
+
+    def problem(self) -> dict[str, Any]:
+        """What oracles and bounds take by name, beside q, k and v."""
+        return {
+            name: getattr(self, name) for name in ("scale", "visible", "softcap", "biases", "sink", "keep", "dropout")
+        }
 
 
 class Truth:
@@ -65,8 +94,8 @@ class Truth:
         self.dtype = dtype
         self.form = form
         i = self.inputs
-        self._problem = BoundsProblem.of(i.q, i.k, i.v, scale=i.scale, dtype=dtype, form=form, visible=i.visible)
-        self._forward = oracles.forward(i.q, i.k, i.v, scale=i.scale, visible=i.visible)
+        self._problem = BoundsProblem.of(i.q, i.k, i.v, dtype=dtype, form=form, **i.problem())
+        self._forward = oracles.forward(i.q, i.k, i.v, **i.problem())
         self._forward_bounds: ForwardBounds = forward_bounds(self._problem, self._forward.o, self._forward.lse)
 
     @property
@@ -81,7 +110,7 @@ class Truth:
         return {"o": (self._forward.o, bounds.o), "lse": (self._forward.lse * unit, bounds.lse)}
 
     def backward(self) -> dict[str, tuple[torch.Tensor, OutputBound]]:
-        """(value, bound) of `delta`, `dq`, `dk`, `dv`, end to end."""
+        """(value, bound) of `delta`, `dq`, `dk`, `dv`, and where the problem has them `dbias` and `dsink`, end to end."""
         return self._gradients(self._forward.o, self._forward.lse, self._forward_bounds)
 
     def conditional(self, o: torch.Tensor, lse: torch.Tensor) -> dict[str, tuple[torch.Tensor, OutputBound]]:
@@ -107,10 +136,10 @@ class Truth:
             i.k,
             i.v,
             i.do,
-            scale=i.scale,
-            visible=i.visible,
+            **i.problem(),
             forward=self._forward,
             dlse=i.dlse,
+            bias_shape=i.bias_shape,
             given_o=o if forward is None else None,
             given_lse=lse if forward is None else None,
         )
@@ -124,20 +153,26 @@ class Truth:
             dv=values.dv,
             dlse=i.dlse,
             forward=forward,
+            dbias=values.dbias,
+            dsink=values.dsink,
         )
-        return {name: (getattr(values, name), getattr(bounds, name)) for name in GRADIENTS}
+        return {name: (value, getattr(bounds, name)) for name, value in _gradients(values).items()}
+
+
+def _gradients(values: Any) -> dict[str, torch.Tensor]:
+    """The gradients that there are, by name."""
+    return {name: found for name in (*GRADIENTS, "dbias", "dsink") if (found := getattr(values, name)) is not None}
 
 
 def float64_values(inputs: Inputs) -> dict[str, torch.Tensor]:
     """Every output in float64, LSE natural; the gradients only where there is a dO."""
     i = inputs.dense()
-    forward = oracles.forward(i.q, i.k, i.v, scale=i.scale, visible=i.visible)
+    forward = oracles.forward(i.q, i.k, i.v, **i.problem())
     values = {"o": forward.o, "lse": forward.lse}
     if i.do is not None:
-        gradients = oracles.backward(
-            i.q, i.k, i.v, i.do, scale=i.scale, visible=i.visible, forward=forward, dlse=i.dlse
+        values |= _gradients(
+            oracles.backward(i.q, i.k, i.v, i.do, **i.problem(), forward=forward, dlse=i.dlse, bias_shape=i.bias_shape)
         )
-        values |= {name: getattr(gradients, name) for name in GRADIENTS}
     return values
 
 
@@ -157,8 +192,8 @@ def exact_values(
         i.k.cpu(),
         i.v.cpu(),
         _on_cpu(i.do),
-        scale=i.scale,
-        visible=i.visible.cpu() if hasattr(i.visible, "cpu") else i.visible,
+        **{name: _on_cpu(value) for name, value in i.problem().items()},
+        bias_shape=i.bias_shape,
         dlse=_on_cpu(i.dlse),
         given_o=_on_cpu(given_o),
         given_lse=_on_cpu(given_lse),
@@ -166,5 +201,26 @@ def exact_values(
     return dict(result.arrays())
 
 
-def _on_cpu(tensor: torch.Tensor | None) -> torch.Tensor | None:
-    return None if tensor is None else tensor.cpu()
+def kept_pairs(
+    *, seed: int, offset: int, p: float, heads: int, sequence: torch.Tensor, row: torch.Tensor, key: torch.Tensor
+) -> Pairs:
+    """The pairs that dropout keeps, for `Inputs.keep`; `sequence` and `row` are `[B, Sq]`, `key` is `[B, Sk]`, int64."""
+
+    def keep(rows: slice, keys: slice) -> torch.Tensor:
+        return oracles.dropout_keep(
+            seed=seed, offset=offset, p=p, heads=heads, sequence=sequence[:, rows], row=row[:, rows], key=key[:, keys]
+        )
+
+    return keep
+
+
+def distances(slopes: torch.Tensor, row: torch.Tensor, key: torch.Tensor) -> Pairs:
+    """ALiBi for `Inputs.biases`; `slopes` is `[Hq]`, `row` `[B, Sq]` and `key` `[B, Sk]` are positions, int64."""
+    return lambda rows, keys: oracles.alibi(slopes, row[:, rows], key[:, keys])
+
+
+def _on_cpu(value: Any) -> Any:
+    """Tensors in host memory, also those in a tuple; anything else as it is."""
+    if isinstance(value, tuple):
+        return tuple(_on_cpu(item) for item in value)
+    return value.cpu() if hasattr(value, "cpu") else value

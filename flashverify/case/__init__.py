@@ -22,7 +22,8 @@ from flashverify.case.damage import Damage
 from flashverify.case.guard import Guard, guard_outputs
 from flashverify.case.mask import Bitmap, Blocks, Causal, Mask, Packed, Visible, visible
 from flashverify.case.matrix import benchmark_cases, standard_matrix
-from flashverify.case.problem import Problem
+from flashverify.case.positions import Positions, positions
+from flashverify.case.problem import Pages, Problem
 from flashverify.case.supports import Supports
 from flashverify.case.text import format_case, parse_case
 
@@ -44,6 +45,8 @@ __all__ = [
     "Logits",
     "Mask",
     "Packed",
+    "Pages",
+    "Positions",
     "Problem",
     "Storage",
     "Supports",
@@ -53,6 +56,7 @@ __all__ = [
     "format_case",
     "guard_outputs",
     "parse_case",
+    "positions",
     "standard_matrix",
     "visible",
 ]

@@ -19,6 +19,15 @@ if TYPE_CHECKING:
 
 __all__ = ["GUARD", "Arena", "Damage", "Placement", "poisoned"]
 
+_INTEGERS = {
+    "zero": 0,
+    "dirt": 0x2345_6789,
+    "max": 0x7FFF_FFFF,
+    "inf": 0x7FFF_FFFF,
+    "-inf": 0x8000_0000,
+    "nan": 0xFFFF_FFFF,
+}
+
 GUARD = 4096
 """Elements before and after each tensor: 8 KiB or more, several rows of a tile; a multiple of 256 bytes for every dtype."""
 
@@ -58,7 +67,15 @@ class Placement:
 
 
 def poisoned(size: int, dtype: str, poison: str, seed: int, name: str) -> Bits:
-    """A buffer of `size` elements that holds nothing but `poison`; `dirt` is ordinary values of the stream `name`."""
+    """A buffer of `size` elements that holds nothing but `poison`; `dirt` is ordinary values of the stream `name`.
+
+    Integers have no infinity: their poisons are 0, the extremes, and numbers that are no length and no page. Bools are
+    false under `zero` and true under every other poison.
+    """
+    if dtype == "bool":
+        return np.full(size, poison != "zero", dtype=np.uint8)
+    if dtype == "int32":
+        return np.full(size, _INTEGERS[poison], dtype=np.uint32)
     entry = FORMATS[dtype]
     if poison == "dirt":
         return to_bits(philox.normal(seed, f"{name}/dirt", (size,)), dtype)
@@ -87,14 +104,16 @@ class Arena:
             name: of the tensor, as damage names it.
             bits: the whole buffer, `placement.size` elements.
             placement: where the tensor lies in it.
-            dtype: `fp16`, `bf16` or `fp32`.
+            dtype: `fp16`, `bf16`, `fp32`, `int32` or `bool`.
             device: where the tensor is to be.
         """
         import torch
 
         raw = torch.from_numpy(bits.view(f"i{bits.itemsize}")).to(device)
-        torch_dtype = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}[dtype]
-        view = raw.view(torch_dtype).as_strided(placement.shape, placement.strides, placement.start)
+        floats = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
+        view = raw.view({**floats, "int32": torch.int32, "bool": torch.bool}[dtype]).as_strided(
+            placement.shape, placement.strides, placement.start
+        )
         self._buffers.append(_Buffer(name, view, raw, raw.clone(), placement))
         return view
 

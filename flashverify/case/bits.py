@@ -10,7 +10,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    Bits = NDArray[np.uint16] | NDArray[np.uint32]
+    Bits = NDArray[np.uint8] | NDArray[np.uint16] | NDArray[np.uint32]
 
 __all__ = ["FORMATS", "Format", "to_bits"]
 

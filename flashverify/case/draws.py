@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
-from flashverify.case.mask import Mask
+from flashverify.case.features import one_in
+from flashverify.case.mask import Bitmap, Blocks, Mask, Packed
 from flashverify.case.trees import trees
 
 if TYPE_CHECKING:
@@ -22,18 +23,15 @@ if TYPE_CHECKING:
 
     Draw = Callable[[SearchStrategy[Any]], Any]
 
-__all__ = ["all_parts", "draw_lengths", "draw_mask", "draw_parts", "one_in"]
+__all__ = ["draw_lengths", "draw_mask"]
 
 _EDGES = tuple(
     sorted({0, 1, 2, 3, 5, 11, 13, 37, 53, 97, *(t + d for t in (8, 16, 24, 32, 48, 64, 80, 96) for d in (-1, 0, 1))})
     + [t + d for t in (128, 192, 256, 384, 512, 1024, 2048) for d in (-1, 0, 1)]
 )
 """Lengths at which loops, tiles and splits end: tile sizes with their neighbours, primes, one past a power of two."""
-
-
-def one_in(n: int) -> SearchStrategy[bool]:
-    """True about once in `n` draws; shrinks to false."""
-    return st.sampled_from((False,) * (n - 1) + (True,))
+_LIVE = (128, 256, 0, 16, 240)
+"""Shares of live pairs or blocks, in 256."""
 
 
 def _size(draw: Draw, low: int, high: int) -> int:
@@ -42,39 +40,20 @@ def _size(draw: Draw, low: int, high: int) -> int:
     return max(low, _EDGES[bisect_right(_EDGES, value) - 1]) if draw(st.booleans()) else value
 
 
-def all_parts(supports: Supports) -> list[frozenset[str]]:
-    """Every set of mask parts that the subject has, plain first."""
-    main = [(), *((p,) for p in ("causal", "tree", "window") if p in supports.masks)]
-    lengths = [p for p in ("key_lengths", "query_lengths") if p in supports.masks]
-    if not supports.combine_masks:
-        return [frozenset(parts) for parts in (*main, *((p,) for p in lengths))]
-    more = [(), *((p,) for p in lengths), *([tuple(lengths)] if len(lengths) == 2 else [])]
-    return [frozenset(a + b) for b in more for a in main]
-
-
-def draw_parts(draw: Draw, supports: Supports) -> frozenset[str]:
-    """Which parts the mask has: none, one, or several that may stand together."""
-    main = [p for p in ("causal", "tree", "window") if p in supports.masks]
-    lengths = [p for p in ("key_lengths", "query_lengths") if p in supports.masks]
-    if not supports.combine_masks:
-        return frozenset(draw(st.sampled_from([(), *((p,) for p in main + lengths)])))
-    parts = set(draw(st.sampled_from([(), *((p,) for p in main)])))
-    parts |= {part for part in lengths if draw(st.booleans())}
-    if "window" in supports.masks and "causal" in parts and draw(st.booleans()):
-        parts.add("window")
-    return frozenset(parts)
-
-
 def draw_lengths(
     draw: Draw, supports: Supports, profile: Profile, parts: frozenset[str], pairs: int, empty: str
 ) -> tuple[int, int]:
-    """seq_q and seq_k: independent, equal, or one short and the other long; about `pairs` of them at most."""
-    limit = draw(st.sampled_from((profile.max_seq,) * 3 + (profile.max_long,)))
+    """seq_q and seq_k: independent, equal, or one short and the other long; about `pairs` of them at most.
+
+    Of a subject with few query rows the keys are the long ones.
+    """
+    few = supports.max_seq_q
+    limit = profile.max_long if few else draw(st.sampled_from((profile.max_seq,) * 3 + (profile.max_long,)))
     equal, swapped = draw(one_in(4)), draw(one_in(4))
     pairs = min(pairs, profile.max_seq**2)
-    seq_q = _size(draw, 1, min(profile.max_seq, pairs))
+    seq_q = _size(draw, 1, min(profile.max_seq, pairs, few or pairs))
     seq_k = _size(draw, 1, min(limit, pairs // seq_q))
-    square = min(seq_k, isqrt(pairs))
+    square = min(seq_k, isqrt(pairs), few or seq_k)
     if "tree" in parts:
         seq_q = 0 if empty else min(seq_q, isqrt(pairs))
         return seq_q, (0 if empty == "seq_k" else max(seq_q, seq_k))
@@ -82,15 +61,29 @@ def draw_lengths(
         return (0, 0) if empty in ("seq_q", "seq_k") else (square, square)
     if equal:
         seq_q = seq_k = square
-    elif swapped:
+    elif swapped and seq_k <= (few or seq_k):
         seq_q, seq_k = seq_k, seq_q
     return (0 if empty == "seq_q" else seq_q), (0 if empty == "seq_k" else seq_k)
 
 
-def draw_mask(draw: Draw, supports: Supports, parts: frozenset[str], batch: int, seq_q: int, seq_k: int) -> Mask:
-    """The mask with these parts; lengths are most often full or inside, sometimes 0 or 1."""
+def draw_mask(
+    draw: Draw,
+    supports: Supports,
+    parts: frozenset[str],
+    shape: tuple[int, int, int],
+    block: tuple[int, int] = (16, 16),
+) -> Mask:
+    """The mask with these parts; lengths are most often full or inside, sometimes 0 or 1.
+
+    Args:
+        draw: of hypothesis.
+        supports: what the subject declares.
+        parts: of the mask.
+        shape: (batch, seq_q, seq_k); the batch is the number of sequences where they are packed.
+        block: rows and keys of a block.
+    """
+    batch, seq_q, seq_k = shape
     causal: list[Causal] = [a for a in ("top-left", "bottom-right") if a in supports.causal]
-    sides = st.one_of(st.none(), st.integers(0, 8), st.integers(0, 80))
 
     def declared(name: str, full: int) -> tuple[int, ...] | None:
         if name not in parts:
@@ -104,10 +97,63 @@ def draw_mask(draw: Draw, supports: Supports, parts: frozenset[str], batch: int,
         )
         return tuple(draw(st.sampled_from(kinds))() for _ in range(batch))
 
+    alignment = draw(st.sampled_from(causal)) if "causal" in parts else None
+    window = (_side(draw, seq_q, seq_k), _side(draw, seq_q, seq_k)) if "window" in parts else None
+    key_lengths, query_lengths = declared("key_lengths", seq_k), declared("query_lengths", seq_q)
+    packed = _packed(draw, supports, parts, shape) if "packed" in parts else None
+    nodes = (seq_q,) if packed is None else tuple(rows for rows, _ in packed.lengths())
     return Mask(
-        causal=draw(st.sampled_from(causal)) if "causal" in parts else None,
-        window=draw(st.tuples(sides, sides)) if "window" in parts else None,
-        key_lengths=declared("key_lengths", seq_k),
-        query_lengths=declared("query_lengths", seq_q),
-        tree=draw(trees(seq_q)) if "tree" in parts else None,
+        causal=alignment,
+        window=window,
+        key_lengths=key_lengths,
+        query_lengths=query_lengths,
+        packed=packed,
+        tree=tuple(parent for n in nodes for parent in draw(trees(n))) if "tree" in parts else None,
+        blocks=_blocks(draw, block) if "blocks" in parts else None,
+        bitmap=_bitmap(draw) if "bitmap" in parts else None,
     )
+
+
+def _side(draw: Draw, seq_q: int, seq_k: int) -> int | None:
+    """One side of a window: open, the row's own position, an edge of a tile, or as wide as everything."""
+    full = max(seq_q, seq_k)
+    kinds = ("open", "size", "size", "size", "open", 0, 1, full)
+    kind: int | str = draw(st.sampled_from(kinds))
+    return kind if isinstance(kind, int) else _size(draw, 0, full) if kind == "size" else None
+
+
+def _packed(draw: Draw, supports: Supports, parts: frozenset[str], shape: tuple[int, int, int]) -> Packed:
+    """Sequences in buffers of seq_q rows and seq_k keys: some of them empty, sometimes with room behind the last."""
+    count, seq_q, seq_k = shape
+    cu_q = _cumulative(draw, count, seq_q)
+    if "causal" in parts and not supports.rectangular_causal:
+        return Packed(cu_q, cu_q)
+    if "tree" in parts:
+        prefixes = _cumulative(draw, count, seq_k - seq_q)
+        return Packed(cu_q, tuple(a + b for a, b in zip(cu_q, prefixes, strict=True)))
+    same = seq_q == seq_k and draw(st.booleans())
+    return Packed(cu_q, cu_q if same else _cumulative(draw, count, seq_k))
+
+
+def _cumulative(draw: Draw, count: int, total: int) -> tuple[int, ...]:
+    """Cumulative lengths of `count` sequences in `total` positions: even shares, anything, 1 or 0."""
+    rest = total - (_size(draw, 0, total // 2) if draw(one_in(3)) else 0)
+    cu = [0]
+    for left in range(count, 0, -1):
+        kinds = (rest // left, rest // left, "size", "size", 1, 0) if left > 1 else (rest, rest, rest, 0)
+        kind: int | str = draw(st.sampled_from(kinds))
+        length = min(rest, kind) if isinstance(kind, int) else _size(draw, 0, rest)
+        cu.append(cu[-1] + length)
+        rest -= length
+    return tuple(cu)
+
+
+def _blocks(draw: Draw, block: tuple[int, int]) -> Blocks:
+    rows, keys = block
+    butterfly, each = draw(one_in(4)), draw(one_in(3))
+    live = 0 if butterfly else draw(st.sampled_from(_LIVE))
+    return Blocks(rows, keys, live, draw(st.integers(0, 255)), butterfly=butterfly, each=each)
+
+
+def _bitmap(draw: Draw) -> Bitmap:
+    return Bitmap(draw(st.sampled_from(_LIVE)), draw(st.integers(0, 255)), each=draw(one_in(3)))

@@ -87,10 +87,13 @@ class Fill:
         u = philox.signs(self.case.values.seed, "direction", (batch, heads, 1, dim))
         return np.repeat(u, self.case.heads_q // heads, axis=1), u * self.sign
 
-    def lengths(self) -> tuple[int, ...]:
-        """Declared number of keys by sequence."""
-        declared = self.case.mask.key_lengths
-        return declared if declared is not None else (self.case.seq_k,) * self.case.batch
+    def sequences(self) -> list[tuple[int, int, int]]:
+        """(batch entry, first key, number of keys) of each sequence."""
+        mask, packed = self.case.mask, self.case.mask.packed
+        if packed is not None:
+            return [(0, first, keys) for first, (_, keys) in zip(packed.cu_k, packed.lengths(), strict=False)]
+        lengths = mask.key_lengths if mask.key_lengths is not None else (self.case.seq_k,) * self.case.batch
+        return [(b, 0, length) for b, length in enumerate(lengths)]
 
     def aligned(self, logit: float, room: int = 0) -> tuple[int, int]:
         """Exponents of q and k at which the logit of two equal sign vectors is about `logit`.

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from itertools import pairwise
 from typing import TYPE_CHECKING, Literal
 
+from flashverify.case.mask_parts import Bitmap, Blocks, Packed
 from flashverify.errors import UsageError
 
 if TYPE_CHECKING:
@@ -21,47 +22,6 @@ Visible = Callable[[slice, slice], "torch.Tensor"]
 """Maps (rows, keys) to a bool tensor `[B, 1 or Hq, rows, keys]`: true where the row sees the key."""
 
 
-@dataclass(frozen=True, slots=True)
-class Packed:
-    """Packed sequences: `cu_q` and `cu_k` are cumulative lengths, one longer than the number of sequences."""
-
-    cu_q: tuple[int, ...]
-    cu_k: tuple[int, ...]
-
-    def __post_init__(self) -> None:
-        for name, cu in (("cu_q", self.cu_q), ("cu_k", self.cu_k)):
-            if not cu or cu[0] != 0 or any(b < a for a, b in pairwise(cu)):
-                raise UsageError(f"packed {name}={cu} is not accepted: cumulative lengths start at 0 and never fall")
-        if len(self.cu_q) != len(self.cu_k):
-            raise UsageError(f"packed cu_q={self.cu_q} and cu_k={self.cu_k} must have the same length")
-
-
-@dataclass(frozen=True, slots=True)
-class Blocks:
-    """Block-sparse pattern: one bool per block of `rows` x `keys`, drawn with `live` in 256 from `seed`."""
-
-    rows: int
-    keys: int
-    live: int
-    seed: int
-
-    def __post_init__(self) -> None:
-        if self.rows < 1 or self.keys < 1 or not 0 <= self.live <= 256 or self.seed < 0:
-            raise UsageError(f"{self} is not accepted: rows, keys >= 1, 0 <= live <= 256, seed >= 0")
-
-
-@dataclass(frozen=True, slots=True)
-class Bitmap:
-    """Any bitmask: one bool per (row, key), drawn with `live` in 256 from `seed`."""
-
-    live: int
-    seed: int
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.live <= 256 or self.seed < 0:
-            raise UsageError(f"{self} is not accepted: 0 <= live <= 256, seed >= 0")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mask:
     """The AND of its parts; a part that is None masks nothing.
@@ -72,9 +32,11 @@ class Mask:
         window: (left, right): row i, at its causal position p, sees keys p - left <= j <= p + right; None is unbounded.
         key_lengths: per sequence; keys from there on are padding.
         query_lengths: per sequence; rows from there on are padding: O = 0, LSE = -inf, no gradient.
-        packed: several sequences in one row of tokens; a row sees its own sequence only.
+        packed: several sequences in one row of tokens; a row sees its own sequence only, and causal and window are aligned
+            within it. It takes the place of key and query lengths.
         tree: parents of the query nodes (-1 for a root, otherwise a smaller index). The last `seq_q` keys are the nodes
-            themselves, the keys before them a prefix that every node sees; a node sees itself and its ancestors.
+            themselves, the keys before them a prefix that every node sees; a node sees itself and its ancestors. Of packed
+            sequences each has a tree of its own, numbered within it, and the last of its keys are its nodes.
         blocks: a bool per block.
         bitmap: a bool per pair.
     """
@@ -97,13 +59,26 @@ class Mask:
         for name in ("key_lengths", "query_lengths"):
             if any(length < 0 for length in getattr(self, name) or ()):
                 raise UsageError(f"{name}={getattr(self, name)} is not accepted: lengths are >= 0")
-        for node, parent in enumerate(self.tree or ()):
-            if not -1 <= parent < node:
+            if self.packed is not None and getattr(self, name) is not None:
                 raise UsageError(
-                    f"tree={self.tree} is not accepted: the parent of node {node} is -1 or a smaller index"
+                    f"{name}={getattr(self, name)} is not accepted: packed sequences have their own lengths"
                 )
-        if self.tree is not None and (self.causal or self.window or self.packed):
-            raise UsageError("a tree mask cannot be combined with causal, window or packed")
+        if self.tree is not None and (self.causal or self.window):
+            raise UsageError("a tree mask cannot be combined with causal or window")
+        self._check_tree()
+
+    def _check_tree(self) -> None:
+        starts = self.packed.cu_q if self.packed is not None else (0, len(self.tree or ()))
+        for first, last in pairwise(starts):
+            for node, parent in enumerate((self.tree or ())[first:last]):
+                if not -1 <= parent < node:
+                    raise UsageError(
+                        f"tree={self.tree} is not accepted: the parent of node {node} is -1 or a smaller index"
+                    )
+        if self.tree is not None and self.packed is not None:
+            for rows, keys in self.packed.lengths():
+                if keys < rows:
+                    raise UsageError(f"packed cu_k={self.packed.cu_k} is not accepted: a key per row under a tree mask")
 
     def parts(self) -> frozenset[str]:
         """Names of the parts that are present, as a subject declares them in `Supports.masks`."""
@@ -111,57 +86,59 @@ class Mask:
 
 
 def visible(case: Case, device: torch.device | str = "cpu") -> Visible | None:
-    """The mask of `case` as a function of (rows, keys), or None where every row sees every key.
-
-    The parts `packed`, `blocks` and `bitmap` have no meaning here yet and are refused.
-
-    Raises:
-        UsageError: the mask has a part that is not evaluated.
-    """
+    """The mask of `case` as a function of (rows, keys), or None where every row sees every key."""
     import torch
 
+    from flashverify.case.patterns import bitmap_tensor, blocks_tensor
+    from flashverify.case.positions import positions
+
     mask = case.mask
-    unknown = mask.parts() & {"packed", "blocks", "bitmap"}
-    if unknown:
-        raise UsageError(f"mask parts {sorted(unknown)} cannot be evaluated yet")
     if not mask.parts():
         return None
-
-    def lengths(declared: tuple[int, ...] | None, full: int) -> torch.Tensor:  # [B, 1, 1, 1]
-        values = declared if declared is not None else (full,) * case.batch
-        return torch.tensor(values, device=device, dtype=torch.int64).view(-1, 1, 1, 1)
-
-    len_q, len_k = lengths(mask.query_lengths, case.seq_q), lengths(mask.key_lengths, case.seq_k)
-    ancestors = _ancestors(mask.tree).to(device) if mask.tree is not None else None
-    shift = len_k - len_q if mask.causal == "bottom-right" else torch.zeros_like(len_k)
+    at = positions(case, device)
+    ancestors = None if mask.tree is None else _ancestors(mask.tree, mask.packed, case.seq_q).to(device)
+    bitmap, live = bitmap_tensor(case, device), blocks_tensor(case, device)
 
     def see(rows: slice, keys: slice) -> torch.Tensor:
-        i = torch.arange(case.seq_q, device=device)[rows].view(1, 1, -1, 1)
-        j = torch.arange(case.seq_k, device=device)[keys].view(1, 1, 1, -1)
-        seen = (i < len_q) & (j < len_k)
+        i, j = at.row[:, None, rows, None], at.key[:, None, None, keys]
+        seen = at.row_sequence[:, None, rows, None] == at.key_sequence[:, None, None, keys]
+        seen = seen & (i < at.rows[:, None, rows, None]) & (j < at.key_limit[:, None, None, keys])
+        position = i + at.shift[:, None, rows, None]
+        left, right = mask.window or (None, None)
         if mask.causal is not None:
-            seen = seen & (j <= i + shift)
-        if mask.window is not None:
-            left, right = mask.window
-            if left is not None:
-                seen = seen & (j >= i + shift - left)
-            if right is not None:
-                seen = seen & (j <= i + shift + right)
+            seen = seen & (j <= position)
+        if left is not None:
+            seen = seen & (j >= position - left)
+        if right is not None:
+            seen = seen & (j <= position + right)
         if ancestors is not None:
-            prefix = case.seq_k - case.seq_q
-            node = (j - prefix).clamp(min=0)
-            seen = seen & ((j < prefix) | ancestors[i, node])
+            nodes = case.seq_q if mask.packed is None else at.rows[:, None, rows, None]
+            prefix = (case.seq_k if mask.packed is None else at.keys[:, None, rows, None]) - nodes
+            node = (j - prefix).clamp(0, ancestors.shape[1] - 1)
+            number = torch.arange(case.seq_q, device=device)[rows].view(1, 1, -1, 1)
+            seen = seen & ((j < prefix) | ancestors[number, node])
+        if bitmap is not None:
+            seen = seen & bitmap[:, :, rows, keys]
+        if live is not None and mask.blocks is not None:
+            r = torch.arange(case.seq_q, device=device)[rows] // mask.blocks.rows
+            c = torch.arange(case.seq_k, device=device)[keys] // mask.blocks.keys
+            seen = seen & live[:, :, r[:, None], c]
         return seen
 
     return see
 
 
-def _ancestors(parents: tuple[int, ...]) -> torch.Tensor:
-    """Bool `[n, n]`: entry (i, j) is true where j is i or an ancestor of i."""
+def _ancestors(parents: tuple[int, ...], packed: Packed | None, rows: int) -> torch.Tensor:
+    """Bool `[rows, nodes]`: entry (i, n) is true where n is row i's node or an ancestor of it, numbered within its tree."""
     import torch
 
-    table = torch.eye(len(parents), dtype=torch.bool)
-    for node, parent in enumerate(parents):
-        if parent >= 0:
-            table[node] |= table[parent]
+    starts = packed.cu_q if packed is not None else (0, len(parents))
+    widest = max((b - a for a, b in pairwise(starts)), default=0)
+    table = torch.zeros(rows, max(widest, 1), dtype=torch.bool)
+    for first, last in pairwise(starts):
+        for node in range(last - first):
+            parent = parents[first + node]
+            if parent >= 0:
+                table[first + node] |= table[first + parent]
+            table[first + node, node] = True
     return table

@@ -11,6 +11,7 @@ import functools
 from importlib import resources
 from typing import TYPE_CHECKING
 
+from flashverify.case.matrix_features import paged
 from flashverify.case.matrix_table import ROTATIONS, focus, large
 from flashverify.case.text import VERSION, parse_case
 from flashverify.errors import UsageError
@@ -38,13 +39,14 @@ def standard_matrix(supports: Supports, *, device: str) -> tuple[Case, ...]:
     """
     if device not in ("cpu", "cuda"):
         raise UsageError(f"device={device!r} is not accepted: 'cpu' or 'cuda'")
-    entries = [*focus(), *(large() if device == "cuda" else ()), *_launches(supports)]
-    base = _base(supports)
+    entries = [*focus(), *(large() if device == "cuda" else ()), *paged(supports.page_sizes), *_launches(supports)]
+    base, pages = _base(supports), ("", *(f"page_size={size}" for size in supports.page_sizes))
     found: dict[Case, None] = {}
     for number, entry in enumerate(entries):
         values, mask, *rest = (rotation[number % len(rotation)] for rotation in ROTATIONS)
-        for rotated in ((values, mask, *rest), (values, *rest), (values,), ()):
-            case = _case([base, *rotated, entry])
+        page = pages[number % len(pages)]
+        for rotated in ((values, mask, *rest, page), (values, *rest, page), (values, page), (page,), ()):
+            case = _case([base, *rotated, entry, *_few_rows(supports, entry)])
             if case is not None and supports.refusal(case) is None:
                 found[case] = None
                 break
@@ -65,6 +67,13 @@ def _base(supports: Supports) -> str:
     if "positive" not in supports.scales and supports.scales:
         words.append("scale=0" if "zero" in supports.scales else "scale=-0.125")
     return " ".join(words)
+
+
+def _few_rows(supports: Supports, entry: str) -> tuple[str, ...]:
+    """What cuts the query rows of an entry to the most that the subject takes; a tree or packed sequences cannot be cut."""
+    most = supports.max_seq_q
+    rows = next((int(word.removeprefix("seq_q=")) for word in entry.split() if word.startswith("seq_q=")), most or 0)
+    return () if most is None or rows < most else (f"seq_q={most}",)
 
 
 def _launches(supports: Supports) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flashverify.case.case import DTYPES, LAYOUTS, POISONS, REGIMES
+from flashverify.case.matrix_features import features, large_features
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -153,6 +154,7 @@ def focus() -> Iterator[str]:
     yield from _SCALES
     yield from _TREES
     yield from _MASKED
+    yield from features()
     yield from (f"padding={poison} klen=20 seq_q=17 layout={layout}" for poison in POISONS for layout in LAYOUTS)
     yield from (f"padding={poison} gap=8" for poison in POISONS)
     yield from _STORAGE
@@ -184,5 +186,6 @@ def large() -> Iterator[str]:
         f"batch={b} heads_q={q} heads_kv={kv} seq_q=130 seq_k=260"
         for b, q, kv in ((2, 8, 2), (1, 24, 2), (16, 1, 1), (4, 4, 1))
     )
+    yield from large_features()
     yield "seq_q=64 seq_k=300 tree=" + ",".join(str(max(-1, node - 1 - node % 4)) for node in range(64))
     yield "seq_q=130 seq_k=400 tree=" + ",".join(str((node - 1) // 2) for node in range(130))

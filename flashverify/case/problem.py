@@ -10,21 +10,52 @@ if TYPE_CHECKING:
 
     from flashverify.case.case import Case
 
-__all__ = ["Problem"]
+__all__ = ["Pages", "Problem"]
+
+_GOLDEN = 0x9E3779B97F4A7C15
+"""Odd, near 2^64 / 1.618: neighbouring seeds of cases give keys of dropout that differ in both halves."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pages:
+    """k and v in pages of a pool, in no particular order; more pages than are used.
+
+    Key j of sequence b lies in page `table[b, j // page_size]` at `j % page_size`. Pages that no sequence uses and keys beyond
+    the declared lengths hold the padding poison; entries of the table beyond the last page of a sequence are garbage that must
+    not be followed.
+
+    Args:
+        k: `[P, page_size, Hkv, D]`, a view whose strides follow `case.storage`.
+        v: `[P, page_size, Hkv, Dv]`.
+        table: `[B, n]` int32, n = ceil(Sk / page_size), at least 1.
+    """
+
+    k: torch.Tensor
+    v: torch.Tensor
+    table: torch.Tensor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """The tensors of a case.
+    """The tensors of a case. What a case does not have is None.
 
     Args:
         case: the case they come from.
         q: `[B, Hq, Sq, D]`, a view whose strides follow `case.storage`; last axis contiguous.
-        k: `[B, Hkv, Sk, D]`.
+        k: `[B, Hkv, Sk, D]`; of a paged case too, where a subject reads `pages` instead.
         v: `[B, Hkv, Sk, Dv]`.
         do: `[B, Hq, Sq, Dv]`, the incoming gradient of O; None without a backward.
-        dlse: `[B, Hq, Sq]` fp32, the incoming gradient of the natural LSE, or None.
-        key_lengths: `[B]` int32, or None.
+        dlse: `[B, Hq, Sq]` fp32, the incoming gradient of the natural LSE.
+        key_lengths: `[B]` int32.
+        query_lengths: `[B]` int32.
+        cu_q: `[n + 1]` int32, cumulative rows of packed sequences.
+        cu_k: `[n + 1]` int32, cumulative keys of packed sequences.
+        bitmask: `[B or 1, Hq or 1, Sq, Sk]` bool, contiguous, true where the row may see the key.
+        blocks: `[B or 1, Hq or 1, ceil(Sq / rows), ceil(Sk / keys)]` bool, contiguous, true = live.
+        bias: `[B or 1, Hq or 1, Sq, Sk]` in the dtype of q, a view whose strides follow `case.storage`.
+        slopes: `[Hq]` fp32, of ALiBi.
+        sink: `[Hq]` fp32, natural units.
+        pages: k and v in pages.
     """
 
     case: Case
@@ -34,6 +65,15 @@ class Problem:
     do: torch.Tensor | None
     dlse: torch.Tensor | None
     key_lengths: torch.Tensor | None
+    query_lengths: torch.Tensor | None = None
+    cu_q: torch.Tensor | None = None
+    cu_k: torch.Tensor | None = None
+    bitmask: torch.Tensor | None = None
+    blocks: torch.Tensor | None = None
+    bias: torch.Tensor | None = None
+    slopes: torch.Tensor | None = None
+    sink: torch.Tensor | None = None
+    pages: Pages | None = None
 
     @property
     def scale(self) -> float:
@@ -46,6 +86,52 @@ class Problem:
         return self.case.mask.causal
 
     @property
+    def window(self) -> tuple[int | None, int | None] | None:
+        """(left, right), None where unbounded; or None."""
+        return self.case.mask.window
+
+    @property
     def tree(self) -> tuple[int, ...] | None:
         """Parents of the query nodes, or None."""
         return self.case.mask.tree
+
+    @property
+    def softcap(self) -> float | None:
+        """Of the logits, natural units; or None."""
+        return self.case.logits.softcap
+
+    @property
+    def max_q(self) -> int:
+        """Rows of the longest sequence; seq_q where none are packed."""
+        packed = self.case.mask.packed
+        return self.case.seq_q if packed is None else max((rows for rows, _ in packed.lengths()), default=0)
+
+    @property
+    def max_k(self) -> int:
+        """Keys of the longest sequence; seq_k where none are packed."""
+        packed = self.case.mask.packed
+        return self.case.seq_k if packed is None else max((keys for _, keys in packed.lengths()), default=0)
+
+    @property
+    def dropout_p(self) -> float:
+        """Probability that a weight is dropped; 0 without dropout."""
+        return self.case.dropout
+
+    @property
+    def dropout_seed(self) -> int:
+        """64 bits, from the seed of the values: all of them vary, and 0 stays 0."""
+        return self.case.values.seed * _GOLDEN % 2**64
+
+    @property
+    def dropout_offset(self) -> int:
+        """32 bits, from the seed of the values: all of them vary, and 0 stays 0."""
+        return (self.case.values.seed * _GOLDEN >> 16) % 2**32
+
+    def tensors(self) -> tuple[torch.Tensor, ...]:
+        """Every tensor of the problem."""
+        given = (
+            *(self.q, self.k, self.v, self.do, self.dlse, self.key_lengths, self.query_lengths, self.cu_q, self.cu_k),
+            *(self.bitmask, self.blocks, self.bias, self.slopes, self.sink),
+            *(() if self.pages is None else (self.pages.k, self.pages.v, self.pages.table)),
+        )
+        return tuple(tensor for tensor in given if tensor is not None)

@@ -114,9 +114,9 @@ def _one_hot(fill: Fill) -> Tensors:
     power_q, power_k = fill.aligned(64)
     k = fill.normal("k", -3)
     picks = fill.per_head("k", 0, 2**31 - 1).astype(np.int64)
-    for b, length in enumerate(fill.lengths()):
+    for b, first, length in fill.sequences():
         for h in range(k.shape[1] if length else 0):
-            k[b, h, int(picks[b, h, 0, 0]) % length] = for_k[b, h, 0]
+            k[b, h, first + int(picks[b, h, 0, 0]) % length] = for_k[b, h, 0]
     return {"q": (for_q + fill.normal("q", -3)) * 2.0**power_q, "k": k * 2.0**power_k}
 
 

@@ -14,9 +14,22 @@ from hypothesis import assume
 from hypothesis import strategies as st
 
 from flashverify.case.bits import FORMATS
-from flashverify.case.case import DTYPES, EDIT_TENSORS, POISONS, PRECISIONS, REGIMES, Case, Edit, Grad, Storage, Values
-from flashverify.case.draws import draw_lengths, draw_mask, draw_parts, one_in
-from flashverify.case.kinds import Kind, list_kinds
+from flashverify.case.case import (
+    DTYPES,
+    EDIT_TENSORS,
+    POISONS,
+    PRECISIONS,
+    REGIMES,
+    Case,
+    Edit,
+    Grad,
+    Logits,
+    Storage,
+    Values,
+)
+from flashverify.case.draws import draw_lengths, draw_mask
+from flashverify.case.features import block_sizes, combine, draw_extras, draw_parts, one_in
+from flashverify.case.kinds import Kind, list_kinds, page_choices
 from flashverify.case.profiles import CPU, GPU, Profile
 
 if TYPE_CHECKING:
@@ -29,6 +42,9 @@ if TYPE_CHECKING:
     Draw = Callable[[SearchStrategy[Any]], Any]
 
 __all__ = ["CPU", "GPU", "Profile", "cases"]
+
+_MAX_TABLE = 2**22
+"""Most pairs over all heads and sequences where a bias or a bitmask has one element for each."""
 
 
 def cases(supports: Supports, *, profile: Profile = CPU) -> SearchStrategy[Case]:
@@ -53,8 +69,16 @@ def cases(supports: Supports, *, profile: Profile = CPU) -> SearchStrategy[Case]
         if precision in supports.precisions and (precision == "ieee" or dtype == "fp32")
     ]
     if profile.kinds is not None and supports.compiles:
-        return _cases(supports, profile, st.sampled_from(list_kinds(supports, dims, formats, profile.kinds)))
+        return _cases(
+            supports, profile, st.sampled_from(list_kinds(supports, dims, formats, _count(supports, profile.kinds)))
+        )
     return _cases(supports, profile, _free_kinds(supports, dims, formats))
+
+
+def _count(supports: Supports, kinds: int) -> int:
+    """A third more for a subject with every extra."""
+    extras = len(supports.logits) + supports.dropout + len({"packed", "blocks", "bitmap"}.intersection(supports.masks))
+    return kinds + kinds * extras // 24
 
 
 @st.composite
@@ -62,14 +86,16 @@ def _free_kinds(draw: Draw, supports: Supports, dims: list[tuple[int, int]], for
     """Any combination."""
     dtypes = list(dict.fromkeys(dtype for dtype, _ in formats))
     dtype = draw(st.sampled_from(dtypes))
-    return Kind(
-        dims=draw(st.sampled_from(dims)),
-        dtype=dtype,
-        precision=draw(st.sampled_from([p for d, p in formats if d == dtype])),
-        parts=draw_parts(draw, supports),
-        aligned=not (supports.unaligned and draw(one_in(3))),
-        launch=_launch(draw, supports),
-    )
+    pair = draw(st.sampled_from(dims))
+    precision = draw(st.sampled_from([p for d, p in formats if d == dtype]))
+    parts = draw_parts(draw, supports)
+    aligned = not (supports.unaligned and draw(one_in(3)))
+    launch = _launch(draw, supports)
+    parts, features = combine(supports, parts, draw_extras(draw, supports))
+    block = draw(st.sampled_from(block_sizes(supports))) if "blocks" in parts else (16, 16)
+    paged = supports.page_sizes and "packed" not in parts
+    page = draw(st.sampled_from(page_choices(supports))) if paged else None
+    return Kind(pair, dtype, precision, parts, aligned, launch, features, block, page)
 
 
 @st.composite
@@ -80,9 +106,15 @@ def _cases(draw: Draw, supports: Supports, profile: Profile, kinds: SearchStrate
     batch = 0 if empty == "batch" else batch
     kind = draw(kinds)
     (dim_qk, dim_v), parts = kind.dims, kind.parts
+    sequences = batch
+    if "packed" in parts:
+        sequences, batch = (draw(st.sampled_from((1, 2, 2, 3, 4, 7))) if batch else 0), 1
     pairs = max(profile.max_work // max(batch * heads_q * (dim_qk + dim_v), 1), 4)
+    if "bitmap" in parts or "bias" in kind.features:
+        pairs = min(pairs, max(_MAX_TABLE // max(batch * heads_q, 1), 4))
     seq_q, seq_k = draw_lengths(draw, supports, profile, parts, pairs, empty)
-    mask = draw_mask(draw, supports, parts, batch, seq_q, seq_k)
+    mask = draw_mask(draw, supports, parts, (sequences, seq_q, seq_k), kind.block)
+    logits, dropout = _modifiers(draw, kind.features)
     case = Case(
         batch=batch,
         heads_q=heads_q,
@@ -95,8 +127,10 @@ def _cases(draw: Draw, supports: Supports, profile: Profile, kinds: SearchStrate
         precision=kind.precision,
         scale=draw(st.sampled_from(_scales(supports))),
         mask=mask,
+        logits=logits,
+        dropout=dropout,
         values=Values(regime=draw(st.sampled_from(REGIMES)), seed=draw(st.integers(0, 255))),
-        storage=_storage(draw, supports, kind.aligned),
+        storage=dataclasses.replace(_storage(draw, supports, kind.aligned), page_size=kind.page_size),
         grad=_grad(draw, supports),
         launch=kind.launch,
     )
@@ -109,6 +143,17 @@ def _cases(draw: Draw, supports: Supports, profile: Profile, kinds: SearchStrate
     reason = supports.refusal(case)
     assert reason is None, f"{case} was drawn although {reason}"
     return case
+
+
+def _modifiers(draw: Draw, features: frozenset[str]) -> tuple[Logits, float]:
+    """The modifications of the logits, and the probability of dropout."""
+    logits = Logits(
+        softcap=draw(st.sampled_from((30.0, 1.0, 50.0))) if "softcap" in features else None,
+        alibi="alibi" in features,
+        bias=draw(st.sampled_from(("shared", "head", "full"))) if "bias" in features else None,
+        sink="sink" in features,
+    )
+    return logits, draw(st.sampled_from((0.5, 0.1, 0.9))) if "dropout" in features else 0.0
 
 
 def _scales(supports: Supports) -> list[float | None]:
@@ -155,12 +200,7 @@ def _edits(draw: Draw, supports: Supports, case: Case) -> tuple[Edit, ...]:
     values = [0.0, 1.0, -1.0, -0.0, 1000.0, entry.min_subnormal, entry.max, -entry.max]
     values += [float("inf"), float("-inf"), float("nan")] * supports.non_finite
     shapes = {"q": case.shape_q, "k": case.shape_k, "v": case.shape_v, "do": case.shape_o}
-    declared = {
-        "q": case.mask.query_lengths,
-        "do": case.mask.query_lengths,
-        "k": case.mask.key_lengths,
-        "v": case.mask.key_lengths,
-    }
+    declared = {"q": case.rows_inside, "do": case.rows_inside, "k": case.keys_inside, "v": case.keys_inside}
 
     def places(name: str) -> list[tuple[int, int]]:  # (sequence, declared length), the empty ones left out
         lengths = declared[name] or (shapes[name][2],) * case.batch

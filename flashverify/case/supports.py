@@ -20,10 +20,15 @@ class Supports:
     Args:
         dtypes: of q, k, v.
         precisions: of fp32 products.
-        masks: parts of `Mask` that the subject has.
+        masks: parts of `Mask` that the subject has, out of causal, window, key_lengths, query_lengths, packed, tree, blocks, bitmap.
         combine_masks: whether several parts may be present at once.
         causal: alignments of the causal part.
-        rectangular_causal: whether causal may come with seq_q != seq_k.
+        rectangular_causal: whether causal may come with seq_q != seq_k, of packed sequences with their own lengths.
+        logits: modifications of the logits, out of softcap, alibi, bias, sink.
+        dropout: whether weights may be dropped.
+        block_multiple: rows and keys of a block of a block-sparse pattern are multiples of it.
+        page_sizes: keys per page that a paged k and v may have; empty where they must be contiguous.
+        max_seq_q: most query rows of a sequence, as of a decode kernel.
         gqa: whether heads_q may be a multiple of heads_kv.
         dim_multiple: head dims are multiples of it.
         dim_max: largest head dim.
@@ -38,8 +43,8 @@ class Supports:
         backward: whether it has gradients.
         dlse: whether a gradient may arrive through LSE.
         launch: names of launch parameters that a case may set, with the values to draw from.
-        compiles: whether head dims, dtype, mask, alignment and launch parameters make a new compilation each; on a GPU such a
-            subject is drawn from a finite list of them.
+        compiles: whether head dims, dtype, mask, modifications, alignment, page size and launch parameters make a new compilation
+            each; on a GPU such a subject is drawn from a finite list of them.
         also: an additional condition: returns the reason why a case is not supported, or None.
     """
 
@@ -49,6 +54,11 @@ class Supports:
     combine_masks: bool = True
     causal: tuple[str, ...] = ("top-left", "bottom-right")
     rectangular_causal: bool = True
+    logits: tuple[str, ...] = ()
+    dropout: bool = False
+    block_multiple: int = 16
+    page_sizes: tuple[int, ...] = ()
+    max_seq_q: int | None = None
     gqa: bool = True
     dim_multiple: int = 8
     dim_max: int = 256
@@ -76,7 +86,10 @@ class Supports:
     def _rules(self, case: Case) -> list[tuple[bool, str]]:
         parts, storage = case.mask.parts(), case.storage
         sign = "zero" if case.softmax_scale == 0 else "positive" if case.softmax_scale > 0 else "negative"
-        mixed = case.logits.softcap or case.logits.alibi or case.logits.bias or case.logits.sink
+        blocks, logits = case.mask.blocks, case.logits.names()
+        sequences = case.mask.packed.lengths() if case.mask.packed is not None else ((case.seq_q, case.seq_k),)
+        rectangle = next((pair for pair in sequences if pair[0] != pair[1]), None)
+        longest = max((rows for rows, _ in sequences), default=0)
         alignment = (storage.gap % 8, storage.offset % 8)
         names = {name for name, _ in case.launch}
         return [
@@ -86,8 +99,16 @@ class Supports:
             (len(parts) > 1 and not self.combine_masks, f"mask parts {sorted(parts)} combined"),
             (case.mask.causal is not None and case.mask.causal not in self.causal, f"causal={case.mask.causal}"),
             (
-                case.mask.causal is not None and case.seq_q != case.seq_k and not self.rectangular_causal,
-                f"causal with seq_q={case.seq_q}, seq_k={case.seq_k}",
+                case.mask.causal is not None and rectangle is not None and not self.rectangular_causal,
+                "causal with seq_q={}, seq_k={}".format(*(rectangle or (0, 0))),
+            ),
+            (
+                blocks is not None and bool(blocks.rows % self.block_multiple or blocks.keys % self.block_multiple),
+                f"blocks={blocks and (blocks.rows, blocks.keys)}, it has multiples of {self.block_multiple}",
+            ),
+            (
+                self.max_seq_q is not None and longest > self.max_seq_q,
+                f"seq_q={longest}, it has at most {self.max_seq_q}",
             ),
             (case.heads_q != case.heads_kv and not self.gqa, f"heads_q={case.heads_q}, heads_kv={case.heads_kv}"),
             (
@@ -95,16 +116,26 @@ class Supports:
                 f"dim_qk={case.dim_qk}, dim_v={case.dim_v}, it has multiples of {self.dim_multiple} up to {self.dim_max}",
             ),
             (self.equal_dims and case.dim_qk != case.dim_v, f"dim_qk={case.dim_qk} with dim_v={case.dim_v}"),
-            (not self.empty and 0 in (case.batch, case.seq_q, case.seq_k), "an empty batch or sequence"),
+            (
+                not self.empty and (0 in (case.batch, case.seq_q, case.seq_k) or not sequences),
+                "an empty batch or sequence",
+            ),
             (sign not in self.scales, f"scale={case.softmax_scale}, it has {self.scales}"),
             (storage.layout not in self.layouts, f"layout={storage.layout}, it has {self.layouts}"),
             (storage.gap > 0 and not self.gaps, f"gap={storage.gap}"),
             (any(alignment) and not self.unaligned, f"gap={storage.gap}, offset={storage.offset} are not aligned"),
             (storage.expand and not self.expand, "expand=yes"),
-            (storage.page_size is not None, "page_size"),
-            (bool(mixed), "logit modifications"),
-            (case.dropout > 0, f"dropout={case.dropout}"),
+            (
+                storage.page_size is not None and storage.page_size not in self.page_sizes,
+                f"page_size={storage.page_size}, it has {self.page_sizes}",
+            ),
+            (not logits <= set(self.logits), f"logits {_named(case, logits)}, it has {self.logits}"),
+            (case.dropout > 0 and not self.dropout, f"dropout={case.dropout}"),
             (case.grad.backward and not self.backward, "backward=yes"),
             (case.grad.dlse and not self.dlse, "dlse=yes"),
             (not names <= {name for name, _ in self.launch}, f"launch parameters {sorted(names)}"),
         ]
+
+
+def _named(case: Case, names: frozenset[str]) -> str:
+    return ", ".join(f"{name}={getattr(case.logits, name)}" for name in sorted(names))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
+from dataclasses import MISSING, astuple, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from flashverify.case.case import Case, Edit, Grad, Logits, Storage, Values
@@ -142,6 +142,31 @@ def _packed(text: str) -> Packed:
     return Packed(_ints(cu_q), _ints(cu_k))
 
 
+def _blocks(text: str) -> Blocks:
+    rows, keys, live, seed, *flags = _ints(text)
+    return Blocks(rows, keys, live, seed, *_flags(flags, 2))
+
+
+def _bitmap(text: str) -> Bitmap:
+    live, seed, *flags = _ints(text)
+    return Bitmap(live, seed, *_flags(flags, 1))
+
+
+def _flags(values: list[int], most: int) -> list[bool]:
+    if len(values) > most or not set(values) <= {0, 1}:
+        raise ValueError(f"after the seed at most {most} of 0 or 1")
+    return [bool(value) for value in values]
+
+
+def _pattern_text(pattern: Blocks | Bitmap) -> str:
+    """The fields in their order; flags at the end that are off are left out."""
+    values = [int(value) for value in astuple(pattern)]
+    least = sum(1 for entry in fields(pattern) if entry.default is MISSING)
+    while len(values) > least and not values[-1]:
+        values.pop()
+    return _ints_text(tuple(values))
+
+
 def _edits(text: str) -> tuple[Edit, ...]:
     def one(part: str) -> Edit:
         tensor, index, value = part.split(":")
@@ -177,10 +202,8 @@ def _list_axes() -> Iterator[_Axis]:
     yield _Axis("qlen", "mask", "query_lengths", _ints, _ints_text)
     yield _Axis("packed", "mask", "packed", _packed, lambda p: f"{_ints_text(p.cu_q)}/{_ints_text(p.cu_k)}")
     yield _Axis("tree", "mask", "tree", _ints, _ints_text)
-    yield _Axis(
-        "blocks", "mask", "blocks", lambda t: Blocks(*_ints(t)), lambda b: f"{b.rows},{b.keys},{b.live},{b.seed}"
-    )
-    yield _Axis("bitmap", "mask", "bitmap", lambda t: Bitmap(*_ints(t)), lambda b: f"{b.live},{b.seed}")
+    yield _Axis("blocks", "mask", "blocks", _blocks, _pattern_text)
+    yield _Axis("bitmap", "mask", "bitmap", _bitmap, _pattern_text)
     yield _Axis("softcap", "logits", "softcap", _float, _float_text)
     yield _Axis("alibi", "logits", "alibi", _bool, _bool_text)
     yield _Axis("bias", "logits", "bias", str, str)

@@ -12,6 +12,7 @@ from flashverify.case import philox
 from flashverify.case.bits import to_bits
 from flashverify.case.case import Storage
 from flashverify.case.fill import Fill
+from flashverify.case.modifiers import bias_values, sink_values, slope_values
 from flashverify.case.regimes import regime_values
 
 if TYPE_CHECKING:
@@ -22,10 +23,10 @@ __all__ = ["tensor_bits"]
 
 
 def tensor_bits(case: Case) -> dict[str, Bits]:
-    """Bit patterns of q, k, v and, where the case has them, do and dlse.
+    """Bit patterns of q, k, v and, where the case has them, do, dlse, bias, slopes and sink.
 
     Returns:
-        Read-only arrays of uint16 or uint32 (dlse: fp32, `[B, Hq, Sq]`). k and v have one head where they are expanded:
+        Read-only arrays of uint16 or uint32 (dlse `[B, Hq, Sq]`, slopes and sink `[Hq]`: fp32). k and v have one head where they are expanded:
         an edit of any head then is an edit of the shared one. do has the shape `[1, 1, 1, 1]` where it is expanded.
         They do not depend on the layout, gaps, offset, padding or launch parameters of the case; those of the last few
         cases are kept.
@@ -49,6 +50,12 @@ def _tensor_bits(case: Case) -> dict[str, Bits]:
             stored[index] = to_bits(np.array([edit.value], dtype=np.float64), case.dtype)[0]
     if case.grad.backward and case.grad.dlse:
         bits["dlse"] = to_bits(philox.normal(case.values.seed, "dlse", case.shape_o[:3]), "fp32")
+    if case.logits.bias is not None:
+        bits["bias"] = to_bits(bias_values(case), case.dtype)
+    if case.logits.alibi:
+        bits["slopes"] = to_bits(slope_values(case), "fp32")
+    if case.logits.sink:
+        bits["sink"] = to_bits(sink_values(case), "fp32")
     for stored in bits.values():
         stored.flags.writeable = False
     return bits

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from flashverify.case.mask import visible
 from flashverify.checks.execution import expected_shapes
+from flashverify.checks.inputs import inputs_of
 from flashverify.judge.compare import Comparison, compare_output
-from flashverify.judge.taint import Clean, clean
 from flashverify.judge.verdict import Status, Verdict
-from flashverify.truth import GRADIENTS, Inputs, Truth
+from flashverify.truth import GRADIENTS, Truth
 
 if TYPE_CHECKING:
     import torch
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from flashverify.numerics import Form
     from flashverify.subjects.interface import Contract, Subject
 
-__all__ = ["Accuracy", "check_accuracy", "inputs_of", "judged_form", "shape_failures", "undefined_elements"]
+__all__ = ["Accuracy", "check_accuracy", "judged_form", "shape_failures", "undefined_elements"]
 
 END_TO_END, CONDITIONAL = "end-to-end", "conditional"
 
@@ -48,27 +47,12 @@ def judged_form(subject: Subject, problem: Problem) -> Form:
     return form if base is None or form.lse_base == base else dataclasses.replace(form, lse_base=base)
 
 
-def inputs_of(problem: Problem) -> tuple[Inputs, Clean]:
-    """The problem as the oracles take it, and what non-finite inputs may have reached."""
-    tidy = clean(problem)
-    inputs = Inputs(
-        q=tidy.q,
-        k=tidy.k,
-        v=tidy.v,
-        scale=problem.scale,
-        visible=visible(problem.case, problem.q.device),
-        do=tidy.do,
-        dlse=tidy.dlse,
-    )
-    return inputs, tidy
-
-
 def shape_failures(execution: Execution) -> list[Verdict]:
     """A failing verdict for every output of the wrong shape or dtype."""
     shapes, found = expected_shapes(execution.problem), []
     dtype = execution.problem.q.dtype
     for name, tensor in execution.outputs.items():
-        wrong_dtype = name in ("o", "dq", "dk", "dv") and tensor.dtype != dtype
+        wrong_dtype = name in ("o", "dq", "dk", "dv", "dbias") and tensor.dtype != dtype
         if tuple(tensor.shape) != shapes[name] or wrong_dtype:
             message = f"{name} is {list(tensor.shape)} {tensor.dtype}, expected {list(shapes[name])} {dtype}"
             found.append(Verdict(check="accuracy", status=Status.FAIL, output=name, error="shape", message=message))
@@ -76,22 +60,27 @@ def shape_failures(execution: Execution) -> list[Verdict]:
 
 
 def undefined_elements(problem: Problem, contract: Contract) -> dict[str, torch.Tensor]:
-    """Per output the elements outside the declared lengths, where the contract leaves them open."""
-    return {} if contract.padding == "written" else _outside(problem)
+    """Per output the elements about which the contract says nothing: those behind packed sequences, and where it leaves them open those outside the declared lengths."""
+    packed = problem.case.mask.packed is not None
+    return {} if contract.padding == "written" and not packed else outside(problem)
 
 
-def _outside(problem: Problem) -> dict[str, torch.Tensor]:
-    """Bool masks, broadcastable to each output: outside the declared lengths."""
+def outside(problem: Problem) -> dict[str, torch.Tensor]:
+    """Bool masks, broadcastable to each output: outside the declared lengths, or behind the last packed sequence."""
     import torch
 
-    mask, device = problem.case.mask, problem.q.device
+    case, device = problem.case, problem.q.device
+    packed = case.mask.packed
+    declared_q, declared_k = case.mask.query_lengths, case.mask.key_lengths
+    if packed is not None:
+        declared_q, declared_k = (packed.cu_q[-1],), (packed.cu_k[-1],)
 
     def beyond(lengths: tuple[int, ...] | None, size: int) -> torch.Tensor | None:
         if lengths is None:
             return None
         return torch.arange(size, device=device) >= torch.tensor(lengths, device=device).view(-1, 1, 1)
 
-    rows, keys = beyond(mask.query_lengths, problem.case.seq_q), beyond(mask.key_lengths, problem.case.seq_k)
+    rows, keys = beyond(declared_q, case.seq_q), beyond(declared_k, case.seq_k)
     found: dict[str, torch.Tensor] = {}
     if rows is not None:
         found |= {"o": rows.unsqueeze(-1), "lse": rows, "delta": rows, "dq": rows.unsqueeze(-1)}
@@ -109,7 +98,7 @@ def check_accuracy(subject: Subject, execution: Execution) -> Accuracy:
         problem, outputs = _on_cpu(problem), {name: tensor.cpu() for name, tensor in outputs.items()}
     inputs, tidy = inputs_of(problem)
     truth = Truth(inputs, problem.case.dtype, judged_form(subject, problem))
-    undefined, outside = undefined_elements(problem, contract), _outside(problem)
+    undefined, beyond = undefined_elements(problem, contract), outside(problem)
     empty = truth.empty_rows
     pinned: dict[str, tuple[torch.Tensor, float]] = {
         "o": (empty.unsqueeze(-1), contract.empty_row_o),
@@ -117,7 +106,7 @@ def check_accuracy(subject: Subject, execution: Execution) -> Accuracy:
         "delta": (empty, 0.0),
         "dq": (empty.unsqueeze(-1), 0.0),
     }
-    pinned |= {name: (outside[name], 0.0) for name in ("dk", "dv") if name in outside}
+    pinned |= {name: (beyond[name], 0.0) for name in ("dk", "dv") if name in beyond}
     warnings = []
 
     def judge(name: str, mode: str, value: torch.Tensor, bound: object, taint: torch.Tensor | None) -> Comparison:
@@ -164,19 +153,11 @@ def _work(problem: Problem) -> int:
 
 def _on_cpu(problem: Problem) -> Problem:
     """The same problem in host memory."""
+    import torch
 
-    def host(tensor: torch.Tensor | None) -> torch.Tensor | None:
-        return None if tensor is None else tensor.cpu()
-
-    return dataclasses.replace(
-        problem,
-        q=problem.q.cpu(),
-        k=problem.k.cpu(),
-        v=problem.v.cpu(),
-        do=host(problem.do),
-        dlse=host(problem.dlse),
-        key_lengths=host(problem.key_lengths),
-    )
+    tensors = {field.name: getattr(problem, field.name) for field in dataclasses.fields(problem)}
+    host: dict[str, Any] = {name: x.cpu() for name, x in tensors.items() if isinstance(x, torch.Tensor)}
+    return dataclasses.replace(problem, **host)
 
 
 def _union(a: torch.Tensor | None, b: torch.Tensor | None) -> torch.Tensor | None:
@@ -197,4 +178,6 @@ def _stored(
     lse = torch.where(bad, values["lse"][0], lse.double())
     case = problem.case
     group = bad.view(case.batch, case.heads_kv, -1).any(-1).view(case.batch, case.heads_kv, 1, 1)
-    return o, lse, {"delta": bad, "dq": bad.unsqueeze(-1), "dk": group, "dv": group}
+    everything = torch.ones((), dtype=torch.bool, device=bad.device)
+    lost = {"delta": bad, "dq": bad.unsqueeze(-1), "dk": group, "dv": group, "dbias": everything, "dsink": everything}
+    return o, lse, lost

@@ -6,8 +6,9 @@ import math
 from typing import TYPE_CHECKING
 
 from flashverify.case.materialize import materialize
-from flashverify.checks.accuracy import CONDITIONAL, inputs_of, judged_form
+from flashverify.checks.accuracy import CONDITIONAL, judged_form
 from flashverify.checks.execution import execute
+from flashverify.checks.inputs import inputs_of
 from flashverify.judge.record import Confirmation
 from flashverify.judge.verdict import Verdict, to_hex
 from flashverify.truth import Truth, exact_values

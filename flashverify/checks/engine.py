@@ -83,7 +83,8 @@ class _Judgement:
         undefined = undefined_elements(execution.problem, self.subject.contract)
         wanted = self.plan.checks
         if "memory" in wanted:
-            self._answer("memory", list(check_memory(execution, arena, undefined)))
+            untouched = self.case.mask.packed is not None and self.subject.contract.padding == "written"
+            self._answer("memory", list(check_memory(execution, arena, undefined, untouched=untouched)))
         if "accuracy" in wanted or "nonfinite" in wanted:
             accuracy = check_accuracy(self.subject, execution)
             self.stats += [comparison.stats for comparison in accuracy.comparisons]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OUTPUTS", "Execution", "execute", "expected_shapes"]
 
-OUTPUTS = ("o", "lse", "delta", "dq", "dk", "dv")
+OUTPUTS = ("o", "lse", "delta", "dq", "dk", "dv", "dbias", "dsink")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def execute(
         found: dict[str, torch.Tensor | None] = {"o": forward.o, "lse": forward.lse}
         if problem.case.grad.backward and forward.o.shape == problem.case.shape_o:
             gradients = subject.backward(problem, forward)
-            found |= {"delta": gradients.delta, "dq": gradients.dq, "dk": gradients.dk, "dv": gradients.dv}
+            found |= {name: getattr(gradients, name) for name in OUTPUTS[2:]}
     if problem.q.is_cuda:
         torch.cuda.synchronize(problem.q.device)
     outputs = {name: tensor.detach() for name in OUTPUTS if (tensor := found.get(name)) is not None}
@@ -80,8 +80,7 @@ def _watching(
     loaded = sys.modules.get("flashverify.interpreter.sanitizer")
     if loaded is None:
         return contextlib.nullcontext()
-    given = (problem.q, problem.k, problem.v, problem.do, problem.dlse, problem.key_lengths)
-    inputs = frozenset(x.untyped_storage().data_ptr() for x in given if x is not None and x.numel())
+    inputs = frozenset(x.untyped_storage().data_ptr() for x in problem.tensors() if x.numel())
     found: contextlib.AbstractContextManager[Watch | None] = loaded.watch(
         inputs=inputs, poison=guard.poison, fill=fill, only=only
     )
@@ -92,4 +91,8 @@ def expected_shapes(problem: Problem) -> dict[str, tuple[int, ...]]:
     """Shape of every output."""
     case = problem.case
     rows = case.shape_o[:3]
-    return {"o": case.shape_o, "lse": rows, "delta": rows, "dq": case.shape_q, "dk": case.shape_k, "dv": case.shape_v}
+    shapes = {"o": case.shape_o, "lse": rows, "delta": rows, "dq": case.shape_q, "dk": case.shape_k, "dv": case.shape_v}
+    for name, given in (("dbias", problem.bias), ("dsink", problem.sink)):
+        if given is not None:
+            shapes[name] = tuple(given.shape)
+    return shapes

@@ -17,13 +17,16 @@ if TYPE_CHECKING:
 __all__ = ["check_memory"]
 
 
-def check_memory(execution: Execution, arena: Arena, undefined: dict[str, torch.Tensor]) -> Iterator[Verdict]:
-    """Failing verdicts of the error classes `input`, `guard` and `unwritten`.
+def check_memory(
+    execution: Execution, arena: Arena, undefined: dict[str, torch.Tensor], *, untouched: bool = False
+) -> Iterator[Verdict]:
+    """Failing verdicts of the error classes `input`, `guard`, `unwritten` and `touched`.
 
     Args:
         execution: the pass.
         arena: the storage of its inputs.
         undefined: per output the elements that the contract leaves open; they need not be written.
+        untouched: whether they must not be written either.
     """
     for damage in (*arena.damage(), *execution.damage):
         yield Verdict(
@@ -35,15 +38,14 @@ def check_memory(execution: Execution, arena: Arena, undefined: dict[str, torch.
             message=damage.message,
         )
     for name, mask in execution.unwritten.items():
-        missing = mask & ~undefined[name] if name in undefined else mask
-        if bool(missing.any()):
-            index = tuple(int(i) for i in missing.nonzero()[0])
-            count = int(missing.sum())
-            yield Verdict(
-                check="memory",
-                status=Status.FAIL,
-                output=name,
-                error="unwritten",
-                index=index,
-                message=f"{name}{list(index)} was never written ({count} of {mask.numel()} elements)",
-            )
+        beyond = undefined.get(name)
+        yield from _first(name, "unwritten", mask if beyond is None else mask & ~beyond, "was never written")
+        if untouched and beyond is not None:
+            yield from _first(name, "touched", ~mask & beyond, "lies behind the last sequence and was written")
+
+
+def _first(name: str, error: str, wrong: torch.Tensor, what: str) -> Iterator[Verdict]:
+    if bool(wrong.any()):
+        index = tuple(int(i) for i in wrong.nonzero()[0])
+        message = f"{name}{list(index)} {what} ({int(wrong.sum())} of {wrong.numel()} elements)"
+        yield Verdict(check="memory", status=Status.FAIL, output=name, error=error, index=index, message=message)

@@ -25,9 +25,15 @@ REPEATS = 8
 
 def has_padding(case: Case) -> bool:
     """Whether anything but the guard bands holds the padding's value."""
+    packed = case.mask.packed
     lengths = ((case.mask.key_lengths, case.seq_k), (case.mask.query_lengths, case.seq_q))
-    return case.storage.gap > 0 or any(
-        min(declared, default=full) < full for declared, full in lengths if declared is not None
+    behind = packed is not None and (packed.cu_q[-1] < case.seq_q or packed.cu_k[-1] < case.seq_k)
+    paged = case.storage.page_size is not None
+    return (
+        behind
+        or paged
+        or case.storage.gap > 0
+        or any(min(declared, default=full) < full for declared, full in lengths if declared is not None)
     )
 
 

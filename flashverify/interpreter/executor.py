@@ -14,6 +14,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from flashverify.interpreter.formats import numpy_dtype
 from flashverify.interpreter.hooks import handle, stock, tl
 from flashverify.interpreter.layer import Diverged, Launch, Signal, TooLarge
+from flashverify.interpreter.memory import Replayed
 
 if TYPE_CHECKING:
     from flashverify.interpreter.session import Session
@@ -27,10 +28,21 @@ class _Signature:
     """What a kernel declares about its parameters."""
 
     def __init__(self, fn: Any) -> None:
-        self.names = set(inspect.getfullargspec(fn).args)
+        spec = inspect.getfullargspec(fn)
+        self.names = set(spec.args)
+        self.defaults = dict(zip(reversed(spec.args), reversed(spec.defaults or ()), strict=False))
+        self.order = None if spec.varargs or spec.varkw or spec.kwonlyargs else spec.args
         declared = {name: _normalize_ty(annotation) for name, annotation in fn.__annotations__.items()}
         self.constexprs = {name for name, kind in declared.items() if kind == "constexpr"}
         self.types = {name: tl.str_to_ty(kind, None) for name, kind in declared.items() if kind in _SCALARS}
+
+    def bound(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """Arguments by name, in the order of the parameters; a wrong call raises what calling `fn` would."""
+        if self.order is not None and not args:
+            given = {**self.defaults, **kwargs}
+            if len(given) == len(self.order):
+                return {name: given[name] for name in self.order}
+        return inspect.getcallargs(fn, *args, **kwargs)
 
 
 class Executor(stock.GridExecutor):  # type: ignore[misc]
@@ -60,7 +72,7 @@ class Executor(stock.GridExecutor):  # type: ignore[misc]
         for hook in self.pre_run_hooks:
             hook(*args_host, **kwargs_host)
         with self.session.lock, np.errstate(all="ignore"):
-            raw = inspect.getcallargs(self.fn, *args_host, **kwargs_host)
+            raw = self.signature.bound(self.fn, args_host, kwargs_host)
             arguments = {name: self._argument(name, value) for name, value in raw.items()}
             grid = self.grid(arguments) if callable(self.grid) else self.grid
             if len(grid) > 3:
@@ -94,7 +106,7 @@ class Executor(stock.GridExecutor):  # type: ignore[misc]
         count = x * y * z
         programs = np.arange(count) if session.order is None else np.asarray(session.order(count))
         session.launches += 1
-        if session.lockstep and count > 1:
+        if session.lockstep and count:
             programs = self._together(launch, programs)
         for program in programs:
             self._alone(launch, int(program))
@@ -124,6 +136,8 @@ class Executor(stock.GridExecutor):  # type: ignore[misc]
         groups = list(session.partitions.get(key, ()) if session.order is None else ()) or [np.arange(len(programs))]
         first, done = len(groups), []
         b.__class__, b.limit = session.lockstep_class, session.limit
+        if session.watched.changed():
+            b.tapes.clear()
         try:
             while groups:
                 group = groups.pop()
@@ -157,6 +171,7 @@ class Executor(stock.GridExecutor):  # type: ignore[misc]
         b.programs, b.journal = programs, []
         b.places = tuple(part.astype(np.int32) for part in (programs // (y * z), programs // z % y, programs % z))
         self.session.attempts += 1
+        Replayed.at = None
         b.on_attempt()
         self.fn(**launch.arguments)
 

@@ -20,6 +20,7 @@ __all__ = [
     "is_float",
     "numpy_dtype",
     "round_to_odd",
+    "simple_cast",
     "tf32_nearest",
     "tf32_truncate",
     "toward_zero",
@@ -106,6 +107,13 @@ def convert(x: Array, dtype: np.dtype[Any]) -> Array:
     if limit is not None:
         x = np.clip(x.astype(np.float32), np.float32(-limit), np.float32(limit))
     return x.astype(dtype)
+
+
+def simple_cast(source: np.dtype[Any], dtype: np.dtype[Any]) -> np.dtype[Any] | None:
+    """The type itself where `astype` converts to it rightly, rounding once and without saturation; else None."""
+    to_float = is_float(dtype)
+    exact = source != np.float64 and dtype not in _SATURATION if to_float else not is_float(source)
+    return dtype if exact else None
 
 
 def toward_zero(x: Array, dtype: np.dtype[Any]) -> Array:

@@ -187,14 +187,12 @@ def check_hooks(module: Any = stock, language: Any = tl) -> None:
     Raises:
         UsageError: something is missing or takes other arguments; the message names the version and everything missing.
     """
+    refused = f"triton {triton.__version__} is not supported by flashverify.interpreter"
+    if tuple(int(part) for part in triton.__version__.split(".")[:2]) < OLDEST:
+        raise UsageError(f"{refused}: it takes {OLDEST[0]}.{OLDEST[1]} and newer ones")
     gaps = _module_gaps(module) + _builder_gaps(module) + _language_gaps(language)
-    version = tuple(int(part) for part in triton.__version__.split(".")[:2])
-    if version < OLDEST:
-        gaps.insert(0, f"a version from {OLDEST[0]}.{OLDEST[1]} on")
     if gaps:
-        raise UsageError(
-            f"triton {triton.__version__} is not supported by flashverify.interpreter: its interpreter lacks {', '.join(gaps)}"
-        )
+        raise UsageError(f"{refused}: its interpreter lacks {', '.join(gaps)}")
 
 
 def handle(data: Any, dtype: Any) -> Any:

@@ -93,6 +93,8 @@ def _scan(source: Any, axis: Any, combine_fn: Any, reverse: Any = False, **_opti
 
 def _decision(data: Any) -> Any:
     """The one value of a scalar, agreed on by all programs."""
+    for recording in builder().recordings:
+        recording.opaque = True
     if data.size > 1 and not (data == data[0]).all():
         raise Diverged(data)
     return data[0]
@@ -164,7 +166,9 @@ def memoised() -> Iterator[tuple[Any, str, Any]]:
             return block_init(self, element_ty, shape)  # type: ignore[no-any-return]
         if found is None:
             block_init(self, element_ty, shape)
-            found = blocks[key] = {name: value for name, value in vars(self).items() if name != "element_ty"}
+            found = blocks[key] = {
+                name: value for name, value in vars(self).items() if name not in ("element_ty", "token")
+            }
             known.add(id(found["shape"]))
         self.__dict__.update(found)
         self.element_ty = element_ty

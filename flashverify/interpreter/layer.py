@@ -72,12 +72,20 @@ class Layer(InterpreterBuilder):  # type: ignore[misc]
     stores always arrive with pointers, mask and value (or `other`, unless None) of one shape.
 
     Attributes:
+        traces: whether a mixin looks at every operation, and not only at those on memory.
+        tapes: calls that can be replayed, by what they depend on; None where nothing is.
+        recordings: of the calls that are being recorded, outermost first.
+        within: an `Argument` that every lane of the load or store belongs to, where a mixin has found that out.
         lockstep: whether arrays have the leading axis.
         programs: flat numbers of the programs that run now, along the leading axis; program (x, y, z) of a grid
             (X, Y, Z) is number (x * Y + y) * Z + z.
         journal: stores of the attempt, oldest first; None where nothing will be taken back.
     """
 
+    traces = False
+    tapes: dict[Any, Any] | None = None
+    recordings: Any = ()
+    within: Any = None
     lockstep = False
     programs: NDArray[np.int64]
     journal: list[tuple[Any, Any, Any]] | None = None

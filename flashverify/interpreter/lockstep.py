@@ -112,7 +112,9 @@ class Lockstep(Layer):
 
     def create_expand_dims(self, arg: Any, axis: int) -> Any:
         """A new axis of length 1."""
-        return handle(np.expand_dims(arg.data, axis if axis < 0 else axis + 1), arg.dtype.scalar)
+        if axis < 0:
+            return handle(np.expand_dims(arg.data, axis), arg.dtype.scalar)
+        return handle(arg.data[(slice(None),) * (axis + 1) + (None,)], arg.dtype.scalar)
 
     def create_reshape(self, arg: Any, shape: Any, _allow_reorder: bool) -> Any:
         """The same elements in another shape."""

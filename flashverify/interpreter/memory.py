@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 import os
 import sys
@@ -18,7 +19,7 @@ from flashverify.interpreter.layer import Layer
 if TYPE_CHECKING:
     from flashverify.interpreter.layer import Launch
 
-__all__ = ["Argument", "Place", "Tagged", "place", "program_of"]
+__all__ = ["Argument", "Place", "Replayed", "Tagged", "inner_place", "place", "program_of"]
 
 _REMEMBERED = 256
 _OUTSIDE = (str(Path(__file__).parent), triton_root(), str(Path(np.__file__).parent))
@@ -46,7 +47,7 @@ class Place:
 
 def place(launch: Launch) -> Place:
     """Where the kernel is now; line 0 of its file where that cannot be told."""
-    frame, found, name, filename = sys._getframe(1), None, launch.name, launch.filename
+    frame, found, name, filename = sys._getframe(1), Replayed.at, launch.name, launch.filename
     while frame is not None:
         code = frame.f_code
         file = code.co_filename
@@ -61,6 +62,26 @@ def place(launch: Launch) -> Place:
                 return Place(*found, "" if here == found else f"{os.path.basename(file)}:{here[1]}")
         frame = frame.f_back  # type: ignore[assignment]
     return Place(filename, 0)
+
+
+class Replayed:
+    """The line whose operation is being replayed: the frame of its function is not there.
+
+    Attributes:
+        at: (file, line), or None.
+    """
+
+    at: tuple[str, int] | None = None
+
+
+def inner_place() -> tuple[str, int] | None:
+    """The innermost line that is neither Triton's nor this package's."""
+    if Replayed.at is not None:
+        return Replayed.at
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(_OUTSIDE):
+        frame = frame.f_back  # type: ignore[assignment]
+    return None if frame is None else (frame.f_code.co_filename, frame.f_lineno)
 
 
 def program_of(launch: Launch, number: int) -> tuple[int, int, int]:
@@ -110,7 +131,7 @@ class Argument:
         state: whatever a mixin keeps about it for the launch.
     """
 
-    __slots__ = ("base", "extent", "name", "own", "shift", "size", "state", "tensor")
+    __slots__ = ("_words", "base", "extent", "name", "own", "shift", "size", "state", "tensor")
 
     def __init__(self, name: str, tensor: torch.Tensor) -> None:
         key = (tuple(tensor.shape), tensor.stride())
@@ -123,6 +144,19 @@ class Argument:
         self.extent, self.own = layout.extent, layout.own
         self.shift = self.size.bit_length() - 1
         self.state: Any = None
+        self._words: Any = None
+
+    def words(self, dtype: Any) -> Any:
+        """The memory from the first element to the last, as an array; None where it cannot be one of `dtype`."""
+        if self._words is None and self.extent:
+            nbytes = self.extent << self.shift
+            memory: Any = (ctypes.c_char * nbytes).from_address(self.base)
+            self._words = np.frombuffer(memory, f"u{self.size}")
+        return None if self._words is None or dtype.itemsize != self.size else self._words.view(dtype)
+
+    def places(self, at: Any) -> Any:
+        """Distances of addresses from the first element, elements."""
+        return ((at - np.uint64(self.base)) >> np.uint64(self.shift)).view(np.int64)
 
     def strange(self, at: Any) -> Any:
         """Which addresses are not the tensor's: a bool array, or None where all of them are."""

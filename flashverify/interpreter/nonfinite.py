@@ -80,6 +80,7 @@ class Trace:
 class NonFinite(Tagged):
     """Fills the trace of `trace`. Infinities that enter as constants, as masks do, are no events."""
 
+    traces = True
     traced: Trace
     _trace_before: tuple[dict[Any, Event], Counter[Any]]
 

@@ -152,8 +152,7 @@ class Numerics(Layer):
         element = ptrs.get_element_ty()
         dtype = numpy_dtype(element)
         raw = _opaque(dtype)
-        fill = np.zeros(ptrs.data.shape, raw) if other is None else other.data.view(raw)
-        loaded = native.load(ptrs.data, as_array(mask), fill, raw)
+        loaded = self._loaded(ptrs.data, as_array(mask), None if other is None else other.data.view(raw), raw)
         return handle(loaded if raw is dtype else loaded.view(dtype), element)
 
     def create_masked_store(self, ptrs: Any, value: Any, mask: Any, *_rest: Any, **_options: Any) -> Any:
@@ -161,8 +160,24 @@ class Numerics(Layer):
         at, data, keep = _owned(ptrs.data), _owned(value.data), _owned(as_array(mask))
         if self.journal is not None:
             bits = _UINT[data.itemsize]
-            self.journal.append((at, native.load(at, keep, np.zeros(at.shape, bits), bits), keep))
+            self.journal.append((at, self._loaded(at, keep, None, bits), keep))
+        words = None if self.within is None else self.within.words(_opaque(data.dtype))
+        if words is not None:
+            places = self.within.places(at)
+            if keep.all():
+                words[places] = data.view(words.dtype)
+            else:
+                words[places[keep]] = data[keep].view(words.dtype)
+            return None
         return native.store(at, data.view(_opaque(data.dtype)), keep)
+
+    def _loaded(self, at: Any, keep: Any, fill: Any, dtype: Any) -> Any:
+        """The elements at addresses; `fill`, or 0, where they are masked off."""
+        words = None if self.within is None else self.within.words(dtype)
+        if words is None:
+            return native.load(at, keep, np.zeros(at.shape, dtype) if fill is None else fill, dtype)
+        found = words.take(self.within.places(at), mode="clip")
+        return found if keep.all() else np.where(keep, found, dtype.type(0) if fill is None else fill)
 
     def undo(self) -> None:
         """Take back the stores of the journal."""

@@ -69,7 +69,11 @@ class Sanitizer(Tagged):
         if other is None and not keep.all():
             other = self._undefined(ptrs, keep, argument)
         keep = self._inside("load", argument, at, keep)
-        loaded = super().create_masked_load(ptrs, handle(keep, None), other, *rest, **options)
+        self.within = getattr(ptrs.dtype, "argument", None)
+        try:
+            loaded = super().create_masked_load(ptrs, handle(keep, None), other, *rest, **options)
+        finally:
+            self.within = None
         if argument is not None:
             state = self._state(argument)
             if state.poison is not None:
@@ -81,7 +85,11 @@ class Sanitizer(Tagged):
     def create_masked_store(self, ptrs: Any, value: Any, mask: Any, *rest: Any, **options: Any) -> Any:
         """Store to the tensor's own elements, which no other program writes."""
         keep = self._written("store", ptrs, as_array(mask))
-        return super().create_masked_store(ptrs, value, handle(keep, None), *rest, **options)
+        self.within = getattr(ptrs.dtype, "argument", None)
+        try:
+            return super().create_masked_store(ptrs, value, handle(keep, None), *rest, **options)
+        finally:
+            self.within = None
 
     def create_atomic_rmw(self, rmwOp: Any, ptr: Any, val: Any, mask: Any, *rest: Any) -> Any:
         """As a load and a store that other programs' atomic operations do not disturb."""

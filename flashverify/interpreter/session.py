@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from flashverify.errors import UsageError
-from flashverify.interpreter import language
+from flashverify.interpreter import calls, language
 from flashverify.interpreter.executor import Executor
 from flashverify.interpreter.formats import numpy_dtype
 from flashverify.interpreter.hooks import builder, check_hooks, interpreting, stock, tl
@@ -51,6 +51,7 @@ class Session:
         order: from the number of programs of a launch to the order in which they run; None is ascending.
         limit: elements that one array of a lockstep may have.
         lock: held by the launch that runs.
+        watched: names that replayed device functions use.
         partitions: by launch, the groups of programs that went the same way the last time, last first.
         launches: so far.
         attempts: in lockstep so far; more than the launches where programs diverged or were cut into chunks.
@@ -64,6 +65,7 @@ class Session:
     order: Callable[[int], Any] | None
     limit: int
     lock: threading.RLock = dataclasses.field(default_factory=threading.RLock)
+    watched: calls.Globals = dataclasses.field(default_factory=calls.Globals)
     partitions: dict[Any, list[Any]] = dataclasses.field(default_factory=dict)
     launches: int = 0
     attempts: int = 0
@@ -81,7 +83,9 @@ class Session:
         b, bases = self.builder, self.lockstep_class.__bases__
         before, at = (self.plain_class, self.lockstep_class), bases.index(Lockstep)
         self.plain_class = type("PlainBuilder", (*bases[:at], *mixins, *bases[at + 1 :]), {})
-        self.lockstep_class = type("LockstepBuilder", (*bases[: at + 1], *mixins, *bases[at + 1 :]), {})
+        self.lockstep_class = type(
+            "LockstepBuilder", (*bases[: at + 1], *mixins, *bases[at + 1 :]), _tapes((*mixins, *bases))
+        )
         b.__class__ = self.plain_class
         try:
             yield
@@ -133,6 +137,11 @@ def session(
         _open.release()
 
 
+def _tapes(mixins: tuple[type[Layer], ...]) -> dict[str, Any]:
+    """Attributes of a class that runs in lockstep: room for calls to replay, unless a mixin looks at every operation."""
+    return {"tapes": None if any(mixin.traces for mixin in mixins) else {}}
+
+
 def _replace(undo: contextlib.ExitStack, owner: Any, name: str, value: Any) -> None:
     before = vars(owner).get(name, _MISSING)
     undo.callback(delattr, owner, name) if before is _MISSING else undo.callback(setattr, owner, name, before)
@@ -150,7 +159,7 @@ def _opened(
     b = builder()
     below = (*mixins, Products, Numerics)
     plain = type("PlainBuilder", (*outer, *below), {})
-    together = type("LockstepBuilder", (*outer, Lockstep, *below), {})
+    together = type("LockstepBuilder", (*outer, Lockstep, *below), _tapes(below))
     state = Session(builder=b, plain_class=plain, lockstep_class=together, lockstep=lockstep, order=order, limit=limit)
 
     undo.callback(_restore_builder, b, b.__class__, dict(vars(b)))
@@ -165,8 +174,9 @@ def _opened(
     _replace(undo, stock, "_get_np_dtype", numpy_dtype)
     executor = type("SessionExecutor", (Executor,), {"session": state, "_signatures": {}, "_pointers": {}})
     _replace(undo, stock, "GridExecutor", executor)
-    for owner, name, value in (*language.replacements(), *language.memoised()):
+    for owner, name, value in (*language.replacements(), *language.memoised(), *calls.builtins()):
         _replace(undo, owner, name, value)
+    _replace(undo, stock.InterpretedFunction, "__call__", calls.replayed_function(state.watched))
     b.on_open()
     return state
 

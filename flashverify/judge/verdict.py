@@ -52,9 +52,14 @@ class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
     Attributes:
         check: name of the check.
         status: its answer.
-        output: `o`, `lse`, `delta`, `dq`, `dk`, `dv`, or an input's name; empty where it concerns none.
-        error: class of the failure (`bound`, `nan`, `inf`, `finite`, `empty-row`, `taint`, `padding`, `unwritten`,
-            `guard`, `input`, `repeat`, `batch`, `shape`, `exception`, `crash`, `hang`); empty on a pass.
+        output: `o`, `lse`, `delta`, `dq`, `dk`, `dv`, an input's name, of the sanitizer the kernel's argument, of an exception its
+            type; empty where it concerns none.
+        error: class of the failure, by check; empty on a pass:
+            accuracy `bound`, `empty-row`, `shape`; nonfinite `nan`, `inf`, `finite` (an overflow that is missing);
+            padding `padding`; memory `input`, `guard`, `unwritten`; determinism `repeat`, `batch`, `order` (of programs);
+            sanitizer `out-of-bounds`, `uninitialised`, `double-write`, `race`, `input-store`, `undefined-lane`;
+            exception `exception`; crash the signal's name, `exit-N` or `memory`; hang `hang`;
+            harness, always of status `error`, `self-check`, `exception`.
         mode: `end-to-end` or `conditional`, where both exist.
         ratio: error / bound at the worst element, hex; empty where there is none.
         index: the worst element, logical indices.

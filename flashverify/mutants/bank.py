@@ -28,10 +28,10 @@ class Mutant:
     modelled_on: str
 
 
-_FORWARD_VISIBLE = "see = visible(i[:, None], j[None, :], sq, k_end, diag, bits_ptr, MASK, part != FULL)"
-_ROUNDED_UP = (
-    "see = visible(i[:, None], j[None, :], sq, tl.cdiv(k_end, BLOCK_N) * BLOCK_N, diag, bits_ptr, MASK, part != FULL)"
+_FORWARD_VISIBLE = (
+    "i[:, None], j[None, :], q_end, k_end, low, high, bits_ptr, stride_bitss, bits_start, MASK, part != FULL"
 )
+_ROUNDED_UP = _FORWARD_VISIBLE.replace("k_end", "tl.cdiv(k_end, BLOCK_N) * BLOCK_N")
 
 BANK = (
     Mutant(
@@ -61,16 +61,16 @@ BANK = (
     Mutant(
         name="causal_off_by_one",
         file="device/mask.py",
-        before="tl.minimum(i + 1 + diag, k_end)",
-        after="tl.minimum(i + 2 + diag, k_end)",
+        before="tl.minimum(i + 1 + high, k_end)",
+        after="tl.minimum(i + 2 + high, k_end)",
         outputs=("o", "lse", "dq", "dk", "dv"),
         modelled_on="huggingface/transformers#39408: an inclusive bound taken as exclusive",
     ),
     Mutant(
         name="alpha_not_applied",
         file="device/forward.py",
-        before="acc * alpha[:, None]",
-        after="acc",
+        before="v, acc * alpha[:, None], input_precision",
+        after="v, acc, input_precision",
         outputs=("o",),
         modelled_on="the rescale of the accumulator forgotten when the running maximum grows",
     ),
@@ -85,8 +85,8 @@ BANK = (
     Mutant(
         name="wrong_gqa_head",
         file="device/forward.py",
-        before="k_ptr = head_ptr(k_ptr, b, h // group, stride_kb, stride_kh, ALIGNED)",
-        after="k_ptr = head_ptr(k_ptr, b, h % (heads // group), stride_kb, stride_kh, ALIGNED)",
+        before="k_ptr = head_ptr(k_ptr, b, h // group, k0, stride_kb, stride_kh, stride_ks, ALIGNED)",
+        after="k_ptr = head_ptr(k_ptr, b, h % (heads // group), k0, stride_kb, stride_kh, stride_ks, ALIGNED)",
         outputs=("o", "lse"),
         modelled_on="HazyResearch/HipKittens#22: the group size used as modulus",
     ),
@@ -133,10 +133,50 @@ BANK = (
     Mutant(
         name="tree_node_sees_its_sibling",
         file="device/mask.py",
-        before="see = see & ((node < 0) | (((word >> (node & 31)) & 1) != 0))",
-        after="see = see & ((node < 0) | (node == i - 1) | (((word >> (node & 31)) & 1) != 0))",
+        before="see = see & (((word >> (bit & 31)) & 1) != 0)",
+        after="see = see & ((bit == i - 1) | (((word >> (bit & 31)) & 1) != 0))",
         outputs=("o", "lse", "dq", "dk", "dv"),
         modelled_on="PaddlePaddle/FastDeploy#3514: part of a tree mask taken for granted",
+    ),
+    Mutant(
+        name="window_exclusive_on_the_left",
+        file="device/mask.py",
+        before="see = see & (j >= i + low)",
+        after="see = see & (j > i + low)",
+        outputs=("o", "lse", "dq", "dk", "dv"),
+        modelled_on="a sliding window that counts the query itself in one place and not in another",
+    ),
+    Mutant(
+        name="leading_tile_taken_for_full",
+        file="device/schedule.py",
+        before="full_begin = tl.cdiv(sure_from, STEP) * STEP",
+        after="full_begin = sure_from // STEP * STEP",
+        outputs=("o", "lse", "dq", "dk", "dv"),
+        modelled_on="the first tile of a sliding window skips its mask because the schedule rounds the wrong way",
+    ),
+    Mutant(
+        name="row_past_its_length_averages",
+        file="device/forward.py",
+        before="acc = tl.where((i < q_end)[:, None], acc, 0.0)",
+        after="acc = acc",
+        outputs=("o",),
+        modelled_on="rows of padding come back as averages of V",
+    ),
+    Mutant(
+        name="keys_found_by_the_queries_of_others",
+        file="device/forward.py",
+        before="k_ptr = head_ptr(k_ptr, b, h // group, k0,",
+        after="k_ptr = head_ptr(k_ptr, b, h // group, q0,",
+        outputs=("o", "lse", "k_ptr"),
+        modelled_on="packed sequences whose queries and keys have different lengths: one table used for both",
+    ),
+    Mutant(
+        name="first_tile_of_every_block",
+        file="device/schedule.py",
+        before="* size + x % size\n    return x",
+        after="* size\n    return x",
+        outputs=("o", "lse", "dq", "dk", "dv"),
+        modelled_on="a block-sparse pattern coarser than the tile: only the first tile of a block is visited",
     ),
 )
 """Defects that an interpreted kernel shows."""

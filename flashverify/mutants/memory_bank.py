@@ -6,9 +6,9 @@ from flashverify.mutants.bank import Mutant
 
 __all__ = ["MEMORY_BANK"]
 
-_HEAD = "ptr += b.to(tl.int64) * stride_b + h.to(tl.int64) * stride_h"
+_HEAD = "ptr += b.to(tl.int64) * stride_b + h.to(tl.int64) * stride_h + first.to(tl.int64) * stride_s"
 _FIRST_ROW = "m0 = (tiles - 1 - tl.program_id(0) % tiles) * BLOCK_M"
-_STORE_DELTA = "tl.store(row_ptrs(delta_ptr, b, h, heads, sq, i), delta, mask=i < sq)"
+_STORE_DELTA = "tl.store(row_ptrs(delta_ptr, b, h, q0, stride_rowb, stride_rowh, i), delta, mask=i < sq)"
 
 MEMORY_BANK = (
     Mutant(
@@ -62,8 +62,8 @@ MEMORY_BANK = (
     Mutant(
         name="strides_of_v_swapped",
         file="device/forward.py",
-        before="head_ptr(v_ptr, b, h // group, stride_vb, stride_vh, ALIGNED)",
-        after="head_ptr(v_ptr, b, h // group, stride_vh, stride_vb, ALIGNED)",
+        before="head_ptr(v_ptr, b, h // group, k0, stride_vb, stride_vh, stride_vs, ALIGNED)",
+        after="head_ptr(v_ptr, b, h // group, k0, stride_vh, stride_vb, stride_vs, ALIGNED)",
         outputs=("v_ptr",),
         modelled_on="strides passed in the order of another layout",
     ),
@@ -87,7 +87,7 @@ MEMORY_BANK = (
         name="offset_in_32_bits",
         file="device/address.py",
         before=_HEAD,
-        after="ptr += (b.to(tl.int64) * stride_b + h.to(tl.int64) * stride_h).to(tl.int32)",
+        after="ptr += (b.to(tl.int64) * stride_b + h.to(tl.int64) * stride_h + first.to(tl.int64) * stride_s).to(tl.int32)",
         outputs=("q_ptr", "k_ptr", "v_ptr"),
         modelled_on="offsets past 2^31 elements wrap",
     ),
@@ -117,10 +117,10 @@ MEMORY_BANK = (
     ),
     Mutant(
         name="length_of_the_next_batch",
-        file="device/mask.py",
+        file="device/address.py",
         before="tl.load(lengths_ptr + b)",
         after="tl.load(lengths_ptr + b + 1)",
-        outputs=("lengths_ptr",),
+        outputs=("q_lengths_ptr", "k_lengths_ptr"),
         modelled_on="cumulative lengths taken for lengths",
     ),
 )

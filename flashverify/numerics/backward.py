@@ -1,14 +1,16 @@
-"""Worst-case bounds of delta, dQ, dK and dV (docs/bounds.md, sections 8 to 13), end to end and conditional."""
+"""Worst-case bounds of delta, dQ, dK, dV and of the gradients of bias and sink (docs/bounds.md, sections 8 to 13), end to end and conditional."""
 
 import torch
 from torch import Tensor
 
+from flashverify.numerics.chunk import Chunk, finite_rows
 from flashverify.numerics.coefficients import LN2, Coefficients, coefficients
 from flashverify.numerics.formats import FORMATS
-from flashverify.numerics.forward import logit_overflow
 from flashverify.numerics.gradients import CLAMP, State, gradient_errors, gradient_of, trivial_ranges
+from flashverify.numerics.learned import bias_bound, bias_terms, join_bias, over_rows, sink_bound, sink_terms
+from flashverify.numerics.logits import logit_overflow
 from flashverify.numerics.overflow import overflow_domain
-from flashverify.numerics.problem import Chunk, Problem, finite_rows
+from flashverify.numerics.problem import Problem
 from flashverify.numerics.result import BackwardBounds, ForwardBounds, OutputBound, check, exactly, finish
 from flashverify.numerics.self_error import float64_coefficients
 
@@ -32,9 +34,11 @@ def backward_bounds(
     dk: Tensor,
     dv: Tensor,
     dlse: Tensor | None = None,
+    dbias: Tensor | None = None,
+    dsink: Tensor | None = None,
     forward: ForwardBounds | None = None,
 ) -> BackwardBounds:
-    """Bound every element of delta, dQ, dK and dV for a kernel of the problem's form.
+    """Bound every element of delta, dQ, dK and dV, and of the gradients of bias and sink, for a kernel of the problem's form.
 
     End to end (`forward` given): `o`, `lse` and the gradients are the oracle's, and the errors of the stored O and LSE are carried through.
     Conditional (`forward` None): `o` and `lse` are the subject's own, the oracle's gradients were computed from them, and their error is no part of B.
@@ -48,26 +52,36 @@ def backward_bounds(
         dk: The oracle's dK, `[B, Hkv, Sk, D]`, float64, summed over the group.
         dv: The oracle's dV, `[B, Hkv, Sk, Dv]`, float64, summed over the group.
         dlse: Gradient of the natural LSE, `[B, Hq, Sq]`, or None.
+        dbias: The oracle's gradient of one bias, in its shape of four axes that broadcast to `[B, Hq, Sq, Sk]`, float64, or None.
+        dsink: The oracle's gradient of the sink, `[Hq]`, float64, or None.
         forward: The forward bounds, for the end-to-end mode.
 
     Returns:
         The bounds and E64. Rows that see nothing, and keys that nothing sees, are exact: bound 0.
     """
     c, c64 = (
-        coefficients(problem.form, problem.dtype, problem.shape, problem.scale),
-        float64_coefficients(problem.shape, problem.scale),
+        coefficients(problem.form, problem.dtype, problem.shape, problem.scale, problem.features),
+        float64_coefficients(problem.shape, problem.scale, problem.features),
     )
     out = FORMATS[problem.form.grad_dtype or problem.dtype]
     if problem.shape.Sk == 0 or lse.numel() == 0:
         return BackwardBounds(
-            **{n: exactly(x) for n, x in (("delta", lse), ("dq", dq), ("dk", dk), ("dv", dv))}, reasons={}
-        )
+            **{n: exactly(x) for n, x in (("delta", lse), ("dq", dq), ("dk", dk), ("dv", dv))}, reasons={},
+            dbias=None if dbias is None else exactly(dbias), dsink=None if dsink is None else exactly(dsink),
+        )  # fmt: skip
     rows: list[list[Tensor]] = []
     keys: list[Tensor] = []
     reasons: dict[str, Tensor] = {}
+    biases: list[list[Tensor]] = []
+    sinks: list[Tensor] = []
+    shape = None if dbias is None else dbias.shape
     for chunk in problem.chunks():
-        row_terms, key_terms, counted = _chunk_bounds(problem, chunk, c, c64, do, o, lse, dq, dlse, forward)
+        row_terms, key_terms, counted, bias_part, sink_part = _chunk_bounds(
+            problem, chunk, c, c64, do, o, lse, dq, dlse, forward, shape, dsink is not None
+        )
         rows.append(row_terms)
+        biases.append(bias_part)
+        sinks = [a + b for a, b in zip(sinks, sink_part, strict=True)] if sinks else sink_part
         keys = (
             key_terms
             if not keys
@@ -117,16 +131,20 @@ def backward_bounds(
         dk=by_key(dk, core_k, core64_k, ~seen & ~hidden, x_dk, t_dk, c.const_k, c64.const_k),
         dv=by_key(dv, core_v, core64_v, ~seen & ~hidden_v, x_dv, t_dv, c.const_v, c64.const_v),
         reasons=reasons,
+        dbias=None if dbias is None else bias_bound(problem, c, c64, dbias, join_bias(problem, dbias.shape, biases)),
+        dsink=None if dsink is None else sink_bound(problem, c, c64, dsink, sinks),
     )
-    check(result.delta, result.dq, result.dk, result.dv)
+    learned = (x for x in (result.dbias, result.dsink) if x is not None)
+    check(result.delta, result.dq, result.dk, result.dv, *learned)
     return result
 
 
 def _chunk_bounds(
     problem: Problem, chunk: Chunk, c: Coefficients, c64: Coefficients,
     do: Tensor, o: Tensor, lse: Tensor, dq: Tensor, dlse: Tensor | None, forward: ForwardBounds | None,
-) -> tuple[list[Tensor], list[Tensor], dict[str, Tensor]]:  # fmt: skip
-    """Terms by row, terms by key to be added (bool: united) over the chunks, and counts of exemptions."""
+    bias_shape: torch.Size | None, with_sink: bool,
+) -> tuple[list[Tensor], list[Tensor], dict[str, Tensor], list[Tensor], list[Tensor]]:  # fmt: skip
+    """Terms by row, terms by key to be added (bool: united) over the chunks, counts of exemptions, terms of a bias and of a sink."""
     empty, prescale = chunk.empty, problem.form.prescale_bwd
     g = gradient_of(problem, chunk, do, dlse)
     o = torch.where(empty, 0.0, problem.cut(o, chunk.rows))
@@ -163,7 +181,7 @@ def _chunk_bounds(
     if chunk.bad_v is not None:
         in_ds["non_finite_v"] = chunk.bad_v.any(-1, keepdim=True)
     over = overflow_domain(c, chunk, g, s, cores, logit_overflow(problem, chunk, prescale), in_p, in_ds)
-    t_delta, t_dq, t_dk, t_dv = trivial_ranges(problem, c, chunk, g, s, underflow)
+    t_delta, t_X, t_dq, t_dk, t_dv = trivial_ranges(problem, c, chunk, g, s, underflow)
     by_row = [
         delta, cores.delta, self_cores.delta, over.delta, t_delta, problem.cut(dq, chunk.rows), cores.dq, self_cores.dq,
         over.dq.expand_as(t_dq), t_dq, empty,
@@ -182,4 +200,12 @@ def _chunk_bounds(
         over.hidden,
         over.hidden_v,
     ]
-    return by_row, by_key, over.reasons
+    by_bias, by_sink = list[Tensor](), list[Tensor]()
+    if bias_shape is not None:
+        by_bias = bias_terms(problem, bias_shape, chunk, cores, self_cores, over, t_X)
+    if with_sink:
+        by_sink = sink_terms(problem, c, chunk, g, s, cores.delta, B_L)
+        by_sink += sink_terms(problem, c64, chunk, g, s, self_cores.delta, E_L)
+        largest = t_delta if g.dlse is None else t_delta + g.dlse.abs()
+        by_sink += [over_rows(problem, x) for x in (largest.masked_fill(empty, 0.0), over.delta & ~empty, ~empty)]
+    return by_row, by_key, over.reasons, by_bias, by_sink

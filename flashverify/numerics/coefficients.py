@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 
+from flashverify.numerics.features import FeatureCoefficients, Features, feature_coefficients
 from flashverify.numerics.form import Form
 from flashverify.numerics.formats import FORMATS, format_of
 from flashverify.numerics.primitives import DIV_EPS, LG2_EPS, dot_coefficient
@@ -67,6 +68,8 @@ class Coefficients:
         acc_q: Largest sum of magnitudes that the accumulator of dQ takes; `acc_k`, `acc_v` likewise.
         const_q: Absolute error of dQ from flushing and narrow additions; `const_k`, `const_v` likewise.
         prescaled_q: Unit roundoff of the prescaled operand of the dQ dot, else 0; `prescaled_k` of dK's.
+        u_dbias: Unit roundoff of each head's dS before it is added to the gradient of a bias, `eta_dbias` its subnormal error; 0 for fp32.
+        features: Those of softcap, biases, sink and dropout, or None.
     """
 
     u: float
@@ -120,6 +123,9 @@ class Coefficients:
     const_v: float
     prescaled_q: float
     prescaled_k: float
+    u_dbias: float = 0.0
+    eta_dbias: float = 0.0
+    features: FeatureCoefficients | None = None
 
 
 def key_blocks(form: Form, Sk: int) -> tuple[int, int]:
@@ -139,7 +145,7 @@ def key_blocks(form: Form, Sk: int) -> tuple[int, int]:
 
 
 @lru_cache(maxsize=4096)
-def coefficients(form: Form, dtype: str, shape: Shape, scale: float) -> Coefficients:
+def coefficients(form: Form, dtype: str, shape: Shape, scale: float, features: Features | None = None) -> Coefficients:
     """Return the coefficients of a subject.
 
     Args:
@@ -147,6 +153,7 @@ def coefficients(form: Form, dtype: str, shape: Shape, scale: float) -> Coeffici
         dtype: Input dtype, `"fp16"`, `"bf16"`, `"fp32"`.
         shape: Sizes of the case.
         scale: Softmax scale, any sign.
+        features: Softcap, biases, sink and dropout, or None.
 
     Returns:
         The coefficients.
@@ -156,8 +163,13 @@ def coefficients(form: Form, dtype: str, shape: Shape, scale: float) -> Coeffici
     wide = dtype == "fp32"
     out, grad = FORMATS[form.out_dtype or dtype], FORMATS[form.grad_dtype or dtype]
     row_sum, blocks = key_blocks(form, shape.Sk)
-    splits = form.n_splits > 1
-    rescales = blocks + splits
+    splits, sink = form.n_splits > 1, features is not None and features.sink
+    # A sink is one more term of the row sum, and its logit may be the last to raise the maximum.
+    row_sum, rescales = row_sum + 2 * sink, blocks + splits + sink
+    beside = None if features is None else feature_coefficients(form, dtype, features)
+    factor, drop = (
+        (1.0, 0.0) if features is None or beside is None else (features.factor, beside.drop + beside.drop_cast)
+    )
     queries = shape.group * shape.Sq
 
     def dot(K: int, parts: int = 1) -> float:
@@ -195,16 +207,16 @@ def coefficients(form: Form, dtype: str, shape: Shape, scale: float) -> Coeffici
         gap=form.gap_c * u * _SECOND_ORDER,
         theta_fwd=(eps + (eps + u) * rescales + form.gap_c * u * 2 * form.rescale_threshold * LN2) * _SECOND_ORDER,
         theta_bwd=eps * _SECOND_ORDER,
-        split=3 * u if splits else 0.0,
+        split=(7 * u if form.partial_lse_base == "e" else 3 * u) if splits else 0.0,
         row_sum=row_sum * u / (1 - min(row_sum * u, 0.5)),
         row_sum_rounded=form.row_sum == "rounded" and not wide,
         u_p=u_p,
-        eta_p=eta_p,
+        eta_p=eta_p * (2 if beside is not None and beside.drop_cast else 1),
         p_max=OVERFLOW_FP32 if wide else min(x.max, OVERFLOW_FP32),
         dot_keys=dot_keys + u * rescales + (8 * u * blocks if form.normalise == "every_block" else 0.0),
         dot_queries=dot_queries,
-        dot_v=dot(shape.Dv),
-        div=2 * DIV_EPS * (1 + splits),
+        dot_v=dot(shape.Dv) + (0.0 if beside is None else beside.drop),
+        div=2 * DIV_EPS * (1 + splits) + (0.0 if beside is None else beside.drop),
         u_partial=0.0 if form.partial_dtype == "fp32" else FORMATS[form.partial_dtype].u,
         eta_partial=0.0 if form.partial_dtype == "fp32" else FORMATS[form.partial_dtype].eta,
         lg2=LG2_EPS * (1 + splits),
@@ -224,13 +236,16 @@ def coefficients(form: Form, dtype: str, shape: Shape, scale: float) -> Coeffici
         ds_cast=sc if form.scale_ds == "before" else 1.0,
         cast_q=(1 + u_p) * (1 + dot_keys) - 1 + adds_q * accum.u + flushed,
         cast_k=(1 + u_p) * (1 + dot_queries) - 1 + (x.u if per_head else 0.0) + adds_k * accum.u + flushed,
-        cast_v=(1 + u_p) * (1 + dot_queries) - 1 + (x.u if per_head else 0.0) + adds_k * accum.u,
+        cast_v=(1 + u_p) * (1 + dot_queries) - 1 + (x.u if per_head else 0.0) + adds_k * accum.u + drop,
         acc_q=min(accum.max, OVERFLOW_FP32) / up if narrow_q else OVERFLOW_FP32,
         acc_k=min(accum.max, OVERFLOW_FP32) / up if narrow_k else narrow_head / up,
         acc_v=min(accum.max, OVERFLOW_FP32) if narrow_k else narrow_head,
         const_q=shape.Sk * w * up + adds_q * accum.eta,
         const_k=queries * w * up + (shape.group * x.eta if per_head else 0.0) + adds_k * accum.eta,
-        const_v=queries * w + (shape.group * x.eta if per_head else 0.0) + adds_k * accum.eta,
+        const_v=queries * w * factor + (shape.group * x.eta if per_head else 0.0) + adds_k * accum.eta,
         prescaled_q=x.u if form.grad_uses_prescaled and form.prescale_bwd == "k" else 0.0,
         prescaled_k=x.u if form.grad_uses_prescaled and form.prescale_bwd == "q" else 0.0,
+        u_dbias=x.u if form.dbias_partial == "input" else 0.0,
+        eta_dbias=x.eta if form.dbias_partial == "input" else 0.0,
+        features=beside,
     )

@@ -21,17 +21,21 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "normalise": ("end", "every_block"),
     "dp_init": ("zero", "minus_delta"),
     "partial_dtype": ("fp32", "fp16", "bf16"),
+    "partial_lse_base": ("2", "e"),
     "grad_accum": ("fp32", "fp16", "bf16"),
     "grad_accum_of": ("dq", "dkv", "all"),
     "gqa_partial": ("fp32", "input"),
     "dropout_scale": ("fp32", "input"),
+    "dbias_partial": ("fp32", "input"),
+    "softcap": ("exp", "tanh", "approx"),
+    "softcap_slope": ("square", "product"),
     "max_source": ("exponent", "apart"),
     "dot": ("ieee", "tf32", "tf32x3"),
 }
 _OPTIONAL_DTYPES = ("out_dtype", "grad_dtype")
-_FLAGS = ("grad_uses_prescaled", "bias", "softcap", "sink")
+_FLAGS = ("grad_uses_prescaled",)
 # Variants that a form may name but whose error terms are not worked out here: refused rather than judged by a bound that does not hold.
-_UNSUPPORTED: dict[str, object] = {"stats": "ml", "dropout_scale": "input", "bias": True, "softcap": True, "sink": True}
+_UNSUPPORTED: dict[str, object] = {"stats": "ml"}
 # A P tile that was not rescaled reaches 2^tau and must survive its cast to fp16.
 _MAX_TAU = 15.0
 
@@ -62,10 +66,12 @@ class Form:
         grad_accum_of: Which of them: `"dq"` across key blocks, `"dkv"` across query blocks, or `"all"`.
         grad_adds: Additions into an element of that accumulator; None for one a block, of 16 rows where the block is not known.
         gqa_partial: dtype of each query head's dK and dV before the sum over the group.
-        dropout_scale: dtype of the weights after the dropout factor.
-        bias: An additive bias or ALiBi.
-        softcap: Logits pass through `cap tanh(S / cap)`.
-        sink: A learned sink logit in the denominator.
+        partial_lse_base: Base of the LSE that a split stores.
+        dropout_scale: The dropout factor multiplies in fp32 (the weights, or O and the gradients), or the weights in the input dtype.
+        dbias_partial: dtype of each (batch, head)'s dS before the sum that makes the gradient of a bias.
+        softcap: The tanh of a softcap: from the kernel's exponential, `(1 - e) / (1 + e)`; one within 4u; `tanh.approx` (2^-11).
+        softcap_slope: Its derivative: `1 - tanh^2`, or `c (2 - c)` with `c = 1 - tanh |x|` from the exponential, which keeps its relative precision.
+        kappa_bias: Roundings of a bias, of ALiBi and of a sink before it is added, in units of `u |bias|`.
         max_source: The maximum is subtracted from the same rounded products that it was taken from, or `fl(m c)` is rounded apart.
         kappa: Roundings of a logit in units of `u |S|`: fl(scale), fl(log2 e), their product, the product with the dot.
         block_n: Key block; None for the worst of 16, 32, ..., 256.
@@ -97,10 +103,12 @@ class Form:
     grad_accum_of: str = "dq"
     grad_adds: int | None = None
     gqa_partial: str = "fp32"
+    partial_lse_base: str = "2"
     dropout_scale: str = "fp32"
-    bias: bool = False
-    softcap: bool = False
-    sink: bool = False
+    dbias_partial: str = "fp32"
+    softcap: str = "exp"
+    softcap_slope: str = "square"
+    kappa_bias: float = 4.0
     max_source: str = "exponent"
     kappa: float = 4.0
     block_n: int | None = None
@@ -121,6 +129,7 @@ class Form:
         for name, low, high in (
             ("gap_c", 0.0, 1e3),
             ("kappa", 0.0, 1e3),
+            ("kappa_bias", 0.0, 1e3),
             ("rescale_threshold", 0.0, _MAX_TAU),
             ("exp_eps", 0.0, 2.0**20),
         ):

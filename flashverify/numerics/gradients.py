@@ -5,14 +5,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from flashverify.numerics.chunk import Chunk, finite_rows
 from flashverify.numerics.coefficients import Coefficients
-from flashverify.numerics.forward import logit_offsets, logit_terms
-from flashverify.numerics.problem import Chunk, Problem, finite_rows
+from flashverify.numerics.logits import TanhError, logit_error
+from flashverify.numerics.problem import Problem
 
 __all__ = ["CLAMP", "Cores", "Gradient", "State", "gradient_errors", "gradient_of", "trivial_ranges"]
 
 # e^100 lies above the fp32 range, so a weight that large is exempt; smaller powers keep every product below finite.
 CLAMP = 100.0
+_LARGE = 50.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -23,11 +25,11 @@ class Gradient:
     ado: Tensor
     bad: Tensor
     dlse: Tensor | None
-    dp: Tensor  # [G, M, N]
-    AdP: Tensor  # |dO| |V|^T
+    dp: Tensor  # [G, M, N], dropped and scaled
+    AdP: Tensor  # |dO| |V|^T, scaled, of dropped pairs too
     nk: Tensor  # sum of |K| over visible keys, [G, M, D]
     nq: Tensor  # sum of |Q| over visible rows, [G, N, D]
-    ndo: Tensor  # sum of |dO| over visible rows, [G, N, Dv]
+    ndo: Tensor  # sum of |dO| over visible rows that keep the key, scaled, [G, N, Dv]
     sources: tuple[object, ...]
 
 
@@ -54,7 +56,9 @@ class Cores:
     dk: Tensor
     dv: Tensor
     Pb: Tensor
-    ds_max: Tensor
+    ds_max: Tensor  # largest |dS|, after the derivative of a softcap
+    ds_error: Tensor  # error of dS, before it
+    ds_wide: Tensor  # largest |dS|, before it
 
 
 def gradient_of(problem: Problem, chunk: Chunk, do: Tensor, dlse: Tensor | None) -> Gradient:
@@ -68,9 +72,12 @@ def gradient_of(problem: Problem, chunk: Chunk, do: Tensor, dlse: Tensor | None)
     g = torch.where(bad, 0.0, g)
     d = None if d is None else torch.where(bad, 0.0, d)
     ado = problem.magnitude(g)
+    dp, AdP = g @ chunk.v.mT, ado @ chunk.av.mT
+    if chunk.kept is not None:
+        dp, AdP = dp.mul_(chunk.kept).mul_(chunk.factor), AdP.mul_(chunk.factor)
     result = Gradient(
-        do=g, ado=ado, bad=bad & ~chunk.empty, dlse=d, dp=g @ chunk.v.mT, AdP=ado @ chunk.av.mT,
-        nk=chunk.over_keys(chunk.ak), nq=chunk.over_rows(chunk.aq), ndo=chunk.over_rows(ado), sources=(do, dlse),
+        do=g, ado=ado, bad=bad & ~chunk.empty, dlse=d, dp=dp, AdP=AdP,
+        nk=chunk.over_keys(chunk.ak), nq=chunk.over_rows(chunk.aq), ndo=chunk.over_kept_rows(ado), sources=(do, dlse),
     )  # fmt: skip
     chunk.cache["gradient"] = result
     return result
@@ -93,55 +100,85 @@ def gradient_errors(
     if c.flush:
         delta = delta + (g.ado.sum(-1, keepdim=True) + s.o.abs().sum(-1, keepdim=True)) * c.flush
 
-    rows, keys = logit_offsets(c, chunk, prescale, c.prescale_bwd)
-    offset = rows + (c.theta_bwd + c.s_const)
+    theta, rows, tanh_error = logit_error(c, chunk, prescale, backward=True)
+    offset = c.theta_bwd + rows
     base = c.base_bwd_conditional if B_L is None else c.base_bwd
     if base:
         offset = offset + s.L.abs() * base
     if B_L is not None:
         offset = offset + B_L
-    theta = logit_terms(c, chunk, backward=True).add_(s.R.abs(), alpha=c.gap).add_(offset)
-    if not isinstance(keys, float):
-        theta.add_(keys)
+    theta.add_(s.R.abs(), alpha=c.gap).add_(offset)
     Pe = torch.add(s.R, theta).clamp_(max=CLAMP).exp_()
     BP = torch.expm1(-theta).neg_().mul_(Pe)  # P expm1(theta)
     chunk.add_visible(BP, c.w)
     Pb = chunk.add_visible(Pe, c.w)
 
     # E bounds the error of X = dP - delta + dLSE before its own subtraction.
-    row_E = delta + Dv * c.w
+    row_E = delta + Dv * c.w * chunk.factor
     if c.dp_delta:
         row_E = row_E + s.delta.abs() * c.dot_v
     if g.dlse is not None:
         row_E = row_E + g.dlse.abs() * (2 * c.u)
     if c.flush:
-        row_E = row_E + g.ado.sum(-1, keepdim=True) * c.flush
-    E = torch.mul(g.AdP, c.dot_v).add_(row_E)
+        row_E = row_E + g.ado.sum(-1, keepdim=True) * (c.flush * chunk.factor)
+    E = torch.mul(g.AdP, c.dot_v)
+    E = (E if chunk.kept is None else E.mul_(chunk.kept)).add_(row_E)
     if c.flush:
-        E.add_((chunk.av.sum(-1) * c.flush).unsqueeze(-2))
+        E.add_((chunk.av.sum(-1) * (c.flush * chunk.factor)).unsqueeze(-2))
     BdS = torch.addcmul(BP * s.X, Pb, torch.mul(E, 1 + 3 * c.u).add_(s.X, alpha=3 * c.u))
     if c.ds_rounded_p:
         BdS.add_(chunk.mask(Pb * c.u_p + c.eta_p).mul_(s.X + E))
     chunk.add_visible(BdS, c.w)
     dS_max = s.ds + BdS
+    ds_error, ds_wide = BdS, dS_max
+    if tanh_error is not None:
+        BdS, dS_max = _capped(c, chunk, s.ds, BdS, tanh_error)
 
+    P_error, P_kept = (BP, Pb) if chunk.kept is None else (BP * chunk.kept, Pb * chunk.kept)
     dq = (torch.add(BdS, dS_max, alpha=c.cast_q + c.prescaled_q) @ chunk.ak).mul_(sc) + (g.nk * c.eta_ds + c.const_q)
     dk = (torch.add(BdS, dS_max, alpha=c.cast_k + c.prescaled_k).mT @ chunk.aq).mul_(sc) + g.nq * c.eta_ds
-    dv = torch.add(BP, Pb, alpha=c.cast_v).mT @ g.ado + g.ndo * c.eta_p
+    dv = torch.add(P_error, P_kept, alpha=c.cast_v).mT @ g.ado
+    dv = (dv if chunk.kept is None else dv.mul_(chunk.factor)) + g.ndo * c.eta_p
     for prescaled, y, dim in ((c.prescaled_q, dq, -1), (c.prescaled_k, dk, -2)):
         if prescaled:
             y.add_(dS_max.sum(dim).unsqueeze(-1), alpha=c.prescale_bwd)
     if c.flush:
         dq.add_(dS_max.sum(-1, keepdim=True), alpha=c.flush * sc)
         dk.add_(dS_max.sum(-2).unsqueeze(-1), alpha=c.flush * sc)
-        dv.add_(Pb.sum(-2).unsqueeze(-1), alpha=c.flush)
-    return Cores(delta=delta, dq=dq, dk=dk, dv=dv, Pb=Pb, ds_max=dS_max)
+        dv.add_(P_kept.sum(-2).unsqueeze(-1), alpha=c.flush * chunk.factor)
+    return Cores(delta=delta, dq=dq, dk=dk, dv=dv, Pb=Pb, ds_max=dS_max, ds_error=ds_error, ds_wide=ds_wide)
+
+
+def _capped(c: Coefficients, chunk: Chunk, ds: Tensor, error: Tensor, tanh: TanhError) -> tuple[Tensor, Tensor]:
+    """Error and largest magnitude of the gradient of t, `dS F`, `F = 1 - tanh^2`, from |dS| and its error; `[G, M, N]`.
+
+    F is off by `2 |tanh| e + e^2` where the tanh is off by e, and by its own roundings. As a product it is off by a relative error: of its own,
+    and `expm1(2b)` where its argument is off by b, for `|d log F / dx| <= 2`.
+    """
+    x, parts = c.features, chunk.parts
+    assert x is not None
+    assert parts is not None
+    assert parts.cap is not None
+    assert parts.tanh is not None
+    assert parts.gain is not None
+    gain = parts.gain
+    gain_error = (2 * parts.tanh + tanh.value).mul_(tanh.value).clamp_(max=1.0)
+    if x.gain_product:
+        moved = torch.minimum(gain_error, tanh.argument.mul(2).clamp_(max=_LARGE).expm1_().mul_(gain))
+        relative = (parts.size / parts.cap + tanh.argument).mul_(x.gain_slope).add_(x.gain)
+        gain_error = relative.clamp_(max=1.0).mul_(gain + moved).add_(moved).add_(6 * c.w)  # e flushed: 4w
+    else:
+        gain_error.add_(x.gain)
+    exact = ds * gain
+    error = (error * (gain + gain_error)).addcmul_(ds, gain_error)
+    error = chunk.add_visible(error.mul_(1 + 2 * c.u).add_(exact, alpha=2 * c.u), c.w)
+    return error, exact + error
 
 
 def trivial_ranges(
     problem: Problem, c: Coefficients, chunk: Chunk, g: Gradient, s: State, underflow: Tensor | None
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The largest magnitudes of delta, dQ, dK and dV with weights in [0, 1], and twice their errors from underflow (section 0).
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """The largest magnitudes of delta, X `[G, M, N]`, dQ, dK and dV with weights in [0, 1], and twice their errors from underflow (section 0).
 
     `|dO| max |V|` stands for delta and `|dO| |V|^T + |dO| max |V| + |dLSE|` for X; what is lost to underflow enters where the formulas of B have it.
     `underflow` is the part of B_O that comes from it, None in the conditional mode.
@@ -150,16 +187,19 @@ def trivial_ranges(
     sc, Dv = abs(problem.scale), chunk.v.shape[-1]
     sc += 3 * (c.grad_scale - sc)
     lost = g.ado.sum(-1, keepdim=True)
+    scaled = chunk.factor
     flushed = c.flush * (lost + s.o.abs().sum(-1, keepdim=True)) + Dv * c.w
     if underflow is not None:
         flushed = flushed + (g.ado * underflow).sum(-1, keepdim=True)
-    delta = torch.maximum(s.Adelta, (g.ado * chunk.av.amax(-2, keepdim=True)).sum(-1, keepdim=True)) + 2 * flushed
-    rows = delta + (2 * c.flush) * lost + 2 * Dv * c.w
+    delta = (
+        torch.maximum(s.Adelta, (g.ado * chunk.av.amax(-2, keepdim=True)).sum(-1, keepdim=True) * scaled) + 2 * flushed
+    )
+    rows = delta + (2 * c.flush * scaled) * lost + 2 * Dv * c.w * scaled
     if g.dlse is not None:
         rows = rows + g.dlse.abs()
     X = g.AdP + rows
     if c.flush:
-        X.add_((chunk.av.sum(-1) * (2 * c.flush)).unsqueeze(-2))
+        X.add_((chunk.av.sum(-1) * (2 * c.flush * scaled)).unsqueeze(-2))
     X = chunk.mask(X)
     const = 2 * (c.eta_ds + c.w * sc)
     dq = (X @ chunk.ak).mul_(sc).add_(g.nk, alpha=const).add_(2 * c.const_q)
@@ -170,5 +210,5 @@ def trivial_ranges(
         if small:
             y.add_(X.sum(dim).unsqueeze(-1), alpha=2 * small)
     if c.flush:
-        dv.add_(chunk.over_rows(torch.ones_like(chunk.n)), alpha=2 * c.flush)
-    return delta, dq, dk, dv
+        dv.add_(chunk.over_kept_rows(torch.ones_like(chunk.n)), alpha=2 * c.flush)
+    return delta, X, dq, dk, dv

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from flashverify.numerics.chunk import Chunk
 from flashverify.numerics.coefficients import OVERFLOW_FP32, Coefficients
 from flashverify.numerics.gradients import Cores, Gradient, State
-from flashverify.numerics.problem import Chunk
 
 __all__ = ["Exempt", "overflow_domain"]
 
@@ -16,7 +16,7 @@ __all__ = ["Exempt", "overflow_domain"]
 class Exempt:
     """Exempt rows `[G, M, 1]`, dQ elements and, to be united over the chunks, dK and dV elements `[G, N, .]`.
 
-    `hidden` are keys whose dK, `hidden_v` keys whose dV is exempt even if no row sees them.
+    `hidden` are keys whose dK, `hidden_v` keys whose dV is exempt even if no row sees them; `pairs` `[G, M, N]` where dS itself may overflow.
     """
 
     delta: Tensor
@@ -26,6 +26,7 @@ class Exempt:
     hidden: Tensor
     hidden_v: Tensor
     reasons: dict[str, Tensor]
+    pairs: Tensor
 
 
 def overflow_domain(
@@ -50,8 +51,12 @@ def overflow_domain(
     # Of invisible pairs too: there the weight is 0, and 0 * inf is NaN in a kernel that masks the logits only. Rows that see nothing hold dO = 0 here.
     dP = g.AdP >= room
     delta_over = (room <= 0) & ~chunk.empty
-    P_row, P_col = (cores.Pb.amax(dim) for dim in (-1, -2))
+    largest_p = cores.Pb if chunk.kept is None else cores.Pb * chunk.factor
+    P_row, P_col = (largest_p.amax(dim) for dim in (-1, -2))
     S_row, S_col = (cores.ds_max.amax(dim) for dim in (-1, -2))
+    if cores.ds_wide is not cores.ds_max:  # dS before the derivative of a softcap is not cast, but may leave fp32
+        wide = cores.ds_wide >= OVERFLOW_FP32
+        dP = dP | wide
     limit_row = min(OVERFLOW_FP32, limit_p) if c.ds_rounded_p else OVERFLOW_FP32
     over_row = ((S_row >= limit_s) | (P_row >= limit_row)).unsqueeze(-1) | dP.any(-1, keepdim=True)
     over_col = ((S_col >= limit_s) | (P_col >= limit_row)).unsqueeze(-1) | dP.any(-2).unsqueeze(-1)
@@ -70,7 +75,7 @@ def overflow_domain(
 
     acc_q = accumulator(cores.ds_max.sum(-1), chunk.ak, c.acc_q)
     acc_k = accumulator(cores.ds_max.sum(-2), chunk.aq, c.acc_k)
-    acc_v = accumulator(cores.Pb.sum(-2), g.ado, c.acc_v)
+    acc_v = accumulator(largest_p.sum(-2), g.ado, c.acc_v)
     reasons = {name: rows.sum() for name, rows in (in_p | in_ds).items()}
     reasons |= {
         "logit_overflow": logits.sum(),
@@ -88,4 +93,5 @@ def overflow_domain(
         hidden=hidden,
         hidden_v=reach_v.expand_as(hidden),
         reasons=reasons,
+        pairs=dP,
     )

@@ -1,7 +1,7 @@
 """Error models of the hardware primitives that attention is built from, per architecture (docs/bounds.md, sections 1 and 2).
 
 Sources: MMA-Sim (arXiv 2511.10909), Khattak and Mikaitis (arXiv 2512.07004), Fasi et al. (PeerJ CS 330) and FTTN (arXiv 2403.00232) for
-tensor cores; PTX ISA 9.7.3 for `ex2.approx`, `lg2.approx` and `div.full`.
+tensor cores; PTX ISA 9.7.3 for `ex2.approx`, `lg2.approx`, `tanh.approx` and `div.full`.
 """
 
 import math
@@ -14,6 +14,8 @@ __all__ = [
     "EX2_EPS",
     "LG2_EPS",
     "POLY_EPS",
+    "TANH_APPROX_EPS",
+    "TANH_EPS",
     "Architecture",
     "architecture_of",
     "dot_coefficient",
@@ -29,6 +31,9 @@ POLY_EPS = 1600.0 * _U32
 LG2_EPS = 2.0**-22
 # div.full.f32: 2 ulp.
 DIV_EPS = 4.0 * _U32
+# tanh of libdevice and of a libm: 2 ulp. tanh.approx.f32: 2^-11 relative.
+TANH_EPS = 4.0 * _U32
+TANH_APPROX_EPS = 2.0**-11
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

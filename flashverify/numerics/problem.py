@@ -1,88 +1,24 @@
 """An attention problem prepared for the bounds: grouped by kv head, cut into chunks of query rows, masked, free of NaN."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from flashverify.numerics.chunk import MASKED, Chunk, finite_rows, logits_of
 from flashverify.numerics.coefficients import Shape
+from flashverify.numerics.features import Features
 from flashverify.numerics.form import Form
 from flashverify.numerics.formats import format_of
 
-__all__ = ["Chunk", "Problem", "Visible"]
+__all__ = ["Pairs", "Problem"]
 
-Visible = Callable[[slice, slice], Tensor]
+# A value for every pair: a tensor that broadcasts to `[B, Hq, Sq, Sk]`, or a function of a slice of rows and a slice of keys that returns one.
+Pairs = Tensor | Callable[[slice, slice], Tensor]
 
-# Stands for the logit of an invisible pair. Finite, so that no inf - inf arises; below every real logit (|q| |k| d scale < 1e120), so that every
-# weight taken from it is an exact zero, whatever error is added to it.
-MASKED = -1e300
 _CHUNK_ELEMENTS = 1 << 21
-
-
-def finite_rows(x: Tensor) -> Tensor:
-    """`[..., 1]` bool: is every element along the last axis finite?"""
-    return torch.isfinite(x.sum(-1, keepdim=True))
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class Chunk:
-    """Rows of all query heads of each kv head, as `[G, M, N]` matrices: G = B Hkv, M = group times rows, N = Sk; float64.
-
-    Attributes:
-        rows: The query rows.
-        q, k, v: Operands; zero where no visible pair reads them.
-        aq, ak, av: Their magnitudes; `vv` is V and V^2 side by side.
-        vis: Visible pairs as 0/1, or None when all are.
-        n: `[G, M, 1]` visible keys a row.
-        empty: `[G, M, 1]` bool, rows that see nothing.
-        A: `sum |q| |k|`, 0 where invisible.
-        S: Logits, `MASKED` where invisible; `abs_s` their magnitudes.
-        m: `[G, M, 1]` largest logit, 0 in empty rows.
-        bad: `[G, M, 1]` bool, rows whose logits see a non-finite input.
-        bad_v: `[G, M, Dv]` bool or None, outputs that see a non-finite V.
-        top, low: `[G, 1, Dv]` largest and smallest V of the keys that any row sees; -inf and inf where there is none.
-        hidden_v: `[G, N, 1]` largest finite |V| of the keys that no row sees, 0 for the others, or None.
-        cache: Terms of the last gradient, for a second look at the same one.
-    """
-
-    rows: slice
-    q: Tensor
-    k: Tensor
-    v: Tensor
-    aq: Tensor
-    ak: Tensor
-    av: Tensor
-    vv: Tensor
-    vis: Tensor | None
-    n: Tensor
-    empty: Tensor
-    A: Tensor
-    S: Tensor
-    abs_s: Tensor
-    m: Tensor
-    bad: Tensor
-    bad_v: Tensor | None
-    top: Tensor
-    low: Tensor
-    hidden_v: Tensor | None
-    cache: dict[str, object] = field(default_factory=dict)
-
-    def mask(self, x: Tensor) -> Tensor:
-        """Zero the invisible pairs of `x` `[G, M, N]`."""
-        return x if self.vis is None else x * self.vis
-
-    def add_visible(self, x: Tensor, value: float) -> Tensor:
-        """Add `value` to the visible pairs of `x` `[G, M, N]`, in place."""
-        return x.add_(value) if self.vis is None else x.add_(self.vis, alpha=value)
-
-    def over_keys(self, x: Tensor) -> Tensor:
-        """`[G, M, C]`: sum of `x` `[G, N, C]` over the keys that each row sees."""
-        return x.sum(-2, keepdim=True).expand(-1, self.n.shape[1], -1) if self.vis is None else self.vis @ x
-
-    def over_rows(self, x: Tensor) -> Tensor:
-        """`[G, N, C]`: sum of `x` `[G, M, C]` over the rows that see each key."""
-        return x.sum(-2, keepdim=True).expand(-1, self.k.shape[1], -1) if self.vis is None else self.vis.mT @ x
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -98,16 +34,24 @@ class Problem:
         dtype: `"fp16"`, `"bf16"`, `"fp32"`: the dtype that the kernel was given.
         form: The kernel's numerical form.
         shape: Sizes.
+        features: What it has beside that, or None.
+        biases: Additive terms of the logits, natural units, each like `visible` but real.
+        sink: `[Hq]` float64 sink logits, natural units, or None.
+        keep: Pairs that dropout keeps, like `visible`.
     """
 
     q: Tensor
     k: Tensor
     v: Tensor
     scale: float
-    visible: Tensor | Visible | None
+    visible: Pairs | None
     dtype: str
     form: Form
     shape: Shape
+    features: Features | None = None
+    biases: tuple[Pairs, ...] = ()
+    sink: Tensor | None = None
+    keep: Pairs | None = None
     chunk_elements: int = _CHUNK_ELEMENTS
     _only: Chunk | None = None
 
@@ -121,7 +65,12 @@ class Problem:
         scale: float,
         dtype: str | torch.dtype,
         form: Form | None = None,
-        visible: Tensor | Visible | None = None,
+        visible: Pairs | None = None,
+        softcap: float | None = None,
+        biases: Sequence[Pairs] = (),
+        sink: Tensor | None = None,
+        keep: Pairs | None = None,
+        dropout: float = 0.0,
         chunk_elements: int = _CHUNK_ELEMENTS,
     ) -> "Problem":
         """Prepare a problem.
@@ -135,13 +84,18 @@ class Problem:
             form: Its numerical form; None for the defaults.
             visible: Which pairs are unmasked: None (all), a bool tensor broadcastable to `[B, Hq, Sq, Sk]`, or a function that takes a slice of
                 rows and a slice of keys and returns such a tensor for them.
+            softcap: The logits are `softcap tanh(scale q k / softcap)` before the biases; None or 0 for none.
+            biases: Additive terms of the logits, natural units, ALiBi among them, each apart: like `visible`, floating.
+            sink: `[Hq]` logits of one more column with V = 0 in every row that sees a key, natural units.
+            keep: The pairs that dropout keeps, like `visible`; every weight then counts times `1 / (1 - dropout)`, and the LSE does not change.
+            dropout: Probability p in [0, 1).
             chunk_elements: Largest number of pairs held at once.
 
         Returns:
             The problem.
 
         Raises:
-            ValueError: If shapes disagree or the dtype is not one of the three.
+            ValueError: If shapes disagree, the dtype is not one of the three, or softcap or dropout are out of range.
         """
         B, Hq, Sq, D = q.shape
         _, Hkv, Sk, Dv = v.shape
@@ -150,6 +104,21 @@ class Problem:
         name = format_of(dtype).name
         if name == "fp64":
             raise ValueError("dtype='fp64' is not a kernel's dtype; accepted: fp16, bf16, fp32")
+        if softcap is not None and not 0 <= softcap < math.inf:
+            raise ValueError(
+                f"softcap={softcap!r} is not a softcap; accepted: None or 0 for none, or a positive number"
+            )
+        if not 0 <= dropout < 1 or (dropout and keep is None):
+            raise ValueError(f"dropout={dropout!r} needs 0 <= dropout < 1, and keep where it is not 0")
+        if sink is not None and sink.shape != (Hq,):
+            raise ValueError(f"sink {tuple(sink.shape)} is not one logit a query head, ({Hq},)")
+        features = Features(
+            softcap=softcap or None,
+            biases=len(biases),
+            sink=sink is not None,
+            keep=keep is not None,
+            dropout=float(dropout),
+        )
         group = Hq // Hkv if Hkv else 1
         return cls(
             q=q.double().reshape(B, Hkv, group, Sq, D),
@@ -160,6 +129,10 @@ class Problem:
             dtype=name,
             form=form if form is not None else Form(),
             shape=Shape(group=group, Sq=Sq, Sk=Sk, D=D, Dv=Dv),
+            features=None if features == Features() else features,
+            biases=tuple(biases),
+            sink=None if sink is None else sink.double().to(q.device),
+            keep=keep,
             chunk_elements=chunk_elements,
         )
 
@@ -204,18 +177,18 @@ class Problem:
         for start in range(0, Sq, step):
             yield self._chunk(slice(start, min(start + step, Sq)))
 
-    def _visible(self, rows: slice) -> Tensor | None:
-        if self.visible is None:
-            return None
+    def _pairs(self, x: Pairs, rows: slice) -> Tensor:
+        """A value of every pair of some rows, `[G, M, N]` in its own dtype."""
         B, Hkv, group, Sq = self.q.shape[:4]
-        if callable(self.visible):
-            vis = self.visible(rows, slice(0, self.shape.Sk))
+        if callable(x):
+            part = x(rows, slice(0, self.shape.Sk))
         else:
-            vis = self.visible
-            vis = vis.reshape((1,) * (4 - vis.ndim) + vis.shape)
-            vis = vis[:, :, rows] if vis.shape[2] == Sq else vis
+            part = x.reshape((1,) * (4 - x.ndim) + x.shape)
+            part = part[:, :, rows] if part.shape[2] == Sq else part
         M = rows.stop - rows.start
-        return vis.to(self.q.device).expand(B, Hkv * group, M, self.shape.Sk).reshape(B * Hkv, group * M, self.shape.Sk)
+        return (
+            part.to(self.q.device).expand(B, Hkv * group, M, self.shape.Sk).reshape(B * Hkv, group * M, self.shape.Sk)
+        )
 
     def _chunk(self, rows: slice) -> Chunk:
         G = self.k.shape[0]
@@ -226,7 +199,7 @@ class Problem:
         )
         k, v = self.k, self.v
         M, N = q.shape[1], self.shape.Sk
-        pairs = self._visible(rows)
+        pairs = None if self.visible is None else self._pairs(self.visible, rows)
         vis = hidden_v = seen = None
         if pairs is None:
             n = torch.full((G, M, 1), float(N), dtype=torch.float64, device=q.device)
@@ -256,11 +229,34 @@ class Problem:
             low = torch.where(seen, v, torch.inf).amin(-2, keepdim=True)
         A = aq @ ak.mT
         S = (q @ k.mT).mul_(self.scale)
+        parts = sink = kept = None
+        factor = 1.0
+        if self.features is not None:
+            factor = self.features.factor
+            if self.features.softcap is not None or self.biases:
+                S, parts, bad_bias = logits_of(
+                    S, self.features.softcap, [self._pairs(x, rows) for x in self.biases], pairs
+                )
+                bad = bad | (bad_bias & ~empty)
+            if self.sink is not None:
+                Hkv, group = self.q.shape[1:3]
+                sink = self.sink.view(1, Hkv, group, 1).expand(self.q.shape[0], -1, -1, rows.stop - rows.start)
+                sink = sink.reshape(G, M, 1)
+                bad = bad | (~torch.isfinite(sink) & ~empty)
+                sink = torch.where(torch.isfinite(sink), sink, 0.0)
+            if self.keep is not None:
+                kept = self._pairs(self.keep, rows).double()
+                kept = kept if vis is None else kept * vis
+                hidden_v = None if hidden_v is None else hidden_v * factor
+            if sink is not None or kept is not None:
+                top, low = (top * factor).clamp(min=0.0), (low * factor).clamp(max=0.0)
         if vis is not None and pairs is not None:
             A.mul_(vis)
             S.masked_fill_(~pairs, MASKED)
-        m = S.amax(-1, keepdim=True).masked_fill_(empty, 0.0) if N else torch.zeros_like(n)
+        m = S.amax(-1, keepdim=True) if N else torch.zeros_like(n)
+        m = (m if sink is None else torch.maximum(m, sink)).masked_fill_(empty, 0.0)
         return Chunk(
             rows=rows, q=q, k=k, v=v, aq=aq, ak=ak, av=av, vv=torch.cat([v, v * v], -1), vis=vis, n=n, empty=empty,
             A=A, S=S, abs_s=S.abs(), m=m, bad=bad, bad_v=bad_v, top=top, low=low, hidden_v=hidden_v,
+            parts=parts, sink=sink, kept=kept, factor=factor,
         )  # fmt: skip

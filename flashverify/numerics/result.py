@@ -78,6 +78,8 @@ class BackwardBounds:
         dk: `[B, Hkv, Sk, D]`.
         dv: `[B, Hkv, Sk, Dv]`.
         reasons: Number of exempt rows or elements by reason, 0-d integer tensors.
+        dbias: In the bias's shape, or None.
+        dsink: `[Hq]`, or None.
     """
 
     delta: OutputBound
@@ -85,6 +87,8 @@ class BackwardBounds:
     dk: OutputBound
     dv: OutputBound
     reasons: Mapping[str, Tensor]
+    dbias: OutputBound | None = None
+    dsink: OutputBound | None = None
 
 
 def finish(

@@ -4,6 +4,7 @@ import math
 from functools import lru_cache
 
 from flashverify.numerics.coefficients import OVERFLOW_FP32, Coefficients, Shape
+from flashverify.numerics.features import Features, float64_features
 from flashverify.numerics.primitives import dot_coefficient
 
 __all__ = ["float64_coefficients"]
@@ -12,7 +13,7 @@ _SMALLEST_BLOCK = 16
 
 
 @lru_cache(maxsize=4096)
-def float64_coefficients(shape: Shape, scale: float) -> Coefficients:
+def float64_coefficients(shape: Shape, scale: float, features: Features | None = None) -> Coefficients:
     """Return the coefficients of a float64 oracle, one-shot or streaming over key blocks of any size from 16 up.
 
     The exponential and the logarithm of a libm are within one ulp: 2u; nothing is cast to a narrower format, the LSE is natural and neither the
@@ -21,6 +22,7 @@ def float64_coefficients(shape: Shape, scale: float) -> Coefficients:
     Args:
         shape: Sizes of the case.
         scale: Softmax scale, any sign.
+        features: Softcap, biases, sink and dropout, or None.
 
     Returns:
         The coefficients.
@@ -29,6 +31,9 @@ def float64_coefficients(shape: Shape, scale: float) -> Coefficients:
     eps = 2 * u
     blocks = math.ceil(shape.Sk / _SMALLEST_BLOCK)
     queries = shape.group * shape.Sq
+    beside = None if features is None else float64_features(features)
+    sink, factor = (False, 1.0) if features is None else (features.sink, features.factor)
+    drop = 0.0 if beside is None else beside.drop
     dot_keys = dot_coefficient(shape.Sk, dtype="fp64") + u * blocks
     dot_queries = dot_coefficient(queries, dtype="fp64")
     up = max(1.0, sc)
@@ -46,18 +51,18 @@ def float64_coefficients(shape: Shape, scale: float) -> Coefficients:
         prescale_fwd=0.0,
         prescale_bwd=0.0,
         gap=2 * u,
-        theta_fwd=eps + (eps + u) * blocks,
+        theta_fwd=eps + (eps + u) * (blocks + sink),
         theta_bwd=eps,
         split=0.0,
-        row_sum=(shape.Sk + 2 * blocks) * u,
+        row_sum=(shape.Sk + 2 * blocks + sink) * u,
         row_sum_rounded=False,
         u_p=0.0,
         eta_p=0.0,
         p_max=OVERFLOW_FP32,
         dot_keys=dot_keys + u * blocks,
         dot_queries=dot_queries,
-        dot_v=dot_coefficient(shape.Dv, dtype="fp64"),
-        div=2 * u,
+        dot_v=dot_coefficient(shape.Dv, dtype="fp64") + drop,
+        div=2 * u + drop,
         u_partial=0.0,
         eta_partial=0.0,
         lg2=2.0**-52,
@@ -76,13 +81,14 @@ def float64_coefficients(shape: Shape, scale: float) -> Coefficients:
         ds_cast=1.0,
         cast_q=dot_keys,
         cast_k=dot_queries,
-        cast_v=dot_queries,
+        cast_v=dot_queries + drop,
         acc_q=OVERFLOW_FP32,
         acc_k=OVERFLOW_FP32,
         acc_v=OVERFLOW_FP32,
         const_q=shape.Sk * w * up,
         const_k=queries * w * up,
-        const_v=queries * w,
+        const_v=queries * w * factor,
         prescaled_q=0.0,
         prescaled_k=0.0,
+        features=beside,
     )

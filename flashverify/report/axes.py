@@ -11,13 +11,13 @@ from flashverify.case.text import parse_case
 from flashverify.errors import UsageError
 
 if TYPE_CHECKING:
-    from flashverify.case.mask import Mask
+    from flashverify.case.case import Case
 
 __all__ = ["BINS", "OUTPUTS", "Axes", "axes_of", "bucket_of", "bucket_text", "dtype_rank", "output_rank", "position"]
 
 BINS = 16
 """Bins of the relative position along the rows or keys."""
-OUTPUTS = ("o", "lse", "delta", "dq", "dk", "dv")
+OUTPUTS = ("o", "lse", "delta", "dq", "dk", "dv", "dbias", "dsink")
 """In the order in which a reader asks for them."""
 
 _KEYED = ("dk", "dv")
@@ -31,7 +31,7 @@ class Axes:
         dtype: with the precision of fp32 products where it is not ieee.
         bucket: of the longer of the two sequence lengths, see `bucket_of`.
         regime: of the values.
-        mask: the parts of the mask in words.
+        mask: the parts of the mask and what modifies the logits and weights, in words.
         seq_q, seq_k: the lengths.
     """
 
@@ -57,16 +57,18 @@ def axes_of(text: str) -> Axes:
         dtype=case.dtype if case.precision == "ieee" else f"{case.dtype} {case.precision}",
         bucket=bucket_of(max(case.seq_q, case.seq_k)),
         regime=case.values.regime,
-        mask=_mask_text(case.mask),
+        mask=_mask_text(case),
         seq_q=case.seq_q,
         seq_k=case.seq_k,
     )
 
 
-def _mask_text(mask: Mask) -> str:
-    parts = mask.parts()
+def _mask_text(case: Case) -> str:
+    mask, logits = case.mask, case.logits
     words = [f"causal {mask.causal}"] if mask.causal else []
-    words += [name.replace("_", " ") for name in sorted(parts - {"causal"})]
+    words += [name.replace("_", " ") for name in sorted(mask.parts() - {"causal"})]
+    words += [name for name in ("softcap", "alibi", "bias", "sink") if getattr(logits, name)]
+    words += ["dropout"] * bool(case.dropout) + ["paged"] * (case.storage.page_size is not None)
     return " + ".join(words) or "none"
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from flashverify.case.problem import Problem
     from flashverify.numerics import Form
 
-__all__ = ["PAPER_FLASH", "STANDARD", "TWO_PASS", "Algorithm"]
+__all__ = ["PAPER_BLOCK_SPARSE", "PAPER_FLASH", "STANDARD", "TWO_PASS", "Algorithm"]
 
 _BLOCKS = (16, 32, 64)
 _DEFAULT = 32
@@ -29,6 +29,15 @@ def _refusal(case: Case) -> str | None:
     return None
 
 
+def _tiles(case: Case) -> dict[str, int]:
+    """Launch parameters: those of the case, or the largest tile that divides the blocks of the pattern."""
+    if case.launch:
+        return dict(case.launch)
+    blocks = case.mask.blocks
+    whole = (_DEFAULT, _DEFAULT) if blocks is None else (blocks.rows, blocks.keys)
+    return dict(zip(("block_m", "block_n"), (max(min(n & -n, _BLOCKS[-1]), _BLOCKS[0]) for n in whole), strict=True))
+
+
 class Algorithm:
     """One of the algorithms.
 
@@ -38,6 +47,7 @@ class Algorithm:
         normalise: of its form.
         backward: whether its gradients are judged.
         dtypes: those whose errors the bounds cover.
+        blocks: whether it takes a block-sparse pattern, which then decides on the tiles.
     """
 
     contract = Contract(lse_base="e", deterministic=True, batch_invariant=True)
@@ -50,16 +60,17 @@ class Algorithm:
         normalise: str = "end",
         backward: bool = False,
         dtypes: tuple[str, ...] = ("fp16", "bf16", "fp32"),
+        blocks: bool = False,
     ) -> None:
         self.name = name
         self._prefix, self._normalise = prefix, normalise
         self.supports = Supports(
             dtypes=dtypes,
-            masks=("causal", "key_lengths"),
+            masks=("causal", "key_lengths", *(("blocks",) if blocks else ())),
             scales=("positive", "zero", "negative"),
             dim_max=128,
             backward=backward,
-            launch=(("block_m", _BLOCKS), ("block_n", _BLOCKS)),
+            launch=() if blocks else (("block_m", _BLOCKS), ("block_n", _BLOCKS)),
             also=_refusal,
         )
 
@@ -69,13 +80,17 @@ class Algorithm:
         return getattr(algorithms, f"{self._prefix}_{kind}")
 
     def _setting(self, problem: Problem) -> Any:
-        from flashverify_kernels.algorithms import Setting
+        from flashverify_kernels.algorithms import LiveBlocks, Setting
 
+        case, shape, pattern = problem.case, problem.case.mask.blocks, None
+        if shape is not None and problem.blocks is not None:
+            pattern = LiveBlocks(live=problem.blocks, rows=shape.rows, keys=shape.keys)
         return Setting(
             scale=problem.scale,
-            causal=problem.case.mask.causal,
+            causal=case.mask.causal,
             key_lengths=problem.key_lengths,
-            **dict(problem.case.launch),
+            blocks=pattern,
+            **_tiles(case),
         )
 
     def form(self, case: Case) -> Form:
@@ -86,7 +101,7 @@ class Algorithm:
             gap_c=1.0,
             kappa=2.0,
             normalise=self._normalise,
-            block_n=dict(case.launch).get("block_n", _DEFAULT),
+            block_n=_tiles(case)["block_n"],
             architecture=interpreted_as()[1],
         )
 
@@ -104,7 +119,7 @@ class Algorithm:
         return Forward(found.o, found.lse, found)
 
     def backward(self, problem: Problem, forward: Forward) -> Gradients:
-        """The gradients; delta is never stored."""
+        """The gradients, and delta where it is stored."""
         setting = self._setting(problem)
         return Gradients(
             *self._function("backward")(problem.do, problem.q, problem.k, problem.v, forward.saved, setting)
@@ -115,4 +130,5 @@ class Algorithm:
 # over keys, as Algorithm 3 does.
 STANDARD = Algorithm("standard", "standard", normalise="every_block", dtypes=("bf16", "fp32"))
 PAPER_FLASH = Algorithm("paper-flash", "paper", normalise="every_block", backward=True)
-TWO_PASS = Algorithm("two-pass", "two_pass")
+PAPER_BLOCK_SPARSE = Algorithm("paper-block-sparse", "paper", normalise="every_block", backward=True, blocks=True)
+TWO_PASS = Algorithm("two-pass", "two_pass", backward=True)

@@ -7,6 +7,14 @@ import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
+from flashverify.subjects.bundled_options import (
+    block_size,
+    combination_refusal,
+    longest_query,
+    mask_kinds,
+    mask_options,
+    modifier_options,
+)
 from flashverify.subjects.evidence import evidence_on, interpreted_as
 from flashverify.subjects.interface import Contract, Forward, Gradients, Supports
 
@@ -40,7 +48,7 @@ class Bundled:
         self._package = package
         self.supports = Supports(
             precisions=("ieee", "tf32", "tf32x3"),
-            masks=("causal", "key_lengths", "tree"),
+            masks=("causal", "window", "key_lengths", "query_lengths", "packed", "tree", "blocks", "bitmap"),
             empty=True,
             scales=("positive", "zero", "negative"),
             dlse=True,
@@ -52,23 +60,30 @@ class Bundled:
     def _kernels(self) -> Any:
         return importlib.import_module(self._package)
 
+    def _module(self, name: str) -> Any:
+        return importlib.import_module(f"{self._package}.{name}")
+
     @functools.cached_property
     def _interpreted(self) -> bool:
-        return bool(importlib.import_module(f"{self._package}.runtime").INTERPRETED)
+        return bool(self._module("runtime").INTERPRETED)
 
     def _refusal(self, case: Case) -> str | None:
         """Why this process cannot run `case`, or None."""
-        if {"tree", "causal"} <= case.mask.parts():
-            return "tree with causal"
-        if case.launch and {"block_m", "block_n"} != {name for name, _ in case.launch}:
-            return f"launch={case.launch}: block_m and block_n belong together"
-        dtype = _dtype(case)
-        reason: str | None = None if _faithful() else self._kernels.supported(dtype)
+        reason = combination_refusal(case)
+        if reason is None and case.launch and {"block_m", "block_n"} != {name for name, _ in case.launch}:
+            reason = f"launch={case.launch}: block_m and block_n belong together"
+        reason = reason or self._dtype_refusal(case)
         if reason is None and case.launch:
+            dims = {"d": case.dim_qk, "dv": case.dim_v, "dtype": self._dtype(case), "blocks": block_size(case)}
             for kind in _KINDS:
                 config = getattr(self._configs(case), kind)
-                reason = reason or self._kernels.config_error(kind, config, d=case.dim_qk, dv=case.dim_v, dtype=dtype)
+                reason = reason or self._kernels.config_error(kind, config, **dims)
         return reason
+
+    def _dtype_refusal(self, case: Case) -> str | None:
+        """Why this process cannot compute in the dtype of `case`, or None."""
+        found: str | None = None if self._faithful() else self._kernels.supported(self._dtype(case))
+        return found
 
     def _configs(self, case: Case) -> Any:
         """The launch parameters of the case, the same for every kernel."""
@@ -111,19 +126,21 @@ class Bundled:
         do = self._view(problem.case, problem.do)
         gradients = self._kernels.backward(do, q, k, v, result.o, result.lse2, options, dlse=problem.dlse)
         dq, dk, dv = (self._view(problem.case, x) for x in (gradients.dq, gradients.dk, gradients.dv))
-        return Gradients(dq, dk, dv, gradients.delta if problem.dlse is None else None)
+        delta = gradients.delta if problem.dlse is None else None
+        return Gradients(
+            dq, dk, dv, delta, dbias=getattr(gradients, "dbias", None), dsink=getattr(gradients, "dsink", None)
+        )
 
     def _options(self, problem: Problem) -> Any:
-        case, tree = problem.case, problem.tree
+        case = problem.case
         return self._kernels.Options(
             scale=problem.scale,
-            causal=case.mask.causal,
-            key_lengths=problem.key_lengths,
-            tree=None if tree is None else self._kernels.TreeMask.from_parents(tree, problem.q.device),
             precision=case.precision,
             layout=case.storage.layout,
             config=self._configs(case) if case.launch else None,
-            allow_interpreted_bf16=_faithful(),
+            allow_interpreted_bf16=self._faithful(),
+            **mask_options(self._kernels, problem),
+            **modifier_options(self._kernels, problem),
         )
 
     @staticmethod
@@ -133,11 +150,29 @@ class Bundled:
     def _block_n(self, case: Case) -> int:
         if case.launch:
             return dict(case.launch)["block_n"]
-        mask = "tree" if case.mask.tree is not None else "causal" if case.mask.causal else "none"
-        choose = self._kernels.launch_config
-        dims = {"d": case.dim_qk, "dv": case.dim_v, "sq": case.seq_q}
-        config = choose("forward", **dims, dtype=_dtype(case), mask=mask, interpreted=self._interpreted)
+        config = self._kernels.launch_config(
+            "forward",
+            d=case.dim_qk,
+            dv=case.dim_v,
+            sq=longest_query(case),
+            dtype=self._dtype(case),
+            mask=mask_kinds(case),
+            blocks=block_size(case),
+            interpreted=self._interpreted,
+        )
         return int(config.block_n)
+
+    @staticmethod
+    def _faithful() -> bool:
+        """Whether this process interprets with the semantics of compiled code; plain Triton's interpreter has bf16 wrong."""
+        loaded = sys.modules.get("flashverify.interpreter.session")
+        return loaded is not None and loaded.active() is not None
+
+    @staticmethod
+    def _dtype(case: Case) -> torch.dtype:
+        import torch
+
+        return {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}[case.dtype]
 
     def _architecture(self) -> str:
         """Of the GPU, or the one that the interpreter follows: `ieee` where a dot is a chain of fp32 operations."""
@@ -147,18 +182,6 @@ class Bundled:
 
         major, minor = torch.cuda.get_device_capability()
         return f"sm_{major}{minor}"
-
-
-def _faithful() -> bool:
-    """Whether this process interprets with the semantics of compiled code; plain Triton's interpreter has bf16 wrong."""
-    loaded = sys.modules.get("flashverify.interpreter.session")
-    return loaded is not None and loaded.active() is not None
-
-
-def _dtype(case: Case) -> torch.dtype:
-    import torch
-
-    return {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}[case.dtype]
 
 
 BUNDLED = Bundled()

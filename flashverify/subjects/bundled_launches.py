@@ -11,7 +11,7 @@ from flashverify.subjects.launches import Argument, Launch, Pointer, Real, Value
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["bundled_launches"]
+__all__ = ["bundled_launches", "launch_of"]
 
 _KERNELS = ("forward", "dq", "dkdv")
 _MASKS = ("none", "causal", "tree")
@@ -40,18 +40,19 @@ def bundled_launches(package: str) -> list[Launch]:
             aligned=aligned,
         )
         label = f"{kernel} {dtype} d={d}" + (f"/{dv}" if dv != d else "") + (f" {mask}" if kernel != "delta" else "")
-        found.append(
-            Launch(
-                label=label,
-                module=source.fn.fn.__module__,
-                kernel=source.fn.__name__,
-                arguments={
-                    name: _argument(kind, source.constants.get(name)) for name, kind in source.signature.items()
-                },
-                options=source.options,
-            )
-        )
+        found.append(launch_of(source, label))
     return found
+
+
+def launch_of(source: Any, label: str) -> Launch:
+    """A launch from what the kernel package says the compiler is given."""
+    return Launch(
+        label=label,
+        module=source.fn.fn.__module__,
+        kernel=source.fn.__name__,
+        arguments={name: _argument(kind, source.constants.get(name)) for name, kind in source.signature.items()},
+        options=source.options,
+    )
 
 
 def _combinations() -> Iterator[tuple[str, str, str, tuple[int, int]]]:

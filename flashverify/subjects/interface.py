@@ -54,12 +54,20 @@ class Forward:
 
 @dataclass(frozen=True, slots=True)
 class Gradients:
-    """What the backward returns: dq, dk, dv shaped as q, k, v, in the input dtype; delta `[B, Hq, Sq]` fp32 where it is stored."""
+    """What the backward returns: dq, dk, dv shaped as q, k, v, in the input dtype; what there is not is None.
+
+    Args:
+        delta: `[B, Hq, Sq]` fp32, where it is stored: rowsum(dO * O).
+        dbias: shaped as the bias, in its dtype.
+        dsink: `[Hq]` fp32.
+    """
 
     dq: torch.Tensor
     dk: torch.Tensor
     dv: torch.Tensor
     delta: torch.Tensor | None = None
+    dbias: torch.Tensor | None = None
+    dsink: torch.Tensor | None = None
 
 
 @runtime_checkable

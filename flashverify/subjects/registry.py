@@ -37,6 +37,18 @@ REGISTERED = (
         "bundled", "flashverify.subjects.bundled:BUNDLED", "the Triton kernels of flashverify_kernels", bundled=True
     ),
     Registered(
+        "bundled-decode",
+        "flashverify.subjects.decode:BUNDLED_DECODE",
+        "the decoding kernels of flashverify_kernels: split-KV, paged; forward",
+        bundled=True,
+    ),
+    Registered(
+        "bundled-chunked",
+        "flashverify.subjects.chunked:BUNDLED_CHUNKED",
+        "the merge of flashverify_kernels: attention over chunks of the keys; forward",
+        bundled=True,
+    ),
+    Registered(
         "torch-cpu", "flashverify.subjects.torch_cpu:TORCH_CPU", "torch's flash attention on the CPU, with its LSE"
     ),
     Registered(
@@ -54,8 +66,11 @@ REGISTERED = (
         "paper-flash", "flashverify.subjects.algorithms:PAPER_FLASH", "FlashAttention's own loop order; interpreted"
     ),
     Registered(
-        "two-pass", "flashverify.subjects.algorithms:TWO_PASS", "normalisation first, then O; forward, interpreted"
+        "paper-block-sparse",
+        "flashverify.subjects.algorithms:PAPER_BLOCK_SPARSE",
+        "the same with a pattern of live blocks (Algorithm 5); interpreted",
     ),
+    Registered("two-pass", "flashverify.subjects.algorithms:TWO_PASS", "normalisation first, then O; interpreted"),
     Registered(
         "seed-document",
         "flashverify.subjects.examples.document:DOCUMENT",

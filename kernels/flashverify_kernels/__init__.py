@@ -1,7 +1,7 @@
 """Production attention kernels in Triton: forward and backward, without atomics.
 
-Layers: `device/` holds the Triton code, `launch` allocates and launches (`forward`, `backward`), `api` adds autograd
-(`attention`). Every mask is one predicate and one tile schedule, shared by all kernels: a variant is a mask or an address
+Layers: `device/` holds the Triton code, `launch` allocates and launches (`forward`, `backward`), `autograd` differentiates,
+`api` and `varlen` are what is called (`attention`, `attention_varlen`). Every mask is one predicate and one tile schedule, shared by all kernels: a variant is a mask or an address
 map, never another loop.
 
 Numerical form, the same in forward and backward:
@@ -25,29 +25,46 @@ Numerical form, the same in forward and backward:
 
 Products of fp32 inputs use `precision`: "ieee", "tf32" or "tf32x3".
 
-Names in the kernels: `i` query rows, `j` keys, `c` channels, `b` batch, `h` query head, `hk` kv head; `m0`, `n0` first
-query and key of a tile; `sq`, `sk` lengths; `*_end` exclusive limits; `*_ptr` pointers, `stride_<tensor><axis>` strides in
+Names in the kernels: `i` query rows, `j` keys, both numbered within their sequence; `c` channels, `b` batch or packed
+sequence, `h` query head, `hk` kv head; `q0`, `k0` first row of a sequence in its tensor, `m0`, `n0` first query and key of a
+tile; `sq`, `sk` lengths; `*_end` exclusive limits; `*_ptr` pointers, `stride_<tensor><axis>` strides in
 elements; tiles have the literature's names in lower case, `xT` is a transposed tile; CAPITALS are constexpr.
 """
 
 from flashverify_kernels.api import attention
+from flashverify_kernels.bitmask import BitMask
+from flashverify_kernels.blocks import BlockMask
 from flashverify_kernels.config import Configs, LaunchConfig, config_error, launch_config
+from flashverify_kernels.decode import decode
+from flashverify_kernels.decode_config import decode_splits
+from flashverify_kernels.dropout import Dropout
 from flashverify_kernels.launch import BackwardResult, ForwardResult, backward, forward
+from flashverify_kernels.merge import merge
+from flashverify_kernels.options import Options
+from flashverify_kernels.packed import Packed
 from flashverify_kernels.runtime import supported
 from flashverify_kernels.tree import TreeMask
-from flashverify_kernels.validation import Options
+from flashverify_kernels.varlen import attention_varlen
 
 __all__ = [
     "BackwardResult",
+    "BitMask",
+    "BlockMask",
     "Configs",
+    "Dropout",
     "ForwardResult",
     "LaunchConfig",
     "Options",
+    "Packed",
     "TreeMask",
     "attention",
+    "attention_varlen",
     "backward",
     "config_error",
+    "decode",
+    "decode_splits",
     "forward",
     "launch_config",
+    "merge",
     "supported",
 ]

@@ -4,6 +4,7 @@ import inspect
 import re
 import subprocess
 import tempfile
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -13,14 +14,15 @@ import triton.language as tl
 from triton.backends.compiler import GPUTarget
 
 from flashverify_kernels.arguments import compile_constants
-from flashverify_kernels.config import LaunchConfig, MaskKind, launch_config
+from flashverify_kernels.config import LaunchConfig, Pairs, launch_config, mask_flags
 from flashverify_kernels.device.delta import delta_kernel
 from flashverify_kernels.device.dkdv import dkdv_kernel
 from flashverify_kernels.device.dq import dq_kernel
 from flashverify_kernels.device.forward import forward_kernel
+from flashverify_kernels.device.mask import BITS, SPARSE
 from flashverify_kernels.launch import DELTA_ROWS
+from flashverify_kernels.options import Precision
 from flashverify_kernels.runtime import INTERPRETED
-from flashverify_kernels.validation import Precision
 
 KernelName = Literal["forward", "delta", "dq", "dkdv"]
 
@@ -32,8 +34,20 @@ KERNELS: dict[str, Any] = {
 }
 
 _ELEMENT = {torch.float16: "*fp16", torch.bfloat16: "*bf16", torch.float32: "*fp32"}
-_FP32_POINTERS = ("lse2_ptr", "delta_ptr", "dlse_ptr")
-_INT32_POINTERS = ("lengths_ptr", "bits_ptr")
+_FP32_POINTERS = ("lse2_ptr", "delta_ptr", "dlse_ptr", "slopes_ptr", "sink_ptr", "dbias_ptr")
+_INT32_POINTERS = ("cu_q_ptr", "cu_k_ptr", "q_lengths_ptr", "k_lengths_ptr", "bits_ptr", "blocks_ptr")
+
+_SCALARS = {"int32": "i32", "int64": "i64", "uint32": "u32", "uint64": "u64"}
+
+TERMS = {
+    "softcap": ("cap_ratio", "cap_log2"),
+    "alibi": ("slopes_ptr",),
+    "bias": ("bias_ptr",),
+    "dbias": ("bias_ptr", "dbias_ptr"),
+    "sink": ("sink_ptr",),
+    "dropout": ("keep_share", "keep_scale"),
+}
+"""What can be done to logits and weights, and the parameters that are None without it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,9 +92,12 @@ def kernel_source(
     d: int,
     dv: int,
     dtype: torch.dtype,
-    mask: MaskKind = "none",
+    mask: str = "none",
+    query_lengths: bool = False,
     key_lengths: bool = False,
+    packed: bool = False,
     dlse: bool = False,
+    terms: Collection[str] = (),
     aligned: bool = True,
     precision: Precision = "ieee",
     config: LaunchConfig | None = None,
@@ -90,9 +107,22 @@ def kernel_source(
         if kernel == "delta":
             config = LaunchConfig(block_m=DELTA_ROWS, block_n=DELTA_ROWS)
         else:
-            config = launch_config(kernel, d=d, dv=dv, dtype=dtype, mask=mask, sq=1 << 12)
-    constants = compile_constants(config, d=d, dv=dv, aligned=aligned, mask=mask, precision=precision)
-    given = {"lengths_ptr": key_lengths, "bits_ptr": mask == "tree", "dlse_ptr": dlse}
+            pairs: Pairs = "bias" if {"bias", "dbias"} & set(terms) else "terms" if set(terms) - {"sink"} else "plain"
+            config = launch_config(kernel, d=d, dv=dv, dtype=dtype, mask=mask, sq=1 << 12, pairs=pairs)
+    flags = mask_flags(mask)
+    constants = compile_constants(config, d=d, dv=dv, aligned=aligned, mask=flags, precision=precision)
+    given = {
+        "cu_q_ptr": packed,
+        "cu_k_ptr": packed,
+        "q_lengths_ptr": query_lengths,
+        "k_lengths_ptr": key_lengths,
+        "bits_ptr": bool(flags & BITS.value),
+        "blocks_ptr": bool(flags & SPARSE.value),
+        "dlse_ptr": dlse,
+    }
+    for term, names in TERMS.items():
+        for name in names:
+            given[name] = given.get(name, False) or term in terms
     signature: dict[str, str] = {}
     values: dict[str, Any] = {}
     fn = KERNELS[kernel]
@@ -118,9 +148,12 @@ def compile_kernel(
     d: int,
     dv: int,
     dtype: torch.dtype,
-    mask: MaskKind = "none",
+    mask: str = "none",
+    query_lengths: bool = False,
     key_lengths: bool = False,
+    packed: bool = False,
     dlse: bool = False,
+    terms: Collection[str] = (),
     aligned: bool = True,
     precision: Precision = "ieee",
     config: LaunchConfig | None = None,
@@ -133,9 +166,12 @@ def compile_kernel(
         d: head dimension of q and k.
         dv: head dimension of v.
         dtype: of the inputs.
-        mask: kind of mask.
+        mask: kinds of mask joined by "+", see `config.mask_flags`.
+        query_lengths: whether query lengths are given.
         key_lengths: whether key lengths are given.
+        packed: whether sequences are packed.
         dlse: whether a gradient of LSE is given (delta only).
+        terms: what is done to logits and weights, out of `TERMS`.
         aligned: whether strides and pointers are aligned.
         precision: of the dot products of fp32 inputs.
         config: launch configuration; that of a long sequence by default.
@@ -151,8 +187,11 @@ def compile_kernel(
         dv=dv,
         dtype=dtype,
         mask=mask,
+        query_lengths=query_lengths,
         key_lengths=key_lengths,
+        packed=packed,
         dlse=dlse,
+        terms=terms,
         aligned=aligned,
         precision=precision,
         config=config,
@@ -175,7 +214,7 @@ def _type(name: str, annotation: Any, dtype: torch.dtype) -> str:
         return "*i32"
     if name.endswith("_ptr"):
         return _ELEMENT[dtype]
-    return {"int32": "i32", "int64": "i64"}[annotation.name] if isinstance(annotation, tl.dtype) else "fp32"
+    return _SCALARS[annotation.name] if isinstance(annotation, tl.dtype) else "fp32"
 
 
 def _resources(cubin: bytes) -> tuple[int, int]:

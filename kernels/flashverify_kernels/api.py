@@ -1,40 +1,14 @@
-from dataclasses import replace
-from typing import Any, Literal, overload
+from typing import Literal, overload
 
 import torch
-from torch.autograd.function import once_differentiable
 
+from flashverify_kernels.autograd import differentiable
+from flashverify_kernels.bitmask import BitMask
+from flashverify_kernels.blocks import BlockMask
 from flashverify_kernels.config import Configs
-from flashverify_kernels.launch import backward, forward
+from flashverify_kernels.dropout import Dropout
+from flashverify_kernels.options import Causal, Layout, Options, Precision, Window
 from flashverify_kernels.tree import TreeMask
-from flashverify_kernels.validation import Causal, Layout, Options, Precision
-
-
-class _Attention(torch.autograd.Function):
-    """Saves and unpacks; the launchers compute."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, options: Options
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        result = forward(q, k, v, options)
-        ctx.save_for_backward(q, k, v, *result, options.key_lengths)
-        ctx.options = replace(options, key_lengths=None)
-        ctx.set_materialize_grads(False)
-        return result.o, result.lse_natural()
-
-    @staticmethod
-    @once_differentiable
-    def backward(
-        ctx: Any, do: torch.Tensor | None, dlse: torch.Tensor | None
-    ) -> tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None, None]:
-        q, k, v, o, lse2, key_lengths = ctx.saved_tensors
-        if do is None and dlse is None:
-            return None, None, None, None
-        do = torch.zeros_like(o) if do is None else do
-        options = replace(ctx.options, key_lengths=key_lengths)
-        result = backward(do, q, k, v, o, lse2, options, dlse=dlse, needs=ctx.needs_input_grad[:3])
-        return result.dq, result.dk, result.dv, None
 
 
 @overload
@@ -45,8 +19,17 @@ def attention(
     *,
     scale: float | None = ...,
     causal: Causal | None = ...,
+    window: Window | None = ...,
+    query_lengths: torch.Tensor | None = ...,
     key_lengths: torch.Tensor | None = ...,
     tree: TreeMask | None = ...,
+    bitmask: BitMask | None = ...,
+    blocks: BlockMask | None = ...,
+    softcap: float | None = ...,
+    alibi_slopes: torch.Tensor | None = ...,
+    bias: torch.Tensor | None = ...,
+    sink: torch.Tensor | None = ...,
+    dropout: Dropout | None = ...,
     precision: Precision = ...,
     layout: Layout = ...,
     return_lse: Literal[False] = ...,
@@ -63,8 +46,17 @@ def attention(
     *,
     scale: float | None = ...,
     causal: Causal | None = ...,
+    window: Window | None = ...,
+    query_lengths: torch.Tensor | None = ...,
     key_lengths: torch.Tensor | None = ...,
     tree: TreeMask | None = ...,
+    bitmask: BitMask | None = ...,
+    blocks: BlockMask | None = ...,
+    softcap: float | None = ...,
+    alibi_slopes: torch.Tensor | None = ...,
+    bias: torch.Tensor | None = ...,
+    sink: torch.Tensor | None = ...,
+    dropout: Dropout | None = ...,
     precision: Precision = ...,
     layout: Layout = ...,
     return_lse: Literal[True],
@@ -80,15 +72,24 @@ def attention(
     *,
     scale: float | None = None,
     causal: Causal | None = None,
+    window: Window | None = None,
+    query_lengths: torch.Tensor | None = None,
     key_lengths: torch.Tensor | None = None,
     tree: TreeMask | None = None,
+    bitmask: BitMask | None = None,
+    blocks: BlockMask | None = None,
+    softcap: float | None = None,
+    alibi_slopes: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
+    sink: torch.Tensor | None = None,
+    dropout: Dropout | None = None,
     precision: Precision = "ieee",
     layout: Layout = "bhsd",
     return_lse: bool = False,
     config: Configs | None = None,
     allow_interpreted_bf16: bool = False,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
-    """Compute softmax(scale * q k^T) v, differentiably in q, k and v.
+    """Compute softmax(cap(scale * q k^T) + bias - alibi) v, differentiably in q, k, v, the bias and the sinks.
 
     Query head h reads kv head h // (Hq // Hkv). A mask is the AND of its parts; a query that sees no key has O = 0,
     LSE = -inf and gradients of exactly 0. Results do not depend on batch, heads or neighbours and repeat bit for bit.
@@ -98,12 +99,24 @@ def attention(
         k: `[B, Hkv, Sk, D]`, Hq a multiple of Hkv.
         v: `[B, Hkv, Sk, Dv]`, Dv a multiple of 8 up to 256.
         scale: finite, any sign; 1 / sqrt(D) by default.
-        causal: query i sees key j where j <= i ("top-left") or j <= i + n - Sq ("bottom-right"), n being the key length
-            of the batch where given, else Sk.
-        key_lengths: `[B]` int32, from 0 to Sk: keys from there on are neither seen nor read, and their gradients are 0.
+        causal: query i sees key j where j <= i + shift; the shift is 0 ("top-left") or the number of keys minus the number
+            of queries ("bottom-right"), by the lengths of the batch where they are given.
+        window: (left, right): query i sees key j where i + shift - left <= j <= i + shift + right; None is unbounded. The
+            shift is that of `causal`, 0 without.
+        query_lengths: `[B]` int32, from 0 to Sq: queries from there on are not read, see no key, and are still written.
             Values are checked on the CPU; on a GPU, where reading them would synchronise, kernels clamp them.
+        key_lengths: `[B]` int32, from 0 to Sk: keys from there on are neither seen nor read, and their gradients are 0.
         tree: the queries are the nodes of a tree, the last Sq keys are the same nodes. A node sees all Sk - Sq keys
-            before them, itself and its ancestors. Not together with `causal`.
+            before them, itself and its ancestors. Not together with `causal`, `window` and `bitmask`.
+        bitmask: one bit per query and key.
+        blocks: one bool per block of queries by keys; dead blocks are neither read nor computed.
+        softcap: logits are softcap * tanh(t / softcap) instead of t = scale * q k^T; positive.
+        alibi_slopes: `[Hq]` fp32: -slope * |i + shift - j| is added to the logits, with the shift of `causal`. No gradient.
+        bias: `[B or 1, Hq or 1, Sq, Sk]` in the dtype of q, in this order of axes in every layout: added to the logits,
+            differentiable. For finite numbers, not as a mask: one of -inf acts as the most negative logit.
+        sink: `[Hq]` fp32: the logit of one more key without a value that every query with a key sees; differentiable. The
+            LSE includes it.
+        dropout: drops weights after the softmax; the LSE does not know of it.
         precision: of the dot products of fp32 inputs; without effect on fp16 and bf16.
         layout: order of the axes of q, k, v and of the outputs: "bhsd" as above, or "bshd".
         return_lse: also return the LSE.
@@ -122,12 +135,21 @@ def attention(
     options = Options(
         scale=scale,
         causal=causal,
+        window=window,
+        query_lengths=query_lengths,
         key_lengths=key_lengths,
         tree=tree,
+        bitmask=bitmask,
+        blocks=blocks,
+        softcap=softcap,
+        alibi_slopes=alibi_slopes,
+        bias=bias,
+        sink=sink,
+        dropout=dropout,
         precision=precision,
         layout=layout,
         config=config,
         allow_interpreted_bf16=allow_interpreted_bf16,
     )
-    o, lse = _Attention.apply(q, k, v, options)  # type: ignore[no-untyped-call]
+    o, lse = differentiable(q, k, v, options)
     return (o, lse) if return_lse else o

@@ -4,11 +4,13 @@ from typing import Any
 
 import torch
 
-from flashverify_kernels.config import Kind, LaunchConfig, MaskKind, padded_dim
-from flashverify_kernels.device.mask import CAUSAL, NONE, TREE
-from flashverify_kernels.validation import Options, Precision, Problem, axes
+from flashverify_kernels.config import Kind, LaunchConfig, padded_dim
+from flashverify_kernels.options import Options, Precision
+from flashverify_kernels.terms import LOG2_E
+from flashverify_kernels.validation import Problem, axes
 
-_MASKS = {"none": NONE.value, "causal": CAUSAL.value, "tree": TREE.value}
+_INT32 = 2**31
+_LARGEST_TILE = 256
 
 
 def in_order(options: Options, **tensors: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -35,11 +37,68 @@ def strides(views: dict[str, torch.Tensor]) -> dict[str, int]:
     }
 
 
-def mask_arguments(options: Options) -> dict[str, torch.Tensor | None]:
-    """The tables of the mask; an absent one is None and so part of the compile key."""
+def row_strides(problem: Problem) -> dict[str, int]:
+    """The strides of the statistics of the rows, `[B, Hq, rows]` contiguous, elements."""
     return {
-        "lengths_ptr": options.key_lengths,
-        "bits_ptr": None if options.tree is None else options.tree.bits,
+        "stride_rowb": 0 if problem.batch == 1 else problem.heads * problem.rows,
+        "stride_rowh": problem.rows,
+    }
+
+
+def sequence_arguments(options: Options) -> dict[str, torch.Tensor | None]:
+    """Where the rows of a sequence lie and how many count; an absent table is None and so part of the compile key."""
+    packed = options.packed
+    return {
+        "cu_q_ptr": None if packed is None else packed.cu_q,
+        "cu_k_ptr": None if packed is None else packed.cu_k,
+        "q_lengths_ptr": options.query_lengths,
+        "k_lengths_ptr": options.key_lengths,
+    }
+
+
+def mask_arguments(problem: Problem, kind: Kind) -> dict[str, Any]:
+    """The tables and numbers of the mask."""
+    mask, blocks = problem.mask, problem.mask.blocks
+    tables = None
+    if blocks is not None:
+        tables = blocks.along_queries if kind == "dkdv" else blocks.along_keys
+    bits_strides = (0, 0, 0) if mask.words is None else _head_strides(mask.words)
+    block_strides = (0, 0) if tables is None else _head_strides(tables)[:2]
+    rows, keys = mask.block_size or (0, 0)
+    return {
+        "bits_ptr": mask.words,
+        "blocks_ptr": tables,
+        "left": mask.left,
+        "right": mask.right,
+        "align_end": int(mask.align_end),
+        "tree": int(mask.tree),
+        "block_rows": rows,
+        "block_keys": keys,
+        **{f"stride_bits{axis}": stride for axis, stride in zip("bhs", bits_strides, strict=True)},
+        **{f"stride_blocks{axis}": stride for axis, stride in zip("bh", block_strides, strict=True)},
+    }
+
+
+def term_arguments(problem: Problem, kind: Kind) -> dict[str, Any]:
+    """What is done to logits and weights; what is absent is None and so part of the compile key."""
+    terms, cap, drop = problem.terms, problem.terms.softcap, problem.terms.dropout
+    bias_strides = (0, 0, 0) if terms.bias is None else _head_strides(terms.bias)
+    own: dict[str, Any] = {"sink_ptr": terms.sink}
+    if kind != "forward":
+        own = {"keep_scale": None if drop is None else 1 / (1 - drop.p)}
+    return {
+        "scale_log2": problem.scale * LOG2_E,
+        "cap_ratio": None if cap is None else problem.scale / cap,
+        "cap_log2": None if cap is None else cap * LOG2_E,
+        "keep_share": None if drop is None else 1 - drop.p,
+        "slopes_ptr": terms.slopes,
+        "bias_ptr": terms.bias,
+        "align_slopes": int(terms.align_slopes),
+        "seed": 0 if drop is None else drop.seed,
+        "offset": 0 if drop is None else drop.offset,
+        "threshold": 0 if drop is None else drop.threshold,
+        **{f"stride_bias{axis}": stride for axis, stride in zip("bhs", bias_strides, strict=True)},
+        **own,
     }
 
 
@@ -51,27 +110,38 @@ def size_arguments(problem: Problem) -> dict[str, int]:
         "sk": problem.sk,
         "d8": problem.d // 8,
         "dv8": problem.dv // 8,
-        "align_end": int(problem.align_end),
     }
 
 
 def constants(problem: Problem, kind: Kind, views: dict[str, torch.Tensor]) -> dict[str, Any]:
     """The constexpr arguments and launch options of one launch."""
-    aligned = all(
-        x.data_ptr() % 16 == 0 and all(stride % 8 == 0 for stride in _head_strides(x)) for x in views.values()
-    )
     config = problem.configs[kind]
     return {
         **compile_constants(
-            config, d=problem.d, dv=problem.dv, aligned=aligned, mask=problem.mask, precision=problem.precision
+            config,
+            d=problem.d,
+            dv=problem.dv,
+            aligned=_aligned(views),
+            mask=problem.mask.flags,
+            precision=problem.precision,
         ),
         "num_warps": config.num_warps,
         "num_stages": config.num_stages,
     }
 
 
+def _aligned(views: dict[str, torch.Tensor]) -> bool:
+    """Whether rows start on multiples of 8 elements and of 16 bytes, and every offset within a head fits an int32."""
+    return all(
+        x.data_ptr() % 16 == 0
+        and all(stride % 8 == 0 for stride in _head_strides(x))
+        and (x.shape[2] + _LARGEST_TILE) * x.stride(2) < _INT32
+        for x in views.values()
+    )
+
+
 def compile_constants(
-    config: LaunchConfig, *, d: int, dv: int, aligned: bool, mask: MaskKind, precision: Precision
+    config: LaunchConfig, *, d: int, dv: int, aligned: bool, mask: int, precision: Precision
 ) -> dict[str, Any]:
     """The constexpr arguments. With the dtypes, the presence of optional pointers, warps and stages: the compile key."""
     block_d, block_dv = padded_dim(d), padded_dim(dv)
@@ -83,6 +153,6 @@ def compile_constants(
         "EVEN_D": d == block_d,
         "EVEN_DV": dv == block_dv,
         "ALIGNED": aligned,
-        "MASK": _MASKS[mask],
+        "MASK": mask,
         "PRECISION": precision,
     }

@@ -5,8 +5,22 @@ from typing import Literal
 
 import torch
 
+from flashverify_kernels.device.mask import BITS, LOWER, SPARSE, UPPER
+
 Kind = Literal["forward", "dq", "dkdv"]
-MaskKind = Literal["none", "causal", "tree"]
+Pairs = Literal["plain", "terms", "bias"]
+"""What is done per query and key: a scaled dot product, further terms (softcap, ALiBi, dropout), a bias among them."""
+
+MASKS = {
+    "none": 0,
+    "causal": UPPER.value,
+    "left": LOWER.value,
+    "window": LOWER.value | UPPER.value,
+    "tree": BITS.value | UPPER.value,
+    "bitmask": BITS.value,
+    "blocks": SPARSE.value,
+}
+"""Flags of the kinds of mask; a right side of a window alone is compiled like a causal mask."""
 
 SHARED_MEMORY = 227 * 1024
 """Shared memory per block of an H100 or H200, bytes: the limit where no device is asked."""
@@ -46,14 +60,28 @@ def padded_dim(dim: int) -> int:
     return max(16, 1 << (dim - 1).bit_length())
 
 
+def mask_flags(mask: str | int) -> int:
+    """The flags of a mask: of its kinds joined by "+", such as "causal+bitmask", or the flags themselves."""
+    if isinstance(mask, int):
+        return mask
+    flags = 0
+    for kind in mask.split("+"):
+        if kind not in MASKS:
+            raise ValueError(f"mask: expected kinds out of {', '.join(MASKS)}, joined by '+', got {mask!r}")
+        flags |= MASKS[kind]
+    return flags
+
+
 def launch_config(
     kind: Kind,
     *,
     d: int,
     dv: int,
     dtype: torch.dtype,
-    mask: MaskKind,
+    mask: str | int,
     sq: int,
+    blocks: tuple[int, int] | None = None,
+    pairs: Pairs = "plain",
     limit: int = SHARED_MEMORY,
     interpreted: bool = False,
 ) -> LaunchConfig:
@@ -67,18 +95,27 @@ def launch_config(
         d: head dimension of q and k.
         dv: head dimension of v.
         dtype: of the inputs.
-        mask: kind of mask.
-        sq: number of queries, of which only the length class is used.
+        mask: kinds or flags of the mask, see `mask_flags`.
+        sq: number of queries, of which only the length class is used; of packed sequences, the longest one's.
+        blocks: queries and keys per block of a block-sparse mask: tiles divide blocks.
+        pairs: what is done per query and key; more than a dot product takes smaller tiles, to stay in registers.
         limit: shared memory per block of the device, bytes.
         interpreted: whether the kernels are interpreted, where a few large tiles are fastest.
     """
     if interpreted:
         config = LaunchConfig(block_m=64, block_n=64)
     else:
-        config = _compiled(kind, max(padded_dim(d), padded_dim(dv)), dtype, mask)
+        width = max(padded_dim(d), padded_dim(dv))
+        config = _compiled(kind, width, dtype, mask_flags(mask))
+        if pairs != "plain" and dtype != torch.float32:
+            config = _with_room(kind, width, config, pairs)
     if sq <= _SHORT:
         config = replace(config, block_m=16, num_warps=4)
-    while shared_memory(kind, config, d=d, dv=dv, dtype=dtype) > limit:
+    if blocks is not None:
+        config = replace(
+            config, block_m=min(config.block_m, _divisor(blocks[0])), block_n=min(config.block_n, _divisor(blocks[1]))
+        )
+    while shared_memory(kind, config, d=d, dv=dv, dtype=dtype, pairs=pairs) > limit:
         if config.num_stages > 1:
             config = replace(config, num_stages=config.num_stages - 1)
         elif max(config.block_m, config.block_n) > _SMALLEST:
@@ -90,7 +127,12 @@ def launch_config(
     return config
 
 
-def _compiled(kind: Kind, width: int, dtype: torch.dtype, mask: MaskKind) -> LaunchConfig:
+def _divisor(size: int) -> int:
+    """The largest power of two that divides `size`."""
+    return size & -size
+
+
+def _compiled(kind: Kind, width: int, dtype: torch.dtype, mask: int) -> LaunchConfig:
     """The configuration for many queries on a GPU with enough shared memory."""
     if dtype == torch.float32:
         if width <= 64:
@@ -102,14 +144,25 @@ def _compiled(kind: Kind, width: int, dtype: torch.dtype, mask: MaskKind) -> Lau
         return LaunchConfig(block_m=64, block_n=64, num_warps=4, num_stages=3 if kind == "forward" else 2)
     if width <= 128:
         if kind == "dq":
-            return LaunchConfig(block_m=128, block_n=64, num_warps=8, num_stages=2 if mask == "tree" else 3)
+            return LaunchConfig(block_m=128, block_n=64, num_warps=8, num_stages=2 if mask & BITS.value else 3)
         return LaunchConfig(block_m=64, block_n=64, num_warps=4, num_stages=2)
     if kind == "dkdv":
         return LaunchConfig(block_m=32, block_n=64, num_warps=8, num_stages=2)
     return LaunchConfig(block_m=64, block_n=32, num_warps=4, num_stages=2)
 
 
-def shared_memory(kind: Kind, config: LaunchConfig, *, d: int, dv: int, dtype: torch.dtype) -> int:
+def _with_room(kind: Kind, width: int, config: LaunchConfig, pairs: Pairs) -> LaunchConfig:
+    """Smaller tiles, whose loops keep further terms of a pair in registers."""
+    if kind == "dkdv":
+        return replace(config, block_m=config.block_m // 2, num_warps=8 if width > 64 else config.num_warps)
+    if pairs == "bias" and (kind == "dq" or width > 64):
+        return replace(config, block_n=min(config.block_n, 32))
+    return config
+
+
+def shared_memory(
+    kind: Kind, config: LaunchConfig, *, d: int, dv: int, dtype: torch.dtype, pairs: Pairs = "plain"
+) -> int:
     """Estimate the shared memory of a launch, bytes: the resident tiles, and one copy of the streamed ones per stage."""
     m, n = config.block_m, config.block_n
     stages = max(config.num_stages, 2) if dtype == torch.float32 else config.num_stages  # fp32 operands are staged too
@@ -117,11 +170,21 @@ def shared_memory(kind: Kind, config: LaunchConfig, *, d: int, dv: int, dtype: t
     keys = n * (padded_dim(d) + padded_dim(dv))
     resident, streamed = (keys, queries) if kind == "dkdv" else (queries, keys)
     weights = m * n if kind == "dkdv" else 0
-    return dtype.itemsize * (resident + stages * streamed + weights)
+    # a bias in fp32 is staged, and one tile of words, biases or gradients changes its layout
+    logits = 0 if pairs == "plain" else 4 * m * n * (1 + (config.num_stages if dtype == torch.float32 else 0))
+    return dtype.itemsize * (resident + stages * streamed + weights) + logits
 
 
 def config_error(
-    kind: Kind, config: LaunchConfig, *, d: int, dv: int, dtype: torch.dtype, limit: int = SHARED_MEMORY
+    kind: Kind,
+    config: LaunchConfig,
+    *,
+    d: int,
+    dv: int,
+    dtype: torch.dtype,
+    blocks: tuple[int, int] | None = None,
+    pairs: Pairs = "plain",
+    limit: int = SHARED_MEMORY,
 ) -> str | None:
     """Why `config` cannot be launched, or None if it can.
 
@@ -131,6 +194,8 @@ def config_error(
         d: head dimension of q and k.
         dv: head dimension of v.
         dtype: of the inputs.
+        blocks: queries and keys per block of a block-sparse mask, or None.
+        pairs: what is done per query and key.
         limit: shared memory per block of the device, bytes.
     """
     for name in ("block_m", "block_n", "num_warps"):
@@ -140,7 +205,10 @@ def config_error(
             return f"{name}: expected a power of two from {low} to {high}, got {value!r}"
     if not isinstance(config.num_stages, int) or not 1 <= config.num_stages <= 8:
         return f"num_stages: expected 1 to 8, got {config.num_stages!r}"
-    need = shared_memory(kind, config, d=d, dv=dv, dtype=dtype)
+    for name, size in zip(("block_m", "block_n"), blocks or (), strict=False):
+        if size % getattr(config, name):
+            return f"{name}: expected a divisor of the {size} positions of a block of the mask, got {getattr(config, name)}"
+    need = shared_memory(kind, config, d=d, dv=dv, dtype=dtype, pairs=pairs)
     if need > limit:
         return f"about {need} bytes of shared memory needed, {limit} available: take smaller tiles or fewer stages"
     return None

@@ -6,14 +6,25 @@ from typing import Any, NamedTuple
 
 import torch
 
-from flashverify_kernels.arguments import constants, in_order, mask_arguments, pointers, size_arguments, strides
+from flashverify_kernels.arguments import (
+    constants,
+    in_order,
+    mask_arguments,
+    pointers,
+    row_strides,
+    sequence_arguments,
+    size_arguments,
+    strides,
+    term_arguments,
+)
 from flashverify_kernels.device.delta import delta_kernel
 from flashverify_kernels.device.dkdv import dkdv_kernel
 from flashverify_kernels.device.dq import dq_kernel
 from flashverify_kernels.device.forward import forward_kernel
-from flashverify_kernels.validation import Options, Problem, axes, check_like, check_problem
+from flashverify_kernels.options import Options
+from flashverify_kernels.reductions import bias_gradient, sink_gradient
+from flashverify_kernels.validation import Problem, axes, check_like, check_problem
 
-_LOG2_E = math.log2(math.e)
 DELTA_ROWS = 64
 """Rows per program of the delta kernel."""
 _MAX_PROGRAMS = 2**31 - 1
@@ -43,12 +54,16 @@ class BackwardResult(NamedTuple):
         dk: gradient of k, likewise; summed over the group of query heads in fp32.
         dv: gradient of v, likewise.
         delta: rowsum(dO * O) - dLSE, `[B, Hq, Sq]` fp32; 0 for a row without keys.
+        dbias: gradient of the bias, in its shape and dtype; summed over broadcast axes in fp32.
+        dsink: gradient of the sinks, `[Hq]` fp32.
     """
 
     dq: torch.Tensor | None
     dk: torch.Tensor | None
     dv: torch.Tensor | None
     delta: torch.Tensor
+    dbias: torch.Tensor | None = None
+    dsink: torch.Tensor | None = None
 
 
 def forward(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, options: Options | None = None) -> ForwardResult:
@@ -66,20 +81,22 @@ def forward(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, options: Options 
     """
     options = options or Options()
     problem = check_problem(q, k, v, options)
-    o = _empty(problem, options, q, problem.heads, problem.sq, problem.dv)
-    lse2 = torch.empty(problem.batch, problem.heads, problem.sq, dtype=torch.float32, device=q.device)
+    o = _empty(problem, options, q, problem.heads, problem.rows, problem.dv)
+    lse2 = torch.empty(problem.batch, problem.heads, problem.rows, dtype=torch.float32, device=q.device)
     views = in_order(options, q=q, k=k, v=v, o=o)
     _launch(
         forward_kernel,
-        problem.batch * problem.heads * -(-problem.sq // problem.configs["forward"].block_m),
+        problem.sequences * problem.heads * -(-problem.sq // problem.configs["forward"].block_m),
         q,
         **pointers(views),
         lse2_ptr=lse2,
-        scale_log2=problem.scale * _LOG2_E,
-        **mask_arguments(options),
+        **sequence_arguments(options),
+        **term_arguments(problem, "forward"),
+        **mask_arguments(problem, "forward"),
         heads=problem.heads,
         **size_arguments(problem),
         **strides(views),
+        **row_strides(problem),
         **constants(problem, "forward", views),
         enable_fp_fusion=False,  # see `online_step`
     )
@@ -96,9 +113,9 @@ def backward(
     options: Options | None = None,
     *,
     dlse: torch.Tensor | None = None,
-    needs: tuple[bool, bool, bool] = (True, True, True),
+    needs: tuple[bool, bool, bool, bool, bool] = (True, True, True, True, True),
 ) -> BackwardResult:
-    """Compute the gradients of q, k and v.
+    """Compute the gradients of q, k, v and, where there are any, of the bias and the sinks.
 
     Args:
         do: gradient of o, any strides.
@@ -109,7 +126,7 @@ def backward(
         lse2: LSE of `forward`, log base 2, `[B, Hq, Sq]` fp32.
         options: those of `forward`.
         dlse: gradient of the natural LSE, `[B, Hq, Sq]` fp32, any strides, or None.
-        needs: whether dq, dk and dv are wanted.
+        needs: whether dq, dk, dv, dbias and dsink are wanted.
 
     Raises:
         TypeError: an argument of the wrong type or dtype.
@@ -117,7 +134,7 @@ def backward(
     """
     options = options or Options()
     problem = check_problem(q, k, v, options)
-    rows = (problem.batch, problem.heads, problem.sq)
+    rows = (problem.batch, problem.heads, problem.rows)
     outputs = tuple((*rows, problem.dv)[a] for a in axes(options.layout))
     check_like("do", do, q, outputs, q.dtype)
     check_like("o", o, q, outputs, q.dtype)
@@ -129,21 +146,25 @@ def backward(
     do = do if do.stride(3) == 1 else do.contiguous()
     o = o if o.stride(3) == 1 else o.contiguous()
 
+    sequences = sequence_arguments(options)
     delta = torch.empty(rows, dtype=torch.float32, device=q.device)
     views = in_order(options, o=o, do=do)
     shared = constants(problem, "dq", views)
     _launch(
         delta_kernel,
-        problem.batch * problem.heads * -(-problem.sq // DELTA_ROWS),
+        problem.sequences * problem.heads * -(-problem.sq // DELTA_ROWS),
         q,
         **pointers(views),
         lse2_ptr=lse2,
         dlse_ptr=dlse,
         delta_ptr=delta,
+        cu_q_ptr=sequences["cu_q_ptr"],
+        q_lengths_ptr=sequences["q_lengths_ptr"],
         heads=problem.heads,
         sq=problem.sq,
         dv8=problem.dv // 8,
         **strides(views),
+        **row_strides(problem),
         BLOCK_M=DELTA_ROWS,
         **{name: shared[name] for name in ("BLOCK_DV", "EVEN_DV", "ALIGNED")},
     )
@@ -152,39 +173,54 @@ def backward(
         "lse2_ptr": lse2,
         "delta_ptr": delta,
         "scale": problem.scale,
-        "scale_log2": problem.scale * _LOG2_E,
-        **mask_arguments(options),
+        **sequences,
         **size_arguments(problem),
+        **row_strides(problem),
     }
-    dq = dk = dv = None
-    if needs[0]:
-        dq = _empty(problem, options, q, problem.heads, problem.sq, problem.d)
+    bias, sink = problem.terms.bias, problem.terms.sink
+    dq = dk = dv = ds = None
+    if bias is not None and needs[3]:
+        ds = torch.zeros(*rows, problem.keys, dtype=torch.float32, device=q.device)  # tiles never visited stay 0
+    if needs[0] or ds is not None:
+        dq = _empty(problem, options, q, problem.heads, problem.rows, problem.d)
         views = in_order(options, q=q, k=k, v=v, do=do, dq=dq)
         _launch(
             dq_kernel,
-            problem.batch * problem.heads * -(-problem.sq // problem.configs["dq"].block_m),
+            problem.sequences * problem.heads * -(-problem.sq // problem.configs["dq"].block_m),
             q,
             **pointers(views),
+            dbias_ptr=ds,
             **common,
+            **term_arguments(problem, "dq"),
+            **mask_arguments(problem, "dq"),
             heads=problem.heads,
             **strides(views),
             **constants(problem, "dq", views),
         )
     if needs[1] or needs[2]:
-        dk = _empty(problem, options, q, problem.kv_heads, problem.sk, problem.d)
-        dv = _empty(problem, options, q, problem.kv_heads, problem.sk, problem.dv)
+        dk = _empty(problem, options, q, problem.kv_heads, problem.keys, problem.d)
+        dv = _empty(problem, options, q, problem.kv_heads, problem.keys, problem.dv)
         views = in_order(options, q=q, k=k, v=v, do=do, dk=dk, dv=dv)
         _launch(
             dkdv_kernel,
-            problem.batch * problem.kv_heads * -(-problem.sk // problem.configs["dkdv"].block_n),
+            problem.sequences * problem.kv_heads * -(-problem.sk // problem.configs["dkdv"].block_n),
             q,
             **pointers(views),
             **common,
+            **term_arguments(problem, "dkdv"),
+            **mask_arguments(problem, "dkdv"),
             kv_heads=problem.kv_heads,
             **strides(views),
             **constants(problem, "dkdv", views),
         )
-    return BackwardResult(dq, dk if needs[1] else None, dv if needs[2] else None, delta)
+    return BackwardResult(
+        dq if needs[0] else None,
+        dk if needs[1] else None,
+        dv if needs[2] else None,
+        delta,
+        None if bias is None or ds is None else bias_gradient(ds, bias),
+        None if sink is None or not needs[4] else sink_gradient(sink, lse2, delta, sequences["cu_q_ptr"]),
+    )
 
 
 def _launch(kernel: Any, programs: int, q: torch.Tensor, **arguments: Any) -> None:

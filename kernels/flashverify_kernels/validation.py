@@ -2,50 +2,54 @@
 
 import math
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import get_args
 
 import torch
 
-from flashverify_kernels.config import Configs, Kind, LaunchConfig, MaskKind, config_error, launch_config
+from flashverify_kernels.config import Configs, Kind, LaunchConfig, config_error, launch_config
+from flashverify_kernels.masking import MAX_LENGTH, Extent, Mask, check_mask, check_packed
+from flashverify_kernels.options import Causal, Layout, Options, Precision
 from flashverify_kernels.runtime import INTERPRETED, device_error, shared_memory_limit, supported
-from flashverify_kernels.tree import TreeMask
-
-Causal = Literal["top-left", "bottom-right"]
-Layout = Literal["bhsd", "bshd"]
-Precision = Literal["ieee", "tf32", "tf32x3"]
+from flashverify_kernels.terms import Terms, check_terms
 
 _AXES: dict[Layout, tuple[int, int, int, int]] = {"bhsd": (0, 1, 2, 3), "bshd": (0, 2, 1, 3)}
-_MAX_LENGTH = 2**31 - 2**12  # row numbers of a last, padded tile still fit an int32
-
-
-@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
-class Options:
-    """What an attention computes and how; the fields are the keyword arguments of `attention`."""
-
-    scale: float | None = None
-    causal: Causal | None = None
-    key_lengths: torch.Tensor | None = None
-    tree: TreeMask | None = None
-    precision: Precision = "ieee"
-    layout: Layout = "bhsd"
-    config: Configs | None = None
-    allow_interpreted_bf16: bool = False
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class Problem:
-    """A checked problem with every default resolved."""
+    """A checked problem with every default resolved.
 
+    Attributes:
+        sequences: independent problems per head: batches, or packed sequences of one batch.
+        batch: size of the batch axis of the tensors.
+        heads: query heads.
+        kv_heads: kv heads.
+        rows: queries per batch.
+        keys: keys per batch.
+        sq: queries of the longest sequence.
+        sk: keys of the longest sequence.
+        d: head dimension of q and k.
+        dv: head dimension of v.
+        scale: of the logits.
+        mask: parts of the mask.
+        terms: what else is done to logits and weights.
+        precision: of the dot products of fp32 inputs.
+        configs: launch configuration by kernel.
+    """
+
+    sequences: int
     batch: int
     heads: int
     kv_heads: int
+    rows: int
+    keys: int
     sq: int
     sk: int
     d: int
     dv: int
     scale: float
-    mask: MaskKind
-    align_end: bool
+    mask: Mask
+    terms: Terms
     precision: Precision
     configs: dict[Kind, LaunchConfig]
 
@@ -68,32 +72,41 @@ def check_problem(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, options: Op
     for name, x in (("q", q), ("k", k), ("v", v)):
         _check_input(name, x, q, options)
     perm = axes(options.layout)
-    batch, heads, sq, d = (q.shape[a] for a in perm)
-    _, kv_heads, sk, dv = (v.shape[a] for a in perm)
-    _check_shape("k", k, (batch, kv_heads, sk, d), options.layout, "that of v with the channels of q")
-    _check_shape("v", v, (batch, kv_heads, sk, dv), options.layout, "the batch of q")
+    batch, heads, rows, d = (q.shape[a] for a in perm)
+    _, kv_heads, keys, dv = (v.shape[a] for a in perm)
+    _check_shape("k", k, (batch, kv_heads, keys, d), options.layout, "that of v with the channels of q")
+    _check_shape("v", v, (batch, kv_heads, keys, dv), options.layout, "the batch of q")
     for name, dim in (("q", d), ("v", dv)):
         if not (8 <= dim <= 256 and dim % 8 == 0):
             raise ValueError(f"{name}: the head dimension must be a multiple of 8 from 8 to 256, got {dim}")
     if heads % kv_heads if kv_heads else heads:
         raise ValueError(f"q: {heads} query heads are not a multiple of {kv_heads} kv heads")
-    for name, length in (("q", sq), ("k", sk)):
-        if length > _MAX_LENGTH:
-            raise ValueError(f"{name}: at most {_MAX_LENGTH} positions, got {length}")
-    mask = _check_mask(q, batch, sq, sk, options)
+    for name, length in (("q", rows), ("k", keys)):
+        if length > MAX_LENGTH:
+            raise ValueError(f"{name}: at most {MAX_LENGTH} positions, got {length}")
+    packed = options.packed
+    check_packed(packed, rows, keys, batch, q)
+    sequences, sq, sk = (batch, rows, keys) if packed is None else (packed.sequences, packed.max_q, packed.max_k)
+    extent = Extent(batch=batch, heads=heads, rows=rows, keys=keys, max_q=sq, max_k=sk, device=q.device)
+    mask = check_mask(options, extent)
+    scale = _check_scale(options.scale, d)
+    terms = check_terms(options, extent, q.dtype, scale)
     return Problem(
+        sequences=sequences,
         batch=batch,
         heads=heads,
         kv_heads=kv_heads,
+        rows=rows,
+        keys=keys,
         sq=sq,
         sk=sk,
         d=d,
         dv=dv,
-        scale=_check_scale(options.scale, d),
+        scale=scale,
         mask=mask,
-        align_end=options.causal == "bottom-right",
+        terms=terms,
         precision=options.precision if q.dtype == torch.float32 else "ieee",
-        configs=_check_configs(q, d, dv, sq, mask, options.config),
+        configs=_check_configs(q, d, dv, sq, mask, terms, options.config),
     )
 
 
@@ -149,46 +162,32 @@ def _check_scale(scale: float | None, d: int) -> float:
     return float(scale)
 
 
-def _check_mask(q: torch.Tensor, batch: int, sq: int, sk: int, options: Options) -> MaskKind:
-    lengths = options.key_lengths
-    if lengths is not None:
-        check_like("key_lengths", lengths, q, (batch,), torch.int32)
-        if not lengths.is_contiguous():
-            raise ValueError(f"key_lengths: expected a contiguous tensor, got strides {lengths.stride()}")
-        if lengths.device.type == "cpu" and batch and (int(lengths.min()) < 0 or int(lengths.max()) > sk):
-            raise ValueError(f"key_lengths: expected values from 0 to {sk}, got {lengths.tolist()}")
-    tree = options.tree
-    if tree is None:
-        return "none" if options.causal is None else "causal"
-    if not isinstance(tree, TreeMask):
-        raise TypeError(f"tree: expected a TreeMask, got {type(tree).__name__}")
-    if options.causal is not None:
-        raise ValueError(f"tree: cannot be combined with causal={options.causal!r}; a tree orders its nodes itself")
-    if tree.nodes != sq:
-        raise ValueError(f"tree: expected one node per query, {sq}, got {tree.nodes}")
-    if sk < sq:
-        raise ValueError(f"tree: expected the keys to be a prefix and the {sq} nodes, got only {sk} keys")
-    if tree.bits.device != q.device:
-        raise ValueError(f"tree: expected device {q.device} (that of q), got {tree.bits.device}")
-    return "tree"
-
-
 def _check_configs(
-    q: torch.Tensor, d: int, dv: int, sq: int, mask: MaskKind, configs: Configs | None
+    q: torch.Tensor, d: int, dv: int, sq: int, mask: Mask, terms: Terms, configs: Configs | None
 ) -> dict[Kind, LaunchConfig]:
     if configs is not None and not isinstance(configs, Configs):
         raise TypeError(f"config: expected Configs, got {type(configs).__name__}")
     limit = shared_memory_limit(q.device)
+    blocks = mask.block_size
     resolved: dict[Kind, LaunchConfig] = {}
     for kind in get_args(Kind):
         config = getattr(configs, kind, None)
         if config is None:
             config = launch_config(
-                kind, d=d, dv=dv, dtype=q.dtype, mask=mask, sq=sq, limit=limit, interpreted=INTERPRETED
+                kind,
+                d=d,
+                dv=dv,
+                dtype=q.dtype,
+                mask=mask.flags,
+                sq=sq,
+                blocks=blocks,
+                pairs=terms.pairs,
+                limit=limit,
+                interpreted=INTERPRETED,
             )
         elif not isinstance(config, LaunchConfig):
             raise TypeError(f"config.{kind}: expected a LaunchConfig, got {type(config).__name__}")
-        reason = config_error(kind, config, d=d, dv=dv, dtype=q.dtype, limit=limit)
+        reason = config_error(kind, config, d=d, dv=dv, dtype=q.dtype, blocks=blocks, pairs=terms.pairs, limit=limit)
         if reason is not None:
             raise ValueError(f"config.{kind}: {reason}")
         resolved[kind] = config

@@ -1,5 +1,7 @@
 """Independent computations of the right answer of attention: float64 for every case, mpmath for small ones, and exact rounding."""
 
+from flashverify_oracles.alibi import alibi
+from flashverify_oracles.dropout import dropout_keep
 from flashverify_oracles.exact import (
     ExactAttention,
     PrecisionExhausted,
@@ -16,7 +18,9 @@ __all__ = [
     "Forward",
     "PrecisionExhausted",
     "abs_difference",
+    "alibi",
     "backward",
+    "dropout_keep",
     "exact_attention",
     "forward",
     "max_abs_difference",

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import mpmath
 import numpy as np
-import numpy.typing as npt
-import torch
 from mpmath import mp
 
-Array = npt.NDArray[Any]
-Mask = torch.Tensor | Callable[[slice, slice], torch.Tensor] | None
+from flashverify_oracles._exact_numbers import Array, Numbers, PairSource, bool_pairs, floating, sum_of_pairs
+
+if TYPE_CHECKING:
+    import torch
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,22 +23,38 @@ class Row:
     Attributes:
         place: `(batch, query head, row)`.
         keys: indices of the visible keys.
-        top: largest logit.
-        gaps: logit - top.
-        lags: logit - given lse; None where P is the softmax.
-        dp: dO . V.
+        kept: positions in `keys` of those that dropout keeps.
+        products: scale * q . k.
+        bias: sum of the biases, or None for none.
+        sink: logit of the sink, or None.
+        level: given lse, infinities included; None where P is the softmax.
+        dp: dO . V of the kept keys, 0 for the others: dP times `1 - dropout`.
         given_delta: dO . O when O is given, else None.
         dlse: gradient of the log-sum-exp.
     """
 
     place: tuple[int, int, int]
     keys: list[int]
-    top: Any
-    gaps: list[Any]
-    lags: list[Any] | None
+    kept: list[int]
+    products: list[Any]
+    bias: list[Any] | None
+    sink: Any
+    level: Any
     dp: list[Any]
     given_delta: Any
     dlse: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Features:
+    """What the logits and the weights have beyond scale and visibility; see `exact.exact_attention`."""
+
+    softcap: float | None
+    biases: Any
+    sink: torch.Tensor | None
+    keep: PairSource | None
+    dropout: float
+    bias_shape: tuple[int, ...] | None
 
 
 class Inputs:
@@ -52,15 +67,16 @@ class Inputs:
         v: torch.Tensor,
         do: torch.Tensor | None,
         scale: float,
+        features: Features,
         dlse: torch.Tensor | None,
         given_o: torch.Tensor | None,
         given_lse: torch.Tensor | None,
     ) -> None:
         if not math.isfinite(scale):
             raise ValueError(f"scale must be finite, got {scale!r}")
-        B, Hq, Sq, D = _shape("q", q, 4)
-        _, Hkv, Sk, Dv = _shape("v", v, 4)
-        _shape("k", k, 4)
+        B, Hq, Sq, D = floating("q", q, 4)
+        _, Hkv, Sk, Dv = floating("v", v, 4)
+        floating("k", k, 4)
         if tuple(k.shape) != (B, Hkv, Sk, D) or v.shape[0] != B:
             shapes = f"{tuple(q.shape)}, {tuple(k.shape)}, {tuple(v.shape)}"
             raise ValueError(f"q [B, Hq, Sq, D], k [B, Hkv, Sk, D], v [B, Hkv, Sk, Dv] must agree, got {shapes}")
@@ -69,98 +85,77 @@ class Inputs:
         optional = {"do": do, "given_o": given_o, "dlse": dlse, "given_lse": given_lse}
         for name, x in optional.items():
             wanted = (B, Hq, Sq, Dv) if name in ("do", "given_o") else (B, Hq, Sq)
-            if x is not None and _shape(name, x, len(wanted)) != wanted:
+            if x is not None and floating(name, x, len(wanted)) != wanted:
                 raise ValueError(f"{name} must have the shape {wanted}, got {tuple(x.shape)}")
             if x is not None and do is None:
                 raise ValueError(f"{name} is given without do: it belongs to the gradients")
         self.sizes = (B, Hq, Hkv, Sq, Sk, D, Dv)
         self.group = Hq // Hkv if Hkv else 1
         self.scale = mp.mpf(float(scale))
-        self.q, self.k, self.v = _Numbers(q), _Numbers(k), _Numbers(v)
+        self.q, self.k, self.v = Numbers(q), Numbers(k), Numbers(v)
         self.do, self.dlse, self.given_o, self.given_lse = (
-            None if x is None else _Numbers(x) for x in (do, dlse, given_o, given_lse)
+            None if x is None else Numbers(x) for x in (do, dlse, given_o, given_lse)
         )
+        self._take(features)
 
-    def rows(self, visible: Mask) -> list[Row]:
-        """Every row that sees a key."""
+    def _take(self, features: Features) -> None:
         B, Hq, _, Sq, Sk, _, _ = self.sizes
-        seen = _seen(visible, B, Hq, Sq, Sk)
-        places = [(b, h, i) for b, h, i in np.ndindex(B, Hq, Sq) if seen[b, h, i].any()]
+        softcap, dropout, sink, shape = features.softcap, features.dropout, features.sink, features.bias_shape
+        if softcap is not None and not 0.0 <= softcap < math.inf:
+            raise ValueError(f"softcap must be finite and positive, or 0 or None for no cap, got {softcap!r}")
+        if not 0.0 <= dropout < 1.0:
+            raise ValueError(f"dropout must be in [0, 1), got {dropout!r}")
+        if dropout and features.keep is None:
+            raise ValueError(f"keep must be given with dropout={dropout!r}")
+        if sink is not None and floating("sink", sink, 1) != (Hq,):
+            raise ValueError(f"sink must have the shape {(Hq,)}, got {tuple(sink.shape)}")
+        if shape is not None and self.do is None:
+            raise ValueError("bias_shape is given without do: it belongs to the gradients")
+        self.pairs = (B, Hq, Sq, Sk)
+        self.softcap = mp.mpf(float(softcap)) if softcap else None
+        self.share = mp.fsub(1, float(dropout), exact=True)
+        self.sink = None if sink is None else Numbers(sink)
+        self.bias = sum_of_pairs("biases", features.biases, self.pairs)
+        self.keep = bool_pairs("keep", features.keep, self.pairs)
+        # Element of dbias that a pair is summed into.
+        self.bias_shape = shape
+        self.slots: Array | None = None
+        if shape is not None:
+            try:
+                self.slots = np.broadcast_to(np.arange(math.prod(shape)).reshape(shape), self.pairs)
+            except ValueError:
+                raise ValueError(f"bias_shape must broadcast to {self.pairs}, got {shape}") from None
+
+    def rows(self, visible: PairSource | None) -> list[Row]:
+        """Every row that sees a key."""
+        seen = bool_pairs("visible", visible, self.pairs)
+        places = [(b, h, i) for b, h, i in np.ndindex(*self.pairs[:3]) if seen[b, h, i].any()]
         return [self._row(b, h, i, np.flatnonzero(seen[b, h, i]).tolist()) for b, h, i in places]
 
     def _row(self, b: int, h: int, i: int, keys: list[int]) -> Row:
         here, there = (b, h, i), (b, h // self.group, keys)
-        logits = [mp.fmul(self.scale, s, exact=True) for s in self.q.dots(here, self.k, there)]
-        top = max(logits) if not any(map(mpmath.isnan, logits)) else mp.nan
-        gaps = [mp.fsub(s, top, exact=True) for s in logits]
-        lags, dp, given_delta = None, [], None
+        kept = [n for n, j in enumerate(keys) if self.keep[b, h, i, j]]
+        products = [mp.fmul(self.scale, s, exact=True) for s in self.q.dots(here, self.k, there)]
+        bias = None if self.bias is None else self.bias[b, h, i, keys].tolist()
+        dp, given_delta = [], None
         if self.do is not None:
-            dp = self.do.dots(here, self.v, there)
-            if any(map(mpmath.isnan, dp)):
-                dp = [mp.nan] * len(dp)  # taint is counted by rows
-            if self.given_lse is not None:
-                level = self.given_lse.number(here)
-                lags = [mp.fsub(s, level, exact=True) for s in logits]
-                if level == -mp.inf:
-                    lags = [-mp.inf] * len(keys)
-                elif not mpmath.isfinite(level):
-                    lags = [mp.nan] * len(keys)
+            dp = [mp.zero] * len(keys)
+            for n, x in zip(kept, self.do.dots(here, self.v, (*there[:2], [keys[n] for n in kept])), strict=True):
+                dp[n] = x
+            if not self.do.finite[here].all() or any(map(mpmath.isnan, dp)):
+                dp = [mp.nan] * len(keys)  # taint is counted by rows
             if self.given_o is not None:
                 given_delta = self.do.dots(here, self.given_o, (b, h, [i]))[0]
         dlse = mp.zero if self.dlse is None else self.dlse.number(here)
-        return Row(here, keys, top, gaps, lags, dp, given_delta, dlse if mpmath.isfinite(dlse) else mp.nan)
-
-
-class _Numbers:
-    """A tensor as integers times one power of two, and as mpf."""
-
-    def __init__(self, x: torch.Tensor) -> None:
-        values = x.detach().to(dtype=torch.float64, device="cpu").numpy()
-        self.finite = np.isfinite(values)
-        fraction, exponent = np.frexp(np.where(self.finite, values, 0.0))
-        mantissa = np.ldexp(fraction, 53).astype(np.int64)
-        self.exponent = int(exponent[mantissa != 0].min(initial=0)) - 53
-        shift = np.where(mantissa != 0, exponent - 53 - self.exponent, 0)
-        self.integers = mantissa.astype(object) << shift.astype(object)
-        self.values = values
-        self.mpf = np.empty(values.shape, dtype=object)
-        for index in np.ndindex(values.shape):  # nothing is lost: every precision used has more than 53 bits
-            self.mpf[index] = mp.mpf(float(values[index])) if self.finite[index] else mp.nan
-
-    def number(self, place: tuple[int, int, int]) -> Any:
-        """One element, infinities included."""
-        return mp.mpf(float(self.values[place]))
-
-    def dots(self, here: tuple[int, int, int], other: _Numbers, there: tuple[int, int, list[int]]) -> list[Any]:
-        """Exact dot products of the vector `here` with the vectors `there`; NaN where one of them is not finite."""
-        exponent = self.exponent + other.exponent
-        mine, ok = self.integers[here].tolist(), bool(self.finite[here].all())
-        b, h, indices = there
-        products = []
-        for j in indices:
-            if ok and other.finite[b, h, j].all():
-                total = sum(x * y for x, y in zip(mine, other.integers[b, h, j].tolist(), strict=True))
-                products.append(mp.ldexp(mp.make_mpf(mpmath.libmp.from_int(total)), exponent))
-            else:
-                products.append(mp.nan)
-        return products
-
-
-def _seen(visible: Mask, B: int, Hq: int, Sq: int, Sk: int) -> npt.NDArray[np.bool_]:
-    if visible is None:
-        return np.ones((B, Hq, Sq, Sk), dtype=np.bool_)
-    mask = visible if isinstance(visible, torch.Tensor) else visible(slice(0, Sq), slice(0, Sk))
-    if not isinstance(mask, torch.Tensor) or mask.dtype != torch.bool:
-        raise TypeError(f"visible must give a tensor of dtype torch.bool, got {getattr(mask, 'dtype', type(mask))}")
-    try:
-        return np.broadcast_to(mask.cpu().numpy(), (B, Hq, Sq, Sk))
-    except ValueError:
-        raise ValueError(f"visible must broadcast to {(B, Hq, Sq, Sk)}, got {tuple(mask.shape)}") from None
-
-
-def _shape(name: str, x: object, ndim: int) -> tuple[int, ...]:
-    if not isinstance(x, torch.Tensor) or not x.is_floating_point():
-        raise TypeError(f"{name} must be a floating tensor, got {getattr(x, 'dtype', type(x).__name__)}")
-    if x.ndim != ndim:
-        raise ValueError(f"{name} must have {ndim} dimensions, got {tuple(x.shape)}")
-    return tuple(x.shape)
+        return Row(
+            place=here,
+            keys=keys,
+            kept=kept,
+            products=products,
+            bias=bias,
+            sink=None if self.sink is None else self.sink.mpf[h],
+            level=None if self.given_lse is None else self.given_lse.number(here),
+            dp=dp,
+            given_delta=given_delta,
+            dlse=dlse if mpmath.isfinite(dlse) else mp.nan,
+        )

@@ -3,45 +3,72 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-Visible = Tensor | Callable[[slice, slice], Tensor] | None
+from flashverify_oracles._checks import check_dropout, check_number, check_softcap, check_tensor, finite
+from flashverify_oracles._pairs import Pairs, PairSource, make_pairs
 
 # Scores held at once, over all heads: 32 MiB for each float64 temporary.
 _TILE_SCORES = 1 << 22
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Options:
+    """What makes logits and weights of the products of q and k, as given by the caller; see `float64.forward`."""
+
+    scale: float
+    visible: PairSource | None = None
+    softcap: float | None = None
+    biases: Sequence[PairSource] = ()
+    sink: Tensor | None = None
+    keep: PairSource | None = None
+    dropout: float = 0.0
+    tile: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Problem:
     """Inputs of one attention problem, ready to be streamed.
 
     With `G = B * Hkv` key heads and `g = Hq // Hkv` query heads for each, query heads are folded beside the rows, so a matrix product
-    over a tile sums a gradient over its group. Non-finite inputs are replaced by 0 and flagged; no flag means no such value.
+    over a tile sums a gradient over its group. Non-finite inputs are replaced by 0 and flagged; no flag means no such value. Those
+    of a bias are replaced tile by tile, and found by `_taint.py`.
 
     Attributes:
         q, k, v: `[G, g, Sq, D]`, `[G, Sk, D]`, `[G, Sk, Dv]` float64, finite.
-        scale: factor of the logits.
-        visible: mask as given by the caller.
+        scale: factor of the products.
+        softcap: `t -> softcap * tanh(t / softcap)`, or None.
+        biases: added to the logits.
+        sink: `[G, g, 1, 1]` float64, finite; or None.
+        visible, keep: masks, or None where everything is visible or kept.
+        share: `1 - dropout`.
         heads: `(B, Hkv, g)`.
         tile: `(rows, keys)` of one tile.
         bad_q, bad_k: `[G, g, Sq, 1]`, `[G, Sk, 1]` bool, the vectors that hold a non-finite value, or None.
         bad_v: `[G, Sk, Dv]` bool, the non-finite elements of V, or None.
+        bad_sink: `[G, g, 1, 1]` bool, the heads whose sink is not finite, or None.
     """
 
     q: Tensor
     k: Tensor
     v: Tensor
     scale: float
-    visible: Visible
+    softcap: float | None
+    biases: tuple[Pairs, ...]
+    sink: Tensor | None
+    visible: Pairs | None
+    keep: Pairs | None
+    share: float
     heads: tuple[int, int, int]
     tile: tuple[int, int]
     bad_q: Tensor | None
     bad_k: Tensor | None
     bad_v: Tensor | None
+    bad_sink: Tensor | None
 
     def row_tiles(self) -> list[slice]:
         """Slices of the query rows."""
@@ -56,75 +83,51 @@ class Problem:
         G, g, _, C = x.shape
         return x[:, :, rows].reshape(G, g * (rows.stop - rows.start), C)
 
-    def scores(self, q: Tensor, rows: slice, keys: slice) -> Tensor:
-        """Logits `[G, g * rows, keys]` of the folded rows `q`, natural units, -inf where the key is invisible."""
-        s = torch.bmm(q, self.k[:, keys].mT).mul_(self.scale)
-        mask = self.mask(rows, keys)
-        if mask is not None:
-            s.view(*self.heads, rows.stop - rows.start, keys.stop - keys.start).masked_fill_(~mask, -math.inf)
-        return s
+    def unfold(self, x: Tensor, rows: slice, keys: slice) -> Tensor:
+        """A tile `x` `[G, g * rows, keys]` seen as `[B, Hkv, g, rows, keys]`."""
+        return x.view(*self.heads, rows.stop - rows.start, keys.stop - keys.start)
 
-    def mask(self, rows: slice, keys: slice) -> Tensor | None:
-        """Visibility of one tile, bool, broadcastable to `[B, Hkv, g, rows, keys]`; None where every key is visible."""
-        if self.visible is None:
+    def products(self, q: Tensor, keys: slice) -> Tensor:
+        """`scale * q k^T` `[G, g * rows, keys]` of the folded rows `q`, natural units."""
+        return torch.bmm(q, self.k[:, keys].mT).mul_(self.scale)
+
+    def logits(self, t: Tensor, rows: slice, keys: slice) -> Tensor:
+        """The products `t` made logits in place: capped, biased, -inf where the key is invisible."""
+        if self.softcap is not None:
+            t.div_(self.softcap).tanh_().mul_(self.softcap)
+        for bias in self.biases:
+            self.unfold(t, rows, keys).add_(finite(bias.tile(rows, keys))[0])
+        if self.visible is not None:
+            self.unfold(t, rows, keys).masked_fill_(~self.visible.tile(rows, keys), -math.inf)
+        return t
+
+    def slope(self, t: Tensor) -> Tensor | None:
+        """Derivative of the capped products by the products `t`, without cancellation; None where there is no cap.
+
+        `1 - tanh(x)^2 = 4 e / (1 + e)^2` with `e = exp(-2 |x|)`.
+        """
+        if self.softcap is None:
             return None
-        B, Hkv, g = self.heads
-        if isinstance(self.visible, Tensor):
-            mask = self.visible  # its shape was checked when the problem was made
-            if mask.ndim >= 2 and mask.shape[-2] != 1:
-                mask = mask[..., rows, :]
-            if mask.ndim >= 1 and mask.shape[-1] != 1:
-                mask = mask[..., keys]
-        else:
-            mask = self.visible(rows, keys)
-            check_mask(mask, (B, Hkv * g, rows.stop - rows.start, keys.stop - keys.start), self.q.device)
-        if mask.ndim < 3 or mask.shape[-3] == 1:
-            return mask.unsqueeze(-3) if mask.ndim == 4 else mask
-        return mask.reshape(*mask.shape[:-3], Hkv, g, *mask.shape[-2:])
+        e = (t / self.softcap).abs_().mul_(-2.0).exp_()
+        return e.mul(4.0).div_(e.add_(1.0).square_())
 
-    def rows_that_see(self, flags: Tensor) -> Tensor:
-        """`[G, g, Sq, C]` bool: whether row i sees a key flagged in `flags` `[G, Sk, C]`, channel by channel."""
-        G, g, Sq, _ = self.q.shape
-        seen = flags.new_zeros(G, g, Sq, flags.shape[-1])
-        for rows in self.row_tiles():
-            for keys in self.key_tiles():
-                weight = self._ones_where_visible(rows, keys)
-                hit = torch.bmm(weight, flags[:, keys].double()) > 0
-                seen[:, :, rows] |= hit.view(G, g, rows.stop - rows.start, flags.shape[-1])
-        return seen
-
-    def keys_seen_by(self, flags: Tensor) -> Tensor:
-        """`[G, Sk, C]` bool: whether key j is seen by a row flagged in `flags` `[G, g, Sq, C]`, channel by channel."""
-        G, Sk, _ = self.k.shape
-        seen = flags.new_zeros(G, Sk, flags.shape[-1])
-        for rows in self.row_tiles():
-            for keys in self.key_tiles():
-                weight = self._ones_where_visible(rows, keys)
-                seen[:, keys] |= torch.bmm(weight.mT, self.fold(flags, rows).double()) > 0
-        return seen
-
-    def _ones_where_visible(self, rows: slice, keys: slice) -> Tensor:
-        nr, nk = rows.stop - rows.start, keys.stop - keys.start
-        ones = self.q.new_ones(*self.heads, nr, nk)
-        mask = self.mask(rows, keys)
-        if mask is not None:
-            ones.masked_fill_(~mask, 0.0)
-        return ones.view(self.q.shape[0], self.q.shape[1] * nr, nk)
+    def dropped(self, rows: slice, keys: slice) -> Tensor | None:
+        """The pairs of one tile that dropout removes, bool `[B, Hkv, g, rows, keys]`; None for none."""
+        if self.keep is None:
+            return None
+        shape = (*self.heads, rows.stop - rows.start, keys.stop - keys.start)
+        return (~self.keep.tile(rows, keys)).expand(shape)
 
 
-def make_problem(
-    q: Tensor, k: Tensor, v: Tensor, scale: float, visible: Visible, tile: tuple[int, int] | None
-) -> Problem:
+def make_problem(q: Tensor, k: Tensor, v: Tensor, options: Options) -> Problem:
     """Check the arguments of an attention problem and convert its tensors to float64, exactly.
 
     Raises:
         TypeError: an argument has the wrong type or dtype.
-        ValueError: shapes or devices do not belong together, or `scale` is not finite.
+        ValueError: shapes or devices do not belong together, or a number is out of its range.
     """
     for name, x in (("q", q), ("k", k), ("v", v)):
-        check_tensor(name, x, (-1, -1, -1, -1), None)
-        if x.device != q.device:
-            raise ValueError(f"{name} must be on the device of q, {q.device}, got {x.device}")
+        check_tensor(name, x, 4, None if x is q else q.device)
     B, Hq, Sq, D = q.shape
     _, Hkv, Sk, Dv = v.shape
     if tuple(k.shape) != (B, Hkv, Sk, D) or v.shape[0] != B:
@@ -132,18 +135,22 @@ def make_problem(
         raise ValueError(f"q [B, Hq, Sq, D], k [B, Hkv, Sk, D] and v [B, Hkv, Sk, Dv] must agree, got {shapes}")
     if Hq != 0 and (Hkv == 0 or Hq % Hkv):
         raise ValueError(f"the heads of q must be a multiple of the heads of k, got Hq={Hq}, Hkv={Hkv}")
-    if isinstance(scale, bool) or not isinstance(scale, int | float):
-        raise TypeError(f"scale must be a float, got {scale!r} (type={type(scale).__name__})")
-    if not math.isfinite(scale):
-        raise ValueError(f"scale must be finite, got {scale!r}")
-    if isinstance(visible, Tensor):
-        check_mask(visible, (B, Hq, Sq, Sk), q.device)
-    elif visible is not None and not callable(visible):
-        kind = type(visible).__name__
-        raise TypeError(
-            f"visible must be None, a bool tensor or a callable (rows, keys), got {visible!r} (type={kind})"
-        )
     G, g = B * Hkv, Hq // Hkv if Hkv else 1
+    heads, sizes, device = (B, Hkv, g), (Sq, Sk), q.device
+    scale = check_number("scale", options.scale)
+    visible = make_pairs("visible", options.visible, heads, sizes, device, boolean=True)
+    keep = make_pairs("keep", options.keep, heads, sizes, device, boolean=True)
+    if not isinstance(options.biases, Sequence):
+        kind = type(options.biases).__name__
+        raise TypeError(f"biases must be a sequence of tensors or callables (rows, keys), got {kind}")
+    biases = (
+        make_pairs(f"biases[{n}]", bias, heads, sizes, device, boolean=False, optional=False)
+        for n, bias in enumerate(options.biases)
+    )
+    sink, bad_sink = None, None
+    if options.sink is not None:
+        check_tensor("sink", options.sink, (Hq,), device)
+        sink, bad_sink = finite(options.sink.expand(B, Hq).reshape(G, g, 1, 1))
     q64, bad_q = finite(q.reshape(G, g, Sq, D))
     k64, bad_k = finite(k.reshape(G, Sk, D))
     v64, bad_v = finite(v.reshape(G, Sk, Dv))
@@ -151,49 +158,20 @@ def make_problem(
         q=q64,
         k=k64,
         v=v64,
-        scale=float(scale),
+        scale=scale,
+        softcap=check_softcap(options.softcap),
+        biases=tuple(bias for bias in biases if bias is not None),
+        sink=sink,
         visible=visible,
-        heads=(B, Hkv, g),
-        tile=_tile(G * g, Sq, Sk) if tile is None else tile,
+        keep=keep,
+        share=1.0 - check_dropout(options.dropout, kept=keep is not None),
+        heads=heads,
+        tile=_tile(G * g, Sq, Sk) if options.tile is None else options.tile,
         bad_q=None if bad_q is None else bad_q.any(-1, keepdim=True),
         bad_k=None if bad_k is None else bad_k.any(-1, keepdim=True),
         bad_v=bad_v,
+        bad_sink=bad_sink,
     )
-
-
-def finite(x: Tensor) -> tuple[Tensor, Tensor | None]:
-    """`x` as float64 with its non-finite values replaced by 0, and where they were (None if nowhere)."""
-    x = x.detach().to(torch.float64)
-    if math.isfinite(float(x.sum())):  # a sum that merely overflows takes the other branch, which is right too
-        return x, None
-    bad = ~torch.isfinite(x)
-    return x.masked_fill(bad, 0.0), bad
-
-
-def check_tensor(name: str, x: object, shape: tuple[int, ...], device: torch.device | None) -> None:
-    """Refuse anything but a floating tensor of this shape (-1: any size) on this device (None: any)."""
-    if not isinstance(x, Tensor):
-        raise TypeError(f"{name} must be a tensor, got {x!r} (type={type(x).__name__})")
-    if not x.is_floating_point():
-        raise TypeError(f"{name} must have a floating dtype, got {x.dtype}")
-    if x.ndim != len(shape) or any(want not in (-1, have) for want, have in zip(shape, x.shape, strict=True)):
-        wanted = f"{len(shape)} dimensions" if -1 in shape else f"the shape {shape}"
-        raise ValueError(f"{name} must have {wanted}, got {tuple(x.shape)}")
-    if device is not None and x.device != device:
-        raise ValueError(f"{name} must be on the device of q, {device}, got {x.device}")
-
-
-def check_mask(mask: object, shape: tuple[int, ...], device: torch.device) -> None:
-    """Refuse anything but a bool tensor on `device` that broadcasts to `shape`."""
-    if not isinstance(mask, Tensor):
-        raise TypeError(f"visible must give a bool tensor, got {mask!r} (type={type(mask).__name__})")
-    if mask.dtype != torch.bool:
-        raise TypeError(f"visible must have dtype torch.bool, got {mask.dtype}")
-    if mask.device != device:
-        raise ValueError(f"visible must be on the device of q, {device}, got {mask.device}")
-    pairs = zip(reversed(mask.shape), reversed(shape), strict=False)
-    if mask.ndim > 4 or any(have not in (1, want) for have, want in pairs):
-        raise ValueError(f"visible must broadcast to {shape}, got {tuple(mask.shape)}")
 
 
 def _tile(heads: int, Sq: int, Sk: int) -> tuple[int, int]:

@@ -1,26 +1,29 @@
 """Attention and its gradients with mpmath, at growing precision until two precisions agree.
 
-Inputs are integers times a power of two, so logits, dP and every difference of two of them are exact integers too; only exponentials,
-one logarithm, one division and the sums after them are rounded. For small problems: the cost grows with Sq * Sk**2.
+Inputs are integers times a power of two, so products, dP, biases and every difference of two of them are exact too; only exponentials,
+one logarithm, divisions, a softcap and the sums after them are rounded. For small problems: the cost grows with Sq * Sk**2.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import mpmath
 import numpy as np
 import torch
 from mpmath import mp
 
-from flashverify_oracles._exact_rows import Array, Inputs, Mask, Row
+from flashverify_oracles._exact_evaluate import evaluate
+from flashverify_oracles._exact_rows import Features, Inputs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import numpy.typing as npt
+
+    from flashverify_oracles._exact_numbers import Array, PairSource
 
 # Two successive precisions agree on an element when they differ by at most this fraction of it ...
 RELATIVE_TOLERANCE_BITS = 96
@@ -46,6 +49,8 @@ class ExactAttention:
         dq: `[B, Hq, Sq, D]`.
         dk: `[B, Hkv, Sk, D]`.
         dv: `[B, Hkv, Sk, Dv]`.
+        dbias: of `bias_shape`, or None.
+        dsink: `[Hq]`, or None.
         precision: bits with which the elements were computed.
     """
 
@@ -55,6 +60,8 @@ class ExactAttention:
     dq: Array | None = None
     dk: Array | None = None
     dv: Array | None = None
+    dbias: Array | None = None
+    dsink: Array | None = None
     precision: int
 
     def arrays(self) -> Iterator[tuple[str, Array]]:
@@ -72,17 +79,25 @@ def exact_attention(
     do: torch.Tensor | None = None,
     *,
     scale: float,
-    visible: Mask = None,
+    visible: PairSource | None = None,
+    softcap: float | None = None,
+    biases: Sequence[PairSource] = (),
+    sink: torch.Tensor | None = None,
+    keep: PairSource | None = None,
+    dropout: float = 0.0,
     dlse: torch.Tensor | None = None,
     given_o: torch.Tensor | None = None,
     given_lse: torch.Tensor | None = None,
+    bias_shape: Sequence[int] | None = None,
     max_precision: int = 10_240,
 ) -> ExactAttention:
     """Attention and its gradients to about 96 bits.
 
-    `o = softmax(S) v` and `lse = log(sum(exp(S)))` with `S = scale * q k^T` over the keys that a row sees; the gradients are those of
-    `sum(o * do) + sum(lse * dlse)`. Conventions are those of the float64 oracle: a row that sees no key has o = 0, lse = -inf, delta = 0
-    and touches no gradient; with `given_o` or `given_lse`, delta or P are taken from them.
+    `lse = log(exp(sink) + sum(exp(S)))` and `o = sum(keep P v) / (1 - dropout)`, `P = exp(S - lse)`, over the keys that a row sees, with
+    `t = scale * q k^T` and `S = softcap * tanh(t / softcap) + sum(biases)`; the gradients are those of `sum(o * do) + sum(lse * dlse)`.
+    Conventions are those of the float64 oracle: a row that sees no key has o = 0, lse = -inf, delta = 0 and touches no gradient; with
+    `given_o` or `given_lse`, delta or P are taken from them. Masks and biases are tensors that broadcast to `[B, Hq, Sq, Sk]`, or
+    callables `(rows, keys)` of two slices that return one.
 
     Args:
         q: `[B, Hq, Sq, D]` floating; query head h reads key head `h // (Hq // Hkv)`.
@@ -90,10 +105,16 @@ def exact_attention(
         v: `[B, Hkv, Sk, Dv]` floating.
         do: `[B, Hq, Sq, Dv]` floating; None for the forward pass alone.
         scale: factor of the logits, finite, taken exactly.
-        visible: None for every key, a bool tensor that broadcasts to `[B, Hq, Sq, Sk]`, or a callable `(rows, keys)` that returns one.
+        visible: which key each row sees, bool; None for every one.
+        softcap: finite and positive; None or 0 for no cap.
+        biases: floating, natural units, each added to the capped logits, their sum taken exactly.
+        sink: `[Hq]` floating, natural units: logit of one more column with v = 0; None for none.
+        keep: which pairs dropout keeps, bool; None for all.
+        dropout: in [0, 1), taken exactly; a positive one needs `keep`.
         dlse: `[B, Hq, Sq]` floating, gradient of the log-sum-exp (base e); None for 0.
         given_o: `[B, Hq, Sq, Dv]` floating, a subject's own output.
         given_lse: `[B, Hq, Sq]` floating, a subject's own log-sum-exp, base e.
+        bias_shape: shape of the bias whose gradient is asked for; it broadcasts to `[B, Hq, Sq, Sk]`.
         max_precision: bits beyond which to give up.
 
     Returns:
@@ -101,17 +122,25 @@ def exact_attention(
         Terms that cancel to exactly 0 at both precisions give 0: the true value is below 2**-300 of the sum of their magnitudes.
 
     Raises:
-        TypeError: an argument is not a floating tensor, or the mask is not bool.
-        ValueError: shapes do not belong together, `scale` is not finite, or a gradient's argument is given without `do`.
+        TypeError: an argument is not a floating tensor, or a mask is not bool.
+        ValueError: shapes do not belong together, a number is out of its range, or a gradient's argument is given without `do`.
         PrecisionExhausted: two precisions up to `max_precision` did not agree.
     """
     with mp.workprec(_FIRST_PRECISION):
-        inputs = Inputs(q, k, v, do, scale, dlse, given_o, given_lse)
+        features = Features(
+            softcap=softcap,
+            biases=biases,
+            sink=sink,
+            keep=keep,
+            dropout=dropout,
+            bias_shape=None if bias_shape is None else tuple(bias_shape),
+        )
+        inputs = Inputs(q, k, v, do, scale, features, dlse, given_o, given_lse)
         rows = inputs.rows(visible)
     precision, before = _FIRST_PRECISION, None
     while precision <= max_precision:
         with mp.workprec(precision):
-            now = _evaluate(inputs, rows)
+            now = evaluate(inputs, rows)
             if before is not None and _settle(before, now):
                 return ExactAttention(**now, precision=precision)
         before, precision = now, 2 * precision
@@ -166,59 +195,3 @@ def _settle(before: dict[str, Array], now: dict[str, Array]) -> bool:
                 return False
             new[i] = mp.zero
     return True
-
-
-def _evaluate(inputs: Inputs, rows: list[Row]) -> dict[str, Array]:
-    """Every result at the working precision."""
-    B, Hq, Hkv, Sq, Sk, D, Dv = inputs.sizes
-    out = {"o": _full((B, Hq, Sq, Dv), mp.zero), "lse": _full((B, Hq, Sq), -mp.inf)}
-    if inputs.do is not None:
-        out |= {"delta": _full((B, Hq, Sq), mp.zero), "dq": _full((B, Hq, Sq, D), mp.zero)}
-        out |= {"dk": _full((B, Hkv, Sk, D), mp.zero), "dv": _full((B, Hkv, Sk, Dv), mp.zero)}
-    for row in rows:
-        b, h, _ = row.place
-        hkv, keys = h // inputs.group, row.keys
-        weights = [mp.exp(gap) for gap in row.gaps]
-        total = mp.fsum(weights)
-        p = [w / total for w in weights]
-        out["o"][row.place] = _combine(p, inputs.v.mpf[b, hkv, keys])
-        # One weight of the maximum is exactly 1: log1p keeps what the others add to a top of 0.
-        out["lse"][row.place] = row.top + mp.log1p(mp.fsum(_without_one_top(weights, row.gaps)))
-        if inputs.do is None:
-            continue
-        known = row.given_delta is not None
-        out["delta"][row.place] = row.given_delta if known else mp.fdot(p, row.dp)
-        if row.lags and row.lags[0] == -mp.inf:
-            continue
-        weight = p if row.lags is None else [mp.exp(lag) for lag in row.lags]
-        if known:
-            slope = [mp.fsub(dp, row.given_delta, exact=True) for dp in row.dp]
-        else:  # dP_j - sum_k P_k dP_k, without its cancellation
-            slope = [mp.fdot(p, [dp - other for other in row.dp]) for dp in row.dp]
-        ds = [w * (x + row.dlse) for w, x in zip(weight, slope, strict=True)]
-        out["dq"][row.place] = _combine(ds, inputs.k.mpf[b, hkv, keys]) * inputs.scale
-        out["dk"][b, hkv, keys] += np.multiply.outer(_vector(ds), inputs.q.mpf[row.place] * inputs.scale)
-        out["dv"][b, hkv, keys] += np.multiply.outer(_vector(weight), inputs.do.mpf[row.place])
-    return out
-
-
-def _without_one_top(weights: list[Any], gaps: list[Any]) -> list[Any]:
-    first = next((n for n, gap in enumerate(gaps) if gap == 0), 0)
-    return weights[:first] + weights[first + 1 :] if not mpmath.isnan(weights[first]) else weights
-
-
-def _combine(coefficients: list[Any], vectors: Array) -> Array:
-    """`sum_j coefficients[j] * vectors[j]`."""
-    return _vector([mp.fdot(coefficients, column) for column in vectors.T.tolist()])
-
-
-def _vector(values: list[Any]) -> Array:
-    out = np.empty(len(values), dtype=object)
-    out[:] = values
-    return out
-
-
-def _full(shape: tuple[int, ...], value: Any) -> Array:
-    out = np.empty(shape, dtype=object)
-    out.fill(value)
-    return out

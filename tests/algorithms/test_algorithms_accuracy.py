@@ -1,14 +1,29 @@
 """The algorithms of the literature within the bounds of their forms."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from flashverify.case.text import parse_case
 from flashverify.checks import Plan, judge_case
 from flashverify.subjects import load_subject
-from flashverify_kernels.algorithms import Setting, standard_backward, standard_forward
+from flashverify_kernels.algorithms import (
+    LiveBlocks,
+    Setting,
+    paper_backward,
+    paper_forward,
+    standard_backward,
+    standard_forward,
+)
 
 MASKS = ("", "causal=top-left", "causal=bottom-right", "klen=33,0", "causal=bottom-right klen=41,7")
+OUTPUTS = {
+    "standard": {"o", "lse"},
+    "paper-flash": {"o", "lse", "dq", "dk", "dv"},
+    "paper-block-sparse": {"o", "lse", "dq", "dk", "dv"},
+    "two-pass": {"o", "lse", "delta", "dq", "dk", "dv"},
+}
 REGIMES = ("normal", "logits-1e3", "v-cancelling", "negative", "ascending")
 
 
@@ -18,12 +33,14 @@ def cases(name):
         mask, regime = MASKS[n % 5], REGIMES[(n // 5 + n) % 5]
         launch = "launch=block_m:16,block_n:64" if n % 2 else "layout=bshd"
         heads = f"heads_q=4 heads_kv={2 + 2 * (n % 2)}"
-        backward = "" if name == "paper-flash" else "backward=no"
+        backward = "backward=no" if name == "standard" else ""
+        if name == "paper-block-sparse":
+            launch = f"blocks={('32,16', '16,64', '48,32')[n // 3 % 3]},160,{n},{n % 2},{n // 2 % 2}"
         sizes = "batch=2 seq_q=37 seq_k=53 dim_qk=24 dim_v=16"
         yield parse_case(f"fv1 {heads} {sizes} dtype={dtype} regime={regime} seed={n} {mask} {launch} {backward}")
 
 
-@pytest.mark.parametrize("name", ["standard", "paper-flash", "two-pass"])
+@pytest.mark.parametrize("name", OUTPUTS)
 def test_it_stays_within_its_bounds(name):
     subject = load_subject(name)
     worst, judged = {}, 0
@@ -40,7 +57,7 @@ def test_it_stays_within_its_bounds(name):
             worst[stats.output] = max(worst.get(stats.output, 0.0), float.fromhex(stats.worst))
 
     assert judged >= 10
-    assert set(worst) >= ({"o", "lse", "dq", "dk", "dv"} if name == "paper-flash" else {"o", "lse"})
+    assert set(worst) == OUTPUTS[name]
     assert max(worst.values()) > 0.3, "the cases say nothing"
 
 
@@ -52,21 +69,49 @@ def test_the_form_says_where_the_division_is():
     assert load_subject("two-pass").form(case).normalise == "end"
 
 
-def test_the_standard_backward_is_that_of_float64():
+def problem(heads=2):
     generator = torch.Generator().manual_seed(0)
-    q, k, v, do = (torch.randn(1, 2, 40, 16, generator=generator) for _ in range(4))
+    return [torch.randn(2, h, 40, 16, generator=generator) for h in (heads, 2, 2, heads)]
+
+
+def float64(q, k, v, do, visible):
+    """O and the gradients by autograd; rows that see no key are 0."""
+    wide = [x.double().requires_grad_() for x in (q, k, v)]
+    keys, values = (x.repeat_interleave(q.shape[1] // k.shape[1], 1) for x in wide[1:])
+    p = (wide[0] @ keys.mT / 4).masked_fill(~visible, -torch.inf).softmax(-1).nan_to_num()
+    o = p @ values
+    o.backward(do.double())
+    return [o, *(x.grad for x in wide)]
+
+
+def test_the_standard_backward_is_that_of_float64():
+    q, k, v, do = problem()
     setting = Setting(scale=0.25, causal="top-left", block_m=16, block_n=16)
 
     forward = standard_forward(q, k, v, setting)
-    gradients = standard_backward(do, q, k, v, forward, setting)
+    found = [forward.o, *standard_backward(do, q, k, v, forward, setting)]
 
-    wide = [x.double().requires_grad_() for x in (q, k, v)]
-    s = (wide[0] @ wide[1].mT / 4).masked_fill(torch.ones(40, 40).triu(1).bool(), -torch.inf)
-    (s.softmax(-1) @ wide[2]).backward(do.double())
-    for got, x in zip(gradients, wide, strict=True):
-        assert (got - x.grad).abs().max() <= 1e-6
+    for got, want in zip(found, float64(q, k, v, do, torch.ones(40, 40).tril().bool()), strict=True):
+        assert (got - want).abs().max() <= 1e-6
     with pytest.raises(ValueError, match="2 query heads need as many kv heads, got 1"):
         standard_backward(do, q, k[:, :1], v[:, :1], forward, setting)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (2, 1), (1, 4), (2, 4)], ids=str)
+@pytest.mark.parametrize(("rows", "keys"), [(16, 16), (32, 16), (48, 64)])
+def test_dead_blocks_are_invisible(shape, rows, keys):
+    q, k, v, do = problem(heads=4)
+    counts = -(-40 // rows), -(-40 // keys)
+    live = torch.rand(*shape, *counts, generator=torch.Generator().manual_seed(1)) < 0.5
+    setting = Setting(scale=0.25, block_m=16, block_n=16, blocks=LiveBlocks(live=live, rows=rows, keys=keys))
+
+    forward = paper_forward(q, k, v, setting)
+    found = [forward.o, *paper_backward(do, q, k, v, forward, setting)]
+
+    visible = live.repeat_interleave(rows, -2).repeat_interleave(keys, -1)[..., :40, :40]
+    for got, want in zip(found, float64(q, k, v, do, visible), strict=True):
+        assert (got - want).abs().max() <= 2e-6
+    assert torch.equal(forward.lse == -torch.inf, (~visible.any(-1)).expand(2, 4, 40))
 
 
 def test_a_sum_over_blocks_that_forgets_the_old_ones_is_found(monkeypatch):
@@ -83,6 +128,33 @@ def test_a_sum_over_blocks_that_forgets_the_old_ones_is_found(monkeypatch):
     monkeypatch.setattr(subject, "_function", forgetful)
 
     assert judge_case(subject, case, Plan.only("accuracy", case)).failures
+
+
+@pytest.mark.parametrize("alive", [False, True])
+def test_a_dead_block_that_is_computed_or_a_live_one_that_is_not_is_found(monkeypatch, alive):
+    subject = load_subject("paper-block-sparse")
+    case = parse_case("fv1 seq_q=64 seq_k=64 blocks=16,16,128,1")
+    setting = subject._setting
+
+    def wrong(problem):
+        live = problem.blocks.clone()
+        live[0, 0].view(-1)[int((live[0, 0].view(-1) != alive).nonzero()[0])] = alive
+        return setting(replace(problem, blocks=live))
+
+    assert not judge_case(subject, case, Plan.only("accuracy", case)).failures
+    monkeypatch.setattr(subject, "_setting", wrong)
+
+    assert {v.output for v in judge_case(subject, case, Plan.only("accuracy", case)).failures} >= {"o", "lse", "dv"}
+
+
+def test_the_tiles_are_the_blocks_or_parts_of_them():
+    subject = load_subject("paper-block-sparse")
+
+    assert subject.supports.refusal(parse_case("fv1 blocks=32,32,128,1 launch=block_m:64,block_n:16"))
+    for blocks, block_n in (("16,64", 64), ("32,48", 16), ("16,256", 64)):
+        case = parse_case(f"fv1 blocks={blocks},128,1")
+        assert subject.supports.refusal(case) is None
+        assert subject.form(case).block_n == block_n
 
 
 def test_unknown_launch_parameters_are_refused():

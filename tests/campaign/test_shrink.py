@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import pytest
 
+from flashverify.campaign import changes, shrink_mask
 from flashverify.campaign.shrink import measure, shrink
 from flashverify.case.case import Case, Edit, Grad, Storage, Values
 from flashverify.case.mask import Mask
@@ -73,6 +74,87 @@ def test_it_ends_at_the_minimum(fails, text):
     assert fails(found)
     assert len(set(yielded)) == len(yielded)
     assert len(yielded) < 400
+
+
+RICH = {
+    "packed": "heads_q=4 heads_kv=2 seq_q=70 seq_k=90 dim_qk=64 dim_v=64 packed=0,20,20,50,61/0,9,31,31,80 causal=bottom-right "
+    "bias=full sink=yes dropout=0.9 regime=ties seed=77 layout=bshd gap=8 padding=nan",
+    "packed tree": "heads_q=2 seq_q=9 seq_k=30 packed=0,3,4,8/0,10,11,25 tree=-1,0,0,-1,-1,0,1,1 softcap=30 seed=5",
+    "sparse": "batch=2 heads_q=4 heads_kv=2 seq_q=70 seq_k=90 blocks=64,32,100,9,1,1 bitmap=100,9,1 window=9,4 alibi=yes seed=9",
+    "paged": "batch=3 heads_q=8 heads_kv=2 seq_q=3 seq_k=90 klen=90,0,33 page_size=16 softcap=50 bias=head backward=no seed=3",
+}
+PLAIN = "dim_qk=1 dim_v=1 {} regime=zeros backward=no"
+
+
+def packed(case):
+    return case.mask.packed.lengths() if case.mask.packed else ()
+
+
+@pytest.mark.parametrize(
+    ("start", "fails", "text"),
+    [
+        ("packed", lambda c: True, PLAIN.format("")),
+        ("packed", lambda c: any(rows == 0 for rows, _ in packed(c)), PLAIN.format("packed=0,0/0,0")),
+        ("packed", lambda c: any(rows == 0 < keys for rows, keys in packed(c)), PLAIN.format("packed=0,0/0,1")),
+        (
+            "packed",
+            lambda c: sum(rows > 0 for rows, _ in packed(c)) > 1,
+            "seq_q=2 " + PLAIN.format("packed=0,1,2/0,0,0"),
+        ),
+        (
+            "packed",
+            lambda c: c.mask.causal and any(0 < keys < rows for rows, keys in packed(c) or [(c.seq_q, c.seq_k)]),
+            "seq_q=2 " + PLAIN.format("causal=bottom-right"),
+        ),
+        (
+            "packed",
+            lambda c: c.mask.packed and c.mask.packed.cu_q[-1] < c.seq_q and packed(c)[-1][0] > 0,
+            "seq_q=2 " + PLAIN.format("packed=0,1/0,0"),
+        ),
+        ("packed", lambda c: c.logits.bias and c.dropout, PLAIN.format("bias=shared dropout=0.5")),
+        (
+            "packed",
+            lambda c: c.logits.sink and c.storage.gap,
+            PLAIN.format("sink=yes").replace(" backward", " gap=1 backward"),
+        ),
+        (
+            "packed tree",
+            lambda c: len(packed(c)) > 1 and any(tree.count(0) > 1 for tree in changes.trees_of(c.mask) or ()),
+            "seq_q=3 seq_k=3 " + PLAIN.format("packed=0,3,3/0,3,3 tree=-1,0,0"),
+        ),
+        ("packed tree", lambda c: c.mask.tree and 0 in c.mask.tree, "seq_q=2 seq_k=2 " + PLAIN.format("tree=-1,0")),
+        ("sparse", lambda c: c.mask.blocks, PLAIN.format("blocks=16,16,256,0")),
+        ("sparse", lambda c: c.mask.blocks and c.mask.blocks.live < 9, PLAIN.format("blocks=16,16,0,0")),
+        ("sparse", lambda c: c.mask.blocks and c.mask.blocks.butterfly, PLAIN.format("blocks=16,16,0,0,1")),
+        ("sparse", lambda c: c.mask.blocks and c.mask.blocks.rows > 16, PLAIN.format("blocks=64,16,256,0")),
+        ("sparse", lambda c: c.mask.bitmap and c.mask.bitmap.each, PLAIN.format("bitmap=100,0,1")),
+        ("sparse", lambda c: c.mask.bitmap and c.mask.blocks and c.seq_k > 16, None),
+        ("sparse", lambda c: c.logits.alibi and c.heads_q > 1, "heads_q=2 " + PLAIN.format("alibi=yes")),
+        (
+            "paged",
+            lambda c: c.storage.page_size and c.seq_k > 16,
+            "seq_k=17 " + PLAIN.format("").replace("backward", "page_size=16 backward"),
+        ),
+        ("paged", lambda c: c.logits.softcap and c.logits.bias, PLAIN.format("softcap=50 bias=shared")),
+    ],
+)
+def test_optional_parts_end_at_their_minimum(start, fails, text):
+    found, yielded = smallest(parse_case(f"fv1 {RICH[start]}"), fails)
+
+    assert fails(found)
+    assert text is None or " ".join(text.split()) == str(found).removeprefix("fv1 ")
+    assert len(set(yielded)) == len(yielded) < 500
+
+
+def test_a_packed_problem_becomes_the_dense_one_of_each_sequence():
+    case = parse_case("fv1 seq_q=9 seq_k=30 packed=0,3,4,8/0,10,11,25 tree=-1,0,0,-1,-1,0,1,1 alibi=yes")
+    dense = {str(c) for c in shrink_mask.packed(case) if c is not None and c.mask.packed is None}
+
+    assert dense == {
+        "fv1 seq_q=3 seq_k=10 tree=-1,0,0 alibi=yes",
+        "fv1 tree=-1 alibi=yes",
+        "fv1 seq_q=4 seq_k=14 tree=-1,0,1,1 alibi=yes",
+    }
 
 
 def test_nothing_simpler_fails_means_the_case_itself():

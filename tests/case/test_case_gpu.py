@@ -3,7 +3,7 @@ import dataclasses
 import pytest
 import torch
 
-from flashverify.case import Case, Grad, Mask, Storage, guard_outputs
+from flashverify.case import Case, Grad, Mask, Storage, guard_outputs, parse_case, visible
 from flashverify.case.materialize import materialize
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")]
@@ -32,6 +32,33 @@ def test_a_case_has_the_same_bits_and_strides_on_both_devices(dtype):
         assert torch.equal(left.contiguous().view(word), right.cpu().contiguous().view(word))
         assert right.data_ptr() % 16 == 0
     assert gpu.key_lengths.is_cuda
+
+
+OPTIONAL = (
+    "fv1 batch=2 heads_q=4 heads_kv=2 seq_q=9 seq_k=40 klen=40,4 qlen=9,3 bitmap=99,1,1 blocks=16,16,99,1,1 bias=full alibi=yes "
+    "sink=yes page_size=16 padding=nan layout=bshd gap=3",
+    "fv1 heads_q=2 seq_q=9 seq_k=40 packed=0,5,8/0,20,33 bias=head padding=inf",
+)
+
+
+@pytest.mark.parametrize("text", OPTIONAL)
+def test_optional_tensors_have_the_same_bits_on_both_devices(text):
+    def tensors(problem):
+        pages = {} if problem.pages is None else {name: getattr(problem.pages, name) for name in ("k", "v", "table")}
+        fields = {f.name: getattr(problem, f.name) for f in dataclasses.fields(problem)}
+        return {name: value for name, value in (fields | pages).items() if isinstance(value, torch.Tensor)}
+
+    (cpu, _), (gpu, arena) = materialize(parse_case(text)), materialize(parse_case(text), "cuda")
+    expected, found = tensors(cpu), tensors(gpu)
+
+    assert expected.keys() == found.keys()
+    assert arena.damage() == []
+    for name, left in expected.items():
+        word = {1: torch.int8, 2: torch.int16, 4: torch.int32}[left.itemsize]
+        assert left.stride() == found[name].stride()
+        assert torch.equal(left.contiguous().view(word), found[name].cpu().contiguous().view(word)), name
+    see, see_gpu = visible(parse_case(text)), visible(parse_case(text), "cuda")
+    assert torch.equal(see(slice(None), slice(None)), see_gpu(slice(None), slice(None)).cpu())
 
 
 def test_damage_on_the_gpu_is_found():

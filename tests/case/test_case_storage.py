@@ -180,11 +180,9 @@ def test_a_change_of_a_nan_payload_or_of_a_zeros_sign_is_damage():
     assert [d.kind for d in arena.damage()] == ["input"]
 
 
-def test_unknown_padding_and_pages_are_refused():
+def test_unknown_padding_is_refused():
     with pytest.raises(UsageError, match="padding='one' is not accepted"):
         materialize(BASE, padding="one")
-    with pytest.raises(UsageError, match="page_size=16 cannot be laid out yet"):
-        materialize(dataclasses.replace(BASE, storage=Storage(page_size=16)))
 
 
 def test_a_small_case_is_made_in_milliseconds():

@@ -28,7 +28,7 @@ MEMORY = Plan(checks=("memory", "sanitizer"))
 GUARDED = Mutant(
     name="lse_without_other",
     file="device/dq.py",
-    before='mask=i < sq, other=float("inf"))',
+    before='mask=i < q_end, other=float("inf"))',
     after="mask=i < sq)",
     outputs=(),
     modelled_on="padded rows are computed from undefined values and never stored",

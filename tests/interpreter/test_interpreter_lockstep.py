@@ -13,20 +13,21 @@ from flashverify.interpreter.layer import Unsupported
 from flashverify.interpreter.lockstep import _ANY_SHAPE, _ELEMENTWISE, Lockstep
 
 
-def thrice(launch, *tensors, **options):
-    """The tensors after a stock run, a session that runs one program at a time and one in lockstep; and the latter."""
-    results = []
-    for lockstep in (None, False, True):
+def thrice(launch, *tensors, stock_run=lambda function: function(), **options):
+    """The tensors are the same after a stock run, a session that runs one program at a time and one in lockstep; the latter."""
+
+    def launched():
         copies = [t.clone() for t in tensors]
-        if lockstep is None:
-            launch(*copies)
-        else:
-            with session(lockstep=lockstep, **options) as opened:
-                launch(*copies)
-        results.append(copies)
-    stock, alone, together = results
-    for other in (alone, together):
-        assert all(torch.equal(a.nan_to_num(nan=-7), b.nan_to_num(nan=-7)) for a, b in zip(stock, other, strict=True))
+        launch(*copies)
+        return copies
+
+    results = [stock_run(launched)]
+    for lockstep in (False, True):
+        with session(lockstep=lockstep, **options) as opened:
+            results.append(launched())
+    first, *others = (x for x in results if x is not None)
+    for other in others:
+        assert all(torch.equal(a.nan_to_num(nan=-7), b.nan_to_num(nan=-7)) for a, b in zip(first, other, strict=True))
     return opened
 
 
@@ -54,10 +55,10 @@ def diverging(x_ptr, out_ptr, N: tl.constexpr):
     tl.store(out_ptr + i, y + tl.load(x_ptr + i) + collatz(p + 1))
 
 
-def test_programs_that_go_different_ways():
+def test_programs_that_go_different_ways(stock_run):
     x, out = torch.arange(64).float(), torch.zeros(64)
 
-    opened = thrice(lambda x, out: diverging[(8,)](x, out, N=8), x, out)
+    opened = thrice(lambda x, out: diverging[(8,)](x, out, N=8), x, out, stock_run=stock_run)
 
     assert not opened.fallbacks
     assert opened.attempts > opened.launches
@@ -211,11 +212,11 @@ def last_writer(out_ptr, N: tl.constexpr):
     tl.store(out_ptr + tl.arange(0, N), tl.program_id(0) + tl.arange(0, N) * 0)
 
 
-def test_memory_bounds_the_programs_that_run_together():
+def test_memory_bounds_the_programs_that_run_together(stock_run):
     x, out = torch.arange(64).float(), torch.zeros(64)
-    wide = thrice(lambda x, out: diverging[(8,)](x, out, N=8), x, out)
+    wide = thrice(lambda x, out: diverging[(8,)](x, out, N=8), x, out, stock_run=stock_run)
 
-    narrow = thrice(lambda x, out: diverging[(8,)](x, out, N=8), x, out, limit=16)
+    narrow = thrice(lambda x, out: diverging[(8,)](x, out, N=8), x, out, stock_run=stock_run, limit=16)
 
     assert narrow.attempts > wide.attempts
     assert not narrow.fallbacks

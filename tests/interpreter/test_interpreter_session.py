@@ -145,7 +145,7 @@ def test_another_interpreter_is_refused_by_name(changes, named):
 def test_an_old_version_is_refused(monkeypatch):
     monkeypatch.setattr(triton, "__version__", "3.5.1")
 
-    with pytest.raises(UsageError, match=r"triton 3\.5\.1 .* lacks a version from 3\.6 on"):
+    with pytest.raises(UsageError, match=r"triton 3\.5\.1 is not supported .*: it takes 3\.6 and newer ones"):
         check_hooks()
 
 

@@ -29,6 +29,8 @@ def visibility(
     causal: str | None = None,
     lengths: Sequence[int] | None = None,
     parents: Sequence[int] | None = None,
+    window: tuple[int | None, int | None] = (None, None),
+    queries: Sequence[int] | None = None,
 ) -> torch.Tensor:
     """`[B, 1, Sq, Sk]` bool, pair by pair."""
     see = torch.ones(batch, 1, sq, sk, dtype=torch.bool, device="cpu")
@@ -37,12 +39,16 @@ def visibility(
         ancestors.append({node} | (ancestors[parent] if parent >= 0 else set()))
     for b in range(batch):
         n = sk if lengths is None else lengths[b]
+        m = sq if queries is None else queries[b]
+        shift = n - m if causal == "bottom-right" else 0
+        left, right = (math.inf if side is None else side for side in window)
         for i in range(sq):
             for j in range(sk):
                 see[b, 0, i, j] = (
-                    j < n
-                    and (causal != "top-left" or j <= i)
-                    and (causal != "bottom-right" or j <= i + n - sq)
+                    i < m
+                    and j < n
+                    and (causal is None or j <= i + shift)
+                    and i + shift - left <= j <= i + shift + right
                     and (parents is None or j < sk - sq or j - (sk - sq) in ancestors[i])
                 )
     return see.to(DEVICE)

@@ -17,9 +17,22 @@ CONFIGS = [
     ("dkdv", 90, 72, "bfloat16", "tree", False),
     ("dq", 80, 64, "float32", "causal", False),
     ("dkdv", 80, 64, "float16", "causal", True),
+    ("forward", 90, 64, "float16", "window", True),
+    ("forward", 90, 128, "float16", "causal packed", True),
+    ("forward", 90, 128, "float16", "causal+blocks", True),
+    ("dq", 90, 64, "float16", "causal packed", True),
+    ("dq", 90, 128, "float16", "window", True),
+    ("dq", 90, 128, "float16", "blocks", True),
+    ("dkdv", 90, 64, "float16", "blocks", True),
+    ("forward", 100, 128, "float16", "window", True),
+    ("dq", 100, 64, "float16", "causal+blocks", True),
+    ("forward", 80, 64, "float16", "bitmask packed", True),
+    ("dq", 80, 64, "float16", "window", True),
+    ("dkdv", 80, 72, "bfloat16", "window+bitmask", False),
+    ("delta", 80, 72, "bfloat16", "none packed", False),
 ]
 # The fast paths of the Hopper configurations.
-FAST = range(7)
+FAST = [*range(7), *range(10, 17)]
 # A few words saved before a loop and read after it are no cost, and dK/dV has no register to spare: what matters is that the
 # loops themselves do not spill, which tests/compiling/test_compiling.py reads off the machine code.
 SMALL_STACK = 64
@@ -31,9 +44,10 @@ from flashverify_kernels.aot import compile_kernel
 
 results = []
 for kernel, capability, d, dtype, mask, aligned in json.loads(sys.argv[1]):
+    mask, _, packed = mask.partition(" ")
     built = compile_kernel(
-        kernel, capability, d=d, dv=d, dtype=getattr(torch, dtype), mask=mask,
-        key_lengths=mask != "none", dlse=kernel == "delta", aligned=aligned,
+        kernel, capability, d=d, dv=d, dtype=getattr(torch, dtype), mask=mask, packed=bool(packed),
+        query_lengths=mask == "window", key_lengths=mask != "none" and not packed, dlse=kernel == "delta", aligned=aligned,
     )
     unfilled = [
         line for line in built.ttir.splitlines()

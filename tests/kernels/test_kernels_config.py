@@ -13,10 +13,16 @@ DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 def test_every_default_can_be_launched(limit):
     dims = (8, 64, 72, 128, 256)
     for kind, d, dv, dtype, mask, sq in itertools.product(
-        ("forward", "dq", "dkdv"), dims, dims, DTYPES, ("none", "causal", "tree"), (1, 4096)
+        ("forward", "dq", "dkdv"), dims, dims, DTYPES, ("none", "causal", "tree", "window+blocks"), (1, 4096)
     ):
-        config = launch_config(kind, d=d, dv=dv, dtype=dtype, mask=mask, sq=sq, limit=limit)
-        assert config_error(kind, config, d=d, dv=dv, dtype=dtype, limit=limit) is None
+        size = (48, 128) if "blocks" in mask else None
+        config = launch_config(kind, d=d, dv=dv, dtype=dtype, mask=mask, sq=sq, blocks=size, limit=limit)
+        assert config_error(kind, config, d=d, dv=dv, dtype=dtype, blocks=size, limit=limit) is None
+
+
+def test_kinds_of_mask_are_refused_by_name():
+    with pytest.raises(ValueError, match=r"mask: expected kinds out of none, causal, .*, got 'causal\+sliding'"):
+        launch_config("forward", d=64, dv=64, dtype=torch.float16, mask="causal+sliding", sq=64)
 
 
 # Tiles larger than the problem, unequal tiles both ways, tiles that do not divide the lengths.

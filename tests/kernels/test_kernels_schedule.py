@@ -5,8 +5,10 @@ import torch
 import triton
 import triton.language as tl
 
-from flashverify_kernels.device.mask import CAUSAL, NONE, TREE
-from flashverify_kernels.device.schedule import KEYS, QUERIES, tile_schedule
+from flashverify_kernels.device.mask import BITS, LOWER, UPPER, visible
+from flashverify_kernels.device.schedule import FULL, KEYS, LEADING, QUERIES, tile_schedule
+
+U, L, B = UPPER.value, LOWER.value, BITS.value
 
 
 @triton.jit
@@ -14,7 +16,9 @@ def schedule_kernel(
     out_ptr,
     sq,
     k_end,
-    diag,
+    low,
+    high,
+    bits_start,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     MASK: tl.constexpr,
@@ -22,11 +26,15 @@ def schedule_kernel(
 ):
     tile = tl.program_id(0)
     start = tile * (BLOCK_M if AXIS == 0 else BLOCK_N)
-    begin, full_begin, full_end, end = tile_schedule(start, sq, k_end, diag, BLOCK_M, BLOCK_N, MASK, AXIS)
-    tl.store(out_ptr + tile * 4, begin)
-    tl.store(out_ptr + tile * 4 + 1, full_begin)
-    tl.store(out_ptr + tile * 4 + 2, full_end)
-    tl.store(out_ptr + tile * 4 + 3, end)
+    limits = tile_schedule(start, sq, k_end, low, high, bits_start, BLOCK_M, BLOCK_N, MASK, AXIS)
+    for n in tl.static_range(4):
+        tl.store(out_ptr + tile * 4 + n, limits[n])
+
+
+@triton.jit
+def visible_kernel(out_ptr, sq, k_end, low, high, MASK: tl.constexpr, SIZE: tl.constexpr):
+    i, j = tl.arange(0, SIZE)[:, None], tl.arange(0, SIZE)[None, :]
+    tl.store(out_ptr + i * SIZE + j, visible(i, j, sq, k_end, low, high, None, 0, 0, MASK))
 
 
 def schedule(tiles, *args):
@@ -35,17 +43,19 @@ def schedule(tiles, *args):
     return out.tolist()
 
 
-def pairs(sq, k_end, diag, mask):
-    """(may see, surely sees): for a tree, whatever its bits are."""
+def pairs(sq, k_end, low, high, bits_start, mask):
+    """(may see, surely sees), whatever the bits are."""
     i, j = torch.arange(sq, device="cpu")[:, None], torch.arange(k_end, device="cpu")[None]
-    if mask == NONE.value:
-        return (j < k_end).expand(sq, -1), (j < k_end).expand(sq, -1)
-    may = j <= i + diag
-    return may, may if mask == CAUSAL.value else may & (j < diag)
+    may = (j < k_end).expand(sq, -1)
+    if mask & U:
+        may = may & (j <= i + high)
+    if mask & L:
+        may = may & (j >= i + low)
+    return may, may & (j < bits_start) if mask & B else may
 
 
-def check(limits, fixed, step, length, may, sure, both_inside):
-    """Skipped tiles hold no pair, full ones only sure pairs, masked ones at least one pair that is not sure."""
+def check(limits, fixed, step, length, may, sure, cut):
+    """Skipped tiles hold no pair, full ones only sure pairs, masked ones at least one pair, not all of them sure; `cut`: a tile past the end is masked too."""
     begin, full_begin, full_end, end = limits
     assert begin % step == 0 or begin >= end
     visited = set(range(begin, full_begin, step)) | set(range(full_end, end, step))
@@ -53,7 +63,7 @@ def check(limits, fixed, step, length, may, sure, both_inside):
     assert not visited & full
     for start in range(0, length, step):
         tile = slice(start, start + step)
-        whole = start + step <= length and both_inside
+        whole = start + step <= length or not cut
         if start in full:
             assert whole
             assert bool(sure[fixed, tile].all())
@@ -62,19 +72,48 @@ def check(limits, fixed, step, length, may, sure, both_inside):
             assert not whole or not bool(sure[fixed, tile].all())
         else:
             assert not bool(may[fixed, tile].any())
+    return begin < full_begin
+
+
+BANDS = [
+    (0, 0, 0, 0),
+    *((U, 0, high, 0) for high in (0, 15, -20, -90)),
+    *((L, low, 0, 0) for low in (0, -15, 20, 90)),
+    *((U | L, low, high, 0) for low, high in ((0, 0), (-7, 12), (-40, -3), (20, 37), (-50, 60), (-90, -80), (90, 95))),
+    (B, 0, 0, 0),
+    (B | L, -9, 0, 0),
+    (B | U, 0, 0, 0),
+    (B | U, 0, 33, 33),
+]
 
 
 @pytest.mark.parametrize("block", [(16, 32), (32, 16), (16, 16)])
-@pytest.mark.parametrize(
-    ("mask", "diag"), [(NONE, 0), (CAUSAL, 0), (CAUSAL, 15), (CAUSAL, -20), (CAUSAL, -90), (TREE, 0), (TREE, 33)]
-)
-@pytest.mark.parametrize(("sq", "k_end"), [(1, 1), (40, 64), (64, 33), (70, 0)])
-def test_tiles_are_skipped_masked_or_full_exactly_where_they_should_be(block, mask, diag, sq, k_end):
+@pytest.mark.parametrize(("mask", "low", "high", "bits_start"), BANDS)
+@pytest.mark.parametrize(("sq", "k_end"), [(1, 1), (40, 64), (64, 33), (100, 90), (70, 0), (0, 70)])
+def test_tiles_are_skipped_masked_or_full_exactly_where_they_should_be(block, mask, low, high, bits_start, sq, k_end):
     block_m, block_n = block
-    may, sure = pairs(sq, k_end, diag, mask.value)
-    arguments = (sq, k_end, diag, block_m, block_n, mask.value)
-    for n, limits in enumerate(schedule(-(-sq // block_m), *arguments, KEYS.value)):
-        check(limits, slice(n * block_m, (n + 1) * block_m), block_n, k_end, may, sure, True)
+    may, sure = pairs(sq, k_end, low, high, bits_start, mask)
+    arguments = (sq, k_end, low, high, bits_start, block_m, block_n, mask)
+    leading = False
+    for n, limits in enumerate(schedule(-(-max(sq, 1) // block_m), *arguments, KEYS.value)):
+        leading |= check(limits, slice(n * block_m, (n + 1) * block_m), block_n, k_end, may, sure, True)
+    assert not leading or mask & (L | B) == L
+    leading = False
     for n, limits in enumerate(schedule(-(-max(k_end, 1) // block_n), *arguments, QUERIES.value)):
-        inside = (n + 1) * block_n <= k_end
-        check(limits, slice(n * block_n, (n + 1) * block_n), block_m, sq, may.T, sure.T, inside)
+        leading |= check(limits, slice(n * block_n, (n + 1) * block_n), block_m, sq, may.T, sure.T, False)
+        assert mask & (L | B) or limits[2] >= limits[3]  # no TRAILING
+    assert not leading or mask & (U | B) == U
+
+
+@pytest.mark.parametrize(("mask", "low", "high"), [(m, lo, hi) for m, lo, hi, _ in BANDS if not m & B])
+@pytest.mark.parametrize(("sq", "k_end"), [(20, 30), (32, 32), (32, 0)])
+def test_the_predicate_is_the_band_within_the_sequence(mask, low, high, sq, k_end):
+    out = torch.zeros(32, 32, dtype=torch.bool)
+    visible_kernel[(1,)](out, sq, k_end, low, high, mask, 32)
+    expected = torch.zeros(32, 32, dtype=torch.bool)
+    expected[:sq, :k_end] = pairs(sq, k_end, low, high, 0, mask)[0]
+    assert torch.equal(out, expected)
+
+
+def test_segments_follow_each_other():
+    assert (LEADING.value, FULL.value) == (0, 1)

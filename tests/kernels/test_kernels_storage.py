@@ -105,7 +105,7 @@ def test_offsets_past_two_to_the_31_elements():
     assert torch.equal(o, expected)
     assert torch.equal(lse2, expected_lse2)
     for got, wanted in zip(
-        backward(far, far, far, far, o, lse2), backward(near, near, near, near, o, lse2), strict=True
+        backward(far, far, far, far, o, lse2)[:4], backward(near, near, near, near, o, lse2)[:4], strict=True
     ):
         assert torch.equal(got, wanted)
 

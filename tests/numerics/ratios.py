@@ -23,23 +23,42 @@ def worst(x: Tensor, ref: Tensor, bound: OutputBound) -> float:
     return float(ratio.max()) if ratio.numel() else 0.0
 
 
-def measure(kernel, q, k, v, do, *, scale, vis=None, dlse=None, form=None, dtype=None) -> dict[str, float]:  # type: ignore[no-untyped-def]
-    """Run a kernel (an object with `forward` and `backward`) and return its worst ratios; conditional ones end in `|`."""
+def measure(  # type: ignore[no-untyped-def]
+    kernel, q, k, v, do, *, scale, vis=None, dlse=None, form=None, dtype=None, features=None, bias_shape=None
+) -> dict[str, float]:
+    """Run a kernel (an object with `forward` and `backward`) and return its worst ratios; conditional ones end in `|`.
+
+    `features` are softcap, biases, sink, keep and dropout as oracle and bounds take them; a kernel that has them returns dS and dSink too.
+    """
+    features = features or {}
     pairs = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool) if vis is None else vis
-    truth = float64.forward(q, k, v, scale=scale, visible=vis)
-    grads = float64.backward(q, k, v, do, scale=scale, visible=vis, forward=truth, dlse=dlse)
-    problem = Problem.of(q, k, v, scale=scale, dtype=dtype or q.dtype, visible=vis, form=form or Form())
+    asked = {"scale": scale, "visible": vis, **features}
+    backward = {**asked, "dlse": dlse, "bias_shape": bias_shape}
+    truth = float64.forward(q, k, v, **asked)
+    grads = float64.backward(q, k, v, do, forward=truth, **backward)
+    problem = Problem.of(q, k, v, dtype=dtype or q.dtype, form=form or Form(), **asked)
     F = forward_bounds(problem, truth.o, truth.lse)
     same = {"do": do, "dlse": dlse}
-    E = backward_bounds(problem, o=truth.o, lse=truth.lse, dq=grads.dq, dk=grads.dk, dv=grads.dv, forward=F, **same)
+
+    def values(g):  # type: ignore[no-untyped-def]
+        return {name: getattr(g, name) for name in ("dq", "dk", "dv", "dbias", "dsink")}
+
+    E = backward_bounds(problem, o=truth.o, lse=truth.lse, forward=F, **values(grads), **same)
     o, lse, kept = kernel.forward(q, k, v, pairs)
-    delta, dq, dk, dv = kernel.backward(q, k, v, do, o, kept, pairs, dlse)
+    found = dict(
+        zip(
+            ("delta", "dq", "dk", "dv", "ds", "dsink"), kernel.backward(q, k, v, do, o, kept, pairs, dlse), strict=False
+        )
+    )
+    if bias_shape is not None:
+        found["dbias"] = kernel.dbias(found["ds"], bias_shape)
     ratios = {"o": worst(o, truth.o, F.o), "lse": worst(lse, truth.lse, F.lse)}
-    for name, x in (("delta", delta), ("dq", dq), ("dk", dk), ("dv", dv)):
+    found = {name: x for name, x in found.items() if getattr(E, name, None) is not None}
+    for name, x in found.items():
         ratios[name] = worst(x, getattr(grads, name), getattr(E, name))
-    given = float64.backward(q, k, v, do, scale=scale, visible=vis, forward=truth, dlse=dlse, given_o=o, given_lse=lse)
-    C = backward_bounds(problem, o=o, lse=lse, dq=given.dq, dk=given.dk, dv=given.dv, **same)
-    for name, x in (("delta", delta), ("dq", dq), ("dk", dk), ("dv", dv)):
+    given = float64.backward(q, k, v, do, forward=truth, given_o=o, given_lse=lse, **backward)
+    C = backward_bounds(problem, o=o, lse=lse, **values(given), **same)
+    for name, x in found.items():
         ratios[name + "|"] = worst(x, getattr(given, name), getattr(C, name))
     exempt = sum(float(x.exempt.double().sum()) for x in (F.o, F.lse, E.dq, E.dk, E.dv))
     vague = sum(float(x.uninformative.double().sum()) for x in (F.o, F.lse, E.dq, E.dk, E.dv))

@@ -11,7 +11,7 @@ from flashverify.case.case import Case
 from flashverify.case.materialize import materialize
 from flashverify.case.strategies import CPU, cases
 from flashverify.case.text import parse_case
-from flashverify.checks.accuracy import inputs_of
+from flashverify.checks.inputs import inputs_of
 from flashverify.numerics import Form, OutputBound
 from flashverify.truth import Truth
 
@@ -22,6 +22,7 @@ FORMS = (
     Form(exp="poly", exp_eps=2000.0, scale_ds="before", grad_accum="fp16", grad_accum_of="all", architecture="ieee"),
     Form(row_sum="rounded", max_source="apart", ds_from="p_rounded", n_splits=3, partial_dtype="bf16", gqa_partial="input"),
     Form(prescale_fwd="q", prescale_bwd="k", grad_uses_prescaled=True, dp_init="minus_delta", dot="tf32", bwd_lse_base="e"),
+    Form(softcap="tanh", softcap_slope="product", dropout_scale="input", dbias_partial="input", n_splits=2, partial_lse_base="e"),
 )  # fmt: skip
 # Near the overflow edge the surviving weight meets V = 0: 0 V^2 under an infinite quotient was NaN.
 REPORTED = (
@@ -41,7 +42,7 @@ class Everything:
 
     dtypes: tuple[str, ...] = DTYPES
     precisions: tuple[str, ...] = ("ieee", "tf32", "tf32x3")
-    masks: tuple[str, ...] = ("causal", "window", "key_lengths", "query_lengths", "tree")
+    masks: tuple[str, ...] = ("causal", "window", "key_lengths", "query_lengths", "tree", "packed", "blocks", "bitmap")
     combine_masks: bool = True
     causal: tuple[str, ...] = ("top-left", "bottom-right")
     rectangular_causal: bool = True
@@ -58,6 +59,10 @@ class Everything:
     non_finite: bool = True
     backward: bool = True
     dlse: bool = True
+    logits: tuple[str, ...] = ("softcap", "alibi", "bias", "sink")
+    dropout: bool = True
+    page_sizes: tuple[int, ...] = ()
+    max_seq_q: int | None = None
     launch: tuple[tuple[str, tuple[int, ...]], ...] = ()
     also: None = None
 

@@ -1,10 +1,9 @@
-"""FlashAttention in the paper's own order (Algorithms 1, 2 and 4): keys outside, queries inside; O, l, m and dQ in memory."""
+"""FlashAttention in the paper's own order (Algorithms 1, 2, 4 and 5): keys outside, queries inside; O, l, m and dQ in memory."""
 
 import triton.language as tl
 
-from flashverify_kernels.algorithms.tiles import finite, head, load, logits, store
+from flashverify_kernels.algorithms.tiles import finite, head, key_count, live, load, logits, row_lse2, store
 from flashverify_kernels.device.jit import kernel
-from flashverify_kernels.device.mask import key_count
 
 
 @kernel
@@ -16,11 +15,14 @@ def paper_forward_kernel(
     m_ptr,
     l_ptr,
     lengths_ptr,
+    live_ptr,
     scale_log2,
     heads: tl.int32,
     group: tl.int32,
     sq: tl.int32,
     sk: tl.int32,
+    block_rows: tl.int32,
+    block_keys: tl.int32,
     d: tl.int32,
     dv: tl.int32,
     align_end: tl.int32,
@@ -28,9 +30,11 @@ def paper_forward_kernel(
     BLOCK_N: tl.constexpr,
     BLOCK_D: tl.constexpr,
     BLOCK_DV: tl.constexpr,
-    MASK: tl.constexpr,
+    CAUSAL: tl.constexpr,
 ):
-    """Algorithm 2 without dropout, one program per (batch, query head); O, m and l hold 0, -inf and 0 before.
+    """Algorithms 2 and 5 without dropout, one program per (batch, query head); O, m and l hold 0, -inf and 0 before.
+
+    Of a dead block nothing is loaded but the keys and values, which Algorithm 5 loads before it looks.
 
     Args:
         q_ptr: `[B heads, sq, d]`.
@@ -40,19 +44,22 @@ def paper_forward_kernel(
         m_ptr: `[B heads, sq]` fp32, read and written: running maximum, base 2.
         l_ptr: `[B heads, sq]` fp32, read and written: running sum.
         lengths_ptr: `[B]` int32 key lengths, or None.
+        live_ptr: `[B heads, ceil(sq / block_rows), ceil(sk / block_keys)]` uint8, 0 for a dead block; or None.
         scale_log2: softmax scale times log2(e).
         heads: query heads.
         group: query heads per kv head.
         sq: queries.
         sk: keys.
-        d: channels of q and k, a multiple of 8.
-        dv: channels of v, a multiple of 8.
+        block_rows: queries per block of the pattern, a multiple of BLOCK_M.
+        block_keys: keys per block of the pattern, a multiple of BLOCK_N.
+        d: channels of q and k.
+        dv: channels of v.
         align_end: 1 if a causal diagonal ends at the last key.
         BLOCK_M: queries per tile, the paper's B_r.
         BLOCK_N: keys per tile, the paper's B_c.
         BLOCK_D: d rounded up to a power of two.
         BLOCK_DV: dv rounded up to a power of two.
-        MASK: kind of mask, see `device.mask`.
+        CAUSAL: whether there is a causal diagonal.
     """
     n = tl.program_id(0)
     k_end = key_count(lengths_ptr, n // heads, sk)
@@ -64,24 +71,25 @@ def paper_forward_kernel(
         k = load(k_ptr, j, k_end, d, BLOCK_D)
         v = load(v_ptr, j, k_end, dv, BLOCK_DV)
         for m0 in range(0, sq, BLOCK_M):
-            i = m0 + tl.arange(0, BLOCK_M)
-            q = load(q_ptr, i, sq, d, BLOCK_D)
-            o = load(o_ptr, i, sq, dv, BLOCK_DV)
-            m_i = tl.load(m_ptr + i, mask=i < sq, other=float("-inf"))
-            l_i = tl.load(l_ptr + i, mask=i < sq, other=0.0)
-            z = logits(q, k, i, j, k_end, sq, sk, align_end, scale_log2, MASK)
-            m_ij = tl.max(z, 1)
-            p = tl.exp2(z - finite(m_ij)[:, None])
-            m_new = tl.maximum(m_i, m_ij)
-            alpha = tl.exp2(m_i - finite(m_new))
-            beta = tl.exp2(m_ij - finite(m_new))
-            l_new = alpha * l_i + beta * tl.sum(p, 1)
-            divisor = tl.where(l_new == 0.0, 1.0, l_new)
-            pv = tl.dot(p.to(v.dtype), v, input_precision="ieee")
-            o = ((l_i * alpha)[:, None] * o + beta[:, None] * pv) / divisor[:, None]
-            store(o_ptr, o, i, sq, dv, BLOCK_DV)
-            tl.store(m_ptr + i, m_new, mask=i < sq)
-            tl.store(l_ptr + i, l_new, mask=i < sq)
+            if live(live_ptr, n, m0, n0, block_rows, block_keys, sq, sk):
+                i = m0 + tl.arange(0, BLOCK_M)
+                q = load(q_ptr, i, sq, d, BLOCK_D)
+                o = load(o_ptr, i, sq, dv, BLOCK_DV)
+                m_i = tl.load(m_ptr + i, mask=i < sq, other=float("-inf"))
+                l_i = tl.load(l_ptr + i, mask=i < sq, other=0.0)
+                z = logits(q, k, i, j, k_end, sq, align_end, scale_log2, CAUSAL)
+                m_ij = tl.max(z, 1)
+                p = tl.exp2(z - finite(m_ij)[:, None])
+                m_new = tl.maximum(m_i, m_ij)
+                alpha = tl.exp2(m_i - finite(m_new))
+                beta = tl.exp2(m_ij - finite(m_new))
+                l_new = alpha * l_i + beta * tl.sum(p, 1)
+                divisor = tl.where(l_new == 0.0, 1.0, l_new)
+                pv = tl.dot(p.to(v.dtype), v, input_precision="ieee")
+                o = ((l_i * alpha)[:, None] * o + beta[:, None] * pv) / divisor[:, None]
+                store(o_ptr, o, i, sq, dv, BLOCK_DV)
+                tl.store(m_ptr + i, m_new, mask=i < sq)
+                tl.store(l_ptr + i, l_new, mask=i < sq)
 
 
 @kernel
@@ -97,12 +105,15 @@ def paper_backward_kernel(
     dk_ptr,
     dv_ptr,
     lengths_ptr,
+    live_ptr,
     scale,
     scale_log2,
     heads: tl.int32,
     group: tl.int32,
     sq: tl.int32,
     sk: tl.int32,
+    block_rows: tl.int32,
+    block_keys: tl.int32,
     d: tl.int32,
     dv: tl.int32,
     align_end: tl.int32,
@@ -110,9 +121,9 @@ def paper_backward_kernel(
     BLOCK_N: tl.constexpr,
     BLOCK_D: tl.constexpr,
     BLOCK_DV: tl.constexpr,
-    MASK: tl.constexpr,
+    CAUSAL: tl.constexpr,
 ):
-    """Algorithm 4 without dropout, one program per (batch, kv head); dQ holds 0 before.
+    """Algorithm 4 without dropout and dead blocks, one program per (batch, kv head); dQ holds 0 before.
 
     P is exp2(z - (m + log2 l)) and not exp2(z - m) / l, the dK of a block gets its scale at the end, and a group's heads
     follow one another inside a block of keys.
@@ -138,23 +149,22 @@ def paper_backward_kernel(
         for g in range(group):
             n = hk * group + g
             for m0 in range(0, sq, BLOCK_M):
-                i = m0 + tl.arange(0, BLOCK_M)
-                q = load(head(q_ptr, n, sq, d), i, sq, d, BLOCK_D)
-                o = load(head(o_ptr, n, sq, dv), i, sq, dv, BLOCK_DV)
-                do = load(head(do_ptr, n, sq, dv), i, sq, dv, BLOCK_DV)
-                dq = load(head(dq_ptr, n, sq, d), i, sq, d, BLOCK_D)
-                m_i = tl.load(head(m_ptr, n, sq, 1) + i, mask=i < sq, other=float("-inf"))
-                l_i = tl.load(head(l_ptr, n, sq, 1) + i, mask=i < sq, other=0.0)
-                lse2 = finite(m_i) + tl.log2(tl.where(l_i == 0.0, 1.0, l_i))
-                z = logits(q, k, i, j, k_end, sq, sk, align_end, scale_log2, MASK)
-                see = z != float("-inf")
-                p = tl.where(see, tl.exp2(z - lse2[:, None]), 0.0)
-                dv_j = tl.dot(tl.trans(p.to(do.dtype)), do, dv_j, input_precision="ieee")
-                dp = tl.dot(do, tl.trans(v), input_precision="ieee")
-                delta = tl.sum(do.to(tl.float32) * o.to(tl.float32), 1)
-                ds = tl.where(see, p * (dp - delta[:, None]), 0.0).to(q.dtype)
-                dq += scale * tl.dot(ds, k, input_precision="ieee")
-                store(head(dq_ptr, n, sq, d), dq, i, sq, d, BLOCK_D)
-                dk_j = tl.dot(tl.trans(ds), q, dk_j, input_precision="ieee")
+                if live(live_ptr, n, m0, n0, block_rows, block_keys, sq, sk):
+                    i = m0 + tl.arange(0, BLOCK_M)
+                    q = load(head(q_ptr, n, sq, d), i, sq, d, BLOCK_D)
+                    o = load(head(o_ptr, n, sq, dv), i, sq, dv, BLOCK_DV)
+                    do = load(head(do_ptr, n, sq, dv), i, sq, dv, BLOCK_DV)
+                    dq = load(head(dq_ptr, n, sq, d), i, sq, d, BLOCK_D)
+                    lse2 = row_lse2(head(m_ptr, n, sq, 1), head(l_ptr, n, sq, 1), i, sq)
+                    z = logits(q, k, i, j, k_end, sq, align_end, scale_log2, CAUSAL)
+                    see = z != float("-inf")
+                    p = tl.where(see, tl.exp2(z - lse2[:, None]), 0.0)
+                    dv_j = tl.dot(tl.trans(p.to(do.dtype)), do, dv_j, input_precision="ieee")
+                    dp = tl.dot(do, tl.trans(v), input_precision="ieee")
+                    delta = tl.sum(do.to(tl.float32) * o.to(tl.float32), 1)
+                    ds = tl.where(see, p * (dp - delta[:, None]), 0.0).to(q.dtype)
+                    dq += scale * tl.dot(ds, k, input_precision="ieee")
+                    store(head(dq_ptr, n, sq, d), dq, i, sq, d, BLOCK_D)
+                    dk_j = tl.dot(tl.trans(ds), q, dk_j, input_precision="ieee")
         store(dk_ptr, dk_j * scale, j, sk, d, BLOCK_D)
         store(dv_ptr, dv_j, j, sk, dv, BLOCK_DV)

@@ -2,9 +2,8 @@
 
 import triton.language as tl
 
-from flashverify_kernels.algorithms.tiles import finite, head, load, load_square, logits, store, store_square
+from flashverify_kernels.algorithms.tiles import finite, head, key_count, load, load_square, logits, store, store_square
 from flashverify_kernels.device.jit import kernel
-from flashverify_kernels.device.mask import key_count
 
 
 @kernel
@@ -23,7 +22,7 @@ def scores_kernel(
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_D: tl.constexpr,
-    MASK: tl.constexpr,
+    CAUSAL: tl.constexpr,
 ):
     """Algorithm 0, line 1: one tile of S, `[B heads, sq, sk]` fp32, base 2 and masked. Arguments as in `paper_forward_kernel`."""
     rows, columns = (sq + BLOCK_M - 1) // BLOCK_M, (sk + BLOCK_N - 1) // BLOCK_N
@@ -33,7 +32,7 @@ def scores_kernel(
     q = load(head(q_ptr, n, sq, d), i, sq, d, BLOCK_D)
     k_end = key_count(lengths_ptr, n // heads, sk)
     k = load(head(k_ptr, n // group, sk, d), j, k_end, d, BLOCK_D)
-    z = logits(q, k, i, j, k_end, sq, sk, align_end, scale_log2, MASK)
+    z = logits(q, k, i, j, k_end, sq, align_end, scale_log2, CAUSAL)
     store_square(head(s_ptr, n, sq, sk), z, i, j, sq, sk)
 
 
@@ -82,7 +81,7 @@ def product_kernel(
         group_b: matrices of A that share one of B.
         rows: of C.
         depth: length of the products.
-        width: columns of C, a multiple of 8.
+        width: columns of C.
         BLOCK_M: rows per tile.
         BLOCK_N: depth per tile.
         BLOCK_W: width rounded up to a power of two.

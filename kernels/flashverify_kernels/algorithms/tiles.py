@@ -1,10 +1,13 @@
-"""Tiles of contiguous tensors, shared by the kernels of this package."""
+"""Tiles of contiguous tensors, and their masked logits; shared by the kernels of this package, which share nothing with others."""
 
 import triton
 import triton.language as tl
 
-from flashverify_kernels.device.address import load_tile, store_tile
-from flashverify_kernels.device.mask import diagonal, visible
+
+@triton.jit
+def key_count(lengths_ptr, b, sk):
+    """Number of keys of batch `b`: its key length (clamped to [0, sk]), or all `sk` where there are no lengths."""
+    return sk if lengths_ptr is None else tl.minimum(tl.maximum(tl.load(lengths_ptr + b), 0), sk)
 
 
 @triton.jit
@@ -16,13 +19,13 @@ def head(ptr, n, rows, width):
 @triton.jit
 def load(ptr, i, limit, width, BLOCK: tl.constexpr):
     """Rows `i` of a contiguous `[limit, width]` matrix, `[len(i), BLOCK]`; 0 outside."""
-    return load_tile(ptr, i, limit, width, width // 8, BLOCK, False, False)
+    return load_square(ptr, i, tl.arange(0, BLOCK), limit, width, 0.0)
 
 
 @triton.jit
 def store(ptr, tile, i, limit, width, BLOCK: tl.constexpr):
     """Write such rows, rounded to the type of the matrix."""
-    store_tile(ptr, tile, i, limit, width, width // 8, BLOCK, False, False)
+    store_square(ptr, tile, i, tl.arange(0, BLOCK), limit, width)
 
 
 @triton.jit
@@ -40,10 +43,11 @@ def store_square(ptr, tile, i, j, rows, columns):
 
 
 @triton.jit
-def logits(q, k, i, j, k_end, sq, sk, align_end, scale_log2, MASK: tl.constexpr):
+def logits(q, k, i, j, k_end, sq, align_end, scale_log2, CAUSAL: tl.constexpr):
     """The base-2 logits of a tile, -inf where query `i` does not see key `j`, from `k_end` on none; the dot is exact to fp32 rounding."""
-    diag = diagonal(sq, sk, k_end, align_end, MASK)
-    see = visible(i[:, None], j[None, :], sq, k_end, diag, None, MASK, True)
+    see = (i < sq)[:, None] & (j < k_end)[None, :]
+    if CAUSAL:
+        see = see & (j[None, :] <= i[:, None] + align_end * (k_end - sq))
     z = tl.dot(q, tl.trans(k), input_precision="ieee") * scale_log2
     return tl.where(see, z, float("-inf"))
 
@@ -52,3 +56,23 @@ def logits(q, k, i, j, k_end, sq, sk, align_end, scale_log2, MASK: tl.constexpr)
 def finite(m):
     """A pivot: `m`, or 0 for a row without keys, so that -inf is never subtracted from -inf."""
     return tl.where(m == float("-inf"), 0.0, m)
+
+
+@triton.jit
+def row_lse2(m_ptr, l_ptr, i, sq):
+    """LSE of rows `i` in base 2, from the maximum and the row sum in memory; 0 for a row without keys."""
+    m = tl.load(m_ptr + i, mask=i < sq, other=float("-inf"))
+    row_sum = tl.load(l_ptr + i, mask=i < sq, other=0.0)
+    return finite(m) + tl.log2(tl.where(row_sum == 0.0, 1.0, row_sum))
+
+
+@triton.jit
+def live(live_ptr, n, m0, n0, block_rows, block_keys, sq, sk):
+    """Whether the block of matrix `n` that holds query `m0` and key `n0` is live; without a pattern every one is."""
+    if live_ptr is None:
+        alive = True
+    else:
+        rows, columns = (sq + block_rows - 1) // block_rows, (sk + block_keys - 1) // block_keys
+        at = (n.to(tl.int64) * rows + m0 // block_rows) * columns + n0 // block_keys
+        alive = tl.load(live_ptr + at) != 0
+    return alive

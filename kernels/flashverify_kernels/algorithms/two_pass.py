@@ -2,9 +2,8 @@
 
 import triton.language as tl
 
-from flashverify_kernels.algorithms.tiles import finite, head, load, logits, store
+from flashverify_kernels.algorithms.tiles import finite, head, key_count, load, logits, store
 from flashverify_kernels.device.jit import kernel
-from flashverify_kernels.device.mask import key_count
 
 
 @kernel
@@ -24,7 +23,7 @@ def statistics_kernel(
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_D: tl.constexpr,
-    MASK: tl.constexpr,
+    CAUSAL: tl.constexpr,
 ):
     """Equation (1) with the maximum taken out: m and l of one tile of rows. Arguments as in `paper_forward_kernel`."""
     tiles = (sq + BLOCK_M - 1) // BLOCK_M
@@ -38,7 +37,7 @@ def statistics_kernel(
     for n0 in range(0, sk, BLOCK_N):
         j = n0 + tl.arange(0, BLOCK_N)
         k = load(k_ptr, j, k_end, d, BLOCK_D)
-        z = logits(q, k, i, j, k_end, sq, sk, align_end, scale_log2, MASK)
+        z = logits(q, k, i, j, k_end, sq, align_end, scale_log2, CAUSAL)
         m_new = tl.maximum(m_i, tl.max(z, 1))
         l_i = l_i * tl.exp2(m_i - finite(m_new)) + tl.sum(tl.exp2(z - finite(m_new)[:, None]), 1)
         m_i = m_new
@@ -67,7 +66,7 @@ def weighted_sum_kernel(
     BLOCK_N: tl.constexpr,
     BLOCK_D: tl.constexpr,
     BLOCK_DV: tl.constexpr,
-    MASK: tl.constexpr,
+    CAUSAL: tl.constexpr,
 ):
     """Equation (2): O of one tile of rows; the division by l comes last. Arguments as in `paper_forward_kernel`."""
     tiles = (sq + BLOCK_M - 1) // BLOCK_M
@@ -83,7 +82,7 @@ def weighted_sum_kernel(
         j = n0 + tl.arange(0, BLOCK_N)
         k = load(k_ptr, j, k_end, d, BLOCK_D)
         v = load(v_ptr, j, k_end, dv, BLOCK_DV)
-        z = logits(q, k, i, j, k_end, sq, sk, align_end, scale_log2, MASK)
+        z = logits(q, k, i, j, k_end, sq, align_end, scale_log2, CAUSAL)
         p = tl.exp2(z - finite(m_i)[:, None])
         acc = tl.dot(p.to(v.dtype), v, acc, input_precision="ieee")
     store(head(o_ptr, n, sq, dv), acc / tl.where(l_i == 0.0, 1.0, l_i)[:, None], i, sq, dv, BLOCK_DV)

@@ -1,13 +1,42 @@
-"""Addresses: from (batch, head, row, channel) to pointers. Every offset is int64, every load has a mask and a fill."""
+"""Addresses: from (sequence, head, row, channel) to pointers. Every load has a mask and a fill.
+
+Heads are found by int64 offsets, rows within a head by int32 ones only where the host has seen that they fit (`ALIGNED`).
+
+A sequence is a batch of its own, or one of several packed into one batch (its batch strides are 0); `span` says where its
+rows lie, `declared` how many of them count.
+"""
 
 import triton
 import triton.language as tl
 
 
 @triton.jit
-def head_ptr(ptr, b, h, stride_b, stride_h, ALIGNED: tl.constexpr):
-    """Pointer to the first element of head `h` of batch `b`; 16-byte aligned where `ALIGNED`."""
-    ptr += b.to(tl.int64) * stride_b + h.to(tl.int64) * stride_h
+def span(cu_ptr, b, rows):
+    """First row and number of rows of sequence `b`: packed sequences follow each other, others have `rows` rows of their own.
+
+    Args:
+        cu_ptr: `[n + 1]` int32 cumulative lengths of packed sequences, or None.
+        b: number of the sequence.
+        rows: rows of a sequence that is not packed.
+    """
+    first = b * 0
+    if cu_ptr is not None:
+        first = tl.load(cu_ptr + b)
+        rows = tl.load(cu_ptr + b + 1) - first
+    return first, rows
+
+
+@triton.jit
+def declared(lengths_ptr, b, rows):
+    """How many of the `rows` rows of sequence `b` count: its length, clamped to [0, rows], or all where there are no lengths."""
+    return rows if lengths_ptr is None else tl.minimum(tl.maximum(tl.load(lengths_ptr + b), 0), rows)
+
+
+@triton.jit
+def head_ptr(ptr, b, h, first, stride_b, stride_h, stride_s, ALIGNED: tl.constexpr):
+    """Pointer to row `first` of head `h` of batch `b`; 16-byte aligned where `ALIGNED`."""
+    # one sum: an addition of 0 would be folded away together with what is said about the alignment of its result
+    ptr += b.to(tl.int64) * stride_b + h.to(tl.int64) * stride_h + first.to(tl.int64) * stride_s
     if ALIGNED:
         ptr = tl.multiple_of(ptr, 16)
     return ptr
@@ -27,12 +56,13 @@ def locate(
         channels8: number of channels divided by 8, a form from which the compiler sees the divisibility.
         BLOCK_C: channels of the tile, a power of two.
         EVEN: whether the head has exactly `BLOCK_C` channels.
-        ALIGNED: whether every row starts on a multiple of 8 elements.
+        ALIGNED: whether every row starts on a multiple of 8 elements, and offsets within a head fit an int32.
     """
     c = tl.arange(0, BLOCK_C)[None, :]
-    offset = rows.to(tl.int64)[:, None] * stride_row
     if ALIGNED:
-        offset = tl.multiple_of(offset, [8, 8])
+        offset = tl.multiple_of(rows[:, None] * stride_row.to(tl.int32), [8, 8])
+    else:
+        offset = rows.to(tl.int64)[:, None] * stride_row
     keep = rows[:, None] < row_limit
     if not EVEN:
         keep = keep & (c < channels8 * 8)
@@ -58,6 +88,6 @@ def store_tile(
 
 
 @triton.jit
-def row_ptrs(ptr, b, h, heads, sq, i):
-    """Pointers into a contiguous `[B, heads, sq]` tensor of row statistics."""
-    return ptr + (b.to(tl.int64) * heads + h) * sq + i
+def row_ptrs(ptr, b, h, first, stride_b, stride_h, i):
+    """Pointers to the rows `first + i` of a `[B, heads, rows]` tensor of row statistics, whose rows are contiguous."""
+    return ptr + b.to(tl.int64) * stride_b + h.to(tl.int64) * stride_h + first + i

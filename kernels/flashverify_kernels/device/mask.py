@@ -1,76 +1,94 @@
 """The mask: which key `j` a query `i` sees. Everything else about masks is derived from the functions here.
 
-A mask is described by `(sq, k_end, diag)`: the number of queries, the number of keys of this batch, and the shift of
-the diagonal. Query i sees no key from `row_end(i)` on and every key before `sure_end(i)`; between the two, a bit decides.
-Both limits never decrease with i, which is all that the tile schedule relies on.
+Rows and keys are numbered within their sequence, which has `sq` rows and `k_end` keys. A mask is the AND of the parts that
+the flags of `MASK` name; with none of them every row sees every key.
 
-| mask | row_end(i) | sure_end(i) |
-|---|---|---|
-| `NONE` | k_end | k_end |
-| `CAUSAL` | min(i + 1 + diag, k_end) | the same |
-| `TREE` | min(i + 1 + diag, k_end): a node comes after its ancestors | min(diag, k_end): the prefix |
+| flag | row i sees key j where |
+|---|---|
+| | i < sq and j < k_end, always |
+| `UPPER` | j <= i + high: a causal mask, the right side of a window |
+| `LOWER` | j >= i + low: the left side of a window; low <= high |
+| `BITS` | j < bits_start, or bit (j - bits_start) % 32 of word (j - bits_start) // 32 of row i is set |
+| `SPARSE` | the block of (i, j) is live: a property of whole tiles, which the schedule deals with |
+
+A tree is `BITS | UPPER` with high = bits_start: every node sees the keys before the nodes, and of the nodes itself and
+ancestors, which come before it. Both ends of the keys that a row may see never decrease with the row, which is all that the
+tile schedule relies on.
 """
 
 import triton
 import triton.language as tl
 
-NONE = tl.constexpr(0)
-CAUSAL = tl.constexpr(1)
-TREE = tl.constexpr(2)
+UPPER = tl.constexpr(1)
+LOWER = tl.constexpr(2)
+BITS = tl.constexpr(4)
+SPARSE = tl.constexpr(8)
 
 
 @triton.jit
-def key_count(lengths_ptr, b, sk):
-    """Number of keys of batch `b`: its key length (clamped to [0, sk]), or all `sk` where there are no lengths."""
-    return sk if lengths_ptr is None else tl.minimum(tl.maximum(tl.load(lengths_ptr + b), 0), sk)
+def band(q_end, k_end, left, right, align_end):
+    """The `(low, high)` of a window: `left` and `right` keys around the diagonal, which starts at the first key (`align_end` = 0) or ends at the last one (1)."""
+    shift = align_end * (k_end - q_end)
+    return shift - left, shift + right
 
 
 @triton.jit
-def diagonal(sq, sk, k_end, align_end, MASK: tl.constexpr):
-    """The `diag` of a mask: the tree's prefix, or 0 (`align_end` = 0: top-left), or k_end - sq (1: bottom-right)."""
-    return sk - sq if MASK == TREE else align_end * (k_end - sq)
+def row_begin(i, low, MASK: tl.constexpr):
+    """Query `i` sees no key before this one."""
+    return tl.maximum(i + low, 0) if LOWER & MASK else i * 0
 
 
 @triton.jit
-def row_end(i, sq, k_end, diag, MASK: tl.constexpr):
-    """First key that query `i` does not see, nor any after it; not positive for padded rows and for rows without keys."""
-    end = k_end if MASK == NONE else tl.minimum(i + 1 + diag, k_end)
+def row_end(i, sq, k_end, high, MASK: tl.constexpr):
+    """Query `i` sees neither this key nor any after it; not positive for padded rows and for rows without keys."""
+    end = tl.minimum(i + 1 + high, k_end) if UPPER & MASK else k_end
     return tl.where(i < sq, end, 0)
 
 
 @triton.jit
-def sure_end(i, sq, k_end, diag, MASK: tl.constexpr):
-    """Query `i` sees every key before this one."""
-    return tl.where(i < sq, tl.minimum(diag, k_end), 0) if MASK == TREE else row_end(i, sq, k_end, diag, MASK)
+def sure_end(i, sq, k_end, high, bits_start, MASK: tl.constexpr):
+    """From `row_begin` on, query `i` sees every key before this one."""
+    end = row_end(i, sq, k_end, high, MASK)
+    return tl.minimum(end, bits_start) if BITS & MASK else end
 
 
 @triton.jit
-def first_row(j, sq, k_end, diag, MASK: tl.constexpr):
+def key_begin(j, sq, k_end, high, MASK: tl.constexpr):
     """First query that may see key `j` (the inverse of `row_end`); `sq` if there is none."""
-    first = 0 if MASK == NONE else tl.minimum(tl.maximum(j - diag, 0), sq)
-    return tl.where(j < k_end, first, sq)
+    begin = tl.minimum(tl.maximum(j - high, 0), sq) if UPPER & MASK else 0
+    return tl.where(j < k_end, begin, sq)
 
 
 @triton.jit
-def first_sure_row(j, sq, k_end, diag, MASK: tl.constexpr):
-    """First query from which on every query sees all keys up to and including `j` (the inverse of `sure_end`)."""
-    return tl.where(j < tl.minimum(diag, k_end), 0, sq) if MASK == TREE else first_row(j, sq, k_end, diag, MASK)
+def key_end(j, sq, low, MASK: tl.constexpr):
+    """Neither this query nor any after it sees key `j` (the inverse of `row_begin`)."""
+    return tl.minimum(tl.maximum(j - low + 1, 0), sq) if LOWER & MASK else sq
 
 
 @triton.jit
-def visible(i, j, sq, k_end, diag, bits_ptr, MASK: tl.constexpr, MASKED: tl.constexpr):
-    """The mask predicate: does query `i` see key `j`?
+def sure_begin(j, sq, k_end, high, bits_start, MASK: tl.constexpr):
+    """From this query up to `key_end`, every query sees key `j` (the inverse of `sure_end`)."""
+    return key_begin(j, sq, tl.minimum(k_end, bits_start) if BITS & MASK else k_end, high, MASK)
 
-    `i` and `j` broadcast against each other in either order, so a transposed tile needs no second predicate.
-    A tile that is not `MASKED` never reads the result.
+
+@triton.jit
+def visible(
+    i, j, sq, k_end, low, high, bits_ptr, stride_bits, bits_start, MASK: tl.constexpr, MASKED: tl.constexpr = True
+):
+    """The mask predicate: does query `i` see key `j`, liveness of blocks aside?
+
+    `i` and `j` are int32 of any shapes that broadcast against each other, in either order, so a transposed tile needs no
+    second predicate. `bits_ptr` is the word 0 of row 0, `stride_bits` the distance of two rows in words. A tile that is
+    not `MASKED` never reads the result.
     """
     if MASKED:
-        see = j < row_end(i, sq, k_end, diag, MASK)
-        if MASK == TREE:
-            node = j - diag
-            words = (sq + 31) // 32
-            word = tl.load(bits_ptr + i.to(tl.int64) * words + (node >> 5), mask=see & (node >= 0), other=0)
-            see = see & ((node < 0) | (((word >> (node & 31)) & 1) != 0))
+        see = j < row_end(i, sq, k_end, high, MASK)
+        if LOWER & MASK:
+            see = see & (j >= i + low)
+        if BITS & MASK:
+            bit = j - bits_start
+            word = tl.load(bits_ptr + i.to(tl.int64) * stride_bits + (bit >> 5), mask=see & (bit >= 0), other=-1)
+            see = see & (((word >> (bit & 31)) & 1) != 0)
     else:
         see = i == i
     return see

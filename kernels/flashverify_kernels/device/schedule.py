@@ -4,13 +4,31 @@ For one tile along an axis, the tiles along the other axis are visited in ascend
 
     begin --LEADING-- full_begin --FULL-- full_end --TRAILING-- end
 
-Tiles outside [begin, end) are skipped; tiles in `FULL` are visible in every pair, the others are masked.
+Tiles outside [begin, end) are skipped; tiles in `FULL` are visible in every pair as far as the band and the bits are
+concerned, the others are masked. Along the queries that is asked of declared pairs only: the LSE of a query behind the last
+one is +inf, so its weights are 0, and a key behind the last one reaches nothing but its own rows of dK and dV. `LEADING` is empty unless the band cuts the near side of the axis: `LOWER` along the keys,
+`UPPER` along the queries. `TRAILING` is empty along the queries without a lower edge and bits.
+
+`SPARSE` squeezes the dead blocks out of the walked axis: limits are taken to positions among the live ones (`live_limits`),
+the loop runs over those, and each position is taken back to the axis (`spread`). Tiles divide blocks, so a tile is all live or
+never visited. A walk over n blocks has an int32 table of 2 n + 1 entries: the live blocks in ascending order (n), then how
+many blocks before each block and in all are live (n + 1).
 """
 
 import triton
 import triton.language as tl
 
-from flashverify_kernels.device.mask import first_row, first_sure_row, row_end, sure_end
+from flashverify_kernels.device.mask import (
+    BITS,
+    LOWER,
+    SPARSE,
+    key_begin,
+    key_end,
+    row_begin,
+    row_end,
+    sure_begin,
+    sure_end,
+)
 
 LEADING = tl.constexpr(0)
 FULL = tl.constexpr(1)
@@ -25,7 +43,9 @@ def tile_schedule(
     start,
     sq,
     k_end,
-    diag,
+    low,
+    high,
+    bits_start,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     MASK: tl.constexpr,
@@ -37,39 +57,90 @@ def tile_schedule(
         start: first query (`AXIS` = `KEYS`) or first key (`AXIS` = `QUERIES`) of the tile that stays fixed.
         sq: number of queries.
         k_end: number of keys.
-        diag: shift of the diagonal, see `mask`.
+        low: lower edge of the band, see `mask`.
+        high: upper edge of the band.
+        bits_start: first key that a bit decides.
         BLOCK_M: queries per tile.
         BLOCK_N: keys per tile.
-        MASK: kind of mask.
+        MASK: parts of the mask.
         AXIS: the axis that is walked.
     """
+    STEP: tl.constexpr = BLOCK_N if AXIS == KEYS else BLOCK_M
     if AXIS == KEYS:
         last = tl.minimum(start + BLOCK_M, sq) - 1
-        begin = start * 0
-        full_begin = begin
-        full_end = tl.maximum(sure_end(start, sq, k_end, diag, MASK), 0) // BLOCK_N * BLOCK_N
-        end = row_end(last, sq, k_end, diag, MASK)
+        begin = row_begin(start, low, MASK)
+        sure_from = row_begin(last, low, MASK)
+        sure_to = sure_end(start, sq, k_end, high, bits_start, MASK)
+        end = tl.where(start < sq, row_end(last, sq, k_end, high, MASK), 0)
     else:
-        end = sq
-        begin = first_row(start, sq, k_end, diag, MASK)
-        begin = tl.where(begin < end, begin // BLOCK_M * BLOCK_M, end)
-        sure = tl.cdiv(first_sure_row(start + BLOCK_N - 1, sq, k_end, diag, MASK), BLOCK_M) * BLOCK_M
-        whole = sq // BLOCK_M * BLOCK_M
-        full_begin = tl.where(sure < whole, sure, begin)
-        full_end = tl.where(sure < whole, whole, begin)
-    return begin, full_begin, full_end, end
+        last = tl.minimum(start + BLOCK_N, k_end) - 1
+        begin = key_begin(start, sq, k_end, high, MASK)
+        sure_from = sure_begin(last, sq, k_end, high, bits_start, MASK)
+        sure_to = key_end(start, sq, low, MASK)
+        end = key_end(last, sq, low, MASK)
+    if AXIS == QUERIES or LOWER & MASK:  # otherwise it is 0, a constant
+        begin = tl.where(begin < end, begin // STEP * STEP, end)
+    full_begin = tl.cdiv(sure_from, STEP) * STEP
+    full_end = tl.maximum(sure_to, 0) // STEP * STEP
+    if AXIS == QUERIES:  # queries behind the last one need no mask
+        full_end = tl.where(sure_to == sq, tl.cdiv(sq, STEP) * STEP, full_end)
+    full = (full_begin < full_end) & (begin < end)
+    # where no tile is full, all are LEADING in the walk that has no TRAILING, and TRAILING in the others
+    none = end if AXIS == QUERIES and not ((LOWER | BITS) & MASK) else begin
+    return begin, tl.where(full, full_begin, none), tl.where(full, full_end, none), end
 
 
 @triton.jit
-def segment(begin, full_begin, full_end, end, SEGMENT: tl.constexpr):
+def segment(limits, SEGMENT: tl.constexpr):
     """The limits of one segment of a schedule."""
-    if SEGMENT == LEADING:
-        low = begin
-        high = full_begin
-    elif SEGMENT == FULL:
-        low = full_begin
-        high = full_end
-    else:
-        low = full_end
-        high = end
-    return low, high
+    return limits[SEGMENT], limits[SEGMENT + 1]
+
+
+@triton.jit
+def squeeze(x, counts_ptr, size, blocks):
+    """From a limit on an axis of `blocks` blocks of `size` to the number of positions before it that are live."""
+    x = tl.maximum(x, 0)
+    block = x // size
+    before = tl.load(counts_ptr + block)
+    after = tl.load(counts_ptr + block + 1, mask=block < blocks, other=0)
+    return before * size + (after - before) * (x % size)
+
+
+@triton.jit
+def live_row(blocks_ptr, b, h, start, fixed_size, size, length, stride_b, stride_h):
+    """The table of one walk: the live blocks, then the counts.
+
+    Args:
+        blocks_ptr: tables `[B or 1, heads or 1, blocks of the fixed axis, 2 blocks + 1]` int32.
+        b: batch.
+        h: query head.
+        start: first position of the tile that stays fixed.
+        fixed_size: positions per block of the fixed axis.
+        size: positions per block of the walked axis.
+        length: positions of the walked axis.
+        stride_b: stride of the tables over batches, entries.
+        stride_h: stride of the tables over heads, entries.
+    """
+    row = (start // fixed_size).to(tl.int64) * (2 * tl.cdiv(length, size) + 1)
+    return blocks_ptr + (b.to(tl.int64) * stride_b + h.to(tl.int64) * stride_h + row)
+
+
+@triton.jit
+def live_limits(limits, live_ptr, size, length):
+    """The limits of a schedule as positions among the live blocks of the table `live_ptr`."""
+    blocks = tl.cdiv(length, size)
+    counts_ptr = live_ptr + blocks
+    return (
+        squeeze(limits[0], counts_ptr, size, blocks),
+        squeeze(limits[1], counts_ptr, size, blocks),
+        squeeze(limits[2], counts_ptr, size, blocks),
+        squeeze(limits[3], counts_ptr, size, blocks),
+    )
+
+
+@triton.jit
+def spread(x, live_ptr, size, MASK: tl.constexpr):
+    """From a position among live blocks to the axis; the identity unless `SPARSE`."""
+    if SPARSE & MASK:
+        x = tl.load(live_ptr + x // size) * size + x % size
+    return x

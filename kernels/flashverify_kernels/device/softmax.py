@@ -32,6 +32,27 @@ def online_step(z, see, m_i, l_i, MASKED: tl.constexpr):
 
 
 @triton.jit
+def take_sink(m_i, l_i, sink2):
+    """Take a sink into the running maximum and sum: one more column, without a value, in every row that sees a key.
+
+    A row whose maximum is at least the sink is not rescaled, and its sum is rounded once.
+
+    Args:
+        m_i: `[BLOCK_M]` fp32, maximum of z.
+        l_i: `[BLOCK_M]` fp32, sum of exp2(z - m_i); 0 in a row that sees no key, which stays as it is.
+        sink2: logit of the sink times log2(e), finite.
+
+    Returns:
+        `(m_i, l_i, alpha)` with the sink, and the factor of everything accumulated so far.
+    """
+    empty = l_i == 0.0
+    m_new = tl.where(empty, m_i, tl.maximum(m_i, sink2))
+    pivot = tl.where(empty, 0.0, m_new)
+    alpha = tl.exp2(m_i - pivot)
+    return m_new, tl.where(empty, 0.0, l_i * alpha + tl.exp2(sink2 - pivot)), alpha
+
+
+@triton.jit
 def finish(m_i, l_i):
     """The divisor of the accumulator and the base-2 LSE; a row without keys has divisor 1 and LSE -inf."""
     divisor = tl.where(l_i == 0.0, 1.0, l_i)

@@ -1,0 +1,97 @@
+"""Which optional parts a case has: a mask, modifications of the logits, dropout, pages. Plain stays the most likely."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hypothesis import strategies as st
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hypothesis.strategies import SearchStrategy
+
+    from flashverify.case.supports import Supports
+
+    Draw = Callable[[SearchStrategy[Any]], Any]
+
+__all__ = ["all_extras", "all_parts", "block_sizes", "combine", "draw_extras", "draw_parts", "one_in"]
+
+_MASKS = ("packed", "blocks", "bitmap")
+_LENGTHS = frozenset({"key_lengths", "query_lengths"})
+_NUMBER = (0,) * 10 + (1,) * 7 + (2,) * 3
+"""How many extras a case has: two in three of a case, on average."""
+
+_BLOCKS = ((1, 1), (1, 1), (2, 2), (1, 2), (4, 4), (4, 1), (3, 2), (8, 8), (4, 8))
+"""Rows and keys of a block, in units of the least one."""
+
+
+def one_in(n: int) -> SearchStrategy[bool]:
+    """True about once in `n` draws; shrinks to false."""
+    return st.sampled_from((False,) * (n - 1) + (True,))
+
+
+def _extras(supports: Supports) -> list[str]:
+    """The subject's optional parts besides bands, trees and lengths, from plain to wild."""
+    parts = [part for part in _MASKS if part in supports.masks]
+    logits = [name for name in ("softcap", "alibi", "bias", "sink") if name in supports.logits]
+    return [*logits, *(["dropout"] if supports.dropout else []), *parts]
+
+
+def all_parts(supports: Supports) -> list[frozenset[str]]:
+    """Every set of bands, tree and lengths that the subject has, plain first; of a subject with extras plain more than once."""
+    main: list[tuple[str, ...]] = [(), *((p,) for p in ("causal", "tree", "window") if p in supports.masks)]
+    lengths = [p for p in ("key_lengths", "query_lengths") if p in supports.masks]
+    rich = bool(_extras(supports))
+    if not supports.combine_masks:
+        return [frozenset(parts) for parts in ((),) * 2 * rich + (*main, *((p,) for p in lengths))]
+    more = [(), *((p,) for p in lengths), *([tuple(lengths)] if len(lengths) == 2 else [])]
+    if rich:
+        both = [("causal", "window")] if {"causal", "window"} <= set(supports.masks) else []
+        main = [(), (), *main, *main[1:2], *both]
+        more = [*((),) * 3, *more, *more[1:2]]
+    return [frozenset(a + b) for b in more for a in main]
+
+
+def draw_parts(draw: Draw, supports: Supports) -> frozenset[str]:
+    """Which bands, tree and lengths the mask has: none, one, or several that may stand together."""
+    main = [p for p in ("causal", "tree", "window") if p in supports.masks]
+    lengths = [p for p in ("key_lengths", "query_lengths") if p in supports.masks]
+    rich = bool(_extras(supports))
+    if not supports.combine_masks:
+        return frozenset(draw(st.sampled_from([*((),) * (1 + 2 * rich), *((p,) for p in main + lengths)])))
+    parts = set(draw(st.sampled_from([*((),) * (1 + 3 * rich), *((p,) for p in main)])))
+    parts |= {part for part in lengths if draw(one_in(4) if rich else st.booleans())}
+    if "window" in supports.masks and "causal" in parts and draw(st.booleans()):
+        parts.add("window")
+    return frozenset(parts)
+
+
+def all_extras(supports: Supports) -> list[frozenset[str]]:
+    """Sets of extras in the shares of `draw_extras`: none in half of them, each one, and each with one other."""
+    single = _extras(supports)
+    pairs = [{name, single[(i + 1 + 2 * (i % 2)) % len(single)]} for i, name in enumerate(single)]
+    return [frozenset(names) for names in (*((),) * max(3 * len(single), 1), *({n} for n in single * 2), *pairs)]
+
+
+def draw_extras(draw: Draw, supports: Supports) -> frozenset[str]:
+    """The extras of a case; nothing is drawn for a subject that has none."""
+    single = _extras(supports)
+    if not single:
+        return frozenset()
+    return frozenset(draw(st.sampled_from(single)) for _ in range(draw(st.sampled_from(_NUMBER))))
+
+
+def combine(supports: Supports, parts: frozenset[str], extras: frozenset[str]) -> tuple[frozenset[str], frozenset[str]]:
+    """Mask parts and other features that go together: packed sequences have their own lengths."""
+    masks = [part for part in _MASKS if part in extras]
+    if masks and not supports.combine_masks:
+        return frozenset(masks[:1]), extras.difference(_MASKS)
+    parts = parts.union(masks)
+    return (parts - _LENGTHS if "packed" in parts else parts), extras.difference(_MASKS)
+
+
+def block_sizes(supports: Supports) -> list[tuple[int, int]]:
+    """(rows, keys) of a block to choose from, from plain to wild."""
+    unit = supports.block_multiple
+    return [(rows * unit, keys * unit) for rows, keys in _BLOCKS]

@@ -1,0 +1,194 @@
+"""Calls that are recorded once and replayed: of Triton's language, and of the device functions of kernels.
+
+Which operations a call makes depends on the types of its tensors and on its constants alone, unless it decides by the value
+of a tensor: such a call is never replayed. Only programs in lockstep are; one at a time they run as Triton has it.
+"""
+
+from __future__ import annotations
+
+from types import CodeType, ModuleType
+from typing import TYPE_CHECKING, Any
+
+from flashverify.interpreter.hooks import builder, handle, stock, tl
+from flashverify.interpreter.keys import key_of
+from flashverify.interpreter.recording import Recorder, Recording, unobserved
+from flashverify.interpreter.replay import OpaqueError, Tape
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+__all__ = ["Globals", "builtins", "replayed", "replayed_function"]
+
+_OPERATORS = """
+add radd sub rsub mul rmul truediv rtruediv floordiv rfloordiv mod rmod neg invert and rand or ror xor rxor lshift rlshift rshift
+rrshift gt rgt ge rge lt rlt le rle eq req ne rne getitem not
+""".split()  # noqa: SIM905
+_METHODS = "to cast logical_and logical_or reshape view expand_dims broadcast_to trans permute".split()  # noqa: SIM905
+_FUNCTIONS = """
+program_id num_programs arange full cat join split trans permute reshape view expand_dims broadcast broadcast_to cast dot load
+store where add sub mul minimum maximum clamp abs exp exp2 log log2 sqrt sqrt_rn rsqrt sin cos erf floor ceil fma fdiv div_rn
+umulhi gather multiple_of max_contiguous max_constancy
+""".split()  # noqa: SIM905
+_ROOM = 1 << 12
+_recorders: dict[type, type] = {}
+
+
+class Globals:
+    """Names that replayed functions find in their modules: where one means something else, nothing is replayed."""
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[int, str], tuple[dict[str, Any], Any]] = {}
+
+    def watch(self, function: Any) -> None:
+        """Remember what the names of a function mean now."""
+        self._watch(function.__globals__, function.__code__)
+
+    def _watch(self, names: dict[str, Any], code: CodeType) -> None:
+        for name in code.co_names:
+            meant = names.get(name, self)
+            if isinstance(meant, ModuleType):
+                if not meant.__name__.startswith("triton"):
+                    self._watch(vars(meant), code)
+            elif meant is not self:
+                self._seen[id(names), name] = (names, meant)
+        for inner in code.co_consts:
+            if isinstance(inner, CodeType):
+                self._watch(names, inner)
+
+    def changed(self) -> bool:
+        """Whether one means something else now; they are forgotten then."""
+        for (_, name), (names, before) in self._seen.items():
+            if names.get(name) is not before:
+                self._seen.clear()
+                return True
+        return False
+
+
+def _recorder(kind: type) -> type:
+    found = _recorders.get(kind)
+    if found is None:
+        _recorders.clear()
+        found = _recorders[kind] = type("RecordingBuilder", (Recorder, kind), {})
+    return found
+
+
+def _copies(values: Any, inputs: list[Any], own: list[Any]) -> Any:
+    """The arguments with a new tensor and handle in place of each tensor, so that each is told from all others."""
+    if values.__class__ is tl.core.tensor:
+        own.append(values)
+        made = object.__new__(tl.core.tensor)
+        made.__dict__.update(values.__dict__)
+        made.handle = handle(values.handle.data, values.handle.dtype)
+        inputs.append(made)
+        return made
+    if values.__class__ in (tuple, list):
+        return type(values)(_copies(x, inputs, own) for x in values)
+    if values.__class__ is tl.core.tuple:
+        return tl.core.tuple([_copies(x, inputs, own) for x in values.values], values.type)
+    return values
+
+
+def _record(b: Any, key: Any, call: Any, args: Any, kwargs: dict[str, Any], *, placed: bool) -> Any:
+    """Make the call, and keep how to repeat it."""
+    inputs: list[Any] = []
+    own: list[Any] = []
+    args = _copies(args, inputs, own)
+    kwargs = {name: _copies(value, inputs, own) for name, value in kwargs.items()}
+    kind = b.__class__
+    inside = isinstance(b, Recorder)
+    recording = Recording(inputs, unobserved(kind.__bases__[1] if inside else kind), placed)
+    if inside:
+        for outer in b.recordings:
+            for tensor, copied in zip(own, inputs, strict=True):
+                outer.alias(tensor.handle, copied.handle)
+        b.recordings.append(recording)
+    else:
+        b.__class__, b.recordings = _recorder(kind), [recording]
+    try:
+        result = call(*args, **kwargs)
+    finally:
+        b.recordings.pop()
+        if not inside:
+            b.__class__ = kind
+    tapes = b.tapes
+    if len(tapes) >= _ROOM:
+        tapes.clear()
+    try:
+        if recording.opaque:
+            raise OpaqueError
+        tapes[key] = Tape(recording, result)
+    except OpaqueError:
+        tapes[key] = None
+    return _returned(result, inputs, own)
+
+
+def _returned(result: Any, inputs: list[Any], own: list[Any]) -> Any:
+    """The result with the caller's own tensors in place of their copies."""
+    if result.__class__ is tuple:
+        return tuple(_returned(x, inputs, own) for x in result)
+    return next((mine for copied, mine in zip(inputs, own, strict=True) if copied is result), result)
+
+
+_UNKNOWN = object()
+
+
+def replayed(number: Any, original: Callable[..., Any], *, placed: bool = False) -> Callable[..., Any]:
+    """A function that does what `original` does, faster the second time.
+
+    Args:
+        number: tells it from others.
+        original: what it stands for.
+        placed: whether lines of `original` itself belong into reports.
+    """
+    b = builder()
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        tapes = b.tapes
+        if tapes is None:
+            return original(*args, **kwargs)
+        inputs: list[Any] = []
+        key = key_of(number, args, kwargs, inputs)
+        tape = tapes.get(key, _UNKNOWN) if key is not None else None
+        if tape is None:
+            return original(*args, **kwargs)
+        if tape is _UNKNOWN:
+            return _record(b, key, original, args, kwargs, placed=placed)
+        if b.recordings:
+            return tape.stepwise(b, inputs)
+        return tape.run(b, *inputs)
+
+    return call
+
+
+def replayed_function(watched: Globals) -> Callable[..., Any]:
+    """What `InterpretedFunction.__call__` becomes."""
+    original = stock.InterpretedFunction.__call__
+    wrappers: dict[Any, Callable[..., Any]] = {}
+
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        found = wrappers.get(self)
+        if found is None:
+
+            def plain(*args: Any, **kwargs: Any) -> Any:
+                watched.watch(self.rewrite())
+                return original(self, *args, **kwargs)
+
+            found = wrappers[self] = replayed(self, plain, placed=True)
+        return found(*args, **kwargs)
+
+    return call
+
+
+def builtins() -> Iterator[tuple[Any, str, Any]]:
+    """What is replaced in a language that is patched for interpreting: (owner, name, value)."""
+    wanted = {
+        tl.core.tensor: [*(f"__{name}__" for name in _OPERATORS), *_METHODS],
+        tl: _FUNCTIONS,
+        tl.core: _FUNCTIONS,
+        tl.math: _FUNCTIONS,
+    }
+    for owner, names in wanted.items():
+        for name in names:
+            member = vars(owner).get(name)
+            if member is not None and getattr(member, "__kwdefaults__", None) and "member" in member.__kwdefaults__:
+                yield owner, name, replayed(f"{owner.__name__}.{name}", member)

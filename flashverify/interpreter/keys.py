@@ -1,0 +1,110 @@
+"""What a call of Triton's language depends on besides the elements of its tensors: their types, and every constant."""
+
+from __future__ import annotations
+
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
+
+from flashverify.interpreter.hooks import stock, tl
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["key_of", "token_of"]
+
+_TENSOR, _CONSTEXPR, _TUPLE = tl.core.tensor, tl.core.constexpr, tl.core.tuple
+_EXACT = frozenset({int, bool, str, type(None)})
+"""Constants whose equality within one class is identity of meaning; for floats it is not: 0.0 == -0.0."""
+_SEQUENCES = frozenset({tuple, list})
+_SLICES = frozenset({slice, tl.core.slice})
+_TYPES = frozenset({tl.core.dtype, tl.core.block_type, tl.core.pointer_type})
+_FUNCTIONS = frozenset({FunctionType, getattr(stock, "InterpretedFunction", None)})
+
+_tokens: dict[Any, int] = {}
+
+
+def _type_token(kind: Any) -> int:
+    """A number for each type, remembered on it; equal types have equal numbers, others never do."""
+    token: int | None = kind.__dict__.get("token")
+    if token is not None:
+        return token
+    if kind.__class__ is tl.core.block_type:
+        key: Any = (_type_token(kind.element_ty), tuple(kind.shape))
+    elif kind.__class__ is tl.core.pointer_type:
+        key = ("pointer", _type_token(kind.element_ty), kind.address_space, kind.const)
+    elif kind.__class__ is tl.core.dtype:
+        key = kind.name
+    else:
+        raise KeyError(kind)
+    token = kind.token = _tokens.setdefault(key, len(_tokens))
+    return token
+
+
+def token_of(tensor: Any) -> int:
+    """The number of a tensor's type, remembered on the tensor."""
+    token: int | None = tensor.__dict__.get("token")
+    if token is None:
+        token = tensor.token = _type_token(tensor.type)
+    return token
+
+
+class _NoInputs(list[Any]):
+    def append(self, value: Any) -> None:
+        raise KeyError(value)
+
+
+_no_inputs = _NoInputs()
+
+
+def _append(parts: list[Any], values: Iterable[Any], inputs: list[Any]) -> None:
+    for value in values:
+        kind = value.__class__
+        if kind is _TENSOR:
+            inputs.append(value)
+            parts.append(token_of(value))
+        elif kind in _EXACT:
+            parts += (kind, value)
+        elif kind is float and value == value:
+            parts += (kind, value.hex())
+        elif kind is _CONSTEXPR:
+            parts.append(kind)
+            _append(parts, (value.value,), _no_inputs)
+        elif kind in _TYPES:
+            parts += (kind, _type_token(value))
+        elif kind in _SEQUENCES:
+            parts += (kind, len(value))
+            _append(parts, value, inputs)
+        elif kind is _TUPLE:
+            parts += (kind, len(value), tuple(getattr(value.type, "fields", None) or ()))
+            _append(parts, value, inputs)
+        elif kind in _SLICES:
+            parts.append(kind)
+            _append(parts, (value.start, value.stop, value.step), _no_inputs)
+        elif kind in _FUNCTIONS:
+            parts += (kind, value)
+        else:
+            raise KeyError(value)
+
+
+def key_of(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], inputs: list[Any]) -> Any:
+    """What decides which operations a call makes; None where that cannot be told.
+
+    Args:
+        function: a number or an object that stands for the function.
+        args: its arguments.
+        kwargs: likewise.
+        inputs: takes the tensors among them, in order.
+    """
+    parts = [function]
+    try:
+        if not kwargs and len(args) == 2 and args[0].__class__ is _TENSOR and args[1].__class__ is _TENSOR:
+            key = (function, token_of(args[0]), token_of(args[1]))
+            inputs += args
+            return key
+        _append(parts, args, inputs)
+        if kwargs:
+            parts += kwargs
+            _append(parts, kwargs.values(), inputs)
+    except KeyError:
+        return None
+    return tuple(parts)

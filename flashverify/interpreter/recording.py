@@ -1,0 +1,223 @@
+"""Recording the builder operations of one call: which it makes, on what, and what of them it gives back."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, field
+from typing import Any
+
+from flashverify.interpreter.formats import simple_cast
+from flashverify.interpreter.hooks import InterpreterBuilder, TensorHandle, tl
+from flashverify.interpreter.layer import Layer
+from flashverify.interpreter.lockstep import Lockstep
+from flashverify.interpreter.memory import inner_place
+from flashverify.interpreter.numerics import Numerics
+
+__all__ = ["CASTS", "Constant", "Recorder", "Recording", "Slot", "Step", "unobserved"]
+
+_FOLDED = 1 << 12
+"""Elements of a constant that is kept instead of being made anew."""
+_FOLDABLE = ("create_splat", "create_make_range", "create_expand_dims", "create_broadcast", "create_reshape")
+CASTS = ("create_int_cast", "create_fp_ext", "create_fp_trunc", "create_si_to_fp", "create_ui_to_fp")
+"""Conversions that NumPy does alike where `simple_cast` says so."""
+_OWNERS: dict[str, type] = {
+    **dict.fromkeys(("binary_op", "unary_op", "cast_impl", "create_addptr"), Numerics),
+    **dict.fromkeys((*_FOLDABLE, "create_select"), Lockstep),
+    **dict.fromkeys(CASTS, InterpreterBuilder),
+}
+_PLAIN = (int, float, str, type(None), tl.core.dtype)
+_PLACED = {"create_load", "create_store", "create_masked_load", "create_masked_store"}
+"""Operations that a mixin may report with their line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A value of the recording, by number; the inputs come first."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A value that is the same at every replay."""
+
+    value: Any
+
+
+@dataclass(slots=True)
+class Step:
+    """One operation.
+
+    Attributes:
+        name: method of the builder.
+        args: `Slot` or `Constant` each.
+        kwargs: likewise.
+        outs: numbers of the slots that it fills.
+        several: whether it returns a tuple.
+        ufunc: what it applies to its operands, where that is all that it does.
+        place: innermost line of source, where that may matter.
+        size: bytes that a pointer operand moves by.
+        astype: the type that it converts to, where NumPy's conversion is the right one.
+    """
+
+    name: str
+    args: list[Any]
+    kwargs: dict[str, Any]
+    outs: list[int]
+    several: bool
+    ufunc: Any = None
+    place: tuple[str, int] | None = None
+    size: int = 0
+    astype: Any = None
+
+
+@dataclass(slots=True)
+class Recording:
+    """What was recorded of a call.
+
+    Attributes:
+        inputs: the tensors that it gets.
+        plain: see `unobserved`.
+        placed: whether the lines of its operations are lost at a replay: it runs code of its own.
+        steps: in order.
+        shapes: of the tiles of the slots.
+        opaque: whether it did something that cannot be repeated from the types and constants alone.
+        elements: of the largest tile among those whose size is limited.
+    """
+
+    inputs: list[Any]
+    plain: bool
+    placed: bool
+    steps: list[Step] = field(default_factory=list)
+    shapes: list[tuple[int, ...]] = field(default_factory=list)
+    opaque: bool = False
+    elements: int = 0
+    _known: dict[int, Any] = field(default_factory=dict)
+    _alive: list[Any] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        for tensor in self.inputs:
+            self._fill(tensor.handle)
+
+    def _fill(self, held: Any) -> int:
+        self._alive.append(held)  # an identity is only unique while its object lives
+        number = len(self.shapes)
+        self._known[id(held)] = Slot(number)
+        self.shapes.append(held.data.shape[1:])
+        return number
+
+    def alias(self, own: Any, copied: Any) -> None:
+        """Take one handle for another."""
+        known = self._known.get(id(own))
+        if known is not None:
+            self._known[id(copied)] = known
+            self._alive.append(copied)
+
+    def adopt(self, held: Any) -> None:
+        """Know the handle of a constant."""
+        self._known[id(held)] = Constant(held)
+        self._alive.append(held)
+
+    def source(self, value: Any) -> Any:
+        """`Slot` or `Constant` of an operand; None where it came from elsewhere."""
+        if isinstance(value, TensorHandle):
+            return self._known.get(id(value))
+        if isinstance(value, (list, tuple, tl.core.tuple)):
+            fixed = all(isinstance(x, _PLAIN) or x.__class__ is tl.core.constexpr for x in value)
+            return Constant(value[:] if isinstance(value, list) else value) if fixed else None
+        return Constant(value) if isinstance(value, _PLAIN) or type(value).__module__.endswith("libtriton.ir") else None
+
+    def note(self, name: str, args: Any, kwargs: Any, out: Any, ufunc: Any) -> None:
+        """Take in one operation."""
+        sources = [self.source(x) for x in args]
+        named = {key: self.source(x) for key, x in kwargs.items()}
+        outs = out if isinstance(out, tuple) else (out,)
+        if any(x is None for x in (*sources, *named.values())):
+            self.opaque = True
+            return
+        held = [x for x in outs if isinstance(x, TensorHandle)]
+        fixed = all(isinstance(x, Constant) for x in (*sources, *named.values()))
+        if name.startswith("get_") or (fixed and self.plain and name in _FOLDABLE and _small(held)):
+            self.opaque |= not fixed
+            for x in held:
+                x.data.flags.writeable = False
+                self.adopt(x)
+                self.elements = max(self.elements, _limited(name, x))
+            return
+        if len(held) != len(outs) and out is not None:
+            self.opaque = True
+            return
+        self.elements = max([self.elements, *(_limited(name, x) for x in held)])
+        numbers = [self._fill(x) for x in held]
+        step = Step(name, sources, named, numbers, isinstance(out, tuple), ufunc)
+        if self.placed and name in _PLACED:
+            step.place = inner_place()
+        if name == "create_addptr":
+            step.size = max(1, args[0].get_element_ty().primitive_bitwidth // 8)
+        if len(held) == 1 and isinstance(args[0], TensorHandle):
+            step.astype = simple_cast(args[0].data.dtype, held[0].data.dtype)
+        self.steps.append(step)
+        self._alive += [*args, *kwargs.values()]
+
+
+@functools.cache
+def unobserved(kind: type) -> bool:
+    """Whether simple operations of a builder are this package's own: no mixin sees them, so that they may be done otherwise."""
+    return all(getattr(kind, name) is getattr(owner, name) for name, owner in _OWNERS.items())
+
+
+def _small(held: list[Any]) -> bool:
+    return len(held) == 1 and held[0].data.size <= _FOLDED
+
+
+def _limited(name: str, held: Any) -> int:
+    size: int = held.data[0].size if name in ("create_splat", "create_broadcast") else 0
+    return size
+
+
+class Recorder(Layer):
+    """The outermost mixin while calls are recorded."""
+
+    _nested: bool = False
+    _applied: Any = None
+
+    def binary_op(self, lhs: Any, rhs: Any, op: Any) -> Any:
+        """Note the function that is applied."""
+        out = super().binary_op(lhs, rhs, op)
+        self._applied = (op, (lhs, rhs), out)
+        return out
+
+    def unary_op(self, arg: Any, op: Any) -> Any:
+        """Note the function that is applied."""
+        out = super().unary_op(arg, op)
+        self._applied = (op, (arg,), out)
+        return out
+
+
+def _recorded(name: str) -> Any:
+    stocks = getattr(InterpreterBuilder, name, None)
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        inner = getattr(super(Recorder, self), name)
+        if self._nested:
+            return inner(*args, **kwargs)
+        self._nested, self._applied = True, None
+        try:
+            out = inner(*args, **kwargs)
+        finally:
+            self._nested = False
+        ufunc = None
+        if self._applied is not None and inner.__func__ is stocks and not kwargs:
+            op, operands, made = self._applied
+            if made is out and len(operands) == len(args) and all(x is y for x, y in zip(operands, args, strict=True)):
+                ufunc = op
+        for recording in self.recordings:
+            recording.note(name, args, kwargs, out, ufunc)
+        return out
+
+    return method
+
+
+for _name in {*dir(InterpreterBuilder), "create_reduction", "create_arg_reduction", "create_prefix", "get_bf16"}:
+    if _name.startswith(("create_", "get_")):
+        setattr(Recorder, _name, _recorded(_name))

@@ -1,0 +1,146 @@
+"""The absolute error of a logit, from the dot product through softcap and biases, and of a sink (docs/bounds.md, section 3)."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from flashverify.numerics.chunk import Chunk, Parts
+from flashverify.numerics.coefficients import LOG2E, OVERFLOW_FP32, Coefficients
+from flashverify.numerics.features import FeatureCoefficients
+from flashverify.numerics.formats import format_of
+from flashverify.numerics.problem import Problem
+
+__all__ = ["TanhError", "largest_logit", "logit_error", "logit_overflow", "sink_error"]
+
+
+@dataclass(slots=True, kw_only=True)
+class TanhError:
+    """Absolute errors of the computed `tanh(t / cap)` and of its argument, float64 `[G, M, N]`."""
+
+    value: Tensor
+    argument: Tensor
+
+
+def logit_error(
+    c: Coefficients, chunk: Chunk, prescale: str, *, backward: bool
+) -> tuple[Tensor, Tensor | float, TanhError | None]:
+    """B_S, natural units, without its gap term.
+
+    `B_t = D(d) |scale| sum |q| |k| + kappa u |t| + d w |scale| + 2w sum |q| |k|`, and for a prescaled operand `+ u_x |scale| sum |q| |k| + eta_x sum |other| / log2 e`;
+    then through softcap and biases.
+
+    Args:
+        c: The coefficients.
+        chunk: The chunk.
+        prescale: The operand that is prescaled, `"none"`, `"q"`, `"k"`.
+        backward: Of the backward's logits.
+
+    Returns:
+        B_S `[G, M, N]`, to be enlarged in place; what is still to be added to it, `[G, M, 1]` or a number; the errors of the tanh, or None
+        without a softcap.
+    """
+    parts = chunk.parts
+    theta = torch.mul(chunk.A, c.s_dot_bwd if backward else c.s_dot_fwd)
+    theta.add_(chunk.abs_s if parts is None else parts.size, alpha=c.s_abs)
+    eta = c.prescale_bwd if backward else c.prescale_fwd
+    rows = c.s_flush + (eta if prescale == "k" else 0.0)
+    keys = c.s_flush + (eta if prescale == "q" else 0.0)
+    if keys:
+        theta.add_((chunk.ak.sum(-1) * keys).unsqueeze(-2))
+    offset: Tensor | float = chunk.aq.sum(-1, keepdim=True) * rows + c.s_const if rows else c.s_const
+    tanh_error = None
+    if parts is not None:
+        assert c.features is not None
+        theta, tanh_error = _through(c, c.features, chunk, parts, theta.add_(offset))
+        offset = 0.0
+    if c.s_max and not backward:
+        theta.add_(torch.maximum(chunk.abs_s, chunk.m.abs()), alpha=c.s_max)
+    return theta, offset, tanh_error
+
+
+def _through(
+    c: Coefficients, x: FeatureCoefficients, chunk: Chunk, parts: Parts, error: Tensor
+) -> tuple[Tensor, TanhError | None]:
+    """Carry the error of t through softcap and biases: B_S and the errors of the tanh.
+
+    The slope of tanh falls with |t|, so the largest change of the capped logit over `[t - B_t, t + B_t]` is that towards 0, and with
+    `tanh x - tanh y = tanh(x - y) (1 - tanh x tanh y)` nothing cancels. A bias is rounded by itself, and the sum after each term.
+    """
+    tanh_error = None
+    if parts.cap is not None and parts.tanh is not None:
+        cap = parts.cap
+        error.add_(parts.size, alpha=x.cap_in).add_(chunk.A, alpha=x.cap_dot).add_(x.cap_const)
+        argument = error / cap
+        inner = torch.tanh((parts.size - error).div_(cap)).mul_(parts.tanh)
+        value = torch.tanh(argument).mul_(1 - inner).mul_(1 + x.cap_rel + 2.0**-18)
+        value.add_(parts.tanh, alpha=x.cap_rel).add_(x.cap_flat)
+        tanh_error = TanhError(value=value, argument=argument)
+        error = (value * (cap * (1 + c.s_abs))).add_(parts.capped, alpha=c.s_abs).add_(x.cap_const)
+    if parts.bias is not None:
+        error.mul_(1 + x.add).add_(parts.bias, alpha=x.bias).add_(chunk.abs_s, alpha=x.add).add_(x.bias_const)
+        more = x.add * (parts.biases - 1)
+        if more:
+            error.add_(parts.capped, alpha=more).add_(parts.bias, alpha=more)
+    return error, tanh_error
+
+
+def sink_error(c: Coefficients, chunk: Chunk, sink: Tensor) -> Tensor:
+    """Error of the exponent of a sink in the forward, without the constant part of theta: `[G, M, 1]`.
+
+    A sink is converted to base 2 like a bias; its exponent has the gap, and under split-KV the stored LSE, of any column.
+    """
+    assert c.features is not None
+    size = sink.abs()
+    both = torch.maximum(size, chunk.m.abs())
+    gap = (chunk.m - sink).clamp(min=0.0)
+    return size * c.features.bias + gap * (c.gap * (2 if c.split else 1)) + both * (c.s_max + c.split)
+
+
+def largest_logit(problem: Problem, chunk: Chunk) -> Tensor:
+    """The largest magnitude of `log sum exp S - log n` `[G, M, 1]`: `max |t|`, or the cap, with `|max bias|` and the sink."""
+    largest = chunk.A.amax(-1, keepdim=True) * abs(problem.scale)
+    parts = chunk.parts
+    if parts is not None and parts.cap is not None:
+        largest = largest.clamp(max=parts.cap)
+    if parts is not None and parts.bias is not None:
+        # S - capped <= bias <= S + capped, and |S - bias| <= largest.
+        largest = 2 * largest + chunk.m.abs()
+    return largest if chunk.sink is None else torch.maximum(largest, chunk.sink.abs())
+
+
+def logit_overflow(problem: Problem, chunk: Chunk, prescale: str) -> Tensor:
+    """Rows `[G, M, 1]` in which a logit, one of its parts, or the cast of a prescaled operand may leave its format."""
+    sc = abs(problem.scale)
+    largest = chunk.A.amax(-1, keepdim=True) if chunk.A.shape[-1] else torch.zeros_like(chunk.n)
+    over = largest * max(1.0, sc * LOG2E) >= OVERFLOW_FP32
+    if problem.features is not None:
+        over = over | _part_overflow(chunk, largest, sc)
+    if prescale != "none":
+        limit = min(format_of(problem.dtype).max, OVERFLOW_FP32) / (1 + format_of(problem.dtype).u)
+        largest_q = chunk.aq.amax(-1, keepdim=True) if chunk.aq.shape[-1] else torch.zeros_like(chunk.n)
+        if prescale == "q":
+            over = over | (largest_q * (sc * LOG2E) >= limit)
+        elif chunk.ak.shape[-1]:
+            keys = (chunk.ak.amax(-1, keepdim=True) * (sc * LOG2E) >= limit).double()
+            over = over | (chunk.over_keys(keys) > 0)
+    return over & ~chunk.empty
+
+
+def _part_overflow(chunk: Chunk, largest: Tensor, sc: float) -> Tensor:
+    """Rows in which the argument of tanh, a positive bias, its sum with the dot, a sink, or the largest logit may leave fp32, in base 2.
+
+    A logit that falls below the range has the weight 0, which is right, as long as the largest of its row does not.
+    """
+    total, over = largest * sc, torch.zeros_like(chunk.empty)
+    parts = chunk.parts
+    if parts is not None and parts.cap is not None:
+        slope = 2 * LOG2E * sc / parts.cap
+        over = over | (largest.clamp(min=1.0) * slope >= OVERFLOW_FP32)
+        total = total.clamp(max=parts.cap)
+        over = over | (parts.cap * 2 * LOG2E >= OVERFLOW_FP32)
+    if parts is not None and parts.bias is not None:
+        over = over | ((total + parts.rise) * LOG2E >= OVERFLOW_FP32) | (chunk.m * LOG2E <= -OVERFLOW_FP32)
+    if chunk.sink is not None:
+        over = over | (chunk.sink.abs() * LOG2E >= OVERFLOW_FP32)
+    return over

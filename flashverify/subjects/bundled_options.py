@@ -1,0 +1,98 @@
+"""From a problem to the options of the bundled kernels."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+    from flashverify.case.case import Case
+    from flashverify.case.problem import Problem
+
+__all__ = ["block_size", "combination_refusal", "longest_query", "mask_kinds", "mask_options", "modifier_options"]
+
+
+def combination_refusal(case: Case) -> str | None:
+    """Why the bundled kernels do not take the parts of `case` together, or None."""
+    parts = case.mask.parts()
+    if "tree" in parts and parts & {"causal", "window", "bitmap"}:
+        return f"mask parts {sorted(parts)}: a tree orders its nodes itself"
+    if "packed" in parts and "blocks" in parts:
+        return "mask parts packed and blocks"
+    if "packed" in parts and case.logits.bias:
+        return f"bias={case.logits.bias} with packed sequences"
+    return None
+
+
+def mask_kinds(case: Case) -> str:
+    """The kinds of the mask as `launch_config` takes them."""
+    mask = case.mask
+    left, right = mask.window or (None, None)
+    kinds = {
+        "tree": mask.tree is not None,
+        "causal": mask.causal is not None or right is not None,
+        "left": left is not None,
+        "bitmask": mask.bitmap is not None,
+        "blocks": mask.blocks is not None,
+    }
+    return "+".join(kind for kind, present in kinds.items() if present) or "none"
+
+
+def block_size(case: Case) -> tuple[int, int] | None:
+    """Queries and keys of a block, or None without a pattern."""
+    blocks = case.mask.blocks
+    return None if blocks is None else (blocks.rows, blocks.keys)
+
+
+def longest_query(case: Case) -> int:
+    """Rows of the longest sequence."""
+    packed = case.mask.packed
+    return case.seq_q if packed is None else max((rows for rows, _ in packed.lengths()), default=0)
+
+
+def mask_options(kernels: Any, problem: Problem) -> dict[str, Any]:
+    """The parts of the mask that the problem has, as keyword arguments of `Options`."""
+    mask, device = problem.case.mask, problem.q.device
+    found: dict[str, Any] = {
+        "causal": mask.causal,
+        "window": mask.window,
+        "key_lengths": problem.key_lengths,
+        "query_lengths": problem.query_lengths,
+    }
+    packed = mask.packed
+    if packed is not None:
+        found["packed"] = kernels.Packed(problem.cu_q, problem.cu_k, problem.max_q, problem.max_k)
+    if mask.tree is not None:
+        found["tree"] = kernels.TreeMask.from_parents(mask.tree, device, cu=None if packed is None else packed.cu_q)
+    if problem.bitmask is not None:
+        see = problem.bitmask if packed is None else _within_sequences(problem)
+        found["bitmask"] = kernels.BitMask.from_bool(see)
+    if problem.blocks is not None and mask.blocks is not None:
+        found["blocks"] = kernels.BlockMask.from_bool(problem.blocks, mask.blocks.rows, mask.blocks.keys)
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def modifier_options(kernels: Any, problem: Problem) -> dict[str, Any]:
+    """What modifies the logits and the weights, as keyword arguments of `Options`."""
+    found: dict[str, Any] = {
+        "softcap": problem.softcap,
+        "alibi_slopes": problem.slopes,
+        "bias": problem.bias,
+        "sink": problem.sink,
+    }
+    if problem.dropout_p:
+        found["dropout"] = kernels.Dropout(problem.dropout_p, problem.dropout_seed, problem.dropout_offset)
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _within_sequences(problem: Problem) -> torch.Tensor:
+    """The bitmask of packed sequences with the keys numbered within the sequence of each row: `[1, Hq or 1, Sq, max_k]`."""
+    packed, see = problem.case.mask.packed, problem.bitmask
+    assert packed is not None
+    assert see is not None
+    local = see.new_zeros(*see.shape[:3], problem.max_k)
+    for (q0, q1), (k0, k1) in zip(pairwise(packed.cu_q), pairwise(packed.cu_k), strict=True):
+        local[:, :, q0:q1, : k1 - k0] = see[:, :, q0:q1, k0:k1]
+    return local

@@ -1,0 +1,141 @@
+"""The decoding kernels of `flashverify_kernels` as a subject: split-KV over contiguous or paged keys; forward only."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from flashverify.subjects.bundled import Bundled
+from flashverify.subjects.interface import Contract, Forward, Gradients, Supports
+
+if TYPE_CHECKING:
+    import torch
+
+    from flashverify.case.case import Case
+    from flashverify.case.problem import Problem
+    from flashverify.numerics import Form
+    from flashverify.subjects.launches import Launch
+
+__all__ = ["BUNDLED_DECODE", "BundledDecode"]
+
+_SPLITS = (1, 2, 3, 7)
+_PAGES = (1, 16, 64, 5)
+_MOST_QUERIES = 24
+
+
+class BundledDecode(Bundled):
+    """`decode` of the kernel package. A chosen number of splits depends on the batch, so batch invariance is not promised."""
+
+    contract = Contract(lse_base="e", deterministic=True)
+
+    def __init__(self, package: str = "flashverify_kernels", name: str = "bundled-decode") -> None:
+        super().__init__(package, name)
+        self.supports = Supports(
+            precisions=("ieee", "tf32", "tf32x3"),
+            masks=("causal", "window", "key_lengths", "tree"),
+            empty=True,
+            scales=("positive", "zero", "negative"),
+            page_sizes=_PAGES,
+            max_seq_q=_MOST_QUERIES,
+            backward=False,
+            launch=(("n_splits", _SPLITS),),
+            also=self._refusal,
+        )
+
+    def _refusal(self, case: Case) -> str | None:
+        parts = case.mask.parts()
+        if "tree" in parts and parts & {"causal", "window", "key_lengths"}:
+            return f"mask parts {sorted(parts)}: the nodes of a tree are the last keys"
+        return self._dtype_refusal(case)
+
+    def form(self, case: Case) -> Form:
+        """That of the forward; the partial results are fp32 with a base-2 LSE, merged once."""
+        from flashverify.numerics import Form
+
+        return Form(
+            gap_c=1.0,
+            kappa=2.0,
+            dot=case.precision,
+            block_n=self._config(case).block_n,
+            n_splits=self._splits(case),
+            architecture=self._architecture(),
+        )
+
+    def launches(self) -> list[Launch]:
+        """What a GPU would compile, for `flashverify compile`."""
+        from flashverify.subjects.decode_launches import decode_launches
+
+        return decode_launches(self._package)
+
+    def forward(self, problem: Problem) -> Forward:
+        """O and the natural LSE."""
+        import torch
+
+        case, pages = problem.case, problem.pages
+        k, v = (problem.k, problem.v) if pages is None else (pages.k, pages.v)
+        lengths = problem.key_lengths
+        if pages is None:
+            k, v = self._view(case, k), self._view(case, v)
+        elif lengths is None:  # the pages have room for more
+            lengths = torch.full((case.batch,), case.seq_k, dtype=torch.int32, device=k.device)
+        tree = case.mask.tree
+        o, lse = self._kernels.decode(
+            self._view(case, problem.q),
+            k,
+            v,
+            scale=problem.scale,
+            causal=case.mask.causal,
+            window=case.mask.window,
+            key_lengths=lengths,
+            block_table=None if pages is None else pages.table,
+            tree=None if tree is None else self._kernels.TreeMask.from_parents(tree, problem.q.device),
+            n_splits=dict(case.launch).get("n_splits"),
+            precision=case.precision,
+            layout=case.storage.layout,
+            return_lse=True,
+            allow_interpreted_bf16=self._faithful(),
+        )
+        return Forward(self._view(case, o), lse)
+
+    def backward(self, problem: Problem, forward: Forward) -> Gradients:
+        """There is none.
+
+        Raises:
+            NotImplementedError: always.
+        """
+        raise NotImplementedError("decode has no backward")
+
+    def _rows(self, case: Case) -> int:
+        return case.heads_q // case.heads_kv * case.seq_q
+
+    def _config(self, case: Case) -> Any:
+        return self._module("decode_config").decode_config(
+            d=case.dim_qk,
+            dv=case.dim_v,
+            dtype=self._dtype(case),
+            rows=self._rows(case),
+            limit=self._module("runtime").shared_memory_limit(self._torch_device()),
+            interpreted=self._interpreted,
+        )
+
+    def _splits(self, case: Case) -> int:
+        """The number given, or the one that the kernels choose."""
+        given = dict(case.launch).get("n_splits")
+        if given is not None:
+            return given
+        module, config = self._module("decode_config"), self._config(case)
+        size = case.storage.page_size
+        room = case.seq_k if size is None else max(math.ceil(case.seq_k / size), 1) * size
+        resident = module.resident_programs(
+            config, self._torch_device(), d=case.dim_qk, dv=case.dim_v, dtype=self._dtype(case)
+        )
+        programs = case.batch * case.heads_kv * math.ceil(self._rows(case) / config.block_m)
+        return int(module.decode_splits(keys=room, programs=programs, resident=resident))
+
+    def _torch_device(self) -> torch.device:
+        import torch
+
+        return torch.device(self.device())
+
+
+BUNDLED_DECODE = BundledDecode()

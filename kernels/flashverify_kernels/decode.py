@@ -1,0 +1,211 @@
+"""Attention of a few queries over many keys: split-KV flash-decoding, contiguous or paged."""
+
+import contextlib
+import math
+from typing import Literal, overload
+
+import torch
+
+from flashverify_kernels.bitmask import BitMask
+from flashverify_kernels.config import LaunchConfig
+from flashverify_kernels.decode_config import launch_constants
+from flashverify_kernels.decode_validation import DecodeOptions, DecodeProblem, check_decode
+from flashverify_kernels.device.decode import decode_kernel
+from flashverify_kernels.merge import aligned, launch_merge, stride_arguments
+from flashverify_kernels.options import Causal, Layout, Precision, Window
+from flashverify_kernels.tree import TreeMask
+from flashverify_kernels.validation import axes
+
+_LOG2_E = math.log2(math.e)
+_LN_2 = math.log(2)
+
+
+@overload
+def decode(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    *,
+    scale: float | None = ...,
+    causal: Causal | None = ...,
+    window: Window | None = ...,
+    key_lengths: torch.Tensor | None = ...,
+    block_table: torch.Tensor | None = ...,
+    tree: TreeMask | BitMask | None = ...,
+    n_splits: int | None = ...,
+    precision: Precision = ...,
+    layout: Layout = ...,
+    return_lse: Literal[False] = ...,
+    config: LaunchConfig | None = ...,
+    allow_interpreted_bf16: bool = ...,
+) -> torch.Tensor: ...
+
+
+@overload
+def decode(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    *,
+    scale: float | None = ...,
+    causal: Causal | None = ...,
+    window: Window | None = ...,
+    key_lengths: torch.Tensor | None = ...,
+    block_table: torch.Tensor | None = ...,
+    tree: TreeMask | BitMask | None = ...,
+    n_splits: int | None = ...,
+    precision: Precision = ...,
+    layout: Layout = ...,
+    return_lse: Literal[True],
+    config: LaunchConfig | None = ...,
+    allow_interpreted_bf16: bool = ...,
+) -> tuple[torch.Tensor, torch.Tensor]: ...
+
+
+def decode(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    *,
+    scale: float | None = None,
+    causal: Causal | None = None,
+    window: Window | None = None,
+    key_lengths: torch.Tensor | None = None,
+    block_table: torch.Tensor | None = None,
+    tree: TreeMask | BitMask | None = None,
+    n_splits: int | None = None,
+    precision: Precision = "ieee",
+    layout: Layout = "bhsd",
+    return_lse: bool = False,
+    config: LaunchConfig | None = None,
+    allow_interpreted_bf16: bool = False,
+) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
+    """Compute softmax(scale * q k^T) v for few queries and many keys; no backward.
+
+    The visible keys of each sequence are split into `n_splits` parts of whole tiles, each part is one attention in fp32, and
+    the parts are merged (`merge`). The queries of all heads of a kv head share one tile, so that K and V are read once; rows
+    beyond one tile are further programs.
+
+    For a fixed `n_splits` and `config` the result of a sequence depends on nothing but that sequence and the length class of
+    the packed rows (up to 16, up to 32, more), and repeats bit for bit. A chosen `n_splits` depends on batch, heads, room for
+    keys and device. With `n_splits=1` nothing is merged: it is `attention` with these tiles.
+
+    Args:
+        q: `[B, Hq, Sq, D]` fp16, bf16 or fp32, D a multiple of 8 up to 256; any strides with a last one of 1.
+        k: `[B, Hkv, Sk, D]`, any strides with a last one of 1; with a `block_table` `[P, page_size, Hkv, D]` in both layouts.
+        v: likewise, with Dv channels, a multiple of 8 up to 256.
+        scale: finite, any sign; 1 / sqrt(D) by default.
+        causal: "bottom-right": the queries are the last Sq of the n keys, query i sees key j where j <= i + n - Sq;
+            "top-left": where j <= i.
+        window: (left, right), each None or >= 0: query i also sees no key before p - left and none after p + right, p being
+            i + n - Sq where `causal` is "bottom-right", else i. Keys before the windows of all queries are not read.
+        key_lengths: `[B]` int32, n from 0 to the room for keys (by default all of it). Keys from there on are not read.
+            Checked on the CPU, clamped on a GPU.
+        block_table: `[B, pages of a sequence]` int32, last stride 1: key j of sequence b is slot j % page_size of page
+            `block_table[b, j // page_size]`. Any page size from 1; one that is a multiple of the tile of keys
+            (`config.block_n`) takes one entry per tile. Entries that only keys need that are not read may hold anything;
+            the others are checked on the CPU alone.
+        tree: the queries are the nodes of a tree, the last Sq of the n keys are the same nodes. A node sees all n - Sq keys
+            before them, itself and its ancestors; with a BitMask of `[B or 1, Hq or 1, Sq, Sq]` node i sees the nodes of its
+            bits. Not together with `causal` or `window`.
+        n_splits: from 1 to 1024; by default the fewest that fill the device.
+        precision: of the dot products of fp32 inputs; without effect on fp16 and bf16.
+        layout: order of the axes of q, of contiguous k and v and of the output: "bhsd" as above, or "bshd".
+        return_lse: also return the LSE.
+        config: a launch configuration that replaces the default; `block_m` counts packed rows.
+        allow_interpreted_bf16: as in `attention`.
+
+    Returns:
+        O, `[B, Hq, Sq, Dv]` in the layout and dtype of q; with `return_lse` also the natural-log LSE, `[B, Hq, Sq]` fp32 in
+        both layouts. A query that sees no key has O = 0 and LSE = -inf.
+
+    Raises:
+        TypeError: an argument of the wrong type or dtype.
+        ValueError: a shape, stride, device or value that is not accepted.
+    """
+    options = DecodeOptions(
+        scale=scale,
+        causal=causal,
+        window=window,
+        key_lengths=key_lengths,
+        block_table=block_table,
+        tree=tree,
+        n_splits=n_splits,
+        precision=precision,
+        layout=layout,
+        config=config,
+        allow_interpreted_bf16=allow_interpreted_bf16,
+    )
+    problem = check_decode(q, k, v, options)
+    perm = axes(layout)
+    shape = (problem.batch, problem.heads, problem.sq, problem.dv)
+    o = torch.empty([shape[a] for a in perm], dtype=q.dtype, device=q.device)
+    lse = torch.empty(shape[:3], dtype=torch.float32, device=q.device)
+    if o.numel():
+        _launch(q, k, v, o.permute(perm), lse, options, problem)
+    return (o, lse) if return_lse else o
+
+
+def _launch(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    o: torch.Tensor,
+    lse: torch.Tensor,
+    options: DecodeOptions,
+    problem: DecodeProblem,
+) -> None:
+    """Both phases, into `o` (axes b, h, s, c) and `lse`; a single split writes there itself."""
+    perm = axes(options.layout)
+    inner = perm if options.block_table is None else (0, 2, 1, 3)
+    q, k, v = q.permute(perm), k.permute(inner), v.permute(inner)
+    whole = problem.splits == 1
+    parts, parts_lse = o[None], lse[None]
+    if not whole:
+        parts = torch.empty((problem.splits, *o.shape), dtype=torch.float32, device=o.device)
+        parts_lse = torch.empty((problem.splits, *lse.shape), dtype=torch.float32, device=o.device)
+    table, mask = options.block_table, problem.mask
+    constants = launch_constants(
+        problem.config,
+        d=problem.d,
+        dv=problem.dv,
+        page_size=problem.page_size,
+        aligned=aligned(q, k, v, parts),
+        mask=mask.flags,
+        precision=problem.precision,
+    )
+    with torch.cuda.device(q.device) if q.is_cuda else contextlib.nullcontext():
+        decode_kernel[(problem.programs,)](
+            q_ptr=q,
+            k_ptr=k,
+            v_ptr=v,
+            o_ptr=parts,
+            lse_ptr=parts_lse,
+            scale_log2=problem.scale * _LOG2_E,
+            lse_scale=_LN_2 if whole else 1.0,
+            k_lengths_ptr=options.key_lengths,
+            bits_ptr=mask.words,
+            table_ptr=table,
+            batch=problem.batch,
+            kv_heads=problem.kv_heads,
+            group=problem.group,
+            sq=problem.sq,
+            sk=problem.sk,
+            d8=problem.d // 8,
+            dv8=problem.dv // 8,
+            left=mask.left,
+            right=mask.right,
+            align_end=int(mask.align_end),
+            tree=int(mask.tree),
+            splits=problem.splits,
+            page_size=problem.page_size,
+            stride_table=0 if table is None else table.stride(0),
+            **stride_arguments("q", "bhs", q),
+            **stride_arguments("k", "bhs", k),
+            **stride_arguments("v", "bhs", v),
+            **stride_arguments("o", "pbhs", parts),
+            **stride_arguments("bits", "bhs", lse[..., None] if mask.words is None else mask.words),
+            **constants,
+        )
+    if not whole:
+        launch_merge(parts, parts_lse, o, lse, base2=True, lse_scale=_LN_2)

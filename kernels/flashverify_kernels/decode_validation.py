@@ -1,0 +1,258 @@
+"""Every check of what callers of `decode` pass in, and the one place where its defaults are resolved."""
+
+import math
+from dataclasses import dataclass
+from typing import get_args
+
+import torch
+
+from flashverify_kernels.bitmask import WORD, BitMask
+from flashverify_kernels.config import MASKS, LaunchConfig, config_error
+from flashverify_kernels.decode_config import MAX_SPLITS, decode_config, decode_splits, resident_programs
+from flashverify_kernels.device.mask import LOWER
+from flashverify_kernels.masking import MAX_LENGTH, Extent, Mask, check_mask
+from flashverify_kernels.options import Causal, Layout, Options, Precision, Window
+from flashverify_kernels.runtime import INTERPRETED, device_error, shared_memory_limit, supported
+from flashverify_kernels.tree import TreeMask
+from flashverify_kernels.validation import axes, check_like
+
+_MAX_PROGRAMS = 2**31 - 1
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class DecodeOptions:
+    """What a decoding computes and how; the fields are the keyword arguments of `decode`."""
+
+    scale: float | None = None
+    causal: Causal | None = None
+    window: Window | None = None
+    key_lengths: torch.Tensor | None = None
+    block_table: torch.Tensor | None = None
+    tree: TreeMask | BitMask | None = None
+    n_splits: int | None = None
+    precision: Precision = "ieee"
+    layout: Layout = "bhsd"
+    config: LaunchConfig | None = None
+    allow_interpreted_bf16: bool = False
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class DecodeProblem:
+    """A checked problem with every default resolved.
+
+    Attributes:
+        batch: sequences.
+        heads: query heads.
+        kv_heads: kv heads.
+        sq: queries.
+        sk: the most keys of a sequence.
+        d: channels of q and k.
+        dv: channels of v.
+        page_size: keys per page, or 0 without pages.
+        mask: parts of the mask.
+        scale: of the logits.
+        splits: parts that the keys are split into.
+        precision: of the dot products.
+        config: launch configuration.
+    """
+
+    batch: int
+    heads: int
+    kv_heads: int
+    sq: int
+    sk: int
+    d: int
+    dv: int
+    page_size: int
+    mask: Mask
+    scale: float
+    splits: int
+    precision: Precision
+    config: LaunchConfig
+
+    @property
+    def group(self) -> int:
+        """Query heads per kv head."""
+        return self.heads // max(self.kv_heads, 1)
+
+    @property
+    def programs(self) -> int:
+        """Programs of one launch."""
+        return self.splits * self.batch * self.kv_heads * -(-self.group * self.sq // self.config.block_m)
+
+
+def check_decode(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, options: DecodeOptions) -> DecodeProblem:
+    """Check inputs and options against each other.
+
+    Raises:
+        TypeError: an argument of the wrong type, or dtypes that differ.
+        ValueError: anything else; the message names the argument, the value and what is accepted.
+    """
+    for name, value, accepted in (
+        ("layout", options.layout, get_args(Layout)),
+        ("precision", options.precision, get_args(Precision)),
+        ("causal", options.causal, (None, *get_args(Causal))),
+    ):
+        if value not in accepted:
+            raise ValueError(f"{name}: expected one of {', '.join(map(repr, accepted))}, got {value!r}")
+    for name, x in (("q", q), ("k", k), ("v", v)):
+        _check_input(name, x, q, options.allow_interpreted_bf16)
+    perm = axes(options.layout)
+    batch, heads, sq, d = (q.shape[a] for a in perm)
+    page_size = 0
+    if options.block_table is None:
+        _, kv_heads, sk, dv = (v.shape[a] for a in perm)
+        for name, x, dim in (("k", k, d), ("v", v, dv)):
+            _check_shape(name, x, tuple((batch, kv_heads, sk, dim)[a] for a in perm), options.layout)
+    else:
+        pages, page_size, kv_heads, dv = v.shape
+        for name, x, dim in (("k", k, d), ("v", v, dv)):
+            _check_shape(name, x, (pages, page_size, kv_heads, dim), "pages")
+        sk = _check_table(options.block_table, q, batch, page_size)
+    for name, dim in (("q", d), ("v", dv)):
+        if not (8 <= dim <= 256 and dim % 8 == 0):
+            raise ValueError(f"{name}: the head dimension must be a multiple of 8 from 8 to 256, got {dim}")
+    if heads % kv_heads if kv_heads else heads:
+        raise ValueError(f"q: {heads} query heads are not a multiple of {kv_heads} kv heads")
+    if sq + sk > MAX_LENGTH:
+        raise ValueError(f"k: at most {MAX_LENGTH} queries and keys, got {sq} and {sk}")
+    if batch * heads * sq > MAX_LENGTH:
+        raise ValueError(f"q: at most {MAX_LENGTH} rows of all heads and sequences, got {batch * heads * sq}")
+    mask = _check_mask(options, q, batch, heads, sq, sk)
+    _check_pages(options, mask, k, batch, sq, sk, page_size)
+    rows = heads // max(kv_heads, 1) * sq
+    config = _check_config(options.config, q, d, dv, rows)
+    programs = batch * kv_heads * -(-rows // config.block_m)
+    splits = _check_splits(options.n_splits, q, sk, programs, config, d, dv)
+    if programs * splits > _MAX_PROGRAMS:
+        raise ValueError(f"q: {programs * splits} programs are more than one launch can take ({_MAX_PROGRAMS})")
+    return DecodeProblem(
+        batch=batch,
+        heads=heads,
+        kv_heads=kv_heads,
+        sq=sq,
+        sk=sk,
+        d=d,
+        dv=dv,
+        page_size=page_size,
+        mask=mask,
+        scale=_check_scale(options.scale, d),
+        splits=splits,
+        precision=options.precision if q.dtype == torch.float32 else "ieee",
+        config=config,
+    )
+
+
+def _check_input(name: str, x: torch.Tensor, q: torch.Tensor, allow_interpreted_bf16: bool) -> None:
+    if not isinstance(x, torch.Tensor):
+        raise TypeError(f"{name}: expected a tensor, got {type(x).__name__}")
+    if x.dim() != 4:
+        raise ValueError(f"{name}: expected 4 axes, got shape {tuple(x.shape)}")
+    if x.dtype != q.dtype:
+        raise TypeError(f"{name}: expected {q.dtype} (that of q), got {x.dtype}")
+    if x.device != q.device:
+        raise ValueError(f"{name}: expected device {q.device} (that of q), got {x.device}")
+    if x.stride(3) != 1:
+        raise ValueError(f"{name}: the last axis must have stride 1, got strides {x.stride()}")
+    if x.requires_grad and torch.is_grad_enabled():
+        raise ValueError(f"{name}: decode has no backward; detach it, work under torch.no_grad(), or use attention")
+    reason = device_error(x.device)
+    if reason is not None:
+        raise ValueError(f"{name}: {reason}")
+    reason = supported(x.dtype)
+    if reason is not None and not (x.dtype == torch.bfloat16 and allow_interpreted_bf16):
+        raise TypeError(f"{name}: {reason}")
+
+
+def _check_shape(name: str, x: torch.Tensor, expected: tuple[int, ...], what: str) -> None:
+    if tuple(x.shape) != expected:
+        raise ValueError(f"{name}: expected shape {expected} ({what}; from q and v), got {tuple(x.shape)}")
+
+
+def _check_table(table: torch.Tensor, q: torch.Tensor, batch: int, page_size: int) -> int:
+    """Check the shape of the page table; returns the keys that a sequence has room for."""
+    if isinstance(table, torch.Tensor) and table.dim() != 2:
+        raise ValueError(f"block_table: expected 2 axes [B, pages of a sequence], got shape {tuple(table.shape)}")
+    check_like("block_table", table, q, (batch, table.shape[1]), torch.int32)
+    if table.shape[1] > 1 and table.stride(1) != 1:
+        raise ValueError(f"block_table: the last axis must have stride 1, got strides {table.stride()}")
+    if page_size < 1:
+        raise ValueError(f"k: expected pages of one key or more, got shape with {page_size}")
+    return table.shape[1] * page_size
+
+
+def _check_pages(
+    options: DecodeOptions, mask: Mask, k: torch.Tensor, batch: int, sq: int, sk: int, page_size: int
+) -> None:
+    """Check the entries of the page table that keys need, where they can be read without waiting."""
+    table, lengths = options.block_table, options.key_lengths
+    if table is None or table.device.type != "cpu":
+        return
+    for b in range(batch):
+        n = sk if lengths is None else int(lengths[b])
+        first = max((n - sq if mask.align_end else 0) - mask.left, 0) if LOWER.value & mask.flags else 0
+        used = table[b, first // page_size : -(-n // page_size)]
+        if used.numel() and (int(used.min()) < 0 or int(used.max()) >= k.shape[0]):
+            raise ValueError(f"block_table: expected pages from 0 to {k.shape[0] - 1}, got {used.tolist()} for b = {b}")
+
+
+def _check_mask(options: DecodeOptions, q: torch.Tensor, batch: int, heads: int, sq: int, sk: int) -> Mask:
+    """Check causal, window, tree and key lengths."""
+    extent = Extent(batch=batch, heads=heads, rows=sq, keys=sk, max_q=sq, max_k=sk, device=q.device)
+    rest = Options(causal=options.causal, window=options.window, key_lengths=options.key_lengths)
+    mask = check_mask(rest, extent)
+    tree = options.tree
+    if tree is None:
+        return mask
+    for name, value in (("causal", options.causal), ("window", options.window)):
+        if value is not None:
+            raise ValueError(f"tree: cannot be combined with {name}={value!r}; a tree orders its nodes itself")
+    if isinstance(tree, TreeMask):  # a node sees none after it
+        flags, words = MASKS["tree"], tree.bits[None, None]
+    elif isinstance(tree, BitMask):
+        flags, words = MASKS["bitmask"], tree.words
+    else:
+        raise TypeError(f"tree: expected a TreeMask or a BitMask, got {type(tree).__name__}")
+    accepted = ((1, batch), (1, heads), (sq,), (-(-sq // WORD),))
+    if any(size not in sizes for size, sizes in zip(words.shape, accepted, strict=True)):
+        raise ValueError(
+            f"tree: expected the bits of {sq} nodes, [1 or {batch}, 1 or {heads}, {sq}, {-(-sq // WORD)}] words, got {tuple(words.shape)}"
+        )
+    if words.device != q.device:
+        raise ValueError(f"tree: expected device {q.device} (that of q), got {words.device}")
+    return Mask(flags=flags, align_end=True, words=words, tree=True)
+
+
+def _check_scale(scale: float | None, d: int) -> float:
+    if scale is None:
+        return 1 / math.sqrt(d)
+    if isinstance(scale, bool) or not isinstance(scale, (int, float)):
+        raise TypeError(f"scale: expected a number, got {scale!r} ({type(scale).__name__})")
+    if not abs(scale) <= 2.0**127:
+        raise ValueError(f"scale: expected a finite fp32 number, got {scale!r}")
+    return float(scale)
+
+
+def _check_config(config: LaunchConfig | None, q: torch.Tensor, d: int, dv: int, rows: int) -> LaunchConfig:
+    limit = shared_memory_limit(q.device)
+    if config is None:
+        config = decode_config(d=d, dv=dv, dtype=q.dtype, rows=rows, limit=limit, interpreted=INTERPRETED)
+    elif not isinstance(config, LaunchConfig):
+        raise TypeError(f"config: expected a LaunchConfig, got {type(config).__name__}")
+    reason = config_error("forward", config, d=d, dv=dv, dtype=q.dtype, limit=limit)
+    if reason is not None:
+        raise ValueError(f"config: {reason}")
+    return config
+
+
+def _check_splits(
+    splits: int | None, q: torch.Tensor, sk: int, programs: int, config: LaunchConfig, d: int, dv: int
+) -> int:
+    if splits is None:
+        resident = resident_programs(config, q.device, d=d, dv=dv, dtype=q.dtype)
+        return decode_splits(keys=sk, programs=programs, resident=resident)
+    if isinstance(splits, bool) or not isinstance(splits, int):
+        raise TypeError(f"n_splits: expected a whole number, got {splits!r} ({type(splits).__name__})")
+    if not 1 <= splits <= MAX_SPLITS:
+        raise ValueError(f"n_splits: expected 1 to {MAX_SPLITS}, got {splits}")
+    return splits

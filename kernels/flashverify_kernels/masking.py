@@ -1,0 +1,250 @@
+"""The parts of a mask, checked against the problem and each other, and what the kernels are told about them."""
+
+from dataclasses import dataclass
+
+import torch
+
+from flashverify_kernels.bitmask import WORD, BitMask
+from flashverify_kernels.blocks import BlockMask
+from flashverify_kernels.config import MASKS
+from flashverify_kernels.device.mask import BITS, LOWER, SPARSE, UPPER
+from flashverify_kernels.options import Options, Window
+from flashverify_kernels.packed import Packed
+from flashverify_kernels.tree import TreeMask
+
+MAX_LENGTH = 2**31 - 2**12
+"""Row numbers of a last, padded tile still fit an int32."""
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class Extent:
+    """The sizes that masks are checked against.
+
+    Attributes:
+        batch: batches, all of one for packed sequences.
+        heads: query heads.
+        rows: queries of a batch.
+        keys: keys of a batch.
+        max_q: queries of the longest sequence; `rows` unless packed.
+        max_k: keys of the longest sequence; `keys` unless packed.
+        device: where the tensors lie.
+    """
+
+    batch: int
+    heads: int
+    rows: int
+    keys: int
+    max_q: int
+    max_k: int
+    device: torch.device
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class Mask:
+    """A checked mask as the kernels know it.
+
+    Attributes:
+        flags: its parts, see `device.mask`.
+        left: keys of the band before the diagonal.
+        right: keys of the band after the diagonal.
+        align_end: whether the diagonal ends at the last key.
+        words: `[B or 1, Hq or 1, rows, words]` int32 bits, or None.
+        tree: whether the bits start at the upper edge of the band.
+        blocks: the pattern of live blocks, or None.
+    """
+
+    flags: int
+    left: int = 0
+    right: int = 0
+    align_end: bool = False
+    words: torch.Tensor | None = None
+    tree: bool = False
+    blocks: BlockMask | None = None
+
+    @property
+    def block_size(self) -> tuple[int, int] | None:
+        """Queries and keys per block, which tiles must divide."""
+        return None if self.blocks is None else (self.blocks.rows, self.blocks.keys)
+
+
+def check_packed(packed: Packed | None, rows: int, keys: int, batch: int, like: torch.Tensor) -> None:
+    """Check the limits of packed sequences."""
+    if packed is None:
+        return
+    if not isinstance(packed, Packed):
+        raise TypeError(f"packed: expected Packed, got {type(packed).__name__}")
+    if batch != 1:
+        raise ValueError(f"q: packed sequences share one batch, got {batch}")
+    for name, limit in (("max_q", packed.max_q), ("max_k", packed.max_k)):
+        if isinstance(limit, bool) or not isinstance(limit, int):
+            raise TypeError(f"{name}: expected a whole number, got {limit!r} ({type(limit).__name__})")
+        if not 0 <= limit <= MAX_LENGTH:
+            raise ValueError(f"{name}: expected 0 to {MAX_LENGTH}, got {limit}")
+    count = packed.cu_q.shape[0] if isinstance(packed.cu_q, torch.Tensor) and packed.cu_q.dim() == 1 else 0
+    for name, cu, total, longest in (
+        ("cu_q", packed.cu_q, rows, packed.max_q),
+        ("cu_k", packed.cu_k, keys, packed.max_k),
+    ):
+        check_table(name, cu, (max(count, 1),), like.device)
+        if cu.device.type != "cpu":
+            continue
+        lengths = cu.diff()
+        if int(cu[0]) != 0 or bool((lengths < 0).any()) or int(cu[-1]) > total:
+            raise ValueError(
+                f"{name}: expected values that start at 0, never fall and end by {total}, got {cu.tolist()}"
+            )
+        if bool((lengths > longest).any()):
+            raise ValueError(
+                f"max_{name[-1]}: expected at least {int(lengths.max())}, the longest sequence, got {longest}"
+            )
+
+
+def check_mask(options: Options, extent: Extent) -> Mask:
+    """Check the parts of the mask.
+
+    Raises:
+        TypeError: a part of the wrong type or dtype.
+        ValueError: a shape, device or value that is not accepted, or parts that do not go together.
+    """
+    if options.packed is not None:
+        for name in ("query_lengths", "key_lengths", "blocks"):
+            if getattr(options, name) is not None:
+                raise ValueError(f"{name}: not accepted with packed sequences")
+    _check_lengths("query_lengths", options.query_lengths, extent.rows, extent)
+    _check_lengths("key_lengths", options.key_lengths, extent.keys, extent)
+    blocks = _check_blocks(options.blocks, extent)
+    left, right = _check_window(options.window, extent)
+    if options.tree is not None:
+        for name in ("causal", "window", "bitmask"):
+            value = getattr(options, name)
+            if value is not None:
+                shown = "a mask" if name == "bitmask" else repr(value)
+                raise ValueError(f"tree: cannot be combined with {name}={shown}; a tree orders its nodes itself")
+        _check_tree(options.tree, options.packed, extent)
+        return Mask(
+            flags=MASKS["tree"] | (SPARSE.value if blocks else 0),
+            right=0 if options.packed else extent.keys - extent.rows,
+            align_end=options.packed is not None,
+            words=options.tree.bits[None, None],
+            tree=True,
+            blocks=blocks,
+        )
+    words = _check_bitmask(options.bitmask, extent)
+    flags = 0
+    align_end = options.causal == "bottom-right"
+    if options.causal is not None:
+        right = 0
+    if right is not None:
+        flags |= UPPER.value
+    if left is not None:
+        flags |= LOWER.value
+    if words is not None:
+        flags |= BITS.value
+    if blocks is not None:
+        flags |= SPARSE.value
+    # sides beyond the far end of the sequence change nothing, and cut there they do not overflow
+    far_left, far_right = (extent.max_k, extent.max_q) if align_end else (extent.max_q, extent.max_k)
+    return Mask(
+        flags=flags,
+        left=min(left or 0, far_left),
+        right=min(right or 0, far_right),
+        align_end=align_end,
+        words=words,
+        blocks=blocks,
+    )
+
+
+def check_table(name: str, x: torch.Tensor, shape: tuple[int, ...], device: torch.device) -> None:
+    """Check an int32 table."""
+    if not isinstance(x, torch.Tensor):
+        raise TypeError(f"{name}: expected a tensor, got {type(x).__name__}")
+    if x.dtype != torch.int32:
+        raise TypeError(f"{name}: expected torch.int32, got {x.dtype}")
+    if tuple(x.shape) != shape:
+        raise ValueError(f"{name}: expected shape {shape}, got {tuple(x.shape)}")
+    if not x.is_contiguous():
+        raise ValueError(f"{name}: expected a contiguous tensor, got strides {x.stride()}")
+    _check_device(name, x, device)
+
+
+def _check_device(name: str, x: torch.Tensor, device: torch.device) -> None:
+    if x.device != device:
+        raise ValueError(f"{name}: expected device {device} (that of q), got {x.device}")
+
+
+def _check_lengths(name: str, lengths: torch.Tensor | None, limit: int, extent: Extent) -> None:
+    if lengths is None:
+        return
+    check_table(name, lengths, (extent.batch,), extent.device)
+    if lengths.device.type == "cpu" and extent.batch and (int(lengths.min()) < 0 or int(lengths.max()) > limit):
+        raise ValueError(f"{name}: expected values from 0 to {limit}, got {lengths.tolist()}")
+
+
+def _check_window(window: Window | None, extent: Extent) -> Window:
+    if window is None:
+        return None, None
+    if not isinstance(window, tuple) or len(window) != 2:
+        raise TypeError(f"window: expected (left, right), got {window!r} ({type(window).__name__})")
+    for side in window:
+        if side is not None and (isinstance(side, bool) or not isinstance(side, int)):
+            raise TypeError(f"window: expected whole numbers or None, got {window!r}")
+        if side is not None and side < 0:
+            raise ValueError(f"window: expected sides of 0 or more keys, got {window!r}")
+    if extent.max_q + extent.max_k > MAX_LENGTH:
+        raise ValueError(
+            f"window: at most {MAX_LENGTH} queries and keys together, got {extent.max_q} and {extent.max_k}"
+        )
+    return window
+
+
+def _check_tree(tree: TreeMask, packed: Packed | None, extent: Extent) -> None:
+    if not isinstance(tree, TreeMask):
+        raise TypeError(f"tree: expected a TreeMask, got {type(tree).__name__}")
+    _check_device("tree", tree.bits, extent.device)
+    if packed is None:
+        if tree.nodes != extent.rows:
+            raise ValueError(f"tree: expected one node per query, {extent.rows}, got {tree.nodes}")
+        if extent.keys < extent.rows:
+            raise ValueError(
+                f"tree: expected the keys to be a prefix and the {extent.rows} nodes, got only {extent.keys} keys"
+            )
+    if tree.bits.shape[1] * WORD < extent.max_q:
+        raise ValueError(f"tree: expected bits for {extent.max_q} nodes, got {tree.bits.shape[1]} words of {WORD}")
+    if packed is not None and packed.cu_q.device.type == "cpu":
+        if tree.nodes < int(packed.cu_q[-1]):
+            raise ValueError(f"tree: expected one node per query, {int(packed.cu_q[-1])}, got {tree.nodes}")
+        short = packed.cu_k.diff() < packed.cu_q.diff()
+        if bool(short.any()):
+            s = int(short.nonzero()[0])
+            raise ValueError(
+                f"tree: expected the keys of sequence {s} to be a prefix and its nodes, got fewer keys than queries"
+            )
+
+
+def _check_bitmask(bitmask: BitMask | None, extent: Extent) -> torch.Tensor | None:
+    if bitmask is None:
+        return None
+    if not isinstance(bitmask, BitMask):
+        raise TypeError(f"bitmask: expected a BitMask, got {type(bitmask).__name__}")
+    _check_device("bitmask", bitmask.words, extent.device)
+    expected = (extent.batch, extent.heads, extent.rows, -(-extent.max_k // WORD))
+    _check_broadcast("bitmask", tuple(bitmask.words.shape), expected, f"{WORD} keys to a word")
+    return bitmask.words
+
+
+def _check_blocks(blocks: BlockMask | None, extent: Extent) -> BlockMask | None:
+    if blocks is None:
+        return None
+    if not isinstance(blocks, BlockMask):
+        raise TypeError(f"blocks: expected a BlockMask, got {type(blocks).__name__}")
+    _check_device("blocks", blocks.along_keys, extent.device)
+    expected = (extent.batch, extent.heads, -(-extent.rows // blocks.rows), -(-extent.keys // blocks.keys))
+    _check_broadcast("blocks", blocks.shape, expected, f"blocks of {blocks.rows} queries x {blocks.keys} keys")
+    return blocks
+
+
+def _check_broadcast(name: str, got: tuple[int, ...], expected: tuple[int, ...], what: str) -> None:
+    batch, heads, *rest = expected
+    if got[0] not in (1, batch) or got[1] not in (1, heads) or list(got[2:]) != rest:
+        wanted = ", ".join([f"{batch} or 1", f"{heads} or 1", *map(str, rest)])
+        raise ValueError(f"{name}: expected shape ({wanted}) ({what}), got {got}")

@@ -1,0 +1,91 @@
+import torch
+
+from flashverify_kernels.autograd import differentiable
+from flashverify_kernels.bitmask import BitMask
+from flashverify_kernels.config import Configs
+from flashverify_kernels.dropout import Dropout
+from flashverify_kernels.options import Causal, Options, Precision, Window
+from flashverify_kernels.packed import Packed
+from flashverify_kernels.tree import TreeMask
+
+
+def attention_varlen(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    cu_q: torch.Tensor,
+    cu_k: torch.Tensor,
+    *,
+    max_q: int,
+    max_k: int,
+    scale: float | None = None,
+    causal: Causal | None = None,
+    window: Window | None = None,
+    tree: TreeMask | None = None,
+    bitmask: BitMask | None = None,
+    softcap: float | None = None,
+    alibi_slopes: torch.Tensor | None = None,
+    sink: torch.Tensor | None = None,
+    dropout: Dropout | None = None,
+    precision: Precision = "ieee",
+    config: Configs | None = None,
+    allow_interpreted_bf16: bool = False,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Compute the attention of sequences that are packed behind each other, differentiably in q, k, v and the sinks.
+
+    Sequence s has the queries `cu_q[s]` to `cu_q[s + 1]` and the keys `cu_k[s]` to `cu_k[s + 1]`; either may be none. Its
+    results are those of `attention` on it alone, bit for bit under the same launch configuration. Rows past the last
+    sequence are neither read nor written, in any tensor: what they hold afterwards is undefined.
+
+    Args:
+        q: `[Tq, Hq, D]`, types and sizes as in `attention`.
+        k: `[Tk, Hkv, D]`.
+        v: `[Tk, Hkv, Dv]`.
+        cu_q: `[n + 1]` int32, 0 first, never falling, at most Tq last. Values are checked on the CPU; on a GPU, where reading
+            them would synchronise, they are relied on.
+        cu_k: `[n + 1]` int32, likewise for the keys.
+        max_q: at least the number of queries of the longest sequence; it sizes the launch.
+        max_k: at least the number of keys of the longest sequence.
+        scale: as in `attention`.
+        causal: as in `attention`, aligned by the lengths of the sequence.
+        window: likewise.
+        tree: `TreeMask.from_parents(parents, cu=...)`: a tree per sequence, whose nodes are its last keys.
+        bitmask: words `[1, Hq or 1, Tq, ceil(max_k / 32)]`, keys numbered within the row's own sequence.
+        softcap: as in `attention`.
+        alibi_slopes: as in `attention`, aligned by the lengths of the sequence.
+        sink: as in `attention`.
+        dropout: as in `attention`; queries and keys are numbered within their sequence.
+        precision: as in `attention`.
+        config: as in `attention`.
+        allow_interpreted_bf16: as in `attention`.
+
+    Returns:
+        O, `[Tq, Hq, Dv]` in the dtype of q, and the natural-log LSE, `[Hq, Tq]` fp32; both differentiable.
+
+    Raises:
+        TypeError: an argument of the wrong type or dtype.
+        ValueError: a shape, stride, device or value that is not accepted.
+    """
+    for name, x in (("q", q), ("k", k), ("v", v)):
+        if not isinstance(x, torch.Tensor):
+            raise TypeError(f"{name}: expected a tensor, got {type(x).__name__}")
+        if x.dim() != 3:
+            raise ValueError(f"{name}: expected 3 axes (rows, heads, channels), got shape {tuple(x.shape)}")
+    options = Options(
+        scale=scale,
+        causal=causal,
+        window=window,
+        tree=tree,
+        bitmask=bitmask,
+        softcap=softcap,
+        alibi_slopes=alibi_slopes,
+        sink=sink,
+        dropout=dropout,
+        packed=Packed(cu_q, cu_k, max_q, max_k),
+        precision=precision,
+        layout="bshd",
+        config=config,
+        allow_interpreted_bf16=allow_interpreted_bf16,
+    )
+    o, lse = differentiable(q[None], k[None], v[None], options)
+    return o[0], lse[0]

@@ -1,0 +1,94 @@
+"""Tensors as exact numbers: integers times a power of two, and mpf."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import mpmath
+import numpy as np
+import numpy.typing as npt
+import torch
+from mpmath import mp
+
+Array = npt.NDArray[Any]
+PairSource = torch.Tensor | Callable[[slice, slice], torch.Tensor]
+
+
+class Numbers:
+    """A tensor as integers times one power of two, and as mpf."""
+
+    def __init__(self, x: torch.Tensor) -> None:
+        values = x.detach().to(dtype=torch.float64, device="cpu").numpy()
+        self.finite = np.isfinite(values)
+        fraction, exponent = np.frexp(np.where(self.finite, values, 0.0))
+        mantissa = np.ldexp(fraction, 53).astype(np.int64)
+        self.exponent = int(exponent[mantissa != 0].min(initial=0)) - 53
+        shift = np.where(mantissa != 0, exponent - 53 - self.exponent, 0)
+        self.integers = mantissa.astype(object) << shift.astype(object)
+        self.values = values
+        self.mpf = np.empty(values.shape, dtype=object)
+        for index in np.ndindex(values.shape):  # nothing is lost: every precision used has more than 53 bits
+            self.mpf[index] = mp.mpf(float(values[index])) if self.finite[index] else mp.nan
+
+    def number(self, place: tuple[int, int, int]) -> Any:
+        """One element, infinities included."""
+        return mp.mpf(float(self.values[place]))
+
+    def dots(self, here: tuple[int, int, int], other: Numbers, there: tuple[int, int, list[int]]) -> list[Any]:
+        """Exact dot products of the vector `here` with the vectors `there`; NaN where one of them is not finite."""
+        exponent = self.exponent + other.exponent
+        mine, ok = self.integers[here].tolist(), bool(self.finite[here].all())
+        b, h, indices = there
+        products = []
+        for j in indices:
+            if ok and other.finite[b, h, j].all():
+                total = sum(x * y for x, y in zip(mine, other.integers[b, h, j].tolist(), strict=True))
+                products.append(mp.ldexp(mp.make_mpf(mpmath.libmp.from_int(total)), exponent))
+            else:
+                products.append(mp.nan)
+        return products
+
+
+def bool_pairs(name: str, source: PairSource | None, shape: tuple[int, int, int, int]) -> npt.NDArray[np.bool_]:
+    """A mask over all pairs, expanded to `shape`; all true for None."""
+    if source is None:
+        return np.ones(shape, dtype=np.bool_)
+    return _expand(name, source, shape, torch.bool)
+
+
+def sum_of_pairs(name: str, sources: Any, shape: tuple[int, int, int, int]) -> Array | None:
+    """Exact sum of biases over all pairs, mpf of `shape`, NaN where a term is not finite; None if there is no term."""
+    terms = [_expand(f"{name}[{n}]", source, shape, None) for n, source in enumerate(sources)]
+    if not terms:
+        return None
+    total = np.empty(shape, dtype=object)
+    for index in np.ndindex(shape):
+        numbers = [float(term[index]) for term in terms]
+        total[index] = mp.zero if np.isfinite(numbers).all() else mp.nan
+        for number in numbers if total[index] == 0 else ():
+            total[index] = mp.fadd(total[index], number, exact=True)
+    return total
+
+
+def floating(name: str, x: object, ndim: int) -> tuple[int, ...]:
+    """Shape of a floating tensor of `ndim` dimensions; refuses anything else."""
+    if not isinstance(x, torch.Tensor) or not x.is_floating_point():
+        raise TypeError(f"{name} must be a floating tensor, got {getattr(x, 'dtype', type(x).__name__)}")
+    if x.ndim != ndim:
+        raise ValueError(f"{name} must have {ndim} dimensions, got {tuple(x.shape)}")
+    return tuple(x.shape)
+
+
+def _expand(name: str, source: Any, shape: tuple[int, int, int, int], dtype: torch.dtype | None) -> npt.NDArray[Any]:
+    """All pairs of a mask (`dtype` bool) or of a bias (None: floating, as float64)."""
+    x = source if isinstance(source, torch.Tensor) else source(slice(0, shape[2]), slice(0, shape[3]))
+    wrong = not isinstance(x, torch.Tensor) or not (x.is_floating_point() if dtype is None else x.dtype == dtype)
+    if wrong:
+        kind = f"of dtype {dtype}" if dtype else "of a floating dtype"
+        raise TypeError(f"{name} must give a tensor {kind}, got {getattr(x, 'dtype', type(x))}")
+    values = x.detach().cpu()
+    try:
+        return np.broadcast_to((values if dtype else values.double()).numpy(), shape)
+    except ValueError:
+        raise ValueError(f"{name} must broadcast to {shape}, got {tuple(x.shape)}") from None

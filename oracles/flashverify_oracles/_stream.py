@@ -1,0 +1,113 @@
+"""Attention and its gradients from finite inputs, tile by tile."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import torch
+
+from flashverify_oracles._pairs import tile_index
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from flashverify_oracles._problem import Problem
+
+
+def forward(problem: Problem) -> tuple[Tensor, Tensor, Tensor]:
+    """`o` `[G, g, Sq, Dv]`, `lse` and the largest visible logit `[G, g, Sq]`."""
+    G, g, Sq, _ = problem.q.shape
+    Dv = problem.v.shape[-1]
+    o = problem.q.new_empty(G, g, Sq, Dv)
+    lse, row_max = problem.q.new_empty(G, g, Sq), problem.q.new_empty(G, g, Sq)
+    key_tiles = problem.key_tiles()
+    for rows in problem.row_tiles():
+        shape = (G, g, rows.stop - rows.start)
+        q = problem.fold(problem.q, rows)
+        m = q.new_full((*q.shape[:2], 1), -math.inf)
+        for keys in key_tiles:
+            s = problem.logits(problem.products(q, keys), rows, keys)
+            m = torch.maximum(m, s.amax(-1, keepdim=True))
+        row_max[:, :, rows] = m.view(shape)
+        total, acc = torch.zeros_like(m), q.new_zeros(*q.shape[:2], Dv)
+        if problem.sink is not None:
+            sink = problem.sink.expand(*shape, 1).reshape(m.shape)
+            empty = m == -math.inf
+            m = torch.maximum(m, sink).masked_fill_(empty, -math.inf)
+            total = (sink - m).exp_().masked_fill_(empty, 0.0)
+        pivot = m.masked_fill(m == -math.inf, 0.0)
+        for keys in key_tiles:
+            if len(key_tiles) > 1:  # a single tile keeps its scores from the first pass
+                s = problem.logits(problem.products(q, keys), rows, keys)
+            p = s.sub_(pivot).exp_()
+            total += p.sum(-1, keepdim=True)
+            acc += torch.bmm(_kept(p, problem.dropped(rows, keys)), problem.v[:, keys])
+        total.clamp_(min=1.0)  # the largest logit gives a row that sees a key total >= exp(0) already
+        if problem.share != 1.0:
+            acc.div_(problem.share)
+        o[:, :, rows] = acc.div_(total).view(*shape, Dv)
+        lse[:, :, rows] = total.log_().add_(m).view(shape)
+    return o, lse, row_max
+
+
+def backward(
+    problem: Problem, do: Tensor, lse: Tensor, offset: Tensor, bias_shape: tuple[int, ...] | None
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """`dq`, `dk`, `dv` in the shapes of q, k, v, and `dbias` of `bias_shape` if that is given.
+
+    Args:
+        problem: the problem.
+        do: `[G, g, Sq, Dv]`.
+        lse: `[G, g, Sq, 1]`; P is 0 on rows where it is not finite.
+        offset: `[G, g, Sq, 1]` dlse - delta.
+        bias_shape: a shape that broadcasts to `[B, Hq, Sq, Sk]`.
+    """
+    dq = torch.zeros_like(problem.q)
+    dk, dv = torch.zeros_like(problem.k), torch.zeros_like(problem.v)
+    dbias = None if bias_shape is None else dq.new_zeros(bias_shape)
+    pivot = pivots(lse)
+    key_tiles = problem.key_tiles()
+    for rows in problem.row_tiles():
+        q_rows, do_rows = problem.fold(problem.q, rows), problem.fold(do, rows)
+        pivot_rows, offset_rows = problem.fold(pivot, rows), problem.fold(offset, rows)
+        dq_rows = torch.zeros_like(q_rows)
+        for keys in key_tiles:
+            t = problem.products(q_rows, keys)
+            slope = problem.slope(t)
+            p = problem.logits(t, rows, keys).sub_(pivot_rows).exp_()
+            dropped = problem.dropped(rows, keys)
+            ds = _kept(torch.bmm(do_rows, problem.v[:, keys].mT), dropped)
+            if problem.share != 1.0:
+                ds.div_(problem.share)
+            ds.add_(offset_rows).mul_(p)
+            if dbias is not None:
+                add_pairs(dbias, problem, ds, rows, keys)
+            if slope is not None:
+                ds.mul_(slope)
+            dv[:, keys] += torch.bmm(_kept(p, dropped).mT, do_rows)
+            dq_rows += torch.bmm(ds, problem.k[:, keys])
+            dk[:, keys] += torch.bmm(ds.mT, q_rows)
+        dq[:, :, rows] = dq_rows.view(*dq.shape[:2], rows.stop - rows.start, dq.shape[-1])
+    if problem.share != 1.0:
+        dv.div_(problem.share)
+    return dq.mul_(problem.scale), dk.mul_(problem.scale), dv, dbias
+
+
+def pivots(lse: Tensor) -> Tensor:
+    """`lse` with +inf where it is not finite: exp(S - inf) is 0 for every S, -inf included."""
+    return lse.masked_fill(~torch.isfinite(lse), math.inf)
+
+
+def add_pairs(total: Tensor, problem: Problem, x: Tensor, rows: slice, keys: slice) -> None:
+    """Adds a tile `x` `[G, g * rows, keys]` to `total`, summed over the axes along which the shape of `total` broadcasts."""
+    B, Hkv, g = problem.heads
+    part = total[tile_index(total.shape, rows, keys)]
+    part += x.view(B, Hkv * g, rows.stop - rows.start, keys.stop - keys.start).sum_to_size(part.shape)
+
+
+def _kept(x: Tensor, dropped: Tensor | None) -> Tensor:
+    """A tile `[G, g * rows, keys]`, set to 0 in place where it is `dropped` `[B, Hkv, g, rows, keys]`."""
+    if dropped is not None:
+        x.view(dropped.shape).masked_fill_(dropped, 0.0)
+    return x

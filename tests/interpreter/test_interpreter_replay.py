@@ -1,0 +1,285 @@
+"""A call that is replayed does what it did the first time, on other data; what decides by data is never replayed."""
+
+import numpy as np
+import pytest
+import torch
+import triton
+import triton.language as tl
+
+from flashverify.interpreter import Layer, Sanitizer, session, trace, watch
+from flashverify.interpreter.hooks import handle
+from flashverify.interpreter.keys import key_of
+
+OFFSET = tl.constexpr(1)
+
+
+@triton.jit
+def scaled(x, factor):
+    return x * factor + OFFSET
+
+
+@triton.jit
+def halvings(n):
+    steps = 0
+    while n > 1:
+        n = n // 2
+        steps += 1
+    return steps
+
+
+@triton.jit
+def located(ptr, i, N: tl.constexpr):
+    return ptr + i[:, None] * N + tl.arange(0, N)[None, :], i[:, None] < N
+
+
+@triton.jit
+def tile(ptr, i, N: tl.constexpr):
+    ptrs, keep = located(ptr, i, N)
+    return tl.load(ptrs, mask=keep, other=0.0)
+
+
+@triton.jit
+def everything(x_ptr, y_ptr, out_ptr, factor, N: tl.constexpr):
+    p = tl.program_id(0)
+    i = tl.arange(0, N)
+    x = tile(x_ptr + p * N * N, i, N)
+    y = tile(y_ptr + p * N * N, i, N)
+    z = tl.dot(x, tl.trans(y)) + scaled(x, factor) * scaled(x, x) - tl.max(y, 1)[:, None]
+    z = tl.where(z > 0, z, -z).to(tl.bfloat16).to(tl.float32)
+    for k in range(halvings(p + 1)):
+        z += tl.exp2(-z) + k
+    ptrs, keep = located(out_ptr + p * N * N, i, N)
+    tl.store(ptrs, z, mask=keep)
+
+
+def tapes(opened):
+    return opened.lockstep_class.tapes
+
+
+@pytest.mark.parametrize("mixins", [(), (Sanitizer,)])
+def test_other_data_and_other_scalars_give_other_results(mixins):
+    inputs = [torch.randn(2, 6, 16, 16, generator=torch.Generator().manual_seed(n)) for n in range(4)]
+    found = {}
+    for lockstep in (False, True):
+        with session(*mixins, lockstep=lockstep) as opened:
+            outs = [torch.zeros(6, 16, 16) for _ in inputs]
+            for n, (x, out) in enumerate(zip(inputs, outs, strict=True)):
+                everything[(6,)](x[0], x[1], out, 0.5 + n, N=16)
+            assert bool(tapes(opened)) == lockstep
+            assert not opened.fallbacks
+        found[lockstep] = outs
+
+    assert all(map(torch.equal, found[False], found[True]))
+    assert not torch.equal(found[True][0], found[True][1])
+
+
+@triton.jit
+def counting(x_ptr, out_ptr):
+    p = tl.program_id(0)
+    tl.store(out_ptr + p, halvings(tl.load(x_ptr + p)))
+
+
+def test_a_function_that_decides_by_data_is_not_replayed():
+    with session() as opened:
+        for values in ([1, 2, 4, 8], [16, 16, 16, 16], [3, 3, 3, 1000]):
+            out = torch.zeros(4, dtype=torch.int32)
+            counting[(4,)](torch.tensor(values, dtype=torch.int32), out)
+            assert out.tolist() == [value.bit_length() - 1 for value in values]
+        assert [tape for key, tape in tapes(opened).items() if key[0] is halvings] == [None]
+
+
+@triton.jit
+def constants(out_ptr, KIND: tl.constexpr):
+    if KIND == 0:
+        value = scaled(tl.full([1], 0.0, tl.float32), -0.0)
+    elif KIND == 1:
+        value = 1 / (tl.full([1], 0.0, tl.float32) - 0.0 * -1.0)
+    elif KIND == 2:
+        value = 1 / tl.full([1], -0.0, tl.float32)
+    else:
+        value = 1 / tl.full([1], 0.0, tl.float32)
+    tl.store(out_ptr + tl.arange(0, 1), value)
+
+
+def test_zeros_of_either_sign_are_different_constants():
+    def run():
+        out = torch.zeros(4, 1)
+        for kind in range(4):
+            constants[(2,)](out[kind], KIND=kind)
+        return out.view(torch.int32).tolist()
+
+    with session(lockstep=False):
+        expected = run()
+    with session():
+        assert [run(), run()] == [expected, expected]
+
+
+@pytest.mark.parametrize(
+    "values", [(1, 1.0), (1, True), (0.0, -0.0), ((1, 2), [1, 2]), (tl.constexpr(1), 1), (slice(None), None)]
+)
+def test_constants_that_mean_different_things_have_different_keys(values):
+    one, other = (key_of("f", (value,), {}, []) for value in values)
+
+    assert None not in (one, other)
+    assert one != other
+
+
+@pytest.mark.parametrize("value", [float("nan"), np.float32(1), torch.ones(1), object(), {1: 2}])
+def test_what_is_not_known_to_be_constant_has_no_key(value):
+    assert key_of("f", (value,), {}, []) is None
+    assert key_of("f", (), {"x": value}, []) is None
+
+
+@triton.jit
+def products(x_ptr, y_ptr, out_ptr, N: tl.constexpr):
+    i = tl.arange(0, N)
+    x, y = tl.load(x_ptr + i), tl.load(y_ptr + i)
+    tl.store(out_ptr + i, x * x)
+    tl.store(out_ptr + N + i, scaled(x, x))
+    tl.store(out_ptr + 2 * N + i, x * y)
+    tl.store(out_ptr + 3 * N + i, scaled(x, y))
+
+
+def test_one_tensor_twice_is_not_two_tensors():
+    x, y, out = torch.tensor([2.0, 3.0]), torch.tensor([5.0, 7.0]), torch.zeros(4, 2)
+    with session():
+        for _ in range(2):
+            products[(1,)](x, y, out.zero_(), N=2)
+            assert out.tolist() == [[4, 9], [5, 10], [10, 21], [11, 22]]
+
+
+def test_a_name_that_means_something_else_now(monkeypatch):
+    x, out = torch.tensor([2.0, 3.0]), torch.zeros(4, 2)
+    with session():
+        products[(1,)](x, x, out, N=2)
+        monkeypatch.setitem(scaled.fn.__globals__, "OFFSET", tl.constexpr(5))
+        products[(1,)](x, x, out, N=2)
+
+    assert out[1].tolist() == [9.0, 14.0]
+
+
+@triton.jit
+def careless(x_ptr, out_ptr, N: tl.constexpr):
+    i = tl.arange(0, N)
+    x = tile(x_ptr, i, N)
+    tl.store(out_ptr + i, tl.sum(x, 1))
+    tl.store(out_ptr + i, tl.load(x_ptr + i, mask=i < 2))
+
+
+def test_the_sanitizer_says_the_same_of_a_replay():
+    found = []
+    for replaying in (False, True):
+        with session(Sanitizer) as opened:
+            if not replaying:
+                opened.lockstep_class.tapes = None
+            for _ in range(3):
+                with watch(fill="low") as seen:
+                    careless[(2,)](torch.ones(60)[:50], torch.zeros(16), N=16)
+                found.append((list(seen.reports.values()), list(seen.lanes.values()), seen.dropped))
+    kinds = {report.kind for report in found[0][0]}
+
+    assert found == found[:1] * 6
+    assert kinds == {"out-of-bounds", "double-write"}
+    assert found[0][1]
+
+
+def test_a_line_of_a_device_function_is_named_with_its_caller():
+    line = tile.fn.__code__.co_firstlineno + 3
+    caller = careless.fn.__code__.co_firstlineno + 3
+    with session(Sanitizer):
+        for _ in range(2):
+            with watch() as seen:
+                careless[(1,)](torch.ones(50), torch.zeros(16), N=16)
+            place = next(iter(seen.reports.values())).place
+            assert (place.line, place.caller) == (line, f"test_interpreter_replay.py:{caller}")
+
+
+@triton.jit
+def overflowing(x_ptr, out_ptr, N: tl.constexpr):
+    i = tl.arange(0, N)
+    tl.store(out_ptr + i, scaled(tl.load(x_ptr + i), 3e38))
+
+
+def test_a_trace_sees_every_operation():
+    x, out = torch.full((4,), 2.0), torch.zeros(4)
+    with session() as opened:
+        for _ in range(2):
+            overflowing[(1,)](x, out, N=4)
+        with trace() as found:
+            overflowing[(1,)](x, out, N=4)
+            assert tapes(opened) is None
+
+    assert found.first is not None
+    assert found.first.place.line == scaled.fn.__code__.co_firstlineno + 2
+
+
+class Doubling(Layer):
+    """Sums and splats are twice what they are."""
+
+    def create_fadd(self, lhs, rhs):
+        out = super().create_fadd(lhs, rhs)
+        return handle(out.data * 2, out.dtype)
+
+    def create_addptr(self, ptr, offset):
+        self.moves += 1
+        return super().create_addptr(ptr, offset)
+
+
+def test_operations_that_a_mixin_changes_are_its_own_in_a_replay():
+    x, out = torch.tensor([2.0, 3.0]), torch.zeros(4, 2)
+    moves = []
+    with session(Doubling) as opened:
+        for _ in range(3):
+            opened.builder.moves = 0
+            products[(1,)](x, x, out.zero_(), N=2)
+            moves.append(opened.builder.moves)
+            assert out[1].tolist() == [10.0, 20.0]
+
+    assert moves == [moves[0]] * 3
+    assert moves[0] > 0
+
+
+@triton.jit
+def wide(x_ptr, out_ptr, N: tl.constexpr):
+    i = tl.program_id(0) * N + tl.arange(0, N)
+    tl.store(out_ptr + i, tl.load(x_ptr + i) + tl.program_id(0).to(tl.float32))
+
+
+def test_a_replay_keeps_to_the_memory_allowed():
+    x, out = torch.arange(512.0), torch.zeros(512)
+    with session(limit=128) as opened:
+        attempts = []
+        for _ in range(3):
+            before = opened.attempts
+            opened.partitions.clear()
+            wide[(8,)](x, out.zero_(), N=64)
+            attempts.append(opened.attempts - before)
+            assert torch.equal(out, x + torch.arange(8.0).repeat_interleave(64))
+
+    assert attempts == [5, 5, 5]
+
+
+@triton.jit
+def shuffle(x_ptr, at_ptr, out_ptr, stride, N: tl.constexpr):
+    i = tl.arange(0, N)
+    at = tl.load(at_ptr + i)
+    x = tl.load(x_ptr + at * stride, mask=at < N, other=1)
+    tl.store(out_ptr + at * stride, x + x, mask=at < N)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.int32, torch.uint8, torch.float16])
+@pytest.mark.parametrize("start", [0, 3])
+def test_memory_of_a_known_tensor(dtype, start):
+    memory = torch.arange(64).to(dtype)
+    at = torch.tensor([3, 1, 0, 7, 1 << 30, 5, -(1 << 30) + (1 << 30), 9], dtype=torch.int32)
+    found = {}
+    for mixins in ((), (Sanitizer,)):
+        out = torch.zeros(64, dtype=dtype)
+        with session(*mixins) as opened:
+            for _ in range(2):
+                shuffle[(1,)](memory[start::2], at, out[start::2], 2, N=8)
+            assert not opened.fallbacks
+        found[mixins] = out
+
+    assert torch.equal(*found.values())
+    assert found[()].any()

@@ -1,0 +1,86 @@
+import itertools
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from flashverify_kernels import config_error, launch_config
+
+FORWARD = ["softcap", "alibi", "bias", "sink", "dropout"]
+DQ = ["softcap", "alibi", "dbias", "dropout"]
+DKDV = ["softcap", "alibi", "bias", "dropout"]
+# Everything at once on every generation, and each term by itself at the head dimension where registers are scarcest.
+CONFIGS = [
+    *(("forward", capability, 64, "float16", FORWARD) for capability in (80, 90, 100)),
+    *(("dq", capability, 64, "float16", DQ) for capability in (80, 90, 100)),
+    *(("dkdv", capability, 64, "float16", DKDV) for capability in (80, 90, 100)),
+    ("forward", 90, 72, "bfloat16", FORWARD),
+    ("dq", 90, 64, "float32", DQ),
+    ("dkdv", 80, 64, "float32", DKDV),
+]
+ALONE = [
+    *(("forward", 90, 128, "float16", [term]) for term in ("softcap", "alibi", "sink")),
+    ("forward", 90, 64, "float16", ["dropout"]),
+    ("forward", 90, 64, "float16", ["bias"]),
+    ("dq", 90, 64, "float16", ["dbias"]),
+    ("dkdv", 90, 64, "float16", ["dropout"]),
+    ("dkdv", 90, 64, "float16", ["softcap"]),
+]
+
+SCRIPT = """
+import json, sys
+import torch
+from flashverify_kernels.aot import compile_kernel
+
+results = []
+for kernel, capability, d, dtype, terms in json.loads(sys.argv[1]):
+    built = compile_kernel(
+        kernel, capability, d=d, dv=d, dtype=getattr(torch, dtype), mask="causal", key_lengths=True, terms=terms
+    )
+    unfilled = [
+        line for line in built.ttir.splitlines()
+        if "tt.load" in line and "tensor" in line and line.split("tt.load")[1].split(" : ")[0].count("%") == 2
+    ]
+    results.append({"stack": built.stack, "shared": built.shared, "unfilled": unfilled, "wgmma": "wgmma.mma_async" in built.ptx})
+print(json.dumps(results))
+"""
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory):
+    env = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    env["TRITON_CACHE_DIR"] = str(tmp_path_factory.mktemp("triton"))
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, json.dumps(CONFIGS + ALONE)],
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_all_terms_compile_without_a_gpu_and_fit(compiled):
+    assert len(compiled) == len(CONFIGS + ALONE)
+    assert all(result["shared"] <= 163 * 1024 for result in compiled)
+    assert [result["unfilled"] for result in compiled] == [[]] * len(compiled)
+
+
+def test_one_term_alone_does_not_spill_and_keeps_the_tensor_cores(compiled):
+    for config, result in zip(ALONE, compiled[len(CONFIGS) :], strict=True):
+        assert result["stack"] == 0, config
+        assert result["wgmma"], config
+
+
+@pytest.mark.parametrize("limit", [227 * 1024, 163 * 1024, 99 * 1024])
+def test_every_default_with_terms_can_be_launched(limit):
+    dims, dtypes = (8, 64, 72, 128, 256), (torch.float16, torch.float32)
+    for kind, d, dv, dtype, pairs, sq in itertools.product(
+        ("forward", "dq", "dkdv"), dims, dims, dtypes, ("terms", "bias"), (1, 4096)
+    ):
+        options = {"d": d, "dv": dv, "dtype": dtype, "pairs": pairs, "limit": limit}
+        assert config_error(kind, launch_config(kind, mask="causal", sq=sq, **options), **options) is None
