@@ -1,6 +1,6 @@
 """How fast each planted defect is found on this machine, and how small its case becomes.
 
-    python benchmarks/planted_defects.py [--limit 60] [--seed 0] [--workers 2] [--only NAME] [--json FILE]
+    python benchmarks/planted_defects.py [--limit 60] [--seed 0] [--workers 2] [--only NAME ...] [--json FILE]
 
 Each mutant is built into a folder of its own and fuzzed by the ordinary command; the campaign is ended when a finding in one
 of the outputs that the mutant must show has been made minimal. Exit code 1 where a mutant is missed.
@@ -34,10 +34,10 @@ def main() -> int:
     parser.add_argument("--limit", type=float, default=60.0, help="seconds that a search may take")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--only", choices=[mutant.name for mutant in BANK])
+    parser.add_argument("--only", nargs="+", metavar="NAME", choices=[mutant.name for mutant in BANK])
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    rows = [hunt(m, options) for m in BANK if options.only in (None, m.name)]
+    rows = [hunt(m, options) for m in BANK if options.only is None or m.name in options.only]
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1) + "\n")
     missed = [row["mutant"] for row in rows if not row["found"]]
@@ -89,7 +89,7 @@ def _row(mutant: Mutant, run: Path) -> dict[str, object]:
     found = _findings(run, mutant)
     first = found[0] if found else None
     smallest = min((f for f in found if f.confirmation.repeats), key=lambda f: _size(f.case), default=first)
-    row: dict[str, object] = {"mutant": mutant.name, "found": first is not None}
+    row: dict[str, object] = {"mutant": mutant.name, "subject": mutant.subject, "found": first is not None}
     if first is not None and smallest is not None:
         row |= {
             "seconds": round(first.seconds, 1),

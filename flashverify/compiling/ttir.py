@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from flashverify.compiling.declared import is_declared
 from flashverify.compiling.records import Hazard
 
 __all__ = ["find_hazards"]
@@ -58,7 +59,7 @@ class _Function:
 
 
 def find_hazards(ttir: str, *, deterministic: bool) -> tuple[Hazard, ...]:
-    """The hazards of one module, each place once.
+    """The hazards of one module, each place once; without those that their source line declares.
 
     Args:
         ttir: text of the module, with its locations.
@@ -75,7 +76,7 @@ def find_hazards(ttir: str, *, deterministic: bool) -> tuple[Hazard, ...]:
                 for product in _products(operation.operands[1], function):
                     what = "a product of two runtime values in 32 bits is an offset: it overflows for a large tensor"
                     found.add(Hazard(kind="int32-offset", where=_where(product.line, locations), what=what))
-    return tuple(sorted(found))
+    return tuple(sorted(hazard for hazard in found if not is_declared(hazard.kind, hazard.where)))
 
 
 def _functions(ttir: str) -> list[_Function]:

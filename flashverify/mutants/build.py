@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flashverify.errors import UsageError
+from flashverify.mutants.mutant import SUBJECTS
 
 if TYPE_CHECKING:
-    from flashverify.mutants.bank import Mutant
+    from flashverify.mutants.mutant import Mutant
 
 __all__ = ["build_mutant"]
 
@@ -27,8 +28,10 @@ def build_mutant(mutant: Mutant, folder: Path) -> str:
         What to pass to `--subject`: `<folder>/<name>_subject.py:SUBJECT`.
 
     Raises:
-        UsageError: the change does not apply in exactly one place.
+        UsageError: the change does not apply in exactly one place, or the mutant names no known subject.
     """
+    if mutant.subject not in SUBJECTS:
+        raise UsageError(f"mutant {mutant.name!r}: subject={mutant.subject!r} is not one of {', '.join(SUBJECTS)}")
     spec = importlib.util.find_spec(_PACKAGE)
     assert spec is not None
     assert spec.submodule_search_locations is not None
@@ -48,8 +51,6 @@ def build_mutant(mutant: Mutant, folder: Path) -> str:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text.replace(_PACKAGE, package))
     module = folder / f"{package}_subject.py"
-    module.write_text(
-        "from flashverify.subjects.bundled import Bundled\n\n"
-        f'SUBJECT = Bundled(package="{package}", name="{mutant.name}")\n'
-    )
+    adapter, _, kind = SUBJECTS[mutant.subject].partition(":")
+    module.write_text(f'from {adapter} import {kind}\n\nSUBJECT = {kind}(package="{package}", name="{mutant.name}")\n')
     return f"{module}:SUBJECT"

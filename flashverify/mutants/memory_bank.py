@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flashverify.mutants.bank import Mutant
+from flashverify.mutants.mutant import Mutant
 
 __all__ = ["MEMORY_BANK"]
 

@@ -14,6 +14,7 @@ from flashverify.subjects.bundled_options import (
     mask_kinds,
     mask_options,
     modifier_options,
+    pair_terms,
 )
 from flashverify.subjects.evidence import evidence_on, interpreted_as
 from flashverify.subjects.interface import Contract, Forward, Gradients, Supports
@@ -49,6 +50,8 @@ class Bundled:
         self.supports = Supports(
             precisions=("ieee", "tf32", "tf32x3"),
             masks=("causal", "window", "key_lengths", "query_lengths", "packed", "tree", "blocks", "bitmap"),
+            logits=("softcap", "alibi", "bias", "sink"),
+            dropout=True,
             empty=True,
             scales=("positive", "zero", "negative"),
             dlse=True,
@@ -74,7 +77,8 @@ class Bundled:
             reason = f"launch={case.launch}: block_m and block_n belong together"
         reason = reason or self._dtype_refusal(case)
         if reason is None and case.launch:
-            dims = {"d": case.dim_qk, "dv": case.dim_v, "dtype": self._dtype(case), "blocks": block_size(case)}
+            dims: dict[str, Any] = {"d": case.dim_qk, "dv": case.dim_v, "dtype": self._dtype(case)}
+            dims |= {"blocks": block_size(case), "pairs": pair_terms(case)}
             for kind in _KINDS:
                 config = getattr(self._configs(case), kind)
                 reason = reason or self._kernels.config_error(kind, config, **dims)
@@ -95,7 +99,14 @@ class Bundled:
         from flashverify.numerics import Form
 
         return Form(
-            gap_c=1.0, kappa=2.0, dot=case.precision, block_n=self._block_n(case), architecture=self._architecture()
+            gap_c=1.0,
+            kappa=2.0,
+            kappa_bias=3.0,
+            softcap="tanh",
+            softcap_slope="product",
+            dot=case.precision,
+            block_n=self._block_n(case),
+            architecture=self._architecture(),
         )
 
     def device(self) -> str:
@@ -158,6 +169,7 @@ class Bundled:
             dtype=self._dtype(case),
             mask=mask_kinds(case),
             blocks=block_size(case),
+            pairs=pair_terms(case),
             interpreted=self._interpreted,
         )
         return int(config.block_n)

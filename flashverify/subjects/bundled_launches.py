@@ -1,4 +1,4 @@
-"""The launches of the bundled kernels: every kernel, mask and dtype, at head dimensions of every tile width and one between."""
+"""The launches of the bundled kernels: every kernel, dtype, mask and term, at head dimensions of every tile width and one between."""
 
 from __future__ import annotations
 
@@ -14,7 +14,18 @@ if TYPE_CHECKING:
 __all__ = ["bundled_launches", "launch_of"]
 
 _KERNELS = ("forward", "dq", "dkdv")
-_MASKS = ("none", "causal", "tree")
+_VARIANTS: dict[str, dict[str, Any]] = {
+    "none": {},
+    "causal": {"mask": "causal", "key_lengths": True},
+    "window": {"mask": "window", "packed": True},
+    "tree": {"mask": "tree", "key_lengths": True},
+    "causal+bitmask": {"mask": "causal+bitmask", "query_lengths": True},
+    "blocks": {"mask": "blocks"},
+    "softcap+alibi": {"terms": ("softcap", "alibi")},
+    "causal+bias+sink": {"mask": "causal", "terms": ("bias", "dbias", "sink")},
+    "causal+dropout": {"mask": "causal", "packed": True, "terms": ("dropout",)},
+}
+"""Masks, tables and terms, so that each of them occurs."""
 _DTYPES = ("float16", "bfloat16", "float32")
 _DIMS = ((16, 16), (64, 64), (128, 128), (72, 72), (192, 128), (256, 256))
 _POINTEES = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "i32": "int32"}
@@ -26,20 +37,12 @@ def bundled_launches(package: str) -> list[Launch]:
 
     aot = importlib.import_module(f"{package}.aot")
     found = []
-    for kernel, mask, dtype, (d, dv) in _combinations():
-        # a width that is no power of two stands for rows that are not aligned, a mask for key lengths
-        aligned = d & (d - 1) == 0
+    for kernel, variant, dtype, (d, dv) in _combinations():
+        aligned = d & (d - 1) == 0  # a width that is no power of two stands for rows that are not aligned
         source = aot.kernel_source(
-            kernel,
-            d=d,
-            dv=dv,
-            dtype=getattr(torch, dtype),
-            mask=mask,
-            key_lengths=mask != "none",
-            dlse=not aligned,
-            aligned=aligned,
+            kernel, d=d, dv=dv, dtype=getattr(torch, dtype), dlse=not aligned, aligned=aligned, **_VARIANTS[variant]
         )
-        label = f"{kernel} {dtype} d={d}" + (f"/{dv}" if dv != d else "") + (f" {mask}" if kernel != "delta" else "")
+        label = f"{kernel} {dtype} d={d}" + (f"/{dv}" if dv != d else "") + (f" {variant}" if kernel != "delta" else "")
         found.append(launch_of(source, label))
     return found
 
@@ -56,7 +59,7 @@ def launch_of(source: Any, label: str) -> Launch:
 
 
 def _combinations() -> Iterator[tuple[str, str, str, tuple[int, int]]]:
-    yield from itertools.product(_KERNELS, _MASKS, _DTYPES, _DIMS)
+    yield from itertools.product(_KERNELS, _VARIANTS, _DTYPES, _DIMS)
     yield from itertools.product(("delta",), ("none",), _DTYPES, _DIMS)
 
 

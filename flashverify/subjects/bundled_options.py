@@ -11,7 +11,15 @@ if TYPE_CHECKING:
     from flashverify.case.case import Case
     from flashverify.case.problem import Problem
 
-__all__ = ["block_size", "combination_refusal", "longest_query", "mask_kinds", "mask_options", "modifier_options"]
+__all__ = [
+    "block_size",
+    "combination_refusal",
+    "longest_query",
+    "mask_kinds",
+    "mask_options",
+    "modifier_options",
+    "pair_terms",
+]
 
 
 def combination_refusal(case: Case) -> str | None:
@@ -44,6 +52,13 @@ def block_size(case: Case) -> tuple[int, int] | None:
     """Queries and keys of a block, or None without a pattern."""
     blocks = case.mask.blocks
     return None if blocks is None else (blocks.rows, blocks.keys)
+
+
+def pair_terms(case: Case) -> str:
+    """What is done per query and key, as `launch_config` takes it."""
+    if case.logits.bias:
+        return "bias"
+    return "terms" if case.logits.softcap or case.logits.alibi or case.dropout else "plain"
 
 
 def longest_query(case: Case) -> int:

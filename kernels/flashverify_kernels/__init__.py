@@ -23,6 +23,15 @@ Numerical form, the same in forward and backward:
     dK    = (dS^T q) * scale         likewise, summed over the query heads of the group in fp32
     dV    = fl_x(P)^T dO             summed likewise
 
+What further terms change, each in fp32:
+
+    softcap, bias, ALiBi             another z, see `device.logits.logits`; with a softcap dS * (1 - tanh^2) before it is rounded
+    dbias                            dS before that, summed over broadcast axes, rounded once
+    sink s                           after the last tile m, l and acc take one more column exp2(s log2 e - m), without a value
+    dsink                            sum of exp2(s log2 e - LSE2) * -delta over rows
+    dropout                          acc takes fl_x(keep p), O = acc / (l * fl(1 - p)); dP = keep (dO v^T) * fl(1 / (1 - p));
+                                     dV = (fl_x(keep P)^T dO) / fl(1 - p); l, LSE2 and delta as above
+
 Products of fp32 inputs use `precision`: "ieee", "tf32" or "tf32x3".
 
 Names in the kernels: `i` query rows, `j` keys, both numbered within their sequence; `c` channels, `b` batch or packed
@@ -31,6 +40,7 @@ tile; `sq`, `sk` lengths; `*_end` exclusive limits; `*_ptr` pointers, `stride_<t
 elements; tiles have the literature's names in lower case, `xT` is a transposed tile; CAPITALS are constexpr.
 """
 
+from flashverify_kernels import library, library_decode  # noqa: F401  they register the operators
 from flashverify_kernels.api import attention
 from flashverify_kernels.bitmask import BitMask
 from flashverify_kernels.blocks import BlockMask

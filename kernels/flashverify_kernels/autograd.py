@@ -3,8 +3,11 @@ from typing import Any
 import torch
 from torch.autograd.function import once_differentiable
 
+from flashverify_kernels.dispatch import dispatched, ops
+from flashverify_kernels.flatten import NotPlainError, flatten
 from flashverify_kernels.launch import backward, forward
 from flashverify_kernels.options import Options
+from flashverify_kernels.validation import check_problem
 
 
 class _Attention(torch.autograd.Function):
@@ -41,5 +44,18 @@ def differentiable(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, options: Options
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """O and the natural LSE, both differentiable in q, k, v, the bias and the sinks."""
+    if dispatched(q, k, v):
+        return _operator(q, k, v, options)
     o, lse = _Attention.apply(q, k, v, options.bias, options.sink, options)  # type: ignore[no-untyped-call]
+    return o, lse
+
+
+def _operator(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, options: Options) -> tuple[torch.Tensor, torch.Tensor]:
+    """The same through the dispatcher."""
+    try:
+        values = flatten(options)
+    except NotPlainError:
+        check_problem(q, k, v, options)
+        raise
+    o, lse, _ = ops.attention_forward(q, k, v, *values)
     return o, lse

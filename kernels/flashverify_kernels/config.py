@@ -140,12 +140,19 @@ def _compiled(kind: Kind, width: int, dtype: torch.dtype, mask: int) -> LaunchCo
         if width <= 128:
             return LaunchConfig(block_m=32, block_n=32, num_warps=8, num_stages=1)
         return LaunchConfig(block_m=16, block_n=16, num_warps=4, num_stages=1)
+    bits = bool(mask & BITS.value)  # a word per pair takes the registers of larger tiles
     if width <= 64:
-        return LaunchConfig(block_m=64, block_n=64, num_warps=4, num_stages=3 if kind == "forward" else 2)
+        if bits:
+            return LaunchConfig(block_m=64, block_n=64, num_warps=4, num_stages=3 if kind == "forward" else 2)
+        if kind == "forward":
+            return LaunchConfig(block_m=128, block_n=64, num_warps=8, num_stages=3)
+        return LaunchConfig(block_m=128, block_n=64, num_warps=4, num_stages=4 if kind == "dq" else 1)
     if width <= 128:
         if kind == "dq":
-            return LaunchConfig(block_m=128, block_n=64, num_warps=8, num_stages=2 if mask & BITS.value else 3)
-        return LaunchConfig(block_m=64, block_n=64, num_warps=4, num_stages=2)
+            return LaunchConfig(block_m=128, block_n=64, num_warps=8, num_stages=2 if bits else 3)
+        if kind == "forward" or bits:
+            return LaunchConfig(block_m=64, block_n=64, num_warps=4, num_stages=2 if bits else 3)
+        return LaunchConfig(block_m=64, block_n=128, num_warps=8, num_stages=1)
     if kind == "dkdv":
         return LaunchConfig(block_m=32, block_n=64, num_warps=8, num_stages=2)
     return LaunchConfig(block_m=64, block_n=32, num_warps=4, num_stages=2)

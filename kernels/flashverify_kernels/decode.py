@@ -11,6 +11,8 @@ from flashverify_kernels.config import LaunchConfig
 from flashverify_kernels.decode_config import launch_constants
 from flashverify_kernels.decode_validation import DecodeOptions, DecodeProblem, check_decode
 from flashverify_kernels.device.decode import decode_kernel
+from flashverify_kernels.dispatch import dispatched, ops
+from flashverify_kernels.flatten import NotPlainError, flatten_decode
 from flashverify_kernels.merge import aligned, launch_merge, stride_arguments
 from flashverify_kernels.options import Causal, Layout, Precision, Window
 from flashverify_kernels.tree import TreeMask
@@ -136,14 +138,37 @@ def decode(
         config=config,
         allow_interpreted_bf16=allow_interpreted_bf16,
     )
+    o, lse = (_operator if dispatched(q, k, v) else decode_forward)(q, k, v, options)
+    return (o, lse) if return_lse else o
+
+
+def decode_forward(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, options: DecodeOptions
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Check, allocate and launch: O and the natural LSE."""
     problem = check_decode(q, k, v, options)
-    perm = axes(layout)
+    perm = axes(options.layout)
     shape = (problem.batch, problem.heads, problem.sq, problem.dv)
     o = torch.empty([shape[a] for a in perm], dtype=q.dtype, device=q.device)
     lse = torch.empty(shape[:3], dtype=torch.float32, device=q.device)
     if o.numel():
         _launch(q, k, v, o.permute(perm), lse, options, problem)
-    return (o, lse) if return_lse else o
+    return o, lse
+
+
+def _operator(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, options: DecodeOptions
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The same through the dispatcher, which does not tell the operator whether gradients are recorded."""
+    if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
+        check_decode(q, k, v, options)
+    try:
+        values = flatten_decode(options)
+    except NotPlainError:
+        check_decode(q, k, v, options)
+        raise
+    o, lse = ops.decode(q, k, v, *values)
+    return o, lse
 
 
 def _launch(

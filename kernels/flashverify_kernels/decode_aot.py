@@ -14,7 +14,7 @@ from flashverify_kernels.decode_config import decode_config, launch_constants
 from flashverify_kernels.device.decode import decode_kernel
 from flashverify_kernels.device.mask import BITS
 from flashverify_kernels.device.merge import merge_backward_kernel, merge_kernel
-from flashverify_kernels.merge import merge_constants
+from flashverify_kernels.merge import COMPILED_TILE, merge_constants
 from flashverify_kernels.options import Precision
 from flashverify_kernels.runtime import INTERPRETED
 
@@ -78,7 +78,7 @@ def merge_source(
         decoded: the second phase of a decoding: partials in fp32.
         aligned: whether strides and pointers are aligned.
     """
-    constants = merge_constants(parts, dv, aligned=aligned)
+    constants = merge_constants(parts, dv, aligned=aligned, elements=COMPILED_TILE)
     kernel = merge_backward_kernel if backward else merge_kernel
     return _source(kernel, constants, set(), {"o_ptr": torch.float32 if decoded else dtype}, dtype)
 

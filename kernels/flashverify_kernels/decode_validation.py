@@ -12,7 +12,7 @@ from flashverify_kernels.decode_config import MAX_SPLITS, decode_config, decode_
 from flashverify_kernels.device.mask import LOWER
 from flashverify_kernels.masking import MAX_LENGTH, Extent, Mask, check_mask
 from flashverify_kernels.options import Causal, Layout, Options, Precision, Window
-from flashverify_kernels.runtime import INTERPRETED, device_error, shared_memory_limit, supported
+from flashverify_kernels.runtime import INTERPRETED, device_error, readable, shared_memory_limit, supported
 from flashverify_kernels.tree import TreeMask
 from flashverify_kernels.validation import axes, check_like
 
@@ -186,7 +186,7 @@ def _check_pages(
 ) -> None:
     """Check the entries of the page table that keys need, where they can be read without waiting."""
     table, lengths = options.block_table, options.key_lengths
-    if table is None or table.device.type != "cpu":
+    if table is None or not readable(table):
         return
     for b in range(batch):
         n = sk if lengths is None else int(lengths[b])

@@ -10,6 +10,7 @@ from flashverify_kernels.config import MASKS
 from flashverify_kernels.device.mask import BITS, LOWER, SPARSE, UPPER
 from flashverify_kernels.options import Options, Window
 from flashverify_kernels.packed import Packed
+from flashverify_kernels.runtime import readable
 from flashverify_kernels.tree import TreeMask
 
 MAX_LENGTH = 2**31 - 2**12
@@ -86,7 +87,7 @@ def check_packed(packed: Packed | None, rows: int, keys: int, batch: int, like: 
         ("cu_k", packed.cu_k, keys, packed.max_k),
     ):
         check_table(name, cu, (max(count, 1),), like.device)
-        if cu.device.type != "cpu":
+        if not readable(cu):
             continue
         lengths = cu.diff()
         if int(cu[0]) != 0 or bool((lengths < 0).any()) or int(cu[-1]) > total:
@@ -176,7 +177,7 @@ def _check_lengths(name: str, lengths: torch.Tensor | None, limit: int, extent: 
     if lengths is None:
         return
     check_table(name, lengths, (extent.batch,), extent.device)
-    if lengths.device.type == "cpu" and extent.batch and (int(lengths.min()) < 0 or int(lengths.max()) > limit):
+    if readable(lengths) and extent.batch and (int(lengths.min()) < 0 or int(lengths.max()) > limit):
         raise ValueError(f"{name}: expected values from 0 to {limit}, got {lengths.tolist()}")
 
 
@@ -210,7 +211,7 @@ def _check_tree(tree: TreeMask, packed: Packed | None, extent: Extent) -> None:
             )
     if tree.bits.shape[1] * WORD < extent.max_q:
         raise ValueError(f"tree: expected bits for {extent.max_q} nodes, got {tree.bits.shape[1]} words of {WORD}")
-    if packed is not None and packed.cu_q.device.type == "cpu":
+    if packed is not None and readable(packed.cu_q):
         if tree.nodes < int(packed.cu_q[-1]):
             raise ValueError(f"tree: expected one node per query, {int(packed.cu_q[-1])}, got {tree.nodes}")
         short = packed.cu_k.diff() < packed.cu_q.diff()

@@ -9,11 +9,13 @@ from torch.autograd.function import once_differentiable
 
 from flashverify_kernels.config import padded_dim
 from flashverify_kernels.device.merge import merge_backward_kernel, merge_kernel
+from flashverify_kernels.dispatch import dispatched, ops
 from flashverify_kernels.runtime import INTERPRETED, device_error, supported
 
 _LOG2_E = math.log2(math.e)
 _LN_2 = math.log(2)
-_TILE = 2**15 if INTERPRETED else 2**12
+COMPILED_TILE = 2**12
+_TILE = 2**15 if INTERPRETED else COMPILED_TILE
 """Elements of O that one program holds at a time."""
 _MAX_ROWS = 2**31 - 2**12  # row numbers of a last, padded tile still fit an int32
 
@@ -41,7 +43,10 @@ def merge(
         TypeError: an argument of the wrong type or dtype.
         ValueError: a shape, device or value that is not accepted.
     """
-    _check(o, lse, allow_interpreted_bf16)
+    if dispatched(o, lse):
+        o, lse = ops.merge(o, lse, bool(allow_interpreted_bf16))
+        return o, lse
+    check_merge(o, lse, allow_interpreted_bf16)
     merged: tuple[torch.Tensor, torch.Tensor] = _Merge.apply(o, lse)  # type: ignore[no-untyped-call]
     return merged
 
@@ -51,13 +56,10 @@ class _Merge(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, o: torch.Tensor, lse: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        o, lse = _last_axis_dense(o), lse.contiguous()
-        merged = torch.empty(o.shape[1:], dtype=o.dtype, device=o.device)
-        merged_lse = torch.empty(lse.shape[1:], dtype=lse.dtype, device=lse.device)
-        launch_merge(o, lse, merged, merged_lse)
+        o, lse = dense_rows(o), lse.contiguous()
         ctx.save_for_backward(o, lse)
         ctx.set_materialize_grads(False)
-        return merged, merged_lse
+        return merge_forward(o, lse)
 
     @staticmethod
     @once_differentiable
@@ -67,6 +69,15 @@ class _Merge(torch.autograd.Function):
         if do is None and dlse is None:
             return None, None
         return launch_merge_backward(do, dlse, *ctx.saved_tensors, needs=ctx.needs_input_grad)
+
+
+def merge_forward(o: torch.Tensor, lse: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Merge checked partials of any strides: the merged O and its natural LSE."""
+    o, lse = dense_rows(o), lse.contiguous()
+    merged = torch.empty(o.shape[1:], dtype=o.dtype, device=o.device)
+    merged_lse = torch.empty(lse.shape[1:], dtype=lse.dtype, device=lse.device)
+    launch_merge(o, lse, merged, merged_lse)
+    return merged, merged_lse
 
 
 def launch_merge(
@@ -121,7 +132,7 @@ def launch_merge_backward(
         lse: `[P, B, H, S]` fp32 contiguous, natural logarithm.
         needs: whether the gradients of `o` and `lse` are wanted.
     """
-    do = torch.zeros(o.shape[1:], dtype=o.dtype, device=o.device) if do is None else _last_axis_dense(do)
+    do = torch.zeros(o.shape[1:], dtype=o.dtype, device=o.device) if do is None else dense_rows(do)
     dpart = torch.empty(o.shape, dtype=o.dtype, device=o.device) if needs[0] else None
     dpart_lse = torch.empty_like(lse) if needs[1] else None
     _launch(
@@ -148,9 +159,9 @@ def merge_tiles(parts: int, dv: int, elements: int = _TILE) -> tuple[int, int]:
     return block_p, max(elements // (width * block_p), 1)
 
 
-def merge_constants(parts: int, dv: int, *, aligned: bool) -> dict[str, Any]:
+def merge_constants(parts: int, dv: int, *, aligned: bool, elements: int = _TILE) -> dict[str, Any]:
     """The constexpr arguments and launch options; with the dtypes and the presence of pointers, the compile key."""
-    block_p, block_m = merge_tiles(parts, dv)
+    block_p, block_m = merge_tiles(parts, dv, elements)
     return {
         "BLOCK_P": block_p,
         "BLOCK_M": block_m,
@@ -189,11 +200,13 @@ def aligned(*tensors: torch.Tensor) -> bool:
     return all(x.data_ptr() % 16 == 0 and all(stride % 8 == 0 for stride in _meaningful_strides(x)) for x in tensors)
 
 
-def _last_axis_dense(x: torch.Tensor) -> torch.Tensor:
+def dense_rows(x: torch.Tensor) -> torch.Tensor:
+    """`x` with a last stride of 1."""
     return x if x.stride(-1) == 1 else x.contiguous()
 
 
-def _check(o: torch.Tensor, lse: torch.Tensor, allow_interpreted_bf16: bool) -> None:
+def check_merge(o: torch.Tensor, lse: torch.Tensor, allow_interpreted_bf16: bool) -> None:
+    """Check what `merge` is given, see there."""
     for name, x in (("o", o), ("lse", lse)):
         if not isinstance(x, torch.Tensor):
             raise TypeError(f"{name}: expected a tensor, got {type(x).__name__}")

@@ -1,4 +1,4 @@
-"""Gradients that are sums over what the kernels leave behind: plain tensor operations in fp32."""
+"""Gradients that are sums over what the kernels leave behind: plain tensor operations."""
 
 import torch
 
@@ -24,7 +24,9 @@ def bias_gradient(ds: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
 def sink_gradient(
     sink: torch.Tensor, lse2: torch.Tensor, delta: torch.Tensor, cu_q: torch.Tensor | None = None
 ) -> torch.Tensor:
-    """Sum over rows: dsink = P_sink (dLSE - rowsum(dO * O)), with P_sink = exp2(sink log2(e) - LSE2), in fp32.
+    """Sum over rows: dsink = P_sink (dLSE - rowsum(dO * O)), with P_sink = exp2(sink log2(e) - LSE2).
+
+    The terms are fp32. They are summed in fp64, where the order in which torch adds them does not show after one rounding.
 
     Args:
         sink: `[Hq]` fp32, natural units.
@@ -41,4 +43,5 @@ def sink_gradient(
     largest = torch.finfo(torch.float32).max
     sink2 = (sink * LOG2_E).clamp(-largest, largest)[:, None]
     weight = torch.exp2(sink2 - torch.where(counts, lse2, torch.inf))
-    return -(weight * torch.where(counts, delta, 0.0)).sum((0, 2))
+    terms = weight * torch.where(counts, delta, 0.0)
+    return -terms.sum((0, 2), dtype=torch.float64).to(torch.float32)

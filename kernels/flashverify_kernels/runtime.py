@@ -43,3 +43,8 @@ def shared_memory_limit(device: torch.device) -> int:
 @functools.cache  # asking the driver takes a millisecond, longer than most launches
 def _shared_memory(index: int) -> int:
     return int(triton.runtime.driver.active.utils.get_device_properties(index)["max_shared_mem"])
+
+
+def readable(x: torch.Tensor) -> bool:
+    """Whether the values of `x` are there and can be read without waiting for a GPU."""
+    return x.device.type == "cpu" and type(x) is torch.Tensor

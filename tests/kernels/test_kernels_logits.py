@@ -100,8 +100,11 @@ def logits_kernel(
     at = (tl.program_id(0).to(tl.int64) * sq + i) * sk + j
     keep = (i < sq) & (j < sk)
     dot = tl.load(dot_ptr + at, mask=keep, other=0.0)
-    slope = head_slope(slopes_ptr, h)
-    bias = head_bias(bias_ptr, b, h, stride_biasb, stride_biash)
+    slope, bias = slopes_ptr, bias_ptr
+    if slopes_ptr is not None:
+        slope = head_slope(slopes_ptr, h)
+    if bias_ptr is not None:
+        bias = head_bias(bias_ptr, b, h, stride_biasb, stride_biash)
     z = logits(dot, i, j, sq, k_end, scale_log2, cap_ratio, cap_log2, slope, shift, bias, stride_biass, MASKED)
     ds = tl.load(ds_ptr + at, mask=keep, other=0.0)
     tl.store(z_ptr + at, z, mask=keep)

@@ -131,8 +131,12 @@ def dkdv_kernel(
         bits_head = bits_ptr
         if BITS & MASK:
             bits_head = head_ptr(bits_ptr, b, h, q0, stride_bitsb, stride_bitsh, stride_bitss, False)
-        bias_head = head_bias(bias_ptr, b, h, stride_biasb, stride_biash)
-        slope = head_slope(slopes_ptr, h)
+        bias_head = bias_ptr
+        if bias_ptr is not None:
+            bias_head = head_bias(bias_ptr, b, h, stride_biasb, stride_biash)
+        slope = slopes_ptr
+        if slopes_ptr is not None:
+            slope = head_slope(slopes_ptr, hk.to(tl.int64) * group + member)
         live_ptr = blocks_ptr
         live = limits
         if SPARSE & MASK:

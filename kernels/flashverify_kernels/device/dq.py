@@ -119,8 +119,11 @@ def dq_kernel(
     v_ptr = head_ptr(v_ptr, b, h // group, k0, stride_vb, stride_vh, stride_vs, ALIGNED)
     if BITS & MASK:
         bits_ptr = head_ptr(bits_ptr, b, h, q0, stride_bitsb, stride_bitsh, stride_bitss, False)
-    bias_ptr = head_bias(bias_ptr, b, h, stride_biasb, stride_biash)
-    slope = head_slope(slopes_ptr, h)
+    if bias_ptr is not None:
+        bias_ptr = head_bias(bias_ptr, b, h, stride_biasb, stride_biash)
+    slope = slopes_ptr
+    if slopes_ptr is not None:
+        slope = head_slope(slopes_ptr, h)
     shift = align_slopes * (k_end - q_end)
     q = load_tile(q_ptr, i, q_end, stride_qs, d8, BLOCK_D, EVEN_D, ALIGNED)
     do = load_tile(do_ptr, i, q_end, stride_dos, dv8, BLOCK_DV, EVEN_DV, ALIGNED)

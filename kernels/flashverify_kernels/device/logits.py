@@ -126,23 +126,23 @@ def _clamp(x, limit: tl.constexpr):
 
 @triton.jit
 def head_slope(slopes_ptr, h):
-    """ALiBi slope of query head `h` times log2(e), or None without slopes: fp32, two roundings (log2(e) and the product).
+    """ALiBi slope of query head `h` times log2(e): fp32, two roundings (log2(e) and the product).
 
     Clamped to magnitude 2^96, so that its product with a distance is finite.
     """
-    return None if slopes_ptr is None else _clamp(tl.load(slopes_ptr + h) * LOG2_E, _STEEPEST)
+    return _clamp(tl.load(slopes_ptr + h) * LOG2_E, _STEEPEST)
 
 
 @triton.jit
 def head_sink(sink_ptr, h):
-    """Sink of query head `h` times log2(e), or None without sinks: fp32, two roundings, clamped to the finite numbers."""
-    return None if sink_ptr is None else _clamp(tl.load(sink_ptr + h) * LOG2_E, _LARGEST)
+    """Sink of query head `h` times log2(e): fp32, two roundings, clamped to the finite numbers."""
+    return _clamp(tl.load(sink_ptr + h) * LOG2_E, _LARGEST)
 
 
 @triton.jit
 def head_bias(bias_ptr, b, h, stride_biasb, stride_biash):
-    """Pointer to the bias of query head `h` of batch `b`, or None without a bias; a broadcast axis has stride 0."""
-    return None if bias_ptr is None else bias_ptr + b.to(tl.int64) * stride_biasb + h.to(tl.int64) * stride_biash
+    """Pointer to the bias of query head `h` of batch `b`; a broadcast axis has stride 0."""
+    return bias_ptr + b.to(tl.int64) * stride_biasb + h.to(tl.int64) * stride_biash
 
 
 @triton.jit

@@ -142,5 +142,6 @@ def live_limits(limits, live_ptr, size, length):
 def spread(x, live_ptr, size, MASK: tl.constexpr):
     """From a position among live blocks to the axis; the identity unless `SPARSE`."""
     if SPARSE & MASK:
-        x = tl.load(live_ptr + x // size) * size + x % size
+        block = tl.load(live_ptr + x // size)
+        x = block * size + x % size  # flashverify: int32-offset is declared, it is a position of the sequence
     return x

@@ -1,0 +1,60 @@
+"""What a mutant is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from flashverify.case.case import Case
+
+__all__ = ["SUBJECTS", "Mutant"]
+
+SUBJECTS = {
+    "bundled": "flashverify.subjects.bundled:Bundled",
+    "bundled-decode": "flashverify.subjects.decode:BundledDecode",
+    "bundled-chunked": "flashverify.subjects.chunked:BundledChunked",
+}
+"""The adapters that a mutated kernel package can stand behind."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mutant:
+    """One planted defect.
+
+    Attributes:
+        name: identifier, also of the Python package that is built.
+        file: in `flashverify_kernels`.
+        before: the text that is replaced; it must occur exactly once.
+        after: what replaces it.
+        outputs: outputs in which the defect shows; finding it in any of them counts.
+        modelled_on: the real-world defect.
+        subject: the adapter whose cases show it, out of `SUBJECTS`.
+        needs: parts of a case without which the changed code is not run or does the same, see `concerns`.
+    """
+
+    name: str
+    file: str
+    before: str
+    after: str
+    outputs: tuple[str, ...]
+    modelled_on: str
+    subject: str = "bundled"
+    needs: tuple[str, ...] = ()
+
+    def concerns(self, case: Case) -> bool:
+        """Whether `case` has all parts that the defect needs, so that judging it may show something.
+
+        The names of parts are those of masks and logits, `dropout`, `paged`, `backward`, `groups` (several query heads of a
+        kv head) and `sequences` (several, in batches or packed).
+        """
+        packed = case.mask.packed
+        present = {
+            "dropout": case.dropout > 0,
+            "paged": case.storage.page_size is not None,
+            "backward": case.grad.backward,
+            "groups": case.heads_q > case.heads_kv,
+            "sequences": (case.batch if packed is None else len(packed.lengths())) > 1,
+        }
+        names = case.mask.parts() | case.logits.names() | {name for name, there in present.items() if there}
+        return names.issuperset(self.needs)
