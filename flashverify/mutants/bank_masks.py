@@ -46,8 +46,8 @@ MASKS = (
     Mutant(
         name="first_tile_of_every_block",
         file="device/schedule.py",
-        before="* size + x % size\n    return x",
-        after="* size\n    return x",
+        before="x = block * size + x % size",
+        after="x = block * size",
         outputs=("o", "lse", "dq", "dk", "dv"),
         modelled_on="a block-sparse pattern coarser than the tile: only the first tile of a block is visited",
         needs=("blocks",),
@@ -171,8 +171,8 @@ MASKS = (
     Mutant(
         name="dead_blocks_visited",
         file="device/schedule.py",
-        before="if SPARSE & MASK:\n        x = tl.load",
-        after="if False:\n        x = tl.load",
+        before="block = tl.load(live_ptr + x // size)",
+        after="block = x // size",
         outputs=("o", "lse", "dq", "dk", "dv"),
         modelled_on="jax-ml/jax f15f9717: the index in a shrunken grid taken for the place in the mask",
         needs=("blocks",),
