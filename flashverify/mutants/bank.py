@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from flashverify.mutants.bank_decode import DECODE
+from flashverify.mutants.bank_dropout import DROPOUT
 from flashverify.mutants.bank_logits import LOGITS
 from flashverify.mutants.bank_masks import MASKS
 from flashverify.mutants.bank_sequences import SEQUENCES
@@ -11,5 +12,5 @@ from flashverify.mutants.mutant import Mutant
 
 __all__ = ["BANK", "Mutant"]
 
-BANK: tuple[Mutant, ...] = (*SOFTMAX, *MASKS, *SEQUENCES, *LOGITS, *DECODE)
+BANK: tuple[Mutant, ...] = (*SOFTMAX, *MASKS, *SEQUENCES, *LOGITS, *DROPOUT, *DECODE)
 """Defects that an interpreted kernel shows."""

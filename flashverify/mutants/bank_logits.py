@@ -1,10 +1,41 @@
-"""Defects of what is done to logits and weights: softcap, ALiBi, bias, sinks, dropout."""
+"""Defects of what is done to logits: softcap, ALiBi, bias, sinks."""
 
 from __future__ import annotations
 
 from flashverify.mutants.mutant import Mutant
 
 __all__ = ["LOGITS"]
+
+_CAP_FIRST = """\
+    z = dot * scale_log2 if cap_log2 is None else tanh(dot * cap_ratio) * cap_log2
+    if bias_ptr is not None:
+        z += load_bias(bias_ptr, stride_biass, i, j, sq, k_end, MASKED)
+    if slope_log2 is not None:
+        z -= slope_log2 * tl.abs(i + shift - j).to(tl.float32)
+"""
+_CAP_LAST = """\
+    alone = bias_ptr is None and slope_log2 is None
+    z = tanh(dot * cap_ratio) * cap_log2 if alone and cap_log2 is not None else dot * scale_log2
+    if bias_ptr is not None:
+        z += load_bias(bias_ptr, stride_biass, i, j, sq, k_end, MASKED)
+    if slope_log2 is not None:
+        z -= slope_log2 * tl.abs(i + shift - j).to(tl.float32)
+    if cap_log2 is not None and not alone:
+        z = tanh(z / cap_log2) * cap_log2
+"""
+_SINK_BEFORE_LSE = """\
+    if sink_ptr is not None:
+        m_i, l_i, alpha = take_sink(m_i, l_i, head_sink(sink_ptr, h))
+        acc = acc * alpha[:, None]
+    divisor, lse2 = finish(m_i, l_i)
+"""
+_LSE_BEFORE_SINK = """\
+    divisor, lse2 = finish(m_i, l_i)
+    if sink_ptr is not None:
+        m_i, l_i, alpha = take_sink(m_i, l_i, head_sink(sink_ptr, h))
+        acc = acc * alpha[:, None]
+        divisor, _ = finish(m_i, l_i)
+"""
 
 LOGITS = (
     Mutant(
@@ -28,8 +59,8 @@ LOGITS = (
     Mutant(
         name="cap_after_the_bias",
         file="device/logits.py",
-        before="    z = dot * scale_log2 if cap_log2 is None else tanh(dot * cap_ratio) * cap_log2\n    if bias_ptr is not None:\n        z += load_bias(bias_ptr, stride_biass, i, j, sq, k_end, MASKED)\n    if slope_log2 is not None:\n        z -= slope_log2 * tl.abs(i + shift - j).to(tl.float32)\n",
-        after="    alone = bias_ptr is None and slope_log2 is None\n    z = tanh(dot * cap_ratio) * cap_log2 if alone and cap_log2 is not None else dot * scale_log2\n    if bias_ptr is not None:\n        z += load_bias(bias_ptr, stride_biass, i, j, sq, k_end, MASKED)\n    if slope_log2 is not None:\n        z -= slope_log2 * tl.abs(i + shift - j).to(tl.float32)\n    if cap_log2 is not None and not alone:\n        z = tanh(z / cap_log2) * cap_log2\n",
+        before=_CAP_FIRST,
+        after=_CAP_LAST,
         outputs=("o", "lse", "dq", "dk", "dv"),
         modelled_on="the order of cap and bias, which differs between models",
         needs=("softcap",),
@@ -49,7 +80,7 @@ LOGITS = (
         before="shift = align_slopes * (k_end - q_end)",
         after="shift = align_slopes * 0",
         outputs=("o", "lse", "dq", "dk", "dv"),
-        modelled_on="Dao-AILab/flash-attention#540: distances from the first key where they count from the last",
+        modelled_on="vllm-project/vllm#945: distances off by a shift, which under a causal mask the LSE alone shows",
         needs=("alibi", "causal"),
     ),
     Mutant(
@@ -127,8 +158,8 @@ LOGITS = (
     Mutant(
         name="lse_without_the_sink",
         file="device/forward.py",
-        before="    if sink_ptr is not None:\n        m_i, l_i, alpha = take_sink(m_i, l_i, head_sink(sink_ptr, h))\n        acc = acc * alpha[:, None]\n    divisor, lse2 = finish(m_i, l_i)\n",
-        after="    divisor, lse2 = finish(m_i, l_i)\n    if sink_ptr is not None:\n        m_i, l_i, alpha = take_sink(m_i, l_i, head_sink(sink_ptr, h))\n        acc = acc * alpha[:, None]\n        divisor, _ = finish(m_i, l_i)\n",
+        before=_SINK_BEFORE_LSE,
+        after=_LSE_BEFORE_SINK,
         outputs=("lse", "dq", "dk", "dv", "dsink"),
         modelled_on="NVIDIA/cudnn-frontend#421: the sink left out of the LSE of the backward",
         needs=("sink",),
@@ -148,88 +179,7 @@ LOGITS = (
         before="return -terms.sum",
         after="return terms.sum",
         outputs=("dsink",),
-        modelled_on="ISEEKYAN/Megatron-LM#205: the gradient of the sink lost on its way",
+        modelled_on="the derivative of the normaliser without its minus",
         needs=("sink", "backward"),
-    ),
-    Mutant(
-        name="same_draws_at_every_offset",
-        file="device/dropout.py",
-        before="offset.to(tl.uint32))",
-        after="offset.to(tl.uint32) * 0)",
-        outputs=("o", "dv"),
-        modelled_on="Dao-AILab/flash-attention#2088: the same dropout mask in every call",
-        needs=("dropout",),
-    ),
-    Mutant(
-        name="rows_and_keys_drawn_in_turn",
-        file="device/dropout.py",
-        before="tl.philox(seed, quad[None, :], i[:, None],",
-        after="tl.philox(seed, i[:, None], quad[None, :],",
-        outputs=("o", "dv"),
-        modelled_on="the axes of the counter in another order than the definition",
-        needs=("dropout",),
-    ),
-    Mutant(
-        name="draws_of_another_head_in_dkdv",
-        file="device/dkdv.py",
-        before="stream = b * kv_heads * group + h",
-        after="stream = b * kv_heads + h",
-        outputs=("dk", "dv"),
-        modelled_on="pytorch/pytorch#190717: the mask drawn again by the backward is another",
-        needs=("dropout", "backward", "groups", "sequences"),
-    ),
-    Mutant(
-        name="draws_kept_inverted",
-        file="device/dropout.py",
-        before="tl.join(w0 >= limit, w2 >= limit)",
-        after="tl.join(w0 < limit, w2 < limit)",
-        outputs=("o", "dv"),
-        modelled_on="the probability to keep taken for the one to drop, in half of the lanes",
-        needs=("dropout",),
-    ),
-    Mutant(
-        name="kept_weights_not_scaled",
-        file="device/forward.py",
-        before="divisor = divisor * keep_share",
-        after="divisor = divisor * 1.0",
-        outputs=("o",),
-        modelled_on="dropout without 1 / (1 - p) in the forward",
-        needs=("dropout",),
-    ),
-    Mutant(
-        name="dv_not_scaled",
-        file="device/dkdv.py",
-        before="dv = dv / keep_share",
-        after="dv = dv",
-        outputs=("dv",),
-        modelled_on="dropout without 1 / (1 - p) in dV",
-        needs=("dropout", "backward"),
-    ),
-    Mutant(
-        name="dp_not_scaled",
-        file="device/dq.py",
-        before="dp = drop(dp * keep_scale,",
-        after="dp = drop(dp,",
-        outputs=("dq",),
-        modelled_on="dropout without 1 / (1 - p) in dP",
-        needs=("dropout", "backward"),
-    ),
-    Mutant(
-        name="dropped_pairs_without_delta",
-        file="device/dq.py",
-        before="dp = drop(dp * keep_scale, keep_tile(i, n0, bh, seed, offset, threshold, BLOCK_N))",
-        after="keep = keep_tile(i, n0, bh, seed, offset, threshold, BLOCK_N)\n                    dp = drop(dp * keep_scale, keep)\n                    p = drop(p, keep)",
-        outputs=("dq",),
-        modelled_on="HKUSTDial/flash-sparse-attention#109: the logit of a dropped pair gets no gradient, although it is in the normaliser",
-        needs=("dropout", "backward"),
-    ),
-    Mutant(
-        name="dropped_before_the_normaliser",
-        file="device/forward.py",
-        before="p = drop(p, keep_tile(i, n0, bh, seed, offset, threshold, BLOCK_N))",
-        after="kept = drop(p, keep_tile(i, n0, bh, seed, offset, threshold, BLOCK_N))\n                    l_i -= tl.sum(p - kept, 1)\n                    p = kept",
-        outputs=("o", "lse"),
-        modelled_on="weights normalised over what was kept",
-        needs=("dropout",),
     ),
 )

@@ -94,7 +94,7 @@ MASKS = (
         before="begin = tl.where(begin < end, begin // STEP * STEP, end)",
         after="begin = tl.where(begin < end, tl.cdiv(begin, STEP) * STEP, end)",
         outputs=("o", "lse", "dq", "dk", "dv"),
-        modelled_on="jax-ml/jax#17314: a limit rounded the wrong way drops a tile",
+        modelled_on="jax-ml/jax#17314: the limit of a walk rounded the wrong way, keys dropped",
     ),
     Mutant(
         name="window_ignored_in_dkdv",
@@ -111,7 +111,7 @@ MASKS = (
         before="tl.maximum(j - low + 1, 0)",
         after="tl.maximum(j - low, 0)",
         outputs=("dk", "dv"),
-        modelled_on="triton-lang/triton#8853: the last row of a walk counted out by one",
+        modelled_on="huggingface/transformers#39408: a window inclusive in one place and exclusive in another",
         needs=("window", "backward"),
     ),
     Mutant(
@@ -156,7 +156,7 @@ MASKS = (
         before="bits_head = head_ptr(bits_ptr, b, h, q0,",
         after="bits_head = head_ptr(bits_ptr, b, hk, q0,",
         outputs=("dk", "dv"),
-        modelled_on="fla-org/flash-linear-attention PR #384: the index of a kv head where that of a query head is meant",
+        modelled_on="fla-org/flash-linear-attention#384: heads of k counted where those of q are meant",
         needs=("bitmap", "groups", "backward"),
     ),
     Mutant(

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from flashverify.numerics.chunk import Chunk, finite_rows
-from flashverify.numerics.coefficients import Coefficients
+from flashverify.numerics.coefficients import LN2, Coefficients
 from flashverify.numerics.logits import TanhError, logit_error
 from flashverify.numerics.problem import Problem
 
@@ -14,7 +14,6 @@ __all__ = ["CLAMP", "Cores", "Gradient", "State", "gradient_errors", "gradient_o
 
 # e^100 lies above the fp32 range, so a weight that large is exempt; smaller powers keep every product below finite.
 CLAMP = 100.0
-_LARGE = 50.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -164,7 +163,7 @@ def _capped(c: Coefficients, chunk: Chunk, ds: Tensor, error: Tensor, tanh: Tanh
     gain = parts.gain
     gain_error = (2 * parts.tanh + tanh.value).mul_(tanh.value).clamp_(max=1.0)
     if x.gain_product:
-        moved = torch.minimum(gain_error, tanh.argument.mul(2).clamp_(max=_LARGE).expm1_().mul_(gain))
+        moved = torch.minimum(gain_error, _moved(parts.size / parts.cap, gain, tanh.argument))
         relative = (parts.size / parts.cap + tanh.argument).mul_(x.gain_slope).add_(x.gain)
         gain_error = relative.clamp_(max=1.0).mul_(gain + moved).add_(moved).add_(6 * c.w)  # e flushed: 4w
     else:
@@ -173,6 +172,13 @@ def _capped(c: Coefficients, chunk: Chunk, ds: Tensor, error: Tensor, tanh: Tanh
     error = (error * (gain + gain_error)).addcmul_(ds, gain_error)
     error = chunk.add_visible(error.mul_(1 + 2 * c.u).add_(exact, alpha=2 * c.u), c.w)
     return error, exact + error
+
+
+def _moved(x: Tensor, gain: Tensor, b: Tensor) -> Tensor:
+    """`F expm1(2b)`, the most that `F = sech^2 x` changes where x is off by b, at most `1 - F`; as `e^(log F + 2b) - F` where b is large."""
+    log_gain = (x + torch.log1p(torch.exp(-2 * x)) - LN2).mul_(-2)
+    far = (log_gain + 2 * b).clamp_(max=0.0).exp_().sub_(gain).clamp_(min=0.0)
+    return torch.where(b < 0.5, (2 * b).clamp(max=1.0).expm1_().mul_(gain), far)
 
 
 def trivial_ranges(

@@ -161,7 +161,10 @@ def _compiled(kind: Kind, width: int, dtype: torch.dtype, mask: int) -> LaunchCo
 def _with_room(kind: Kind, width: int, config: LaunchConfig, pairs: Pairs) -> LaunchConfig:
     """Smaller tiles, whose loops keep further terms of a pair in registers."""
     if kind == "dkdv":
-        return replace(config, block_m=config.block_m // 2, num_warps=8 if width > 64 else config.num_warps)
+        small = replace(config, block_m=min(config.block_m // 2, 32), block_n=min(config.block_n, 64), num_stages=2)
+        return replace(small, num_warps=8 if width > 64 else config.num_warps)
+    if kind == "dq" and width <= 64:
+        config = replace(config, block_m=min(config.block_m, 64), num_stages=min(config.num_stages, 2))
     if pairs == "bias" and (kind == "dq" or width > 64):
         return replace(config, block_n=min(config.block_n, 32))
     return config

@@ -1,8 +1,8 @@
 """Gradients that are sums over what the kernels leave behind: plain tensor operations."""
 
-import torch
+import math
 
-from flashverify_kernels.terms import LOG2_E
+import torch
 
 
 def bias_gradient(ds: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
@@ -26,7 +26,7 @@ def sink_gradient(
 ) -> torch.Tensor:
     """Sum over rows: dsink = P_sink (dLSE - rowsum(dO * O)), with P_sink = exp2(sink log2(e) - LSE2).
 
-    The terms are fp32. They are summed in fp64, where the order in which torch adds them does not show after one rounding.
+    In fp64, where neither torch's exponential nor the order of its sum shows after the one rounding to fp32.
 
     Args:
         sink: `[Hq]` fp32, natural units.
@@ -40,8 +40,6 @@ def sink_gradient(
     counts = lse2 != -torch.inf
     if cu_q is not None:
         counts = counts & (torch.arange(lse2.shape[2], device=lse2.device) < cu_q[-1])
-    largest = torch.finfo(torch.float32).max
-    sink2 = (sink * LOG2_E).clamp(-largest, largest)[:, None]
+    sink2 = sink.double()[:, None] * math.log2(math.e)
     weight = torch.exp2(sink2 - torch.where(counts, lse2, torch.inf))
-    terms = weight * torch.where(counts, delta, 0.0)
-    return -terms.sum((0, 2), dtype=torch.float64).to(torch.float32)
+    return -(weight * torch.where(counts, delta, 0.0)).sum((0, 2)).to(torch.float32)

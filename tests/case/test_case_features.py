@@ -84,7 +84,7 @@ AXES = {
         packings,
         {
             *("first empty", "last empty", "inner empty", "keys alone", "rows alone", "many", "few"),
-            *("rows behind", "keys behind", "packed causal", "packed window", "packed tree"),
+            *("rows behind", "keys behind"),
         },
         10,
     ),
@@ -115,6 +115,13 @@ def test_two_thousand_draws_meet_every_edge_often(drawn, axis):
     met = Counter(itertools.chain.from_iterable(map(values, drawn)))
 
     assert {value: met[value] for value in expected if met[value] < least // 2} == {}
+
+
+def test_packed_sequences_meet_bands_and_trees():
+    supports = Supports(masks=("causal", "window", "packed", "tree"))
+    met = Counter(itertools.chain.from_iterable(map(packings, draw(1000, supports))))
+
+    assert min(met[f"packed {part}"] for part in ("causal", "window", "tree")) > 3, met
 
 
 def test_plain_is_likely_and_a_case_has_one_or_two_parts(drawn):

@@ -61,7 +61,7 @@ def locate(
     c = tl.arange(0, BLOCK_C)[None, :]
     if ALIGNED:
         narrow = stride_row.to(tl.int32)
-        offset = rows[:, None] * narrow  # flashverify: int32-offset is declared, the host admits no longer heads as ALIGNED
+        offset = rows[:, None] * narrow  # flashverify: int32-offset is declared, ALIGNED says that it fits
         offset = tl.multiple_of(offset, [8, 8])
     else:
         offset = rows.to(tl.int64)[:, None] * stride_row
