@@ -176,8 +176,8 @@ LOGITS = (
     Mutant(
         name="dsink_with_the_wrong_sign",
         file="reductions.py",
-        before="return -terms.sum",
-        after="return terms.sum",
+        before="return -",
+        after="return +",
         outputs=("dsink",),
         modelled_on="the derivative of the normaliser without its minus",
         needs=("sink", "backward"),

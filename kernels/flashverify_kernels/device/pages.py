@@ -29,9 +29,8 @@ def places(table_ptr, n0, j, keep, page_size, PAGED: tl.constexpr):
         slot = j
     elif PAGED == WHOLE_TILES:
         page = tl.load(table_ptr + n0 // page_size)
-        slot = (
-            j - n0 // page_size * page_size
-        )  # flashverify: int32-offset is declared, it is a position of the sequence
+        start = n0 // page_size * page_size  # flashverify: int32-offset is declared, it is a key of the sequence
+        slot = j - start
     else:
         page = tl.load(table_ptr + j // page_size, mask=keep, other=0)
         slot = j % page_size
