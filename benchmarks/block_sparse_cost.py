@@ -11,14 +11,17 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 import torch
 
 from flashverify.bench.clock import clock_of, interleaved
 from flashverify.bench.problems import problem_of
 from flashverify.bench.records import Workload
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 LENGTH, BLOCK, HEADS, DIM = 8192, 128, 16, 128
 SHARES = (1.0, 0.5, 0.25, 0.125, 0.0625)
@@ -46,6 +49,7 @@ def main() -> int:
         direction="backward",
     )
     problem = problem_of(dense, "cuda")
+    assert problem.do is not None
     generator = torch.Generator("cuda").manual_seed(0)
     count = LENGTH // BLOCK
     drawn = torch.rand(1, HEADS, count, count, generator=generator, device="cuda")

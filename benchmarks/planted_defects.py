@@ -1,6 +1,6 @@
 """How fast each planted defect is found on this machine, and how small its case becomes.
 
-    python benchmarks/planted_defects.py [--limit 60] [--seed 0] [--workers 2] [--only NAME ...] [--json FILE]
+    python benchmarks/planted_defects.py [--limit 180] [--seed 0] [--workers 2] [--only NAME ...] [--json FILE]
 
 Each mutant is built into a folder of its own and fuzzed by the ordinary command; the campaign is ended when a finding in one
 of the outputs that the mutant must show has been made minimal. Exit code 1 where a mutant is missed.
@@ -31,7 +31,7 @@ GRACE = 120.0
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--limit", type=float, default=60.0, help="seconds that a search may take")
+    parser.add_argument("--limit", type=float, default=180.0, help="seconds that a search may take")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--only", nargs="+", metavar="NAME", choices=[mutant.name for mutant in BANK])
