@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["BUNDLED_DECODE", "BundledDecode"]
 
 _SPLITS = (1, 2, 3, 7)
-_PAGES = (1, 16, 64, 5)
+_PAGES = (1, 16, 64, 128, 5)
 _MOST_QUERIES = 24
 
 
