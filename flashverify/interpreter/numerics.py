@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from flashverify.interpreter import formats
+from flashverify.interpreter import formats, gather
 from flashverify.interpreter.formats import BF16, is_float, numpy_dtype
 from flashverify.interpreter.hooks import handle, native, stock, tl
 from flashverify.interpreter.layer import Layer, Unsupported
@@ -175,7 +175,7 @@ class Numerics(Layer):
         """The elements at addresses; `fill`, or 0, where they are masked off."""
         words = None if self.within is None else self.within.words(dtype)
         if words is None:
-            return native.load(at, keep, np.zeros(at.shape, dtype) if fill is None else fill, dtype)
+            return gather.load(at, keep, fill, dtype)
         found = words.take(self.within.places(at), mode="clip")
         return found if keep.all() else np.where(keep, found, dtype.type(0) if fill is None else fill)
 

@@ -6,7 +6,7 @@ import torch
 import triton
 import triton.language as tl
 
-from flashverify.interpreter import Layer, Sanitizer, session, trace, watch
+from flashverify.interpreter import Layer, Sanitizer, gather, session, trace, watch
 from flashverify.interpreter.hooks import handle
 from flashverify.interpreter.keys import key_of
 
@@ -283,3 +283,26 @@ def test_memory_of_a_known_tensor(dtype, start):
 
     assert torch.equal(*found.values())
     assert found[()].any()
+
+
+@pytest.mark.parametrize("kept", ["all", "some", "none"])
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.uint32, np.uint64])
+def test_a_gather_reads_what_the_native_loop_reads(dtype, kept):
+    generator = np.random.default_rng(1)
+    memory = generator.integers(0, 200, 5000).astype(dtype)
+    places = generator.integers(0, memory.size, (40, 50))
+    at = np.uint64(memory.ctypes.data) + (places * memory.itemsize).astype(np.uint64)
+    keep = np.full(at.shape, kept == "all") if kept != "some" else generator.random(at.shape) < 0.7
+    at = np.where(keep, at, np.uint64(64))  # never read
+    fill = generator.integers(0, 200, at.shape).astype(dtype)
+
+    assert np.array_equal(gather.load(at, keep, fill, np.dtype(dtype)), np.where(keep, memory[places], fill))
+    assert np.array_equal(gather.load(at, keep, None, np.dtype(dtype)), np.where(keep, memory[places], 0))
+
+
+def test_a_gather_of_addresses_between_elements_is_right_too():
+    memory = np.arange(4000, dtype=np.uint8)
+    at = np.uint64(memory.ctypes.data) + np.arange(0, 3000, 3, dtype=np.uint64)
+    found = gather.load(at, np.ones(at.shape, bool), None, np.dtype(np.uint16))
+
+    assert np.array_equal(found, memory[0:3000:3] + 256 * memory[1:3001:3].astype(np.uint16))
