@@ -1,4 +1,4 @@
-"""Loads as one numpy gather over the range that their addresses span; only the addresses themselves are read."""
+"""Loads and stores as one numpy operation over the range that their addresses span; only the addresses themselves are touched."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from triton._C.libtriton import interpreter as native
 
-__all__ = ["load"]
+__all__ = ["load", "store"]
 
 _SMALLEST = 512
 """Below so many lanes the native loop is faster."""
@@ -18,8 +18,9 @@ class _Memory:
 
     __slots__ = ("__array_interface__",)
 
-    def __init__(self, address: int, count: int, dtype: Any) -> None:
-        self.__array_interface__ = {"data": (address, True), "shape": (count,), "typestr": dtype.str, "version": 3}
+    def __init__(self, address: int, count: int, dtype: Any, *, read_only: bool) -> None:
+        data = (address, read_only)
+        self.__array_interface__ = {"data": data, "shape": (count,), "typestr": dtype.str, "version": 3}
 
 
 def load(at: Any, keep: Any, fill: Any, dtype: Any) -> Any:
@@ -32,16 +33,43 @@ def load(at: Any, keep: Any, fill: Any, dtype: Any) -> Any:
         dtype: unsigned, of the size of the elements.
     """
     whole = bool(keep.all())
-    own = at if whole else at[keep]
-    if own.size < _SMALLEST:
+    span = _span(at if whole else at[keep], dtype, read_only=True)
+    if span is None:
         return native.load(at, keep, np.zeros(at.shape, dtype) if fill is None else fill, dtype)
-    first, last = int(own.min()), int(own.max())
-    places = at - np.uint64(first)
-    if dtype.itemsize > 1:
-        shift = np.uint64(dtype.itemsize.bit_length() - 1)
-        if int(np.bitwise_or.reduce((own - np.uint64(first)).ravel())) % dtype.itemsize:
-            return native.load(at, keep, np.zeros(at.shape, dtype) if fill is None else fill, dtype)
-        places >>= shift
-    memory = np.asarray(_Memory(first, (last - first) // dtype.itemsize + 1, dtype))
-    found = memory.take(places.view(np.int64), mode="clip")
+    memory, first = span
+    found = memory.take(_places(at, first, dtype), mode="clip")
     return found if whole else np.where(keep, found, dtype.type(0) if fill is None else fill)
+
+
+def store(at: Any, data: Any, keep: Any) -> None:
+    """Store `data` at the addresses `at` where `keep` is true, in the order of the elements: the last one of an address stays.
+
+    Args:
+        at: addresses, uint64, any shape.
+        data: unsigned, of that shape.
+        keep: bool, of that shape.
+    """
+    whole = bool(keep.all())
+    own = at if whole else at[keep]
+    span = _span(own, data.dtype, read_only=False)
+    if span is None:
+        native.store(at, data, keep)
+        return
+    memory, first = span
+    memory[_places(own, first, data.dtype)] = data if whole else data[keep]
+
+
+def _span(own: Any, dtype: Any, *, read_only: bool) -> tuple[Any, int] | None:
+    """The memory from the lowest to the highest address, and the lowest; None where the native loop is to be taken."""
+    if own.size < _SMALLEST:
+        return None
+    first, last = int(own.min()), int(own.max())
+    if dtype.itemsize > 1 and int(np.bitwise_or.reduce((own - np.uint64(first)).ravel())) % dtype.itemsize:
+        return None
+    count = (last - first) // dtype.itemsize + 1
+    return np.asarray(_Memory(first, count, dtype, read_only=read_only)), first
+
+
+def _places(at: Any, first: int, dtype: Any) -> Any:
+    """Distances from the lowest address, elements."""
+    return ((at - np.uint64(first)) >> np.uint64(dtype.itemsize.bit_length() - 1)).view(np.int64)

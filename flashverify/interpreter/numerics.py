@@ -169,7 +169,7 @@ class Numerics(Layer):
             else:
                 words[places[keep]] = data[keep].view(words.dtype)
             return None
-        return native.store(at, data.view(_opaque(data.dtype)), keep)
+        return gather.store(at, data.view(_opaque(data.dtype)), keep)
 
     def _loaded(self, at: Any, keep: Any, fill: Any, dtype: Any) -> Any:
         """The elements at addresses; `fill`, or 0, where they are masked off."""

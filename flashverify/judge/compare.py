@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from flashverify.judge.verdict import OutputStats, Status, Verdict, to_hex
 
 if TYPE_CHECKING:
@@ -114,10 +116,12 @@ def _summary(ratio: torch.Tensor, judged: torch.Tensor) -> tuple[float, tuple[in
         return 0.0, (), 0.0, 0.0
     if kept.numel() > _QUANTILE_LIMIT:
         kept = kept[:: -(-kept.numel() // _QUANTILE_LIMIT)]
-    ordered = kept.sort().values
-    last = ordered.numel() - 1
-    places = torch.tensor([last // 2, (99 * last) // 100], device=ordered.device)
-    median, p99 = ordered[places].tolist()
+    last = kept.numel() - 1
+    places = [last // 2, (99 * last) // 100]
+    if kept.device.type == "cpu":
+        median, p99 = np.partition(kept.numpy(), places)[places].tolist()
+    else:
+        median, p99 = kept.sort().values[torch.tensor(places, device=kept.device)].tolist()
     return float(flat[at]), _unravel(at, ratio.shape), median, p99
 
 

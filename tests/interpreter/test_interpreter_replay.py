@@ -306,3 +306,19 @@ def test_a_gather_of_addresses_between_elements_is_right_too():
     found = gather.load(at, np.ones(at.shape, bool), None, np.dtype(np.uint16))
 
     assert np.array_equal(found, memory[0:3000:3] + 256 * memory[1:3001:3].astype(np.uint16))
+
+
+@pytest.mark.parametrize("kept", ["all", "some", "none"])
+@pytest.mark.parametrize("size", [16, 5000])
+def test_a_scatter_writes_what_the_native_loop_writes_the_last_one_staying(size, kept):
+    generator = np.random.default_rng(2)
+    memory, expected = np.zeros(900, np.uint32), np.zeros(900, np.uint32)
+    places = generator.integers(0, memory.size, size)
+    keep = np.full(size, kept == "all") if kept != "some" else generator.random(size) < 0.7
+    data = np.arange(1, size + 1, dtype=np.uint32)
+    for place, value, wanted in zip(places, data, keep, strict=True):
+        if wanted:
+            expected[place] = value
+    gather.store(np.uint64(memory.ctypes.data) + (places * 4).astype(np.uint64), data, keep)
+
+    assert np.array_equal(memory, expected)
