@@ -1,8 +1,8 @@
 """Gradients that are sums over what the kernels leave behind: plain tensor operations."""
 
-import math
-
 import torch
+
+from flashverify_kernels.terms import LOG2_E
 
 
 def bias_gradient(ds: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
@@ -26,7 +26,8 @@ def sink_gradient(
 ) -> torch.Tensor:
     """Sum over rows: dsink = P_sink (dLSE - rowsum(dO * O)), with P_sink = exp2(sink log2(e) - LSE2).
 
-    In fp64, where neither torch's exponential nor the order of its sum shows after the one rounding to fp32.
+    In fp64, where neither torch's exponential nor the order of its sum shows after the one rounding to fp32; only
+    sink log2(e) is fp32, as in the forward.
 
     Args:
         sink: `[Hq]` fp32, natural units.
@@ -40,6 +41,9 @@ def sink_gradient(
     counts = lse2 != -torch.inf
     if cu_q is not None:
         counts = counts & (torch.arange(lse2.shape[2], device=lse2.device) < cu_q[-1])
-    sink2 = sink.double()[:, None] * math.log2(math.e)
+    largest = torch.finfo(torch.float32).max
+    sink2 = (
+        (sink * LOG2_E).clamp(-largest, largest).double()[:, None]
+    )  # rounded as in the kernel: a huge one is the LSE
     weight = torch.exp2(sink2 - torch.where(counts, lse2, torch.inf))
     return -(weight * torch.where(counts, delta, 0.0)).sum((0, 2)).to(torch.float32)
