@@ -27,10 +27,13 @@ class Mutant:
         file: in `flashverify_kernels`.
         before: the text that is replaced; it must occur exactly once.
         after: what replaces it.
-        outputs: outputs in which the defect shows; finding it in any of them counts.
+        outputs: outputs in which the defect shows; finding it in any of them counts; empty: any failure counts.
         modelled_on: the real-world defect.
         subject: the adapter whose cases show it, out of `SUBJECTS`.
         needs: parts of a case without which the changed code is not run or does the same, see `concerns`.
+        gpu: only compiled code on a GPU shows it.
+        semantics: name of the wrong semantics of `flashverify.diagnosis` that describes it; empty where none does.
+        control: legitimate behaviour, which must stay quiet.
     """
 
     name: str
@@ -41,6 +44,9 @@ class Mutant:
     modelled_on: str
     subject: str = "bundled"
     needs: tuple[str, ...] = ()
+    gpu: bool = False
+    semantics: str = ""
+    control: bool = False
 
     def concerns(self, case: Case) -> bool:
         """Whether `case` has all parts that the defect needs, so that judging it may show something.
