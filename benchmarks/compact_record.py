@@ -20,7 +20,7 @@ COLUMNS = [
     for mode in ("end-to-end", "conditional")
     for output in OUTPUTS
     if mode == "end-to-end" or output not in ("o", "lse")
-]
+] + [("o", "strict"), ("dv", "strict")]
 
 
 def line(result: CaseResult) -> str:

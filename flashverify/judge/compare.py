@@ -63,13 +63,14 @@ def compare_output(
         free = free if mask is None else free | mask
     judged = ~free if pinned is None else ~free & ~pinned
     finite = torch.isfinite(x)
-    error = (x - expected).abs()
-    ratio = error / bound.total
-    ratio = torch.where(error == 0, torch.zeros_like(ratio), ratio)
+    difference = x - expected
+    signed = torch.where(difference == 0, torch.zeros_like(x), difference / bound.total)
+    ratio = signed.abs()
     infinite = torch.isinf(x)
     right_sign = torch.sign(x) == torch.sign(expected)
     allowed = infinite & ((bound.may_overflow & right_sign) | bound.may_flip)
-    ratio = torch.where(judged & finite, ratio, torch.zeros_like(ratio))
+    numeric = judged & finite
+    ratio = torch.where(numeric, ratio, torch.zeros_like(ratio))
     classes = {
         "nan": judged & torch.isnan(x),
         "inf": judged & infinite & ~allowed,
@@ -82,21 +83,30 @@ def compare_output(
             classes["pinned"] = classes["pinned"] & ~taint
     uninformative = bound.uninformative & judged
     flags = [mask.any() for mask in classes.values()]
-    numbers = torch.stack(
-        [*(f.double() for f in flags), free.expand_as(x).sum().double(), uninformative.sum().double()]
-    ).tolist()
+    counted = numeric & ~bound.may_overflow & ~bound.must_overflow
+    sums = [
+        free.expand_as(x).sum().double(),
+        uninformative.sum().double(),
+        counted.sum().double(),
+        torch.where(counted, signed.clamp(-1, 1), torch.zeros_like(x)).sum(),
+        (judged & ~(expected.abs() <= bound.total)).sum().double(),
+    ]
+    numbers = torch.stack([*(f.double() for f in flags), *sums]).tolist()
     failing = [name for name, flag in zip(classes, numbers, strict=False) if flag]
+    exempt, vague, summed, total, telling = numbers[len(flags) :]
     worst, index, median, p99 = _summary(ratio, judged)
     stats = OutputStats(
         output=output,
         mode=mode,
         elements=x.numel(),
-        exempt=int(numbers[-2]),
-        uninformative=int(numbers[-1]),
+        exempt=int(exempt),
+        uninformative=int(vague),
         worst=to_hex(worst),
         median=to_hex(median),
         p99=to_hex(p99),
         index=index,
+        signed=to_hex(total / summed) if summed else "",
+        telling=int(telling),
     )
     return Comparison(
         stats, tuple(_failure(name, output, mode, classes[name], x, expected, bound, ratio) for name in failing)

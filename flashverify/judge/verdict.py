@@ -91,6 +91,8 @@ class OutputStats(msgspec.Struct, frozen=True, omit_defaults=True):
         uninformative: elements whose bound exceeds the trivial range.
         worst: largest ratio; `median` and `p99` of the ratios.
         index: where the largest ratio is, logical indices.
+        signed: mean of (got - exact) / bound, each clamped to [-1, 1]; empty where there is none.
+        telling: elements whose exact value lies outside the bound around 0: a subject that returns zeros fails there; -1 is unknown.
     """
 
     output: str
@@ -102,6 +104,8 @@ class OutputStats(msgspec.Struct, frozen=True, omit_defaults=True):
     median: str = "0x0.0p+0"
     p99: str = "0x0.0p+0"
     index: tuple[int, ...] = ()
+    signed: str = ""
+    telling: int = -1
 
 
 class CaseResult(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -127,10 +131,11 @@ class CaseResult(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def coverage(self) -> bool:
-        """Whether the case counts as coverage: judged, and at most 1 % of its elements exempt or uninformative."""
+        """Whether the case counts as coverage: judged, at most 1 % of its elements exempt or uninformative, and zeros would not pass."""
         elements = sum(s.elements for s in self.stats)
         void = sum(s.exempt + s.uninformative for s in self.stats)
-        return self.unsupported is None and elements > 0 and void <= 0.01 * elements
+        telling = any(s.telling for s in self.stats)
+        return self.unsupported is None and elements > 0 and void <= 0.01 * elements and telling
 
     def to_json(self) -> bytes:
         """One line of JSON."""

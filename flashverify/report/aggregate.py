@@ -8,8 +8,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
-from flashverify.judge.verdict import CaseResult, Key, OutputStats, Status, Verdict
+from flashverify.judge.verdict import CaseResult, Key, OutputStats, Status, Verdict, from_hex
 from flashverify.report.axes import Axes, axes_of, dtype_rank, output_rank, position
+from flashverify.report.bias import Bias
 from flashverify.report.text import ratio_of, worse
 
 if TYPE_CHECKING:
@@ -57,12 +58,19 @@ class Peak:
 
 @dataclass(slots=True)
 class Group:
-    """Statistics of one output in one mode. Ratios are the worst ones of a case; cases without a judged element have none."""
+    """Statistics of one output in one mode. Ratios are the worst ones of a case; cases without a judged element have none.
+
+    Attributes:
+        bias: of the mean signed ratios of the cases.
+        dull: cases in which zeros would have passed.
+    """
 
     cases: int = 0
     elements: int = 0
     exempt: int = 0
     uninformative: int = 0
+    dull: int = 0
+    bias: Bias = field(default_factory=Bias)
     worst: Peak | None = None
     ratios: array[float] = field(default_factory=lambda: array("d"))
     lengths: dict[int, float] = field(default_factory=dict)
@@ -80,6 +88,9 @@ class Group:
         if ratio is None:
             return
         self.ratios.append(ratio)
+        self.dull += stats.telling == 0
+        if stats.signed:
+            self.bias.add(from_hex(stats.signed))
         if self.worst is None or worse(self.worst.ratio, ratio):
             self.worst = Peak(ratio, case, stats.index)
         _raise(self.lengths, axes.bucket, ratio)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from flashverify.report.aggregate import GroupKey, percentile, rank
 from flashverify.report.axes import axes_of
+from flashverify.report.bias import Bias
 from flashverify.report.content import failure_title
 
 if TYPE_CHECKING:
@@ -23,21 +24,33 @@ GROWTH = 1.1
 LISTED = 10
 """Cases listed of each kind."""
 _NEGLIGIBLE = 0.01
+_LEAST_DRIFT = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One output: worst ratio and 99th percentile of the worst ratios, over the `cases` judged in both runs."""
+    """One output: worst ratio and 99th percentile of the worst ratios, over the `cases` judged in both runs.
+
+    Attributes:
+        bias: of the differences of the mean signed ratios, after - before, case by case.
+    """
 
     key: GroupKey
     cases: int
     worst: tuple[float, float]
     p99: tuple[float, float]
+    bias: Bias
 
     @property
     def grew(self) -> bool:
         """Whether one of the two grew by more than 10 percent."""
         return grew(*self.worst) or grew(*self.p99)
+
+    @property
+    def drifted(self) -> bool:
+        """Whether the mean signed ratio moved significantly, by more than a thousandth of the bound."""
+        mean = self.bias.mean
+        return mean is not None and abs(mean) > _LEAST_DRIFT and self.bias.significant
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +94,13 @@ def changed(pair: Pair, first: Seen, second: Seen) -> Changed | None:
 def rows(pairs: Iterable[Pair]) -> tuple[Row, ...]:
     """One for each output of each subject, dtype and mode; the pairs are judged in both runs."""
     table: dict[GroupKey, tuple[array[float], array[float]]] = {}
+    drifts: dict[GroupKey, Bias] = {}
     for pair in pairs:
         old, new, dtype = pair.before.ratios, pair.after.ratios, axes_of(pair.case).dtype
+        before, after = pair.before.biases, pair.after.biases
+        for output, mode in before.keys() & after.keys():
+            drift = drifts.setdefault(GroupKey(pair.subject, dtype, output, mode), Bias())
+            drift.add(after[output, mode] - before[output, mode])
         for output, mode in old.keys() & new.keys():
             columns = table.setdefault(GroupKey(pair.subject, dtype, output, mode), (array("d"), array("d")))
             columns[0].append(old[output, mode])
@@ -90,7 +108,8 @@ def rows(pairs: Iterable[Pair]) -> tuple[Row, ...]:
     found = []
     for key in sorted(table, key=rank):
         (worst_before, p99_before), (worst_after, p99_after) = map(_extremes, table[key])
-        found.append(Row(key, len(table[key][0]), (worst_before, worst_after), (p99_before, p99_after)))
+        drift = drifts.get(key, Bias())
+        found.append(Row(key, len(table[key][0]), (worst_before, worst_after), (p99_before, p99_after), drift))
     return tuple(found)
 
 

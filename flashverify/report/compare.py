@@ -1,8 +1,9 @@
 """What changed from one run to another, on the very same cases: may the change be merged?
 
 `do not merge`: a common case fails in a way in which it did not fail before, or an element is newly outside its bound.
-`look`: the worst ratio or the 99th percentile of an output grew by more than 10 percent, a status, the coverage, the evidence or an
-assumed form changed, or cases are missing. Growth that stays below a hundredth of the bound is none.
+`look`: the worst ratio or the 99th percentile of an output grew by more than 10 percent, its bias moved significantly by more than a
+thousandth of the bound, a status, the coverage, the evidence or an assumed form changed, or cases are missing. Growth that stays below a
+hundredth of the bound is none.
 `may merge`: nothing of that.
 """
 
@@ -138,9 +139,11 @@ def _row_doubts(table: Iterable[Row]) -> list[str]:
             for name, (before, after) in (("worst", row.worst), ("p99", row.p99))
             if grew(before, after)
         ]
+        key = row.key
         if moved:
-            key = row.key
             found.append(f"the ratio of {key.output} grew ({key.dtype}, {key.mode}, {key.subject}): {', '.join(moved)}")
+        if row.drifted:
+            found.append(f"the bias of {key.output} moved ({key.dtype}, {key.mode}, {key.subject}): {row.bias.text()}")
     return found
 
 

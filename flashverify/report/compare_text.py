@@ -85,6 +85,7 @@ def to_markdown(comparison: Comparison) -> str:
             "p99 before",
             "after",
             "change",
+            "Bias moved by",
         ]
         rows = [
             [
@@ -92,6 +93,7 @@ def to_markdown(comparison: Comparison) -> str:
                 f"{r.cases:,}",
                 *_numbers(r.worst),
                 *_numbers(r.p99),
+                r.bias.text(),
             ]
             for r in comparison.rows[:_MOST_ROWS]
         ]
@@ -138,7 +140,8 @@ def to_json(comparison: Comparison) -> str:
 
 
 def _row_json(row: Row) -> dict[str, Any]:
-    found: dict[str, Any] = asdict(row.key) | {"cases": row.cases, "grew": row.grew}
+    found: dict[str, Any] = asdict(row.key) | {"cases": row.cases, "grew": row.grew, "drifted": row.drifted}
+    found["bias"] = {"cases": row.bias.count, "mean": row.bias.mean, "radius": row.bias.radius}
     for name, (before, after) in (("worst", row.worst), ("p99", row.p99)):
         found[name] = {"before": ratio_json(before), "after": ratio_json(after)}
     return found
@@ -190,7 +193,20 @@ def _change(before: float, after: float) -> str:
 
 def _grid(rows: tuple[Row, ...]) -> list[str]:
     """Aligned columns; control characters are made visible first, so that they count as what they print as."""
-    head = ("subject", "dtype", "output", "mode", "cases", "worst", "->", "change", "p99", "->", "change")
+    head = (
+        "subject",
+        "dtype",
+        "output",
+        "mode",
+        "cases",
+        "worst",
+        "->",
+        "change",
+        "p99",
+        "->",
+        "change",
+        "bias moved by",
+    )
     body = [
         tuple(
             map(
@@ -203,6 +219,7 @@ def _grid(rows: tuple[Row, ...]) -> list[str]:
                     f"{r.cases:,}",
                     *_numbers(r.worst),
                     *_numbers(r.p99),
+                    r.bias.text(),
                 ),
             )
         )

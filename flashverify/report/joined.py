@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from flashverify.errors import NoVerdictError
-from flashverify.judge.verdict import CaseResult, Status, Verdict
+from flashverify.judge.verdict import CaseResult, Status, Verdict, from_hex
 from flashverify.report.aggregate import outcome, stats_ratio
 
 if TYPE_CHECKING:
@@ -30,12 +30,13 @@ _Layouts = dict[tuple[Place, ...], tuple[Place, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a run said of a case; `verdicts` are the failing ones."""
+    """What a run said of a case; `verdicts` are the failing ones, `signed` the mean signed ratios, NaN where there is none."""
 
     status: Status
     coverage: bool
     places: tuple[Place, ...]
     values: array[float]
+    signed: array[float]
     verdicts: tuple[Verdict, ...]
 
     @property
@@ -47,6 +48,11 @@ class Seen:
     def ratios(self) -> dict[Place, float]:
         """The worst ratio of each output that has judged elements."""
         return {place: value for place, value in zip(self.places, self.values, strict=True) if value != _VOID}
+
+    @property
+    def biases(self) -> dict[Place, float]:
+        """The mean signed ratio of each output that has one."""
+        return {place: value for place, value in zip(self.places, self.signed, strict=True) if not math.isnan(value)}
 
     @property
     def failures(self) -> dict[Identity, str]:
@@ -157,5 +163,6 @@ def _seen(result: CaseResult, layouts: _Layouts) -> Seen:
         coverage=result.coverage,
         places=layouts.setdefault(places, places),
         values=array("d", (_VOID if r is None else math.nan if r < 0 else r for r in ratios)),
+        signed=array("d", (from_hex(s.signed) if s.signed else math.nan for s in result.stats)),
         verdicts=result.failures,
     )

@@ -11,7 +11,8 @@ number for it. The whole ratio is null where nothing was judged.
     findings      the stored records, with title, replay, script and confirmed (true, false, null)
     pending       failures that no finding stands for yet: key, count, case, message
     subjects      by name: outcomes, covering, seconds, evidence, checks, form, groups
-      groups      one for each dtype, output, mode: cases, elements, exempt, uninformative, worst, percentiles by name, and the
+      groups      one for each dtype, output, mode: cases, elements, exempt, uninformative, zeros_would_pass (cases), bias (mean signed
+                  ratio over cases, with the radius of its 99.9 % confidence sequence), worst, percentiles by name, and the
                   worst ratio by_length ({up_to, ratio}; up_to is the largest length of a bucket), by_regime, by_mask,
                   by_position ({up_to, bin, ratio}; bin is a sixteenth of the rows, of the keys for dk and dv)
     unsupported, errors, warnings       cases by text
@@ -120,6 +121,8 @@ def _group(key: GroupKey, group: Group) -> dict[str, Any]:
         "elements": group.elements,
         "exempt": group.exempt,
         "uninformative": group.uninformative,
+        "zeros_would_pass": group.dull,
+        "bias": {"cases": group.bias.count, "mean": group.bias.mean, "radius": group.bias.radius},
         "worst": _peak(group.worst),
         "percentiles": {f"p{q:g}": ratio_json(value) for q, value in zip(PERCENTILES, group.percentiles, strict=True)},
         "by_length": [{"up_to": _end(bucket), "ratio": ratio_json(r)} for bucket, r in sorted(group.lengths.items())],

@@ -148,6 +148,8 @@ def _accuracy(report: Report) -> Iterator[str]:
                 _ratio(group.worst.ratio if group.worst else None),
                 share_text(group.exempt, group.elements),
                 share_text(group.uninformative, group.elements),
+                share_text(group.dull, len(group.ratios)),
+                group.bias.text(),
             ]
             for key, group in groups
         ]
@@ -163,8 +165,12 @@ def _accuracy(report: Report) -> Iterator[str]:
             "Worst",
             "Exempt",
             "Uninformative",
+            "Zeros would pass",
+            "Bias",
         ]
-        yield _folded("Percentiles of the worst ratio of a case", table(head, details, left=3))
+        yield _folded(
+            "Percentiles of the worst ratio of a case, and the mean signed ratio", table(head, details, left=3)
+        )
 
 
 def _counts(report: Report) -> Iterator[str]:

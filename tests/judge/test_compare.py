@@ -113,3 +113,17 @@ def test_an_empty_output_is_compared():
     )
 
     assert compare_output("o", empty, empty, b).stats.elements == 0
+
+
+def test_the_mean_signed_ratio_tells_the_direction_of_the_errors():
+    assert from_hex(compare([1.25, -1.75, 3.25, 0.25]).stats.signed) == 0.5
+    assert from_hex(compare([1.25, -2.25, 3.0, 0.0]).stats.signed) == 0.0
+    assert from_hex(compare([9.0, -2.0, 3.0, 0.0]).stats.signed) == 0.25, "one element counts at most as its bound"
+    assert compare([1.0, -2.0, 3.0, 0.0], bound(exempt=~NO)).stats.signed == ""
+
+
+def test_telling_elements_are_those_at_which_zeros_would_fail():
+    assert compare([1.0, -2.0, 3.0, 0.0]).stats.telling == 3
+    assert compare([1.0, -2.0, 3.0, 0.0], bound(2.0)).stats.telling == 1
+    assert compare([1.0, -2.0, 3.0, 0.0], bound(3.0)).stats.telling == 0
+    assert compare([1.0, -2.0, 3.0, 0.0], pinned=FIRST, pinned_value=1.0).stats.telling == 2

@@ -36,8 +36,8 @@ def test_key_is_the_identity_of_a_failure_and_safe_as_a_folder_name():
     assert not key.slug().startswith(".")
 
 
-def stats(elements, exempt, uninformative=0):
-    return OutputStats("o", "end-to-end", elements, exempt=exempt, uninformative=uninformative)
+def stats(elements, exempt, uninformative=0, telling=-1):
+    return OutputStats("o", "end-to-end", elements, exempt=exempt, uninformative=uninformative, telling=telling)
 
 
 @pytest.mark.parametrize(
@@ -48,9 +48,11 @@ def stats(elements, exempt, uninformative=0):
         ((stats(100, 1),), True),
         ((stats(100, 2),), False),
         ((stats(100, 1, 1),), False),
+        ((stats(100, 0, telling=0),), False),
+        ((stats(100, 0, telling=0), stats(100, 0, telling=1)), True),
     ],
 )
-def test_more_than_one_percent_exempt_is_no_coverage(given, covering):
+def test_more_than_one_percent_exempt_or_nothing_to_tell_is_no_coverage(given, covering):
     passed = (Verdict(check="accuracy", status=Status.PASS),)
 
     assert covering == CaseResult(case="fv1", subject="s", evidence="cpu", verdicts=passed, stats=given).coverage

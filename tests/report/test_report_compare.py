@@ -5,7 +5,7 @@ import re
 import pytest
 
 from flashverify.errors import NoVerdictError, UsageError
-from flashverify.judge.verdict import Status, Verdict
+from flashverify.judge.verdict import Status, Verdict, to_hex
 from flashverify.report import compare_runs, write_comparison
 from tests.report.synthetic import campaign, failing, header, result, stats, write_run
 
@@ -197,3 +197,20 @@ def test_a_comparison_in_another_format_is_refused(tmp_path):
     comparison = compare(tmp_path, cases(3), cases(3))
     with pytest.raises(UsageError, match=r"ends in .json, .md, .txt"):
         write_comparison(comparison, tmp_path / "c.pdf")
+
+
+def test_a_bias_that_moved_is_a_look(tmp_path):
+    def run(shift):
+        return [
+            result(f"fv1 seq_q={n}", stats=(stats("o", 0.25, signed=to_hex(0.01 * (n % 5) + shift + 1e-4 * (n % 3))),))
+            for n in range(1, 400)
+        ]
+
+    assert compare(tmp_path / "same", run(0.0), run(0.0)).decision == "may merge"
+    comparison = compare(tmp_path / "moved", run(0.0), run(0.05))
+    assert comparison.decision == "look"
+    assert "the bias of o moved" in comparison.reasons[0]
+    assert compare(tmp_path / "little", run(0.0), run(1e-4)).decision == "may merge"
+    row = json.loads(comparison.to_json())["rows"][0]
+    assert row["drifted"]
+    assert row["bias"]["mean"] == pytest.approx(0.05)
