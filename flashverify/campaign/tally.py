@@ -120,13 +120,13 @@ class Tally:
         )
 
     def summary(self, restarts: int, seconds: float, stopped: str, interrupt_code: int) -> Summary:
-        """The end, with the exit code: nothing judged is no pass, and a case that could not be judged spoils one."""
+        """The end, with the exit code: nothing judged is no pass, nor is a run without coverage; a case that could not be judged spoils one."""
         if stopped == "interrupted":
             code = interrupt_code
         elif stopped != "budget" or not self.judged:
             code = 3
         else:
-            code = 1 if self.records else 3 if self.errors else 0
+            code = 1 if self.records else 3 if self.errors or not self.covering else 0
         return Summary(
             cases=self.judged,
             unsupported=self.unsupported,

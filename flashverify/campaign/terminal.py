@@ -124,6 +124,8 @@ def _headline_of(summary: Summary, errors: int, first_error: str) -> str:
         return f"FAIL: {summary.findings} finding{plural}"
     if errors:
         return f"NO VERDICT: {errors} cases could not be judged ({first_error})"
+    if not summary.covering:
+        return "NO VERDICT: no case counts as coverage: most elements are exempt, or zeros would pass"
     return "PASS: no finding"
 
 

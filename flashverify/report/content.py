@@ -149,13 +149,15 @@ def _headline(
     if outcomes[Status.ERROR]:
         title = f"No verdict: {plural(outcomes[Status.ERROR], 'case')} could not be judged"
         return Headline("none", title, f"No findings in the other {cases}.", tuple(notes))
-    if summary is not None and summary.exit_code not in (0, 1):
+    if summary is not None and summary.exit_code not in (0, 1) and (aggregate.covering or summary.stopped != "budget"):
         return Headline(
             "none",
             f"No verdict: the run was {_stop_text(summary)}",
             f"No findings up to then, in {cases}.",
             tuple(notes),
         )
+    if not aggregate.covering:
+        return Headline("none", "No verdict: no case counts as coverage", f"No findings in {cases}.", tuple(notes))
     return Headline("clean", f"No findings in {cases}", _scope(aggregate), tuple(notes))
 
 
@@ -188,7 +190,8 @@ def _notes(aggregate: Aggregate, summary: Summary | None, problems: tuple[str, .
     judged, covering = aggregate.judged, aggregate.covering
     if judged and covering < 0.5 * judged:
         notes.append(
-            f"Only {covering:,} of {judged:,} judged cases count as coverage: in the others more than 1 % of the elements are exempt or uninformative."
+            f"Only {covering:,} of {judged:,} judged cases count as coverage: in the others more than 1 % of the elements are exempt or "
+            "uninformative, or zeros would pass."
         )
     notes.extend(f"Stored data: {problem}." for problem in problems)
     return notes

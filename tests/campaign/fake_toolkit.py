@@ -95,7 +95,8 @@ class FakeToolkit:
             for c, e, o in found
         )
         verdicts = verdicts or (Verdict(check="accuracy", status=Status.PASS),)
-        stats = (OutputStats(output="o", mode="end-to-end", elements=4, worst=(case.seq_k / 64).hex()),)
+        telling = 0 if behaviour == "tells-nothing" else -1
+        stats = (OutputStats("o", "end-to-end", 4, worst=(case.seq_k / 64).hex(), telling=telling),)
         return CaseResult(case=str(case), subject=behaviour, evidence="fake", verdicts=verdicts, stats=stats)
 
     def confirm(self, subject, case, verdict):

@@ -163,6 +163,13 @@ def test_zero_judged_cases_are_no_pass(tmp_path, subject):
     assert (summary.exit_code, summary.cases) == (3, 0)
 
 
+def test_a_run_without_coverage_is_no_pass(tmp_path):
+    summary, _ = campaign(tmp_path / "run", "tells-nothing", max_cases=20)
+
+    assert (summary.exit_code, summary.covering) == (3, 0)
+    assert summary.cases > 0
+
+
 def test_a_chatty_subject_does_not_block(tmp_path):
     assert campaign(tmp_path / "run", "chatty", max_cases=20)[0].exit_code == 0
 
