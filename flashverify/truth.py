@@ -13,7 +13,7 @@ from flashverify.numerics import backward_bounds, forward_bounds
 if TYPE_CHECKING:
     import torch
 
-    from flashverify.numerics import BackwardBounds, Form, ForwardBounds, OutputBound
+    from flashverify.numerics import BackwardBounds, Form, ForwardBounds, OutputBound, StrictBound
 
 __all__ = ["GRADIENTS", "Inputs", "Truth", "distances", "exact_values", "float64_values", "kept_pairs"]
 
@@ -109,9 +109,13 @@ class Truth:
         bounds = self._forward_bounds
         return {"o": (self._forward.o, bounds.o), "lse": (self._forward.lse * unit, bounds.lse)}
 
+    def strict(self) -> dict[str, tuple[torch.Tensor, OutputBound]]:
+        """(value, bound) of `o` from the weights as a declared order of tiles must round them; empty where nothing is sharper so."""
+        return _strict("o", self._forward_bounds.strict)
+
     def backward(self) -> dict[str, tuple[torch.Tensor, OutputBound]]:
         """(value, bound) of `delta`, `dq`, `dk`, `dv`, and where the problem has them `dbias` and `dsink`, end to end."""
-        return self._gradients(self._forward.o, self._forward.lse, self._forward_bounds)
+        return self._gradients(self._forward.o, self._forward.lse, self._forward_bounds)[0]
 
     def conditional(self, o: torch.Tensor, lse: torch.Tensor) -> dict[str, tuple[torch.Tensor, OutputBound]]:
         """The same, given the subject's own stored O and LSE; rows that see no key keep the oracle's.
@@ -120,6 +124,12 @@ class Truth:
             o: `[B, Hq, Sq, Dv]`, finite where it matters.
             lse: `[B, Hq, Sq]`, in the base of `form.lse_base`.
         """
+        return self.given(o, lse)[0]
+
+    def given(
+        self, o: torch.Tensor, lse: torch.Tensor
+    ) -> tuple[dict[str, tuple[torch.Tensor, OutputBound]], dict[str, tuple[torch.Tensor, OutputBound]]]:
+        """What `conditional` gives, and beside it the strict value and bound of `dv`, empty where nothing is sharper so."""
         unit = 1.0 if self.form.lse_base == "e" else math.log(2.0)
         empty = self.empty_rows
         return self._gradients(
@@ -128,7 +138,7 @@ class Truth:
 
     def _gradients(
         self, o: torch.Tensor, lse: torch.Tensor, forward: ForwardBounds | None
-    ) -> dict[str, tuple[torch.Tensor, OutputBound]]:
+    ) -> tuple[dict[str, tuple[torch.Tensor, OutputBound]], dict[str, tuple[torch.Tensor, OutputBound]]]:
         i = self.inputs
         assert i.do is not None, "the problem has no dO"
         values = oracles.backward(
@@ -156,7 +166,12 @@ class Truth:
             dbias=values.dbias,
             dsink=values.dsink,
         )
-        return {name: (value, getattr(bounds, name)) for name, value in _gradients(values).items()}
+        pairs = {name: (value, getattr(bounds, name)) for name, value in _gradients(values).items()}
+        return pairs, _strict("dv", bounds.strict)
+
+
+def _strict(name: str, found: StrictBound | None) -> dict[str, tuple[torch.Tensor, OutputBound]]:
+    return {} if found is None else {name: (found.value, found.bound)}
 
 
 def _gradients(values: Any) -> dict[str, torch.Tensor]:

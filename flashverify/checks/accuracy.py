@@ -1,7 +1,8 @@
 """The checks `accuracy` and `nonfinite`: every element of every output within its bound, every non-finite value allowed.
 
 The backward is judged twice: end to end, and given the subject's own stored O and LSE, which removes their error from the
-bound and so sees a defect of the backward itself far more sharply.
+bound and so sees a defect of the backward itself far more sharply. Where a form declares the order of its tiles, O and dV are
+judged once more, strictly: against the weights as they must be rounded (docs/bounds.md, section 14).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Accuracy", "check_accuracy", "judged_form", "shape_failures", "undefined_elements"]
 
-END_TO_END, CONDITIONAL = "end-to-end", "conditional"
+END_TO_END, CONDITIONAL, STRICT = "end-to-end", "conditional", "strict"
 
 _CPU_WORK = 1 << 23
 """Below so many multiply-adds of the scores a case of a GPU is judged on the CPU, where hundreds of small operations cost less."""
@@ -128,6 +129,9 @@ def check_accuracy(subject: Subject, execution: Execution) -> Accuracy:
         for name, (value, bound) in truth.forward().items()
         if name in outputs
     ]
+    comparisons += [
+        judge("o", STRICT, *pair, tidy.taint.get("o")) for pair in truth.strict().values() if "o" in outputs
+    ]
     if inputs.do is not None:
         comparisons += [
             judge(name, END_TO_END, value, bound, tidy.taint.get(name))
@@ -137,8 +141,9 @@ def check_accuracy(subject: Subject, execution: Execution) -> Accuracy:
         if "lse" in outputs:
             o, lse, lost = _stored(outputs["o"], outputs["lse"], truth, problem)
             comparisons += [
-                judge(name, CONDITIONAL, value, bound, _union(tidy.taint.get(name), lost.get(name)))
-                for name, (value, bound) in truth.conditional(o, lse).items()
+                judge(name, mode, value, bound, _union(tidy.taint.get(name), lost.get(name)))
+                for mode, pairs in zip((CONDITIONAL, STRICT), truth.given(o, lse), strict=True)
+                for name, (value, bound) in pairs.items()
                 if name in outputs
             ]
     if tidy.taint and all(bool(torch.isfinite(outputs[name]).all()) for name in ("o", *GRADIENTS) if name in outputs):
@@ -178,6 +183,12 @@ def _stored(
     lse = torch.where(bad, values["lse"][0], lse.double())
     case = problem.case
     group = bad.view(case.batch, case.heads_kv, -1).any(-1).view(case.batch, case.heads_kv, 1, 1)
-    everything = torch.ones((), dtype=torch.bool, device=bad.device)
-    lost = {"delta": bad, "dq": bad.unsqueeze(-1), "dk": group, "dv": group, "dbias": everything, "dsink": everything}
+    lost = {"delta": bad, "dq": bad.unsqueeze(-1), "dk": group, "dv": group}
+    if problem.bias is not None:  # the pairs of a bad row, which share a bias over the axes that it is broadcast along
+        reached = bad.unsqueeze(-1)
+        for axis in (0, 1):
+            reached = reached.any(axis, keepdim=True) if problem.bias.shape[axis] == 1 else reached
+        lost["dbias"] = reached
+    if problem.sink is not None:
+        lost["dsink"] = bad.any(-1).any(0)
     return o, lse, lost

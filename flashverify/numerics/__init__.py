@@ -9,7 +9,7 @@ from flashverify.numerics.formats import FORMATS, Format, format_of
 from flashverify.numerics.forward import forward_bounds
 from flashverify.numerics.primitives import ARCHITECTURES, Architecture, architecture_of, dot_coefficient
 from flashverify.numerics.problem import Problem
-from flashverify.numerics.result import BackwardBounds, ForwardBounds, OutputBound
+from flashverify.numerics.result import BackwardBounds, ForwardBounds, OutputBound, StrictBound
 
 __all__ = [
     "ARCHITECTURES",
@@ -21,6 +21,7 @@ __all__ = [
     "ForwardBounds",
     "OutputBound",
     "Problem",
+    "StrictBound",
     "architecture_of",
     "backward_bounds",
     "dot_coefficient",

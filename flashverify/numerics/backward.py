@@ -13,6 +13,7 @@ from flashverify.numerics.overflow import overflow_domain
 from flashverify.numerics.problem import Problem
 from flashverify.numerics.result import BackwardBounds, ForwardBounds, OutputBound, check, exactly, finish
 from flashverify.numerics.self_error import float64_coefficients
+from flashverify.numerics.strict import join_strict, predict_dv, predicts_dv
 
 __all__ = ["backward_bounds"]
 
@@ -66,7 +67,7 @@ def backward_bounds(
     out = FORMATS[problem.form.grad_dtype or problem.dtype]
     if problem.shape.Sk == 0 or lse.numel() == 0:
         return BackwardBounds(
-            **{n: exactly(x) for n, x in (("delta", lse), ("dq", dq), ("dk", dk), ("dv", dv))}, reasons={},
+            delta=exactly(lse), dq=exactly(dq), dk=exactly(dk), dv=exactly(dv), reasons={},
             dbias=None if dbias is None else exactly(dbias), dsink=None if dsink is None else exactly(dsink),
         )  # fmt: skip
     rows: list[list[Tensor]] = []
@@ -91,7 +92,7 @@ def backward_bounds(
     delta, b_delta, e_delta, x_delta, t_delta, y_dq, core_q, core64_q, x_dq, t_dq, empty = (
         problem.join(list(x)) for x in zip(*rows, strict=True)
     )
-    core_k, core_v, core64_k, core64_v, x_dk, x_dv, t_dk, t_dv, seen, hidden, hidden_v = keys
+    core_k, core_v, core64_k, core64_v, x_dk, x_dv, t_dk, t_dv, seen, hidden, hidden_v, *strict = keys
 
     def output(y: Tensor, core: Tensor, core64: Tensor, exact: Tensor, exempt: Tensor, trivial: Tensor) -> OutputBound:
         y = y.double()
@@ -114,6 +115,11 @@ def backward_bounds(
         core, core64, exact, exempt, trivial = (x.reshape(y.shape) for x in terms)
         return output(y, core, core64, exact, exempt, trivial)
 
+    b_dv = by_key(dv, core_v, core64_v, ~seen & ~hidden_v, x_dv, t_dv, c.const_v, c64.const_v)
+    strict_dv = None
+    if strict:
+        value, core = (x.reshape(dv.shape) for x in strict)
+        strict_dv = join_strict(b_dv, dv.double(), value, _finalise(core + c.const_v, value, c)[0], out, c.eta_grad)
     single = FORMATS["fp32"]
     squeezed = [x.squeeze(-1) for x in (delta, b_delta, e_delta, empty, x_delta, t_delta)]
     result = BackwardBounds(
@@ -129,10 +135,11 @@ def backward_bounds(
         ),
         dq=output(y_dq, core_q, core64_q, empty, x_dq, t_dq),
         dk=by_key(dk, core_k, core64_k, ~seen & ~hidden, x_dk, t_dk, c.const_k, c64.const_k),
-        dv=by_key(dv, core_v, core64_v, ~seen & ~hidden_v, x_dv, t_dv, c.const_v, c64.const_v),
+        dv=b_dv,
         reasons=reasons,
         dbias=None if dbias is None else bias_bound(problem, c, c64, dbias, join_bias(problem, dbias.shape, biases)),
         dsink=None if dsink is None else sink_bound(problem, c, c64, dsink, sinks),
+        strict=strict_dv,
     )
     learned = (x for x in (result.dbias, result.dsink) if x is not None)
     check(result.delta, result.dq, result.dk, result.dv, *learned)
@@ -200,6 +207,8 @@ def _chunk_bounds(
         over.hidden,
         over.hidden_v,
     ]
+    if forward is None and predicts_dv(problem):
+        by_key += predict_dv(problem, c, chunk, P=P, Pb=cores.Pb, ado=g.ado, do=g.do)
     by_bias, by_sink = list[Tensor](), list[Tensor]()
     if bias_shape is not None:
         by_bias = bias_terms(problem, bias_shape, chunk, cores, self_cores, over, t_X)

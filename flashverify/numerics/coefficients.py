@@ -192,6 +192,7 @@ def coefficients(form: Form, dtype: str, shape: Shape, scale: float, features: F
     per_head = form.gqa_partial == "input" and shape.group > 1
     narrow_head = min(x.max, OVERFLOW_FP32) if per_head else OVERFLOW_FP32
     up, flushed = max(1.0, sc), 0 < sc < w
+    scaled = u * _SECOND_ORDER if form.scale_ds == "operand" else 0.0
     return Coefficients(
         u=u,
         w=w,
@@ -231,11 +232,11 @@ def coefficients(form: Form, dtype: str, shape: Shape, scale: float, features: F
         ds_rounded_p=form.ds_from == "p_rounded" and not wide,
         dp_delta=form.dp_init == "minus_delta",
         # dS is cast unscaled: its subnormal error reaches the gradient times the scale. sc dS is cast: it reaches it as it is.
-        eta_ds=eta_p * (sc if form.scale_ds == "after" else 1.0),
+        eta_ds=eta_p * (1.0 if form.scale_ds == "before" else sc) + (w if form.scale_ds == "operand" else 0.0),
         grad_scale=w if flushed else sc,
         ds_cast=sc if form.scale_ds == "before" else 1.0,
-        cast_q=(1 + u_p) * (1 + dot_keys) - 1 + adds_q * accum.u + flushed,
-        cast_k=(1 + u_p) * (1 + dot_queries) - 1 + (x.u if per_head else 0.0) + adds_k * accum.u + flushed,
+        cast_q=(1 + u_p) * (1 + dot_keys) - 1 + scaled + adds_q * accum.u + flushed,
+        cast_k=(1 + u_p) * (1 + dot_queries) - 1 + scaled + (x.u if per_head else 0.0) + adds_k * accum.u + flushed,
         cast_v=(1 + u_p) * (1 + dot_queries) - 1 + (x.u if per_head else 0.0) + adds_k * accum.u + drop,
         acc_q=min(accum.max, OVERFLOW_FP32) / up if narrow_q else OVERFLOW_FP32,
         acc_k=min(accum.max, OVERFLOW_FP32) / up if narrow_k else narrow_head / up,

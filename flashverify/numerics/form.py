@@ -13,7 +13,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "prescale_fwd": ("none", "q", "k"),
     "prescale_bwd": ("none", "q", "k"),
     "ds_from": ("p_fp32", "p_rounded"),
-    "scale_ds": ("after", "before"),
+    "scale_ds": ("after", "operand", "before"),
     "row_sum": ("unrounded", "rounded"),
     "bwd_lse_base": ("2", "e"),
     "lse_base": ("e", "2"),
@@ -30,6 +30,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "softcap": ("exp", "tanh", "approx"),
     "softcap_slope": ("square", "product"),
     "max_source": ("exponent", "apart"),
+    "key_order": ("unknown", "ascending"),
     "dot": ("ieee", "tf32", "tf32x3"),
 }
 _OPTIONAL_DTYPES = ("out_dtype", "grad_dtype")
@@ -54,7 +55,8 @@ class Form:
         prescale_bwd: The same in the backward.
         grad_uses_prescaled: dQ (prescale_bwd = "k") or dK ("q") is computed from the prescaled operand.
         ds_from: dS = P X takes the fp32 P or the one that was rounded for the dV dot.
-        scale_ds: The scale multiplies the gradients after their dots, or dS before it is rounded to the input dtype.
+        scale_ds: The scale multiplies the gradients after their dots, the rounded dS in fp32 as their operand, or dS before it is rounded to
+            the input dtype.
         row_sum: The row sum adds the fp32 weights, or the rounded ones.
         bwd_lse_base: `"e"` when the backward converts a natural LSE to base 2.
         lse_base: Base of the LSE that the kernel returns.
@@ -77,6 +79,9 @@ class Form:
         block_n: Key block; None for the worst of 16, 32, ..., 256.
         n_blocks: Key blocks visited by a row; None for `ceil(Sk / block_n)`.
         n_splits: Splits of the keys merged through their LSEs.
+        key_order: `"ascending"`: tiles of `block_n` keys that begin at its multiples, counted from the first key of the problem, are visited in
+            ascending order; a tile without a visible key changes nothing, and a sink enters after the last. It makes 16-bit weights predictable
+            (docs/bounds.md, section 14) and needs `block_n`.
         dot: Precision of fp32 dots.
         architecture: `"sm_80"`, `"sm_90"`, ..., `"ieee"` (interpreter, CPU); anything else gets the maximum over all.
         out_dtype: dtype of O; None for the input's.
@@ -114,6 +119,7 @@ class Form:
     block_n: int | None = None
     n_blocks: int | None = None
     n_splits: int = 1
+    key_order: str = "unknown"
     dot: str = "ieee"
     architecture: str = AGNOSTIC
     out_dtype: str | None = None
@@ -158,6 +164,8 @@ class Form:
         )
         if self.grad_uses_prescaled and self.prescale_bwd == "none":
             raise ValueError("grad_uses_prescaled=True needs prescale_bwd='q' or 'k', got prescale_bwd='none'")
+        if self.key_order == "ascending" and self.block_n is None:
+            raise ValueError("key_order='ascending' needs block_n, the keys of a tile, got block_n=None")
         for name, refused in _UNSUPPORTED.items():
             if getattr(self, name) == refused:
                 raise ValueError(

@@ -12,6 +12,7 @@ from flashverify.numerics.logits import largest_logit, logit_error, logit_overfl
 from flashverify.numerics.problem import Problem
 from flashverify.numerics.result import ForwardBounds, check, exactly, finish
 from flashverify.numerics.self_error import float64_coefficients
+from flashverify.numerics.strict import join_strict, predict_o, predicts_o
 
 __all__ = ["forward_bounds"]
 
@@ -40,8 +41,21 @@ class _Shared:
     hull: Tensor  # largest |V - O| over the hull of V, [G, M, Dv]
 
 
-def _evaluate(c: Coefficients, chunk: Chunk, s: _Shared, prescale: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return the bound of O before and after the rounding of the output, its part from underflow, and the bound of the LSE in base 2.
+@dataclass(slots=True, kw_only=True)
+class _Errors:
+    """Bounds of one evaluation; rows are `[G, M, 1]`, of O `[G, M, Dv]`."""
+
+    before: Tensor  # of O before the rounding of the output
+    after: Tensor
+    flushed: Tensor  # the part of it that comes from underflow
+    lse: Tensor  # base 2
+    theta: Tensor  # of the exponents, [G, M, N]
+    log_l: Tensor  # of the logarithm of the row sum, natural
+    inv: Tensor  # largest 1 / l
+
+
+def _evaluate(c: Coefficients, chunk: Chunk, s: _Shared, prescale: str) -> _Errors:
+    """Return the bounds of O and of the LSE, and what the strict bound takes from them.
 
     With theta the exponent's error, `w_hat = w (1 + e)`, `|e| <= expm1(theta)`, and `O_hat - O = sum P e (V - O) / (1 + sum P e)`. Centred on O, a row
     with one dominant key keeps a small bound; Cauchy-Schwarz turns `sum W |V - O|` into matrix products.
@@ -113,7 +127,9 @@ def _evaluate(c: Coefficients, chunk: Chunk, s: _Shared, prescale: str) -> tuple
     lse = (
         relative * (1 / LN2) + (log2_l + log_sum).clamp(min=1.0) * c.lg2 + (s.L2 * c.base_fwd + s.m2 + 2 * log2_l) * c.u
     )
-    return before, after, flushed, lse * (1 + 2.0**-17)
+    return _Errors(
+        before=before, after=after, flushed=flushed, lse=lse * (1 + 2.0**-17), theta=theta, log_l=relative, inv=inv
+    )
 
 
 def _chunk_bounds(problem: Problem, chunk: Chunk, o: Tensor, lse: Tensor) -> tuple[list[Tensor], dict[str, Tensor]]:
@@ -134,8 +150,12 @@ def _chunk_bounds(problem: Problem, chunk: Chunk, o: Tensor, lse: Tensor) -> tup
         L2=L.abs() * LOG2E, m2=chunk.m.abs() * LOG2E, nv=nv, hull=torch.maximum(top - o, o - low).clamp_(min=0.0),
         sink=None if chunk.sink is None else chunk.sink - L,
     )  # fmt: skip
-    before, after, flushed, lse2 = _evaluate(c, chunk, shared, prescale)
-    _, self_o, _, self_lse2 = _evaluate(c64, chunk, shared, "none")
+    found = _evaluate(c, chunk, shared, prescale)
+    own = _evaluate(c64, chunk, shared, "none")
+    strict = list[Tensor]()
+    if predicts_o(problem):
+        log_l = found.log_l + own.lse * LN2
+        strict += predict_o(problem, c, chunk, L=L, theta=found.theta, log_l=log_l, inv=found.inv, nv=nv)
 
     logits = logit_overflow(problem, chunk, prescale)
     # p <= 2^tau at every running maximum, so sum |V| bounds every accumulator; l Pup |V| alone misses the early ones of ascending maxima.
@@ -153,9 +173,10 @@ def _chunk_bounds(problem: Problem, chunk: Chunk, o: Tensor, lse: Tensor) -> tup
         "non_finite_input": (chunk.bad if chunk.bad_v is None else chunk.bad | chunk.bad_v).sum(),
         "non_finite_oracle": (unknown & ~empty & ~chunk.bad).sum(),
     }
-    trivial_o = torch.maximum(top, -low).clamp(min=0.0) + 2 * flushed
+    trivial_o = torch.maximum(top, -low).clamp(min=0.0) + 2 * found.flushed
     trivial_lse = (largest_logit(problem, chunk) + torch.log(chunk.terms.clamp(min=1.0)) + 1.0) * LOG2E
-    return [o, before, after, self_o, exempt, trivial_o, flushed, L, lse2, self_lse2, row, trivial_lse, empty], reasons
+    of_o = [o, found.before, found.after, own.after, exempt, trivial_o, found.flushed]
+    return [*of_o, L, found.lse, own.lse, row, trivial_lse, empty, *strict], reasons
 
 
 def forward_bounds(problem: Problem, o: Tensor, lse: Tensor) -> ForwardBounds:
@@ -180,7 +201,7 @@ def forward_bounds(problem: Problem, o: Tensor, lse: Tensor) -> ForwardBounds:
         terms, counted = _chunk_bounds(problem, chunk, o, lse)
         parts.append(terms)
         reasons = {name: count + reasons.get(name, 0) for name, count in counted.items()}
-    y, before, after, self_o, exempt, trivial_o, flushed, L, lse2, self2, row, trivial_lse, empty = (
+    y, before, after, self_o, exempt, trivial_o, flushed, L, lse2, self2, row, trivial_lse, empty, *strict = (
         problem.join(list(x)) for x in zip(*parts, strict=True)
     )
     o_bound = finish(y, before, after, self_o, exact=empty, exempt=exempt, trivial=trivial_o, out=out)
@@ -193,5 +214,5 @@ def forward_bounds(problem: Problem, o: Tensor, lse: Tensor) -> ForwardBounds:
     check(o_bound, bound)
     return ForwardBounds(
         o=o_bound, lse=bound, lse_base2=torch.cat([b2.masked_fill(row & ~empty, torch.inf), e2], -1), o_underflow=flushed,
-        reasons=reasons,
+        reasons=reasons, strict=join_strict(o_bound, y, strict[0], strict[1], out, out.eta) if strict else None,
     )  # fmt: skip

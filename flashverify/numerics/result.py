@@ -8,7 +8,7 @@ from torch import Tensor
 
 from flashverify.numerics.formats import Format
 
-__all__ = ["BackwardBounds", "ForwardBounds", "OutputBound"]
+__all__ = ["BackwardBounds", "ForwardBounds", "OutputBound", "StrictBound"]
 
 _SELF_ERROR_LIMIT = 1e-2
 
@@ -50,6 +50,21 @@ class OutputBound:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StrictBound:
+    """What section 14 knows about one output: elements for which it is sharper have a value and a bound of their own.
+
+    Attributes:
+        value: What the output must be, float64: predicted where sharper, else the oracle's.
+        bound: Its bound, the ordinary one where nothing is sharper.
+        sharper: bool: elements that are predicted.
+    """
+
+    value: Tensor
+    bound: OutputBound
+    sharper: Tensor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ForwardBounds:
     """Bounds of the forward.
 
@@ -59,6 +74,7 @@ class ForwardBounds:
         lse_base2: Of the LSE in base 2 before any conversion, absolute, `[B, Hq, Sq, 2]`: B and E64.
         o_underflow: The part of O's B that comes from underflow and flushing, `[B, Hq, Sq, Dv]`.
         reasons: Number of exempt rows or elements by reason, 0-d integer tensors.
+        strict: Of O, where the order of the tiles is declared, or None.
     """
 
     o: OutputBound
@@ -66,6 +82,7 @@ class ForwardBounds:
     lse_base2: Tensor
     o_underflow: Tensor
     reasons: Mapping[str, Tensor]
+    strict: StrictBound | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -80,6 +97,7 @@ class BackwardBounds:
         reasons: Number of exempt rows or elements by reason, 0-d integer tensors.
         dbias: In the bias's shape, or None.
         dsink: `[Hq]`, or None.
+        strict: Of dV in the conditional mode, where the order of the tiles is declared, or None.
     """
 
     delta: OutputBound
@@ -89,6 +107,7 @@ class BackwardBounds:
     reasons: Mapping[str, Tensor]
     dbias: OutputBound | None = None
     dsink: OutputBound | None = None
+    strict: StrictBound | None = None
 
 
 def finish(

@@ -95,7 +95,11 @@ class Bundled:
         return self._kernels.Configs(**dict.fromkeys(_KINDS, config))
 
     def form(self, case: Case) -> Form:
-        """fl(scale * log2 e) and its product with the dot are the two roundings of a logit; the exponent is a bare subtraction."""
+        """fl(scale * log2 e) and its product with the dot are the two roundings of a logit; the exponent is a bare subtraction.
+
+        Windows and live blocks begin at multiples of a tile of keys, so tiles lie on one grid under every mask; but each packed
+        sequence has a grid of its own.
+        """
         from flashverify.numerics import Form
 
         return Form(
@@ -106,6 +110,7 @@ class Bundled:
             softcap_slope="product",
             dot=case.precision,
             block_n=self._block_n(case),
+            key_order="unknown" if case.mask.packed else "ascending",
             architecture=self._architecture(),
         )
 

@@ -49,15 +49,17 @@ class BundledDecode(Bundled):
         return self._dtype_refusal(case)
 
     def form(self, case: Case) -> Form:
-        """That of the forward; the partial results are fp32 with a base-2 LSE, merged once."""
+        """That of the forward; the partial results are fp32 with a base-2 LSE, merged once. A single split walks its tiles in order."""
         from flashverify.numerics import Form
 
+        splits = self._splits(case)
         return Form(
             gap_c=1.0,
             kappa=2.0,
             dot=case.precision,
             block_n=self._config(case).block_n,
-            n_splits=self._splits(case),
+            n_splits=splits,
+            key_order="ascending" if splits == 1 else "unknown",
             architecture=self._architecture(),
         )
 

@@ -7,7 +7,8 @@ What it is, read off the op itself:
 * It dies with SIGFPE on an empty sequence, so empty sequences are not supported.
 * With a causal mask it multiplies the masked -inf by the scale: NaN for scale = 0, +inf for scale < 0. Under a causal mask
   only positive scales are supported; `tests/subjects` shows the defect.
-* Its gradients are sums over tiles in the input dtype, each with a rounding of its own.
+* Its gradients are sums over tiles in the input dtype, each with a rounding of its own; the scale is the alpha of their products, which
+  multiplies dS in fp32: with a scale of 1e-30 that product is subnormal.
 """
 
 from __future__ import annotations
@@ -64,6 +65,7 @@ class TorchCpu:
             exp_eps=EXP_ERROR_FP32 if case.dtype == "fp32" else EXP_ERROR_16_BIT,
             grad_accum=case.dtype,
             grad_accum_of="all",
+            scale_ds="operand",
             architecture="ieee",
         )
 

@@ -44,6 +44,7 @@ class Emulator:
     matrix_unit: bool = False
     row_sum_rounded: bool = False
     scale_ds_before: bool = False
+    scale_ds_operand: bool = False
     ds_rounded_p: bool = False
     prescale_k_bwd: bool = False
     tf32: bool = False
@@ -164,6 +165,8 @@ class Emulator:
             ds = ds * self.sc
         ds = torch.where(live, ds, 0.0)
         ds16, after = ds.to(self.dtype), torch.ones(()) if self.scale_ds_before else self.sc
+        if self.scale_ds_operand:
+            ds16, after = ds16.to(F32) * self.sc, torch.ones(())
         dq = (self.dot(ds16, ke) * after).to(self.dtype)
         dk = self.dot(ds16.mT, q) * (1.0 if "dk_scale" in self.defects else after)
         dv = self.dot(p16.mT, do)

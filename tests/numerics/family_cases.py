@@ -71,6 +71,7 @@ def draw_family(seed: int, wanted: Collection[str] | None = None, regime: str | 
         form["partial_lse_base"] = "e" if played["natural_partials"] else "2"
         form["partial_dtype"] = NAMES[played["partial"]]
         played["n_splits"] = form["n_splits"] = 3
+    form["key_order"] = "unknown" if played.get("sink_first") else "ascending"
     vis = None if r.random() < 0.4 else torch.rand(Sq, Sk, generator=gen) < r.choice([0.3, 0.9])
     dlse = torch.randn(B, Hq, Sq, generator=gen) if r.random() < 0.3 else None
     kernel = Family(dtype=dtype, scale=scale, ulps=r.choice([-1, 0, 1]), **played)

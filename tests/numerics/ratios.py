@@ -26,7 +26,7 @@ def worst(x: Tensor, ref: Tensor, bound: OutputBound) -> float:
 def measure(  # type: ignore[no-untyped-def]
     kernel, q, k, v, do, *, scale, vis=None, dlse=None, form=None, dtype=None, features=None, bias_shape=None
 ) -> dict[str, float]:
-    """Run a kernel (an object with `forward` and `backward`) and return its worst ratios; conditional ones end in `|`.
+    """Run a kernel (an object with `forward` and `backward`) and return its worst ratios; conditional ones end in `|`, strict ones in `!`.
 
     `features` are softcap, biases, sink, keep and dropout as oracle and bounds take them; a kernel that has them returns dS and dSink too.
     """
@@ -60,6 +60,9 @@ def measure(  # type: ignore[no-untyped-def]
     C = backward_bounds(problem, o=o, lse=lse, **values(given), **same)
     for name, x in found.items():
         ratios[name + "|"] = worst(x, getattr(given, name), getattr(C, name))
+    for name, x, strict in (("o", o, F.strict), ("dv", found["dv"], C.strict)):
+        if strict is not None:
+            ratios[name + "!"] = worst(x, strict.value, strict.bound)
     exempt = sum(float(x.exempt.double().sum()) for x in (F.o, F.lse, E.dq, E.dk, E.dv))
     vague = sum(float(x.uninformative.double().sum()) for x in (F.o, F.lse, E.dq, E.dk, E.dv))
     size = max(1, sum(x.bound.numel() for x in (F.o, F.lse, E.dq, E.dk, E.dv)))

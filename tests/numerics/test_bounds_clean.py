@@ -18,6 +18,7 @@ FORMS: tuple[tuple[Mapping[str, object], Mapping[str, object]], ...] = (
     ({"exp": "poly"}, {"exp_error": 1500 * 2.0**-24}),
     ({"row_sum": "rounded"}, {"row_sum_rounded": True}),
     ({"scale_ds": "before"}, {"scale_ds_before": True}),
+    ({"scale_ds": "operand"}, {"scale_ds_operand": True}),
     ({"ds_from": "p_rounded"}, {"ds_rounded_p": True}),
     ({"prescale_bwd": "k"}, {"prescale_k_bwd": True}),
     ({"max_source": "apart"}, {"max_apart": True}),
@@ -42,7 +43,7 @@ def test_every_form_in_every_regime(regime: str, dtype: torch.dtype) -> None:
         dlse = torch.randn(1, 4, 33, generator=torch.Generator().manual_seed(seed)) if seed % 2 else None
         scale = (32**-0.5, -(32**-0.5), 0.0, 1e-40, 1.0)[seed % 5 if seed > 4 else 0]
         kernel = Emulator(dtype=dtype, scale=scale, block_n=block, ulps=seed % 3 - 1, **played)  # type: ignore[arg-type]
-        form = Form(block_n=block, architecture="ieee", **declared)  # type: ignore[arg-type]
+        form = Form(block_n=block, key_order="ascending", architecture="ieee", **declared)  # type: ignore[arg-type]
         assert_clean(measure(kernel, q, k, v, do, scale=scale, vis=vis, dlse=dlse, form=form))
 
 
@@ -51,7 +52,9 @@ def test_truncating_matrix_unit(regime: str) -> None:
     for dtype in (torch.float16, torch.bfloat16):
         q, k, v, do = draw(regime, dtype, (1, 1, 1, 16, 32, 16, 8), 5)
         kernel = Emulator(dtype=dtype, scale=0.25, matrix_unit=True, ulps=-1)
-        assert_clean(measure(kernel, q, k, v, do, scale=0.25, form=Form(block_n=16, architecture="sm_80")))
+        assert_clean(
+            measure(kernel, q, k, v, do, scale=0.25, form=Form(block_n=16, key_order="ascending", architecture="sm_80"))
+        )
 
 
 @pytest.mark.parametrize("regime", REGIMES)

@@ -27,7 +27,7 @@ forms = st.builds(
     partial_dtype=st.sampled_from(["fp32", "bf16"]),
     row_sum=st.sampled_from(["unrounded", "rounded"]),
     max_source=st.sampled_from(["exponent", "apart"]),
-    scale_ds=st.sampled_from(["after", "before"]),
+    scale_ds=st.sampled_from(["after", "operand", "before"]),
 )
 
 

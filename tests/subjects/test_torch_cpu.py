@@ -53,3 +53,12 @@ def test_its_16_bit_exponential_is_coarse_and_within_the_declared_error(dtype):
 
 def test_empty_sequences_are_not_supported():
     assert TORCH_CPU.supports.refusal(parse_case("fv1 seq_k=0")) == "an empty batch or sequence"
+
+
+def test_a_tiny_scale_makes_the_operands_of_its_gradients_subnormal():
+    text = (
+        "fv1 batch=3 seq_q=7 seq_k=7 dim_qk=64 dim_v=64 dtype=bf16 scale=1e-30 regime=logits-1e2 seed=147 do=expanded"
+    )
+    result = judge_case(TORCH_CPU, parse_case(text), Plan.run())
+
+    assert result.failures == ()
