@@ -1,0 +1,60 @@
+"""The check `counting`: which key entered which row how often, forward and backward (docs/xray.md)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flashverify.judge.verdict import Status, Verdict
+from flashverify.xray.difference import differences
+from flashverify.xray.measure import measure
+from flashverify.xray.probe import refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from flashverify.checks.execution import Execution
+    from flashverify.subjects.interface import Subject
+
+__all__ = ["check_counting", "count_masks"]
+
+
+def check_counting(subject: Subject, execution: Execution) -> Iterator[Verdict]:
+    """Counts the pairs of rows and keys that enter O, dV, dQ and dK, on the mask, the shape and the layout of the case.
+
+    At all shapes: a single wrong pair is seen, and several of them unless they cancel by chance. Errors are those of
+    `flashverify.xray.record.ERRORS`; outputs `o`, `lse`, `dv`, `dq`, `dk`. A case in which nothing can be counted, one with
+    dropout or without rows or keys, gives no verdict.
+
+    Args:
+        subject: the kernel under test.
+        execution: a pass over the case; its values are not used.
+    """
+    yield from count_masks(subject, execution)[0]
+
+
+def count_masks(subject: Subject, execution: Execution) -> tuple[list[Verdict], int]:
+    """The failing verdicts of `check_counting`, and how many cells, rows by LSE included, were read.
+
+    It costs three forwards and three backwards of a small problem, a forward where there is no backward; only what differs is read
+    again, pair by pair, to be named.
+    """
+    problem = execution.problem
+    if refusal(problem.case) is not None:
+        return [], 0
+    found = measure(subject, problem, cheap=True)
+    wrong = differences(found)
+    if wrong:
+        wrong = differences(measure(subject, problem)) or wrong
+    rows = 0 if found.count is None else found.count.declared.numel() - found.count.unresolved
+    verdicts = [
+        Verdict(
+            check="counting",
+            status=Status.FAIL,
+            output=each.output,
+            error=each.error,
+            index=each.index,
+            message=each.message,
+        )
+        for each in wrong
+    ]
+    return verdicts, rows + sum(view.cells for view in found.views)

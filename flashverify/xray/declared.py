@@ -1,0 +1,173 @@
+"""The declared mask in pieces: sums over bins, keys per row, and why a pair is masked."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from flashverify.case.mask import Mask, visible
+from flashverify.case.positions import positions
+from flashverify.xray.codes import bins
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import torch
+
+    from flashverify.case.case import Case
+
+__all__ = ["Declared", "reasons"]
+
+_CHUNK = 2**25
+"""Pairs that are looked at together."""
+_SAMPLE = 20_000
+"""Pairs that are asked for their reason."""
+
+_REASONS = (
+    ("packed", "keys of another sequence"),
+    ("key_lengths", "keys past the declared length"),
+    ("query_lengths", "keys in rows past the declared length"),
+    ("tree", "keys that are no ancestors"),
+    ("causal", "future keys"),
+    ("window", "keys outside the window"),
+    ("blocks", "keys of dead blocks"),
+    ("bitmap", "keys whose bit is not set"),
+)
+
+
+class Declared:
+    """The mask that a case declares.
+
+    Args:
+        case: the problem.
+        device: where its pieces are computed.
+    """
+
+    def __init__(self, case: Case, device: torch.device) -> None:
+        self._case, self._device = case, device
+        self._see = visible(case, device)
+        self.per_row = self.sums("keys", max(1, case.seq_k)).squeeze(-1) if case.seq_k else self._none()
+
+    def _none(self) -> torch.Tensor:
+        import torch
+
+        return torch.zeros(self._case.shape_q[:3], dtype=torch.float64, device=self._device)
+
+    def block(self, rows: slice, keys: slice) -> torch.Tensor:
+        """Bool `[B, Hq, rows, keys]`: true where the row sees the key."""
+        import torch
+
+        case = self._case
+        shape = (case.batch, case.heads_q, rows.stop - rows.start, keys.stop - keys.start)
+        if self._see is None:
+            return torch.ones(1, 1, 1, 1, dtype=torch.bool, device=self._device).expand(shape)
+        return self._see(rows, keys).expand(shape)
+
+    def full(self) -> torch.Tensor:
+        """Bool `[B, Hq, Sq, Sk]`."""
+        return self.block(slice(0, self._case.seq_q), slice(0, self._case.seq_k))
+
+    def sums(
+        self, axis: str, width: int, *, by_row: torch.Tensor | None = None, by_key: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """Sums of mask * by_row * by_key over bins of `width` along `axis`, float64.
+
+        Args:
+            axis: `keys` or `rows`, whose positions are summed.
+            width: positions per bin.
+            by_row: `[B, Hq, Sq]`, or None for 1.
+            by_key: `[B, Hq, Sk]`, or None for 1.
+
+        Returns:
+            `[B, Hq, Sq, bins]` over keys, `[B, Hq, bins, Sk]` over rows.
+        """
+        import torch
+
+        case = self._case
+        parts = []
+        for rows in self._chunks(1 if axis == "keys" else width):
+            block = self.block(rows, slice(0, case.seq_k)).double()
+            if by_row is not None:
+                block = block * by_row[:, :, rows, None]
+            if by_key is not None:
+                block = block * by_key[:, :, None, :]
+            parts.append(_binned(block, width, 3 if axis == "keys" else 2))
+        if parts:
+            return torch.cat(parts, 2)
+        shape = (*case.shape_q[:2], 0, bins(case.seq_k, width) if axis == "keys" else case.seq_k)
+        return torch.zeros(shape, dtype=torch.float64, device=self._device)
+
+    def _chunks(self, multiple: int) -> Iterator[slice]:
+        case = self._case
+        pairs = max(1, case.batch * case.heads_q * case.seq_k)
+        step = max(multiple, _CHUNK // pairs // multiple * multiple)
+        for start in range(0, case.seq_q, step):
+            yield slice(start, min(start + step, case.seq_q))
+
+
+def _binned(values: torch.Tensor, width: int, axis: int) -> torch.Tensor:
+    import torch
+
+    if width == 1:
+        return values
+    size = values.shape[axis]
+    missing = bins(size, width) * width - size
+    if missing:
+        padding = list(values.shape)
+        padding[axis] = missing
+        values = torch.cat([values, values.new_zeros(padding)], axis)
+    shape = values.shape
+    found: torch.Tensor = values.reshape(*shape[:axis], -1, width, *shape[axis + 1 :]).sum(axis + 1)
+    return found
+
+
+def reasons(case: Case, places: torch.Tensor) -> tuple[str, ...]:
+    """Why the pairs are masked, most frequent first; one reason a pair.
+
+    Args:
+        case: the problem.
+        places: int64 `[n, 4]`: batch, query head, row, key of masked pairs; of very many a sample is looked at.
+    """
+    import torch
+
+    places = places[:: max(1, len(places) // _SAMPLE)]
+    left = torch.ones(len(places), dtype=torch.bool, device=places.device)
+    found: dict[str, int] = {}
+    for part, name in _REASONS:
+        if part in case.mask.parts():
+            hit = _hidden_by(case, part, places) & left
+            left = left & ~hit
+            found[name] = int(hit.sum())
+    found["masked keys"] = int(left.sum())
+    return tuple(name for name, count in sorted(found.items(), key=lambda item: -item[1]) if count)
+
+
+def _hidden_by(case: Case, part: str, places: torch.Tensor) -> torch.Tensor:
+    """Whether the part masks each pair."""
+    b, h, i, j = places.unbind(1)
+    at = positions(case, places.device)
+    row, key = at.row[b, i], at.key[b, j]
+    position = row + at.shift[b, i]
+    if part == "packed":
+        return at.row_sequence[b, i] != at.key_sequence[b, j]
+    if part == "key_lengths":
+        return key >= at.key_limit[b, j]
+    if part == "query_lengths":
+        return row >= at.rows[b, i]
+    if part == "causal":
+        return key > position
+    if part == "window":
+        left, right = case.mask.window or (None, None)
+        hidden = i < 0
+        hidden = hidden if left is None else hidden | (key < position - left)
+        return hidden if right is None else hidden | (key > position + right)
+    alone = Mask(**{part: getattr(case.mask, part), "packed": case.mask.packed if part == "tree" else None})
+    see = visible(dataclasses.replace(case, mask=alone), places.device)
+    assert see is not None
+    found = i < 0
+    for number in sorted(set(i.tolist())):
+        here = (i == number).nonzero().squeeze(1)
+        block = see(slice(number, number + 1), slice(0, case.seq_k))
+        block = block.expand(case.batch, case.heads_q, 1, case.seq_k)
+        found[here] = ~block[b[here], h[here], 0, j[here]]
+    return found

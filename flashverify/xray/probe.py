@@ -1,0 +1,192 @@
+"""A problem with chosen values in the memory layout of a case, and what a subject makes of it, in float64."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import TYPE_CHECKING, Any
+
+from flashverify.errors import UsageError
+
+if TYPE_CHECKING:
+    import torch
+
+    from flashverify.case.case import Case
+    from flashverify.case.problem import Pages, Problem
+    from flashverify.subjects.interface import Forward, Subject
+    from flashverify.xray.declared import Declared
+
+__all__ = ["Probe", "refusal"]
+
+_SCALES = (2.0**-12, 2.0**12)
+"""Magnitudes of the scale that gradients can be read under."""
+
+
+def refusal(case: Case) -> str | None:
+    """Why no count can be read of `case`, or None."""
+    if case.dropout:
+        return f"dropout={case.dropout}: which weights are dropped is no mask; counts need dropout=0"
+    if 0 in (case.batch, case.seq_q, case.seq_k):
+        return f"batch={case.batch}, seq_q={case.seq_q}, seq_k={case.seq_k}: nothing to count"
+    return None
+
+
+class Probe:
+    """Runs a subject on chosen q, k, v and dO; everything else that is added to a logit is 0.
+
+    A sink has the logit 0: it counts as one more key of every row that sees one.
+
+    Attributes:
+        case: the problem.
+        declared: its mask.
+        launches: passes so far, a forward or a backward each.
+        has_backward: whether gradients can be read.
+        scale: of the logits in `gradients`; 0 where they cannot be read.
+
+    Raises:
+        UsageError: see `refusal`.
+    """
+
+    def __init__(self, subject: Subject, problem: Problem, declared: Declared) -> None:
+        reason = refusal(problem.case)
+        if reason is not None:
+            raise UsageError(f"counting is not possible with {reason}")
+        self.subject, self.case, self.declared, self.launches = subject, problem.case, declared, 0
+        self._base = _neutral(problem)
+        self._graded = self._with_scale()
+        self.has_backward = problem.case.grad.backward and subject.supports.backward
+        self.scale = 0.0 if self._graded is None else self._graded.scale
+
+    def _with_scale(self) -> Problem | None:
+        """The problem with a scale that leaves dQ and dK readable, or None."""
+        low, high = _SCALES
+        if low <= abs(self.case.softmax_scale) <= high:
+            return self._base
+        case = dataclasses.replace(self.case, scale=1.0)
+        return dataclasses.replace(self._base, case=case) if self.subject.supports.refusal(case) is None else None
+
+    @property
+    def device(self) -> torch.device:
+        """Where the tensors lie."""
+        return self._base.q.device
+
+    @property
+    def has_sink(self) -> bool:
+        """Whether rows have a sink."""
+        return self._base.sink is not None
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the case."""
+        return self._base.q.dtype
+
+    def forward(
+        self,
+        *,
+        q: torch.Tensor | None = None,
+        k: torch.Tensor | None = None,
+        v: torch.Tensor | None = None,
+        graded: bool = False,
+    ) -> tuple[Problem, Forward]:
+        """One forward; what is not given is 0.
+
+        Args:
+            q: broadcastable to `[B, Hq, Sq, D]`.
+            k: broadcastable to `[B, Hkv, Sk, D]`.
+            v: broadcastable to `[B, Hkv, Sk, Dv]`.
+            graded: with `scale`.
+        """
+        base = self._graded if graded else self._base
+        assert base is not None
+        pages = base.pages
+        if pages is not None:
+            pages = dataclasses.replace(pages, k=_paged(base, pages, pages.k, k), v=_paged(base, pages, pages.v, v))
+        problem = dataclasses.replace(
+            base, q=_like(base.q, q), k=_like(base.k, k), v=_like(base.v, v), pages=pages, do=None
+        )
+        if base.do is not None:
+            problem = dataclasses.replace(problem, do=_like(base.do, None))
+        self.launches += 1
+        return problem, self.subject.forward(problem)
+
+    def backward(self, problem: Problem, forward: Forward, do: torch.Tensor) -> dict[str, torch.Tensor]:
+        """dq, dk and dv in float64 for dO `do`, broadcastable to `[B, Hq, Sq, Dv]`."""
+        assert self._base.do is not None
+        self.launches += 1
+        found = self.subject.backward(dataclasses.replace(problem, do=_like(self._base.do, do)), forward)
+        return {"dq": found.dq.double(), "dk": found.dk.double(), "dv": found.dv.double()}
+
+    def mass(self, forward: Forward) -> torch.Tensor:
+        """Sum of the weights of each row of equal logits, `[B, Hq, Sq]` float64: e^LSE, or the declared number without an LSE."""
+        import torch
+
+        contract, per_row = self.subject.contract, self.declared.per_row
+        if forward.lse is None or contract.lse_base is None:
+            return self.declared_mass
+        lse = forward.lse.detach().double()
+        found = torch.exp2(lse) if contract.lse_base == "2" else lse.exp()
+        return found.masked_fill(_same(lse, contract.empty_row_lse) & (per_row == 0), 0.0)
+
+    def output(self, forward: Forward) -> torch.Tensor:
+        """O in float64; rows that see no key hold 0 where they hold what the contract says."""
+        o = forward.o.detach().double()
+        empty = _same(o, self.subject.contract.empty_row_o).all(-1) & (self.declared.per_row == 0)
+        return o.masked_fill(empty.unsqueeze(-1), 0.0)
+
+    @property
+    def declared_mass(self) -> torch.Tensor:
+        """Sum of the weights of each row as declared, `[B, Hq, Sq]` float64."""
+        return self.declared.per_row + (self.declared.per_row > 0) * float(self.has_sink)
+
+    def keys(self, mass: torch.Tensor) -> torch.Tensor:
+        """The number of keys that a mass stands for: the sink's own weight is left out."""
+        return mass - (mass > 0) * float(self.has_sink)
+
+
+def _same(values: torch.Tensor, promised: float) -> torch.Tensor:
+    """Bool: whether each value is the promised one, NaN being NaN."""
+    return values.isnan() if math.isnan(promised) else values == promised
+
+
+def _neutral(problem: Problem) -> Problem:
+    """The problem with nothing added to its logits and no gradient through the LSE."""
+    changed: dict[str, Any] = {
+        name: _like(tensor, None)
+        for name in ("bias", "slopes", "sink", "dlse")
+        if (tensor := getattr(problem, name)) is not None
+    }
+    return dataclasses.replace(problem, **changed)
+
+
+def _like(tensor: torch.Tensor, values: torch.Tensor | None) -> torch.Tensor:
+    """`values`, or 0, in new memory of the strides and the alignment of `tensor`; heads that share memory get those of the first."""
+    import torch
+
+    shift = tensor.data_ptr() % 16 // tensor.element_size()
+    strides = tensor.stride()
+    if tensor.dim() == 4 and strides[3] == 0:  # one element for all, as an expanded dO has
+        strides = torch.empty(tensor.shape, device="meta").stride()
+    own = [1 if stride == 0 else size for size, stride in zip(tensor.shape, strides, strict=True)]
+    span = 1 + sum((size - 1) * stride for size, stride in zip(own, strides, strict=True)) if tensor.numel() else 0
+    memory = torch.zeros(span + shift, dtype=tensor.dtype, device=tensor.device)
+    view = memory.as_strided(own, strides, shift)
+    if values is not None and tensor.numel():
+        wide = values.expand(tensor.shape)
+        view.copy_(wide[tuple(slice(0, size) for size in own)])
+    return view.expand(tensor.shape)
+
+
+def _paged(problem: Problem, pages: Pages, pool: torch.Tensor, values: torch.Tensor | None) -> torch.Tensor:
+    """A pool of pages that holds `values` `[B, Hkv, Sk, dim]` in the pages of its sequences, and 0 in all others."""
+    import torch
+
+    case, size = problem.case, pool.shape[1]
+    if values is None:
+        return _like(pool, None)
+    full = (case.batch, case.heads_kv, case.seq_k, pool.shape[3])
+    wide, filled = values.expand(full), torch.zeros(pool.shape, dtype=torch.float64, device=pool.device)
+    for b, length in enumerate(case.keys_inside or (case.seq_k,) * case.batch):
+        for number in range(-(-length // size)):
+            part = wide[b, :, number * size : (number + 1) * size]
+            filled[int(pages.table[b, number]), : part.shape[1]] = part.transpose(0, 1).double()
+    return _like(pool, filled)
