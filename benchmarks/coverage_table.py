@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 
 from flashverify.campaign.store import open_run
 from flashverify.case.text import parse_case
-from flashverify.judge.verdict import CaseResult, from_hex
+from flashverify.judge.verdict import CHECKS, CaseResult, from_hex
 
-CHECKS = ("accuracy", "nonfinite", "padding", "memory", "sanitizer", "determinism")
 OUTPUTS = ("o", "lse", "delta", "dq", "dk", "dv", "dbias", "dsink")
 ORDER = (
     *("any", "plain", "causal", "window", "key_lengths", "query_lengths", "packed", "tree", "bitmap", "blocks"),

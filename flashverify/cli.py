@@ -18,6 +18,8 @@ import msgspec
 
 from flashverify.bench.command import bench_command
 from flashverify.errors import FlashverifyError, UsageError
+from flashverify.mutants.command import mutants_command
+from flashverify.xray.command import xray_command
 
 __all__ = ["main"]
 
@@ -68,6 +70,8 @@ def main() -> None:
 
 
 main.add_command(bench_command)
+main.add_command(xray_command)
+main.add_command(mutants_command)
 
 
 def _options(*names: str) -> Callable[[_Command], _Command]:
@@ -133,16 +137,17 @@ def run_command(shrink: bool, as_json: bool, no_report: bool, **options: Any) ->
 @main.command()
 @_options("subject", "hours", "minutes", "max-cases", "seed", "workers", "out", "device", "numerics")
 @click.option("--matrix", is_flag=True, help="judge the fixed matrix of `run` first, within the same budget")
+@click.option("--no-corpus", is_flag=True, help="skip the packaged corpus, which is judged before anything is drawn")
 @_JSON
 @_REPORT
-def fuzz(matrix: bool, as_json: bool, no_report: bool, **options: Any) -> int:
+def fuzz(matrix: bool, no_corpus: bool, as_json: bool, no_report: bool, **options: Any) -> int:
     """Search for failing cases within a budget [default: 10 minutes]; every finding is shrunk and verified.
 
     With --out naming an unfinished run, go on with it: --max-cases counts the whole run, --hours and --minutes this call.
     """
     from flashverify.campaign.command import campaign_config, run_campaign
 
-    config = campaign_config("fuzz", _settings(options), matrix=matrix)
+    config = campaign_config("fuzz", _settings(options), matrix=matrix, corpus=not no_corpus)
     return run_campaign(config, as_json=as_json, report=_report(no_report)).exit_code
 
 
@@ -151,13 +156,13 @@ def fuzz(matrix: bool, as_json: bool, no_report: bool, **options: Any) -> int:
 @_options("device", "numerics")
 @click.option("--subject", metavar="SPEC", help="registered name or module:name [default: the one in the file]")
 @click.option("--check", metavar="NAME", default="", help="only this check")
+@click.option("--diagnose", is_flag=True, help="say which wrong semantics explains the first failure")
 @_JSON
-def replay(case: str, subject: str | None, check: str, as_json: bool, **options: Any) -> int:
+def replay(case: str, subject: str | None, check: str, diagnose: bool, as_json: bool, **options: Any) -> int:
     """Judge one case again, in a process of its own: its text, a case.json, a finding folder, or text on stdin."""
     from flashverify.campaign import environment, toolkit
-    from flashverify.campaign.probe import judge_in_child
     from flashverify.campaign.process import ProcessSetup
-    from flashverify.campaign.replaying import read_case, result_code, result_lines
+    from flashverify.campaign.replaying import diagnosis_lines, read_case, replay_case, result_code, result_lines
 
     found = read_case(case, sys.stdin)
     spec = subject or found.subject
@@ -168,11 +173,13 @@ def replay(case: str, subject: str | None, check: str, as_json: bool, **options:
     device = environment.resolve_device(settings.device)
     numerics = environment.resolve_numerics(settings.numerics or (device == "cpu" and found.numerics) or None, device)
     setup = ProcessSetup(toolkit.BUNDLED, device, 300.0, plain=True, numerics=numerics)
-    result = judge_in_child(spec, found.case, setup=setup, plan=f"only:{check}" if check else "run")
+    plan = f"only:{check}" if check else "run"
+    result, diagnosis = replay_case(spec, found.case, plan, setup, diagnose=diagnose)
     if as_json:
-        click.echo(json.dumps(msgspec.to_builtins(result) | {"exit_code": result_code(result)}))
+        words = {"diagnosis": msgspec.to_builtins(diagnosis)} if diagnose else {}
+        click.echo(json.dumps(msgspec.to_builtins(result) | words | {"exit_code": result_code(result)}))
     else:
-        click.echo("\n".join(result_lines(result)))
+        click.echo("\n".join([*result_lines(result), *diagnosis_lines(diagnosis)]))
     return result_code(result)
 
 

@@ -41,7 +41,7 @@ def test_a_clean_run_exits_0_and_says_pass_first(call):
 
 
 def test_findings_exit_1_and_end_with_their_replay_line(call):
-    done = run(call, "fuzz", "--subject", "tail", "--out", "r", "--max-cases", "30", "--seed", "1")
+    done = run(call, "fuzz", "--subject", "tail", "--out", "r", "--max-cases", "30", "--seed", "1", "--no-corpus")
 
     assert (done.exit_code, done.stdout.splitlines()[0]) == (1, "FAIL: 1 finding")
     assert "failed 3 of 3 fresh runs, confirmed by mpmath: got 2, exact 1" in done.stdout
@@ -58,7 +58,7 @@ def test_findings_exit_1_and_end_with_their_replay_line(call):
 
 
 def test_json_is_one_object_on_stdout(call):
-    done = run(call, "fuzz", "--subject", "tail", "--out", "r", "--max-cases", "20", "--seed", "1", "--json")
+    done = run(call, "fuzz", "--subject", "tail", "--out", "r", "--max-cases", "20", "--seed", "1", "--json", "--no-corpus")
 
     found = json.loads(done.stdout)
     assert (found["exit_code"], found["verdict"], found["summary"]["stopped"]) == (1, "FAIL: 1 finding", "budget")

@@ -23,7 +23,7 @@ LAYERS = (
     {"flashverify.cli", "flashverify.__main__"},
 )
 # What a package may take from another one of its own layer: nothing, but for these.
-SAME_LAYER = {("flashverify.__main__", "flashverify.cli")}
+SAME_LAYER = {("flashverify.__main__", "flashverify.cli"), ("flashverify.mutants", "flashverify.campaign")}
 OUTSIDE = {
     "flashverify_kernels": {"torch", "triton", "flashverify_kernels"},
     "flashverify_oracles": {"torch", "numpy", "mpmath", "flashverify_oracles"},

@@ -36,8 +36,12 @@ def change(case: Case, **changes: Any) -> Case | None:
             mask = replace(mask, tree=mask.tree[:seq_q])
         values = changes.pop("values", case.values)
         bare = replace(case, **changes, mask=mask, values=replace(values, edits=()))
-        shapes = {"q": bare.shape_q, "k": bare.shape_k, "v": bare.shape_v, "do": bare.shape_o}
-        fitting = (e for e in values.edits if all(i < n for i, n in zip(e.index, shapes[e.tensor], strict=True)))
+        shapes = bare.editable
+        fitting = (
+            e
+            for e in values.edits
+            if e.tensor in shapes and all(i < n for i, n in zip(e.index, shapes[e.tensor], strict=True))
+        )
         return replace(bare, values=replace(values, edits=tuple(fitting)))
     except UsageError:
         return None

@@ -60,7 +60,13 @@ def default_workers(device: str) -> int:
 
 
 def campaign_config(
-    kind: str, settings: Settings, *, cases: tuple[str, ...] = (), matrix: bool = False, shrink: bool = True
+    kind: str,
+    settings: Settings,
+    *,
+    cases: tuple[str, ...] = (),
+    matrix: bool = False,
+    corpus: bool = False,
+    shrink: bool = True,
 ) -> CampaignConfig:
     """The campaign that the settings ask for, with defaults filled in.
 
@@ -91,6 +97,7 @@ def campaign_config(
         max_cases=settings.max_cases,
         cases=cases,
         matrix=matrix,
+        corpus=corpus,
         shrink=shrink,
         case_limit=60.0 if device == "cpu" else 120.0,
         memory=_memory_per_worker(workers),

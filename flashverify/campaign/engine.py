@@ -11,7 +11,9 @@ from flashverify.campaign import environment
 from flashverify.campaign.events import (
     Batch,
     CaseJudged,
+    CaseList,
     CasesListed,
+    Chunk,
     Event,
     Improved,
     Minimal,
@@ -156,7 +158,12 @@ class Engine:
     def _room(self) -> int | None:
         if self._config.max_cases is None:
             return None
-        given = sum(s.task.examples - s.answered for s in self._pool.slots if isinstance(s.task, Batch))
+        tasks = ((s.task, s.answered) for s in self._pool.slots)
+        given = sum(
+            (task.examples if isinstance(task, Batch) else len(task.cases)) - answered
+            for task, answered in tasks
+            if isinstance(task, Batch | Chunk)
+        )
         return max(0, self._config.max_cases - self.tally.drawn - given)
 
     def _quarantine(self, spec: str) -> tuple[str, ...]:
@@ -173,13 +180,17 @@ class Engine:
                 self._header = msgspec.structs.replace(self._header, form=forms)
                 self.store.write_header(self._header)
         elif isinstance(event, CasesListed):
-            assert slot.task is not None
-            self._schedule.listed(slot.task.subject, event.cases)
+            assert isinstance(slot.task, CaseList)
+            self._schedule.listed(slot.task.subject, event.cases, corpus=slot.task.corpus)
         elif isinstance(event, Improved):
             self.tally.replace(event.key, case=event.case, verdict=event.verdict)
         elif isinstance(event, Minimal):
             record = self.tally.replace(
-                event.key, case=event.case, verdict=event.verdict, confirmation=event.confirmation
+                event.key,
+                case=event.case,
+                verdict=event.verdict,
+                confirmation=event.confirmation,
+                diagnosis=event.diagnosis,
             )
             self.store.write_finding(record)
             self._tell(FindingMinimal(record))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from flashverify.judge.record import Confirmation
+from flashverify.judge.record import Confirmation, Diagnosis
 from flashverify.judge.verdict import CaseResult, Key, Verdict
 
 __all__ = [
@@ -68,19 +68,25 @@ class Batch(msgspec.Struct, frozen=True, tag=True):
 
 
 class Chunk(msgspec.Struct, frozen=True, tag=True):
-    """Judge these cases with every poison and variant."""
+    """Judge these cases by `plan`; `run` is with every poison and variant."""
 
     subject: str
     cases: tuple[str, ...]
+    plan: str = "run"
 
 
 class CaseList(msgspec.Struct, frozen=True, tag=True):
-    """Name the cases of the fixed matrix of `subject`, or `examples` drawn ones, that each of `also` accepts too."""
+    """Name the cases of the fixed matrix of `subject`, or `examples` drawn ones, that each of `also` accepts too.
+
+    Attributes:
+        corpus: the cases of the packaged corpus that it accepts, in place of the matrix.
+    """
 
     subject: str
     also: tuple[str, ...] = ()
     examples: int = 0
     seed: int = 0
+    corpus: bool = False
 
 
 class Minimise(msgspec.Struct, frozen=True, tag=True):
@@ -101,12 +107,18 @@ class Minimise(msgspec.Struct, frozen=True, tag=True):
 
 
 class Judge(msgspec.Struct, frozen=True, tag=True):
-    """Judge one case by `plan`: `run`, `fuzz` or `only:CHECK`; with `confirm`, ask mpmath about the failure of that key."""
+    """Judge one case by `plan`: `run`, `fuzz` or `only:CHECK`.
+
+    Attributes:
+        confirm: ask mpmath about the failure of that key.
+        diagnose: name what explains the failure of that key.
+    """
 
     subject: str
     case: str
     plan: str
     confirm: Key | None = None
+    diagnose: Key | None = None
 
 
 Task = Batch | Chunk | CaseList | Minimise | Judge
@@ -154,6 +166,7 @@ class Judged(msgspec.Struct, frozen=True, tag=True):
 
     result: CaseResult
     confirmation: Confirmation = Confirmation()
+    diagnosis: Diagnosis | None = None
 
 
 class Improved(msgspec.Struct, frozen=True, tag=True):
@@ -171,6 +184,7 @@ class Minimal(msgspec.Struct, frozen=True, tag=True):
     case: str
     verdict: Verdict
     confirmation: Confirmation
+    diagnosis: Diagnosis | None = None
 
 
 class TaskDone(msgspec.Struct, frozen=True, tag=True):

@@ -1,4 +1,4 @@
-"""From a first sight to a finding: shrink, then verify in fresh processes."""
+"""From a first sight to a finding: shrink, verify in fresh processes, say what is wrong."""
 
 from __future__ import annotations
 
@@ -18,9 +18,13 @@ from flashverify.judge.record import Confirmation
 if TYPE_CHECKING:
     from flashverify.campaign.worker import Session
     from flashverify.case.case import Case
+    from flashverify.judge.record import Diagnosis
     from flashverify.judge.verdict import CaseResult, Key, Verdict
 
 __all__ = ["minimise"]
+
+_DIAGNOSIS_LIMIT = 20.0
+"""Seconds that a diagnosis may take."""
 
 
 def minimise(session: Session, task: Minimise) -> None:
@@ -58,7 +62,8 @@ def minimise(session: Session, task: Minimise) -> None:
             again, second = _verify(probe, task, task.first, plan, verdict)
             if second.failed:
                 text, verdict, confirmation = task.first, again, second
-    session.emit(Minimal(task.key, text, verdict, confirmation))
+    diagnosis = _diagnosis(session, task, text, plan) if confirmation.failed else None
+    session.emit(Minimal(task.key, text, verdict, confirmation, diagnosis))
 
 
 def _verify(probe: Probe, task: Minimise, text: str, plan: str, verdict: Verdict) -> tuple[Verdict, Confirmation]:
@@ -77,6 +82,21 @@ def _verify(probe: Probe, task: Minimise, text: str, plan: str, verdict: Verdict
         except NoVerdictError:  # the second oracle took too long; the failure stands without it
             confirmation = Confirmation()
     return verdict, msgspec.structs.replace(confirmation, repeats=task.repeats, failed=failed)
+
+
+def _diagnosis(session: Session, task: Minimise, text: str, plan: str) -> Diagnosis | None:
+    """What explains the failure; None where that took too long, or where there are no outputs to explain.
+
+    It rests on some ten more runs of the subject, so interpreted programs go in lockstep.
+    """
+    if task.key.check in PROCESS_CHECKS:
+        return None
+    setup = msgspec.structs.replace(session.setup, case_limit=min(session.setup.case_limit, _DIAGNOSIS_LIMIT))
+    with Probe(setup, alive=lambda: session.emit(Started())) as probe:
+        try:
+            return probe.judge(Judge(task.subject, text, plan, diagnose=task.key)).diagnosis
+        except NoVerdictError:
+            return None
 
 
 def _failure(result: CaseResult, case: Case, key: Key) -> Verdict | None:

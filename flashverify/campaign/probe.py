@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-__all__ = ["START_LIMIT", "Probe", "failure_of", "judge_in_child"]
+__all__ = ["START_LIMIT", "Probe", "failure_of"]
 
 START_LIMIT = 300.0
 """Seconds that a worker may take to import torch, Triton and a subject."""
@@ -111,13 +111,3 @@ def failure_of(event: WorkerFailed) -> FlashverifyError:
         "ConfigError": UsageError,
     }
     return kinds.get(event.error, NoVerdictError)(event.message)
-
-
-def judge_in_child(subject: str, case: str, *, setup: ProcessSetup, plan: str = "run") -> CaseResult:
-    """Judge one case in a fresh process.
-
-    Raises:
-        FlashverifyError: the subject cannot be loaded, or the harness failed.
-    """
-    with Probe(setup) as probe:
-        return probe.judge(Judge(subject, case, plan)).result

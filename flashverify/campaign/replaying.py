@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
+from flashverify.campaign.events import Judge
+from flashverify.campaign.probe import Probe
 from flashverify.campaign.repro import Reproduction, read_reproduction
 from flashverify.case.text import VERSION, format_case, parse_case
 from flashverify.errors import UsageError
 from flashverify.judge.verdict import CaseResult, Status, from_hex
 
-__all__ = ["read_case", "result_code", "result_lines"]
+if TYPE_CHECKING:
+    from flashverify.campaign.process import ProcessSetup
+    from flashverify.judge.record import Diagnosis
+
+__all__ = ["diagnosis_lines", "read_case", "replay_case", "result_code", "result_lines"]
 
 _MAX_TEXT = 1024 * 1024
 
@@ -32,6 +38,32 @@ def read_case(argument: str, stdin: TextIO) -> Reproduction:
         accepted = f"text that starts with {VERSION!r}, a case.json, a finding folder, or - for stdin"
         raise UsageError(f"case={argument[:200]!r} is not accepted: {accepted}")
     return Reproduction(format_case(parse_case(found.case)), found.subject, found.check, numerics=found.numerics)
+
+
+def replay_case(
+    subject: str, case: str, plan: str, setup: ProcessSetup, *, diagnose: bool
+) -> tuple[CaseResult, Diagnosis | None]:
+    """The verdicts on one case, judged in a process of its own, and, where asked for, what explains its first failure.
+
+    Raises:
+        FlashverifyError: the subject cannot be loaded, or the harness failed.
+    """
+    with Probe(setup) as probe:
+        result = probe.judge(Judge(subject, case, plan)).result
+        if not diagnose or not result.failures:
+            return result, None
+        keys = [failure.key(result.subject, parse_case(case).dtype) for failure in result.failures]
+        key = next((key for key in keys if key.check in ("accuracy", "nonfinite")), keys[0])
+        return result, probe.judge(Judge(subject, case, plan, diagnose=key)).diagnosis
+
+
+def diagnosis_lines(diagnosis: Diagnosis | None) -> list[str]:
+    """What explains a failure, and where it shows; nothing where no diagnosis was made."""
+    if diagnosis is None:
+        return []
+    name = f"{diagnosis.name}: " if diagnosis.name else ""
+    lines = [f"diagnosis: {name}{diagnosis.sentence}"] * bool(diagnosis.sentence)
+    return lines + [f"where: {diagnosis.place}"] * bool(diagnosis.place)
 
 
 def result_code(result: CaseResult) -> int:

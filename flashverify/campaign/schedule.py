@@ -39,6 +39,7 @@ class CampaignConfig:
         max_cases: cases of the whole run, resumed ones included; None is none.
         cases: text forms that `run` judges instead of the matrix.
         matrix: whether `fuzz` judges the matrix before it searches.
+        corpus: whether `fuzz` judges the packaged corpus before all else; it takes half of `max_cases` at most.
         shrink: shrink findings; verification happens either way.
         batch: examples per batch of the search.
         case_limit: seconds that one case may take.
@@ -61,6 +62,7 @@ class CampaignConfig:
     max_cases: int | None = None
     cases: tuple[str, ...] = ()
     matrix: bool = False
+    corpus: bool = False
     shrink: bool = True
     batch: int = 200
     case_limit: float = 60.0
@@ -94,7 +96,10 @@ def batch_seed(seed: int, subject: str, batch: int) -> int:
 
 
 class Schedule:
-    """Hands out tasks: listings first, then findings to minimise (of a search), then cases, then findings of a matrix."""
+    """Hands out tasks: listings first, then findings to minimise (of a search), then cases, then findings of a matrix.
+
+    Listed cases come in the order in which they were listed, the corpus before the matrix, and both before what is drawn.
+    """
 
     def __init__(self, config: CampaignConfig, claim: Callable[[int], None], batches: int = 0) -> None:
         self._config = config
@@ -111,19 +116,28 @@ class Schedule:
         if config.kind == "run" and config.cases:
             for spec in config.subjects:
                 self.listed(spec, config.cases)
-        elif config.kind == "run" or (config.matrix and not batches):
-            self._listings.extend(CaseList(spec) for spec in config.subjects)
+        elif not batches:
+            if config.kind == "fuzz" and config.corpus:
+                self._listings.extend(CaseList(spec, corpus=True) for spec in config.subjects)
+            if config.kind == "run" or config.matrix:
+                self._listings.extend(CaseList(spec) for spec in config.subjects)
+        self._room_of_corpus = None if config.max_cases is None else config.max_cases // 2
 
-    def listed(self, spec: str, cases: tuple[str, ...]) -> None:
-        """The matrix of a subject is known."""
-        room = None if self._config.max_cases is None else max(0, self._config.max_cases - len(self.order))
-        cases = cases[:room]
+    def listed(self, spec: str, cases: tuple[str, ...], *, corpus: bool = False) -> None:
+        """The matrix of a subject is known, or what it accepts of the corpus."""
+        if corpus:
+            cases = cases[: self._room_of_corpus]
+            self._room_of_corpus = None if self._room_of_corpus is None else self._room_of_corpus - len(cases)
+        else:
+            room = None if self._config.max_cases is None else max(0, self._config.max_cases - len(self.order))
+            cases = cases[:room]
         if self._config.kind == "run":
             self.order += [(spec, case) for case in cases]
             self.total = len(self.order)
         # Small chunks towards the end of a short list, so that no worker is left waiting for another.
         size = max(1, min(_CHUNK, len(cases) // (4 * self._config.workers)))
-        self._chunks.extend(Chunk(spec, cases[i : i + size]) for i in range(0, len(cases), size))
+        plan = "fuzz" if corpus else "run"
+        self._chunks.extend(Chunk(spec, cases[i : i + size], plan) for i in range(0, len(cases), size))
 
     def wanted(self, record: FindingRecord) -> None:
         """A finding waits to be minimised; the newest version of it counts."""
@@ -142,7 +156,7 @@ class Schedule:
         if isinstance(task, CaseList):
             self._listings.append(task)
         elif isinstance(task, Chunk) and task.cases[answered:]:
-            self._chunks.appendleft(Chunk(task.subject, task.cases[answered:]))
+            self._chunks.appendleft(Chunk(task.subject, task.cases[answered:], task.plan))
 
     def next(self, room: int | None, busy: bool, quarantine: Callable[[str], tuple[str, ...]]) -> Task | None:
         """The next task.

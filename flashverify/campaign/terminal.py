@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from flashverify.campaign.listening import FindingMinimal, FindingSeen, Progress, WorkerLost
+from flashverify.campaign.replaying import diagnosis_lines
 from flashverify.campaign.repro import replay_line
 from flashverify.judge.verdict import from_hex
 
@@ -86,6 +87,8 @@ class StatusLine:
             self._print(f"finding: {_headline(event.record)}")
         elif isinstance(event, FindingMinimal):
             self._print(f"minimal: {_headline(event.record)}: {event.record.case}")
+            for line in diagnosis_lines(event.record.diagnosis):
+                self._print(f"  {line}")
         elif isinstance(event, WorkerLost):
             self._print(f"worker {event.worker} lost: {event.reason}" + (f": {event.case}" if event.case else ""))
 
@@ -149,6 +152,7 @@ def verdict_lines(
         lines.append(f"worst error / bound: {_ratios(worst)}")
     for record in findings:
         lines += ["", f"{_headline(record)} ({record.count} cases)", f"  {record.verdict.message}"]
+        lines += [f"  {line}" for line in diagnosis_lines(record.diagnosis)]
         lines.append(f"  {_confirmed(record)}")
         lines.append(f"  {replay_line(record)}")
     lines += ["", f"run: {out}"] + [f"report: {path}" for path in reports]

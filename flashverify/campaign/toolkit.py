@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
     from flashverify.case.case import Case
-    from flashverify.judge.record import Confirmation
+    from flashverify.judge.record import Confirmation, Diagnosis
     from flashverify.judge.verdict import CaseResult, Verdict
 
 __all__ = ["BUNDLED", "Toolkit", "bundled", "load_toolkit"]
@@ -49,6 +49,9 @@ class Toolkit(Protocol):
 
     def confirm(self, subject: Any, case: Case, verdict: Verdict) -> Confirmation:
         """What the multi-precision oracle says of a failure."""
+
+    def diagnose(self, subject: Any, case: Case, verdict: Verdict) -> Diagnosis:
+        """Which wrong semantics explains a failure, and where it shows."""
 
 
 class _Bundled:
@@ -107,6 +110,11 @@ class _Bundled:
         from flashverify.checks.confirm import confirm
 
         return confirm(subject, case, verdict)
+
+    def diagnose(self, subject: Any, case: Case, verdict: Verdict) -> Diagnosis:
+        from flashverify.diagnosis.diagnose import diagnose
+
+        return diagnose(subject, case, verdict)
 
 
 bundled: Toolkit = _Bundled()

@@ -122,7 +122,7 @@ class Session:
             search(self, task)
         elif isinstance(task, Chunk):
             for text in task.cases:
-                if self.report(task.subject, self.judge(task.subject, parse_case(text), "run")):
+                if self.report(task.subject, self.judge(task.subject, parse_case(text), task.plan)):
                     break
         elif isinstance(task, CaseList):
             self.emit(CasesListed(self._list(task)))
@@ -140,6 +140,10 @@ class Session:
             from flashverify.campaign.search import draw
 
             drawn = draw(self.toolkit.strategy(subject, self.device), task.examples, task.seed)
+        elif task.corpus:
+            from flashverify.campaign.corpus import corpus_cases
+
+            drawn = tuple(case for case in corpus_cases() if self.toolkit.refusal(subject, case) is None)
         else:
             drawn = self.toolkit.matrix(subject, self.device)
         others = [self.subject(spec) for spec in task.also]
@@ -149,17 +153,21 @@ class Session:
     def _judge_one(self, task: Judge) -> None:
         case = parse_case(task.case)
         result = self.judge(task.subject, case, task.plan)
-        confirmation = Confirmation()
-        if task.confirm is not None:
-            key = task.confirm
-            failing = next((v for v in result.failures if v.key(result.subject, case.dtype) == key), None)
-            if failing is not None:
-                self.emit(Started())
-                try:
-                    confirmation = self.toolkit.confirm(self.subject(task.subject), case, failing)
-                except Exception as error:  # the failure stands without the second oracle
-                    print(f"confirm failed: {type(error).__name__}: {error}", file=sys.stderr)
-        self.emit(Judged(result, confirmation))
+        confirmation, diagnosis = Confirmation(), None
+        failing = {v.key(result.subject, case.dtype): v for v in reversed(result.failures)}
+        if task.confirm is not None and task.confirm in failing:
+            self.emit(Started())
+            try:
+                confirmation = self.toolkit.confirm(self.subject(task.subject), case, failing[task.confirm])
+            except Exception as error:  # the failure stands without the second oracle
+                print(f"confirm failed: {type(error).__name__}: {error}", file=sys.stderr)
+        if task.diagnose is not None and task.diagnose in failing:
+            self.emit(Started())
+            try:
+                diagnosis = self.toolkit.diagnose(self.subject(task.subject), case, failing[task.diagnose])
+            except Exception as error:  # and without words for it
+                print(f"diagnose failed: {type(error).__name__}: {error}", file=sys.stderr)
+        self.emit(Judged(result, confirmation, diagnosis))
 
 
 def _place(error: BaseException) -> str:

@@ -95,8 +95,9 @@ class Case:
         )
         named = all(name.isidentifier() for name, _ in self.launch)
         require(named, "launch", self.launch, "names are identifiers")
-        sizes = {"q": self.shape_q, "k": self.shape_k, "v": self.shape_v, "do": self.shape_o}
+        sizes = self.editable
         for edit in self.values.edits:
+            require(edit.tensor in sizes, "edit tensor", edit.tensor, f"one that the case has: {', '.join(sizes)}")
             inside = all(i < n for i, n in zip(edit.index, sizes[edit.tensor], strict=True))
             require(inside, "edit index", edit.index, f"inside {edit.tensor} of shape {sizes[edit.tensor]}")
 
@@ -140,6 +141,22 @@ class Case:
     def shape_o(self) -> tuple[int, int, int, int]:
         """`[batch, heads_q, seq_q, dim_v]`."""
         return (self.batch, self.heads_q, self.seq_q, self.dim_v)
+
+    @property
+    def shape_bias(self) -> tuple[int, int, int, int]:
+        """`[batch or 1, heads_q or 1, seq_q, seq_k]` by the kind of bias."""
+        batch = self.batch if self.logits.bias == "full" else 1
+        return (batch, 1 if self.logits.bias == "shared" else self.heads_q, self.seq_q, self.seq_k)
+
+    @property
+    def editable(self) -> dict[str, tuple[int, int, int, int]]:
+        """Shapes of the tensors whose elements may be edited, by name; the sink as `[heads_q, 1, 1, 1]`."""
+        shapes = {"q": self.shape_q, "k": self.shape_k, "v": self.shape_v, "do": self.shape_o}
+        if self.logits.bias is not None:
+            shapes["bias"] = self.shape_bias
+        if self.logits.sink:
+            shapes["sink"] = (self.heads_q, 1, 1, 1)
+        return shapes
 
     @property
     def rows_inside(self) -> tuple[int, ...] | None:

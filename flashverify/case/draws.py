@@ -137,7 +137,7 @@ def _packed(draw: Draw, supports: Supports, parts: frozenset[str], shape: tuple[
 
 def _cumulative(draw: Draw, count: int, total: int) -> tuple[int, ...]:
     """Cumulative lengths of `count` sequences in `total` positions: even shares, anything, 1 or 0."""
-    rest = total - (_size(draw, 0, total // 2) if draw(one_in(3)) else 0)
+    rest = total - (_size(draw, 1, total // 2) if total > 1 and draw(st.booleans()) else 0)
     cu = [0]
     for left in range(count, 0, -1):
         kinds = (rest // left, rest // left, "size", "size", 1, 0) if left > 1 else (rest, rest, rest, 0)

@@ -108,6 +108,10 @@ class Fill:
         """Exponents of q and k at which the largest logit of normal vectors, about 3 sigma, is about `logit`."""
         return self._split(logit / (3 * self.scale * math.sqrt(self.case.dim_qk)), 0)
 
+    def exponent_of_scale(self) -> int:
+        """Exponent of 1 / scale."""
+        return exponent(1.0 / self.scale)
+
     def _split(self, factor: float, room: int) -> tuple[int, int]:
         """Two exponents whose sum is that of `factor`, as far as values of the format and a finite q k^T allow."""
         high = min(self.format.emax - 1, 56) - room

@@ -64,6 +64,17 @@ _DROPOUT = (
     *("dropout=0.1", "dropout=0.5", "dropout=0.9", "dropout=0x1p-32", "dropout=0.999", "dropout=0.5 causal=top-left"),
     *("dropout=0.5 batch=2 heads_q=4 seed=200", "dropout=0.5 packed=0,20,33/0,20,33", "dropout=0.5 klen=17 dlse=yes"),
 )
+_TOGETHER = (
+    *("packed=0,10,20/0,9,20 sink=yes dlse=yes dropout=0.5 window=8,8 softcap=30", "window=8,8 bitmap=200,2 alibi=yes"),
+    *("packed=0,10,20/0,9,20 alibi=yes bitmap=200,1 sink=yes seed=9", "window=4,4 bias=head qlen=20"),
+    "tree=-1,0,1,0,0,4,4,1 seq_q=8 qlen=7 dropout=0.5 sink=yes softcap=30 alibi=yes bias=full",
+    "tree=-1,0,1,0,0,4,4,1 seq_q=8 blocks=16,16,200,1",
+    *(
+        f"{mask} qlen=20 softcap=30 sink=yes dropout=0.1 alibi=yes bias=head"
+        for mask in ("blocks=16,16,200,3", "bitmap=200,4")
+    ),
+)
+"""Pairs of parts that no other entry has."""
 _DECODE = (
     *("seq_q=1 seq_k=1", "seq_q=1 seq_k=17", "seq_q=1 seq_k=257", "seq_q=4 seq_k=130 klen=97", "seq_q=2 seq_k=65"),
     *("seq_q=1 seq_k=129 batch=3 klen=129,0,64", "seq_q=3 seq_k=100 causal=bottom-right heads_q=4 heads_kv=1"),
@@ -72,7 +83,7 @@ _DECODE = (
 
 def features() -> Iterator[str]:
     """One entry after the other, every device."""
-    yield from (*_BANDS, *_PACKED, *_SPARSE, *_LOGITS, *_DROPOUT, *_DECODE)
+    yield from (*_BANDS, *_PACKED, *_SPARSE, *_LOGITS, *_DROPOUT, *_TOGETHER, *_DECODE)
 
 
 def large_features() -> Iterator[str]:

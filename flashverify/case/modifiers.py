@@ -23,9 +23,7 @@ _DOMINATING = 64.0
 
 def bias_shape(case: Case) -> tuple[int, int, int, int]:
     """`[B or 1, Hq or 1, Sq, Sk]` by the kind of bias."""
-    batch = case.batch if case.logits.bias == "full" else 1
-    heads = 1 if case.logits.bias == "shared" else case.heads_q
-    return (batch, heads, case.seq_q, case.seq_k)
+    return case.shape_bias
 
 
 def bias_values(case: Case) -> Reals:

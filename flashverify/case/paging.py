@@ -27,12 +27,14 @@ class PageTable:
     """Which page holds which keys.
 
     Attributes:
-        entries: `[B, n]` int32; garbage beyond the last page of a sequence.
+        entries: `[B, n]` int32; garbage beyond the last page of a sequence, and before the first.
+        first: number of the first page of each sequence with a key that a window does not hide from every row; 0 without one.
         used: pages of each sequence that hold keys.
         pages: of the pool; those that no sequence uses are at least a fifth, and more than the sequences.
     """
 
     entries: NDArray[np.int32]
+    first: tuple[int, ...]
     used: tuple[int, ...]
     pages: int
 
@@ -50,11 +52,22 @@ def page_table(case: Case, poison: str) -> PageTable:
     entries = philox.integers(seed, f"pages/{poison}", shape, *_GARBAGE).astype(np.int32)
     if poison in fixed:
         entries[...] = fixed[poison]
+    first = tuple(min(key // size, count) for key, count in zip(_first_keys(case, lengths), used, strict=True))
     taken = 0
-    for b, count in enumerate(used):
-        entries[b, :count] = order[taken : taken + count]
+    for b, (start, count) in enumerate(zip(first, used, strict=True)):
+        entries[b, start:count] = order[taken + start : taken + count]
         taken += count
-    return PageTable(entries=entries, used=used, pages=pages)
+    return PageTable(entries=entries, first=first, used=used, pages=pages)
+
+
+def _first_keys(case: Case, lengths: tuple[int, ...]) -> tuple[int, ...]:
+    """Per sequence the first key inside the window of its first row: what lies before it is freed in a cache that rolls."""
+    left = (case.mask.window or (None, None))[0]
+    if left is None:
+        return (0,) * case.batch
+    rows = case.rows_inside or (case.seq_q,) * case.batch
+    aligned = case.mask.causal == "bottom-right"
+    return tuple(max(0, aligned * (keys - count) - left) for keys, count in zip(lengths, rows, strict=True))
 
 
 def pages_placement(case: Case, pages: int, dim: int) -> Placement:
@@ -73,7 +86,10 @@ def pages_placement(case: Case, pages: int, dim: int) -> Placement:
 
 
 def fill_pages(case: Case, table: PageTable, buffer: Bits, placement: Placement, values: Bits) -> None:
-    """Writes the keys within the declared lengths, `values` of shape `[B, 1 or Hkv, Sk, dim]`, to their pages."""
+    """Writes the keys within the declared lengths, `values` of shape `[B, 1 or Hkv, Sk, dim]`, to their pages.
+
+    Pages before the window of every row keep the padding.
+    """
     from numpy.lib.stride_tricks import as_strided
 
     size = case.storage.page_size
@@ -82,6 +98,6 @@ def fill_pages(case: Case, table: PageTable, buffer: Bits, placement: Placement,
     pool = as_strided(buffer[placement.start :], shape, tuple(stride * buffer.itemsize for stride in placement.strides))
     lengths = case.keys_inside or (case.seq_k,) * case.batch
     for b, (count, length) in enumerate(zip(table.used, lengths, strict=True)):
-        for number in range(count):
+        for number in range(table.first[b], count):
             first, last = number * size, min((number + 1) * size, length)
             pool[table.entries[b, number], : last - first] = values[b, :, first:last].swapaxes(0, 1)

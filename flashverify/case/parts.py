@@ -27,7 +27,7 @@ DTYPES = ("fp16", "bf16", "fp32")
 PRECISIONS = ("ieee", "tf32", "tf32x3")
 LAYOUTS = ("bhsd", "bshd")
 POISONS = ("zero", "dirt", "max", "inf", "-inf", "nan")
-EDIT_TENSORS = ("q", "k", "v", "do")
+EDIT_TENSORS = ("q", "k", "v", "do", "bias", "sink")
 REGIMES = (
     "zeros",
     "integers",
@@ -51,6 +51,14 @@ REGIMES = (
     "logits-1e3",
     "logits-1e4",
     "logits-1e5",
+    "descending",
+    "spikes",
+    "near-ties-1e4",
+    "weight-ties",
+    "weight-edges",
+    "sentinels",
+    "delta-cancels",
+    "subnormal-o",
     "overflow",
 )
 """From plain to wild: shrinking moves to the left."""
@@ -64,7 +72,10 @@ def require(condition: bool, name: str, value: object, accepted: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """One element overwritten after the regime filled its tensor: `tensor[index] = value`, rounded to the dtype."""
+    """One element overwritten after the regime filled its tensor: `tensor[index] = value`, rounded to the dtype.
+
+    The sink is edited as `[Hq, 1, 1, 1]`. Bias and sink take finite values alone: what a non-finite one reaches is not specified.
+    """
 
     tensor: str
     index: tuple[int, int, int, int]
@@ -72,6 +83,8 @@ class Edit:
 
     def __post_init__(self) -> None:
         require(self.tensor in EDIT_TENSORS, "edit tensor", self.tensor, f"one of {EDIT_TENSORS}")
+        finite = self.tensor not in ("bias", "sink") or math.isfinite(self.value)
+        require(finite, f"edit of {self.tensor}", self.value, "a finite number")
         require(len(self.index) == 4 and min(self.index) >= 0, "edit index", self.index, "four integers >= 0")
 
     def __eq__(self, other: object) -> bool:  # NaN edits are equal to themselves

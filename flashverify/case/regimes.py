@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from flashverify.case.adversarial import ADVERSARIAL, ADVERSARIAL_DOC, KEY_TILE, along
 from flashverify.case.fill import ceil_log2
 
 if TYPE_CHECKING:
@@ -17,9 +18,6 @@ if TYPE_CHECKING:
     Tensors = dict[str, Reals]
 
 __all__ = ["KEY_TILE", "REGIME_DOC", "regime_values"]
-
-KEY_TILE = 16
-"""Keys per step of `ascending`; the smallest tile a kernel can have, so that every tile of any kernel rescales."""
 
 REGIME_DOC = {
     "zeros": "q, k, v are 0, dO is 1: uniform weights, dV their sum",
@@ -44,6 +42,7 @@ REGIME_DOC = {
     "logits-1e3": "largest logits near 1e3",
     "logits-1e4": "largest logits near 1e4",
     "logits-1e5": "largest logits near 1e5",
+    **ADVERSARIAL_DOC,
     "overflow": "on the edge of overflow, by seed modulo 3: v (unnormalised O), dO (dS, dP), or q and k (S)",
 }
 """One line per regime. Magnitudes of logits include the case's scale, as far as the dtype can hold the q and k needed."""
@@ -124,25 +123,18 @@ def _duplicate_keys(fill: Fill) -> Tensors:
     return {"k": fill.normal("k")[:, :, np.arange(fill.case.seq_k) % max(fill.case.seq_k // 4, 1)]}
 
 
-def _along(fill: Fill, logit: float, keys: Reals) -> Tensors:
-    """Queries along the direction, of length 1 or 1/2, and the given keys, at a common magnitude."""
-    for_q, _ = fill.directions()
-    power_q, power_k = fill.aligned(logit)
-    return {"q": for_q * 2.0 ** (power_q - fill.per_row("q", 0, 1)), "k": keys * 2.0**power_k}
-
-
 def _ties(fill: Fill) -> Tensors:
     _, for_k = fill.directions()
     top = fill.per_row("k", 0, 1) > 0
     top[:, :, [0, -1] if fill.case.seq_k else []] = True
-    return _along(fill, 16, np.where(top, for_k, fill.signs("k"))) | _v_positive(fill)
+    return along(fill, 16, np.where(top, for_k, fill.signs("k"))) | _v_positive(fill)
 
 
 def _near_ties(fill: Fill) -> Tensors:
     _, for_k = fill.directions()
     keys = np.array(np.broadcast_to(for_k, fill.shapes["k"]))
     keys[..., :1] *= 1 + fill.per_row("k", -2, 2) * 2.0**-fill.format.mantissa
-    return _along(fill, 16, keys)
+    return along(fill, 16, keys)
 
 
 def _ascending(fill: Fill) -> Tensors:
@@ -221,5 +213,6 @@ _REGIMES: dict[str, Callable[[Fill], Tensors]] = {
     "logits-1e3": _logits(1e3),
     "logits-1e4": _logits(1e4),
     "logits-1e5": _logits(1e5),
+    **ADVERSARIAL,
     "overflow": _overflow,
 }

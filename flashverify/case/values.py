@@ -43,11 +43,6 @@ def _tensor_bits(case: Case) -> dict[str, Bits]:
     elif case.grad.do == "zero":
         values["do"] = np.zeros(fill.shapes["do"])
     bits = {name: to_bits(array, case.dtype) for name, array in values.items()}
-    for edit in case.values.edits:
-        if edit.tensor in bits:
-            stored = bits[edit.tensor]
-            index = tuple(min(i, n - 1) for i, n in zip(edit.index, stored.shape, strict=True))
-            stored[index] = to_bits(np.array([edit.value], dtype=np.float64), case.dtype)[0]
     if case.grad.backward and case.grad.dlse:
         bits["dlse"] = to_bits(philox.normal(case.values.seed, "dlse", case.shape_o[:3]), "fp32")
     if case.logits.bias is not None:
@@ -56,6 +51,12 @@ def _tensor_bits(case: Case) -> dict[str, Bits]:
         bits["slopes"] = to_bits(slope_values(case), "fp32")
     if case.logits.sink:
         bits["sink"] = to_bits(sink_values(case), "fp32")
+    for edit in case.values.edits:
+        if edit.tensor in bits:
+            edited = bits[edit.tensor]
+            index = tuple(min(i, n - 1) for i, n in zip(edit.index, edited.shape, strict=False))
+            dtype = "fp32" if edit.tensor == "sink" else case.dtype
+            edited[index] = to_bits(np.array([edit.value], dtype=np.float64), dtype)[0]
     for stored in bits.values():
         stored.flags.writeable = False
     return bits

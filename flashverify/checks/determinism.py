@@ -33,12 +33,14 @@ def promised(subject: Subject, variant: str) -> bool:
     return bool(contract.deterministic and (variant in _SAME_PROBLEM or contract.batch_invariant))
 
 
-def check_determinism(subject: Subject, base: Execution, variants: tuple[str, ...]) -> Iterator[Verdict]:
+def check_determinism(subject: Subject, base: Execution, variants: tuple[str, ...]) -> list[Verdict] | None:
     """Runs each variant and compares it with the matching part of `base`, bit for bit.
 
-    Differences that the subject does not promise to be absent come back as passing verdicts with a message.
+    Differences that the subject does not promise to be absent come back as passing verdicts with a message; None where the case has none
+    of the variants.
     """
     undefined = undefined_elements(base.problem, subject.contract)
+    found, compared = [], 0
     for variant in variants:
         for problem, select in variants_of(base, variant):
             with _order(problem.case) if variant == "program-order" else contextlib.nullcontext():
@@ -47,18 +49,23 @@ def check_determinism(subject: Subject, base: Execution, variants: tuple[str, ..
                 own = select(whole, name)
                 if own is None:
                     continue
+                compared += 1
                 ignore = select(undefined[name].expand(whole.shape), name) if name in undefined else None
-                found = first_difference(own, outputs[name], ignore)
-                if found is not None:
-                    index, text = found
-                    yield Verdict(
-                        check="determinism",
-                        status=Status.FAIL if promised(subject, variant) else Status.PASS,
-                        output=name,
-                        error={"repeat": "repeat", "program-order": "order"}.get(variant, "batch"),
-                        index=index,
-                        message=f"{name}{list(index)} is not bitwise the same ({variant}): {text}",
-                    )
+                different = first_difference(own, outputs[name], ignore)
+                if different is not None:
+                    found.append(_verdict(subject, variant, name, *different))
+    return found if compared else None
+
+
+def _verdict(subject: Subject, variant: str, name: str, index: tuple[int, ...], text: str) -> Verdict:
+    return Verdict(
+        check="determinism",
+        status=Status.FAIL if promised(subject, variant) else Status.PASS,
+        output=name,
+        error={"repeat": "repeat", "program-order": "order"}.get(variant, "batch"),
+        index=index,
+        message=f"{name}{list(index)} is not bitwise the same ({variant}): {text}",
+    )
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from flashverify.case.case import Case, Values
+from flashverify.checks.altered import like
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -125,12 +126,12 @@ def _permuted(problem: Problem) -> Problem:
         size = 1 if by_kv else group
         if head_axis is not None and _own(tensor, head_axis, case.heads_kv * size):
             turned = _flip(turned, head_axis, size)
-        return _like(tensor, turned)
+        return like(tensor, turned)
 
     pages = problem.pages
     if pages is not None:
         pages = dataclasses.replace(
-            pages, k=_like(pages.k, pages.k.flip(2)), v=_like(pages.v, pages.v.flip(2)), table=pages.table.flip(0)
+            pages, k=like(pages.k, pages.k.flip(2)), v=like(pages.v, pages.v.flip(2)), table=pages.table.flip(0)
         )
     turned = _recast(case, lambda declared: None if declared is None else declared[::-1])
     return _rebuild(problem, turned, flip, pages)
@@ -165,19 +166,3 @@ def _flip(tensor: torch.Tensor, axis: int, size: int) -> torch.Tensor:
     shape = tensor.shape
     blocks = tensor.reshape(*shape[:axis], shape[axis] // size, size, *shape[axis + 1 :])
     return blocks.flip(axis).flatten(axis, axis + 1)
-
-
-def _like(tensor: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-    """`values` in memory of the strides and the alignment of `tensor`, on which compiled code may depend; stride 0 becomes dense."""
-    import torch
-
-    if 0 in tensor.stride():
-        return values.contiguous()
-    shift = tensor.data_ptr() % 16 // tensor.element_size()
-    span = (
-        1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-        if tensor.numel()
-        else 0
-    )
-    memory = torch.empty(span + shift, dtype=tensor.dtype, device=tensor.device)
-    return memory.as_strided(tensor.shape, tensor.stride(), shift).copy_(values)

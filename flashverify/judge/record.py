@@ -13,7 +13,7 @@ import msgspec
 
 from flashverify.judge.verdict import Key, Verdict
 
-__all__ = ["FORMAT", "Confirmation", "FindingRecord", "RunRecord", "Summary"]
+__all__ = ["FORMAT", "Confirmation", "Diagnosis", "FindingRecord", "RunRecord", "Summary"]
 
 FORMAT = 1
 
@@ -37,6 +37,22 @@ class Confirmation(msgspec.Struct, frozen=True, omit_defaults=True):
     agrees: bool | None = None
 
 
+class Diagnosis(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is wrong, in words.
+
+    Attributes:
+        name: of the wrong semantics of `flashverify.diagnosis` that explains every output; empty where none does.
+        sentence: what the kernel does, for a reader; where no semantics fits, that.
+        also: names of others that explain the outputs of every case tried as well.
+        place: where it shows: outputs, rows, keys, tiles, heads, and of an interpreted kernel the first non-finite line.
+    """
+
+    name: str = ""
+    sentence: str = ""
+    also: tuple[str, ...] = ()
+    place: str = ""
+
+
 class FindingRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """A failure made minimal.
 
@@ -50,6 +66,7 @@ class FindingRecord(msgspec.Struct, frozen=True, omit_defaults=True):
         seconds: from the start of the run to the first sight.
         evidence: interpreter, cpu, or the GPU and its architecture.
         subject_spec: what to pass to `--subject` to reproduce it.
+        diagnosis: of the minimal case; None where none was made.
     """
 
     key: Key
@@ -61,6 +78,7 @@ class FindingRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     confirmation: Confirmation = Confirmation()
     count: int = 1
     seconds: float = 0.0
+    diagnosis: Diagnosis | None = None
 
 
 class RunRecord(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -8,7 +8,14 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["CaseResult", "Key", "OutputStats", "Status", "Verdict", "from_hex", "to_hex"]
+__all__ = ["CHECKS", "CaseResult", "Key", "OutputStats", "Status", "Verdict", "from_hex", "to_hex"]
+
+
+CHECKS = (
+    *("accuracy", "nonfinite", "padding", "memory", "sanitizer", "determinism"),
+    *("reuse", "relations", "counting", "config"),
+)
+"""The questions that a case can be put to."""
 
 
 class Status(StrEnum):
@@ -56,8 +63,13 @@ class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
             type; empty where it concerns none.
         error: class of the failure, by check; empty on a pass:
             accuracy `bound`, `empty-row`, `shape`; nonfinite `nan`, `inf`, `finite` (an overflow that is missing);
-            padding `padding`; memory `input`, `guard`, `unwritten`; determinism `repeat`, `batch`, `order` (of programs);
+            padding `padding`; memory `input`, `guard`, `unwritten`, `touched` (what must stay so); determinism `repeat`, `batch`,
+            `order` (of programs);
             sanitizer `out-of-bounds`, `uninitialised`, `double-write`, `race`, `input-store`, `undefined-lane`;
+            reuse `calls`, `values`, `lengths`, `larger`, `backward`, `saved-state`, `stream`, `graph`;
+            relations `double-v`, `double-do`, `appended-keys`, `chain-tree`, `key-permutation`, `split-merge`, `lse-shift`,
+            `linear-do`, `hull`, `lse-range`, `ds-sum`; config `config`;
+            counting `leaked`, `dropped`, `doubled`, `not-integer`, `moved`, `head-map`, `lse-count`;
             exception `exception`; crash the signal's name, `exit-N` or `memory`; hang `hang`;
             harness, always of status `error`, `self-check`, `exception`.
         mode: `end-to-end` or `conditional`, where both exist.

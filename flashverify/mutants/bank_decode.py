@@ -14,6 +14,7 @@ DECODE = (
         after="high = first + (tiles // splits * (split + 1)).to(tl.int32)",
         outputs=("o", "lse"),
         modelled_on="facebookresearch/xformers 3e4a1b4b: keys that do not divide by the splits",
+        semantics="split-remainder-lost",
         subject="bundled-decode",
     ),
     Mutant(
@@ -23,6 +24,7 @@ DECODE = (
         after="low = first + tl.maximum(tiles * split // splits - 1, 0).to(tl.int32)",
         outputs=("o", "lse"),
         modelled_on="two splits round the limit between them in different ways",
+        semantics="split-tile-twice",
         subject="bundled-decode",
     ),
     Mutant(
@@ -42,6 +44,7 @@ DECODE = (
         after="to_log2=_LOG2_E",
         outputs=("o", "lse"),
         modelled_on="flashinfer-ai/flashinfer#4485: base-2 states merged as natural ones",
+        semantics="merge-in-wrong-base",
         subject="bundled-decode",
     ),
     Mutant(
@@ -51,6 +54,7 @@ DECODE = (
         after="total",
         outputs=("o", "lse"),
         modelled_on="vllm-project/vllm#39148: two states without keys merged; 0 / 0",
+        semantics="empty-rows-nan",
         subject="bundled-decode",
     ),
     Mutant(
@@ -60,6 +64,7 @@ DECODE = (
         after="divisor = tl.where(tl.sum(l_i, 0) == 0.0, 1.0, l_i)",
         outputs=("o", "lse"),
         modelled_on="amorehead/jvp_flash_attention 3db8138: the rows of a tile, not each row, asked whether there are keys",
+        semantics="empty-rows-nan",
         subject="bundled-decode",
     ),
     Mutant(
@@ -69,6 +74,7 @@ DECODE = (
         after="page = tl.load(table_ptr + j // 16,",
         outputs=("o", "lse"),
         modelled_on="a page size built into the kernel",
+        semantics="pages-of-sixteen",
         subject="bundled-decode",
         needs=("paged",),
     ),
@@ -79,6 +85,7 @@ DECODE = (
         after="keep = j < (k_end if PAGED == CONTIGUOUS else tl.cdiv(k_end, page_size) * page_size)\n",
         outputs=("o", "k_ptr", "v_ptr"),
         modelled_on="vllm-project/vllm#936: values behind the last key multiplied by 0; 0 * NaN",
+        semantics="padding-of-v-multiplied",
         subject="bundled-decode",
         needs=("paged",),
     ),
@@ -89,6 +96,7 @@ DECODE = (
         after="bits_start = tree * (sk - sq)",
         outputs=("o", "lse"),
         modelled_on="NVIDIA/TensorRT-LLM#13081: a tree mask laid out by one length and read by another",
+        semantics="tree-at-the-room",
         subject="bundled-decode",
         needs=("tree", "paged"),
     ),
@@ -99,6 +107,7 @@ DECODE = (
         after="h = hk + r % group * kv_heads",
         outputs=("o", "lse"),
         modelled_on="PSAL-POSTECH/ONNXim#34: the kv head of a query head by the wrong divisor",
+        semantics="head-modulo",
         subject="bundled-decode",
         needs=("groups",),
     ),
@@ -109,6 +118,7 @@ DECODE = (
         after='m = tl.where(m == float("-inf"), m, 0.0)\n    pivot = tl.where(m == float("-inf"), 0.0, m)',
         outputs=("o", "lse"),
         modelled_on="zhuzilin/ring-flash-attention 9b84a6a: the exponential of an LSE overflows",
+        semantics="merge-without-maximum",
         subject="bundled-chunked",
     ),
     Mutant(
@@ -118,6 +128,7 @@ DECODE = (
         after="pivot = m",
         outputs=("o", "lse"),
         modelled_on="flashinfer-ai/flashinfer#4051: the merge of two empty states; -inf - -inf",
+        semantics="empty-rows-nan",
         subject="bundled-chunked",
     ),
     Mutant(
@@ -127,6 +138,7 @@ DECODE = (
         after="from_log2=1.0",
         outputs=("lse",),
         modelled_on="flashinfer-ai/flashinfer#4485: natural states merged into one of base 2",
+        semantics="merge-lse-correction-in-base-2",
         subject="bundled-chunked",
     ),
     Mutant(
@@ -136,6 +148,7 @@ DECODE = (
         after="* to_log2)\n        o = load_partials",
         outputs=("o",),
         modelled_on="weights of partials that do not add up to 1",
+        semantics="merge-not-normalised",
         subject="bundled-chunked",
     ),
     Mutant(
@@ -145,6 +158,7 @@ DECODE = (
         after='return divisor, tl.where(l_i == 0.0, float("inf"), m_i + tl.log2(divisor))',
         outputs=("o", "lse"),
         modelled_on="vllm-project/vllm#15492: LSE of a row without keys is +inf in one backend, which the merge takes for all the weight",
+        semantics="empty-lse-plus-infinity",
         subject="bundled-chunked",
     ),
 )

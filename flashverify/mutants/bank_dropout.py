@@ -14,6 +14,7 @@ DROPOUT = (
         after="offset.to(tl.uint32) * 0)",
         outputs=("o", "dv"),
         modelled_on="Dao-AILab/flash-attention#2088: the same dropout mask in every call",
+        semantics="dropout-offset-ignored",
         needs=("dropout",),
     ),
     Mutant(
@@ -23,6 +24,7 @@ DROPOUT = (
         after="tl.philox(seed, i[:, None], quad[None, :],",
         outputs=("o", "dv"),
         modelled_on="the axes of the counter in another order than the definition",
+        semantics="dropout-axes-exchanged",
         needs=("dropout",),
     ),
     Mutant(
@@ -32,6 +34,7 @@ DROPOUT = (
         after="stream = b * kv_heads + h",
         outputs=("dk", "dv"),
         modelled_on="pytorch/pytorch#190717: the mask drawn again by the backward is another",
+        semantics="dropout-stream-by-kv-heads",
         needs=("dropout", "backward", "groups", "sequences"),
     ),
     Mutant(
@@ -41,6 +44,7 @@ DROPOUT = (
         after="tl.join(w0 < limit, w2 < limit)",
         outputs=("o", "dv"),
         modelled_on="the probability to keep taken for the one to drop, in half of the lanes",
+        semantics="dropout-inverted-at-even-keys",
         needs=("dropout",),
     ),
     Mutant(
@@ -50,6 +54,7 @@ DROPOUT = (
         after="divisor = divisor * 1.0",
         outputs=("o",),
         modelled_on="dropout without 1 / (1 - p) in the forward",
+        semantics="dropout-factor-missing",
         needs=("dropout",),
     ),
     Mutant(
@@ -59,6 +64,7 @@ DROPOUT = (
         after="dv = dv",
         outputs=("dv",),
         modelled_on="dropout without 1 / (1 - p) in dV",
+        semantics="dropout-factor-missing",
         needs=("dropout", "backward"),
     ),
     Mutant(
@@ -68,6 +74,7 @@ DROPOUT = (
         after="dp = drop(dp,",
         outputs=("dq",),
         modelled_on="dropout without 1 / (1 - p) in dP",
+        semantics="dropout-factor-missing",
         needs=("dropout", "backward"),
     ),
     Mutant(
@@ -77,6 +84,7 @@ DROPOUT = (
         after="keep = keep_tile(i, n0, bh, seed, offset, threshold, BLOCK_N)\n                    dp = drop(dp * keep_scale, keep)\n                    p = drop(p, keep)",
         outputs=("dq",),
         modelled_on="HKUSTDial/flash-sparse-attention#109: the logit of a dropped pair gets no gradient, although it is in the normaliser",
+        semantics="dropout-hides-delta",
         needs=("dropout", "backward"),
     ),
     Mutant(
@@ -86,6 +94,7 @@ DROPOUT = (
         after="kept = drop(p, keep_tile(i, n0, bh, seed, offset, threshold, BLOCK_N))\n                    l_i -= tl.sum(p - kept, 1)\n                    p = kept",
         outputs=("o", "lse"),
         modelled_on="weights normalised over what was kept",
+        semantics="dropout-before-normaliser",
         needs=("dropout",),
     ),
 )

@@ -45,6 +45,7 @@ LOGITS = (
         after="ds = ds",
         outputs=("dq",),
         modelled_on="the derivative of the cap in one of two gradient kernels only",
+        semantics="softcap-slope-missing",
         needs=("softcap", "backward"),
     ),
     Mutant(
@@ -54,6 +55,7 @@ LOGITS = (
         after="e = tl.exp2(size * (2.0 * LOG2_E))\n    far = (e - 1.0) / (e + 1.0)",
         outputs=("o", "lse", "dq", "dk", "dv"),
         modelled_on="vllm-project/vllm#56579: tanh as a ratio of exponentials; inf / inf",
+        semantics="softcap-overflow",
         needs=("softcap",),
     ),
     Mutant(
@@ -63,6 +65,7 @@ LOGITS = (
         after=_CAP_LAST,
         outputs=("o", "lse", "dq", "dk", "dv"),
         modelled_on="the order of cap and bias, which differs between models",
+        semantics="softcap-after-bias",
         needs=("softcap",),
     ),
     Mutant(
@@ -72,6 +75,7 @@ LOGITS = (
         after="(i + shift - j)",
         outputs=("o", "lse", "dq", "dk", "dv"),
         modelled_on="slopes meant for causal masks used without one",
+        semantics="alibi-signed-distance",
         needs=("alibi",),
     ),
     Mutant(
@@ -81,6 +85,7 @@ LOGITS = (
         after="shift = align_slopes * 0",
         outputs=("o", "lse", "dq", "dk", "dv"),
         modelled_on="vllm-project/vllm#945: distances off by a shift, which under a causal mask the LSE alone shows",
+        semantics="alibi-without-shift",
         needs=("alibi", "causal"),
     ),
     Mutant(
@@ -90,6 +95,7 @@ LOGITS = (
         after="slope = head_slope(slopes_ptr, hk)",
         outputs=("dk", "dv"),
         modelled_on="HazyResearch/HipKittens#22: a head's number among the wrong heads",
+        semantics="alibi-slope-of-kv-head",
         needs=("alibi", "groups", "backward"),
     ),
     Mutant(
@@ -99,6 +105,7 @@ LOGITS = (
         after="scaled = bias.to(tl.float32)",
         outputs=("o", "lse", "dq", "dk", "dv"),
         modelled_on="meta-pytorch/segment-anything-fast#71: a bias added to base-2 logits without log2(e)",
+        semantics="bias-without-log2e",
         needs=("bias",),
     ),
     Mutant(
@@ -108,6 +115,7 @@ LOGITS = (
         after="b.to(tl.int64) * stride_biash + h.to(tl.int64) * stride_biasb",
         outputs=("o", "lse", "dq", "dk", "dv", "bias_ptr"),
         modelled_on="pytorch/pytorch#184180: the offset into a mask that is broadcast over one axis only",
+        semantics="bias-batch-head-exchanged",
         needs=("bias",),
     ),
     Mutant(
@@ -126,6 +134,7 @@ LOGITS = (
         after="ds = ds[tuple(slice(-1 if axis in shared else 0, None) for axis in range(4))]",
         outputs=("dbias",),
         modelled_on="HKUSTDial/flash-sparse-attention#193: the gradient of a broadcast bias overwritten instead of added up",
+        semantics="dbias-last-head-only",
         needs=("bias", "backward"),
     ),
     Mutant(
@@ -153,6 +162,7 @@ LOGITS = (
         after="empty = l_i < 0.0",
         outputs=("o", "lse"),
         modelled_on="Dao-AILab/flash-attention#2706: the LSE of a row without keys changed by its sink",
+        semantics="sink-in-empty-rows",
         needs=("sink",),
     ),
     Mutant(
@@ -162,6 +172,7 @@ LOGITS = (
         after=_LSE_BEFORE_SINK,
         outputs=("lse", "dq", "dk", "dv", "dsink"),
         modelled_on="NVIDIA/cudnn-frontend#421: the sink left out of the LSE of the backward",
+        semantics="sink-missing",
         needs=("sink",),
     ),
     Mutant(
@@ -171,6 +182,7 @@ LOGITS = (
         after="sink_gradient(sink, lse2, delta if dlse is None else delta + dlse,",
         outputs=("dsink",),
         modelled_on="Dao-AILab/flash-attention#2706: the share of dLSE in the gradient of the sink",
+        semantics="dsink-without-dlse",
         needs=("sink", "backward"),
     ),
     Mutant(
@@ -180,6 +192,7 @@ LOGITS = (
         after="return +",
         outputs=("dsink",),
         modelled_on="the derivative of the normaliser without its minus",
+        semantics="dsink-sign",
         needs=("sink", "backward"),
     ),
 )

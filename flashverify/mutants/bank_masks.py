@@ -14,6 +14,7 @@ MASKS = (
         after="tl.minimum(i + 2 + high, k_end)",
         outputs=("o", "lse", "dq", "dk", "dv"),
         modelled_on="huggingface/transformers#39408: an inclusive bound taken as exclusive",
+        semantics="causal-one-key-more",
         needs=("causal",),
     ),
     Mutant(
@@ -23,6 +24,7 @@ MASKS = (
         after="see = see & ((bit == i - 1) | (((word >> (bit & 31)) & 1) != 0))",
         outputs=("o", "lse", "dq", "dk", "dv"),
         modelled_on="PaddlePaddle/FastDeploy#3514: part of a tree mask taken for granted",
+        semantics="tree-previous-node",
         needs=("tree",),
     ),
     Mutant(
@@ -32,6 +34,7 @@ MASKS = (
         after="see = see & (j > i + low)",
         outputs=("o", "lse", "dq", "dk", "dv"),
         modelled_on="a sliding window that counts the query itself in one place and not in another",
+        semantics="window-left-one-narrower",
         needs=("window",),
     ),
     Mutant(
@@ -41,6 +44,7 @@ MASKS = (
         after="full_begin = sure_from // STEP * STEP",
         outputs=("o", "lse", "dq", "dk", "dv"),
         modelled_on="the first tile of a sliding window skips its mask because the schedule rounds the wrong way",
+        semantics="edge-tile-unmasked",
         needs=("window",),
     ),
     Mutant(
@@ -50,6 +54,7 @@ MASKS = (
         after="x = block * size",
         outputs=("o", "lse", "dq", "dk", "dv"),
         modelled_on="a block-sparse pattern coarser than the tile: only the first tile of a block is visited",
+        semantics="blocks-first-tile-only",
         needs=("blocks",),
     ),
     Mutant(
@@ -59,6 +64,7 @@ MASKS = (
         after="right=max(min(right or 0, far_right) - 1, 0),",
         outputs=("o", "lse", "dq", "dk", "dv"),
         modelled_on="huggingface/transformers#29623: a window one narrower in one backend than in the other",
+        semantics="window-right-one-narrower",
         needs=("window",),
     ),
     Mutant(
@@ -68,6 +74,7 @@ MASKS = (
         after="    if options.causal is not None:\n        flags |= UPPER.value",
         outputs=("o", "lse", "dq", "dk", "dv"),
         modelled_on="flashinfer-ai/flashinfer#4893: the right side of a window silently ignored",
+        semantics="window-right-ignored",
         needs=("window",),
     ),
     Mutant(
@@ -77,6 +84,7 @@ MASKS = (
         after="return 0 - left, shift + right",
         outputs=("o", "lse", "dq", "dk", "dv"),
         modelled_on="NVIDIA/TransformerEngine#1197: a window aligned otherwise than the causal mask it stands with",
+        semantics="window-misaligned",
         needs=("window", "causal"),
     ),
     Mutant(
@@ -86,6 +94,7 @@ MASKS = (
         after="begin = row_begin(last, low, MASK)",
         outputs=("o", "lse", "dq"),
         modelled_on="fla-org/flash-linear-attention cd5b9947: a tile is skipped by the window of the block's end, not of each row",
+        semantics="window-begin-of-last-row",
         needs=("window",),
     ),
     Mutant(
@@ -95,6 +104,7 @@ MASKS = (
         after="begin = tl.where(begin < end, tl.cdiv(begin, STEP) * STEP, end)",
         outputs=("o", "lse", "dq", "dk", "dv"),
         modelled_on="jax-ml/jax#17314: the limit of a walk rounded the wrong way, keys dropped",
+        semantics="walk-begin-rounded-up",
     ),
     Mutant(
         name="window_ignored_in_dkdv",
@@ -103,6 +113,7 @@ MASKS = (
         after="low, high = band(q_end, k_end, sk + sq, right, align_end)",
         outputs=("dk", "dv"),
         modelled_on="meta-pytorch/MSLK#263: the gradients are those without the window",
+        semantics="window-left-ignored",
         needs=("window", "backward"),
     ),
     Mutant(
@@ -112,6 +123,7 @@ MASKS = (
         after="tl.maximum(j - low, 0)",
         outputs=("dk", "dv"),
         modelled_on="huggingface/transformers#39408: a window inclusive in one place and exclusive in another",
+        semantics="window-last-query-missing",
         needs=("window", "backward"),
     ),
     Mutant(
@@ -121,6 +133,7 @@ MASKS = (
         after="(word >> (31 - (bit & 31))) & 1",
         outputs=("o", "lse", "dq", "dk", "dv"),
         modelled_on="masks packed by a function that fills words from the highest bit",
+        semantics="bitmap-bits-reversed",
         needs=("bitmap",),
     ),
     Mutant(
@@ -148,6 +161,7 @@ MASKS = (
         after="head_ptr(bits_ptr, b, h, q0, stride_bitsh, stride_bitsb,",
         outputs=("o", "lse", "bits_ptr"),
         modelled_on="pytorch/pytorch#184180: the offset into a mask that is broadcast over one axis only",
+        semantics="bitmap-batch-head-exchanged",
         needs=("bitmap",),
     ),
     Mutant(
@@ -157,6 +171,7 @@ MASKS = (
         after="bits_head = head_ptr(bits_ptr, b, hk, q0,",
         outputs=("dk", "dv"),
         modelled_on="fla-org/flash-linear-attention#384: heads of k counted where those of q are meant",
+        semantics="bitmap-of-kv-head",
         needs=("bitmap", "groups", "backward"),
     ),
     Mutant(
@@ -166,6 +181,7 @@ MASKS = (
         after="bits_start,\n                    MASK & 3,\n                    part != FULL,",
         outputs=("dk", "dv"),
         modelled_on="ROCm/aiter#3551: the backward does without a mask that the forward applied",
+        semantics="bitmap-ignored",
         needs=("bitmap", "backward"),
     ),
     Mutant(
@@ -175,6 +191,7 @@ MASKS = (
         after="block = x // size",
         outputs=("o", "lse", "dq", "dk", "dv"),
         modelled_on="jax-ml/jax f15f9717: the index in a shrunken grid taken for the place in the mask",
+        semantics="blocks-leading",
         needs=("blocks",),
     ),
     Mutant(
@@ -193,6 +210,7 @@ MASKS = (
         after="return before * size",
         outputs=("o", "lse", "dq", "dk", "dv"),
         modelled_on="pytorch/pytorch#159247: a length that is no multiple of the block",
+        semantics="blocks-partial-missing",
         needs=("blocks",),
     ),
     Mutant(

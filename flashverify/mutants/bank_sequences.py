@@ -14,6 +14,7 @@ SEQUENCES = (
         after="acc = acc",
         outputs=("o",),
         modelled_on="rows of padding come back as averages of V",
+        semantics="padded-rows-not-cleared",
         needs=("query_lengths",),
     ),
     Mutant(
@@ -23,6 +24,7 @@ SEQUENCES = (
         after="k_ptr = head_ptr(k_ptr, b, h // group, q0,",
         outputs=("o", "lse", "k_ptr"),
         modelled_on="packed sequences whose queries and keys have different lengths: one table used for both",
+        semantics="packed-keys-from-query-table",
         needs=("packed",),
     ),
     Mutant(
@@ -32,6 +34,7 @@ SEQUENCES = (
         after='lse2 = tl.load(lse2_ptrs, mask=i < sq, other=float("inf"))',
         outputs=("dk", "dv"),
         modelled_on="tile-ai/tilelang#2461: the LSE of padded rows reaches the products",
+        semantics="query-lengths-ignored",
         needs=("query_lengths", "backward"),
     ),
     Mutant(
@@ -41,6 +44,7 @@ SEQUENCES = (
         after="do = load_tile(do_head, i, sq,",
         outputs=("dk", "dv"),
         modelled_on="Dao-AILab/flash-attention#2374: padding multiplied by a weight of 0; 0 * NaN",
+        semantics="padding-of-do-multiplied",
         needs=("query_lengths", "backward"),
     ),
     Mutant(
@@ -50,6 +54,7 @@ SEQUENCES = (
         after='lse2 = tl.load(lse2_ptrs, mask=i < sq, other=float("inf"))',
         outputs=("dq",),
         modelled_on="Dao-AILab/flash-attention#2167: rows past the declared length are not zeroed",
+        semantics="padded-rows-not-cleared",
         needs=("query_lengths", "backward"),
     ),
     Mutant(
@@ -59,6 +64,7 @@ SEQUENCES = (
         after="k0, _ = span(cu_q_ptr, b, sk)\n    _, sk = span(cu_k_ptr, b, sk)",
         outputs=("dk", "dv", "k_ptr", "v_ptr", "dk_ptr", "dv_ptr"),
         modelled_on="ModelTC/lightllm 0fdfb597: the start of keys and values taken from the table of the queries",
+        semantics="not-written",
         needs=("packed", "backward"),
     ),
     Mutant(

@@ -19,6 +19,7 @@ SOFTMAX = (
         after=_ROUNDED_UP,
         outputs=("o", "lse"),
         modelled_on="thu-ml/SageAttention 39172834: padded keys join the softmax with score 0",
+        semantics="padded-keys-zero-logits",
     ),
     Mutant(
         name="padded_keys_in_backward",
@@ -27,6 +28,7 @@ SOFTMAX = (
         after="pT = weights(zT, lse2, see, False)",
         outputs=("dv",),
         modelled_on="ROCm/aiter#3551: the weights are recomputed without the mask; NaN when LSE is very negative",
+        semantics="weights-unmasked",
     ),
     Mutant(
         name="lse_in_the_wrong_base",
@@ -35,6 +37,7 @@ SOFTMAX = (
         after="return self.lse2 * 1",
         outputs=("lse",),
         modelled_on="flashinfer-ai/flashinfer#4485: the base of LSE depends on the backend",
+        semantics="lse-base-2",
     ),
     Mutant(
         name="alpha_not_applied",
@@ -43,6 +46,7 @@ SOFTMAX = (
         after="v, acc, input_precision",
         outputs=("o",),
         modelled_on="the rescale of the accumulator forgotten when the running maximum grows",
+        semantics="alpha-not-applied",
     ),
     Mutant(
         name="dk_without_scale",
@@ -51,6 +55,7 @@ SOFTMAX = (
         after="dk",
         outputs=("dk",),
         modelled_on="fla-org/flash-linear-attention#47: scale wrong in the backward",
+        semantics="gradient-without-scale",
     ),
     Mutant(
         name="wrong_gqa_head",
@@ -59,6 +64,7 @@ SOFTMAX = (
         after="k_ptr = head_ptr(k_ptr, b, h % (heads // group), k0, stride_kb, stride_kh, stride_ks, ALIGNED)",
         outputs=("o", "lse"),
         modelled_on="HazyResearch/HipKittens#22: the group size used as modulus",
+        semantics="head-modulo",
     ),
     Mutant(
         name="delta_missing",
@@ -67,6 +73,7 @@ SOFTMAX = (
         after="score_gradient(p, dp, 0.0, see, part != FULL)",
         outputs=("dq",),
         modelled_on="the softmax Jacobian without its rank-one part",
+        semantics="delta-missing",
     ),
     Mutant(
         name="masked_row_averages",
@@ -75,6 +82,7 @@ SOFTMAX = (
         after="z = tl.where(see, z, -1.0e30)",
         outputs=("o", "lse"),
         modelled_on="vllm-project/vllm#4405: a finite sentinel makes a fully masked row average its keys",
+        semantics="empty-rows-average",
     ),
     Mutant(
         name="padding_of_v_multiplied",
@@ -83,6 +91,7 @@ SOFTMAX = (
         after="v = load_tile(v_ptr, j, sk, stride_vs, dv8, BLOCK_DV, EVEN_DV, ALIGNED)",
         outputs=("o",),
         modelled_on="vllm-project/vllm#936: rows of V past the context are multiplied by 0; 0 * NaN",
+        semantics="padding-of-v-multiplied",
     ),
     Mutant(
         name="running_max_starts_at_zero",
@@ -91,6 +100,7 @@ SOFTMAX = (
         after="m_i = tl.full([BLOCK_M], 0.0, tl.float32)",
         outputs=("o", "lse"),
         modelled_on="Dao-AILab/flash-attention a24fad99: the running maximum clamped from below",
+        semantics="maximum-from-zero",
     ),
     Mutant(
         name="tail_row_not_stored",
@@ -99,5 +109,6 @@ SOFTMAX = (
         after="store_tile(o_ptr, acc / divisor[:, None], i, sq - sq % 2, stride_os, dv8, BLOCK_DV, EVEN_DV, ALIGNED)",
         outputs=("o",),
         modelled_on="nntrainer/nntrainer#3989: the last rows are never computed",
+        semantics="not-written",
     ),
 )

@@ -2,19 +2,47 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
+from itertools import zip_longest
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from flashverify.errors import UsageError
 from flashverify.mutants.mutant import SUBJECTS
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from flashverify.mutants.mutant import Mutant
 
-__all__ = ["build_mutant"]
+__all__ = ["build_mutant", "kernel_files", "line_of"]
 
 _PACKAGE = "flashverify_kernels"
+
+
+@functools.cache
+def kernel_files() -> Mapping[str, str]:
+    """The source of the bundled kernels: text by path in the package, in the order of the paths; read once."""
+    spec = importlib.util.find_spec(_PACKAGE)
+    assert spec is not None
+    assert spec.submodule_search_locations is not None
+    source = Path(spec.submodule_search_locations[0])
+    files = {path.relative_to(source).as_posix(): path.read_text() for path in sorted(source.rglob("*.py"))}
+    return MappingProxyType(files)
+
+
+def line_of(mutant: Mutant) -> int:
+    """The first line of `mutant.file` that the change concerns, from 1; 0 where it changes nothing.
+
+    Raises:
+        UsageError: the change does not apply in exactly one place.
+    """
+    text = kernel_files().get(mutant.file, "")
+    _require_once(mutant, text)
+    pairs = zip_longest(text.splitlines(), text.replace(mutant.before, mutant.after).splitlines())
+    return next((number for number, (old, new) in enumerate(pairs, 1) if old != new), 0)
 
 
 def build_mutant(mutant: Mutant, folder: Path) -> str:
@@ -32,25 +60,21 @@ def build_mutant(mutant: Mutant, folder: Path) -> str:
     """
     if mutant.subject not in SUBJECTS:
         raise UsageError(f"mutant {mutant.name!r}: subject={mutant.subject!r} is not one of {', '.join(SUBJECTS)}")
-    spec = importlib.util.find_spec(_PACKAGE)
-    assert spec is not None
-    assert spec.submodule_search_locations is not None
-    source = Path(spec.submodule_search_locations[0])
-    package = f"mutant_{mutant.name}"
-    for path in sorted(source.rglob("*.py")):
-        relative = path.relative_to(source)
-        text = path.read_text()
-        if str(relative) == mutant.file:
-            count = text.count(mutant.before)
-            if count != 1:
-                raise UsageError(
-                    f"mutant {mutant.name!r}: {mutant.before!r} occurs {count} times in {mutant.file}, not once"
-                )
+    package, files = f"mutant_{mutant.name}", kernel_files()
+    _require_once(mutant, files.get(mutant.file, ""))
+    for name, text in files.items():
+        if name == mutant.file:
             text = text.replace(mutant.before, mutant.after)
-        target = folder / package / relative
+        target = folder / package / name
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text.replace(_PACKAGE, package))
     module = folder / f"{package}_subject.py"
     adapter, _, kind = SUBJECTS[mutant.subject].partition(":")
     module.write_text(f'from {adapter} import {kind}\n\nSUBJECT = {kind}(package="{package}", name="{mutant.name}")\n')
     return f"{module}:SUBJECT"
+
+
+def _require_once(mutant: Mutant, text: str) -> None:
+    count = text.count(mutant.before)
+    if count != 1:
+        raise UsageError(f"mutant {mutant.name!r}: {mutant.before!r} occurs {count} times in {mutant.file}, not once")

@@ -58,13 +58,14 @@ MEMORY_BANK = (
         after="store_tile(dq_ptr, dq * scale, i, sq - 1,",
         outputs=("dq",),
         modelled_on="nntrainer/nntrainer#3989: the last rows are never computed",
+        semantics="not-written",
     ),
     Mutant(
         name="strides_of_v_swapped",
         file="device/forward.py",
         before="head_ptr(v_ptr, b, h // group, k0, stride_vb, stride_vh, stride_vs, ALIGNED)",
         after="head_ptr(v_ptr, b, h // group, k0, stride_vh, stride_vb, stride_vs, ALIGNED)",
-        outputs=("v_ptr",),
+        outputs=("v_ptr", "o"),
         modelled_on="strides passed in the order of another layout",
     ),
     Mutant(

@@ -51,14 +51,15 @@ class Mutant:
     def concerns(self, case: Case) -> bool:
         """Whether `case` has all parts that the defect needs, so that judging it may show something.
 
-        The names of parts are those of masks and logits, `dropout`, `paged`, `backward`, `groups` (several query heads of a
-        kv head) and `sequences` (several, in batches or packed).
+        The names of parts are those of masks and logits, `dropout`, `paged`, `backward`, `launch` (launch parameters), `groups`
+        (several query heads of a kv head) and `sequences` (several, in batches or packed).
         """
         packed = case.mask.packed
         present = {
             "dropout": case.dropout > 0,
             "paged": case.storage.page_size is not None,
             "backward": case.grad.backward,
+            "launch": bool(case.launch),
             "groups": case.heads_q > case.heads_kv,
             "sequences": (case.batch if packed is None else len(packed.lengths())) > 1,
         }

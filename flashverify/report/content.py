@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from flashverify.campaign.repro import replay_line
-from flashverify.judge.verdict import Status
+from flashverify.judge.verdict import CHECKS, Status
 from flashverify.report.aggregate import Aggregate, Bucket
 from flashverify.report.text import number_text, plural, ratio_of
 
@@ -60,6 +60,7 @@ class Finding:
         title: the failure in words; `ratio` at its worst element, None where there is none.
         record: what is stored.
         replay: the command line that reproduces it; `script` a path below the run folder, empty where it is unknown.
+        diagnosis, place: what explains it and where it shows, in words; empty where unknown.
         confirmation: re-verification in words; `confirmed` False where it speaks against the finding, None where none was made.
         expected, got, bound: in nine digits; empty where unknown.
     """
@@ -69,6 +70,8 @@ class Finding:
     ratio: float | None
     replay: str
     script: str
+    diagnosis: str
+    place: str
     confirmation: str
     confirmed: bool | None
     expected: str
@@ -193,6 +196,9 @@ def _notes(aggregate: Aggregate, summary: Summary | None, problems: tuple[str, .
             f"Only {covering:,} of {judged:,} judged cases count as coverage: in the others more than 1 % of the elements are exempt or "
             "uninformative, or zeros would pass."
         )
+    examined = {check for totals in aggregate.subjects.values() for check, _ in totals.checks}
+    if judged and (unasked := [check for check in CHECKS if check not in examined]):
+        notes.append(f"No case had anything to examine for {', '.join(unasked)}.")
     notes.extend(f"Stored data: {problem}." for problem in problems)
     return notes
 
@@ -200,12 +206,15 @@ def _notes(aggregate: Aggregate, summary: Summary | None, problems: tuple[str, .
 def _finding(record: FindingRecord, script: str) -> Finding:
     verdict, said = record.verdict, record.confirmation
     words, confirmed = _confirmation(said)
+    found = record.diagnosis
     return Finding(
         title=failure_title(verdict.check, verdict.error, verdict.output),
         record=record,
         ratio=ratio_of(verdict.ratio) if verdict.ratio else None,
         replay=replay_line(record),
         script=script,
+        diagnosis=found.sentence if found else "",
+        place=found.place if found else "",
         confirmation=words,
         confirmed=confirmed,
         expected=number_text(said.expected),

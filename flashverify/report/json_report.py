@@ -93,6 +93,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
         **_full(finding.record),
         "verdict": _full(finding.record.verdict),
         "confirmation": _full(finding.record.confirmation),
+        "diagnosis": None if finding.record.diagnosis is None else _full(finding.record.diagnosis),
     }
 
 

@@ -45,7 +45,7 @@ def _problem(case: ET.Element, tag: str, message: str, text: str) -> None:
 
 def _details(report: Report, subject: str, check: str) -> str:
     blocks = [
-        f"{f.title}\n{f.record.verdict.message}\ncase: {f.record.case}\nreproduce: {f.replay}\n{f.confirmation}"
+        f"{f.title}\n{f.record.verdict.message}\ncase: {f.record.case}\nreproduce: {f.replay}\n{f.diagnosis}\n{f.confirmation}"
         for f in report.findings
         if (f.record.key.subject, f.record.key.check) == (subject, check)
     ]

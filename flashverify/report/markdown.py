@@ -100,6 +100,8 @@ def _finding(number: int, finding: Finding) -> str:
         ("Data type", code(record.key.dtype)),
         ("Check", code(", ".join(word for word in (record.verdict.check, record.verdict.mode) if word))),
         ("Evidence", words(evidence_text(record.evidence))),
+        ("Diagnosis", words(finding.diagnosis)),
+        ("Where", words(finding.place)),
         ("Ratio", _ratio(finding.ratio) if finding.ratio is not None else ""),
         ("Expected, got", f"{finding.expected}, {finding.got}" if finding.expected else ""),
         ("Bound on the error", finding.bound),

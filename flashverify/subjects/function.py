@@ -68,14 +68,14 @@ class FunctionSubject:
         return Forward(o.detach(), detached, (q, k, v, o, lse))
 
     def backward(self, problem: Problem, forward: Forward) -> Gradients:
-        """Gradients by autograd, from dO and, where the case has one, dLSE."""
+        """Gradients by autograd, from dO and, where the case has one, dLSE; the graph is kept for another backward."""
         import torch
 
         q, k, v, o, lse = forward.saved
         outputs, gradients = [o], [problem.do]
         if problem.dlse is not None:
             outputs, gradients = [o, lse], [problem.do, problem.dlse]
-        dq, dk, dv = torch.autograd.grad(outputs, (q, k, v), gradients)
+        dq, dk, dv = torch.autograd.grad(outputs, (q, k, v), gradients, retain_graph=True)
         return Gradients(dq, dk, dv)
 
 

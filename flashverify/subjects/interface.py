@@ -41,6 +41,7 @@ class Contract:
     batch_invariant: bool | None = None
     padding: Literal["written", "undefined"] = "written"
     guarded: bool = True
+    graphs: bool | None = None  # whether a pass can be captured in a CUDA graph; None is unknown: tried, and no failure
 
 
 @dataclass(frozen=True, slots=True)

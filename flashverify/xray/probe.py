@@ -6,6 +6,7 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING, Any
 
+from flashverify.case.paging import page_table
 from flashverify.errors import UsageError
 
 if TYPE_CHECKING:
@@ -177,7 +178,7 @@ def _like(tensor: torch.Tensor, values: torch.Tensor | None) -> torch.Tensor:
 
 
 def _paged(problem: Problem, pages: Pages, pool: torch.Tensor, values: torch.Tensor | None) -> torch.Tensor:
-    """A pool of pages that holds `values` `[B, Hkv, Sk, dim]` in the pages of its sequences, and 0 in all others."""
+    """A pool of pages that holds `values` `[B, Hkv, Sk, dim]` in the pages that a sequence may see, and 0 in all others."""
     import torch
 
     case, size = problem.case, pool.shape[1]
@@ -185,8 +186,9 @@ def _paged(problem: Problem, pages: Pages, pool: torch.Tensor, values: torch.Ten
         return _like(pool, None)
     full = (case.batch, case.heads_kv, case.seq_k, pool.shape[3])
     wide, filled = values.expand(full), torch.zeros(pool.shape, dtype=torch.float64, device=pool.device)
-    for b, length in enumerate(case.keys_inside or (case.seq_k,) * case.batch):
-        for number in range(-(-length // size)):
+    table = page_table(case, case.storage.padding)
+    for b, (first, used) in enumerate(zip(table.first, table.used, strict=True)):
+        for number in range(first, used):
             part = wide[b, :, number * size : (number + 1) * size]
             filled[int(pages.table[b, number]), : part.shape[1]] = part.transpose(0, 1).double()
     return _like(pool, filled)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from flashverify.case.case import REGIMES, Case, Storage, Values
 from flashverify.errors import SelfCheckError, SubjectLoadError, UsageError
-from flashverify.judge.record import Confirmation
+from flashverify.judge.record import Confirmation, Diagnosis
 from flashverify.judge.verdict import CaseResult, OutputStats, Status, Verdict
 
 
@@ -101,6 +101,9 @@ class FakeToolkit:
 
     def confirm(self, subject, case, verdict):
         return Confirmation(oracle="mpmath", expected="0x1p+0", got="0x1p+1", bound="0x1p-10", agrees=True)
+
+    def diagnose(self, subject, case, verdict):
+        return Diagnosis("scale-missing", "The logits are <not> scaled.", place=f"{verdict.output}: every row")
 
 
 toolkit = FakeToolkit()

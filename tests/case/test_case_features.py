@@ -3,9 +3,10 @@ import itertools
 from collections import Counter
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, settings
 
-from flashverify.case import PRECISIONS, Case, Supports, parse_case, standard_matrix
+from flashverify.campaign import search
+from flashverify.case import PRECISIONS, Supports, parse_case, standard_matrix
 from flashverify.case.features import all_extras, all_parts
 from flashverify.case.kinds import list_kinds
 from flashverify.case.matrix import _case
@@ -27,15 +28,7 @@ QUIET = settings(database=None, derandomize=True, deadline=None, suppress_health
 
 
 def draw(count, supports, profile=CPU):
-    drawn: list[Case] = []
-
-    @settings(QUIET, max_examples=count, phases=[Phase.generate])
-    @given(cases(supports, profile=profile))
-    def collect(case):
-        drawn.append(case)
-
-    collect()
-    return drawn
+    return list(search.draw(cases(supports, profile=profile), count, 0))
 
 
 def parts(case):
@@ -217,7 +210,7 @@ def test_page_sizes_take_turns():
 
 def test_a_subject_without_extras_has_no_extra_sets():
     assert [frozenset()] == all_extras(Supports(masks=("causal", "tree", "window", "key_lengths")))
-    assert len(all_parts(Supports(masks=("causal", "tree", "window", "key_lengths")))) == 8
+    assert len(all_parts(Supports(masks=("causal", "tree", "window", "key_lengths")))) == 10
 
 
 def test_every_entry_about_a_feature_is_a_case_on_its_own():

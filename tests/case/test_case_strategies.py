@@ -3,9 +3,10 @@ import itertools
 from collections import Counter
 
 import pytest
-from hypothesis import HealthCheck, Phase, find, given, settings
+from hypothesis import HealthCheck, find, settings
 
-from flashverify.case import DTYPES, LAYOUTS, POISONS, PRECISIONS, REGIMES, Case
+from flashverify.campaign import search
+from flashverify.case import DTYPES, LAYOUTS, POISONS, PRECISIONS, REGIMES
 from flashverify.case.strategies import CPU, GPU, cases
 from flashverify.subjects.interface import Supports
 
@@ -21,15 +22,7 @@ QUIET = settings(database=None, derandomize=True, deadline=None, suppress_health
 
 
 def draw(count, supports=WIDE, profile=CPU):
-    drawn: list[Case] = []
-
-    @settings(QUIET, max_examples=count, phases=[Phase.generate])
-    @given(cases(supports, profile=profile))
-    def collect(case):
-        drawn.append(case)
-
-    collect()
-    return drawn
+    return list(search.draw(cases(supports, profile=profile), count, 0))
 
 
 @pytest.fixture(scope="module", params=["cpu", "cuda"])

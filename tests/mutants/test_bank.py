@@ -1,6 +1,9 @@
 """The planted defects: each applies, in one place, and says what it needs."""
 
+import ast
 import dataclasses
+import re
+from pathlib import Path
 
 import pytest
 
@@ -8,21 +11,46 @@ from flashverify.case.case import Case, Grad
 from flashverify.case.mask import Mask, Packed
 from flashverify.errors import UsageError
 from flashverify.mutants import BANK, Mutant, build_mutant
+from flashverify.mutants.bank import CONTROLS, CURATED
+from flashverify.mutants.bank_gpu import GPU
+from flashverify.mutants.build import kernel_files, line_of
+from flashverify.mutants.memory_bank import MEMORY_BANK
 from flashverify.mutants.mutant import SUBJECTS
 from flashverify.subjects import load_subject
 
+EVERY = (*CURATED, *CONTROLS)
+
 
 def test_names_are_unique_and_every_mutant_has_a_model():
-    assert len({mutant.name for mutant in BANK}) == len(BANK)
-    assert all(mutant.modelled_on and mutant.outputs for mutant in BANK)
+    assert len({mutant.name for mutant in EVERY}) == len(EVERY)
+    assert all(mutant.modelled_on and mutant.name.isidentifier() for mutant in EVERY)
+    assert all(mutant.outputs for mutant in BANK)
 
 
-@pytest.mark.parametrize("mutant", BANK, ids=lambda m: m.name)
+def test_controls_and_what_needs_a_gpu_say_so():
+    assert all(mutant.control for mutant in CONTROLS)
+    assert not any(mutant.control for mutant in CURATED)
+    assert [mutant.name for mutant in GPU] == [mutant.name for mutant in CURATED if mutant.gpu]
+
+
+def package_of(mutant):
+    return f"mutant_{mutant.name}"
+
+
+@pytest.mark.parametrize("mutant", EVERY, ids=lambda m: m.name)
 def test_every_mutant_applies(mutant, tmp_path):
     spec = build_mutant(mutant, tmp_path)
 
     assert spec == f"{tmp_path}/mutant_{mutant.name}_subject.py:SUBJECT"
-    assert mutant.after in (tmp_path / f"mutant_{mutant.name}" / mutant.file).read_text()
+    text = (tmp_path / package_of(mutant) / mutant.file).read_text()
+    assert mutant.after in text
+    ast.parse(text)
+    lines = [
+        code.splitlines()
+        for code in (kernel_files()[mutant.file], text.replace(package_of(mutant), "flashverify_kernels"))
+    ]
+    assert lines[0][: line_of(mutant) - 1] == lines[1][: line_of(mutant) - 1]
+    assert lines[0][: line_of(mutant)] != lines[1][: line_of(mutant)]
 
 
 STALE = Mutant(name="stale", file="launch.py", before="no such text", after="", outputs=("o",), modelled_on="nothing")
@@ -36,6 +64,20 @@ def test_a_change_that_no_longer_applies_is_an_error(tmp_path):
 def test_an_unknown_subject_is_an_error(tmp_path):
     with pytest.raises(UsageError, match="subject='other' is not one of bundled"):
         build_mutant(dataclasses.replace(STALE, subject="other"), tmp_path)
+
+
+def test_the_documentation_names_mutants_that_exist():
+    text = (Path(__file__).parents[2] / "docs/mutants.md").read_text()
+    table = text[text.index("## Which hazards") :]
+    named = set(re.findall(r"`([a-z0-9]+(?:_[a-z0-9]+)+)`", table))
+
+    assert len(named) > 80
+    assert named <= {mutant.name for mutant in (*EVERY, *MEMORY_BANK)}
+
+
+def test_a_file_that_is_not_there_is_an_error(tmp_path):
+    with pytest.raises(UsageError, match=r"occurs 0 times in device/nothing\.py"):
+        build_mutant(dataclasses.replace(STALE, file="device/nothing.py"), tmp_path)
 
 
 @pytest.mark.parametrize("subject", SUBJECTS)
@@ -59,6 +101,8 @@ def test_a_mutant_stands_behind_its_subject(subject, tmp_path):
         (("sequences",), Case(batch=2), True),
         (("sequences",), Case(), False),
         (("sequences", "packed"), Case(seq_q=2, seq_k=2, mask=Mask(packed=Packed((0, 1, 2), (0, 1, 2)))), True),
+        (("launch",), Case(launch=(("block_m", 16),)), True),
+        (("launch",), Case(), False),
         (("dropout",), Case(dropout=0.5), True),
         (("dropout", "paged"), Case(dropout=0.5), False),
     ],

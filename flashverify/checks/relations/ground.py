@@ -1,0 +1,172 @@
+"""What every relation starts from: a pass with its truth, and two passes compared bit for bit or within both bounds."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from flashverify.checks.accuracy import judged_form, undefined_elements
+from flashverify.checks.bitwise import first_difference
+from flashverify.checks.execution import execute
+from flashverify.checks.inputs import inputs_of
+from flashverify.judge.verdict import Status, Verdict, to_hex
+from flashverify.truth import Inputs, Truth
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    import torch
+
+    from flashverify.case.problem import Problem
+    from flashverify.checks.execution import Execution
+    from flashverify.subjects.interface import Subject
+
+__all__ = ["Ground", "Side", "bitwise", "failure", "sides", "within"]
+
+Sides = dict[str, "Side"]
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One output of one pass: `value` and its `bound`, float64, and the elements `free` of any demand; all of one shape."""
+
+    value: torch.Tensor
+    bound: torch.Tensor
+    free: torch.Tensor
+
+    def map(self, change: Callable[[torch.Tensor], torch.Tensor]) -> Side:
+        """The same with each tensor cut, turned or permuted."""
+        return Side(change(self.value), change(self.bound), change(self.free))
+
+    def times(self, factor: float) -> Side:
+        """A multiple."""
+        return Side(self.value * factor, self.bound * abs(factor), self.free)
+
+    def plus(self, other: Side) -> Side:
+        """The sum of two passes."""
+        return Side(self.value + other.value, self.bound + other.bound, self.free | other.free)
+
+    def shifted(self, by: float) -> Side:
+        """The value moved by a constant."""
+        return Side(self.value + by, self.bound, self.free)
+
+
+@dataclass(frozen=True)
+class Ground:
+    """A pass of a subject from which relations set out.
+
+    Attributes:
+        subject: the kernel under test.
+        base: the pass.
+    """
+
+    subject: Subject
+    base: Execution
+
+    @property
+    def problem(self) -> Problem:
+        """Of the base pass."""
+        return self.base.problem
+
+    @functools.cached_property
+    def _tidy(self) -> tuple[Inputs, bool]:
+        inputs, tidy = inputs_of(self.problem)
+        return inputs, not tidy.taint
+
+    @property
+    def inputs(self) -> Inputs:
+        """Of the base pass, as the oracles take them."""
+        return self._tidy[0]
+
+    @property
+    def finite(self) -> bool:
+        """Whether every input inside the declared lengths is finite: no relation is asked of other ones."""
+        return self._tidy[1]
+
+    @property
+    def exact(self) -> bool:
+        """Whether the subject promises the bits of a repeated pass: without it every relation holds within bounds."""
+        return bool(self.subject.contract.deterministic)
+
+    @functools.cached_property
+    def sides(self) -> Sides:
+        """The outputs of the base pass with their bounds."""
+        return sides(self.subject, self.base, self.inputs)
+
+    def run(self, problem: Problem) -> Execution:
+        """Another pass."""
+        return execute(self.subject, problem)
+
+    def within(self, problem: Problem, inputs: Inputs | None = None) -> Sides:
+        """The outputs of another pass with their bounds.
+
+        Args:
+            problem: what the subject is given.
+            inputs: what the oracle is given, where it is not what the case of `problem` says.
+        """
+        return sides(self.subject, self.run(problem), inputs)
+
+
+def sides(subject: Subject, execution: Execution, inputs: Inputs | None = None) -> Sides:
+    """Every output of a pass with the bound of its own problem; free are exempt, undefined and overflowing elements, and empty rows of O and LSE."""
+    problem, outputs = execution.problem, execution.outputs
+    truth = Truth(inputs or inputs_of(problem)[0], problem.case.dtype, judged_form(subject, problem))
+    pairs = truth.forward()
+    if truth.inputs.do is not None:
+        pairs |= truth.backward()
+    undefined, found = undefined_elements(problem, subject.contract), {}
+    for name, tensor in outputs.items():
+        bound = pairs[name][1]
+        free = bound.exempt | bound.may_overflow | bound.must_overflow
+        if name in undefined:
+            free = free | undefined[name]
+        if name in ("o", "lse"):
+            free = free | (truth.empty_rows if name == "lse" else truth.empty_rows.unsqueeze(-1))
+        found[name] = Side(tensor.double(), bound.total, free.expand(tensor.shape))
+    return found
+
+
+def within(relation: str, left: Mapping[str, Side], right: Mapping[str, Side]) -> Iterator[Verdict]:
+    """A failure for every output that both sides have where `|left - right|` exceeds the sum of the bounds somewhere."""
+    import torch
+
+    for name, a in left.items():
+        if name not in right:
+            continue
+        b = right[name]
+        error, bound, free = (a.value - b.value).abs(), a.bound + b.bound, (a.free | b.free)
+        wrong = ~(error <= bound) & ~free
+        if not bool(wrong.any()):
+            continue
+        ratio = torch.where(wrong, torch.nan_to_num(error / bound, nan=torch.inf), -1.0)
+        at = tuple(int(i) for i in torch.unravel_index(ratio.argmax(), ratio.shape))
+        text = (
+            f"{float(a.value[at]):.9g} against {float(b.value[at]):.9g}, apart by {float(error[at]):.3g} where both bounds "
+            f"allow {float(bound[at]):.3g} ({int(wrong.sum())} of {wrong.numel()} elements)"
+        )
+        yield failure(relation, name, at, text, ratio=float(ratio[at]))
+
+
+def bitwise(
+    relation: str, pairs: Mapping[str, tuple[torch.Tensor, torch.Tensor]], ignore: Mapping[str, torch.Tensor]
+) -> Iterator[Verdict]:
+    """A failure for every output whose two tensors differ outside the elements to be ignored."""
+    for name, (a, b) in pairs.items():
+        found = first_difference(a, b, ignore.get(name))
+        if found is not None:
+            index, text = found
+            yield failure(relation, name, index, text)
+
+
+def failure(relation: str, output: str, index: tuple[int, ...], text: str, *, ratio: float | None = None) -> Verdict:
+    """The failing verdict of a relation."""
+    return Verdict(
+        check="relations",
+        status=Status.FAIL,
+        output=output,
+        error=relation,
+        ratio="" if ratio is None else to_hex(ratio),
+        index=index,
+        message=f"{output}{list(index)} breaks the relation {relation}: {text}",
+    )

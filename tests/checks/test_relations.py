@@ -1,0 +1,240 @@
+"""Relations between problems, and of one problem with itself: each has a subject that breaks it, and a clean control that does not."""
+
+import dataclasses
+import math
+
+import pytest
+import torch
+
+from flashverify import parse_case
+from flashverify.checks import Plan, engine, judge_case
+from flashverify.checks.plan import RELATIONS
+from flashverify.checks.relations import RELATION_TABLE
+from flashverify.checks.relations.oracle_free import sampled, sampled_rows
+from flashverify.judge.verdict import Status
+from flashverify.subjects import Contract, Gradients
+from tests.checks.naive import SUPPORTS, attention, make
+from tests.checks.test_engine import Wrapped
+
+BF16 = dataclasses.replace(SUPPORTS, dtypes=("bf16", "fp32"), masks=("causal", "key_lengths", "tree", "bitmap"))
+ROWS = parse_case("fv1 heads_q=2 heads_kv=1 seq_q=6 seq_k=9 dtype=bf16 seed=1")
+CAUSAL = parse_case("fv1 heads_q=2 heads_kv=1 seq_q=5 seq_k=9 dtype=bf16 causal=bottom-right seed=1")
+BITS = parse_case("fv1 batch=2 heads_q=2 heads_kv=2 seq_q=6 seq_k=9 dtype=fp32 bitmap=128,5,1 klen=9,5 seed=3")
+
+
+def rounded(p, **changes):
+    """The small attention over fp32 copies, O in the dtype of q; a tree is a chain, a bitmask is added."""
+    wide = {name: getattr(p, name).float() for name in "qkv"}
+    tree = p.case.mask.tree is not None
+    mask = dataclasses.replace(p.case.mask, causal="bottom-right", tree=None) if tree else p.case.mask
+    problem = dataclasses.replace(p, case=dataclasses.replace(p.case, mask=mask), **wide)
+    o, lse = (attention if p.bitmask is None else masked)(problem, **changes)
+    return o.to(p.q.dtype), lse
+
+
+def masked(p):
+    inside = torch.arange(p.case.seq_k) < p.key_lengths.view(-1, 1, 1, 1)
+    see = p.bitmask & inside
+    some = see.any(-1, keepdim=True)
+    s = torch.where(see, (p.q @ torch.where(inside.mT, p.k, 0.0).mT) * p.scale, -math.inf)
+    m = torch.where(some, s.amax(-1, keepdim=True), 0.0)
+    w = torch.exp(s - m)
+    total = torch.where(some, w.sum(-1, keepdim=True), 1.0)
+    lse = torch.where(some, m + total.log(), -math.inf).squeeze(-1)
+    return (w / total) @ torch.where(inside.mT, p.v, 0.0), lse
+
+
+def subject(function=rounded, **fields):
+    return make(function, **({"supports": BF16} | fields))
+
+
+def broken(subject, case=ROWS, relations=RELATIONS):
+    plan = Plan(checks=("relations",), relations=relations)
+    return {(v.error, v.output) for v in judge_case(subject, case, plan).failures}
+
+
+@pytest.mark.parametrize("case", [ROWS, CAUSAL, BITS], ids=["rows", "causal", "bitmask"])
+@pytest.mark.parametrize("promised", [True, None], ids=["bitwise", "within bounds"])
+def test_a_correct_attention_breaks_no_relation(case, promised):
+    assert broken(subject(contract=Contract(deterministic=promised)), case) == set()
+
+
+def test_every_relation_is_asked_of_some_case():
+    asked = set()
+    for case in (ROWS, CAUSAL, BITS):
+        result = {
+            name: judge_case(subject(), case, Plan(checks=("relations",), relations=(name,))) for name in RELATIONS
+        }
+        asked |= {name for name, each in result.items() if each.verdicts}
+
+    assert asked == set(RELATION_TABLE) == set(RELATIONS)
+
+
+def test_no_relation_is_asked_of_an_empty_problem_or_of_one_with_infinities():
+    for text in ("fv1 dtype=fp32 seq_k=0", "fv1 dtype=fp32 seq_q=3 seq_k=3 edits=q:0,0,1,0:inf"):
+        assert judge_case(subject(), parse_case(text), Plan(checks=("relations",))).verdicts == ()
+
+
+def test_a_constant_on_the_path_of_v_breaks_its_doubling():
+    def offset(p):
+        o, lse = rounded(p)
+        return (o.float() + 2.0**-7).to(o.dtype), lse
+
+    assert broken(subject(offset), relations=("double-v",)) == {("double-v", "o")}
+
+
+def test_an_lse_that_depends_on_v_breaks_its_doubling():
+    def coupled(p):
+        o, lse = rounded(p)
+        return o, lse + 2.0**-20 * p.v.float().abs().sum()
+
+    assert broken(subject(coupled), relations=("double-v",)) == {("double-v", "lse")}
+
+
+def test_a_clamp_of_the_gradients_breaks_the_doubling_of_do():
+    def backward(problem, g):
+        return Gradients(g.dq, g.dk.clamp(-0.25, 0.25), g.dv)
+
+    found = broken(Wrapped(backward=backward, inner=subject()), relations=("double-do",))
+
+    assert found == {("double-do", "dk")}
+
+
+def test_keys_behind_the_length_that_are_seen_break_the_relation():
+    def blind(p):
+        return attention(dataclasses.replace(p, key_lengths=None))
+
+    case = parse_case("fv1 heads_q=2 heads_kv=1 seq_q=6 seq_k=9 dtype=fp32 seed=1")
+
+    assert {name for name, _ in broken(make(blind), case, ("appended-keys",))} == {"appended-keys"}
+
+
+def test_a_tree_that_is_off_by_one_is_no_causal_mask():
+    def shifted(p):
+        return rounded(p, shift=int(p.case.mask.tree is not None))
+
+    assert {name for name, _ in broken(subject(shifted), CAUSAL)} == {"chain-tree"}
+
+
+def test_a_weight_that_depends_on_the_number_of_its_key_breaks_permutation_and_split():
+    def favours(p):
+        return attention(dataclasses.replace(p, k=p.k * (1 + 2.0**-8 * torch.arange(p.case.seq_k).view(-1, 1))))
+
+    case = parse_case("fv1 heads_q=2 heads_kv=2 seq_q=6 seq_k=9 dtype=fp32 seed=1")
+    found = {name for name, _ in broken(make(favours), case, ("key-permutation", "split-merge"))}
+
+    assert found == {"key-permutation", "split-merge"}
+
+
+def test_weights_that_are_no_softmax_break_the_shift():
+    def saturated(p):
+        return attention(dataclasses.replace(p, q=p.q.clamp(max=0.5)))
+
+    case = parse_case("fv1 heads_q=2 heads_kv=2 seq_q=6 seq_k=9 dtype=fp32 regime=tiny seed=1")
+
+    assert broken(make(saturated), case, ("lse-shift",)) == {("lse-shift", "lse")}
+
+
+def test_a_gradient_that_is_not_linear_in_do_breaks_linearity():
+    def backward(problem, g):
+        return Gradients(g.dq, g.dk, g.dv * (1 + 2.0**-10 * g.dv.abs().mean()))
+
+    case = parse_case("fv1 heads_q=2 heads_kv=2 seq_q=6 seq_k=9 dtype=fp32 seed=1")
+
+    assert broken(Wrapped(backward=backward), case, ("linear-do",)) == {("linear-do", "dv")}
+
+
+def test_o_outside_the_hull_of_v_is_seen():
+    def larger(p):
+        o, lse = rounded(p)
+        return (o.float() * 1.02).to(o.dtype), lse
+
+    case = parse_case("fv1 heads_q=2 heads_kv=2 seq_q=6 seq_k=9 dtype=bf16 regime=v-constant seed=1")
+
+    assert broken(subject(larger), case, ("hull",)) == {("hull", "o")}
+    assert broken(subject(), case, ("hull",)) == set()
+
+
+@pytest.mark.parametrize("change", [lambda lse: lse - 3.0, lambda lse: lse + 3.0], ids=["below", "above"])
+def test_an_lse_outside_its_range_is_seen(change):
+    assert broken(subject(lambda p: (rounded(p)[0], change(rounded(p)[1]))), relations=("lse-range",)) == {
+        ("lse-range", "lse")
+    }
+
+
+def test_a_delta_that_is_dropped_leaves_a_row_sum_of_ds():
+    def backward(problem, g):
+        row = (problem.do.float() * attention(problem)[0]).sum(-1, keepdim=True)  # delta
+        k = problem.k.repeat_interleave(problem.case.heads_q // problem.case.heads_kv, 1)
+        w = torch.softmax(problem.q @ k.mT * problem.scale, -1)
+        return Gradients(g.dq + problem.scale * row * (w @ k), g.dk, g.dv)
+
+    case = parse_case("fv1 heads_q=2 heads_kv=2 seq_q=6 seq_k=9 dtype=fp32 seed=1")
+
+    assert broken(Wrapped(backward=backward), case, ("ds-sum",)) == {("ds-sum", "dq")}
+    assert (
+        broken(make(), dataclasses.replace(case, grad=dataclasses.replace(case.grad, backward=True)), ("ds-sum",))
+        == set()
+    )
+
+
+def test_a_row_sum_of_ds_is_the_incoming_gradient_of_the_lse():
+    supports = dataclasses.replace(SUPPORTS, dlse=True)
+    case = parse_case("fv1 heads_q=2 heads_kv=2 seq_q=6 seq_k=9 dtype=fp32 seed=1 dlse=yes")
+
+    assert broken(make(supports=supports), case, ("ds-sum",)) == set()
+
+
+def test_beyond_the_oracle_only_relations_without_one_and_memory_are_asked(monkeypatch):
+    monkeypatch.setattr(engine, "ORACLE_LIMIT", 1000)
+    monkeypatch.setattr("flashverify.checks.relations.oracle_free.ROWS_WORK", 8)
+    clean = judge_case(subject(), ROWS, Plan.run())
+
+    assert {(v.check, v.status) for v in clean.verdicts} == {
+        ("accuracy", Status.EXEMPT),
+        ("memory", Status.PASS),
+        ("relations", Status.PASS),
+    }
+    assert "beyond the oracle" in clean.verdicts[1].message
+
+    wrong = judge_case(subject(lambda p: (rounded(p)[0], rounded(p)[1] + 5)), ROWS, Plan.run())
+
+    assert [(v.check, v.error, v.output) for v in wrong.failures] == [("relations", "lse-range", "lse")]
+
+
+def test_sampled_rows_have_the_limits_of_the_whole():
+    from flashverify.case.materialize import materialize
+    from flashverify.checks.inputs import inputs_of
+    from flashverify.checks.relations.hulls import hull, lse_range
+    from flashverify.numerics import Form
+
+    case = parse_case("fv1 batch=2 heads_q=4 heads_kv=2 seq_q=50 seq_k=40 causal=top-left window=9,3 seed=1")
+    problem, _ = materialize(case)
+    inputs, rows = inputs_of(problem)[0], sampled_rows(problem, 1)
+
+    assert rows.tolist()[0] == 0
+    assert rows.tolist()[-1] == 49
+    assert 16 <= len(rows) <= 18
+    for limits in (hull, lse_range):
+        whole = limits(inputs, case.dtype, Form())
+        part = limits(sampled(inputs, rows), case.dtype, Form())
+        for a, b in zip(whole, part, strict=True):
+            torch.testing.assert_close(a.index_select(2, rows), b, rtol=1e-12, atol=1e-12, equal_nan=True)
+
+
+def test_what_lies_behind_packed_sequences_does_not_disturb_the_ranges():
+    from tests.checks.test_memory import SLACK, Packed
+
+    case = dataclasses.replace(SLACK, grad=dataclasses.replace(SLACK.grad, backward=True))
+
+    class WithGradients(Packed):
+        def backward(self, p, forward):
+            return Gradients(*(torch.zeros_like(x) for x in (p.q, p.k, p.v)))
+
+    result = judge_case(
+        WithGradients(False, Contract(deterministic=True)),
+        case,
+        Plan(checks=("relations",), relations=("double-v", "double-do")),
+    )
+
+    assert [(v.check, v.status) for v in result.verdicts] == [("relations", Status.PASS)]

@@ -1,0 +1,221 @@
+"""Attention in float64 as a subject, with one method for everything that a defect changes; it shares no code with the diagnosis."""
+
+import math
+
+import torch
+
+from flashverify.numerics import Form
+from flashverify.subjects.interface import Contract, Forward, Gradients, Supports
+from flashverify_oracles import dropout_keep
+
+LOG2E = 1.0 / math.log(2.0)
+
+
+class Plain:
+    """Right as it stands. Rows are `i` and keys `j`, as `[Sq, 1]` and `[1, Sk]`."""
+
+    name = "planted"
+    contract = Contract(lse_base="e")
+    supports = Supports(
+        masks=("causal", "window", "key_lengths", "query_lengths", "tree", "blocks", "bitmap"),
+        logits=("softcap", "alibi", "bias", "sink"),
+        dropout=True,
+        empty=True,
+        scales=("positive", "zero", "negative"),
+        dlse=True,
+    )
+    tile = 16
+    delta_factor = 1.0
+
+    def form(self, case):
+        return Form(block_n=self.tile)
+
+    def device(self):
+        return "cpu"
+
+    def evidence(self):
+        return "cpu"
+
+    # --- what defects change -----------------------------------------------------------------------------------------
+
+    def scale(self, problem):
+        return problem.scale
+
+    def kv_head(self, h, group, heads_kv):
+        return h // group
+
+    def shift(self, problem, queries, keys):
+        return keys - queries if problem.causal == "bottom-right" else 0
+
+    def window_shift(self, problem, queries, keys):
+        return self.shift(problem, queries, keys)
+
+    def causal(self, i, j):
+        return j <= i
+
+    def window(self, i, j, left, right):
+        see = torch.ones_like(i + j, dtype=torch.bool)
+        if left is not None:
+            see &= i - j <= left
+        if right is not None:
+            see &= j - i <= right
+        return see
+
+    def ancestors(self, parents, node):
+        while node >= 0:
+            yield node
+            node = parents[node]
+
+    def pattern(self, problem, bits):
+        return bits
+
+    def live(self, problem, blocks):
+        return blocks
+
+    def keys(self, length):
+        return length
+
+    def drop_keys(self, see):
+        return see
+
+    def alibi(self, distance):
+        return distance.abs()
+
+    def add_bias(self, z, bias):
+        return z + bias
+
+    def cap(self, z, cap):
+        return cap * torch.tanh(z / cap)
+
+    def cap_slope(self, z, cap):
+        return 1 - torch.tanh(z / cap) ** 2
+
+    def lse(self, lse, without_sink):
+        return lse
+
+    def dq_factor(self, problem):
+        return 1.0
+
+    def dk_factor(self, problem):
+        return 1.0
+
+    def output(self, o, z, v, lse):
+        return o
+
+    def kept(self, problem, keep):
+        return keep
+
+    def backward_see(self, see):
+        return see
+
+    def group_sum(self, x, group):
+        return x.unflatten(1, (-1, group)).sum(2)
+
+    # --- the computation ---------------------------------------------------------------------------------------------
+
+    def see(self, problem):
+        case = problem.case
+        b, h, n, m = *case.shape_q[:3], case.seq_k
+        i, j = torch.arange(n)[:, None], torch.arange(m)[None, :]
+        see = torch.ones(b, h, n, m, dtype=torch.bool)
+        for batch in range(b):
+            queries = n if problem.query_lengths is None else int(problem.query_lengths[batch])
+            keys = m if problem.key_lengths is None else int(problem.key_lengths[batch])
+            see[batch] &= (i < queries) & (j < self.keys(keys))
+            if problem.causal:
+                see[batch] &= self.causal(i + self.shift(problem, queries, keys), j)
+            if problem.window:
+                see[batch] &= self.window(i + self.window_shift(problem, queries, keys), j, *problem.window)
+        if problem.tree is not None:
+            nodes = torch.zeros(n, n, dtype=torch.bool)
+            for node in range(n):
+                nodes[node, list(self.ancestors(problem.tree, node))] = True
+            see[..., m - n :] &= nodes
+        if problem.bitmask is not None:
+            see &= self.pattern(problem, problem.bitmask)
+        if problem.blocks is not None:
+            blocks = case.mask.blocks
+            live = self.live(problem, problem.blocks)
+            see &= live.repeat_interleave(blocks.rows, 2).repeat_interleave(blocks.keys, 3)[:, :, :n, :m]
+        return self.drop_keys(see)
+
+    def forward(self, problem):
+        case = problem.case
+        b, h, n, m = *case.shape_q[:3], case.seq_k
+        group = h // case.heads_kv
+        heads = torch.tensor([self.kv_head(x, group, case.heads_kv) for x in range(h)])
+        q, k, v = (torch.nan_to_num(x.double(), 0.0, 0.0, 0.0) for x in (problem.q, problem.k, problem.v))
+        k, v = k[:, heads], v[:, heads]
+        raw = self.scale(problem) * (q @ k.mT)
+        z = raw if problem.softcap is None else self.cap(raw, problem.softcap)
+        if problem.bias is not None:
+            z = self.add_bias(z, torch.nan_to_num(problem.bias.double(), 0.0, 0.0, 0.0))
+        if problem.slopes is not None:
+            i, j = torch.arange(n)[:, None], torch.arange(m)[None, :]
+            queries = [n] * b if problem.query_lengths is None else problem.query_lengths.tolist()
+            keys = [m] * b if problem.key_lengths is None else problem.key_lengths.tolist()
+            distance = torch.stack(
+                [i + (t - s if problem.causal == "bottom-right" else 0) - j for s, t in zip(queries, keys, strict=True)]
+            )
+            z = z - problem.slopes.double()[:, None, None] * self.alibi(distance.double())[:, None]
+        see = self.see(problem)
+        z = z.masked_fill(~see, -torch.inf)
+        some = see.any(-1)
+        sink = None if problem.sink is None else problem.sink.double().view(1, -1, 1)
+        total = z.logsumexp(-1) if m else torch.full((b, h, n), -torch.inf, dtype=torch.float64)
+        whole = total if sink is None else torch.where(some, torch.logaddexp(total, sink), total)
+        p = torch.where(see, (z - torch.where(some, whole, 0.0).unsqueeze(-1)).exp(), 0.0)
+        keep = torch.ones_like(p)
+        if case.dropout:
+            row, key = torch.arange(n).expand(b, -1), torch.arange(m).expand(b, -1)
+            drawn = dropout_keep(
+                seed=problem.dropout_seed,
+                offset=problem.dropout_offset,
+                p=case.dropout,
+                heads=h,
+                sequence=torch.arange(b)[:, None].expand(b, n),
+                row=row,
+                key=key,
+            )
+            keep = self.kept(problem, drawn.double()) / (1 - case.dropout)
+        o = self.output((p * keep) @ v, z, v, whole)
+        lse = self.lse(whole, total)
+        saved = (q, k, v, raw, z, see, keep, group)
+        return Forward(o.to(problem.q.dtype), lse.float(), saved)
+
+    def backward(self, problem, forward):
+        q, k, v, raw, z, see, keep, group = forward.saved
+        do = torch.nan_to_num(problem.do.double(), 0.0, 0.0, 0.0)
+        lse = self.backward_lse(forward.lse.double())
+        some = see.any(-1)
+        if self.backward_see(see) is not see:
+            see = self.backward_see(see) & some.unsqueeze(-1)
+            z = raw
+        p = torch.where(see, (z - torch.where(some, lse, 0.0).unsqueeze(-1)).exp(), 0.0)
+        delta = torch.where(some, (do * forward.o.double()).sum(-1), 0.0)
+        offset = -delta * self.delta_factor
+        if problem.dlse is not None:
+            offset = offset + torch.where(some, torch.nan_to_num(problem.dlse.double(), 0.0, 0.0, 0.0), 0.0)
+        ds = p * ((do @ v.mT) * keep + offset.unsqueeze(-1))
+        inner = ds if problem.softcap is None else ds * self.cap_slope(raw, problem.softcap)
+        scale, dtype = self.scale(problem), problem.q.dtype
+        dq = scale * self.dq_factor(problem) * (inner @ k)
+        dk = self.group_sum(scale * self.dk_factor(problem) * (inner.mT @ q), group)
+        dv = self.group_sum((p * keep).mT @ do, group)
+        dbias = dsink = None
+        if problem.bias is not None:
+            shared = [axis for axis in range(2) if problem.bias.shape[axis] == 1]
+            dbias = ds.sum(shared, keepdim=True) if shared else ds
+            dbias = dbias.to(dtype)
+        if problem.sink is not None:
+            sink = problem.sink.double().view(1, -1, 1)
+            dsink = torch.where(some, (sink - lse).exp() * offset, 0.0).sum((0, 2)).float()
+        return Gradients(dq.to(dtype), dk.to(dtype), dv.to(dtype), delta.float(), dbias=dbias, dsink=dsink)
+
+    def backward_lse(self, lse):
+        return lse
+
+
+def planted(**methods):
+    """`Plain` with some methods or numbers replaced."""
+    return type("Planted", (Plain,), methods)()

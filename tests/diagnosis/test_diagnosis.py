@@ -1,0 +1,188 @@
+"""Each defect, planted in an independent implementation, is named; what is right or unexplainable is not."""
+
+import math
+
+import pytest
+import torch
+
+from flashverify.case.text import parse_case
+from flashverify.checks import Plan, judge_case
+from flashverify.diagnosis.diagnose import diagnose
+from flashverify.diagnosis.look import look
+from flashverify.diagnosis.semantics import NAMES, SEMANTICS
+from tests.diagnosis.planted import LOG2E, Plain, planted
+
+CASE = "fv1 seq_q=5 seq_k=7 dim_qk=8 dim_v=8 dtype=fp32 "
+FORWARD = CASE + "backward=no "
+
+
+def first_failure(subject, case):
+    return next((v for v in judge_case(subject, case, Plan.only("accuracy", case)).failures), None)
+
+
+def named(subject, text):
+    case = parse_case(text)
+    verdict = first_failure(subject, case)
+    assert verdict is not None, "the planted defect does not show"
+    return diagnose(subject, case, verdict)
+
+
+def not_rescaled(self, o, z, v, lse):
+    """The accumulator of a running softmax over tiles of 16 keys, never rescaled."""
+    top = torch.full_like(z[..., :1], -torch.inf)
+    acc, total = torch.zeros_like(o), torch.zeros_like(top)
+    for start in range(0, z.shape[-1], self.tile):
+        part = z[..., start : start + self.tile]
+        new = torch.maximum(top, part.amax(-1, keepdim=True))
+        pivot = torch.where(new == -torch.inf, 0.0, new)
+        p = (part - pivot).exp()
+        total = total * torch.where(top == -torch.inf, 0.0, (top - pivot).exp()) + p.sum(-1, keepdim=True)
+        acc = acc + p @ v[..., start : start + self.tile, :]
+        top = new
+    return acc / torch.where(total == 0, 1.0, total)
+
+
+def parent(self, parents, node):
+    yield node
+    if parents[node] >= 0:
+        yield parents[node]
+
+
+def siblings(self, parents, node):
+    yield from Plain.ancestors(self, parents, node)
+    yield from (other for other in range(node) if parents[other] == parents[node])
+
+
+def nodes_before(self, parents, node):
+    return range(node + 1)
+
+
+def empty_nan(self, o, z, v, lse):
+    return torch.where(torch.isfinite(lse).unsqueeze(-1), o, math.nan)
+
+
+DEFECTS = [
+    ("causal-one-key-more", FORWARD + "causal=top-left", {"causal": lambda s, i, j: j <= i + 1}),
+    ("causal-one-key-less", FORWARD + "causal=top-left", {"causal": lambda s, i, j: j < i}),
+    ("causal-ignored", FORWARD + "causal=bottom-right", {"causal": lambda s, i, j: j >= 0}),
+    ("causal-top-left", FORWARD + "causal=bottom-right", {"shift": lambda s, p, n, m: 0}),
+    ("causal-bottom-right", FORWARD + "causal=top-left", {"shift": lambda s, p, n, m: m - n}),
+    (
+        "window-left-one-narrower",
+        FORWARD + "window=2,1",
+        {"window": lambda s, i, j, a, b: (i - j < a) & (j - i <= b)},
+    ),
+    (
+        "window-right-one-wider",
+        FORWARD + "window=2,1",
+        {"window": lambda s, i, j, a, b: (i - j <= a) & (j - i <= b + 1)},
+    ),
+    ("window-left-ignored", FORWARD + "window=1,*", {"window": lambda s, i, j, a, b: i + j >= 0}),
+    ("window-misaligned", FORWARD + "causal=bottom-right window=2,*", {"window_shift": lambda s, p, n, m: 0}),
+    ("last-key-missing", FORWARD + "klen=6", {"keys": lambda s, n: n - 1}),
+    ("key-lengths-ignored", FORWARD + "klen=3 padding=dirt", {"keys": lambda s, n: 1 << 30}),
+    ("first-key-missing", FORWARD, {"drop_keys": lambda s, see: torch.cat([see[..., :1] & False, see[..., 1:]], -1)}),
+    ("tree-parents-only", FORWARD + "tree=-1,0,1,1,3", {"ancestors": parent}),
+    ("tree-siblings", FORWARD + "tree=-1,0,0,1,1", {"ancestors": siblings}),
+    ("tree-as-chain", FORWARD + "tree=-1,0,0,1,1", {"ancestors": nodes_before}),
+    ("bitmap-inverted", FORWARD + "bitmap=128,3", {"pattern": lambda s, p, bits: ~bits}),
+    (
+        "blocks-transposed",
+        FORWARD.replace("seq_q=5 seq_k=7", "seq_q=40 seq_k=40") + "blocks=16,16,128,4",
+        {"live": lambda s, p, b: b.mT if b.shape[2] == b.shape[3] else b},
+    ),
+    ("scale-missing", FORWARD, {"scale": lambda s, p: 1.0}),
+    ("scale-squared", FORWARD + "scale=0.5", {"scale": lambda s, p: p.scale**2}),
+    ("scale-slightly-off", FORWARD, {"scale": lambda s, p: p.scale * 1.001}),
+    ("log2e-twice", FORWARD, {"scale": lambda s, p: p.scale * LOG2E}),
+    ("lse-base-2", FORWARD, {"lse": lambda s, lse, without_sink: lse * LOG2E}),
+    ("alpha-not-applied", FORWARD.replace("seq_k=7", "seq_k=40"), {"output": not_rescaled}),
+    (
+        "not-normalised",
+        FORWARD,
+        {"output": lambda s, o, z, v, lse: o * (lse - z.amax(-1)).nan_to_num(0, 0, 0).exp().unsqueeze(-1)},
+    ),
+    ("empty-rows-nan", FORWARD + "causal=bottom-right klen=2", {"output": empty_nan}),
+    ("empty-rows-nan", FORWARD.replace("seq_k=7", "seq_k=0"), {"output": empty_nan}),
+    ("softcap-missing", FORWARD + "softcap=1", {"cap": lambda s, z, cap: z}),
+    ("softcap-slope-missing", CASE + "softcap=1", {"cap_slope": lambda s, z, cap: torch.ones_like(z)}),
+    ("bias-without-log2e", FORWARD + "bias=full", {"add_bias": lambda s, z, b: z + b / LOG2E}),
+    ("alibi-signed-distance", FORWARD + "alibi=yes", {"alibi": lambda s, x: x}),
+    (
+        "sink-missing",
+        FORWARD + "sink=yes",
+        {"lse": lambda s, lse, without_sink: without_sink},
+    ),
+    (
+        "head-modulo",
+        FORWARD + "heads_q=6 heads_kv=3",
+        {"kv_head": lambda s, h, group, heads: h % heads},
+    ),
+    ("delta-missing", CASE, {"delta_factor": 0.0}),
+    ("delta-sign", CASE, {"delta_factor": -1.0}),
+    ("gradient-without-scale", CASE, {"dk_factor": lambda s, p: 1 / p.scale}),
+    ("gradient-twice", CASE, {"dq_factor": lambda s, p: 2.0}),
+    (
+        "group-last-member-only",
+        CASE + "heads_q=2",
+        {"group_sum": lambda s, x, group: x[:, group - 1 :: group]},
+    ),
+    ("backward-lse-base", CASE, {"backward_lse": lambda s, lse: lse / LOG2E}),
+    ("weights-unmasked", CASE + "bitmap=128,3", {"backward_see": lambda s, see: torch.ones_like(see)}),
+    ("dropout-inverted", FORWARD + "dropout=0.5", {"kept": lambda s, p, keep: 1 - keep}),
+    ("dropout-factor-missing", FORWARD + "dropout=0.25", {"kept": lambda s, p, keep: keep * (1 - p.dropout_p)}),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "defect"), DEFECTS, ids=[name for name, _, _ in DEFECTS])
+def test_a_planted_defect_is_named(name, text, defect):
+    found = named(planted(**defect), text)
+    assert name == found.name or (name in found.also and found.name), found
+    assert found.sentence.endswith(".")
+    assert found.place
+
+
+@pytest.mark.parametrize(
+    "text", [CASE, CASE + "causal=bottom-right window=2,1 heads_q=2", CASE + "dropout=0.5 sink=yes"]
+)
+def test_a_right_subject_fails_nowhere_and_is_not_diagnosed(text):
+    case = parse_case(text)
+    assert first_failure(Plain(), case) is None
+    assert not look(Plain(), case).failing()
+    verdict = judge_case(Plain(), case, Plan.only("accuracy", case)).verdicts[0]
+    assert diagnose(Plain(), case, verdict).name == ""
+
+
+def test_noise_has_a_place_and_no_name():
+    def noisy(self, o, z, v, lse):
+        o = o.clone()
+        o[:, :, -1, 2] += 0.125 * torch.sin(1e3 * o[:, :, -1, 0])
+        return o
+
+    found = named(planted(output=noisy), FORWARD)
+    assert found.name == ""
+    assert "no known wrong semantics" in found.sentence.lower()
+    assert "rows 4 of 5" in found.place
+    assert "channels 2 of 8" in found.place
+    assert "right: lse" in found.place
+
+
+def test_two_defects_at_once_are_not_taken_for_one():
+    both = {"causal": lambda s, i, j: j <= i + 1, "scale": lambda s, p: p.scale * 2}
+    assert named(planted(**both), FORWARD + "causal=top-left").name == ""
+
+
+def test_a_defect_that_only_some_cases_show_is_not_named_after_those():
+    """Right beyond 40 keys: an ignored mask would not be."""
+
+    def sometimes(self, i, j):
+        return j >= 0 if j.shape[1] < 40 else j <= i
+
+    assert named(planted(causal=sometimes), FORWARD + "causal=top-left").name == ""
+
+
+def test_names_are_unique_and_sentences_plain():
+    assert len(set(NAMES)) == len(NAMES) >= 35
+    for semantics in SEMANTICS:
+        assert semantics.sentence[0].islower() or semantics.sentence.startswith(("O ", "ALiBi"))
+        assert not semantics.sentence.endswith(".")
