@@ -57,8 +57,9 @@ def _without(*names: str) -> Callable[[Scene], Iterator[Alternative]]:
 
 
 def _not_asked_for(scene: Scene) -> Iterator[Alternative]:
-    """A causal mask where none is declared, by either alignment."""
-    if scene.case.mask.causal is None and scene.case.mask.tree is None:
+    """A causal mask where neither one nor a window is declared, by either alignment."""
+    mask = scene.case.mask
+    if mask.causal is None and mask.tree is None and mask.window is None:
         j, _, end = _limits(scene)
         yield Alternative(inputs=with_parts(scene, causal=j <= end), detail="aligned at the bottom right")
         yield Alternative(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from flashverify.diagnosis.base import Alternative, Expectations, Semantics
-from flashverify.diagnosis.walks import row_tiles
+from flashverify.diagnosis.pairs import row_tiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from flashverify.diagnosis.scene import Scene
     from flashverify.truth import Inputs
 
-__all__ = ["ancestors", "exchanged", "of_heads_open", "parts", "seen", "tiles", "with_parts"]
+__all__ = ["ancestors", "exchanged", "of_heads_open", "parts", "row_tiles", "seen", "tiles", "with_parts"]
 
 
 def parts(scene: Scene) -> dict[str, Tensor]:
@@ -130,6 +130,13 @@ def of_heads_open(scene: Scene, lost: Tensor) -> Finish | None:
         return {name: x.open(where.get(name, everything)) for name, x in found.items()}
 
     return finish
+
+
+def row_tiles(scene: Scene, x: Tensor, size: int) -> Tensor:
+    """Bool pairs `[..., Sq, Sk]`: whether any row of the row's tile of `size` rows (of its sequence) has the key in `x`."""
+    number = scene.at.row_sequence * scene.case.seq_q + scene.at.row // size  # [B, Sq]
+    same = (number[:, :, None] == number[:, None, :]).double()
+    return (same[:, None] @ x.double()) > 0
 
 
 def tiles(scene: Scene) -> tuple[int, ...]:

@@ -9,8 +9,7 @@ import torch
 
 from flashverify.diagnosis.base import FORWARD, TILES, Alternative, Expectations, Semantics
 from flashverify.diagnosis.merging import partials
-from flashverify.diagnosis.pairs import tiles
-from flashverify.diagnosis.walks import row_tiles
+from flashverify.diagnosis.pairs import row_tiles, tiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -87,8 +86,8 @@ def _plus_infinity(scene: Scene) -> Iterator[Alternative]:
     yield from _empty_lse(float("inf"))(scene)
     for every in partials(scene):
         some = (every == -torch.inf).any(0)
-        # what a single partial returns is not merged
-        if not bool(some.any()):
+        if not bool(some.any()):  # cut so, every partial has keys and the result is right
+            yield Alternative()
             continue
 
         def finish(found: Expectations, some: Tensor = some) -> Expectations:

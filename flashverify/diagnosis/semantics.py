@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from flashverify.diagnosis.bands import BANDS
 from flashverify.diagnosis.dropout import DROPOUT
+from flashverify.diagnosis.edges import EDGES
 from flashverify.diagnosis.gradients import GRADIENTS
 from flashverify.diagnosis.heads import HEADS
 from flashverify.diagnosis.lengths import LENGTHS
@@ -41,6 +42,7 @@ SEMANTICS: tuple[Semantics, ...] = (
     *SUMS,
     *DROPOUT,
     *WALKS,
+    *EDGES,
     *ROWS,
 )
 """Those that are told by their values."""

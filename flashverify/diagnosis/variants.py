@@ -41,6 +41,13 @@ def telling(subject: Subject, case: Case) -> Iterator[Case]:
     if case.mask.causal is None and case.mask.tree is None:
         causal = replace(case, mask=replace(case.mask, causal="top-left"))
         found += [grown(causal, rows, keys, regime="normal", seed=71) for rows, keys in ((18, 34), (140, 150))]
+        dense = (
+            causal.mask
+            if case.mask.bitmap is None
+            else replace(causal.mask, bitmap=replace(case.mask.bitmap, live=220))
+        )
+        aligned = replace(case, mask=replace(dense, causal="bottom-right"))  # no row without keys
+        found += [grown(aligned, rows, rows + 40, regime="normal", seed=75 + rows) for rows in (18, 70)]
     if case.mask.key_lengths is None and case.mask.packed is None and case.mask.tree is None:
         short = replace(case, mask=replace(case.mask, key_lengths=(case.seq_k,) * case.batch))
         found.append(grown(replace(short, seq_k=case.seq_k + 3), 18, 34, regime="normal", seed=81))
