@@ -160,8 +160,15 @@ def _drain(descriptor: int) -> list[bytes]:
     return found
 
 
+DEVICE_LOST = 86
+"""Exit code of a worker whose case made the GPU unusable for it."""
+LOST = "the GPU cannot be used any more"
+
+
 def exit_name(returncode: int) -> str:
-    """`SIGSEGV` for a signal, `exit-3` for an exit code."""
+    """`SIGSEGV` for a signal, `exit-3` for an exit code, `device-lost` for that of `DEVICE_LOST`."""
+    if returncode == DEVICE_LOST:
+        return "device-lost"
     if returncode >= 0:
         return f"exit-{returncode}"
     try:
@@ -176,7 +183,11 @@ def death_verdict(returncode: int, printed: str, memory: int | None = None) -> V
         message = f"the worker used {memory / 2**30:.1f} GiB and was killed"
         return Verdict(check="crash", status=Status.FAIL, error="memory", message=message)
     name = exit_name(returncode)
-    where = next((line.strip() for line in printed.splitlines() if line.strip().startswith("File ")), "")
+    lines = [line.strip() for line in printed.splitlines()]
+    if returncode == DEVICE_LOST:
+        reason = next((line for line in reversed(lines) if line.startswith(LOST)), LOST)
+        return Verdict(check="crash", status=Status.FAIL, error=name, message=reason[:500])
+    where = next((line for line in lines if line.startswith("File ")), "")
     message = f"the process died with {name}" + (f" at {where}" if where else "")
     return Verdict(check="crash", status=Status.FAIL, error=name, message=message[:500])
 

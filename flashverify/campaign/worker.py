@@ -38,7 +38,7 @@ from flashverify.campaign.events import (
     encode,
 )
 from flashverify.campaign.inflight import Inflight, InflightFile
-from flashverify.campaign.process import ProcessSetup
+from flashverify.campaign.process import DEVICE_LOST, LOST, ProcessSetup
 from flashverify.campaign.toolkit import Toolkit, load_toolkit
 from flashverify.case.text import format_case, parse_case
 from flashverify.errors import UsageError
@@ -91,6 +91,8 @@ class Session:
             message = f"the harness failed: {type(error).__name__}: {error} ({_place(error)})"
             verdict = Verdict(check="harness", status=Status.ERROR, error="exception", message=message[:2000])
             result = CaseResult(case=text, subject=name, evidence=self.device, verdicts=(verdict,))
+        if self.device == "cuda" and any(v.check in ("exception", "harness") for v in result.verdicts):
+            _leave_a_lost_device()
         self._note.clear()
         if not result.seconds:
             result = msgspec.structs.replace(result, seconds=round(time.perf_counter() - begun, 6))
@@ -143,7 +145,7 @@ class Session:
         elif task.corpus:
             from flashverify.campaign.corpus import corpus_cases
 
-            drawn = tuple(case for case in corpus_cases() if self.toolkit.refusal(subject, case) is None)
+            drawn = tuple(case for case in corpus_cases(self.device) if self.toolkit.refusal(subject, case) is None)
         else:
             drawn = self.toolkit.matrix(subject, self.device)
         others = [self.subject(spec) for spec in task.also]
@@ -168,6 +170,17 @@ class Session:
             except Exception as error:  # and without words for it
                 print(f"diagnose failed: {type(error).__name__}: {error}", file=sys.stderr)
         self.emit(Judged(result, confirmation, diagnosis))
+
+
+def _leave_a_lost_device() -> None:
+    """Dies where the case has made the GPU unusable for this process, so that it is the case in flight that is blamed, not those after it."""
+    import torch
+
+    try:
+        torch.cuda.synchronize()
+    except Exception as error:
+        print(f"{LOST}: {' '.join(str(error).split())}", file=sys.stderr, flush=True)
+        os._exit(DEVICE_LOST)
 
 
 def _place(error: BaseException) -> str:

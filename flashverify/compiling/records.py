@@ -11,8 +11,8 @@ class Hazard(msgspec.Struct, frozen=True, kw_only=True, order=True):
     """Code that is wrong for some input, or on some compiler, though it may give the right values here.
 
     Args:
-        kind: `unfilled-load`, `int32-offset` or `atomic`.
-        where: `file:line`.
+        kind: `unfilled-load`, `int32-offset`, `atomic` or `undefined-register`.
+        where: `file:line`; of machine code, the kernel and the address.
         what: one sentence.
     """
 

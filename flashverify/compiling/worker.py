@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from flashverify.compiling.cubin import resources
-from flashverify.compiling.records import Built, Compilation, Job
+from flashverify.compiling.records import Built, Compilation, Hazard, Job
 from flashverify.compiling.ttir import find_hazards
 from flashverify.subjects.launches import Argument, Device, Element, Opaque, Pointer, Real, Value
 
@@ -48,13 +48,21 @@ def compile_job(job: Job) -> Built:
     built = triton.compile(
         triton.compiler.ASTSource(fn, signature, constants, attributes), target=target, options=options.__dict__
     )
-    registers, stack, spills = resources(built.asm["cubin"], triton.knobs.nvidia.cuobjdump.path)
+    used = resources(built.asm["cubin"], triton.knobs.nvidia.cuobjdump.path)
+    unset = tuple(
+        Hazard(
+            kind="undefined-register",
+            where=f"{fn.__name__}+0x{address}",
+            what=f"`{text.strip()}` reads a register that nothing sets",
+        )
+        for address, text in used.unset
+    )
     return Built(
-        registers=registers,
+        registers=used.registers,
         shared=built.metadata.shared,
-        stack=stack,
-        loop_spills=spills,
-        hazards=find_hazards(built.asm["ttir"], deterministic=job.deterministic),
+        stack=used.stack,
+        loop_spills=used.loop_spills,
+        hazards=(*find_hazards(built.asm["ttir"], deterministic=job.deterministic), *unset),
     )
 
 

@@ -27,7 +27,7 @@ _VARIANTS: dict[str, dict[str, Any]] = {
 }
 """Masks, tables and terms, so that each of them occurs."""
 _DTYPES = ("float16", "bfloat16", "float32")
-_DIMS = ((16, 16), (64, 64), (128, 128), (72, 72), (192, 128), (256, 256))
+_DIMS = ((16, 16), (64, 64), (128, 128), (72, 72), (192, 128), (256, 256), (64, 24))
 _POINTEES = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "i32": "int32"}
 
 
@@ -38,7 +38,7 @@ def bundled_launches(package: str) -> list[Launch]:
     aot = importlib.import_module(f"{package}.aot")
     found = []
     for kernel, variant, dtype, (d, dv) in _combinations():
-        aligned = d & (d - 1) == 0  # a width that is no power of two stands for rows that are not aligned
+        aligned = d & (d - 1) == 0 and dv & (dv - 1) == 0  # a width that is no power of two stands for rows that are not aligned
         source = aot.kernel_source(
             kernel, d=d, dv=dv, dtype=getattr(torch, dtype), dlse=not aligned, aligned=aligned, **_VARIANTS[variant]
         )

@@ -110,7 +110,7 @@ def kernel_source(
             pairs: Pairs = "bias" if {"bias", "dbias"} & set(terms) else "terms" if set(terms) - {"sink"} else "plain"
             config = launch_config(kernel, d=d, dv=dv, dtype=dtype, mask=mask, sq=1 << 12, pairs=pairs)
     flags = mask_flags(mask)
-    constants = compile_constants(config, d=d, dv=dv, aligned=aligned, mask=flags, precision=precision)
+    constants = compile_constants(kernel, config, d=d, dv=dv, aligned=aligned, mask=flags, precision=precision)
     given = {
         "cu_q_ptr": packed,
         "cu_k_ptr": packed,

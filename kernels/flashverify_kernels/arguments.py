@@ -6,11 +6,13 @@ import torch
 
 from flashverify_kernels.config import Kind, LaunchConfig, padded_dim
 from flashverify_kernels.options import Options, Precision
+from flashverify_kernels.runtime import INTERPRETED
 from flashverify_kernels.terms import LOG2_E
 from flashverify_kernels.validation import Problem, axes
 
 _INT32 = 2**31
 _LARGEST_TILE = 256
+_NARROWEST = 64
 
 
 def in_order(options: Options, **tensors: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -118,12 +120,14 @@ def constants(problem: Problem, kind: Kind, views: dict[str, torch.Tensor]) -> d
     config = problem.configs[kind]
     return {
         **compile_constants(
+            kind,
             config,
             d=problem.d,
             dv=problem.dv,
             aligned=_aligned(views),
             mask=problem.mask.flags,
             precision=problem.precision,
+            interpreted=INTERPRETED,
         ),
         "num_warps": config.num_warps,
         "num_stages": config.num_stages,
@@ -141,10 +145,24 @@ def _aligned(views: dict[str, torch.Tensor]) -> bool:
 
 
 def compile_constants(
-    config: LaunchConfig, *, d: int, dv: int, aligned: bool, mask: int, precision: Precision
+    kind: str,
+    config: LaunchConfig,
+    *,
+    d: int,
+    dv: int,
+    aligned: bool,
+    mask: int,
+    precision: Precision,
+    interpreted: bool = False,
 ) -> dict[str, Any]:
-    """The constexpr arguments. With the dtypes, the presence of optional pointers, warps and stages: the compile key."""
+    """The constexpr arguments. With the dtypes, the presence of optional pointers, warps and stages: the compile key.
+
+    The forward's tile of V is at least `_NARROWEST` wide where rows are not aligned: the assemblers that come with Triton 3.6 and 3.7 lose
+    the shared memory address of a narrower one on sm_90, and the product reads outside (`flashverify compile`: `undefined-register`).
+    """
     block_d, block_dv = padded_dim(d), padded_dim(dv)
+    if kind == "forward" and not aligned and not interpreted:
+        block_dv = max(block_dv, _NARROWEST)
     return {
         "BLOCK_M": config.block_m,
         "BLOCK_N": config.block_n,

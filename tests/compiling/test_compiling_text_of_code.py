@@ -1,6 +1,6 @@
 """The readers of TTIR and SASS on written examples: what is and what is no hazard."""
 
-from flashverify.compiling.cubin import loop_spills
+from flashverify.compiling.cubin import loop_spills, unset_registers
 from flashverify.compiling.ttir import find_hazards
 
 HEAD = """#loc = loc("k.py":1:0)
@@ -87,3 +87,20 @@ def test_spills_are_counted_in_innermost_loops_only():
         /*0080*/                   BRA 0x80;
 """
     assert loop_spills(sass) == 1
+
+
+SASS = """
+        /*0010*/                   R2UR UR4, R2 ;
+        /*0020*/                   ULDC.64 UR6, c[0x0][0x2c0] ;
+        /*0030*/                   UIADD3 UR26, UP0, {source}, 0x40, URZ ;
+        /*0040*/                   UIADD3.X UR27, UR7, -0x7fffffe0, URZ, UP0, !UPT ;
+        /*0050*/                   HGMMA.64x32x16.F32.BF16 R56, R24, gdesc[UR24].tnspB, R56 ;
+        /*0060*/              @!UP1 UMOV UR28, UR26 ;
+"""
+
+
+def test_a_uniform_register_that_nothing_sets():
+    assert unset_registers(SASS.format(source="UR4")) == ()
+    assert unset_registers(SASS.format(source="UR26")) == (("0030", "UIADD3 UR26, UP0, UR26, 0x40, URZ "),)
+    assert unset_registers("        /*0010*/                   UISETP.GE.AND UP0, UPT, UR9, 0x1, UPT ;\n") != ()
+    assert unset_registers("        /*0010*/                   IMAD R1, R2, UR9, RZ ;\n") == ()
