@@ -114,7 +114,7 @@ class Truth:
         return _strict("o", self._forward_bounds.strict)
 
     def backward(self) -> dict[str, tuple[torch.Tensor, OutputBound]]:
-        """(value, bound) of `delta`, `dq`, `dk`, `dv`, and where the problem has them `dbias` and `dsink`, end to end."""
+        """(value, bound) of `delta` as `form.stored_delta` has it, `dq`, `dk`, `dv`, and where the problem has them `dbias` and `dsink`, end to end."""
         return self._gradients(self._forward.o, self._forward.lse, self._forward_bounds)[0]
 
     def conditional(self, o: torch.Tensor, lse: torch.Tensor) -> dict[str, tuple[torch.Tensor, OutputBound]]:
@@ -166,7 +166,10 @@ class Truth:
             dbias=values.dbias,
             dsink=values.dsink,
         )
-        pairs = {name: (value, getattr(bounds, name)) for name, value in _gradients(values).items()}
+        found = _gradients(values)
+        if i.dlse is not None and self.form.stored_delta == "minus_dlse":
+            found["delta"] = (found["delta"] - i.dlse.double()).masked_fill(self.empty_rows, 0.0)
+        pairs = {name: (value, getattr(bounds, name)) for name, value in found.items()}
         return pairs, _strict("dv", bounds.strict)
 
 

@@ -22,12 +22,16 @@ if TYPE_CHECKING:
 
     from flashverify.case.problem import Problem
     from flashverify.checks.execution import Execution
+    from flashverify.judge.taint import Clean
     from flashverify.numerics import Form
     from flashverify.subjects.interface import Contract, Subject
 
-__all__ = ["Accuracy", "check_accuracy", "judged_form", "shape_failures", "undefined_elements"]
+__all__ = ["Accuracy", "check_accuracy", "judged_form", "shape_failures", "tainted", "undefined_elements"]
 
 END_TO_END, CONDITIONAL, STRICT = "end-to-end", "conditional", "strict"
+
+_STATISTICS = ("lse", "delta", "dsink")
+"""Outputs that are fp32 whatever the inputs are."""
 
 _CPU_WORK = 1 << 23
 """Below so many multiply-adds of the scores a case of a GPU is judged on the CPU, where hundreds of small operations cost less."""
@@ -49,13 +53,22 @@ def judged_form(subject: Subject, problem: Problem) -> Form:
 
 
 def shape_failures(execution: Execution) -> list[Verdict]:
-    """A failing verdict for every output of the wrong shape or dtype."""
+    """A failing verdict for every promised output that is missing, and for every one of the wrong shape or dtype."""
+    import torch
+
     shapes, found = expected_shapes(execution.problem), []
-    dtype = execution.problem.q.dtype
+    for name in execution.missing:
+        message = f"{name} is promised and was not returned; expected {list(shapes[name])}"
+        found.append(Verdict(check="accuracy", status=Status.FAIL, output=name, error="missing", message=message))
     for name, tensor in execution.outputs.items():
-        wrong_dtype = name in ("o", "dq", "dk", "dv", "dbias") and tensor.dtype != dtype
-        if tuple(tensor.shape) != shapes[name] or wrong_dtype:
-            message = f"{name} is {list(tensor.shape)} {tensor.dtype}, expected {list(shapes[name])} {dtype}"
+        dtype = torch.float32 if name in _STATISTICS else execution.problem.q.dtype
+        if tuple(tensor.shape) != shapes.get(name) or tensor.dtype != dtype:
+            expected = (
+                f"{list(shapes[name])} {dtype}"
+                if name in shapes
+                else "none: the case has nothing that it is the gradient of"
+            )
+            message = f"{name} is {list(tensor.shape)} {tensor.dtype}, expected {expected}"
             found.append(Verdict(check="accuracy", status=Status.FAIL, output=name, error="shape", message=message))
     return found
 
@@ -98,7 +111,8 @@ def check_accuracy(subject: Subject, execution: Execution) -> Accuracy:
     if problem.q.is_cuda and _work(problem) <= _CPU_WORK:
         problem, outputs = _on_cpu(problem), {name: tensor.cpu() for name, tensor in outputs.items()}
     inputs, tidy = inputs_of(problem)
-    truth = Truth(inputs, problem.case.dtype, judged_form(subject, problem))
+    form = judged_form(subject, problem)
+    truth, taint = Truth(inputs, problem.case.dtype, form), tainted(tidy, form)
     undefined, beyond = undefined_elements(problem, contract), outside(problem)
     empty = truth.empty_rows
     pinned: dict[str, tuple[torch.Tensor, float]] = {
@@ -110,7 +124,7 @@ def check_accuracy(subject: Subject, execution: Execution) -> Accuracy:
     pinned |= {name: (beyond[name], 0.0) for name in ("dk", "dv") if name in beyond}
     warnings = []
 
-    def judge(name: str, mode: str, value: torch.Tensor, bound: object, taint: torch.Tensor | None) -> Comparison:
+    def judge(name: str, mode: str, value: torch.Tensor, bound: object, lost: torch.Tensor | None = None) -> Comparison:
         mask, fixed = pinned.get(name, (None, 0.0))
         return compare_output(
             name,
@@ -118,37 +132,41 @@ def check_accuracy(subject: Subject, execution: Execution) -> Accuracy:
             value,
             bound,  # type: ignore[arg-type]
             mode=mode,
-            taint=taint,
+            taint=_union(taint.get(name), lost),
             pinned=mask,
             pinned_value=fixed,
             undefined=undefined.get(name),
         )
 
     comparisons = [
-        judge(name, END_TO_END, value, bound, tidy.taint.get(name))
-        for name, (value, bound) in truth.forward().items()
-        if name in outputs
+        judge(name, END_TO_END, value, bound) for name, (value, bound) in truth.forward().items() if name in outputs
     ]
-    comparisons += [
-        judge("o", STRICT, *pair, tidy.taint.get("o")) for pair in truth.strict().values() if "o" in outputs
-    ]
+    comparisons += [judge("o", STRICT, *pair) for pair in truth.strict().values() if "o" in outputs]
     if inputs.do is not None:
         comparisons += [
-            judge(name, END_TO_END, value, bound, tidy.taint.get(name))
+            judge(name, END_TO_END, value, bound)
             for name, (value, bound) in truth.backward().items()
             if name in outputs
         ]
         if "lse" in outputs:
             o, lse, lost = _stored(outputs["o"], outputs["lse"], truth, problem)
             comparisons += [
-                judge(name, mode, value, bound, _union(tidy.taint.get(name), lost.get(name)))
+                judge(name, mode, value, bound, lost.get(name))
                 for mode, pairs in zip((CONDITIONAL, STRICT), truth.given(o, lse), strict=True)
                 for name, (value, bound) in pairs.items()
                 if name in outputs
             ]
-    if tidy.taint and all(bool(torch.isfinite(outputs[name]).all()) for name in ("o", *GRADIENTS) if name in outputs):
+    if taint and all(bool(torch.isfinite(outputs[name]).all()) for name in ("o", *GRADIENTS) if name in outputs):
         warnings.append("a non-finite input left every output finite")
     return Accuracy(tuple(comparisons), tuple(warnings))
+
+
+def tainted(tidy: Clean, form: Form) -> dict[str, torch.Tensor]:
+    """Per output what a non-finite input may have reached: a delta that holds dLSE, what dLSE reaches."""
+    found = dict(tidy.taint)
+    if found and form.stored_delta == "minus_dlse":
+        found["delta"] = found["dq"].squeeze(-1)
+    return found
 
 
 def _work(problem: Problem) -> int:

@@ -62,6 +62,9 @@ def confirm(subject: Subject, case: Case, verdict: Verdict) -> Confirmation:
     expected = float(exact[verdict.output][verdict.index])
     if verdict.output == "lse":
         expected = _pinned(expected / unit, subject.contract.empty_row_lse)
+    if verdict.output == "delta" and inputs.dlse is not None and form.stored_delta == "minus_dlse":
+        empty_row = bool(truth.empty_rows[verdict.index])
+        expected = 0.0 if empty_row else expected - float(inputs.dlse[verdict.index])
     bound = float(bounds[verdict.output][1].total[verdict.index])
     got = _element(outputs[verdict.output], verdict.index)
     return Confirmation(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from flashverify.case.problem import Problem
     from flashverify.interpreter.memory import Place
     from flashverify.interpreter.reports import Watch
-    from flashverify.subjects.interface import Subject
+    from flashverify.subjects.interface import Contract, Subject
 
 __all__ = ["OUTPUTS", "Execution", "execute", "expected_shapes"]
 
@@ -32,6 +32,7 @@ class Execution:
         outputs: by name, in the order of `OUTPUTS`; absent ones are left out.
         unwritten: per guarded output, the elements that nobody wrote.
         damage: guard bands of outputs that were overwritten.
+        missing: outputs that the case calls for and the contract promises, but that the subject did not return.
         watch: what the sanitizer saw; None where nothing was interpreted under it.
     """
 
@@ -40,6 +41,7 @@ class Execution:
     unwritten: dict[str, torch.Tensor]
     damage: tuple[Damage, ...]
     watch: Watch | None = None
+    missing: tuple[str, ...] = ()
 
 
 def execute(
@@ -61,16 +63,25 @@ def execute(
 
     with guard_outputs(pattern=pattern) as guard, _watching(problem, guard, fill, only) as watch:
         forward = subject.forward(problem)
+        wanted = {"lse"} if subject.contract.lse_base is not None else set()
         found: dict[str, torch.Tensor | None] = {"o": forward.o, "lse": forward.lse}
         if problem.case.grad.backward and forward.o.shape == problem.case.shape_o:
             gradients = subject.backward(problem, forward)
+            wanted |= _called_for(problem, subject.contract)
             found |= {name: getattr(gradients, name) for name in OUTPUTS[2:]}
     if problem.q.is_cuda:
         torch.cuda.synchronize(problem.q.device)
     outputs = {name: tensor.detach() for name in OUTPUTS if (tensor := found.get(name)) is not None}
     unwritten = {name: mask for name, tensor in outputs.items() if (mask := guard.unwritten(tensor)) is not None}
     seen = watch if watch is not None and watch.launches else None
-    return Execution(problem, outputs, unwritten, tuple(guard.damage()), seen)
+    missing = tuple(name for name in OUTPUTS if name in wanted and name not in outputs)
+    return Execution(problem, outputs, unwritten, tuple(guard.damage()), seen, missing)
+
+
+def _called_for(problem: Problem, contract: Contract) -> frozenset[str]:
+    """The promised gradients of what the problem has."""
+    absent = {name for name, given in (("dbias", problem.bias), ("dsink", problem.sink)) if given is None}
+    return contract.gradients - absent
 
 
 def _watching(

@@ -170,9 +170,8 @@ def _tested(subject: Subject, case: Case, fits: list[_Fit], deadline: float) -> 
     for scene in _scenes(subject, telling(subject, case)) if len(fits) > 1 else ():
         failing = scene.failing()
         # one that has no say here is not contradicted
-        kept = [fit for fit in fits if _silent(fit, scene) or _survives(fit, scene, failing)]
-        fits = kept or fits
-        if len(fits) == 1 or time.monotonic() > deadline:
+        fits = [fit for fit in fits if _silent(fit, scene) or _survives(fit, scene, failing)]
+        if len(fits) < 2 or time.monotonic() > deadline:
             break
     return fits
 

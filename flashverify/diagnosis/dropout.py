@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
     from flashverify.diagnosis.scene import Scene
 
 __all__ = ["DROPOUT"]
+
+_ROUNDING = 2.0**-20
+"""Of a sum of weights in fp32, relative."""
 
 
 def _drawn(scene: Scene, **changed: Any) -> Tensor:
@@ -150,12 +155,21 @@ def _before(scene: Scene) -> Iterator[Alternative]:
     if not p:
         return
     inputs = replace(i, visible=_and(i.visible, i.keep), keep=None, dropout=0.0)
-    yield Alternative(inputs=inputs, detail="without the factor")
+    natural = scene.truth.forward()["lse"][0] * scene.unit
+    largest = i.v.double().abs().amax() if i.v.numel() else torch.zeros((), dtype=torch.float64)
 
-    def finish(found: Expectations) -> Expectations:
-        return {name: x.times(1.0 / (1.0 - p)) if name == "o" else x for name, x in found.items()}
+    def finish(found: Expectations, factor: float = 1.0) -> Expectations:
+        if "o" not in found:
+            return found
+        o, lse = found["o"].times(factor), found["lse"]
+        # a sum of all weights from which the dropped ones are taken away is rounded as large as it was; -inf - -inf is no gap
+        lost = _ROUNDING * (natural - lse.value * scene.unit).nan_to_num(0.0, math.inf, 0.0).exp()
+        share = (lost * largest * factor).unsqueeze(-1)
+        o = replace(o, total=o.total + share.where(lost.unsqueeze(-1) < 0.5, math.inf))
+        return {"o": o, "lse": replace(lse, total=lse.total + lost.where(lost < 0.5, math.inf) / scene.unit)}
 
-    yield Alternative(inputs=inputs, finish=finish, detail="with the factor")
+    yield Alternative(inputs=inputs, finish=finish, detail="without the factor")
+    yield Alternative(inputs=inputs, finish=partial(finish, factor=1.0 / (1.0 - p)), detail="with the factor")
 
 
 def _ignored(scene: Scene) -> Iterator[Alternative]:

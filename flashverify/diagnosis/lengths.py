@@ -124,20 +124,18 @@ def _cut(keys: int) -> Callable[[Expectations], Expectations]:
 
 def _as_many_as_queries(scene: Scene) -> Iterator[Alternative]:
     """The number of keys is that of the queries; with fewer keys than queries what is read lies outside the tensors."""
-    case, at = scene.case, scene.at
-    if case.mask.packed is not None or case.mask.key_lengths is not None or case.mask.tree is not None:
+    case, mask = scene.case, scene.case.mask
+    # aligned at the bottom right this is what alignment at the top left gives
+    if mask.packed or mask.key_lengths is not None or mask.tree is not None or mask.causal == "bottom-right":
         return
-    part = at.key[:, None, None, :] < case.seq_q
     outside = torch.tensor(case.seq_q > case.seq_k)
 
     def finish(found: Expectations) -> Expectations:
         return {name: x.open(outside) for name, x in found.items()}
 
-    if case.seq_q != case.seq_k and case.mask.causal != "bottom-right":
+    if case.seq_q != case.seq_k:
+        part = scene.at.key[:, None, None, :] < case.seq_q
         yield Alternative(inputs=with_parts(scene, as_queries=part), finish=finish)
-    elif case.seq_q != case.seq_k:
-        moved = at.key[:, None, None, :] <= at.row[:, None, :, None]
-        yield Alternative(inputs=with_parts(scene, as_queries=part, causal=moved), finish=finish)
 
 
 def _neighbours(scene: Scene) -> Iterator[Alternative]:

@@ -10,7 +10,7 @@ import torch
 
 from flashverify.case.materialize import materialize
 from flashverify.case.positions import positions
-from flashverify.checks.accuracy import judged_form, shape_failures, undefined_elements
+from flashverify.checks.accuracy import judged_form, shape_failures, tainted, undefined_elements
 from flashverify.checks.execution import execute
 from flashverify.checks.inputs import inputs_of
 from flashverify.diagnosis.asked import backward_asked, forward_asked
@@ -43,7 +43,7 @@ def look(subject: Subject, case: Case) -> Scene | None:
     inputs, form = inputs.dense(), judged_form(subject, problem)
     truth = Truth(inputs, case.dtype, form)
     outputs = {name: tensor.detach().cpu().double() for name, tensor in execution.outputs.items()}
-    free = dict(tidy.taint)
+    free = tainted(tidy, form)
     for name, mask in undefined_elements(problem, subject.contract).items():
         free[name] = free[name] | mask if name in free else mask
     right = forward_asked(truth, subject.contract)

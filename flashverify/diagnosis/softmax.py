@@ -63,10 +63,17 @@ def _behind(scene: Scene, size: int) -> Tensor | None:
     return grown if bool((grown > 0).any()) else None
 
 
+def _right(scene: Scene, size: int) -> Iterator[Alternative]:
+    """Nothing is wrong where the maximum does not grow behind the first tile of the form."""
+    if size == scene.form.block_n:
+        yield Alternative(detail=f"a tile of {size} keys")
+
+
 def _alpha(scene: Scene) -> Iterator[Alternative]:
     for size in tiles(scene):
         bias = _behind(scene, size)
         if bias is None:
+            yield from _right(scene, size)
             continue
         declared = scene.right.get("lse")
         if declared is None:
@@ -87,6 +94,7 @@ def _row_sum(scene: Scene) -> Iterator[Alternative]:
     for size in tiles(scene):
         bias = _behind(scene, size)
         if bias is None:
+            yield from _right(scene, size)
             continue
         natural = scene.truth.forward()["lse"][0] * scene.unit
 

@@ -86,19 +86,19 @@ STATISTICS = (
         name="dlse-ignored",
         sentence="the gradient through the LSE is ignored",
         build=_dlse(0.0),
-        outputs=("dq", "dk", "dbias"),
+        outputs=("delta", "dq", "dk", "dbias"),
     ),
     Semantics(
         name="dlse-sign",
         sentence="the gradient through the LSE has the wrong sign",
         build=_dlse(-1.0),
-        outputs=("dq", "dk", "dbias", "dsink"),
+        outputs=("delta", "dq", "dk", "dbias", "dsink"),
     ),
     Semantics(
         name="dlse-in-base-2",
         sentence="the gradient through the LSE is taken for that of a base-2 one",
         build=_dlse(_LOG2E),
-        outputs=("dq", "dk", "dbias", "dsink"),
+        outputs=("delta", "dq", "dk", "dbias", "dsink"),
     ),
     Semantics(
         name="backward-lse-of-next-row",

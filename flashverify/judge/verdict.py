@@ -62,7 +62,7 @@ class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
         output: `o`, `lse`, `delta`, `dq`, `dk`, `dv`, an input's name, of the sanitizer the kernel's argument, of an exception its
             type; empty where it concerns none.
         error: class of the failure, by check; empty on a pass:
-            accuracy `bound`, `empty-row`, `shape`; nonfinite `nan`, `inf`, `finite` (an overflow that is missing);
+            accuracy `bound`, `empty-row`, `shape`, `missing` (an output that is promised); nonfinite `nan`, `inf`, `finite` (an overflow that is missing);
             padding `padding`; memory `input`, `guard`, `unwritten`, `touched` (what must stay so); determinism `repeat`, `batch`,
             `order` (of programs);
             sanitizer `out-of-bounds`, `uninitialised`, `double-write`, `race`, `input-store`, `undefined-lane`;
@@ -70,7 +70,7 @@ class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
             relations `double-v`, `double-do`, `appended-keys`, `chain-tree`, `key-permutation`, `split-merge`, `lse-shift`,
             `linear-do`, `hull`, `lse-range`, `ds-sum`; config `config`;
             counting `leaked`, `dropped`, `doubled`, `not-integer`, `moved`, `head-map`, `lse-count`;
-            exception `exception`; crash the signal's name, `exit-N` or `memory`; hang `hang`;
+            exception `exception`; crash the signal's name, `exit-N`, `memory` or `device-lost`; hang `hang`;
             harness, always of status `error`, `self-check`, `exception`.
         mode: `end-to-end` or `conditional`, where both exist.
         ratio: error / bound at the worst element, hex; empty where there is none.

@@ -58,7 +58,7 @@ def backward_bounds(
         forward: The forward bounds, for the end-to-end mode.
 
     Returns:
-        The bounds and E64. Rows that see nothing, and keys that nothing sees, are exact: bound 0.
+        The bounds and E64; of delta, of what the form says that it holds. Rows that see nothing, and keys that nothing sees, are exact: bound 0.
     """
     c, c64 = (
         coefficients(problem.form, problem.dtype, problem.shape, problem.scale, problem.features),
@@ -89,7 +89,7 @@ def backward_bounds(
             else [a | b if a.dtype == torch.bool else a + b for a, b in zip(keys, key_terms, strict=True)]
         )
         reasons = {name: count + reasons.get(name, 0) for name, count in counted.items()}
-    delta, b_delta, e_delta, x_delta, t_delta, y_dq, core_q, core64_q, x_dq, t_dq, empty = (
+    delta, b_delta, e_delta, t_delta, x_delta, y_dq, core_q, core64_q, x_dq, t_dq, empty = (
         problem.join(list(x)) for x in zip(*rows, strict=True)
     )
     core_k, core_v, core64_k, core64_v, x_dk, x_dv, t_dk, t_dv, seen, hidden, hidden_v, *strict = keys
@@ -146,6 +146,17 @@ def backward_bounds(
     return result
 
 
+def _stored_delta(
+    problem: Problem, c: Coefficients, c64: Coefficients, dlse: Tensor | None, delta: Tensor, B: Tensor, E: Tensor, trivial: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    """What a returned delta holds, its B and E64 and its trivial range: dLSE, where it was subtracted, costs one more rounding (section 8)."""
+    if dlse is None or problem.form.stored_delta == "plain":
+        return delta, B, E, trivial
+    stored = delta - dlse
+    B, E = (x + (stored.abs() + x) * y.u + 2 * y.w for x, y in ((B, c), (E, c64)))
+    return stored, B, E, trivial + dlse.abs() + 4 * c.w
+
+
 def _chunk_bounds(
     problem: Problem, chunk: Chunk, c: Coefficients, c64: Coefficients,
     do: Tensor, o: Tensor, lse: Tensor, dq: Tensor, dlse: Tensor | None, forward: ForwardBounds | None,
@@ -187,11 +198,13 @@ def _chunk_bounds(
     in_ds = {"non_finite_o": stored_o & ~empty & ~chunk.bad, "o_overflow": o_over & ~empty}
     if chunk.bad_v is not None:
         in_ds["non_finite_v"] = chunk.bad_v.any(-1, keepdim=True)
-    over = overflow_domain(c, chunk, g, s, cores, logit_overflow(problem, chunk, prescale), in_p, in_ds)
+    over = overflow_domain(
+        c, chunk, g, s, cores, logit_overflow(problem, chunk, prescale), in_p, in_ds, masked=problem.form.masked_ds
+    )
     t_delta, t_X, t_dq, t_dk, t_dv = trivial_ranges(problem, c, chunk, g, s, underflow)
     by_row = [
-        delta, cores.delta, self_cores.delta, over.delta, t_delta, problem.cut(dq, chunk.rows), cores.dq, self_cores.dq,
-        over.dq.expand_as(t_dq), t_dq, empty,
+        *_stored_delta(problem, c, c64, g.dlse, delta, cores.delta, self_cores.delta, t_delta), over.delta,
+        problem.cut(dq, chunk.rows), cores.dq, self_cores.dq, over.dq.expand_as(t_dq), t_dq, empty,
     ]  # fmt: skip
     seen = chunk.over_rows(torch.ones_like(chunk.n)) > 0
     by_key = [

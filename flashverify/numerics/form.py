@@ -31,10 +31,11 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "softcap_slope": ("square", "product"),
     "max_source": ("exponent", "apart"),
     "key_order": ("unknown", "ascending"),
+    "stored_delta": ("plain", "minus_dlse"),
     "dot": ("ieee", "tf32", "tf32x3"),
 }
 _OPTIONAL_DTYPES = ("out_dtype", "grad_dtype")
-_FLAGS = ("grad_uses_prescaled",)
+_FLAGS = ("grad_uses_prescaled", "masked_ds")
 # Variants that a form may name but whose error terms are not worked out here: refused rather than judged by a bound that does not hold.
 _UNSUPPORTED: dict[str, object] = {"stats": "ml"}
 # A P tile that was not rescaled reaches 2^tau and must survive its cast to fp16.
@@ -55,6 +56,8 @@ class Form:
         prescale_bwd: The same in the backward.
         grad_uses_prescaled: dQ (prescale_bwd = "k") or dK ("q") is computed from the prescaled operand.
         ds_from: dS = P X takes the fp32 P or the one that was rounded for the dV dot.
+        masked_ds: dS of a pair that the mask removes is set to 0, so that an overflow of its dP reaches nothing.
+        stored_delta: What a returned delta holds: `rowsum(dO * O)`, or that minus dLSE, 0 in a row that sees no key.
         scale_ds: The scale multiplies the gradients after their dots, the rounded dS in fp32 as their operand, or dS before it is rounded to
             the input dtype.
         row_sum: The row sum adds the fp32 weights, or the rounded ones.
@@ -120,6 +123,8 @@ class Form:
     n_blocks: int | None = None
     n_splits: int = 1
     key_order: str = "unknown"
+    masked_ds: bool = False
+    stored_delta: str = "plain"
     dot: str = "ieee"
     architecture: str = AGNOSTIC
     out_dtype: str | None = None

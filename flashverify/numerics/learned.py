@@ -36,7 +36,7 @@ def bias_terms(
         Six tensors of the bias's shape, its rows those of the chunk.
     """
     B, Hkv, group = problem.q.shape[:3]
-    exempt = (over.delta | over.pairs).double()
+    exempt = over.pairs.double()
     visible = torch.ones_like(X) if chunk.vis is None else chunk.vis
     shape = _four(shape)
     terms = []

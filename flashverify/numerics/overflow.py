@@ -16,7 +16,8 @@ __all__ = ["Exempt", "overflow_domain"]
 class Exempt:
     """Exempt rows `[G, M, 1]`, dQ elements and, to be united over the chunks, dK and dV elements `[G, N, .]`.
 
-    `hidden` are keys whose dK, `hidden_v` keys whose dV is exempt even if no row sees them; `pairs` `[G, M, N]` where dS itself may overflow.
+    `hidden` are keys whose dK, `hidden_v` keys whose dV is exempt even if no row sees them; `pairs` `[G, M, N]` those at which dS itself
+    may not be finite.
     """
 
     delta: Tensor
@@ -38,18 +39,25 @@ def overflow_domain(
     logits: Tensor,
     in_p: dict[str, Tensor],
     in_ds: dict[str, Tensor],
+    *,
+    masked: bool = False,
 ) -> Exempt:
     """Rows, keys and elements on which an intermediate may overflow (section 13).
 
     dS: `(|dS| + B_dS)(1 + u_x) >= max` at (i, j) exempts dQ_i and dK_j, and so does dP; P: dV_j. A row that overflows in S or delta exempts every
     key of its kv head: a tile holds pairs that the mask removes too, and there 0 meets the infinity or NaN of the row. `in_p` and `in_ds` name rows
     lost in P and in dS for other reasons. An accumulator is at most the sum of the weights times the largest operand.
+
+    Where the kernel sets dS of invisible pairs to 0 (`masked`), only visible pairs carry an overflow of dP, delta or the LSE to dK and a bias; a
+    non-finite operand of the product with Q, and under a softcap the derivative of a logit that is NaN, still meet that 0.
     """
     limit_p, limit_s = c.p_max / (1 + c.u_p), c.p_max / (1 + c.u_p) / c.ds_cast if c.ds_cast else torch.inf
     limit_s = min(limit_s, OVERFLOW_FP32)
     room = OVERFLOW_FP32 - s.Adelta - (0.0 if g.dlse is None else g.dlse.abs())
     # Of invisible pairs too: there the weight is 0, and 0 * inf is NaN in a kernel that masks the logits only. Rows that see nothing hold dO = 0 here.
     dP = g.AdP >= room
+    if masked:
+        dP = _visible(chunk, dP)
     delta_over = (room <= 0) & ~chunk.empty
     largest_p = cores.Pb if chunk.kept is None else cores.Pb * chunk.factor
     P_row, P_col = (largest_p.amax(dim) for dim in (-1, -2))
@@ -64,11 +72,19 @@ def overflow_domain(
     row = torch.stack([whole, delta_over, *in_ds.values()]).any(0)
     # A key that no row sees may share a tile with rows that do the product: 0 * inf in its dK and in their dQ. Rows beyond the key lengths are the caller's to zero.
     hidden = torch.zeros_like(over_col)
-    if chunk.hidden_v is not None:
+    if chunk.hidden_v is not None and not masked:
         over_row = over_row | (g.ado.sum(-1, keepdim=True) * chunk.hidden_v.amax(-2, keepdim=True) >= OVERFLOW_FP32)
         hidden = chunk.hidden_v * g.ado.sum(-1).amax(-1)[:, None, None] >= OVERFLOW_FP32
-    reach_v, reach_k = (x.any(-2, keepdim=True) for x in (whole, row))
-    hidden = hidden | reach_k
+    reach_v = whole.any(-2, keepdim=True)
+    if masked:
+        capped = chunk.parts is not None and chunk.parts.cap is not None
+        bad = chunk.bad | g.bad | logits if capped else chunk.bad | g.bad
+        hidden = hidden | bad.any(-2, keepdim=True)
+        reach_k = hidden | _visible(chunk, row.expand_as(dP)).any(-2).unsqueeze(-1)
+        pairs = dP | _visible(chunk, row.expand_as(dP))
+    else:
+        reach_k = row.any(-2, keepdim=True)
+        hidden, pairs = hidden | reach_k, dP | row
 
     def accumulator(weights: Tensor, operand: Tensor, limit: float) -> Tensor:
         return weights.unsqueeze(-1) * operand.amax(-2, keepdim=True) >= limit
@@ -93,5 +109,10 @@ def overflow_domain(
         hidden=hidden,
         hidden_v=reach_v.expand_as(hidden),
         reasons=reasons,
-        pairs=dP,
+        pairs=pairs,
     )
+
+
+def _visible(chunk: Chunk, pairs: Tensor) -> Tensor:
+    """The visible ones of `pairs`, bool `[G, M, N]`."""
+    return pairs if chunk.vis is None else pairs & (chunk.vis > 0)

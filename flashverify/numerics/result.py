@@ -90,7 +90,7 @@ class BackwardBounds:
     """Bounds of the backward.
 
     Attributes:
-        delta: Of `rowsum(dO * O)`, `[B, Hq, Sq]`.
+        delta: Of what a returned delta holds (`Form.stored_delta`), `[B, Hq, Sq]`.
         dq: `[B, Hq, Sq, D]`.
         dk: `[B, Hkv, Sk, D]`.
         dv: `[B, Hkv, Sk, Dv]`.

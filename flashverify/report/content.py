@@ -36,6 +36,7 @@ _TITLES = {
     "repeat": "{output} differs from run to run",
     "batch": "{output} depends on its neighbours in the batch",
     "shape": "{output} has the wrong shape or dtype",
+    "missing": "{output} is not returned",
     "exception": "{output} is raised",
     "crash": "the process crashes",
     "hang": "the kernel does not return",

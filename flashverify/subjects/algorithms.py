@@ -45,12 +45,10 @@ class Algorithm:
         name: in reports; `<name>_forward` and, where it has gradients, `<name>_backward` are its functions.
         prefix: of these functions.
         normalise: of its form.
-        backward: whether its gradients are judged.
+        backward: whether its gradients are judged; `delta` whether delta is among them.
         dtypes: those whose errors the bounds cover.
         blocks: whether it takes a block-sparse pattern, which then decides on the tiles.
     """
-
-    contract = Contract(lse_base="e", deterministic=True, batch_invariant=True)
 
     def __init__(
         self,
@@ -59,11 +57,14 @@ class Algorithm:
         *,
         normalise: str = "end",
         backward: bool = False,
+        delta: bool = False,
         dtypes: tuple[str, ...] = ("fp16", "bf16", "fp32"),
         blocks: bool = False,
     ) -> None:
         self.name = name
         self._prefix, self._normalise = prefix, normalise
+        gradients = frozenset({"dq", "dk", "dv", "delta"} if delta else {"dq", "dk", "dv"})
+        self.contract = Contract(lse_base="e", deterministic=True, batch_invariant=True, gradients=gradients)
         self.supports = Supports(
             dtypes=dtypes,
             masks=("causal", "key_lengths", *(("blocks",) if blocks else ())),
@@ -131,4 +132,4 @@ class Algorithm:
 STANDARD = Algorithm("standard", "standard", normalise="every_block", dtypes=("bf16", "fp32"))
 PAPER_FLASH = Algorithm("paper-flash", "paper", normalise="every_block", backward=True)
 PAPER_BLOCK_SPARSE = Algorithm("paper-block-sparse", "paper", normalise="every_block", backward=True, blocks=True)
-TWO_PASS = Algorithm("two-pass", "two_pass", backward=True)
+TWO_PASS = Algorithm("two-pass", "two_pass", backward=True, delta=True)

@@ -42,7 +42,12 @@ class Bundled:
         name: in reports.
     """
 
-    contract = Contract(lse_base="e", deterministic=True, batch_invariant=True)
+    contract = Contract(
+        lse_base="e",
+        deterministic=True,
+        batch_invariant=True,
+        gradients=frozenset({"dq", "dk", "dv", "delta", "dbias", "dsink"}),
+    )
 
     def __init__(self, package: str = "flashverify_kernels", name: str = "bundled") -> None:
         self.name = name
@@ -55,6 +60,7 @@ class Bundled:
             empty=True,
             scales=("positive", "zero", "negative"),
             dlse=True,
+            strided=True,
             launch=(("block_m", _BLOCKS), ("block_n", _BLOCKS)),
             also=self._refusal,
         )
@@ -111,6 +117,8 @@ class Bundled:
             dot=case.precision,
             block_n=self._block_n(case),
             key_order="unknown" if case.mask.packed else "ascending",
+            masked_ds=True,
+            stored_delta="minus_dlse",
             architecture=self._architecture(),
         )
 
@@ -136,16 +144,13 @@ class Bundled:
         return Forward(self._view(problem.case, result.o), result.lse_natural(), (q, k, v, result, options))
 
     def backward(self, problem: Problem, forward: Forward) -> Gradients:
-        """The gradients; delta where no dLSE is folded into it."""
+        """The gradients; delta as it is stored, with dLSE folded into it."""
         q, k, v, result, options = forward.saved
         assert problem.do is not None
         do = self._view(problem.case, problem.do)
         gradients = self._kernels.backward(do, q, k, v, result.o, result.lse2, options, dlse=problem.dlse)
         dq, dk, dv = (self._view(problem.case, x) for x in (gradients.dq, gradients.dk, gradients.dv))
-        delta = gradients.delta if problem.dlse is None else None
-        return Gradients(
-            dq, dk, dv, delta, dbias=getattr(gradients, "dbias", None), dsink=getattr(gradients, "dsink", None)
-        )
+        return Gradients(dq, dk, dv, gradients.delta, dbias=gradients.dbias, dsink=gradients.dsink)
 
     def _options(self, problem: Problem) -> Any:
         case = problem.case

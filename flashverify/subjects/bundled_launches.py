@@ -38,7 +38,9 @@ def bundled_launches(package: str) -> list[Launch]:
     aot = importlib.import_module(f"{package}.aot")
     found = []
     for kernel, variant, dtype, (d, dv) in _combinations():
-        aligned = d & (d - 1) == 0 and dv & (dv - 1) == 0  # a width that is no power of two stands for rows that are not aligned
+        aligned = (
+            d & (d - 1) == 0 and dv & (dv - 1) == 0
+        )  # a width that is no power of two stands for rows that are not aligned
         source = aot.kernel_source(
             kernel, d=d, dv=dv, dtype=getattr(torch, dtype), dlse=not aligned, aligned=aligned, **_VARIANTS[variant]
         )

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["BUNDLED_DECODE", "BundledDecode"]
 
-_SPLITS = (1, 2, 3, 7)
+_SPLITS = (1, 2, 3, 7, 20, 130)
+"""20 fill more than one step of the compiled merge at 256 channels, 130 of the interpreted one."""
 _PAGES = (1, 16, 64, 128, 5)
 _MOST_QUERIES = 24
 
@@ -80,7 +81,6 @@ class BundledDecode(Bundled):
             k, v = self._view(case, k), self._view(case, v)
         elif lengths is None:  # the pages have room for more
             lengths = torch.full((case.batch,), case.seq_k, dtype=torch.int32, device=k.device)
-        tree = case.mask.tree
         o, lse = self._kernels.decode(
             self._view(case, problem.q),
             k,
@@ -90,7 +90,7 @@ class BundledDecode(Bundled):
             window=case.mask.window,
             key_lengths=lengths,
             block_table=None if pages is None else pages.table,
-            tree=None if tree is None else self._kernels.TreeMask.from_parents(tree, problem.q.device),
+            tree=None if case.mask.tree is None else self._tree(problem),
             n_splits=dict(case.launch).get("n_splits"),
             precision=case.precision,
             layout=case.storage.layout,
@@ -106,6 +106,19 @@ class BundledDecode(Bundled):
             NotImplementedError: always.
         """
         raise NotImplementedError("decode has no backward")
+
+    def _tree(self, problem: Problem) -> Any:
+        """The tree; of cases with an odd seed as a bitmask of each head's own, whose words lie between words that hide no key."""
+        case = problem.case
+        assert case.mask.tree is not None
+        tree = self._kernels.TreeMask.from_parents(case.mask.tree, problem.q.device)
+        if case.values.seed % 2 == 0:
+            return tree
+        nodes, words = tree.bits.shape
+        room = tree.bits.new_full((case.batch, case.heads_q + 1, nodes, words + 1), -1)
+        own = room[:, : case.heads_q, :, :words]
+        own.copy_(tree.bits)
+        return self._kernels.BitMask(own)
 
     def _rows(self, case: Case) -> int:
         return case.heads_q // case.heads_kv * case.seq_q

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from flashverify.case.supports import Supports
+from flashverify.errors import UsageError
 
 if TYPE_CHECKING:
     import torch
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from flashverify.numerics.form import Form
 
 __all__ = ["Contract", "Forward", "Gradients", "Subject", "Supports"]
+
+_GRADIENTS = frozenset({"dq", "dk", "dv", "delta", "dbias", "dsink"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +33,12 @@ class Contract:
         batch_invariant: a sequence gives the same bits alone and in a batch; None likewise.
         padding: what output elements outside the declared lengths hold: `written` (O and gradients 0, LSE -inf) or
             `undefined`.
+        gradients: what its backward returns, of dq, dk, dv, delta, dbias, dsink; one that a case calls for and that is
+            missing is a failure.
         guarded: whether its outputs are allocated through torch in Python, where guard bands can surround them.
+
+    Raises:
+        UsageError: `gradients` is no frozenset of these names.
     """
 
     lse_base: Literal["e", "2"] | None = "e"
@@ -40,8 +48,15 @@ class Contract:
     deterministic: bool | None = None
     batch_invariant: bool | None = None
     padding: Literal["written", "undefined"] = "written"
+    gradients: frozenset[str] = frozenset({"dq", "dk", "dv"})
     guarded: bool = True
     graphs: bool | None = None  # whether a pass can be captured in a CUDA graph; None is unknown: tried, and no failure
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.gradients, frozenset) or not self.gradients <= _GRADIENTS:
+            raise UsageError(
+                f"Contract(gradients={self.gradients!r}) is not accepted: a frozenset of {', '.join(sorted(_GRADIENTS))}"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +73,7 @@ class Gradients:
     """What the backward returns: dq, dk, dv shaped as q, k, v, in the input dtype; what there is not is None.
 
     Args:
-        delta: `[B, Hq, Sq]` fp32, where it is stored: rowsum(dO * O).
+        delta: `[B, Hq, Sq]` fp32, where it is stored: rowsum(dO * O), or that minus dLSE (`Form.stored_delta`).
         dbias: shaped as the bias, in its dtype.
         dsink: `[Hq]` fp32.
     """

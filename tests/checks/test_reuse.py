@@ -24,27 +24,27 @@ def errors(subject, case=PLAIN, plan=None):
     return {v.error for v in result.failures}, result.warnings
 
 
-class RetainsItsGraph:
-    """The small attention with a backward that can be called twice."""
+class FreesItsGraph:
+    """The small attention with a backward that can be called once."""
 
-    def __init__(self, function=attention, contract=None):
-        self._inner = make(function, contract=contract or Contract(deterministic=True))
-        self.name, self.supports, self.contract = "retains", self._inner.supports, self._inner.contract
+    def __init__(self):
+        self._inner = make(contract=Contract(deterministic=True))
+        self.name, self.supports, self.contract = "frees", self._inner.supports, self._inner.contract
         self.form, self.device, self.evidence = self._inner.form, self._inner.device, self._inner.evidence
         self.forward = self._inner.forward
 
     def backward(self, problem, forward):
         q, k, v, o, _ = forward.saved
-        return Gradients(*torch.autograd.grad(o, (q, k, v), problem.do, retain_graph=True))
+        return Gradients(*torch.autograd.grad(o, (q, k, v), problem.do))
 
 
 @pytest.mark.parametrize("case", [PLAIN, LENGTHS], ids=["plain", "lengths"])
 def test_a_subject_that_keeps_nothing_passes(case):
-    assert errors(RetainsItsGraph(), case) == (set(), ())
+    assert errors(make(), case) == (set(), ())
 
 
 def test_a_graph_that_the_backward_frees_is_a_remark():
-    found, warnings = errors(make())
+    found, warnings = errors(FreesItsGraph())
 
     assert found == set()
     assert warnings == ("reuse: its graph is freed by the first backward",)
@@ -135,9 +135,7 @@ def test_a_backward_that_scales_what_was_saved_fails():
     def result_of(saved):
         return saved.saved["inner"]
 
-    found, _ = errors(
-        Subject(forward=forward, inner=RetainsItsGraph()), plan=Plan(checks=("reuse",), reuse=("backward",))
-    )
+    found, _ = errors(Subject(forward=forward, inner=make()), plan=Plan(checks=("reuse",), reuse=("backward",)))
 
     assert found == {"saved-state", "backward"}
 

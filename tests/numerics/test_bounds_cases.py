@@ -10,6 +10,7 @@ from hypothesis import assume, given, settings
 from flashverify.case.case import Case
 from flashverify.case.materialize import materialize
 from flashverify.case.strategies import CPU, cases
+from flashverify.case.supports import Supports
 from flashverify.case.text import parse_case
 from flashverify.checks.inputs import inputs_of
 from flashverify.numerics import Form, OutputBound
@@ -36,35 +37,19 @@ REPORTED = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Everything:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Everything(Supports):
     """A subject that accepts every case."""
 
-    dtypes: tuple[str, ...] = DTYPES
     precisions: tuple[str, ...] = ("ieee", "tf32", "tf32x3")
     masks: tuple[str, ...] = ("causal", "window", "key_lengths", "query_lengths", "tree", "packed", "blocks", "bitmap")
-    combine_masks: bool = True
-    causal: tuple[str, ...] = ("top-left", "bottom-right")
-    rectangular_causal: bool = True
-    gqa: bool = True
     dim_multiple: int = 1
-    dim_max: int = 256
-    equal_dims: bool = False
     empty: bool = True
     scales: tuple[str, ...] = ("positive", "zero", "negative")
-    layouts: tuple[str, ...] = ("bhsd", "bshd")
-    gaps: bool = True
-    unaligned: bool = True
-    expand: bool = True
-    non_finite: bool = True
-    backward: bool = True
+    strided: bool = True
     dlse: bool = True
     logits: tuple[str, ...] = ("softcap", "alibi", "bias", "sink")
     dropout: bool = True
-    page_sizes: tuple[int, ...] = ()
-    max_seq_q: int | None = None
-    launch: tuple[tuple[str, tuple[int, ...]], ...] = ()
-    also: None = None
 
     def refusal(self, case: Case) -> str | None:
         return None
