@@ -58,7 +58,9 @@ def test_findings_exit_1_and_end_with_their_replay_line(call):
 
 
 def test_json_is_one_object_on_stdout(call):
-    done = run(call, "fuzz", "--subject", "tail", "--out", "r", "--max-cases", "20", "--seed", "1", "--json", "--no-corpus")
+    done = run(
+        call, "fuzz", "--subject", "tail", "--out", "r", "--max-cases", "20", "--seed", "1", "--json", "--no-corpus"
+    )
 
     found = json.loads(done.stdout)
     assert (found["exit_code"], found["verdict"], found["summary"]["stopped"]) == (1, "FAIL: 1 finding", "budget")

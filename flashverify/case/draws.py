@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
+from flashverify.case.dropout_words import deciding_word
 from flashverify.case.features import one_in
 from flashverify.case.mask import Bitmap, Blocks, Mask, Packed
 from flashverify.case.trees import trees
@@ -17,17 +18,18 @@ if TYPE_CHECKING:
 
     from hypothesis.strategies import SearchStrategy
 
+    from flashverify.case.case import Case
     from flashverify.case.mask import Causal
     from flashverify.case.profiles import Profile
     from flashverify.case.supports import Supports
 
     Draw = Callable[[SearchStrategy[Any]], Any]
 
-__all__ = ["draw_lengths", "draw_mask"]
+__all__ = ["draw_lengths", "draw_mask", "draw_threshold"]
 
 _EDGES = tuple(
     sorted({0, 1, 2, 3, 5, 11, 13, 37, 53, 97, *(t + d for t in (8, 16, 24, 32, 48, 64, 80, 96) for d in (-1, 0, 1))})
-    + [t + d for t in (128, 192, 256, 384, 512, 1024, 2048) for d in (-1, 0, 1)]
+    + [t + d for t in (128, 192, 256, 384, 512, 1024, 2048, 4096) for d in (-1, 0, 1)]
 )
 """Lengths at which loops, tiles and splits end: tile sizes with their neighbours, primes, one past a power of two."""
 _LIVE = (128, 256, 0, 16, 240)
@@ -50,9 +52,10 @@ def draw_lengths(
     few = supports.max_seq_q
     limit = profile.max_long if few else draw(st.sampled_from((profile.max_seq,) * 3 + (profile.max_long,)))
     equal, swapped = draw(one_in(4)), draw(one_in(4))
-    pairs = min(pairs, profile.max_seq**2)
+    pairs = min(pairs, profile.max_pairs)
     seq_q = _size(draw, 1, min(profile.max_seq, pairs, few or pairs))
-    seq_k = _size(draw, 1, min(limit, pairs // seq_q))
+    most = min(limit, pairs // seq_q)
+    seq_k = _size(draw, min(profile.least_long, most) if limit == profile.max_long else 1, most)
     square = min(seq_k, isqrt(pairs), few or seq_k)
     if "tree" in parts:
         seq_q = 0 if empty else min(seq_q, isqrt(pairs))
@@ -112,6 +115,21 @@ def draw_mask(
         blocks=_blocks(draw, block) if "blocks" in parts else None,
         bitmap=_bitmap(draw) if "bitmap" in parts else None,
     )
+
+
+def draw_threshold(draw: Draw, case: Case) -> float:
+    """A probability at which one pair of the case is just kept or just dropped; the case's own where that would be near 0 or 1."""
+    mask, packed = case.mask, case.mask.packed
+    shapes = packed.lengths() if packed is not None else ((case.seq_q, case.seq_k),) * case.batch
+    rows, keys = mask.query_lengths or [n for n, _ in shapes], mask.key_lengths or [n for _, n in shapes]
+    inside = [b for b in range(len(shapes)) if rows[b] and keys[b]]
+    if not inside:
+        return case.dropout
+    b = draw(st.sampled_from(inside))
+    limits = (case.heads_q, rows[b], keys[b])
+    head, row, key = (draw(st.integers(0, limit - 1)) for limit in limits)
+    p: float = (deciding_word(case, b, head, row, key) + draw(st.sampled_from((0, 1)))) / 2**32
+    return p if 0.02 < p < 0.98 else case.dropout
 
 
 def _side(draw: Draw, seq_q: int, seq_k: int) -> int | None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["materialize"]
 
 _SINGLE = ("dlse", "slopes", "sink")
-"""Contiguous and fp32, whatever the case's dtype and storage."""
+"""fp32, whatever the dtype of the case, and contiguous or every second element."""
 
 
 def materialize(case: Case, device: torch.device | str = "cpu", *, padding: str | None = None) -> tuple[Problem, Arena]:
@@ -110,7 +110,7 @@ def materialize(case: Case, device: torch.device | str = "cpu", *, padding: str 
 
 def _placement(case: Case, name: str) -> Placement:
     if name in _SINGLE:
-        return contiguous(case.shape_o[:3] if name == "dlse" else (case.heads_q,))
+        return _vector(case.shape_o[:3] if name == "dlse" else (case.heads_q,), case.storage.strided)
     shapes = {"q": case.shape_q, "k": case.shape_k, "v": case.shape_v, "do": case.shape_o}
     shape = shapes[name] if name in shapes else bias_shape(case)
     if name == "do" and case.grad.do == "expanded":
@@ -129,6 +129,13 @@ def _placement(case: Case, name: str) -> Placement:
     if expanded:
         strides["h"] = 0
     return Placement(shape=shape, strides=tuple(strides[a] for a in "bhsd"), extent=step, offset=case.storage.offset)
+
+
+def _vector(shape: tuple[int, ...], strided: bool) -> Placement:
+    dense = contiguous(shape)
+    if not strided:
+        return dense
+    return Placement(shape=shape, strides=tuple(2 * stride for stride in dense.strides), extent=2 * dense.extent)
 
 
 def _regions(case: Case, name: str) -> list[tuple[slice, slice]] | None:

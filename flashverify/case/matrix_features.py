@@ -48,6 +48,8 @@ _LOGITS = (
     *(
         "alibi=yes batch=2 causal=bottom-right qlen=20,33 klen=33,9",
         "alibi=yes packed=0,20,33/0,10,33 causal=bottom-right",
+        "alibi=wild heads_q=6 seed=3 causal=top-left",
+        "alibi=wild sink=yes dlse=yes strided=yes padding=nan",
     ),
     *(f"bias={kind} batch=2 heads_q=4 seed={seed}" for kind in ("full", "head", "shared") for seed in (1, 5, 7)),
     *("bias=full padding=nan qlen=20 klen=17", "bias=head gap=3 offset=1", "bias=shared causal=top-left seed=6"),

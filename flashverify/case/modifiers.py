@@ -71,5 +71,10 @@ def sink_values(case: Case) -> Reals:
 
 
 def slope_values(case: Case) -> Reals:
-    """The slopes of ALiBi, `[Hq]`: 2^(-8 (h + 1) / Hq)."""
+    """The slopes of ALiBi, `[Hq]`: 2^(-8 (h + 1) / Hq); wild ones of either sign, 2^-8 to 2^14 in magnitude, 11 bits each."""
+    if case.logits.alibi == "wild":
+        seed, shape = case.values.seed, (case.heads_q,)
+        exponents = philox.integers(seed, "slopes/exponent", shape, -8, 13)
+        fractions = philox.integers(seed, "slopes/fraction", shape, 1024, 2047) / 1024
+        return philox.signs(seed, "slopes/sign", shape) * fractions * 2.0**exponents
     return np.array([2.0 ** (-8 * (head + 1) / case.heads_q) for head in range(case.heads_q)], dtype=np.float64)

@@ -121,6 +121,7 @@ class Storage:
         expand: k and v share one stored head (stride 0 over heads).
         padding: what the elements outside the declared lengths, the gaps and the guard bands of the inputs hold.
         page_size: keys per page of a paged k and v; None is contiguous.
+        strided: slopes, sink and dlse are every second element of their buffers, padding between them.
     """
 
     layout: str = "bhsd"
@@ -129,6 +130,7 @@ class Storage:
     expand: bool = False
     padding: str = "zero"
     page_size: int | None = None
+    strided: bool = False
 
     def __post_init__(self) -> None:
         require(self.layout in LAYOUTS, "layout", self.layout, f"one of {LAYOUTS}")
@@ -144,13 +146,14 @@ class Logits:
 
     Args:
         softcap: S becomes softcap * tanh(S / softcap), before anything is added.
-        alibi: -slope * |i + shift - j| is added, with slope 2^(-8 (h + 1) / Hq) of query head h and the shift of the mask.
+        alibi: -slope * |i + shift - j| is added, with slope 2^(-8 (h + 1) / Hq) of query head h and the shift of the mask; `wild`
+            slopes are of either sign and below 2^14 in magnitude, by seed.
         bias: an additive bias: `full` [B, Hq, Sq, Sk], `head` [1, Hq, Sq, Sk] or `shared` [1, 1, Sq, Sk].
         sink: one more column with V = 0 in every row that sees a key, a logit per query head.
     """
 
     softcap: float | None = None
-    alibi: bool = False
+    alibi: bool | Literal["wild"] = False
     bias: Literal["full", "head", "shared"] | None = None
     sink: bool = False
 
@@ -158,6 +161,7 @@ class Logits:
         require(
             self.softcap is None or 0 < self.softcap < math.inf, "softcap", self.softcap, "None or a positive number"
         )
+        require(self.alibi in (False, True, "wild"), "alibi", self.alibi, "False, True or 'wild'")
         require(self.bias in (None, "full", "head", "shared"), "bias", self.bias, "None, 'full', 'head' or 'shared'")
 
     def names(self) -> frozenset[str]:

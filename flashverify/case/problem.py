@@ -5,15 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from flashverify.case.dropout_words import dropout_key
+
 if TYPE_CHECKING:
     import torch
 
     from flashverify.case.case import Case
 
 __all__ = ["Pages", "Problem"]
-
-_GOLDEN = 0x9E3779B97F4A7C15
-"""Odd, near 2^64 / 1.618: neighbouring seeds of cases give keys of dropout that differ in both halves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +52,7 @@ class Problem:
         bitmask: `[B or 1, Hq or 1, Sq, Sk]` bool, contiguous, true where the row may see the key.
         blocks: `[B or 1, Hq or 1, ceil(Sq / rows), ceil(Sk / keys)]` bool, contiguous, true = live.
         bias: `[B or 1, Hq or 1, Sq, Sk]` in the dtype of q, a view whose strides follow `case.storage`.
-        slopes: `[Hq]` fp32, of ALiBi.
+        slopes: `[Hq]` fp32, of ALiBi; every second element of its buffer where `case.storage` is strided, as sink and dlse.
         sink: `[Hq]` fp32, natural units.
         pages: k and v in pages.
     """
@@ -120,12 +119,12 @@ class Problem:
     @property
     def dropout_seed(self) -> int:
         """64 bits, from the seed of the values: all of them vary, and 0 stays 0."""
-        return self.case.values.seed * _GOLDEN % 2**64
+        return dropout_key(self.case.values.seed)[0]
 
     @property
     def dropout_offset(self) -> int:
         """32 bits, from the seed of the values: all of them vary, and 0 stays 0."""
-        return (self.case.values.seed * _GOLDEN >> 16) % 2**32
+        return dropout_key(self.case.values.seed)[1]
 
     def tensors(self) -> tuple[torch.Tensor, ...]:
         """Every tensor of the problem."""

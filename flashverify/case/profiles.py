@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 __all__ = ["CPU", "GPU", "Profile"]
 
@@ -16,6 +16,9 @@ class Profile:
         dims: (dim_qk, dim_v), from plain to wild; a pair that stands twice is drawn twice as often.
         max_seq: longest query and key sequence.
         max_long: longest one where the other is short.
+        least_long: least length that the longest one is drawn from.
+        max_pairs: of seq_q * seq_k.
+        far: least_long, max_long and max_pairs of cases with ALiBi, whose distances fp16 holds up to 2048; None is no others.
         max_work: of batch * heads_q * seq_q * seq_k * (dim_qk + dim_v).
         kinds: combinations of dims, dtype, mask parts, alignment and launch parameters that are drawn of a subject that
             compiles; None is every one.
@@ -25,8 +28,18 @@ class Profile:
     dims: tuple[tuple[int, int], ...]
     max_seq: int
     max_long: int
+    max_pairs: int
     max_work: int
+    far: tuple[int, int, int] | None = None
     kinds: int | None = None
+    least_long: int = 1
+
+    def reaching(self, features: frozenset[str]) -> Profile:
+        """The profile of cases with these features."""
+        if self.far is None or "alibi" not in features:
+            return self
+        least, most, pairs = self.far
+        return replace(self, least_long=least, max_long=most, max_pairs=pairs)
 
 
 CPU = Profile(
@@ -49,6 +62,7 @@ CPU = Profile(
     ),
     max_seq=80,
     max_long=260,
+    max_pairs=80**2,
     max_work=2_500_000,
 )
 """Interpreted kernels: a case in well under a second on one core."""
@@ -86,7 +100,9 @@ GPU = Profile(
     ),
     max_seq=160,
     max_long=2100,
+    max_pairs=160**2,
     max_work=2**29,
+    far=(2049, 4096, 2**19),
     kinds=96,
 )
 """Compiled kernels: few pairs of head dims and a finite list of kinds, because each is a compilation of its own."""

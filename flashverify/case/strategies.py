@@ -26,7 +26,7 @@ from flashverify.case.case import (
     Storage,
     Values,
 )
-from flashverify.case.draws import draw_lengths, draw_mask
+from flashverify.case.draws import draw_lengths, draw_mask, draw_threshold
 from flashverify.case.features import block_sizes, combine, draw_extras, draw_parts, one_in
 from flashverify.case.kinds import Kind, list_kinds, page_choices
 from flashverify.case.profiles import CPU, GPU, Profile
@@ -113,9 +113,9 @@ def _cases(draw: Draw, supports: Supports, profile: Profile, kinds: SearchStrate
     pairs = max(profile.max_work // max(batch * heads_q * (dim_qk + dim_v), 1), 4)
     if "bitmap" in parts or "bias" in kind.features:
         pairs = min(pairs, max(_MAX_TABLE // max(batch * heads_q, 1), 4))
-    seq_q, seq_k = draw_lengths(draw, supports, profile, parts, pairs, empty)
+    seq_q, seq_k = draw_lengths(draw, supports, profile.reaching(kind.features), parts, pairs, empty)
     mask = draw_mask(draw, supports, parts, (sequences, seq_q, seq_k), kind.block)
-    logits, dropout = _modifiers(draw, kind.features)
+    logits, dropout = _modifiers(draw, supports, kind.features)
     case = Case(
         batch=batch,
         heads_q=heads_q,
@@ -135,6 +135,10 @@ def _cases(draw: Draw, supports: Supports, profile: Profile, kinds: SearchStrate
         grad=_grad(draw, supports),
         launch=kind.launch,
     )
+    if case.dropout and draw(one_in(3)):
+        case = dataclasses.replace(case, dropout=draw_threshold(draw, case))
+    if supports.strided and (logits.alibi or logits.sink or case.grad.dlse) and draw(one_in(3)):
+        case = dataclasses.replace(case, storage=dataclasses.replace(case.storage, strided=True))
     if draw(one_in(6)):
         case = dataclasses.replace(case, values=dataclasses.replace(case.values, edits=_edits(draw, supports, case)))
     if supports.also is not None:
@@ -146,11 +150,11 @@ def _cases(draw: Draw, supports: Supports, profile: Profile, kinds: SearchStrate
     return case
 
 
-def _modifiers(draw: Draw, features: frozenset[str]) -> tuple[Logits, float]:
+def _modifiers(draw: Draw, supports: Supports, features: frozenset[str]) -> tuple[Logits, float]:
     """The modifications of the logits, and the probability of dropout."""
     logits = Logits(
         softcap=draw(st.sampled_from((30.0, 1.0, 50.0))) if "softcap" in features else None,
-        alibi="alibi" in features,
+        alibi="alibi" in features and draw(st.sampled_from((True, True, *("wild",) * supports.wild_slopes))),
         bias=draw(st.sampled_from(("shared", "head", "full"))) if "bias" in features else None,
         sink="sink" in features,
     )

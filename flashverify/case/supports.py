@@ -25,6 +25,7 @@ class Supports:
         causal: alignments of the causal part.
         rectangular_causal: whether causal may come with seq_q != seq_k, of packed sequences with their own lengths.
         logits: modifications of the logits, out of softcap, alibi, bias, sink.
+        wild_slopes: whether the slopes of ALiBi may be negative and large.
         dropout: whether weights may be dropped.
         block_multiple: rows and keys of a block of a block-sparse pattern are multiples of it.
         page_sizes: keys per page that a paged k and v may have; empty where they must be contiguous.
@@ -39,6 +40,7 @@ class Supports:
         gaps: whether rows may be padded (strides larger than the row).
         unaligned: whether pointers and strides may be no multiple of 16 bytes.
         expand: whether k and v may have stride 0.
+        strided: whether slopes, sink and dlse may have any strides.
         non_finite: whether NaN and Inf inside the declared lengths are drawn.
         backward: whether it has gradients.
         dlse: whether a gradient may arrive through LSE.
@@ -55,6 +57,7 @@ class Supports:
     causal: tuple[str, ...] = ("top-left", "bottom-right")
     rectangular_causal: bool = True
     logits: tuple[str, ...] = ()
+    wild_slopes: bool = True
     dropout: bool = False
     block_multiple: int = 16
     page_sizes: tuple[int, ...] = ()
@@ -69,6 +72,7 @@ class Supports:
     gaps: bool = True
     unaligned: bool = True
     expand: bool = True
+    strided: bool = False
     non_finite: bool = True
     backward: bool = True
     dlse: bool = False
@@ -125,11 +129,13 @@ class Supports:
             (storage.gap > 0 and not self.gaps, f"gap={storage.gap}"),
             (any(alignment) and not self.unaligned, f"gap={storage.gap}, offset={storage.offset} are not aligned"),
             (storage.expand and not self.expand, "expand=yes"),
+            (storage.strided and not self.strided, "strided=yes"),
             (
                 storage.page_size is not None and storage.page_size not in self.page_sizes,
                 f"page_size={storage.page_size}, it has {self.page_sizes}",
             ),
             (not logits <= set(self.logits), f"logits {_named(case, logits)}, it has {self.logits}"),
+            (case.logits.alibi == "wild" and not self.wild_slopes, "alibi=wild"),
             (case.dropout > 0 and not self.dropout, f"dropout={case.dropout}"),
             (case.grad.backward and not self.backward, "backward=yes"),
             (case.grad.dlse and not self.dlse, "dlse=yes"),

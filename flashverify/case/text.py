@@ -120,6 +120,16 @@ def _bool_text(value: bool) -> str:
     return "yes" if value else "no"
 
 
+def _alibi(text: str) -> bool | str:
+    if text not in ("yes", "no", "wild"):
+        raise ValueError("yes, no or wild")
+    return text if text == "wild" else text == "yes"
+
+
+def _alibi_text(value: bool | str) -> str:
+    return value if isinstance(value, str) else _bool_text(value)
+
+
 def _ints(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split(",")) if text else ()
 
@@ -205,7 +215,7 @@ def _list_axes() -> Iterator[_Axis]:
     yield _Axis("blocks", "mask", "blocks", _blocks, _pattern_text)
     yield _Axis("bitmap", "mask", "bitmap", _bitmap, _pattern_text)
     yield _Axis("softcap", "logits", "softcap", _float, _float_text)
-    yield _Axis("alibi", "logits", "alibi", _bool, _bool_text)
+    yield _Axis("alibi", "logits", "alibi", _alibi, _alibi_text)
     yield _Axis("bias", "logits", "bias", str, str)
     yield _Axis("sink", "logits", "sink", _bool, _bool_text)
     yield _Axis("dropout", "", "dropout", _float, _float_text)
@@ -218,6 +228,7 @@ def _list_axes() -> Iterator[_Axis]:
     yield _Axis("expand", "storage", "expand", _bool, _bool_text)
     yield _Axis("padding", "storage", "padding", str, str)
     yield _Axis("page_size", "storage", "page_size", int, str)
+    yield _Axis("strided", "storage", "strided", _bool, _bool_text)
     yield _Axis("do", "grad", "do", str, str)
     yield _Axis("dlse", "grad", "dlse", _bool, _bool_text)
     yield _Axis("backward", "grad", "backward", _bool, _bool_text)

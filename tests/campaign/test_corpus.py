@@ -1,13 +1,22 @@
 """The packaged corpus: intact, judged first, and clean on every bundled subject."""
 
+import io
+import math
+
 import pytest
+import torch
 
 from flashverify.campaign.corpus import DETECTING, WORST, corpus_cases, format_entry, parse_entries, read_corpus
-from flashverify.campaign.events import Batch, CaseList, Chunk
+from flashverify.campaign.events import Batch, CaseList, Chunk, WorkerConfig
 from flashverify.campaign.schedule import CampaignConfig, Schedule
+from flashverify.campaign.toolkit import BUNDLED
 from flashverify.campaign.toolkit import bundled as toolkit
-from flashverify.case import DTYPES, REGIMES
+from flashverify.campaign.worker import Session
+from flashverify.case import DTYPES, REGIMES, parse_case
+from flashverify.case.materialize import materialize
+from flashverify.case.profiles import GPU
 from flashverify.errors import UsageError
+from flashverify.mutants import Mutant, build_mutant
 from flashverify.subjects import has_gpu
 
 GOOD = "0.5000 o end-to-end bundled fv1 seq_q=2\nname_1,name_2 fv1 seq_q=3\n# a comment\n"
@@ -26,7 +35,7 @@ def test_the_packaged_lines_are_canonical(name):
 def test_the_corpus_meets_every_part_dtype_and_regime():
     corpus = corpus_cases()
 
-    assert len(set(corpus)) == len(corpus) <= 400
+    assert len(set(corpus)) == len(corpus) <= 220
     parts = {part for case in corpus for part in case.mask.parts() | case.logits.names()}
     assert parts == {
         *("causal", "window", "key_lengths", "query_lengths", "packed", "tree", "blocks", "bitmap"),
@@ -36,6 +45,58 @@ def test_the_corpus_meets_every_part_dtype_and_regime():
     assert set(REGIMES) == {case.values.regime for case in corpus}
     assert any(case.dropout for case in corpus)
     assert any(case.storage.page_size for case in corpus)
+
+
+def tiles(case):
+    return -(-case.seq_k // dict(case.launch).get("block_n", 64))
+
+
+def test_cases_of_several_tiles_and_many_parts_come_first():
+    first, corpus = corpus_cases()[:40], corpus_cases()
+
+    assert sum(tiles(case) > 1 for case in first) > 20
+    parts = {part for case in first for part in case.mask.parts() | case.logits.names()}
+    assert parts == {part for case in corpus for part in case.mask.parts() | case.logits.names()}
+    assert "wild" in {case.logits.alibi for case in first}
+    assert any(case.dropout and case.storage.strided is False for case in first)
+
+
+def test_the_first_cases_show_a_contracted_scale():
+    """Products with an exponent from 2^31 on: unrounded ones are off by more than exp2 can take."""
+    for entry in read_corpus(DETECTING)[:4]:
+        problem, _ = materialize(entry.case)
+        dot, factor = (
+            (problem.q.float() @ problem.k.float().mT).double(),
+            torch.tensor(problem.scale * math.log2(math.e)),
+        )
+        rounded = (dot * factor.double()).float()
+        excess = (dot * factor.double() - rounded.amax(-1, keepdim=True)).amax(-1)
+        assert entry.found == "contracted_scale"
+        assert (entry.case.dim_qk, entry.case.dim_v) == (64, 64)
+        assert rounded.isfinite().all()
+        assert rounded.abs().amax(-1).min() > 2.0**31
+        assert (excess > 128).double().mean() > 0.2
+
+
+def test_a_gpu_judges_the_cases_with_its_own_head_dims():
+    found = corpus_cases("cuda")
+
+    assert set(found) < set(corpus_cases("cpu")) == set(corpus_cases())
+    assert {(case.dim_qk, case.dim_v) for case in found} <= set(GPU.dims)
+    assert len(found) == sum((case.dim_qk, case.dim_v) in GPU.dims for case in corpus_cases()) >= 30
+
+
+def test_a_worker_lists_the_corpus_of_its_device(tmp_path):
+    listed = {}
+    for device in ("cpu", "cuda"):
+        config = WorkerConfig(
+            toolkit=BUNDLED, device=device, inflight=str(tmp_path / device), events_fd=0, case_limit=1.0
+        )
+        session = Session(config, io.BytesIO(), toolkit)
+        listed[device] = session._list(CaseList("torch-cpu", corpus=True))
+
+    assert set(listed["cuda"]) < set(listed["cpu"])
+    assert {parse_case(text) for text in listed["cuda"]} <= set(corpus_cases("cuda"))
 
 
 def test_good_lines_are_read():
@@ -122,3 +183,50 @@ def test_the_corpus_is_clean(name):
 
     assert len(results) >= 10
     assert [(r.case, v.message) for r in results for v in r.verdicts if v.status in ("fail", "error")] == []
+
+
+PLANTED = {
+    "dropout_keep_tile_bound_1": ("bundled", "device/dropout.py", "w0 >= limit, w2", "w0 >= limit - 1, w2"),
+    "dkdv_dkdv_kernel_fill_2": (
+        "bundled",
+        "device/dkdv.py",
+        'lse2 = tl.load(lse2_ptrs, mask=i < q_end, other=float("inf"))[None, :]',
+        "lse2 = tl.load(lse2_ptrs, mask=i < q_end, other=0.0)[None, :]",
+    ),
+    "host_terms_check_terms_layout_2": ("bundled", "terms.py", "else options.sink.contiguous()", "else options.sink"),
+    "dsink_counts_rows_of_no_sequence": ("bundled", "reductions.py", "cu_q[-1]", "lse2.shape[2]"),
+    "decode_decode_kernel_arithmetic_25": (
+        "bundled-decode",
+        "device/decode.py",
+        "stride_bitsb + h.to(tl.int64) * stride_bitsh",
+        "stride_bitsb - h.to(tl.int64) * stride_bitsh",
+    ),
+    "merge_statistics_accumulate_1": (
+        "bundled-decode",
+        "device/merge.py",
+        "total += tl.sum(tl.exp2((lse - pivot",
+        "total = tl.sum(tl.exp2((lse - pivot",
+    ),
+    "host_merge_dense_rows_layout_1": (
+        "bundled-chunked",
+        "merge.py",
+        "x if x.stride(-1) == 1 else x.contiguous()",
+        "x if x.stride(-1) == 1 else x",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_case_shows_the_defect_that_it_is_kept_for(name, tmp_path, monkeypatch):
+    if has_gpu():
+        pytest.skip("kernels are compiled in this process: each case would be compiled anew")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    subject, file, before, after = PLANTED[name]
+    mutant = Mutant(
+        name=f"corpus_{name}", file=file, before=before, after=after, outputs=(), modelled_on="", subject=subject
+    )
+    case = next(entry.case for entry in read_corpus(DETECTING) if name in entry.found.split(","))
+
+    with toolkit.open("cpu", plain=False, numerics="ieee"):
+        assert toolkit.judge(toolkit.load(build_mutant(mutant, tmp_path)), case, "fuzz").failures
+        assert not toolkit.judge(toolkit.load(subject), case, "fuzz").failures

@@ -204,6 +204,29 @@ def test_kinds_spread_over_the_features():
     assert not any("packed" in kind.parts and {"key_lengths", "query_lengths"} & kind.parts for kind in kinds)
 
 
+def test_alibi_reaches_beyond_the_distances_that_sixteen_bits_hold():
+    drawn = search.draw(cases(Supports(logits=("alibi",)), profile=GPU), 300, 0)
+    long = {kind: [c.seq_k for c in drawn if c.logits.alibi == kind] for kind in (False, True, "wild")}
+
+    assert max(long[False]) <= GPU.max_long
+    assert sum(n > 2050 for n in long[True] + long["wild"]) >= 5
+    assert max(long[True] + long["wild"]) <= 4096
+    assert all(c.seq_q * c.seq_k <= (2**19 if c.logits.alibi else 160**2) for c in drawn)
+
+
+def test_what_a_subject_does_not_promise_is_not_drawn():
+    able = dataclasses.replace(FAMILY, strided=True)
+    narrow = dataclasses.replace(FAMILY, wild_slopes=False)
+    met = {name: search.draw(cases(s), 250, 1) for name, s in (("able", able), ("narrow", narrow))}
+
+    assert any(c.storage.strided for c in met["able"])
+    assert all(c.logits.alibi or c.logits.sink or c.grad.dlse for c in met["able"] if c.storage.strided)
+    assert any(c.logits.alibi == "wild" for c in met["able"])
+    assert {False, True} == {c.logits.alibi for c in met["narrow"]}
+    assert narrow.refusal(parse_case("fv1 alibi=wild")) == "alibi=wild"
+    assert narrow.refusal(parse_case("fv1 sink=yes strided=yes")) == "strided=yes"
+
+
 def test_page_sizes_take_turns():
     assert {None, 16, 64} == {kind.page_size for kind in list_kinds(DECODE, DIMS, FORMATS, 30)}
 
@@ -231,7 +254,7 @@ def test_the_matrix_has_every_feature_alone_and_in_company(device):
     alone = {frozenset(parts(case)) for case in matrix}
     assert {frozenset({name}) for name in met} <= alone
     assert {name for case in matrix for name in packings(case)} >= AXES["packed"][1] - {"keys behind"}
-    assert device == "cuda" or len(matrix) <= 420
+    assert device == "cuda" or len(matrix) <= 440
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])

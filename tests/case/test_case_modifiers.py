@@ -28,6 +28,7 @@ LINES = [
     f"{SHAPE} page_size=64 padding=zero",
     f"{PACKED} bias=head padding=dirt",
     f"{PACKED} regime=one-hot",
+    *(f"{SHAPE} alibi=wild sink=yes seed={seed} strided=yes padding=nan" for seed in (0, 9)),
 ]
 
 
@@ -94,6 +95,32 @@ def test_slopes_are_geometric():
 
     assert [2.0**-n for n in range(1, 9)] == slope_values(case).tolist() == materialize(case)[0].slopes.tolist()
     assert torch.float32 == materialize(case)[0].slopes.dtype
+
+
+def test_wild_slopes_have_both_signs_and_every_magnitude():
+    slopes = [slope_values(parse_case(f"fv1 heads_q=6 alibi=wild seed={seed}")) for seed in range(60)]
+    every = np.concatenate(slopes)
+
+    assert (every == every.astype(np.float32)).all()
+    assert 0.4 < (every < 0).mean() < 0.6
+    assert 2.0**-8 <= np.abs(every).min() < 0.02
+    assert 2.0**13 < np.abs(every).max() < 2.0**14
+    assert len({tuple(values) for values in slopes}) == 60
+
+
+@pytest.mark.parametrize("padding", ["nan", "max"])
+def test_strided_vectors_have_padding_between_their_elements(padding):
+    text = "batch=2 heads_q=3 heads_kv=1 seq_q=5 seq_k=4 alibi=yes sink=yes dlse=yes"
+    dense, strided = (
+        materialize(parse_case(f"fv1 {text} {more}"), padding=padding)[0] for more in ("", "strided=yes gap=3")
+    )
+
+    for name, strides in (("slopes", (2,)), ("sink", (2,)), ("dlse", (30, 10, 2))):
+        tensor = getattr(strided, name)
+        assert strides == tensor.stride()
+        assert torch.equal(tensor, getattr(dense, name))
+        between = tensor.as_strided((tensor.numel(),), (2,), tensor.storage_offset() + 1)
+        assert (between.isnan() if padding == "nan" else between == torch.finfo(torch.float32).max).all()
 
 
 @pytest.mark.parametrize(

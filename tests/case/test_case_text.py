@@ -75,6 +75,7 @@ GOLDEN = {
         mask=Mask(blocks=Blocks(16, 32, 128, 3), bitmap=Bitmap(7, 1)),
         storage=Storage(layout="bshd", gap=3, offset=1, expand=True, padding="nan", page_size=16),
     ),
+    "fv1 alibi=wild strided=yes": Case(logits=Logits(alibi="wild"), storage=Storage(strided=True)),
     "fv1 scale=0x1.2d68700000000p+20 do=expanded dlse=yes launch=block_m:16,block_n:32": Case(
         scale=1234567,  # an int is a number too
         grad=Grad(do="expanded", dlse=True),
@@ -141,7 +142,14 @@ def any_case(draw):
         bitmap=draw(st.none() | st.builds(Bitmap, st.integers(0, 256), st.integers(0, 99), st.booleans())),
     )
     dtype = draw(st.sampled_from(DTYPES))
-    edit = st.builds(Edit, st.sampled_from(EDIT_TENSORS), st.just((0, 0, 0, 0)), st.floats())
+    bias, sink = draw(st.sampled_from((None, "full", "head", "shared"))), draw(st.booleans())
+    absent = {name for name, there in (("bias", bias), ("sink", sink)) if not there}
+    finite = st.floats(allow_nan=False, allow_infinity=False)
+    edit = st.sampled_from([name for name in EDIT_TENSORS if name not in absent]).flatmap(
+        lambda name: st.builds(
+            Edit, st.just(name), st.just((0, 0, 0, 0)), finite if name in ("bias", "sink") else st.floats()
+        )
+    )
     positive = st.floats(0, exclude_min=True, allow_infinity=False)
     return Case(
         batch=batch,
@@ -155,9 +163,9 @@ def any_case(draw):
         mask=mask,
         logits=Logits(
             softcap=draw(st.none() | positive),
-            alibi=draw(st.booleans()),
-            bias=draw(st.sampled_from((None, "full", "head", "shared"))),
-            sink=draw(st.booleans()),
+            alibi=draw(st.sampled_from((False, True, "wild"))),
+            bias=bias,
+            sink=sink,
         ),
         dropout=draw(st.floats(0, 1, exclude_max=True)),
         values=Values(
@@ -172,6 +180,7 @@ def any_case(draw):
             expand=draw(st.booleans()),
             padding=draw(st.sampled_from(POISONS)),
             page_size=draw(st.none() | st.integers(1, 99)) if packed is None else None,
+            strided=draw(st.booleans()),
         ),
         grad=Grad(
             do=draw(st.sampled_from(("dense", "expanded", "transposed", "zero"))),

@@ -90,6 +90,9 @@ class Plain:
     def cap_slope(self, z, cap):
         return 1 - torch.tanh(z / cap) ** 2
 
+    def sinks(self, sink):
+        return sink
+
     def lse(self, lse, without_sink):
         return lse
 
@@ -161,7 +164,7 @@ class Plain:
         see = self.see(problem)
         z = z.masked_fill(~see, -torch.inf)
         some = see.any(-1)
-        sink = None if problem.sink is None else problem.sink.double().view(1, -1, 1)
+        sink = None if problem.sink is None else self.sinks(problem.sink).double().view(1, -1, 1)
         total = z.logsumexp(-1) if m else torch.full((b, h, n), -torch.inf, dtype=torch.float64)
         whole = total if sink is None else torch.where(some, torch.logaddexp(total, sink), total)
         p = torch.where(see, (z - torch.where(some, whole, 0.0).unsqueeze(-1)).exp(), 0.0)
@@ -208,7 +211,7 @@ class Plain:
             dbias = ds.sum(shared, keepdim=True) if shared else ds
             dbias = dbias.to(dtype)
         if problem.sink is not None:
-            sink = problem.sink.double().view(1, -1, 1)
+            sink = self.sinks(problem.sink).double().view(1, -1, 1)
             dsink = torch.where(some, (sink - lse).exp() * offset, 0.0).sum((0, 2)).float()
         return Gradients(dq.to(dtype), dk.to(dtype), dv.to(dtype), delta.float(), dbias=dbias, dsink=dsink)
 

@@ -113,6 +113,18 @@ DEFECTS = [
         FORWARD + "sink=yes",
         {"lse": lambda s, lse, without_sink: without_sink},
     ),
+    ("sink-first-head", FORWARD + "sink=yes heads_q=2", {"sinks": lambda s, sink: sink[:1].expand_as(sink)}),
+    ("causal-not-asked-for", FORWARD, {"drop_keys": lambda s, see: see.tril()}),
+    (
+        "keys-as-many-as-queries",
+        FORWARD,
+        {"drop_keys": lambda s, see: see & (torch.arange(see.shape[3]) < see.shape[2])},
+    ),
+    (
+        "window-ignored-for-one-row",
+        FORWARD.replace("seq_q=5", "seq_q=1") + "window=*,2",
+        {"window": lambda s, i, j, a, b: (j - i <= b) | (len(i) == 1)},
+    ),
     (
         "head-modulo",
         FORWARD + "heads_q=6 heads_kv=3",
@@ -151,6 +163,12 @@ def test_a_right_subject_fails_nowhere_and_is_not_diagnosed(text):
     assert not look(Plain(), case).failing()
     verdict = judge_case(Plain(), case, Plan.only("accuracy", case)).verdicts[0]
     assert diagnose(Plain(), case, verdict).name == ""
+
+
+def test_two_names_are_told_apart_by_one_part_more_in_the_mask():
+    """Without another part, a bitmask that is ignored and weights without a mask are the same."""
+    found = named(planted(backward_see=lambda self, see: torch.ones_like(see)), CASE + "bitmap=128,3")
+    assert (found.name, found.also) == ("weights-unmasked", ())
 
 
 def test_noise_has_a_place_and_no_name():

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import TYPE_CHECKING
 
+from flashverify.case.profiles import GPU
 from flashverify.case.text import VERSION, format_case, parse_case
 from flashverify.errors import UsageError
 
@@ -44,13 +45,17 @@ class Entry:
     subject: str = ""
 
 
-def corpus_cases() -> tuple[Case, ...]:
+def corpus_cases(device: str = "cpu") -> tuple[Case, ...]:
     """Every case of the corpus, once: those that showed defects first.
+
+    Args:
+        device: on `cuda`, where kernels are compiled for each pair of head dims, only cases with those that are drawn there.
 
     Raises:
         UsageError: a line is damaged; the message names it.
     """
-    return tuple(dict.fromkeys(entry.case for name in (DETECTING, WORST) for entry in read_corpus(name)))
+    found = dict.fromkeys(entry.case for name in (DETECTING, WORST) for entry in read_corpus(name))
+    return tuple(case for case in found if device != "cuda" or (case.dim_qk, case.dim_v) in GPU.dims)
 
 
 @functools.cache
