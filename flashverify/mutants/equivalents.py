@@ -120,6 +120,12 @@ _REASONS = {
     "A key behind the declared end reaches nothing but its own rows of dK and dV, which are set to 0.": (
         "dkdv_dkdv_kernel_confuse_7"
     ),
+    "A tile wider than the channels holds masked ones: any width gives the same values. A narrow one brings back a defect of assemblers, "
+    "which `flashverify compile` reports.": (
+        "host_arguments_compile_constants_condition_1 host_arguments_compile_constants_compare_1 "
+        "host_arguments_compile_constants_sign_1 host_arguments_compile_constants_delete_1 host_arguments_compile_constants_call_1"
+    ),
+    "The weights of a padded row reach nothing but its own row of dQ, which is not kept.": "dq_dq_kernel_constant_2",
     "Both limits are multiples of the step.": "schedule_tile_schedule_bound_3",
     "Options are always given.": "host_launch_forward_delete_1 host_launch_backward_delete_1",
     "The forward, which makes O, gives it a last stride of 1.": (

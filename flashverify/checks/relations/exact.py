@@ -159,13 +159,24 @@ def _compared(
     other = ground.run(problem)
     forms = judged_form(subject, base.problem), judged_form(subject, problem)
     if ground.exact and launch is not None and all(_together(form) for form in forms):
-        cut = {key: (x, _first_keys(other.outputs[key], key, x)) for key, x in base.outputs.items()}
+        summed = (
+            {"dbias"} if _broadcast(base) else set()
+        )  # a sum over sequences or heads may take another order in another shape
+        cut = {
+            key: (x, _first_keys(other.outputs[key], key, x)) for key, x in base.outputs.items() if key not in summed
+        }
         yield from bitwise(name, cut, undefined_elements(base.problem, subject.contract))
         return
     left = ground.sides if base is ground.base else sides(subject, base, ground.inputs)
     inputs = None if visible is None else dataclasses.replace(inputs_of(problem)[0], visible=visible)
     right = {key: side.map(_cutter(key, base)) for key, side in sides(subject, other, inputs).items()}
     yield from within(name, left, right)
+
+
+def _broadcast(base: Execution) -> bool:
+    """Whether one bias stands for several sequences or heads."""
+    bias, case = base.problem.bias, base.problem.case
+    return bias is not None and tuple(bias.shape[:2]) != (case.batch, case.heads_q)
 
 
 def _together(form: Form) -> bool:
