@@ -179,8 +179,9 @@ def shared_memory(
     queries = m * (padded_dim(d) + (0 if kind == "forward" else padded_dim(dv)))
     keys = n * (padded_dim(d) + padded_dim(dv))
     resident, streamed = (keys, queries) if kind == "dkdv" else (queries, keys)
-    # two products take P^T and dS^T as operands; in 16 bits the second takes the place of the first
-    weights = m * n * (2 if dtype == torch.float32 else 1) if kind == "dkdv" else 0
+    # P^T and dS^T are operands; in 16 bits the second takes the place of the first, and what terms of the logits stage has room for it
+    operands = 2 if dtype == torch.float32 and pairs == "plain" else 1
+    weights = operands * m * n if kind == "dkdv" else 0
     # a bias in fp32 is staged, and one tile of words, biases or gradients changes its layout
     logits = 0 if pairs == "plain" else 4 * m * n * (1 + (config.num_stages if dtype == torch.float32 else 0))
     return dtype.itemsize * (resident + stages * streamed + weights) + logits

@@ -1,10 +1,11 @@
-"""Every planted defect is found by the fuzzer's own draws and checks within a bounded number of cases."""
+"""Every planted defect is found by the corpus and the fuzzer's own draws and checks within a bounded number of cases."""
 
 from functools import cache
 from itertools import chain
 
 import pytest
 
+from flashverify.campaign.corpus import corpus_cases
 from flashverify.campaign.search import draw
 from flashverify.campaign.toolkit import bundled as toolkit
 from flashverify.mutants import BANK, build_mutant
@@ -32,8 +33,10 @@ def batch(subject, number):
     return draw(toolkit.strategy(load_subject(subject), "cpu"), CASES, number * ATTEMPTS)
 
 
-def drawn(mutant):
-    return filter(mutant.concerns, chain.from_iterable(batch(mutant.subject, number) for number in range(BATCHES)))
+def cases(mutant):
+    """In the order of a campaign: the corpus, then what is drawn."""
+    drawn = chain.from_iterable(batch(mutant.subject, number) for number in range(BATCHES))
+    return filter(mutant.concerns, chain(corpus_cases(), drawn))
 
 
 @pytest.mark.parametrize("mutant", BANK, ids=lambda m: m.name)
@@ -44,4 +47,4 @@ def test_a_planted_defect_is_found(mutant, tmp_path, monkeypatch):
     def shows(case):
         return any(counts(mutant, verdict) for verdict in toolkit.judge(subject, case, "fuzz").failures)
 
-    assert any(shows(case) for case in drawn(mutant))
+    assert any(shows(case) for case in cases(mutant))
