@@ -9,9 +9,9 @@ SAMPLE ?= 60
 .PHONY: verify test lint compile versions bench clean
 .DEFAULT_GOAL := verify
 
-verify: $(READY)  ## Verify and fuzz the bundled kernels for two minutes; leaves out/verify/report.html
+verify: $(READY)  ## Verify and fuzz the bundled kernels for four minutes; leaves out/verify/report.html
 	rm -rf out/verify
-	$(BIN)/flashverify fuzz --matrix --minutes 2 --out out/verify
+	$(BIN)/flashverify fuzz --matrix --minutes 4 --out out/verify
 
 test: $(READY)  ## Pass the tests
 	$(PYTEST)
