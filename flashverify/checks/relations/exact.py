@@ -158,19 +158,18 @@ def _compared(
         base = base if launch == base.problem.case.launch else ground.run(relaunched(base.problem, launch))
     other = ground.run(problem)
     forms = judged_form(subject, base.problem), judged_form(subject, problem)
+    loose = set(base.outputs)
     if ground.exact and launch is not None and all(_together(form) for form in forms):
-        summed = (
-            {"dbias"} if _broadcast(base) else set()
-        )  # a sum over sequences or heads may take another order in another shape
-        cut = {
-            key: (x, _first_keys(other.outputs[key], key, x)) for key, x in base.outputs.items() if key not in summed
-        }
+        # A sum over sequences or heads may take another order in another shape.
+        loose = {"dbias"} & loose if _broadcast(base) else set()
+        cut = {key: (x, _first_keys(other.outputs[key], key, x)) for key, x in base.outputs.items() if key not in loose}
         yield from bitwise(name, cut, undefined_elements(base.problem, subject.contract))
+    if not loose:
         return
     left = ground.sides if base is ground.base else sides(subject, base, ground.inputs)
     inputs = None if visible is None else dataclasses.replace(inputs_of(problem)[0], visible=visible)
     right = {key: side.map(_cutter(key, base)) for key, side in sides(subject, other, inputs).items()}
-    yield from within(name, left, right)
+    yield from within(name, *({key: side for key, side in given.items() if key in loose} for given in (left, right)))
 
 
 def _broadcast(base: Execution) -> bool:
