@@ -22,13 +22,13 @@ FILLS = ("nan", "high", "low")
 REUSE = ("calls", "values", "lengths", "larger", "backward", "stream", "graph")
 EXACT = ("double-v", "double-do", "appended-keys", "chain-tree")
 ORACLE_FREE = ("hull", "lse-range", "ds-sum")
-RELATIONS = (*EXACT, "key-permutation", "split-merge", "lse-shift", "linear-do", *ORACLE_FREE)
+RELATIONS = (*EXACT, "alone", "key-permutation", "split-merge", "lse-shift", "linear-do", *ORACLE_FREE)
 
 _SINGLE = ("double-v", "double-do")
 """Exact relations that cost one pass; the others run the base under a pinned launch too, unless the case has one."""
-_DRAWN = ("key-permutation", "lse-shift", "ds-sum", "hull", "lse-range", "split-merge", "linear-do")
+_DRAWN = ("key-permutation", "lse-shift", "ds-sum", "hull", "lse-range", "split-merge", "linear-do", "alone")
 _DRAWN_REUSE = ("calls", "backward", "values", "lengths", "larger")
-_TWO_PASSES = ("split-merge", "linear-do", "backward", "values", "lengths", "larger")
+_TWO_PASSES = ("split-merge", "linear-do", "alone", "backward", "values", "lengths", "larger")
 _SPARE_IN = 4
 _GOLDEN = 0x9E3779B97F4A7C15
 

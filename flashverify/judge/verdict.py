@@ -67,8 +67,8 @@ class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
             `order` (of programs);
             sanitizer `out-of-bounds`, `uninitialised`, `double-write`, `race`, `input-store`, `undefined-lane`;
             reuse `calls`, `values`, `lengths`, `larger`, `backward`, `saved-state`, `stream`, `graph`;
-            relations `double-v`, `double-do`, `appended-keys`, `chain-tree`, `key-permutation`, `split-merge`, `lse-shift`,
-            `linear-do`, `hull`, `lse-range`, `ds-sum`; config `config`;
+            relations `double-v`, `double-do`, `appended-keys`, `chain-tree`, `alone`, `key-permutation`, `split-merge`,
+            `lse-shift`, `linear-do`, `hull`, `lse-range`, `ds-sum`; config `config`;
             counting `leaked`, `dropped`, `doubled`, `not-integer`, `moved`, `head-map`, `lse-count`;
             exception `exception`; crash the signal's name, `exit-N`, `memory` or `device-lost`; hang `hang`;
             harness, always of status `error`, `self-check`, `exception`.

@@ -132,6 +132,7 @@ _REASONS = {
         "host_launch_backward_layout_4 host_launch_backward_delete_5 host_launch_backward_compare_2 "
         "host_launch_backward_choice_4"
     ),
+    "It computes dK and dV where nobody asked for them, and drops them: only time shows it.": "host_launch_backward_condition_4",
     "In the memory of the CPU, where the kernels are interpreted, the bits are there already; a GPU refuses them.": (
         "host_tree_from_parents_cast_1"
     ),

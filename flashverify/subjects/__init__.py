@@ -1,7 +1,7 @@
 """Kernels under test: the interface, `@subject`, loading by name, and adapters for implementations that others wrote."""
 
 from flashverify.subjects.function import FunctionSubject, subject
-from flashverify.subjects.interface import Contract, Forward, Gradients, Subject, Supports
+from flashverify.subjects.interface import Contract, Forward, Gradients, Selective, Subject, Supports
 from flashverify.subjects.registry import default_subjects, describe_subjects, has_gpu, load_subject
 
 __all__ = [
@@ -9,6 +9,7 @@ __all__ = [
     "Forward",
     "FunctionSubject",
     "Gradients",
+    "Selective",
     "Subject",
     "Supports",
     "default_subjects",

@@ -32,6 +32,8 @@ __all__ = ["BUNDLED", "Bundled"]
 _AXES = (0, 2, 1, 3)  # its own inverse: bhsd <-> bshd
 _BLOCKS = (16, 32, 64, 128)
 _KINDS = ("forward", "dq", "dkdv")
+_GRADIENTS = ("dq", "dk", "dv", "dbias", "dsink")
+"""In the order of `needs` of the package's backward."""
 
 
 class Bundled:
@@ -145,12 +147,21 @@ class Bundled:
 
     def backward(self, problem: Problem, forward: Forward) -> Gradients:
         """The gradients; delta as it is stored, with dLSE folded into it."""
-        q, k, v, result, options = forward.saved
+        found = self._backward(problem, forward)
+        dq, dk, dv = (self._view(problem.case, x) for x in (found.dq, found.dk, found.dv))
+        return Gradients(dq, dk, dv, found.delta, dbias=found.dbias, dsink=found.dsink)
+
+    def backward_of(self, problem: Problem, forward: Forward, wanted: frozenset[str]) -> dict[str, torch.Tensor]:
+        """Some of the gradients, the others not asked for."""
+        found = self._backward(problem, forward, needs=tuple(name in wanted for name in _GRADIENTS))
+        given = {name: x for name in _GRADIENTS if (x := getattr(found, name)) is not None}
+        return {name: self._view(problem.case, x) if name in ("dq", "dk", "dv") else x for name, x in given.items()}
+
+    def _backward(self, problem: Problem, forward: Forward, **options: Any) -> Any:
+        q, k, v, result, saved = forward.saved
         assert problem.do is not None
         do = self._view(problem.case, problem.do)
-        gradients = self._kernels.backward(do, q, k, v, result.o, result.lse2, options, dlse=problem.dlse)
-        dq, dk, dv = (self._view(problem.case, x) for x in (gradients.dq, gradients.dk, gradients.dv))
-        return Gradients(dq, dk, dv, gradients.delta, dbias=gradients.dbias, dsink=gradients.dsink)
+        return self._kernels.backward(do, q, k, v, result.o, result.lse2, saved, dlse=problem.dlse, **options)
 
     def _options(self, problem: Problem) -> Any:
         case = problem.case

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from flashverify.errors import UsageError
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from flashverify.numerics.form import Form
 
 __all__ = ["FunctionSubject", "subject"]
+
+_INPUTS = {"dq": "q", "dk": "k", "dv": "v"}
+"""Whose gradient it is."""
 
 Function = Callable[["Problem"], "torch.Tensor | tuple[torch.Tensor, torch.Tensor]"]
 
@@ -53,11 +56,14 @@ class FunctionSubject:
 
     def forward(self, problem: Problem) -> Forward:
         """Calls the function on tensors that require gradients where the case has a backward."""
+        return self._forward(problem, _INPUTS if problem.case.grad.backward else {})
+
+    def _forward(self, problem: Problem, wanted: Mapping[str, str]) -> Forward:
+        """Calls the function on inputs of which those in `wanted` require gradients."""
         import torch
 
-        needs = problem.case.grad.backward
-        q, k, v = (t.detach().requires_grad_(needs) for t in (problem.q, problem.k, problem.v))
-        with torch.set_grad_enabled(needs):
+        q, k, v = (getattr(problem, x).detach().requires_grad_(x in wanted.values()) for x in "qkv")
+        with torch.set_grad_enabled(bool(wanted)):
             result = self.function(dataclasses.replace(problem, q=q, k=k, v=v))
         o, lse = result if isinstance(result, tuple) else (result, None)
         if self.contract.lse_base is not None and lse is None:
@@ -69,14 +75,25 @@ class FunctionSubject:
 
     def backward(self, problem: Problem, forward: Forward) -> Gradients:
         """Gradients by autograd, from dO and, where the case has one, dLSE; the graph is kept for another backward."""
+        return Gradients(**self._backward(problem, forward, _INPUTS))
+
+    def backward_of(self, problem: Problem, forward: Forward, wanted: frozenset[str]) -> dict[str, torch.Tensor]:  # noqa: ARG002
+        """Some of the gradients, from a forward of their own in which no other input requires one."""
+        inputs = {name: x for name, x in _INPUTS.items() if name in wanted}
+        return self._backward(problem, self._forward(problem, inputs), inputs)
+
+    @staticmethod
+    def _backward(problem: Problem, forward: Forward, wanted: Mapping[str, str]) -> dict[str, torch.Tensor]:
         import torch
 
         q, k, v, o, lse = forward.saved
-        outputs, gradients = [o], [problem.do]
-        if problem.dlse is not None:
-            outputs, gradients = [o, lse], [problem.do, problem.dlse]
-        dq, dk, dv = torch.autograd.grad(outputs, (q, k, v), gradients, retain_graph=True)
-        return Gradients(dq, dk, dv)
+        pairs = [(o, problem.do)]
+        if problem.dlse is not None and ("dq" in wanted or "dk" in wanted or lse.requires_grad):
+            pairs.append((lse, problem.dlse))  # LSE does not depend on v
+        inputs = {name: x for name, x in (("dq", q), ("dk", k), ("dv", v)) if name in wanted}
+        outputs, gradients = zip(*pairs, strict=True)
+        found = torch.autograd.grad(outputs, tuple(inputs.values()), gradients, retain_graph=True)
+        return dict(zip(inputs, found, strict=True))
 
 
 def subject(

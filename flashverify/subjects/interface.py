@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from flashverify.case.problem import Problem
     from flashverify.numerics.form import Form
 
-__all__ = ["Contract", "Forward", "Gradients", "Subject", "Supports"]
+__all__ = ["Contract", "Forward", "Gradients", "Selective", "Subject", "Supports"]
 
 _GRADIENTS = frozenset({"dq", "dk", "dv", "delta", "dbias", "dsink"})
 
@@ -116,3 +116,14 @@ class Subject(Protocol):
 
     def backward(self, problem: Problem, forward: Forward) -> Gradients:
         """The gradients, from the problem's dO and dLSE and this subject's own forward."""
+
+
+@runtime_checkable
+class Selective(Protocol):
+    """A subject whose backward can be told which gradients are wanted; one that has this method is held to it."""
+
+    def backward_of(self, problem: Problem, forward: Forward, wanted: frozenset[str]) -> dict[str, torch.Tensor]:
+        """The gradients `wanted`, out of dq, dk, dv, dbias and dsink, by name, shaped as in `Gradients`, and no others.
+
+        `forward` may be left aside where a forward must know beforehand whose gradients will be wanted.
+        """

@@ -100,6 +100,60 @@ def test_a_clamp_of_the_gradients_breaks_the_doubling_of_do():
     assert found == {("double-do", "dk")}
 
 
+class Gated(torch.autograd.Function):
+    """The identity, whose backward doubles the gradient that is asked for where no other is."""
+
+    @staticmethod
+    def forward(ctx, *tensors):
+        return tuple(x.clone() for x in tensors)
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        return tuple(x if sum(ctx.needs_input_grad) > 1 else 2 * x for x in gradients)
+
+
+@pytest.mark.parametrize("promised", [True, None], ids=["bitwise", "within bounds"])
+def test_a_gradient_that_depends_on_which_others_are_asked_for_breaks_the_relation(promised):
+    def gated(p):
+        q, k, v = Gated.apply(p.q, p.k, p.v)
+        return rounded(dataclasses.replace(p, q=q, k=k, v=v))
+
+    found = broken(subject(gated, contract=Contract(deterministic=promised)), relations=("alone",))
+
+    assert found == {("alone", "dq"), ("alone", "dk"), ("alone", "dv")}
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (lambda found, wanted: {name: x for name, x in found.items() if name in wanted and name != "dv"}, {"dv"}),
+        (lambda found, wanted: {name: x for name, x in found.items() if name in wanted or name == "dk"}, {"dk"}),
+        (lambda found, wanted: {name: x for name, x in found.items() if name in wanted}, set()),
+    ],
+    ids=["missing", "unasked", "as asked"],
+)
+def test_what_is_asked_for_is_computed_and_nothing_else(given, expected):
+    class Choosy(Wrapped):
+        def backward_of(self, problem, forward, wanted):
+            g = self.inner.backward(problem, forward)
+            return given({"dq": g.dq, "dk": g.dk, "dv": g.dv}, wanted)
+
+    assert broken(Choosy(inner=subject()), relations=("alone",)) == {("alone", name) for name in expected}
+
+
+def test_the_gradient_of_v_is_asked_for_alone_beside_a_gradient_of_lse():
+    case = parse_case("fv1 heads_q=2 heads_kv=1 seq_q=6 seq_k=9 dtype=bf16 dlse=yes seed=1")
+    able = dataclasses.replace(BF16, dlse=True)
+
+    assert broken(subject(supports=able), case, ("alone",)) == set()
+
+
+def test_a_subject_that_cannot_be_told_what_is_wanted_is_not_asked():
+    plan = Plan(checks=("relations",), relations=("alone",))
+
+    assert judge_case(Wrapped(inner=subject()), ROWS, plan).verdicts == ()
+
+
 def test_keys_behind_the_length_that_are_seen_break_the_relation():
     def blind(p):
         return attention(dataclasses.replace(p, key_lengths=None))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flashverify.checks.relations.alone import alone
 from flashverify.checks.relations.bounded import key_permutation, linear_do, lse_shift, split_merge
 from flashverify.checks.relations.exact import appended_keys, chain_tree, double_do, double_v
 from flashverify.checks.relations.ground import Ground
@@ -25,6 +26,7 @@ RELATION_TABLE: dict[str, Asked] = {
     "double-do": double_do,
     "appended-keys": appended_keys,
     "chain-tree": chain_tree,
+    "alone": alone,
     "key-permutation": key_permutation,
     "split-merge": split_merge,
     "lse-shift": lse_shift,

@@ -168,5 +168,5 @@ def failure(relation: str, output: str, index: tuple[int, ...], text: str, *, ra
         error=relation,
         ratio="" if ratio is None else to_hex(ratio),
         index=index,
-        message=f"{output}{list(index)} breaks the relation {relation}: {text}",
+        message=f"{output}{list(index) or ''} breaks the relation {relation}: {text}",
     )
