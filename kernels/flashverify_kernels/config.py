@@ -27,6 +27,7 @@ SHARED_MEMORY = 227 * 1024
 
 _SHORT = 16
 _SMALLEST = 16
+_WARP_GROUP = 64  # rows of the products of four warps together
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,13 +176,18 @@ def shared_memory(
 ) -> int:
     """Estimate the shared memory of a launch, bytes: the resident tiles, and one copy of the streamed ones per stage."""
     m, n = config.block_m, config.block_n
-    stages = max(config.num_stages, 2) if dtype == torch.float32 else config.num_stages  # fp32 operands are staged too
+    wide, stages = dtype == torch.float32, config.num_stages
     queries = m * (padded_dim(d) + (0 if kind == "forward" else padded_dim(dv)))
     keys = n * (padded_dim(d) + padded_dim(dv))
     resident, streamed = (keys, queries) if kind == "dkdv" else (queries, keys)
-    # P^T and dS^T are operands; in 16 bits the second takes the place of the first, and what terms of the logits stage has room for it
-    operands = 2 if dtype == torch.float32 and pairs == "plain" else 1
-    weights = operands * m * n if kind == "dkdv" else 0
+    weights = m * n if wide or kind == "dkdv" else 0
+    if wide and (n if kind == "dkdv" else m) >= _WARP_GROUP:
+        resident *= 2  # a warp group reads its fp32 operands from there, each as the sum of two
+    elif wide:
+        stages = max(stages, 2)
+    # P^T and dS^T are operands; the second takes the place of the first in the 16 bits of a warp group, and where terms of the logits do
+    if kind == "dkdv" and ((wide and pairs == "plain") or (not wide and n < _WARP_GROUP)):
+        weights *= 2
     # a bias in fp32 is staged, and one tile of words, biases or gradients changes its layout
     logits = 0 if pairs == "plain" else 4 * m * n * (1 + (config.num_stages if dtype == torch.float32 else 0))
     return dtype.itemsize * (resident + stages * streamed + weights) + logits
