@@ -82,7 +82,7 @@ def bias_bound(problem: Problem, c: Coefficients, c64: Coefficients, y: Tensor, 
 def sink_terms(
     problem: Problem, c: Coefficients, chunk: Chunk, g: Gradient, s: State, B_delta: Tensor, B_L: Tensor | None
 ) -> list[Tensor]:
-    """Terms of one chunk, summed over batch and rows to `[Hq]`: error of `P_s (dLSE - delta)`, and its largest magnitude.
+    """Terms of one chunk, summed over batch and rows to `[Hq]`: error of `P_s (dLSE - delta)`, its largest magnitude, and rows whose P_s may leave fp32.
 
     P_s is recomputed like any weight of the backward; V = 0 leaves dP = 0.
     """
@@ -98,7 +98,8 @@ def sink_terms(
     E = B_delta if g.dlse is None else B_delta + g.dlse.abs() * (2 * c.u)
     error = error * X + upper * (E * (1 + 3 * c.u) + X * (3 * c.u)) + c.w
     exact = R.clamp(max=CLAMP).exp() * X
-    return [over_rows(problem, x.masked_fill(chunk.empty, 0.0)) for x in (error, exact + error)]
+    lost = upper >= OVERFLOW_FP32
+    return [over_rows(problem, x.masked_fill(chunk.empty, 0)) for x in (error, exact + error, lost)]
 
 
 def over_rows(problem: Problem, x: Tensor) -> Tensor:
@@ -115,12 +116,13 @@ def sink_bound(problem: Problem, c: Coefficients, c64: Coefficients, y: Tensor, 
         c: Coefficients of the subject.
         c64: Coefficients of the oracle.
         y: The oracle's gradient.
-        terms: Error and largest magnitude for B and for E64, trivial range, exempt rows, rows that see a key.
+        terms: Error, largest magnitude and lost rows for B and for E64, trivial range, exempt rows, rows that see a key.
 
     Returns:
         The bound. A head whose rows see nothing is exact.
     """
-    error, size, error64, size64, trivial, exempt, seen = terms
+    error, size, lost, error64, size64, lost64, trivial, exempt, seen = terms
+    exempt = exempt + lost + lost64
     n = problem.q.shape[0] * problem.shape.Sq
     core = error + size * _sum(n, c.u) + n * c.w
     core64 = error64 + size64 * _sum(n, c64.u) + n * c64.w

@@ -142,5 +142,5 @@ def _part_overflow(chunk: Chunk, largest: Tensor, sc: float) -> Tensor:
     if parts is not None and parts.bias is not None:
         over = over | ((total + parts.rise) * LOG2E >= OVERFLOW_FP32) | (chunk.m * LOG2E <= -OVERFLOW_FP32)
     if chunk.sink is not None:
-        over = over | (chunk.sink.abs() * LOG2E >= OVERFLOW_FP32)
+        over = over | (chunk.sink * LOG2E >= OVERFLOW_FP32) | (chunk.m * LOG2E <= -OVERFLOW_FP32)
     return over

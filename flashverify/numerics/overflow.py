@@ -61,6 +61,7 @@ def overflow_domain(
     delta_over = (room <= 0) & ~chunk.empty
     largest_p = cores.Pb if chunk.kept is None else cores.Pb * chunk.factor
     P_row, P_col = (largest_p.amax(dim) for dim in (-1, -2))
+    lost = largest_p >= OVERFLOW_FP32
     S_row, S_col = (cores.ds_max.amax(dim) for dim in (-1, -2))
     if cores.ds_wide is not cores.ds_max:  # dS before the derivative of a softcap is not cast, but may leave fp32
         wide = cores.ds_wide >= OVERFLOW_FP32
@@ -81,10 +82,10 @@ def overflow_domain(
         bad = chunk.bad | g.bad | logits if capped else chunk.bad | g.bad
         hidden = hidden | bad.any(-2, keepdim=True)
         reach_k = hidden | _visible(chunk, row.expand_as(dP)).any(-2).unsqueeze(-1)
-        pairs = dP | _visible(chunk, row.expand_as(dP))
+        pairs = dP | _visible(chunk, lost | row)
     else:
         reach_k = row.any(-2, keepdim=True)
-        hidden, pairs = hidden | reach_k, dP | row
+        hidden, pairs = hidden | reach_k, dP | lost | row
 
     def accumulator(weights: Tensor, operand: Tensor, limit: float) -> Tensor:
         return weights.unsqueeze(-1) * operand.amax(-2, keepdim=True) >= limit

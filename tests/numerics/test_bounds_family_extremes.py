@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from flashverify.numerics import Form, Problem
+from flashverify.numerics import Form, Problem, backward_bounds
+from flashverify_oracles import float64
 from tests.numerics.bounding import bounds, outputs
 from tests.numerics.regimes import draw
 
@@ -175,6 +176,41 @@ def test_a_bias_that_masks_leaves_the_other_keys_bounded() -> None:
             bounds(q, k, v, do, scale=0.25, biases=(bias,), dtype="bf16" if dtype == torch.bfloat16 else "fp32")
         )
         assert all_masked["lse"].exempt.all()
+
+
+def test_a_sink_that_is_very_negative_is_no_sink() -> None:
+    tensors, asked = everything(9, 12)
+    none = outputs(bounds(*tensors, bias_shape=(2, 1, 9, 12), **(asked | {"sink": torch.full((4,), -1e4)})))
+    asked["sink"] = torch.full((4,), -1.875 * 2.0**127)
+    found = outputs(bounds(*tensors, bias_shape=(2, 1, 9, 12), **asked))
+    for name, bound in found.items():
+        assert not bound.exempt.any(), name
+        assert torch.allclose(bound.bound, none[name].bound, rtol=1e-3, atol=1e-30), name
+    asked["sink"] = torch.tensor([1.0, -1.0, 1.0, -1.0]) * (1.875 * 2.0**127)
+    assert outputs(bounds(*tensors, bias_shape=(2, 1, 9, 12), **asked))["lse"].exempt.any(2).any(0).tolist() == [
+        *(True, False, True, False)
+    ]
+
+
+def test_a_weight_that_may_leave_fp32_exempts_the_bias_and_the_sink_that_it_reaches() -> None:
+    # Given an LSE that is 200 too low, exp(S - LSE) is infinite in fp32, however small dO makes the gradients.
+    (q, k, v, do), asked = everything(9, 12)
+    asked = {"scale": 0.25, "biases": (asked["biases"][0].double(),), "sink": asked["sink"]}
+    q, k, v, do = q.double(), k.double(), v.double(), do.double() * 2.0**-140
+    truth = float64.forward(q, k, v, visible=None, **asked)
+    problem = Problem.of(q, k, v, dtype="fp32", visible=None, **asked)
+    lse = truth.lse.clone()
+    lse[0, 1, 3] -= 200
+    g = float64.backward(q, k, v, do, forward=truth, bias_shape=(2, 1, 9, 12), visible=None, **asked)
+    values = {"dq": g.dq, "dk": g.dk, "dv": g.dv, "dbias": g.dbias, "dsink": g.dsink}
+
+    found = backward_bounds(problem, do=do, o=truth.o, lse=lse, **values)
+
+    assert found.dbias is not None
+    assert found.dsink is not None
+    assert found.dbias.exempt[0, 0, 3].all()
+    assert int(found.dbias.exempt.sum()) == 12
+    assert found.dsink.exempt.tolist() == [False, True, False, False]
 
 
 def test_an_infinite_bias_exempts_its_row() -> None:
