@@ -150,12 +150,14 @@ class Case:
 
     @property
     def editable(self) -> dict[str, tuple[int, int, int, int]]:
-        """Shapes of the tensors whose elements may be edited, by name; the sink as `[heads_q, 1, 1, 1]`."""
+        """Shapes of the tensors whose elements may be edited, by name; sinks and slopes as `[heads_q, 1, 1, 1]`."""
         shapes = {"q": self.shape_q, "k": self.shape_k, "v": self.shape_v, "do": self.shape_o}
         if self.logits.bias is not None:
             shapes["bias"] = self.shape_bias
         if self.logits.sink:
             shapes["sink"] = (self.heads_q, 1, 1, 1)
+        if self.logits.alibi:
+            shapes["slopes"] = (self.heads_q, 1, 1, 1)
         return shapes
 
     @property

@@ -62,6 +62,20 @@ _LOGITS = (
     *("sink=yes dlse=yes heads_q=6 seed=10", "sink=yes regime=negative", "sink=yes packed=0,20,33/0,0,33"),
     *("softcap=30 alibi=yes bias=full sink=yes", "softcap=30 alibi=yes bias=full sink=yes dropout=0.5 causal=top-left"),
 )
+_HUGE = (
+    *(
+        "sink=yes heads_q=2 edits=sink:0,0,0,0:0x1.ep127;sink:1,0,0,0:-0x1.ep127",
+        "alibi=yes heads_q=2 edits=slopes:0,0,0,0:0x1.ep127;slopes:1,0,0,0:-0x1.ep127",
+        "alibi=yes heads_q=2 seq_q=40 seq_k=33 edits=slopes:0,0,0,0:0x1p96;slopes:1,0,0,0:-0x1p100",
+    ),
+    *(
+        f"bias=full seq_q=2 seq_k=2 scale=1 regime=integers dtype={dtype} edits=q:0,0,0,0:0x1p61;k:0,0,0,0:0;"
+        "k:0,0,1,0:0x1p61;bias:0,0,0,0:-0x1.ep127;bias:0,0,0,1:-0x1.ep127;bias:0,0,1,0:0x1.ep127"
+        for dtype in ("bf16", "fp32")
+    ),
+    "bias=shared sink=yes dtype=bf16 edits=bias:0,0,3,2:0x1.ep127;sink:0,0,0,0:-0x1.ep127",
+)
+"""Modifiers that leave fp32 in base 2, for subjects that promise what becomes of them."""
 _DROPOUT = (
     *("dropout=0.1", "dropout=0.5", "dropout=0.9", "dropout=0x1p-32", "dropout=0.999", "dropout=0.5 causal=top-left"),
     *("dropout=0.5 batch=2 heads_q=4 seed=200", "dropout=0.5 packed=0,20,33/0,20,33", "dropout=0.5 klen=17 dlse=yes"),
@@ -85,7 +99,7 @@ _DECODE = (
 
 def features() -> Iterator[str]:
     """One entry after the other, every device."""
-    yield from (*_BANDS, *_PACKED, *_SPARSE, *_LOGITS, *_DROPOUT, *_TOGETHER, *_DECODE)
+    yield from (*_BANDS, *_PACKED, *_SPARSE, *_LOGITS, *_HUGE, *_DROPOUT, *_TOGETHER, *_DECODE)
 
 
 def large_features() -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,10 +14,13 @@ if TYPE_CHECKING:
     from flashverify.case.case import Case
     from flashverify.case.philox import Reals
 
-__all__ = ["FAR", "bias_shape", "bias_values", "sink_values", "slope_values"]
+__all__ = ["FAR", "STEEPEST", "bias_shape", "bias_values", "sink_values", "slope_values"]
 
 FAR = -(2.0**13)
 """What stands for -1e4, the number that hides a pair where no mask is at hand; exact in every dtype."""
+
+STEEPEST = 2.0**96 * math.log(2)
+"""A slope of ALiBi beyond this acts as one of this size, 2^96 in base 2: its product with a distance lies within fp32."""
 
 _DOMINATING = 64.0
 

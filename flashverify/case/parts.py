@@ -11,6 +11,7 @@ from flashverify.errors import UsageError
 __all__ = [
     "DTYPES",
     "EDIT_TENSORS",
+    "HUGE",
     "LAYOUTS",
     "POISONS",
     "PRECISIONS",
@@ -27,7 +28,10 @@ DTYPES = ("fp16", "bf16", "fp32")
 PRECISIONS = ("ieee", "tf32", "tf32x3")
 LAYOUTS = ("bhsd", "bshd")
 POISONS = ("zero", "dirt", "max", "inf", "-inf", "nan")
-EDIT_TENSORS = ("q", "k", "v", "do", "bias", "sink")
+EDIT_TENSORS = ("q", "k", "v", "do", "bias", "sink", "slopes")
+_FINITE = ("bias", "sink", "slopes")
+HUGE = 2.0**96
+"""From this size on few kernels say anything about a slope, a sink, or a bias that is positive."""
 REGIMES = (
     "zeros",
     "integers",
@@ -74,7 +78,8 @@ def require(condition: bool, name: str, value: object, accepted: str) -> None:
 class Edit:
     """One element overwritten after the regime filled its tensor: `tensor[index] = value`, rounded to the dtype.
 
-    The sink is edited as `[Hq, 1, 1, 1]`. Bias and sink take finite values alone: what a non-finite one reaches is not specified.
+    Sinks and the slopes of ALiBi are edited as `[Hq, 1, 1, 1]`, in fp32. They and the bias take finite values alone: what a non-finite
+    one reaches is not specified.
     """
 
     tensor: str
@@ -83,7 +88,7 @@ class Edit:
 
     def __post_init__(self) -> None:
         require(self.tensor in EDIT_TENSORS, "edit tensor", self.tensor, f"one of {EDIT_TENSORS}")
-        finite = self.tensor not in ("bias", "sink") or math.isfinite(self.value)
+        finite = self.tensor not in _FINITE or math.isfinite(self.value)
         require(finite, f"edit of {self.tensor}", self.value, "a finite number")
         require(len(self.index) == 4 and min(self.index) >= 0, "edit index", self.index, "four integers >= 0")
 

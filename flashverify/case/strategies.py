@@ -44,6 +44,8 @@ __all__ = ["CPU", "GPU", "Profile", "cases"]
 
 _REGIMES = (*REGIMES, "normal", "normal", "v-positive")
 """Those that every defect of the arithmetic shows with are likelier than those built against one."""
+_HUGE = [sign * size for size in (2.0**96, 2.0**100, 2.0**120, 1.875 * 2.0**127) for sign in (1.0, -1.0)]
+"""Sinks, slopes and biases that leave fp32 in base 2, or on the way; finite in bf16."""
 _MAX_TABLE = 2**22
 """Most pairs over all heads and sequences where a bias or a bitmask has one element for each."""
 
@@ -204,7 +206,9 @@ def _edits(draw: Draw, supports: Supports, case: Case) -> tuple[Edit, ...]:
     entry = FORMATS[case.dtype]
     values = [0.0, 1.0, -1.0, -0.0, 1000.0, entry.min_subnormal, entry.max, -entry.max]
     values += [float("inf"), float("-inf"), float("nan")] * supports.non_finite
-    large = [-8192.0, 16384.0, *values[:5], -1000.0]  # of bias and sink, whose non-finite values have no contract
+    # of bias, sink and slopes, whose non-finite values have no contract
+    large = [-8192.0, 16384.0, *values[:5], -1000.0]
+    large += _HUGE * supports.huge_modifiers
     shapes = case.editable
     declared = {"q": case.rows_inside, "do": case.rows_inside, "k": case.keys_inside, "v": case.keys_inside}
 
@@ -215,11 +219,15 @@ def _edits(draw: Draw, supports: Supports, case: Case) -> tuple[Edit, ...]:
     usable = [name for name in EDIT_TENSORS if name in shapes and 0 not in shapes[name] and places(name)]
     if not case.grad.backward or case.grad.do in ("expanded", "zero"):
         usable = [name for name in usable if name != "do"]
+    if not supports.wild_slopes:
+        usable = [name for name in usable if name != "slopes"]
     edits: list[Edit] = []
     for _ in range(draw(st.sampled_from((1, 1, 2, 3))) if usable else 0):
         name = draw(st.sampled_from(usable))
         b, length = draw(st.sampled_from(places(name)))
         h, d = (draw(st.integers(0, shapes[name][axis] - 1)) for axis in (1, 3))
-        choices = large if name in ("bias", "sink") else values
+        choices = large if name in ("bias", "sink", "slopes") else values
+        if name == "bias" and case.dtype == "fp16":
+            choices = [value for value in large if abs(value) <= entry.max]
         edits.append(Edit(name, (b, h, draw(st.integers(0, length - 1)), d), draw(st.sampled_from(choices))))
     return tuple(edits)

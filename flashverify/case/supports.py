@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from flashverify.case.parts import HUGE
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -26,6 +28,7 @@ class Supports:
         rectangular_causal: whether causal may come with seq_q != seq_k, of packed sequences with their own lengths.
         logits: modifications of the logits, out of softcap, alibi, bias, sink.
         wild_slopes: whether the slopes of ALiBi may be negative and large.
+        huge_modifiers: whether finite sinks, slopes and positive biases may be of any size, as `Contract.modifiers_saturate` has it.
         dropout: whether weights may be dropped.
         block_multiple: rows and keys of a block of a block-sparse pattern are multiples of it.
         page_sizes: keys per page that a paged k and v may have; empty where they must be contiguous.
@@ -58,6 +61,7 @@ class Supports:
     rectangular_causal: bool = True
     logits: tuple[str, ...] = ()
     wild_slopes: bool = True
+    huge_modifiers: bool = False
     dropout: bool = False
     block_multiple: int = 16
     page_sizes: tuple[int, ...] = ()
@@ -136,11 +140,22 @@ class Supports:
             ),
             (not logits <= set(self.logits), f"logits {_named(case, logits)}, it has {self.logits}"),
             (case.logits.alibi == "wild" and not self.wild_slopes, "alibi=wild"),
+            (not self.wild_slopes and any(edit.tensor == "slopes" for edit in case.values.edits), "edits of slopes"),
+            (not self.huge_modifiers and _is_huge(case), f"a slope, sink or positive bias of {HUGE:.3g} or more"),
             (case.dropout > 0 and not self.dropout, f"dropout={case.dropout}"),
             (case.grad.backward and not self.backward, "backward=yes"),
             (case.grad.dlse and not self.dlse, "dlse=yes"),
             (not names <= {name for name, _ in self.launch}, f"launch parameters {sorted(names)}"),
         ]
+
+
+def _is_huge(case: Case) -> bool:
+    """Whether an edit makes a slope, a sink or a positive bias huge; a bias that is very negative stands for a mask."""
+    return any(
+        (edit.value if edit.tensor == "bias" else abs(edit.value)) >= HUGE
+        for edit in case.values.edits
+        if edit.tensor in ("slopes", "sink", "bias")
+    )
 
 
 def _named(case: Case, names: frozenset[str]) -> str:

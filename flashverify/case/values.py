@@ -55,7 +55,7 @@ def _tensor_bits(case: Case) -> dict[str, Bits]:
         if edit.tensor in bits:
             edited = bits[edit.tensor]
             index = tuple(min(i, n - 1) for i, n in zip(edit.index, edited.shape, strict=False))
-            dtype = "fp32" if edit.tensor == "sink" else case.dtype
+            dtype = "fp32" if edit.tensor in ("sink", "slopes") else case.dtype
             edited[index] = to_bits(np.array([edit.value], dtype=np.float64), dtype)[0]
     for stored in bits.values():
         stored.flags.writeable = False

@@ -2,7 +2,8 @@
 
 The backward is judged twice: end to end, and given the subject's own stored O and LSE, which removes their error from the
 bound and so sees a defect of the backward itself far more sharply. Where a form declares the order of its tiles, O and dV are
-judged once more, strictly: against the weights as they must be rounded (docs/bounds.md, section 14).
+judged once more, strictly: against the weights as they must be rounded (docs/bounds.md, section 14). A subject that promises what huge
+biases, slopes and sinks act as is held to it where no bound says anything (`saturation`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from flashverify.checks.execution import expected_shapes
 from flashverify.checks.inputs import inputs_of
+from flashverify.checks.saturation import check_saturation
 from flashverify.judge.compare import Comparison, compare_output
 from flashverify.judge.verdict import Status, Verdict
 from flashverify.truth import GRADIENTS, Truth
@@ -39,10 +41,20 @@ _CPU_WORK = 1 << 23
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
-    """The comparisons of a case, and remarks that are no failures."""
+    """The comparisons of a case, remarks that are no failures, and failures of elements beyond every bound.
+
+    Attributes:
+        promised: exempt elements of which something is asked all the same.
+    """
 
     comparisons: tuple[Comparison, ...]
     warnings: tuple[str, ...]
+    broken: tuple[Verdict, ...] = ()
+    promised: int = 0
+
+    def failures(self) -> list[Verdict]:
+        """Every failing verdict of `accuracy` and `nonfinite`."""
+        return [*(verdict for comparison in self.comparisons for verdict in comparison.verdicts), *self.broken]
 
 
 def judged_form(subject: Subject, problem: Problem) -> Form:
@@ -156,9 +168,14 @@ def check_accuracy(subject: Subject, execution: Execution) -> Accuracy:
                 for name, (value, bound) in pairs.items()
                 if name in outputs
             ]
+    broken: tuple[Verdict, ...] = ()
+    promised = 0
+    if contract.modifiers_saturate and not taint:
+        held = check_saturation(outputs, truth, problem, undefined)
+        comparisons, broken, promised = comparisons + held.comparisons, tuple(held.failures), held.elements
     if taint and all(bool(torch.isfinite(outputs[name]).all()) for name in ("o", *GRADIENTS) if name in outputs):
         warnings.append("a non-finite input left every output finite")
-    return Accuracy(tuple(comparisons), tuple(warnings))
+    return Accuracy(tuple(comparisons), tuple(warnings), broken, promised)
 
 
 def tainted(tidy: Clean, form: Form) -> dict[str, torch.Tensor]:

@@ -9,6 +9,7 @@ from flashverify.case.materialize import materialize
 from flashverify.checks.accuracy import CONDITIONAL, STRICT, judged_form
 from flashverify.checks.execution import execute
 from flashverify.checks.inputs import inputs_of
+from flashverify.checks.saturation import SATURATED
 from flashverify.judge.record import Confirmation
 from flashverify.judge.verdict import Verdict, to_hex
 from flashverify.truth import Truth, exact_values
@@ -40,7 +41,7 @@ def confirm(subject: Subject, case: Case, verdict: Verdict) -> Confirmation:
         the failure is no question of accuracy or the case is too large; `repeats` and `failed` are left at 0.
     """
     pairs = case.batch * case.heads_q * case.seq_q * case.seq_k
-    if verdict.mode == STRICT:  # what a correct kernel of this form gives is no exact value
+    if verdict.mode in (STRICT, SATURATED):  # what a correct kernel of this form gives is no exact value
         return Confirmation()
     if verdict.error not in _CONFIRMABLE.get(verdict.check, ()) or pairs > _LARGEST or not verdict.index:
         return Confirmation()

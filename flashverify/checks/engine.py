@@ -107,11 +107,11 @@ class _Judgement:
             accuracy = check_accuracy(self.subject, execution)
             self.stats += [comparison.stats for comparison in accuracy.comparisons]
             self.warnings += accuracy.warnings
-            compared = sum(stats.elements - stats.exempt for stats in self.stats)
+            compared = sum(stats.elements - stats.exempt for stats in self.stats) + accuracy.promised
             void = not compared and any(stats.elements for stats in self.stats)
             if void:
                 self._void(wanted)
-            found = [v for comparison in accuracy.comparisons for v in comparison.verdicts]
+            found = accuracy.failures()
             for check in ("accuracy", "nonfinite"):
                 if check in wanted and not void:
                     self._answer(check, explained(self.subject, execution, [v for v in found if v.check == check]))

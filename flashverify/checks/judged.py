@@ -16,5 +16,4 @@ __all__ = ["first_failure"]
 
 def first_failure(subject: Subject, execution: Execution) -> Verdict | None:
     """The first failing verdict of `accuracy` and `nonfinite` about a pass; None where every element is within its bound."""
-    found = (v for comparison in check_accuracy(subject, execution).comparisons for v in comparison.verdicts)
-    return next(found, None)
+    return next(iter(check_accuracy(subject, execution).failures()), None)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["check_sanitizer", "explained"]
 
 _LISTED = 3
+_NON_FINITE = ("nan", "inf", "saturation")
+"""Classes of `nonfinite` that are about a value that is not a number or infinite."""
 
 
 def check_sanitizer(
@@ -79,7 +81,7 @@ def explained(subject: Subject, base: Execution, verdicts: list[Verdict]) -> lis
         base: the pass.
         verdicts: about it.
     """
-    if base.watch is None or not any(v.check == "nonfinite" and v.error in ("nan", "inf") for v in verdicts):
+    if base.watch is None or not any(v.check == "nonfinite" and v.error in _NON_FINITE for v in verdicts):
         return verdicts
     from flashverify.interpreter import trace
 
@@ -90,9 +92,7 @@ def explained(subject: Subject, base: Execution, verdicts: list[Verdict]) -> lis
         return verdicts
     text = f"; non-finite values begin with: {'; then '.join(events)}"
     return [
-        msgspec.structs.replace(v, message=v.message + text)
-        if v.check == "nonfinite" and v.error in ("nan", "inf")
-        else v
+        msgspec.structs.replace(v, message=v.message + text) if v.check == "nonfinite" and v.error in _NON_FINITE else v
         for v in verdicts
     ]
 

@@ -93,7 +93,7 @@ def _ranges(numbers: list[int]) -> str:
 
 def first_line(subject: Subject, scene: Scene, verdict: Verdict) -> str:
     """Where an interpreted kernel made the first non-finite value; empty where that is not the question or not known."""
-    if verdict.error not in ("nan", "inf") or verdict.check != "nonfinite":
+    if verdict.error not in ("nan", "inf", "saturation") or verdict.check != "nonfinite":
         return ""
     if _BEGIN not in verdict.message:
         verdict = explained(subject, scene.execution, [verdict])[0]

@@ -62,7 +62,8 @@ class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
         output: `o`, `lse`, `delta`, `dq`, `dk`, `dv`, an input's name, of the sanitizer the kernel's argument, of an exception its
             type; empty where it concerns none.
         error: class of the failure, by check; empty on a pass:
-            accuracy `bound`, `empty-row`, `shape`, `missing` (an output that is promised); nonfinite `nan`, `inf`, `finite` (an overflow that is missing);
+            accuracy `bound`, `empty-row`, `shape`, `missing` (an output that is promised); nonfinite `nan`, `inf`, `finite` (an overflow that is missing),
+            `saturation` (a huge bias, slope or sink reached an element beyond every bound);
             padding `padding`; memory `input`, `guard`, `unwritten`, `touched` (what must stay so); determinism `repeat`, `batch`,
             `order` (of programs);
             sanitizer `out-of-bounds`, `uninitialised`, `double-write`, `race`, `input-store`, `undefined-lane`;
@@ -72,7 +73,7 @@ class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
             counting `leaked`, `dropped`, `doubled`, `not-integer`, `moved`, `head-map`, `lse-count`;
             exception `exception`; crash the signal's name, `exit-N`, `memory` or `device-lost`; hang `hang`;
             harness, always of status `error`, `self-check`, `exception`.
-        mode: `end-to-end` or `conditional`, where both exist.
+        mode: `end-to-end`, `conditional`, `strict` or `saturated`, where there are several.
         ratio: error / bound at the worst element, hex; empty where there is none.
         index: the worst element, logical indices.
         message: one sentence with numbers.
@@ -97,7 +98,7 @@ class OutputStats(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         output: its name.
-        mode: `end-to-end` or `conditional`.
+        mode: `end-to-end`, `conditional`, `strict` or `saturated`.
         elements: judged, exempt and uninformative ones together.
         exempt: elements whose bound is infinite by the overflow rules or by taint.
         uninformative: elements whose bound exceeds the trivial range.

@@ -49,6 +49,7 @@ class Bundled:
         deterministic=True,
         batch_invariant=True,
         gradients=frozenset({"dq", "dk", "dv", "delta", "dbias", "dsink"}),
+        modifiers_saturate=True,
     )
 
     def __init__(self, package: str = "flashverify_kernels", name: str = "bundled") -> None:
@@ -58,6 +59,7 @@ class Bundled:
             precisions=("ieee", "tf32", "tf32x3"),
             masks=("causal", "window", "key_lengths", "query_lengths", "packed", "tree", "blocks", "bitmap"),
             logits=("softcap", "alibi", "bias", "sink"),
+            huge_modifiers=True,
             dropout=True,
             empty=True,
             scales=("positive", "zero", "negative"),

@@ -36,6 +36,9 @@ class Contract:
         gradients: what its backward returns, of dq, dk, dv, delta, dbias, dsink; one that a case calls for and that is
             missing is a failure.
         guarded: whether its outputs are allocated through torch in Python, where guard bands can surround them.
+        modifiers_saturate: finite biases, slopes and sinks, however large, never make O or LSE NaN nor LSE infinite: in base 2 each
+            bias, each sink and their sums with the scaled products act as the largest finite number of their sign where they
+            leave fp32, and slopes beyond 2^96 as 2^96. Gradients of rows whose logits are that large are left open.
 
     Raises:
         UsageError: `gradients` is no frozenset of these names.
@@ -50,6 +53,7 @@ class Contract:
     padding: Literal["written", "undefined"] = "written"
     gradients: frozenset[str] = frozenset({"dq", "dk", "dv"})
     guarded: bool = True
+    modifiers_saturate: bool = False
     graphs: bool | None = None  # whether a pass can be captured in a CUDA graph; None is unknown: tried, and no failure
 
     def __post_init__(self) -> None:

@@ -90,17 +90,22 @@ def test_every_adversarial_regime_is_drawn_and_can_be_expanded():
         assert (bits["do"].shape, bits["k"].shape[1]) == ((1, 1, 1, 1), 1)
 
 
-EDITED = dataclasses.replace(BASE, dtype="fp16", logits=Logits(bias="head", sink=True))
+EDITED = dataclasses.replace(BASE, dtype="fp16", logits=Logits(bias="head", sink=True, alibi=True))
 
 
-def test_bias_and_sink_are_edited_in_their_own_dtype():
-    edits = (Edit("bias", (0, 3, 18, 36), -8192.0), Edit("sink", (2, 0, 0, 0), 1 + 2.0**-20))
+def test_modifiers_are_edited_in_their_own_dtype():
+    edits = (
+        Edit("bias", (0, 3, 18, 36), -8192.0),
+        Edit("sink", (2, 0, 0, 0), 1 + 2.0**-20),
+        Edit("slopes", (1, 0, 0, 0), -1.875 * 2.0**127),
+    )
     before = tensor_bits(EDITED)
     after = tensor_bits(dataclasses.replace(EDITED, values=Values(edits=edits)))
 
     assert after["bias"][0, 3, 18, 36] == 0xF000
     assert after["sink"][2] == 0x3F800008
-    assert [int((before[name] != after[name]).sum()) for name in ("bias", "sink")] == [1, 1]
+    assert after["slopes"][1] == 0xFF700000
+    assert [int((before[name] != after[name]).sum()) for name in ("bias", "sink", "slopes")] == [1, 1, 1]
     assert parse_case(str(dataclasses.replace(EDITED, values=Values(edits=edits)))).values.edits == edits
 
 
@@ -110,6 +115,13 @@ def test_bias_and_sink_are_edited_in_their_own_dtype():
         (BASE, ("bias", (0, 0, 0, 0), 1.0), "edit tensor='bias' is not accepted: one that the case has: q, k, v, do"),
         (EDITED, ("bias", (1, 0, 0, 0), 1.0), "edit index"),
         (EDITED, ("sink", (0, 1, 0, 0), 1.0), "edit index"),
+        (
+            BASE,
+            ("slopes", (0, 0, 0, 0), 1.0),
+            "edit tensor='slopes' is not accepted: one that the case has: q, k, v, do",
+        ),
+        (EDITED, ("slopes", (0, 0, 1, 0), 1.0), "edit index"),
+        (EDITED, ("slopes", (0, 0, 0, 0), float("inf")), "edit of slopes=inf is not accepted: a finite number"),
         (EDITED, ("sink", (0, 0, 0, 0), float("nan")), "edit of sink=nan is not accepted: a finite number"),
     ],
 )

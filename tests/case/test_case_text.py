@@ -143,11 +143,12 @@ def any_case(draw):
     )
     dtype = draw(st.sampled_from(DTYPES))
     bias, sink = draw(st.sampled_from((None, "full", "head", "shared"))), draw(st.booleans())
-    absent = {name for name, there in (("bias", bias), ("sink", sink)) if not there}
+    alibi = draw(st.sampled_from((False, True, "wild")))
+    absent = {name for name, there in (("bias", bias), ("sink", sink), ("slopes", alibi)) if not there}
     finite = st.floats(allow_nan=False, allow_infinity=False)
     edit = st.sampled_from([name for name in EDIT_TENSORS if name not in absent]).flatmap(
         lambda name: st.builds(
-            Edit, st.just(name), st.just((0, 0, 0, 0)), finite if name in ("bias", "sink") else st.floats()
+            Edit, st.just(name), st.just((0, 0, 0, 0)), finite if name in ("bias", "sink", "slopes") else st.floats()
         )
     )
     positive = st.floats(0, exclude_min=True, allow_infinity=False)
@@ -163,7 +164,7 @@ def any_case(draw):
         mask=mask,
         logits=Logits(
             softcap=draw(st.none() | positive),
-            alibi=draw(st.sampled_from((False, True, "wild"))),
+            alibi=alibi,
             bias=bias,
             sink=sink,
         ),
