@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Executor"]
 
+_NUMBERS = frozenset({int, float, bool, str, type(None)})
+_REMEMBERED = 1 << 12
 _SCALARS = {"i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "fp16", "bf16", "fp32", "fp64"}
 
 
@@ -35,6 +37,7 @@ class _Signature:
         declared = {name: _normalize_ty(annotation) for name, annotation in fn.__annotations__.items()}
         self.constexprs = {name for name, kind in declared.items() if kind == "constexpr"}
         self.types = {name: tl.str_to_ty(kind, None) for name, kind in declared.items() if kind in _SCALARS}
+        self.integers: dict[tuple[str, int], Any] = {}
 
     def bound(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Arguments by name, in the order of the parameters; a wrong call raises what calling `fn` would."""
@@ -67,7 +70,7 @@ class Executor(stock.GridExecutor):  # type: ignore[misc]
             InterpreterError: the kernel raised an exception, which is its cause.
         """
         kwargs = {name: value for name, value in kwargs.items() if name in self.signature.names}
-        elsewhere = any(_on_gpu(x) for x in (*args, *kwargs.values()))
+        elsewhere = any(_on_gpu(x) for x in (*args, *kwargs.values()) if x.__class__ not in _NUMBERS)
         args_host, kwargs_host = self._init_args_hst(args, kwargs) if elsewhere else (args, kwargs)
         for hook in self.pre_run_hooks:
             hook(*args_host, **kwargs_host)
@@ -92,6 +95,22 @@ class Executor(stock.GridExecutor):  # type: ignore[misc]
             if kind is None:
                 kind = self._pointers[value.dtype] = tl.str_to_ty(mangle_type(value), None)
             return tl.tensor(handle(np.array([value.data_ptr()], np.uint64), kind), kind)
+        if value.__class__ is int:
+            return self._integer(name, value)
+        return self._scalar(name, value)
+
+    def _integer(self, name: str, value: int) -> Any:
+        """The same tensor, read-only, at every launch."""
+        known = self.signature.integers
+        found = known.get((name, value))
+        if found is None:
+            if len(known) >= _REMEMBERED:
+                known.clear()
+            found = known[name, value] = self._scalar(name, value)
+            found.handle.data.flags.writeable = False
+        return found
+
+    def _scalar(self, name: str, value: Any) -> Any:
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             kind = self.signature.types.get(name, tl.float32 if isinstance(value, float) else None)
             if kind is not None:

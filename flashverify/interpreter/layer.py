@@ -75,7 +75,7 @@ class Layer(InterpreterBuilder):  # type: ignore[misc]
         traces: whether a mixin looks at every operation, and not only at those on memory.
         tapes: calls that can be replayed, by what they depend on; None where nothing is.
         recordings: of the calls that are being recorded, outermost first.
-        within: an `Argument` that every lane of the load or store belongs to, where a mixin has found that out.
+        within: the `Lanes` of the load or store, where a mixin has found that every one belongs to a tensor.
         lockstep: whether arrays have the leading axis.
         programs: flat numbers of the programs that run now, along the leading axis; program (x, y, z) of a grid
             (X, Y, Z) is number (x * Y + y) * Z + z.

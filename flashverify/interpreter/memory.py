@@ -8,7 +8,7 @@ import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from flashverify.interpreter.layer import Layer
 if TYPE_CHECKING:
     from flashverify.interpreter.layer import Launch
 
-__all__ = ["Argument", "Place", "Replayed", "Tagged", "inner_place", "place", "program_of"]
+__all__ = ["Argument", "Lanes", "Place", "Replayed", "Tagged", "inner_place", "place", "program_of"]
 
 _REMEMBERED = 256
 _OUTSIDE = (str(Path(__file__).parent), triton_root(), str(Path(np.__file__).parent))
@@ -148,24 +148,27 @@ class Argument:
 
     def words(self, dtype: Any) -> Any:
         """The memory from the first element to the last, as an array; None where it cannot be one of `dtype`."""
-        if self._words is None and self.extent:
-            nbytes = self.extent << self.shift
-            memory: Any = (ctypes.c_char * nbytes).from_address(self.base)
-            self._words = np.frombuffer(memory, f"u{self.size}")
-        return None if self._words is None or dtype.itemsize != self.size else self._words.view(dtype)
+        if dtype.itemsize != self.size or not self.extent:
+            return None
+        if self._words is None:
+            memory: Any = (ctypes.c_char * (self.extent << self.shift)).from_address(self.base)
+            self._words = np.frombuffer(memory, dtype)
+        elif self._words.dtype != dtype:
+            self._words = self._words.view(dtype)
+        return self._words
 
     def places(self, at: Any) -> Any:
-        """Distances of addresses from the first element, elements."""
-        return ((at - np.uint64(self.base)) >> np.uint64(self.shift)).view(np.int64)
-
-    def strange(self, at: Any) -> Any:
-        """Which addresses are not the tensor's: a bool array, or None where all of them are."""
+        """Distances of addresses from the first element, elements, uint64: those before it are beyond every extent."""
         offset = at - np.uint64(self.base)
+        offset >>= np.uint64(self.shift)
+        return offset
+
+    def strange(self, places: Any) -> Any:
+        """Which distances are not of the tensor's elements: a bool array, or None where all of them are."""
         if self.own is None:
-            bad = offset >= np.uint64(self.extent << self.shift)
+            bad = places >= np.uint64(self.extent)
         else:
-            offset >>= np.uint64(self.shift)
-            bad = ~self.own[np.minimum(offset, np.uint64(self.extent)).view(np.int64)]
+            bad = ~self.own[np.minimum(places, np.uint64(self.extent)).view(np.int64)]
         return bad if bad.any() else None
 
     def element(self, address: int) -> int:
@@ -184,6 +187,18 @@ class Argument:
                 found[axis] = min(left // strides[axis], shape[axis] - 1)
                 left -= found[axis] * strides[axis]
         return tuple(found) if left == 0 else (element,)
+
+
+class Lanes(NamedTuple):
+    """Lanes of a load or store that belong to one tensor.
+
+    Attributes:
+        argument: the tensor.
+        places: see `Argument.places`.
+    """
+
+    argument: Argument
+    places: Any
 
 
 class Tagged(Layer):

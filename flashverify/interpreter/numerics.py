@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ def _owned(x: Any) -> Any:
     return x if x.flags.carray else np.array(x, order="C")
 
 
+@functools.cache
 def _opaque(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The type in which memory is accessed: the compiled loads know none of ml_dtypes."""
     return _UINT[dtype.itemsize] if dtype.kind == "V" or dtype.name.startswith("float8") else dtype
@@ -161,9 +163,9 @@ class Numerics(Layer):
         if self.journal is not None:
             bits = _UINT[data.itemsize]
             self.journal.append((at, self._loaded(at, keep, None, bits), keep))
-        words = None if self.within is None else self.within.words(_opaque(data.dtype))
+        words = None if self.within is None else self.within.argument.words(_opaque(data.dtype))
         if words is not None:
-            places = self.within.places(at)
+            places = self.within.places.view(np.int64)
             if keep.all():
                 words[places] = data.view(words.dtype)
             else:
@@ -173,10 +175,10 @@ class Numerics(Layer):
 
     def _loaded(self, at: Any, keep: Any, fill: Any, dtype: Any) -> Any:
         """The elements at addresses; `fill`, or 0, where they are masked off."""
-        words = None if self.within is None else self.within.words(dtype)
+        words = None if self.within is None else self.within.argument.words(dtype)
         if words is None:
             return gather.load(at, keep, fill, dtype)
-        found = words.take(self.within.places(at), mode="clip")
+        found = words.take(self.within.places.view(np.int64), mode="clip")
         return found if keep.all() else np.where(keep, found, dtype.type(0) if fill is None else fill)
 
     def undo(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,12 @@ _REDUCTIONS: dict[str, Any] = {
 }
 _ARGUMENTS: dict[str, tuple[Any, Any]] = {"argmax": (np.max, np.argmax), "argmin": (np.min, np.argmin)}
 _PREFIXES: dict[str, Any] = {"sum": np.cumsum, "prod": np.cumprod}
+
+
+@functools.cache
+def _name(dtype: np.dtype[Any]) -> str:
+    """Remembered: NumPy works it out anew at every use."""
+    return dtype.name
 
 
 def _for_blas(x: Any) -> Any:
@@ -52,7 +59,7 @@ class Products(Layer):
         x, y, acc = _for_blas(a.data), _for_blas(b.data), d.data
         if not is_float(x.dtype):
             return handle(np.matmul(x, y, dtype=acc.dtype) + acc, d.dtype.scalar)
-        kind = x.dtype.name
+        kind = _name(x.dtype)
         if x.dtype.itemsize < 4:
             x, y = x.astype(np.float32), y.astype(np.float32)
         precision = stock._ir.INPUT_PRECISION

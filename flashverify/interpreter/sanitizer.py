@@ -9,7 +9,7 @@ import numpy as np
 
 from flashverify.interpreter.formats import numpy_dtype
 from flashverify.interpreter.hooks import handle
-from flashverify.interpreter.memory import Argument, Place, Tagged, place, program_of
+from flashverify.interpreter.memory import Argument, Lanes, Place, Tagged, place, program_of
 from flashverify.interpreter.numerics import as_array
 from flashverify.interpreter.reports import Kind, Lane, Report, Watch
 from flashverify.interpreter.session import active
@@ -68,8 +68,7 @@ class Sanitizer(Tagged):
         argument = self.argument(ptrs, keep)
         if other is None and not keep.all():
             other = self._undefined(ptrs, keep, argument)
-        keep = self._inside("load", argument, at, keep)
-        self.within = getattr(ptrs.dtype, "argument", None)
+        keep, self.within = self._inside("load", argument, ptrs, keep)
         try:
             loaded = super().create_masked_load(ptrs, handle(keep, None), other, *rest, **options)
         finally:
@@ -84,8 +83,7 @@ class Sanitizer(Tagged):
 
     def create_masked_store(self, ptrs: Any, value: Any, mask: Any, *rest: Any, **options: Any) -> Any:
         """Store to the tensor's own elements, which no other program writes."""
-        keep = self._written("store", ptrs, as_array(mask))
-        self.within = getattr(ptrs.dtype, "argument", None)
+        keep, self.within = self._written("store", ptrs, as_array(mask))
         try:
             return super().create_masked_store(ptrs, value, handle(keep, None), *rest, **options)
         finally:
@@ -95,7 +93,7 @@ class Sanitizer(Tagged):
         """As a load and a store that other programs' atomic operations do not disturb."""
         keep = as_array(mask)
         argument = self.argument(ptr, keep)
-        keep = self._written("atomic", ptr, keep)
+        keep, _ = self._written("atomic", ptr, keep)
         if argument is not None and self._state(argument).poison is not None:
             before = super().create_masked_load(ptr, handle(np.ascontiguousarray(keep), None), None)
             self._fresh("atomic", argument, ptr.data, keep, before.data)
@@ -108,25 +106,28 @@ class Sanitizer(Tagged):
             IndexError: it is outside.
         """
         keep = np.ones(ptr.data.shape, bool)
-        if not self._written("atomic", ptr, keep).all():
+        if not self._written("atomic", ptr, keep)[0].all():
             raise IndexError("a compare-and-swap outside its tensor")
         return super().create_atomic_cas(ptr, cmp, val, *rest)
 
     # --- checks -----------------------------------------------------------------------------------------------------
 
-    def _inside(self, access: str, argument: Argument | None, at: Any, keep: Any) -> Any:
-        """The lanes whose element is the tensor's own; the others are reported."""
+    def _inside(self, access: str, argument: Argument | None, ptrs: Any, keep: Any) -> tuple[Any, Lanes | None]:
+        """The lanes whose element is the tensor's own, and where they lie in it if their pointers are tagged; others are reported."""
+        at = ptrs.data
         if argument is None:
             if keep.any():
                 self._report("out-of-bounds", access, None, at, keep, "no tensor of the launch lies there")
-                return np.zeros_like(keep)
-            return keep
-        strange = argument.strange(at)
+                return np.zeros_like(keep), None
+            return keep, None
+        places = argument.places(at)
+        lanes = Lanes(argument, places) if hasattr(ptrs.dtype, "argument") else None
+        strange = argument.strange(places)
         if strange is None:
-            return keep
+            return keep, lanes
         strange &= keep
         if not strange.any():
-            return keep
+            return keep, lanes
         element = argument.element(at.flat[strange.argmax()])
         if element < 0:
             detail = f"{-element} elements before the tensor"
@@ -135,14 +136,14 @@ class Sanitizer(Tagged):
         else:
             detail = "in a gap between the elements of the tensor"
         self._report("out-of-bounds", access, argument, at, strange, detail)
-        return keep & ~strange
+        return keep & ~strange, lanes
 
-    def _written(self, access: str, ptrs: Any, keep: Any) -> Any:
+    def _written(self, access: str, ptrs: Any, keep: Any) -> tuple[Any, Lanes | None]:
         at = ptrs.data
         argument = self.argument(ptrs, keep)
-        keep = self._inside(access, argument, at, keep)
+        keep, lanes = self._inside(access, argument, ptrs, keep)
         if argument is None:
-            return keep
+            return keep, lanes
         state = self._state(argument)
         if state.is_input and keep.any():
             self._report("input-store", access, argument, at, keep, "the tensor is an input")
@@ -150,7 +151,7 @@ class Sanitizer(Tagged):
             other = "an atomic operation" if writer < 0 else f"program {self._ids(writer)}"
             detail = f"{other} writes the element too"
             self._conflicts.append((state.shadow, self._made("double-write", access, argument, at, bad, detail)))
-        return keep
+        return keep, lanes
 
     def _fresh(self, access: str, argument: Argument, at: Any, keep: Any, data: Any) -> None:
         poison = argument.state.poison

@@ -68,8 +68,9 @@ class Shadow:
             writers[places] = own
             after = writers[places]
             again = after != own  # two programs of this very store
-            before = np.where(clash, before, after)
-            clash |= again
+            if again.any():
+                before = np.where(clash, before, after)
+                clash |= again
         if clash.any():
             bad = np.zeros(at.shape, bool)
             bad[keep] = clash

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -61,52 +62,41 @@ def compare_output(
     free = bound.exempt
     for mask in (taint, undefined):
         free = free if mask is None else free | mask
-    judged = ~free if pinned is None else ~free & ~pinned
-    finite = torch.isfinite(x)
+    judged = ~(free if pinned is None else free | pinned)
+    total, overflow = bound.total, bound.may_overflow | bound.must_overflow
     difference = x - expected
-    signed = torch.where(difference == 0, torch.zeros_like(x), difference / bound.total)
-    ratio = signed.abs()
-    infinite = torch.isinf(x)
-    right_sign = torch.sign(x) == torch.sign(expected)
-    allowed = infinite & ((bound.may_overflow & right_sign) | bound.may_flip)
-    numeric = judged & finite
-    ratio = torch.where(numeric, ratio, torch.zeros_like(ratio))
-    classes = {
-        "nan": judged & torch.isnan(x),
-        "inf": judged & infinite & ~allowed,
-        "finite": judged & finite & bound.must_overflow,
-        "bound": ~(ratio <= 1) & ~bound.must_overflow,
-    }
+    signed = (difference / total).masked_fill_(difference == 0, 0.0)
+    numeric, classes = judged, dict[str, torch.Tensor]()
+    if not math.isfinite(float(x.sum())):
+        numeric, infinite = judged & torch.isfinite(x), torch.isinf(x)
+        right_sign = torch.sign(x) == torch.sign(expected)
+        allowed = (bound.may_overflow & right_sign) | bound.may_flip
+        classes = {"nan": judged & torch.isnan(x), "inf": judged & infinite & ~allowed}
+    ratio = torch.where(numeric, signed.abs(), 0.0)
+    classes |= {"finite": numeric & bound.must_overflow, "bound": ~((ratio <= 1) | bound.must_overflow)}
     if pinned is not None:
         classes["pinned"] = (pinned if undefined is None else pinned & ~undefined).expand_as(x) & (x != pinned_value)
         if taint is not None:
             classes["pinned"] = classes["pinned"] & ~taint
-    uninformative = bound.uninformative & judged
-    flags = [mask.any() for mask in classes.values()]
-    counted = numeric & ~bound.may_overflow & ~bound.must_overflow
-    sums = [
-        free.expand_as(x).sum().double(),
-        uninformative.sum().double(),
-        counted.sum().double(),
-        torch.where(counted, signed.clamp(-1, 1), torch.zeros_like(x)).sum(),
-        (judged & ~(expected.abs() <= bound.total)).sum().double(),
-    ]
-    numbers = torch.stack([*(f.double() for f in flags), *sums]).tolist()
-    failing = [name for name, flag in zip(classes, numbers, strict=False) if flag]
-    exempt, vague, summed, total, telling = numbers[len(flags) :]
+    flags = torch.stack([mask.any() for mask in classes.values()]).tolist()
+    failing = [name for name, flag in zip(classes, flags, strict=True) if flag]
+    counted = numeric & ~overflow
+    counts = [free.expand_as(x), bound.uninformative & judged, counted, judged & ~(expected.abs() <= total)]
+    exempt, vague, summed, telling = torch.stack([torch.count_nonzero(mask) for mask in counts]).tolist()
+    bias = float(torch.where(counted, signed.clamp(-1, 1), 0.0).sum())
     worst, index, median, p99 = _summary(ratio, judged)
     stats = OutputStats(
         output=output,
         mode=mode,
         elements=x.numel(),
-        exempt=int(exempt),
-        uninformative=int(vague),
+        exempt=exempt,
+        uninformative=vague,
         worst=to_hex(worst),
         median=to_hex(median),
         p99=to_hex(p99),
         index=index,
-        signed=to_hex(total / summed) if summed else "",
-        telling=int(telling),
+        signed=to_hex(bias / summed) if summed else "",
+        telling=telling,
     )
     return Comparison(
         stats, tuple(_failure(name, output, mode, classes[name], x, expected, bound, ratio) for name in failing)
@@ -121,7 +111,7 @@ def _summary(ratio: torch.Tensor, judged: torch.Tensor) -> tuple[float, tuple[in
         return 0.0, (), 0.0, 0.0
     flat = ratio.reshape(-1)
     at = int(flat.argmax())
-    kept = flat[judged.expand_as(ratio).reshape(-1)]
+    kept = flat if bool(judged.all()) else flat[judged.expand_as(ratio).reshape(-1)]
     if kept.numel() == 0:
         return 0.0, (), 0.0, 0.0
     if kept.numel() > _QUANTILE_LIMIT:
@@ -129,7 +119,7 @@ def _summary(ratio: torch.Tensor, judged: torch.Tensor) -> tuple[float, tuple[in
     last = kept.numel() - 1
     places = [last // 2, (99 * last) // 100]
     if kept.device.type == "cpu":
-        median, p99 = np.partition(kept.numpy(), places)[places].tolist()
+        median, p99 = np.sort(kept.numpy())[places].tolist()
     else:
         median, p99 = kept.sort().values[torch.tensor(places, device=kept.device)].tolist()
     return float(flat[at]), _unravel(at, ratio.shape), median, p99

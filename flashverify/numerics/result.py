@@ -141,16 +141,23 @@ def finish(
         The bound, with `exact` elements at 0 and `exempt` ones at +inf.
     """
     size = y.abs()
-    exempt = (exempt | ~torch.isfinite(y)) & ~exact
+    exempt = (exempt | ~(size < torch.inf)) & ~exact
     bound = bound.masked_fill(exact, 0.0).masked_fill_(exempt, torch.inf)
     self_error = self_error.masked_fill(exact | exempt, 0.0)
     kept = ~exempt
+    # What does not come near the end of the range neither overflows nor flips.
+    near = may_overflow = may_flip = must_overflow = size + unrounded + self_error >= out.overflow
+    if bool(near.any()):
+        inside = kept & ~exact
+        may_overflow = near & inside
+        may_flip = (unrounded + self_error - size >= out.overflow) & inside
+        must_overflow = (size - bound - self_error > out.max * (1 + out.u)) & kept
     return OutputBound(
         bound=bound,
         self_error=self_error,
-        may_overflow=(size + unrounded + self_error >= out.overflow) & kept & ~exact,
-        may_flip=(unrounded + self_error - size >= out.overflow) & kept & ~exact,
-        must_overflow=(size - bound - self_error > out.max * (1 + out.u)) & kept,
+        may_overflow=may_overflow,
+        may_flip=may_flip,
+        must_overflow=must_overflow,
         uninformative=((bound > trivial) | (self_error > _SELF_ERROR_LIMIT * bound)) & kept,
     )
 
