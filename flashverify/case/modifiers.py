@@ -11,10 +11,12 @@ from flashverify.case import philox
 from flashverify.case.bits import FORMATS
 
 if TYPE_CHECKING:
+    import torch
+
     from flashverify.case.case import Case
     from flashverify.case.philox import Reals
 
-__all__ = ["FAR", "STEEPEST", "bias_shape", "bias_values", "sink_values", "slope_values"]
+__all__ = ["FAR", "STEEPEST", "acting_slopes", "bias_shape", "bias_values", "sink_values", "slope_values"]
 
 FAR = -(2.0**13)
 """What stands for -1e4, the number that hides a pair where no mask is at hand; exact in every dtype."""
@@ -82,3 +84,8 @@ def slope_values(case: Case) -> Reals:
         fractions = philox.integers(seed, "slopes/fraction", shape, 1024, 2047) / 1024
         return philox.signs(seed, "slopes/sign", shape) * fractions * 2.0**exponents
     return np.array([2.0 ** (-8 * (head + 1) / case.heads_q) for head in range(case.heads_q)], dtype=np.float64)
+
+
+def acting_slopes(slopes: torch.Tensor) -> torch.Tensor:
+    """The slopes in float64, those beyond `STEEPEST` as that; only subjects with `Supports.huge_modifiers` are given any."""
+    return slopes.double().clamp(-STEEPEST, STEEPEST)

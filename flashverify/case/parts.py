@@ -30,7 +30,7 @@ LAYOUTS = ("bhsd", "bshd")
 POISONS = ("zero", "dirt", "max", "inf", "-inf", "nan")
 EDIT_TENSORS = ("q", "k", "v", "do", "bias", "sink", "slopes")
 _FINITE = ("bias", "sink", "slopes")
-HUGE = 2.0**96
+HUGE = 2.0**95
 """From this size on few kernels say anything about a slope, a sink, or a bias that is positive."""
 REGIMES = (
     "zeros",

@@ -44,7 +44,7 @@ __all__ = ["CPU", "GPU", "Profile", "cases"]
 
 _REGIMES = (*REGIMES, "normal", "normal", "v-positive")
 """Those that every defect of the arithmetic shows with are likelier than those built against one."""
-_HUGE = [sign * size for size in (2.0**96, 2.0**100, 2.0**120, 1.875 * 2.0**127) for sign in (1.0, -1.0)]
+_HUGE = [sign * size for size in (2.0**95, 2.0**96, 2.0**100, 2.0**120, 1.875 * 2.0**127) for sign in (1.0, -1.0)]
 """Sinks, slopes and biases that leave fp32 in base 2, or on the way; finite in bf16."""
 _MAX_TABLE = 2**22
 """Most pairs over all heads and sequences where a bias or a bitmask has one element for each."""

@@ -28,7 +28,7 @@ class Supports:
         rectangular_causal: whether causal may come with seq_q != seq_k, of packed sequences with their own lengths.
         logits: modifications of the logits, out of softcap, alibi, bias, sink.
         wild_slopes: whether the slopes of ALiBi may be negative and large.
-        huge_modifiers: whether finite sinks, slopes and positive biases may be of any size, as `Contract.modifiers_saturate` has it.
+        huge_modifiers: whether finite sinks, slopes and positive biases may be of any size. Slopes then act as 2^96 in base 2 from there on.
         dropout: whether weights may be dropped.
         block_multiple: rows and keys of a block of a block-sparse pattern are multiples of it.
         page_sizes: keys per page that a paged k and v may have; empty where they must be contiguous.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from flashverify.case.mask import visible
-from flashverify.case.modifiers import STEEPEST
+from flashverify.case.modifiers import acting_slopes
 from flashverify.case.positions import positions
 from flashverify.judge.taint import Clean, clean
 from flashverify.truth import Inputs, distances, kept_pairs
@@ -27,8 +27,7 @@ def inputs_of(problem: Problem) -> tuple[Inputs, Clean]:
     if problem.slopes is not None or case.dropout:
         place = positions(case, problem.q.device)
         if problem.slopes is not None:
-            slopes = problem.slopes.double().clamp(-STEEPEST, STEEPEST)
-            biases.append(distances(slopes, place.row + place.shift, place.key))
+            biases.append(distances(acting_slopes(problem.slopes), place.row + place.shift, place.key))
         if case.dropout:
             keep = kept_pairs(
                 seed=problem.dropout_seed,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from flashverify.case.modifiers import acting_slopes
 from flashverify.diagnosis.base import FORWARD, Alternative, Expectations, Semantics
 from flashverify.diagnosis.logits import products
 from flashverify.diagnosis.pairs import exchanged, of_heads_open
@@ -66,7 +67,7 @@ def _alibi(change: Callable[[Scene, Tensor, Tensor], Tensor | None]) -> Callable
             return
         at = scene.at
         distance = (at.row + at.shift)[:, None, :, None] - at.key[:, None, None, :]
-        changed = change(scene, scene.problem.slopes.double().view(-1, 1, 1), distance.double())
+        changed = change(scene, acting_slopes(scene.problem.slopes).view(-1, 1, 1), distance.double())
         yield Alternative(inputs=_with(scene, bias, changed))
 
     return build

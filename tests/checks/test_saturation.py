@@ -149,7 +149,8 @@ def test_huge_modifiers_are_refused_where_nothing_is_said_about_them():
     mask = "fv1 seq_k=2 dtype=fp32 bias=full backward=no edits=bias:0,0,0,0:-0x1.ep127"
 
     for text in (SINK, NO_SINK, SLOPE, STEEP, HIGH):
-        assert "a slope, sink or positive bias of 7.92e+28 or more" in plain.refusal(parse_case(text))
+        assert "a slope, sink or positive bias of 3.96e+28 or more" in plain.refusal(parse_case(text))
+    assert "a slope" in plain.refusal(parse_case("fv1 dtype=fp32 alibi=yes edits=slopes:0,0,0,0:-0x1.cp95"))
     assert plain.refusal(parse_case(mask)) is None
     tame = dataclasses.replace(plain, wild_slopes=False)
     assert tame.refusal(parse_case("fv1 dtype=fp32 alibi=yes backward=no edits=slopes:0,0,0,0:1")) == "edits of slopes"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flashverify.case.guard import guard_outputs
-from flashverify.checks.accuracy import undefined_elements
+from flashverify.checks.bitwise import first_difference
 from flashverify.checks.execution import Execution
-from flashverify.checks.relations.ground import bitwise, failure, sides, within
+from flashverify.checks.relations.ground import failure, sides, within
 from flashverify.subjects.interface import Selective
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _ASKED = ("dq", "dk", "dv", "dbias", "dsink")
 
 
 def alone(ground: Ground) -> Iterator[Verdict] | None:
-    """A gradient asked for by itself is the one asked for with the others, and no other is computed."""
+    """A gradient asked for by itself is the one asked for with the others, within both bounds, and no other is returned."""
     asked = tuple(name for name in _ASKED if name in ground.base.outputs)
     subject = ground.subject
     return _alone(ground, subject, asked) if asked and isinstance(subject, Selective) else None
@@ -38,16 +38,22 @@ def _alone(ground: Ground, subject: Selective, asked: tuple[str, ...]) -> Iterat
         for name in asked:
             given = subject.backward_of(problem, forward, frozenset({name}))
             for other in sorted(given.keys() - {name}):
-                yield failure("alone", other, (), f"it was computed where {name} alone was asked for")
-            if name in given:
-                found[name] = given[name].detach()
-            else:
+                yield failure("alone", other, (), f"it was returned where {name} alone was asked for")
+            if name not in given:
                 yield failure("alone", name, (), "it is missing where it alone was asked for")
-    if ground.exact:
-        pairs = {name: (ground.base.outputs[name], tensor) for name, tensor in found.items()}
-        yield from bitwise("alone", pairs, undefined_elements(problem, ground.subject.contract))
+                continue
+            tensor, model = given[name].detach(), ground.base.outputs[name]
+            if (tensor.shape, tensor.dtype) != (model.shape, model.dtype):
+                yield failure("alone", name, (), f"alone it is {_kind(tensor)}, with the others {_kind(model)}")
+            elif first_difference(tensor, model) is not None:
+                found[name] = tensor
+    if not found:
         return
     selected = Execution(problem, found, {}, ())
     yield from within(
         "alone", {name: ground.sides[name] for name in found}, sides(ground.subject, selected, ground.inputs)
     )
+
+
+def _kind(x: torch.Tensor) -> str:
+    return f"{list(x.shape)} {str(x.dtype).removeprefix('torch.')}"
