@@ -183,11 +183,10 @@ def shared_memory(
     weights = m * n if wide or kind == "dkdv" else 0
     if wide and (n if kind == "dkdv" else m) >= _WARP_GROUP:
         resident *= 2  # a warp group reads its fp32 operands from there, each as the sum of two
+        weights = m * (_WARP_GROUP + 2) if kind == "dkdv" else weights  # and P^T and dS^T, its rows at a time
     elif wide:
         stages = max(stages, 2)
-    if kind == "dkdv" and wide and pairs == "plain":
-        weights *= 2  # P^T and dS^T are operands; elsewhere the second, or what the terms of the logits stage, takes the place of the first
-    elif kind == "dkdv" and not wide and n < _WARP_GROUP:
+    elif kind == "dkdv" and n < _WARP_GROUP:
         weights += 32 * padded_dim(dv)  # rows of dO in another layout
     # a bias in fp32 is staged, and one tile of words, biases or gradients changes its layout
     logits = 0 if pairs == "plain" else 4 * m * n * (1 + (config.num_stages if dtype == torch.float32 else 0))
