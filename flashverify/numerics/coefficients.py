@@ -64,6 +64,7 @@ class Coefficients:
         eta_ds: Subnormal error of the cast of dS as it reaches a gradient, before the other operand.
         grad_scale: |scale| in dQ and dK, at least w where it is subnormal: then it may be flushed, and w bounds the scale and its error.
         ds_cast: Factor of dS at its cast: the scale where it comes first.
+        operand: Factor in fp32 of an operand of dQ and dK, of dS or of K and Q: the scale where it multiplies one, else 0.
         cast_q: Coefficient of the upper bound of |dS| in dQ: its cast, the dot and a narrow accumulator; `cast_k` in dK, `cast_v` of P in dV.
         acc_q: Largest sum of magnitudes that the accumulator of dQ takes; `acc_k`, `acc_v` likewise.
         const_q: Absolute error of dQ from flushing and narrow additions; `const_k`, `const_v` likewise.
@@ -112,6 +113,7 @@ class Coefficients:
     eta_ds: float
     grad_scale: float
     ds_cast: float
+    operand: float
     cast_q: float
     cast_k: float
     cast_v: float
@@ -192,6 +194,7 @@ def coefficients(form: Form, dtype: str, shape: Shape, scale: float, features: F
     per_head = form.gqa_partial == "input" and shape.group > 1
     narrow_head = min(x.max, OVERFLOW_FP32) if per_head else OVERFLOW_FP32
     up, flushed = max(1.0, sc), 0 < sc < w
+    full = OVERFLOW_FP32 / (1.0 if form.scale_ds == "after" else up)
     scaled = u * _SECOND_ORDER if form.scale_ds == "operand" else 0.0
     return Coefficients(
         u=u,
@@ -235,10 +238,11 @@ def coefficients(form: Form, dtype: str, shape: Shape, scale: float, features: F
         eta_ds=eta_p * (1.0 if form.scale_ds == "before" else sc) + (w if form.scale_ds == "operand" else 0.0),
         grad_scale=w if flushed else sc,
         ds_cast=sc if form.scale_ds == "before" else 1.0,
+        operand=sc if form.scale_ds == "operand" else 0.0,
         cast_q=(1 + u_p) * (1 + dot_keys) - 1 + scaled + adds_q * accum.u + flushed,
         cast_k=(1 + u_p) * (1 + dot_queries) - 1 + scaled + (x.u if per_head else 0.0) + adds_k * accum.u + flushed,
         cast_v=(1 + u_p) * (1 + dot_queries) - 1 + (x.u if per_head else 0.0) + adds_k * accum.u + drop,
-        acc_q=min(accum.max, OVERFLOW_FP32) / up if narrow_q else OVERFLOW_FP32,
+        acc_q=min(accum.max, OVERFLOW_FP32) / up if narrow_q else full,
         acc_k=min(accum.max, OVERFLOW_FP32) / up if narrow_k else narrow_head / up,
         acc_v=min(accum.max, OVERFLOW_FP32) if narrow_k else narrow_head,
         const_q=shape.Sk * w * up + adds_q * accum.eta,

@@ -58,8 +58,8 @@ class Form:
         ds_from: dS = P X takes the fp32 P or the one that was rounded for the dV dot.
         masked_ds: dS of a pair that the mask removes is set to 0, so that an overflow of its dP reaches nothing.
         stored_delta: What a returned delta holds: `rowsum(dO * O)`, or that minus dLSE, 0 in a row that sees no key.
-        scale_ds: The scale multiplies the gradients after their dots, the rounded dS in fp32 as their operand, or dS before it is rounded to
-            the input dtype.
+        scale_ds: The scale multiplies the gradients after their dots, an operand of theirs in fp32 (the rounded dS, or K and Q), or dS
+            before it is rounded to the input dtype.
         row_sum: The row sum adds the fp32 weights, or the rounded ones.
         bwd_lse_base: `"e"` when the backward converts a natural LSE to base 2.
         lse_base: Base of the LSE that the kernel returns.

@@ -141,9 +141,10 @@ def gradient_errors(
     for prescaled, y, dim in ((c.prescaled_q, dq, -1), (c.prescaled_k, dk, -2)):
         if prescaled:
             y.add_(dS_max.sum(dim).unsqueeze(-1), alpha=c.prescale_bwd)
+    if lost := c.flush * sc + (c.w if c.operand else 0.0):  # of K and Q, and of their products with the scale
+        dq.add_(dS_max.sum(-1, keepdim=True), alpha=lost)
+        dk.add_(dS_max.sum(-2).unsqueeze(-1), alpha=lost)
     if c.flush:
-        dq.add_(dS_max.sum(-1, keepdim=True), alpha=c.flush * sc)
-        dk.add_(dS_max.sum(-2).unsqueeze(-1), alpha=c.flush * sc)
         dv.add_(P_kept.sum(-2).unsqueeze(-1), alpha=c.flush * chunk.factor)
     return Cores(delta=delta, dq=dq, dk=dk, dv=dv, Pb=Pb, ds_max=dS_max, ds_error=ds_error, ds_wide=ds_wide)
 
@@ -212,7 +213,7 @@ def trivial_ranges(
     dk = (X.mT @ chunk.aq).mul_(sc).add_(g.nq, alpha=const)
     dv = g.ndo * (1 + 2 * (c.eta_p + c.w))
     for prescaled, y, dim in ((c.prescaled_q, dq, -1), (c.prescaled_k, dk, -2)):
-        small = c.flush * sc + (c.prescale_bwd if prescaled else 0.0)
+        small = c.flush * sc + (c.prescale_bwd if prescaled else 0.0) + (c.w if c.operand else 0.0)
         if small:
             y.add_(X.sum(dim).unsqueeze(-1), alpha=2 * small)
     if c.flush:

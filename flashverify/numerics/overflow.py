@@ -52,7 +52,7 @@ def overflow_domain(
     non-finite operand of the product with Q, and under a softcap the derivative of a logit that is NaN, still meet that 0.
     """
     limit_p, limit_s = c.p_max / (1 + c.u_p), c.p_max / (1 + c.u_p) / c.ds_cast if c.ds_cast else torch.inf
-    limit_s = min(limit_s, OVERFLOW_FP32)
+    limit_s = min(limit_s, OVERFLOW_FP32 / max(1.0, c.operand))
     room = OVERFLOW_FP32 - s.Adelta - (0.0 if g.dlse is None else g.dlse.abs())
     # Of invisible pairs too: there the weight is 0, and 0 * inf is NaN in a kernel that masks the logits only. Rows that see nothing hold dO = 0 here.
     dP = g.AdP >= room
@@ -87,6 +87,10 @@ def overflow_domain(
         reach_k = row.any(-2, keepdim=True)
         hidden, pairs = hidden | reach_k, dP | lost | row
 
+    # Instead of dS the scale may multiply K or Q: an infinity meets every dS of the channel, that of invisible pairs too.
+    wide_k = (chunk.ak * c.operand >= OVERFLOW_FP32).any(-2, keepdim=True)
+    hidden = hidden | (chunk.aq * c.operand >= OVERFLOW_FP32).flatten(1).any(-1)[:, None, None]
+
     def accumulator(weights: Tensor, operand: Tensor, limit: float) -> Tensor:
         return weights.unsqueeze(-1) * operand.amax(-2, keepdim=True) >= limit
 
@@ -104,7 +108,7 @@ def overflow_domain(
     }
     return Exempt(
         delta=row,
-        dq=row | over_row | acc_q,
+        dq=row | over_row | acc_q | wide_k,
         dk=reach_k | over_col | acc_k | hidden,
         dv=reach_v | (P_col >= limit_p).unsqueeze(-1) | acc_v,
         hidden=hidden,

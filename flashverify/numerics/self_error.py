@@ -79,6 +79,7 @@ def float64_coefficients(shape: Shape, scale: float, features: Features | None =
         eta_ds=0.0,
         grad_scale=sc,
         ds_cast=1.0,
+        operand=0.0,
         cast_q=dot_keys,
         cast_k=dot_queries,
         cast_v=dot_queries + drop,

@@ -8,7 +8,8 @@ What it is, read off the op itself:
 * With a causal mask it multiplies the masked -inf by the scale: NaN for scale = 0, +inf for scale < 0. Under a causal mask
   only positive scales are supported; `tests/subjects` shows the defect.
 * Its gradients are sums over tiles in the input dtype, each with a rounding of its own; the scale is the alpha of their products, which
-  multiplies dS in fp32: with a scale of 1e-30 that product is subnormal.
+  multiplies one operand in fp32, dS, or K and Q: with a scale of 1e-30 that product is subnormal, with one of 1e4 it may be infinite. `torch.addmm`
+  alone shows it.
 """
 
 from __future__ import annotations

@@ -213,6 +213,18 @@ def test_a_weight_that_may_leave_fp32_exempts_the_bias_and_the_sink_that_it_reac
     assert found.dsink.exempt.tolist() == [False, True, False, False]
 
 
+@pytest.mark.parametrize(("name", "lost"), [("q", {"dk"}), ("k", {"dq"})])
+def test_a_scale_that_multiplies_an_operand_may_make_it_infinite(name: str, lost: set[str]) -> None:
+    tensors = dict(zip(("q", "k", "v", "do"), draw("normal", torch.float32, (1, 2, 1, 9, 12, 16, 8), 2), strict=True))
+    tensors[name][:, :, 3, 5] = 2.0**100
+    for small, size in (("k" if name == "q" else "q", 2.0**-140), ("do", 2.0**-60)):
+        tensors[small] *= size  # so that neither a logit nor a gradient overflows
+    for scale, expected in (("after", set()), ("operand", lost)):
+        found = outputs(bounds(*tensors.values(), scale=2.0**30, dtype="fp32", form=Form(scale_ds=scale)))
+        assert {key for key, bound in found.items() if bound.exempt.any()} == expected, scale
+    assert found["dq"].exempt.all(-2).all(1).all(0).tolist() == [name == "k" and channel == 5 for channel in range(16)]
+
+
 def test_an_infinite_bias_exempts_its_row() -> None:
     (q, k, v, do), asked = everything(9, 12)
     asked["biases"][0][0, 0, 3, 5] = -math.inf

@@ -1,5 +1,6 @@
 """torch's CPU attention: clean inside what its subject declares, and the defects that the declaration leaves out."""
 
+import dataclasses
 import math
 
 import pytest
@@ -7,7 +8,7 @@ import torch
 
 from flashverify import parse_case
 from flashverify.checks import Plan, judge_case
-from flashverify.subjects.torch_cpu import EXP_ERROR_16_BIT, TORCH_CPU
+from flashverify.subjects.torch_cpu import EXP_ERROR_16_BIT, TORCH_CPU, TorchCpu
 
 FLASH = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 
@@ -62,3 +63,30 @@ def test_a_tiny_scale_makes_the_operands_of_its_gradients_subnormal():
     result = judge_case(TORCH_CPU, parse_case(text), Plan.run())
 
     assert result.failures == ()
+
+
+class Scaled(TorchCpu):
+    """The same kernel, declared to apply the scale elsewhere."""
+
+    def __init__(self, scale_ds):
+        self.scale_ds = scale_ds
+
+    def form(self, case):
+        return dataclasses.replace(super().form(case), scale_ds=self.scale_ds)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "fv1 seq_k=2 dim_qk=8 dim_v=8 dtype=bf16 scale=10000 regime=overflow seed=1",
+        "fv1 seq_q=2 seq_k=2 dim_qk=8 dim_v=8 dtype=bf16 scale=10000 regime=overflow seed=1 do=expanded",
+        "fv1 batch=3 seq_q=18 seq_k=4 dtype=fp32 scale=10000 regime=tiny edits=q:2,0,17,8:0x1.fffffep127",
+    ],
+    ids=["dS", "dS of two rows", "Q"],
+)
+def test_a_large_scale_makes_the_operands_of_its_gradients_infinite(text):
+    case = parse_case(text)
+
+    assert judge_case(TORCH_CPU, case, Plan(checks=("accuracy", "nonfinite"))).failures == ()
+    declared = Scaled("after")
+    assert {v.output for v in judge_case(declared, case, Plan(checks=("accuracy", "nonfinite"))).failures} == {"dk"}
