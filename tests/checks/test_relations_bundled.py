@@ -1,27 +1,21 @@
-"""Relations of the bundled kernels that a small attention cannot have: the gradient of a bias that several heads share."""
+"""Relations of the bundled kernels that a small attention cannot have: a bias that several heads share, gradients not asked for."""
 
 import dataclasses
 
 import pytest
 
 from flashverify import parse_case
-from flashverify.campaign.toolkit import bundled as toolkit
 from flashverify.checks import Plan, judge_case
-from flashverify.subjects import has_gpu, load_subject
+from flashverify.mutants import Mutant, build_mutant
+from flashverify.subjects import load_subject
+
+pytestmark = pytest.mark.usefixtures("interpreter")
 
 SHARED = parse_case(
     "fv1 heads_q=6 heads_kv=2 seq_q=15 seq_k=35 dim_qk=64 dim_v=64 dtype=fp32 precision=tf32 window=13,35 softcap=30 "
     "bias=shared regime=delta-cancels seed=111 layout=bshd gap=1 offset=4 padding=max dlse=yes"
 )
 PLAIN = parse_case("fv1 heads_q=6 heads_kv=2 seq_q=15 seq_k=35 dim_qk=64 dim_v=64 dtype=fp32 bias=shared seed=1")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def interpreter():
-    if has_gpu():
-        pytest.skip("kernels are compiled in this process")
-    with toolkit.open("cpu", plain=False):
-        yield
 
 
 class Grown:
@@ -51,3 +45,22 @@ def test_a_shared_bias_has_a_gradient_that_appended_keys_leave_within_bounds():
 
 def test_a_gradient_of_a_shared_bias_that_depends_on_appended_keys_is_found():
     assert broken(PLAIN, 1.25) == {("appended-keys", "dbias")}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "output"),
+    [
+        ("    if needs[1] or needs[2]:", "    if needs[2]:", "dk"),
+        ("        dq if needs[0] else None,", "        dq,", "dq"),
+        ("    if bias is not None and needs[3]:", "    if bias is not None and needs[3] and needs[0]:", "dbias"),
+    ],
+)
+def test_gradients_that_depend_on_what_else_is_asked_for_are_found(before, after, output, tmp_path):
+    plan = Plan(checks=("relations",), relations=("alone",))
+    mutant = Mutant(
+        name=f"only_{output}", file="launch.py", before=before, after=after, outputs=(), modelled_on="a wrong guard"
+    )
+
+    assert judge_case(load_subject("bundled"), PLAIN, plan).failures == ()
+    found = judge_case(load_subject(build_mutant(mutant, tmp_path)), PLAIN, plan).failures
+    assert {(v.error, v.output) for v in found} == {("alone", output)}

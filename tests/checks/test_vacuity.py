@@ -9,17 +9,11 @@ import torch
 from flashverify.campaign.search import draw
 from flashverify.campaign.toolkit import bundled as toolkit
 from flashverify.case.case import Logits
-from flashverify.subjects import Forward, Gradients, has_gpu, load_subject
+from flashverify.subjects import Forward, Gradients, load_subject
+
+pytestmark = pytest.mark.usefixtures("interpreter")
 
 CASES = 300
-
-
-@pytest.fixture(scope="module", autouse=True)
-def interpreter():
-    if has_gpu():
-        pytest.skip("kernels are compiled in this process")
-    with toolkit.open("cpu", plain=False):
-        yield
 
 
 @cache

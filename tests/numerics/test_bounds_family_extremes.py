@@ -192,13 +192,14 @@ def test_a_sink_that_is_very_negative_is_no_sink() -> None:
     ]
 
 
-def test_a_weight_that_may_leave_fp32_exempts_the_bias_and_the_sink_that_it_reaches() -> None:
+@pytest.mark.parametrize("masked", [False, True])
+def test_a_weight_that_may_leave_fp32_exempts_the_bias_and_the_sink_that_it_reaches(masked: bool) -> None:
     # Given an LSE that is 200 too low, exp(S - LSE) is infinite in fp32, however small dO makes the gradients.
     (q, k, v, do), asked = everything(9, 12)
     asked = {"scale": 0.25, "biases": (asked["biases"][0].double(),), "sink": asked["sink"]}
     q, k, v, do = q.double(), k.double(), v.double(), do.double() * 2.0**-140
     truth = float64.forward(q, k, v, visible=None, **asked)
-    problem = Problem.of(q, k, v, dtype="fp32", visible=None, **asked)
+    problem = Problem.of(q, k, v, dtype="fp32", form=Form(masked_ds=masked), visible=None, **asked)
     lse = truth.lse.clone()
     lse[0, 1, 3] -= 200
     g = float64.backward(q, k, v, do, forward=truth, bias_shape=(2, 1, 9, 12), visible=None, **asked)
@@ -223,6 +224,32 @@ def test_a_scale_that_multiplies_an_operand_may_make_it_infinite(name: str, lost
         found = outputs(bounds(*tensors.values(), scale=2.0**30, dtype="fp32", form=Form(scale_ds=scale)))
         assert {key for key, bound in found.items() if bound.exempt.any()} == expected, scale
     assert found["dq"].exempt.all(-2).all(1).all(0).tolist() == [name == "k" and channel == 5 for channel in range(16)]
+
+
+@pytest.mark.parametrize(("scale_ds", "exempt"), [("after", False), ("operand", True), ("before", True)])
+def test_a_sum_of_scaled_terms_leaves_its_accumulator_earlier(scale_ds: str, exempt: bool) -> None:
+    q, k, v, do = draw("normal", torch.float32, (1, 1, 1, 9, 12, 16, 8), 2)
+    found = outputs(
+        bounds(q * 2.0**-140, k * 2.0**80, v, do * 2.0**20, scale=2.0**30, dtype="fp32", form=Form(scale_ds=scale_ds))
+    )
+
+    assert bool(found["dq"].exempt.any()) is exempt
+
+
+def test_a_tiny_scale_costs_an_operand_its_bits() -> None:
+    q, k, v, do = (x.double() for x in draw("normal", torch.float32, (1, 1, 1, 9, 12, 16, 8), 2))
+    k, v, scale = k * 2.0**-40, v * 2.0**40, 2.0**-100
+    truth = float64.forward(q, k, v, visible=None, scale=scale)
+    g = float64.backward(q, k, v, do, forward=truth, visible=None, scale=scale)
+    p = torch.exp(q @ k.mT * scale - truth.lse.unsqueeze(-1))
+    ds = p * (do @ v.mT - (do * truth.o).sum(-1, keepdim=True))
+    error = (ds @ (k * scale).float().double() - g.dq).abs()  # K times the scale is subnormal in fp32
+
+    ratio = {}
+    for scale_ds in ("after", "operand"):
+        bound = outputs(bounds(q, k, v, do, scale=scale, dtype="fp32", form=Form(scale_ds=scale_ds)))["dq"]
+        ratio[scale_ds] = float((error / bound.bound).max())
+    assert ratio["operand"] < 1 < ratio["after"]
 
 
 def test_an_infinite_bias_exempts_its_row() -> None:
