@@ -47,7 +47,7 @@ def compare_output(
         got: the subject's values, any float dtype.
         expected: the oracle's, float64, same shape and units.
         bound: of the subject's form, in the same units.
-        mode: `end-to-end` or `conditional`.
+        mode: `end-to-end`, `conditional`, `strict` or `saturated`.
         taint: bool, broadcasts to `got`: elements that a non-finite input may have reached; nothing is asked of them.
         pinned: bool, broadcasts: elements that must equal `pinned_value` exactly (empty rows, padding).
         pinned_value: the contract's value there.
