@@ -168,6 +168,22 @@ def test_both_oracles_say_nan_of_the_same_elements(poison: float, name: str, giv
     assert max(worst.values()) < 1e-12, worst
 
 
+@pytest.mark.parametrize("value", [NAN, INF, -INF])
+@pytest.mark.parametrize("name", ["do", "q", "dlse"])
+def test_both_oracles_agree_on_a_given_log_sum_exp_that_is_no_number(value: float, name: str) -> None:
+    x, options, asked, *_ = problem("top-left", ("sink", "dropout"), (1, 2, 1, 4, 5, 3, 3), torch.float32)
+    x["visible"][:, :, 1], given_lse = True, torch.full_like(x["dlse"], 2.0)
+    x[name][0, 0, 1], given_lse[0, 0, 1] = NAN, value
+
+    worst = differences(x, 0.5, options, given_lse=given_lse, **asked)
+
+    assert max(worst.values()) < 1e-12, worst
+    if value == -INF:  # the row has no weight, so its gradients are 0 and not NaN
+        got = both(x, 0.5, options, given_lse=given_lse, **asked)[1].drelative_bias
+        assert got is not None
+        assert bool(got.isfinite().all())
+
+
 def test_a_row_reaches_the_buckets_that_it_reads_in_its_own_head() -> None:
     # Row 1 of head 0 sees keys 0 and 1, of the buckets 1 and 2; bucket 0 is read by its invisible pair and by other rows.
     buckets = torch.tensor([[0, 3, 0], [1, 2, 0], [0, 0, 3]])
