@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from flashverify.diagnosis.hypothesis import BACKWARD, FORWARD, Alternative, Expectations
 from flashverify.diagnosis.logits import logits
 from flashverify.diagnosis.references import backward_asked, forward_asked
+from flashverify.formats import DTYPES, FORMATS
 from flashverify.truth import Truth
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LARGEST", "Scene"]
 
-_OVERFLOW = {"fp16": 11.0, "bf16": 88.0, "fp32": 88.0}
+_OVERFLOW = {name: float(math.floor(math.log(FORMATS[name].max))) for name in DTYPES}
 """Natural logarithms of weights from which on they may not be finite in the dtype that multiplies them."""
 
 LARGEST = 1 << 17

@@ -3,9 +3,9 @@
 Prepare a `Problem`, give `forward_bounds` and `backward_bounds` the oracle's results, and compare `|x - oracle| <= bound + self_error`.
 """
 
+from flashverify.formats import FORMATS, Format, format_of
 from flashverify.numerics.backward import backward_bounds
 from flashverify.numerics.form import Form
-from flashverify.numerics.formats import FORMATS, Format, format_of
 from flashverify.numerics.forward import forward_bounds
 from flashverify.numerics.primitives import ARCHITECTURES, Architecture, architecture_of, dot_coefficient
 from flashverify.numerics.problem import Problem

@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
+from flashverify.formats import FORMATS
 from flashverify.numerics.chunk import Chunk, finite_rows
 from flashverify.numerics.coefficients import LN2, Coefficients, coefficients
-from flashverify.numerics.formats import FORMATS
 from flashverify.numerics.gradients import CLAMP, State, gradient_errors, gradient_of, trivial_ranges
 from flashverify.numerics.learned import bias_bound, bias_terms, join_bias, over_rows, sink_bound, sink_terms
 from flashverify.numerics.logits import logit_overflow

@@ -4,9 +4,9 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 
+from flashverify.formats import FORMATS, format_of
 from flashverify.numerics.features import FeatureCoefficients, Features, feature_coefficients
 from flashverify.numerics.form import Form
-from flashverify.numerics.formats import FORMATS, format_of
 from flashverify.numerics.primitives import DIV_EPS, LG2_EPS, dot_coefficient
 
 __all__ = ["LN2", "LOG2E", "OVERFLOW_FP32", "Coefficients", "Shape", "coefficients", "key_blocks"]

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
+from flashverify.formats import DTYPES
 from flashverify.numerics.primitives import AGNOSTIC, EX2_EPS, POLY_EPS
 
 __all__ = ["Form"]
@@ -20,9 +21,9 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "stats": ("lse", "ml"),
     "normalise": ("end", "every_block"),
     "dp_init": ("zero", "minus_delta"),
-    "partial_dtype": ("fp32", "fp16", "bf16"),
+    "partial_dtype": DTYPES,
     "partial_lse_base": ("2", "e"),
-    "grad_accum": ("fp32", "fp16", "bf16"),
+    "grad_accum": DTYPES,
     "grad_accum_of": ("dq", "dkv", "all"),
     "gqa_partial": ("fp32", "input"),
     "dropout_scale": ("fp32", "input"),
@@ -134,7 +135,7 @@ class Form:
         for name, accepted in _CHOICES.items():
             self._require(name, getattr(self, name) in accepted, ", ".join(map(repr, accepted)))
         for name in _OPTIONAL_DTYPES:
-            self._require(name, getattr(self, name) in (None, "fp16", "bf16", "fp32"), "None, 'fp16', 'bf16', 'fp32'")
+            self._require(name, getattr(self, name) in (None, *DTYPES), ", ".join(map(repr, (None, *DTYPES))))
         for name in _FLAGS:
             self._require(name, isinstance(getattr(self, name), bool), "True, False")
         for name, low, high in (

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from flashverify.formats import FORMATS
 from flashverify.numerics.chunk import Chunk
 from flashverify.numerics.coefficients import LN2, LOG2E, OVERFLOW_FP32, Coefficients, coefficients
-from flashverify.numerics.formats import FORMATS
 from flashverify.numerics.logits import largest_logit, logit_error, logit_overflow, sink_error
 from flashverify.numerics.problem import Problem
 from flashverify.numerics.result import ForwardBounds, check, exactly, finish

@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
+from flashverify.formats import FORMATS, Format
 from flashverify.numerics.chunk import Chunk
 from flashverify.numerics.coefficients import OVERFLOW_FP32, Coefficients
-from flashverify.numerics.formats import FORMATS, Format
 from flashverify.numerics.gradients import CLAMP, Cores, Gradient, State
 from flashverify.numerics.overflow import Exempt
 from flashverify.numerics.problem import Problem

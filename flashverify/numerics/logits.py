@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from flashverify.formats import format_of
 from flashverify.numerics.chunk import Chunk, Parts
 from flashverify.numerics.coefficients import LOG2E, OVERFLOW_FP32, Coefficients
 from flashverify.numerics.features import FeatureCoefficients
-from flashverify.numerics.formats import format_of
 from flashverify.numerics.problem import Problem
 
 __all__ = ["TanhError", "largest_logit", "logit_error", "logit_overflow", "sink_error"]

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from flashverify.formats import DTYPES, FORMATS, format_of
 from flashverify.numerics.chunk import MASKED, Chunk, finite_rows, logits_of
 from flashverify.numerics.coefficients import Shape
 from flashverify.numerics.features import Features
 from flashverify.numerics.form import Form
-from flashverify.numerics.formats import format_of
 
 __all__ = ["Pairs", "Problem"]
 
@@ -102,8 +102,8 @@ class Problem:
         if k.shape != (B, Hkv, Sk, D) or v.shape[0] != B or (Hq % Hkv if Hkv else Hq):
             raise ValueError(f"shapes do not fit: q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}")
         name = format_of(dtype).name
-        if name == "fp64":
-            raise ValueError("dtype='fp64' is not a kernel's dtype; accepted: fp16, bf16, fp32")
+        if name not in DTYPES:
+            raise ValueError(f"dtype={name!r} is not a kernel's dtype; accepted: {', '.join(DTYPES)}")
         if softcap is not None and not 0 <= softcap < math.inf:
             raise ValueError(
                 f"softcap={softcap!r} is not a softcap; accepted: None or 0 for none, or a positive number"
@@ -143,9 +143,9 @@ class Problem:
         loses as much as one with the smallest normal number in its place. Seen on an H200: q = 9 * 2^-24 times k = 1000.
         """
         size = x.abs()
-        if self.dtype == "fp32" or self.form.architecture == "ieee":
+        if not FORMATS[self.dtype].narrow or self.form.architecture == "ieee":
             return size
-        return torch.where(size > 0, size.clamp(min=format_of(self.dtype).min_normal), size)
+        return torch.where(size > 0, size.clamp(min=FORMATS[self.dtype].min_normal), size)
 
     def cut(self, x: Tensor, rows: slice) -> Tensor:
         """Rows of `x` `[B, Hq, Sq, C]` as `[G, M, C]` float64."""

@@ -4,10 +4,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad, threshold
 
+from flashverify.formats import FORMATS, Format
 from flashverify.numerics.chunk import MASKED, Chunk
 from flashverify.numerics.coefficients import Coefficients
 from flashverify.numerics.form import Form
-from flashverify.numerics.formats import FORMATS, Format
 from flashverify.numerics.logits import sink_error
 from flashverify.numerics.problem import Problem
 from flashverify.numerics.result import OutputBound, StrictBound
@@ -26,7 +26,7 @@ _EXPONENT = -(1 << 52)
 
 def _predicts(form: Form, problem: Problem) -> bool:
     dropped = problem.features is not None and problem.features.keep
-    return form.key_order == "ascending" and problem.dtype in ("fp16", "bf16") and form.gap_c > 0 and not dropped
+    return form.key_order == "ascending" and FORMATS[problem.dtype].narrow and form.gap_c > 0 and not dropped
 
 
 def predicts_o(problem: Problem) -> bool:

@@ -7,6 +7,7 @@ import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
+from flashverify.formats import FORMATS
 from flashverify.subjects.bundled_options import (
     block_size,
     combination_refusal,
@@ -205,9 +206,7 @@ class Bundled:
 
     @staticmethod
     def _dtype(case: Case) -> torch.dtype:
-        import torch
-
-        return {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}[case.dtype]
+        return FORMATS[case.dtype].dtype
 
     def _architecture(self) -> str:
         """Of the GPU, or the one that the interpreter follows: `ieee` where a dot is a chain of fp32 operations."""

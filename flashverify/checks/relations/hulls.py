@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from flashverify.numerics import FORMATS, Form
+from flashverify.formats import FORMATS
+from flashverify.numerics import Form
 from flashverify.numerics import Problem as BoundsProblem
 from flashverify.numerics.coefficients import LN2, OVERFLOW_FP32, Coefficients, coefficients
 from flashverify.numerics.logits import logit_error, logit_overflow, sink_error

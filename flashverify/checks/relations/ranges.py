@@ -13,8 +13,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from flashverify.case.values.bits import FORMATS
 from flashverify.checks.accuracy import judged_form
+from flashverify.formats import FORMATS
 from flashverify.numerics import Problem as BoundsProblem
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def doubled_gradients(ground: Ground, found: Weights) -> dict[str, torch.Tensor]
         "dv": _last_bit(found.key, case.dtype) + g_do,
         "delta": torch.full_like(found.row, g_delta),
     }
-    if case.dtype != "fp16" and i.softcap is None:
+    if not FORMATS[case.dtype].short and i.softcap is None:
         safe |= {"dq": ds["dq"] + grid(i.k), "dk": ds["dk"] + grid(i.q)}
         least = float(found.row.min()) if found.row.numel() else _NEVER
         if "dbias" in outputs:
@@ -157,8 +157,8 @@ def doubled_gradients(ground: Ground, found: Weights) -> dict[str, torch.Tensor]
 
 def _last_bit(weight: torch.Tensor, dtype: str) -> torch.Tensor:
     """Of a weight that is cast: in fp16 a multiple of 2^-24 however small it is; in wider ranges the last bit follows the size."""
-    last = weight - _significand(dtype)
-    return last.clamp(min=-24.0) if dtype == "fp16" else last
+    last, entry = weight - _significand(dtype), FORMATS[dtype]
+    return last.clamp(min=float(entry.emin - entry.mantissa)) if entry.short else last
 
 
 def _smallest(x: torch.Tensor) -> float:
