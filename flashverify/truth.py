@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import flashverify_oracles as oracles
-from flashverify.numerics import Problem as BoundsProblem
-from flashverify.numerics import backward_bounds, forward_bounds
+from flashverify.numerics import BoundInputs, backward_bounds, forward_bounds
 
 if TYPE_CHECKING:
     import torch
@@ -94,7 +93,7 @@ class Truth:
         self.dtype = dtype
         self.form = form
         i = self.inputs
-        self._problem = BoundsProblem.of(i.q, i.k, i.v, dtype=dtype, form=form, **i.problem())
+        self._problem = BoundInputs.of(i.q, i.k, i.v, dtype=dtype, form=form, **i.problem())
         self._forward = oracles.forward(i.q, i.k, i.v, **i.problem())
         self._forward_bounds: ForwardBounds = forward_bounds(self._problem, self._forward.o, self._forward.lse)
 

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 
 from flashverify.formats import FORMATS
+from flashverify.numerics.bound_inputs import BoundInputs
 from flashverify.numerics.chunk import Chunk
 from flashverify.numerics.coefficients import LN2, LOG2E, OVERFLOW_FP32, Coefficients, coefficients
 from flashverify.numerics.logits import largest_logit, logit_error, logit_overflow, sink_error
-from flashverify.numerics.problem import Problem
 from flashverify.numerics.result import ForwardBounds, check, exactly, finish
 from flashverify.numerics.self_error import float64_coefficients
 from flashverify.numerics.strict import join_strict, predict_o, predicts_o
@@ -132,7 +132,7 @@ def _evaluate(c: Coefficients, chunk: Chunk, s: _Shared, prescale: str) -> _Erro
     )
 
 
-def _chunk_bounds(problem: Problem, chunk: Chunk, o: Tensor, lse: Tensor) -> tuple[list[Tensor], dict[str, Tensor]]:
+def _chunk_bounds(problem: BoundInputs, chunk: Chunk, o: Tensor, lse: Tensor) -> tuple[list[Tensor], dict[str, Tensor]]:
     c, c64 = (
         coefficients(problem.form, problem.dtype, problem.shape, problem.scale, problem.features),
         float64_coefficients(problem.shape, problem.scale, problem.features),
@@ -179,7 +179,7 @@ def _chunk_bounds(problem: Problem, chunk: Chunk, o: Tensor, lse: Tensor) -> tup
     return [*of_o, L, found.lse, own.lse, row, trivial_lse, empty, *strict], reasons
 
 
-def forward_bounds(problem: Problem, o: Tensor, lse: Tensor) -> ForwardBounds:
+def forward_bounds(problem: BoundInputs, o: Tensor, lse: Tensor) -> ForwardBounds:
     """Bound every element of O and LSE for a kernel of the problem's form.
 
     Args:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from flashverify.checks.accuracy import judged_form
 from flashverify.formats import FORMATS
-from flashverify.numerics import Problem as BoundsProblem
+from flashverify.numerics import BoundInputs
 
 if TYPE_CHECKING:
     import torch
@@ -81,7 +81,7 @@ def weights(ground: Ground) -> Weights:
     import torch
 
     case, i = ground.problem.case, ground.inputs.dense()
-    bounds = BoundsProblem.of(
+    bounds = BoundInputs.of(
         i.q, i.k, i.v, dtype=case.dtype, form=judged_form(ground.subject, ground.problem), **i.problem()
     )
     fwd, row = [], []

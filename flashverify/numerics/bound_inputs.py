@@ -13,7 +13,7 @@ from flashverify.numerics.coefficients import Shape
 from flashverify.numerics.features import Features
 from flashverify.numerics.form import Form
 
-__all__ = ["Pairs", "Problem"]
+__all__ = ["BoundInputs", "Pairs"]
 
 # A value for every pair: a tensor that broadcasts to `[B, Hq, Sq, Sk]`, or a function of a slice of rows and a slice of keys that returns one.
 Pairs = Tensor | Callable[[slice, slice], Tensor]
@@ -22,8 +22,8 @@ _CHUNK_ELEMENTS = 1 << 21
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Problem:
-    """One attention problem and the form of the kernel that computed it. Build it with `Problem.of`.
+class BoundInputs:
+    """One attention problem and the form of the kernel that computed it. Build it with `BoundInputs.of`.
 
     Attributes:
         q: `[B, Hkv, group, Sq, D]` float64.
@@ -72,7 +72,7 @@ class Problem:
         keep: Pairs | None = None,
         dropout: float = 0.0,
         chunk_elements: int = _CHUNK_ELEMENTS,
-    ) -> "Problem":
+    ) -> "BoundInputs":
         """Prepare a problem.
 
         Args:
