@@ -1,4 +1,4 @@
-"""What one chunk of rows contributes to the bounds of the backward, and how the contributions of all chunks are joined.
+"""What one chunk of rows contributes to the bounds, and how the contributions of all chunks are joined.
 
 Rows stand one after the other; sums over rows are added in the order of the chunks, exemptions united.
 """
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from flashverify.numerics.bound_inputs import BoundInputs
 
-__all__ = ["KeySum", "KeyTerms", "PredictedSum", "RowTerms", "joined_rows"]
+__all__ = ["ForwardTerms", "KeySum", "KeyTerms", "PredictedSum", "RowTerms", "joined_rows"]
 
 T = TypeVar("T")
 
@@ -30,6 +30,35 @@ def joined_rows(problem: BoundInputs, parts: Sequence[T]) -> T:
 
     made: T = type(first)(**{field.name: joined(field.name) for field in fields(first)})
     return made
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class ForwardTerms:
+    """Terms of the forward, of O `[G, M, Dv]`, of the LSE and of rows `[G, M, 1]`.
+
+    Attributes:
+        o: The oracle's O; its B before and after the rounding of the output, E64, what of B comes from underflow, where it is exempt,
+            and its trivial range, `[G, M, 1]` or `[G, M, Dv]`.
+        lse: The oracle's, natural; its B and E64 in base 2, where it is exempt, and its trivial range in base 2.
+        empty: Rows that see nothing.
+        strict: The predicted O and its error (section 14), or None.
+    """
+
+    o: Tensor
+    o_before: Tensor
+    o_after: Tensor
+    o_self: Tensor
+    o_flushed: Tensor
+    o_exempt: Tensor
+    o_trivial: Tensor
+    lse: Tensor
+    lse_bound: Tensor
+    lse_self: Tensor
+    lse_exempt: Tensor
+    lse_trivial: Tensor
+    empty: Tensor
+    strict: Tensor | None
+    strict_error: Tensor | None
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
