@@ -7,10 +7,10 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from flashverify.diagnosis.hypothesis import BACKWARD, FORWARD, Alternative, Expectations
 from flashverify.diagnosis.logits import logits
 from flashverify.diagnosis.references import backward_asked, forward_asked
 from flashverify.formats import DTYPES, FORMATS
+from flashverify.outputs import BACKWARD, FORWARD
 from flashverify.truth import Truth
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from flashverify.case.masks.positions import Positions
     from flashverify.case.problem import Problem
     from flashverify.checks.execution import Execution
+    from flashverify.diagnosis.hypothesis import Alternative, Expectations
     from flashverify.numerics import Form
     from flashverify.subjects.interface import Contract
     from flashverify.truth import Inputs

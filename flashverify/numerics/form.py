@@ -18,7 +18,6 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "row_sum": ("unrounded", "rounded"),
     "bwd_lse_base": ("2", "e"),
     "lse_base": ("e", "2"),
-    "stats": ("lse", "ml"),
     "normalise": ("end", "every_block"),
     "dp_init": ("zero", "minus_delta"),
     "partial_dtype": DTYPES,
@@ -37,8 +36,6 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 }
 _OPTIONAL_DTYPES = ("out_dtype", "grad_dtype")
 _FLAGS = ("grad_uses_prescaled", "masked_ds")
-# Variants that a form may name but whose error terms are not worked out here: refused rather than judged by a bound that does not hold.
-_UNSUPPORTED: dict[str, object] = {"stats": "ml"}
 # A P tile that was not rescaled reaches 2^tau and must survive its cast to fp16.
 _MAX_TAU = 15.0
 
@@ -64,7 +61,6 @@ class Form:
         row_sum: The row sum adds the fp32 weights, or the rounded ones.
         bwd_lse_base: `"e"` when the backward converts a natural LSE to base 2.
         lse_base: Base of the LSE that the kernel returns.
-        stats: What the backward reads: the LSE, or the pair (m, l).
         normalise: Division by the row sum at the end, or after every block.
         dp_init: Initial value of the dP accumulator.
         partial_dtype: dtype of partial outputs of split-KV or ring attention.
@@ -104,7 +100,6 @@ class Form:
     row_sum: str = "unrounded"
     bwd_lse_base: str = "2"
     lse_base: str = "e"
-    stats: str = "lse"
     normalise: str = "end"
     dp_init: str = "zero"
     partial_dtype: str = "fp32"
@@ -172,11 +167,6 @@ class Form:
             raise ValueError("grad_uses_prescaled=True needs prescale_bwd='q' or 'k', got prescale_bwd='none'")
         if self.key_order == "ascending" and self.block_n is None:
             raise ValueError("key_order='ascending' needs block_n, the keys of a tile, got block_n=None")
-        for name, refused in _UNSUPPORTED.items():
-            if getattr(self, name) == refused:
-                raise ValueError(
-                    f"{name}={refused!r} is not yet supported by the bounds; accepted: {Form.__dataclass_fields__[name].default!r}"
-                )
 
     def _require(self, name: str, holds: bool, accepted: str) -> None:
         if not holds:

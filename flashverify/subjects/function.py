@@ -41,7 +41,7 @@ class FunctionSubject:
         from flashverify.numerics.form import Form
 
         if self.declared_form is None:
-            return Form(gap_c=3.0, lse_base=self.contract.lse_base or "e")
+            return Form(lse_base=self.contract.lse_base or "e")
         return self.declared_form if isinstance(self.declared_form, Form) else self.declared_form(case)
 
     def device(self) -> str:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from flashverify.checks.accuracy import judged_form
 from flashverify.formats import FORMATS
 from flashverify.numerics import BoundInputs
+from flashverify.outputs import output
 
 if TYPE_CHECKING:
     import torch
@@ -150,8 +151,8 @@ def doubled_gradients(ground: Ground, found: Weights) -> dict[str, torch.Tensor]
     for name, exponent in safe.items():
         if name in outputs:
             limit = exponent if exponent.dim() == outputs[name].dim() else exponent.unsqueeze(-1)
-            dtype = "fp32" if name in ("delta", "dsink") else case.dtype
-            masks[name] = (limit >= _FLOOR) & ordinary(outputs[name], dtype) & (biggest <= _LARGEST)
+            kept = ordinary(outputs[name], output(name).dtype_of(case.dtype))
+            masks[name] = (limit >= _FLOOR) & kept & (biggest <= _LARGEST)
     return masks
 
 
