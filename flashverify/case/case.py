@@ -161,6 +161,12 @@ class Case:
         return shapes
 
     @property
+    def longest_q(self) -> int:
+        """Rows of the longest sequence; seq_q where none are packed."""
+        packed = self.mask.packed
+        return self.seq_q if packed is None else max((rows for rows, _ in packed.lengths()), default=0)
+
+    @property
     def rows_inside(self) -> tuple[int, ...] | None:
         """Query rows per batch entry that belong to the problem, the first ones; None where all do."""
         packed = self.mask.packed

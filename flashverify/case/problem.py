@@ -102,8 +102,7 @@ class Problem:
     @property
     def max_q(self) -> int:
         """Rows of the longest sequence; seq_q where none are packed."""
-        packed = self.case.mask.packed
-        return self.case.seq_q if packed is None else max((rows for rows, _ in packed.lengths()), default=0)
+        return self.case.longest_q
 
     @property
     def max_k(self) -> int:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from flashverify.errors import UsageError
+from flashverify.formats import DTYPES
 
 __all__ = [
     "DTYPES",
@@ -24,7 +25,6 @@ __all__ = [
     "require",
 ]
 
-DTYPES = ("fp16", "bf16", "fp32")
 PRECISIONS = ("ieee", "tf32", "tf32x3")
 LAYOUTS = ("bhsd", "bshd")
 POISONS = ("zero", "dirt", "max", "inf", "-inf", "nan")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from flashverify.case.sections import HUGE
+from flashverify.formats import DTYPES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,7 +54,7 @@ class Supports:
         also: an additional condition: returns the reason why a case is not supported, or None.
     """
 
-    dtypes: tuple[str, ...] = ("fp16", "bf16", "fp32")
+    dtypes: tuple[str, ...] = DTYPES
     precisions: tuple[str, ...] = ("ieee",)
     masks: tuple[str, ...] = ()
     combine_masks: bool = True

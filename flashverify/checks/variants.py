@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from flashverify.case.case import Case, Values
 from flashverify.checks.derived_problems import like
+from flashverify.outputs import output
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,7 +46,6 @@ def variants_of(base: Execution, variant: str) -> Iterator[tuple[Problem, Select
     Where the place of a sequence or a head in the problem is part of its definition, as with dropout, only repeats are left.
     """
     problem, case = base.problem, base.problem.case
-    group = case.heads_q // case.heads_kv
     if variant == "repeat" or (variant == "program-order" and base.watch is not None):
         yield problem, lambda tensor, _: tensor
     elif case.dropout:
@@ -53,35 +53,44 @@ def variants_of(base: Execution, variant: str) -> Iterator[tuple[Problem, Select
     elif variant == "solo-sequence" and case.batch > 1:
         yield _part(problem, case.batch - 1, 1, 0, case.heads_kv), _last_sequence
     elif variant == "solo-head" and case.heads_kv > 1 and case.batch > 0:
-        yield _part(problem, 0, case.batch, case.heads_kv - 1, 1), _last_head(problem, group)
+        yield _part(problem, 0, case.batch, case.heads_kv - 1, 1), _last_head(problem)
     elif variant == "permuted" and (case.batch > 1 or case.heads_kv > 1) and not case.storage.expand:
-        yield _permuted(problem), _reversed(problem, group)
+        yield _permuted(problem), _reversed(problem)
 
 
 def _last_sequence(tensor: torch.Tensor, name: str) -> torch.Tensor | None:
-    return None if name == "dsink" or (name == "dbias" and tensor.shape[0] == 1) else tensor[-1:]
+    axis = output(name).axis("batch")
+    return None if axis is None or tensor.shape[axis] == 1 else tensor[-1:]
 
 
-def _last_head(problem: Problem, group: int) -> Select:
+def _heads(problem: Problem, name: str) -> tuple[int | None, int, int]:
+    """The axis of the heads of an output, how many it has where none is shared, and how many belong to one kv head."""
+    spec, case = output(name), problem.case
+    if (axis := spec.axis("head_kv")) is not None:
+        return axis, case.heads_kv, 1
+    return spec.axis("head_q"), case.heads_q, case.heads_q // case.heads_kv
+
+
+def _last_head(problem: Problem) -> Select:
     def select(tensor: torch.Tensor, name: str) -> torch.Tensor | None:
-        if name == "dsink":
-            return tensor[-group:]
-        if name == "dbias" and tensor.shape[1] == 1:
-            return None if problem.case.heads_q > group else tensor
-        return tensor[:, -1:] if name in ("dk", "dv") else tensor[:, -group:]
+        axis, heads, size = _heads(problem, name)
+        if axis is None or not _own(tensor, axis, heads):
+            return None
+        return tensor.narrow(axis, heads - size, size)
 
     return select
 
 
-def _reversed(problem: Problem, group: int) -> Select:
+def _reversed(problem: Problem) -> Select:
+    batch = problem.case.batch
+
     def select(tensor: torch.Tensor, name: str) -> torch.Tensor | None:
-        summed = name == "dsink" and problem.case.batch > 1
-        shared = name == "dbias" and tensor.shape[:2] != problem.case.shape_q[:2]
-        if summed or shared:
+        sequences = output(name).axis("batch")
+        axis, heads, size = _heads(problem, name)
+        summed = batch > 1 if sequences is None else not _own(tensor, sequences, batch)
+        if summed or axis is None or not _own(tensor, axis, heads):
             return None  # a sum in another order
-        if name == "dsink":
-            return _flip(tensor, 0, group)
-        return _flip(tensor.flip(0), 1, 1 if name in ("dk", "dv") else group)
+        return _flip(tensor if sequences is None else tensor.flip(sequences), axis, size)
 
     return select
 

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 __all__ = [
     "block_size",
     "combination_refusal",
-    "longest_query",
     "mask_kinds",
     "mask_options",
     "modifier_options",
@@ -59,12 +58,6 @@ def pair_terms(case: Case) -> str:
     if case.logits.bias:
         return "bias"
     return "terms" if case.logits.softcap or case.logits.alibi or case.dropout else "plain"
-
-
-def longest_query(case: Case) -> int:
-    """Rows of the longest sequence."""
-    packed = case.mask.packed
-    return case.seq_q if packed is None else max((rows for rows, _ in packed.lengths()), default=0)
 
 
 def mask_options(kernels: Any, problem: Problem) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from flashverify.case.space.compile_keys import Kind, list_kinds, page_choices
 from flashverify.case.space.draws import draw_lengths, draw_mask, draw_threshold
 from flashverify.case.space.optional_parts import block_sizes, combine, draw_extras, draw_parts, one_in
 from flashverify.case.space.profiles import CPU, GPU, Profile
-from flashverify.case.values.bits import FORMATS
+from flashverify.formats import FORMATS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -227,7 +227,7 @@ def _edits(draw: Draw, supports: Supports, case: Case) -> tuple[Edit, ...]:
         b, length = draw(st.sampled_from(places(name)))
         h, d = (draw(st.integers(0, shapes[name][axis] - 1)) for axis in (1, 3))
         choices = large if name in ("bias", "sink", "slopes") else values
-        if name == "bias" and case.dtype == "fp16":
+        if name == "bias":
             choices = [value for value in large if abs(value) <= entry.max]
         edits.append(Edit(name, (b, h, draw(st.integers(0, length - 1)), d), draw(st.sampled_from(choices))))
     return tuple(edits)

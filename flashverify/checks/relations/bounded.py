@@ -13,6 +13,7 @@ from flashverify.checks.accuracy import judged_form
 from flashverify.checks.derived_problems import dense_case, plain
 from flashverify.checks.inputs import inputs_of
 from flashverify.checks.relations.ground import Side, within
+from flashverify.outputs import output
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,10 +76,10 @@ def _key_permutation(ground: Ground) -> Iterator[Verdict]:
         whole = seen(slice(0, case.seq_q), slice(0, case.seq_k))
         bits = whole.expand(case.batch, *whole.shape[1:])
         inputs = dataclasses.replace(inputs, visible=along(bits, 3))
-    axes = {"dk": 2, "dv": 2, "dbias": 3}
     expected = dict(ground.sides)
-    for name in axes.keys() & expected.keys():
-        expected[name] = expected[name].map(functools.partial(along, axis=axes[name]))
+    for name, side in ground.sides.items():
+        if (axis := output(name).axis("key")) is not None:
+            expected[name] = side.map(functools.partial(along, axis=axis))
     yield from within("key-permutation", expected, ground.within(other, inputs))
 
 
