@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from flashverify.case.sections import HUGE
+from flashverify.case.tensors import EDITABLE
 from flashverify.formats import DTYPES
 
 if TYPE_CHECKING:
@@ -155,7 +156,7 @@ def _is_huge(case: Case) -> bool:
     return any(
         (edit.value if edit.tensor == "bias" else abs(edit.value)) >= HUGE
         for edit in case.values.edits
-        if edit.tensor in ("slopes", "sink", "bias")
+        if EDITABLE[edit.tensor].finite
     )
 
 

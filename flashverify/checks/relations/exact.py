@@ -86,7 +86,7 @@ def appended_keys(ground: Ground) -> Iterator[Verdict] | None:
 
 
 def _hidden(ground: Ground, longer: Case) -> Any:
-    """The mask of the base with the appended keys hidden, where the case would draw another bitmask; None where it says the same."""
+    """The mask of the base with the appended keys hidden, where the case would draw another bitmap; None where it says the same."""
     import torch
 
     if longer.mask.bitmap is None:
@@ -121,7 +121,7 @@ def _appended(problem: Problem, longer: Case) -> Problem:
         k=k,
         v=v,
         key_lengths=lengths,
-        bitmask=grown(problem.bitmask, 3, True),
+        bitmap=grown(problem.bitmap, 3, True),
         bias=grown(problem.bias, 3, _LARGE_V),
     )
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from flashverify.case.values.modifiers import acting_slopes
+from flashverify.case.modifiers.alibi import acting_slopes
 from flashverify.diagnosis.hypothesis import Alternative, Expectations, Semantics
 from flashverify.diagnosis.logits import products
 from flashverify.diagnosis.mask_tensors import exchanged, of_heads_open
