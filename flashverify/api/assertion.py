@@ -43,13 +43,14 @@ def assert_attention_close(
     padding: Literal["written", "undefined"] = "written",
     empty_row_o: float = 0.0,
     empty_row_lse: float = -math.inf,
+    conditional: bool = True,
     not_interpreted: bool = False,
     **options: Unpack[AttentionOptions],
 ) -> tuple[OutputStats, ...]:
     """Asserts that every element of every given output is within the bound of a correct kernel.
 
-    There is no tolerance to choose: the bound of each element follows from the inputs, the dtype and the numerical form. Given
-    O and LSE, the gradients are judged a second time against the oracle that uses that very O and LSE.
+    There is no tolerance to choose: the bound of each element follows from the inputs, the dtype and the numerical form. Given O and LSE,
+    the gradients are judged a second time (mode `conditional`), against the oracle that uses that very O and LSE.
 
         o, lse = my_attention(q, k, v, causal=True)
         assert_attention_close(q, k, v, o=o, lse=lse, causal="top-left")
@@ -72,6 +73,8 @@ def assert_attention_close(
             packed sequences they always may.
         empty_row_o: O of a row that sees no key.
         empty_row_lse: LSE of such a row.
+        conditional: whether the backward reads the given O and LSE, as that of every flash attention. False for one that keeps them
+            in higher precision, such as autograd of the definition.
         not_interpreted: says that no kernel of the outputs ran in Triton's own interpreter. It is asked where bf16 on the CPU cannot be
             trusted: see `corrected_interpreter`.
         options: masks, modifiers of the logits, dropout and incoming gradients: see `AttentionOptions`.
@@ -101,7 +104,7 @@ def assert_attention_close(
         """Statistics and failures with every tensor read in a layout, axes 1 and 2 of one output exchanged."""
         arguments = read_arguments(q, k, v, {**options, "layout": layout})
         read = {name: x.transpose(1, 2) if name == exchanged else x for name, x in outputs.items()}
-        return compare(arguments, _fitting(read, arguments), judged_form, rules)
+        return compare(arguments, _fitting(read, arguments), judged_form, rules, conditional=conditional)
 
     layout = value_of(options, "layout")
     refuse_stock_bf16(as_tensor("q", q), not_interpreted)

@@ -46,7 +46,7 @@ class Padding:
 
 
 def compare(
-    arguments: Arguments, outputs: dict[str, torch.Tensor], form: Form, rules: Padding
+    arguments: Arguments, outputs: dict[str, torch.Tensor], form: Form, rules: Padding, *, conditional: bool
 ) -> tuple[tuple[OutputStats, ...], list[str]]:
     """Statistics of every output, and a sentence for every failure; indices are those of the caller's layout.
 
@@ -55,6 +55,7 @@ def compare(
         outputs: by name, `[B, H, S, D]`, of the shapes that the problem gives them.
         form: the kernel's numerical form.
         rules: what holds where there is nothing to compute.
+        conditional: judge the gradients given O and LSE, too.
     """
     from flashverify.checks.accuracy import outside, undefined_elements
     from flashverify.subjects.interface import Contract
@@ -73,7 +74,8 @@ def compare(
     pinned |= {name: (beyond[name], 0.0) for name in ("dk", "dv") if name in beyond}
     stats: list[OutputStats] = []
     failures: list[str] = []
-    for mode, name, value, bound in _references(truth, outputs):
+    modes: set[str] = set()
+    for mode, name, value, bound in _references(truth, outputs, conditional=conditional):
         rows, fixed = pinned.get(name, (None, 0.0))
         found = compare_output(
             name,
@@ -88,12 +90,19 @@ def compare(
         index = index_in(name, found.stats.index, layout)
         stats.append(msgspec.structs.replace(found.stats, index=index))
         for verdict in found.verdicts:
+            modes.add(mode)
             place = f"{name}{list(index_in(name, verdict.index, layout))}"
             failures.append(place + verdict.message.removeprefix(f"{name}{list(verdict.index)}"))
+    if modes == {"conditional"}:
+        failures.append(
+            "end to end every output is within its bounds: a backward that does not read this O and LSE is judged with conditional=False"
+        )
     return tuple(stats), failures
 
 
-def _references(truth: Truth, outputs: dict[str, torch.Tensor]) -> list[tuple[str, str, torch.Tensor, OutputBound]]:
+def _references(
+    truth: Truth, outputs: dict[str, torch.Tensor], *, conditional: bool
+) -> list[tuple[str, str, torch.Tensor, OutputBound]]:
     """(mode, output, value, bound) of everything that is asked of the given outputs."""
     import torch
 
@@ -101,9 +110,9 @@ def _references(truth: Truth, outputs: dict[str, torch.Tensor]) -> list[tuple[st
     if truth.inputs.do is not None and outputs.keys() - {"o", "lse"}:
         pairs.append(("end-to-end", truth.backward()))
         o, lse = outputs.get("o"), outputs.get("lse")
-        if o is not None and lse is not None:
+        if conditional and o is not None and lse is not None:
             seen = ~truth.empty_rows
             if bool(torch.isfinite(o[seen]).all() & torch.isfinite(lse[seen]).all()):
-                conditional, strict = truth.given(o, lse)
-                pairs += [("conditional", conditional), ("strict", strict)]
+                given, strict = truth.given(o, lse)
+                pairs += [("conditional", given), ("strict", strict)]
     return [(mode, name, *pair) for mode, found in pairs for name, pair in found.items() if name in outputs]

@@ -39,6 +39,7 @@ class Contract:
         modifiers_saturate: finite biases, slopes and sinks, however large, never make O or LSE NaN nor LSE infinite: in base 2 each
             bias, each sink and their sums with the scaled products act as the largest finite number of their sign where they
             leave fp32, and slopes beyond 2^96 as 2^96. Gradients of rows whose logits are that large are left open.
+        graphs: whether a pass can be captured in a CUDA graph; None is unknown: it is tried, and no failure.
 
     Raises:
         UsageError: `gradients` is no frozenset of these names.
@@ -54,7 +55,7 @@ class Contract:
     gradients: frozenset[str] = frozenset({"dq", "dk", "dv"})
     guarded: bool = True
     modifiers_saturate: bool = False
-    graphs: bool | None = None  # whether a pass can be captured in a CUDA graph; None is unknown: tried, and no failure
+    graphs: bool | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.gradients, frozenset) or not self.gradients <= _GRADIENTS:
@@ -65,7 +66,13 @@ class Contract:
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """What the forward returns: o `[B, Hq, Sq, Dv]` in the input dtype, lse `[B, Hq, Sq]` fp32 or None, and what the backward needs."""
+    """What the forward returns.
+
+    Args:
+        o: `[B, Hq, Sq, Dv]` in the input dtype.
+        lse: `[B, Hq, Sq]` fp32; None where the contract has no LSE.
+        saved: whatever the backward needs.
+    """
 
     o: torch.Tensor
     lse: torch.Tensor | None = None
@@ -74,9 +81,12 @@ class Forward:
 
 @dataclass(frozen=True, slots=True)
 class Gradients:
-    """What the backward returns: dq, dk, dv shaped as q, k, v, in the input dtype; what there is not is None.
+    """What the backward returns; what there is not is None.
 
     Args:
+        dq: shaped as q, in the input dtype.
+        dk: shaped as k, in the input dtype.
+        dv: shaped as v, in the input dtype.
         delta: `[B, Hq, Sq]` fp32, where it is stored: rowsum(dO * O), or that minus dLSE (`Form.stored_delta`).
         dbias: shaped as the bias, in its dtype.
         dsink: `[Hq]` fp32.

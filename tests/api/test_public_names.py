@@ -35,7 +35,9 @@ def test_the_names_are_sorted_and_each_is_the_object_of_its_home():
 
 
 def test_type_checkers_see_the_same_names_from_the_same_homes():
-    [block] = [node for node in ast.parse(SOURCE.read_text()).body if isinstance(node, ast.If) and node.orelse == []][:1]
+    [block] = [node for node in ast.parse(SOURCE.read_text()).body if isinstance(node, ast.If) and node.orelse == []][
+        :1
+    ]
     seen = {}
     for node in block.body:
         if isinstance(node, ast.ImportFrom):
@@ -64,7 +66,18 @@ def test_every_error_is_public():
 
 
 def test_the_import_needs_neither_torch_nor_triton_and_few_names_do():
-    light = ["parse_case", "Case", "Mask", "Supports", "Contract", "subject", "UsageError", "judge_case", "oracle", "cases"]
+    light = [
+        "parse_case",
+        "Case",
+        "Mask",
+        "Supports",
+        "Contract",
+        "subject",
+        "UsageError",
+        "judge_case",
+        "oracle",
+        "cases",
+    ]
     python(
         f"import sys, flashverify\nfor name in {light}: getattr(flashverify, name)\n"
         "assert not {'torch', 'triton', 'hypothesis', 'numpy'} & set(sys.modules), set(sys.modules) & {'torch', 'numpy'}"
