@@ -7,8 +7,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from flashverify.checks.logits import logits
 from flashverify.diagnosis.hypothesis import BACKWARD, FORWARD, Alternative, Expectations
-from flashverify.diagnosis.logits import logits
 from flashverify.diagnosis.references import backward_asked, forward_asked
 from flashverify.truth import Truth
 

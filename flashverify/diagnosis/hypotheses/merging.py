@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from flashverify.checks.logits import logits
 from flashverify.diagnosis.hypothesis import FORWARD, Alternative, Expectations, Semantics
-from flashverify.diagnosis.logits import logits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
