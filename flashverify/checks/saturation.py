@@ -15,6 +15,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from flashverify.case.tensors import MODIFYING
 from flashverify.checks.logits import modified, products
 from flashverify.judge.compare import Comparison, compare_output
 from flashverify.judge.verdict import Status, Verdict
@@ -63,7 +64,7 @@ def check_saturation(
     import torch
 
     inputs, bounds = truth.inputs, {name: bound for name, (_, bound) in truth.forward().items()}
-    given = [x for x in (problem.bias, problem.slopes, problem.sink) if x is not None]
+    given = [x for name in MODIFYING if (x := getattr(problem, name)) is not None]
     lost = bool(torch.stack([bound.exempt.any() for bound in bounds.values()]).any())
     if not given or not lost or not all(bool(torch.isfinite(x).all()) for x in given):
         return Held([], [], 0)
