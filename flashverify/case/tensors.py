@@ -11,7 +11,7 @@ from flashverify.case.tensor_spec import TensorSpec
 if TYPE_CHECKING:
     from flashverify.case.case import Case
 
-__all__ = ["EDITABLE", "TENSORS", "TensorSpec"]
+__all__ = ["EDITABLE", "MODIFYING", "TENSORS", "TensorSpec"]
 
 
 def _dlse(case: Case) -> Any:
@@ -75,3 +75,6 @@ EDITABLE: dict[str, TensorSpec] = {
     spec.name: spec for spec in (*_OPERANDS, *sorted(_OF_PARTS, key=lambda spec: spec.name)) if spec.editable
 }
 """Those whose elements a case may overwrite."""
+
+MODIFYING = tuple(spec.name for modifier in MODIFIERS for spec in modifier.tensors if spec.is_float)
+"""Those that a modifier adds to the logits."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from flashverify.case.masks.pairs import tile_of_pairs
-from flashverify.case.masks.predicate import visible_parts
+from flashverify.case.masks.predicate import visible_parts, widening
 from flashverify.case.masks.tree import nodes_seen
 from flashverify.diagnosis.hypothesis import TILES
 
@@ -35,13 +35,16 @@ def seen(found: dict[str, Tensor]) -> Tensor:
 
 
 def with_parts(scene: Scene, **changed: Tensor | None) -> Inputs:
-    """The declared problem with some parts of its mask exchanged; None drops one."""
-    found = parts(scene)
+    """The declared problem with some parts of its mask exchanged; None drops one.
+
+    What stands in the place of a part that another one widens, as a prefix widens a causal mask, is widened as well.
+    """
+    found, wider = parts(scene), widening(scene.case)
     for name, part in changed.items():
         if part is None:
             found.pop(name, None)
         else:
-            found[name] = part
+            found[name] = part | wider[name] if name in wider else part
     return replace(scene.inputs, visible=seen(found))
 
 

@@ -7,7 +7,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from flashverify.diagnosis.logits import logits
+from flashverify.checks.logits import logits
+from flashverify.diagnosis.hypothesis import Alternative, Expectations
 from flashverify.diagnosis.references import backward_asked, forward_asked
 from flashverify.formats import DTYPES, FORMATS
 from flashverify.outputs import BACKWARD, FORWARD

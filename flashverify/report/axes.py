@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from flashverify.case.case import DTYPES
+from flashverify.case.modifiers.logits import modifiers_of
 from flashverify.case.text import parse_case
 from flashverify.errors import UsageError
 from flashverify.outputs import OUTPUTS
@@ -64,11 +65,11 @@ def axes_of(text: str) -> Axes:
 
 
 def _mask_text(case: Case) -> str:
-    mask, logits = case.mask, case.logits
+    mask = case.mask
     words = [f"causal {mask.causal}"] if mask.causal else []
     words += [name.replace("_", " ") for name in sorted(mask.parts() - {"causal"})]
-    words += [name for name in ("softcap", "alibi", "bias", "sink") if getattr(logits, name)]
-    words += ["dropout"] * bool(case.dropout) + ["paged"] * (case.storage.page_size is not None)
+    words += [modifier.name for modifier in modifiers_of(case)]
+    words += ["paged"] * (case.storage.page_size is not None)
     return " + ".join(words) or "none"
 
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from flashverify.formats import FORMATS
 from flashverify.outputs import BACKWARD, INPUT_GRADIENTS, output
 from flashverify.subjects.bundled_options import (
+    LOGITS,
+    MASKS,
     block_size,
     combination_refusal,
     mask_kinds,
@@ -56,8 +58,8 @@ class Bundled:
         self._package = package
         self.supports = Supports(
             precisions=("ieee", "tf32", "tf32x3"),
-            masks=("causal", "window", "key_lengths", "query_lengths", "packed", "tree", "blocks", "bitmap"),
-            logits=("softcap", "alibi", "bias", "sink"),
+            masks=MASKS,
+            logits=LOGITS,
             huge_modifiers=True,
             dropout=True,
             empty=True,

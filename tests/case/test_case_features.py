@@ -9,7 +9,7 @@ from flashverify.campaign.worker import search
 from flashverify.case import PRECISIONS, Supports, parse_case, standard_matrix
 from flashverify.case.space.compile_keys import list_compile_keys
 from flashverify.case.space.matrix import _case
-from flashverify.case.space.matrix_features import features, large_features, paged
+from flashverify.case.space.matrix_features import large_features, listed, paged
 from flashverify.case.space.optional_parts import all_extras, all_parts
 from flashverify.case.space.strategies import CPU, GPU, cases
 
@@ -238,7 +238,7 @@ def test_a_subject_without_extras_has_no_extra_sets():
 
 def test_every_entry_about_a_feature_is_a_case_on_its_own():
     base = "batch=1 heads_q=2 heads_kv=1 seq_q=33 seq_k=33 dim_qk=32 dim_v=32"
-    entries = (*features(), *large_features(), *paged((16, 64)))
+    entries = (*listed("features"), *large_features(), *listed("added"), *paged((16, 64)))
 
     assert [entry for entry in entries if _case([base, entry]) is None] == []
     assert len(set(entries)) == len(entries)

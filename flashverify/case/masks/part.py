@@ -143,6 +143,10 @@ class MaskPart:
         """An entry of `per_sequence`, or the shared value, for a sequence with `rows` rows and `keys` keys more."""
         return piece
 
+    def another(self, piece: Any, number: int) -> Any:
+        """An entry of `per_sequence` like `piece`, for the `number`-th sequence after it."""
+        return piece
+
 
 class LengthsPart(MaskPart):
     """A part that is one length >= 0 per sequence."""
@@ -202,6 +206,10 @@ class LengthsPart(MaskPart):
     def join(self, pieces: Iterable[Any]) -> tuple[int, ...]:
         """The lengths."""
         return tuple(pieces)
+
+    def another(self, piece: Any, number: int) -> int:
+        """A shorter one."""
+        return max(int(piece) - 3 * number, 0)
 
 
 def down(value: int, low: int) -> Iterator[int]:

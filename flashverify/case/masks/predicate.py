@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from flashverify.case.masks.pairs import Pairs
     from flashverify.case.masks.part import Condition, MaskPart
 
-__all__ = ["Visible", "hidden_by", "visible", "visible_parts"]
+__all__ = ["Visible", "hidden_by", "visible", "visible_parts", "widening"]
 
 Visible = Callable[[slice, slice], torch.Tensor]
 """Maps (rows, keys) to a bool tensor `[B, 1 or Hq, rows, keys]`: true where the row sees the key."""
@@ -43,6 +43,13 @@ def visible_parts(case: Case, device: torch.device | str = "cpu") -> dict[str, T
     """
     everything = slice(0, case.seq_q), slice(0, case.seq_k)
     return _evaluated(_conditions(case, device), tile_of_pairs(case, positions(case, device), *everything))
+
+
+def widening(case: Case, device: torch.device | str = "cpu") -> dict[str, Tensor]:
+    """Per name in `visible_parts` that another part widens, bool, what it adds."""
+    conditions = [each for each in _conditions(case, device) if each[0].opens]
+    everything = slice(0, case.seq_q), slice(0, case.seq_k)
+    return _evaluated(conditions, tile_of_pairs(case, positions(case, device), *everything))
 
 
 def hidden_by(case: Case, places: Tensor) -> dict[str, Tensor]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from flashverify.case.codec import yes_or_no_text
 from flashverify.case.modifiers.modifier import Modifier
@@ -45,6 +45,7 @@ def acting_slopes(slopes: torch.Tensor) -> torch.Tensor:
 
 class _Alibi(Modifier):
     name = "alibi"
+    follows: Literal["distance", "number", ""] = "distance"
     absent = False
     tensors = (
         TensorSpec(

@@ -22,6 +22,7 @@ __all__ = ["DROPOUT", "draw_threshold"]
 class _Dropout(Modifier):
     name = "dropout"
     section: Literal["logits", ""] = ""
+    follows: Literal["distance", "number", ""] = "number"
     absent = 0.0
 
     def check(self, value: Any) -> None:

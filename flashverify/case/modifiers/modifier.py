@@ -25,12 +25,15 @@ class Modifier:
     Attributes:
         name: of the field, and of its key in the text form of a case.
         section: `logits` for a field of `Logits`, empty for one of `Case`.
+        follows: what decides, besides values, what it does to a pair: `distance` of key and row position, `number` of row and key.
+            Empty where neither does.
         absent: value of a case without it; every value of a case with it is true.
         tensors: of the problem.
     """
 
     name: str
     section: Literal["logits", ""] = "logits"
+    follows: Literal["distance", "number", ""] = ""
     absent: Any = None
     tensors: tuple[TensorSpec, ...] = ()
 

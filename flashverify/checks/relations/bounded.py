@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from flashverify.case.modifiers.logits import modifiers_of
 from flashverify.checks.accuracy import judged_form
 from flashverify.checks.derived_problems import dense_case, plain
 from flashverify.checks.inputs import inputs_of
@@ -36,7 +37,8 @@ _SHIFT = 4.0
 def _unordered(case: Case) -> bool:
     """Whether a key's number matters only through its declared length and a bitmap."""
     plain_mask = case.mask.parts() <= {"key_lengths", "query_lengths", "bitmap"}
-    return plain_mask and not case.logits.alibi and not case.dropout and case.storage.page_size is None
+    numbered = any(modifier.follows for modifier in modifiers_of(case))
+    return plain_mask and not numbered and case.storage.page_size is None
 
 
 def key_permutation(ground: Ground) -> Iterator[Verdict] | None:

@@ -6,6 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from flashverify.case.masks.mask import Mask
+from flashverify.case.modifiers.logits import modifiers_of
 from flashverify.checks.accuracy import judged_form, undefined_elements
 from flashverify.checks.derived_problems import altered, dense_case, pinned, relaunched
 from flashverify.checks.inputs import inputs_of
@@ -132,7 +133,8 @@ def chain_tree(ground: Ground) -> Iterator[Verdict] | None:
     packed = mask.packed
     lengths = ((case.seq_q, case.seq_k),) if packed is None else packed.lengths()
     square = all(rows == keys for rows, keys in lengths)
-    if mask.causal is None or not mask.parts() <= {"causal", "packed"} or case.logits.alibi:
+    distances = any(modifier.follows == "distance" for modifier in modifiers_of(case))
+    if mask.causal is None or not mask.parts() <= {"causal", "packed"} or distances:
         return None
     if any(keys < rows for rows, keys in lengths) or not (square or mask.causal == "bottom-right"):
         return None
