@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from flashverify.case.masks.mask import Mask
 from flashverify.checks.accuracy import judged_form, undefined_elements
 from flashverify.checks.derived_problems import altered, dense_case, pinned, relaunched
-from flashverify.checks.inputs import inputs_of
 from flashverify.checks.relations.ground import bitwise, sides, within
 from flashverify.checks.relations.ranges import doubled_gradients, doubled_o, fits, weights
 from flashverify.outputs import output
+from flashverify.truth import inputs_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
