@@ -162,7 +162,7 @@ def _compared(
     loose = set(base.outputs)
     if ground.exact and launch is not None and all(_together(form) for form in forms):
         # A sum over sequences or heads may take another order in another shape.
-        loose = {"dbias"} & loose if _broadcast(base) else set()
+        loose = {key for key in loose if output(key).sums_pairs(base.problem)}
         cut = {key: (x, _first_keys(other.outputs[key], key, x)) for key, x in base.outputs.items() if key not in loose}
         yield from bitwise(name, cut, undefined_elements(base.problem, subject.contract))
     if not loose:
@@ -171,12 +171,6 @@ def _compared(
     inputs = None if visible is None else dataclasses.replace(inputs_of(problem)[0], visible=visible)
     right = {key: side.map(_cutter(key, base)) for key, side in sides(subject, other, inputs).items()}
     yield from within(name, *({key: side for key, side in given.items() if key in loose} for given in (left, right)))
-
-
-def _broadcast(base: Execution) -> bool:
-    """Whether one bias stands for several sequences or heads."""
-    bias, case = base.problem.bias, base.problem.case
-    return bias is not None and tuple(bias.shape[:2]) != (case.batch, case.heads_q)
 
 
 def _together(form: Form) -> bool:
