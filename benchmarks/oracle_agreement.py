@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from flashverify.numerics import Problem, backward_bounds, forward_bounds
+from flashverify.numerics import BoundInputs, backward_bounds, forward_bounds
 from flashverify_oracles import (
     Backward,
     ExactAttention,
@@ -149,7 +149,7 @@ def stored(case: Case, fwd: Forward) -> dict[str, Any]:
 
 def self_error(case: Case, fwd: Forward, bwd: Backward, given: dict[str, Any]) -> dict[str, Tensor]:
     """E64 of every output; NaN where the bound exempts the element and says nothing."""
-    problem = Problem.of(
+    problem = BoundInputs.of(
         case.q, case.k, case.v, scale=case.scale, dtype=case.dtype, visible=case.visible, **case.features
     )
     ahead = forward_bounds(problem, fwd.o, fwd.lse)

@@ -7,18 +7,16 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import flashverify_oracles as oracles
-from flashverify.numerics import Problem as BoundsProblem
-from flashverify.numerics import backward_bounds, forward_bounds
+from flashverify.case.memory.host import on_cpu
+from flashverify.numerics import BoundInputs, backward_bounds, forward_bounds
+from flashverify.outputs import BACKWARD, INPUT_GRADIENTS
 
 if TYPE_CHECKING:
     import torch
 
     from flashverify.numerics import BackwardBounds, Form, ForwardBounds, OutputBound, StrictBound
 
-__all__ = ["GRADIENTS", "Inputs", "Truth", "distances", "exact_values", "float64_values", "kept_pairs"]
-
-GRADIENTS = ("delta", "dq", "dk", "dv")
-"""The gradients that every problem has; one with a bias has `dbias` too, one with sinks `dsink`."""
+__all__ = ["Inputs", "Truth", "distances", "exact_values", "float64_values", "kept_pairs"]
 
 Pairs = Any
 """A tensor that broadcasts to `[B, Hq, Sq, Sk]`, or a function of (rows, keys), two slices, that gives it for a tile."""
@@ -94,7 +92,7 @@ class Truth:
         self.dtype = dtype
         self.form = form
         i = self.inputs
-        self._problem = BoundsProblem.of(i.q, i.k, i.v, dtype=dtype, form=form, **i.problem())
+        self._problem = BoundInputs.of(i.q, i.k, i.v, dtype=dtype, form=form, **i.problem())
         self._forward = oracles.forward(i.q, i.k, i.v, **i.problem())
         self._forward_bounds: ForwardBounds = forward_bounds(self._problem, self._forward.o, self._forward.lse)
 
@@ -158,13 +156,9 @@ class Truth:
             do=i.do,
             o=o,
             lse=lse,
-            dq=values.dq,
-            dk=values.dk,
-            dv=values.dv,
             dlse=i.dlse,
             forward=forward,
-            dbias=values.dbias,
-            dsink=values.dsink,
+            **{name: getattr(values, name) for name in INPUT_GRADIENTS},
         )
         found = _gradients(values)
         if i.dlse is not None and self.form.stored_delta == "minus_dlse":
@@ -179,7 +173,7 @@ def _strict(name: str, found: StrictBound | None) -> dict[str, tuple[torch.Tenso
 
 def _gradients(values: Any) -> dict[str, torch.Tensor]:
     """The gradients that there are, by name."""
-    return {name: found for name in (*GRADIENTS, "dbias", "dsink") if (found := getattr(values, name)) is not None}
+    return {name: found for name in BACKWARD if (found := getattr(values, name)) is not None}
 
 
 def float64_values(inputs: Inputs) -> dict[str, torch.Tensor]:
@@ -206,15 +200,15 @@ def exact_values(
     """
     i = inputs.dense()
     result = oracles.exact_attention(
-        i.q.cpu(),
-        i.k.cpu(),
-        i.v.cpu(),
-        _on_cpu(i.do),
-        **{name: _on_cpu(value) for name, value in i.problem().items()},
+        on_cpu(i.q),
+        on_cpu(i.k),
+        on_cpu(i.v),
+        on_cpu(i.do),
+        **{name: on_cpu(value) for name, value in i.problem().items()},
         bias_shape=i.bias_shape,
-        dlse=_on_cpu(i.dlse),
-        given_o=_on_cpu(given_o),
-        given_lse=_on_cpu(given_lse),
+        dlse=on_cpu(i.dlse),
+        given_o=on_cpu(given_o),
+        given_lse=on_cpu(given_lse),
     )
     return dict(result.arrays())
 
@@ -235,10 +229,3 @@ def kept_pairs(
 def distances(slopes: torch.Tensor, row: torch.Tensor, key: torch.Tensor) -> Pairs:
     """ALiBi for `Inputs.biases`; `slopes` is `[Hq]`, `row` `[B, Sq]` and `key` `[B, Sk]` are positions, int64."""
     return lambda rows, keys: oracles.alibi(slopes, row[:, rows], key[:, keys])
-
-
-def _on_cpu(value: Any) -> Any:
-    """Tensors in host memory, also those in a tuple; anything else as it is."""
-    if isinstance(value, tuple):
-        return tuple(_on_cpu(item) for item in value)
-    return value.cpu() if hasattr(value, "cpu") else value

@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from flashverify.case.masks.mask import Mask, Packed
+from flashverify.case.masks.mask import Mask, Packed, drawn_anew
 from flashverify.errors import UsageError
 
 if TYPE_CHECKING:
@@ -132,16 +132,11 @@ def _lengths(mask: Mask, batch: int, rows: int, keys: int) -> Mask:
 
 
 def _patterns(mask: Mask, seed: int) -> Mask:
-    """Block patterns and bitmasks drawn anew, neither all live nor all dead."""
-    changed: dict[str, Any] = {}
-    for name in ("blocks", "bitmap"):
-        pattern = getattr(mask, name)
-        if pattern is not None:
-            live = pattern.live if 32 < pattern.live < 224 else 128
-            changed[name] = replace(pattern, live=live, seed=seed)
-    if mask.blocks is not None and seed % 2:  # blocks of several tiles
-        changed["blocks"] = replace(changed["blocks"], rows=2 * mask.blocks.rows, keys=2 * mask.blocks.keys)
-    return replace(mask, **changed)
+    """Patterns drawn anew, sometimes with blocks of several tiles."""
+    mask = drawn_anew(mask, seed)
+    if mask.blocks is not None and seed % 2:
+        mask = replace(mask, blocks=replace(mask.blocks, rows=2 * mask.blocks.rows, keys=2 * mask.blocks.keys))
+    return mask
 
 
 def _packed(case: Case, packed: Packed, rows: int, keys: int) -> tuple[Mask, int, int]:

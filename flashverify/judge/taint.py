@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from flashverify.outputs import output, rows_reach
+
 if TYPE_CHECKING:
     import torch
 
@@ -44,11 +46,8 @@ def clean(problem: Problem) -> Clean:
     """
     import torch
 
-    case, mask = problem.case, problem.case.mask
-    device = problem.q.device
-    packed = mask.packed
-    keys = _inside(mask.key_lengths if packed is None else (packed.cu_k[-1],), case.seq_k, device)
-    rows = _inside(mask.query_lengths if packed is None else (packed.cu_q[-1],), case.seq_q, device)
+    case, device = problem.case, problem.q.device
+    keys, rows = _inside(case.keys_inside, case.seq_k, device), _inside(case.rows_inside, case.seq_q, device)
     limit = _TF32_OVERFLOW if case.precision == "tf32x3" else math.inf
 
     def split(
@@ -112,11 +111,5 @@ def _taint(problem: Problem, *bads: torch.Tensor | None) -> dict[str, torch.Tens
     spread = {name: mask.repeat_interleave(g, dim=1) for name, mask in to_rows.items()}
     spread["lse"], spread["delta"] = spread["lse"].squeeze(-1), spread["delta"].squeeze(-1)
     spread |= {"dk": ds, "dv": scores | per_group(bad_do)}
-    if problem.bias is not None:
-        reached = spread["dq"]
-        for axis in (0, 1):
-            reached = reached.any(axis, keepdim=True) if problem.bias.shape[axis] == 1 else reached
-        spread["dbias"] = reached
-    if problem.sink is not None:
-        spread["dsink"] = spread["dq"].flatten(1).any(0) if B else torch.zeros_like(problem.sink, dtype=torch.bool)
-    return spread
+    reached = rows_reach(spread["dq"].squeeze(-1), problem)
+    return spread | {name: mask for name, mask in reached.items() if output(name).optional}

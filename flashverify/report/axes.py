@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 from flashverify.case.case import DTYPES
 from flashverify.case.text import parse_case
 from flashverify.errors import UsageError
+from flashverify.outputs import OUTPUTS
+from flashverify.outputs import output as output_spec
 
 if TYPE_CHECKING:
     from flashverify.case.case import Case
 
-__all__ = ["BINS", "OUTPUTS", "Axes", "axes_of", "bucket_of", "bucket_text", "dtype_rank", "output_rank", "position"]
+__all__ = ["BINS", "Axes", "axes_of", "bucket_of", "bucket_text", "dtype_rank", "output_rank", "position"]
 
 BINS = 16
 """Bins of the relative position along the rows or keys."""
-OUTPUTS = ("o", "lse", "delta", "dq", "dk", "dv", "dbias", "dsink")
-"""In the order in which a reader asks for them."""
 
-_KEYED = ("dk", "dv")
+_KEYED = frozenset(name for name in OUTPUTS if output_spec(name).along == "key")
 
 
 @dataclass(frozen=True, slots=True)

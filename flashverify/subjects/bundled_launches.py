@@ -6,6 +6,7 @@ import importlib
 import itertools
 from typing import TYPE_CHECKING, Any
 
+from flashverify.formats import DTYPES, FORMATS
 from flashverify.subjects.launches import Argument, Launch, Pointer, Real, Value
 
 if TYPE_CHECKING:
@@ -26,9 +27,9 @@ _VARIANTS: dict[str, dict[str, Any]] = {
     "causal+dropout": {"mask": "causal", "packed": True, "terms": ("dropout",)},
 }
 """Masks, tables and terms, so that each of them occurs."""
-_DTYPES = ("float16", "bfloat16", "float32")
+_DTYPES = tuple(FORMATS[name].library for name in DTYPES)
 _DIMS = ((16, 16), (64, 64), (128, 128), (72, 72), (192, 128), (256, 256), (64, 24))
-_POINTEES = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "i32": "int32"}
+_POINTEES = {name: FORMATS[name].library for name in DTYPES} | {"i32": "int32"}
 
 
 def bundled_launches(package: str) -> list[Launch]:

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 __all__ = [
     "block_size",
     "combination_refusal",
-    "longest_query",
     "mask_kinds",
     "mask_options",
     "modifier_options",
@@ -61,12 +60,6 @@ def pair_terms(case: Case) -> str:
     return "terms" if case.logits.softcap or case.logits.alibi or case.dropout else "plain"
 
 
-def longest_query(case: Case) -> int:
-    """Rows of the longest sequence."""
-    packed = case.mask.packed
-    return case.seq_q if packed is None else max((rows for rows, _ in packed.lengths()), default=0)
-
-
 def mask_options(kernels: Any, problem: Problem) -> dict[str, Any]:
     """The parts of the mask that the problem has, as keyword arguments of `Options`."""
     mask, device = problem.case.mask, problem.q.device
@@ -81,8 +74,8 @@ def mask_options(kernels: Any, problem: Problem) -> dict[str, Any]:
         found["packed"] = kernels.Packed(problem.cu_q, problem.cu_k, problem.max_q, problem.max_k)
     if mask.tree is not None:
         found["tree"] = kernels.TreeMask.from_parents(mask.tree, device, cu=None if packed is None else packed.cu_q)
-    if problem.bitmask is not None:
-        see = problem.bitmask if packed is None else _within_sequences(problem)
+    if problem.bitmap is not None:
+        see = problem.bitmap if packed is None else _within_sequences(problem)
         found["bitmask"] = kernels.BitMask.from_bool(see)
     if problem.blocks is not None and mask.blocks is not None:
         found["blocks"] = kernels.BlockMask.from_bool(problem.blocks, mask.blocks.rows, mask.blocks.keys)
@@ -103,8 +96,8 @@ def modifier_options(kernels: Any, problem: Problem) -> dict[str, Any]:
 
 
 def _within_sequences(problem: Problem) -> torch.Tensor:
-    """The bitmask of packed sequences with the keys numbered within the sequence of each row: `[1, Hq or 1, Sq, max_k]`."""
-    packed, see = problem.case.mask.packed, problem.bitmask
+    """The bitmap of packed sequences with the keys numbered within the sequence of each row: `[1, Hq or 1, Sq, max_k]`."""
+    packed, see = problem.case.mask.packed, problem.bitmap
     assert packed is not None
     assert see is not None
     local = see.new_zeros(*see.shape[:3], problem.max_k)

@@ -7,6 +7,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from flashverify.case.memory.paging import page_table
+from flashverify.case.modifiers.logits import MODIFIERS
 from flashverify.errors import UsageError
 
 if TYPE_CHECKING:
@@ -153,7 +154,7 @@ def _neutral(problem: Problem) -> Problem:
     """The problem with nothing added to its logits and no gradient through the LSE."""
     changed: dict[str, Any] = {
         name: _like(tensor, None)
-        for name in ("bias", "slopes", "sink", "dlse")
+        for name in (*(spec.name for modifier in MODIFIERS for spec in modifier.tensors if spec.is_float), "dlse")
         if (tensor := getattr(problem, name)) is not None
     }
     return dataclasses.replace(problem, **changed)

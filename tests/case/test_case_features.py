@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, settings
 
 from flashverify.campaign.worker import search
 from flashverify.case import PRECISIONS, Supports, parse_case, standard_matrix
-from flashverify.case.space.compile_keys import list_kinds
+from flashverify.case.space.compile_keys import list_compile_keys
 from flashverify.case.space.matrix import _case
 from flashverify.case.space.matrix_features import features, large_features, paged
 from flashverify.case.space.optional_parts import all_extras, all_parts
@@ -193,7 +193,7 @@ DIMS, FORMATS = [(64, 64), (128, 128), (40, 40), (128, 64)], [("fp16", "ieee"), 
 
 
 def test_kinds_spread_over_the_features():
-    kinds = list_kinds(FAMILY, DIMS, FORMATS, 128)
+    kinds = list_compile_keys(FAMILY, DIMS, FORMATS, 128)
     met = Counter(name for kind in kinds for name in (*kind.parts, *kind.features))
 
     assert 100 <= len(kinds) <= 128
@@ -228,7 +228,7 @@ def test_what_a_subject_does_not_promise_is_not_drawn():
 
 
 def test_page_sizes_take_turns():
-    assert {None, 16, 64} == {kind.page_size for kind in list_kinds(DECODE, DIMS, FORMATS, 30)}
+    assert {None, 16, 64} == {kind.page_size for kind in list_compile_keys(DECODE, DIMS, FORMATS, 30)}
 
 
 def test_a_subject_without_extras_has_no_extra_sets():

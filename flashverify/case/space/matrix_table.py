@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 from flashverify.case.case import DTYPES, LAYOUTS, POISONS, REGIMES
 from flashverify.case.space.matrix_features import features, large_features
+from flashverify.formats import FORMATS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = ["ROTATIONS", "focus", "large"]
 
-_PLAIN_DTYPES = ("dtype=fp16", "dtype=bf16", "dtype=fp32")
+_PLAIN_DTYPES = tuple(f"dtype={dtype}" for dtype in DTYPES)
 _ROTATED_REGIMES = ("negative", "ties", "logits-1e3", "v-positive", "ascending", "integers", "outlier")
 ROTATIONS = (
     tuple(f"regime={r} {d}" for r in ("normal",) * 6 + _ROTATED_REGIMES for d in _PLAIN_DTYPES),
@@ -143,7 +144,9 @@ def focus() -> Iterator[str]:
     for q, k in _RECTANGLES:
         yield from (f"seq_q={q} seq_k={k} {mask}" for mask in ("", "causal=bottom-right", "causal=top-left"))
     yield from (f"regime={regime} dtype={dtype}" for regime in REGIMES for dtype in DTYPES)
-    yield from (f"regime=overflow seed={seed} dtype={dtype}" for seed in (0, 2) for dtype in ("fp16", "bf16"))
+    yield from (
+        f"regime=overflow seed={seed} dtype={dtype}" for seed in (0, 2) for dtype in DTYPES if FORMATS[dtype].narrow
+    )
     yield from (
         f"regime={regime} seq_q=17 seq_k=65 causal=bottom-right"
         for regime in ("ascending", "one-hot", "negative", "v-cancelling")

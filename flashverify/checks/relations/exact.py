@@ -11,6 +11,7 @@ from flashverify.checks.derived_problems import altered, dense_case, pinned, rel
 from flashverify.checks.inputs import inputs_of
 from flashverify.checks.relations.ground import bitwise, sides, within
 from flashverify.checks.relations.ranges import doubled_gradients, doubled_o, fits, weights
+from flashverify.outputs import output
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,7 +86,7 @@ def appended_keys(ground: Ground) -> Iterator[Verdict] | None:
 
 
 def _hidden(ground: Ground, longer: Case) -> Any:
-    """The mask of the base with the appended keys hidden, where the case would draw another bitmask; None where it says the same."""
+    """The mask of the base with the appended keys hidden, where the case would draw another bitmap; None where it says the same."""
     import torch
 
     if longer.mask.bitmap is None:
@@ -120,7 +121,7 @@ def _appended(problem: Problem, longer: Case) -> Problem:
         k=k,
         v=v,
         key_lengths=lengths,
-        bitmask=grown(problem.bitmask, 3, True),
+        bitmap=grown(problem.bitmap, 3, True),
         bias=grown(problem.bias, 3, _LARGE_V),
     )
 
@@ -189,7 +190,7 @@ def _cutter(name: str, base: Execution) -> Any:
 
 def _first_keys(tensor: torch.Tensor, name: str, model: torch.Tensor) -> torch.Tensor:
     """The part of an output that belongs to the keys that `model` has."""
-    axis = {"dk": 2, "dv": 2, "dbias": 3}.get(name)
+    axis = output(name).axis("key")
     return tensor if axis is None else tensor.narrow(axis, 0, model.shape[axis])
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from flashverify.diagnosis.hypothesis import FORWARD, Alternative, Expectations, Semantics
+from flashverify.diagnosis.hypothesis import Alternative, Expectations, Semantics
+from flashverify.outputs import FORWARD
 from flashverify.truth import Inputs, kept_pairs
 
 if TYPE_CHECKING:

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from flashverify.numerics.chunk import MASKED, Chunk, finite_rows, logits_of
+from flashverify.formats import DTYPES, FORMATS, format_of
+from flashverify.numerics.chunk import Chunk
 from flashverify.numerics.coefficients import Shape
 from flashverify.numerics.features import Features
 from flashverify.numerics.form import Form
-from flashverify.numerics.formats import format_of
+from flashverify.numerics.prepare import chunk_of, visible_operands
 
-__all__ = ["Pairs", "Problem"]
+__all__ = ["BoundInputs", "Pairs"]
 
 # A value for every pair: a tensor that broadcasts to `[B, Hq, Sq, Sk]`, or a function of a slice of rows and a slice of keys that returns one.
 Pairs = Tensor | Callable[[slice, slice], Tensor]
@@ -22,8 +23,8 @@ _CHUNK_ELEMENTS = 1 << 21
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Problem:
-    """One attention problem and the form of the kernel that computed it. Build it with `Problem.of`.
+class BoundInputs:
+    """One attention problem and the form of the kernel that computed it. Build it with `BoundInputs.of`.
 
     Attributes:
         q: `[B, Hkv, group, Sq, D]` float64.
@@ -72,7 +73,7 @@ class Problem:
         keep: Pairs | None = None,
         dropout: float = 0.0,
         chunk_elements: int = _CHUNK_ELEMENTS,
-    ) -> "Problem":
+    ) -> "BoundInputs":
         """Prepare a problem.
 
         Args:
@@ -102,8 +103,8 @@ class Problem:
         if k.shape != (B, Hkv, Sk, D) or v.shape[0] != B or (Hq % Hkv if Hkv else Hq):
             raise ValueError(f"shapes do not fit: q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}")
         name = format_of(dtype).name
-        if name == "fp64":
-            raise ValueError("dtype='fp64' is not a kernel's dtype; accepted: fp16, bf16, fp32")
+        if name not in DTYPES:
+            raise ValueError(f"dtype={name!r} is not a kernel's dtype; accepted: {', '.join(DTYPES)}")
         if softcap is not None and not 0 <= softcap < math.inf:
             raise ValueError(
                 f"softcap={softcap!r} is not a softcap; accepted: None or 0 for none, or a positive number"
@@ -143,9 +144,9 @@ class Problem:
         loses as much as one with the smallest normal number in its place. Seen on an H200: q = 9 * 2^-24 times k = 1000.
         """
         size = x.abs()
-        if self.dtype == "fp32" or self.form.architecture == "ieee":
+        if not FORMATS[self.dtype].narrow or self.form.architecture == "ieee":
             return size
-        return torch.where(size > 0, size.clamp(min=format_of(self.dtype).min_normal), size)
+        return torch.where(size > 0, size.clamp(min=FORMATS[self.dtype].min_normal), size)
 
     def cut(self, x: Tensor, rows: slice) -> Tensor:
         """Rows of `x` `[B, Hq, Sq, C]` as `[G, M, C]` float64."""
@@ -190,73 +191,36 @@ class Problem:
             part.to(self.q.device).expand(B, Hkv * group, M, self.shape.Sk).reshape(B * Hkv, group * M, self.shape.Sk)
         )
 
+    def _rows(self, rows: slice) -> Tensor:
+        """Q as `[G, M, D]`."""
+        G, D = self.k.shape[0], self.shape.D
+        if not self.q.numel():
+            return self.q.new_zeros(G, self.shape.group * (rows.stop - rows.start), D)
+        return self.q[:, :, :, rows].reshape(G, -1, D)
+
+    def _sink_of(self, rows: slice) -> Tensor | None:
+        """The sink's logit of every row, `[G, M, 1]`."""
+        if self.sink is None:
+            return None
+        B, Hkv, group = self.q.shape[:3]
+        sink = self.sink.view(1, Hkv, group, 1).expand(B, -1, -1, rows.stop - rows.start)
+        return sink.reshape(B * Hkv, group * (rows.stop - rows.start), 1)
+
     def _chunk(self, rows: slice) -> Chunk:
-        G = self.k.shape[0]
-        q = (
-            self.q[:, :, :, rows].reshape(G, -1, self.shape.D)
-            if self.q.numel()
-            else self.q.new_zeros(G, self.shape.group * (rows.stop - rows.start), self.shape.D)
-        )
-        k, v = self.k, self.v
-        M, N = q.shape[1], self.shape.Sk
+        """Visibility, finite operands, logits and what stands beside them (docs/bounds.md, sections 0, 3 and 19)."""
         pairs = None if self.visible is None else self._pairs(self.visible, rows)
-        vis = hidden_v = seen = None
-        if pairs is None:
-            n = torch.full((G, M, 1), float(N), dtype=torch.float64, device=q.device)
-        else:
-            vis = pairs.double()
-            n = vis.sum(-1, keepdim=True)
-            seen = pairs.any(-2).unsqueeze(-1)
-            if v.shape[-1]:
-                hidden_v = torch.where(seen | ~finite_rows(v), 0.0, v.abs().amax(-1, keepdim=True))
-            k, v, q = torch.where(seen, k, 0.0), torch.where(seen, v, 0.0), torch.where(n > 0, q, 0.0)
-        empty = n == 0
-        bad, bad_v = torch.zeros_like(empty), None
-        if not bool(torch.isfinite(q.sum() + k.sum() + v.sum())):
-            bad_k = (~finite_rows(k)).double()
-            nan_v = (~torch.isfinite(v)).double()
-            reach_k = bad_k.sum(-2, keepdim=True) if vis is None else vis @ bad_k
-            bad = (~finite_rows(q) | (reach_k > 0)) & ~empty
-            bad_v = (nan_v.sum(-2, keepdim=True).expand(G, M, -1) if vis is None else vis @ nan_v) > 0
-            q, k, v = (torch.where(torch.isfinite(x), x, 0.0) for x in (q, k, v))
-        aq, ak, av = self.magnitude(q), self.magnitude(k), self.magnitude(v)
-        if N == 0:
-            top = low = v.new_zeros(G, 1, v.shape[-1])
-        elif seen is None:
-            top, low = v.amax(-2, keepdim=True), v.amin(-2, keepdim=True)
-        else:
-            top = torch.where(seen, v, -torch.inf).amax(-2, keepdim=True)
-            low = torch.where(seen, v, torch.inf).amin(-2, keepdim=True)
-        A = aq @ ak.mT
-        S = (q @ k.mT).mul_(self.scale)
-        parts = sink = kept = None
-        factor = 1.0
-        if self.features is not None:
-            factor = self.features.factor
-            if self.features.softcap is not None or self.biases:
-                S, parts, bad_bias = logits_of(
-                    S, self.features.softcap, [self._pairs(x, rows) for x in self.biases], pairs
-                )
-                bad = bad | (bad_bias & ~empty)
-            if self.sink is not None:
-                Hkv, group = self.q.shape[1:3]
-                sink = self.sink.view(1, Hkv, group, 1).expand(self.q.shape[0], -1, -1, rows.stop - rows.start)
-                sink = sink.reshape(G, M, 1)
-                bad = bad | (~torch.isfinite(sink) & ~empty)
-                sink = torch.where(torch.isfinite(sink), sink, 0.0)
-            if self.keep is not None:
-                kept = self._pairs(self.keep, rows).double()
-                kept = kept if vis is None else kept * vis
-                hidden_v = None if hidden_v is None else hidden_v * factor
-            if sink is not None or kept is not None:
-                top, low = (top * factor).clamp(min=0.0), (low * factor).clamp(max=0.0)
-        if vis is not None and pairs is not None:
-            A.mul_(vis)
-            S.masked_fill_(~pairs, MASKED)
-        m = S.amax(-1, keepdim=True) if N else torch.zeros_like(n)
-        m = (m if sink is None else torch.maximum(m, sink)).masked_fill_(empty, 0.0)
-        return Chunk(
-            rows=rows, q=q, k=k, v=v, aq=aq, ak=ak, av=av, vv=torch.cat([v, v * v], -1), vis=vis, n=n, empty=empty,
-            A=A, S=S, abs_s=S.abs(), m=m, bad=bad, bad_v=bad_v, top=top, low=low, hidden_v=hidden_v,
-            parts=parts, sink=sink, kept=kept, factor=factor,
-        )  # fmt: skip
+        operands = visible_operands(self._rows(rows), self.k, self.v, pairs)
+        factor = 1.0 if self.features is None else self.features.factor
+        kept = None if self.keep is None else self._pairs(self.keep, rows).double()
+        softcap = None if self.features is None else self.features.softcap
+        return chunk_of(
+            rows,
+            operands,
+            magnitude=self.magnitude,
+            scale=self.scale,
+            softcap=softcap,
+            biases=[self._pairs(x, rows) for x in self.biases],
+            sink=self._sink_of(rows),
+            kept=kept,
+            factor=factor,
+        )
