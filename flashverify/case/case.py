@@ -46,10 +46,22 @@ class Case:
     machine and device. Packed sequences lie one after the other in a batch of 1: seq_q and seq_k are the rows of the buffers.
 
     Args:
+        batch: sequences; 1 where they are packed.
+        heads_q: query heads, a multiple of heads_kv; query head h reads kv head h // (heads_q // heads_kv).
+        heads_kv: heads of k and v.
+        seq_q: rows of each sequence.
+        seq_k: keys of each sequence.
+        dim_qk: channels of q and k.
+        dim_v: channels of v and O.
         dtype: of q, k, v, O, dO and the gradients.
         precision: how fp32 products are taken; only `ieee` for the 16-bit types.
         scale: of the logits, in natural units; None is 1 / sqrt(dim_qk).
+        mask: which key each row sees.
+        logits: what is done to the logits.
         dropout: probability that a weight is dropped.
+        values: how the tensors are filled.
+        storage: where they lie in memory.
+        grad: the incoming gradients.
         launch: launch parameters by name (block sizes, warps, stages, splits), checked by the subject.
 
     Raises:

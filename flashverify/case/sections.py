@@ -71,6 +71,11 @@ class Edit:
 
     Sinks and the slopes of ALiBi are edited as `[Hq, 1, 1, 1]`, in fp32. They and the bias take finite values alone: what a non-finite
     one reaches is not specified.
+
+    Args:
+        tensor: its name, one of `EDIT_TENSORS`.
+        index: logical, `[B, H, S, D]`.
+        value: also NaN and infinities.
     """
 
     tensor: str
@@ -95,7 +100,13 @@ class Edit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Values:
-    """How q, k, v and dO are filled: a regime and a seed, then edits of single elements."""
+    """How q, k, v and dO are filled: a regime and a seed, then edits of single elements.
+
+    Args:
+        regime: the kind of values, one of `REGIMES`.
+        seed: of the values, and of dropout: 64 bits.
+        edits: single elements, overwritten in this order.
+    """
 
     regime: str = "normal"
     seed: int = 0

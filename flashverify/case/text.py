@@ -52,6 +52,12 @@ def format_case(case: Case) -> str:
 def parse_case(text: str) -> Case:
     """The case that `text` names.
 
+    Args:
+        text: `fv1` and words `key=value` in any order; `str(case)` gives it back.
+
+    Returns:
+        The case; axes that the text does not name have their defaults.
+
     Raises:
         CaseTextError: a word is unknown, given twice or malformed, or the values contradict each other; the message
             names the word and what is accepted.

@@ -145,6 +145,9 @@ def subject(
         form: its numerical form, or a function of the case; by default the widest form of a kernel that accumulates in fp32.
         device: `auto`, `cpu` or `cuda`.
 
+    Returns:
+        A decorator: the function becomes a `Subject`.
+
     Raises:
         UsageError: `device` is unknown.
     """

@@ -61,7 +61,13 @@ class Contract:
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """What the forward returns: o `[B, Hq, Sq, Dv]` in the input dtype, lse `[B, Hq, Sq]` fp32 or None, and what the backward needs."""
+    """What the forward returns.
+
+    Args:
+        o: `[B, Hq, Sq, Dv]` in the input dtype.
+        lse: `[B, Hq, Sq]` fp32; None where the contract has no LSE.
+        saved: whatever the backward needs.
+    """
 
     o: torch.Tensor
     lse: torch.Tensor | None = None
@@ -70,9 +76,12 @@ class Forward:
 
 @dataclass(frozen=True, slots=True)
 class Gradients:
-    """What the backward returns: dq, dk, dv shaped as q, k, v, in the input dtype; what there is not is None.
+    """What the backward returns; what there is not is None.
 
     Args:
+        dq: shaped as q, in the input dtype.
+        dk: shaped as k, in the input dtype.
+        dv: shaped as v, in the input dtype.
         delta: `[B, Hq, Sq]` fp32, where it is stored: rowsum(dO * O), or that minus dLSE (`Form.stored_delta`).
         dbias: shaped as the bias, in its dtype.
         dsink: `[Hq]` fp32.
