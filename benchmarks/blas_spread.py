@@ -23,9 +23,14 @@ OWN = "this machine's own"
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 SETTINGS: dict[str, dict[str, str]] = {
     OWN: {},
-    **{f"OPENBLAS_CORETYPE={core}": {"OPENBLAS_CORETYPE": core} for core in ("Haswell", "SkylakeX", "Sandybridge", "Zen")},
+    **{
+        f"OPENBLAS_CORETYPE={core}": {"OPENBLAS_CORETYPE": core}
+        for core in ("Haswell", "SkylakeX", "Sandybridge", "Zen")
+    },
     **{f"ATEN_CPU_CAPABILITY={name}": {"ATEN_CPU_CAPABILITY": name} for name in ("default", "avx2")},
-    "NumPy without AVX-512": {"NPY_DISABLE_CPU_FEATURES": "AVX512F AVX512CD AVX512_SKX AVX512_CLX AVX512_CNL AVX512_ICL"},
+    "NumPy without AVX-512": {
+        "NPY_DISABLE_CPU_FEATURES": "AVX512F AVX512CD AVX512_SKX AVX512_CLX AVX512_CNL AVX512_ICL"
+    },
     "MKL_CBWR=COMPATIBLE": {"MKL_CBWR": "COMPATIBLE"},
     **{f"{n} threads": dict.fromkeys(THREADS, str(n)) for n in (2, 8)},
 }
@@ -74,7 +79,9 @@ def compare(base: dict[str, Any], other: dict[str, Any]) -> str:
                 mode = name.split(" ", 1)[1]
                 largest[mode] = max(largest.get(mode, 0.0), difference)
     spread = ", ".join(f"{mode} {value:.2g}" for mode, value in sorted(largest.items()))
-    lines = [f"{len(common)} cases, {len(changed)} verdicts differ, {equal}/{total} ratios equal; largest difference: {spread}"]
+    lines = [
+        f"{len(common)} cases, {len(changed)} verdicts differ, {equal}/{total} ratios equal; largest difference: {spread}"
+    ]
     return "\n    differs: ".join(lines + changed)
 
 
