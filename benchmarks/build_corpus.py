@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING
 
 os.environ.setdefault("TRITON_INTERPRET", "1")
 
-from flashverify.campaign.climb import ratios
 from flashverify.campaign.corpus import DETECTING, WORST, Entry, format_entry, read_corpus
-from flashverify.campaign.shrink import measure, shrink
-from flashverify.campaign.store import open_run
+from flashverify.campaign.shrink.shrinker import measure, shrink
+from flashverify.campaign.store.writer import open_run
 from flashverify.campaign.toolkit import bundled as toolkit
+from flashverify.campaign.worker.climb import ratios
 from flashverify.case.text import parse_case
 from flashverify.errors import FlashverifyError
 from flashverify.judge.verdict import Status

@@ -11,7 +11,7 @@ import lzma
 import sys
 from pathlib import Path
 
-from flashverify.campaign.store import open_run
+from flashverify.campaign.store.writer import open_run
 from flashverify.checks.execution import OUTPUTS
 from flashverify.judge.verdict import CaseResult, from_hex
 

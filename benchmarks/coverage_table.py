@@ -12,7 +12,7 @@ import sys
 from collections import Counter
 from dataclasses import dataclass, field
 
-from flashverify.campaign.store import open_run
+from flashverify.campaign.store.writer import open_run
 from flashverify.case.text import parse_case
 from flashverify.judge.verdict import CHECKS, CaseResult, from_hex
 

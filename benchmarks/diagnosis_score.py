@@ -24,9 +24,9 @@ os.environ.setdefault("TRITON_INTERPRET", "1")
 
 import msgspec
 
-from flashverify.campaign.search import draw
-from flashverify.campaign.shrink import shrink
+from flashverify.campaign.shrink.shrinker import shrink
 from flashverify.campaign.toolkit import bundled as toolkit
+from flashverify.campaign.worker.search import draw
 from flashverify.diagnosis.diagnose import diagnose
 from flashverify.judge.record import Diagnosis
 from flashverify.mutants import build_mutant

@@ -31,8 +31,8 @@ import torch
 import triton
 
 from flashverify.case.case import Case, Values
-from flashverify.case.mask import Mask
-from flashverify.case.materialize import materialize
+from flashverify.case.masks.mask import Mask
+from flashverify.case.memory.materialize import materialize
 from flashverify.case.text import format_case, parse_case
 from flashverify.subjects.bundled import BUNDLED
 

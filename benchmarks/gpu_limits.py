@@ -17,7 +17,7 @@ from dataclasses import replace
 import torch
 
 from flashverify.case.case import Case, Grad
-from flashverify.case.mask import Mask
+from flashverify.case.masks.mask import Mask
 from flashverify.case.problem import Problem
 from flashverify.checks.accuracy import check_accuracy
 from flashverify.checks.execution import execute

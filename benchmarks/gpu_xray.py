@@ -4,7 +4,7 @@
 
 For each subject, dtype and length: entries read, entries as declared, the largest distance of a reading from a whole number (a guarantee:
 at most 0.25), launches, and seconds of a second run, without compilation, where the problem is small. Last, the planted leak of
-`flashverify.mutants.diagonal_leak` at the same lengths, with tiles of 64 rows and 128 keys: what must be found.
+`flashverify.mutants.bank.diagonal_leak` at the same lengths, with tiles of 64 rows and 128 keys: what must be found.
 Exit code 1: a mask of a subject is not as declared, or the leak was not found.
 """
 
@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import torch
 
-from flashverify.case.materialize import materialize
+from flashverify.case.memory.materialize import materialize
+from flashverify.mutants.bank.diagonal_leak import DIAGONAL_LEAK
 from flashverify.mutants.build import build_mutant
-from flashverify.mutants.diagonal_leak import DIAGONAL_LEAK
 from flashverify.subjects import Subject, load_subject
 from flashverify.subjects.evidence import evidence_on
 from flashverify.xray.cases import default_case

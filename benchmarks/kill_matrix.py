@@ -110,8 +110,8 @@ def _mutants(options: argparse.Namespace) -> list[tuple[Mutant, str]]:
     from flashverify.mutants.bank import CURATED
 
     if options.generated:
-        from flashverify.mutants.equivalents import EQUIVALENT
-        from flashverify.mutants.generate import generated
+        from flashverify.mutants.operators.equivalents import EQUIVALENT
+        from flashverify.mutants.operators.generate import generated
 
         found = [m for m in generated() if m.name not in EQUIVALENT]
         found = random.Random(options.seed).sample(found, min(options.generated, len(found)))

@@ -50,7 +50,7 @@ def judge(text: str) -> tuple[bool, bool, float]:
 
 def measure(device: str, options: argparse.Namespace, *, stock: bool, rounds: int) -> dict[str, float]:
     """Median seconds of a round, and what was judged."""
-    from flashverify.case.matrix import benchmark_cases
+    from flashverify.case.space.matrix import benchmark_cases
 
     cases = [str(case) for case in benchmark_cases()]
     arguments = (device, options.subject, stock)

@@ -19,11 +19,11 @@ CASE = "fv1 seq_q=256 seq_k=256 dim_qk=64 dim_v=64 causal=top-left launch=block_
 
 def main() -> None:
     os.environ["TRITON_INTERPRET"] = "1"  # before anything imports triton
-    from flashverify.case.materialize import materialize
+    from flashverify.case.memory.materialize import materialize
     from flashverify.case.text import parse_case
     from flashverify.interpreter import faithful
+    from flashverify.mutants.bank.diagonal_leak import DIAGONAL_LEAK
     from flashverify.mutants.build import build_mutant
-    from flashverify.mutants.diagonal_leak import DIAGONAL_LEAK
     from flashverify.subjects import load_subject
     from flashverify.xray.difference import record_of
     from flashverify.xray.measure import measure

@@ -100,7 +100,7 @@ def _options(*names: str) -> Callable[[_Command], _Command]:
 
 
 def _settings(options: dict[str, Any]) -> Any:
-    from flashverify.campaign.settings import load_settings
+    from flashverify.campaign.commands.settings import load_settings
 
     given = {name.replace("_", "-"): value for name, value in options.items()}
     return load_settings(given, os.environ, Path.cwd())
@@ -128,7 +128,7 @@ _REPORT = click.option("--no-report", is_flag=True, help="store the run, write n
 @_REPORT
 def run_command(shrink: bool, as_json: bool, no_report: bool, **options: Any) -> int:
     """Judge the fixed matrix of cases, every poison and variant."""
-    from flashverify.campaign.command import campaign_config, run_campaign
+    from flashverify.campaign.commands.campaign import campaign_config, run_campaign
 
     config = campaign_config("run", _settings(options), shrink=shrink)
     return run_campaign(config, as_json=as_json, report=_report(no_report)).exit_code
@@ -145,7 +145,7 @@ def fuzz(matrix: bool, no_corpus: bool, as_json: bool, no_report: bool, **option
 
     With --out naming an unfinished run, go on with it: --max-cases counts the whole run, --hours and --minutes this call.
     """
-    from flashverify.campaign.command import campaign_config, run_campaign
+    from flashverify.campaign.commands.campaign import campaign_config, run_campaign
 
     config = campaign_config("fuzz", _settings(options), matrix=matrix, corpus=not no_corpus)
     return run_campaign(config, as_json=as_json, report=_report(no_report)).exit_code
@@ -161,8 +161,8 @@ def fuzz(matrix: bool, no_corpus: bool, as_json: bool, no_report: bool, **option
 def replay(case: str, subject: str | None, check: str, diagnose: bool, as_json: bool, **options: Any) -> int:
     """Judge one case again, in a process of its own: its text, a case.json, a finding folder, or text on stdin."""
     from flashverify.campaign import environment, toolkit
-    from flashverify.campaign.process import ProcessSetup
-    from flashverify.campaign.replaying import diagnosis_lines, read_case, replay_case, result_code, result_lines
+    from flashverify.campaign.commands.replay import diagnosis_lines, read_case, replay_case, result_code, result_lines
+    from flashverify.campaign.supervisor.process import ProcessSetup
 
     found = read_case(case, sys.stdin)
     spec = subject or found.subject
@@ -188,7 +188,7 @@ def replay(case: str, subject: str | None, check: str, diagnose: bool, as_json: 
 @_JSON
 def report(run_dir: str, as_json: bool) -> int:
     """Write the report of a stored run again: HTML, Markdown and JSON."""
-    from flashverify.campaign.store import open_run
+    from flashverify.campaign.store.writer import open_run
 
     open_run(run_dir)
     from flashverify.report import write_report
@@ -208,7 +208,7 @@ def report(run_dir: str, as_json: bool) -> int:
 @_JSON
 def compare(before: str, after: str, cases: int | None, as_json: bool, **options: Any) -> int:
     """Compare two stored runs, or two subjects on the very same cases; exit code 1 is: do not merge."""
-    from flashverify.campaign.pairs import comparable_runs
+    from flashverify.campaign.commands.paired import comparable_runs
     from flashverify.report.compare import compare_runs
 
     settings = _settings(options)

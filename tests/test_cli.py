@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from flashverify import cli
 from flashverify.campaign import toolkit
-from flashverify.campaign.store import open_run
+from flashverify.campaign.store.writer import open_run
 
 ROOT = Path(__file__).resolve().parents[1]
 FAKES = ROOT / "tests" / "campaign"
@@ -83,7 +83,7 @@ def test_nothing_judged_exits_3(call):
 
 
 def test_a_full_disk_exits_3(call, monkeypatch):
-    from flashverify.campaign import files
+    from flashverify.campaign.store import files
 
     def full(descriptor):
         raise OSError(28, "No space left on device")

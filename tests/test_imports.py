@@ -93,7 +93,7 @@ def test_imports_run_downward(module, path):
 @pytest.mark.parametrize(
     ("module", "imported"),
     [
-        ("flashverify.case.case", "flashverify.campaign.store"),
+        ("flashverify.case.case", "flashverify.campaign.store.writer"),
         ("flashverify.numerics.forward", "flashverify.judge.ratio"),
         ("flashverify.checks.accuracy", "flashverify_oracles.float64"),
         ("flashverify.judge.ratio", "flashverify_kernels"),

@@ -19,4 +19,4 @@ def test_wheel_holds_three_packages_and_nothing_else(tmp_path):
     assert packages == {"flashverify", "flashverify_kernels", "flashverify_oracles"}
     assert "flashverify/py.typed" in names
     assert "flashverify/report/templates/report.html.j2" in names
-    assert "flashverify/case/benchmark_cases.txt" in names
+    assert "flashverify/case/space/benchmark_cases.txt" in names

@@ -7,7 +7,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Literal
 
 from flashverify.case.case import Case, Grad, Logits, Storage, Values
-from flashverify.case.mask import Bitmap, Blocks, Mask, Packed
+from flashverify.case.masks.mask import Bitmap, Blocks, Mask, Packed
 
 if TYPE_CHECKING:
     from random import Random

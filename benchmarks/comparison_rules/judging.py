@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from comparison_rules.references import References
 from comparison_rules.rules import FOREIGN
-from flashverify.case.materialize import materialize
+from flashverify.case.memory.materialize import materialize
 from flashverify.checks import Plan, judge_case
 from flashverify.checks.accuracy import check_accuracy, shape_failures, undefined_elements
 from flashverify.checks.execution import execute

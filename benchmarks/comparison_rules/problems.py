@@ -24,7 +24,7 @@ _DRAWN = 250
 _BATCHES = 8
 """Two features at once are rare; most lists are full after the first batch."""
 _ATTEMPTS = 5
-"""Seeds that a batch may take (`flashverify.campaign.search.draw`)."""
+"""Seeds that a batch may take (`flashverify.campaign.worker.search.draw`)."""
 
 
 class Problems:
@@ -71,7 +71,7 @@ class Problems:
             return list(found)
 
     def _batch(self, subject: str, number: int) -> tuple[Case, ...]:
-        from flashverify.campaign.search import draw
+        from flashverify.campaign.worker.search import draw
 
         if (subject, number) not in self._batches:
             strategy = self._toolkit.strategy(self._toolkit.load(subject), "cpu")

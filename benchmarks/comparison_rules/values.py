@@ -13,7 +13,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from flashverify.case.fill import Fill
+    from flashverify.case.values.fill import Fill
 
 __all__ = ["CONSTANTS", "register"]
 
@@ -25,8 +25,9 @@ CONSTANTS = ("one", "minus-one", "near-overflow", "smallest-normal", "one-plus-e
 
 def register() -> None:
     """Makes the regimes known to this process; more calls change nothing."""
-    import flashverify.case.strategies  # noqa: F401  binds the list before it grows
-    from flashverify.case import parts, regimes
+    import flashverify.case.space.strategies  # noqa: F401  binds the list before it grows
+    from flashverify.case import sections as parts
+    from flashverify.case.values import regimes
 
     missing = [name for name in _EXTRA if name not in parts.REGIMES]
     parts.REGIMES = (*parts.REGIMES, *missing)  # type: ignore[assignment]

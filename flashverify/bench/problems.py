@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flashverify.case.case import Case, Grad
-from flashverify.case.mask import Mask
+from flashverify.case.masks.mask import Mask
 from flashverify.case.problem import Problem
 
 if TYPE_CHECKING:

@@ -83,12 +83,12 @@ class _Bundled:
         )
 
     def strategy(self, subject: Any, device: str) -> SearchStrategy[Case]:
-        from flashverify.case.strategies import CPU, GPU, cases
+        from flashverify.case.space.strategies import CPU, GPU, cases
 
         return cases(subject.supports, profile=GPU if device == "cuda" else CPU)
 
     def matrix(self, subject: Any, device: str) -> tuple[Case, ...]:
-        from flashverify.case.matrix import standard_matrix
+        from flashverify.case.space.matrix import standard_matrix
 
         return standard_matrix(subject.supports, device=device)
 

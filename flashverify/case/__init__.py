@@ -1,7 +1,7 @@
 """The case space: what a case is, its one text form, and its tensors in guarded storage.
 
 Importing this package loads neither torch nor hypothesis nor numpy. What needs them is imported by its own name:
-`flashverify.case.materialize` (a case as tensors), `flashverify.case.values` and `flashverify.case.strategies`.
+`flashverify.case.memory.materialize` (a case as tensors), `flashverify.case.values.tensor_bits` and `flashverify.case.space.strategies`.
 """
 
 from flashverify.case.case import (
@@ -18,12 +18,12 @@ from flashverify.case.case import (
     Storage,
     Values,
 )
-from flashverify.case.damage import Damage
-from flashverify.case.guard import Guard, guard_outputs
-from flashverify.case.mask import Bitmap, Blocks, Causal, Mask, Packed, Visible, visible
-from flashverify.case.matrix import benchmark_cases, standard_matrix
-from flashverify.case.positions import Positions, positions
+from flashverify.case.masks.mask import Bitmap, Blocks, Causal, Mask, Packed, Visible, visible
+from flashverify.case.masks.positions import Positions, positions
+from flashverify.case.memory.damage import Damage
+from flashverify.case.memory.guard import Guard, guard_outputs
 from flashverify.case.problem import Pages, Problem
+from flashverify.case.space.matrix import benchmark_cases, standard_matrix
 from flashverify.case.supports import Supports
 from flashverify.case.text import format_case, parse_case
 

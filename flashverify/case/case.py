@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from flashverify.case.mask import Mask
-from flashverify.case.parts import (
+from flashverify.case.masks.mask import Mask
+from flashverify.case.sections import (
     DTYPES,
     EDIT_TENSORS,
     LAYOUTS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from flashverify.case.dropout_words import dropout_key
+from flashverify.case.values.dropout_words import dropout_key
 
 if TYPE_CHECKING:
     import torch

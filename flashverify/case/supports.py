@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from flashverify.case.parts import HUGE
+from flashverify.case.sections import HUGE
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,7 +14,7 @@ from dataclasses import MISSING, astuple, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from flashverify.case.case import Case, Edit, Grad, Logits, Storage, Values
-from flashverify.case.mask import Bitmap, Blocks, Mask, Packed
+from flashverify.case.masks.mask import Bitmap, Blocks, Mask, Packed
 from flashverify.errors import CaseTextError, UsageError
 
 if TYPE_CHECKING:

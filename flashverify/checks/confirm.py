@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from flashverify.case.materialize import materialize
+from flashverify.case.memory.materialize import materialize
 from flashverify.checks.accuracy import CONDITIONAL, STRICT, judged_form
 from flashverify.checks.execution import execute
 from flashverify.checks.inputs import inputs_of

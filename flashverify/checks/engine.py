@@ -5,18 +5,18 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from flashverify.case.materialize import materialize
+from flashverify.case.memory.materialize import materialize
 from flashverify.checks.accuracy import check_accuracy, shape_failures, undefined_elements
-from flashverify.checks.altered import work
 from flashverify.checks.config import check_config
 from flashverify.checks.counting import count_masks
+from flashverify.checks.derived_problems import work
 from flashverify.checks.determinism import check_determinism
 from flashverify.checks.execution import Execution, execute
 from flashverify.checks.memory import check_memory
 from flashverify.checks.padding import check_padding, has_padding
 from flashverify.checks.plan import ORACLE_FREE
 from flashverify.checks.relations import check_relations
-from flashverify.checks.reuse import check_reuse
+from flashverify.checks.reuse.check import check_reuse
 from flashverify.checks.sanitizer import check_sanitizer, explained
 from flashverify.errors import FlashverifyError
 from flashverify.judge.verdict import CaseResult, OutputStats, Status, Verdict
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     import torch
 
-    from flashverify.case.arena import Arena
     from flashverify.case.case import Case
+    from flashverify.case.memory.arena import Arena
     from flashverify.checks.plan import Plan
     from flashverify.subjects.interface import Subject
 

@@ -7,12 +7,12 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from flashverify.case.guard import Damage, guard_outputs
+from flashverify.case.memory.guard import Damage, guard_outputs
 
 if TYPE_CHECKING:
     import torch
 
-    from flashverify.case.guard import Guard
+    from flashverify.case.memory.guard import Guard
     from flashverify.case.problem import Problem
     from flashverify.interpreter.memory import Place
     from flashverify.interpreter.reports import Watch

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from flashverify.case.mask import visible
-from flashverify.case.modifiers import acting_slopes
-from flashverify.case.positions import positions
+from flashverify.case.masks.mask import visible
+from flashverify.case.masks.positions import positions
+from flashverify.case.values.modifiers import acting_slopes
 from flashverify.judge.taint import Clean, clean
 from flashverify.truth import Inputs, distances, kept_pairs
 

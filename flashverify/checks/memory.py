@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     import torch
 
-    from flashverify.case.arena import Arena
+    from flashverify.case.memory.arena import Arena
     from flashverify.checks.execution import Execution
 
 __all__ = ["check_memory"]

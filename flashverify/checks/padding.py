@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flashverify.case.materialize import materialize
+from flashverify.case.memory.materialize import materialize
 from flashverify.checks.bitwise import first_difference
 from flashverify.checks.execution import execute
 from flashverify.judge.verdict import Status, Verdict

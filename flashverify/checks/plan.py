@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from flashverify.case.case import POISONS
-from flashverify.checks.altered import work
+from flashverify.checks.derived_problems import work
 from flashverify.errors import UsageError
 from flashverify.judge.verdict import CHECKS
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from flashverify.case.case import Case, Values
-from flashverify.checks.altered import like
+from flashverify.checks.derived_problems import like
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -157,7 +157,7 @@ def _label(case: Case) -> str:
 
 
 def _run(subject: Subject, case: Case) -> None:
-    from flashverify.case.materialize import materialize
+    from flashverify.case.memory.materialize import materialize
 
     problem, _arena = materialize(case)
     forward = subject.forward(problem)

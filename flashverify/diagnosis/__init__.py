@@ -1,5 +1,5 @@
 """Diagnosis: which wrong semantics explains what a subject returned, in words.
 
-`flashverify.diagnosis.diagnose.diagnose` runs a subject and names one; `flashverify.diagnosis.semantics.SEMANTICS` lists all.
+`flashverify.diagnosis.diagnose.diagnose` runs a subject and names one; `flashverify.diagnosis.catalogue.SEMANTICS` lists all.
 Importing this package loads no torch.
 """

@@ -6,14 +6,14 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from flashverify.diagnosis.base import BACKWARD, FORWARD
+from flashverify.diagnosis.catalogue import SEMANTICS
 from flashverify.diagnosis.expected import explains
-from flashverify.diagnosis.look import look
-from flashverify.diagnosis.padding import padding_reaches
+from flashverify.diagnosis.hypothesis import BACKWARD, FORWARD
+from flashverify.diagnosis.observation import LARGEST, Scene
+from flashverify.diagnosis.observe import look
+from flashverify.diagnosis.padding_experiment import padding_reaches
 from flashverify.diagnosis.place import first_line, place_of
-from flashverify.diagnosis.scene import LARGEST, Scene
-from flashverify.diagnosis.semantics import SEMANTICS
-from flashverify.diagnosis.variants import telling, variants
+from flashverify.diagnosis.related_cases import telling, variants
 from flashverify.judge.record import Diagnosis
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from flashverify.case.case import Case
-    from flashverify.diagnosis.base import Alternative, Semantics
+    from flashverify.diagnosis.hypothesis import Alternative, Semantics
     from flashverify.judge.verdict import Verdict
     from flashverify.subjects.interface import Subject
 

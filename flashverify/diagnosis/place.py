@@ -9,7 +9,7 @@ from flashverify.checks.sanitizer import explained
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from flashverify.diagnosis.scene import Scene
+    from flashverify.diagnosis.observation import Scene
     from flashverify.judge.verdict import Verdict
     from flashverify.subjects.interface import Subject
 

@@ -18,7 +18,7 @@ from flashverify.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from flashverify.mutants.records import MutantResult
+    from flashverify.mutants.runner.records import MutantResult
 
 __all__ = ["mutants_command"]
 
@@ -77,9 +77,9 @@ def mutants_command(
     """
     from flashverify.campaign import environment
     from flashverify.campaign.corpus import corpus_cases
-    from flashverify.mutants import summary
-    from flashverify.mutants.run import MutantRun, run_mutants
-    from flashverify.mutants.select import equivalent, select
+    from flashverify.mutants.runner import summary
+    from flashverify.mutants.runner.run import MutantRun, run_mutants
+    from flashverify.mutants.runner.select import equivalent, select
 
     if out is not None and (not out or "\0" in out):
         raise UsageError(f"--out={out!r} is not accepted: a folder")

@@ -25,8 +25,8 @@ def write_report(run_dir: Path) -> tuple[Path, Path, Path]:
     Raises:
         StoreError: the folder is no run, its data cannot be read, or a file cannot be written.
     """
-    from flashverify.campaign.files import write_atomic
-    from flashverify.campaign.stored import open_run
+    from flashverify.campaign.store.files import write_atomic
+    from flashverify.campaign.store.reader import open_run
     from flashverify.report.content import build_report
     from flashverify.report.html import render_html
     from flashverify.report.json_report import render_json
@@ -47,8 +47,8 @@ def write_junit(run_dir: Path, path: Path) -> None:
     Raises:
         StoreError: the folder is no run, its data cannot be read, or the file cannot be written.
     """
-    from flashverify.campaign.files import write_atomic
-    from flashverify.campaign.stored import open_run
+    from flashverify.campaign.store.files import write_atomic
+    from flashverify.campaign.store.reader import open_run
     from flashverify.report.content import build_report
     from flashverify.report.junit import render_junit
 
@@ -74,7 +74,7 @@ def write_comparison(comparison: Comparison, path: Path) -> None:
         UsageError: the file has another suffix.
         StoreError: it cannot be written.
     """
-    from flashverify.campaign.files import write_atomic
+    from flashverify.campaign.store.files import write_atomic
     from flashverify.errors import UsageError
 
     path = Path(path)

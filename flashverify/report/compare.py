@@ -13,7 +13,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from flashverify.campaign.stored import open_run
+from flashverify.campaign.store.reader import open_run
 from flashverify.errors import NoVerdictError
 from flashverify.report.change import LISTED, Changed, Mover, Row, changed, grew, movers, rows
 from flashverify.report.joined import Pair, changed_settings, join, notes_about

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from flashverify.campaign.repro import replay_line
+from flashverify.campaign.store.reproduction import replay_line
 from flashverify.judge.verdict import CHECKS, Status
 from flashverify.report.aggregate import Aggregate, Bucket
 from flashverify.report.text import number_text, plural, ratio_of
 
 if TYPE_CHECKING:
-    from flashverify.campaign.stored import StoredRun
+    from flashverify.campaign.store.reader import StoredRun
     from flashverify.judge.record import Confirmation, FindingRecord, RunRecord, Summary
     from flashverify.judge.verdict import Key
 

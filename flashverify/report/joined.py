@@ -14,7 +14,7 @@ from flashverify.report.aggregate import outcome, stats_ratio
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from flashverify.campaign.stored import StoredRun
+    from flashverify.campaign.store.reader import StoredRun
     from flashverify.judge.record import RunRecord
 
 __all__ = ["Identity", "Joined", "Pair", "Place", "Seen", "changed_settings", "join", "notes_about"]

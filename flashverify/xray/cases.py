@@ -6,7 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from flashverify.case.case import Case, Grad
-from flashverify.case.mask import Mask
+from flashverify.case.masks.mask import Mask
 from flashverify.errors import UsageError
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ def answer(request: Request) -> Answer:
         FlashverifyError: the subject cannot be loaded, or the case is not accepted.
         Exception: whatever the subject raises.
     """
-    from flashverify.case.materialize import materialize
+    from flashverify.case.memory.materialize import materialize
     from flashverify.case.text import parse_case
     from flashverify.errors import UsageError
     from flashverify.subjects import has_gpu, load_subject

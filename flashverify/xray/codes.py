@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from flashverify.case import philox
+from flashverify.case.values import philox
 from flashverify.numerics.formats import FORMATS
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from flashverify.case.mask import Mask, visible
-from flashverify.case.positions import positions
+from flashverify.case.masks.mask import Mask, visible
+from flashverify.case.masks.positions import positions
 from flashverify.xray.codes import bins
 
 if TYPE_CHECKING:

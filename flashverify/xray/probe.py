@@ -6,7 +6,7 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING, Any
 
-from flashverify.case.paging import page_table
+from flashverify.case.memory.paging import page_table
 from flashverify.errors import UsageError
 
 if TYPE_CHECKING:

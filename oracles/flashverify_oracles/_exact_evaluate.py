@@ -25,6 +25,8 @@ def evaluate(inputs: Inputs, rows: list[Row]) -> dict[str, Array]:
         out["dbias"] = _full((math.prod(inputs.bias_shape),), mp.zero)
     if inputs.do is not None and inputs.sink is not None:
         out["dsink"] = _full((Hq,), mp.zero)
+    if inputs.buckets is not None:
+        out["drelative_bias"] = _full((Hq, inputs.bucket_count), mp.zero)
     for row in rows:
         logits, p = _forward(inputs, row, out)
         if inputs.do is not None:
@@ -75,6 +77,9 @@ def _backward(inputs: Inputs, do: Numbers, row: Row, logits: list[Any], p: list[
     if inputs.slots is not None:
         for j, x in zip(keys, ds, strict=True):
             out["dbias"][inputs.slots[b, h, i, j]] += x
+    if inputs.buckets is not None:
+        for j, x in zip(keys, ds, strict=True):
+            out["drelative_bias"][h, inputs.buckets[b, h, i, j]] += x
     if inputs.softcap is not None:
         ds = [x * _cap_slope(t, inputs.softcap) for x, t in zip(ds, row.products, strict=True)]
     out["dq"][row.place] = _combine(ds, inputs.k.mpf[b, hkv, keys]) * inputs.scale

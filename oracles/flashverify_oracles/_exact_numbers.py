@@ -54,12 +54,12 @@ def bool_pairs(name: str, source: PairSource | None, shape: tuple[int, int, int,
     """A mask over all pairs, expanded to `shape`; all true for None."""
     if source is None:
         return np.ones(shape, dtype=np.bool_)
-    return _expand(name, source, shape, torch.bool)
+    return _expand(name, source, shape, bool)
 
 
 def sum_of_pairs(name: str, sources: Any, shape: tuple[int, int, int, int]) -> Array | None:
     """Exact sum of biases over all pairs, mpf of `shape`, NaN where a term is not finite; None if there is no term."""
-    terms = [_expand(f"{name}[{n}]", source, shape, None) for n, source in enumerate(sources)]
+    terms = [_expand(f"{name}[{n}]", source, shape, float) for n, source in enumerate(sources)]
     if not terms:
         return None
     total = np.empty(shape, dtype=object)
@@ -71,6 +71,15 @@ def sum_of_pairs(name: str, sources: Any, shape: tuple[int, int, int, int]) -> A
     return total
 
 
+def bucket_pairs(name: str, source: PairSource, shape: tuple[int, int, int, int], count: int) -> npt.NDArray[Any]:
+    """Integers in [0, count) over all pairs, expanded to `shape`."""
+    numbers = _expand(name, source, shape, int)
+    for number in np.unique(numbers).tolist():
+        if not 0 <= number < count:
+            raise ValueError(f"{name} must be in [0, {count}), got {number}")
+    return numbers
+
+
 def floating(name: str, x: object, ndim: int) -> tuple[int, ...]:
     """Shape of a floating tensor of `ndim` dimensions; refuses anything else."""
     if not isinstance(x, torch.Tensor) or not x.is_floating_point():
@@ -80,15 +89,14 @@ def floating(name: str, x: object, ndim: int) -> tuple[int, ...]:
     return tuple(x.shape)
 
 
-def _expand(name: str, source: Any, shape: tuple[int, int, int, int], dtype: torch.dtype | None) -> npt.NDArray[Any]:
-    """All pairs of a mask (`dtype` bool) or of a bias (None: floating, as float64)."""
+def _expand(name: str, source: Any, shape: tuple[int, int, int, int], kind: type) -> npt.NDArray[Any]:
+    """All pairs of a mask (`kind` bool), of buckets (int) or of a bias (float, as float64)."""
     x = source if isinstance(source, torch.Tensor) else source(slice(0, shape[2]), slice(0, shape[3]))
-    wrong = not isinstance(x, torch.Tensor) or not (x.is_floating_point() if dtype is None else x.dtype == dtype)
-    if wrong:
-        kind = f"of dtype {dtype}" if dtype else "of a floating dtype"
-        raise TypeError(f"{name} must give a tensor {kind}, got {getattr(x, 'dtype', type(x))}")
+    if not isinstance(x, torch.Tensor) or x.is_complex() or type(torch.zeros((), dtype=x.dtype).item()) is not kind:
+        wanted = {bool: "dtype torch.bool", int: "an integer dtype", float: "a floating dtype"}[kind]
+        raise TypeError(f"{name} must give a tensor of {wanted}, got {getattr(x, 'dtype', type(x))}")
     values = x.detach().cpu()
     try:
-        return np.broadcast_to((values if dtype else values.double()).numpy(), shape)
+        return np.broadcast_to((values.double() if kind is float else values).numpy(), shape)
     except ValueError:
         raise ValueError(f"{name} must broadcast to {shape}, got {tuple(x.shape)}") from None

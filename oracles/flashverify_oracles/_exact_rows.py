@@ -10,7 +10,15 @@ import mpmath
 import numpy as np
 from mpmath import mp
 
-from flashverify_oracles._exact_numbers import Array, Numbers, PairSource, bool_pairs, floating, sum_of_pairs
+from flashverify_oracles._exact_numbers import (
+    Array,
+    Numbers,
+    PairSource,
+    bool_pairs,
+    bucket_pairs,
+    floating,
+    sum_of_pairs,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -55,6 +63,8 @@ class Features:
     keep: PairSource | None
     dropout: float
     bias_shape: tuple[int, ...] | None
+    relative_buckets: PairSource | None
+    bucket_count: int | None
 
 
 class Inputs:
@@ -117,6 +127,7 @@ class Inputs:
         self.sink = None if sink is None else Numbers(sink)
         self.bias = sum_of_pairs("biases", features.biases, self.pairs)
         self.keep = bool_pairs("keep", features.keep, self.pairs)
+        self._take_buckets(features.relative_buckets, features.bucket_count)
         # Element of dbias that a pair is summed into.
         self.bias_shape = shape
         self.slots: Array | None = None
@@ -125,6 +136,21 @@ class Inputs:
                 self.slots = np.broadcast_to(np.arange(math.prod(shape)).reshape(shape), self.pairs)
             except ValueError:
                 raise ValueError(f"bias_shape must broadcast to {self.pairs}, got {shape}") from None
+
+    def _take_buckets(self, source: PairSource | None, count: int | None) -> None:
+        self.buckets: Array | None = None
+        self.bucket_count = 0
+        for name, x, other in (("relative_buckets", source, count), ("bucket_count", count, source)):
+            if x is not None and other is None:
+                needed = "relative_buckets and bucket_count"
+                raise ValueError(f"{name} is given alone: the gradient of the table needs {needed}")
+            if x is not None and self.do is None:
+                raise ValueError(f"{name} is given without do: it belongs to the gradients")
+        if source is None or count is None:
+            return
+        if type(count) is not int or count < 1:
+            raise ValueError(f"bucket_count must be a positive int, got {count!r}")
+        self.buckets, self.bucket_count = bucket_pairs("relative_buckets", source, self.pairs, count), count
 
     def rows(self, visible: PairSource | None) -> list[Row]:
         """Every row that sees a key."""

@@ -1,9 +1,10 @@
-"""Masks and biases: one value for each (row, key) pair, held as a tensor or asked for tile by tile."""
+"""Masks, biases and buckets: one value for each (row, key) pair, held as a tensor or asked for tile by tile."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -11,6 +12,8 @@ from torch import Tensor
 from flashverify_oracles._checks import broadcasts
 
 PairSource = Tensor | Callable[[slice, slice], Tensor]
+Kind = Literal["bool", "floating", "integer"]
+_ARTICLE: dict[Kind, str] = {"bool": "a bool", "floating": "a floating", "integer": "an integer"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -22,14 +25,14 @@ class Pairs:
         source: as given by the caller; a tensor was checked when this was made.
         heads: `(B, Hkv, g)` with `Hq = Hkv * g`.
         device: of every tensor.
-        boolean: whether the values are bool, else floating.
+        kind: of the dtype of the values.
     """
 
     name: str
     source: PairSource
     heads: tuple[int, int, int]
     device: torch.device
-    boolean: bool
+    kind: Kind
 
     def tile(self, rows: slice, keys: slice) -> Tensor:
         """The values of one tile, in their own dtype, broadcastable to `[B, Hkv, g, rows, keys]`."""
@@ -47,13 +50,11 @@ class Pairs:
 
     def check(self, x: object, shape: tuple[int, ...]) -> None:
         """Refuse anything but a tensor of the right kind of dtype on the device that broadcasts to `shape`."""
-        kind = "bool" if self.boolean else "floating"
         if not isinstance(x, Tensor):
-            raise TypeError(f"{self.name} must give a {kind} tensor, got {x!r} (type={type(x).__name__})")
-        if self.boolean and x.dtype != torch.bool:
-            raise TypeError(f"{self.name} must have dtype torch.bool, got {x.dtype}")
-        if not self.boolean and not x.is_floating_point():
-            raise TypeError(f"{self.name} must have a floating dtype, got {x.dtype}")
+            raise TypeError(f"{self.name} must give {_ARTICLE[self.kind]} tensor, got {x!r} (type={type(x).__name__})")
+        if kind_of(x) != self.kind:
+            wanted = "dtype torch.bool" if self.kind == "bool" else f"{_ARTICLE[self.kind]} dtype"
+            raise TypeError(f"{self.name} must have {wanted}, got {x.dtype}")
         if x.device != self.device:
             raise ValueError(f"{self.name} must be on the device of q, {self.device}, got {x.device}")
         if not broadcasts(tuple(x.shape), shape):
@@ -67,10 +68,10 @@ def make_pairs(
     sizes: tuple[int, int],
     device: torch.device,
     *,
-    boolean: bool,
+    kind: Kind,
     optional: bool = True,
 ) -> Pairs | None:
-    """Check a mask or a bias for `sizes` `(Sq, Sk)`; None stays None where it is `optional`.
+    """Check a mask, a bias or buckets for `sizes` `(Sq, Sk)`; None stays None where it is `optional`.
 
     Raises:
         TypeError: it is neither a tensor of the right kind of dtype nor callable.
@@ -79,9 +80,9 @@ def make_pairs(
     if source is None and optional:
         return None
     if not isinstance(source, Tensor) and not callable(source):
-        kinds = f"{'None, ' if optional else ''}a {'bool' if boolean else 'floating'} tensor or a callable (rows, keys)"
+        kinds = f"{'None, ' if optional else ''}{_ARTICLE[kind]} tensor or a callable (rows, keys)"
         raise TypeError(f"{name} must be {kinds}, got {source!r} (type={type(source).__name__})")
-    pairs = Pairs(name, source, heads, device, boolean)
+    pairs = Pairs(name, source, heads, device, kind)
     if isinstance(source, Tensor):
         pairs.check(source, (heads[0], heads[1] * heads[2], *sizes))
     return pairs
@@ -92,3 +93,12 @@ def tile_index(shape: Sequence[int], rows: slice, keys: slice) -> tuple[slice, .
     whole = slice(None)
     cut = (whole, whole, rows, keys)[4 - len(shape) :]
     return tuple([whole if size == 1 else part for size, part in zip(shape, cut, strict=True)])
+
+
+def kind_of(x: Tensor) -> Kind | None:
+    """Kind of the dtype of `x`; None for a complex one."""
+    if x.dtype == torch.bool:
+        return "bool"
+    if x.is_floating_point():
+        return "floating"
+    return None if x.is_complex() else "integer"

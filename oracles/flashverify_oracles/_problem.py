@@ -138,13 +138,13 @@ def make_problem(q: Tensor, k: Tensor, v: Tensor, options: Options) -> Problem:
     G, g = B * Hkv, Hq // Hkv if Hkv else 1
     heads, sizes, device = (B, Hkv, g), (Sq, Sk), q.device
     scale = check_number("scale", options.scale)
-    visible = make_pairs("visible", options.visible, heads, sizes, device, boolean=True)
-    keep = make_pairs("keep", options.keep, heads, sizes, device, boolean=True)
+    visible = make_pairs("visible", options.visible, heads, sizes, device, kind="bool")
+    keep = make_pairs("keep", options.keep, heads, sizes, device, kind="bool")
     if not isinstance(options.biases, Sequence):
         kind = type(options.biases).__name__
         raise TypeError(f"biases must be a sequence of tensors or callables (rows, keys), got {kind}")
     biases = (
-        make_pairs(f"biases[{n}]", bias, heads, sizes, device, boolean=False, optional=False)
+        make_pairs(f"biases[{n}]", bias, heads, sizes, device, kind="floating", optional=False)
         for n, bias in enumerate(options.biases)
     )
     sink, bad_sink = None, None

@@ -12,6 +12,7 @@ from flashverify_oracles._pairs import tile_index
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from flashverify_oracles._buckets import Buckets
     from flashverify_oracles._problem import Problem
 
 
@@ -52,9 +53,14 @@ def forward(problem: Problem) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def backward(
-    problem: Problem, do: Tensor, lse: Tensor, offset: Tensor, bias_shape: tuple[int, ...] | None
-) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-    """`dq`, `dk`, `dv` in the shapes of q, k, v, and `dbias` of `bias_shape` if that is given.
+    problem: Problem,
+    do: Tensor,
+    lse: Tensor,
+    offset: Tensor,
+    bias_shape: tuple[int, ...] | None,
+    buckets: Buckets | None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor | None]:
+    """`dq`, `dk`, `dv` in the shapes of q, k, v, `dbias` of `bias_shape` and `drelative_bias` by `buckets` if those are given.
 
     Args:
         problem: the problem.
@@ -62,10 +68,12 @@ def backward(
         lse: `[G, g, Sq, 1]`; P is 0 on rows where it is not finite.
         offset: `[G, g, Sq, 1]` dlse - delta.
         bias_shape: a shape that broadcasts to `[B, Hq, Sq, Sk]`.
+        buckets: into which dS is summed.
     """
     dq = torch.zeros_like(problem.q)
     dk, dv = torch.zeros_like(problem.k), torch.zeros_like(problem.v)
     dbias = None if bias_shape is None else dq.new_zeros(bias_shape)
+    drelative_bias = None if buckets is None else buckets.zeros(problem)
     pivot = pivots(lse)
     key_tiles = problem.key_tiles()
     for rows in problem.row_tiles():
@@ -83,6 +91,8 @@ def backward(
             ds.add_(offset_rows).mul_(p)
             if dbias is not None:
                 add_pairs(dbias, problem, ds, rows, keys)
+            if buckets is not None and drelative_bias is not None:
+                buckets.add(drelative_bias, problem.unfold(ds, rows, keys), rows, keys)
             if slope is not None:
                 ds.mul_(slope)
             dv[:, keys] += torch.bmm(_kept(p, dropped).mT, do_rows)
@@ -91,7 +101,7 @@ def backward(
         dq[:, :, rows] = dq_rows.view(*dq.shape[:2], rows.stop - rows.start, dq.shape[-1])
     if problem.share != 1.0:
         dv.div_(problem.share)
-    return dq.mul_(problem.scale), dk.mul_(problem.scale), dv, dbias
+    return dq.mul_(problem.scale), dk.mul_(problem.scale), dv, dbias, drelative_bias
 
 
 def pivots(lse: Tensor) -> Tensor:

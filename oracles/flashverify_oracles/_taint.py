@@ -12,6 +12,7 @@ from flashverify_oracles._stream import add_pairs
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from flashverify_oracles._buckets import Buckets
     from flashverify_oracles._problem import Problem
 
 
@@ -62,6 +63,16 @@ def pairs_seen_by(problem: Problem, flags: Tensor, shape: torch.Size) -> Tensor:
         for keys in problem.key_tiles():
             hit = _weight(problem, rows, keys).mul_(problem.fold(flags, rows).double())
             add_pairs(total, problem, hit, rows, keys)
+    return total > 0
+
+
+def buckets_seen_by(problem: Problem, flags: Tensor, buckets: Buckets) -> Tensor:
+    """`[Hq, count]` bool: whether a bucket of the head has a visible pair in a row flagged in `flags` `[G, g, Sq, 1]`."""
+    total = buckets.zeros(problem)
+    for rows in problem.row_tiles():
+        for keys in problem.key_tiles():
+            hit = _weight(problem, rows, keys).mul_(problem.fold(flags, rows).double())
+            buckets.add(total, problem.unfold(hit, rows, keys), rows, keys)
     return total > 0
 
 

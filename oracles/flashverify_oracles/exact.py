@@ -51,6 +51,7 @@ class ExactAttention:
         dv: `[B, Hkv, Sk, Dv]`.
         dbias: of `bias_shape`, or None.
         dsink: `[Hq]`, or None.
+        drelative_bias: `[Hq, bucket_count]`, or None.
         precision: bits with which the elements were computed.
     """
 
@@ -62,6 +63,7 @@ class ExactAttention:
     dv: Array | None = None
     dbias: Array | None = None
     dsink: Array | None = None
+    drelative_bias: Array | None = None
     precision: int
 
     def arrays(self) -> Iterator[tuple[str, Array]]:
@@ -89,6 +91,8 @@ def exact_attention(
     given_o: torch.Tensor | None = None,
     given_lse: torch.Tensor | None = None,
     bias_shape: Sequence[int] | None = None,
+    relative_buckets: PairSource | None = None,
+    bucket_count: int | None = None,
     max_precision: int = 10_240,
 ) -> ExactAttention:
     """Attention and its gradients to about 96 bits.
@@ -115,6 +119,9 @@ def exact_attention(
         given_o: `[B, Hq, Sq, Dv]` floating, a subject's own output.
         given_lse: `[B, Hq, Sq]` floating, a subject's own log-sum-exp, base e.
         bias_shape: shape of the bias whose gradient is asked for; it broadcasts to `[B, Hq, Sq, Sk]`.
+        relative_buckets: which entry of its head's table each pair reads, integers in [0, bucket_count), given like a mask; the
+            gradient of the table is asked for. The bias itself is one of `biases`.
+        bucket_count: entries of the table of one head; given with `relative_buckets`.
         max_precision: bits beyond which to give up.
 
     Returns:
@@ -122,7 +129,7 @@ def exact_attention(
         Terms that cancel to exactly 0 at both precisions give 0: the true value is below 2**-300 of the sum of their magnitudes.
 
     Raises:
-        TypeError: an argument is not a floating tensor, or a mask is not bool.
+        TypeError: an argument is not a floating tensor, a mask is not bool, or buckets are not integers.
         ValueError: shapes do not belong together, a number is out of its range, or a gradient's argument is given without `do`.
         PrecisionExhausted: two precisions up to `max_precision` did not agree.
     """
@@ -134,6 +141,8 @@ def exact_attention(
             keep=keep,
             dropout=dropout,
             bias_shape=None if bias_shape is None else tuple(bias_shape),
+            relative_buckets=relative_buckets,
+            bucket_count=bucket_count,
         )
         inputs = Inputs(q, k, v, do, scale, features, dlse, given_o, given_lse)
         rows = inputs.rows(visible)

@@ -7,56 +7,21 @@ single tile.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from flashverify_oracles import _stream, _taint
+from flashverify_oracles._buckets import make_buckets
 from flashverify_oracles._checks import broadcasts, check_tensor, finite
 from flashverify_oracles._problem import Options, make_problem
+from flashverify_oracles._results import Backward, Forward
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from flashverify_oracles._pairs import PairSource
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Forward:
-    """Result of the forward pass, float64.
-
-    Attributes:
-        o: `[B, Hq, Sq, Dv]` output.
-        lse: `[B, Hq, Sq]` log-sum-exp of the visible logits and of the sink, base e; -inf on rows that see no key.
-        row_max: `[B, Hq, Sq]` largest visible logit, natural units, without the sink; -inf on rows that see no key.
-    """
-
-    o: Tensor
-    lse: Tensor
-    row_max: Tensor
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Backward:
-    """Gradients, float64.
-
-    Attributes:
-        delta: `[B, Hq, Sq]` rowsum(dO * O), without dLSE.
-        dq: `[B, Hq, Sq, D]`.
-        dk: `[B, Hkv, Sk, D]` summed over the query heads of the group.
-        dv: `[B, Hkv, Sk, Dv]` summed over the query heads of the group.
-        dbias: of `bias_shape`, summed over the axes along which it broadcasts; None where no shape was given.
-        dsink: `[Hq]` summed over batches and rows; None without a sink.
-    """
-
-    delta: Tensor
-    dq: Tensor
-    dk: Tensor
-    dv: Tensor
-    dbias: Tensor | None = None
-    dsink: Tensor | None = None
 
 
 def forward(
@@ -141,12 +106,14 @@ def backward(
     given_o: Tensor | None = None,
     given_lse: Tensor | None = None,
     bias_shape: Sequence[int] | None = None,
+    relative_buckets: PairSource | None = None,
+    bucket_count: int | None = None,
     _tile: tuple[int, int] | None = None,
 ) -> Backward:
     """Gradients of `sum(o * do) + sum(lse * dlse)` in float64.
 
     `P = exp(S - lse)`, `delta = rowsum(do * o)`, `dP = keep do v^T / (1 - dropout)`, `dS = P * (dP - delta + dlse)`,
-    `dv = (keep P / (1 - dropout))^T do`, `dbias = dS`, `dt = dS * (1 - tanh(t / softcap)^2)`, `dq = scale * dt k`, `dk = scale * dt^T q`,
+    `dv = (keep P / (1 - dropout))^T do`, `dbias = drelative_bias = dS`, each summed to its shape, `dt = dS * (1 - tanh(t / softcap)^2)`, `dq = scale * dt k`, `dk = scale * dt^T q`,
     `dsink = sum(exp(sink - lse) * (dlse - delta))`. Rows that see no key have delta = 0 and touch no gradient. With `given_o` or
     `given_lse` the gradients are conditional: delta is taken from that output, P from that log-sum-exp, which includes the sink; P is
     exactly 0 on rows where it is -inf.
@@ -168,6 +135,9 @@ def backward(
         given_o: `[B, Hq, Sq, Dv]` floating, a subject's own output, used in delta.
         given_lse: `[B, Hq, Sq]` floating, a subject's own log-sum-exp in base e, used in P.
         bias_shape: shape of the bias whose gradient is asked for; it broadcasts to `[B, Hq, Sq, Sk]`.
+        relative_buckets: which entry of its head's table each pair reads, integers in [0, bucket_count), as a tensor or a callable
+            like a mask; the gradient of the table is asked for. The bias itself is one of `biases`.
+        bucket_count: entries of the table of one head; given with `relative_buckets`.
 
     Returns:
         delta and the gradients; NaN in exactly the elements that depend on a non-finite value.
@@ -206,7 +176,8 @@ def backward(
         if dlse is not None:
             dlse64, bad_dlse = finite(dlse.reshape(*grid, 1))
             offset += dlse64
-        dq, dk, dv, dbias = _stream.backward(problem, do64, lse, offset, wanted)
+        buckets = make_buckets(relative_buckets, bucket_count, problem)
+        dq, dk, dv, dbias, drelative_bias = _stream.backward(problem, do64, lse, offset, wanted, buckets)
         by_sink = None if problem.sink is None else (problem.sink - _stream.pivots(lse)).exp_().mul_(offset)
 
         bad_lse, in_scores = ~(lse < math.inf), _taint.rows_reached_in_scores(problem)
@@ -235,6 +206,8 @@ def backward(
             dv.masked_fill_(_taint.keys_seen_by(problem, in_dv & live, kept=True), math.nan)
             if dbias is not None:
                 dbias.masked_fill_(_taint.pairs_seen_by(problem, in_ds & live, dbias.shape), math.nan)
+            if buckets is not None and drelative_bias is not None:
+                drelative_bias.masked_fill_(_taint.buckets_seen_by(problem, in_ds & live, buckets), math.nan)
             if by_sink is not None:
                 by_sink.masked_fill_(in_sink & live, math.nan)
         return Backward(
@@ -244,4 +217,5 @@ def backward(
             dv=dv.view(v.shape),
             dbias=dbias,
             dsink=None if by_sink is None else by_sink.masked_fill_(empty, 0.0).view(B, Hq, Sq).sum((0, 2)),
+            drelative_bias=drelative_bias,
         )

@@ -7,8 +7,8 @@ import torch
 from comparison_rules.references import DTYPES, References
 
 from flashverify.case.case import Case, Edit, Grad, Logits, Values
-from flashverify.case.mask import Bitmap, Mask, Packed
-from flashverify.case.materialize import materialize
+from flashverify.case.masks.mask import Bitmap, Mask, Packed
+from flashverify.case.memory.materialize import materialize
 from flashverify.checks.inputs import inputs_of
 from flashverify.truth import float64_values
 

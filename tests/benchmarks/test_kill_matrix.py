@@ -18,9 +18,9 @@ from ending_processes import act
 
 from flashverify.campaign.toolkit import bundled as toolkit
 from flashverify.case.case import Case
-from flashverify.case.mask import Mask, Packed
-from flashverify.case.materialize import materialize
-from flashverify.case.parts import REGIMES
+from flashverify.case.masks.mask import Mask, Packed
+from flashverify.case.memory.materialize import materialize
+from flashverify.case.sections import REGIMES
 from flashverify.case.text import format_case, parse_case
 from flashverify.errors import UsageError
 from flashverify.mutants import BANK, Mutant

@@ -7,14 +7,14 @@ import pytest
 import torch
 
 from flashverify.campaign.corpus import DETECTING, WORST, corpus_cases, format_entry, parse_entries, read_corpus
-from flashverify.campaign.events import Batch, CaseList, Chunk, WorkerConfig
-from flashverify.campaign.schedule import CampaignConfig, Schedule
+from flashverify.campaign.protocol import Batch, CaseList, Chunk, WorkerConfig
+from flashverify.campaign.supervisor.schedule import CampaignConfig, Schedule
 from flashverify.campaign.toolkit import BUNDLED
 from flashverify.campaign.toolkit import bundled as toolkit
-from flashverify.campaign.worker import Session
+from flashverify.campaign.worker.main import Session
 from flashverify.case import DTYPES, REGIMES, parse_case
-from flashverify.case.materialize import materialize
-from flashverify.case.profiles import GPU
+from flashverify.case.memory.materialize import materialize
+from flashverify.case.space.profiles import GPU
 from flashverify.errors import UsageError
 from flashverify.mutants import Mutant, build_mutant
 from flashverify.subjects import has_gpu

@@ -3,11 +3,11 @@
 import subprocess
 import sys
 
-from flashverify.campaign.process import DEVICE_LOST, death_verdict
+from flashverify.campaign.supervisor.process import DEVICE_LOST, death_verdict
 
 WORKER = """
 import torch
-from flashverify.campaign import worker
+from flashverify.campaign.worker import main as worker
 
 def broken():
     raise RuntimeError("CUDA error: an illegal memory access was encountered")

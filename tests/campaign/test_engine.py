@@ -9,11 +9,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from flashverify.campaign.engine import Engine
-from flashverify.campaign.listening import FindingMinimal, FindingSeen, Finished, Progress, WorkerLost
-from flashverify.campaign.repro import replay_line
-from flashverify.campaign.schedule import CampaignConfig, batch_seed
-from flashverify.campaign.store import open_run
+from flashverify.campaign.store.reproduction import replay_line
+from flashverify.campaign.store.writer import open_run
+from flashverify.campaign.supervisor.engine import Engine
+from flashverify.campaign.supervisor.events import FindingMinimal, FindingSeen, Finished, Progress, WorkerLost
+from flashverify.campaign.supervisor.schedule import CampaignConfig, batch_seed
 from flashverify.case.text import parse_case
 from flashverify.errors import NoVerdictError, SubjectLoadError, UsageError
 
@@ -236,7 +236,7 @@ def test_a_run_is_not_mixed_with_another(tmp_path):
 
 
 def test_a_full_disk_is_loud_and_earlier_findings_stay(tmp_path, monkeypatch):
-    from flashverify.campaign import store
+    from flashverify.campaign.store import writer as store
     from flashverify.errors import StoreError
 
     real, calls = store.RunStore.append, []
@@ -261,7 +261,7 @@ def drive(out, **changes):
     given = msgspec.to_builtins(changes)
     code = (
         "import sys, json; sys.path[:0] = json.loads(sys.argv[1]); from test_engine import config\n"
-        "from pathlib import Path; from flashverify.campaign.engine import Engine\n"
+        "from pathlib import Path; from flashverify.campaign.supervisor.engine import Engine\n"
         "changes = json.loads(sys.argv[3])\n"
         "engine = Engine(config(Path(sys.argv[2]), changes.pop('subject'), **changes),"
         " (lambda e: print(type(e).__name__, flush=True),))\n"

@@ -1,11 +1,11 @@
 import subprocess
 import sys
 
-from flashverify.campaign.command import campaign_config, run_campaign
-from flashverify.campaign.engine import Engine
-from flashverify.campaign.schedule import CampaignConfig
-from flashverify.campaign.settings import Settings
-from flashverify.campaign.store import open_run
+from flashverify.campaign.commands.campaign import campaign_config, run_campaign
+from flashverify.campaign.commands.settings import Settings
+from flashverify.campaign.store.writer import open_run
+from flashverify.campaign.supervisor.engine import Engine
+from flashverify.campaign.supervisor.schedule import CampaignConfig
 from flashverify.case.text import parse_case
 
 WRONG = """

@@ -6,10 +6,10 @@ from random import Random
 import pytest
 from hypothesis import strategies as st
 
-from flashverify.campaign.climb import Climber, ratios
-from flashverify.campaign.search import draw
+from flashverify.campaign.worker.climb import Climber, ratios
+from flashverify.campaign.worker.search import draw
 from flashverify.case import Case, Grad, Mask, Storage, Values, parse_case
-from flashverify.case.strategies import cases
+from flashverify.case.space.strategies import cases
 from flashverify.case.supports import Supports
 from flashverify.judge.verdict import CaseResult, OutputStats
 

@@ -1,7 +1,7 @@
 import pytest
 
+from flashverify.campaign.commands.settings import KEYS, load_settings
 from flashverify.campaign.environment import resolve_numerics
-from flashverify.campaign.settings import KEYS, load_settings
 from flashverify.errors import ConfigError, UsageError
 
 

@@ -2,10 +2,11 @@ from dataclasses import replace
 
 import pytest
 
-from flashverify.campaign import changes, shrink_mask
-from flashverify.campaign.shrink import measure, shrink
+from flashverify.campaign.shrink import changes
+from flashverify.campaign.shrink import masks as mask_shrinks
+from flashverify.campaign.shrink.shrinker import measure, shrink
 from flashverify.case.case import Case, Edit, Grad, Storage, Values
-from flashverify.case.mask import Mask
+from flashverify.case.masks.mask import Mask
 from flashverify.case.text import parse_case
 
 BIG = Case(
@@ -148,7 +149,7 @@ def test_optional_parts_end_at_their_minimum(start, fails, text):
 
 def test_a_packed_problem_becomes_the_dense_one_of_each_sequence():
     case = parse_case("fv1 seq_q=9 seq_k=30 packed=0,3,4,8/0,10,11,25 tree=-1,0,0,-1,-1,0,1,1 alibi=yes")
-    dense = {str(c) for c in shrink_mask.packed(case) if c is not None and c.mask.packed is None}
+    dense = {str(c) for c in mask_shrinks.packed(case) if c is not None and c.mask.packed is None}
 
     assert dense == {
         "fv1 seq_q=3 seq_k=10 tree=-1,0,0 alibi=yes",

@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
-from flashverify.campaign import files
-from flashverify.campaign.files import read_capped, write_atomic
-from flashverify.campaign.inflight import Inflight, InflightFile, read_inflight
-from flashverify.campaign.repro import read_reproduction
-from flashverify.campaign.store import RunStore, finding_name, open_run
+from flashverify.campaign.store import files
+from flashverify.campaign.store.files import read_capped, write_atomic
+from flashverify.campaign.store.reproduction import read_reproduction
+from flashverify.campaign.store.writer import RunStore, finding_name, open_run
+from flashverify.campaign.worker.inflight import Inflight, InflightFile, read_inflight
 from flashverify.errors import StoreError, UsageError
 from flashverify.judge.record import FindingRecord, RunRecord, Summary
 from flashverify.judge.verdict import CaseResult, Key, Status, Verdict

@@ -4,11 +4,11 @@ import pytest
 import torch
 
 import flashverify_oracles as oracles
-from flashverify.campaign import search
+from flashverify.campaign.worker import search
 from flashverify.case import parse_case
-from flashverify.case.dropout_words import deciding_word, dropout_key, philox4x32
-from flashverify.case.strategies import cases
+from flashverify.case.space.strategies import cases
 from flashverify.case.supports import Supports
+from flashverify.case.values.dropout_words import deciding_word, dropout_key, philox4x32
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,13 @@ from collections import Counter
 import pytest
 from hypothesis import HealthCheck, settings
 
-from flashverify.campaign import search
+from flashverify.campaign.worker import search
 from flashverify.case import PRECISIONS, Supports, parse_case, standard_matrix
-from flashverify.case.features import all_extras, all_parts
-from flashverify.case.kinds import list_kinds
-from flashverify.case.matrix import _case
-from flashverify.case.matrix_features import features, large_features, paged
-from flashverify.case.strategies import CPU, GPU, cases
+from flashverify.case.space.compile_keys import list_kinds
+from flashverify.case.space.matrix import _case
+from flashverify.case.space.matrix_features import features, large_features, paged
+from flashverify.case.space.optional_parts import all_extras, all_parts
+from flashverify.case.space.strategies import CPU, GPU, cases
 
 FAMILY = Supports(
     precisions=PRECISIONS,

@@ -3,7 +3,7 @@ import torch
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from flashverify.case import guard_outputs
-from flashverify.case.guard import GUARD_BYTES
+from flashverify.case.memory.guard import GUARD_BYTES
 from flashverify.errors import UsageError
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)

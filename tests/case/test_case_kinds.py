@@ -2,9 +2,9 @@ import dataclasses
 
 from hypothesis import HealthCheck, Phase, given, settings
 
-from flashverify.case.kinds import list_kinds
-from flashverify.case.profiles import GPU
-from flashverify.case.strategies import cases
+from flashverify.case.space.compile_keys import list_kinds
+from flashverify.case.space.profiles import GPU
+from flashverify.case.space.strategies import cases
 from flashverify.case.supports import Supports
 
 TRITON = Supports(

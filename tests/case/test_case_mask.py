@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flashverify.case import Bitmap, Blocks, Case, Mask, Packed, parse_case, visible
-from flashverify.case.patterns import bitmap_tensor, blocks_tensor
-from flashverify.case.positions import positions
-from flashverify.case.trees import trees
+from flashverify.case.masks.patterns import bitmap_tensor, blocks_tensor
+from flashverify.case.masks.positions import positions
+from flashverify.case.space.trees import trees
 
 ALL = slice(None)
 

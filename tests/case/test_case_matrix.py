@@ -12,9 +12,9 @@ from flashverify.case import (
     format_case,
     standard_matrix,
 )
-from flashverify.case.adversarial import ADVERSARIAL
-from flashverify.case.matrix import _case
-from flashverify.case.matrix_table import focus, large
+from flashverify.case.space.matrix import _case
+from flashverify.case.space.matrix_table import focus, large
+from flashverify.case.values.adversarial import ADVERSARIAL
 from flashverify.errors import UsageError
 from flashverify.subjects.interface import Supports
 
@@ -121,7 +121,12 @@ def test_another_device_is_refused():
 def test_the_benchmark_list_is_two_hundred_canonical_lines():
     from importlib import resources
 
-    lines = resources.files("flashverify.case").joinpath("benchmark_cases.txt").read_text(encoding="ascii").splitlines()
+    lines = (
+        resources.files("flashverify.case.space")
+        .joinpath("benchmark_cases.txt")
+        .read_text(encoding="ascii")
+        .splitlines()
+    )
 
     assert 200 == len(benchmark_cases()) == len(set(benchmark_cases()))
     assert lines == [format_case(case) for case in benchmark_cases()]

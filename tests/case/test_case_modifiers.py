@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from flashverify.case import DTYPES, POISONS, REGIMES, Case, Storage, Values, parse_case
-from flashverify.case.arena import GUARD
-from flashverify.case.materialize import materialize
-from flashverify.case.modifiers import FAR, bias_values, sink_values, slope_values
-from flashverify.case.values import tensor_bits
+from flashverify.case.memory.arena import GUARD
+from flashverify.case.memory.materialize import materialize
+from flashverify.case.values.modifiers import FAR, bias_values, sink_values, slope_values
+from flashverify.case.values.tensor_bits import tensor_bits
 
 GOLDEN = Path(__file__).with_name("golden_features.txt")
 FIELDS = ("key_lengths", "query_lengths", "cu_q", "cu_k", "bitmask", "blocks", "bias", "slopes", "sink")

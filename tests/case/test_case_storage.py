@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from flashverify.case import LAYOUTS, POISONS, Case, Grad, Mask, Storage, Values
-from flashverify.case.arena import GUARD
-from flashverify.case.materialize import materialize
+from flashverify.case.memory.arena import GUARD
+from flashverify.case.memory.materialize import materialize
 from flashverify.errors import UsageError
 
 BASE = Case(

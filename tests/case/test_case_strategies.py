@@ -5,9 +5,9 @@ from collections import Counter
 import pytest
 from hypothesis import HealthCheck, find, settings
 
-from flashverify.campaign import search
+from flashverify.campaign.worker import search
 from flashverify.case import DTYPES, LAYOUTS, POISONS, PRECISIONS, REGIMES
-from flashverify.case.strategies import CPU, GPU, cases
+from flashverify.case.space.strategies import CPU, GPU, cases
 from flashverify.subjects.interface import Supports
 
 WIDE = Supports(

@@ -7,7 +7,7 @@ import torch
 
 from flashverify import parse_case
 from flashverify.campaign.toolkit import bundled as toolkit
-from flashverify.case.materialize import materialize
+from flashverify.case.memory.materialize import materialize
 from flashverify.checks import Plan, judge_case
 from flashverify.checks.accuracy import check_accuracy, shape_failures
 from flashverify.checks.confirm import confirm

@@ -262,7 +262,7 @@ def test_beyond_the_oracle_only_relations_without_one_and_memory_are_asked(monke
 
 
 def test_sampled_rows_have_the_limits_of_the_whole():
-    from flashverify.case.materialize import materialize
+    from flashverify.case.memory.materialize import materialize
     from flashverify.checks.inputs import inputs_of
     from flashverify.checks.relations.hulls import hull, lse_range
     from flashverify.numerics import Form

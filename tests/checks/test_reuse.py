@@ -6,11 +6,12 @@ import pytest
 import torch
 
 from flashverify import parse_case
-from flashverify.case.materialize import materialize
-from flashverify.checks import Plan, judge_case, reuse
+from flashverify.case.memory.materialize import materialize
+from flashverify.checks import Plan, judge_case
 from flashverify.checks.execution import execute
-from flashverify.checks.reuse_cuda import Captured
-from flashverify.checks.saved import Saved
+from flashverify.checks.reuse import check as reuse
+from flashverify.checks.reuse.cuda import Captured
+from flashverify.checks.reuse.saved_tensors import Saved
 from flashverify.judge.verdict import Status
 from flashverify.subjects import Contract, Forward, Gradients
 from tests.checks.naive import attention, make

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from flashverify import parse_case
-from flashverify.case.matrix import standard_matrix
+from flashverify.case.space.matrix import standard_matrix
 from flashverify.checks import Plan, judge_case
 from flashverify.checks.plan import FILLS
 from flashverify.interpreter import FILLS as ALL_FILLS
@@ -12,7 +12,7 @@ from flashverify.interpreter import Sanitizer, faithful, watch
 from flashverify.interpreter.hooks import interpreting
 from flashverify.judge.verdict import Status
 from flashverify.mutants import Mutant, build_mutant
-from flashverify.mutants.memory_bank import MEMORY_BANK
+from flashverify.mutants.bank.memory import MEMORY_BANK
 from flashverify.subjects import load_subject
 from tests.checks.naive import make
 

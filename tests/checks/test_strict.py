@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from flashverify import parse_case
-from flashverify.case.materialize import materialize
+from flashverify.case.memory.materialize import materialize
 from flashverify.checks.accuracy import check_accuracy
 from flashverify.checks.execution import execute
 from flashverify.judge.verdict import from_hex

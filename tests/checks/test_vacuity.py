@@ -6,8 +6,8 @@ from functools import cache
 import pytest
 import torch
 
-from flashverify.campaign.search import draw
 from flashverify.campaign.toolkit import bundled as toolkit
+from flashverify.campaign.worker.search import draw
 from flashverify.case.case import Logits
 from flashverify.subjects import Forward, Gradients, load_subject
 

@@ -7,9 +7,9 @@ import torch
 
 from flashverify.case.text import parse_case
 from flashverify.checks import Plan, judge_case
+from flashverify.diagnosis.catalogue import NAMES, SEMANTICS
 from flashverify.diagnosis.diagnose import diagnose
-from flashverify.diagnosis.look import look
-from flashverify.diagnosis.semantics import NAMES, SEMANTICS
+from flashverify.diagnosis.observe import look
 from tests.diagnosis.planted import LOG2E, Plain, planted
 
 CASE = "fv1 seq_q=5 seq_k=7 dim_qk=8 dim_v=8 dtype=fp32 "

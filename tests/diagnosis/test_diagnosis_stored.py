@@ -5,9 +5,9 @@ import json
 
 import pytest
 
-from flashverify.campaign.engine import Engine
-from flashverify.campaign.schedule import CampaignConfig
-from flashverify.diagnosis.semantics import NAMES
+from flashverify.campaign.supervisor.engine import Engine
+from flashverify.campaign.supervisor.schedule import CampaignConfig
+from flashverify.diagnosis.catalogue import NAMES
 from flashverify.mutants.bank import CONTROLS, CURATED
 from flashverify.report import write_report
 

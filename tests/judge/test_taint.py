@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from flashverify.case import Case, Edit, Grad, Mask, Values
-from flashverify.case.materialize import materialize
+from flashverify.case.memory.materialize import materialize
 from flashverify.judge.taint import clean
 
 SHAPE = {"batch": 2, "heads_q": 4, "heads_kv": 2, "seq_q": 3, "seq_k": 5, "dim_qk": 8, "dim_v": 8}

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from flashverify.case.case import Case, Grad
-from flashverify.case.mask import Mask, Packed
+from flashverify.case.masks.mask import Mask, Packed
 from flashverify.errors import UsageError
 from flashverify.mutants import BANK, Mutant, build_mutant
 from flashverify.mutants.bank import CONTROLS, CURATED
-from flashverify.mutants.bank_gpu import GPU
+from flashverify.mutants.bank.gpu import GPU
+from flashverify.mutants.bank.memory import MEMORY_BANK
 from flashverify.mutants.build import kernel_files, line_of
-from flashverify.mutants.memory_bank import MEMORY_BANK
 from flashverify.mutants.mutant import SUBJECTS
 from flashverify.subjects import load_subject
 

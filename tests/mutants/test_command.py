@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from flashverify.cli import main
 from flashverify.errors import UsageError
 from flashverify.mutants.bank import BANK, CONTROLS, CURATED
-from flashverify.mutants.select import select
+from flashverify.mutants.runner.select import select
 from flashverify.subjects import has_gpu
 
 

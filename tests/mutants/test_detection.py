@@ -6,10 +6,10 @@ from itertools import chain
 import pytest
 
 from flashverify.campaign.corpus import corpus_cases
-from flashverify.campaign.search import draw
 from flashverify.campaign.toolkit import bundled as toolkit
+from flashverify.campaign.worker.search import draw
 from flashverify.mutants import BANK, build_mutant
-from flashverify.mutants.hunt import counts
+from flashverify.mutants.runner.hunt import counts
 from flashverify.subjects import has_gpu, load_subject
 
 CASES = 250

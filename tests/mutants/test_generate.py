@@ -8,10 +8,10 @@ import pytest
 
 import flashverify_kernels
 from flashverify.mutants.build import build_mutant
-from flashverify.mutants.equivalents import EQUIVALENT
-from flashverify.mutants.generate import OPERATORS, generated, mutants_of
-from flashverify.mutants.operators import Change, Edit, Source, changes
-from flashverify.mutants.operators_scope import SCOPE, Scope, needs_of
+from flashverify.mutants.operators.equivalents import EQUIVALENT
+from flashverify.mutants.operators.generate import OPERATORS, generated, mutants_of
+from flashverify.mutants.operators.scope import SCOPE, Scope, needs_of
+from flashverify.mutants.operators.walk import Change, Edit, Source, changes
 
 KERNELS = Path(flashverify_kernels.__file__).parent
 SAMPLE = 10

@@ -14,9 +14,9 @@ import pytest
 
 from flashverify.case.case import Case
 from flashverify.errors import UsageError
-from flashverify.mutants import summary
-from flashverify.mutants.records import MutantStatus
-from flashverify.mutants.run import MutantRun, run_mutants
+from flashverify.mutants.runner import summary
+from flashverify.mutants.runner.records import MutantStatus
+from flashverify.mutants.runner.run import MutantRun, run_mutants
 
 HERE = Path(__file__).parent
 sys.path.append(str(HERE))  # the workers find the toolkit by this process's path
@@ -169,7 +169,7 @@ CHILD = """
 import sys
 sys.path.append({here!r})
 from test_run import config
-from flashverify.mutants.run import run_mutants
+from flashverify.mutants.runner.run import run_mutants
 import pathlib
 run_mutants(config(pathlib.Path({out!r}), {names!r}, workers=1))
 """

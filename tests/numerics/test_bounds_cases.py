@@ -8,8 +8,8 @@ import torch
 from hypothesis import assume, given, settings
 
 from flashverify.case.case import Case
-from flashverify.case.materialize import materialize
-from flashverify.case.strategies import CPU, cases
+from flashverify.case.memory.materialize import materialize
+from flashverify.case.space.strategies import CPU, cases
 from flashverify.case.supports import Supports
 from flashverify.case.text import parse_case
 from flashverify.checks.inputs import inputs_of

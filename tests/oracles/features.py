@@ -53,7 +53,7 @@ def options_of(names: tuple[str, ...] | set[str], seed: int, sizes: tuple[int, .
 def results(fwd: Forward, bwd: Backward) -> dict[str, Tensor]:
     """Every output by name."""
     named = {name: getattr(fwd, name) for name in ("o", "lse", "row_max")}
-    named |= {name: getattr(bwd, name) for name in ("delta", "dq", "dk", "dv", "dbias", "dsink")}
+    named |= {name: getattr(bwd, name) for name in ("delta", "dq", "dk", "dv", "dbias", "dsink", "drelative_bias")}
     return {name: value for name, value in named.items() if value is not None}
 
 

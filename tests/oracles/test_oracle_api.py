@@ -61,4 +61,4 @@ def test_the_two_oracles_share_no_code() -> None:
     assert "_exact_rows" in exact
     assert not float64 & exact
     # Biases and masks are inputs of the oracles, not parts of them.
-    assert not {"alibi", "dropout"} & (float64 | exact)
+    assert not {"alibi", "dropout", "relative"} & (float64 | exact)

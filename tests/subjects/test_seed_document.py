@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from flashverify.case import parse_case
-from flashverify.case.materialize import materialize
+from flashverify.case.memory.materialize import materialize
 from flashverify.interpreter import Layer, active, session
 from flashverify.interpreter.hooks import interpreting
 from flashverify.subjects import load_subject

@@ -4,13 +4,13 @@ import pytest
 
 from flashverify import parse_case
 from flashverify.campaign.toolkit import bundled as toolkit
-from flashverify.case.materialize import materialize
+from flashverify.case.memory.materialize import materialize
 from flashverify.checks.counting import check_counting, count_masks
 from flashverify.checks.execution import Execution
 from flashverify.judge.verdict import Status
 from flashverify.mutants import BANK
+from flashverify.mutants.bank.diagonal_leak import DIAGONAL_LEAK
 from flashverify.mutants.build import build_mutant
-from flashverify.mutants.diagonal_leak import DIAGONAL_LEAK
 from flashverify.subjects import has_gpu, load_subject
 from flashverify.xray.difference import differences
 from flashverify.xray.measure import measure

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from flashverify import parse_case
-from flashverify.case.materialize import materialize
+from flashverify.case.memory.materialize import materialize
 from flashverify.errors import UsageError
 from flashverify.subjects import Contract
 from flashverify.xray.codes import signs

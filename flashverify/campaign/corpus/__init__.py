@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import TYPE_CHECKING
 
-from flashverify.case.profiles import GPU
+from flashverify.case.space.profiles import GPU
 from flashverify.case.text import VERSION, format_case, parse_case
 from flashverify.errors import UsageError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flashverify.case.guard import guard_outputs
+from flashverify.case.memory.guard import guard_outputs
 from flashverify.checks.bitwise import first_difference
 from flashverify.checks.execution import Execution
 from flashverify.checks.relations.ground import failure, sides, within

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flashverify.checks.accuracy import judged_form
-from flashverify.checks.altered import dense_case, plain
+from flashverify.checks.derived_problems import dense_case, plain
 from flashverify.checks.inputs import inputs_of
 from flashverify.checks.relations.ground import Side, within
 

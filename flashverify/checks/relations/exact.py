@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from flashverify.case.mask import Mask
+from flashverify.case.masks.mask import Mask
 from flashverify.checks.accuracy import judged_form, undefined_elements
-from flashverify.checks.altered import altered, dense_case, pinned, relaunched
+from flashverify.checks.derived_problems import altered, dense_case, pinned, relaunched
 from flashverify.checks.inputs import inputs_of
 from flashverify.checks.relations.ground import bitwise, sides, within
 from flashverify.checks.relations.ranges import doubled_gradients, doubled_o, fits, weights

@@ -13,7 +13,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from flashverify.case.bits import FORMATS
+from flashverify.case.values.bits import FORMATS
 from flashverify.checks.accuracy import judged_form
 from flashverify.numerics import Problem as BoundsProblem
 

@@ -1,0 +1,174 @@
+"""A campaign as a command: engine, status line, signals, report, verdict."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shlex
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterable
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flashverify.campaign import environment, toolkit
+from flashverify.campaign.commands.terminal import StatusLine, summary_json, verdict_lines
+from flashverify.campaign.store.writer import open_run
+from flashverify.campaign.supervisor.engine import Engine
+from flashverify.campaign.supervisor.schedule import CampaignConfig
+from flashverify.errors import FlashverifyError, NoVerdictError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
+
+    from flashverify.campaign.commands.settings import Settings
+    from flashverify.judge.record import Summary
+
+__all__ = ["campaign_config", "default_subjects", "default_workers", "run_campaign"]
+
+Report = Callable[[Path], Iterable[Path]]
+_DEFAULT_SECONDS = 600.0
+_MEMORY_SHARE = 0.8
+
+
+def default_subjects() -> tuple[str, ...]:
+    """The bundled subjects that can run here.
+
+    Raises:
+        NoVerdictError: there is none.
+    """
+    from flashverify.subjects import default_subjects as registered
+    from flashverify.subjects import describe_subjects
+
+    available = {entry[0] for entry in describe_subjects() if entry[2]}
+    names = tuple(name for name in registered() if name in available)
+    if not names:
+        raise NoVerdictError(
+            "no subject is available on this machine; `flashverify list` says why, --subject names one"
+        )
+    return names
+
+
+def default_workers(device: str) -> int:
+    """One per CPU; on a GPU at most 14, which share it: most of a small case is judged on the CPU."""
+    cpus = environment.cpu_count()
+    return cpus if device == "cpu" else max(1, min(14, cpus - 2))
+
+
+def campaign_config(
+    kind: str,
+    settings: Settings,
+    *,
+    cases: tuple[str, ...] = (),
+    matrix: bool = False,
+    corpus: bool = False,
+    shrink: bool = True,
+) -> CampaignConfig:
+    """The campaign that the settings ask for, with defaults filled in.
+
+    Raises:
+        UsageError: a setting is not accepted.
+    """
+    device = environment.resolve_device(settings.device)
+    workers = settings.workers or default_workers(device)
+    out = Path(settings.out or f"flashverify-out/{kind}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}")
+    seed, subjects, numerics = settings.seed, settings.subject, settings.numerics
+    if kind == "fuzz" and (out / "run.json").exists() and None in (seed, subjects, numerics):
+        record = open_run(out).record  # a resumed run brings its own seed, subjects and numerics
+        numerics = numerics or record.numerics
+        seed, subjects = record.seed if seed is None else seed, subjects or record.subjects
+    if seed is None:
+        seed = secrets.randbits(32) if kind == "fuzz" else 0
+    seconds = settings.seconds
+    if kind == "fuzz" and seconds is None and settings.max_cases is None:
+        seconds = _DEFAULT_SECONDS
+    return CampaignConfig(
+        kind=kind,
+        subjects=subjects or default_subjects(),
+        out=out,
+        device=device,
+        workers=workers,
+        seed=seed,
+        seconds=seconds,
+        max_cases=settings.max_cases,
+        cases=cases,
+        matrix=matrix,
+        corpus=corpus,
+        shrink=shrink,
+        case_limit=60.0 if device == "cpu" else 120.0,
+        memory=_memory_per_worker(workers),
+        toolkit=toolkit.BUNDLED,
+        numerics=environment.resolve_numerics(numerics, device),
+        command=shlex.join(("flashverify", *sys.argv[1:])),
+    )
+
+
+def _memory_per_worker(workers: int) -> int | None:
+    try:
+        return int(_MEMORY_SHARE * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / workers)
+    except (ValueError, OSError):
+        return None
+
+
+@contextmanager
+def _signals(stop: Callable[[int], None]) -> Iterator[None]:
+    """The first SIGINT or SIGTERM calls `stop`; the second ends the process, and its workers with it."""
+    seen = False
+
+    def handle(number: int, _frame: FrameType | None) -> None:
+        nonlocal seen
+        if seen:
+            os._exit(128 + number)
+        seen = True
+        stop(128 + number)
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def run_campaign(
+    config: CampaignConfig, *, as_json: bool = False, report: Report | None = None, quiet: bool = False
+) -> Summary:
+    """Run it, report it, print the verdict (stdout) and progress (stderr).
+
+    Args:
+        config: what to do.
+        as_json: print one JSON object instead of the verdict in words.
+        report: writes the report of a run folder; a run without one keeps its verdict.
+        quiet: print no verdict.
+
+    Raises:
+        FlashverifyError: a subject cannot be loaded, no worker survives, or the disk refuses.
+    """
+    with StatusLine() as status:
+        engine = Engine(config, (status,))
+        with _signals(lambda code: engine.stop("interrupted", code)):
+            for problem in engine.problems:
+                print(f"flashverify: warning: {problem}", file=sys.stderr)
+            summary = engine.run()
+            reports = _written(report, config.out)
+    findings, worst, tally = engine.tally.findings(), engine.tally.worst, engine.tally
+    lines = verdict_lines(
+        summary, findings, worst, config.out, reports, errors=tally.errors, first_error=tally.first_error
+    )
+    if as_json:
+        print(json.dumps(summary_json(summary, findings, worst, config.out, reports, lines[0])))
+    elif not quiet:
+        print("\n".join(lines))
+    return summary
+
+
+def _written(report: Report | None, out: Path) -> tuple[Path, ...]:
+    try:
+        return tuple(report(out)) if report is not None else ()
+    except (FlashverifyError, OSError) as error:
+        print(f"flashverify: warning: no report: {error}", file=sys.stderr)
+        return ()

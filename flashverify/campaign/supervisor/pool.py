@@ -1,0 +1,186 @@
+"""The workers of a campaign: started when needed, watched, replaced."""
+
+from __future__ import annotations
+
+import selectors
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from flashverify.campaign.protocol import CaseJudged, Event, Minimise, Ready, Started, Task
+from flashverify.campaign.supervisor.probe import START_LIMIT
+from flashverify.campaign.supervisor.process import ProcessSetup, WorkerProcess, death_verdict, hang_verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from flashverify.campaign.worker.inflight import Inflight
+    from flashverify.judge.verdict import Verdict
+
+__all__ = ["Loss", "Pool", "Slot"]
+
+
+@dataclass(slots=True)
+class Slot:
+    """One worker at work.
+
+    Args:
+        task: what it does; None while it waits.
+        answered: results of this task that were stored.
+        since: when it last gave a sign of life.
+        limit: seconds from then on until it counts as hanging.
+        failure: why it ends, where it said so.
+        code: its exit code, once it is dead.
+    """
+
+    number: int
+    process: WorkerProcess
+    task: Task | None = None
+    answered: int = 0
+    since: float = 0.0
+    limit: float = START_LIMIT
+    failure: str = ""
+    code: int | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Loss:
+    """A worker that is gone; `abandoned` where the end of the campaign killed it."""
+
+    worker: int
+    task: Task | None
+    answered: int
+    in_flight: Inflight | None
+    verdict: Verdict
+    printed: str
+    failure: str
+    seconds: float
+    abandoned: bool = False
+
+
+class Pool:
+    """At most one process per entry of `notes`.
+
+    Args:
+        setup: what every worker shares.
+        notes: where each worker announces its case.
+        memory: bytes that one worker may use; None is no limit.
+    """
+
+    def __init__(self, setup: ProcessSetup, notes: list[Path], memory: int | None) -> None:
+        self._setup, self.notes, self._memory = setup, notes, memory
+        self._slots: dict[int, Slot] = {}
+        self._selector = selectors.DefaultSelector()
+        self.names: dict[str, str] = {}
+
+    @property
+    def slots(self) -> tuple[Slot, ...]:
+        """The running workers."""
+        return tuple(self._slots.values())
+
+    @property
+    def busy(self) -> bool:
+        """Whether any worker has a task."""
+        return any(slot.task is not None for slot in self._slots.values())
+
+    def free(self) -> Iterator[int]:
+        """Numbers of the workers that wait, running ones first; not running ones are started when they get a task."""
+        waiting = [n for n, slot in self._slots.items() if slot.task is None and not slot.failure]
+        yield from waiting
+        yield from (n for n in range(len(self.notes)) if n not in self._slots)
+
+    def give(self, number: int, task: Task) -> None:
+        """Hand a task to a free worker."""
+        if number not in self._slots:
+            self.notes[number].unlink(missing_ok=True)
+            process = WorkerProcess(self._setup, self.notes[number])
+            self._slots[number] = Slot(number, process)
+            for descriptor in process.descriptors:
+                self._selector.register(descriptor, selectors.EVENT_READ, number)
+        slot = self._slots[number]
+        slot.task, slot.answered, slot.since, slot.limit = task, 0, time.monotonic(), START_LIMIT
+        slot.process.send(task)
+
+    def done(self, slot: Slot) -> None:
+        """The worker waits again."""
+        slot.task = None
+
+    def events(self, seconds: float) -> Iterator[tuple[Slot, Event]]:
+        """What the workers say within `seconds`."""
+        if not self._slots:
+            time.sleep(min(seconds, 0.05))
+            return
+        ready = {key.data for key, _ in self._selector.select(seconds)}
+        for slot in self.slots:
+            # Whatever a dead worker said was in the pipe before it was seen dead; it is read before it is counted as lost.
+            slot.code = slot.process.popen.poll()
+            if slot.number in ready or slot.code is not None:
+                yield from ((slot, event) for event in self._read(slot))
+
+    def _read(self, slot: Slot) -> Iterator[Event]:
+        try:
+            events = slot.process.read()
+        except msgspec.MsgspecError as error:
+            slot.failure = f"a worker sent something that is no event: {error}"
+            slot.process.popen.kill()
+            return
+        for event in events:
+            slot.since = time.monotonic()
+            slot.limit = self._setup.case_limit if isinstance(event, Started) else START_LIMIT
+            if isinstance(event, CaseJudged):
+                self.names[event.subject] = event.result.subject
+            if not isinstance(event, Ready) or event.environment:
+                yield event
+
+    def losses(self, abandon_after: float | None) -> Iterator[Loss]:
+        """Workers that died; those that hang or use too much memory are killed first.
+
+        Args:
+            abandon_after: kill cases that take longer, without a verdict.
+        """
+        now = time.monotonic()
+        for slot in self.slots:
+            quiet = now - slot.since
+            if slot.code is not None:
+                verdict = death_verdict(slot.code, slot.process.printed())
+            elif slot.task is not None and quiet > slot.limit:
+                verdict = hang_verdict(slot.limit)
+            elif self._memory is not None and (used := slot.process.memory()) > self._memory:
+                verdict = death_verdict(0, "", used)
+            elif (
+                abandon_after is not None
+                and slot.task is not None
+                and quiet > abandon_after
+                and not isinstance(slot.task, Minimise)
+            ):
+                yield self._remove(slot, hang_verdict(quiet), abandoned=True)
+                continue
+            else:
+                continue
+            yield self._remove(slot, verdict)
+
+    def _remove(self, slot: Slot, verdict: Verdict, *, abandoned: bool = False) -> Loss:
+        for descriptor in slot.process.descriptors:
+            self._selector.unregister(descriptor)
+        del self._slots[slot.number]
+        slot.process.close()
+        return Loss(
+            worker=slot.number,
+            task=slot.task,
+            answered=slot.answered,
+            in_flight=slot.process.in_flight(),
+            verdict=verdict,
+            printed=slot.process.printed(),
+            failure=slot.failure,
+            seconds=time.monotonic() - slot.since,
+            abandoned=abandoned,
+        )
+
+    def close(self) -> None:
+        """Kill every worker."""
+        for slot in self.slots:
+            self._remove(slot, hang_verdict(0), abandoned=True)
+        self._selector.close()

@@ -1,0 +1,113 @@
+"""Judging one case in a process of its own, so that a crash is an answer too."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from flashverify.campaign import environment
+from flashverify.campaign.protocol import Event, Judge, Judged, Ready, Started, WorkerFailed
+from flashverify.campaign.supervisor.process import ProcessSetup, WorkerProcess, death_verdict, hang_verdict
+from flashverify.errors import FlashverifyError, NoVerdictError, SubjectLoadError, UsageError
+from flashverify.judge.verdict import CaseResult, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+__all__ = ["START_LIMIT", "Probe", "failure_of"]
+
+START_LIMIT = 300.0
+"""Seconds that a worker may take to import torch, Triton and a subject."""
+
+
+class Probe:
+    """A child process that judges cases until one kills it; the next case then gets a fresh child.
+
+    Args:
+        setup: toolkit, device and time limit of a case.
+        alive: called about once a second while a case runs.
+    """
+
+    def __init__(self, setup: ProcessSetup, alive: Callable[[], None] = lambda: None) -> None:
+        self._setup, self._alive = setup, alive
+        self._folder = tempfile.TemporaryDirectory(prefix="flashverify-probe-")
+        self._process: WorkerProcess | None = None
+
+    def judge(self, task: Judge) -> Judged:
+        """The verdicts on the case; a crash or a hang is a failing verdict.
+
+        Raises:
+            FlashverifyError: the subject cannot be loaded, or the harness failed.
+        """
+        if self._process is None:
+            self._process = WorkerProcess(self._setup, Path(self._folder.name) / "inflight.json")
+        process = self._process
+        process.send(task)
+        begun = time.monotonic()
+        limit = START_LIMIT
+        while True:
+            try:
+                events: list[Event] = process.wait(min(1.0, self._setup.case_limit / 4))
+                dead = process.popen.poll()
+                if dead is not None:
+                    events += process.read()
+            except msgspec.MsgspecError as error:
+                raise NoVerdictError(f"a worker sent something that is no event: {error}") from error
+            for event in events:
+                if isinstance(event, Judged):
+                    return event
+                if isinstance(event, WorkerFailed):
+                    self.reset()
+                    raise failure_of(event)
+                if isinstance(event, Started | Ready):
+                    begun, limit = (
+                        time.monotonic(),
+                        self._setup.case_limit if isinstance(event, Started) else START_LIMIT,
+                    )
+            if dead is not None:
+                return self._lost(task, death_verdict(dead, process.printed()))
+            if time.monotonic() - begun > limit:
+                return self._lost(task, hang_verdict(limit))
+            self._alive()
+
+    def _lost(self, task: Judge, verdict: Verdict) -> Judged:
+        assert self._process is not None
+        note, printed = self._process.in_flight(), self._process.printed()
+        self.reset()
+        if note is None:
+            raise NoVerdictError(
+                f"a worker ended before it ran a case: {verdict.message}; it printed: {printed[-500:]}"
+            )
+        evidence = environment.evidence(self._setup.device, self._setup.numerics)
+        return Judged(CaseResult(case=task.case, subject=note.name, evidence=evidence, verdicts=(verdict,)))
+
+    def reset(self) -> None:
+        """The next case gets a fresh child."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.close()
+
+    def __enter__(self) -> Probe:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.reset()
+        self._folder.cleanup()
+
+
+def failure_of(event: WorkerFailed) -> FlashverifyError:
+    """The exception that a worker reported, as one of ours."""
+    kinds = {
+        "SubjectLoadError": SubjectLoadError,
+        "UsageError": UsageError,
+        "CaseTextError": UsageError,
+        "ConfigError": UsageError,
+    }
+    return kinds.get(event.error, NoVerdictError)(event.message)

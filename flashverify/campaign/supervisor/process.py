@@ -1,0 +1,197 @@
+"""A worker process as its parent sees it, and how its death is named."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+from collections import deque
+from pathlib import Path
+
+import msgspec
+
+from flashverify.campaign.protocol import Event, WorkerConfig, decode_event, encode
+from flashverify.campaign.worker.inflight import Inflight, read_inflight
+from flashverify.judge.verdict import Status, Verdict
+
+__all__ = ["ProcessSetup", "WorkerProcess", "death_verdict", "hang_verdict"]
+
+_TAIL_BYTES = 16 * 1024
+_MAX_EVENT_BYTES = 64 * 1024 * 1024
+
+
+class ProcessSetup(msgspec.Struct, frozen=True):
+    """What every worker of a campaign shares; see `WorkerConfig`."""
+
+    toolkit: str
+    device: str
+    case_limit: float
+    plain: bool = False
+    numerics: str = "ieee"
+
+
+def _environment(device: str) -> dict[str, str]:
+    """The child's environment: the mode of Triton is fixed before anything is imported, and one thread per worker."""
+    path = [os.path.abspath(entry) if entry else os.getcwd() for entry in sys.path]
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join(dict.fromkeys(path)),
+        "HYPOTHESIS_STORAGE_DIRECTORY": str(Path(tempfile.gettempdir()) / f"flashverify-hypothesis-{os.getuid()}"),
+        **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"),
+    }
+    environment.pop("TRITON_INTERPRET", None)
+    if device == "cpu":
+        environment["TRITON_INTERPRET"] = "1"
+    return environment
+
+
+class WorkerProcess:
+    """One spawned worker: tasks in, events out, the tail of what it printed kept."""
+
+    def __init__(self, setup: ProcessSetup, inflight: Path) -> None:
+        self.inflight = inflight
+        self._events, write = os.pipe()
+        config = WorkerConfig(
+            setup.toolkit, setup.device, str(inflight), write, setup.case_limit, setup.plain, setup.numerics
+        )
+        try:
+            self.popen = subprocess.Popen(
+                (sys.executable, "-P", "-m", "flashverify.campaign.worker.main"),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                pass_fds=(write,),
+                env=_environment(setup.device),
+                process_group=0,  # a Ctrl-C of the terminal reaches the supervisor alone
+            )
+        finally:
+            os.close(write)
+        assert self.popen.stdout is not None
+        self._printed = self.popen.stdout.fileno()
+        os.set_blocking(self._events, False)
+        os.set_blocking(self._printed, False)
+        self._buffer = b""
+        self._tail: deque[bytes] = deque()
+        self._tail_bytes = 0
+        self.send(config)
+
+    @property
+    def descriptors(self) -> tuple[int, int]:
+        """What to wait for."""
+        return (self._events, self._printed)
+
+    def send(self, message: msgspec.Struct) -> None:
+        """One line to the worker; a dead one is noticed by `popen.poll()`."""
+        assert self.popen.stdin is not None
+        try:
+            self.popen.stdin.write(encode(message))
+            self.popen.stdin.flush()
+        except (BrokenPipeError, ConnectionResetError):
+            pass
+
+    def wait(self, seconds: float) -> list[Event]:
+        """Events that arrive within `seconds`; returns at the first."""
+        with selectors.DefaultSelector() as selector:
+            for descriptor in self.descriptors:
+                selector.register(descriptor, selectors.EVENT_READ)
+            selector.select(seconds)
+        return self.read()
+
+    def read(self) -> list[Event]:
+        """Events that are there; never waits.
+
+        Raises:
+            msgspec.MsgspecError: what came is no event.
+        """
+        for data in _drain(self._printed):
+            self._tail.append(data)
+            self._tail_bytes += len(data)
+            while len(self._tail) > 1 and self._tail_bytes - len(self._tail[0]) > _TAIL_BYTES:
+                self._tail_bytes -= len(self._tail.popleft())
+        *lines, self._buffer = (self._buffer + b"".join(_drain(self._events))).split(b"\n")
+        if len(self._buffer) > _MAX_EVENT_BYTES:
+            raise msgspec.DecodeError("an event is too long")
+        return [decode_event(line) for line in lines]
+
+    def printed(self, lines: int = 12) -> str:
+        """The last lines that the worker printed."""
+        text = b"".join(self._tail)[-_TAIL_BYTES:].decode(errors="replace")
+        return "\n".join(text.strip().splitlines()[-lines:])
+
+    def in_flight(self) -> Inflight | None:
+        """The case that was announced and did not end."""
+        return read_inflight(self.inflight)
+
+    def memory(self) -> int:
+        """Resident bytes, 0 where unknown."""
+        try:
+            pages = int(Path(f"/proc/{self.popen.pid}/statm").read_text().split()[1])
+        except (OSError, ValueError, IndexError):
+            return 0
+        return pages * os.sysconf("SC_PAGE_SIZE")
+
+    def close(self) -> None:
+        """Kill the worker where it still runs, and release everything."""
+        if self.popen.poll() is None:
+            self.popen.kill()
+        self.popen.wait()
+        for pipe in (self.popen.stdin, self.popen.stdout):
+            if pipe is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    pipe.close()
+        if self._events >= 0:
+            os.close(self._events)
+            self._events = -1
+
+
+def _drain(descriptor: int) -> list[bytes]:
+    found = []
+    for _ in range(256):
+        try:
+            data = os.read(descriptor, 65536)
+        except BlockingIOError:
+            break
+        if not data:
+            break
+        found.append(data)
+    return found
+
+
+DEVICE_LOST = 86
+"""Exit code of a worker whose case made the GPU unusable for it."""
+LOST = "the GPU cannot be used any more"
+
+
+def exit_name(returncode: int) -> str:
+    """`SIGSEGV` for a signal, `exit-3` for an exit code, `device-lost` for that of `DEVICE_LOST`."""
+    if returncode == DEVICE_LOST:
+        return "device-lost"
+    if returncode >= 0:
+        return f"exit-{returncode}"
+    try:
+        return signal.Signals(-returncode).name
+    except ValueError:
+        return f"signal-{-returncode}"
+
+
+def death_verdict(returncode: int, printed: str, memory: int | None = None) -> Verdict:
+    """The failure of a case that killed its process; `memory` where the supervisor killed it for using so many bytes."""
+    if memory is not None:
+        message = f"the worker used {memory / 2**30:.1f} GiB and was killed"
+        return Verdict(check="crash", status=Status.FAIL, error="memory", message=message)
+    name = exit_name(returncode)
+    lines = [line.strip() for line in printed.splitlines()]
+    if returncode == DEVICE_LOST:
+        reason = next((line for line in reversed(lines) if line.startswith(LOST)), LOST)
+        return Verdict(check="crash", status=Status.FAIL, error=name, message=reason[:500])
+    where = next((line for line in lines if line.startswith("File ")), "")
+    message = f"the process died with {name}" + (f" at {where}" if where else "")
+    return Verdict(check="crash", status=Status.FAIL, error=name, message=message[:500])
+
+
+def hang_verdict(limit: float) -> Verdict:
+    """The failure of a case that did not end."""
+    return Verdict(check="hang", status=Status.FAIL, error="hang", message=f"the case did not end within {limit:g} s")

@@ -1,0 +1,139 @@
+"""What a campaign has seen so far: counts, worst ratios, buckets."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import msgspec
+
+from flashverify.campaign.shrink.shrinker import measure
+from flashverify.campaign.store.reproduction import PROCESS_CHECKS
+from flashverify.campaign.supervisor.events import Progress
+from flashverify.case.text import parse_case
+from flashverify.judge.record import FindingRecord, Summary
+from flashverify.judge.verdict import CaseResult, Key, Status, from_hex
+
+__all__ = ["Tally"]
+
+
+class Tally:
+    """Adds results up. Knows nothing of processes or files.
+
+    Args:
+        smallest: of the cases of a bucket keep the smallest, not the first.
+    """
+
+    def __init__(self, *, smallest: bool) -> None:
+        self.judged = self.unsupported = self.covering = self.errors = 0
+        self.records: dict[Key, FindingRecord] = {}
+        self.counts: Counter[Key] = Counter()
+        self.worst: dict[str, float] = {}
+        self.evidence: dict[str, str] = {}
+        self.deadly: set[tuple[str, str]] = set()  # (spec, case) pairs that killed or hung a process
+        self.first_error = ""
+        self._smallest = smallest
+
+    @property
+    def drawn(self) -> int:
+        """Cases handed to a subject, whatever came of them."""
+        return self.judged + self.unsupported + self.errors
+
+    def add(self, result: CaseResult, spec: str, seconds: float) -> list[FindingRecord]:
+        """Count a result; the findings that are new, or whose case became smaller."""
+        if result.unsupported is not None:
+            self.unsupported += 1
+            return []
+        if any(v.status is Status.ERROR for v in result.verdicts) or not result.verdicts:
+            self.errors += 1
+            self.first_error = self.first_error or next(
+                (v.message for v in result.verdicts if v.status is Status.ERROR), "no verdict"
+            )
+        else:
+            self.judged += 1
+            self.covering += result.coverage
+        self._note_worst(result)
+        return self._bucket(result, spec, seconds)
+
+    def _note_worst(self, result: CaseResult) -> None:
+        for stats in result.stats:
+            ratio = from_hex(stats.worst)
+            if not math.isnan(ratio):
+                self.worst[stats.output] = max(self.worst.get(stats.output, 0.0), ratio)
+
+    def _bucket(self, result: CaseResult, spec: str, seconds: float) -> list[FindingRecord]:
+        if not result.failures:
+            if result.evidence:
+                self.evidence[result.subject] = result.evidence
+            return []
+        changed = []
+        case = parse_case(result.case)
+        by_key = {v.key(result.subject, case.dtype): v for v in reversed(result.failures)}
+        for key, verdict in sorted(by_key.items()):
+            self.counts[key] += 1
+            if verdict.check in PROCESS_CHECKS:
+                self.deadly.add((spec, result.case))
+            known = self.records.get(key)
+            if known is None:
+                record = FindingRecord(
+                    key, result.case, result.case, verdict, result.evidence, spec, seconds=round(seconds, 3)
+                )
+            elif self._smallest and measure(case) < measure(parse_case(known.case)):
+                record = msgspec.structs.replace(known, case=result.case, verdict=verdict)
+            else:
+                continue
+            self.records[key] = record
+            changed.append(record)
+        return changed
+
+    def replace(self, key: Key, **changes: object) -> FindingRecord:
+        """Change a finding."""
+        record = self.records[key] = msgspec.structs.replace(self.records[key], **changes)
+        if key.check in PROCESS_CHECKS:
+            self.deadly.add((record.subject_spec, record.case))
+        return record
+
+    def counted(self) -> list[FindingRecord]:
+        """The findings whose stored count is out of date, with the count of now."""
+        stale = [
+            key for key, record in self.records.items() if self.counts[key] > 0 and record.count != self.counts[key]
+        ]
+        return [self.replace(key, count=self.counts[key]) for key in sorted(stale)]
+
+    def findings(self) -> tuple[FindingRecord, ...]:
+        """In the order of their first sight."""
+        return tuple(sorted(self.records.values(), key=lambda r: (r.seconds, r.key)))
+
+    def progress(self, restarts: int, elapsed: float, remaining: float | None, total: int | None) -> Progress:
+        """Where the campaign stands."""
+        return Progress(
+            elapsed=elapsed,
+            cases=self.judged,
+            unsupported=self.unsupported,
+            errors=self.errors,
+            findings=len(self.records),
+            restarts=restarts,
+            rate=self.judged / elapsed if elapsed > 0 else 0.0,
+            worst=dict(self.worst),
+            remaining=remaining,
+            total=total,
+        )
+
+    def summary(self, restarts: int, seconds: float, stopped: str, interrupt_code: int) -> Summary:
+        """The end, with the exit code: nothing judged is no pass, nor is a run without coverage; a case that could not be judged spoils one."""
+        if stopped == "interrupted":
+            code = interrupt_code
+        elif stopped != "budget" or not self.judged:
+            code = 3
+        else:
+            code = 1 if self.records else 3 if self.errors or not self.covering else 0
+        return Summary(
+            cases=self.judged,
+            unsupported=self.unsupported,
+            covering=self.covering,
+            findings=len(self.records),
+            restarts=restarts,
+            seconds=round(seconds, 3),
+            stopped=stopped,
+            exit_code=code,
+        )

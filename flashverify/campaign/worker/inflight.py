@@ -1,0 +1,53 @@
+"""The note that names the case being run. The page cache outlives a killed process, so no fsync is needed."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from flashverify.campaign.store.files import read_capped
+from flashverify.errors import StoreError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["Inflight", "InflightFile", "read_inflight"]
+
+
+class Inflight(msgspec.Struct, frozen=True):
+    """A case that began and did not end; `subject` is a spec, `name` the subject's name."""
+
+    subject: str
+    name: str
+    case: str
+
+
+class InflightFile:
+    """Overwrites one small file in place, with one write per case."""
+
+    def __init__(self, path: str) -> None:
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+
+    def announce(self, note: Inflight) -> None:
+        """The case begins."""
+        data = msgspec.json.encode(note)
+        os.pwrite(self._descriptor, b"%08x %08x " % (len(data), zlib.crc32(data)) + data, 0)
+
+    def clear(self) -> None:
+        """No case runs."""
+        os.pwrite(self._descriptor, b"%08x %08x " % (0, 0), 0)
+
+
+def read_inflight(path: Path) -> Inflight | None:
+    """The case in flight, or None where there is none or the note is torn."""
+    try:
+        data = read_capped(path)
+        length, checksum, text = int(data[:8], 16), int(data[9:17], 16), data[18:]
+        if not length or zlib.crc32(text[:length]) != checksum:
+            return None
+        return msgspec.json.decode(text[:length], type=Inflight)
+    except (StoreError, ValueError, msgspec.MsgspecError):
+        return None

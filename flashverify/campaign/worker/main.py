@@ -1,0 +1,242 @@
+"""The worker process: `python -m flashverify.campaign.worker.main` reads tasks, announces each case on disk, judges it.
+
+Its mode (interpreter or compiler) was set in its environment before it started. It never writes to the store: results go
+up as events, and the next case begins when the supervisor has stored the last one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import os
+import signal
+import sys
+import time
+import traceback
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import msgspec
+
+from flashverify.campaign import environment
+from flashverify.campaign.protocol import (
+    Batch,
+    CaseJudged,
+    CaseList,
+    CasesListed,
+    Chunk,
+    Judge,
+    Judged,
+    Minimise,
+    Ready,
+    Reply,
+    Started,
+    Task,
+    TaskDone,
+    WorkerConfig,
+    WorkerFailed,
+    decode_task,
+    encode,
+)
+from flashverify.campaign.supervisor.process import DEVICE_LOST, LOST, ProcessSetup
+from flashverify.campaign.toolkit import Toolkit, load_toolkit
+from flashverify.campaign.worker.inflight import Inflight, InflightFile
+from flashverify.case.text import format_case, parse_case
+from flashverify.errors import UsageError
+from flashverify.judge.record import Confirmation
+from flashverify.judge.verdict import CaseResult, Status, Verdict
+
+if TYPE_CHECKING:
+    from flashverify.case.case import Case
+
+__all__ = ["Session", "main"]
+
+
+class Session:
+    """What the tasks of one worker share: its subjects, its channel, its note on disk."""
+
+    def __init__(self, config: WorkerConfig, tasks: BinaryIO, toolkit: Toolkit) -> None:
+        self.toolkit = toolkit
+        self.setup = ProcessSetup(config.toolkit, config.device, config.case_limit, numerics=config.numerics)
+        self.device = config.device
+        self._events = config.events_fd
+        self._tasks = tasks
+        self._note = InflightFile(config.inflight)
+        self._subjects: dict[str, Any] = {}
+        self._described: set[str] = set()
+
+    def emit(self, event: msgspec.Struct) -> None:
+        """One event to the supervisor."""
+        data = encode(event)
+        while data:
+            data = data[os.write(self._events, data) :]
+
+    def subject(self, spec: str) -> Any:
+        """The loaded subject."""
+        if spec not in self._subjects:
+            self._subjects[spec] = self.toolkit.load(spec)
+        return self._subjects[spec]
+
+    def judge(self, spec: str, case: Case, plan: str) -> CaseResult:
+        """Announce and judge a case. An exception out of the harness is an `error` verdict, never a pass or a fail."""
+        subject, text = self.subject(spec), format_case(case)
+        name = str(getattr(subject, "name", spec))
+        self._note.announce(Inflight(spec, name, text))
+        self.emit(Started())
+        begun = time.perf_counter()
+        try:
+            result = self.toolkit.judge(subject, case, plan)
+        except Exception as error:
+            if isinstance(error, UsageError) and plan not in ("run", "fuzz"):
+                raise  # the check that was asked for does not exist
+            message = f"the harness failed: {type(error).__name__}: {error} ({_place(error)})"
+            verdict = Verdict(check="harness", status=Status.ERROR, error="exception", message=message[:2000])
+            result = CaseResult(case=text, subject=name, evidence=self.device, verdicts=(verdict,))
+        if self.device == "cuda" and any(v.check in ("exception", "harness") for v in result.verdicts):
+            _leave_a_lost_device()
+        self._note.clear()
+        if not result.seconds:
+            result = msgspec.structs.replace(result, seconds=round(time.perf_counter() - begun, 6))
+        return result
+
+    def report(self, spec: str, result: CaseResult) -> bool:
+        """Hand a result up and wait until it is stored; True where the task should stop."""
+        form = ""
+        if spec not in self._described:
+            self._described.add(spec)
+            form = self._form(spec)
+        self.emit(CaseJudged(spec, result, form))
+        line = self._tasks.readline()
+        return not line or msgspec.json.decode(line, type=Reply).stop
+
+    def _form(self, spec: str) -> str:
+        try:
+            return self.toolkit.form(self.subject(spec))
+        except Exception as error:  # a description may fail; the verdicts do not depend on it
+            return f"unknown ({type(error).__name__}: {error})"
+
+    # --- tasks -----------------------------------------------------------------------------------------------------
+
+    def run(self, task: Task) -> None:
+        """Carry out one task."""
+        if isinstance(task, Batch):
+            from flashverify.campaign.worker.search import search
+
+            search(self, task)
+        elif isinstance(task, Chunk):
+            for text in task.cases:
+                if self.report(task.subject, self.judge(task.subject, parse_case(text), task.plan)):
+                    break
+        elif isinstance(task, CaseList):
+            self.emit(CasesListed(self._list(task)))
+        elif isinstance(task, Minimise):
+            from flashverify.campaign.worker.minimise import minimise
+
+            minimise(self, task)
+        else:
+            self._judge_one(task)
+        self.emit(TaskDone())
+
+    def _list(self, task: CaseList) -> tuple[str, ...]:
+        subject = self.subject(task.subject)
+        if task.examples:
+            from flashverify.campaign.worker.search import draw
+
+            drawn = draw(self.toolkit.strategy(subject, self.device), task.examples, task.seed)
+        elif task.corpus:
+            from flashverify.campaign.corpus import corpus_cases
+
+            drawn = tuple(case for case in corpus_cases(self.device) if self.toolkit.refusal(subject, case) is None)
+        else:
+            drawn = self.toolkit.matrix(subject, self.device)
+        others = [self.subject(spec) for spec in task.also]
+        kept = (c for c in drawn if all(self.toolkit.refusal(other, c) is None for other in others))
+        return tuple(dict.fromkeys(map(format_case, kept)))
+
+    def _judge_one(self, task: Judge) -> None:
+        case = parse_case(task.case)
+        result = self.judge(task.subject, case, task.plan)
+        confirmation, diagnosis = Confirmation(), None
+        failing = {v.key(result.subject, case.dtype): v for v in reversed(result.failures)}
+        if task.confirm is not None and task.confirm in failing:
+            self.emit(Started())
+            try:
+                confirmation = self.toolkit.confirm(self.subject(task.subject), case, failing[task.confirm])
+            except Exception as error:  # the failure stands without the second oracle
+                print(f"confirm failed: {type(error).__name__}: {error}", file=sys.stderr)
+        if task.diagnose is not None and task.diagnose in failing:
+            self.emit(Started())
+            try:
+                diagnosis = self.toolkit.diagnose(self.subject(task.subject), case, failing[task.diagnose])
+            except Exception as error:  # and without words for it
+                print(f"diagnose failed: {type(error).__name__}: {error}", file=sys.stderr)
+        self.emit(Judged(result, confirmation, diagnosis))
+
+
+def _leave_a_lost_device() -> None:
+    """Dies where the case has made the GPU unusable for this process, so that it is the case in flight that is blamed, not those after it."""
+    import torch
+
+    try:
+        torch.cuda.synchronize()
+    except Exception as error:
+        print(f"{LOST}: {' '.join(str(error).split())}", file=sys.stderr, flush=True)
+        os._exit(DEVICE_LOST)
+
+
+def _place(error: BaseException) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""
+
+
+def _guard_process() -> None:
+    """Die with the supervisor; be the first to go when memory runs out; leave Ctrl-C to the supervisor; name a crash."""
+    if sys.platform == "linux":
+        parent = os.getppid()
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+        if os.getppid() != parent:
+            os._exit(1)
+        try:
+            with open("/proc/self/oom_score_adj", "w") as file:
+                file.write("1000")
+        except OSError:
+            pass
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    faulthandler.enable(all_threads=False)
+
+
+def _open_channel() -> BinaryIO:
+    """The tasks, moved away from descriptor 0, so that a subject that reads stdin finds it empty."""
+    tasks = os.fdopen(os.dup(0), "rb")
+    empty = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(empty, 0)
+    os.close(empty)
+    return tasks
+
+
+def main() -> int:
+    """Read the configuration, then tasks until the end of input."""
+    _guard_process()
+    tasks = _open_channel()
+    config = msgspec.json.decode(tasks.readline(), type=WorkerConfig)
+    os.set_inheritable(config.events_fd, False)
+    try:
+        toolkit = load_toolkit(config.toolkit)
+        with toolkit.open(config.device, plain=config.plain, numerics=config.numerics):
+            session = Session(config, tasks, toolkit)
+            session.emit(Ready({}))
+            known = False
+            while line := tasks.readline():
+                session.run(decode_task(line))
+                if not known and (found := environment.gpu()):
+                    known = True
+                    session.emit(Ready(found))
+    except Exception as error:
+        message = str(error) if isinstance(error, UsageError) else f"{type(error).__name__}: {error} ({_place(error)})"
+        os.write(config.events_fd, encode(WorkerFailed(type(error).__name__, message)))
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

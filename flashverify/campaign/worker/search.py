@@ -1,0 +1,102 @@
+"""The search: Hypothesis draws cases, this judges them, then climbs from those that came closest to their bound (`climb`).
+
+A failing case never raises inside Hypothesis: it is data, handed up at once, and shrunk later by `campaign.shrink`. So
+known defects neither stop a batch nor change what it draws, and a batch is reproducible from its seed.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+from hypothesis import HealthCheck, Phase, given, seed, settings
+
+from flashverify.campaign.worker.climb import Climber
+from flashverify.case.text import format_case
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hypothesis.strategies import SearchStrategy
+
+    from flashverify.campaign.protocol import Batch
+    from flashverify.campaign.worker.main import Session
+    from flashverify.case.case import Case
+
+__all__ = ["draw", "search"]
+
+_ROUND = 10
+"""Examples of one run of Hypothesis. From the eleventh on most examples of a run are the last one with one part copied over
+another: of 200 examples of one run only some 45 are independent draws, and a third are cases that it had before."""
+_BARREN = 5
+"""Rounds in a row without a new case after which a strategy is exhausted."""
+_CLIMBING = 5
+"""One case in so many is a neighbour of a case that came close to its bound."""
+_TRIES = 8
+"""Proposals of the climber per case that it is to judge."""
+
+
+def search(session: Session, task: Batch) -> None:
+    """Judge the cases of one batch; each case once, quarantined ones never."""
+    subject, climber = session.subject(task.subject), Climber(task.seed)
+    seen = set(task.quarantine)
+    left = task.examples
+
+    def visit(case: Case) -> bool:
+        """Whether the batch goes on."""
+        nonlocal left
+        text = format_case(case)
+        if text not in seen:
+            seen.add(text)
+            left -= 1
+            result = session.judge(task.subject, case, "fuzz")
+            climber.note(case, result)
+            return not session.report(task.subject, result) and left > 0
+        return True
+
+    climbs = task.examples // _CLIMBING
+    for case in _fresh(session.toolkit.strategy(subject, session.device), task.examples - climbs, task.seed):
+        if not visit(case):
+            return
+    for _ in range(_TRIES * climbs):
+        neighbour = climber.propose()
+        if neighbour is None or session.toolkit.refusal(subject, neighbour) is not None:
+            continue
+        if not visit(neighbour):
+            return
+
+
+def draw(strategy: SearchStrategy[Case], examples: int, seed_value: int) -> tuple[Case, ...]:
+    """`examples` different cases, or fewer where the strategy has no more."""
+    return tuple(_fresh(strategy, examples, seed_value))
+
+
+def _fresh(strategy: SearchStrategy[Case], examples: int, seed_value: int) -> Iterator[Case]:
+    """Different cases, drawn independently of each other in rounds, the simplest case of all in the first of them alone."""
+    seeds, seen = random.Random(seed_value), dict[str, None]()
+    barren = 0
+    while len(seen) < examples and barren < _BARREN:
+        found: list[Case] = []
+        _round(strategy, found, seeds.getrandbits(64))
+        new = {text: case for case in found if (text := format_case(case)) not in seen}
+        barren = 0 if new else barren + 1
+        for text, case in list(new.items())[: examples - len(seen)]:
+            seen[text] = None
+            yield case
+
+
+def _round(strategy: SearchStrategy[Case], found: list[Case], seed_value: int) -> None:
+    @seed(seed_value)
+    @settings(
+        max_examples=_ROUND,
+        database=None,
+        deadline=None,
+        derandomize=False,
+        phases=(Phase.generate,),
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(strategy)
+    def body(case: Case) -> None:
+        found.append(case)
+
+    body()

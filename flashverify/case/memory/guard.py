@@ -1,0 +1,154 @@
+"""Guard bands and poison around the memory that a subject allocates through torch in Python."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from flashverify.case.memory.damage import Damage
+from flashverify.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import torch
+
+__all__ = ["GUARD_BYTES", "Damage", "Guard", "guard_outputs"]
+
+GUARD_BYTES = 4096
+"""Before and after each allocation; a multiple of every alignment that kernels ask for."""
+
+_POISON = {
+    "float16": (0x7F35, 0xFE9B),
+    "bfloat16": (0x7FD6, 0xFFE9),
+    "float32": (0x7FE5C3A1, 0xFFD3A5C7),
+    "float64": (0x7FF9E5C3A1D79B53, 0xFFFCB7A59D3B71E5),
+    "int16": (0x5AA5, 0xA55A),
+    "int32": (0x5AA5C33C, 0xA55A3CC3),
+    "int64": (0x5AA5C33C96690FF0, 0xA55A3CC36996F00F),
+}
+"""Bit patterns of uninitialised memory by dtype: quiet NaNs with payloads that no arithmetic produces, markers for integers.
+
+No pattern is the upper half of another, so that a conversion of poison is not taken for poison.
+"""
+_INTEGERS = {2: "int16", 4: "int32", 8: "int64"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Allocation:
+    """One guarded allocation: the whole buffer as integers of the element's size, and the tensor's place in it."""
+
+    raw: torch.Tensor
+    dtype: torch.dtype
+    start: int
+    extent: int
+    poison: int
+    filled: bool  # the caller asked for a content: zeros, full
+
+
+class Guard:
+    """Allocates guarded tensors and judges them. Made by `guard_outputs`; it stays valid after the block.
+
+    Buffers are kept alive as long as the guard, so that an address names one allocation.
+    """
+
+    def __init__(self, pattern: int) -> None:
+        self.pattern = pattern
+        self._allocations: dict[int, _Allocation] = {}
+
+    def surround(self, tensor: torch.Tensor, *, filled: bool) -> torch.Tensor:
+        """A guarded tensor with the shape, strides, dtype and device of `tensor`, or `tensor` where it cannot be guarded.
+
+        Args:
+            tensor: freshly allocated.
+            filled: keep its content; otherwise the content is poison.
+        """
+        import torch
+
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        if tensor.layout != torch.strided or tensor.device.type not in ("cpu", "cuda") or tensor.numel() == 0:
+            return tensor
+        if dtype not in _POISON or tensor.is_pinned():
+            return tensor
+        size = tensor.itemsize
+        band = GUARD_BYTES // size
+        extent = 1 + sum((n - 1) * stride for n, stride in zip(tensor.shape, tensor.stride(), strict=True))
+        word = _signed(_POISON[dtype][self.pattern], 8 * size)
+        raw = torch.full((extent + 2 * band,), word, dtype=getattr(torch, _INTEGERS[size]), device=tensor.device)
+        guarded = raw.view(tensor.dtype).as_strided(tensor.shape, tensor.stride(), band)
+        if filled:
+            guarded.copy_(tensor)
+        self._allocations[raw.untyped_storage().data_ptr()] = _Allocation(raw, tensor.dtype, band, extent, word, filled)
+        return guarded
+
+    def is_guarded(self, tensor: torch.Tensor) -> bool:
+        """Whether `tensor` lies in memory that this guard surrounds."""
+        return self._find(tensor) is not None
+
+    def unwritten(self, tensor: torch.Tensor) -> torch.Tensor | None:
+        """Elements that still hold the poison, bit for bit: a bool tensor shaped as `tensor`.
+
+        None where that cannot be told: the memory is not guarded, or was allocated as another dtype. All false where the
+        memory was allocated with a content.
+        """
+        import torch
+
+        found = self._find(tensor)
+        if found is None or found.dtype != tensor.dtype:
+            return None
+        if found.filled:
+            return torch.zeros_like(tensor, dtype=torch.bool)
+        return tensor.detach().view(found.raw.dtype) == found.poison
+
+    def poison(self, tensor: torch.Tensor) -> int | None:
+        """The bits, as a signed integer, of the elements of `tensor` that nobody has written; None where `unwritten` is."""
+        found = self._find(tensor)
+        return None if found is None or found.filled or found.dtype != tensor.dtype else found.poison
+
+    def damage(self) -> list[Damage]:
+        """Allocations whose guard bands changed, named in the order in which they were made."""
+        found: list[Damage] = []
+        for number, allocation in enumerate(self._allocations.values()):
+            behind = allocation.start + allocation.extent
+            changed = allocation.raw != allocation.poison
+            changed[allocation.start : behind] = False
+            if bool(changed.any()):
+                places = changed.nonzero().flatten()
+                first = int(places[0]) - allocation.start
+                side = "before" if first < 0 else "behind"
+                name = f"alloc {number}"
+                kind = f"{allocation.dtype}, {allocation.extent} elements"
+                message = f"{name} ({kind}): written {side} the buffer, {first} elements from its start ({len(places)} elements)"
+                found.append(Damage(name, "guard", (first,), message))
+        return found
+
+    def _find(self, tensor: torch.Tensor) -> _Allocation | None:
+        return self._allocations.get(tensor.untyped_storage().data_ptr())
+
+
+@contextmanager
+def guard_outputs(*, pattern: int = 0) -> Iterator[Guard]:
+    """Guards what is allocated by torch's factory functions inside the block, on the CPU and on GPUs.
+
+    Memory without a content (`empty` and its kin) holds a bit pattern that `Guard.unwritten` looks for; `zeros`, `full`
+    and their kin get guard bands and the content asked for. Strides are kept; empty tensors and dtypes of one byte pass
+    through. Allocations made in C++ are not seen.
+
+    Args:
+        pattern: which of two poisons, 0 or 1.
+
+    Raises:
+        UsageError: the pattern is neither 0 nor 1.
+    """
+    if pattern not in (0, 1):
+        raise UsageError(f"pattern={pattern!r} is not accepted: 0 or 1")
+    from flashverify.case.memory.guard_mode import GuardMode
+
+    guard = Guard(pattern)
+    with GuardMode(guard):
+        yield guard
+
+
+def _signed(word: int, bits: int) -> int:
+    return word - (1 << bits) if word >> (bits - 1) else word

@@ -1,0 +1,52 @@
+"""The dispatch mode behind `guard_outputs`; apart from it because torch must be imported to define one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from flashverify.case.memory.guard import Guard
+
+__all__ = ["GuardMode"]
+
+_ATEN = torch.ops.aten
+_EMPTY = {
+    _ATEN.empty.memory_format,
+    _ATEN.empty_like.default,
+    _ATEN.empty_strided.default,
+    _ATEN.new_empty.default,
+    _ATEN.new_empty_strided.default,
+}
+_FILLED = {
+    _ATEN.zeros.default,
+    _ATEN.zeros_like.default,
+    _ATEN.new_zeros.default,
+    _ATEN.ones.default,
+    _ATEN.ones_like.default,
+    _ATEN.new_ones.default,
+    _ATEN.full.default,
+    _ATEN.full_like.default,
+    _ATEN.new_full.default,
+}
+
+
+class GuardMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Replaces the result of every factory function by a guarded tensor of the same shape and strides."""
+
+    def __init__(self, guard: Guard) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._guard = guard
+
+    def __torch_dispatch__(
+        self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        filled = func in _FILLED
+        if (filled or func in _EMPTY) and type(result) is torch.Tensor:
+            return self._guard.surround(result, filled=filled)
+        return result

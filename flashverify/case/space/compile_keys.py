@@ -1,0 +1,103 @@
+"""Kinds of cases: what a compiled kernel is compiled anew for. Random cases would be one compilation each; a finite list is not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from math import gcd
+from typing import TYPE_CHECKING
+
+from flashverify.case.space.optional_parts import all_extras, all_parts, block_sizes, combine
+
+if TYPE_CHECKING:
+    from flashverify.case.supports import Supports
+
+__all__ = ["Kind", "list_kinds", "page_choices"]
+
+_UNALIGNED_EVERY = 4
+_LAUNCH_EVERY = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One compilation: everything that a kernel may be specialised on, sizes and strides apart.
+
+    Attributes:
+        dims: (dim_qk, dim_v).
+        dtype: of q, k, v.
+        precision: of fp32 products.
+        parts: of the mask.
+        aligned: whether pointers and strides are multiples of 16 bytes.
+        launch: launch parameters.
+        features: modifications of the logits, and `dropout`.
+        block: rows and keys of a block, where the mask has blocks.
+        page_size: of a paged k and v.
+    """
+
+    dims: tuple[int, int]
+    dtype: str
+    precision: str
+    parts: frozenset[str]
+    aligned: bool
+    launch: tuple[tuple[str, int], ...]
+    features: frozenset[str] = frozenset()
+    block: tuple[int, int] = (16, 16)
+    page_size: int | None = None
+
+
+def list_kinds(
+    supports: Supports, dims: list[tuple[int, int]], formats: list[tuple[str, str]], count: int
+) -> tuple[Kind, ...]:
+    """At most `count` different kinds, spread over all combinations of dims, format, mask parts and extras.
+
+    The combinations are walked in steps of the golden section, so that any stretch of them holds every value of every axis and
+    most pairs. Every fourth kind is unaligned, every sixth has launch parameters; block and page sizes take turns.
+
+    Args:
+        supports: what the subject declares.
+        dims: (dim_qk, dim_v) to choose from.
+        formats: (dtype, precision) to choose from.
+        count: how many.
+    """
+    pairs, bases, extras = list(dict.fromkeys(dims)), all_parts(supports), all_extras(supports)
+    total = len(pairs) * len(formats) * len(bases) * len(extras)
+    step, stride = _golden(total), _golden(len(bases))
+    turns: Counter[frozenset[str]] = Counter()
+    kinds: dict[Kind, None] = {}
+    blocks, pages = block_sizes(supports), page_choices(supports)
+    sparse = 0
+    for i in range(count):
+        rest, extra = divmod(i * step % total, len(extras))
+        rest, base = divmod(rest, len(bases))
+        pair, (dtype, precision) = pairs[rest // len(formats)], formats[rest % len(formats)]
+        if len(extras) > 1:  # so that packed and sparse masks, a few kinds each, still meet every band and a tree
+            own = extras[extra].intersection(("packed", "blocks", "bitmap"))
+            base = turns[own] * stride % len(bases)
+            turns[own] += 1
+        parts, features = combine(supports, bases[base], extras[extra])
+        aligned = not supports.unaligned or i % _UNALIGNED_EVERY != _UNALIGNED_EVERY - 1
+        launch = _launch(supports, i // _LAUNCH_EVERY) if i % _LAUNCH_EVERY == _LAUNCH_EVERY - 1 else ()
+        block = blocks[sparse % len(blocks)] if "blocks" in parts else (16, 16)
+        sparse += "blocks" in parts
+        page = None if "packed" in parts else pages[i % len(pages)]
+        kinds.setdefault(Kind(pair, dtype, precision, parts, aligned, launch, features, block, page))
+    return tuple(kinds)
+
+
+def _golden(total: int) -> int:
+    """The step, without a common factor with `total`, nearest above the golden section of it."""
+    return next(s for s in range(round(0.618 * total) or 1, 2 * total) if gcd(s, total) == 1)
+
+
+def page_choices(supports: Supports) -> tuple[int | None, ...]:
+    """Page sizes to choose from, contiguous among them; no less than two in three are paged where the subject has pages."""
+    return (None, *supports.page_sizes, *supports.page_sizes[:1])
+
+
+def _launch(supports: Supports, turn: int) -> tuple[tuple[str, int], ...]:
+    """The `turn`-th combination of the launch parameters."""
+    chosen = []
+    for name, values in supports.launch:
+        chosen.append((name, values[turn % len(values)]))
+        turn //= len(values)
+    return tuple(sorted(chosen))

@@ -1,0 +1,191 @@
+"""The entries of the fixed matrix, as texts: each is about one axis, and `matrix` fills in the others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flashverify.case.case import DTYPES, LAYOUTS, POISONS, REGIMES
+from flashverify.case.space.matrix_features import features, large_features
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["ROTATIONS", "focus", "large"]
+
+_PLAIN_DTYPES = ("dtype=fp16", "dtype=bf16", "dtype=fp32")
+_ROTATED_REGIMES = ("negative", "ties", "logits-1e3", "v-positive", "ascending", "integers", "outlier")
+ROTATIONS = (
+    tuple(f"regime={r} {d}" for r in ("normal",) * 6 + _ROTATED_REGIMES for d in _PLAIN_DTYPES),
+    (
+        "causal=top-left",
+        "",
+        "klen=20",
+        "",
+        "",
+        "causal=bottom-right",
+        "",
+        "klen=1",
+        "",
+        "causal=bottom-right klen=32",
+        "",
+    ),
+    ("", "layout=bshd", "gap=8 padding=nan", "layout=bshd gap=3 offset=1 padding=max", ""),
+    ("", "do=transposed", "", "dlse=yes", "", "do=expanded", ""),
+)
+"""Values of the axes that an entry leaves open: the n-th entry takes element n modulo the length of each. The second is the mask."""
+
+_LENGTHS = (1, 15, 16, 17, 31, 32, 33, 47, 63, 64, 65)
+_RECTANGLES = (
+    (1, 65),
+    (1, 257),
+    (65, 1),
+    (16, 17),
+    (17, 16),
+    (33, 31),
+    (31, 33),
+    (5, 80),
+    (80, 5),
+    (48, 64),
+    (64, 48),
+    (15, 129),
+)
+_HEADS = ((1, 1, 1), (1, 3, 1), (1, 6, 2), (2, 2, 2), (2, 2, 1), (1, 4, 2), (3, 1, 1))
+_DIMS = (
+    (8, 8),
+    (16, 16),
+    (24, 24),
+    (40, 40),
+    (64, 64),
+    (72, 72),
+    (96, 96),
+    (128, 128),
+    (256, 256),
+    (16, 64),
+    (64, 16),
+    (40, 72),
+    (128, 64),
+)
+_SCALES = (
+    *("scale=1", "scale=0.125", "scale=10000", "scale=1e-30", "scale=0x1p-140", "scale=0", "scale=-0.125", "scale=-1"),
+    *(
+        "scale=10000 regime=logits-1e2",
+        "scale=-0.125 regime=negative",
+        "scale=-1 regime=one-hot",
+        "scale=1 regime=logits-1e4",
+    ),
+    *("scale=0 regime=large", "scale=0 regime=logits-1e5", "scale=-0.5 regime=ascending", "scale=10000 regime=large"),
+)
+_TREES = (
+    *(
+        "seq_q=1 seq_k=1 tree=-1",
+        "seq_q=2 seq_k=2 tree=-1,-1",
+        "seq_q=3 seq_k=3 tree=-1,0,0",
+        "seq_q=3 seq_k=20 tree=-1,-1,-1",
+    ),
+    *(
+        "seq_q=7 seq_k=23 tree=-1,0,0,1,1,2,2",
+        "seq_q=8 seq_k=40 tree=-1,0,1,2,3,4,5,6",
+        "seq_q=4 seq_k=20 tree=-1,0,1,0 klen=17",
+    ),
+    "seq_q=17 seq_k=50 tree=" + ",".join(str(max(-1, node - 1 - node % 3)) for node in range(17)),
+    "seq_q=33 seq_k=33 tree=" + ",".join(str((node - 1) // 2) for node in range(33)),
+    "seq_q=40 seq_k=57 tree=" + ",".join(str(-1 if node % 5 == 0 else node - 1) for node in range(40)),
+)
+_MASKED = (
+    *(
+        "klen=0",
+        "klen=1",
+        "klen=15",
+        "klen=16",
+        "klen=32",
+        "klen=33",
+        "causal=bottom-right klen=1",
+        "causal=bottom-right klen=0",
+    ),
+    *(
+        "batch=3 klen=33,0,17",
+        "batch=2 klen=1,32",
+        "batch=2 causal=bottom-right klen=9,33",
+        "batch=2 causal=top-left klen=0,5",
+    ),
+    *("qlen=0", "qlen=17", "batch=2 qlen=33,1 klen=2,33", "batch=2 causal=bottom-right qlen=20,5 klen=7,33"),
+    *("window=0,0", "window=4,2", "window=*,0", "window=16,* causal=bottom-right", "window=8,8 klen=20"),
+)
+_STORAGE = (
+    *(
+        "gap=8",
+        "gap=1",
+        "gap=3 layout=bshd",
+        "offset=8",
+        "offset=1",
+        "offset=4 layout=bshd",
+        "gap=8 offset=8 layout=bshd",
+    ),
+    *("expand=yes", "expand=yes layout=bshd", "expand=yes batch=2 heads_q=4 heads_kv=2", "expand=yes gap=3 offset=1"),
+)
+_GRADS = tuple(
+    f"{do} {dlse} {mask}".strip()
+    for do in ("do=dense", "do=expanded", "do=transposed", "do=zero")
+    for dlse, mask in (("dlse=no", ""), ("dlse=yes", "causal=bottom-right seq_q=40"), ("dlse=yes", "klen=17"))
+)
+_EDITS = tuple(
+    f"batch=2 heads_q=4 heads_kv=2 edits={tensor}:{index}:{value}"
+    for tensor, index in (("q", "0,1,5,3"), ("k", "0,0,32,0"), ("v", "1,1,20,7"), ("do", "0,3,0,31"))
+    for value in ("nan", "inf", "-inf")
+)
+_EMPTY = ("batch=0", "seq_q=0", "seq_k=0", "seq_q=0 seq_k=0", "batch=2 seq_k=0 dlse=yes", "seq_k=0 causal=bottom-right")
+
+
+def focus() -> Iterator[str]:
+    """One entry after the other, every device."""
+    yield from (f"seq_q={n} seq_k={n}" for n in _LENGTHS)
+    yield from (f"seq_q={n} seq_k={n} causal=top-left" for n in (1, 16, 17, 33, 65))
+    for q, k in _RECTANGLES:
+        yield from (f"seq_q={q} seq_k={k} {mask}" for mask in ("", "causal=bottom-right", "causal=top-left"))
+    yield from (f"regime={regime} dtype={dtype}" for regime in REGIMES for dtype in DTYPES)
+    yield from (f"regime=overflow seed={seed} dtype={dtype}" for seed in (0, 2) for dtype in ("fp16", "bf16"))
+    yield from (
+        f"regime={regime} seq_q=17 seq_k=65 causal=bottom-right"
+        for regime in ("ascending", "one-hot", "negative", "v-cancelling")
+    )
+    yield from (f"batch={b} heads_q={hq} heads_kv={hkv}" for b, hq, hkv in _HEADS)
+    yield from (f"batch={b} heads_q={hq} heads_kv={hkv} seq_q=20 causal=bottom-right" for b, hq, hkv in _HEADS)
+    yield from (f"dim_qk={d} dim_v={dv}" for d, dv in _DIMS)
+    yield from _SCALES
+    yield from _TREES
+    yield from _MASKED
+    yield from features()
+    yield from (f"padding={poison} klen=20 seq_q=17 layout={layout}" for poison in POISONS for layout in LAYOUTS)
+    yield from (f"padding={poison} gap=8" for poison in POISONS)
+    yield from _STORAGE
+    yield from _GRADS
+    for precision in ("tf32", "tf32x3"):
+        yield from (
+            f"dtype=fp32 precision={precision} {rest}"
+            for rest in ("", "causal=bottom-right seq_q=17", "dim_qk=64 dim_v=40", "regime=logits-1e2")
+        )
+    yield from _EDITS
+    yield from _EMPTY
+    yield from ("backward=no", "backward=no klen=17", "backward=no causal=top-left")
+
+
+def large() -> Iterator[str]:
+    """What only a GPU can afford: many tiles, and lengths past the powers of two."""
+    for n in (128, 129, 255, 257, 512, 600):
+        yield from (
+            f"seq_q={n} seq_k={n} dim_qk=64 dim_v=64 {mask}" for mask in ("", "causal=top-left", f"klen={n - 100}")
+        )
+    for q, k in ((1, 2049), (129, 513), (513, 129), (600, 16), (17, 1025)):
+        yield from (f"seq_q={q} seq_k={k} dim_qk=128 dim_v=128 {mask}" for mask in ("", "causal=bottom-right"))
+    yield from (
+        f"regime={regime} seq_q=257 seq_k=385 dim_qk=64 dim_v=64 {mask}"
+        for regime in REGIMES
+        for mask in ("", "causal=bottom-right")
+    )
+    yield from (
+        f"batch={b} heads_q={q} heads_kv={kv} seq_q=130 seq_k=260"
+        for b, q, kv in ((2, 8, 2), (1, 24, 2), (16, 1, 1), (4, 4, 1))
+    )
+    yield from large_features()
+    yield "seq_q=64 seq_k=300 tree=" + ",".join(str(max(-1, node - 1 - node % 4)) for node in range(64))
+    yield "seq_q=130 seq_k=400 tree=" + ",".join(str((node - 1) // 2) for node in range(130))

@@ -1,0 +1,233 @@
+"""Hypothesis strategies over the cases that a subject supports, small first.
+
+Every list that is drawn from runs from plain to wild and every integer towards its lower end, so that shrinking ends at the
+smallest shape, the plainest regime and no optional feature.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from hypothesis import assume
+from hypothesis import strategies as st
+
+from flashverify.case.case import (
+    DTYPES,
+    EDIT_TENSORS,
+    POISONS,
+    PRECISIONS,
+    REGIMES,
+    Case,
+    Edit,
+    Grad,
+    Logits,
+    Storage,
+    Values,
+)
+from flashverify.case.space.compile_keys import Kind, list_kinds, page_choices
+from flashverify.case.space.draws import draw_lengths, draw_mask, draw_threshold
+from flashverify.case.space.optional_parts import block_sizes, combine, draw_extras, draw_parts, one_in
+from flashverify.case.space.profiles import CPU, GPU, Profile
+from flashverify.case.values.bits import FORMATS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hypothesis.strategies import SearchStrategy
+
+    from flashverify.case.supports import Supports
+
+    Draw = Callable[[SearchStrategy[Any]], Any]
+
+__all__ = ["CPU", "GPU", "Profile", "cases"]
+
+_REGIMES = (*REGIMES, "normal", "normal", "v-positive")
+"""Those that every defect of the arithmetic shows with are likelier than those built against one."""
+_HUGE = [sign * size for size in (2.0**95, 2.0**96, 2.0**100, 2.0**120, 1.875 * 2.0**127) for sign in (1.0, -1.0)]
+"""Sinks, slopes and biases that leave fp32 in base 2, or on the way; finite in bf16."""
+_MAX_TABLE = 2**22
+"""Most pairs over all heads and sequences where a bias or a bitmask has one element for each."""
+
+
+def cases(supports: Supports, *, profile: Profile = CPU) -> SearchStrategy[Case]:
+    """Cases that a subject supports, by construction; only `supports.also` may reject a draw.
+
+    A dtype whose plainest case `supports.also` refuses is not drawn at all.
+
+    Args:
+        supports: what the subject declares.
+        profile: how large the cases may be.
+    """
+    dims = [p for p in profile.dims if all(d % supports.dim_multiple == 0 and d <= supports.dim_max for d in p)]
+    dims = [(d, dv) for d, dv in dims if d == dv or not supports.equal_dims] or [(supports.dim_multiple,) * 2]
+    dtypes = [d for d in DTYPES if d in supports.dtypes and (d == "fp32" or "ieee" in supports.precisions)]
+    plain = Case(dim_qk=dims[0][0], dim_v=dims[0][1])
+    if supports.also is not None:
+        dtypes = [d for d in dtypes if supports.also(dataclasses.replace(plain, dtype=d)) is None] or dtypes
+    formats = [
+        (dtype, precision)
+        for dtype in dtypes
+        for precision in PRECISIONS
+        if precision in supports.precisions and (precision == "ieee" or dtype == "fp32")
+    ]
+    if profile.kinds is not None and supports.compiles:
+        return _cases(
+            supports, profile, st.sampled_from(list_kinds(supports, dims, formats, _count(supports, profile.kinds)))
+        )
+    return _cases(supports, profile, _free_kinds(supports, dims, formats))
+
+
+def _count(supports: Supports, kinds: int) -> int:
+    """A third more for a subject with every extra."""
+    extras = len(supports.logits) + supports.dropout + len({"packed", "blocks", "bitmap"}.intersection(supports.masks))
+    return kinds + kinds * extras // 24
+
+
+@st.composite
+def _free_kinds(draw: Draw, supports: Supports, dims: list[tuple[int, int]], formats: list[tuple[str, str]]) -> Kind:
+    """Any combination."""
+    dtypes = list(dict.fromkeys(dtype for dtype, _ in formats))
+    dtype = draw(st.sampled_from(dtypes))
+    pair = draw(st.sampled_from(dims))
+    precision = draw(st.sampled_from([p for d, p in formats if d == dtype]))
+    parts = draw_parts(draw, supports)
+    aligned = not (supports.unaligned and draw(one_in(3)))
+    launch = _launch(draw, supports)
+    parts, features = combine(supports, parts, draw_extras(draw, supports))
+    block = draw(st.sampled_from(block_sizes(supports))) if "blocks" in parts else (16, 16)
+    paged = supports.page_sizes and "packed" not in parts
+    page = draw(st.sampled_from(page_choices(supports))) if paged else None
+    return Kind(pair, dtype, precision, parts, aligned, launch, features, block, page)
+
+
+@st.composite
+def _cases(draw: Draw, supports: Supports, profile: Profile, kinds: SearchStrategy[Kind]) -> Case:
+    heads = [h for h in profile.heads if supports.gqa or h[1] == h[2]]
+    batch, heads_q, heads_kv = draw(st.sampled_from(heads))
+    empty = draw(st.sampled_from(("batch", "seq_q", "seq_k"))) if supports.empty and draw(one_in(12)) else ""
+    batch = 0 if empty == "batch" else batch
+    kind = draw(kinds)
+    (dim_qk, dim_v), parts = kind.dims, kind.parts
+    sequences = batch
+    if "packed" in parts:
+        sequences, batch = (draw(st.sampled_from((1, 2, 2, 3, 4, 7))) if batch else 0), 1
+    pairs = max(profile.max_work // max(batch * heads_q * (dim_qk + dim_v), 1), 4)
+    if "bitmap" in parts or "bias" in kind.features:
+        pairs = min(pairs, max(_MAX_TABLE // max(batch * heads_q, 1), 4))
+    seq_q, seq_k = draw_lengths(draw, supports, profile.reaching(kind.features), parts, pairs, empty)
+    mask = draw_mask(draw, supports, parts, (sequences, seq_q, seq_k), kind.block)
+    logits, dropout = _modifiers(draw, supports, kind.features)
+    case = Case(
+        batch=batch,
+        heads_q=heads_q,
+        heads_kv=heads_kv,
+        seq_q=seq_q,
+        seq_k=seq_k,
+        dim_qk=dim_qk,
+        dim_v=dim_v,
+        dtype=kind.dtype,
+        precision=kind.precision,
+        scale=draw(st.sampled_from(_scales(supports))),
+        mask=mask,
+        logits=logits,
+        dropout=dropout,
+        values=Values(regime=draw(st.sampled_from(_REGIMES)), seed=draw(st.integers(0, 255))),
+        storage=dataclasses.replace(_storage(draw, supports, kind.aligned), page_size=kind.page_size),
+        grad=_grad(draw, supports),
+        launch=kind.launch,
+    )
+    if case.dropout and draw(one_in(3)):
+        case = dataclasses.replace(case, dropout=draw_threshold(draw, case))
+    if supports.strided and (logits.alibi or logits.sink or case.grad.dlse) and draw(one_in(3)):
+        case = dataclasses.replace(case, storage=dataclasses.replace(case.storage, strided=True))
+    if draw(one_in(6)):
+        case = dataclasses.replace(case, values=dataclasses.replace(case.values, edits=_edits(draw, supports, case)))
+    if supports.also is not None:
+        if case.launch and supports.also(case) is not None:
+            case = dataclasses.replace(case, launch=())
+        assume(supports.also(case) is None)
+    reason = supports.refusal(case)
+    assert reason is None, f"{case} was drawn although {reason}"
+    return case
+
+
+def _modifiers(draw: Draw, supports: Supports, features: frozenset[str]) -> tuple[Logits, float]:
+    """The modifications of the logits, and the probability of dropout."""
+    logits = Logits(
+        softcap=draw(st.sampled_from((30.0, 1.0, 50.0))) if "softcap" in features else None,
+        alibi="alibi" in features and draw(st.sampled_from((True, True, *("wild",) * supports.wild_slopes))),
+        bias=draw(st.sampled_from(("shared", "head", "full"))) if "bias" in features else None,
+        sink="sink" in features,
+    )
+    return logits, draw(st.sampled_from((0.5, 0.1, 0.9))) if "dropout" in features else 0.0
+
+
+def _scales(supports: Supports) -> list[float | None]:
+    """Scales of the signs that the subject has; the default, first, most often."""
+    scales: list[float | None] = []
+    if "positive" in supports.scales:
+        scales += [None] * 7 + [1.0, 0.125, 1e4, 1e-30, 2.0**-140]
+    if "zero" in supports.scales:
+        scales += [0.0]
+    if "negative" in supports.scales:
+        scales += [-0.125, -1.0]
+    return scales
+
+
+def _storage(draw: Draw, supports: Supports, aligned: bool) -> Storage:
+    gaps = ((0, 0, 8) if aligned else (0, 1, 3)) if supports.gaps else (0,)
+    offsets = (0, 0, 8) if aligned else (1, 4)
+    return Storage(
+        layout=draw(st.sampled_from([layout for layout in ("bhsd", "bshd") if layout in supports.layouts])),
+        gap=draw(st.sampled_from(gaps)),
+        offset=draw(st.sampled_from(offsets)),
+        expand=supports.expand and draw(one_in(6)),
+        padding=draw(st.sampled_from(POISONS)),
+    )
+
+
+def _grad(draw: Draw, supports: Supports) -> Grad:
+    do = draw(st.sampled_from(("dense", "dense", "dense", "expanded", "transposed", "zero")))
+    dlse = supports.dlse and draw(st.booleans())
+    forward_only = draw(one_in(10))
+    return Grad(do=do, dlse=dlse) if supports.backward and not forward_only else Grad(backward=False)
+
+
+def _launch(draw: Draw, supports: Supports) -> tuple[tuple[str, int], ...]:
+    """All launch parameters of the subject, or none."""
+    if not supports.launch or not draw(one_in(4)):
+        return ()
+    return tuple(sorted((name, draw(st.sampled_from(values))) for name, values in supports.launch))
+
+
+def _edits(draw: Draw, supports: Supports, case: Case) -> tuple[Edit, ...]:
+    """One to three single elements inside the declared lengths; NaN and Inf where the subject has a contract for them."""
+    entry = FORMATS[case.dtype]
+    values = [0.0, 1.0, -1.0, -0.0, 1000.0, entry.min_subnormal, entry.max, -entry.max]
+    values += [float("inf"), float("-inf"), float("nan")] * supports.non_finite
+    # of bias, sink and slopes, whose non-finite values have no contract
+    large = [-8192.0, 16384.0, *values[:5], -1000.0]
+    large += _HUGE * supports.huge_modifiers
+    shapes = case.editable
+    declared = {"q": case.rows_inside, "do": case.rows_inside, "k": case.keys_inside, "v": case.keys_inside}
+
+    def places(name: str) -> list[tuple[int, int]]:  # (sequence, declared length), the empty ones left out
+        lengths = declared.get(name) or (shapes[name][2],) * shapes[name][0]
+        return [(b, length) for b, length in enumerate(lengths) if length]
+
+    usable = [name for name in EDIT_TENSORS if name in shapes and 0 not in shapes[name] and places(name)]
+    if not case.grad.backward or case.grad.do in ("expanded", "zero"):
+        usable = [name for name in usable if name != "do"]
+    if not supports.wild_slopes:
+        usable = [name for name in usable if name != "slopes"]
+    edits: list[Edit] = []
+    for _ in range(draw(st.sampled_from((1, 1, 2, 3))) if usable else 0):
+        name = draw(st.sampled_from(usable))
+        b, length = draw(st.sampled_from(places(name)))
+        h, d = (draw(st.integers(0, shapes[name][axis] - 1)) for axis in (1, 3))
+        choices = large if name in ("bias", "sink", "slopes") else values
+        if name == "bias" and case.dtype == "fp16":
+            choices = [value for value in large if abs(value) <= entry.max]
+        edits.append(Edit(name, (b, h, draw(st.integers(0, length - 1)), d), draw(st.sampled_from(choices))))
+    return tuple(edits)

@@ -1,0 +1,51 @@
+"""Every wrong semantics that a diagnosis can name, the more particular ones first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flashverify.diagnosis.hypotheses.bands import BANDS
+from flashverify.diagnosis.hypotheses.dropout import DROPOUT
+from flashverify.diagnosis.hypotheses.edges import EDGES
+from flashverify.diagnosis.hypotheses.gradients import GRADIENTS
+from flashverify.diagnosis.hypotheses.heads import HEADS
+from flashverify.diagnosis.hypotheses.lengths import LENGTHS
+from flashverify.diagnosis.hypotheses.merging import MERGES
+from flashverify.diagnosis.hypotheses.patterns import PATTERNS
+from flashverify.diagnosis.hypotheses.rows import ROWS
+from flashverify.diagnosis.hypotheses.scales import SCALES
+from flashverify.diagnosis.hypotheses.softmax import SOFTMAX
+from flashverify.diagnosis.hypotheses.statistics import STATISTICS
+from flashverify.diagnosis.hypotheses.sums import SUMS
+from flashverify.diagnosis.hypotheses.terms import TERMS
+from flashverify.diagnosis.hypotheses.trees import TREES
+from flashverify.diagnosis.hypotheses.walks import WALKS
+from flashverify.diagnosis.padding_experiment import PADDINGS
+
+if TYPE_CHECKING:
+    from flashverify.diagnosis.hypothesis import Semantics
+
+__all__ = ["NAMES", "SEMANTICS"]
+
+SEMANTICS: tuple[Semantics, ...] = (
+    *BANDS,
+    *TREES,
+    *PATTERNS,
+    *LENGTHS,
+    *TERMS,
+    *SCALES,
+    *SOFTMAX,
+    *MERGES,
+    *HEADS,
+    *STATISTICS,
+    *GRADIENTS,
+    *SUMS,
+    *DROPOUT,
+    *WALKS,
+    *EDGES,
+    *ROWS,
+)
+"""Those that are told by their values."""
+
+NAMES: tuple[str, ...] = (*(s.name for s in SEMANTICS), *PADDINGS, "not-written")
+"""Names of all of them, also of those that are told by an experiment."""

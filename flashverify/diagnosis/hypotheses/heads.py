@@ -1,0 +1,165 @@
+"""Wrong semantics of which head, sequence or page a key comes from."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import torch
+
+from flashverify.diagnosis.expected import Expected
+from flashverify.diagnosis.hypothesis import FORWARD, Alternative, Expectations, Semantics
+from flashverify.diagnosis.mask_tensors import of_heads_open
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from torch import Tensor
+
+    from flashverify.diagnosis.hypothesis import Finish
+    from flashverify.diagnosis.observation import Scene
+
+__all__ = ["HEADS"]
+
+_WHICH = (("of k", True, False), ("of v", False, True), ("of k and v", True, True))
+
+
+def _mapped(heads: Callable[[Tensor, int, int], Tensor]) -> Callable[[Scene], Iterator[Alternative]]:
+    """Query head h reads kv head `heads(h, Hkv, group)`, of k, of v or of both; the gradients go to where they belong."""
+
+    def build(scene: Scene) -> Iterator[Alternative]:
+        case, i = scene.case, scene.inputs
+        h = torch.arange(case.heads_q)
+        read = heads(h, case.heads_kv, scene.group)
+        wrong, right = read.clamp(0, case.heads_kv - 1), h // scene.group
+        if bool((wrong == right).all()):
+            return
+        outside = of_heads_open(scene, (read != wrong).unsqueeze(0))
+        for detail, of_k, of_v in _WHICH:
+            k = i.k[:, wrong if of_k else right]
+            v = i.v[:, wrong if of_v else right]
+            inputs = replace(i, k=k, v=v)
+            yield Alternative(inputs=inputs, finish=_then(_regroup(right, case.heads_kv), outside), detail=detail)
+
+    return build
+
+
+def _regroup(to: Tensor, heads: int) -> Callable[[Expectations], Expectations]:
+    """DK and dV of each query head, added up at the kv head that `to` names."""
+
+    def add(x: Tensor) -> Tensor:
+        shape = (x.shape[0], heads, *x.shape[2:])
+        return torch.zeros(shape, dtype=x.dtype).index_add_(1, to, x)
+
+    def finish(found: Expectations) -> Expectations:
+        for name in ("dk", "dv"):
+            if name in found:
+                x = found[name]
+                over = add(x.overflow.double()) > 0
+                found[name] = Expected(value=add(x.value), total=add(x.total), overflow=over, zero=x.zero)
+        return found
+
+    return finish
+
+
+def _then(first: Finish, second: Finish | None) -> Finish:
+    return first if second is None else lambda found: second(first(found))
+
+
+def _batch(of: Callable[[Tensor, int], Tensor]) -> Callable[[Scene], Iterator[Alternative]]:
+    """Sequence b reads the keys and values of sequence `of(b, B)`."""
+
+    def build(scene: Scene) -> Iterator[Alternative]:
+        batch, i = scene.case.batch, scene.inputs
+        at = of(torch.arange(batch), batch)
+        if bool((at == torch.arange(batch)).all()):
+            return
+        for detail, of_k, of_v in _WHICH:
+            yield Alternative(inputs=replace(i, k=i.k[at] if of_k else i.k, v=i.v[at] if of_v else i.v), detail=detail)
+
+    return build
+
+
+def _pages(size: int | None, by: int = 0) -> Callable[[Scene], Iterator[Alternative]]:
+    """The page of key j is looked up as entry j // size, `by` entries further on."""
+
+    def build(scene: Scene) -> Iterator[Alternative]:
+        pages, case = scene.problem.pages, scene.case
+        if pages is None or case.storage.page_size is None or not case.seq_k:
+            return
+        own = case.storage.page_size
+        if (size or own) == own and not by:
+            return
+        j = torch.arange(case.seq_k)
+        entry = torch.arange(case.batch)[:, None] * pages.table.shape[1] + j // (size or own) + by
+        flat = pages.table.reshape(-1).long()
+        page = flat[entry.clamp(0, len(flat) - 1)]
+        good = (entry < len(flat)) & (page >= 0) & (page < pages.k.shape[0])
+        page = page.clamp(0, pages.k.shape[0] - 1)
+        slot = (j % own).expand_as(page)
+
+        def read(pool: Tensor) -> Tensor:
+            found = pool[page, slot].double().movedim(2, 1)  # [B, Hkv, Sk, D]
+            return torch.nan_to_num(found, nan=0.0, posinf=0.0, neginf=0.0)
+
+        lost = ~good if case.mask.key_lengths is None else ~good & (j < torch.tensor(case.mask.key_lengths)[:, None])
+        rows = lost.any(-1).view(-1, 1, 1)
+
+        def finish(found: Expectations) -> Expectations:
+            where = {"o": rows.unsqueeze(-1), "lse": rows}
+            return {name: x.open(where[name]) if name in where else x for name, x in found.items()}
+
+        yield Alternative(inputs=replace(scene.inputs, k=read(pages.k), v=read(pages.v)), finish=finish)
+
+    return build
+
+
+HEADS = (
+    Semantics(
+        name="head-modulo",
+        sentence="query head h reads kv head h % Hkv instead of h // (Hq // Hkv)",
+        build=_mapped(lambda h, kv, _group: h % kv),
+    ),
+    Semantics(
+        name="head-modulo-group",
+        sentence="query head h reads kv head h % (Hq // Hkv) instead of h // (Hq // Hkv)",
+        build=_mapped(lambda h, kv, group: (h % group) % kv),
+    ),
+    Semantics(
+        name="head-over-hkv",
+        sentence="query head h reads kv head h // Hkv instead of h // (Hq // Hkv)",
+        build=_mapped(lambda h, kv, _group: h // kv),
+    ),
+    Semantics(
+        name="head-first",
+        sentence="every query head reads the first kv head",
+        build=_mapped(lambda h, _kv, _group: h * 0),
+    ),
+    Semantics(
+        name="head-next",
+        sentence="every query head reads the kv head after its own",
+        build=_mapped(lambda h, kv, group: (h // group + 1) % kv),
+    ),
+    Semantics(
+        name="batch-first",
+        sentence="every sequence of the batch reads the keys of the first one",
+        build=_batch(lambda b, _n: b * 0),
+    ),
+    Semantics(
+        name="batch-next",
+        sentence="every sequence of the batch reads the keys of the next one",
+        build=_batch(lambda b, n: (b + 1) % n),
+    ),
+    Semantics(
+        name="pages-of-sixteen",
+        sentence="the page of a key is looked up as if pages held 16 keys",
+        build=_pages(16),
+        outputs=FORWARD,
+    ),
+    Semantics(
+        name="page-next",
+        sentence="the page of a key is looked up one entry further on",
+        build=_pages(None, 1),
+        outputs=FORWARD,
+    ),
+)

@@ -1,0 +1,60 @@
+"""What a wrong semantics is: a name, a sentence, and the outputs that it leads to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from flashverify.diagnosis.expected import Expected
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from flashverify.diagnosis.observation import Scene
+    from flashverify.truth import Inputs
+
+__all__ = ["BACKWARD", "FORWARD", "TILES", "Alternative", "Expectations", "Finish", "Semantics"]
+
+FORWARD = ("o", "lse")
+BACKWARD = ("delta", "dq", "dk", "dv", "dbias", "dsink")
+TILES = (16, 32, 64, 128)
+"""Sizes of tiles that are tried where a form does not say."""
+
+Expectations = dict[str, Expected]
+Finish = Callable[[Expectations], Expectations]
+Given = Callable[["Tensor", "Tensor"], tuple["Tensor", "Tensor"]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Alternative:
+    """One way in which a semantics may be wrong on one case.
+
+    Attributes:
+        inputs: the problem that the oracles are asked instead of the declared one; None for the declared one.
+        detail: what tells it from the other alternatives, in words: a tile size, a tensor.
+        finish: changes what follows from the inputs: called with the outputs of the forward, and with those of the backward.
+        given: changes the O and LSE (natural) that the backward is given, which are the subject's own.
+    """
+
+    inputs: Inputs | None = None
+    detail: str = ""
+    finish: Finish | None = None
+    given: Given | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Semantics:
+    """A wrong semantics.
+
+    Attributes:
+        name: in findings, scores and the bank of mutants.
+        sentence: what the kernel does instead; begins with a lower-case letter, has no full stop.
+        build: its alternatives on a case; none where the case has not what it is about.
+        outputs: those that it can explain.
+    """
+
+    name: str
+    sentence: str
+    build: Callable[[Scene], Iterator[Alternative]] = field(repr=False)
+    outputs: tuple[str, ...] = (*FORWARD, *BACKWARD)

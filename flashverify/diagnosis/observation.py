@@ -1,0 +1,159 @@
+"""A subject's outputs on a case beside the declared problem and its truth: what hypotheses are held against."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from flashverify.diagnosis.hypothesis import BACKWARD, FORWARD, Alternative, Expectations
+from flashverify.diagnosis.logits import logits
+from flashverify.diagnosis.references import backward_asked, forward_asked
+from flashverify.truth import Truth
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from flashverify.case.case import Case
+    from flashverify.case.masks.positions import Positions
+    from flashverify.case.problem import Problem
+    from flashverify.checks.execution import Execution
+    from flashverify.numerics import Form
+    from flashverify.subjects.interface import Contract
+    from flashverify.truth import Inputs
+
+__all__ = ["LARGEST", "Scene"]
+
+_OVERFLOW = {"fp16": 11.0, "bf16": 88.0, "fp32": 88.0}
+"""Natural logarithms of weights from which on they may not be finite in the dtype that multiplies them."""
+
+LARGEST = 1 << 17
+"""Pairs of rows and keys, over all heads, up to which a case is diagnosed by hypotheses."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Scene:
+    """One run of a subject and the truth of its case, all on the CPU.
+
+    Attributes:
+        problem: the tensors that the subject was given.
+        inputs: the declared problem, its pairs dense.
+        truth: its values and bounds.
+        form: of the subject.
+        contract: of the subject.
+        outputs: what it returned, float64, by name.
+        free: per output the elements about which nothing is asked.
+        at: where rows and keys lie.
+        execution: the run itself.
+        o, lse: what the conditional backward is given: the subject's own, natural units, with rows that are not finite replaced by
+            the oracle's; None where it returned no LSE.
+        right: what is expected of each output by the declared semantics.
+        known: answers of `agrees`.
+    """
+
+    problem: Problem
+    inputs: Inputs
+    truth: Truth
+    form: Form
+    contract: Contract
+    outputs: dict[str, Tensor]
+    free: dict[str, Tensor]
+    at: Positions
+    execution: Execution
+    o: Tensor | None
+    lse: Tensor | None
+    right: Expectations
+    known: dict[tuple[bytes, frozenset[str]], bool] = dataclasses.field(default_factory=dict)
+
+    @property
+    def case(self) -> Case:
+        """Of the problem."""
+        return self.problem.case
+
+    @property
+    def group(self) -> int:
+        """Query heads per kv head."""
+        return self.case.heads_q // self.case.heads_kv
+
+    @property
+    def unit(self) -> float:
+        """The subject's unit of an LSE, in natural ones."""
+        return 1.0 if self.form.lse_base == "e" else math.log(2.0)
+
+    def failing(self) -> dict[str, Tensor]:
+        """Per output that is not as declared, the elements."""
+        found = {}
+        for name, expected in self.right.items():
+            wrong = ~expected.holds(self.outputs[name], self.free.get(name))
+            if bool(wrong.any()):
+                found[name] = wrong
+        return found
+
+    def expect(self, alternative: Alternative, names: frozenset[str]) -> Expectations:
+        """What `alternative` expects of the outputs `names`."""
+        found: Expectations = {}
+        same = alternative.inputs is None
+        truth = self.truth if alternative.inputs is None else Truth(alternative.inputs, self.case.dtype, self.form)
+        wanted = {name for name in names if name in self.outputs}
+        if wanted & set(FORWARD):
+            values = self._declared(FORWARD) if same else self._forward(truth)
+            found |= values if alternative.finish is None else alternative.finish(values)
+        if wanted & set(BACKWARD):
+            o, lse = self.o, self.lse
+            if alternative.given is not None and o is not None and lse is not None:
+                o, lse = alternative.given(o, lse)
+            values = self._declared(BACKWARD) if same and alternative.given is None else self._backward(truth, o, lse)
+            if alternative.inputs is not None and lse is not None:
+                values = self._overflowed(values, alternative.inputs, lse)
+            found |= values if alternative.finish is None else alternative.finish(values)
+        return {name: found[name] for name in wanted if name in found}
+
+    def _overflowed(self, values: Expectations, inputs: Inputs, lse: Tensor) -> Expectations:
+        """Weights exp(S - LSE) are infinite where the LSE knows nothing of the pair, or the row has none; so may be what they make."""
+        over = (logits(inputs) - lse.unsqueeze(-1)) > _OVERFLOW[self.case.dtype]
+        if not bool(over.any()):
+            return values
+        group = inputs.q.shape[1] // inputs.k.shape[1]
+        keys = over.any(-2).reshape(over.shape[0], -1, group, over.shape[3]).any(2).unsqueeze(-1)
+        where = {"dq": over.any(-1).unsqueeze(-1), "dk": keys, "dv": keys}
+        return {name: x.maybe_lost(where[name]) if name in where else x for name, x in values.items()}
+
+    def agrees(self, alternative: Alternative, names: frozenset[str]) -> bool:
+        """Whether the outputs `names` are what `alternative` expects. The answers for a mask alone are kept."""
+        key = self._mask_key(alternative)
+        if key is not None and (key, names) in self.known:
+            return self.known[key, names]
+        expected = self.expect(alternative, names)
+        answer = all(
+            name in expected and bool(expected[name].holds(self.outputs[name], self.free.get(name)).all())
+            for name in names
+        )
+        if key is not None:
+            self.known[key, names] = answer
+        return answer
+
+    def _mask_key(self, alternative: Alternative) -> bytes | None:
+        """What tells alternatives apart that differ from the declared problem in their mask alone; None for others."""
+        inputs = alternative.inputs
+        if inputs is None or alternative.finish is not None or alternative.given is not None or inputs.visible is None:
+            return None
+        mine = self.inputs
+        if any(
+            getattr(inputs, f.name) is not getattr(mine, f.name)
+            for f in dataclasses.fields(inputs)
+            if f.name != "visible"
+        ):
+            return None
+        shape = (*self.case.shape_q[:3], self.case.seq_k)
+        return bytes(inputs.visible.expand(shape).numpy().tobytes())
+
+    def _declared(self, names: tuple[str, ...]) -> Expectations:
+        """What is declared, without what the declared order of tiles makes sharper: a wrong kernel may break that too."""
+        return {name: dataclasses.replace(self.right[name], strict=None) for name in names if name in self.right}
+
+    def _forward(self, truth: Truth) -> Expectations:
+        return forward_asked(truth, self.contract)
+
+    def _backward(self, truth: Truth, o: Tensor | None, lse: Tensor | None) -> Expectations:
+        return backward_asked(truth, self.problem, o, None if lse is None else lse / self.unit)

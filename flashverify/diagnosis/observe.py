@@ -1,0 +1,106 @@
+"""Running a subject on a case to see what hypotheses are held against."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from flashverify.case.masks.positions import positions
+from flashverify.case.memory.materialize import materialize
+from flashverify.checks.accuracy import judged_form, shape_failures, tainted, undefined_elements
+from flashverify.checks.execution import execute
+from flashverify.checks.inputs import inputs_of
+from flashverify.diagnosis.expected import of_bound
+from flashverify.diagnosis.observation import Scene
+from flashverify.diagnosis.references import backward_asked, forward_asked
+from flashverify.truth import Truth
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from flashverify.case.case import Case
+    from flashverify.case.problem import Problem
+    from flashverify.subjects.interface import Subject
+
+__all__ = ["look"]
+
+
+def look(subject: Subject, case: Case) -> Scene | None:
+    """Runs the subject on `case`; None where its outputs have the wrong shape or nothing can be compared.
+
+    Raises:
+        Exception: whatever the subject raises.
+    """
+    problem, _ = materialize(case, subject.device())
+    execution = execute(subject, problem)
+    if shape_failures(execution) or not execution.outputs:
+        return None
+    problem = _on_cpu(problem)
+    inputs, tidy = inputs_of(problem)
+    inputs, form = inputs.dense(), judged_form(subject, problem)
+    truth = Truth(inputs, case.dtype, form)
+    outputs = {name: tensor.detach().cpu().double() for name, tensor in execution.outputs.items()}
+    free = tainted(tidy, form)
+    for name, mask in undefined_elements(problem, subject.contract).items():
+        free[name] = free[name] | mask if name in free else mask
+    right = forward_asked(truth, subject.contract)
+    empty = truth.empty_rows.unsqueeze(-1)
+    for name, pair in truth.strict().items():
+        strict = of_bound(*pair).pinned(empty, subject.contract.empty_row_o)
+        right[name] = dataclasses.replace(right[name], strict=strict)
+    o = lse = None
+    if inputs.do is not None:
+        if "lse" in outputs:
+            unit = 1.0 if form.lse_base == "e" else math.log(2.0)
+            o, lse = outputs["o"], outputs["lse"] * unit
+            bad = ~(torch.isfinite(o).all(-1) & torch.isfinite(lse)) & ~truth.empty_rows
+            if bool(bad.any()):
+                o = torch.where(bad.unsqueeze(-1), right["o"].value, o)
+                lse = torch.where(bad, right["lse"].value * unit, lse)
+                for name, mask in _reached(bad, case).items():
+                    free[name] = free[name] | mask if name in free else mask
+            right |= backward_asked(truth, problem, o, lse / unit)
+            for name, pair in truth.given(o, lse / unit)[1].items():
+                right[name] = dataclasses.replace(right[name], strict=of_bound(*pair))
+        else:
+            right |= backward_asked(truth, problem, None, None)
+    return Scene(
+        problem=problem,
+        inputs=inputs,
+        truth=truth,
+        form=form,
+        contract=subject.contract,
+        outputs=outputs,
+        free=free,
+        at=positions(case),
+        execution=execution,
+        o=o,
+        lse=lse,
+        right={name: expected for name, expected in right.items() if name in outputs},
+    )
+
+
+def _reached(bad: Tensor, case: Case) -> dict[str, Tensor]:
+    """The gradients that a row of O or LSE that is not finite may have reached."""
+    group = bad.view(case.batch, case.heads_kv, -1).any(-1).view(case.batch, case.heads_kv, 1, 1)
+    everything = torch.ones((), dtype=torch.bool)
+    return {"delta": bad, "dq": bad.unsqueeze(-1), "dk": group, "dv": group, "dbias": everything, "dsink": everything}
+
+
+def _on_cpu(problem: Problem) -> Problem:
+    """The same problem in host memory."""
+
+    def host(value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return value.cpu()
+        if dataclasses.is_dataclass(value) and not isinstance(value, type) and hasattr(value, "table"):
+            return dataclasses.replace(
+                value, **{f.name: getattr(value, f.name).cpu() for f in dataclasses.fields(value)}
+            )
+        return value
+
+    changed = {f.name: host(getattr(problem, f.name)) for f in dataclasses.fields(problem)}
+    return dataclasses.replace(problem, **changed)

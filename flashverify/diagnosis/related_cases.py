@@ -1,0 +1,169 @@
+"""Cases related to one: other values, other sizes, the same parts; on them a hypothesis must hold as well."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from flashverify.case.masks.mask import Mask, Packed
+from flashverify.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from flashverify.case.case import Case
+    from flashverify.subjects.interface import Subject
+
+__all__ = ["grown", "telling", "variants"]
+
+_SIZES = ((0, 0), (5, 7), (140, 150), (18, 34), (33, 66), (2, 130))
+"""Rows and keys that are added."""
+
+
+def variants(subject: Subject, case: Case) -> Iterator[Case]:
+    """Different cases that the subject accepts, none of them `case`: the plain ones first."""
+    seen = {case}
+    for candidate in _candidates(case):
+        if candidate is not None and candidate not in seen and subject.supports.refusal(candidate) is None:
+            seen.add(candidate)
+            yield candidate
+
+
+def telling(subject: Subject, case: Case) -> Iterator[Case]:
+    """Cases that the subject accepts and that tell apart what `variants` cannot: whole tiles, large blocks, one part more in the mask."""
+    whole = -case.seq_k % 128
+    found = [grown(case, 5, whole + 128 * more, regime="normal", seed=51 + more) for more in (0, 1)]
+    blocks = case.mask.blocks
+    if blocks is not None:
+        large = replace(case, mask=replace(case.mask, blocks=replace(blocks, keys=256)))
+        found += [grown(large, 3, 425 - case.seq_k % 16 + n, regime="normal", seed=60 + n) for n in (0, 16)]
+    if case.mask.causal is None and case.mask.tree is None:
+        causal = replace(case, mask=replace(case.mask, causal="top-left"))
+        found += [grown(causal, rows, keys, regime="normal", seed=71) for rows, keys in ((18, 34), (140, 150))]
+        dense = (
+            causal.mask
+            if case.mask.bitmap is None
+            else replace(causal.mask, bitmap=replace(case.mask.bitmap, live=220))
+        )
+        aligned = replace(case, mask=replace(dense, causal="bottom-right"))  # no row without keys
+        found += [grown(aligned, rows, rows + 40, regime="normal", seed=75 + rows) for rows in (18, 70)]
+    if case.mask.key_lengths is None and case.mask.packed is None and case.mask.tree is None:
+        short = replace(case, mask=replace(case.mask, key_lengths=(case.seq_k,) * case.batch))
+        found.append(grown(replace(short, seq_k=case.seq_k + 3), 18, 34, regime="normal", seed=81))
+    yield from (each for each in found if each is not None and subject.supports.refusal(each) is None)
+
+
+def _candidates(case: Case) -> Iterator[Case | None]:
+    plain = (
+        "zeros",
+        "tiny",
+        "subnormal",
+        "q-zero",
+        "v-constant",
+        "integers",
+        "ties",
+        "duplicate-keys",
+        "one-hot",
+        "v-is-k",
+    )
+    regime = "normal" if case.values.regime in plain else case.values.regime
+    group = case.heads_q // case.heads_kv
+    heads: dict[str, Any] = {"heads_q": 2 * group, "heads_kv": 2} if case.heads_kv == 1 else {}
+    for number, (rows, keys) in enumerate(_SIZES):
+        yield grown(case, rows, keys, regime=regime, seed=case.values.seed + 8 * number + 8)
+        if number in (1, 4):
+            yield grown(case, rows, keys, regime="normal", seed=number, **heads)
+            yield grown(case, rows, keys, regime="normal", seed=11 + number, dim=32, heads_q=4, heads_kv=2, batch=2)
+            yield grown(case, rows, keys, regime="normal", seed=31 + number, heads_q=6, heads_kv=2)
+            yield grown(case, rows, keys, regime="ascending", seed=21 + number)
+            yield grown(case, rows, keys, regime="logits-1e3", seed=41 + number)
+    yield grown(case, 18, 34, regime="normal", seed=5, dtype="fp32", precision="ieee")
+    for regime in ("logits-1e2", "logits-1e3", "negative", "logits-1e4"):
+        yield grown(case, 40, 40, regime=regime, seed=6)
+    if case.storage.page_size is not None:  # a last page that is almost full
+        size = case.storage.page_size
+        yield grown(case, 4, (-case.seq_k - 1) % size, regime="normal", seed=9)
+        yield grown(case, 8, (-case.seq_k - 2) % size, regime="normal", seed=10)
+    with_dlse = replace(case, grad=replace(case.grad, dlse=case.grad.backward and not case.grad.dlse))
+    yield grown(with_dlse, 5, 7, regime="normal", seed=7)
+    for seed in (91, 92):  # sizes that matter are those of the case itself
+        yield grown(case, 0, 0, regime=regime, seed=seed)
+        yield grown(case, 0, 0, regime="normal", seed=seed, dim=32, **heads)
+    yield grown(case, 1, 1, regime=case.values.regime, seed=case.values.seed + 1)
+
+
+def grown(case: Case, rows: int, keys: int, *, regime: str, seed: int, dim: int = 0, **axes: Any) -> Case | None:
+    """`case` with more rows and keys in every sequence, other values, and some axes replaced; None where there is no such case."""
+    batch = axes.get("batch", case.batch)
+    mask = case.mask
+    try:
+        if mask.packed is not None:
+            axes["batch"] = 1
+            mask, seq_q, seq_k = _packed(case, mask.packed, rows, keys)
+        else:
+            seq_q, seq_k = case.seq_q + rows, case.seq_k + keys
+            if mask.tree is not None:
+                seq_k = max(seq_k, case.seq_k + rows)
+                mask = replace(mask, tree=_tree(mask.tree, rows))
+            mask = _lengths(mask, batch, rows, keys)
+        if rows or keys:
+            mask = _patterns(mask, seed)
+        if dim:
+            axes |= {"dim_qk": dim, "dim_v": dim}
+        if rows or keys:
+            axes["grad"] = replace(case.grad, do="dense")
+        values = replace(case.values, regime=regime, seed=seed, edits=())
+        return replace(case, **{"seq_q": seq_q, "seq_k": seq_k, "mask": mask, "values": values, **axes})
+    except UsageError:
+        return None
+
+
+def _lengths(mask: Mask, batch: int, rows: int, keys: int) -> Mask:
+    """Declared lengths grown by what the sequences grow, and as many as there are sequences."""
+    changed: dict[str, Any] = {}
+    for name, by in (("key_lengths", keys), ("query_lengths", rows)):
+        lengths = getattr(mask, name)
+        if lengths is not None:
+            more = tuple(length + by for length in lengths)
+            more += tuple(max(more[0] - 3 * n, 0) for n in range(1, batch - len(more) + 1)) if more else ()
+            changed[name] = more[:batch]
+    return replace(mask, **changed)
+
+
+def _patterns(mask: Mask, seed: int) -> Mask:
+    """Block patterns and bitmasks drawn anew, neither all live nor all dead."""
+    changed: dict[str, Any] = {}
+    for name in ("blocks", "bitmap"):
+        pattern = getattr(mask, name)
+        if pattern is not None:
+            live = pattern.live if 32 < pattern.live < 224 else 128
+            changed[name] = replace(pattern, live=live, seed=seed)
+    if mask.blocks is not None and seed % 2:  # blocks of several tiles
+        changed["blocks"] = replace(changed["blocks"], rows=2 * mask.blocks.rows, keys=2 * mask.blocks.keys)
+    return replace(mask, **changed)
+
+
+def _packed(case: Case, packed: Packed, rows: int, keys: int) -> tuple[Mask, int, int]:
+    lengths = [(q + rows * (n % 2 == 0), k + keys) for n, (q, k) in enumerate(packed.lengths())]
+    tree = case.mask.tree
+    if tree is not None:
+        parts = [tree[a:b] for a, b in pairwise(packed.cu_q)]
+        tree = sum((_tree(part, rows * (n % 2 == 0)) for n, part in enumerate(parts)), ())
+        lengths = [(q, max(k, q)) for q, k in lengths]
+    cu_q, cu_k = [0], [0]
+    for q, k in lengths:
+        cu_q.append(cu_q[-1] + q)
+        cu_k.append(cu_k[-1] + k)
+    seq_q = case.seq_q - packed.cu_q[-1] + cu_q[-1]
+    seq_k = case.seq_k - packed.cu_k[-1] + cu_k[-1]
+    return replace(case.mask, packed=Packed(tuple(cu_q), tuple(cu_k)), tree=tree), seq_q, seq_k
+
+
+def _tree(parents: tuple[int, ...], more: int) -> tuple[int, ...]:
+    """A tree with more nodes: in turn on a branch, beside it, and on one far back."""
+    nodes = list(parents)
+    for n in range(more):
+        count = len(nodes)
+        nodes.append(-1 if not count else (count - 1, max(count - 2, 0), count // 2, max(count - 3, 0))[n % 4])
+    return tuple(nodes)

@@ -1,0 +1,40 @@
+"""The curated bank: each mutant is one change in one place of the bundled kernels, modelled on a defect that a real kernel had."""
+
+from __future__ import annotations
+
+from flashverify.mutants.bank.controls import CONTROLS as _CONTROLS
+from flashverify.mutants.bank.decode import DECODE
+from flashverify.mutants.bank.dropout import DROPOUT
+from flashverify.mutants.bank.edges import EDGES
+from flashverify.mutants.bank.gpu import GPU, GPU_CONTROLS
+from flashverify.mutants.bank.heads import HEADS
+from flashverify.mutants.bank.logits import LOGITS
+from flashverify.mutants.bank.masks import MASKS
+from flashverify.mutants.bank.memory import MEMORY_BANK
+from flashverify.mutants.bank.precision import PRECISION
+from flashverify.mutants.bank.sequences import SEQUENCES
+from flashverify.mutants.bank.softmax import SOFTMAX
+from flashverify.mutants.bank.storage import STORAGE
+from flashverify.mutants.mutant import Mutant
+
+__all__ = ["BANK", "BEYOND_CASES", "CONTROLS", "CURATED", "Mutant"]
+
+BANK: tuple[Mutant, ...] = (
+    *SOFTMAX,
+    *MASKS,
+    *SEQUENCES,
+    *LOGITS,
+    *DROPOUT,
+    *DECODE,
+    *EDGES,
+    *HEADS,
+    *STORAGE,
+    *PRECISION,
+)
+"""Defects that an interpreted kernel shows in its outputs."""
+BEYOND_CASES = ("offset_in_32_bits",)
+"""Shown by a stride of 2^31 elements, which no case has; tested with a buffer of its own (`tests/checks/test_sanitizer.py`)."""
+CURATED: tuple[Mutant, ...] = (*BANK, *(mutant for mutant in MEMORY_BANK if mutant.name not in BEYOND_CASES), *GPU)
+"""Every defect that is modelled on a real one and that a case can show."""
+CONTROLS: tuple[Mutant, ...] = (*_CONTROLS, *GPU_CONTROLS)
+"""Changes that must stay quiet."""

@@ -1,0 +1,108 @@
+"""The processes in which mutants are judged: one a thread, kept over many mutants, replaced after a crash, a hang or too much memory."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Self
+
+import msgspec
+
+from flashverify.campaign.protocol import Judge, Judged
+from flashverify.campaign.supervisor.probe import Probe
+from flashverify.campaign.supervisor.process import death_verdict
+from flashverify.case.case import Case
+from flashverify.case.text import format_case
+from flashverify.judge.verdict import CaseResult, Status
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from flashverify.campaign.supervisor.process import ProcessSetup
+
+__all__ = ["Clean", "MutantProbe", "StoppedError", "troubles"]
+
+
+class StoppedError(Exception):
+    """The run was asked to stop while a case ran."""
+
+
+class MutantProbe(Probe):
+    """A `Probe` that ends a process which takes too much memory, and gives up when the run stops.
+
+    Args:
+        setup: toolkit, device and time limit of a case.
+        memory: bytes that the process may use; None is no limit.
+        stopped: whether the run stops; asked about once a second.
+    """
+
+    def __init__(self, setup: ProcessSetup, memory: int | None, stopped: Callable[[], bool]) -> None:
+        super().__init__(setup, self._watch)
+        self._memory, self._stopped, self._used = memory, stopped, 0
+
+    def ask(self, task: Judge) -> Judged:
+        """The verdicts on the case; a crash, a hang or too much memory is a failing verdict.
+
+        Raises:
+            FlashverifyError: the subject cannot be loaded, or the harness failed.
+            StoppedError: the run stops.
+        """
+        self._used = 0
+        judged = self.judge(task)
+        if self._used:  # the process was killed here, which looks like a crash
+            verdict = death_verdict(0, "", self._used)
+            return msgspec.structs.replace(
+                judged, result=msgspec.structs.replace(judged.result, verdicts=(verdict,), stats=())
+            )
+        if self._setup.device != "cpu" and any(v.check == "exception" for v in judged.result.failures):
+            self.reset()  # after an illegal address the device refuses everything else that this process asks of it
+        return judged
+
+    def warm(self, subject: str) -> None:
+        """Start the process where there is none, so that its start is not counted to a mutant.
+
+        Args:
+            subject: an unmutated subject.
+        """
+        if self._process is None:
+            self.ask(Judge(subject, format_case(Case()), "only:memory"))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def _watch(self) -> None:
+        if self._stopped():
+            raise StoppedError
+        process = self._process
+        if process is not None and self._memory is not None and (used := process.memory()) > self._memory:
+            self._used = used
+            process.popen.kill()
+
+
+class Clean:
+    """What the unmutated subjects say of a case; each case is judged once, whichever thread asks."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, str, str], CaseResult] = {}
+        self._lock = threading.Lock()
+
+    def judge(self, probe: MutantProbe, subject: str, case: str, plan: str) -> CaseResult:
+        """The verdicts of the unmutated subject."""
+        key = (subject, case, plan)
+        with self._lock:
+            found = self._known.get(key)
+        if found is None:
+            found = probe.ask(Judge(subject, case, plan)).result
+            with self._lock:
+                self._known[key] = found
+        return found
+
+
+def troubles(result: CaseResult) -> str:
+    """Why a result of an unmutated subject discredits what a mutant shows on the case; empty where it does not."""
+    if result.unsupported is not None:
+        return f"the unmutated subject does not accept {result.case!r}: {result.unsupported}"
+    for verdict in result.verdicts:
+        if verdict.status in (Status.FAIL, Status.ERROR):
+            what = " ".join(part for part in (verdict.check, verdict.error, verdict.output) if part)
+            return f"the unmutated subject fails too ({what}) on {result.case!r}: {verdict.message}"
+    return ""
