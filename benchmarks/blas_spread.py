@@ -39,7 +39,7 @@ SETTINGS: dict[str, dict[str, str]] = {
 def judge(subject: str, cases: int) -> None:
     """Print, as JSON, the statuses and the worst ratios of each case."""
     from flashverify.campaign.toolkit import bundled
-    from flashverify.case.matrix import benchmark_cases
+    from flashverify.case import benchmark_cases
 
     answers = {}
     with bundled.open("cpu", plain=False):

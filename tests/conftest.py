@@ -1,9 +1,11 @@
 """What every test runs under: one thread, interpreted kernels where there is no GPU, and what `tests/machines.py` asks for."""
 
+import ctypes
 import os
 import random
 import socket
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -26,16 +28,32 @@ def pytest_addoption(parser):
     )
 
 
+def blas_kernel():
+    """The kernel that NumPy's OpenBLAS runs, or the name of another BLAS."""
+    import numpy
+
+    for library in Path(numpy.__file__).parents[1].glob("numpy.libs/*openblas*"):
+        name = getattr(ctypes.CDLL(str(library)), "scipy_openblas_get_corename64_", None)
+        if name is not None:
+            name.restype = ctypes.c_char_p
+            return f"OpenBLAS {name().decode()}"
+    return numpy.show_config(mode="dicts")["Build Dependencies"]["blas"]["name"]
+
+
+def numpy_vectors():
+    """The groups of vector instructions that NumPy chooses between on this processor."""
+    from numpy._core import _multiarray_umath as numpy_core
+
+    return [name for name in numpy_core.__cpu_dispatch__ if numpy_core.__cpu_features__.get(name)]
+
+
 def pytest_report_header():
     """The libraries and settings that may change the last bits of a result."""
-    import numpy
     import torch
 
-    blas = numpy.show_config(mode="dicts")["Build Dependencies"]["blas"]
-    chosen = os.environ.get("OPENBLAS_CORETYPE", "the processor's kernel")
     mode = "interpreted" if os.environ.get("TRITON_INTERPRET") == "1" else "compiled"
     return [
-        f"products: NumPy with {blas['name']} {blas['version']} ({chosen}), torch with {torch.backends.cpu.get_cpu_capability()}",
+        f"products: NumPy with {blas_kernel()} and {' '.join(numpy_vectors())}, torch with {torch.backends.cpu.get_cpu_capability()}",
         f"threads: OMP {os.environ['OMP_NUM_THREADS']}, torch {torch.get_num_threads()}; kernels: {mode}",
     ]
 
