@@ -98,7 +98,7 @@ def main() -> int:
     if options.judge:
         judge(options.subject, options.cases)
         return 0
-    base = json.loads(options.against.read_text()) if options.against else None
+    base = json.loads(options.against.read_text(encoding="utf-8")) if options.against else None
     failed = False
     for name, variables in SETTINGS.items():
         wanted = options.settings is None or any(word in name for word in options.settings)
@@ -110,7 +110,7 @@ def main() -> int:
             print(f"{name}: no answer: {found}", flush=True)
             continue
         if name == OWN and options.save:
-            options.save.write_text(json.dumps(found))
+            options.save.write_text(json.dumps(found), encoding="utf-8")
         if base is None:
             base = found
         print(f"{name}: {compare(base, found)}", flush=True)

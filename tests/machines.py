@@ -21,12 +21,25 @@ from conftest import numpy_vectors
 
 ROOT = Path(__file__).parents[1]
 NUMBERS = (
-    *("tests/interpreter", "tests/judge", "tests/subjects", "tests/oracles", "tests/test_api.py", "tests/test_truth.py"),
+    *(
+        "tests/interpreter",
+        "tests/judge",
+        "tests/subjects",
+        "tests/oracles",
+        "tests/test_api.py",
+        "tests/test_truth.py",
+    ),
     *("tests/case/test_case_values.py", "tests/checks/test_strict.py", "tests/checks/test_engine.py"),
     *("tests/kernels/test_kernels_masks.py", "tests/numerics/test_bounds_clean.py", "tests/algorithms"),
 )
 TEXTS = (
-    *("tests/test_cli.py", "tests/report", "tests/case/test_case_text.py", "tests/campaign/test_store.py", "tests/bench"),
+    *(
+        "tests/test_cli.py",
+        "tests/report",
+        "tests/case/test_case_text.py",
+        "tests/campaign/test_store.py",
+        "tests/bench",
+    ),
     *("tests/campaign/test_settings.py", "tests/mutants/test_bank.py", "tests/xray/test_command.py", "tests/judge"),
 )
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -82,7 +95,9 @@ def settings():
         Setting(
             "numpy-avx2",
             {"NPY_DISABLE_CPU_FEATURES": wide},
-            probe="from conftest import numpy_vectors; print(*numpy_vectors())" if wide else "print('no wider vectors')",
+            probe="from conftest import numpy_vectors; print(*numpy_vectors())"
+            if wide
+            else "print('no wider vectors')",
             expected="X86_V3",
         ),
         *(Setting(f"threads-{n}", dict.fromkeys(THREADS, str(n))) for n in (1, 2, 8)),
@@ -126,7 +141,9 @@ def unable(setting):
     """Why this machine cannot take the setting, or an empty text."""
     if not setting.probe:
         return ""
-    found = (run([sys.executable, "-c", setting.probe], setting.variables).stdout.strip().splitlines() or ["nothing"])[-1]
+    found = (run([sys.executable, "-c", setting.probe], setting.variables).stdout.strip().splitlines() or ["nothing"])[
+        -1
+    ]
     return "" if found == setting.expected else f"it would need {setting.expected!r}; this machine has {found!r}"
 
 
@@ -156,7 +173,9 @@ def main():
     """Run the settings named, or all."""
     known = settings()
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("settings", nargs="*", metavar="SETTING", help="the head of a setting's name [default: every one]")
+    parser.add_argument(
+        "settings", nargs="*", metavar="SETTING", help="the head of a setting's name [default: every one]"
+    )
     parser.add_argument("--tests", nargs="+", metavar="PATH", help="these tests under each setting")
     parser.add_argument("--all", action="store_true", help="the whole suite under each setting")
     parser.add_argument("--processes", default="auto", help="of pytest [default: auto]")

@@ -29,7 +29,9 @@ def kernel_files() -> Mapping[str, str]:
     assert spec is not None
     assert spec.submodule_search_locations is not None
     source = Path(spec.submodule_search_locations[0])
-    files = {path.relative_to(source).as_posix(): path.read_text() for path in sorted(source.rglob("*.py"))}
+    files = {
+        path.relative_to(source).as_posix(): path.read_text(encoding="utf-8") for path in sorted(source.rglob("*.py"))
+    }
     return MappingProxyType(files)
 
 
@@ -67,10 +69,13 @@ def build_mutant(mutant: Mutant, folder: Path) -> str:
             text = text.replace(mutant.before, mutant.after)
         target = folder / package / name
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text.replace(_PACKAGE, package))
+        target.write_text(text.replace(_PACKAGE, package), encoding="utf-8")
     module = folder / f"{package}_subject.py"
     adapter, _, kind = SUBJECTS[mutant.subject].partition(":")
-    module.write_text(f'from {adapter} import {kind}\n\nSUBJECT = {kind}(package="{package}", name="{mutant.name}")\n')
+    module.write_text(
+        f'from {adapter} import {kind}\n\nSUBJECT = {kind}(package="{package}", name="{mutant.name}")\n',
+        encoding="utf-8",
+    )
     return f"{module}:SUBJECT"
 
 

@@ -32,7 +32,7 @@ WRONG = Wrong()
 
 
 def test_a_wrong_kernel_is_found_shrunk_and_confirmed_by_the_second_oracle(tmp_path, monkeypatch):
-    (tmp_path / "wrong_kernel.py").write_text(WRONG)
+    (tmp_path / "wrong_kernel.py").write_text(WRONG, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     given = {"kind": "fuzz", "subjects": ("wrong_kernel:WRONG",), "out": tmp_path / "run", "device": "cpu"}
     summary = Engine(CampaignConfig(**given, workers=2, seed=1, max_cases=6, shrink_seconds=8.0)).run()

@@ -42,7 +42,7 @@ def test_every_mutant_applies(mutant, tmp_path):
     spec = build_mutant(mutant, tmp_path)
 
     assert spec == f"{tmp_path}/mutant_{mutant.name}_subject.py:SUBJECT"
-    text = (tmp_path / package_of(mutant) / mutant.file).read_text()
+    text = (tmp_path / package_of(mutant) / mutant.file).read_text(encoding="utf-8")
     assert mutant.after in text
     ast.parse(text)
     lines = [
@@ -67,7 +67,7 @@ def test_an_unknown_subject_is_an_error(tmp_path):
 
 
 def test_the_documentation_names_mutants_that_exist():
-    text = (Path(__file__).parents[2] / "docs/mutants.md").read_text()
+    text = (Path(__file__).parents[2] / "docs/mutants.md").read_text(encoding="utf-8")
     table = text[text.index("## Which hazards") : text.index("## Generated")]
     named = set(re.findall(r"`([a-z0-9]+(?:_[a-z0-9]+)+)`", table))
 

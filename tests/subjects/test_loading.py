@@ -18,7 +18,7 @@ def mine(p):
 
 
 def test_a_user_subject_is_loaded_from_a_file_and_from_a_module(tmp_path, monkeypatch):
-    (tmp_path / "users_kernels.py").write_text(TEN_LINES)
+    (tmp_path / "users_kernels.py").write_text(TEN_LINES, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
 
     for spec in ("users_kernels:mine", f"{tmp_path}/users_kernels.py:mine"):
