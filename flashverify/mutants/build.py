@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from flashverify.mutants.mutant import Mutant
 
-__all__ = ["build_mutant", "kernel_files", "line_of"]
+__all__ = ["build_mutant", "changed_text", "kernel_files", "line_of"]
 
 _PACKAGE = "flashverify_kernels"
 
@@ -35,15 +35,25 @@ def kernel_files() -> Mapping[str, str]:
     return MappingProxyType(files)
 
 
-def line_of(mutant: Mutant) -> int:
-    """The first line of `mutant.file` that the change concerns, from 1; 0 where it changes nothing.
+def changed_text(mutant: Mutant) -> str:
+    """The text of `mutant.file` with the defect.
 
     Raises:
         UsageError: the change does not apply in exactly one place.
     """
     text = kernel_files().get(mutant.file, "")
     _require_once(mutant, text)
-    pairs = zip_longest(text.splitlines(), text.replace(mutant.before, mutant.after).splitlines())
+    return text.replace(mutant.before, mutant.after)
+
+
+def line_of(mutant: Mutant) -> int:
+    """The first line of `mutant.file` that the change concerns, from 1; 0 where it changes nothing.
+
+    Raises:
+        UsageError: the change does not apply in exactly one place.
+    """
+    changed = changed_text(mutant)
+    pairs = zip_longest(kernel_files()[mutant.file].splitlines(), changed.splitlines())
     return next((number for number, (old, new) in enumerate(pairs, 1) if old != new), 0)
 
 
@@ -62,11 +72,10 @@ def build_mutant(mutant: Mutant, folder: Path) -> str:
     """
     if mutant.subject not in SUBJECTS:
         raise UsageError(f"mutant {mutant.name!r}: subject={mutant.subject!r} is not one of {', '.join(SUBJECTS)}")
-    package, files = f"mutant_{mutant.name}", kernel_files()
-    _require_once(mutant, files.get(mutant.file, ""))
-    for name, text in files.items():
+    package, changed = f"mutant_{mutant.name}", changed_text(mutant)
+    for name, text in kernel_files().items():
         if name == mutant.file:
-            text = text.replace(mutant.before, mutant.after)
+            text = changed
         target = folder / package / name
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text.replace(_PACKAGE, package), encoding="utf-8")
