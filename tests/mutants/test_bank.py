@@ -53,7 +53,9 @@ def test_a_built_mutant_is_the_package_under_another_name_with_one_change(tmp_pa
     assert spec == f"{tmp_path}/mutant_{mutant.name}_subject.py:SUBJECT"
     package = tmp_path / f"mutant_{mutant.name}"
     written = {
-        path.relative_to(package).as_posix(): path.read_text(encoding="utf-8").replace(package.name, "flashverify_kernels")
+        path.relative_to(package).as_posix(): path.read_text(encoding="utf-8").replace(
+            package.name, "flashverify_kernels"
+        )
         for path in package.rglob("*.py")
     }
     assert written == {**kernel_files(), mutant.file: changed_text(mutant)}
