@@ -154,7 +154,7 @@ def judge(setting, options):
         return True, f"{setting.name:18} skipped: {reason}"
     tests = options.tests or (["tests"] if options.all else setting.tests)
     tier = [] if options.all or options.tests else ["-m", "not slow"]
-    processes = ["-n", str(setting.cores or options.processes)]
+    processes = ["-n", str(setting.cores or options.processes), "--dist", "worksteal"]
     command = [sys.executable, "-m", "pytest", "-q", *processes, *tier, *setting.options, *tests]
     begun = time.monotonic()
     done = run(command, setting.variables, setting.cores)
