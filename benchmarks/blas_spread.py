@@ -29,8 +29,6 @@ SETTINGS: dict[str, dict[str, str]] = {
     },
     **{f"ATEN_CPU_CAPABILITY={name}": {"ATEN_CPU_CAPABILITY": name} for name in ("default", "avx2")},
     "NumPy without AVX-512": {"NPY_DISABLE_CPU_FEATURES": "X86_V4 AVX512_ICL AVX512_SPR"},
-        "NPY_DISABLE_CPU_FEATURES": "AVX512F AVX512CD AVX512_SKX AVX512_CLX AVX512_CNL AVX512_ICL"
-    },
     "MKL_CBWR=COMPATIBLE": {"MKL_CBWR": "COMPATIBLE"},
     **{f"{n} threads": dict.fromkeys(THREADS, str(n)) for n in (2, 8)},
 }
