@@ -31,6 +31,7 @@ WRONG = Wrong()
 """
 
 
+@pytest.mark.slow
 def test_a_wrong_kernel_is_found_shrunk_and_confirmed_by_the_second_oracle(tmp_path, monkeypatch):
     (tmp_path / "wrong_kernel.py").write_text(WRONG, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
@@ -51,6 +52,7 @@ def test_a_wrong_kernel_is_found_shrunk_and_confirmed_by_the_second_oracle(tmp_p
     assert script.stdout.startswith("fail accuracy o bound")
 
 
+@pytest.mark.slow
 def test_numerics_reach_the_workers_the_header_and_the_evidence(tmp_path):
     settings = Settings(subject=("bundled",), workers=1, out=str(tmp_path / "r"), device="cpu", numerics="h100+2ulp")
     config = campaign_config("run", settings, cases=("fv1 seq_q=5 seq_k=7 dim_qk=16 dim_v=16 backward=no",))

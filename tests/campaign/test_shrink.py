@@ -1,4 +1,3 @@
-
 import pytest
 
 from flashverify.campaign.shrink import changes

@@ -34,6 +34,7 @@ def test_most_pairs_of_values_meet():
     assert len({(kind.dtype, kind.precision, kind.parts) for kind in kinds}) == len(FORMATS) * 6
 
 
+@pytest.mark.slow
 def test_a_compiled_subject_is_drawn_from_the_list_and_a_precompiled_one_is_not():
     def drawn(supports):
         found = set()
