@@ -1,6 +1,8 @@
 import subprocess
 import sys
 
+import pytest
+
 from flashverify.campaign.commands.campaign import campaign_config, run_campaign
 from flashverify.campaign.commands.settings import Settings
 from flashverify.campaign.store.writer import open_run

@@ -1,5 +1,6 @@
 import dataclasses
 
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 from flashverify.case.space.compile_keys import list_kinds
