@@ -96,15 +96,18 @@ def compiled(tmp_path_factory):
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_every_kernel_compiles_without_a_gpu(compiled):
     assert len(compiled) == len(CONFIGS)
     assert all(result["shared"] <= 163 * 1024 for result in compiled)
 
 
+@pytest.mark.slow
 def test_no_masked_load_is_without_a_fill(compiled):
     assert [result["unfilled"] for result in compiled] == [[]] * len(CONFIGS)
 
 
+@pytest.mark.slow
 def test_fast_paths_use_tensor_cores_and_wide_accesses_and_hardly_spill(compiled):
     for n in FAST:
         assert compiled[n]["stack"] <= (0 if CONFIGS[n][0] == "forward" else SMALL_STACK), CONFIGS[n]

@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 # One of each kind of address, mask and tile at the head dimensions that matter for speed.
 DECODE = [
     (90, {"d": 128, "dv": 128, "dtype": "float16"}),

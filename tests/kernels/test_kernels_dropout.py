@@ -110,6 +110,7 @@ def test_every_pair_takes_its_word_whatever_the_tiles(seed, offset, block, trans
 
 @pytest.mark.parametrize("lockstep", [False, True])
 @pytest.mark.skipif(not INTERPRETED, reason="sessions interpret")
+@pytest.mark.usefixtures("opens_sessions")
 def test_a_session_keeps_the_same_pairs_in_lockstep(lockstep):
     options = {"seed": 0xFEDCBA9876543210, "offset": 0xFFFFFFF0, "batch": 2, "heads": 2}
     plain = mask(40, 40, 0.5, **options)

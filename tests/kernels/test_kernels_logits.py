@@ -226,6 +226,7 @@ def test_a_nan_stays_a_nan():
 
 @pytest.mark.parametrize("lockstep", [False, True])
 @pytest.mark.skipif(not INTERPRETED, reason="sessions interpret")
+@pytest.mark.usefixtures("opens_sessions")
 def test_a_session_computes_the_same_bits_in_lockstep(lockstep):
     dot, ds = draw(2, 2, 9, 17), draw(2, 2, 9, 17, seed=1)
     options = {"scale": 0.5, "softcap": 3.0, "slopes": torch.tensor([0.5, 0.25]), "bias": draw(1, 2, 9, 17, seed=2)}

@@ -131,7 +131,7 @@ def test_text_outside_of_ascii_does_not_move_an_edit():
 
 def test_names_do_not_depend_on_other_functions():
     scope = Scope("device/softmax.py")
-    text = (KERNELS / scope.file).read_text()
+    text = (KERNELS / scope.file).read_text(encoding="utf-8")
     grown = text.replace(
         "@triton.jit\ndef online_step",
         "@triton.jit\ndef other(a, b):\n    return a < b + 1\n\n\n@triton.jit\ndef online_step",
@@ -149,7 +149,7 @@ def test_names_do_not_depend_on_other_functions():
 def test_functions_that_nothing_runs_are_not_mutated():
     scope = next(scope for scope in SCOPE if scope.file == "device/merge.py")
 
-    names = [m.name for m in mutants_of((KERNELS / scope.file).read_text(), scope, everything=True)]
+    names = [m.name for m in mutants_of((KERNELS / scope.file).read_text(encoding="utf-8"), scope, everything=True)]
 
     assert any("merge_kernel" in name for name in names)
     assert not any("backward" in name for name in names)
@@ -212,7 +212,7 @@ def test_the_bank_is_large_deterministic_and_a_part_of_everything():
 
 
 def test_every_change_applies_in_one_place_and_changes_the_program():
-    texts = {scope.file: (KERNELS / scope.file).read_text() for scope in SCOPE}
+    texts = {scope.file: (KERNELS / scope.file).read_text(encoding="utf-8") for scope in SCOPE}
 
     for mutant in generated(everything=True):
         assert texts[mutant.file].count(mutant.before) == 1, mutant.name
@@ -223,8 +223,10 @@ def test_every_change_applies_in_one_place_and_changes_the_program():
 def test_a_mutant_is_built_and_parses_as_another_program(mutant, tmp_path):
     build_mutant(mutant, tmp_path)
 
-    changed = ast.parse((tmp_path / f"mutant_{mutant.name}" / mutant.file).read_text())
-    original = ast.parse((KERNELS / mutant.file).read_text().replace("flashverify_kernels", f"mutant_{mutant.name}"))
+    changed = ast.parse((tmp_path / f"mutant_{mutant.name}" / mutant.file).read_text(encoding="utf-8"))
+    original = ast.parse(
+        (KERNELS / mutant.file).read_text(encoding="utf-8").replace("flashverify_kernels", f"mutant_{mutant.name}")
+    )
     assert ast.dump(changed) != ast.dump(original)
 
 

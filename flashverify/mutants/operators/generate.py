@@ -43,7 +43,7 @@ def generated(*, everything: bool = False) -> tuple[Mutant, ...]:
     return tuple(
         mutant
         for scope in SCOPE
-        for mutant in mutants_of((root / scope.file).read_text(), scope, everything=everything)
+        for mutant in mutants_of((root / scope.file).read_text(encoding="utf-8"), scope, everything=everything)
     )
 
 
