@@ -37,8 +37,8 @@ class DecodeOptions:
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
-class DecodeProblem:
-    """A checked problem with every default resolved.
+class CheckedDecode:
+    """A checked call with every default resolved.
 
     Attributes:
         batch: sequences.
@@ -81,7 +81,7 @@ class DecodeProblem:
         return self.splits * self.batch * self.kv_heads * -(-self.group * self.sq // self.config.block_m)
 
 
-def check_decode(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, options: DecodeOptions) -> DecodeProblem:
+def check_decode(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, options: DecodeOptions) -> CheckedDecode:
     """Check inputs and options against each other.
 
     Raises:
@@ -126,7 +126,7 @@ def check_decode(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, options: Dec
     splits = _check_splits(options.n_splits, q, sk, programs, config, d, dv)
     if programs * splits > _MAX_PROGRAMS:
         raise ValueError(f"q: {programs * splits} programs are more than one launch can take ({_MAX_PROGRAMS})")
-    return DecodeProblem(
+    return CheckedDecode(
         batch=batch,
         heads=heads,
         kv_heads=kv_heads,
