@@ -68,14 +68,15 @@ def mask_parts(mask: Mask, kind: Kind) -> MaskParts:
     tables = None
     if mask.blocks is not None:
         tables = mask.blocks.along_queries if kind == "dkdv" else mask.blocks.along_keys
-    block_strides = (0, 0) if tables is None else strides(tables)[:2]
+    batch, head = (0, 0) if tables is None else strides(tables)[:2]
+    rows, keys = mask.block_size or (0, 0)
     return MaskParts(
         left=mask.left,
         right=mask.right,
         align_end=int(mask.align_end),
         tree=int(mask.tree),
         bits=Words(mask.words, *(strides(mask.words) if mask.words is not None else (0, 0, 0))),
-        blocks=Blocks(tables, *block_strides, *(mask.block_size or (0, 0))),
+        blocks=Blocks(ptr=tables, batch=batch, head=head, rows=rows, keys=keys),
     )
 
 

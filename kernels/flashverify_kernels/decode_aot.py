@@ -57,7 +57,9 @@ def decode_source(
         "pages.ptr": page_size > 0,
     }
     elements = {"o_view.ptr": torch.float32 if split else dtype}
-    return source_of(decode_kernel, *_split(decode_kernel, constants), lambda path: given.get(path, True), dtype, elements)
+    return source_of(
+        decode_kernel, *_split(decode_kernel, constants), lambda path: given.get(path, True), dtype, elements
+    )
 
 
 def merge_source(

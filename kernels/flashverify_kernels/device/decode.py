@@ -2,10 +2,10 @@ import triton
 import triton.language as tl
 
 from flashverify_kernels.device.address import declared
-from flashverify_kernels.device.arguments import Head, MaskParts, PageTable, PartView, Sizes, View
+from flashverify_kernels.device.arguments import MaskParts, PageTable, PartView, Sizes, View
 from flashverify_kernels.device.jit import kernel
 from flashverify_kernels.device.mask import BITS, LOWER, band, row_begin, visible
-from flashverify_kernels.device.pages import CONTIGUOUS, load_rows, place_offsets, places, store_rows
+from flashverify_kernels.device.pages import CONTIGUOUS, heads_of_rows, load_rows, place_offsets, places, store_rows
 from flashverify_kernels.device.schedule import FULL, KEYS, LEADING, TRAILING, segment, tile_schedule
 from flashverify_kernels.device.softmax import finish, online_step
 
@@ -91,7 +91,7 @@ def decode_kernel(
 
     bits = mask.bits
     if BITS & MASK:
-        bits = Head(bits.ptr + (b.to(tl.int64) * bits.batch + h.to(tl.int64) * bits.head)[:, None], bits.row)
+        bits = heads_of_rows(mask.bits, b, h)
 
     low, high = band(sizes.sq, k_end, mask)
     bits_start = mask.tree * high

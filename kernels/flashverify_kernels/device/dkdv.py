@@ -101,9 +101,7 @@ def dkdv_kernel(
                     wT = pT
                     if dropout.keep_share is not None:
                         stream = b * sizes.heads + h
-                        keepT = keep_tile_transposed(
-                            i, n0, stream, dropout.seed, dropout.offset, dropout.threshold, BLOCK_N
-                        )
+                        keepT = keep_tile_transposed(i, n0, stream, dropout, BLOCK_N)
                         wT = drop(pT, keepT)
                         dpT = drop(dpT * dropout.keep_scale, keepT)
                     dv = tl.dot(wT.to(do.dtype), do, dv, input_precision=PRECISION)

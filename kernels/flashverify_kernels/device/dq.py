@@ -93,10 +93,7 @@ def dq_kernel(
                 p = weights(z, lse2, see, part != FULL)
                 dp = tl.dot(do, tl.trans(v), input_precision=PRECISION)
                 if dropout.keep_share is not None:
-                    dp = drop(
-                        dp * dropout.keep_scale,
-                        keep_tile(i, n0, bh, dropout.seed, dropout.offset, dropout.threshold, BLOCK_N),
-                    )
+                    dp = drop(dp * dropout.keep_scale, keep_tile(i, n0, bh, dropout, BLOCK_N))
                 ds = score_gradient(p, dp, delta, see, part != FULL)
                 if dbias_ptr is not None:
                     at = (bh.to(tl.int64) * sq + i)[:, None] * sk + j[None, :]

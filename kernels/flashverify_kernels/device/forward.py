@@ -103,7 +103,7 @@ def forward_kernel(
                 z = logits(dot, i[:, None], j[None, :], q_end, k_end, terms, head, part != FULL)
                 p, m_i, l_i, alpha = online_step(z, see, m_i, l_i, part != FULL)
                 if dropout.keep_share is not None:
-                    p = drop(p, keep_tile(i, n0, bh, dropout.seed, dropout.offset, dropout.threshold, BLOCK_N))
+                    p = drop(p, keep_tile(i, n0, bh, dropout, BLOCK_N))
                 v = load_tile(v_head, j, k_end, sizes.dv8, BLOCK_DV, EVEN_DV, ALIGNED)
                 acc = tl.dot(p.to(v.dtype), v, acc * alpha[:, None], input_precision=PRECISION)
 
