@@ -82,7 +82,7 @@ DECODE = (
         name="rest_of_the_last_page_read",
         file="device/decode.py",
         before="keep = j < k_end\n",
-        after="keep = j < (k_end if PAGED == CONTIGUOUS else tl.cdiv(k_end, page_size) * page_size)\n",
+        after="keep = j < (k_end if PAGED == CONTIGUOUS else tl.cdiv(k_end, pages.size) * pages.size)\n",
         outputs=("o", "k_view", "v_view"),
         modelled_on="vllm-project/vllm#936: values behind the last key multiplied by 0; 0 * NaN",
         semantics="padding-of-v-multiplied",

@@ -21,7 +21,7 @@ SEQUENCES = (
         name="keys_found_by_the_queries_of_others",
         file="device/forward.py",
         before="k_head = head_of(k_view, b, h // sizes.group, k0,",
-        after="k_head = head_of(k_view, b, h // group, q0,",
+        after="k_head = head_of(k_view, b, h // sizes.group, q0,",
         outputs=("o", "lse", "k_view"),
         modelled_on="packed sequences whose queries and keys have different lengths: one table used for both",
         semantics="packed-keys-from-query-table",

@@ -47,7 +47,7 @@ MEMORY_BANK = (
         name="last_tile_moved_back",
         file="device/forward.py",
         before=_FIRST_ROW,
-        after=f"{_FIRST_ROW}\n    m0 = tl.minimum(m0, tl.maximum(sq - BLOCK_M, 0))",
+        after=f"{_FIRST_ROW}\n    m0 = tl.minimum(m0, tl.maximum(sizes.sq - BLOCK_M, 0))",
         outputs=("o_view", "stats.lse2"),
         modelled_on="a tail made whole by overlapping its neighbour: two programs write the same rows",
     ),

@@ -16,6 +16,7 @@ from flashverify.campaign.process import ProcessSetup
 from flashverify.case.text import format_case, parse_case
 from flashverify.mutants.build import kernel_files
 from flashverify.mutants.folder import MutantFolder
+from flashverify.mutants.mutant import COMPUTED
 from flashverify.mutants.hunt import Hunter
 from flashverify.mutants.judging import Clean, MutantProbe, StoppedError
 from flashverify.mutants.records import Header, MutantResult, MutantStatus
@@ -151,7 +152,7 @@ def _without_judging(run: MutantRun, mutant: Mutant, bank: str) -> MutantResult 
         status, reason = MutantStatus.EQUIVALENT, run.equivalent[mutant.name]
     elif mutant.gpu and run.device != "cuda":
         reason = "only compiled code on a GPU shows it"
-    elif run.device == "cuda" and mutant.outputs and all(name.endswith("_ptr") for name in mutant.outputs):
+    elif run.device == "cuda" and mutant.outputs and not COMPUTED.intersection(mutant.outputs):
         reason = "only the sanitizer of the interpreter shows it"
     else:
         return None

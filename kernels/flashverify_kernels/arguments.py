@@ -75,7 +75,7 @@ def mask_parts(mask: Mask, kind: Kind) -> MaskParts:
         right=mask.right,
         align_end=int(mask.align_end),
         tree=int(mask.tree),
-        bits=Words(mask.words, *(strides(mask.words) if mask.words is not None else (0, 0, 0))),
+        bits=Words(mask.words, *((0, 0, 0) if mask.words is None else strides(mask.words))),
         blocks=Blocks(ptr=tables, batch=batch, head=head, rows=rows, keys=keys),
     )
 
