@@ -16,9 +16,9 @@ from flashverify.campaign.process import ProcessSetup
 from flashverify.case.text import format_case, parse_case
 from flashverify.mutants.build import kernel_files
 from flashverify.mutants.folder import MutantFolder
-from flashverify.mutants.mutant import COMPUTED
 from flashverify.mutants.hunt import Hunter
 from flashverify.mutants.judging import Clean, MutantProbe, StoppedError
+from flashverify.mutants.mutant import COMPUTED
 from flashverify.mutants.records import Header, MutantResult, MutantStatus
 from flashverify.mutants.summary import as_json
 
