@@ -4,9 +4,10 @@ import torch
 from torch.autograd.function import once_differentiable
 
 from flashverify_kernels.dispatch import dispatched, ops
-from flashverify_kernels.flatten import NotPlainError, flatten
+from flashverify_kernels.flatten import flatten
 from flashverify_kernels.launch import backward, forward
 from flashverify_kernels.options import Options
+from flashverify_kernels.plain import NotPlainError
 from flashverify_kernels.validation import check_call
 
 

@@ -2,27 +2,26 @@
 
 import contextlib
 import math
-from typing import Literal, overload
+from typing import Literal, Unpack, overload
 
 import torch
 
 from flashverify_kernels.arguments import mask_parts
-from flashverify_kernels.bitmask import BitMask
-from flashverify_kernels.config import LaunchConfig
 from flashverify_kernels.decode_config import launch_constants
-from flashverify_kernels.decode_validation import CheckedDecode, DecodeOptions, check_decode
+from flashverify_kernels.decode_validation import CheckedDecode, check_decode
 from flashverify_kernels.device.arguments import PageTable, Sizes
 from flashverify_kernels.device.decode import decode_kernel
 from flashverify_kernels.dispatch import dispatched, ops
-from flashverify_kernels.flatten import NotPlainError, flatten_decode
+from flashverify_kernels.flatten import flatten_decode
 from flashverify_kernels.merge import aligned, launch_merge
-from flashverify_kernels.options import Causal, Layout, Precision, Window
-from flashverify_kernels.tree import TreeMask
+from flashverify_kernels.options import DecodeOptions, DecodingOptions, check_names, described
+from flashverify_kernels.plain import NotPlainError
 from flashverify_kernels.validation import axes
 from flashverify_kernels.views import part_view, view
 
 _LOG2_E = math.log2(math.e)
 _LN_2 = math.log(2)
+_ACCEPTED = DecodingOptions.__optional_keys__
 
 
 @overload
@@ -31,59 +30,20 @@ def decode(
     k: torch.Tensor,
     v: torch.Tensor,
     *,
-    scale: float | None = ...,
-    causal: Causal | None = ...,
-    window: Window | None = ...,
-    key_lengths: torch.Tensor | None = ...,
-    block_table: torch.Tensor | None = ...,
-    tree: TreeMask | BitMask | None = ...,
-    n_splits: int | None = ...,
-    precision: Precision = ...,
-    layout: Layout = ...,
     return_lse: Literal[False] = ...,
-    config: LaunchConfig | None = ...,
-    allow_interpreted_bf16: bool = ...,
+    **options: Unpack[DecodingOptions],
 ) -> torch.Tensor: ...
 
 
 @overload
 def decode(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    *,
-    scale: float | None = ...,
-    causal: Causal | None = ...,
-    window: Window | None = ...,
-    key_lengths: torch.Tensor | None = ...,
-    block_table: torch.Tensor | None = ...,
-    tree: TreeMask | BitMask | None = ...,
-    n_splits: int | None = ...,
-    precision: Precision = ...,
-    layout: Layout = ...,
-    return_lse: Literal[True],
-    config: LaunchConfig | None = ...,
-    allow_interpreted_bf16: bool = ...,
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, return_lse: Literal[True], **options: Unpack[DecodingOptions]
 ) -> tuple[torch.Tensor, torch.Tensor]: ...
 
 
+@described(DecodingOptions, DecodeOptions)
 def decode(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    *,
-    scale: float | None = None,
-    causal: Causal | None = None,
-    window: Window | None = None,
-    key_lengths: torch.Tensor | None = None,
-    block_table: torch.Tensor | None = None,
-    tree: TreeMask | BitMask | None = None,
-    n_splits: int | None = None,
-    precision: Precision = "ieee",
-    layout: Layout = "bhsd",
-    return_lse: bool = False,
-    config: LaunchConfig | None = None,
-    allow_interpreted_bf16: bool = False,
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, return_lse: bool = False, **options: Unpack[DecodingOptions]
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
     """Compute softmax(scale * q k^T) v for few queries and many keys; no backward.
 
@@ -128,20 +88,8 @@ def decode(
         TypeError: an argument of the wrong type or dtype.
         ValueError: a shape, stride, device or value that is not accepted.
     """
-    options = DecodeOptions(
-        scale=scale,
-        causal=causal,
-        window=window,
-        key_lengths=key_lengths,
-        block_table=block_table,
-        tree=tree,
-        n_splits=n_splits,
-        precision=precision,
-        layout=layout,
-        config=config,
-        allow_interpreted_bf16=allow_interpreted_bf16,
-    )
-    o, lse = (_operator if dispatched(q, k, v) else decode_forward)(q, k, v, options)
+    check_names("decode", options, _ACCEPTED)
+    o, lse = (_operator if dispatched(q, k, v) else decode_forward)(q, k, v, DecodeOptions(**options))
     return (o, lse) if return_lse else o
 
 

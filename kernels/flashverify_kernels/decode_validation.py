@@ -11,29 +11,12 @@ from flashverify_kernels.config import MASKS, LaunchConfig, config_error
 from flashverify_kernels.decode_config import MAX_SPLITS, decode_config, decode_splits, resident_programs
 from flashverify_kernels.device.mask import LOWER
 from flashverify_kernels.masking import MAX_LENGTH, Extent, Mask, check_mask
-from flashverify_kernels.options import Causal, Layout, Options, Precision, Window
+from flashverify_kernels.options import Causal, DecodeOptions, Layout, Options, Precision
 from flashverify_kernels.runtime import INTERPRETED, device_error, readable, shared_memory_limit, supported
 from flashverify_kernels.tree import TreeMask
 from flashverify_kernels.validation import axes, check_like
 
 _MAX_PROGRAMS = 2**31 - 1
-
-
-@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
-class DecodeOptions:
-    """What a decoding computes and how; the fields are the keyword arguments of `decode`."""
-
-    scale: float | None = None
-    causal: Causal | None = None
-    window: Window | None = None
-    key_lengths: torch.Tensor | None = None
-    block_table: torch.Tensor | None = None
-    tree: TreeMask | BitMask | None = None
-    n_splits: int | None = None
-    precision: Precision = "ieee"
-    layout: Layout = "bhsd"
-    config: LaunchConfig | None = None
-    allow_interpreted_bf16: bool = False
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
