@@ -88,7 +88,7 @@ class Truth:
             **i.problem(),
             forward=self._forward,
             dlse=i.dlse,
-            bias_shape=i.bias_shape,
+            **i.learned(),
             given_o=o if forward is None else None,
             given_lse=lse if forward is None else None,
         )
@@ -124,7 +124,7 @@ def float64_values(inputs: Inputs) -> dict[str, torch.Tensor]:
     values = {"o": forward.o, "lse": forward.lse}
     if i.do is not None:
         values |= _gradients(
-            oracles.backward(i.q, i.k, i.v, i.do, **i.problem(), forward=forward, dlse=i.dlse, bias_shape=i.bias_shape)
+            oracles.backward(i.q, i.k, i.v, i.do, **i.problem(), forward=forward, dlse=i.dlse, **i.learned())
         )
     return values
 
@@ -146,7 +146,7 @@ def exact_values(
         on_cpu(i.v),
         on_cpu(i.do),
         **{name: on_cpu(value) for name, value in i.problem().items()},
-        bias_shape=i.bias_shape,
+        **i.learned(),
         dlse=on_cpu(i.dlse),
         given_o=on_cpu(given_o),
         given_lse=on_cpu(given_lse),
