@@ -91,14 +91,21 @@ def _declaration(name: str, value: Any) -> str:
         for parameter in signature.parameters.values():
             if parameter.kind is parameter.KEYWORD_ONLY and "    *," not in lines:
                 lines.append("    *,")
-            lines.append(f"    {parameter},".replace("'", ""))
+            lines.append(f"    {_parameter(parameter)},")
         body = "\n".join(lines)
-        returned = str(signature.return_annotation).strip("'")
+        returned = signature.return_annotation
         return f"from flashverify import {name}\n\n{name}(\n{body}\n) -> {returned}"
     base = value.__mro__[1].__name__
     head = f"from flashverify import {name}\n\nclass {name}" + (f"({base})" if base not in ("object", "dict") else "")
     fields = [f"    {text}" for text in _fields(value)]
     return head + (":\n" + "\n".join(fields) if fields else "")
+
+
+def _parameter(parameter: inspect.Parameter) -> str:
+    """A parameter with its type, which is text already, and its default."""
+    default = "" if parameter.default is parameter.empty else f" = {parameter.default!r}"
+    kind = "" if parameter.annotation is parameter.empty else f": {parameter.annotation}"
+    return f"{parameter.name}{kind}{default}"
 
 
 def _fields(value: Any) -> list[str]:
@@ -107,7 +114,7 @@ def _fields(value: Any) -> list[str]:
         return [f"{member.name} = {str(member.value)!r}" for member in value]
     if value is flashverify.AttentionOptions:
         parameters = inspect.signature(flashverify.oracle).parameters
-        return [str(parameters[name]).replace("'", "") for name in value.__annotations__]
+        return [_parameter(parameters[name]) for name in value.__annotations__]
     if dataclasses.is_dataclass(value):
         return [f"{field.name}: {field.type}{_default(field)}" for field in dataclasses.fields(value)]
     if hasattr(value, "__struct_fields__"):
@@ -140,10 +147,12 @@ def _members(value: Any) -> list[tuple[str, Any]]:
         function = member.fget if isinstance(member, property) else getattr(member, "__func__", member)
         if name.startswith("_") or not inspect.isfunction(function):
             continue
-        call = "" if isinstance(member, property) else str(inspect.signature(function)).replace("'", "")
-        found.append(
-            (f"`{name}{call.replace('(self, ', '(').replace('(self)', '()').replace('(cls, ', '(')}`", function)
-        )
+        if isinstance(member, property):
+            found.append((f"`{name}`", function))
+            continue
+        signature = inspect.signature(function)
+        taken = ", ".join(_parameter(p) for p in signature.parameters.values() if p.name not in ("self", "cls"))
+        found.append((f"`{name}({taken}) -> {signature.return_annotation}`", function))
     return found
 
 
@@ -154,18 +163,20 @@ def _text(docstring: str) -> str:
         match = _SECTION.match(line)
         if match:
             section = match[1]
-            lines += ["" if lines and lines[-1] else None, f"**{_TITLES[section]}**", ""]
+            lines += ["```", ""] if code else []
+            lines += [f"**{_TITLES[section]}**", ""]
+            code = False
         elif section:
             lines.append(_listed(line, section))
         else:
             inside = line.startswith("    ") or (code and not line.strip())
             if inside != code:
-                lines.append("```python" if inside else "```")
+                lines += ["```python"] if inside else ["```", ""]
             lines.append(line.removeprefix("    ") if inside else line)
             code = inside
     if code:
         lines.append("```")
-    text = "\n".join(line for line in lines if line is not None)
+    text = "\n".join(lines)
     return re.sub(r"\n+```(\n)", r"\n```\1", re.sub(r"\n{3,}", "\n\n", text)) + "\n"
 
 
@@ -188,7 +199,8 @@ def _command_page() -> str:
         context = click.Context(command, info_name=f"flashverify {name}")
         usage = " ".join(command.collect_usage_pieces(context))
         parts += [f"## {name}\n", f"`flashverify {name} {usage}`\n", f"{_sentences(command.help)}\n"]
-        records = [record for item in command.params if (record := item.get_help_record(context)) is not None]
+        options = [item for item in command.params if isinstance(item, click.Option)]
+        records = [record for item in options if (record := item.get_help_record(context)) is not None]
         parts += ["\n".join(f"- `{option}`: {' '.join(text.split())}" for option, text in records), ""]
     return "\n".join(parts).rstrip() + "\n"
 
