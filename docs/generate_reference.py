@@ -177,7 +177,9 @@ def _text(docstring: str) -> str:
     if code:
         lines.append("```")
     text = "\n".join(lines)
-    return re.sub(r"\n+```(\n)", r"\n```\1", re.sub(r"\n{3,}", "\n\n", text)) + "\n"
+    parts = re.split(r"(\n```python\n.*?\n*```\n)", text, flags=re.DOTALL)
+    tidy = [re.sub(r"\n*```\n$", "\n```\n", x) if n % 2 else re.sub(r"\n{3,}", "\n\n", x) for n, x in enumerate(parts)]
+    return "".join(tidy) + "\n"
 
 
 def _listed(line: str, section: str) -> str:
