@@ -7,8 +7,8 @@ from collections import Counter
 
 import msgspec
 
+from flashverify.campaign.plan_name import PROCESS_CHECKS
 from flashverify.campaign.shrink.shrinker import measure
-from flashverify.campaign.store.reproduction import PROCESS_CHECKS
 from flashverify.campaign.supervisor.events import Progress
 from flashverify.case.text import parse_case
 from flashverify.judge.record import FindingRecord, Summary

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from flashverify.case.values.bits import FORMATS
 from flashverify.checks.accuracy import judged_form
-from flashverify.numerics import Problem as BoundsProblem
 
 if TYPE_CHECKING:
     import torch
@@ -79,6 +78,8 @@ class Weights:
 def weights(ground: Ground) -> Weights:
     """The smallest weights of the base pass, in chunks of rows."""
     import torch
+
+    from flashverify.numerics import Problem as BoundsProblem
 
     case, i = ground.problem.case, ground.inputs.dense()
     bounds = BoundsProblem.of(
