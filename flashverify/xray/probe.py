@@ -68,7 +68,7 @@ class Probe:
 
     @property
     def device(self) -> torch.device:
-        """Where the tensors lie."""
+        """The device of the tensors."""
         return self._base.q.device
 
     @property
@@ -78,7 +78,7 @@ class Probe:
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of the case."""
+        """The dtype of q, k and v."""
         return self._base.q.dtype
 
     def forward(

@@ -1,4 +1,7 @@
-"""The processes in which mutants are judged: one a thread, kept over many mutants, replaced after a crash, a hang or too much memory."""
+"""The processes in which mutants are judged: one a thread, kept over many mutants, replaced after a crash, a hang or too much memory.
+
+They are no workers of the campaign's pool: `flashverify.campaign.supervisor.pool` says why there are two supervisors.
+"""
 
 from __future__ import annotations
 
