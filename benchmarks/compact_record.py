@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 
 from flashverify.campaign.store.writer import open_run
-from flashverify.checks.execution import OUTPUTS
 from flashverify.judge.verdict import CaseResult, from_hex
+from flashverify.outputs import OUTPUTS
 
 COLUMNS = [
     (output, mode)

@@ -18,7 +18,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from flashverify.numerics import Problem, backward_bounds, forward_bounds
+from flashverify.formats import FORMATS
+from flashverify.numerics import BoundInputs, backward_bounds, forward_bounds
 from flashverify_oracles import (
     Backward,
     ExactAttention,
@@ -32,7 +33,7 @@ from flashverify_oracles import (
 )
 
 OUTPUTS = ("o", "lse", "delta", "dq", "dk", "dv", "dbias", "dsink")
-DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
+DTYPES = {name: entry.dtype for name, entry in FORMATS.items() if entry.of_kernels}
 MODES = ("end to end", "conditional")
 
 
@@ -149,7 +150,7 @@ def stored(case: Case, fwd: Forward) -> dict[str, Any]:
 
 def self_error(case: Case, fwd: Forward, bwd: Backward, given: dict[str, Any]) -> dict[str, Tensor]:
     """E64 of every output; NaN where the bound exempts the element and says nothing."""
-    problem = Problem.of(
+    problem = BoundInputs.of(
         case.q, case.k, case.v, scale=case.scale, dtype=case.dtype, visible=case.visible, **case.features
     )
     ahead = forward_bounds(problem, fwd.o, fwd.lse)

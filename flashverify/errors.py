@@ -5,7 +5,7 @@ FlashverifyError
 │   ├── CaseTextError        a line is not the text form of a case
 │   ├── SubjectLoadError     a subject cannot be found or imported
 │   └── ConfigError          a configuration key or value is unknown
-├── UnsupportedCaseError     a subject does not declare support for a case
+├── UnsupportedCaseError     a subject does not accept the case
 ├── NoVerdictError           nothing was judged: no case ran, or every worker died (exit code 3)
 ├── SelfCheckError           the harness found itself wrong: an oracle's error is too large, a bound is NaN
 └── StoreError               a stored file is missing, damaged or cannot be written

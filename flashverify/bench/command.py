@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from flashverify.errors import UsageError
+from flashverify.formats import DTYPES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,7 +49,7 @@ def _numbers(name: str) -> Callable[[click.Context, click.Parameter, str], tuple
     "--dims", default="64,128", metavar="D,...", callback=_numbers("dims"), show_default=True, help="head dimensions"
 )
 @click.option(
-    "--dtype", multiple=True, default=("fp16",), metavar="fp16|bf16|fp32", show_default=True, help="repeatable"
+    "--dtype", multiple=True, default=("fp16",), metavar="|".join(DTYPES), show_default=True, help="repeatable"
 )
 @click.option(
     "--mask", multiple=True, default=("full", "causal"), metavar="full|causal", show_default=True, help="repeatable"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from flashverify.case.case import Case, Grad
 from flashverify.case.masks.mask import Mask
 from flashverify.case.problem import Problem
+from flashverify.formats import FORMATS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +37,7 @@ def problem_of(workload: Workload, device: str) -> Problem:
         mask=mask,
         grad=Grad(backward=backward),
     )
-    dtype = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}[workload.dtype]
+    dtype = FORMATS[workload.dtype].dtype
     generator = torch.Generator(device).manual_seed(0)
 
     def normal(shape: tuple[int, ...]) -> torch.Tensor:

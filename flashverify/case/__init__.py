@@ -1,7 +1,8 @@
 """The case space: what a case is, its one text form, and its tensors in guarded storage.
 
 Importing this package loads neither torch nor hypothesis nor numpy. What needs them is imported by its own name:
-`flashverify.case.memory.materialize` (a case as tensors), `flashverify.case.values.tensor_bits` and `flashverify.case.space.strategies`.
+`flashverify.case.memory.materialize` (a case as tensors), `flashverify.case.masks.predicate` (which key each row sees),
+`flashverify.case.values.tensor_bits` and `flashverify.case.space.strategies`.
 """
 
 from flashverify.case.case import (
@@ -18,8 +19,7 @@ from flashverify.case.case import (
     Storage,
     Values,
 )
-from flashverify.case.masks.mask import Bitmap, Blocks, Causal, Mask, Packed, Visible, visible
-from flashverify.case.masks.positions import Positions, positions
+from flashverify.case.masks.mask import Bitmap, Blocks, Causal, Mask, Packed
 from flashverify.case.memory.damage import Damage
 from flashverify.case.memory.guard import Guard, guard_outputs
 from flashverify.case.problem import Pages, Problem
@@ -46,17 +46,13 @@ __all__ = [
     "Mask",
     "Packed",
     "Pages",
-    "Positions",
     "Problem",
     "Storage",
     "Supports",
     "Values",
-    "Visible",
     "benchmark_cases",
     "format_case",
     "guard_outputs",
     "parse_case",
-    "positions",
     "standard_matrix",
-    "visible",
 ]

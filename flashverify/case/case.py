@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass, field
 
 from flashverify.case.masks.mask import Mask
+from flashverify.case.modifiers.logits import MODIFIERS, Logits
+from flashverify.case.require import require
 from flashverify.case.sections import (
     DTYPES,
     EDIT_TENSORS,
@@ -15,11 +17,10 @@ from flashverify.case.sections import (
     REGIMES,
     Edit,
     Grad,
-    Logits,
     Storage,
     Values,
-    require,
 )
+from flashverify.case.tensors import EDITABLE
 
 __all__ = [
     "DTYPES",
@@ -45,10 +46,22 @@ class Case:
     machine and device. Packed sequences lie one after the other in a batch of 1: seq_q and seq_k are the rows of the buffers.
 
     Args:
+        batch: sequences; 1 where they are packed.
+        heads_q: query heads, a multiple of heads_kv; query head h reads kv head h // (heads_q // heads_kv).
+        heads_kv: heads of k and v.
+        seq_q: rows of each sequence.
+        seq_k: keys of each sequence.
+        dim_qk: channels of q and k.
+        dim_v: channels of v and O.
         dtype: of q, k, v, O, dO and the gradients.
         precision: how fp32 products are taken; only `ieee` for the 16-bit types.
         scale: of the logits, in natural units; None is 1 / sqrt(dim_qk).
+        mask: which key each row sees.
+        logits: what is done to the logits.
         dropout: probability that a weight is dropped.
+        values: how the tensors are filled.
+        storage: where they lie in memory.
+        grad: the incoming gradients.
         launch: launch parameters by name (block sizes, warps, stages, splits), checked by the subject.
 
     Raises:
@@ -85,8 +98,11 @@ class Case:
             self.precision == "ieee" or self.dtype == "fp32", "precision", self.precision, "'ieee' unless dtype is fp32"
         )
         require(self.scale is None or math.isfinite(self.scale), "scale", self.scale, "None or a finite number")
-        require(0 <= self.dropout < 1, "dropout", self.dropout, "0 <= dropout < 1")
-        self._check_mask()
+        for modifier in MODIFIERS:
+            if not modifier.section:
+                modifier.check(modifier.of(self))
+        for part, value in self.mask.given():
+            part.check_case(value, self)
         require(
             list(self.launch) == sorted(dict(self.launch).items()),
             "launch",
@@ -100,27 +116,6 @@ class Case:
             require(edit.tensor in sizes, "edit tensor", edit.tensor, f"one that the case has: {', '.join(sizes)}")
             inside = all(i < n for i, n in zip(edit.index, sizes[edit.tensor], strict=True))
             require(inside, "edit index", edit.index, f"inside {edit.tensor} of shape {sizes[edit.tensor]}")
-
-    def _check_mask(self) -> None:
-        mask, packed = self.mask, self.mask.packed
-        for name, limit in (("key_lengths", self.seq_k), ("query_lengths", self.seq_q)):
-            lengths = getattr(mask, name)
-            if lengths is not None:
-                require(len(lengths) == self.batch, name, lengths, f"one length per sequence, batch={self.batch}")
-                require(max(lengths, default=0) <= limit, name, lengths, f"lengths <= {limit}")
-        nodes = self.seq_q
-        if packed is not None:
-            nodes = packed.cu_q[-1]
-            require(self.batch == 1, "batch", self.batch, "1 with packed sequences, which lie in one row of tokens")
-            require(nodes <= self.seq_q, "packed cu_q", packed.cu_q, f"at most seq_q={self.seq_q} rows")
-            require(packed.cu_k[-1] <= self.seq_k, "packed cu_k", packed.cu_k, f"at most seq_k={self.seq_k} keys")
-            page = self.storage.page_size
-            require(page is None, "page_size", page, "None with packed sequences")
-        if mask.tree is not None:
-            rows = "seq_q" if packed is None else "cu_q[-1]"
-            require(len(mask.tree) == nodes, "tree", mask.tree, f"one parent per query, {rows}={nodes}")
-            if packed is None:
-                require(self.seq_k >= nodes, "seq_k", self.seq_k, f"at least seq_q={nodes} under a tree mask")
 
     @property
     def shape_q(self) -> tuple[int, int, int, int]:
@@ -149,16 +144,16 @@ class Case:
         return (batch, 1 if self.logits.bias == "shared" else self.heads_q, self.seq_q, self.seq_k)
 
     @property
-    def editable(self) -> dict[str, tuple[int, int, int, int]]:
-        """Shapes of the tensors whose elements may be edited, by name; sinks and slopes as `[heads_q, 1, 1, 1]`."""
-        shapes = {"q": self.shape_q, "k": self.shape_k, "v": self.shape_v, "do": self.shape_o}
-        if self.logits.bias is not None:
-            shapes["bias"] = self.shape_bias
-        if self.logits.sink:
-            shapes["sink"] = (self.heads_q, 1, 1, 1)
-        if self.logits.alibi:
-            shapes["slopes"] = (self.heads_q, 1, 1, 1)
-        return shapes
+    def editable(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of the tensors whose elements may be edited, by name; those of fewer than four axes end in axes of size 1."""
+        shapes = {name: spec.shape(self) for name, spec in EDITABLE.items() if spec.shape is not None}
+        return {name: (*shape, *(1,) * (4 - len(shape))) for name, shape in shapes.items() if shape is not None}
+
+    @property
+    def longest_q(self) -> int:
+        """Rows of the longest sequence; seq_q where none are packed."""
+        packed = self.mask.packed
+        return self.seq_q if packed is None else max((rows for rows, _ in packed.lengths()), default=0)
 
     @property
     def rows_inside(self) -> tuple[int, ...] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from flashverify.case.tensors import TENSORS
 from flashverify.case.values.dropout_words import dropout_key
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class Problem:
         query_lengths: `[B]` int32.
         cu_q: `[n + 1]` int32, cumulative rows of packed sequences.
         cu_k: `[n + 1]` int32, cumulative keys of packed sequences.
-        bitmask: `[B or 1, Hq or 1, Sq, Sk]` bool, contiguous, true where the row may see the key.
+        bitmap: `[B or 1, Hq or 1, Sq, Sk]` bool, contiguous, true where the row may see the key.
         blocks: `[B or 1, Hq or 1, ceil(Sq / rows), ceil(Sk / keys)]` bool, contiguous, true = live.
         bias: `[B or 1, Hq or 1, Sq, Sk]` in the dtype of q, a view whose strides follow `case.storage`.
         slopes: `[Hq]` fp32, of ALiBi; every second element of its buffer where `case.storage` is strided, as sink and dlse.
@@ -67,7 +68,7 @@ class Problem:
     query_lengths: torch.Tensor | None = None
     cu_q: torch.Tensor | None = None
     cu_k: torch.Tensor | None = None
-    bitmask: torch.Tensor | None = None
+    bitmap: torch.Tensor | None = None
     blocks: torch.Tensor | None = None
     bias: torch.Tensor | None = None
     slopes: torch.Tensor | None = None
@@ -102,8 +103,7 @@ class Problem:
     @property
     def max_q(self) -> int:
         """Rows of the longest sequence; seq_q where none are packed."""
-        packed = self.case.mask.packed
-        return self.case.seq_q if packed is None else max((rows for rows, _ in packed.lengths()), default=0)
+        return self.case.longest_q
 
     @property
     def max_k(self) -> int:
@@ -128,9 +128,6 @@ class Problem:
 
     def tensors(self) -> tuple[torch.Tensor, ...]:
         """Every tensor of the problem."""
-        given = (
-            *(self.q, self.k, self.v, self.do, self.dlse, self.key_lengths, self.query_lengths, self.cu_q, self.cu_k),
-            *(self.bitmask, self.blocks, self.bias, self.slopes, self.sink),
-            *(() if self.pages is None else (self.pages.k, self.pages.v, self.pages.table)),
-        )
+        pages = () if self.pages is None else (self.pages.k, self.pages.v, self.pages.table)
+        given = (*(getattr(self, name) for name in TENSORS), *pages)
         return tuple(tensor for tensor in given if tensor is not None)

@@ -1,12 +1,13 @@
-"""What a case is made of besides its shapes: values, storage, logits and gradients, each with the values it accepts."""
+"""What a case is made of besides its shapes, its mask and its logits: values, storage and gradients, with the values that each accepts."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
 
-from flashverify.errors import UsageError
+from flashverify.case.require import require
+from flashverify.case.tensors import EDITABLE
+from flashverify.formats import DTYPES
 
 __all__ = [
     "DTYPES",
@@ -18,18 +19,14 @@ __all__ = [
     "REGIMES",
     "Edit",
     "Grad",
-    "Logits",
     "Storage",
     "Values",
-    "require",
 ]
 
-DTYPES = ("fp16", "bf16", "fp32")
 PRECISIONS = ("ieee", "tf32", "tf32x3")
 LAYOUTS = ("bhsd", "bshd")
 POISONS = ("zero", "dirt", "max", "inf", "-inf", "nan")
-EDIT_TENSORS = ("q", "k", "v", "do", "bias", "sink", "slopes")
-_FINITE = ("bias", "sink", "slopes")
+EDIT_TENSORS = tuple(EDITABLE)
 HUGE = 2.0**95
 """From this size on few kernels say anything about a slope, a sink, or a bias that is positive."""
 REGIMES = (
@@ -68,18 +65,17 @@ REGIMES = (
 """From plain to wild: shrinking moves to the left."""
 
 
-def require(condition: bool, name: str, value: object, accepted: str) -> None:
-    """Raises a UsageError that names the axis, its value and what is accepted, unless the condition holds."""
-    if not condition:
-        raise UsageError(f"{name}={value!r} is not accepted: {accepted}")
-
-
 @dataclass(frozen=True, slots=True)
 class Edit:
     """One element overwritten after the regime filled its tensor: `tensor[index] = value`, rounded to the dtype.
 
     Sinks and the slopes of ALiBi are edited as `[Hq, 1, 1, 1]`, in fp32. They and the bias take finite values alone: what a non-finite
     one reaches is not specified.
+
+    Args:
+        tensor: its name, one of `EDIT_TENSORS`.
+        index: logical, `[B, H, S, D]`.
+        value: also NaN and infinities.
     """
 
     tensor: str
@@ -88,7 +84,7 @@ class Edit:
 
     def __post_init__(self) -> None:
         require(self.tensor in EDIT_TENSORS, "edit tensor", self.tensor, f"one of {EDIT_TENSORS}")
-        finite = self.tensor not in _FINITE or math.isfinite(self.value)
+        finite = not EDITABLE[self.tensor].finite or math.isfinite(self.value)
         require(finite, f"edit of {self.tensor}", self.value, "a finite number")
         require(len(self.index) == 4 and min(self.index) >= 0, "edit index", self.index, "four integers >= 0")
 
@@ -104,7 +100,13 @@ class Edit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Values:
-    """How q, k, v and dO are filled: a regime and a seed, then edits of single elements."""
+    """How q, k, v and dO are filled: a regime and a seed, then edits of single elements.
+
+    Args:
+        regime: the kind of values, one of `REGIMES`.
+        seed: of the values, and of dropout: 64 bits.
+        edits: single elements, overwritten in this order.
+    """
 
     regime: str = "normal"
     seed: int = 0
@@ -143,36 +145,6 @@ class Storage:
         require(0 <= self.offset <= 4096, "offset", self.offset, "0 <= offset <= 4096 elements")
         require(self.padding in POISONS, "padding", self.padding, f"one of {POISONS}")
         require(self.page_size is None or self.page_size >= 1, "page_size", self.page_size, "None or >= 1")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Logits:
-    """Modifications of the logits between the scaled product and the softmax; all absent by default.
-
-    Args:
-        softcap: S becomes softcap * tanh(S / softcap), before anything is added.
-        alibi: -slope * |i + shift - j| is added, with slope 2^(-8 (h + 1) / Hq) of query head h and the shift of the mask; `wild`
-            slopes are of either sign and below 2^14 in magnitude, by seed.
-        bias: an additive bias: `full` [B, Hq, Sq, Sk], `head` [1, Hq, Sq, Sk] or `shared` [1, 1, Sq, Sk].
-        sink: one more column with V = 0 in every row that sees a key, a logit per query head.
-    """
-
-    softcap: float | None = None
-    alibi: bool | Literal["wild"] = False
-    bias: Literal["full", "head", "shared"] | None = None
-    sink: bool = False
-
-    def __post_init__(self) -> None:
-        require(
-            self.softcap is None or 0 < self.softcap < math.inf, "softcap", self.softcap, "None or a positive number"
-        )
-        require(self.alibi in (False, True, "wild"), "alibi", self.alibi, "False, True or 'wild'")
-        require(self.bias in (None, "full", "head", "shared"), "bias", self.bias, "None, 'full', 'head' or 'shared'")
-
-    def names(self) -> frozenset[str]:
-        """Those that are present, as a subject declares them in `Supports.logits`."""
-        present = {"softcap": self.softcap, "alibi": self.alibi, "bias": self.bias, "sink": self.sink}
-        return frozenset(name for name, value in present.items() if value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

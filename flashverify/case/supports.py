@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from flashverify.case.sections import HUGE
+from flashverify.case.tensors import EDITABLE
+from flashverify.formats import DTYPES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,7 +55,7 @@ class Supports:
         also: an additional condition: returns the reason why a case is not supported, or None.
     """
 
-    dtypes: tuple[str, ...] = ("fp16", "bf16", "fp32")
+    dtypes: tuple[str, ...] = DTYPES
     precisions: tuple[str, ...] = ("ieee",)
     masks: tuple[str, ...] = ()
     combine_masks: bool = True
@@ -154,7 +156,7 @@ def _is_huge(case: Case) -> bool:
     return any(
         (edit.value if edit.tensor == "bias" else abs(edit.value)) >= HUGE
         for edit in case.values.edits
-        if edit.tensor in ("slopes", "sink", "bias")
+        if EDITABLE[edit.tensor].finite
     )
 
 

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import MISSING, astuple, dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flashverify.case.case import Case, Edit, Grad, Logits, Storage, Values
-from flashverify.case.masks.mask import Bitmap, Blocks, Mask, Packed
+from flashverify.case.codec import float_text, ints, ints_text, parse_float, yes_or_no, yes_or_no_text
+from flashverify.case.masks.mask import PARTS, Mask
+from flashverify.case.modifiers.logits import MODIFIERS
 from flashverify.errors import CaseTextError, UsageError
 
 if TYPE_CHECKING:
@@ -49,6 +51,12 @@ def format_case(case: Case) -> str:
 
 def parse_case(text: str) -> Case:
     """The case that `text` names.
+
+    Args:
+        text: `fv1` and words `key=value` in any order; `str(case)` gives it back.
+
+    Returns:
+        The case; axes that the text does not name have their defaults.
 
     Raises:
         CaseTextError: a word is unknown, given twice or malformed, or the values contradict each other; the message
@@ -95,99 +103,21 @@ def _differs_in_sign(value: Any, default: Any) -> bool:
     return both and value == default and math.copysign(1, value) != math.copysign(1, default)
 
 
-def _float(text: str) -> float:
-    value = float.fromhex(text) if "0x" in text else float(text)
-    if text.lower().lstrip("+-") not in ("inf", "infinity", "nan") and not math.isfinite(value):
-        raise ValueError("beyond the range of a float64")
-    return value
-
-
-def _float_text(value: float) -> str:
-    return short if float(short := f"{value:g}") == value else float(value).hex()
-
-
 def _edit_value_text(value: float) -> str:
-    return str(value) if not math.isfinite(value) else _float_text(value)
-
-
-def _bool(text: str) -> bool:
-    if text not in ("yes", "no"):
-        raise ValueError("yes or no")
-    return text == "yes"
-
-
-def _bool_text(value: bool) -> str:
-    return "yes" if value else "no"
-
-
-def _alibi(text: str) -> bool | str:
-    if text not in ("yes", "no", "wild"):
-        raise ValueError("yes, no or wild")
-    return text if text == "wild" else text == "yes"
-
-
-def _alibi_text(value: bool | str) -> str:
-    return value if isinstance(value, str) else _bool_text(value)
-
-
-def _ints(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.split(",")) if text else ()
-
-
-def _ints_text(values: tuple[int, ...]) -> str:
-    return ",".join(map(str, values))
-
-
-def _window(text: str) -> tuple[int | None, int | None]:
-    left, right = text.split(",")
-    return (None if left == "*" else int(left), None if right == "*" else int(right))
-
-
-def _window_text(window: tuple[int | None, int | None]) -> str:
-    return ",".join("*" if side is None else str(side) for side in window)
-
-
-def _packed(text: str) -> Packed:
-    cu_q, cu_k = text.split("/")
-    return Packed(_ints(cu_q), _ints(cu_k))
-
-
-def _blocks(text: str) -> Blocks:
-    rows, keys, live, seed, *flags = _ints(text)
-    return Blocks(rows, keys, live, seed, *_flags(flags, 2))
-
-
-def _bitmap(text: str) -> Bitmap:
-    live, seed, *flags = _ints(text)
-    return Bitmap(live, seed, *_flags(flags, 1))
-
-
-def _flags(values: list[int], most: int) -> list[bool]:
-    if len(values) > most or not set(values) <= {0, 1}:
-        raise ValueError(f"after the seed at most {most} of 0 or 1")
-    return [bool(value) for value in values]
-
-
-def _pattern_text(pattern: Blocks | Bitmap) -> str:
-    """The fields in their order; flags at the end that are off are left out."""
-    values = [int(value) for value in astuple(pattern)]
-    least = sum(1 for entry in fields(pattern) if entry.default is MISSING)
-    while len(values) > least and not values[-1]:
-        values.pop()
-    return _ints_text(tuple(values))
+    return str(value) if not math.isfinite(value) else float_text(value)
 
 
 def _edits(text: str) -> tuple[Edit, ...]:
     def one(part: str) -> Edit:
         tensor, index, value = part.split(":")
-        b, h, s, d = _ints(index)
-        return Edit(tensor, (b, h, s, d), _float(value))
+        b, h, s, d = ints(index)
+        return Edit(tensor, (b, h, s, d), parse_float(value))
 
     return tuple(one(part) for part in text.split(";"))
 
 
 def _edits_text(edits: tuple[Edit, ...]) -> str:
-    return ";".join(f"{e.tensor}:{_ints_text(e.index)}:{_edit_value_text(e.value)}" for e in edits)
+    return ";".join(f"{e.tensor}:{ints_text(e.index)}:{_edit_value_text(e.value)}" for e in edits)
 
 
 def _launch(text: str) -> tuple[tuple[str, int], ...]:
@@ -205,31 +135,22 @@ def _list_axes() -> Iterator[_Axis]:
         yield _Axis(name, "", name, int, str)
     yield _Axis("dtype", "", "dtype", str, str)
     yield _Axis("precision", "", "precision", str, str)
-    yield _Axis("scale", "", "scale", _float, _float_text)
-    yield _Axis("causal", "mask", "causal", str, str)
-    yield _Axis("window", "mask", "window", _window, _window_text)
-    yield _Axis("klen", "mask", "key_lengths", _ints, _ints_text)
-    yield _Axis("qlen", "mask", "query_lengths", _ints, _ints_text)
-    yield _Axis("packed", "mask", "packed", _packed, lambda p: f"{_ints_text(p.cu_q)}/{_ints_text(p.cu_k)}")
-    yield _Axis("tree", "mask", "tree", _ints, _ints_text)
-    yield _Axis("blocks", "mask", "blocks", _blocks, _pattern_text)
-    yield _Axis("bitmap", "mask", "bitmap", _bitmap, _pattern_text)
-    yield _Axis("softcap", "logits", "softcap", _float, _float_text)
-    yield _Axis("alibi", "logits", "alibi", _alibi, _alibi_text)
-    yield _Axis("bias", "logits", "bias", str, str)
-    yield _Axis("sink", "logits", "sink", _bool, _bool_text)
-    yield _Axis("dropout", "", "dropout", _float, _float_text)
+    yield _Axis("scale", "", "scale", parse_float, float_text)
+    for part in PARTS:
+        yield _Axis(part.word, "mask", part.name, part.parse, part.format)
+    for modifier in MODIFIERS:
+        yield _Axis(modifier.name, modifier.section, modifier.name, modifier.parse, modifier.format)
     yield _Axis("regime", "values", "regime", str, str)
     yield _Axis("seed", "values", "seed", int, str)
     yield _Axis("edits", "values", "edits", _edits, _edits_text)
     yield _Axis("layout", "storage", "layout", str, str)
     yield _Axis("gap", "storage", "gap", int, str)
     yield _Axis("offset", "storage", "offset", int, str)
-    yield _Axis("expand", "storage", "expand", _bool, _bool_text)
+    yield _Axis("expand", "storage", "expand", yes_or_no, yes_or_no_text)
     yield _Axis("padding", "storage", "padding", str, str)
     yield _Axis("page_size", "storage", "page_size", int, str)
-    yield _Axis("strided", "storage", "strided", _bool, _bool_text)
+    yield _Axis("strided", "storage", "strided", yes_or_no, yes_or_no_text)
     yield _Axis("do", "grad", "do", str, str)
-    yield _Axis("dlse", "grad", "dlse", _bool, _bool_text)
-    yield _Axis("backward", "grad", "backward", _bool, _bool_text)
+    yield _Axis("dlse", "grad", "dlse", yes_or_no, yes_or_no_text)
+    yield _Axis("backward", "grad", "backward", yes_or_no, yes_or_no_text)
     yield _Axis("launch", "", "launch", _launch, lambda pairs: ",".join(f"{n}:{v}" for n, v in pairs))

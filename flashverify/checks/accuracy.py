@@ -10,30 +10,37 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from flashverify.checks.execution import expected_shapes
-from flashverify.checks.inputs import inputs_of
+from flashverify.case.memory.host import on_cpu
+from flashverify.checks.derived_problems import work
 from flashverify.checks.saturation import check_saturation
 from flashverify.judge.compare import Comparison, compare_output
 from flashverify.judge.verdict import Status, Verdict
-from flashverify.truth import GRADIENTS, Truth
+from flashverify.outputs import COMMON_GRADIENTS, OUTPUTS, expected_shapes, output, pinned_rows, rows_reach
+from flashverify.truth import Truth, inputs_of
 
 if TYPE_CHECKING:
     import torch
 
     from flashverify.case.problem import Problem
     from flashverify.checks.execution import Execution
-    from flashverify.judge.taint import Clean
     from flashverify.numerics import Form
     from flashverify.subjects.interface import Contract, Subject
+    from flashverify.truth import Clean
 
-__all__ = ["Accuracy", "check_accuracy", "judged_form", "shape_failures", "tainted", "undefined_elements"]
+__all__ = [
+    "Accuracy",
+    "check_accuracy",
+    "finite_stored",
+    "first_failure",
+    "judged_form",
+    "shape_failures",
+    "tainted",
+    "undefined_elements",
+]
 
 END_TO_END, CONDITIONAL, STRICT = "end-to-end", "conditional", "strict"
-
-_STATISTICS = ("lse", "delta", "dsink")
-"""Outputs that are fp32 whatever the inputs are."""
 
 _CPU_WORK = 1 << 23
 """Below so many multiply-adds of the scores a case of a GPU is judged on the CPU, where hundreds of small operations cost less."""
@@ -73,7 +80,7 @@ def shape_failures(execution: Execution) -> list[Verdict]:
         message = f"{name} is promised and was not returned; expected {list(shapes[name])}"
         found.append(Verdict(check="accuracy", status=Status.FAIL, output=name, error="missing", message=message))
     for name, tensor in execution.outputs.items():
-        dtype = torch.float32 if name in _STATISTICS else execution.problem.q.dtype
+        dtype = execution.problem.q.dtype if output(name).dtype == "case" else torch.float32
         if tuple(tensor.shape) != shapes.get(name) or tensor.dtype != dtype:
             expected = (
                 f"{list(shapes[name])} {dtype}"
@@ -96,22 +103,19 @@ def outside(problem: Problem) -> dict[str, torch.Tensor]:
     import torch
 
     case, device = problem.case, problem.q.device
-    packed = case.mask.packed
-    declared_q, declared_k = case.mask.query_lengths, case.mask.key_lengths
-    if packed is not None:
-        declared_q, declared_k = (packed.cu_q[-1],), (packed.cu_k[-1],)
 
     def beyond(lengths: tuple[int, ...] | None, size: int) -> torch.Tensor | None:
         if lengths is None:
             return None
         return torch.arange(size, device=device) >= torch.tensor(lengths, device=device).view(-1, 1, 1)
 
-    rows, keys = beyond(declared_q, case.seq_q), beyond(declared_k, case.seq_k)
+    rows, keys = beyond(case.rows_inside, case.seq_q), beyond(case.keys_inside, case.seq_k)
+    beyond_axis = {"row": rows, "key": keys}
     found: dict[str, torch.Tensor] = {}
-    if rows is not None:
-        found |= {"o": rows.unsqueeze(-1), "lse": rows, "delta": rows, "dq": rows.unsqueeze(-1)}
-    if keys is not None:
-        found |= {"dk": keys.unsqueeze(-1), "dv": keys.unsqueeze(-1)}
+    for name in OUTPUTS:
+        spec = output(name)
+        if (mask := beyond_axis.get(spec.along or "")) is not None:
+            found[name] = mask.unsqueeze(-1) if spec.channels else mask
     return found
 
 
@@ -120,20 +124,14 @@ def check_accuracy(subject: Subject, execution: Execution) -> Accuracy:
     import torch
 
     problem, outputs, contract = execution.problem, execution.outputs, subject.contract
-    if problem.q.is_cuda and _work(problem) <= _CPU_WORK:
-        problem, outputs = _on_cpu(problem), {name: tensor.cpu() for name, tensor in outputs.items()}
+    if problem.q.is_cuda and work(problem.case) <= _CPU_WORK:
+        problem, outputs = on_cpu(problem), {name: tensor.cpu() for name, tensor in outputs.items()}
     inputs, tidy = inputs_of(problem)
     form = judged_form(subject, problem)
     truth, taint = Truth(inputs, problem.case.dtype, form), tainted(tidy, form)
     undefined, beyond = undefined_elements(problem, contract), outside(problem)
-    empty = truth.empty_rows
-    pinned: dict[str, tuple[torch.Tensor, float]] = {
-        "o": (empty.unsqueeze(-1), contract.empty_row_o),
-        "lse": (empty, contract.empty_row_lse),
-        "delta": (empty, 0.0),
-        "dq": (empty.unsqueeze(-1), 0.0),
-    }
-    pinned |= {name: (beyond[name], 0.0) for name in ("dk", "dv") if name in beyond}
+    pinned = pinned_rows(truth.empty_rows, empty_row_o=contract.empty_row_o, empty_row_lse=contract.empty_row_lse)
+    pinned |= {name: (mask, 0.0) for name, mask in beyond.items() if output(name).along == "key"}
     warnings = []
 
     def judge(name: str, mode: str, value: torch.Tensor, bound: object, lost: torch.Tensor | None = None) -> Comparison:
@@ -161,7 +159,8 @@ def check_accuracy(subject: Subject, execution: Execution) -> Accuracy:
             if name in outputs
         ]
         if "lse" in outputs:
-            o, lse, lost = _stored(outputs["o"], outputs["lse"], truth, problem)
+            o, lse, bad = finite_stored(outputs["o"], outputs["lse"], truth)
+            lost = {} if bad is None else rows_reach(bad, problem)
             comparisons += [
                 judge(name, mode, value, bound, lost.get(name))
                 for mode, pairs in zip((CONDITIONAL, STRICT), truth.given(o, lse), strict=True)
@@ -173,9 +172,14 @@ def check_accuracy(subject: Subject, execution: Execution) -> Accuracy:
     if contract.modifiers_saturate and not taint:
         held = check_saturation(outputs, truth, problem, undefined)
         comparisons, broken, promised = comparisons + held.comparisons, tuple(held.failures), held.elements
-    if taint and all(bool(torch.isfinite(outputs[name]).all()) for name in ("o", *GRADIENTS) if name in outputs):
+    if taint and all(bool(torch.isfinite(outputs[name]).all()) for name in ("o", *COMMON_GRADIENTS) if name in outputs):
         warnings.append("a non-finite input left every output finite")
     return Accuracy(tuple(comparisons), tuple(warnings), broken, promised)
+
+
+def first_failure(subject: Subject, execution: Execution) -> Verdict | None:
+    """The first failing verdict of `accuracy` and `nonfinite` about a pass; None where every element is within its bound."""
+    return next(iter(check_accuracy(subject, execution).failures()), None)
 
 
 def tainted(tidy: Clean, form: Form) -> dict[str, torch.Tensor]:
@@ -186,44 +190,19 @@ def tainted(tidy: Clean, form: Form) -> dict[str, torch.Tensor]:
     return found
 
 
-def _work(problem: Problem) -> int:
-    case = problem.case
-    return case.batch * case.heads_q * case.seq_q * case.seq_k * (case.dim_qk + case.dim_v)
-
-
-def _on_cpu(problem: Problem) -> Problem:
-    """The same problem in host memory."""
-    import torch
-
-    tensors = {field.name: getattr(problem, field.name) for field in dataclasses.fields(problem)}
-    host: dict[str, Any] = {name: x.cpu() for name, x in tensors.items() if isinstance(x, torch.Tensor)}
-    return dataclasses.replace(problem, **host)
-
-
 def _union(a: torch.Tensor | None, b: torch.Tensor | None) -> torch.Tensor | None:
     return b if a is None else a if b is None else a | b
 
 
-def _stored(
-    o: torch.Tensor, lse: torch.Tensor, truth: Truth, problem: Problem
-) -> tuple[torch.Tensor, torch.Tensor, dict[str, torch.Tensor]]:
-    """The subject's O and LSE with non-finite rows replaced by the oracle's, and the gradients that such a row may have reached."""
+def finite_stored(
+    o: torch.Tensor, lse: torch.Tensor, truth: Truth
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+    """The subject's O and LSE, in the base of its form, with rows that are not finite replaced by the oracle's, and these rows; None where there are none."""
     import torch
 
-    values = truth.forward()
     bad = ~(torch.isfinite(o).all(-1) & torch.isfinite(lse)) & ~truth.empty_rows
     if not bool(bad.any()):
-        return o, lse, {}
+        return o, lse, None
+    values = truth.forward()
     o = torch.where(bad.unsqueeze(-1), values["o"][0], o.double())
-    lse = torch.where(bad, values["lse"][0], lse.double())
-    case = problem.case
-    group = bad.view(case.batch, case.heads_kv, -1).any(-1).view(case.batch, case.heads_kv, 1, 1)
-    lost = {"delta": bad, "dq": bad.unsqueeze(-1), "dk": group, "dv": group}
-    if problem.bias is not None:  # the pairs of a bad row, which share a bias over the axes that it is broadcast along
-        reached = bad.unsqueeze(-1)
-        for axis in (0, 1):
-            reached = reached.any(axis, keepdim=True) if problem.bias.shape[axis] == 1 else reached
-        lost["dbias"] = reached
-    if problem.sink is not None:
-        lost["dsink"] = bad.any(-1).any(0)
-    return o, lse, lost
+    return o, torch.where(bad, values["lse"][0], lse.double()), bad

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flashverify.checks.accuracy import first_failure
 from flashverify.checks.derived_problems import launches, relaunched
 from flashverify.checks.execution import execute
-from flashverify.checks.judged import first_failure
 from flashverify.judge.verdict import Status, Verdict
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 from flashverify.case.case import Case, Storage, Values
+from flashverify.case.tensors import TENSORS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FLOATS", "altered", "dense_case", "launches", "like", "overwrite", "pinned", "plain", "relaunched", "work"]
 
-FLOATS = ("q", "k", "v", "do", "dlse", "bias", "sink")
+FLOATS = tuple(name for name, spec in TENSORS.items() if spec.replaceable)
 """The tensors of values; the slopes of ALiBi follow from the shape."""
 
 

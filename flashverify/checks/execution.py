@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from flashverify.case.memory.guard import Damage, guard_outputs
+from flashverify.outputs import BACKWARD, FORWARD, OUTPUTS, output
 
 if TYPE_CHECKING:
     import torch
@@ -18,9 +19,7 @@ if TYPE_CHECKING:
     from flashverify.interpreter.reports import Watch
     from flashverify.subjects.interface import Contract, Subject
 
-__all__ = ["OUTPUTS", "Execution", "execute", "expected_shapes"]
-
-OUTPUTS = ("o", "lse", "delta", "dq", "dk", "dv", "dbias", "dsink")
+__all__ = ["Execution", "execute"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +63,11 @@ def execute(
     with guard_outputs(pattern=pattern) as guard, _watching(problem, guard, fill, only) as watch:
         forward = subject.forward(problem)
         wanted = {"lse"} if subject.contract.lse_base is not None else set()
-        found: dict[str, torch.Tensor | None] = {"o": forward.o, "lse": forward.lse}
+        found: dict[str, torch.Tensor | None] = {name: getattr(forward, name) for name in FORWARD}
         if problem.case.grad.backward and forward.o.shape == problem.case.shape_o:
             gradients = subject.backward(problem, forward)
             wanted |= _called_for(problem, subject.contract)
-            found |= {name: getattr(gradients, name) for name in OUTPUTS[2:]}
+            found |= {name: getattr(gradients, name) for name in BACKWARD}
     if problem.q.is_cuda:
         torch.cuda.synchronize(problem.q.device)
     outputs = {name: tensor.detach() for name in OUTPUTS if (tensor := found.get(name)) is not None}
@@ -80,8 +79,7 @@ def execute(
 
 def _called_for(problem: Problem, contract: Contract) -> frozenset[str]:
     """The promised gradients of what the problem has."""
-    absent = {name for name, given in (("dbias", problem.bias), ("dsink", problem.sink)) if given is None}
-    return contract.gradients - absent
+    return frozenset(name for name in contract.gradients if output(name).given(problem))
 
 
 def _watching(
@@ -96,14 +94,3 @@ def _watching(
         inputs=inputs, poison=guard.poison, fill=fill, only=only
     )
     return found
-
-
-def expected_shapes(problem: Problem) -> dict[str, tuple[int, ...]]:
-    """Shape of every output."""
-    case = problem.case
-    rows = case.shape_o[:3]
-    shapes = {"o": case.shape_o, "lse": rows, "delta": rows, "dq": case.shape_q, "dk": case.shape_k, "dv": case.shape_v}
-    for name, given in (("dbias", problem.bias), ("dsink", problem.sink)):
-        if given is not None:
-            shapes[name] = tuple(given.shape)
-    return shapes

@@ -15,6 +15,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from flashverify.case.tensors import MODIFYING
+from flashverify.checks.logits import modified, products
 from flashverify.judge.compare import Comparison, compare_output
 from flashverify.judge.verdict import Status, Verdict
 from flashverify.truth import Truth
@@ -62,7 +64,7 @@ def check_saturation(
     import torch
 
     inputs, bounds = truth.inputs, {name: bound for name, (_, bound) in truth.forward().items()}
-    given = [x for x in (problem.bias, problem.slopes, problem.sink) if x is not None]
+    given = [x for name in MODIFYING if (x := getattr(problem, name)) is not None]
     lost = bool(torch.stack([bound.exempt.any() for bound in bounds.values()]).any())
     if not given or not lost or not all(bool(torch.isfinite(x).all()) for x in given):
         return Held([], [], 0)
@@ -135,13 +137,10 @@ def _logits(inputs: Inputs) -> tuple[torch.Tensor, torch.Tensor]:
     """The logits `[B, Hq, Sq, Sk]`, with a sink one column more: exact ones, and with each bias, sink and sum clamped; -inf where hidden."""
     import torch
 
-    q, k, shape = inputs.q.double(), inputs.k.double(), (*inputs.q.shape[:3], inputs.k.shape[2])
-    exact = q @ k.repeat_interleave(q.shape[1] // k.shape[1], 1).mT * inputs.scale
-    if inputs.softcap:
-        exact = inputs.softcap * torch.tanh(exact / inputs.softcap)
-    clamped = exact
-    for bias in inputs.biases:
-        exact, clamped = exact + bias, clamped + bias.double().clamp(-_LARGEST, _LARGEST)
+    shape = (*inputs.q.shape[:3], inputs.k.shape[2])
+    scaled = products(inputs)
+    exact = modified(scaled, inputs, inputs.biases)
+    clamped = modified(scaled, inputs, [bias.double().clamp(-_LARGEST, _LARGEST) for bias in inputs.biases])
     clamped = clamped.clamp(-_LARGEST, _LARGEST)
     if inputs.visible is not None:
         hidden = ~inputs.visible.expand(shape)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from flashverify.child_process import child_environment
 from flashverify.compiling.discover import Discovery
 from flashverify.compiling.records import Compilation, Job
 from flashverify.errors import NoVerdictError, UsageError
@@ -78,7 +79,9 @@ def find_launches(spec: str) -> Discovery:
         UsageError: the subject cannot be loaded or run.
     """
     command = (sys.executable, "-P", "-m", "flashverify.compiling.discover", spec)
-    done = subprocess.run(command, env=_environment(interpret=True), capture_output=True, check=False)
+    done = subprocess.run(
+        command, env=child_environment(interpret=True) | {"OMP_NUM_THREADS": "1"}, capture_output=True, check=False
+    )
     if done.returncode:
         lines = done.stderr.decode(errors="replace").strip().splitlines() or [_death(done.returncode)]
         loading = lines[-1].partition("SubjectLoadError: ")[2]
@@ -133,7 +136,7 @@ def _start() -> subprocess.Popen[bytes]:
     command = (sys.executable, "-P", "-m", "flashverify.compiling.worker")
     return subprocess.Popen(
         command,
-        env=_environment(interpret=False),
+        env=child_environment(interpret=False) | {"OMP_NUM_THREADS": "1"},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -161,13 +164,6 @@ def _dead(job: Job, code: int) -> Compilation:
 
 def _death(code: int) -> str:
     return signal.Signals(-code).name if code < 0 else f"exit code {code}"
-
-
-def _environment(*, interpret: bool) -> dict[str, str]:
-    path = [os.path.abspath(entry) if entry else os.getcwd() for entry in sys.path]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(dict.fromkeys(path)), "OMP_NUM_THREADS": "1"}
-    environment.pop("TRITON_INTERPRET", None)
-    return environment | ({"TRITON_INTERPRET": "1"} if interpret else {})
 
 
 def _capability(name: str) -> int:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from flashverify.diagnosis.catalogue import SEMANTICS
 from flashverify.diagnosis.expected import explains
-from flashverify.diagnosis.hypothesis import BACKWARD, FORWARD
 from flashverify.diagnosis.observation import LARGEST, Scene
 from flashverify.diagnosis.observe import look
 from flashverify.diagnosis.padding_experiment import padding_reaches
 from flashverify.diagnosis.place import first_line, place_of
 from flashverify.diagnosis.related_cases import telling, variants
 from flashverify.judge.record import Diagnosis
+from flashverify.outputs import BACKWARD, FORWARD, KERNELS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +36,7 @@ _FATAL = ("crash", "hang", "exception")
 _TRIED = 8
 """Further cases that it must at least not contradict; one of them has more rows and keys than any tile."""
 _NONE = "no known wrong semantics explains it"
-_KERNELS = (frozenset(FORWARD), frozenset({"delta", "dq", "dbias", "dsink"}), frozenset({"dk", "dv"}))
+_KERNELS = tuple(map(frozenset, KERNELS))
 """Outputs that are made together, for which a semantics must be wrong in one way."""
 _SCOPES = (
     (frozenset({"o", "lse"}), "in the forward"),

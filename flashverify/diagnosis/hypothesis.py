@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from flashverify.diagnosis.expected import Expected
+from flashverify.outputs import OUTPUTS
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -14,10 +15,8 @@ if TYPE_CHECKING:
     from flashverify.diagnosis.observation import Scene
     from flashverify.truth import Inputs
 
-__all__ = ["BACKWARD", "FORWARD", "TILES", "Alternative", "Expectations", "Finish", "Semantics"]
+__all__ = ["TILES", "Alternative", "Expectations", "Finish", "Semantics"]
 
-FORWARD = ("o", "lse")
-BACKWARD = ("delta", "dq", "dk", "dv", "dbias", "dsink")
 TILES = (16, 32, 64, 128)
 """Sizes of tiles that are tried where a form does not say."""
 
@@ -57,4 +56,4 @@ class Semantics:
     name: str
     sentence: str
     build: Callable[[Scene], Iterator[Alternative]] = field(repr=False)
-    outputs: tuple[str, ...] = (*FORWARD, *BACKWARD)
+    outputs: tuple[str, ...] = OUTPUTS

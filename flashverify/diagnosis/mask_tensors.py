@@ -4,54 +4,29 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import reduce
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
-from flashverify.case.masks.patterns import bitmap_tensor, blocks_tensor
+from flashverify.case.masks.pairs import tile_of_pairs
+from flashverify.case.masks.predicate import visible_parts, widening
+from flashverify.case.masks.tree import nodes_seen
 from flashverify.diagnosis.hypothesis import TILES
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from flashverify.case.masks.pairs import Pairs
     from flashverify.diagnosis.hypothesis import Expectations, Finish
     from flashverify.diagnosis.observation import Scene
     from flashverify.truth import Inputs
 
-__all__ = ["ancestors", "exchanged", "of_heads_open", "parts", "row_tiles", "seen", "tiles", "with_parts"]
+__all__ = ["all_pairs", "exchanged", "of_heads_open", "parts", "row_tiles", "seen", "tiles", "with_parts"]
 
 
 def parts(scene: Scene) -> dict[str, Tensor]:
-    """Every part of the mask of the case, bool, each broadcasts to `[B, Hq, Sq, Sk]`; their AND is the mask.
-
-    `sequence`, `rows` (declared query lengths) and `keys` (declared key lengths) are always there; `causal`, `left`, `right`,
-    `tree`, `bitmap` and `blocks` where the case has them.
-    """
-    case, at = scene.case, scene.at
-    mask = case.mask
-    i, j = at.row[:, None, :, None], at.key[:, None, None, :]
-    position = i + at.shift[:, None, :, None]
-    found = {
-        "sequence": at.row_sequence[:, None, :, None] == at.key_sequence[:, None, None, :],
-        "rows": i < at.rows[:, None, :, None],
-        "keys": j < at.key_limit[:, None, None, :],
-    }
-    if mask.causal is not None:
-        found["causal"] = j <= position
-    left, right = mask.window or (None, None)
-    if left is not None:
-        found["left"] = j >= position - left
-    if right is not None:
-        found["right"] = j <= position + right
-    if mask.tree is not None:
-        found["tree"] = tree(scene, ancestors(case.mask.tree or (), scene))
-    bitmap, live = bitmap_tensor(case), blocks_tensor(case)
-    if bitmap is not None:
-        found["bitmap"] = bitmap
-    if live is not None and mask.blocks is not None:
-        found["blocks"] = spread_blocks(scene, live)
-    return found
+    """Every condition of the mask of the case by name, as `visible_parts` gives them; their AND is the mask."""
+    return visible_parts(scene.case)
 
 
 def seen(found: dict[str, Tensor]) -> Tensor:
@@ -60,50 +35,34 @@ def seen(found: dict[str, Tensor]) -> Tensor:
 
 
 def with_parts(scene: Scene, **changed: Tensor | None) -> Inputs:
-    """The declared problem with some parts of its mask exchanged; None drops one."""
-    found = parts(scene)
+    """The declared problem with some parts of its mask exchanged; None drops one.
+
+    What stands in the place of a part that another one widens, as a prefix widens a causal mask, is widened as well.
+    """
+    found, wider = parts(scene), widening(scene.case)
     for name, part in changed.items():
         if part is None:
             found.pop(name, None)
         else:
-            found[name] = part
+            found[name] = part | wider[name] if name in wider else part
     return replace(scene.inputs, visible=seen(found))
+
+
+def all_pairs(scene: Scene) -> Pairs:
+    """Every pair of the case."""
+    return tile_of_pairs(scene.case, scene.at, slice(0, scene.case.seq_q), slice(0, scene.case.seq_k))
 
 
 def spread_blocks(scene: Scene, live: Tensor) -> Tensor:
     """A pattern of blocks, bool `[B or 1, Hq or 1, blocks of rows, blocks of keys]`, as pairs."""
-    case, blocks = scene.case, scene.case.mask.blocks
+    blocks = scene.case.mask.blocks
     assert blocks is not None
-    rows, keys = torch.arange(case.seq_q) // blocks.rows, torch.arange(case.seq_k) // blocks.keys
-    return live[:, :, rows.clamp(max=live.shape[2] - 1)[:, None], keys.clamp(max=live.shape[3] - 1)[None, :]]
-
-
-def ancestors(parents: tuple[int, ...], scene: Scene) -> Tensor:
-    """Bool `[Sq, nodes]`: entry (i, n) says that n is row i's node or an ancestor of it, numbered within its tree."""
-    packed = scene.case.mask.packed
-    starts = packed.cu_q if packed is not None else (0, len(parents))
-    widest = max((b - a for a, b in pairwise(starts)), default=0)
-    table = torch.zeros(scene.case.seq_q, max(widest, 1), dtype=torch.bool)
-    for first, last in pairwise(starts):
-        for node in range(last - first):
-            parent = parents[first + node]
-            if parent >= 0:
-                table[first + node] |= table[first + parent]
-            table[first + node, node] = True
-    return table
+    return all_pairs(scene).of(live, blocks.rows, blocks.keys)
 
 
 def tree(scene: Scene, table: Tensor, *, moved: int = 0) -> Tensor:
     """The tree part of the mask by a table of rows and nodes; the nodes are the last keys, or lie `moved` keys behind."""
-    at, case = scene.at, scene.case
-    packed = case.mask.packed
-    nodes: Any = case.seq_q if packed is None else at.rows[:, None, :, None]
-    keys: Any = case.seq_k if packed is None else at.keys[:, None, :, None]
-    node = at.key[:, None, None, :] - (keys - nodes) - moved
-    number = torch.arange(case.seq_q).view(1, 1, -1, 1)
-    inside = (node >= 0) & (node < table.shape[1])
-    part: Tensor = (node < 0) | (inside & table[number, node.clamp(0, table.shape[1] - 1)])
-    return part
+    return nodes_seen(all_pairs(scene), table, moved=moved)
 
 
 def exchanged(x: Tensor, batch: int, heads: int) -> tuple[Tensor, Tensor]:

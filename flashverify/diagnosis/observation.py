@@ -7,9 +7,11 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from flashverify.diagnosis.hypothesis import BACKWARD, FORWARD, Alternative, Expectations
-from flashverify.diagnosis.logits import logits
+from flashverify.checks.logits import logits
+from flashverify.diagnosis.hypothesis import Alternative, Expectations
 from flashverify.diagnosis.references import backward_asked, forward_asked
+from flashverify.formats import DTYPES, FORMATS
+from flashverify.outputs import BACKWARD, FORWARD
 from flashverify.truth import Truth
 
 if TYPE_CHECKING:
@@ -19,13 +21,14 @@ if TYPE_CHECKING:
     from flashverify.case.masks.positions import Positions
     from flashverify.case.problem import Problem
     from flashverify.checks.execution import Execution
+    from flashverify.diagnosis.hypothesis import Alternative, Expectations
     from flashverify.numerics import Form
     from flashverify.subjects.interface import Contract
     from flashverify.truth import Inputs
 
 __all__ = ["LARGEST", "Scene"]
 
-_OVERFLOW = {"fp16": 11.0, "bf16": 88.0, "fp32": 88.0}
+_OVERFLOW = {name: float(math.floor(math.log(FORMATS[name].max))) for name in DTYPES}
 """Natural logarithms of weights from which on they may not be finite in the dtype that multiplies them."""
 
 LARGEST = 1 << 17

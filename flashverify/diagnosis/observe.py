@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING, Any
-
-import torch
+from typing import TYPE_CHECKING
 
 from flashverify.case.masks.positions import positions
+from flashverify.case.memory.host import on_cpu
 from flashverify.case.memory.materialize import materialize
-from flashverify.checks.accuracy import judged_form, shape_failures, tainted, undefined_elements
+from flashverify.checks.accuracy import (
+    finite_stored,
+    judged_form,
+    shape_failures,
+    tainted,
+    undefined_elements,
+)
 from flashverify.checks.execution import execute
-from flashverify.checks.inputs import inputs_of
 from flashverify.diagnosis.expected import of_bound
 from flashverify.diagnosis.observation import Scene
 from flashverify.diagnosis.references import backward_asked, forward_asked
-from flashverify.truth import Truth
+from flashverify.outputs import rows_reach
+from flashverify.truth import Truth, inputs_of
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from flashverify.case.case import Case
-    from flashverify.case.problem import Problem
     from flashverify.subjects.interface import Subject
 
 __all__ = ["look"]
@@ -38,7 +40,7 @@ def look(subject: Subject, case: Case) -> Scene | None:
     execution = execute(subject, problem)
     if shape_failures(execution) or not execution.outputs:
         return None
-    problem = _on_cpu(problem)
+    problem = on_cpu(problem)
     inputs, tidy = inputs_of(problem)
     inputs, form = inputs.dense(), judged_form(subject, problem)
     truth = Truth(inputs, case.dtype, form)
@@ -55,13 +57,10 @@ def look(subject: Subject, case: Case) -> Scene | None:
     if inputs.do is not None:
         if "lse" in outputs:
             unit = 1.0 if form.lse_base == "e" else math.log(2.0)
-            o, lse = outputs["o"], outputs["lse"] * unit
-            bad = ~(torch.isfinite(o).all(-1) & torch.isfinite(lse)) & ~truth.empty_rows
-            if bool(bad.any()):
-                o = torch.where(bad.unsqueeze(-1), right["o"].value, o)
-                lse = torch.where(bad, right["lse"].value * unit, lse)
-                for name, mask in _reached(bad, case).items():
-                    free[name] = free[name] | mask if name in free else mask
+            o, stored, bad = finite_stored(outputs["o"], outputs["lse"], truth)
+            lse = stored * unit
+            for name, mask in ({} if bad is None else rows_reach(bad, problem)).items():
+                free[name] = free[name] | mask if name in free else mask
             right |= backward_asked(truth, problem, o, lse / unit)
             for name, pair in truth.given(o, lse / unit)[1].items():
                 right[name] = dataclasses.replace(right[name], strict=of_bound(*pair))
@@ -81,26 +80,3 @@ def look(subject: Subject, case: Case) -> Scene | None:
         lse=lse,
         right={name: expected for name, expected in right.items() if name in outputs},
     )
-
-
-def _reached(bad: Tensor, case: Case) -> dict[str, Tensor]:
-    """The gradients that a row of O or LSE that is not finite may have reached."""
-    group = bad.view(case.batch, case.heads_kv, -1).any(-1).view(case.batch, case.heads_kv, 1, 1)
-    everything = torch.ones((), dtype=torch.bool)
-    return {"delta": bad, "dq": bad.unsqueeze(-1), "dk": group, "dv": group, "dbias": everything, "dsink": everything}
-
-
-def _on_cpu(problem: Problem) -> Problem:
-    """The same problem in host memory."""
-
-    def host(value: Any) -> Any:
-        if isinstance(value, torch.Tensor):
-            return value.cpu()
-        if dataclasses.is_dataclass(value) and not isinstance(value, type) and hasattr(value, "table"):
-            return dataclasses.replace(
-                value, **{f.name: getattr(value, f.name).cpu() for f in dataclasses.fields(value)}
-            )
-        return value
-
-    changed = {f.name: host(getattr(problem, f.name)) for f in dataclasses.fields(problem)}
-    return dataclasses.replace(problem, **changed)

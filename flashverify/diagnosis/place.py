@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flashverify.checks.sanitizer import explained
+from flashverify.outputs import output as output_spec
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -17,7 +18,6 @@ __all__ = ["first_line", "place_of"]
 
 _TILES = (128, 64, 32, 16)
 _BEGIN = "non-finite values begin with: "
-_AXES = {"dk": "key", "dv": "key"}
 
 
 def place_of(scene: Scene, failing: dict[str, Tensor], output: str) -> str:
@@ -26,8 +26,8 @@ def place_of(scene: Scene, failing: dict[str, Tensor], output: str) -> str:
     wrong = failing[name]
     total = int(wrong.sum())
     words = [f"{name}: {total} of {wrong.numel()} elements are wrong"]
-    if wrong.dim() in (3, 4) and name != "dbias":
-        words += list(_axes(scene, name, wrong))
+    if (axis := output_spec(name).along) is not None:
+        words += _axes(scene, axis, wrong)
     others = [other for other in failing if other != name]
     right = [other for other in scene.right if other not in failing]
     if others:
@@ -37,9 +37,8 @@ def place_of(scene: Scene, failing: dict[str, Tensor], output: str) -> str:
     return "; ".join(words)
 
 
-def _axes(scene: Scene, name: str, wrong: Tensor) -> list[str]:
+def _axes(scene: Scene, axis: str, wrong: Tensor) -> list[str]:
     first = [int(x) for x in wrong.nonzero()[0]]
-    axis = _AXES.get(name, "row")
     found = [f"the first at {first}"]
     lines = wrong if wrong.dim() == 3 else wrong.any(-1)
     at = [int(x) for x in lines.any(0).any(0).nonzero()[:, 0]]

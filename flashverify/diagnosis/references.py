@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from flashverify.checks.accuracy import outside
 from flashverify.diagnosis.expected import of_bound
+from flashverify.outputs import output, pinned_rows
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -22,10 +23,8 @@ __all__ = ["backward_asked", "forward_asked"]
 def forward_asked(truth: Truth, contract: Contract) -> Expectations:
     """What `truth` asks of the outputs of the forward."""
     values = {name: of_bound(*pair) for name, pair in truth.forward().items()}
-    empty = truth.empty_rows
-    values["o"] = values["o"].pinned(empty.unsqueeze(-1), contract.empty_row_o)
-    values["lse"] = values["lse"].pinned(empty, contract.empty_row_lse)
-    return values
+    pinned = pinned_rows(truth.empty_rows, empty_row_o=contract.empty_row_o, empty_row_lse=contract.empty_row_lse)
+    return {name: value.pinned(*pinned[name]) for name, value in values.items()}
 
 
 def backward_asked(truth: Truth, problem: Problem, o: Tensor | None, lse: Tensor | None) -> Expectations:
@@ -33,10 +32,8 @@ def backward_asked(truth: Truth, problem: Problem, o: Tensor | None, lse: Tensor
     pairs = truth.backward() if o is None or lse is None else truth.conditional(o, lse)
     values = {name: of_bound(*pair) for name, pair in pairs.items()}
     for name, mask in outside(problem).items():
-        if name in (
-            "dk",
-            "dv",
-            "dq",
+        if (
+            name in values and output(name).channels
         ):  # whatever a kernel computes, what lies outside the lengths may have been cleared
             values[name] = dataclasses.replace(values[name], zero=mask)
     return values

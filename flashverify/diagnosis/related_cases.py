@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from flashverify.case.masks.mask import Mask, Packed
+from flashverify.case.masks.mask import Mask, Packed, drawn_anew
 from flashverify.errors import UsageError
 
 if TYPE_CHECKING:
@@ -105,8 +104,7 @@ def grown(case: Case, rows: int, keys: int, *, regime: str, seed: int, dim: int 
             seq_q, seq_k = case.seq_q + rows, case.seq_k + keys
             if mask.tree is not None:
                 seq_k = max(seq_k, case.seq_k + rows)
-                mask = replace(mask, tree=_tree(mask.tree, rows))
-            mask = _lengths(mask, batch, rows, keys)
+            mask = _grown(mask, (rows, keys), [(rows, keys)] * batch)
         if rows or keys:
             mask = _patterns(mask, seed)
         if dim:
@@ -119,37 +117,39 @@ def grown(case: Case, rows: int, keys: int, *, regime: str, seed: int, dim: int 
         return None
 
 
-def _lengths(mask: Mask, batch: int, rows: int, keys: int) -> Mask:
-    """Declared lengths grown by what the sequences grow, and as many as there are sequences."""
+def _grown(mask: Mask, shared: tuple[int, int], more: list[tuple[int, int]], packed: Packed | None = None) -> Mask:
+    """What the mask says of each sequence, grown by as many rows and keys; new sequences are like the first one.
+
+    Args:
+        mask: with sequences to grow.
+        shared: rows and keys that what all sequences share grows by.
+        more: rows and keys, a pair per sequence that there is to be.
+        packed: where the grown sequences lie, None where they are not packed.
+    """
     changed: dict[str, Any] = {}
-    for name, by in (("key_lengths", keys), ("query_lengths", rows)):
-        lengths = getattr(mask, name)
-        if lengths is not None:
-            more = tuple(length + by for length in lengths)
-            more += tuple(max(more[0] - 3 * n, 0) for n in range(1, batch - len(more) + 1)) if more else ()
-            changed[name] = more[:batch]
-    return replace(mask, **changed)
+    for part, value in mask.given():
+        pieces = part.per_sequence(value, mask)
+        if pieces is None:
+            changed[part.name] = part.grow(value, *shared)
+        elif pieces:
+            grown = [part.grow(piece, *by) for piece, by in zip(pieces, more, strict=False)]
+            grown += [part.another(grown[0], n) for n in range(1, len(more) - len(grown) + 1)]
+            changed[part.name] = part.join(grown)
+    return replace(mask, **(changed | {"packed": packed}))
 
 
 def _patterns(mask: Mask, seed: int) -> Mask:
-    """Block patterns and bitmasks drawn anew, neither all live nor all dead."""
-    changed: dict[str, Any] = {}
-    for name in ("blocks", "bitmap"):
-        pattern = getattr(mask, name)
-        if pattern is not None:
-            live = pattern.live if 32 < pattern.live < 224 else 128
-            changed[name] = replace(pattern, live=live, seed=seed)
-    if mask.blocks is not None and seed % 2:  # blocks of several tiles
-        changed["blocks"] = replace(changed["blocks"], rows=2 * mask.blocks.rows, keys=2 * mask.blocks.keys)
-    return replace(mask, **changed)
+    """Patterns drawn anew, sometimes with blocks of several tiles."""
+    mask = drawn_anew(mask, seed)
+    if mask.blocks is not None and seed % 2:
+        mask = replace(mask, blocks=replace(mask.blocks, rows=2 * mask.blocks.rows, keys=2 * mask.blocks.keys))
+    return mask
 
 
 def _packed(case: Case, packed: Packed, rows: int, keys: int) -> tuple[Mask, int, int]:
-    lengths = [(q + rows * (n % 2 == 0), k + keys) for n, (q, k) in enumerate(packed.lengths())]
-    tree = case.mask.tree
-    if tree is not None:
-        parts = [tree[a:b] for a, b in pairwise(packed.cu_q)]
-        tree = sum((_tree(part, rows * (n % 2 == 0)) for n, part in enumerate(parts)), ())
+    more = [(rows * (n % 2 == 0), keys) for n in range(len(packed.lengths()))]
+    lengths = [(q + r, k + c) for (q, k), (r, c) in zip(packed.lengths(), more, strict=True)]
+    if case.mask.tree is not None:
         lengths = [(q, max(k, q)) for q, k in lengths]
     cu_q, cu_k = [0], [0]
     for q, k in lengths:
@@ -157,13 +157,4 @@ def _packed(case: Case, packed: Packed, rows: int, keys: int) -> tuple[Mask, int
         cu_k.append(cu_k[-1] + k)
     seq_q = case.seq_q - packed.cu_q[-1] + cu_q[-1]
     seq_k = case.seq_k - packed.cu_k[-1] + cu_k[-1]
-    return replace(case.mask, packed=Packed(tuple(cu_q), tuple(cu_k)), tree=tree), seq_q, seq_k
-
-
-def _tree(parents: tuple[int, ...], more: int) -> tuple[int, ...]:
-    """A tree with more nodes: in turn on a branch, beside it, and on one far back."""
-    nodes = list(parents)
-    for n in range(more):
-        count = len(nodes)
-        nodes.append(-1 if not count else (count - 1, max(count - 2, 0), count // 2, max(count - 3, 0))[n % 4])
-    return tuple(nodes)
+    return _grown(case.mask, (rows, keys), more, Packed(tuple(cu_q), tuple(cu_k))), seq_q, seq_k

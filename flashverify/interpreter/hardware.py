@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from flashverify.errors import UsageError
+from flashverify.formats import FORMATS
 from flashverify.interpreter.formats import fma, toward_zero
 from flashverify.interpreter.hooks import handle
 from flashverify.interpreter.layer import Layer
@@ -27,7 +28,7 @@ Array = Any
 
 _F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
 _EXPONENT = np.int64(0x7FF0000000000000)
-_LEAST = {"float16": 2.0**-14, "bfloat16": 2.0**-126, "tf32": 2.0**-126}
+_LEAST = {f.library: f.min_normal for f in FORMATS.values() if f.narrow} | {"tf32": FORMATS["fp32"].min_normal}
 """Smallest power of two that an operand is aligned by: subnormal ones are not normalised."""
 _NORMAL = 2.0**-126
 _ELEMENTS = 1 << 18

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from flashverify.errors import UsageError
+from flashverify.formats import FORMATS
 from flashverify.interpreter.formats import is_float
 from flashverify.interpreter.hooks import InterpreterBuilder
 from flashverify.interpreter.memory import Place, Tagged, place, program_of
@@ -191,9 +192,12 @@ def _at(x: Any, lane: tuple[int, ...]) -> float:
     return float(x[tuple(0 if size == 1 else i for i, size in zip(place_in, x.shape, strict=True))])
 
 
+_MIN_NORMAL = {entry.library: entry.min_normal for entry in FORMATS.values()}
+
+
 def _smallest(dtype: np.dtype[Any]) -> float:
-    """The smallest normal number."""
-    return {"float16": 2.0**-14, "float64": 2.0**-1022}.get(dtype.name, 2.0**-126)
+    """The smallest normal number; that of fp32 for a format that the table does not have."""
+    return _MIN_NORMAL.get(dtype.name, FORMATS["fp32"].min_normal)
 
 
 def _looking(name: str) -> Any:

@@ -102,7 +102,9 @@ class OutputStats(msgspec.Struct, frozen=True, omit_defaults=True):
         elements: judged, exempt and uninformative ones together.
         exempt: elements whose bound is infinite by the overflow rules or by taint.
         uninformative: elements whose bound exceeds the trivial range.
-        worst: largest ratio; `median` and `p99` of the ratios.
+        worst: largest ratio.
+        median: of the ratios.
+        p99: their 99th percentile.
         index: where the largest ratio is, logical indices.
         signed: mean of (got - exact) / bound, each clamped to [-1, 1]; empty where there is none.
         telling: elements whose exact value lies outside the bound around 0: a subject that returns zeros fails there; -1 is unknown.
@@ -122,7 +124,17 @@ class OutputStats(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class CaseResult(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Everything that was said about one case."""
+    """Everything that was said about one case.
+
+    Attributes:
+        case: its text.
+        subject: its name.
+        evidence: what the verdicts rest on: `interpreter`, `cpu`, or the GPU's name and architecture.
+        verdicts: in the order of the checks.
+        stats: of every comparison with the oracle.
+        seconds: that it took.
+        warnings: remarks that are no failures.
+    """
 
     case: str
     subject: str

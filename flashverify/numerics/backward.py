@@ -1,19 +1,29 @@
 """Worst-case bounds of delta, dQ, dK, dV and of the gradients of bias and sink (docs/bounds.md, sections 8 to 13), end to end and conditional."""
 
+import functools
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
+from flashverify.formats import FORMATS
+from flashverify.numerics.bound_inputs import BoundInputs
 from flashverify.numerics.chunk import Chunk, finite_rows
 from flashverify.numerics.coefficients import LN2, Coefficients, coefficients
-from flashverify.numerics.formats import FORMATS
 from flashverify.numerics.gradients import CLAMP, State, gradient_errors, gradient_of, trivial_ranges
-from flashverify.numerics.learned import bias_bound, bias_terms, join_bias, over_rows, sink_bound, sink_terms
+from flashverify.numerics.learned import (
+    PairTerms,
+    bias_bound,
+    joined_bias,
+    onto_bias,
+)
 from flashverify.numerics.logits import logit_overflow
 from flashverify.numerics.overflow import overflow_domain
-from flashverify.numerics.problem import Problem
 from flashverify.numerics.result import BackwardBounds, ForwardBounds, OutputBound, check, exactly, finish
 from flashverify.numerics.self_error import float64_coefficients
+from flashverify.numerics.sinks import SinkTerms, sink_bound, sink_errors, sink_terms
 from flashverify.numerics.strict import join_strict, predict_dv, predicts_dv
+from flashverify.numerics.terms import KeySum, KeyTerms, PredictedSum, RowTerms, joined_rows
 
 __all__ = ["backward_bounds"]
 
@@ -26,7 +36,7 @@ def _finalise(core: Tensor, y: Tensor, c: Coefficients) -> tuple[Tensor, Tensor]
 
 
 def backward_bounds(
-    problem: Problem,
+    problem: BoundInputs,
     *,
     do: Tensor,
     o: Tensor,
@@ -70,29 +80,16 @@ def backward_bounds(
             delta=exactly(lse), dq=exactly(dq), dk=exactly(dk), dv=exactly(dv), reasons={},
             dbias=None if dbias is None else exactly(dbias), dsink=None if dsink is None else exactly(dsink),
         )  # fmt: skip
-    rows: list[list[Tensor]] = []
-    keys: list[Tensor] = []
+    parts = []
     reasons: dict[str, Tensor] = {}
-    biases: list[list[Tensor]] = []
-    sinks: list[Tensor] = []
     shape = None if dbias is None else dbias.shape
     for chunk in problem.chunks():
-        row_terms, key_terms, counted, bias_part, sink_part = _chunk_bounds(
-            problem, chunk, c, c64, do, o, lse, dq, dlse, forward, shape, dsink is not None
+        parts.append(
+            _chunk_terms(problem, chunk, c, c64, do, o, lse, dq, dlse, forward, shape, with_sink=dsink is not None)
         )
-        rows.append(row_terms)
-        biases.append(bias_part)
-        sinks = [a + b for a, b in zip(sinks, sink_part, strict=True)] if sinks else sink_part
-        keys = (
-            key_terms
-            if not keys
-            else [a | b if a.dtype == torch.bool else a + b for a, b in zip(keys, key_terms, strict=True)]
-        )
-        reasons = {name: count + reasons.get(name, 0) for name, count in counted.items()}
-    delta, b_delta, e_delta, t_delta, x_delta, y_dq, core_q, core64_q, x_dq, t_dq, empty = (
-        problem.join(list(x)) for x in zip(*rows, strict=True)
-    )
-    core_k, core_v, core64_k, core64_v, x_dk, x_dv, t_dk, t_dv, seen, hidden, hidden_v, *strict = keys
+        reasons = {name: count + reasons.get(name, 0) for name, count in parts[-1].reasons.items()}
+    rows = joined_rows(problem, [part.rows for part in parts])
+    keys = functools.reduce(KeyTerms.join, (part.keys for part in parts))
 
     def output(y: Tensor, core: Tensor, core64: Tensor, exact: Tensor, exempt: Tensor, trivial: Tensor) -> OutputBound:
         y = y.double()
@@ -101,44 +98,36 @@ def backward_bounds(
             y, before, after, _finalise(core64, y, c64)[1], exact=exact, exempt=exempt, trivial=trivial + 2 * out.eta, out=out
         )  # fmt: skip
 
-    def by_key(
-        y: Tensor,
-        core: Tensor,
-        core64: Tensor,
-        exact: Tensor,
-        exempt: Tensor,
-        trivial: Tensor,
-        const: float,
-        const64: float,
-    ) -> OutputBound:
-        terms = (core + const, core64 + const64, exact.expand_as(core), exempt, trivial + 2 * const)
-        core, core64, exact, exempt, trivial = (x.reshape(y.shape) for x in terms)
+    def by_key(y: Tensor, terms: KeySum, const: float, const64: float) -> OutputBound:
+        core, core64 = terms.core + const, terms.self_core + const64
+        exact = (~keys.seen & ~terms.hidden).expand_as(core)
+        sums = (core, core64, exact, terms.exempt, terms.trivial + 2 * const)
+        core, core64, exact, exempt, trivial = (x.reshape(y.shape) for x in sums)
         return output(y, core, core64, exact, exempt, trivial)
 
-    b_dv = by_key(dv, core_v, core64_v, ~seen & ~hidden_v, x_dv, t_dv, c.const_v, c64.const_v)
+    b_dv = by_key(dv, keys.dv, c.const_v, c64.const_v)
     strict_dv = None
-    if strict:
-        value, core = (x.reshape(dv.shape) for x in strict)
+    if keys.strict is not None:
+        value, core = keys.strict.value.reshape(dv.shape), keys.strict.core.reshape(dv.shape)
         strict_dv = join_strict(b_dv, dv.double(), value, _finalise(core + c.const_v, value, c)[0], out, c.eta_grad)
-    single = FORMATS["fp32"]
-    squeezed = [x.squeeze(-1) for x in (delta, b_delta, e_delta, empty, x_delta, t_delta)]
+    b_delta = rows.delta_bound.squeeze(-1)
     result = BackwardBounds(
         delta=finish(
-            squeezed[0],
-            squeezed[1],
-            squeezed[1],
-            squeezed[2],
-            exact=squeezed[3],
-            exempt=squeezed[4],
-            trivial=squeezed[5],
-            out=single,
+            rows.delta.squeeze(-1),
+            b_delta,
+            b_delta,
+            rows.delta_self.squeeze(-1),
+            exact=rows.empty.squeeze(-1),
+            exempt=rows.delta_exempt.squeeze(-1),
+            trivial=rows.delta_trivial.squeeze(-1),
+            out=FORMATS["fp32"],
         ),
-        dq=output(y_dq, core_q, core64_q, empty, x_dq, t_dq),
-        dk=by_key(dk, core_k, core64_k, ~seen & ~hidden, x_dk, t_dk, c.const_k, c64.const_k),
+        dq=output(rows.dq, rows.dq_core, rows.dq_self, rows.empty, rows.dq_exempt, rows.dq_trivial),
+        dk=by_key(dk, keys.dk, c.const_k, c64.const_k),
         dv=b_dv,
         reasons=reasons,
-        dbias=None if dbias is None else bias_bound(problem, c, c64, dbias, join_bias(problem, dbias.shape, biases)),
-        dsink=None if dsink is None else sink_bound(problem, c, c64, dsink, sinks),
+        dbias=None if dbias is None else bias_bound(problem, c, c64, dbias, _joined_bias(problem, dbias.shape, parts)),
+        dsink=None if dsink is None else sink_bound(problem, c, c64, dsink, _joined_sink(parts)),
         strict=strict_dv,
     )
     learned = (x for x in (result.dbias, result.dsink) if x is not None)
@@ -147,7 +136,7 @@ def backward_bounds(
 
 
 def _stored_delta(
-    problem: Problem, c: Coefficients, c64: Coefficients, dlse: Tensor | None, delta: Tensor, B: Tensor, E: Tensor, trivial: Tensor
+    problem: BoundInputs, c: Coefficients, c64: Coefficients, dlse: Tensor | None, delta: Tensor, B: Tensor, E: Tensor, trivial: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     """What a returned delta holds, its B and E64 and its trivial range: dLSE, where it was subtracted, costs one more rounding (section 8)."""
     if dlse is None or problem.form.stored_delta == "plain":
@@ -157,12 +146,30 @@ def _stored_delta(
     return stored, B, E, trivial + dlse.abs() + 4 * c.w
 
 
-def _chunk_bounds(
-    problem: Problem, chunk: Chunk, c: Coefficients, c64: Coefficients,
+@dataclass(slots=True, kw_only=True, eq=False)
+class _ChunkTerms:
+    """Terms of one chunk: of its rows, of the sums over them, counts of exemptions, and terms of a bias and of a sink."""
+
+    rows: RowTerms
+    keys: KeyTerms
+    reasons: dict[str, Tensor]
+    bias: PairTerms | None
+    sink: SinkTerms | None
+
+
+def _joined_bias(problem: BoundInputs, shape: torch.Size, parts: list[_ChunkTerms]) -> PairTerms:
+    return joined_bias(problem, shape, [part.bias for part in parts if part.bias is not None])
+
+
+def _joined_sink(parts: list[_ChunkTerms]) -> SinkTerms:
+    return functools.reduce(SinkTerms.join, (part.sink for part in parts if part.sink is not None))
+
+
+def _chunk_terms(
+    problem: BoundInputs, chunk: Chunk, c: Coefficients, c64: Coefficients,
     do: Tensor, o: Tensor, lse: Tensor, dq: Tensor, dlse: Tensor | None, forward: ForwardBounds | None,
-    bias_shape: torch.Size | None, with_sink: bool,
-) -> tuple[list[Tensor], list[Tensor], dict[str, Tensor], list[Tensor], list[Tensor]]:  # fmt: skip
-    """Terms by row, terms by key to be added (bool: united) over the chunks, counts of exemptions, terms of a bias and of a sink."""
+    bias_shape: torch.Size | None, *, with_sink: bool,
+) -> _ChunkTerms:  # fmt: skip
     empty, prescale = chunk.empty, problem.form.prescale_bwd
     g = gradient_of(problem, chunk, do, dlse)
     o = torch.where(empty, 0.0, problem.cut(o, chunk.rows))
@@ -202,32 +209,32 @@ def _chunk_bounds(
         c, chunk, g, s, cores, logit_overflow(problem, chunk, prescale), in_p, in_ds, masked=problem.form.masked_ds
     )
     t_delta, t_X, t_dq, t_dk, t_dv = trivial_ranges(problem, c, chunk, g, s, underflow)
-    by_row = [
-        *_stored_delta(problem, c, c64, g.dlse, delta, cores.delta, self_cores.delta, t_delta), over.delta,
-        problem.cut(dq, chunk.rows), cores.dq, self_cores.dq, over.dq.expand_as(t_dq), t_dq, empty,
-    ]  # fmt: skip
-    seen = chunk.over_rows(torch.ones_like(chunk.n)) > 0
-    by_key = [
-        cores.dk,
-        cores.dv,
-        self_cores.dk,
-        self_cores.dv,
-        over.dk.expand_as(cores.dk),
-        over.dv.expand_as(cores.dv),
-        t_dk,
-        t_dv,
-        seen,
-        over.hidden,
-        over.hidden_v,
-    ]
+    stored, b_delta, e_delta, t_stored = _stored_delta(
+        problem, c, c64, g.dlse, delta, cores.delta, self_cores.delta, t_delta
+    )
+    rows = RowTerms(
+        delta=stored, delta_bound=b_delta, delta_self=e_delta, delta_trivial=t_stored, delta_exempt=over.delta,
+        dq=problem.cut(dq, chunk.rows), dq_core=cores.dq, dq_self=self_cores.dq, dq_trivial=t_dq, dq_exempt=over.dq.expand_as(t_dq),
+        empty=empty,
+    )  # fmt: skip
+    of_dk = KeySum(
+        core=cores.dk, self_core=self_cores.dk, trivial=t_dk, exempt=over.dk.expand_as(cores.dk), hidden=over.hidden
+    )
+    of_dv = KeySum(
+        core=cores.dv, self_core=self_cores.dv, trivial=t_dv, exempt=over.dv.expand_as(cores.dv), hidden=over.hidden_v
+    )
+    strict = None
     if forward is None and predicts_dv(problem):
-        by_key += predict_dv(problem, c, chunk, P=P, Pb=cores.Pb, ado=g.ado, do=g.do)
-    by_bias, by_sink = list[Tensor](), list[Tensor]()
+        value, core = predict_dv(problem, c, chunk, P=P, Pb=cores.Pb, ado=g.ado, do=g.do)
+        strict = PredictedSum(value=value, core=core)
+    seen = chunk.over_rows(torch.ones_like(chunk.n)) > 0
+    of_bias = of_sink = None
     if bias_shape is not None:
-        by_bias = bias_terms(problem, bias_shape, chunk, cores, self_cores, over, t_X)
+        of_bias = PairTerms.of(chunk, cores, self_cores, over, t_X, onto_bias(problem, bias_shape))
     if with_sink:
-        by_sink = sink_terms(problem, c, chunk, g, s, cores.delta, B_L)
-        by_sink += sink_terms(problem, c64, chunk, g, s, self_cores.delta, E_L)
+        errors = sink_errors(problem, c, chunk, g, s, cores.delta, B_L)
+        own = sink_errors(problem, c64, chunk, g, s, self_cores.delta, E_L)
         largest = t_delta if g.dlse is None else t_delta + g.dlse.abs()
-        by_sink += [over_rows(problem, x) for x in (largest.masked_fill(empty, 0.0), over.delta & ~empty, ~empty)]
-    return by_row, by_key, over.reasons, by_bias, by_sink
+        of_sink = sink_terms(problem, chunk, errors, own, largest, over.delta)
+    keys = KeyTerms(dk=of_dk, dv=of_dv, seen=seen, strict=strict)
+    return _ChunkTerms(rows=rows, keys=keys, reasons=over.reasons, bias=of_bias, sink=of_sink)

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+from flashverify.formats import format_of
 from flashverify.numerics.form import Form
-from flashverify.numerics.formats import format_of
 from flashverify.numerics.primitives import DIV_EPS, TANH_APPROX_EPS, TANH_EPS
 
 __all__ = ["FeatureCoefficients", "Features", "feature_coefficients", "float64_features"]
@@ -90,7 +90,7 @@ def feature_coefficients(form: Form, dtype: str, features: Features) -> FeatureC
     """
     u, w, cap = 2.0**-24, 2.0**-126, features.softcap or 0.0
     flat, rel = {"exp": (form.eps / 2, 8 * u), "tanh": (0.0, TANH_EPS), "approx": (0.0, TANH_APPROX_EPS)}[form.softcap]
-    narrow = form.dropout_scale == "input" and features.keep and dtype != "fp32"
+    narrow = form.dropout_scale == "input" and features.keep and format_of(dtype).narrow
     return FeatureCoefficients(
         cap_in=DIV_EPS,
         cap_dot=2 * w * cap,

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
+from flashverify.formats import DTYPES
 from flashverify.numerics.primitives import AGNOSTIC, EX2_EPS, POLY_EPS
 
 __all__ = ["Form"]
@@ -17,12 +18,11 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "row_sum": ("unrounded", "rounded"),
     "bwd_lse_base": ("2", "e"),
     "lse_base": ("e", "2"),
-    "stats": ("lse", "ml"),
     "normalise": ("end", "every_block"),
     "dp_init": ("zero", "minus_delta"),
-    "partial_dtype": ("fp32", "fp16", "bf16"),
+    "partial_dtype": DTYPES,
     "partial_lse_base": ("2", "e"),
-    "grad_accum": ("fp32", "fp16", "bf16"),
+    "grad_accum": DTYPES,
     "grad_accum_of": ("dq", "dkv", "all"),
     "gqa_partial": ("fp32", "input"),
     "dropout_scale": ("fp32", "input"),
@@ -36,8 +36,6 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 }
 _OPTIONAL_DTYPES = ("out_dtype", "grad_dtype")
 _FLAGS = ("grad_uses_prescaled", "masked_ds")
-# Variants that a form may name but whose error terms are not worked out here: refused rather than judged by a bound that does not hold.
-_UNSUPPORTED: dict[str, object] = {"stats": "ml"}
 # A P tile that was not rescaled reaches 2^tau and must survive its cast to fp16.
 _MAX_TAU = 15.0
 
@@ -63,7 +61,6 @@ class Form:
         row_sum: The row sum adds the fp32 weights, or the rounded ones.
         bwd_lse_base: `"e"` when the backward converts a natural LSE to base 2.
         lse_base: Base of the LSE that the kernel returns.
-        stats: What the backward reads: the LSE, or the pair (m, l).
         normalise: Division by the row sum at the end, or after every block.
         dp_init: Initial value of the dP accumulator.
         partial_dtype: dtype of partial outputs of split-KV or ring attention.
@@ -103,7 +100,6 @@ class Form:
     row_sum: str = "unrounded"
     bwd_lse_base: str = "2"
     lse_base: str = "e"
-    stats: str = "lse"
     normalise: str = "end"
     dp_init: str = "zero"
     partial_dtype: str = "fp32"
@@ -134,7 +130,7 @@ class Form:
         for name, accepted in _CHOICES.items():
             self._require(name, getattr(self, name) in accepted, ", ".join(map(repr, accepted)))
         for name in _OPTIONAL_DTYPES:
-            self._require(name, getattr(self, name) in (None, "fp16", "bf16", "fp32"), "None, 'fp16', 'bf16', 'fp32'")
+            self._require(name, getattr(self, name) in (None, *DTYPES), ", ".join(map(repr, (None, *DTYPES))))
         for name in _FLAGS:
             self._require(name, isinstance(getattr(self, name), bool), "True, False")
         for name, low, high in (
@@ -171,11 +167,6 @@ class Form:
             raise ValueError("grad_uses_prescaled=True needs prescale_bwd='q' or 'k', got prescale_bwd='none'")
         if self.key_order == "ascending" and self.block_n is None:
             raise ValueError("key_order='ascending' needs block_n, the keys of a tile, got block_n=None")
-        for name, refused in _UNSUPPORTED.items():
-            if getattr(self, name) == refused:
-                raise ValueError(
-                    f"{name}={refused!r} is not yet supported by the bounds; accepted: {Form.__dataclass_fields__[name].default!r}"
-                )
 
     def _require(self, name: str, holds: bool, accepted: str) -> None:
         if not holds:

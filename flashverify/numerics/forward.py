@@ -5,14 +5,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from flashverify.formats import FORMATS
+from flashverify.numerics.bound_inputs import BoundInputs
 from flashverify.numerics.chunk import Chunk
 from flashverify.numerics.coefficients import LN2, LOG2E, OVERFLOW_FP32, Coefficients, coefficients
-from flashverify.numerics.formats import FORMATS
 from flashverify.numerics.logits import largest_logit, logit_error, logit_overflow, sink_error
-from flashverify.numerics.problem import Problem
 from flashverify.numerics.result import ForwardBounds, check, exactly, finish
 from flashverify.numerics.self_error import float64_coefficients
 from flashverify.numerics.strict import join_strict, predict_o, predicts_o
+from flashverify.numerics.terms import ForwardTerms, joined_rows
 
 __all__ = ["forward_bounds"]
 
@@ -132,7 +133,7 @@ def _evaluate(c: Coefficients, chunk: Chunk, s: _Shared, prescale: str) -> _Erro
     )
 
 
-def _chunk_bounds(problem: Problem, chunk: Chunk, o: Tensor, lse: Tensor) -> tuple[list[Tensor], dict[str, Tensor]]:
+def _chunk_terms(problem: BoundInputs, chunk: Chunk, o: Tensor, lse: Tensor) -> tuple[ForwardTerms, dict[str, Tensor]]:
     c, c64 = (
         coefficients(problem.form, problem.dtype, problem.shape, problem.scale, problem.features),
         float64_coefficients(problem.shape, problem.scale, problem.features),
@@ -152,10 +153,10 @@ def _chunk_bounds(problem: Problem, chunk: Chunk, o: Tensor, lse: Tensor) -> tup
     )  # fmt: skip
     found = _evaluate(c, chunk, shared, prescale)
     own = _evaluate(c64, chunk, shared, "none")
-    strict = list[Tensor]()
+    strict = strict_error = None
     if predicts_o(problem):
         log_l = found.log_l + own.lse * LN2
-        strict += predict_o(problem, c, chunk, L=L, theta=found.theta, log_l=log_l, inv=found.inv, nv=nv)
+        strict, strict_error = predict_o(problem, c, chunk, L=L, theta=found.theta, log_l=log_l, inv=found.inv, nv=nv)
 
     logits = logit_overflow(problem, chunk, prescale)
     # p <= 2^tau at every running maximum, so sum |V| bounds every accumulator; l Pup |V| alone misses the early ones of ascending maxima.
@@ -175,11 +176,15 @@ def _chunk_bounds(problem: Problem, chunk: Chunk, o: Tensor, lse: Tensor) -> tup
     }
     trivial_o = torch.maximum(top, -low).clamp(min=0.0) + 2 * found.flushed
     trivial_lse = (largest_logit(problem, chunk) + torch.log(chunk.terms.clamp(min=1.0)) + 1.0) * LOG2E
-    of_o = [o, found.before, found.after, own.after, exempt, trivial_o, found.flushed]
-    return [*of_o, L, found.lse, own.lse, row, trivial_lse, empty, *strict], reasons
+    terms = ForwardTerms(
+        o=o, o_before=found.before, o_after=found.after, o_self=own.after, o_flushed=found.flushed, o_exempt=exempt, o_trivial=trivial_o,
+        lse=L, lse_bound=found.lse, lse_self=own.lse, lse_exempt=row, lse_trivial=trivial_lse,
+        empty=empty, strict=strict, strict_error=strict_error,
+    )  # fmt: skip
+    return terms, reasons
 
 
-def forward_bounds(problem: Problem, o: Tensor, lse: Tensor) -> ForwardBounds:
+def forward_bounds(problem: BoundInputs, o: Tensor, lse: Tensor) -> ForwardBounds:
     """Bound every element of O and LSE for a kernel of the problem's form.
 
     Args:
@@ -198,21 +203,32 @@ def forward_bounds(problem: Problem, o: Tensor, lse: Tensor) -> ForwardBounds:
         )
     parts, reasons = [], dict[str, Tensor]()
     for chunk in problem.chunks():
-        terms, counted = _chunk_bounds(problem, chunk, o, lse)
+        terms, counted = _chunk_terms(problem, chunk, o, lse)
         parts.append(terms)
         reasons = {name: count + reasons.get(name, 0) for name, count in counted.items()}
-    y, before, after, self_o, exempt, trivial_o, flushed, L, lse2, self2, row, trivial_lse, empty, *strict = (
-        problem.join(list(x)) for x in zip(*parts, strict=True)
-    )
-    o_bound = finish(y, before, after, self_o, exact=empty, exempt=exempt, trivial=trivial_o, out=out)
-    unit = LN2 if problem.form.lse_base == "e" else 1.0
-    b2, e2 = lse2.masked_fill(empty, 0.0), self2.masked_fill(empty | row, 0.0)
-    single = FORMATS["fp32"]
-    lse_args = (x.squeeze(-1) for x in (L * (unit / LN2), b2 * unit, b2 * unit, e2 * unit))
-    E = empty.squeeze(-1)
-    bound = finish(*lse_args, exact=E, exempt=row.squeeze(-1), trivial=trivial_lse.squeeze(-1) * unit, out=single)
-    check(o_bound, bound)
-    return ForwardBounds(
-        o=o_bound, lse=bound, lse_base2=torch.cat([b2.masked_fill(row & ~empty, torch.inf), e2], -1), o_underflow=flushed,
-        reasons=reasons, strict=join_strict(o_bound, y, strict[0], strict[1], out, out.eta) if strict else None,
+    rows = joined_rows(problem, parts)
+    empty, row = rows.empty, rows.lse_exempt
+    o_bound = finish(
+        rows.o, rows.o_before, rows.o_after, rows.o_self, exact=empty, exempt=rows.o_exempt, trivial=rows.o_trivial, out=out
     )  # fmt: skip
+    unit = LN2 if problem.form.lse_base == "e" else 1.0
+    b2, e2 = rows.lse_bound.masked_fill(empty, 0.0), rows.lse_self.masked_fill(empty | row, 0.0)
+    lse_bound = (b2 * unit).squeeze(-1)
+    bound = finish(
+        (rows.lse * (unit / LN2)).squeeze(-1),
+        lse_bound,
+        lse_bound,
+        (e2 * unit).squeeze(-1),
+        exact=empty.squeeze(-1),
+        exempt=row.squeeze(-1),
+        trivial=rows.lse_trivial.squeeze(-1) * unit,
+        out=FORMATS["fp32"],
+    )
+    check(o_bound, bound)
+    strict = None
+    if rows.strict is not None and rows.strict_error is not None:
+        strict = join_strict(o_bound, rows.o, rows.strict, rows.strict_error, out, out.eta)
+    lse_base2 = torch.cat([b2.masked_fill(row & ~empty, torch.inf), e2], -1)
+    return ForwardBounds(
+        o=o_bound, lse=bound, lse_base2=lse_base2, o_underflow=rows.o_flushed, reasons=reasons, strict=strict
+    )

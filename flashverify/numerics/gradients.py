@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from flashverify.numerics.bound_inputs import BoundInputs
 from flashverify.numerics.chunk import Chunk, finite_rows
 from flashverify.numerics.coefficients import LN2, Coefficients
 from flashverify.numerics.logits import TanhError, logit_error
-from flashverify.numerics.problem import Problem
 
 __all__ = ["CLAMP", "Cores", "Gradient", "State", "gradient_errors", "gradient_of", "trivial_ranges"]
 
@@ -60,7 +60,7 @@ class Cores:
     ds_wide: Tensor  # largest |dS|, before it
 
 
-def gradient_of(problem: Problem, chunk: Chunk, do: Tensor, dlse: Tensor | None) -> Gradient:
+def gradient_of(problem: BoundInputs, chunk: Chunk, do: Tensor, dlse: Tensor | None) -> Gradient:
     """Return the terms of a gradient, computed once for both modes when the chunk is kept."""
     known = chunk.cache.get("gradient")
     if isinstance(known, Gradient) and known.sources[0] is do and known.sources[1] is dlse:
@@ -183,7 +183,7 @@ def _moved(x: Tensor, gain: Tensor, b: Tensor) -> Tensor:
 
 
 def trivial_ranges(
-    problem: Problem, c: Coefficients, chunk: Chunk, g: Gradient, s: State, underflow: Tensor | None
+    problem: BoundInputs, c: Coefficients, chunk: Chunk, g: Gradient, s: State, underflow: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """The largest magnitudes of delta, X `[G, M, N]`, dQ, dK and dV with weights in [0, 1], and twice their errors from underflow (section 0).
 

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from flashverify.formats import format_of
+from flashverify.numerics.bound_inputs import BoundInputs
 from flashverify.numerics.chunk import Chunk, Parts
 from flashverify.numerics.coefficients import LOG2E, OVERFLOW_FP32, Coefficients
 from flashverify.numerics.features import FeatureCoefficients
-from flashverify.numerics.formats import format_of
-from flashverify.numerics.problem import Problem
 
 __all__ = ["TanhError", "largest_logit", "logit_error", "logit_overflow", "sink_error"]
 
@@ -97,7 +97,7 @@ def sink_error(c: Coefficients, chunk: Chunk, sink: Tensor) -> Tensor:
     return size * c.features.bias + gap * (c.gap * (2 if c.split else 1)) + both * (c.s_max + c.split)
 
 
-def largest_logit(problem: Problem, chunk: Chunk) -> Tensor:
+def largest_logit(problem: BoundInputs, chunk: Chunk) -> Tensor:
     """The largest magnitude of `log sum exp S - log n` `[G, M, 1]`: `max |t|`, or the cap, with `|max bias|` and the sink."""
     largest = chunk.A.amax(-1, keepdim=True) * abs(problem.scale)
     parts = chunk.parts
@@ -109,7 +109,7 @@ def largest_logit(problem: Problem, chunk: Chunk) -> Tensor:
     return largest if chunk.sink is None else torch.maximum(largest, chunk.sink.abs())
 
 
-def logit_overflow(problem: Problem, chunk: Chunk, prescale: str) -> Tensor:
+def logit_overflow(problem: BoundInputs, chunk: Chunk, prescale: str) -> Tensor:
     """Rows `[G, M, 1]` in which a logit, one of its parts, or the cast of a prescaled operand may leave its format."""
     sc = abs(problem.scale)
     largest = chunk.A.amax(-1, keepdim=True) if chunk.A.shape[-1] else torch.zeros_like(chunk.n)

@@ -7,6 +7,8 @@ tensor cores; PTX ISA 9.7.3 for `ex2.approx`, `lg2.approx`, `tanh.approx` and `d
 import math
 from dataclasses import dataclass
 
+from flashverify.formats import FORMATS
+
 __all__ = [
     "AGNOSTIC",
     "ARCHITECTURES",
@@ -114,10 +116,10 @@ def dot_coefficient(K: int, *, dtype: str, dot: str = "ieee", architecture: str 
     """
     if K <= 0:
         return 0.0
-    u = 2.0**-53 if dtype == "fp64" else _U32
+    u = FORMATS["fp64" if dtype == "fp64" else "fp32"].u
     t = K * u
     tf32 = dtype == "fp32" and dot != "ieee"
-    if dtype in ("fp16", "bf16") or tf32:
+    if FORMATS[dtype].narrow or tf32:
         for entry in architecture_of(architecture):
             block = entry.block_tf32 if tf32 else entry.block
             if block:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from flashverify.numerics.formats import Format
+from flashverify.formats import Format
 
 __all__ = ["BackwardBounds", "ForwardBounds", "OutputBound", "StrictBound"]
 

@@ -4,12 +4,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad, threshold
 
+from flashverify.formats import FORMATS, Format
+from flashverify.numerics.bound_inputs import BoundInputs
 from flashverify.numerics.chunk import MASKED, Chunk
 from flashverify.numerics.coefficients import Coefficients
 from flashverify.numerics.form import Form
-from flashverify.numerics.formats import FORMATS, Format
 from flashverify.numerics.logits import sink_error
-from flashverify.numerics.problem import Problem
 from flashverify.numerics.result import OutputBound, StrictBound
 
 __all__ = ["join_strict", "predict_dv", "predict_o", "predicts_dv", "predicts_o"]
@@ -24,12 +24,12 @@ _LARGE = 30.0
 _EXPONENT = -(1 << 52)
 
 
-def _predicts(form: Form, problem: Problem) -> bool:
+def _predicts(form: Form, problem: BoundInputs) -> bool:
     dropped = problem.features is not None and problem.features.keep
-    return form.key_order == "ascending" and problem.dtype in ("fp16", "bf16") and form.gap_c > 0 and not dropped
+    return form.key_order == "ascending" and FORMATS[problem.dtype].narrow and form.gap_c > 0 and not dropped
 
 
-def predicts_o(problem: Problem) -> bool:
+def predicts_o(problem: BoundInputs) -> bool:
     """Whether section 14 covers O of the problem's form.
 
     It does not cover dropout (weights may be scaled before their cast), splits, a threshold of the rescale, a maximum that is
@@ -41,7 +41,7 @@ def predicts_o(problem: Problem) -> bool:
     return plain and form.block_n is not None and _predicts(form, problem)
 
 
-def predicts_dv(problem: Problem) -> bool:
+def predicts_dv(problem: BoundInputs) -> bool:
     """Whether section 14 covers dV, given the subject's own LSE: not with dropout, narrow accumulators or heads that are rounded before their sum."""
     form = problem.form
     narrow = form.grad_accum != "fp32" and form.grad_accum_of != "dq"
@@ -68,7 +68,15 @@ def _tiles(x: Tensor, block: int) -> Tensor:
 
 
 def predict_o(
-    problem: Problem, c: Coefficients, chunk: Chunk, *, L: Tensor, theta: Tensor, log_l: Tensor, inv: Tensor, nv: Tensor
+    problem: BoundInputs,
+    c: Coefficients,
+    chunk: Chunk,
+    *,
+    L: Tensor,
+    theta: Tensor,
+    log_l: Tensor,
+    inv: Tensor,
+    nv: Tensor,
 ) -> tuple[Tensor, Tensor]:
     """O from the weights as they must be rounded, and its error before the rounding of the output.
 
@@ -117,7 +125,7 @@ def predict_o(
 
 
 def predict_dv(
-    problem: Problem, c: Coefficients, chunk: Chunk, *, P: Tensor, Pb: Tensor, ado: Tensor, do: Tensor
+    problem: BoundInputs, c: Coefficients, chunk: Chunk, *, P: Tensor, Pb: Tensor, ado: Tensor, do: Tensor
 ) -> tuple[Tensor, Tensor]:
     """A chunk's share of dV from the weights as they must be rounded given the LSE, and its error before finalisation.
 

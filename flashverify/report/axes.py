@@ -7,20 +7,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from flashverify.case.case import DTYPES
+from flashverify.case.modifiers.logits import modifiers_of
 from flashverify.case.text import parse_case
 from flashverify.errors import UsageError
+from flashverify.outputs import OUTPUTS
+from flashverify.outputs import output as output_spec
 
 if TYPE_CHECKING:
     from flashverify.case.case import Case
 
-__all__ = ["BINS", "OUTPUTS", "Axes", "axes_of", "bucket_of", "bucket_text", "dtype_rank", "output_rank", "position"]
+__all__ = ["BINS", "Axes", "axes_of", "bucket_of", "bucket_text", "dtype_rank", "output_rank", "position"]
 
 BINS = 16
 """Bins of the relative position along the rows or keys."""
-OUTPUTS = ("o", "lse", "delta", "dq", "dk", "dv", "dbias", "dsink")
-"""In the order in which a reader asks for them."""
 
-_KEYED = ("dk", "dv")
+_KEYED = frozenset(name for name in OUTPUTS if output_spec(name).along == "key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +65,11 @@ def axes_of(text: str) -> Axes:
 
 
 def _mask_text(case: Case) -> str:
-    mask, logits = case.mask, case.logits
+    mask = case.mask
     words = [f"causal {mask.causal}"] if mask.causal else []
     words += [name.replace("_", " ") for name in sorted(mask.parts() - {"causal"})]
-    words += [name for name in ("softcap", "alibi", "bias", "sink") if getattr(logits, name)]
-    words += ["dropout"] * bool(case.dropout) + ["paged"] * (case.storage.page_size is not None)
+    words += [modifier.name for modifier in modifiers_of(case)]
+    words += ["paged"] * (case.storage.page_size is not None)
     return " + ".join(words) or "none"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+from flashverify.formats import DTYPES
 from flashverify.subjects.evidence import evidence_on, interpreted_as
 from flashverify.subjects.interface import Contract, Forward, Gradients, Supports
 
@@ -58,7 +59,7 @@ class Algorithm:
         normalise: str = "end",
         backward: bool = False,
         delta: bool = False,
-        dtypes: tuple[str, ...] = ("fp16", "bf16", "fp32"),
+        dtypes: tuple[str, ...] = DTYPES,
         blocks: bool = False,
     ) -> None:
         self.name = name

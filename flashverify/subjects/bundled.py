@@ -7,10 +7,13 @@ import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
+from flashverify.formats import FORMATS
+from flashverify.outputs import BACKWARD, INPUT_GRADIENTS, output
 from flashverify.subjects.bundled_options import (
+    LOGITS,
+    MASKS,
     block_size,
     combination_refusal,
-    longest_query,
     mask_kinds,
     mask_options,
     modifier_options,
@@ -32,8 +35,6 @@ __all__ = ["BUNDLED", "Bundled"]
 _AXES = (0, 2, 1, 3)  # its own inverse: bhsd <-> bshd
 _BLOCKS = (16, 32, 64, 128)
 _KINDS = ("forward", "dq", "dkdv")
-_GRADIENTS = ("dq", "dk", "dv", "dbias", "dsink")
-"""In the order of `needs` of the package's backward."""
 
 
 class Bundled:
@@ -48,7 +49,7 @@ class Bundled:
         lse_base="e",
         deterministic=True,
         batch_invariant=True,
-        gradients=frozenset({"dq", "dk", "dv", "delta", "dbias", "dsink"}),
+        gradients=frozenset(BACKWARD),
         modifiers_saturate=True,
     )
 
@@ -57,8 +58,8 @@ class Bundled:
         self._package = package
         self.supports = Supports(
             precisions=("ieee", "tf32", "tf32x3"),
-            masks=("causal", "window", "key_lengths", "query_lengths", "packed", "tree", "blocks", "bitmap"),
-            logits=("softcap", "alibi", "bias", "sink"),
+            masks=MASKS,
+            logits=LOGITS,
             huge_modifiers=True,
             dropout=True,
             empty=True,
@@ -149,15 +150,17 @@ class Bundled:
 
     def backward(self, problem: Problem, forward: Forward) -> Gradients:
         """The gradients; delta as it is stored, with dLSE folded into it."""
-        found = self._backward(problem, forward)
-        dq, dk, dv = (self._view(problem.case, x) for x in (found.dq, found.dk, found.dv))
-        return Gradients(dq, dk, dv, found.delta, dbias=found.dbias, dsink=found.dsink)
+        return Gradients(**self._viewed(problem.case, self._backward(problem, forward), BACKWARD))
 
     def backward_of(self, problem: Problem, forward: Forward, wanted: frozenset[str]) -> dict[str, torch.Tensor]:
         """Some of the gradients, the others not asked for."""
-        found = self._backward(problem, forward, needs=tuple(name in wanted for name in _GRADIENTS))
-        given = {name: x for name in _GRADIENTS if (x := getattr(found, name)) is not None}
-        return {name: self._view(problem.case, x) if name in ("dq", "dk", "dv") else x for name, x in given.items()}
+        found = self._backward(problem, forward, needs=tuple(name in wanted for name in INPUT_GRADIENTS))
+        return self._viewed(problem.case, found, INPUT_GRADIENTS)
+
+    def _viewed(self, case: Case, found: Any, names: tuple[str, ...]) -> dict[str, torch.Tensor]:
+        """The gradients that there are; those of q, k and v as `[B, H, S, D]` views."""
+        given = {name: x for name in names if (x := getattr(found, name)) is not None}
+        return {name: self._view(case, x) if output(name).channels else x for name, x in given.items()}
 
     def _backward(self, problem: Problem, forward: Forward, **options: Any) -> Any:
         q, k, v, result, saved = forward.saved
@@ -188,7 +191,7 @@ class Bundled:
             "forward",
             d=case.dim_qk,
             dv=case.dim_v,
-            sq=longest_query(case),
+            sq=case.longest_q,
             dtype=self._dtype(case),
             mask=mask_kinds(case),
             blocks=block_size(case),
@@ -205,9 +208,7 @@ class Bundled:
 
     @staticmethod
     def _dtype(case: Case) -> torch.dtype:
-        import torch
-
-        return {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}[case.dtype]
+        return FORMATS[case.dtype].dtype
 
     def _architecture(self) -> str:
         """Of the GPU, or the one that the interpreter follows: `ieee` where a dot is a chain of fp32 operations."""

@@ -6,7 +6,8 @@ import importlib
 import itertools
 from typing import TYPE_CHECKING, Any
 
-from flashverify.subjects.launches import Argument, Launch, Pointer, Real, Value
+from flashverify.formats import DTYPES, FORMATS
+from flashverify.subjects.launches import Argument, Launch, Pointer, Real, Record, Value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,9 +27,9 @@ _VARIANTS: dict[str, dict[str, Any]] = {
     "causal+dropout": {"mask": "causal", "packed": True, "terms": ("dropout",)},
 }
 """Masks, tables and terms, so that each of them occurs."""
-_DTYPES = ("float16", "bfloat16", "float32")
+_DTYPES = tuple(FORMATS[name].library for name in DTYPES)
 _DIMS = ((16, 16), (64, 64), (128, 128), (72, 72), (192, 128), (256, 256), (64, 24))
-_POINTEES = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "i32": "int32"}
+_POINTEES = {name: FORMATS[name].library for name in DTYPES} | {"i32": "int32"}
 
 
 def bundled_launches(package: str) -> list[Launch]:
@@ -55,7 +56,7 @@ def launch_of(source: Any, label: str) -> Launch:
         label=label,
         module=source.fn.fn.__module__,
         kernel=source.fn.__name__,
-        arguments={name: _argument(kind, source.constants.get(name)) for name, kind in source.signature.items()},
+        arguments={name: _argument(name, kind, source.constants) for name, kind in source.signature.items()},
         options=source.options,
     )
 
@@ -65,9 +66,13 @@ def _combinations() -> Iterator[tuple[str, str, str, tuple[int, int]]]:
     yield from itertools.product(("delta",), ("none",), _DTYPES, _DIMS)
 
 
-def _argument(kind: str, constant: Any) -> Argument:
+def _argument(name: str, kind: Any, constants: dict[str, Any]) -> Argument:
+    if isinstance(kind, tuple):
+        fields = kind._asdict().items()  # type: ignore[attr-defined]
+        inner = tuple(_argument(f"{name}.{field}", x, constants) for field, x in fields)
+        return Record(type(kind).__module__, type(kind).__qualname__, inner)
     if kind == "constexpr":
-        return Value(constant)
+        return Value(constants[name])
     if kind.startswith("*"):
         return Pointer(_POINTEES[kind[1:]])
     return Real((0.5).hex()) if kind == "fp32" else Value(7)

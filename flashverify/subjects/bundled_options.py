@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -12,14 +13,19 @@ if TYPE_CHECKING:
     from flashverify.case.problem import Problem
 
 __all__ = [
+    "LOGITS",
+    "MASKS",
     "block_size",
     "combination_refusal",
-    "longest_query",
     "mask_kinds",
     "mask_options",
     "modifier_options",
     "pair_terms",
 ]
+
+
+_Option = Callable[[Any, "Problem"], dict[str, Any]]
+"""Maps (kernel package, problem) to keyword arguments of `Options`; a value of None is left out."""
 
 
 def combination_refusal(case: Case) -> str | None:
@@ -61,53 +67,85 @@ def pair_terms(case: Case) -> str:
     return "terms" if case.logits.softcap or case.logits.alibi or case.dropout else "plain"
 
 
-def longest_query(case: Case) -> int:
-    """Rows of the longest sequence."""
-    packed = case.mask.packed
-    return case.seq_q if packed is None else max((rows for rows, _ in packed.lengths()), default=0)
-
-
 def mask_options(kernels: Any, problem: Problem) -> dict[str, Any]:
     """The parts of the mask that the problem has, as keyword arguments of `Options`."""
-    mask, device = problem.case.mask, problem.q.device
-    found: dict[str, Any] = {
-        "causal": mask.causal,
-        "window": mask.window,
-        "key_lengths": problem.key_lengths,
-        "query_lengths": problem.query_lengths,
-    }
-    packed = mask.packed
-    if packed is not None:
-        found["packed"] = kernels.Packed(problem.cu_q, problem.cu_k, problem.max_q, problem.max_k)
-    if mask.tree is not None:
-        found["tree"] = kernels.TreeMask.from_parents(mask.tree, device, cu=None if packed is None else packed.cu_q)
-    if problem.bitmask is not None:
-        see = problem.bitmask if packed is None else _within_sequences(problem)
-        found["bitmask"] = kernels.BitMask.from_bool(see)
-    if problem.blocks is not None and mask.blocks is not None:
-        found["blocks"] = kernels.BlockMask.from_bool(problem.blocks, mask.blocks.rows, mask.blocks.keys)
-    return {name: value for name, value in found.items() if value is not None}
+    return _given(_MASKS, kernels, problem)
 
 
 def modifier_options(kernels: Any, problem: Problem) -> dict[str, Any]:
     """What modifies the logits and the weights, as keyword arguments of `Options`."""
-    found: dict[str, Any] = {
-        "softcap": problem.softcap,
-        "alibi_slopes": problem.slopes,
-        "bias": problem.bias,
-        "sink": problem.sink,
-    }
-    if problem.dropout_p:
-        found["dropout"] = kernels.Dropout(problem.dropout_p, problem.dropout_seed, problem.dropout_offset)
+    return _given(_MODIFIERS, kernels, problem)
+
+
+def _given(options: dict[str, _Option], kernels: Any, problem: Problem) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for option in options.values():
+        found |= option(kernels, problem)
     return {name: value for name, value in found.items() if value is not None}
 
 
+def _packed(kernels: Any, problem: Problem) -> dict[str, Any]:
+    if problem.case.mask.packed is None:
+        return {}
+    return {"packed": kernels.Packed(problem.cu_q, problem.cu_k, problem.max_q, problem.max_k)}
+
+
+def _tree(kernels: Any, problem: Problem) -> dict[str, Any]:
+    mask = problem.case.mask
+    if mask.tree is None:
+        return {}
+    cu = None if mask.packed is None else mask.packed.cu_q
+    return {"tree": kernels.TreeMask.from_parents(mask.tree, problem.q.device, cu=cu)}
+
+
+def _blocks(kernels: Any, problem: Problem) -> dict[str, Any]:
+    blocks = problem.case.mask.blocks
+    if problem.blocks is None or blocks is None:
+        return {}
+    return {"blocks": kernels.BlockMask.from_bool(problem.blocks, blocks.rows, blocks.keys)}
+
+
+def _bitmap(kernels: Any, problem: Problem) -> dict[str, Any]:
+    if problem.bitmap is None:
+        return {}
+    see = problem.bitmap if problem.case.mask.packed is None else _within_sequences(problem)
+    return {"bitmask": kernels.BitMask.from_bool(see)}
+
+
+def _dropout(kernels: Any, problem: Problem) -> dict[str, Any]:
+    if not problem.dropout_p:
+        return {}
+    return {"dropout": kernels.Dropout(problem.dropout_p, problem.dropout_seed, problem.dropout_offset)}
+
+
 def _within_sequences(problem: Problem) -> torch.Tensor:
-    """The bitmask of packed sequences with the keys numbered within the sequence of each row: `[1, Hq or 1, Sq, max_k]`."""
-    packed, see = problem.case.mask.packed, problem.bitmask
+    """The bitmap of packed sequences with the keys numbered within the sequence of each row: `[1, Hq or 1, Sq, max_k]`."""
+    packed, see = problem.case.mask.packed, problem.bitmap
     assert packed is not None
     assert see is not None
     local = see.new_zeros(*see.shape[:3], problem.max_k)
     for (q0, q1), (k0, k1) in zip(pairwise(packed.cu_q), pairwise(packed.cu_k), strict=True):
         local[:, :, q0:q1, : k1 - k0] = see[:, :, q0:q1, k0:k1]
     return local
+
+
+_MASKS: dict[str, _Option] = {
+    "causal": lambda _, problem: {"causal": problem.causal},
+    "window": lambda _, problem: {"window": problem.window},
+    "key_lengths": lambda _, problem: {"key_lengths": problem.key_lengths},
+    "query_lengths": lambda _, problem: {"query_lengths": problem.query_lengths},
+    "packed": _packed,
+    "tree": _tree,
+    "blocks": _blocks,
+    "bitmap": _bitmap,
+}
+_LOGITS: dict[str, _Option] = {
+    "softcap": lambda _, problem: {"softcap": problem.softcap},
+    "alibi": lambda _, problem: {"alibi_slopes": problem.slopes},
+    "bias": lambda _, problem: {"bias": problem.bias},
+    "sink": lambda _, problem: {"sink": problem.sink},
+}
+_MODIFIERS = {**_LOGITS, "dropout": _dropout}
+
+MASKS, LOGITS = tuple(_MASKS), tuple(_LOGITS)
+"""The parts of the mask and the modifications of the logits that the kernels have, as `Supports` names them."""

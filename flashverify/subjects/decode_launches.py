@@ -6,6 +6,7 @@ import importlib
 import itertools
 from typing import TYPE_CHECKING
 
+from flashverify.formats import DTYPES, FORMATS
 from flashverify.subjects.bundled_launches import launch_of
 
 if TYPE_CHECKING:
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["decode_launches"]
 
-_DTYPES = ("float16", "bfloat16", "float32")
+_DTYPES = tuple(FORMATS[name].library for name in DTYPES)
 _DIMS = ((64, 64), (128, 128), (72, 72), (192, 128), (256, 256))
 _FORMS = ((8, "none", 0), (8, "causal", 64), (24, "tree", 5), (64, "window", 16))
 """(packed rows, mask, page size)."""

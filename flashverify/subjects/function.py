@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from flashverify.errors import UsageError
+from flashverify.outputs import FORWARD, INPUT_GRADIENTS, output
 from flashverify.subjects.evidence import evidence_on
 from flashverify.subjects.interface import Contract, Forward, Gradients, Supports
 
@@ -19,10 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FunctionSubject", "subject"]
 
-_INPUTS = {"dq": "q", "dk": "k", "dv": "v"}
-"""Whose gradient it is."""
-
-Function = Callable[["Problem"], "torch.Tensor | tuple[torch.Tensor, torch.Tensor]"]
+Function = Callable[["Problem"], "torch.Tensor | tuple[torch.Tensor, torch.Tensor] | Mapping[str, torch.Tensor]"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +39,7 @@ class FunctionSubject:
         from flashverify.numerics.form import Form
 
         if self.declared_form is None:
-            return Form(gap_c=3.0, lse_base=self.contract.lse_base or "e")
+            return Form(lse_base=self.contract.lse_base or "e")
         return self.declared_form if isinstance(self.declared_form, Form) else self.declared_form(case)
 
     def device(self) -> str:
@@ -56,44 +54,70 @@ class FunctionSubject:
 
     def forward(self, problem: Problem) -> Forward:
         """Calls the function on tensors that require gradients where the case has a backward."""
-        return self._forward(problem, _INPUTS if problem.case.grad.backward else {})
+        return self._forward(problem, self._promised(problem) if problem.case.grad.backward else ())
 
-    def _forward(self, problem: Problem, wanted: Mapping[str, str]) -> Forward:
-        """Calls the function on inputs of which those in `wanted` require gradients."""
+    def _promised(self, problem: Problem) -> tuple[str, ...]:
+        """The gradients by autograd: of q, k and v, and of a bias and a sink where the contract names them and the problem has them."""
+        specs = [output(name) for name in INPUT_GRADIENTS]
+        return tuple(
+            spec.name
+            for spec in specs
+            if not spec.optional or (spec.name in self.contract.gradients and spec.given(problem))
+        )
+
+    def _forward(self, problem: Problem, wanted: Iterable[str]) -> Forward:
+        """Calls the function on inputs of which those whose gradients are wanted require one."""
         import torch
 
-        q, k, v = (getattr(problem, x).detach().requires_grad_(x in wanted.values()) for x in "qkv")
+        leaves = {
+            name: getattr(problem, output(name).gradient_of or "").detach().requires_grad_(name in wanted)
+            for name in self._promised(problem)
+        }
+        given: dict[str, Any] = {output(name).gradient_of or "": leaf for name, leaf in leaves.items()}
         with torch.set_grad_enabled(bool(wanted)):
-            result = self.function(dataclasses.replace(problem, q=q, k=k, v=v))
+            o, lse = self._outputs(self.function(dataclasses.replace(problem, **given)))
+        detached = None if lse is None else lse.detach()
+        return Forward(o.detach(), detached, (leaves, o, lse))
+
+    def _outputs(self, result: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """O and the LSE, or None, of what the function returned."""
+        if isinstance(result, Mapping):
+            if "o" not in result or not result.keys() <= set(FORWARD):
+                raise UsageError(
+                    f"subject {self.name!r} returned a mapping of {', '.join(map(repr, result))}; accepted: 'o' and 'lse'"
+                )
+            result = (result["o"], result.get("lse"))
         o, lse = result if isinstance(result, tuple) else (result, None)
         if self.contract.lse_base is not None and lse is None:
             raise UsageError(
                 f"subject {self.name!r} returned no LSE; return (o, lse) or declare contract=Contract(lse_base=None)"
             )
-        detached = None if lse is None else lse.detach()
-        return Forward(o.detach(), detached, (q, k, v, o, lse))
+        return o, lse
 
     def backward(self, problem: Problem, forward: Forward) -> Gradients:
         """Gradients by autograd, from dO and, where the case has one, dLSE; the graph is kept for another backward."""
-        return Gradients(**self._backward(problem, forward, _INPUTS))
+        return Gradients(**self._backward(problem, forward, self._promised(problem)))
 
     def backward_of(self, problem: Problem, forward: Forward, wanted: frozenset[str]) -> dict[str, torch.Tensor]:  # noqa: ARG002
         """Some of the gradients, from a forward of their own in which no other input requires one."""
-        inputs = {name: x for name, x in _INPUTS.items() if name in wanted}
-        return self._backward(problem, self._forward(problem, inputs), inputs)
+        names = tuple(name for name in self._promised(problem) if name in wanted)
+        found = self._backward(problem, self._forward(problem, names), names)
+        return {name: gradient for name, gradient in found.items() if gradient is not None}
 
     @staticmethod
-    def _backward(problem: Problem, forward: Forward, wanted: Mapping[str, str]) -> dict[str, torch.Tensor]:
+    def _backward(problem: Problem, forward: Forward, wanted: tuple[str, ...]) -> dict[str, Any]:
+        """The gradients wanted; None for one of a bias or a sink that O and LSE do not depend on."""
         import torch
 
-        q, k, v, o, lse = forward.saved
+        leaves, o, lse = forward.saved
         pairs = [(o, problem.do)]
         if problem.dlse is not None and ("dq" in wanted or "dk" in wanted or lse.requires_grad):
             pairs.append((lse, problem.dlse))  # LSE does not depend on v
-        inputs = {name: x for name, x in (("dq", q), ("dk", k), ("dv", v)) if name in wanted}
+        inputs = tuple(leaves[name] for name in wanted)
+        unused = any(output(name).optional for name in wanted)
         outputs, gradients = zip(*pairs, strict=True)
-        found = torch.autograd.grad(outputs, tuple(inputs.values()), gradients, retain_graph=True)
-        return dict(zip(inputs, found, strict=True))
+        found = torch.autograd.grad(outputs, inputs, gradients, retain_graph=True, allow_unused=unused)
+        return dict(zip(wanted, found, strict=True))
 
 
 def subject(
@@ -110,8 +134,9 @@ def subject(
         def mine(p):
             return my_attention(p.q, p.k, p.v, causal=p.causal is not None, scale=p.scale)  # (o, lse)
 
-    The function gets a `Problem` (q, k, v as `[B, H, S, D]` views, scale, causal, key_lengths, tree) and returns O, or
-    (O, LSE). LSE is `[B, Hq, Sq]` fp32 with the base that the contract names. Gradients come from autograd.
+    The function gets a `Problem` (q, k, v as `[B, H, S, D]` views, scale, causal, key_lengths, ...) and returns O, or (O, LSE), or a
+    mapping with `o` and `lse`. LSE is `[B, Hq, Sq]` fp32 with the base that the contract names. Gradients come from autograd: of q,
+    k and v, and with `Contract(gradients=...)` that names `dbias` or `dsink` of a bias and a sink, which then require a gradient.
 
     Args:
         name: in reports; the function's name by default.
@@ -119,6 +144,9 @@ def subject(
         contract: its promises; `Contract(lse_base=None)` for a function that returns no LSE.
         form: its numerical form, or a function of the case; by default the widest form of a kernel that accumulates in fp32.
         device: `auto`, `cpu` or `cuda`.
+
+    Returns:
+        A decorator: the function becomes a `Subject`.
 
     Raises:
         UsageError: `device` is unknown.

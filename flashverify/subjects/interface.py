@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from flashverify.case.supports import Supports
 from flashverify.errors import UsageError
+from flashverify.outputs import BACKWARD
 
 if TYPE_CHECKING:
     import torch
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Contract", "Forward", "Gradients", "Selective", "Subject", "Supports"]
 
-_GRADIENTS = frozenset({"dq", "dk", "dv", "delta", "dbias", "dsink"})
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contract:
@@ -28,17 +27,16 @@ class Contract:
         lse_base: of the LSE that it returns; None where it returns none.
         empty_row_o: O of a row that sees no key.
         empty_row_lse: LSE of such a row.
-        taint: what a non-finite input may reach: `group`, everything of its batch and kv head (from v only its channel of O).
         deterministic: bitwise equal over repeats; None is unknown: measured, never a fail.
         batch_invariant: a sequence gives the same bits alone and in a batch; None likewise.
         padding: what output elements outside the declared lengths hold: `written` (O and gradients 0, LSE -inf) or
             `undefined`.
-        gradients: what its backward returns, of dq, dk, dv, delta, dbias, dsink; one that a case calls for and that is
+        gradients: what its backward returns, of the names in `flashverify.outputs.BACKWARD`; one that a case calls for and that is
             missing is a failure.
-        guarded: whether its outputs are allocated through torch in Python, where guard bands can surround them.
         modifiers_saturate: finite biases, slopes and sinks, however large, never make O or LSE NaN nor LSE infinite: in base 2 each
             bias, each sink and their sums with the scaled products act as the largest finite number of their sign where they
             leave fp32, and slopes beyond 2^96 as 2^96. Gradients of rows whose logits are that large are left open.
+        graphs: a pass can be captured in a CUDA graph; None is unknown: a capture is tried, and no failure where it is refused.
 
     Raises:
         UsageError: `gradients` is no frozenset of these names.
@@ -47,25 +45,29 @@ class Contract:
     lse_base: Literal["e", "2"] | None = "e"
     empty_row_o: float = 0.0
     empty_row_lse: float = float("-inf")
-    taint: Literal["group"] = "group"
     deterministic: bool | None = None
     batch_invariant: bool | None = None
     padding: Literal["written", "undefined"] = "written"
     gradients: frozenset[str] = frozenset({"dq", "dk", "dv"})
-    guarded: bool = True
     modifiers_saturate: bool = False
-    graphs: bool | None = None  # whether a pass can be captured in a CUDA graph; None is unknown: tried, and no failure
+    graphs: bool | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.gradients, frozenset) or not self.gradients <= _GRADIENTS:
+        if not isinstance(self.gradients, frozenset) or not self.gradients <= set(BACKWARD):
             raise UsageError(
-                f"Contract(gradients={self.gradients!r}) is not accepted: a frozenset of {', '.join(sorted(_GRADIENTS))}"
+                f"Contract(gradients={self.gradients!r}) is not accepted: a frozenset of {', '.join(sorted(BACKWARD))}"
             )
 
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """What the forward returns: o `[B, Hq, Sq, Dv]` in the input dtype, lse `[B, Hq, Sq]` fp32 or None, and what the backward needs."""
+    """What the forward returns.
+
+    Args:
+        o: `[B, Hq, Sq, Dv]` in the input dtype.
+        lse: `[B, Hq, Sq]` fp32; None where the contract has no LSE.
+        saved: whatever the backward needs.
+    """
 
     o: torch.Tensor
     lse: torch.Tensor | None = None
@@ -74,9 +76,12 @@ class Forward:
 
 @dataclass(frozen=True, slots=True)
 class Gradients:
-    """What the backward returns: dq, dk, dv shaped as q, k, v, in the input dtype; what there is not is None.
+    """What the backward returns; what there is not is None.
 
     Args:
+        dq: shaped as q, in the input dtype.
+        dk: shaped as k, in the input dtype.
+        dv: shaped as v, in the input dtype.
         delta: `[B, Hq, Sq]` fp32, where it is stored: rowsum(dO * O), or that minus dLSE (`Form.stored_delta`).
         dbias: shaped as the bias, in its dtype.
         dsink: `[Hq]` fp32.
@@ -127,7 +132,7 @@ class Selective(Protocol):
     """A subject whose backward can be told which gradients are wanted; one that has this method is held to it."""
 
     def backward_of(self, problem: Problem, forward: Forward, wanted: frozenset[str]) -> dict[str, torch.Tensor]:
-        """The gradients `wanted`, out of dq, dk, dv, dbias and dsink, by name, shaped as in `Gradients`, and no others.
+        """The gradients `wanted`, out of `flashverify.outputs.INPUT_GRADIENTS`, by name, shaped as in `Gradients`, and no others.
 
         `forward` may be left aside where a forward must know beforehand whose gradients will be wanted.
         """

@@ -127,7 +127,14 @@ def describe_subjects() -> list[tuple[str, str, bool, str]]:
 def load_subject(spec: str) -> Subject:
     """The subject that `spec` names: a registered name, an entry point or `module:name`.
 
-    A module is looked up with the current directory first on the path, and may also be given as a file, `file.py:name`.
+    Its module is imported, which runs that module's code.
+
+    Args:
+        spec: a registered name such as `bundled`, an entry point of the group `flashverify.subjects`, `module:name`, or
+            `file.py:name`.
+
+    Returns:
+        The subject.
 
     Raises:
         SubjectLoadError: nothing of that name, the import fails, or the object is no subject.

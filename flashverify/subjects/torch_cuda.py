@@ -174,12 +174,12 @@ def _math_refusal(case: Case) -> str | None:
     )
 
 
-_OPAQUE = Contract(lse_base="e", guarded=False)
+_NATURAL = Contract(lse_base="e")
 
 SDPA_FLASH = SdpaBackend(
     name="sdpa-flash",
     supports=_FUSED,
-    contract=_OPAQUE,
+    contract=_NATURAL,
     form_fields={"gap_c": 3.0, "max_source": "apart"},
     splits=_flash_splits,
     call_forward=_flash_forward,
@@ -189,7 +189,7 @@ SDPA_CUDNN = SdpaBackend(
     name="sdpa-cudnn",
     # Rows with gaps are left out: the plan of one stride is reused for another, and gradients are read from the gaps.
     supports=dataclasses.replace(_FUSED, gaps=False, also=_cudnn_refusal),
-    contract=_OPAQUE,
+    contract=_NATURAL,
     form_fields={"gap_c": 3.0, "scale_ds": "before"},
     call_forward=_cudnn_forward,
     call_backward=_cudnn_backward,
@@ -197,7 +197,7 @@ SDPA_CUDNN = SdpaBackend(
 SDPA_EFFICIENT = SdpaBackend(
     name="sdpa-efficient",
     supports=_FUSED,
-    contract=_OPAQUE,
+    contract=_NATURAL,
     form_fields={"gap_c": 3.0, "scale_ds": "before", "ds_from": "p_rounded"},
     call_forward=_efficient_forward,
     call_backward=_efficient_backward,
@@ -206,7 +206,7 @@ SDPA_MATH = SdpaBackend(
     name="sdpa-math",
     # Its causal mask is added to the logits: inf - inf where the logit of an invisible key overflows.
     supports=dataclasses.replace(_FUSED, dtypes=("fp32",), masks=(), also=_math_refusal),
-    contract=dataclasses.replace(_OPAQUE, lse_base=None),
+    contract=dataclasses.replace(_NATURAL, lse_base=None),
     form_fields={"gap_c": 3.0},
     call_forward=_math_forward,
     call_backward=_math_backward,

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from flashverify.case.values import philox
-from flashverify.numerics.formats import FORMATS
+from flashverify.formats import FORMATS
 
 if TYPE_CHECKING:
     import torch

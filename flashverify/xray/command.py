@@ -10,6 +10,7 @@ import sys
 import click
 import msgspec
 
+from flashverify.child_process import child_environment
 from flashverify.errors import NoVerdictError, SubjectLoadError, UsageError
 from flashverify.subjects.registry import has_gpu
 from flashverify.xray.cases import LENGTH
@@ -66,16 +67,11 @@ def _ask(request: Request, device: str) -> Answer:
     Raises:
         FlashverifyError: the case or the subject is not accepted, the subject raised, or the process died.
     """
-    path = [os.path.abspath(entry) if entry else os.getcwd() for entry in sys.path]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(dict.fromkeys(path))}
-    environment.pop("TRITON_INTERPRET", None)
-    if device == "cpu":
-        environment["TRITON_INTERPRET"] = "1"
     done = subprocess.run(
         (sys.executable, "-P", "-m", "flashverify.xray.child"),
         input=msgspec.json.encode(request),
         capture_output=True,
-        env=environment,
+        env=child_environment(interpret=device == "cpu"),
         timeout=_LIMIT,
         check=False,
     )

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING
 
-from flashverify.case.masks.mask import Mask, visible
-from flashverify.case.masks.positions import positions
+from flashverify.case.masks.predicate import hidden_by, visible
 from flashverify.xray.codes import bins
 
 if TYPE_CHECKING:
@@ -22,17 +20,6 @@ _CHUNK = 2**25
 """Pairs that are looked at together."""
 _SAMPLE = 20_000
 """Pairs that are asked for their reason."""
-
-_REASONS = (
-    ("packed", "keys of another sequence"),
-    ("key_lengths", "keys past the declared length"),
-    ("query_lengths", "keys in rows past the declared length"),
-    ("tree", "keys that are no ancestors"),
-    ("causal", "future keys"),
-    ("window", "keys outside the window"),
-    ("blocks", "keys of dead blocks"),
-    ("bitmap", "keys whose bit is not set"),
-)
 
 
 class Declared:
@@ -133,41 +120,9 @@ def reasons(case: Case, places: torch.Tensor) -> tuple[str, ...]:
     places = places[:: max(1, len(places) // _SAMPLE)]
     left = torch.ones(len(places), dtype=torch.bool, device=places.device)
     found: dict[str, int] = {}
-    for part, name in _REASONS:
-        if part in case.mask.parts():
-            hit = _hidden_by(case, part, places) & left
-            left = left & ~hit
-            found[name] = int(hit.sum())
+    for name, hidden in hidden_by(case, places).items():
+        hit = hidden & left
+        left = left & ~hit
+        found[name] = int(hit.sum())
     found["masked keys"] = int(left.sum())
     return tuple(name for name, count in sorted(found.items(), key=lambda item: -item[1]) if count)
-
-
-def _hidden_by(case: Case, part: str, places: torch.Tensor) -> torch.Tensor:
-    """Whether the part masks each pair."""
-    b, h, i, j = places.unbind(1)
-    at = positions(case, places.device)
-    row, key = at.row[b, i], at.key[b, j]
-    position = row + at.shift[b, i]
-    if part == "packed":
-        return at.row_sequence[b, i] != at.key_sequence[b, j]
-    if part == "key_lengths":
-        return key >= at.key_limit[b, j]
-    if part == "query_lengths":
-        return row >= at.rows[b, i]
-    if part == "causal":
-        return key > position
-    if part == "window":
-        left, right = case.mask.window or (None, None)
-        hidden = i < 0
-        hidden = hidden if left is None else hidden | (key < position - left)
-        return hidden if right is None else hidden | (key > position + right)
-    alone = Mask(**{part: getattr(case.mask, part), "packed": case.mask.packed if part == "tree" else None})
-    see = visible(dataclasses.replace(case, mask=alone), places.device)
-    assert see is not None
-    found = i < 0
-    for number in sorted(set(i.tolist())):
-        here = (i == number).nonzero().squeeze(1)
-        block = see(slice(number, number + 1), slice(0, case.seq_k))
-        block = block.expand(case.batch, case.heads_q, 1, case.seq_k)
-        found[here] = ~block[b[here], h[here], 0, j[here]]
-    return found

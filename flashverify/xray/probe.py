@@ -7,6 +7,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from flashverify.case.memory.paging import page_table
+from flashverify.case.tensors import MODIFYING
 from flashverify.errors import UsageError
 
 if TYPE_CHECKING:
@@ -152,9 +153,7 @@ def _same(values: torch.Tensor, promised: float) -> torch.Tensor:
 def _neutral(problem: Problem) -> Problem:
     """The problem with nothing added to its logits and no gradient through the LSE."""
     changed: dict[str, Any] = {
-        name: _like(tensor, None)
-        for name in ("bias", "slopes", "sink", "dlse")
-        if (tensor := getattr(problem, name)) is not None
+        name: _like(tensor, None) for name in (*MODIFYING, "dlse") if (tensor := getattr(problem, name)) is not None
     }
     return dataclasses.replace(problem, **changed)
 

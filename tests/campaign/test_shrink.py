@@ -1,10 +1,10 @@
 import pytest
 
-from flashverify.campaign.shrink import changes
 from flashverify.campaign.shrink import masks as mask_shrinks
 from flashverify.campaign.shrink.shrinker import measure, shrink
 from flashverify.case.case import Case, Edit, Grad, Storage, Values
 from flashverify.case.masks.mask import Mask
+from flashverify.case.masks.tree import TREE
 from flashverify.case.text import parse_case
 
 BIG = Case(
@@ -118,7 +118,10 @@ def packed(case):
         ),
         (
             "packed tree",
-            lambda c: len(packed(c)) > 1 and any(tree.count(0) > 1 for tree in changes.trees_of(c.mask) or ()),
+            lambda c: (
+                len(packed(c)) > 1
+                and any(tree.count(0) > 1 for tree in TREE.per_sequence(c.mask.tree or (), c.mask) or ())
+            ),
             "seq_q=3 seq_k=3 " + PLAIN.format("packed=0,3,3/0,3,3 tree=-1,0,0"),
         ),
         ("packed tree", lambda c: c.mask.tree and 0 in c.mask.tree, "seq_q=2 seq_k=2 " + PLAIN.format("tree=-1,0")),

@@ -10,11 +10,11 @@ from flashverify.case import DTYPES, Case, Edit, Logits, Mask, Storage, Values, 
 from flashverify.case.memory.materialize import materialize
 from flashverify.case.memory.paging import page_table
 from flashverify.case.values.adversarial import ADVERSARIAL
-from flashverify.case.values.bits import FORMATS
 from flashverify.case.values.fill import Fill
 from flashverify.case.values.regimes import regime_values
 from flashverify.case.values.tensor_bits import tensor_bits
 from flashverify.errors import UsageError
+from flashverify.formats import FORMATS
 
 BASE = Case(batch=2, heads_q=4, heads_kv=2, seq_q=19, seq_k=37, dim_qk=24, dim_v=40)
 

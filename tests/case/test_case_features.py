@@ -7,9 +7,9 @@ from hypothesis import HealthCheck, settings
 
 from flashverify.campaign.worker import search
 from flashverify.case import PRECISIONS, Supports, parse_case, standard_matrix
-from flashverify.case.space.compile_keys import list_kinds
+from flashverify.case.space.compile_keys import list_compile_keys
 from flashverify.case.space.matrix import _case
-from flashverify.case.space.matrix_features import features, large_features, paged
+from flashverify.case.space.matrix_features import large_features, listed, paged
 from flashverify.case.space.optional_parts import all_extras, all_parts
 from flashverify.case.space.strategies import CPU, GPU, cases
 
@@ -197,7 +197,7 @@ DIMS, FORMATS = [(64, 64), (128, 128), (40, 40), (128, 64)], [("fp16", "ieee"), 
 
 
 def test_kinds_spread_over_the_features():
-    kinds = list_kinds(FAMILY, DIMS, FORMATS, 128)
+    kinds = list_compile_keys(FAMILY, DIMS, FORMATS, 128)
     met = Counter(name for kind in kinds for name in (*kind.parts, *kind.features))
 
     assert 100 <= len(kinds) <= 128
@@ -233,7 +233,7 @@ def test_what_a_subject_does_not_promise_is_not_drawn():
 
 
 def test_page_sizes_take_turns():
-    assert {None, 16, 64} == {kind.page_size for kind in list_kinds(DECODE, DIMS, FORMATS, 30)}
+    assert {None, 16, 64} == {kind.page_size for kind in list_compile_keys(DECODE, DIMS, FORMATS, 30)}
 
 
 def test_a_subject_without_extras_has_no_extra_sets():
@@ -243,7 +243,7 @@ def test_a_subject_without_extras_has_no_extra_sets():
 
 def test_every_entry_about_a_feature_is_a_case_on_its_own():
     base = "batch=1 heads_q=2 heads_kv=1 seq_q=33 seq_k=33 dim_qk=32 dim_v=32"
-    entries = (*features(), *large_features(), *paged((16, 64)))
+    entries = (*listed("features"), *large_features(), *listed("added"), *paged((16, 64)))
 
     assert [entry for entry in entries if _case([base, entry]) is None] == []
     assert len(set(entries)) == len(entries)

@@ -3,7 +3,8 @@ import dataclasses
 import pytest
 import torch
 
-from flashverify.case import Case, Grad, Mask, Storage, guard_outputs, parse_case, visible
+from flashverify.case import Case, Grad, Mask, Storage, guard_outputs, parse_case
+from flashverify.case.masks.predicate import visible
 from flashverify.case.memory.materialize import materialize
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")]

@@ -3,7 +3,7 @@ import dataclasses
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from flashverify.case.space.compile_keys import list_kinds
+from flashverify.case.space.compile_keys import list_compile_keys
 from flashverify.case.space.profiles import GPU
 from flashverify.case.space.strategies import cases
 from flashverify.case.supports import Supports
@@ -18,7 +18,7 @@ DIMS = [(64, 64), (128, 128), (40, 40), (128, 64)]
 
 
 def test_every_value_of_every_axis_is_in_the_list():
-    kinds = list_kinds(TRITON, DIMS, FORMATS, 96)
+    kinds = list_compile_keys(TRITON, DIMS, FORMATS, 96)
 
     assert len(kinds) == len(set(kinds)) <= 96
     assert {kind.dims for kind in kinds} == set(DIMS)
@@ -29,7 +29,7 @@ def test_every_value_of_every_axis_is_in_the_list():
 
 
 def test_most_pairs_of_values_meet():
-    kinds = list_kinds(TRITON, DIMS, FORMATS, 96)
+    kinds = list_compile_keys(TRITON, DIMS, FORMATS, 96)
 
     assert len({(kind.dims, kind.dtype, kind.precision) for kind in kinds}) == len(DIMS) * len(FORMATS)
     assert len({(kind.dtype, kind.precision, kind.parts) for kind in kinds}) == len(FORMATS) * 6

@@ -6,9 +6,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flashverify.case import Bitmap, Blocks, Case, Mask, Packed, parse_case, visible
+from flashverify.case import Bitmap, Blocks, Case, Mask, Packed, parse_case
 from flashverify.case.masks.patterns import bitmap_tensor, blocks_tensor
 from flashverify.case.masks.positions import positions
+from flashverify.case.masks.predicate import visible
 from flashverify.case.space.trees import trees
 
 ALL = slice(None)

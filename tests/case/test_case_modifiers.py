@@ -9,11 +9,16 @@ import torch
 from flashverify.case import DTYPES, POISONS, REGIMES, Case, Storage, Values, parse_case
 from flashverify.case.memory.arena import GUARD
 from flashverify.case.memory.materialize import materialize
-from flashverify.case.values.modifiers import FAR, bias_values, sink_values, slope_values
+from flashverify.case.modifiers.alibi import slope_values
+from flashverify.case.modifiers.bias import bias_values
+from flashverify.case.modifiers.modifier import FAR
+from flashverify.case.modifiers.sink import sink_values
 from flashverify.case.values.tensor_bits import tensor_bits
 
 GOLDEN = Path(__file__).with_name("golden_features.txt")
-FIELDS = ("key_lengths", "query_lengths", "cu_q", "cu_k", "bitmask", "blocks", "bias", "slopes", "sink")
+FIELDS = ("key_lengths", "query_lengths", "cu_q", "cu_k", "bitmap", "blocks", "bias", "slopes", "sink")
+GOLDEN_NAMES = {"bitmap": "bitmask"}
+"""What the golden digests call a tensor of another name."""
 SHAPE = "batch=2 heads_q=4 heads_kv=2 seq_q=19 seq_k=37 dim_qk=24 dim_v=40"
 PACKED = "heads_q=4 heads_kv=2 seq_q=19 seq_k=37 packed=0,5,5,17/0,9,20,33"
 LINES = [
@@ -46,7 +51,7 @@ def golden_lines():
         digest = hashlib.sha256()
         for name, tensor in sorted(tensors(materialize(case)[0]).items()):
             word = {1: torch.int8, 2: torch.int16, 4: torch.int32}[tensor.itemsize]
-            digest.update(name.encode() + tensor.contiguous().view(word).numpy().tobytes())
+            digest.update(GOLDEN_NAMES.get(name, name).encode() + tensor.contiguous().view(word).numpy().tobytes())
         lines.append(f"{digest.hexdigest()[:32]} {case}")
     return lines
 

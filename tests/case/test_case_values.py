@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from flashverify.case import DTYPES, REGIMES, Case, Edit, Grad, Mask, Storage, Values
 from flashverify.case.values import philox
-from flashverify.case.values.bits import FORMATS, to_bits
+from flashverify.case.values.bits import to_bits
 from flashverify.case.values.fill import Fill
 from flashverify.case.values.regimes import REGIME_DOC, regime_values
 from flashverify.case.values.tensor_bits import tensor_bits
+from flashverify.formats import FORMATS
 
 GOLDEN = Path(__file__).with_name("golden_values.txt")
 BASE = Case(batch=2, heads_q=4, heads_kv=2, seq_q=19, seq_k=37, dim_qk=24, dim_v=40)

@@ -28,13 +28,13 @@ def rounded(p, **changes):
     tree = p.case.mask.tree is not None
     mask = dataclasses.replace(p.case.mask, causal="bottom-right", tree=None) if tree else p.case.mask
     problem = dataclasses.replace(p, case=dataclasses.replace(p.case, mask=mask), **wide)
-    o, lse = (attention if p.bitmask is None else masked)(problem, **changes)
+    o, lse = (attention if p.bitmap is None else masked)(problem, **changes)
     return o.to(p.q.dtype), lse
 
 
 def masked(p):
     inside = torch.arange(p.case.seq_k) < p.key_lengths.view(-1, 1, 1, 1)
-    see = p.bitmask & inside
+    see = p.bitmap & inside
     some = see.any(-1, keepdim=True)
     s = torch.where(see, (p.q @ torch.where(inside.mT, p.k, 0.0).mT) * p.scale, -math.inf)
     m = torch.where(some, s.amax(-1, keepdim=True), 0.0)
@@ -263,9 +263,9 @@ def test_beyond_the_oracle_only_relations_without_one_and_memory_are_asked(monke
 
 def test_sampled_rows_have_the_limits_of_the_whole():
     from flashverify.case.memory.materialize import materialize
-    from flashverify.checks.inputs import inputs_of
     from flashverify.checks.relations.hulls import hull, lse_range
     from flashverify.numerics import Form
+    from flashverify.truth import inputs_of
 
     case = parse_case("fv1 batch=2 heads_q=4 heads_kv=2 seq_q=50 seq_k=40 causal=top-left window=9,3 seed=1")
     problem, _ = materialize(case)

@@ -148,7 +148,7 @@ IGNORED = {
         lambda p: without_mask(p, "query_lengths", query_lengths=None),
         lambda case: case.mask.query_lengths,
     ),
-    "bitmask": (filled("bitmask", 1), lambda case: case.mask.bitmap),
+    "bitmap": (filled("bitmap", 1), lambda case: case.mask.bitmap),
     "blocks": (filled("blocks", 1), lambda case: case.mask.blocks),
     "bias": (filled("bias", 0), lambda case: case.logits.bias),
     "slopes": (filled("slopes", 0), lambda case: case.logits.alibi),

@@ -134,8 +134,8 @@ class Plain:
             for node in range(n):
                 nodes[node, list(self.ancestors(problem.tree, node))] = True
             see[..., m - n :] &= nodes
-        if problem.bitmask is not None:
-            see &= self.pattern(problem, problem.bitmask)
+        if problem.bitmap is not None:
+            see &= self.pattern(problem, problem.bitmap)
         if problem.blocks is not None:
             blocks = case.mask.blocks
             live = self.live(problem, problem.blocks)

@@ -27,9 +27,9 @@ from flashverify_kernels import (
     forward,
     merge,
 )
-from flashverify_kernels.decode_validation import DecodeOptions
 from flashverify_kernels.dispatch import NAMESPACE, ops
 from flashverify_kernels.flatten import flatten, flatten_decode, unflatten, unflatten_decode
+from flashverify_kernels.options import DecodeOptions
 
 BATCH, HEADS, KV_HEADS, SQ, SK, D, DV = 2, 2, 1, 6, 20, 16, 8
 PARENTS = [-1, 0, 0, 1, 1, 2]

@@ -57,6 +57,10 @@ def edits(line, operator):
         ("x = p.to(v.dtype)", "cast", ["x = p"]),
         ("x = b.to(tl.int64) * n", "width", ["x = b.to(tl.int32) * n"]),
         ("x = b.to(tl.int64) * stride_b", "width", []),
+        ("x = b.to(tl.int64) * x.batch", "width", []),
+        ("x = f(q, sizes.sq)", "limit", ["x = f(q, sizes.sq + 1)", "x = f(q, sizes.sq - 1)"]),
+        ("x = f(q, x.batch, x.head)", "swap", ["x = f(q, x.head, x.batch)"]),
+        ("x = Words(bits=a, batch=b, head=h)", "swap", ["x = Words(bits=a, batch=h, head=b)"]),
         ("tl.store(p, x.to(p.dtype.element_ty))", "cast", []),
         ("x = tl.full(n, 0.0, tl.float32)", "dtype", ["x = tl.full(n, 0.0, tl.float16)"]),
         ("x = f(q, stride_b, stride_h)", "swap", ["x = f(q, stride_h, stride_b)"]),
@@ -188,7 +192,7 @@ def test_a_change_of_merge_stands_behind_the_adapter_that_shows_it():
         ("x = a < b if LOWER & MASK else 0", "compare", ("window",)),
         ("x = f(q_end)", "confuse", ("query_lengths",)),
         ("x = f(k_end)", "confuse", ()),
-        ("if sink_ptr is not None: x = 1", "condition", ("sink",)),
+        ("if terms.sink is not None: x = 1", "condition", ("sink",)),
         ("if MASKED: x = 1", "condition", ()),
     ],
 )
@@ -230,8 +234,23 @@ def test_a_mutant_is_built_and_parses_as_another_program(mutant, tmp_path):
     assert ast.dump(changed) != ast.dump(original)
 
 
-def test_reasons_are_given_of_mutants_that_exist():
-    names = {m.name for m in generated(everything=True)}
+def test_a_site_survives_changes_elsewhere_in_its_function():
+    text = "def f(a, b):\n    x = a < b\n    y = a < b\n    x = a < b\n"
+    grown = text.replace("    x", "    z = g(a < 1, b <= 2)\n    x", 1)
 
-    assert set(EQUIVALENT) <= names
+    before, after = (
+        {m.site: m.name for m in mutants_of(t, Scope("device/x.py"), everything=True)} for t in (text, grown)
+    )
+
+    assert "x.f: x = a {< -> <=} b" in before
+    assert "x.f: x = a {< -> <=} b [2]" in before
+    assert set(before) < set(after)
+    assert any(before[site] != after[site] for site in before)
+
+
+def test_reasons_are_given_of_mutants_that_exist():
+    sites = [m.site for m in generated(everything=True)]
+
+    assert len(set(sites)) == len(sites)
+    assert set(EQUIVALENT) <= set(sites)
     assert all(reason.endswith(".") for reason in EQUIVALENT.values())

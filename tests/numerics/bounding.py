@@ -6,10 +6,10 @@ from torch import Tensor
 
 from flashverify.numerics import (
     BackwardBounds,
+    BoundInputs,
     Form,
     ForwardBounds,
     OutputBound,
-    Problem,
     backward_bounds,
     forward_bounds,
 )
@@ -23,7 +23,7 @@ def bounds(
     asked["visible"] = vis
     truth = float64.forward(q, k, v, **asked)
     g = float64.backward(q, k, v, do, forward=truth, dlse=dlse, bias_shape=bias_shape, **asked)
-    problem = Problem.of(q, k, v, dtype=dtype, form=form, chunk_elements=chunk_elements, **asked)
+    problem = BoundInputs.of(q, k, v, dtype=dtype, form=form, chunk_elements=chunk_elements, **asked)
     F = forward_bounds(problem, truth.o, truth.lse)
     values = {"dq": g.dq, "dk": g.dk, "dv": g.dv, "dbias": g.dbias, "dsink": g.dsink}
     backward_bounds(problem, do=do, o=truth.o, lse=truth.lse, dlse=dlse, **values)

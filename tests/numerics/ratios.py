@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from flashverify.numerics import Form, OutputBound, Problem, backward_bounds, forward_bounds
+from flashverify.numerics import BoundInputs, Form, OutputBound, backward_bounds, forward_bounds
 from flashverify_oracles import float64
 
 
@@ -36,7 +36,7 @@ def measure(  # type: ignore[no-untyped-def]
     backward = {**asked, "dlse": dlse, "bias_shape": bias_shape}
     truth = float64.forward(q, k, v, **asked)
     grads = float64.backward(q, k, v, do, forward=truth, **backward)
-    problem = Problem.of(q, k, v, dtype=dtype or q.dtype, form=form or Form(), **asked)
+    problem = BoundInputs.of(q, k, v, dtype=dtype or q.dtype, form=form or Form(), **asked)
     F = forward_bounds(problem, truth.o, truth.lse)
     same = {"do": do, "dlse": dlse}
 

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from flashverify.numerics import (
     BackwardBounds,
+    BoundInputs,
     Form,
     ForwardBounds,
     OutputBound,
-    Problem,
     backward_bounds,
     forward_bounds,
 )
@@ -29,7 +29,7 @@ def bounds(
 ) -> tuple[ForwardBounds, BackwardBounds]:  # type: ignore[no-untyped-def]
     truth = float64.forward(q, k, v, scale=scale, visible=vis)
     g = float64.backward(q, k, v, do, scale=scale, visible=vis, forward=truth, dlse=dlse)
-    problem = Problem.of(q, k, v, scale=scale, dtype=dtype, visible=vis, form=form, **options)
+    problem = BoundInputs.of(q, k, v, scale=scale, dtype=dtype, visible=vis, form=form, **options)
     F = forward_bounds(problem, truth.o, truth.lse)
     B = backward_bounds(problem, do=do, o=truth.o, lse=truth.lse, dq=g.dq, dk=g.dk, dv=g.dv, dlse=dlse, forward=F)
     backward_bounds(problem, do=do, o=truth.o, lse=truth.lse, dq=g.dq, dk=g.dk, dv=g.dv, dlse=dlse)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from flashverify.numerics import Form, Problem, backward_bounds
+from flashverify.numerics import BoundInputs, Form, backward_bounds
 from flashverify_oracles import float64
 from tests.numerics.bounding import bounds, outputs
 from tests.numerics.regimes import draw
@@ -199,7 +199,7 @@ def test_a_weight_that_may_leave_fp32_exempts_the_bias_and_the_sink_that_it_reac
     asked = {"scale": 0.25, "biases": (asked["biases"][0].double(),), "sink": asked["sink"]}
     q, k, v, do = q.double(), k.double(), v.double(), do.double() * 2.0**-140
     truth = float64.forward(q, k, v, visible=None, **asked)
-    problem = Problem.of(q, k, v, dtype="fp32", form=Form(masked_ds=masked), visible=None, **asked)
+    problem = BoundInputs.of(q, k, v, dtype="fp32", form=Form(masked_ds=masked), visible=None, **asked)
     lse = truth.lse.clone()
     lse[0, 1, 3] -= 200
     g = float64.backward(q, k, v, do, forward=truth, bias_shape=(2, 1, 9, 12), visible=None, **asked)
@@ -302,4 +302,4 @@ def test_float64_certifies_itself() -> None:
 def test_a_bad_argument_is_named(name: str, value: float) -> None:
     (q, k, v, _), _ = everything(4, 4)
     with pytest.raises(ValueError, match=name):
-        Problem.of(q, k, v, scale=1.0, dtype="fp16", **{name: value})
+        BoundInputs.of(q, k, v, scale=1.0, dtype="fp16", **{name: value})

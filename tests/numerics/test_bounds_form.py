@@ -96,12 +96,6 @@ def test_a_bad_value_is_named(field: str, value: object) -> None:
         Form(**{field: value})  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("field", "value"), [("stats", "ml")])
-def test_a_variant_without_a_formula_is_refused(field: str, value: object) -> None:
-    with pytest.raises(ValueError, match=f"{field}=.*not yet supported by the bounds"):
-        Form(**{field: value})  # type: ignore[arg-type]
-
-
 def test_describe_separates_declared_from_assumed() -> None:
     described = Form(exp="exp", block_n=64).describe()
     assert described["declared"] == {"exp": "exp", "block_n": 64}

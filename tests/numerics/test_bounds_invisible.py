@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from flashverify.numerics import Form, Problem, backward_bounds
+from flashverify.numerics import BoundInputs, Form, backward_bounds
 from flashverify_oracles import float64
 from tests.numerics.bounding import bounds
 from tests.numerics.regimes import draw
@@ -159,7 +159,7 @@ def conditional(form, q, k, v, dlse, *, do, o, scale):
 
     truth = float64.forward(q, k, v, scale=scale)
     g = float64.backward(q, k, v, do, scale=scale, dlse=dlse, forward=truth, given_o=o, given_lse=truth.lse)
-    made = Problem.of(q, k, v, scale=scale, dtype="fp32", form=form)
+    made = BoundInputs.of(q, k, v, scale=scale, dtype="fp32", form=form)
     return backward_bounds(made, do=do, o=o, lse=truth.lse, dq=g.dq, dk=g.dk, dv=g.dv, dlse=dlse).delta.total
 
 

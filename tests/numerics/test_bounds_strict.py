@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from flashverify.numerics import Form, Problem, forward_bounds
+from flashverify.numerics import BoundInputs, Form, forward_bounds
 from flashverify_oracles import float64
 from tests.numerics.emulator import F32, TINY, Emulator
 from tests.numerics.ratios import measure
@@ -74,7 +74,9 @@ def test_attacks_on_the_rounding_of_the_weights_stay_below(dtype: torch.dtype, o
             form = Form(
                 block_n=block, key_order="ascending", gap_c=1.0, kappa=2.0, architecture="ieee", out_dtype="fp32"
             )
-            found = forward_bounds(Problem.of(q, k, v, scale=1.0, dtype=dtype, form=form), truth.o, truth.lse).strict
+            found = forward_bounds(
+                BoundInputs.of(q, k, v, scale=1.0, dtype=dtype, form=form), truth.o, truth.lse
+            ).strict
             assert found is not None
             ratio = float(((o.double() - found.value).abs() / found.bound.total).max())
             assert ratio <= 1
@@ -116,7 +118,7 @@ def bounds_of(dtype: torch.dtype, form: Form, **features: object) -> tuple[Tenso
     q, k, v, _ = draw("normal", dtype, (1, 2, 2, 256, 256, 64, 64), 4)
     asked = {"scale": 0.125, "visible": torch.ones(256, 256, dtype=torch.bool).tril(), **features}
     truth = float64.forward(q, k, v, **asked)
-    F = forward_bounds(Problem.of(q, k, v, dtype=dtype, form=form, **asked), truth.o, truth.lse)
+    F = forward_bounds(BoundInputs.of(q, k, v, dtype=dtype, form=form, **asked), truth.o, truth.lse)
     return F.o.bound, torch.empty(0) if F.strict is None else F.strict.bound.bound
 
 

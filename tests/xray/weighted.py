@@ -4,7 +4,7 @@ import dataclasses
 
 import torch
 
-from flashverify.case.masks.mask import visible
+from flashverify.case.masks.predicate import visible
 from flashverify.subjects import Contract, Forward, Gradients, Supports
 
 MASKS = ("causal", "window", "key_lengths", "query_lengths", "packed", "tree", "blocks", "bitmap")

@@ -9,17 +9,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from flashverify.campaign.shrink.changes import change, down
-from flashverify.campaign.shrink.masks import numbers, packed, patterns
+from flashverify.campaign.shrink.changes import change
+from flashverify.campaign.shrink.masks import numbers, packed, parts_off, patterns
 from flashverify.case.case import REGIMES, Case, Grad, Logits, Storage
-from flashverify.case.masks.mask import Mask
+from flashverify.case.masks.mask import Mask, of_sequences
+from flashverify.case.masks.part import down
+from flashverify.case.modifiers.logits import modifiers_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
 __all__ = ["measure", "shrink"]
 
-_MASK_PARTS = ("causal", "window", "key_lengths", "query_lengths", "packed", "tree", "blocks", "bitmap")
 _DIMS = (1, 8, 16, 32, 64, 128)
 _PLAIN_REGIMES = ("zeros", "integers", "normal")
 
@@ -58,25 +59,26 @@ def _parts_off(case: Case) -> Iterator[Case | None]:
     plain = change(case, mask=Mask(), logits=Logits(), storage=Storage(), launch=(), dropout=0.0, scale=None)
     yield plain
     yield change(case, mask=Mask())
-    for name in _MASK_PARTS:
-        if getattr(case.mask, name) is not None:
-            yield change(case, mask=replace(case.mask, **{name: None}))
+    yield from parts_off(case)
     yield change(case, logits=Logits())
-    for name in ("softcap", "alibi", "bias", "sink"):
-        yield change(case, logits=replace(case.logits, **{name: getattr(Logits(), name)}))
-    if case.logits.bias == "full":
-        yield change(case, logits=replace(case.logits, bias="head"))
-    if case.logits.bias is not None:
-        yield change(case, logits=replace(case.logits, bias="shared"))
+    yield from _modifiers(case, "logits")
     yield change(case, launch=())
     for dropped in case.launch:
         yield change(case, launch=tuple(pair for pair in case.launch if pair != dropped))
-    yield change(case, dropout=0.0)
-    if case.dropout:
-        yield change(case, dropout=0.5)
+    yield from _modifiers(case, "")
     yield change(case, scale=None)
     if case.scale is not None and case.scale not in (1.0, 0.0):
         yield change(case, scale=1.0)
+
+
+def _modifiers(case: Case, section: str) -> Iterator[Case | None]:
+    """Without each modifier, then with a simpler one."""
+    present = [modifier for modifier in modifiers_of(case) if modifier.section == section]
+    for modifier in present:
+        yield change(case, **modifier.setting(case, modifier.absent))
+    for modifier in present:
+        for value in modifier.simpler(modifier.of(case)):
+            yield change(case, **modifier.setting(case, value))
 
 
 def _storage(case: Case) -> Iterator[Case | None]:
@@ -98,11 +100,9 @@ def _grad(case: Case) -> Iterator[Case | None]:
 
 def _batch(case: Case) -> Iterator[Case | None]:
     mask = case.mask
-    if case.batch > 1 and (mask.key_lengths or mask.query_lengths):
-        for b in range(case.batch):  # each sequence alone, with its own lengths
-            keys = mask.key_lengths and (mask.key_lengths[b],)
-            queries = mask.query_lengths and (mask.query_lengths[b],)
-            yield change(case, batch=1, mask=replace(mask, key_lengths=keys, query_lengths=queries))
+    if case.batch > 1 and any(part.per_sequence(value, mask) is not None for part, value in mask.given()):
+        for b in range(case.batch):  # each sequence alone, with what is its own
+            yield change(case, batch=1, mask=of_sequences(mask, [b], None))
     for batch in down(case.batch, 1):
         yield change(case, batch=batch)
 

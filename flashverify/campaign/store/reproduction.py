@@ -25,6 +25,7 @@ The same from a shell:
     {line}
 """
 
+import contextlib
 import os
 import sys
 
@@ -39,11 +40,11 @@ if INTERPRET:
     os.environ["TRITON_INTERPRET"] = "1"
 sys.path.append(os.getcwd())
 
-from flashverify.case.text import parse_case
-from flashverify.campaign.toolkit import bundled
+import flashverify
 
-with bundled.open("cpu" if INTERPRET else "cuda", plain=True, numerics=NUMERICS):
-    result = bundled.judge(bundled.load(SUBJECT), parse_case(CASE), f"only:{{CHECK}}" if CHECK else "run")
+interpreter = flashverify.corrected_interpreter(numerics=NUMERICS, lockstep=False)
+with interpreter if INTERPRET else contextlib.nullcontext():
+    result = flashverify.judge_case(SUBJECT, CASE, checks=(CHECK,) if CHECK else None)
 for verdict in result.verdicts:
     print(verdict.status.value, verdict.check, verdict.output, verdict.error, verdict.message)
 sys.exit(1 if result.failures else 0)

@@ -16,6 +16,7 @@ import msgspec
 
 from flashverify.campaign.protocol import Event, WorkerConfig, decode_event, encode
 from flashverify.campaign.worker.inflight import Inflight, read_inflight
+from flashverify.child_process import child_environment
 from flashverify.judge.verdict import Status, Verdict
 
 __all__ = ["ProcessSetup", "WorkerProcess", "death_verdict", "hang_verdict"]
@@ -35,17 +36,11 @@ class ProcessSetup(msgspec.Struct, frozen=True):
 
 
 def _environment(device: str) -> dict[str, str]:
-    """The child's environment: the mode of Triton is fixed before anything is imported, and one thread per worker."""
-    path = [os.path.abspath(entry) if entry else os.getcwd() for entry in sys.path]
-    environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join(dict.fromkeys(path)),
+    """The child's environment: one thread per worker."""
+    return child_environment(interpret=device == "cpu") | {
         "HYPOTHESIS_STORAGE_DIRECTORY": str(Path(tempfile.gettempdir()) / f"flashverify-hypothesis-{os.getuid()}"),
         **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"),
     }
-    environment.pop("TRITON_INTERPRET", None)
-    if device == "cpu":
-        environment["TRITON_INTERPRET"] = "1"
-    return environment
 
 
 class WorkerProcess:

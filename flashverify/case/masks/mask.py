@@ -1,25 +1,27 @@
-"""The mask of a case: which key each query row sees. This module is the specification that every subject is held to."""
+"""The mask of a case: which key each query row sees; and the registry of its parts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, fields
-from itertools import pairwise
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
-from flashverify.case.masks.parts import Bitmap, Blocks, Packed
+from flashverify.case.masks.bitmap import BITMAP, Bitmap
+from flashverify.case.masks.blocks import BLOCKS, Blocks
+from flashverify.case.masks.causal import CAUSAL, Causal
+from flashverify.case.masks.key_lengths import KEY_LENGTHS
+from flashverify.case.masks.packed import PACKED, Packed
+from flashverify.case.masks.query_lengths import QUERY_LENGTHS
+from flashverify.case.masks.tree import TREE
+from flashverify.case.masks.window import WINDOW
 from flashverify.errors import UsageError
 
 if TYPE_CHECKING:
-    import torch
+    from flashverify.case.masks.part import MaskPart
 
-    from flashverify.case.case import Case
+__all__ = ["PARTS", "Bitmap", "Blocks", "Causal", "Mask", "Packed", "drawn_anew", "of_sequences", "without_part"]
 
-__all__ = ["Bitmap", "Blocks", "Causal", "Mask", "Packed", "Visible", "visible"]
-
-Causal = Literal["top-left", "bottom-right"]
-Visible = Callable[[slice, slice], "torch.Tensor"]
-"""Maps (rows, keys) to a bool tensor `[B, 1 or Hq, rows, keys]`: true where the row sees the key."""
+PARTS: tuple[MaskPart, ...] = (CAUSAL, WINDOW, KEY_LENGTHS, QUERY_LENGTHS, PACKED, TREE, BLOCKS, BITMAP)
+"""Every part, in the order of the words of a case's text and of random draws. A part's own file says what it means."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,94 +53,60 @@ class Mask:
     bitmap: Bitmap | None = None
 
     def __post_init__(self) -> None:
-        if self.causal not in (None, "top-left", "bottom-right"):
-            raise UsageError(f"causal={self.causal!r} is not accepted: None, 'top-left' or 'bottom-right'")
-        for side in self.window or ():
-            if side is not None and side < 0:
-                raise UsageError(f"window={self.window} is not accepted: sides are None or >= 0")
-        for name in ("key_lengths", "query_lengths"):
-            if any(length < 0 for length in getattr(self, name) or ()):
-                raise UsageError(f"{name}={getattr(self, name)} is not accepted: lengths are >= 0")
-            if self.packed is not None and getattr(self, name) is not None:
-                raise UsageError(
-                    f"{name}={getattr(self, name)} is not accepted: packed sequences have their own lengths"
-                )
-        if self.tree is not None and (self.causal or self.window):
-            raise UsageError("a tree mask cannot be combined with causal or window")
-        self._check_tree()
+        for part, value in self.given():
+            part.check(value, self)
+        present = self.parts()
+        for part, value in self.given():
+            for name in part.needs:
+                if name not in present:
+                    raise UsageError(f"{part.name}={value!r} is not accepted: only with {name}")
+            for name in part.excludes:
+                if name in present:
+                    raise UsageError(f"{part.name}={value!r} is not accepted: not with {name}")
 
-    def _check_tree(self) -> None:
-        starts = self.packed.cu_q if self.packed is not None else (0, len(self.tree or ()))
-        for first, last in pairwise(starts):
-            for node, parent in enumerate((self.tree or ())[first:last]):
-                if not -1 <= parent < node:
-                    raise UsageError(
-                        f"tree={self.tree} is not accepted: the parent of node {node} is -1 or a smaller index"
-                    )
-        if self.tree is not None and self.packed is not None:
-            for rows, keys in self.packed.lengths():
-                if keys < rows:
-                    raise UsageError(f"packed cu_k={self.packed.cu_k} is not accepted: a key per row under a tree mask")
+    def given(self) -> list[tuple[MaskPart, Any]]:
+        """The parts that are present, each with its value."""
+        return [(part, value) for part in PARTS if (value := getattr(self, part.name)) is not None]
 
     def parts(self) -> frozenset[str]:
         """Names of the parts that are present, as a subject declares them in `Supports.masks`."""
-        return frozenset(f.name for f in fields(self) if getattr(self, f.name) is not None)
+        return frozenset(part.name for part, _ in self.given())
 
 
-def visible(case: Case, device: torch.device | str = "cpu") -> Visible | None:
-    """The mask of `case` as a function of (rows, keys), or None where every row sees every key."""
-    import torch
-
-    from flashverify.case.masks.patterns import bitmap_tensor, blocks_tensor
-    from flashverify.case.masks.positions import positions
-
-    mask = case.mask
-    if not mask.parts():
-        return None
-    at = positions(case, device)
-    ancestors = None if mask.tree is None else _ancestors(mask.tree, mask.packed, case.seq_q).to(device)
-    bitmap, live = bitmap_tensor(case, device), blocks_tensor(case, device)
-
-    def see(rows: slice, keys: slice) -> torch.Tensor:
-        i, j = at.row[:, None, rows, None], at.key[:, None, None, keys]
-        seen = at.row_sequence[:, None, rows, None] == at.key_sequence[:, None, None, keys]
-        seen = seen & (i < at.rows[:, None, rows, None]) & (j < at.key_limit[:, None, None, keys])
-        position = i + at.shift[:, None, rows, None]
-        left, right = mask.window or (None, None)
-        if mask.causal is not None:
-            seen = seen & (j <= position)
-        if left is not None:
-            seen = seen & (j >= position - left)
-        if right is not None:
-            seen = seen & (j <= position + right)
-        if ancestors is not None:
-            nodes = case.seq_q if mask.packed is None else at.rows[:, None, rows, None]
-            prefix = (case.seq_k if mask.packed is None else at.keys[:, None, rows, None]) - nodes
-            node = (j - prefix).clamp(0, ancestors.shape[1] - 1)
-            number = torch.arange(case.seq_q, device=device)[rows].view(1, 1, -1, 1)
-            seen = seen & ((j < prefix) | ancestors[number, node])
-        if bitmap is not None:
-            seen = seen & bitmap[:, :, rows, keys]
-        if live is not None and mask.blocks is not None:
-            r = torch.arange(case.seq_q, device=device)[rows] // mask.blocks.rows
-            c = torch.arange(case.seq_k, device=device)[keys] // mask.blocks.keys
-            seen = seen & live[:, :, r[:, None], c]
-        return seen
-
-    return see
+def without_part(mask: Mask, name: str) -> Mask:
+    """The mask without a part and those that need it."""
+    dropped = {name, *(part.name for part in PARTS if name in part.needs)}
+    return replace(mask, **dict.fromkeys(dropped))
 
 
-def _ancestors(parents: tuple[int, ...], packed: Packed | None, rows: int) -> torch.Tensor:
-    """Bool `[rows, nodes]`: entry (i, n) is true where n is row i's node or an ancestor of it, numbered within its tree."""
-    import torch
+def drawn_anew(mask: Mask, seed: int) -> Mask:
+    """The mask with its patterns drawn by another seed, neither all live nor all dead."""
+    changed = {
+        part.name: replace(value, live=value.live if 32 < value.live < 224 else 128, seed=seed)
+        for part, value in mask.given()
+        if part.seeded
+    }
+    return replace(mask, **changed)
 
-    starts = packed.cu_q if packed is not None else (0, len(parents))
-    widest = max((b - a for a, b in pairwise(starts)), default=0)
-    table = torch.zeros(rows, max(widest, 1), dtype=torch.bool)
-    for first, last in pairwise(starts):
-        for node in range(last - first):
-            parent = parents[first + node]
-            if parent >= 0:
-                table[first + node] |= table[first + parent]
-            table[first + node, node] = True
-    return table
+
+def of_sequences(mask: Mask, chosen: list[int], packed: Packed | None) -> Mask:
+    """The mask of some of its sequences.
+
+    Args:
+        mask: with these sequences and more.
+        chosen: their numbers.
+        packed: where they lie, with as many rows and keys as before or fewer; None for sequences that are not packed.
+
+    Raises:
+        UsageError: there is no such mask.
+    """
+    lengths = None if packed is None else packed.lengths()
+    changed: dict[str, Any] = {"packed": packed}
+    for part, value in mask.given():
+        pieces = part.per_sequence(value, mask)
+        if pieces is not None:
+            kept = [pieces[s] for s in chosen]
+            if lengths is not None:
+                kept = [part.cut(piece, *size) for piece, size in zip(kept, lengths, strict=True)]
+            changed[part.name] = part.join(kept)
+    return replace(mask, **changed)

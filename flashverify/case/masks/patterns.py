@@ -1,4 +1,4 @@
-"""Drawn patterns of a mask as bool arrays: bitmasks and block-sparse patterns."""
+"""Drawn patterns of a mask as bool arrays: bitmaps and block-sparse patterns."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ import math
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 
 from flashverify.case.values import philox
 
 if TYPE_CHECKING:
-    import torch
     from numpy.typing import NDArray
 
     from flashverify.case.case import Case
-    from flashverify.case.masks.parts import Bitmap, Blocks
+    from flashverify.case.masks.bitmap import Bitmap
+    from flashverify.case.masks.blocks import Blocks
 
     Bools = NDArray[np.bool_]
 
@@ -23,7 +24,7 @@ __all__ = ["bitmap_array", "bitmap_tensor", "blocks_array", "blocks_tensor"]
 
 
 def bitmap_tensor(case: Case, device: torch.device | str = "cpu") -> torch.Tensor | None:
-    """The bitmask of the case, bool `[B or 1, Hq or 1, Sq, Sk]`, true where the row may see the key; None without one."""
+    """The bitmap of the case, bool `[B or 1, Hq or 1, Sq, Sk]`, true where the row may see the key; None without one."""
     return _tensor(bitmap_array(case), device)
 
 
@@ -78,6 +79,4 @@ def _frozen(array: Bools) -> Bools:
 
 
 def _tensor(array: Bools | None, device: torch.device | str) -> torch.Tensor | None:
-    import torch
-
     return None if array is None else torch.from_numpy(array.copy()).to(device)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import torch
+import torch
 
+if TYPE_CHECKING:
     from flashverify.case.case import Case
 
 __all__ = ["Positions", "positions"]
@@ -44,8 +44,6 @@ class Positions:
 
 def positions(case: Case, device: torch.device | str = "cpu") -> Positions:
     """The positions of all rows and keys of `case`, on `device`."""
-    import torch
-
     mask, packed = case.mask, case.mask.packed
     if packed is None:
         batch = torch.arange(case.batch).view(-1, 1)
@@ -76,8 +74,6 @@ def positions(case: Case, device: torch.device | str = "cpu") -> Positions:
 
 def _split(cu: tuple[int, ...], size: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Sequence and number within it of `size` positions, each `[1, size]`."""
-    import torch
-
     starts = torch.tensor(cu, dtype=torch.int64)
     place = torch.arange(size)
     sequence = torch.bucketize(place, starts[1:], right=True)

@@ -10,7 +10,8 @@ import numpy as np
 
 from flashverify.case.memory.damage import Damage
 from flashverify.case.values import philox
-from flashverify.case.values.bits import FORMATS, to_bits
+from flashverify.case.values.bits import to_bits
+from flashverify.formats import FORMATS
 
 if TYPE_CHECKING:
     import torch
@@ -110,10 +111,8 @@ class Arena:
         import torch
 
         raw = torch.from_numpy(bits.view(f"i{bits.itemsize}")).to(device)
-        floats = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
-        view = raw.view({**floats, "int32": torch.int32, "bool": torch.bool}[dtype]).as_strided(
-            placement.shape, placement.strides, placement.start
-        )
+        kind = FORMATS[dtype].dtype if dtype in FORMATS else {"int32": torch.int32, "bool": torch.bool}[dtype]
+        view = raw.view(kind).as_strided(placement.shape, placement.strides, placement.start)
         self._buffers.append(_Buffer(name, view, raw, raw.clone(), placement))
         return view
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from flashverify.case.memory.damage import Damage
 from flashverify.errors import UsageError
+from flashverify.formats import FORMATS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,10 +21,7 @@ GUARD_BYTES = 4096
 """Before and after each allocation; a multiple of every alignment that kernels ask for."""
 
 _POISON = {
-    "float16": (0x7F35, 0xFE9B),
-    "bfloat16": (0x7FD6, 0xFFE9),
-    "float32": (0x7FE5C3A1, 0xFFD3A5C7),
-    "float64": (0x7FF9E5C3A1D79B53, 0xFFFCB7A59D3B71E5),
+    **{entry.library: entry.unwritten for entry in FORMATS.values()},
     "int16": (0x5AA5, 0xA55A),
     "int32": (0x5AA5C33C, 0xA55A3CC3),
     "int64": (0x5AA5C33C96690FF0, 0xA55A3CC36996F00F),

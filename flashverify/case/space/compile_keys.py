@@ -1,4 +1,4 @@
-"""Kinds of cases: what a compiled kernel is compiled anew for. Random cases would be one compilation each; a finite list is not."""
+"""What a compiled kernel is compiled anew for. Random cases would be one compilation each; a finite list is not."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from dataclasses import dataclass
 from math import gcd
 from typing import TYPE_CHECKING
 
-from flashverify.case.space.optional_parts import all_extras, all_parts, block_sizes, combine
+from flashverify.case.space.optional_parts import all_extras, all_parts, block_sizes, combine, extra_masks
 
 if TYPE_CHECKING:
     from flashverify.case.supports import Supports
 
-__all__ = ["Kind", "list_kinds", "page_choices"]
+__all__ = ["CompileKey", "list_compile_keys", "page_choices"]
 
 _UNALIGNED_EVERY = 4
 _LAUNCH_EVERY = 6
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompileKey:
     """One compilation: everything that a kernel may be specialised on, sizes and strides apart.
 
     Attributes:
@@ -45,13 +45,13 @@ class Kind:
     page_size: int | None = None
 
 
-def list_kinds(
+def list_compile_keys(
     supports: Supports, dims: list[tuple[int, int]], formats: list[tuple[str, str]], count: int
-) -> tuple[Kind, ...]:
-    """At most `count` different kinds, spread over all combinations of dims, format, mask parts and extras.
+) -> tuple[CompileKey, ...]:
+    """At most `count` different keys, spread over all combinations of dims, format, mask parts and extras.
 
     The combinations are walked in steps of the golden section, so that any stretch of them holds every value of every axis and
-    most pairs. Every fourth kind is unaligned, every sixth has launch parameters; block and page sizes take turns.
+    most pairs. Every fourth key is unaligned, every sixth has launch parameters; block and page sizes take turns.
 
     Args:
         supports: what the subject declares.
@@ -63,15 +63,15 @@ def list_kinds(
     total = len(pairs) * len(formats) * len(bases) * len(extras)
     step, stride = _golden(total), _golden(len(bases))
     turns: Counter[frozenset[str]] = Counter()
-    kinds: dict[Kind, None] = {}
+    keys: dict[CompileKey, None] = {}
     blocks, pages = block_sizes(supports), page_choices(supports)
-    sparse = 0
+    sparse, sparse_masks = 0, extra_masks(supports)
     for i in range(count):
         rest, extra = divmod(i * step % total, len(extras))
         rest, base = divmod(rest, len(bases))
         pair, (dtype, precision) = pairs[rest // len(formats)], formats[rest % len(formats)]
-        if len(extras) > 1:  # so that packed and sparse masks, a few kinds each, still meet every band and a tree
-            own = extras[extra].intersection(("packed", "blocks", "bitmap"))
+        if len(extras) > 1:  # so that packed and sparse masks, a few keys each, still meet every band and a tree
+            own = extras[extra].intersection(sparse_masks)
             base = turns[own] * stride % len(bases)
             turns[own] += 1
         parts, features = combine(supports, bases[base], extras[extra])
@@ -80,8 +80,19 @@ def list_kinds(
         block = blocks[sparse % len(blocks)] if "blocks" in parts else (16, 16)
         sparse += "blocks" in parts
         page = None if "packed" in parts else pages[i % len(pages)]
-        kinds.setdefault(Kind(pair, dtype, precision, parts, aligned, launch, features, block, page))
-    return tuple(kinds)
+        key = CompileKey(
+            dims=pair,
+            dtype=dtype,
+            precision=precision,
+            parts=parts,
+            aligned=aligned,
+            launch=launch,
+            features=features,
+            block=block,
+            page_size=page,
+        )
+        keys.setdefault(key)
+    return tuple(keys)
 
 
 def _golden(total: int) -> int:

@@ -11,7 +11,7 @@ import functools
 from importlib import resources
 from typing import TYPE_CHECKING
 
-from flashverify.case.space.matrix_features import paged
+from flashverify.case.space.matrix_features import listed, paged
 from flashverify.case.space.matrix_table import ROTATIONS, focus, large
 from flashverify.case.text import VERSION, parse_case
 from flashverify.errors import UsageError
@@ -39,7 +39,8 @@ def standard_matrix(supports: Supports, *, device: str) -> tuple[Case, ...]:
     """
     if device not in ("cpu", "cuda"):
         raise UsageError(f"device={device!r} is not accepted: 'cpu' or 'cuda'")
-    entries = [*focus(), *(large() if device == "cuda" else ()), *paged(supports.page_sizes), *_launches(supports)]
+    generated = (*focus(), *(large() if device == "cuda" else ()), *paged(supports.page_sizes), *_launches(supports))
+    entries = (*generated, *listed("added"))
     base, pages = _base(supports), ("", *(f"page_size={size}" for size in supports.page_sizes))
     found: dict[Case, None] = {}
     for number, entry in enumerate(entries):

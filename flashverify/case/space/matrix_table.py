@@ -1,18 +1,19 @@
-"""The entries of the fixed matrix, as texts: each is about one axis, and `matrix` fills in the others."""
+"""The entries of the fixed matrix, as texts: each is about one axis, and `matrix` fills in the others. Many are listed in `matrix_entries.txt`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from flashverify.case.case import DTYPES, LAYOUTS, POISONS, REGIMES
-from flashverify.case.space.matrix_features import features, large_features
+from flashverify.case.space.matrix_features import large_features, listed
+from flashverify.formats import FORMATS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = ["ROTATIONS", "focus", "large"]
 
-_PLAIN_DTYPES = ("dtype=fp16", "dtype=bf16", "dtype=fp32")
+_PLAIN_DTYPES = tuple(f"dtype={dtype}" for dtype in DTYPES)
 _ROTATED_REGIMES = ("negative", "ties", "logits-1e3", "v-positive", "ascending", "integers", "outlier")
 ROTATIONS = (
     tuple(f"regime={r} {d}" for r in ("normal",) * 6 + _ROTATED_REGIMES for d in _PLAIN_DTYPES),
@@ -65,64 +66,8 @@ _DIMS = (
     (40, 72),
     (128, 64),
 )
-_SCALES = (
-    *("scale=1", "scale=0.125", "scale=10000", "scale=1e-30", "scale=0x1p-140", "scale=0", "scale=-0.125", "scale=-1"),
-    *(
-        "scale=10000 regime=logits-1e2",
-        "scale=-0.125 regime=negative",
-        "scale=-1 regime=one-hot",
-        "scale=1 regime=logits-1e4",
-    ),
-    *("scale=0 regime=large", "scale=0 regime=logits-1e5", "scale=-0.5 regime=ascending", "scale=10000 regime=large"),
-)
-_TREES = (
-    *(
-        "seq_q=1 seq_k=1 tree=-1",
-        "seq_q=2 seq_k=2 tree=-1,-1",
-        "seq_q=3 seq_k=3 tree=-1,0,0",
-        "seq_q=3 seq_k=20 tree=-1,-1,-1",
-    ),
-    *(
-        "seq_q=7 seq_k=23 tree=-1,0,0,1,1,2,2",
-        "seq_q=8 seq_k=40 tree=-1,0,1,2,3,4,5,6",
-        "seq_q=4 seq_k=20 tree=-1,0,1,0 klen=17",
-    ),
-    "seq_q=17 seq_k=50 tree=" + ",".join(str(max(-1, node - 1 - node % 3)) for node in range(17)),
-    "seq_q=33 seq_k=33 tree=" + ",".join(str((node - 1) // 2) for node in range(33)),
-    "seq_q=40 seq_k=57 tree=" + ",".join(str(-1 if node % 5 == 0 else node - 1) for node in range(40)),
-)
-_MASKED = (
-    *(
-        "klen=0",
-        "klen=1",
-        "klen=15",
-        "klen=16",
-        "klen=32",
-        "klen=33",
-        "causal=bottom-right klen=1",
-        "causal=bottom-right klen=0",
-    ),
-    *(
-        "batch=3 klen=33,0,17",
-        "batch=2 klen=1,32",
-        "batch=2 causal=bottom-right klen=9,33",
-        "batch=2 causal=top-left klen=0,5",
-    ),
-    *("qlen=0", "qlen=17", "batch=2 qlen=33,1 klen=2,33", "batch=2 causal=bottom-right qlen=20,5 klen=7,33"),
-    *("window=0,0", "window=4,2", "window=*,0", "window=16,* causal=bottom-right", "window=8,8 klen=20"),
-)
-_STORAGE = (
-    *(
-        "gap=8",
-        "gap=1",
-        "gap=3 layout=bshd",
-        "offset=8",
-        "offset=1",
-        "offset=4 layout=bshd",
-        "gap=8 offset=8 layout=bshd",
-    ),
-    *("expand=yes", "expand=yes layout=bshd", "expand=yes batch=2 heads_q=4 heads_kv=2", "expand=yes gap=3 offset=1"),
-)
+
+
 _GRADS = tuple(
     f"{do} {dlse} {mask}".strip()
     for do in ("do=dense", "do=expanded", "do=transposed", "do=zero")
@@ -133,7 +78,6 @@ _EDITS = tuple(
     for tensor, index in (("q", "0,1,5,3"), ("k", "0,0,32,0"), ("v", "1,1,20,7"), ("do", "0,3,0,31"))
     for value in ("nan", "inf", "-inf")
 )
-_EMPTY = ("batch=0", "seq_q=0", "seq_k=0", "seq_q=0 seq_k=0", "batch=2 seq_k=0 dlse=yes", "seq_k=0 causal=bottom-right")
 
 
 def focus() -> Iterator[str]:
@@ -143,7 +87,9 @@ def focus() -> Iterator[str]:
     for q, k in _RECTANGLES:
         yield from (f"seq_q={q} seq_k={k} {mask}" for mask in ("", "causal=bottom-right", "causal=top-left"))
     yield from (f"regime={regime} dtype={dtype}" for regime in REGIMES for dtype in DTYPES)
-    yield from (f"regime=overflow seed={seed} dtype={dtype}" for seed in (0, 2) for dtype in ("fp16", "bf16"))
+    yield from (
+        f"regime=overflow seed={seed} dtype={dtype}" for seed in (0, 2) for dtype in DTYPES if FORMATS[dtype].narrow
+    )
     yield from (
         f"regime={regime} seq_q=17 seq_k=65 causal=bottom-right"
         for regime in ("ascending", "one-hot", "negative", "v-cancelling")
@@ -151,13 +97,13 @@ def focus() -> Iterator[str]:
     yield from (f"batch={b} heads_q={hq} heads_kv={hkv}" for b, hq, hkv in _HEADS)
     yield from (f"batch={b} heads_q={hq} heads_kv={hkv} seq_q=20 causal=bottom-right" for b, hq, hkv in _HEADS)
     yield from (f"dim_qk={d} dim_v={dv}" for d, dv in _DIMS)
-    yield from _SCALES
-    yield from _TREES
-    yield from _MASKED
-    yield from features()
+    yield from listed("scales")
+    yield from listed("trees")
+    yield from listed("masked")
+    yield from listed("features")
     yield from (f"padding={poison} klen=20 seq_q=17 layout={layout}" for poison in POISONS for layout in LAYOUTS)
     yield from (f"padding={poison} gap=8" for poison in POISONS)
-    yield from _STORAGE
+    yield from listed("storage")
     yield from _GRADS
     for precision in ("tf32", "tf32x3"):
         yield from (
@@ -165,7 +111,7 @@ def focus() -> Iterator[str]:
             for rest in ("", "causal=bottom-right seq_q=17", "dim_qk=64 dim_v=40", "regime=logits-1e2")
         )
     yield from _EDITS
-    yield from _EMPTY
+    yield from listed("empty")
     yield from ("backward=no", "backward=no klen=17", "backward=no causal=top-left")
 
 

@@ -7,19 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
+from flashverify.case.masks.mask import PARTS
+from flashverify.case.modifiers.logits import LOGIT_MODIFIERS
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hypothesis.strategies import SearchStrategy
 
+    from flashverify.case.masks.part import Role
     from flashverify.case.supports import Supports
 
     Draw = Callable[[SearchStrategy[Any]], Any]
 
-__all__ = ["all_extras", "all_parts", "block_sizes", "combine", "draw_extras", "draw_parts", "one_in"]
+__all__ = ["all_extras", "all_parts", "block_sizes", "combine", "draw_extras", "draw_parts", "extra_masks", "one_in"]
 
-_MASKS = ("packed", "blocks", "bitmap")
-_LENGTHS = frozenset({"key_lengths", "query_lengths"})
 _NUMBER = (0,) * 6 + (1,) * 5 + (2,) * 6 + (3,) * 3
 """How many different extras a case has: 1.3 on average, so that a given pair of eight stands in one case in 35."""
 
@@ -32,22 +34,38 @@ def one_in(n: int) -> SearchStrategy[bool]:
     return st.sampled_from((False,) * (n - 1) + (True,))
 
 
+def _named(role: Role, supports: Supports) -> list[str]:
+    """The mask parts of the subject with this role, from plain to wild."""
+    return [part.name for part in PARTS if part.role == role and part.name in supports.masks]
+
+
+def extra_masks(supports: Supports) -> list[str]:
+    """The mask parts that may stand with any band, tree or length, those that the subject cannot have alone left out."""
+    needs = {part.name: set(part.needs) for part in PARTS}
+    usable = set(supports.masks) if supports.combine_masks else set()
+    return [name for name in _named("extra", supports) if needs[name] <= usable]
+
+
 def _extras(supports: Supports) -> list[str]:
     """The subject's optional parts besides bands, trees and lengths, from plain to wild."""
-    parts = [part for part in _MASKS if part in supports.masks]
-    logits = [name for name in ("softcap", "alibi", "bias", "sink") if name in supports.logits]
-    return [*logits, *(["dropout"] if supports.dropout else []), *parts]
+    logits = [modifier.name for modifier in LOGIT_MODIFIERS if modifier.name in supports.logits]
+    return [*logits, *(["dropout"] if supports.dropout else []), *extra_masks(supports)]
+
+
+def _together(*names: str) -> bool:
+    """Whether the mask parts exclude none of each other."""
+    return not any(part.name in names and set(part.excludes).intersection(names) for part in PARTS)
 
 
 def all_parts(supports: Supports) -> list[frozenset[str]]:
     """Every set of bands, tree and lengths that the subject has, plain first; of a subject with extras plain more than once."""
-    main: list[tuple[str, ...]] = [(), *((p,) for p in ("causal", "tree", "window") if p in supports.masks)]
-    lengths = [p for p in ("key_lengths", "query_lengths") if p in supports.masks]
+    orders, bands, lengths = (_named(role, supports) for role in ("order", "band", "lengths"))
+    main: list[tuple[str, ...]] = [(), *((name,) for name in orders + bands)]
     rich = bool(_extras(supports))
     if not supports.combine_masks:
         return [frozenset(parts) for parts in ((),) * 2 * rich + (*main, *((p,) for p in lengths))]
-    more = [(), *((p,) for p in lengths), *([tuple(lengths)] if len(lengths) == 2 else [])]
-    main += [("causal", "window")] if {"causal", "window"} <= set(supports.masks) else []
+    more = [(), *((p,) for p in lengths), *([tuple(lengths)] if len(lengths) > 1 else [])]
+    main += [(order, band) for order in orders for band in bands if _together(order, band)]
     if rich:
         main = [(), (), *main, *main[1:2]]
         more = [*((),) * 3, *more, *more[1:2]]
@@ -56,15 +74,15 @@ def all_parts(supports: Supports) -> list[frozenset[str]]:
 
 def draw_parts(draw: Draw, supports: Supports) -> frozenset[str]:
     """Which bands, tree and lengths the mask has: none, one, or several that may stand together."""
-    main = [p for p in ("causal", "tree", "window") if p in supports.masks]
-    lengths = [p for p in ("key_lengths", "query_lengths") if p in supports.masks]
+    orders, bands, lengths = (_named(role, supports) for role in ("order", "band", "lengths"))
     rich = bool(_extras(supports))
     if not supports.combine_masks:
-        return frozenset(draw(st.sampled_from([*((),) * (1 + 2 * rich), *((p,) for p in main + lengths)])))
-    parts = set(draw(st.sampled_from([*((),) * (1 + rich), *((p,) for p in main)])))
+        return frozenset(draw(st.sampled_from([*((),) * (1 + 2 * rich), *((p,) for p in orders + bands + lengths)])))
+    parts = set(draw(st.sampled_from([*((),) * (1 + rich), *((p,) for p in orders + bands)])))
     parts |= {part for part in lengths if draw(one_in(4) if rich else st.booleans())}
-    if "window" in supports.masks and "causal" in parts and draw(st.booleans()):
-        parts.add("window")
+    for band in bands:
+        if parts.intersection(orders) and _together(band, *parts) and draw(st.booleans()):
+            parts.add(band)
     return frozenset(parts)
 
 
@@ -88,12 +106,18 @@ def draw_extras(draw: Draw, supports: Supports) -> frozenset[str]:
 
 
 def combine(supports: Supports, parts: frozenset[str], extras: frozenset[str]) -> tuple[frozenset[str], frozenset[str]]:
-    """Mask parts and other features that go together: packed sequences have their own lengths."""
-    masks = [part for part in _MASKS if part in extras]
+    """Mask parts and other features that go together: packed sequences have their own lengths, and a part comes with those it needs."""
+    names = extra_masks(supports)
+    features, masks = extras.difference(names), [name for name in names if name in extras]
     if masks and not supports.combine_masks:
-        return frozenset(masks[:1]), extras.difference(_MASKS)
+        return frozenset(masks[:1]), features
     parts = parts.union(masks)
-    return (parts - _LENGTHS if "packed" in parts else parts), extras.difference(_MASKS)
+    for part in PARTS:
+        if part.name in parts and parts.intersection(part.excludes) and part.role == "lengths":
+            parts -= {part.name}
+    for part in (part for part in PARTS if part.name in parts and part.needs):
+        parts = parts.union(part.needs) if _together(*parts, *part.needs) else parts - {part.name}
+    return parts, features
 
 
 def block_sizes(supports: Supports) -> list[tuple[int, int]]:

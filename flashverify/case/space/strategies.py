@@ -14,22 +14,22 @@ from hypothesis import strategies as st
 
 from flashverify.case.case import (
     DTYPES,
-    EDIT_TENSORS,
     POISONS,
     PRECISIONS,
     REGIMES,
     Case,
     Edit,
     Grad,
-    Logits,
     Storage,
     Values,
 )
-from flashverify.case.space.compile_keys import Kind, list_kinds, page_choices
-from flashverify.case.space.draws import draw_lengths, draw_mask, draw_threshold
-from flashverify.case.space.optional_parts import block_sizes, combine, draw_extras, draw_parts, one_in
+from flashverify.case.modifiers.dropout import draw_threshold
+from flashverify.case.space.compile_keys import CompileKey, list_compile_keys, page_choices
+from flashverify.case.space.draws import Choices, draw_lengths, draw_mask, draw_modifiers
+from flashverify.case.space.optional_parts import block_sizes, combine, draw_extras, draw_parts, extra_masks, one_in
 from flashverify.case.space.profiles import CPU, GPU, Profile
-from flashverify.case.values.bits import FORMATS
+from flashverify.case.tensors import EDITABLE, TENSORS
+from flashverify.formats import FORMATS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +47,7 @@ _REGIMES = (*REGIMES, "normal", "normal", "v-positive")
 _HUGE = [sign * size for size in (2.0**95, 2.0**96, 2.0**100, 2.0**120, 1.875 * 2.0**127) for sign in (1.0, -1.0)]
 """Sinks, slopes and biases that leave fp32 in base 2, or on the way; finite in bf16."""
 _MAX_TABLE = 2**22
-"""Most pairs over all heads and sequences where a bias or a bitmask has one element for each."""
+"""Most pairs over all heads and sequences where a bias or a bitmap has one element for each."""
 
 
 def cases(supports: Supports, *, profile: Profile = CPU) -> SearchStrategy[Case]:
@@ -73,19 +73,23 @@ def cases(supports: Supports, *, profile: Profile = CPU) -> SearchStrategy[Case]
     ]
     if profile.kinds is not None and supports.compiles:
         return _cases(
-            supports, profile, st.sampled_from(list_kinds(supports, dims, formats, _count(supports, profile.kinds)))
+            supports,
+            profile,
+            st.sampled_from(list_compile_keys(supports, dims, formats, _count(supports, profile.kinds))),
         )
     return _cases(supports, profile, _free_kinds(supports, dims, formats))
 
 
 def _count(supports: Supports, kinds: int) -> int:
     """A third more for a subject with every extra."""
-    extras = len(supports.logits) + supports.dropout + len({"packed", "blocks", "bitmap"}.intersection(supports.masks))
+    extras = len(supports.logits) + supports.dropout + len(extra_masks(supports))
     return kinds + kinds * extras // 24
 
 
 @st.composite
-def _free_kinds(draw: Draw, supports: Supports, dims: list[tuple[int, int]], formats: list[tuple[str, str]]) -> Kind:
+def _free_kinds(
+    draw: Draw, supports: Supports, dims: list[tuple[int, int]], formats: list[tuple[str, str]]
+) -> CompileKey:
     """Any combination."""
     dtypes = list(dict.fromkeys(dtype for dtype, _ in formats))
     dtype = draw(st.sampled_from(dtypes))
@@ -98,11 +102,21 @@ def _free_kinds(draw: Draw, supports: Supports, dims: list[tuple[int, int]], for
     block = draw(st.sampled_from(block_sizes(supports))) if "blocks" in parts else (16, 16)
     paged = supports.page_sizes and "packed" not in parts
     page = draw(st.sampled_from(page_choices(supports))) if paged else None
-    return Kind(pair, dtype, precision, parts, aligned, launch, features, block, page)
+    return CompileKey(
+        dims=pair,
+        dtype=dtype,
+        precision=precision,
+        parts=parts,
+        aligned=aligned,
+        launch=launch,
+        features=features,
+        block=block,
+        page_size=page,
+    )
 
 
 @st.composite
-def _cases(draw: Draw, supports: Supports, profile: Profile, kinds: SearchStrategy[Kind]) -> Case:
+def _cases(draw: Draw, supports: Supports, profile: Profile, kinds: SearchStrategy[CompileKey]) -> Case:
     heads = [h for h in profile.heads if supports.gqa or h[1] == h[2]]
     batch, heads_q, heads_kv = draw(st.sampled_from(heads))
     empty = draw(st.sampled_from(("batch", "seq_q", "seq_k"))) if supports.empty and draw(one_in(12)) else ""
@@ -117,7 +131,7 @@ def _cases(draw: Draw, supports: Supports, profile: Profile, kinds: SearchStrate
         pairs = min(pairs, max(_MAX_TABLE // max(batch * heads_q, 1), 4))
     seq_q, seq_k = draw_lengths(draw, supports, profile.reaching(kind.features), parts, pairs, empty)
     mask = draw_mask(draw, supports, parts, (sequences, seq_q, seq_k), kind.block)
-    logits, dropout = _modifiers(draw, supports, kind.features)
+    logits, dropout = draw_modifiers(draw, supports, kind.features)
     case = Case(
         batch=batch,
         heads_q=heads_q,
@@ -138,8 +152,8 @@ def _cases(draw: Draw, supports: Supports, profile: Profile, kinds: SearchStrate
         launch=kind.launch,
     )
     if case.dropout and draw(one_in(3)):
-        case = dataclasses.replace(case, dropout=draw_threshold(draw, case))
-    if supports.strided and (logits.alibi or logits.sink or case.grad.dlse) and draw(one_in(3)):
+        case = dataclasses.replace(case, dropout=draw_threshold(Choices(draw), case))
+    if supports.strided and _has_vectors(case) and draw(one_in(3)):
         case = dataclasses.replace(case, storage=dataclasses.replace(case.storage, strided=True))
     if draw(one_in(6)):
         case = dataclasses.replace(case, values=dataclasses.replace(case.values, edits=_edits(draw, supports, case)))
@@ -152,15 +166,9 @@ def _cases(draw: Draw, supports: Supports, profile: Profile, kinds: SearchStrate
     return case
 
 
-def _modifiers(draw: Draw, supports: Supports, features: frozenset[str]) -> tuple[Logits, float]:
-    """The modifications of the logits, and the probability of dropout."""
-    logits = Logits(
-        softcap=draw(st.sampled_from((30.0, 1.0, 50.0))) if "softcap" in features else None,
-        alibi="alibi" in features and draw(st.sampled_from((True, True, *("wild",) * supports.wild_slopes))),
-        bias=draw(st.sampled_from(("shared", "head", "full"))) if "bias" in features else None,
-        sink="sink" in features,
-    )
-    return logits, draw(st.sampled_from((0.5, 0.1, 0.9))) if "dropout" in features else 0.0
+def _has_vectors(case: Case) -> bool:
+    """Whether a tensor of the case may be every second element of its buffer."""
+    return any(spec.dtype == "fp32" and spec.shape is not None and spec.shape(case) for spec in TENSORS.values())
 
 
 def _scales(supports: Supports) -> list[float | None]:
@@ -210,13 +218,15 @@ def _edits(draw: Draw, supports: Supports, case: Case) -> tuple[Edit, ...]:
     large = [-8192.0, 16384.0, *values[:5], -1000.0]
     large += _HUGE * supports.huge_modifiers
     shapes = case.editable
-    declared = {"q": case.rows_inside, "do": case.rows_inside, "k": case.keys_inside, "v": case.keys_inside}
+    declared = {"row": case.rows_inside, "key": case.keys_inside}
 
     def places(name: str) -> list[tuple[int, int]]:  # (sequence, declared length), the empty ones left out
-        lengths = declared.get(name) or (shapes[name][2],) * shapes[name][0]
+        spec = EDITABLE[name]
+        lengths = None if spec.finite else declared.get(spec.axes[2])
+        lengths = lengths or (shapes[name][2],) * shapes[name][0]
         return [(b, length) for b, length in enumerate(lengths) if length]
 
-    usable = [name for name in EDIT_TENSORS if name in shapes and 0 not in shapes[name] and places(name)]
+    usable = [name for name in shapes if 0 not in shapes[name] and places(name)]
     if not case.grad.backward or case.grad.do in ("expanded", "zero"):
         usable = [name for name in usable if name != "do"]
     if not supports.wild_slopes:
@@ -226,8 +236,8 @@ def _edits(draw: Draw, supports: Supports, case: Case) -> tuple[Edit, ...]:
         name = draw(st.sampled_from(usable))
         b, length = draw(st.sampled_from(places(name)))
         h, d = (draw(st.integers(0, shapes[name][axis] - 1)) for axis in (1, 3))
-        choices = large if name in ("bias", "sink", "slopes") else values
-        if name == "bias" and case.dtype == "fp16":
+        choices = large if EDITABLE[name].finite else values
+        if name == "bias":
             choices = [value for value in large if abs(value) <= entry.max]
         edits.append(Edit(name, (b, h, draw(st.integers(0, length - 1)), d), draw(st.sampled_from(choices))))
     return tuple(edits)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from flashverify.case.values import philox
-from flashverify.case.values.bits import FORMATS
+from flashverify.formats import FORMATS
 
 if TYPE_CHECKING:
     from flashverify.case.case import Case

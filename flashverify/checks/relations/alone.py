@@ -8,6 +8,7 @@ from flashverify.case.memory.guard import guard_outputs
 from flashverify.checks.bitwise import first_difference
 from flashverify.checks.execution import Execution
 from flashverify.checks.relations.ground import failure, sides, within
+from flashverify.outputs import INPUT_GRADIENTS
 from flashverify.subjects.interface import Selective
 
 if TYPE_CHECKING:
@@ -20,12 +21,10 @@ if TYPE_CHECKING:
 
 __all__ = ["alone"]
 
-_ASKED = ("dq", "dk", "dv", "dbias", "dsink")
-
 
 def alone(ground: Ground) -> Iterator[Verdict] | None:
     """A gradient asked for by itself is the one asked for with the others, within both bounds, and no other is returned."""
-    asked = tuple(name for name in _ASKED if name in ground.base.outputs)
+    asked = tuple(name for name in INPUT_GRADIENTS if name in ground.base.outputs)
     subject = ground.subject
     return _alone(ground, subject, asked) if asked and isinstance(subject, Selective) else None
 

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from flashverify.case.modifiers.logits import modifiers_of
 from flashverify.checks.accuracy import judged_form
 from flashverify.checks.derived_problems import dense_case, plain
-from flashverify.checks.inputs import inputs_of
 from flashverify.checks.relations.ground import Side, within
+from flashverify.outputs import output
+from flashverify.truth import inputs_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,9 +35,10 @@ _SHIFT = 4.0
 
 
 def _unordered(case: Case) -> bool:
-    """Whether a key's number matters only through its declared length and a bitmask."""
+    """Whether a key's number matters only through its declared length and a bitmap."""
     plain_mask = case.mask.parts() <= {"key_lengths", "query_lengths", "bitmap"}
-    return plain_mask and not case.logits.alibi and not case.dropout and case.storage.page_size is None
+    numbered = any(modifier.follows for modifier in modifiers_of(case))
+    return plain_mask and not numbered and case.storage.page_size is None
 
 
 def key_permutation(ground: Ground) -> Iterator[Verdict] | None:
@@ -50,7 +53,7 @@ def _key_permutation(ground: Ground) -> Iterator[Verdict]:
 
     problem, case = ground.problem, ground.problem.case
     draw = np.random.default_rng(case.values.seed)
-    shared = any(x is not None and x.shape[0] != case.batch for x in (problem.bitmask, problem.bias))
+    shared = any(x is not None and x.shape[0] != case.batch for x in (problem.bitmap, problem.bias))
     inside = case.mask.key_lengths or (case.seq_k,) * case.batch
     least = min(inside, default=0)
     common = draw.permutation(least)
@@ -67,18 +70,18 @@ def _key_permutation(ground: Ground) -> Iterator[Verdict]:
         return tensor.gather(axis, index.view(shape).expand(tensor.shape))
 
     moved: dict[str, Any] = {"k": along(problem.k, 2), "v": along(problem.v, 2)}
-    moved |= {name: along(x, 3) for name in ("bitmask", "bias") if (x := getattr(problem, name)) is not None}
+    moved |= {name: along(x, 3) for name in ("bitmap", "bias") if (x := getattr(problem, name)) is not None}
     other = dataclasses.replace(problem, case=plain(case), **moved)
     inputs = inputs_of(other)[0]
     seen = inputs.visible
-    if problem.bitmask is not None:  # the case draws it in the old order
+    if problem.bitmap is not None:  # the case draws it in the old order
         whole = seen(slice(0, case.seq_q), slice(0, case.seq_k))
         bits = whole.expand(case.batch, *whole.shape[1:])
         inputs = dataclasses.replace(inputs, visible=along(bits, 3))
-    axes = {"dk": 2, "dv": 2, "dbias": 3}
     expected = dict(ground.sides)
-    for name in axes.keys() & expected.keys():
-        expected[name] = expected[name].map(functools.partial(along, axis=axes[name]))
+    for name, side in ground.sides.items():
+        if (axis := output(name).axis("key")) is not None:
+            expected[name] = side.map(functools.partial(along, axis=axis))
     yield from within("key-permutation", expected, ground.within(other, inputs))
 
 
@@ -185,7 +188,7 @@ def _keys(problem: Problem, first: int, last: int) -> Problem:
     cut: dict[str, Any] = {name: getattr(problem, name)[:, :, first:last] for name in ("k", "v")}
     cut |= {
         name: x[..., first:last].contiguous()
-        for name in ("bitmask", "bias")
+        for name in ("bitmap", "bias")
         if (x := getattr(problem, name)) is not None
     }
     if problem.key_lengths is not None:
@@ -200,7 +203,7 @@ def _split_merge(ground: Ground, parts: list[Problem], cut: int) -> Iterator[Ver
     found = []
     for part, keys in zip(parts, (slice(0, cut), slice(cut, ground.problem.case.seq_k)), strict=True):
         inputs = inputs_of(part)[0]
-        if ground.problem.bitmask is not None:  # the case draws it anew for another number of keys
+        if ground.problem.bitmap is not None:  # the case draws it anew for another number of keys
             seen = whole.visible(slice(0, part.case.seq_q), slice(0, ground.problem.case.seq_k))
             inputs = dataclasses.replace(inputs, visible=seen[..., keys])
         found.append(ground.within(part, inputs))

@@ -6,11 +6,13 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from flashverify.case.masks.mask import Mask
+from flashverify.case.modifiers.logits import modifiers_of
 from flashverify.checks.accuracy import judged_form, undefined_elements
 from flashverify.checks.derived_problems import altered, dense_case, pinned, relaunched
-from flashverify.checks.inputs import inputs_of
 from flashverify.checks.relations.ground import bitwise, sides, within
 from flashverify.checks.relations.ranges import doubled_gradients, doubled_o, fits, weights
+from flashverify.outputs import output
+from flashverify.truth import inputs_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,7 +87,7 @@ def appended_keys(ground: Ground) -> Iterator[Verdict] | None:
 
 
 def _hidden(ground: Ground, longer: Case) -> Any:
-    """The mask of the base with the appended keys hidden, where the case would draw another bitmask; None where it says the same."""
+    """The mask of the base with the appended keys hidden, where the case would draw another bitmap; None where it says the same."""
     import torch
 
     if longer.mask.bitmap is None:
@@ -120,7 +122,7 @@ def _appended(problem: Problem, longer: Case) -> Problem:
         k=k,
         v=v,
         key_lengths=lengths,
-        bitmask=grown(problem.bitmask, 3, True),
+        bitmap=grown(problem.bitmap, 3, True),
         bias=grown(problem.bias, 3, _LARGE_V),
     )
 
@@ -131,7 +133,8 @@ def chain_tree(ground: Ground) -> Iterator[Verdict] | None:
     packed = mask.packed
     lengths = ((case.seq_q, case.seq_k),) if packed is None else packed.lengths()
     square = all(rows == keys for rows, keys in lengths)
-    if mask.causal is None or not mask.parts() <= {"causal", "packed"} or case.logits.alibi:
+    distances = any(modifier.follows == "distance" for modifier in modifiers_of(case))
+    if mask.causal is None or not mask.parts() <= {"causal", "packed"} or distances:
         return None
     if any(keys < rows for rows, keys in lengths) or not (square or mask.causal == "bottom-right"):
         return None
@@ -161,7 +164,7 @@ def _compared(
     loose = set(base.outputs)
     if ground.exact and launch is not None and all(_together(form) for form in forms):
         # A sum over sequences or heads may take another order in another shape.
-        loose = {"dbias"} & loose if _broadcast(base) else set()
+        loose = {key for key in loose if output(key).sums_pairs(base.problem)}
         cut = {key: (x, _first_keys(other.outputs[key], key, x)) for key, x in base.outputs.items() if key not in loose}
         yield from bitwise(name, cut, undefined_elements(base.problem, subject.contract))
     if not loose:
@@ -170,12 +173,6 @@ def _compared(
     inputs = None if visible is None else dataclasses.replace(inputs_of(problem)[0], visible=visible)
     right = {key: side.map(_cutter(key, base)) for key, side in sides(subject, other, inputs).items()}
     yield from within(name, *({key: side for key, side in given.items() if key in loose} for given in (left, right)))
-
-
-def _broadcast(base: Execution) -> bool:
-    """Whether one bias stands for several sequences or heads."""
-    bias, case = base.problem.bias, base.problem.case
-    return bias is not None and tuple(bias.shape[:2]) != (case.batch, case.heads_q)
 
 
 def _together(form: Form) -> bool:
@@ -189,7 +186,7 @@ def _cutter(name: str, base: Execution) -> Any:
 
 def _first_keys(tensor: torch.Tensor, name: str, model: torch.Tensor) -> torch.Tensor:
     """The part of an output that belongs to the keys that `model` has."""
-    axis = {"dk": 2, "dv": 2, "dbias": 3}.get(name)
+    axis = output(name).axis("key")
     return tensor if axis is None else tensor.narrow(axis, 0, model.shape[axis])
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from flashverify.numerics import FORMATS, Form
-from flashverify.numerics import Problem as BoundsProblem
+from flashverify.formats import FORMATS
+from flashverify.numerics import BoundInputs, Form
 from flashverify.numerics.coefficients import LN2, OVERFLOW_FP32, Coefficients, coefficients
 from flashverify.numerics.logits import logit_error, logit_overflow, sink_error
 
@@ -25,8 +25,8 @@ _LARGE = 30.0
 Limits = tuple[Tensor, Tensor, Tensor]
 
 
-def _problem(inputs: Inputs, dtype: str, form: Form) -> tuple[BoundsProblem, Coefficients]:
-    problem = BoundsProblem.of(inputs.q, inputs.k, inputs.v, dtype=dtype, form=form, **inputs.problem())
+def _problem(inputs: Inputs, dtype: str, form: Form) -> tuple[BoundInputs, Coefficients]:
+    problem = BoundInputs.of(inputs.q, inputs.k, inputs.v, dtype=dtype, form=form, **inputs.problem())
     return problem, coefficients(form, dtype, problem.shape, problem.scale, problem.features)
 
 

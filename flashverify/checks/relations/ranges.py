@@ -13,9 +13,10 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from flashverify.case.values.bits import FORMATS
 from flashverify.checks.accuracy import judged_form
-from flashverify.numerics import Problem as BoundsProblem
+from flashverify.formats import FORMATS
+from flashverify.numerics import BoundInputs
+from flashverify.outputs import OF_DS, output
 
 if TYPE_CHECKING:
     import torch
@@ -81,7 +82,7 @@ def weights(ground: Ground) -> Weights:
     import torch
 
     case, i = ground.problem.case, ground.inputs.dense()
-    bounds = BoundsProblem.of(
+    bounds = BoundInputs.of(
         i.q, i.k, i.v, dtype=case.dtype, form=judged_form(ground.subject, ground.problem), **i.problem()
     )
     fwd, row = [], []
@@ -139,26 +140,26 @@ def doubled_gradients(ground: Ground, found: Weights) -> dict[str, torch.Tensor]
         "dv": _last_bit(found.key, case.dtype) + g_do,
         "delta": torch.full_like(found.row, g_delta),
     }
-    if case.dtype != "fp16" and i.softcap is None:
+    if not FORMATS[case.dtype].short and i.softcap is None:
         safe |= {"dq": ds["dq"] + grid(i.k), "dk": ds["dk"] + grid(i.q)}
         least = float(found.row.min()) if found.row.numel() else _NEVER
-        if "dbias" in outputs:
-            safe["dbias"] = torch.full_like(outputs["dbias"], least + g_x - _WIDE, dtype=torch.float64)
+        for name in (name for name in OF_DS if output(name).optional and name in outputs):
+            safe[name] = torch.full_like(outputs[name], least + g_x - _WIDE, dtype=torch.float64)
         if "dsink" in outputs:
             safe["dsink"] = torch.full_like(outputs["dsink"], found.sink - _WIDE + g_delta, dtype=torch.float64)
     masks = {}
     for name, exponent in safe.items():
         if name in outputs:
             limit = exponent if exponent.dim() == outputs[name].dim() else exponent.unsqueeze(-1)
-            dtype = "fp32" if name in ("delta", "dsink") else case.dtype
-            masks[name] = (limit >= _FLOOR) & ordinary(outputs[name], dtype) & (biggest <= _LARGEST)
+            kept = ordinary(outputs[name], output(name).dtype_of(case.dtype))
+            masks[name] = (limit >= _FLOOR) & kept & (biggest <= _LARGEST)
     return masks
 
 
 def _last_bit(weight: torch.Tensor, dtype: str) -> torch.Tensor:
     """Of a weight that is cast: in fp16 a multiple of 2^-24 however small it is; in wider ranges the last bit follows the size."""
-    last = weight - _significand(dtype)
-    return last.clamp(min=-24.0) if dtype == "fp16" else last
+    last, entry = weight - _significand(dtype), FORMATS[dtype]
+    return last.clamp(min=float(entry.emin - entry.mantissa)) if entry.short else last
 
 
 def _smallest(x: torch.Tensor) -> float:

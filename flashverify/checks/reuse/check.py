@@ -10,14 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flashverify.case.memory.materialize import materialize
-from flashverify.checks.accuracy import undefined_elements
+from flashverify.checks.accuracy import first_failure, undefined_elements
 from flashverify.checks.bitwise import first_difference
 from flashverify.checks.execution import execute
-from flashverify.checks.judged import first_failure
 from flashverify.checks.reuse.cuda import captured, on_another_stream
 from flashverify.checks.reuse.problems import larger, length_changes, overwritten, shorter, value_changes
 from flashverify.checks.reuse.saved_tensors import Saved
 from flashverify.judge.verdict import Status, Verdict
+from flashverify.outputs import BACKWARD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -105,7 +105,7 @@ def _backward_twice(subject: Subject, base: Execution) -> Iterator[Verdict]:
                 yield _verdict("backward", "", (), "its graph is freed by the first backward", Status.PASS)
                 return
             raise
-        tensors = {name: getattr(gradients, name) for name in ("delta", "dq", "dk", "dv", "dbias", "dsink")}
+        tensors = {name: getattr(gradients, name) for name in BACKWARD}
         found.append({name: x.detach().clone() for name, x in tensors.items() if x is not None})
     changed = saved.changed()
     if changed:

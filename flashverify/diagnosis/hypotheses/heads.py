@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import torch
 
 from flashverify.diagnosis.expected import Expected
-from flashverify.diagnosis.hypothesis import FORWARD, Alternative, Expectations, Semantics
+from flashverify.diagnosis.hypothesis import Alternative, Expectations, Semantics
 from flashverify.diagnosis.mask_tensors import of_heads_open
+from flashverify.outputs import FORWARD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from flashverify.diagnosis.hypothesis import FORWARD, Alternative, Expectations, Semantics
-from flashverify.diagnosis.logits import logits
+from flashverify.checks.logits import logits
+from flashverify.diagnosis.hypothesis import Alternative, Expectations, Semantics
+from flashverify.outputs import FORWARD
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import torch
 
 from flashverify.diagnosis.hypotheses.merging import partials
-from flashverify.diagnosis.hypothesis import FORWARD, TILES, Alternative, Expectations, Semantics
+from flashverify.diagnosis.hypothesis import TILES, Alternative, Expectations, Semantics
 from flashverify.diagnosis.mask_tensors import row_tiles, tiles
+from flashverify.outputs import FORWARD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

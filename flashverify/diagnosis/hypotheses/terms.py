@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from flashverify.case.values.modifiers import acting_slopes
-from flashverify.diagnosis.hypothesis import FORWARD, Alternative, Expectations, Semantics
-from flashverify.diagnosis.logits import products
+from flashverify.case.modifiers.alibi import acting_slopes
+from flashverify.checks.logits import products
+from flashverify.diagnosis.hypothesis import Alternative, Expectations, Semantics
 from flashverify.diagnosis.mask_tensors import exchanged, of_heads_open
+from flashverify.outputs import FORWARD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

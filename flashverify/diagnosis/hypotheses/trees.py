@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from flashverify.case.masks.tree import ancestors
 from flashverify.diagnosis.hypothesis import Alternative, Semantics
-from flashverify.diagnosis.mask_tensors import ancestors, tree, with_parts
+from flashverify.diagnosis.mask_tensors import tree, with_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,7 +24,7 @@ __all__ = ["TREES"]
 def _tree(table: Callable[[Scene, Tensor], Tensor], *, part: bool = True) -> Callable[[Scene], Iterator[Alternative]]:
     def build(scene: Scene) -> Iterator[Alternative]:
         if scene.case.mask.tree is not None:
-            exact = ancestors(scene.case.mask.tree, scene)
+            exact = ancestors(scene.case.mask.tree, scene.case)
             yield Alternative(inputs=with_parts(scene, tree=tree(scene, table(scene, exact)) if part else None))
 
     return build
@@ -84,7 +85,7 @@ def _tree_at_the_room(scene: Scene) -> Iterator[Alternative]:
     size, nodes = scene.case.storage.page_size, scene.case.mask.tree
     if nodes is not None and size is not None:
         room = max(-(-scene.case.seq_k // size), 1) * size
-        exact = ancestors(nodes, scene)
+        exact = ancestors(nodes, scene.case)
         before = tree(scene, _lower(scene, exact))  # no node sees one after it
         part = before & tree(scene, exact, moved=room - scene.case.seq_k)
         yield Alternative(inputs=with_parts(scene, tree=part))

@@ -1,0 +1,1 @@
+"""What modifies the logits or the weights, a file each: fields, validation, text, values, draws and tensors."""

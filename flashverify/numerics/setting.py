@@ -1,0 +1,99 @@
+"""What the groups of coefficients of a subject have in common: its form and formats, and the blocks that a row goes through."""
+
+import math
+from dataclasses import dataclass
+
+from flashverify.formats import FORMATS, Format, format_of
+from flashverify.numerics.coefficient_groups import Shape
+from flashverify.numerics.features import FeatureCoefficients, Features, feature_coefficients
+from flashverify.numerics.form import Form
+from flashverify.numerics.primitives import dot_coefficient
+
+__all__ = ["Setting", "U", "W", "key_blocks", "setting_of"]
+
+# Unit roundoff of fp32 and the largest magnitude that it may flush.
+U, W = FORMATS["fp32"].u, FORMATS["fp32"].min_normal
+_BLOCKS = (16, 32, 64, 128, 256)
+
+
+def key_blocks(form: Form, Sk: int) -> tuple[int, int]:
+    """Return `(BN + 2 Nb, Nb)`: the roundings of a row sum and the key blocks of a row, each the largest over the block sizes allowed.
+
+    A block of BN keys sums at most min(BN, Sk) non-zero weights; masked weights are exact zeros.
+    """
+    if Sk == 0:
+        return 0, 0
+    sizes = (form.block_n,) if form.block_n is not None else _BLOCKS
+    pairs = []
+    for size in sizes:
+        blocks = form.n_blocks if form.n_blocks is not None else math.ceil(Sk / size)
+        blocks += form.n_splits - 1
+        pairs.append((min(size, Sk) + 2 * blocks, blocks))
+    return max(total for total, _ in pairs), max(blocks for _, blocks in pairs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What the groups have in common.
+
+    Attributes:
+        x: Format of the inputs.
+        scale: |scale|.
+        blocks: Key blocks of a row, `sums` the roundings of its sum.
+        rescales: Rescales of a row: a block, the merge of splits or a sink may raise the maximum.
+        splits: The keys are split; `sink`: rows have one.
+        queries: Rows that a gradient of a key sums over.
+        beside: Coefficients of softcap, biases, sink and dropout, or None.
+        factor: `1 / (1 - p)` of dropout, `drop` its relative error in dV.
+    """
+
+    form: Form
+    x: Format
+    shape: Shape
+    scale: float
+    blocks: int
+    sums: int
+    rescales: int
+    splits: bool
+    sink: bool
+    queries: int
+    beside: FeatureCoefficients | None
+    factor: float
+    drop: float
+
+    def dot(self, K: int, parts: int = 1) -> float:
+        """D(K) of the form's matrix unit (section 2)."""
+        form = self.form
+        return dot_coefficient(K, dtype=self.x.name, dot=form.dot, architecture=form.architecture, parts=parts)
+
+    @property
+    def eta_p(self) -> float:
+        """Subnormal error of one cast of P or dS."""
+        return self.x.eta if self.x.narrow else 0.0
+
+    @property
+    def dot_keys(self) -> float:
+        """A dot over the keys; one of its own for every tile, added to the accumulator, costs one rounding a tile."""
+        return self.dot(self.shape.Sk, self.form.n_splits) + U * self.blocks
+
+    @property
+    def dot_queries(self) -> float:
+        """A dot over the rows of a group, likewise."""
+        shape = self.shape
+        return self.dot(self.queries, shape.group) + U * shape.group * math.ceil(shape.Sq / 16)
+
+
+def setting_of(form: Form, dtype: str, shape: Shape, scale: float, features: Features | None) -> Setting:
+    """The setting of a subject; the arguments are those of `coefficients`."""
+    sums, blocks = key_blocks(form, shape.Sk)
+    splits, sink = form.n_splits > 1, features is not None and features.sink
+    beside = None if features is None else feature_coefficients(form, dtype, features)
+    factor, drop = (
+        (1.0, 0.0) if features is None or beside is None else (features.factor, beside.drop + beside.drop_cast)
+    )
+    # A sink is one more term of the row sum, and its logit may be the last to raise the maximum.
+    return Setting(
+        form=form, x=format_of(dtype), shape=shape, scale=abs(scale), blocks=blocks, sums=sums + 2 * sink,
+        rescales=blocks + splits + sink, splits=splits, sink=sink, queries=shape.group * shape.Sq, beside=beside,
+        factor=factor, drop=drop,
+    )  # fmt: skip

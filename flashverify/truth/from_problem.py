@@ -1,0 +1,72 @@
+"""From the tensors of a case to the inputs of the oracles."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from flashverify.case.masks.positions import positions
+from flashverify.case.masks.predicate import visible
+from flashverify.case.modifiers.alibi import acting_slopes
+from flashverify.truth.inputs import Inputs
+from flashverify.truth.taint import Clean, clean
+from flashverify.truth.values import distances, kept_pairs
+
+if TYPE_CHECKING:
+    import torch
+
+    from flashverify.case.case import Case
+    from flashverify.case.problem import Problem
+
+__all__ = ["inputs_of"]
+
+
+def inputs_of(problem: Problem) -> tuple[Inputs, Clean]:
+    """The finite values of the problem, and what non-finite inputs may have reached."""
+    tidy, case = clean(problem), problem.case
+    biases: list[Any] = [] if problem.bias is None else [_declared(problem.bias, case)]
+    keep = None
+    if problem.slopes is not None or case.dropout:
+        place = positions(case, problem.q.device)
+        if problem.slopes is not None:
+            biases.append(distances(acting_slopes(problem.slopes), place.row + place.shift, place.key))
+        if case.dropout:
+            keep = kept_pairs(
+                seed=problem.dropout_seed,
+                offset=problem.dropout_offset,
+                p=case.dropout,
+                heads=case.heads_q,
+                sequence=place.row_sequence,
+                row=place.row,
+                key=place.key,
+            )
+    inputs = Inputs(
+        q=tidy.q,
+        k=tidy.k,
+        v=tidy.v,
+        scale=problem.scale,
+        visible=visible(case, problem.q.device),
+        do=tidy.do,
+        dlse=tidy.dlse,
+        softcap=problem.softcap,
+        biases=tuple(biases),
+        bias_shape=None if problem.bias is None else tuple(problem.bias.shape),
+        sink=problem.sink,
+        keep=keep,
+        dropout=case.dropout,
+    )
+    return inputs, tidy
+
+
+def _declared(bias: torch.Tensor, case: Case) -> torch.Tensor:
+    """The bias in float64, 0 outside the declared lengths; the longest one counts for a bias that all sequences share."""
+    import torch
+
+    wide = bias.double()
+    for axis, inside in ((2, case.rows_inside), (3, case.keys_inside)):
+        if inside is None:
+            continue
+        lengths = inside if bias.shape[0] == case.batch else (max(inside, default=0),)
+        limit = torch.tensor(lengths, device=bias.device).view(-1, 1, 1, 1)
+        places = torch.arange(bias.shape[axis], device=bias.device).view((1, 1, -1, 1) if axis == 2 else (1, 1, 1, -1))
+        wide = wide.where(places < limit, 0.0)
+    return wide

@@ -1,0 +1,172 @@
+"""What the oracles say of a problem, and how far a correct subject may be from it. The only importer of the oracles."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import flashverify_oracles as oracles
+from flashverify.case.memory.host import on_cpu
+from flashverify.numerics import BoundInputs, backward_bounds, forward_bounds
+from flashverify.outputs import BACKWARD, INPUT_GRADIENTS
+
+if TYPE_CHECKING:
+    import torch
+
+    from flashverify.numerics import BackwardBounds, Form, ForwardBounds, OutputBound, StrictBound
+    from flashverify.truth.inputs import Inputs, Pairs
+
+__all__ = ["Truth", "distances", "exact_values", "float64_values", "kept_pairs"]
+
+
+class Truth:
+    """Values and bounds of one problem for one form; each part is computed when it is first asked for.
+
+    Args:
+        inputs: the problem.
+        dtype: of the subject's tensors, `fp16`, `bf16` or `fp32`.
+        form: the subject's numerical form.
+    """
+
+    def __init__(self, inputs: Inputs, dtype: str, form: Form) -> None:
+        self.inputs = inputs.dense()
+        self.dtype = dtype
+        self.form = form
+        i = self.inputs
+        self._problem = BoundInputs.of(i.q, i.k, i.v, dtype=dtype, form=form, **i.problem())
+        self._forward = oracles.forward(i.q, i.k, i.v, **i.problem())
+        self._forward_bounds: ForwardBounds = forward_bounds(self._problem, self._forward.o, self._forward.lse)
+
+    @property
+    def empty_rows(self) -> torch.Tensor:
+        """Bool `[B, Hq, Sq]`: rows that see no key."""
+        return self._forward.lse == -math.inf
+
+    def forward(self) -> dict[str, tuple[torch.Tensor, OutputBound]]:
+        """(value, bound) of `o` and of `lse`, the latter in the base of `form.lse_base`."""
+        unit = 1.0 if self.form.lse_base == "e" else 1.0 / math.log(2.0)
+        bounds = self._forward_bounds
+        return {"o": (self._forward.o, bounds.o), "lse": (self._forward.lse * unit, bounds.lse)}
+
+    def strict(self) -> dict[str, tuple[torch.Tensor, OutputBound]]:
+        """(value, bound) of `o` from the weights as a declared order of tiles must round them; empty where nothing is sharper so."""
+        return _strict("o", self._forward_bounds.strict)
+
+    def backward(self) -> dict[str, tuple[torch.Tensor, OutputBound]]:
+        """(value, bound) of `delta` as `form.stored_delta` has it, `dq`, `dk`, `dv`, and where the problem has them `dbias` and `dsink`, end to end."""
+        return self._gradients(self._forward.o, self._forward.lse, self._forward_bounds)[0]
+
+    def conditional(self, o: torch.Tensor, lse: torch.Tensor) -> dict[str, tuple[torch.Tensor, OutputBound]]:
+        """The same, given the subject's own stored O and LSE; rows that see no key keep the oracle's.
+
+        Args:
+            o: `[B, Hq, Sq, Dv]`, finite where it matters.
+            lse: `[B, Hq, Sq]`, in the base of `form.lse_base`.
+        """
+        return self.given(o, lse)[0]
+
+    def given(
+        self, o: torch.Tensor, lse: torch.Tensor
+    ) -> tuple[dict[str, tuple[torch.Tensor, OutputBound]], dict[str, tuple[torch.Tensor, OutputBound]]]:
+        """What `conditional` gives, and beside it the strict value and bound of `dv`, empty where nothing is sharper so."""
+        unit = 1.0 if self.form.lse_base == "e" else math.log(2.0)
+        empty = self.empty_rows
+        return self._gradients(
+            o.double().masked_fill(empty.unsqueeze(-1), 0.0), (lse.double() * unit).masked_fill(empty, -math.inf), None
+        )
+
+    def _gradients(
+        self, o: torch.Tensor, lse: torch.Tensor, forward: ForwardBounds | None
+    ) -> tuple[dict[str, tuple[torch.Tensor, OutputBound]], dict[str, tuple[torch.Tensor, OutputBound]]]:
+        i = self.inputs
+        assert i.do is not None, "the problem has no dO"
+        values = oracles.backward(
+            i.q,
+            i.k,
+            i.v,
+            i.do,
+            **i.problem(),
+            forward=self._forward,
+            dlse=i.dlse,
+            **i.learned(),
+            given_o=o if forward is None else None,
+            given_lse=lse if forward is None else None,
+        )
+        bounds: BackwardBounds = backward_bounds(
+            self._problem,
+            do=i.do,
+            o=o,
+            lse=lse,
+            dlse=i.dlse,
+            forward=forward,
+            **{name: getattr(values, name) for name in INPUT_GRADIENTS},
+        )
+        found = _gradients(values)
+        if i.dlse is not None and self.form.stored_delta == "minus_dlse":
+            found["delta"] = (found["delta"] - i.dlse.double()).masked_fill(self.empty_rows, 0.0)
+        pairs = {name: (value, getattr(bounds, name)) for name, value in found.items()}
+        return pairs, _strict("dv", bounds.strict)
+
+
+def _strict(name: str, found: StrictBound | None) -> dict[str, tuple[torch.Tensor, OutputBound]]:
+    return {} if found is None else {name: (found.value, found.bound)}
+
+
+def _gradients(values: Any) -> dict[str, torch.Tensor]:
+    """The gradients that there are, by name."""
+    return {name: found for name in BACKWARD if (found := getattr(values, name)) is not None}
+
+
+def float64_values(inputs: Inputs) -> dict[str, torch.Tensor]:
+    """Every output in float64, LSE natural; the gradients only where there is a dO."""
+    i = inputs.dense()
+    forward = oracles.forward(i.q, i.k, i.v, **i.problem())
+    values = {"o": forward.o, "lse": forward.lse}
+    if i.do is not None:
+        values |= _gradients(
+            oracles.backward(i.q, i.k, i.v, i.do, **i.problem(), forward=forward, dlse=i.dlse, **i.learned())
+        )
+    return values
+
+
+def exact_values(
+    inputs: Inputs, *, given_o: torch.Tensor | None = None, given_lse: torch.Tensor | None = None
+) -> dict[str, Any]:
+    """Every output by mpmath, to about 96 bits, as object arrays of `mpmath.mpf`; LSE natural. For small problems only.
+
+    Args:
+        inputs: the problem, on any device.
+        given_o: the subject's O, for the conditional gradients.
+        given_lse: its LSE, natural.
+    """
+    i = inputs.dense()
+    result = oracles.exact_attention(
+        on_cpu(i.q),
+        on_cpu(i.k),
+        on_cpu(i.v),
+        on_cpu(i.do),
+        **{name: on_cpu(value) for name, value in i.problem().items()},
+        **i.learned(),
+        dlse=on_cpu(i.dlse),
+        given_o=on_cpu(given_o),
+        given_lse=on_cpu(given_lse),
+    )
+    return dict(result.arrays())
+
+
+def kept_pairs(
+    *, seed: int, offset: int, p: float, heads: int, sequence: torch.Tensor, row: torch.Tensor, key: torch.Tensor
+) -> Pairs:
+    """The pairs that dropout keeps, for `Inputs.keep`; `sequence` and `row` are `[B, Sq]`, `key` is `[B, Sk]`, int64."""
+
+    def keep(rows: slice, keys: slice) -> torch.Tensor:
+        return oracles.dropout_keep(
+            seed=seed, offset=offset, p=p, heads=heads, sequence=sequence[:, rows], row=row[:, rows], key=key[:, keys]
+        )
+
+    return keep
+
+
+def distances(slopes: torch.Tensor, row: torch.Tensor, key: torch.Tensor) -> Pairs:
+    """ALiBi for `Inputs.biases`; `slopes` is `[Hq]`, `row` `[B, Sq]` and `key` `[B, Sk]` are positions, int64."""
+    return lambda rows, keys: oracles.alibi(slopes, row[:, rows], key[:, keys])
