@@ -84,6 +84,7 @@ def test_planted_hazards_are_found_at_their_line():
     assert compiling.exit_code(found) == 1
 
 
+@pytest.mark.slow
 def test_the_walk_through_has_unfilled_loads_and_32_bit_offsets_and_filling_cures_the_first():
     specs = ["seed-document", "seed-document-filled"]
     found = compiling.compile_subjects(specs, ["sm_90"], only="fp16 d=64")
