@@ -158,15 +158,20 @@ def check_accuracy(subject: Subject, execution: Execution) -> Accuracy:
             for name, (value, bound) in truth.backward().items()
             if name in outputs
         ]
-        if "lse" in outputs:
+        if "lse" in outputs and contract.reads_outputs is not False:
             o, lse, bad = finite_stored(outputs["o"], outputs["lse"], truth)
             lost = {} if bad is None else rows_reach(bad, problem)
-            comparisons += [
+            given = [
                 judge(name, mode, value, bound, lost.get(name))
                 for mode, pairs in zip((CONDITIONAL, STRICT), truth.given(o, lse), strict=True)
                 for name, (value, bound) in pairs.items()
                 if name in outputs
             ]
+            doubtful = _doubtful(comparisons, given) if contract.reads_outputs is None else ""
+            if doubtful:
+                warnings.append(doubtful)
+            else:
+                comparisons += given
     broken: tuple[Verdict, ...] = ()
     promised = 0
     if contract.modifiers_saturate and not taint:
@@ -175,6 +180,17 @@ def check_accuracy(subject: Subject, execution: Execution) -> Accuracy:
     if taint and all(bool(torch.isfinite(outputs[name]).all()) for name in ("o", *COMMON_GRADIENTS) if name in outputs):
         warnings.append("a non-finite input left every output finite")
     return Accuracy(tuple(comparisons), tuple(warnings), broken, promised)
+
+
+def _doubtful(end_to_end: list[Comparison], given: list[Comparison]) -> str:
+    """Why gradients that are wrong given O and LSE are no failure of a subject that may not read them; empty where they are right or wrong at all."""
+    wrong = sorted({c.stats.output for c in given if c.verdicts}, key=OUTPUTS.index)
+    if not wrong or any(c.verdicts for c in end_to_end):
+        return ""
+    return (
+        f"{', '.join(wrong)}: right end to end, wrong given the returned O and LSE; "
+        "a failure only of a subject with Contract(reads_outputs=True)"
+    )
 
 
 def first_failure(subject: Subject, execution: Execution) -> Verdict | None:

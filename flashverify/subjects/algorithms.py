@@ -65,7 +65,9 @@ class Algorithm:
         self.name = name
         self._prefix, self._normalise = prefix, normalise
         gradients = frozenset({"dq", "dk", "dv", "delta"} if delta else {"dq", "dk", "dv"})
-        self.contract = Contract(lse_base="e", deterministic=True, batch_invariant=True, gradients=gradients)
+        self.contract = Contract(
+            lse_base="e", deterministic=True, batch_invariant=True, gradients=gradients, reads_outputs=True
+        )
         self.supports = Supports(
             dtypes=dtypes,
             masks=("causal", "key_lengths", *(("blocks",) if blocks else ())),

@@ -51,6 +51,7 @@ class Bundled:
         batch_invariant=True,
         gradients=frozenset(BACKWARD),
         modifiers_saturate=True,
+        reads_outputs=True,
     )
 
     def __init__(self, package: str = "flashverify_kernels", name: str = "bundled") -> None:

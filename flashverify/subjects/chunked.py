@@ -24,7 +24,7 @@ _DEFAULT = 2
 class BundledChunked(Bundled):
     """`attention` on each chunk of the keys, then `merge`; partial outputs are rounded to the dtype of the inputs."""
 
-    contract = Contract(lse_base="e", deterministic=True, batch_invariant=True)
+    contract = Contract(lse_base="e", deterministic=True, batch_invariant=True, reads_outputs=True)
 
     def __init__(self, package: str = "flashverify_kernels", name: str = "bundled-chunked") -> None:
         super().__init__(package, name)

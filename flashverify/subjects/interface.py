@@ -36,6 +36,9 @@ class Contract:
         modifiers_saturate: finite biases, slopes and sinks, however large, never make O or LSE NaN nor LSE infinite: in base 2 each
             bias, each sink and their sums with the scaled products act as the largest finite number of their sign where they
             leave fp32, and slopes beyond 2^96 as 2^96. Gradients of rows whose logits are that large are left open.
+        reads_outputs: the backward starts from the returned O and LSE, as that of flash attention does, and so its gradients are judged
+            given these too; None is unknown: gradients that are right end to end and wrong given O and LSE make a warning, no failure.
+            False for a backward that keeps them in another precision or keeps P.
         graphs: a pass can be captured in a CUDA graph; None is unknown: a capture is tried, and no failure where it is refused.
 
     Raises:
@@ -50,6 +53,7 @@ class Contract:
     padding: Literal["written", "undefined"] = "written"
     gradients: frozenset[str] = frozenset({"dq", "dk", "dv"})
     modifiers_saturate: bool = False
+    reads_outputs: bool | None = None
     graphs: bool | None = None
 
     def __post_init__(self) -> None:

@@ -55,7 +55,7 @@ class TorchCpu:
         gqa=False,
         also=_scale_is_wrong,
     )
-    contract = Contract(lse_base="e", empty_row_lse=0.0)
+    contract = Contract(lse_base="e", empty_row_lse=0.0, reads_outputs=True)
 
     def form(self, case: Case) -> Form:
         """Its own exponential; every gradient accumulated over tiles in the input dtype."""

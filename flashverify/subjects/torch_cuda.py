@@ -174,7 +174,7 @@ def _math_refusal(case: Case) -> str | None:
     )
 
 
-_NATURAL = Contract(lse_base="e")
+_NATURAL = Contract(lse_base="e", reads_outputs=True)
 
 SDPA_FLASH = SdpaBackend(
     name="sdpa-flash",

@@ -49,7 +49,7 @@ class Document:
         scales=("positive", "zero", "negative"),
         also=_refusal,
     )
-    contract = Contract(lse_base="2", deterministic=True)
+    contract = Contract(lse_base="2", deterministic=True, reads_outputs=True)
 
     def __init__(self, name: str, *, filled: bool) -> None:
         self.name = name
