@@ -4,8 +4,9 @@
 
 It runs as it comes, in a session, in lockstep, and in lockstep under the memory sanitizer.
 The ways are interleaved in one run and the fastest round counts, in processor time, the second run of a session: what a
-session records and replays has been recorded by the first. Outputs in fp16 and fp32 are asserted to be equal
-bit for bit; bf16, which the stock interpreter computes wrongly, is asserted equal in a session and in lockstep.
+session records and replays has been recorded by the first. Outputs of the session's three ways are asserted to be equal bit for
+bit, and those of the stock interpreter, which computes bf16 wrongly and is left out there, to be close: a BLAS may add in another
+order for operands that lie otherwise (docs/interpreter.md).
 """
 
 from __future__ import annotations
@@ -67,17 +68,22 @@ def bits(outputs: list[torch.Tensor]) -> list[torch.Tensor]:
 
 def measure(run: Any, ways: list[str], rounds: int) -> dict[str, float]:
     best = dict.fromkeys(ways, float("inf"))
-    reference = None
+    reference = stock = None
     for n in range(rounds + 1):
         for way in ways:
             with WAYS[way]() as opened:
                 run()
                 begun = time.process_time()
-                outputs = bits(run())
+                outputs = run()
                 spent = 1e3 * (time.process_time() - begun)
                 assert opened is None or not opened.fallbacks, opened.fallbacks
-            reference = reference or outputs
-            assert all(torch.equal(a, b) for a, b in zip(reference, outputs, strict=True)), way
+            if way == "stock":
+                stock = outputs
+            else:
+                reference = reference or bits(outputs)
+                assert all(torch.equal(a, b) for a, b in zip(reference, bits(outputs), strict=True)), way
+                for one, other in zip(outputs, stock or outputs, strict=True):
+                    torch.testing.assert_close(one, other, rtol=2e-3, atol=2e-3)
             if n:
                 best[way] = min(best[way], spent)
     return best

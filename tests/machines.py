@@ -20,28 +20,15 @@ from pathlib import Path
 from conftest import numpy_vectors
 
 ROOT = Path(__file__).parents[1]
-NUMBERS = (
-    *(
-        "tests/interpreter",
-        "tests/judge",
-        "tests/subjects",
-        "tests/oracles",
-        "tests/test_api.py",
-        "tests/test_truth.py",
-    ),
-    *("tests/case/test_case_values.py", "tests/checks/test_strict.py", "tests/checks/test_engine.py"),
-    *("tests/kernels/test_kernels_masks.py", "tests/numerics/test_bounds_clean.py", "tests/algorithms"),
-)
-TEXTS = (
-    *(
-        "tests/test_cli.py",
-        "tests/report",
-        "tests/case/test_case_text.py",
-        "tests/campaign/test_store.py",
-        "tests/bench",
-    ),
-    *("tests/campaign/test_settings.py", "tests/mutants/test_bank.py", "tests/xray/test_command.py", "tests/judge"),
-)
+NUMBERS = """
+tests/interpreter tests/judge tests/subjects tests/oracles tests/api tests/truth tests/algorithms
+tests/case/test_case_values.py tests/checks/test_strict.py tests/checks/test_engine.py
+tests/kernels/test_kernels_masks.py tests/numerics/test_bounds_clean.py
+""".split()  # noqa: SIM905
+TEXTS = """
+tests/test_cli.py tests/report tests/bench tests/judge tests/case/test_case_text.py tests/campaign/test_store.py
+tests/campaign/test_settings.py tests/mutants/test_bank.py tests/xray/test_command.py
+""".split()  # noqa: SIM905
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 BLAS = "from conftest import blas_kernel; print(blas_kernel())"
 TORCH = "import torch; print(torch.backends.cpu.get_cpu_capability())"
@@ -64,7 +51,7 @@ class Setting:
     name: str
     variables: dict[str, str] = field(default_factory=dict)
     options: tuple[str, ...] = ()
-    tests: tuple[str, ...] = NUMBERS
+    tests: tuple[str, ...] = tuple(NUMBERS)
     probe: str = ""
     expected: str = ""
     cores: int = 0
@@ -78,7 +65,7 @@ def comma_locale():
 
 def settings():
     """Every setting, in the order of the table."""
-    both = tuple(dict.fromkeys(NUMBERS + TEXTS))
+    texts, both = tuple(TEXTS), tuple(dict.fromkeys(NUMBERS + TEXTS))
     # AVX2 is left: without it torch and NumPy differ in the same way once more.
     wide = " ".join(name for name in numpy_vectors() if name != "X86_V3")
     comma = comma_locale()
@@ -104,18 +91,18 @@ def settings():
         Setting("one-core", cores=1),
         *(Setting(f"shuffled-{seed}", options=("--shuffle", str(seed)), tests=both) for seed in (1, 2, 3)),
         Setting("hash-seed", {"PYTHONHASHSEED": "12345"}, tests=both),
-        Setting("locale-C", {"LC_ALL": "C", "LANG": "C", **plain}, tests=TEXTS),
+        Setting("locale-C", {"LC_ALL": "C", "LANG": "C", **plain}, tests=texts),
         Setting(
             "locale-comma",
             {"LC_ALL": comma, **plain},
-            tests=TEXTS,
+            tests=texts,
             probe="import locale; locale.setlocale(locale.LC_ALL, ''); print(locale.localeconv()['decimal_point'])",
             expected=",",
         ),
-        Setting("time-zone", {"TZ": "Pacific/Chatham"}, tests=TEXTS),
-        Setting("narrow-terminal", {"COLUMNS": "40", "TERM": "dumb", "NO_COLOR": "1"}, tests=TEXTS),
-        Setting("wide-terminal", {"COLUMNS": "200", "TERM": "xterm-256color", "FORCE_COLOR": "1"}, tests=TEXTS),
-        Setting("no-home", {"HOME": "/dev/null/home", "XDG_CACHE_HOME": "/dev/null/cache"}, tests=TEXTS),
+        Setting("time-zone", {"TZ": "Pacific/Chatham"}, tests=texts),
+        Setting("narrow-terminal", {"COLUMNS": "40", "TERM": "dumb", "NO_COLOR": "1"}, tests=texts),
+        Setting("wide-terminal", {"COLUMNS": "200", "TERM": "xterm-256color", "FORCE_COLOR": "1"}, tests=texts),
+        Setting("no-home", {"HOME": "/dev/null/home", "XDG_CACHE_HOME": "/dev/null/cache"}, tests=texts),
         Setting("offline", options=("--offline",), tests=both),
         Setting("stock-interpreter", options=("--stock",), tests=("tests/kernels",)),
     ]

@@ -55,7 +55,7 @@ def counted(launch):
         launch()
     traffic = [(name, x) for found in launches for name, x in found.traffic.items()]
     moved = sum(x.loads + x.stores for _, x in traffic)
-    keys = sum(x.loads for name, x in traffic if name in ("k_ptr", "v_ptr"))
+    keys = sum(x.loads for name, x in traffic if name.partition("_")[0] in ("k", "v"))
     return moved, sum(found.multiply_adds for found in launches), keys
 
 
