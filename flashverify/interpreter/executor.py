@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -209,10 +210,7 @@ def _meant(annotation: Any, names: dict[str, Any]) -> Any:
     if not isinstance(annotation, str):
         return annotation
     first, *rest = annotation.split(".")
-    found = names.get(first)
-    for part in rest:
-        found = getattr(found, part, None)
-    return found
+    return functools.reduce(lambda found, part: getattr(found, part, None), rest, names.get(first))
 
 
 def _declared_fields(name: str, annotation: Any) -> dict[str, Any]:

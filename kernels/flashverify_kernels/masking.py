@@ -95,9 +95,8 @@ def check_packed(packed: Packed | None, rows: int, keys: int, batch: int, like: 
                 f"{name}: expected values that start at 0, never fall and end by {total}, got {cu.tolist()}"
             )
         if bool((lengths > longest).any()):
-            raise ValueError(
-                f"max_{name[-1]}: expected at least {int(lengths.max())}, the longest sequence, got {longest}"
-            )
+            most = int(lengths.max())
+            raise ValueError(f"max_{name[-1]}: expected at least {most}, the longest sequence, got {longest}")
 
 
 def check_mask(options: Options, extent: Extent) -> Mask:

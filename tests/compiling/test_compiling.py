@@ -1,14 +1,18 @@
+import importlib
 import json
 from pathlib import Path
 
 import pytest
+import torch
 from click.testing import CliRunner
 
 from flashverify import cli, compiling
+from flashverify.compiling.discover import recording
 from flashverify.compiling.records import Job
 from flashverify.compiling.run import find_launches
 from flashverify.errors import NoVerdictError, UsageError
-from flashverify.subjects.launches import Launch, Pointer, Value
+from flashverify.interpreter import session
+from flashverify.subjects.launches import Launch, Pointer, Record, Value
 
 HERE = Path(__file__).parent
 PLANTED = HERE / "planted_kernels.py"
@@ -82,6 +86,24 @@ def test_planted_hazards_are_found_at_their_line():
         assert hazards == ([(kind, f"{PLANTED}:{line_of(kind)}")] if kind else [])
         assert item.built.registers > 0
     assert compiling.exit_code(found) == 1
+
+
+@pytest.mark.slow
+def test_a_launch_with_tuples_is_recorded_and_compiled():
+    planted = importlib.import_module("planted_kernels")
+    x, y = torch.zeros(4, 64), torch.zeros(4, 64)
+    launches: list[Launch] = []
+    with session(), recording(launches, "d=64"):
+        planted.recorded[(4,)](planted.View(x, 64), planted.View(y, 64), (50, None), BLOCK=64)
+    (launch,) = launches
+
+    assert launch.arguments["x"] == Record("planted_kernels", "View", (Pointer("float32"), Value(16)))
+    assert isinstance(launch.arguments["sizes"], Record)
+    (found,) = compiling.compile_launches(
+        [Job(subject="x", capability=90, deterministic=True, launch=launch)], workers=1
+    )
+    assert found.built is not None, found.error
+    assert [hazard.kind for hazard in found.built.hazards] == ["int32-offset"]
 
 
 @pytest.mark.slow
