@@ -72,6 +72,7 @@ def replayed(text: str, *options: str) -> CaseResult:
     return CaseResult.from_json(json.dumps({n: fields[n] for n in CaseResult.__struct_fields__ if n in fields}))
 
 
+@pytest.mark.slow
 @interpreted
 @pytest.mark.parametrize("check", ["accuracy", ""])
 def test_the_verdicts_are_those_of_the_command_line(check):
@@ -177,6 +178,7 @@ for function in (flashverify.judge_case, flashverify.count_masks):
 """
 
 
+@pytest.mark.slow
 @interpreted
 def test_a_process_that_compiles_is_told_so_instead_of_failing_the_kernel():
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}

@@ -31,6 +31,7 @@ def run(source: bytes, folder: Path) -> subprocess.CompletedProcess:
     return subprocess.run([sys.executable, "repro.py"], capture_output=True, text=True, cwd=folder, env=environment)
 
 
+@pytest.mark.slow
 def test_a_script_stored_before_the_public_names_still_reproduces(tmp_path):
     assert b"from flashverify.campaign.toolkit import bundled" in STORED
 
@@ -51,6 +52,7 @@ def test_a_script_imports_public_names_alone(check, evidence):
     assert names == {"contextlib", "flashverify", "os", "sys"}
 
 
+@pytest.mark.slow
 def test_interpreted_kernels_are_judged_under_the_numerics_of_the_finding(tmp_path):
     done = run(script(evidence="interpreter (h100)", subject_spec="bundled"), tmp_path)
 

@@ -52,6 +52,7 @@ def test_triton_s_own_interpreter_is_refused_with_advice_and_the_corrected_one_i
     """)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("interpret", [True, False])
 def test_outputs_of_torch_are_judged_where_triton_was_merely_imported(interpret):
     process(
@@ -68,6 +69,7 @@ def test_outputs_of_torch_are_judged_where_triton_was_merely_imported(interpret)
     )
 
 
+@pytest.mark.slow
 def test_the_fixture_of_the_docstring_makes_a_suite_right(tmp_path):
     text = inspect.getdoc(flashverify.corrected_interpreter)
     example = text.split("    # conftest.py\n")[1].split("\nIt changes")[0]
@@ -87,6 +89,7 @@ def test_the_fixture_of_the_docstring_makes_a_suite_right(tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_other_dtypes_are_not_refused():
     process("""
         from bf16_kernel import attention, inputs
@@ -98,6 +101,7 @@ def test_other_dtypes_are_not_refused():
     """)
 
 
+@pytest.mark.slow
 def test_a_process_that_compiles_is_told_how_to_interpret():
     process(
         """
@@ -117,6 +121,7 @@ def test_a_process_that_compiles_is_told_how_to_interpret():
     )
 
 
+@pytest.mark.slow
 def test_unknown_numerics_and_a_second_interpreter_are_refused():
     process("""
         with pytest.raises(flashverify.UsageError, match="numerics='b200' is not accepted"):
