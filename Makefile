@@ -3,10 +3,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-PYTEST := $(BIN)/python -m pytest -n auto
+# Neighbouring tests share what they set up: a worker keeps to its stretch and takes from another's only when its own is done.
+PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 SAMPLE ?= 60
 
-.PHONY: verify test lint compile versions bench clean
+.PHONY: verify test test-fast lint compile versions machines clean
 .DEFAULT_GOAL := verify
 
 verify: $(READY)  ## Verify and fuzz the bundled kernels for four minutes; leaves out/verify/report.html
@@ -15,6 +16,9 @@ verify: $(READY)  ## Verify and fuzz the bundled kernels for four minutes; leave
 
 test: $(READY)  ## Pass the tests
 	$(PYTEST)
+
+test-fast: $(READY)  ## Pass the fast tests: every folder, under three minutes on two cores
+	$(PYTEST) -m "not slow"
 
 lint: $(READY)  ## Lint, format and types
 	$(BIN)/ruff check .
@@ -26,6 +30,9 @@ compile: $(READY)  ## Compile a sample of the bundled kernels for sm_80, sm_90 a
 
 versions: $(READY)  ## Pass the interpreter's tests and a short search on Triton 3.6, 3.7, 3.8 and 3.9, or on TRITON="3.8.0 ..."
 	$(BIN)/python tests/triton_versions.py $(TRITON)
+
+machines: $(READY)  ## Pass the tests as other machines would run them, or MACHINES="blas-Haswell --all"
+	$(BIN)/python tests/machines.py $(MACHINES)
 
 clean:
 	rm -rf $(VENV) out

@@ -20,8 +20,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+from flashverify.subjects import has_gpu
+
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-if "--numerics" in sys.argv or not os.path.exists("/dev/nvidiactl"):
+if "--numerics" in sys.argv or not has_gpu():
     os.environ["TRITON_INTERPRET"] = "1"
 
 import numpy as np

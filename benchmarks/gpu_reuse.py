@@ -85,7 +85,7 @@ def main() -> int:
         for failure in rows[name]["failures"][:5]:
             print(f"  FAIL {failure['error']} {failure['message']}\n       {failure['case']}")
     if options.json:
-        options.json.write_text(json.dumps(rows, indent=1) + "\n")
+        options.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     return int(any(row["failures"] for row in rows.values()))
 
 

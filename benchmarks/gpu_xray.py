@@ -109,7 +109,8 @@ def main() -> None:
     if options.json:
         device = evidence_on("cuda") if torch.cuda.is_available() else "cpu"
         options.json.write_text(
-            json.dumps({"device": device, "torch": torch.__version__, "records": records}, indent=1) + "\n"
+            json.dumps({"device": device, "torch": torch.__version__, "records": records}, indent=1) + "\n",
+            encoding="utf-8",
         )
     sys.exit(int(failed))
 

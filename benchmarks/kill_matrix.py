@@ -98,9 +98,9 @@ def _run(options: argparse.Namespace) -> int:
     matrix = Matrix(record, mutants, problems.inputs, options.cases)
     if options.markdown:
         options.markdown.parent.mkdir(parents=True, exist_ok=True)
-        options.markdown.write_text(report(matrix, options.generated))
+        options.markdown.write_text(report(matrix, options.generated), encoding="utf-8")
     if options.compact:
-        options.compact.write_text(compact(matrix))
+        options.compact.write_text(compact(matrix), encoding="utf-8")
     print(compact(matrix))
     return 0
 

@@ -96,7 +96,9 @@ def main() -> int:
     if "stock" in rows:
         print(f"ratio: {rows['flashverify']['cases_per_second'] / rows['stock']['cases_per_second']:.1f}")
     if options.json:
-        options.json.write_text(json.dumps({"device": device, "workers": options.workers} | rows, indent=1) + "\n")
+        options.json.write_text(
+            json.dumps({"device": device, "workers": options.workers} | rows, indent=1) + "\n", encoding="utf-8"
+        )
     return int(any(row["failed"] for row in rows.values()))
 
 

@@ -19,6 +19,7 @@ __all__ = [
     "FORWARD",
     "INPUT_GRADIENTS",
     "KERNELS",
+    "OF_DS",
     "OUTPUTS",
     "OutputSpec",
     "expected_shapes",
@@ -41,6 +42,7 @@ class OutputSpec:
         computed_with: the kernel that makes it: a defect of one of its outputs is likely one of the others.
         gradient_of: the tensor of `Problem` whose gradient and whose shape it is; None for what is no gradient of an input.
         optional: not every problem has that tensor.
+        of_ds: it is linear in dS, the gradient of the logits, and in nothing else.
         dtype: `case` for that of the inputs.
         empty_row: what it holds in a row that sees no key, or the field of `Contract` that says so; None for what has no rows.
     """
@@ -51,6 +53,7 @@ class OutputSpec:
     computed_with: Literal["forward", "dq", "dkdv"]
     gradient_of: str | None = None
     optional: bool = False
+    of_ds: bool = False
     dtype: Literal["case", "fp32"] = "case"
     empty_row: float | str | None = None
 
@@ -72,6 +75,12 @@ class OutputSpec:
     def channels(self) -> bool:
         """Whether it is laid out as q, k, v and O are."""
         return self.axes[-1] in ("dim_qk", "dim_v")
+
+    def sums_pairs(self, problem: Any) -> bool:
+        """Whether an element sums dS over several sequences, heads or places, in an order that the shape of the problem may change."""
+        if not (self.of_ds and self.optional):
+            return False
+        return "key" not in self.axes or getattr(problem, self.gradient_of or "").shape[:2] != problem.q.shape[:2]
 
     def given(self, problem: Any) -> bool:
         """Whether a problem, or anything with its tensors as attributes, has what it is the gradient of."""
@@ -108,6 +117,7 @@ _TABLE = (
         stage="backward",
         computed_with="dq",
         gradient_of="q",
+        of_ds=True,
         empty_row=0.0,
     ),
     OutputSpec(
@@ -116,6 +126,7 @@ _TABLE = (
         stage="backward",
         computed_with="dkdv",
         gradient_of="k",
+        of_ds=True,
     ),
     OutputSpec(
         name="dv",
@@ -130,6 +141,7 @@ _TABLE = (
         stage="backward",
         computed_with="dq",
         gradient_of="bias",
+        of_ds=True,
         optional=True,
     ),
     OutputSpec(
@@ -150,6 +162,8 @@ FORWARD = tuple(spec.name for spec in _TABLE if spec.stage == "forward")
 BACKWARD = tuple(spec.name for spec in _TABLE if spec.stage == "backward")
 INPUT_GRADIENTS = tuple(spec.name for spec in _TABLE if spec.gradient_of is not None)
 """What can be asked for by itself."""
+OF_DS = tuple(spec.name for spec in _TABLE if spec.of_ds)
+"""What a wrong dS makes wrong."""
 COMMON_GRADIENTS = tuple(spec.name for spec in _TABLE if spec.stage == "backward" and not spec.optional)
 """Of every problem with a backward."""
 KERNELS = tuple(

@@ -1,8 +1,80 @@
+"""What every test runs under: one thread, interpreted kernels where there is no GPU, and what `tests/machines.py` asks for."""
+
+import ctypes
 import os
+import random
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+from flashverify.subjects import has_gpu
 
 # Small problems on busy cores: a second thread costs far more than it gives. Read when torch is first imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # Triton reads this when it is first imported; without a GPU its interpreter runs the kernels.
-if not os.path.exists("/dev/nvidiactl"):
+if not has_gpu():
     os.environ.setdefault("TRITON_INTERPRET", "1")
+
+
+def pytest_addoption(parser):
+    group = parser.getgroup("flashverify")
+    group.addoption("--stock", action="store_true", help="tests/kernels in Triton's own interpreter: many times slower")
+    group.addoption("--shuffle", type=int, metavar="SEED", help="the tests in an order drawn from SEED")
+    group.addoption(
+        "--offline", action="store_true", help="a connection to another machine fails the test that opens it"
+    )
+
+
+def blas_kernel():
+    """The kernel that NumPy's OpenBLAS runs, or the name of another BLAS."""
+    import numpy
+
+    for library in Path(numpy.__file__).parents[1].glob("numpy.libs/*openblas*"):
+        name = getattr(ctypes.CDLL(str(library)), "scipy_openblas_get_corename64_", None)
+        if name is not None:
+            name.restype = ctypes.c_char_p
+            return f"OpenBLAS {name().decode()}"
+    return numpy.show_config(mode="dicts")["Build Dependencies"]["blas"]["name"]
+
+
+def numpy_vectors():
+    """The groups of vector instructions that NumPy chooses between on this processor."""
+    from numpy._core import _multiarray_umath as numpy_core
+
+    return [name for name in numpy_core.__cpu_dispatch__ if numpy_core.__cpu_features__.get(name)]
+
+
+def pytest_report_header():
+    """The libraries and settings that may change the last bits of a result."""
+    import torch
+
+    mode = "interpreted" if os.environ.get("TRITON_INTERPRET") == "1" else "compiled"
+    return [
+        f"products: NumPy with {blas_kernel()} and {' '.join(numpy_vectors())}, torch with {torch.backends.cpu.get_cpu_capability()}",
+        f"threads: OMP {os.environ['OMP_NUM_THREADS']}, torch {torch.get_num_threads()}; kernels: {mode}",
+    ]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config, items):
+    seed = config.getoption("--shuffle")
+    if seed is not None:
+        random.Random(seed).shuffle(items)
+
+
+def pytest_configure(config):
+    if config.getoption("--offline"):
+        sys.addaudithook(_refuse_the_network)
+
+
+def _refuse_the_network(event, arguments):
+    """An audit hook; sockets of this machine are left alone."""
+    if event == "socket.connect" and arguments[0].family in (socket.AF_INET, socket.AF_INET6):
+        host = arguments[1][0]
+        if host not in ("127.0.0.1", "::1", "localhost"):
+            raise PermissionError(f"--offline: a connection to {host} was opened")
+    if event == "socket.getaddrinfo" and arguments[0] not in (None, "", "127.0.0.1", "::1", "localhost"):
+        raise PermissionError(f"--offline: the address of {arguments[0]} was asked for")

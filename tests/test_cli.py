@@ -118,7 +118,7 @@ def test_usage_errors_are_one_line_and_exit_2(call, arguments, words):
 
 
 def test_unknown_settings_exit_2(call, monkeypatch, tmp_path):
-    (tmp_path / "pyproject.toml").write_text("[tool.flashverify]\nworker = 2\n")
+    (tmp_path / "pyproject.toml").write_text("[tool.flashverify]\nworker = 2\n", encoding="utf-8")
     assert "unknown key 'worker'" in call("fuzz").stderr
     monkeypatch.setenv("FLASHVERIFY_WORKER", "2")
     assert call("fuzz").exit_code == 2

@@ -43,7 +43,7 @@ def modules() -> list[tuple[str, Path]]:
 
 def imports(path: Path) -> set[str]:
     names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -85,18 +85,20 @@ def violations(module: str, imported: set[str]) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize(("module", "path"), modules(), ids=lambda value: value if isinstance(value, str) else "")
-def test_imports_run_downward(module, path):
-    assert violations(module, imports(path)) == []
+def test_imports_run_downward():
+    found = modules()
+
+    assert len(found) > 300
+    assert [line for module, path in found for line in violations(module, imports(path))] == []
 
 
 @pytest.mark.parametrize(
     ("module", "imported"),
     [
         ("flashverify.case.case", "flashverify.campaign.store.writer"),
-        ("flashverify.numerics.forward", "flashverify.judge.ratio"),
+        ("flashverify.numerics.forward", "flashverify.judge.compare"),
         ("flashverify.checks.accuracy", "flashverify_oracles.float64"),
-        ("flashverify.judge.ratio", "flashverify_kernels"),
+        ("flashverify.judge.compare", "flashverify_kernels"),
         ("flashverify_oracles.float64", "triton"),
         ("flashverify_oracles.exact", "flashverify.case"),
         ("flashverify_kernels.api", "flashverify"),

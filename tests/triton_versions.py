@@ -40,7 +40,9 @@ def environment(release):
     if not (folder / "ready").exists():
         venv.create(folder, clear=True, with_pip=False, symlinks=True)
         ours = Path(sysconfig.get_path("purelib", vars={"base": str(folder)}))
-        (ours / "everything_else.pth").write_text(f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n")
+        (ours / "everything_else.pth").write_text(
+            f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n", encoding="utf-8"
+        )
         pip = [sys.executable, "-m", "pip", "--python", str(python), "--quiet", "--disable-pip-version-check"]
         done = run([*pip, "install", "--no-deps", f"triton=={release}"])
         if done.returncode:
@@ -81,7 +83,7 @@ def judge(release, cases, seed):
     search = run([python, "-m", "flashverify", "fuzz", *budget, "--out", str(out / f"run-{os.getpid()}")])
     for name, done in (("tests", tests), ("search", search)):
         out.mkdir(parents=True, exist_ok=True)
-        (out / f"{name}.txt").write_text(done.stdout)
+        (out / f"{name}.txt").write_text(done.stdout, encoding="utf-8")
     verdict = next((line for line in search.stdout.splitlines() if re.match(r"\W*(PASS|FAIL|NO VERDICT)", line)), "")
     words = (
         f"tests: {summary[-1] if summary else 'no summary'}; search: {verdict.strip() or f'exit {search.returncode}'}"

@@ -39,10 +39,10 @@ class Record:
             UsageError: it was made with other settings.
         """
         record = cls(path)
-        lines = path.read_text().splitlines() if path.exists() else []
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
         if not lines:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps({"settings": settings}) + "\n")
+            path.write_text(json.dumps({"settings": settings}) + "\n", encoding="utf-8")
             return record
         found = json.loads(lines[0]).get("settings")
         if found != settings:
@@ -51,7 +51,7 @@ class Record:
             try:
                 record._keep(json.loads(text))
             except json.JSONDecodeError:  # the line that an interrupted run was writing
-                path.write_text("".join(f"{line}\n" for line in lines[:number]))
+                path.write_text("".join(f"{line}\n" for line in lines[:number]), encoding="utf-8")
                 break
         return record
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from flashverify.checks.inputs import inputs_of
+from flashverify.truth import inputs_of
 
 if TYPE_CHECKING:
     from flashverify.case.problem import Problem

@@ -65,7 +65,11 @@ def run_tasks(
                 running.append(_Running(task, process, path, time.monotonic() + limit))
             for job in [job for job in running if _ended(job)]:
                 running.remove(job)
-                lines = [json.loads(text) for text in job.path.read_text().splitlines()] if job.path.exists() else []
+                lines = (
+                    [json.loads(text) for text in job.path.read_text(encoding="utf-8").splitlines()]
+                    if job.path.exists()
+                    else []
+                )
                 yield from lines
                 lost = _lost(job, {line["inputs"] for line in lines}, rules)
                 if lost is not None:

@@ -54,7 +54,7 @@ def read_arguments(q: Any, k: Any, v: Any, options: AttentionOptions) -> Argumen
     import torch
 
     from flashverify.case.problem import Problem
-    from flashverify.checks.inputs import inputs_of
+    from flashverify.truth import inputs_of
 
     layout = value_of(options, "layout")
     check_layout(layout)

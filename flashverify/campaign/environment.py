@@ -101,7 +101,9 @@ def gpu() -> dict[str, str]:
         "cuda": str(torch.version.cuda),
     }
     with suppress(OSError, IndexError):
-        found["gpu_driver"] = Path("/proc/driver/nvidia/version").read_text().split("Kernel Module", 1)[1].split()[0]
+        found["gpu_driver"] = (
+            Path("/proc/driver/nvidia/version").read_text(encoding="utf-8").split("Kernel Module", 1)[1].split()[0]
+        )
     return found
 
 

@@ -14,21 +14,20 @@ from typing import TYPE_CHECKING
 
 from flashverify.case.memory.host import on_cpu
 from flashverify.checks.derived_problems import work
-from flashverify.checks.inputs import inputs_of
 from flashverify.checks.saturation import check_saturation
 from flashverify.judge.compare import Comparison, compare_output
 from flashverify.judge.verdict import Status, Verdict
 from flashverify.outputs import COMMON_GRADIENTS, OUTPUTS, expected_shapes, output, pinned_rows, rows_reach
-from flashverify.truth import Truth
+from flashverify.truth import Truth, inputs_of
 
 if TYPE_CHECKING:
     import torch
 
     from flashverify.case.problem import Problem
     from flashverify.checks.execution import Execution
-    from flashverify.judge.taint import Clean
     from flashverify.numerics import Form
     from flashverify.subjects.interface import Contract, Subject
+    from flashverify.truth import Clean
 
 __all__ = [
     "Accuracy",

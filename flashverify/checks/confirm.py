@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 from flashverify.case.memory.materialize import materialize
 from flashverify.checks.accuracy import CONDITIONAL, STRICT, judged_form
 from flashverify.checks.execution import execute
-from flashverify.checks.inputs import inputs_of
 from flashverify.checks.saturation import SATURATED
 from flashverify.judge.record import Confirmation
 from flashverify.judge.verdict import Verdict, to_hex
-from flashverify.truth import Truth, exact_values
+from flashverify.truth import Truth, exact_values, inputs_of
 
 if TYPE_CHECKING:
     import torch

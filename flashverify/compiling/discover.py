@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from flashverify.subjects.launches import Argument, Device, Element, Launch, Opaque, Pointer, Real, Value
+from flashverify.subjects.launches import Argument, Device, Element, Launch, Opaque, Pointer, Real, Record, Value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -118,6 +118,10 @@ def _argument(value: Any, *, constant: bool) -> Argument:
         return Pointer(str(value.dtype).removeprefix("torch."), value.data_ptr() % 16)
     if isinstance(value, tl.dtype):
         return Element(value.name)
+    if isinstance(value, tuple):
+        kind = type(value)
+        named = (kind.__module__, kind.__qualname__) if hasattr(kind, "_fields") else ("", "")
+        return Record(*named, tuple(_argument(x, constant=constant) for x in value))
     if isinstance(value, int) and not isinstance(value, bool) and not constant:
         return Value(_class_of(value))
     if isinstance(value, float):

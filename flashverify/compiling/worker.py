@@ -15,7 +15,7 @@ import msgspec
 from flashverify.compiling.cubin import resources
 from flashverify.compiling.records import Built, Compilation, Hazard, Job
 from flashverify.compiling.ttir import find_hazards
-from flashverify.subjects.launches import Argument, Device, Element, Opaque, Pointer, Real, Value
+from flashverify.subjects.launches import Argument, Device, Element, Opaque, Pointer, Real, Record, Value
 
 __all__ = ["compile_job"]
 
@@ -28,19 +28,17 @@ def compile_job(job: Job) -> Built:
     """
     import triton
     from triton.backends.compiler import GPUTarget
-    from triton.backends.nvidia.compiler import CUDABackend
-    from triton.runtime.jit import JITFunction, create_function_from_signature
+    from triton.runtime import driver
+    from triton.runtime.jit import JITFunction
 
     launch = job.launch
-    fn = importlib.import_module(launch.module)
-    for part in launch.kernel.split("."):
-        fn = getattr(fn, part)
+    fn = _named(launch.module, launch.kernel)
     while not isinstance(fn, JITFunction):  # decorators such as autotune and heuristics hold the kernel as `fn`
         fn = fn.fn
     target = GPUTarget("cuda", job.capability, 32)
-    backend = CUDABackend(target)
     arguments = {name: _rebuild(argument) for name, argument in launch.arguments.items()}
-    bind = create_function_from_signature(fn.signature, fn.params, backend)
+    driver.set_active(_Driver(target))
+    _, _, _, backend, bind = fn.create_binder()  # of the kernel's own class, which may have another one than Triton's
     bound, specialization, _ = bind(**arguments)
     options, signature, constants, attributes = fn._pack_args(
         backend, dict(launch.options), bound, specialization, dict(launch.options)
@@ -66,6 +64,17 @@ def compile_job(job: Job) -> Built:
     )
 
 
+class _Driver:
+    """What a kernel asks of the driver of a GPU before it is compiled."""
+
+    def __init__(self, target: Any) -> None:
+        self._target = target
+
+    def get_current_target(self) -> Any:
+        """The architecture."""
+        return self._target
+
+
 def _rebuild(argument: Argument) -> Any:
     """A value that the compiler classifies as it did the recorded one."""
     import torch
@@ -82,9 +91,19 @@ def _rebuild(argument: Argument) -> Any:
         case Element(name):
             return tl.dtype(name)
         case Device(module, name):
-            return getattr(importlib.import_module(module), name)
+            return _named(module, name)
+        case Record(module, name, fields):
+            values = [_rebuild(field) for field in fields]
+            return _named(module, name)(*values) if module else tuple(values)
         case Opaque(text):
             raise ValueError(f"an argument cannot be rebuilt in another process: {text}")
+
+
+def _named(module: str, name: str) -> Any:
+    found = importlib.import_module(module)
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found
 
 
 def main() -> None:

@@ -17,12 +17,11 @@ from flashverify.checks.accuracy import (
     undefined_elements,
 )
 from flashverify.checks.execution import execute
-from flashverify.checks.inputs import inputs_of
 from flashverify.diagnosis.expected import of_bound
 from flashverify.diagnosis.observation import Scene
 from flashverify.diagnosis.references import backward_asked, forward_asked
 from flashverify.outputs import rows_reach
-from flashverify.truth import Truth
+from flashverify.truth import Truth, inputs_of
 
 if TYPE_CHECKING:
     from flashverify.case.case import Case

@@ -10,7 +10,7 @@ from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from flashverify.interpreter.hooks import builder, handle, stock, tl
-from flashverify.interpreter.keys import key_of
+from flashverify.interpreter.keys import key_of, named_tuple
 from flashverify.interpreter.recording import Recorder, Recording, unobserved
 from flashverify.interpreter.replay import OpaqueError, Tape
 
@@ -83,6 +83,8 @@ def _copies(values: Any, inputs: list[Any], own: list[Any]) -> Any:
         return made
     if values.__class__ in (tuple, list):
         return type(values)(_copies(x, inputs, own) for x in values)
+    if named_tuple(values.__class__):
+        return values.__class__(*(_copies(x, inputs, own) for x in values))
     if values.__class__ is tl.core.tuple:
         return tl.core.tuple([_copies(x, inputs, own) for x in values.values], values.type)
     return values
@@ -126,6 +128,8 @@ def _returned(result: Any, inputs: list[Any], own: list[Any]) -> Any:
     """The result with the caller's own tensors in place of their copies."""
     if result.__class__ is tuple:
         return tuple(_returned(x, inputs, own) for x in result)
+    if named_tuple(result.__class__):
+        return result.__class__(*(_returned(x, inputs, own) for x in result))
     return next((mine for copied, mine in zip(inputs, own, strict=True) if copied is result), result)
 
 

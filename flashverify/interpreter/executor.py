@@ -13,7 +13,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from flashverify.interpreter.formats import numpy_dtype
 from flashverify.interpreter.hooks import handle, stock, tl
-from flashverify.interpreter.layer import Diverged, Launch, Signal, TooLarge
+from flashverify.interpreter.layer import Diverged, Launch, Signal, TooLarge, field_name, fields_of, leaves
 from flashverify.interpreter.memory import Replayed
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ class _Signature:
         declared = {name: _normalize_ty(annotation) for name, annotation in fn.__annotations__.items()}
         self.constexprs = {name for name, kind in declared.items() if kind == "constexpr"}
         self.types = {name: tl.str_to_ty(kind, None) for name, kind in declared.items() if kind in _SCALARS}
+        for name, annotation in fn.__annotations__.items():
+            self.types |= _declared_fields(name, annotation)
         self.integers: dict[tuple[str, int], Any] = {}
 
     def bound(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -90,6 +92,9 @@ class Executor(stock.GridExecutor):  # type: ignore[misc]
         """An argument in the type that a compiled kernel would get: the declared one, and fp32 for a Python float."""
         if name in self.constexprs or value is None:
             return value
+        if isinstance(value, tuple):
+            made = [self._argument(field_name(name, field), x) for field, x in fields_of(value)]
+            return type(value)(*made) if hasattr(value, "_fields") else tuple(made)
         if isinstance(value, torch.Tensor):
             kind = self._pointers.get(value.dtype)
             if kind is None:
@@ -199,6 +204,16 @@ class Executor(stock.GridExecutor):  # type: ignore[misc]
         self.session.builder.on_undo()
 
 
+def _declared_fields(name: str, annotation: Any) -> dict[str, Any]:
+    """The types that the fields of a parameter declare, where its annotation is a class of tuples with names."""
+    found: dict[str, Any] = {}
+    if isinstance(annotation, type) and hasattr(annotation, "_fields"):
+        for field, kind in getattr(annotation, "__annotations__", {}).items():
+            path = field_name(name, field)
+            found |= {path: kind} if isinstance(kind, tl.dtype) else _declared_fields(path, kind)
+    return found
+
+
 def _on_gpu(x: Any) -> bool:
     if isinstance(x, tuple):
         return any(map(_on_gpu, x))
@@ -207,7 +222,7 @@ def _on_gpu(x: Any) -> bool:
 
 def _key(fn: Any, launch: Launch) -> tuple[Any, ...]:
     """What tells launches apart that are likely to part ways in the same places: everything but the data."""
-    values = ("*" if isinstance(x, torch.Tensor) else repr(x) for x in launch.raw.values())
+    values = ("*" if isinstance(x, torch.Tensor) else repr(x) for _, x in leaves(launch.raw))
     return (fn, launch.grid, *values)
 
 

@@ -10,7 +10,7 @@ from flashverify.interpreter.hooks import stock, tl
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["key_of", "token_of"]
+__all__ = ["key_of", "named_tuple", "token_of"]
 
 _TENSOR, _CONSTEXPR, _TUPLE = tl.core.tensor, tl.core.constexpr, tl.core.tuple
 _EXACT = frozenset({int, bool, str, type(None)})
@@ -82,8 +82,16 @@ def _append(parts: list[Any], values: Iterable[Any], inputs: list[Any]) -> None:
             _append(parts, (value.start, value.stop, value.step), _no_inputs)
         elif kind in _FUNCTIONS:
             parts += (kind, value)
+        elif named_tuple(kind):
+            parts += (kind, len(value))
+            _append(parts, value, inputs)
         else:
             raise KeyError(value)
+
+
+def named_tuple(kind: type) -> bool:
+    """Whether a class is of tuples with names."""
+    return issubclass(kind, tuple) and hasattr(kind, "_fields")
 
 
 def key_of(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], inputs: list[Any]) -> Any:

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 from flashverify.interpreter.hooks import InterpreterBuilder
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Diverged", "Launch", "Layer", "Signal", "TooLarge", "Unsupported"]
+__all__ = ["Diverged", "Launch", "Layer", "Signal", "TooLarge", "Unsupported", "field_name", "fields_of", "leaves"]
 
 
 class Signal(BaseException):
@@ -51,8 +53,8 @@ class Launch:
     Attributes:
         name: of the kernel.
         filename: where it was defined.
-        raw: arguments by name as the caller passed them: tensors, numbers, None.
-        arguments: the same as the kernel gets them. `arguments[name].handle.dtype` of a pointer may be replaced by a
+        raw: arguments by name as the caller passed them: tensors, numbers, None, and tuples of them.
+        arguments: the same as the kernel gets them. The `handle.dtype` of a pointer among them may be replaced by a
             tagged copy: address arithmetic carries the object along, unchanged, down to `create_masked_load` and `_store`.
         grid: number of programs along each axis.
     """
@@ -62,6 +64,29 @@ class Launch:
     raw: dict[str, Any]
     arguments: dict[str, Any]
     grid: tuple[int, int, int]
+
+
+def leaves(arguments: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """What the arguments of a launch hold, by name, in order.
+
+    A tuple holds what its fields hold, named `tuple.field` (`tuple.0` without names); a tensor in a field `ptr` has the name of
+    the tuple: the other fields describe it.
+    """
+    for name, value in arguments.items():
+        if isinstance(value, tuple):
+            yield from leaves({field_name(name, field): x for field, x in fields_of(value)})
+        else:
+            yield name, value
+
+
+def fields_of(value: tuple[Any, ...]) -> Iterator[tuple[str, Any]]:
+    """The fields of a tuple, by name or number."""
+    yield from zip(getattr(value, "_fields", map(str, range(len(value)))), value, strict=True)
+
+
+def field_name(name: str, field: str) -> str:
+    """The name of a field of the argument `name`."""
+    return name if field == "ptr" else f"{name}.{field}"
 
 
 class Layer(InterpreterBuilder):  # type: ignore[misc]

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from flashverify.interpreter.hooks import triton_root
-from flashverify.interpreter.layer import Layer
+from flashverify.interpreter.layer import Layer, leaves
 
 if TYPE_CHECKING:
     from flashverify.interpreter.layer import Launch
@@ -121,7 +121,7 @@ class Argument:
     """A tensor that a launch got.
 
     Attributes:
-        name: of the kernel's parameter.
+        name: of the kernel's parameter, or of a field of it, see `leaves`.
         tensor: what the caller passed.
         base: address of its first element.
         size: bytes of an element.
@@ -216,10 +216,12 @@ class Tagged(Layer):
         """Tag the pointers."""
         if self.launch is not launch:  # once, however many mixins there are
             self.launch = launch
-            tensors = {name: x for name, x in launch.raw.items() if isinstance(x, torch.Tensor)}
-            self.tensors = tuple(Argument(name, x) for name, x in tensors.items())
-            for argument in self.tensors:
-                pointer = launch.arguments[argument.name].handle
+            pairs = zip(leaves(launch.raw), leaves(launch.arguments), strict=True)
+            tensors = [
+                (Argument(name, x), given.handle) for (name, x), (_, given) in pairs if isinstance(x, torch.Tensor)
+            ]
+            self.tensors = tuple(argument for argument, _ in tensors)
+            for argument, pointer in tensors:
                 tag = object.__new__(type(pointer.dtype))
                 tag.__dict__.update(pointer.dtype.__dict__)
                 tag.argument = argument

@@ -30,10 +30,19 @@ def _name(dtype: np.dtype[Any]) -> str:
     return dtype.name
 
 
-def _for_blas(x: Any) -> Any:
-    """A copy where an axis has stride 0: NumPy would multiply such a matrix in another order."""
-    repeats = any(stride == 0 and size > 1 for stride, size in zip(x.strides[-2:], x.shape[-2:], strict=True))
-    return np.ascontiguousarray(x) if repeats else x
+def _rows_in_order(x: Any, dtype: Any = None) -> Any:
+    """`x` with each tile's rows one after the other in memory, as `dtype`: the layout in which every product and sum is taken.
+
+    A BLAS may add in another order for a transposed tile, and NumPy does for a sum along one, so the layout in which an
+    operation happens to leave its result must decide nothing. An axis of programs that all share one tile keeps its stride 0.
+
+    Args:
+        x: `[..., M, N]` or `[N]`.
+        dtype: of the result; that of `x` where None.
+    """
+    if x.ndim > 2 and x.shape[0] > 1 and x.strides[0] == 0:
+        return np.broadcast_to(_rows_in_order(x[:1], dtype), x.shape)
+    return np.ascontiguousarray(x, dtype)
 
 
 def _tree_sum(x: Any, axis: int | None, keepdims: bool) -> Any:
@@ -56,12 +65,12 @@ class Products(Layer):
 
     def create_dot(self, a: Any, b: Any, d: Any, input_precision: Any, *_rest: Any, **_options: Any) -> Any:
         """The product a @ b + d, accumulated in fp32 (fp64 and integers in their own type), operands as `input_precision` says."""
-        x, y, acc = _for_blas(a.data), _for_blas(b.data), d.data
-        if not is_float(x.dtype):
-            return handle(np.matmul(x, y, dtype=acc.dtype) + acc, d.dtype.scalar)
-        kind = _name(x.dtype)
-        if x.dtype.itemsize < 4:
-            x, y = x.astype(np.float32), y.astype(np.float32)
+        acc = d.data
+        if not is_float(a.data.dtype):
+            return handle(np.matmul(a.data, b.data, dtype=acc.dtype) + acc, d.dtype.scalar)
+        kind = _name(a.data.dtype)
+        held = np.float32 if a.data.dtype.itemsize < 4 else None
+        x, y = _rows_in_order(a.data, held), _rows_in_order(b.data, held)
         precision = stock._ir.INPUT_PRECISION
         if kind != "float32" or input_precision not in (precision.TF32, precision.TF32x3):
             total = self.accumulate(x, y, acc.astype(x.dtype, copy=False), kind)
@@ -94,7 +103,7 @@ class Products(Layer):
 
     def create_reduction(self, src: Any, kind: str, axis: int | None, keep_dims: bool) -> Any:
         """Reduce one axis, or all of them: "sum", "max", "min" (NaN only where all are), "xor" or "or"."""
-        data = src.data
+        data = _rows_in_order(src.data) if kind == "sum" and is_float(src.data.dtype) else src.data
         if kind == "sum" and is_float(data.dtype) and (data.dtype == BF16 or data.dtype.itemsize == 1):
             out = _tree_sum(data, axis, keep_dims)
         else:

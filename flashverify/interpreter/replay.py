@@ -10,6 +10,7 @@ import numpy as np
 from flashverify.interpreter.broadcasts import unmade, uses
 from flashverify.interpreter.formats import numpy_dtype
 from flashverify.interpreter.hooks import TensorHandle, handle, tl
+from flashverify.interpreter.keys import named_tuple
 from flashverify.interpreter.layer import TooLarge
 from flashverify.interpreter.memory import Replayed
 from flashverify.interpreter.recording import CASTS, Recording, Slot, Step
@@ -81,7 +82,7 @@ class Tape:
     # --- what is given back -----------------------------------------------------------------------------------------
 
     def _described(self, value: Any) -> Any:
-        """The result with slots in place of tensors: ("tensor", slot, template), ("input", n), ("tuple", ...) or a constant."""
+        """The result with slots in place of tensors: ("tensor", slot, template), ("input", n), ("tuple", ...), ("named", ..., class) or a constant."""
         if value.__class__ is tl.core.tensor:
             for number, tensor in enumerate(self._recording.inputs):
                 if tensor is value:
@@ -93,12 +94,14 @@ class Tape:
             return "tensor", source, template
         if value.__class__ is tuple:
             return "tuple", tuple(self._described(x) for x in value)
+        if named_tuple(value.__class__):
+            return "named", tuple(self._described(x) for x in value), value.__class__
         if isinstance(value, (int, float, str, type(None), tl.core.dtype, tl.core.constexpr)):
             return "constant", value
         raise OpaqueError
 
     def _slots(self, shape: Any) -> list[int]:
-        if shape[0] == "tuple":
+        if shape[0] in ("tuple", "named"):
             return [n for x in shape[1] for n in self._slots(x)]
         return [shape[1].number] if shape[0] == "tensor" and isinstance(shape[1], Slot) else []
 
@@ -168,6 +171,8 @@ class Tape:
             return f"new({self._constant(shape[2])}, {self._held(shape[1])})"
         if kind == "tuple":
             return f"({''.join(self._given(x) + ', ' for x in shape[1])})"
+        if kind == "named":
+            return f"{self._constant(shape[2])}({', '.join(map(self._given, shape[1]))})"
         return self._constant(shape[1])
 
     def _compiled(self) -> Any:
@@ -215,6 +220,8 @@ class Tape:
             kind = shape[0]
             if kind == "tuple":
                 return tuple(given(x) for x in shape[1])
+            if kind == "named":
+                return shape[2](*(given(x) for x in shape[1]))
             if kind == "tensor":
                 return _new(shape[2], value(shape[1]))
             return inputs[shape[1]] if kind == "input" else shape[1]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from flashverify.mutants.mutant import Mutant
 
-__all__ = ["build_mutant", "kernel_files", "line_of"]
+__all__ = ["build_mutant", "changed_text", "kernel_files", "line_of"]
 
 _PACKAGE = "flashverify_kernels"
 
@@ -29,8 +29,21 @@ def kernel_files() -> Mapping[str, str]:
     assert spec is not None
     assert spec.submodule_search_locations is not None
     source = Path(spec.submodule_search_locations[0])
-    files = {path.relative_to(source).as_posix(): path.read_text() for path in sorted(source.rglob("*.py"))}
+    files = {
+        path.relative_to(source).as_posix(): path.read_text(encoding="utf-8") for path in sorted(source.rglob("*.py"))
+    }
     return MappingProxyType(files)
+
+
+def changed_text(mutant: Mutant) -> str:
+    """The text of `mutant.file` with the defect.
+
+    Raises:
+        UsageError: the change does not apply in exactly one place.
+    """
+    text = kernel_files().get(mutant.file, "")
+    _require_once(mutant, text)
+    return text.replace(mutant.before, mutant.after)
 
 
 def line_of(mutant: Mutant) -> int:
@@ -39,9 +52,8 @@ def line_of(mutant: Mutant) -> int:
     Raises:
         UsageError: the change does not apply in exactly one place.
     """
-    text = kernel_files().get(mutant.file, "")
-    _require_once(mutant, text)
-    pairs = zip_longest(text.splitlines(), text.replace(mutant.before, mutant.after).splitlines())
+    changed = changed_text(mutant)
+    pairs = zip_longest(kernel_files()[mutant.file].splitlines(), changed.splitlines())
     return next((number for number, (old, new) in enumerate(pairs, 1) if old != new), 0)
 
 
@@ -60,17 +72,19 @@ def build_mutant(mutant: Mutant, folder: Path) -> str:
     """
     if mutant.subject not in SUBJECTS:
         raise UsageError(f"mutant {mutant.name!r}: subject={mutant.subject!r} is not one of {', '.join(SUBJECTS)}")
-    package, files = f"mutant_{mutant.name}", kernel_files()
-    _require_once(mutant, files.get(mutant.file, ""))
-    for name, text in files.items():
+    package, changed = f"mutant_{mutant.name}", changed_text(mutant)
+    for name, text in kernel_files().items():
         if name == mutant.file:
-            text = text.replace(mutant.before, mutant.after)
+            text = changed
         target = folder / package / name
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text.replace(_PACKAGE, package))
+        target.write_text(text.replace(_PACKAGE, package), encoding="utf-8")
     module = folder / f"{package}_subject.py"
     adapter, _, kind = SUBJECTS[mutant.subject].partition(":")
-    module.write_text(f'from {adapter} import {kind}\n\nSUBJECT = {kind}(package="{package}", name="{mutant.name}")\n')
+    module.write_text(
+        f'from {adapter} import {kind}\n\nSUBJECT = {kind}(package="{package}", name="{mutant.name}")\n',
+        encoding="utf-8",
+    )
     return f"{module}:SUBJECT"
 
 

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from flashverify.case.case import Case
 
-__all__ = ["SUBJECTS", "Mutant"]
+__all__ = ["COMPUTED", "SUBJECTS", "Mutant"]
+
+COMPUTED = frozenset(("o", "lse", "dq", "dk", "dv", "delta", "dbias", "dsink"))
+"""What a subject computes; other names of `Mutant.outputs` are arguments of kernels, which the sanitizer names."""
 
 SUBJECTS = {
     "bundled": "flashverify.subjects.bundled:Bundled",
@@ -34,6 +37,8 @@ class Mutant:
         gpu: only compiled code on a GPU shows it.
         semantics: name of the wrong semantics of `flashverify.diagnosis` that describes it; empty where none does.
         control: legitimate behaviour, which must stay quiet.
+        site: of a generated mutant, its file, function and line with the edit as `{before -> after}`: what says what it is,
+            where its name only counts.
     """
 
     name: str
@@ -47,6 +52,7 @@ class Mutant:
     gpu: bool = False
     semantics: str = ""
     control: bool = False
+    site: str = ""
 
     def concerns(self, case: Case) -> bool:
         """Whether `case` has all parts that the defect needs, so that judging it may show something.

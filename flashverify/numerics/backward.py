@@ -12,18 +12,16 @@ from flashverify.numerics.chunk import Chunk, finite_rows
 from flashverify.numerics.coefficients import LN2, Coefficients, coefficients
 from flashverify.numerics.gradients import CLAMP, State, gradient_errors, gradient_of, trivial_ranges
 from flashverify.numerics.learned import (
-    BiasTerms,
-    SinkTerms,
+    PairTerms,
     bias_bound,
-    bias_terms,
-    sink_bound,
-    sink_errors,
-    sink_terms,
+    joined_bias,
+    onto_bias,
 )
 from flashverify.numerics.logits import logit_overflow
 from flashverify.numerics.overflow import overflow_domain
 from flashverify.numerics.result import BackwardBounds, ForwardBounds, OutputBound, check, exactly, finish
 from flashverify.numerics.self_error import float64_coefficients
+from flashverify.numerics.sinks import SinkTerms, sink_bound, sink_errors, sink_terms
 from flashverify.numerics.strict import join_strict, predict_dv, predicts_dv
 from flashverify.numerics.terms import KeySum, KeyTerms, PredictedSum, RowTerms, joined_rows
 
@@ -155,12 +153,12 @@ class _ChunkTerms:
     rows: RowTerms
     keys: KeyTerms
     reasons: dict[str, Tensor]
-    bias: BiasTerms | None
+    bias: PairTerms | None
     sink: SinkTerms | None
 
 
-def _joined_bias(problem: BoundInputs, shape: torch.Size, parts: list[_ChunkTerms]) -> BiasTerms:
-    return BiasTerms.join(problem, shape, [part.bias for part in parts if part.bias is not None])
+def _joined_bias(problem: BoundInputs, shape: torch.Size, parts: list[_ChunkTerms]) -> PairTerms:
+    return joined_bias(problem, shape, [part.bias for part in parts if part.bias is not None])
 
 
 def _joined_sink(parts: list[_ChunkTerms]) -> SinkTerms:
@@ -232,7 +230,7 @@ def _chunk_terms(
     seen = chunk.over_rows(torch.ones_like(chunk.n)) > 0
     of_bias = of_sink = None
     if bias_shape is not None:
-        of_bias = bias_terms(problem, bias_shape, chunk, cores, self_cores, over, t_X)
+        of_bias = PairTerms.of(chunk, cores, self_cores, over, t_X, onto_bias(problem, bias_shape))
     if with_sink:
         errors = sink_errors(problem, c, chunk, g, s, cores.delta, B_L)
         own = sink_errors(problem, c64, chunk, g, s, self_cores.delta, E_L)

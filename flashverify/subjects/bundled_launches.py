@@ -7,7 +7,7 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 from flashverify.formats import DTYPES, FORMATS
-from flashverify.subjects.launches import Argument, Launch, Pointer, Real, Value
+from flashverify.subjects.launches import Argument, Launch, Pointer, Real, Record, Value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,7 +56,7 @@ def launch_of(source: Any, label: str) -> Launch:
         label=label,
         module=source.fn.fn.__module__,
         kernel=source.fn.__name__,
-        arguments={name: _argument(kind, source.constants.get(name)) for name, kind in source.signature.items()},
+        arguments={name: _argument(name, kind, source.constants) for name, kind in source.signature.items()},
         options=source.options,
     )
 
@@ -66,9 +66,13 @@ def _combinations() -> Iterator[tuple[str, str, str, tuple[int, int]]]:
     yield from itertools.product(("delta",), ("none",), _DTYPES, _DIMS)
 
 
-def _argument(kind: str, constant: Any) -> Argument:
+def _argument(name: str, kind: Any, constants: dict[str, Any]) -> Argument:
+    if isinstance(kind, tuple):
+        fields = kind._asdict().items()  # type: ignore[attr-defined]
+        inner = tuple(_argument(f"{name}.{field}", x, constants) for field, x in fields)
+        return Record(type(kind).__module__, type(kind).__qualname__, inner)
     if kind == "constexpr":
-        return Value(constant)
+        return Value(constants[name])
     if kind.startswith("*"):
         return Pointer(_POINTEES[kind[1:]])
     return Real((0.5).hex()) if kind == "fp32" else Value(7)

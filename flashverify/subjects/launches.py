@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = ["Argument", "Device", "Element", "Launch", "Opaque", "Pointer", "Real", "Value"]
+__all__ = ["Argument", "Device", "Element", "Launch", "Opaque", "Pointer", "Real", "Record", "Value"]
 
 
 class Pointer(msgspec.Struct, frozen=True, tag="pointer"):
@@ -50,7 +50,21 @@ class Opaque(msgspec.Struct, frozen=True, tag="opaque"):
     text: str
 
 
-Argument = Pointer | Value | Real | Element | Device | Opaque
+class Record(msgspec.Struct, frozen=True, tag="record"):
+    """A tuple, with or without names.
+
+    Args:
+        module: where its class is found; empty for a plain tuple.
+        name: of its class.
+        fields: in order.
+    """
+
+    module: str
+    name: str
+    fields: tuple[Argument, ...]
+
+
+Argument = Pointer | Value | Real | Element | Device | Opaque | Record
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):

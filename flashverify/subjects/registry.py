@@ -5,6 +5,8 @@ Loading a subject imports its module, which runs that module's code.
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import importlib
 import os
 import sys
@@ -84,10 +86,27 @@ REGISTERED = (
 )
 
 
+_CONTROL, _WSL = Path("/dev/nvidiactl"), Path("/dev/dxg")
+
+
+@functools.cache
+def _loads(library: str) -> bool:
+    """Whether the dynamic linker finds a library."""
+    try:
+        ctypes.CDLL(library)
+    except OSError:
+        return False
+    return True
+
+
 def has_gpu() -> bool:
-    """Whether an NVIDIA device is present; answered without importing torch."""
-    hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return Path("/dev/nvidiactl").exists() and hidden not in ("", "-1")
+    """Whether an NVIDIA device is present and `CUDA_VISIBLE_DEVICES` does not hide it; answered without importing torch.
+
+    Linux has NVIDIA's control device. WSL2 has one device for the GPUs of every maker, so NVIDIA's library must load as well.
+    """
+    if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
+        return False
+    return _CONTROL.exists() or (_WSL.exists() and _loads("libcuda.so.1"))
 
 
 def default_subjects() -> tuple[str, ...]:

@@ -1,6 +1,5 @@
 """Compile the kernels without a GPU and without launching them: what the compiler says about each."""
 
-import inspect
 import re
 import subprocess
 import tempfile
@@ -10,7 +9,6 @@ from typing import Any, Literal
 
 import torch
 import triton
-import triton.language as tl
 from triton.backends.compiler import GPUTarget
 
 from flashverify_kernels.arguments import compile_constants
@@ -23,6 +21,7 @@ from flashverify_kernels.device.mask import BITS, SPARSE
 from flashverify_kernels.launch import DELTA_ROWS
 from flashverify_kernels.options import Precision
 from flashverify_kernels.runtime import INTERPRETED
+from flashverify_kernels.signature import Source, source_of
 
 KernelName = Literal["forward", "delta", "dq", "dkdv"]
 
@@ -33,21 +32,15 @@ KERNELS: dict[str, Any] = {
     "dkdv": dkdv_kernel,
 }
 
-_ELEMENT = {torch.float16: "*fp16", torch.bfloat16: "*bf16", torch.float32: "*fp32"}
-_FP32_POINTERS = ("lse2_ptr", "delta_ptr", "dlse_ptr", "slopes_ptr", "sink_ptr", "dbias_ptr")
-_INT32_POINTERS = ("cu_q_ptr", "cu_k_ptr", "q_lengths_ptr", "k_lengths_ptr", "bits_ptr", "blocks_ptr")
-
-_SCALARS = {"int32": "i32", "int64": "i64", "uint32": "u32", "uint64": "u64"}
-
 TERMS = {
-    "softcap": ("cap_ratio", "cap_log2"),
-    "alibi": ("slopes_ptr",),
-    "bias": ("bias_ptr",),
-    "dbias": ("bias_ptr", "dbias_ptr"),
-    "sink": ("sink_ptr",),
-    "dropout": ("keep_share", "keep_scale"),
+    "softcap": ("terms.cap_ratio", "terms.cap_log2"),
+    "alibi": ("terms.slopes",),
+    "bias": ("terms.bias.ptr",),
+    "dbias": ("terms.bias.ptr", "dbias_ptr"),
+    "sink": ("terms.sink",),
+    "dropout": ("dropout.keep_share", "dropout.keep_scale"),
 }
-"""What can be done to logits and weights, and the parameters that are None without it."""
+"""What can be done to logits and weights, and the arguments that are None without it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,23 +60,6 @@ class Compiled:
     registers: int
     stack: int
     shared: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
-    """What the compiler is given.
-
-    Attributes:
-        fn: the kernel.
-        signature: type by parameter, `constexpr` for a constant.
-        constants: value by constant parameter.
-        options: launch options.
-    """
-
-    fn: Any
-    signature: dict[str, str]
-    constants: dict[str, Any]
-    options: dict[str, Any]
 
 
 def kernel_source(
@@ -112,33 +88,24 @@ def kernel_source(
     flags = mask_flags(mask)
     constants = compile_constants(kernel, config, d=d, dv=dv, aligned=aligned, mask=flags, precision=precision)
     given = {
-        "cu_q_ptr": packed,
-        "cu_k_ptr": packed,
-        "q_lengths_ptr": query_lengths,
-        "k_lengths_ptr": key_lengths,
-        "bits_ptr": bool(flags & BITS.value),
-        "blocks_ptr": bool(flags & SPARSE.value),
-        "dlse_ptr": dlse,
+        "sequences.cu_q": packed,
+        "sequences.cu_k": packed and kernel != "delta",
+        "sequences.q_lengths": query_lengths,
+        "sequences.k_lengths": key_lengths and kernel != "delta",
+        "mask.bits.ptr": bool(flags & BITS.value),
+        "mask.blocks.ptr": bool(flags & SPARSE.value),
+        "stats.delta": kernel != "forward",
+        "stats.dlse": dlse and kernel == "delta",
     }
-    for term, names in TERMS.items():
-        for name in names:
-            given[name] = given.get(name, False) or term in terms
-    signature: dict[str, str] = {}
-    values: dict[str, Any] = {}
-    fn = KERNELS[kernel]
-    for name, parameter in inspect.signature(fn.fn).parameters.items():
-        if parameter.annotation is tl.constexpr:
-            signature[name], values[name] = "constexpr", constants[name]
-        elif not given.get(name, True):
-            signature[name], values[name] = "constexpr", None
-        else:
-            signature[name] = _type(name, parameter.annotation, dtype)
+    for term, paths in TERMS.items():
+        for path in paths:
+            given[path] = given.get(path, False) or (term in terms and (term != "sink" or kernel == "forward"))
     options = {
         "num_warps": config.num_warps,
         "num_stages": config.num_stages,
         "enable_fp_fusion": kernel != "forward",  # see `online_step`
     }
-    return Source(fn=fn, signature=signature, constants=values, options=options)
+    return source_of(KERNELS[kernel], constants, options, lambda path: given.get(path, True), dtype)
 
 
 def compile_kernel(
@@ -179,8 +146,6 @@ def compile_kernel(
     Raises:
         RuntimeError: this process interprets its kernels.
     """
-    if INTERPRETED:
-        raise RuntimeError("kernels cannot be compiled in a process that interprets them: unset TRITON_INTERPRET")
     source = kernel_source(
         kernel,
         d=d,
@@ -196,8 +161,19 @@ def compile_kernel(
         precision=precision,
         config=config,
     )
+    return compile_source(source, capability)
+
+
+def compile_source(source: Source, capability: int) -> Compiled:
+    """Compile what a launch would for a compute capability such as 80 or 90.
+
+    Raises:
+        RuntimeError: this process interprets its kernels.
+    """
+    if INTERPRETED:
+        raise RuntimeError("kernels cannot be compiled in a process that interprets them: unset TRITON_INTERPRET")
     built = triton.compile(
-        triton.compiler.ASTSource(source.fn, source.signature, source.constants),
+        triton.compiler.ASTSource(source.fn, source.signature, source.paths()),
         target=GPUTarget("cuda", capability, 32),
         options=source.options,
     )
@@ -205,16 +181,6 @@ def compile_kernel(
     return Compiled(
         ttir=built.asm["ttir"], ptx=built.asm["ptx"], registers=registers, stack=stack, shared=built.metadata.shared
     )
-
-
-def _type(name: str, annotation: Any, dtype: torch.dtype) -> str:
-    if name in _FP32_POINTERS:
-        return "*fp32"
-    if name in _INT32_POINTERS:
-        return "*i32"
-    if name.endswith("_ptr"):
-        return _ELEMENT[dtype]
-    return _SCALARS[annotation.name] if isinstance(annotation, tl.dtype) else "fp32"
 
 
 def _resources(cubin: bytes) -> tuple[int, int]:

@@ -1,14 +1,11 @@
-from typing import Literal, overload
+from typing import Literal, Unpack, overload
 
 import torch
 
 from flashverify_kernels.autograd import differentiable
-from flashverify_kernels.bitmask import BitMask
-from flashverify_kernels.blocks import BlockMask
-from flashverify_kernels.config import Configs
-from flashverify_kernels.dropout import Dropout
-from flashverify_kernels.options import Causal, Layout, Options, Precision, Window
-from flashverify_kernels.tree import TreeMask
+from flashverify_kernels.options import AttentionOptions, Options, check_names, described
+
+_ACCEPTED = AttentionOptions.__optional_keys__
 
 
 @overload
@@ -17,77 +14,20 @@ def attention(
     k: torch.Tensor,
     v: torch.Tensor,
     *,
-    scale: float | None = ...,
-    causal: Causal | None = ...,
-    window: Window | None = ...,
-    query_lengths: torch.Tensor | None = ...,
-    key_lengths: torch.Tensor | None = ...,
-    tree: TreeMask | None = ...,
-    bitmask: BitMask | None = ...,
-    blocks: BlockMask | None = ...,
-    softcap: float | None = ...,
-    alibi_slopes: torch.Tensor | None = ...,
-    bias: torch.Tensor | None = ...,
-    sink: torch.Tensor | None = ...,
-    dropout: Dropout | None = ...,
-    precision: Precision = ...,
-    layout: Layout = ...,
     return_lse: Literal[False] = ...,
-    config: Configs | None = ...,
-    allow_interpreted_bf16: bool = ...,
+    **options: Unpack[AttentionOptions],
 ) -> torch.Tensor: ...
 
 
 @overload
 def attention(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    *,
-    scale: float | None = ...,
-    causal: Causal | None = ...,
-    window: Window | None = ...,
-    query_lengths: torch.Tensor | None = ...,
-    key_lengths: torch.Tensor | None = ...,
-    tree: TreeMask | None = ...,
-    bitmask: BitMask | None = ...,
-    blocks: BlockMask | None = ...,
-    softcap: float | None = ...,
-    alibi_slopes: torch.Tensor | None = ...,
-    bias: torch.Tensor | None = ...,
-    sink: torch.Tensor | None = ...,
-    dropout: Dropout | None = ...,
-    precision: Precision = ...,
-    layout: Layout = ...,
-    return_lse: Literal[True],
-    config: Configs | None = ...,
-    allow_interpreted_bf16: bool = ...,
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, return_lse: Literal[True], **options: Unpack[AttentionOptions]
 ) -> tuple[torch.Tensor, torch.Tensor]: ...
 
 
+@described(AttentionOptions, Options)
 def attention(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    *,
-    scale: float | None = None,
-    causal: Causal | None = None,
-    window: Window | None = None,
-    query_lengths: torch.Tensor | None = None,
-    key_lengths: torch.Tensor | None = None,
-    tree: TreeMask | None = None,
-    bitmask: BitMask | None = None,
-    blocks: BlockMask | None = None,
-    softcap: float | None = None,
-    alibi_slopes: torch.Tensor | None = None,
-    bias: torch.Tensor | None = None,
-    sink: torch.Tensor | None = None,
-    dropout: Dropout | None = None,
-    precision: Precision = "ieee",
-    layout: Layout = "bhsd",
-    return_lse: bool = False,
-    config: Configs | None = None,
-    allow_interpreted_bf16: bool = False,
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, return_lse: bool = False, **options: Unpack[AttentionOptions]
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
     """Compute softmax(cap(scale * q k^T) + bias - alibi) v, differentiably in q, k, v, the bias and the sinks.
 
@@ -132,24 +72,6 @@ def attention(
         TypeError: an argument of the wrong type or dtype.
         ValueError: a shape, stride, device or value that is not accepted.
     """
-    options = Options(
-        scale=scale,
-        causal=causal,
-        window=window,
-        query_lengths=query_lengths,
-        key_lengths=key_lengths,
-        tree=tree,
-        bitmask=bitmask,
-        blocks=blocks,
-        softcap=softcap,
-        alibi_slopes=alibi_slopes,
-        bias=bias,
-        sink=sink,
-        dropout=dropout,
-        precision=precision,
-        layout=layout,
-        config=config,
-        allow_interpreted_bf16=allow_interpreted_bf16,
-    )
-    o, lse = differentiable(q, k, v, options)
+    check_names("attention", options, _ACCEPTED)
+    o, lse = differentiable(q, k, v, Options(**options))
     return (o, lse) if return_lse else o

@@ -1,14 +1,28 @@
-"""From a checked problem and its tensors to the keyword arguments of the kernels."""
+"""From a checked call and its tensors to the keyword arguments of the kernels."""
 
 from typing import Any
 
 import torch
 
 from flashverify_kernels.config import Kind, LaunchConfig, padded_dim
+from flashverify_kernels.device.arguments import (
+    Blocks,
+    DropoutDraws,
+    LogitTerms,
+    MaskParts,
+    Sequences,
+    Sizes,
+    Statistics,
+    View,
+    Words,
+)
+from flashverify_kernels.dropout import Dropout
+from flashverify_kernels.masking import Mask
 from flashverify_kernels.options import Options, Precision
 from flashverify_kernels.runtime import INTERPRETED
 from flashverify_kernels.terms import LOG2_E
-from flashverify_kernels.validation import Problem, axes
+from flashverify_kernels.validation import CheckedCall, axes
+from flashverify_kernels.views import strides, view
 
 _INT32 = 2**31
 _LARGEST_TILE = 256
@@ -20,113 +34,116 @@ def in_order(options: Options, **tensors: torch.Tensor) -> dict[str, torch.Tenso
     return {name: x.permute(axes(options.layout)) for name, x in tensors.items()}
 
 
-def pointers(views: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The pointer arguments."""
-    return {f"{name}_ptr": x for name, x in views.items()}
+def views(tensors: dict[str, torch.Tensor]) -> dict[str, View]:
+    """The arguments that are tensors of rows and channels."""
+    return {f"{name}_view": view(x) for name, x in tensors.items()}
 
 
-def _head_strides(x: torch.Tensor) -> tuple[int, ...]:
-    """Strides of batch, head and sequence, elements; an axis of size 1 has none that matters."""
-    return tuple(0 if size == 1 else stride for size, stride in zip(x.shape[:3], x.stride()[:3], strict=True))
+def statistics(
+    call: CheckedCall, *, lse2: torch.Tensor, delta: torch.Tensor | None = None, dlse: torch.Tensor | None = None
+) -> Statistics:
+    """The statistics of the rows, `[B, Hq, rows]` fp32 contiguous."""
+    return Statistics(
+        lse2=lse2,
+        delta=delta,
+        dlse=dlse,
+        batch=0 if call.batch == 1 else call.heads * call.rows,
+        head=call.rows,
+    )
 
 
-def strides(views: dict[str, torch.Tensor]) -> dict[str, int]:
-    """The stride arguments, elements."""
-    return {
-        f"stride_{name}{axis}": stride
-        for name, x in views.items()
-        for axis, stride in zip("bhs", _head_strides(x), strict=True)
-    }
-
-
-def row_strides(problem: Problem) -> dict[str, int]:
-    """The strides of the statistics of the rows, `[B, Hq, rows]` contiguous, elements."""
-    return {
-        "stride_rowb": 0 if problem.batch == 1 else problem.heads * problem.rows,
-        "stride_rowh": problem.rows,
-    }
-
-
-def sequence_arguments(options: Options) -> dict[str, torch.Tensor | None]:
+def sequences_of(options: Options) -> Sequences:
     """Where the rows of a sequence lie and how many count; an absent table is None and so part of the compile key."""
     packed = options.packed
-    return {
-        "cu_q_ptr": None if packed is None else packed.cu_q,
-        "cu_k_ptr": None if packed is None else packed.cu_k,
-        "q_lengths_ptr": options.query_lengths,
-        "k_lengths_ptr": options.key_lengths,
-    }
+    return Sequences(
+        cu_q=None if packed is None else packed.cu_q,
+        cu_k=None if packed is None else packed.cu_k,
+        q_lengths=options.query_lengths,
+        k_lengths=options.key_lengths,
+    )
 
 
-def mask_arguments(problem: Problem, kind: Kind) -> dict[str, Any]:
-    """The tables and numbers of the mask."""
-    mask, blocks = problem.mask, problem.mask.blocks
+def mask_parts(mask: Mask, kind: Kind) -> MaskParts:
+    """The tables and numbers of a mask."""
     tables = None
-    if blocks is not None:
-        tables = blocks.along_queries if kind == "dkdv" else blocks.along_keys
-    bits_strides = (0, 0, 0) if mask.words is None else _head_strides(mask.words)
-    block_strides = (0, 0) if tables is None else _head_strides(tables)[:2]
+    if mask.blocks is not None:
+        tables = mask.blocks.along_queries if kind == "dkdv" else mask.blocks.along_keys
+    batch, head = (0, 0) if tables is None else strides(tables)[:2]
     rows, keys = mask.block_size or (0, 0)
+    return MaskParts(
+        left=mask.left,
+        right=mask.right,
+        align_end=int(mask.align_end),
+        tree=int(mask.tree),
+        bits=Words(mask.words, *((0, 0, 0) if mask.words is None else strides(mask.words))),
+        blocks=Blocks(ptr=tables, batch=batch, head=head, rows=rows, keys=keys),
+    )
+
+
+def logit_terms(call: CheckedCall, kind: Kind) -> LogitTerms:
+    """What a logit is made of; what is absent is None and so part of the compile key."""
+    terms, cap = call.terms, call.terms.softcap
+    return LogitTerms(
+        scale=call.scale,
+        scale_log2=call.scale * LOG2_E,
+        cap_ratio=None if cap is None else call.scale / cap,
+        cap_log2=None if cap is None else cap * LOG2_E,
+        slopes=terms.slopes,
+        align_slopes=int(terms.align_slopes),
+        bias=view(terms.bias),
+        sink=terms.sink if kind == "forward" else None,
+    )
+
+
+def dropout_draws(drop: Dropout | None) -> DropoutDraws:
+    """Which weights are dropped."""
+    if drop is None:
+        return DropoutDraws(None, None, 0, 0, 0)
+    return DropoutDraws(
+        keep_share=1 - drop.p,
+        keep_scale=1 / (1 - drop.p),
+        seed=drop.seed,
+        offset=drop.offset,
+        threshold=drop.threshold,
+    )
+
+
+def sizes_of(call: CheckedCall) -> Sizes:
+    """The runtime sizes."""
+    return Sizes(
+        heads=call.heads,
+        kv_heads=call.kv_heads,
+        group=call.heads // max(call.kv_heads, 1),
+        sq=call.sq,
+        sk=call.sk,
+        d8=call.d // 8,
+        dv8=call.dv // 8,
+    )
+
+
+def records(call: CheckedCall, options: Options, kind: Kind) -> dict[str, Any]:
+    """The records that forward, dq and dkdv share."""
     return {
-        "bits_ptr": mask.words,
-        "blocks_ptr": tables,
-        "left": mask.left,
-        "right": mask.right,
-        "align_end": int(mask.align_end),
-        "tree": int(mask.tree),
-        "block_rows": rows,
-        "block_keys": keys,
-        **{f"stride_bits{axis}": stride for axis, stride in zip("bhs", bits_strides, strict=True)},
-        **{f"stride_blocks{axis}": stride for axis, stride in zip("bh", block_strides, strict=True)},
+        "sequences": sequences_of(options),
+        "sizes": sizes_of(call),
+        "mask": mask_parts(call.mask, kind),
+        "terms": logit_terms(call, kind),
+        "dropout": dropout_draws(call.terms.dropout),
     }
 
 
-def term_arguments(problem: Problem, kind: Kind) -> dict[str, Any]:
-    """What is done to logits and weights; what is absent is None and so part of the compile key."""
-    terms, cap, drop = problem.terms, problem.terms.softcap, problem.terms.dropout
-    bias_strides = (0, 0, 0) if terms.bias is None else _head_strides(terms.bias)
-    own: dict[str, Any] = {"sink_ptr": terms.sink}
-    if kind != "forward":
-        own = {"keep_scale": None if drop is None else 1 / (1 - drop.p)}
-    return {
-        "scale_log2": problem.scale * LOG2_E,
-        "cap_ratio": None if cap is None else problem.scale / cap,
-        "cap_log2": None if cap is None else cap * LOG2_E,
-        "keep_share": None if drop is None else 1 - drop.p,
-        "slopes_ptr": terms.slopes,
-        "bias_ptr": terms.bias,
-        "align_slopes": int(terms.align_slopes),
-        "seed": 0 if drop is None else drop.seed,
-        "offset": 0 if drop is None else drop.offset,
-        "threshold": 0 if drop is None else drop.threshold,
-        **{f"stride_bias{axis}": stride for axis, stride in zip("bhs", bias_strides, strict=True)},
-        **own,
-    }
-
-
-def size_arguments(problem: Problem) -> dict[str, int]:
-    """The runtime sizes that all kernels of the softmax share."""
-    return {
-        "group": problem.heads // max(problem.kv_heads, 1),
-        "sq": problem.sq,
-        "sk": problem.sk,
-        "d8": problem.d // 8,
-        "dv8": problem.dv // 8,
-    }
-
-
-def constants(problem: Problem, kind: Kind, views: dict[str, torch.Tensor]) -> dict[str, Any]:
+def constants(call: CheckedCall, kind: Kind, tensors: dict[str, torch.Tensor]) -> dict[str, Any]:
     """The constexpr arguments and launch options of one launch."""
-    config = problem.configs[kind]
+    config = call.configs[kind]
     return {
         **compile_constants(
             kind,
             config,
-            d=problem.d,
-            dv=problem.dv,
-            aligned=_aligned(views),
-            mask=problem.mask.flags,
-            precision=problem.precision,
+            d=call.d,
+            dv=call.dv,
+            aligned=_aligned(tensors),
+            mask=call.mask.flags,
+            precision=call.precision,
             interpreted=INTERPRETED,
         ),
         "num_warps": config.num_warps,
@@ -134,13 +151,13 @@ def constants(problem: Problem, kind: Kind, views: dict[str, torch.Tensor]) -> d
     }
 
 
-def _aligned(views: dict[str, torch.Tensor]) -> bool:
+def _aligned(tensors: dict[str, torch.Tensor]) -> bool:
     """Whether rows start on multiples of 8 elements and of 16 bytes, and every offset within a head fits an int32."""
     return all(
         x.data_ptr() % 16 == 0
-        and all(stride % 8 == 0 for stride in _head_strides(x))
+        and all(stride % 8 == 0 for stride in strides(x))
         and (x.shape[2] + _LARGEST_TILE) * x.stride(2) < _INT32
-        for x in views.values()
+        for x in tensors.values()
     )
 
 

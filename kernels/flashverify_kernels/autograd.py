@@ -4,10 +4,11 @@ import torch
 from torch.autograd.function import once_differentiable
 
 from flashverify_kernels.dispatch import dispatched, ops
-from flashverify_kernels.flatten import NotPlainError, flatten
+from flashverify_kernels.flatten import flatten
 from flashverify_kernels.launch import backward, forward
 from flashverify_kernels.options import Options
-from flashverify_kernels.validation import check_problem
+from flashverify_kernels.plain import NotPlainError
+from flashverify_kernels.validation import check_call
 
 
 class _Attention(torch.autograd.Function):
@@ -55,7 +56,7 @@ def _operator(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, options: Option
     try:
         values = flatten(options)
     except NotPlainError:
-        check_problem(q, k, v, options)
+        check_call(q, k, v, options)
         raise
     o, lse, _ = ops.attention_forward(q, k, v, *values)
     return o, lse

@@ -2,24 +2,26 @@
 
 import contextlib
 import math
-from typing import Literal, overload
+from typing import Literal, Unpack, overload
 
 import torch
 
-from flashverify_kernels.bitmask import BitMask
-from flashverify_kernels.config import LaunchConfig
+from flashverify_kernels.arguments import mask_parts
 from flashverify_kernels.decode_config import launch_constants
-from flashverify_kernels.decode_validation import DecodeOptions, DecodeProblem, check_decode
+from flashverify_kernels.decode_validation import CheckedDecode, check_decode
+from flashverify_kernels.device.arguments import PageTable, Sizes
 from flashverify_kernels.device.decode import decode_kernel
 from flashverify_kernels.dispatch import dispatched, ops
-from flashverify_kernels.flatten import NotPlainError, flatten_decode
-from flashverify_kernels.merge import aligned, launch_merge, stride_arguments
-from flashverify_kernels.options import Causal, Layout, Precision, Window
-from flashverify_kernels.tree import TreeMask
+from flashverify_kernels.flatten import flatten_decode
+from flashverify_kernels.merge import aligned, launch_merge
+from flashverify_kernels.options import DecodeOptions, DecodingOptions, check_names, described
+from flashverify_kernels.plain import NotPlainError
 from flashverify_kernels.validation import axes
+from flashverify_kernels.views import part_view, view
 
 _LOG2_E = math.log2(math.e)
 _LN_2 = math.log(2)
+_ACCEPTED = DecodingOptions.__optional_keys__
 
 
 @overload
@@ -28,59 +30,20 @@ def decode(
     k: torch.Tensor,
     v: torch.Tensor,
     *,
-    scale: float | None = ...,
-    causal: Causal | None = ...,
-    window: Window | None = ...,
-    key_lengths: torch.Tensor | None = ...,
-    block_table: torch.Tensor | None = ...,
-    tree: TreeMask | BitMask | None = ...,
-    n_splits: int | None = ...,
-    precision: Precision = ...,
-    layout: Layout = ...,
     return_lse: Literal[False] = ...,
-    config: LaunchConfig | None = ...,
-    allow_interpreted_bf16: bool = ...,
+    **options: Unpack[DecodingOptions],
 ) -> torch.Tensor: ...
 
 
 @overload
 def decode(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    *,
-    scale: float | None = ...,
-    causal: Causal | None = ...,
-    window: Window | None = ...,
-    key_lengths: torch.Tensor | None = ...,
-    block_table: torch.Tensor | None = ...,
-    tree: TreeMask | BitMask | None = ...,
-    n_splits: int | None = ...,
-    precision: Precision = ...,
-    layout: Layout = ...,
-    return_lse: Literal[True],
-    config: LaunchConfig | None = ...,
-    allow_interpreted_bf16: bool = ...,
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, return_lse: Literal[True], **options: Unpack[DecodingOptions]
 ) -> tuple[torch.Tensor, torch.Tensor]: ...
 
 
+@described(DecodingOptions, DecodeOptions)
 def decode(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    *,
-    scale: float | None = None,
-    causal: Causal | None = None,
-    window: Window | None = None,
-    key_lengths: torch.Tensor | None = None,
-    block_table: torch.Tensor | None = None,
-    tree: TreeMask | BitMask | None = None,
-    n_splits: int | None = None,
-    precision: Precision = "ieee",
-    layout: Layout = "bhsd",
-    return_lse: bool = False,
-    config: LaunchConfig | None = None,
-    allow_interpreted_bf16: bool = False,
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, return_lse: bool = False, **options: Unpack[DecodingOptions]
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
     """Compute softmax(scale * q k^T) v for few queries and many keys; no backward.
 
@@ -125,20 +88,8 @@ def decode(
         TypeError: an argument of the wrong type or dtype.
         ValueError: a shape, stride, device or value that is not accepted.
     """
-    options = DecodeOptions(
-        scale=scale,
-        causal=causal,
-        window=window,
-        key_lengths=key_lengths,
-        block_table=block_table,
-        tree=tree,
-        n_splits=n_splits,
-        precision=precision,
-        layout=layout,
-        config=config,
-        allow_interpreted_bf16=allow_interpreted_bf16,
-    )
-    o, lse = (_operator if dispatched(q, k, v) else decode_forward)(q, k, v, options)
+    check_names("decode", options, _ACCEPTED)
+    o, lse = (_operator if dispatched(q, k, v) else decode_forward)(q, k, v, DecodeOptions(**options))
     return (o, lse) if return_lse else o
 
 
@@ -146,13 +97,13 @@ def decode_forward(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, options: DecodeOptions
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Check, allocate and launch: O and the natural LSE."""
-    problem = check_decode(q, k, v, options)
+    call = check_decode(q, k, v, options)
     perm = axes(options.layout)
-    shape = (problem.batch, problem.heads, problem.sq, problem.dv)
+    shape = (call.batch, call.heads, call.sq, call.dv)
     o = torch.empty([shape[a] for a in perm], dtype=q.dtype, device=q.device)
     lse = torch.empty(shape[:3], dtype=torch.float32, device=q.device)
     if o.numel():
-        _launch(q, k, v, o.permute(perm), lse, options, problem)
+        _launch(q, k, v, o.permute(perm), lse, options, call)
     return o, lse
 
 
@@ -178,58 +129,50 @@ def _launch(
     o: torch.Tensor,
     lse: torch.Tensor,
     options: DecodeOptions,
-    problem: DecodeProblem,
+    call: CheckedDecode,
 ) -> None:
     """Both phases, into `o` (axes b, h, s, c) and `lse`; a single split writes there itself."""
     perm = axes(options.layout)
     inner = perm if options.block_table is None else (0, 2, 1, 3)
     q, k, v = q.permute(perm), k.permute(inner), v.permute(inner)
-    whole = problem.splits == 1
+    whole = call.splits == 1
     parts, parts_lse = o[None], lse[None]
     if not whole:
-        parts = torch.empty((problem.splits, *o.shape), dtype=torch.float32, device=o.device)
-        parts_lse = torch.empty((problem.splits, *lse.shape), dtype=torch.float32, device=o.device)
-    table, mask = options.block_table, problem.mask
+        parts = torch.empty((call.splits, *o.shape), dtype=torch.float32, device=o.device)
+        parts_lse = torch.empty((call.splits, *lse.shape), dtype=torch.float32, device=o.device)
+    table, mask = options.block_table, call.mask
     constants = launch_constants(
-        problem.config,
-        d=problem.d,
-        dv=problem.dv,
-        page_size=problem.page_size,
+        call.config,
+        d=call.d,
+        dv=call.dv,
+        page_size=call.page_size,
         aligned=aligned(q, k, v, parts),
         mask=mask.flags,
-        precision=problem.precision,
+        precision=call.precision,
     )
     with torch.cuda.device(q.device) if q.is_cuda else contextlib.nullcontext():
-        decode_kernel[(problem.programs,)](
-            q_ptr=q,
-            k_ptr=k,
-            v_ptr=v,
-            o_ptr=parts,
+        decode_kernel[(call.programs,)](
+            q_view=view(q),
+            k_view=view(k),
+            v_view=view(v),
+            o_view=part_view(parts),
             lse_ptr=parts_lse,
-            scale_log2=problem.scale * _LOG2_E,
+            scale_log2=call.scale * _LOG2_E,
             lse_scale=_LN_2 if whole else 1.0,
             k_lengths_ptr=options.key_lengths,
-            bits_ptr=mask.words,
-            table_ptr=table,
-            batch=problem.batch,
-            kv_heads=problem.kv_heads,
-            group=problem.group,
-            sq=problem.sq,
-            sk=problem.sk,
-            d8=problem.d // 8,
-            dv8=problem.dv // 8,
-            left=mask.left,
-            right=mask.right,
-            align_end=int(mask.align_end),
-            tree=int(mask.tree),
-            splits=problem.splits,
-            page_size=problem.page_size,
-            stride_table=0 if table is None else table.stride(0),
-            **stride_arguments("q", "bhs", q),
-            **stride_arguments("k", "bhs", k),
-            **stride_arguments("v", "bhs", v),
-            **stride_arguments("o", "pbhs", parts),
-            **stride_arguments("bits", "bhs", lse[..., None] if mask.words is None else mask.words),
+            pages=PageTable(table, 0 if table is None else table.stride(0), call.page_size),
+            batch=call.batch,
+            splits=call.splits,
+            sizes=Sizes(
+                heads=call.heads,
+                kv_heads=call.kv_heads,
+                group=call.group,
+                sq=call.sq,
+                sk=call.sk,
+                d8=call.d // 8,
+                dv8=call.dv // 8,
+            ),
+            mask=mask_parts(mask, "forward"),
             **constants,
         )
     if not whole:

@@ -11,7 +11,7 @@ from flashverify_kernels.config import MASKS, LaunchConfig, config_error
 from flashverify_kernels.decode_config import MAX_SPLITS, decode_config, decode_splits, resident_programs
 from flashverify_kernels.device.mask import LOWER
 from flashverify_kernels.masking import MAX_LENGTH, Extent, Mask, check_mask
-from flashverify_kernels.options import Causal, Layout, Options, Precision, Window
+from flashverify_kernels.options import Causal, DecodeOptions, Layout, Options, Precision
 from flashverify_kernels.runtime import INTERPRETED, device_error, readable, shared_memory_limit, supported
 from flashverify_kernels.tree import TreeMask
 from flashverify_kernels.validation import axes, check_like
@@ -20,25 +20,8 @@ _MAX_PROGRAMS = 2**31 - 1
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
-class DecodeOptions:
-    """What a decoding computes and how; the fields are the keyword arguments of `decode`."""
-
-    scale: float | None = None
-    causal: Causal | None = None
-    window: Window | None = None
-    key_lengths: torch.Tensor | None = None
-    block_table: torch.Tensor | None = None
-    tree: TreeMask | BitMask | None = None
-    n_splits: int | None = None
-    precision: Precision = "ieee"
-    layout: Layout = "bhsd"
-    config: LaunchConfig | None = None
-    allow_interpreted_bf16: bool = False
-
-
-@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
-class DecodeProblem:
-    """A checked problem with every default resolved.
+class CheckedDecode:
+    """A checked call with every default resolved.
 
     Attributes:
         batch: sequences.
@@ -81,7 +64,7 @@ class DecodeProblem:
         return self.splits * self.batch * self.kv_heads * -(-self.group * self.sq // self.config.block_m)
 
 
-def check_decode(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, options: DecodeOptions) -> DecodeProblem:
+def check_decode(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, options: DecodeOptions) -> CheckedDecode:
     """Check inputs and options against each other.
 
     Raises:
@@ -126,7 +109,7 @@ def check_decode(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, options: Dec
     splits = _check_splits(options.n_splits, q, sk, programs, config, d, dv)
     if programs * splits > _MAX_PROGRAMS:
         raise ValueError(f"q: {programs * splits} programs are more than one launch can take ({_MAX_PROGRAMS})")
-    return DecodeProblem(
+    return CheckedDecode(
         batch=batch,
         heads=heads,
         kv_heads=kv_heads,

@@ -1,38 +1,33 @@
-"""Options of attention and decode as the plain values of an operator, tensors first, and back."""
+"""Options of attention and decode as the plain values of an operator, tensors first, and back.
 
-from collections.abc import Sequence
-from typing import Any
+One table for each says all there is to say of an option: the parameters of the operator that it becomes, how, and how to get it
+back. The schema, `flatten` and `unflatten` follow from it.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import torch
 
 from flashverify_kernels.bitmask import BitMask
 from flashverify_kernels.blocks import BlockMask
-from flashverify_kernels.config import Configs, LaunchConfig
-from flashverify_kernels.decode_validation import DecodeOptions
 from flashverify_kernels.dropout import Dropout
-from flashverify_kernels.options import Options, Window
+from flashverify_kernels.options import DecodeOptions, Options
 from flashverify_kernels.packed import Packed
+from flashverify_kernels.plain import (
+    SEEDS,
+    from_config,
+    from_configs,
+    from_window,
+    number,
+    required,
+    signed,
+    to_config,
+    to_configs,
+    to_window,
+    whole,
+)
 from flashverify_kernels.tree import TreeMask
-
-ATTENTION_TENSORS = 11
-"""Tensors among the values of `flatten`; the first two are differentiable."""
-ATTENTION_SCHEMA = (
-    "Tensor? bias, Tensor? sink, Tensor? alibi_slopes, Tensor? query_lengths, Tensor? key_lengths, Tensor? tree, "
-    "Tensor? bitmask, Tensor? live_along_keys, Tensor? live_along_queries, Tensor? cu_q, Tensor? cu_k, "
-    "float? scale, str? causal, SymInt[]? window, SymInt[]? block_size, SymInt[]? longest, float? softcap, "
-    "float? dropout, SymInt seed, SymInt offset, str precision, str layout, int[]? config, bool allow_interpreted_bf16"
-)
-"""The parameters that the values of `flatten` are given to."""
-DECODE_SCHEMA = (
-    "Tensor? key_lengths, Tensor? block_table, Tensor? tree, Tensor? bitmask, float? scale, str? causal, "
-    "SymInt[]? window, SymInt? n_splits, str precision, str layout, int[]? config, bool allow_interpreted_bf16"
-)
-"""The parameters that the values of `flatten_decode` are given to."""
-
-_UNBOUNDED = -1
-_FARTHEST = 2**62
-_SEEDS = 2**64
-_KINDS = ("forward", "dq", "dkdv")
 
 
 def parameter(schema: str, name: str) -> int:
@@ -40,11 +35,155 @@ def parameter(schema: str, name: str) -> int:
     return [parameter.split()[-1] for parameter in schema.split(", ")].index(name)
 
 
-class NotPlainError(TypeError):
-    """An option has a type or value that no operator takes; the checks of the arguments say which."""
+def _mask(mask: Any) -> tuple[Any, ...]:
+    return (mask.bits, None) if isinstance(mask, TreeMask) else (None, required(mask, BitMask).words)
 
-    def __init__(self) -> None:
-        super().__init__("an option has a type or value that an operator cannot take")
+
+def _dropout(dropout: Any) -> tuple[Any, ...]:
+    required(dropout, Dropout)
+    return float(dropout.p), signed(dropout.seed), dropout.offset
+
+
+def _packed(packed: Any) -> tuple[Any, ...]:
+    required(packed, Packed)
+    tables = (required(packed.cu_q, torch.Tensor), required(packed.cu_k, torch.Tensor))
+    return *tables, [whole(packed.max_q), whole(packed.max_k)]
+
+
+def _blocks(blocks: Any) -> tuple[Any, ...]:
+    required(blocks, BlockMask)
+    return blocks.along_keys, blocks.along_queries, [blocks.rows, blocks.keys]
+
+
+class _Option(NamedTuple):
+    """One option.
+
+    Attributes:
+        name: field of the options.
+        columns: the parameters that it becomes, as a schema has them; all are absent where it is None.
+        to: their values.
+        back: the option of them.
+        absent: their values where it is None; None where it must not be.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    to: Callable[[Any], tuple[Any, ...]]
+    back: Callable[..., Any]
+    absent: tuple[Any, ...] | None = (None,)
+
+
+def _tensor(name: str) -> _Option:
+    return _Option(name, (f"Tensor? {name}",), lambda x: (required(x, torch.Tensor),), _same)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+_SCALE = _Option("scale", ("float? scale",), lambda x: (number(x),), _same)
+_CAUSAL = _Option("causal", ("str? causal",), lambda x: (required(x, str),), _same)
+_WINDOW = _Option("window", ("SymInt[]? window",), lambda x: (from_window(x),), to_window)
+_LAST = (
+    _Option("precision", ("str precision",), lambda x: (required(x, str),), _same, None),
+    _Option("layout", ("str layout",), lambda x: (required(x, str),), _same, None),
+)
+_BF16 = _Option("allow_interpreted_bf16", ("bool allow_interpreted_bf16",), lambda x: (bool(x),), _same, None)
+
+_ATTENTION = (
+    *map(_tensor, ("bias", "sink", "alibi_slopes", "query_lengths", "key_lengths")),
+    _Option("tree", ("Tensor? tree",), lambda x: (required(x, TreeMask).bits,), TreeMask),
+    _Option("bitmask", ("Tensor? bitmask",), lambda x: (required(x, BitMask).words,), BitMask),
+    _SCALE,
+    _CAUSAL,
+    _WINDOW,
+    _Option(
+        "blocks",
+        ("Tensor? live_along_keys", "Tensor? live_along_queries", "SymInt[]? block_size"),
+        _blocks,
+        lambda along_keys, along_queries, size: BlockMask(size[0], size[1], along_keys, along_queries),
+        (None, None, None),
+    ),
+    _Option(
+        "packed",
+        ("Tensor? cu_q", "Tensor? cu_k", "SymInt[]? longest"),
+        _packed,
+        lambda cu_q, cu_k, longest: Packed(cu_q, cu_k, longest[0], longest[1]),
+        (None, None, None),
+    ),
+    _Option("softcap", ("float? softcap",), lambda x: (number(x),), _same),
+    _Option(
+        "dropout",
+        ("float? dropout", "SymInt seed", "SymInt offset"),
+        _dropout,
+        lambda p, seed, offset: Dropout(p, seed % SEEDS, offset),
+        (None, 0, 0),
+    ),
+    *_LAST,
+    _Option("config", ("int[]? config",), lambda x: (from_configs(x),), to_configs),
+    _BF16,
+)
+"""The bias and the sinks come first: they are differentiable."""
+
+_DECODE = (
+    *map(_tensor, ("key_lengths", "block_table")),
+    _Option(
+        "tree",
+        ("Tensor? tree", "Tensor? bitmask"),
+        _mask,
+        lambda bits, words: BitMask(words) if bits is None else TreeMask(bits),
+        (None, None),
+    ),
+    _SCALE,
+    _CAUSAL,
+    _WINDOW,
+    _Option("n_splits", ("SymInt? n_splits",), lambda x: (whole(x),), _same),
+    *_LAST,
+    _Option("config", ("int[]? config",), lambda x: (from_config(x),), to_config),
+    _BF16,
+)
+
+
+def _order(table: tuple[_Option, ...]) -> tuple[int, ...]:
+    """The columns of a table in the order of the operator's parameters: tensors first."""
+    columns = [column for option in table for column in option.columns]
+    return tuple(sorted(range(len(columns)), key=lambda n: not columns[n].startswith("Tensor")))
+
+
+def _schema(table: tuple[_Option, ...]) -> str:
+    columns = [column for option in table for column in option.columns]
+    return ", ".join(columns[n] for n in _order(table))
+
+
+_ATTENTION_ORDER, _DECODE_ORDER = _order(_ATTENTION), _order(_DECODE)
+ATTENTION_SCHEMA = _schema(_ATTENTION)
+"""The parameters that the values of `flatten` are given to."""
+DECODE_SCHEMA = _schema(_DECODE)
+"""The parameters that the values of `flatten_decode` are given to."""
+ATTENTION_TENSORS = ATTENTION_SCHEMA.count("Tensor? ")
+"""Tensors among the values of `flatten`; the first two are differentiable."""
+
+
+def _flat(table: tuple[_Option, ...], order: tuple[int, ...], options: Any) -> tuple[Any, ...]:
+    columns: list[Any] = []
+    for option in table:
+        value = getattr(options, option.name)
+        columns.extend(option.absent if value is None and option.absent is not None else option.to(value))
+    return tuple([columns[n] for n in order])
+
+
+def _fields(table: tuple[_Option, ...], order: tuple[int, ...], values: Sequence[Any]) -> dict[str, Any]:
+    by_column = dict(zip(order, values, strict=True))
+    found: dict[str, Any] = {}
+    n = 0
+    for option in table:
+        columns = [by_column[n + k] for k in range(len(option.columns))]
+        n += len(columns)
+        absent = option.absent is not None and all(
+            x is None for x, column in zip(columns, option.columns, strict=True) if "?" in column
+        )
+        found[option.name] = None if absent else option.back(*columns)
+    return found
 
 
 def flatten(options: Options) -> tuple[Any, ...]:
@@ -53,67 +192,12 @@ def flatten(options: Options) -> tuple[Any, ...]:
     Raises:
         NotPlainError: an option is not what it should be.
     """
-    tree = _instance(options.tree, TreeMask)
-    bitmask = _instance(options.bitmask, BitMask)
-    blocks = _instance(options.blocks, BlockMask)
-    packed = _instance(options.packed, Packed)
-    dropout = _instance(options.dropout, Dropout)
-    return (
-        _instance(options.bias, torch.Tensor),
-        _instance(options.sink, torch.Tensor),
-        _instance(options.alibi_slopes, torch.Tensor),
-        _instance(options.query_lengths, torch.Tensor),
-        _instance(options.key_lengths, torch.Tensor),
-        None if tree is None else tree.bits,
-        None if bitmask is None else bitmask.words,
-        None if blocks is None else blocks.along_keys,
-        None if blocks is None else blocks.along_queries,
-        None if packed is None else _instance(packed.cu_q, torch.Tensor),
-        None if packed is None else _instance(packed.cu_k, torch.Tensor),
-        _number(options.scale),
-        _instance(options.causal, str),
-        _window(options.window),
-        None if blocks is None else [blocks.rows, blocks.keys],
-        None if packed is None else [_whole(packed.max_q), _whole(packed.max_k)],
-        _number(options.softcap),
-        None if dropout is None else float(dropout.p),
-        0 if dropout is None else _signed(dropout.seed),
-        0 if dropout is None else dropout.offset,
-        _required(options.precision, str),
-        _required(options.layout, str),
-        _configs(options.config),
-        bool(options.allow_interpreted_bf16),
-    )
+    return _flat(_ATTENTION, _ATTENTION_ORDER, options)
 
 
 def unflatten(values: Sequence[Any]) -> Options:
     """The options that `flatten` made `values` of."""
-    bias, sink, slopes, query_lengths, key_lengths, tree, bitmask, along_keys, along_queries, cu_q, cu_k = values[
-        :ATTENTION_TENSORS
-    ]
-    scale, causal, window, block_size, longest, softcap, p, seed, offset, precision, layout, config, interpreted = (
-        values[ATTENTION_TENSORS:]
-    )
-    return Options(
-        scale=scale,
-        causal=causal,
-        window=_sides(window),
-        query_lengths=query_lengths,
-        key_lengths=key_lengths,
-        tree=None if tree is None else TreeMask(tree),
-        bitmask=None if bitmask is None else BitMask(bitmask),
-        blocks=None if block_size is None else BlockMask(block_size[0], block_size[1], along_keys, along_queries),
-        packed=None if longest is None else Packed(cu_q, cu_k, longest[0], longest[1]),
-        softcap=softcap,
-        alibi_slopes=slopes,
-        bias=bias,
-        sink=sink,
-        dropout=None if p is None else Dropout(p, seed % _SEEDS, offset),
-        precision=precision,
-        layout=layout,
-        config=_to_configs(config),
-        allow_interpreted_bf16=interpreted,
-    )
+    return Options(**_fields(_ATTENTION, _ATTENTION_ORDER, values))
 
 
 def flatten_decode(options: DecodeOptions) -> tuple[Any, ...]:
@@ -122,118 +206,9 @@ def flatten_decode(options: DecodeOptions) -> tuple[Any, ...]:
     Raises:
         NotPlainError: an option is not what it should be.
     """
-    mask = options.tree
-    if mask is not None and not isinstance(mask, (TreeMask, BitMask)):
-        raise NotPlainError
-    return (
-        _instance(options.key_lengths, torch.Tensor),
-        _instance(options.block_table, torch.Tensor),
-        mask.bits if isinstance(mask, TreeMask) else None,
-        mask.words if isinstance(mask, BitMask) else None,
-        _number(options.scale),
-        _instance(options.causal, str),
-        _window(options.window),
-        None if options.n_splits is None else _whole(options.n_splits),
-        _required(options.precision, str),
-        _required(options.layout, str),
-        None if options.config is None else _config(options.config),
-        bool(options.allow_interpreted_bf16),
-    )
+    return _flat(_DECODE, _DECODE_ORDER, options)
 
 
 def unflatten_decode(values: Sequence[Any]) -> DecodeOptions:
     """The options that `flatten_decode` made `values` of."""
-    key_lengths, table, tree, bitmask, scale, causal, window, n_splits, precision, layout, config, interpreted = values
-    mask = None if tree is None else TreeMask(tree)
-    return DecodeOptions(
-        scale=scale,
-        causal=causal,
-        window=_sides(window),
-        key_lengths=key_lengths,
-        block_table=table,
-        tree=mask if bitmask is None else BitMask(bitmask),
-        n_splits=n_splits,
-        precision=precision,
-        layout=layout,
-        config=None if config is None else _to_config(config),
-        allow_interpreted_bf16=interpreted,
-    )
-
-
-def _instance(value: Any, kind: type) -> Any:
-    return None if value is None else _required(value, kind)
-
-
-def _required(value: Any, kind: type) -> Any:
-    if not isinstance(value, kind):
-        raise NotPlainError
-    return value
-
-
-def _whole(value: Any) -> Any:
-    """A whole number of 64 bits."""
-    if isinstance(value, bool) or not isinstance(value, (int, torch.SymInt)) or not -(2**63) <= value < 2**63:
-        raise NotPlainError
-    return value
-
-
-def _number(value: Any) -> float | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or abs(value) > 2.0**1000:
-        raise NotPlainError
-    return float(value)
-
-
-def _signed(seed: int) -> int:
-    """The whole number of 64 bits with a sign that has the bits of `seed`."""
-    return seed - _SEEDS if seed >= _SEEDS // 2 else seed
-
-
-def _window(window: Any) -> list[int] | None:
-    if window is None:
-        return None
-    if not isinstance(window, tuple) or len(window) != 2:
-        raise NotPlainError
-    for side in window:
-        if side is not None and (isinstance(side, bool) or not isinstance(side, (int, torch.SymInt)) or side < 0):
-            raise NotPlainError
-    return [_UNBOUNDED if side is None else min(side, _FARTHEST) for side in window]
-
-
-def _sides(window: Sequence[int] | None) -> Window | None:
-    if window is None:
-        return None
-    left, right = (None if side == _UNBOUNDED else side for side in window)
-    return left, right
-
-
-def _config(config: LaunchConfig) -> list[int]:
-    _required(config, LaunchConfig)
-    return [_whole(x) for x in (config.block_m, config.block_n, config.num_warps, config.num_stages)]
-
-
-def _to_config(values: Sequence[int]) -> LaunchConfig | None:
-    block_m, block_n, num_warps, num_stages = values
-    return LaunchConfig(block_m=block_m, block_n=block_n, num_warps=num_warps, num_stages=num_stages)
-
-
-def _configs(configs: Configs | None) -> list[int] | None:
-    """The launch configurations of all kernels behind each other; one that is all 0 is the default."""
-    if configs is None:
-        return None
-    _required(configs, Configs)
-    found: list[int] = []
-    for config in (configs.forward, configs.dq, configs.dkdv):
-        values = [0, 0, 0, 0] if config is None else _config(config)
-        if config is not None and values == [0, 0, 0, 0]:
-            raise NotPlainError
-        found += values
-    return found
-
-
-def _to_configs(values: Sequence[int] | None) -> Configs | None:
-    if values is None:
-        return None
-    parts = [list(values[n : n + 4]) for n in (0, 4, 8)]
-    return Configs(**{kind: _to_config(part) if any(part) else None for kind, part in zip(_KINDS, parts, strict=True)})
+    return DecodeOptions(**_fields(_DECODE, _DECODE_ORDER, values))

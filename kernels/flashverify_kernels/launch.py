@@ -9,13 +9,11 @@ import torch
 from flashverify_kernels.arguments import (
     constants,
     in_order,
-    mask_arguments,
-    pointers,
-    row_strides,
-    sequence_arguments,
-    size_arguments,
-    strides,
-    term_arguments,
+    records,
+    sequences_of,
+    sizes_of,
+    statistics,
+    views,
 )
 from flashverify_kernels.device.delta import delta_kernel
 from flashverify_kernels.device.dkdv import dkdv_kernel
@@ -23,7 +21,7 @@ from flashverify_kernels.device.dq import dq_kernel
 from flashverify_kernels.device.forward import forward_kernel
 from flashverify_kernels.options import Options
 from flashverify_kernels.reductions import bias_gradient, sink_gradient
-from flashverify_kernels.validation import Problem, axes, check_like, check_problem
+from flashverify_kernels.validation import CheckedCall, axes, check_call, check_like
 
 DELTA_ROWS = 64
 """Rows per program of the delta kernel."""
@@ -80,24 +78,18 @@ def forward(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, options: Options 
         ValueError: a shape, stride, device or value that is not accepted.
     """
     options = options or Options()
-    problem = check_problem(q, k, v, options)
-    o = _empty(problem, options, q, problem.heads, problem.rows, problem.dv)
-    lse2 = torch.empty(problem.batch, problem.heads, problem.rows, dtype=torch.float32, device=q.device)
-    views = in_order(options, q=q, k=k, v=v, o=o)
+    call = check_call(q, k, v, options)
+    o = _empty(call, options, q, call.heads, call.rows, call.dv)
+    lse2 = torch.empty(call.batch, call.heads, call.rows, dtype=torch.float32, device=q.device)
+    tensors = in_order(options, q=q, k=k, v=v, o=o)
     _launch(
         forward_kernel,
-        problem.sequences * problem.heads * -(-problem.sq // problem.configs["forward"].block_m),
+        call.sequences * call.heads * -(-call.sq // call.configs["forward"].block_m),
         q,
-        **pointers(views),
-        lse2_ptr=lse2,
-        **sequence_arguments(options),
-        **term_arguments(problem, "forward"),
-        **mask_arguments(problem, "forward"),
-        heads=problem.heads,
-        **size_arguments(problem),
-        **strides(views),
-        **row_strides(problem),
-        **constants(problem, "forward", views),
+        **views(tensors),
+        stats=statistics(call, lse2=lse2),
+        **records(call, options, "forward"),
+        **constants(call, "forward", tensors),
         enable_fp_fusion=False,  # see `online_step`
     )
     return ForwardResult(o, lse2)
@@ -133,9 +125,9 @@ def backward(
         ValueError: a shape, stride, device or value that is not accepted.
     """
     options = options or Options()
-    problem = check_problem(q, k, v, options)
-    rows = (problem.batch, problem.heads, problem.rows)
-    outputs = tuple((*rows, problem.dv)[a] for a in axes(options.layout))
+    call = check_call(q, k, v, options)
+    rows = (call.batch, call.heads, call.rows)
+    outputs = tuple((*rows, call.dv)[a] for a in axes(options.layout))
     check_like("do", do, q, outputs, q.dtype)
     check_like("o", o, q, outputs, q.dtype)
     check_like("lse2", lse2, q, rows, torch.float32)
@@ -146,72 +138,52 @@ def backward(
     do = do if do.stride(3) == 1 else do.contiguous()
     o = o if o.stride(3) == 1 else o.contiguous()
 
-    sequences = sequence_arguments(options)
+    sequences = sequences_of(options)
     delta = torch.empty(rows, dtype=torch.float32, device=q.device)
-    views = in_order(options, o=o, do=do)
-    shared = constants(problem, "dq", views)
+    tensors = in_order(options, o=o, do=do)
+    shared = constants(call, "dq", tensors)
     _launch(
         delta_kernel,
-        problem.sequences * problem.heads * -(-problem.sq // DELTA_ROWS),
+        call.sequences * call.heads * -(-call.sq // DELTA_ROWS),
         q,
-        **pointers(views),
-        lse2_ptr=lse2,
-        dlse_ptr=dlse,
-        delta_ptr=delta,
-        cu_q_ptr=sequences["cu_q_ptr"],
-        q_lengths_ptr=sequences["q_lengths_ptr"],
-        heads=problem.heads,
-        sq=problem.sq,
-        dv8=problem.dv // 8,
-        **strides(views),
-        **row_strides(problem),
+        **views(tensors),
+        stats=statistics(call, lse2=lse2, delta=delta, dlse=dlse),
+        sequences=sequences._replace(cu_k=None, k_lengths=None),  # which would be part of its compile key
+        sizes=sizes_of(call),
         BLOCK_M=DELTA_ROWS,
         **{name: shared[name] for name in ("BLOCK_DV", "EVEN_DV", "ALIGNED")},
     )
 
-    common = {
-        "lse2_ptr": lse2,
-        "delta_ptr": delta,
-        "scale": problem.scale,
-        **sequences,
-        **size_arguments(problem),
-        **row_strides(problem),
-    }
-    bias, sink = problem.terms.bias, problem.terms.sink
+    stats = statistics(call, lse2=lse2, delta=delta)
+    bias, sink = call.terms.bias, call.terms.sink
     dq = dk = dv = ds = None
     if bias is not None and needs[3]:
-        ds = torch.zeros(*rows, problem.keys, dtype=torch.float32, device=q.device)  # tiles never visited stay 0
+        ds = torch.zeros(*rows, call.keys, dtype=torch.float32, device=q.device)  # tiles never visited stay 0
     if needs[0] or ds is not None:
-        dq = _empty(problem, options, q, problem.heads, problem.rows, problem.d)
-        views = in_order(options, q=q, k=k, v=v, do=do, dq=dq)
+        dq = _empty(call, options, q, call.heads, call.rows, call.d)
+        tensors = in_order(options, q=q, k=k, v=v, do=do, dq=dq)
         _launch(
             dq_kernel,
-            problem.sequences * problem.heads * -(-problem.sq // problem.configs["dq"].block_m),
+            call.sequences * call.heads * -(-call.sq // call.configs["dq"].block_m),
             q,
-            **pointers(views),
+            **views(tensors),
             dbias_ptr=ds,
-            **common,
-            **term_arguments(problem, "dq"),
-            **mask_arguments(problem, "dq"),
-            heads=problem.heads,
-            **strides(views),
-            **constants(problem, "dq", views),
+            stats=stats,
+            **records(call, options, "dq"),
+            **constants(call, "dq", tensors),
         )
     if needs[1] or needs[2]:
-        dk = _empty(problem, options, q, problem.kv_heads, problem.keys, problem.d)
-        dv = _empty(problem, options, q, problem.kv_heads, problem.keys, problem.dv)
-        views = in_order(options, q=q, k=k, v=v, do=do, dk=dk, dv=dv)
+        dk = _empty(call, options, q, call.kv_heads, call.keys, call.d)
+        dv = _empty(call, options, q, call.kv_heads, call.keys, call.dv)
+        tensors = in_order(options, q=q, k=k, v=v, do=do, dk=dk, dv=dv)
         _launch(
             dkdv_kernel,
-            problem.sequences * problem.kv_heads * -(-problem.sk // problem.configs["dkdv"].block_n),
+            call.sequences * call.kv_heads * -(-call.sk // call.configs["dkdv"].block_n),
             q,
-            **pointers(views),
-            **common,
-            **term_arguments(problem, "dkdv"),
-            **mask_arguments(problem, "dkdv"),
-            kv_heads=problem.kv_heads,
-            **strides(views),
-            **constants(problem, "dkdv", views),
+            **views(tensors),
+            stats=stats,
+            **records(call, options, "dkdv"),
+            **constants(call, "dkdv", tensors),
         )
     return BackwardResult(
         dq if needs[0] else None,
@@ -219,7 +191,7 @@ def backward(
         dv if needs[2] else None,
         delta,
         None if bias is None or ds is None else bias_gradient(ds, bias),
-        None if sink is None or not needs[4] else sink_gradient(sink, lse2, delta, sequences["cu_q_ptr"]),
+        None if sink is None or not needs[4] else sink_gradient(sink, lse2, delta, sequences.cu_q),
     )
 
 
@@ -232,6 +204,6 @@ def _launch(kernel: Any, programs: int, q: torch.Tensor, **arguments: Any) -> No
             kernel[(programs,)](**arguments)
 
 
-def _empty(problem: Problem, options: Options, q: torch.Tensor, heads: int, length: int, dim: int) -> torch.Tensor:
-    shape = (problem.batch, heads, length, dim)
+def _empty(call: CheckedCall, options: Options, q: torch.Tensor, heads: int, length: int, dim: int) -> torch.Tensor:
+    shape = (call.batch, heads, length, dim)
     return torch.empty([shape[a] for a in axes(options.layout)], dtype=q.dtype, device=q.device)

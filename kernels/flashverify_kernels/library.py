@@ -20,7 +20,7 @@ from flashverify_kernels.flatten import (
 )
 from flashverify_kernels.launch import backward, forward
 from flashverify_kernels.options import Layout
-from flashverify_kernels.validation import axes, check_problem
+from flashverify_kernels.validation import axes, check_call
 
 _DIFFERENTIABLE = 5  # q, k, v, the bias and the sinks
 
@@ -41,7 +41,7 @@ def _attention(
 @_attention.register_fake
 def _(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *values: Any) -> tuple[torch.Tensor, ...]:
     if not symbolic(q, k, v, *values):
-        check_problem(q, k, v, unflatten(values))
+        check_call(q, k, v, unflatten(values))
     o, lse = attention_outputs(q, v, values[parameter(ATTENTION_SCHEMA, "layout")])
     return o, lse, torch.empty_like(lse)
 
@@ -83,7 +83,7 @@ def _(
     *values: Any,
 ) -> list[torch.Tensor]:
     if not symbolic(q, k, v, *values):
-        check_problem(q, k, v, unflatten(values))
+        check_call(q, k, v, unflatten(values))
     inputs = (q, k, v, *values[: _DIFFERENTIABLE - 3])
     return [x.new_empty(x.shape) for x, needed in zip(inputs, needs, strict=True) if needed]
 

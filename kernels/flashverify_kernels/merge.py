@@ -11,6 +11,7 @@ from flashverify_kernels.config import padded_dim
 from flashverify_kernels.device.merge import merge_backward_kernel, merge_kernel
 from flashverify_kernels.dispatch import dispatched, ops
 from flashverify_kernels.runtime import INTERPRETED, device_error, supported
+from flashverify_kernels.views import part_view, strides, view
 
 _LOG2_E = math.log2(math.e)
 _LN_2 = math.log(2)
@@ -102,15 +103,13 @@ def launch_merge(
     _launch(
         merge_kernel,
         o,
-        o_ptr=o,
+        partials=part_view(o),
         lse_ptr=lse,
-        merged_ptr=merged,
+        merged=view(merged),
         merged_lse_ptr=merged_lse,
         to_log2=1.0 if base2 else _LOG2_E,
         from_log2=1.0 if base2 else _LN_2,
         lse_scale=lse_scale,
-        **stride_arguments("o", "pbhs", o),
-        **stride_arguments("merged", "bhs", merged),
         rows_aligned=aligned(o, merged),
     )
 
@@ -138,15 +137,13 @@ def launch_merge_backward(
     _launch(
         merge_backward_kernel,
         o,
-        o_ptr=o,
+        partials=part_view(o),
         lse_ptr=lse,
-        do_ptr=do,
+        do_view=view(do),
         dlse_ptr=None if dlse is None else dlse.contiguous(),
         dpart_ptr=dpart,
         dpart_lse_ptr=dpart_lse,
         to_log2=_LOG2_E,
-        **stride_arguments("o", "pbhs", o),
-        **stride_arguments("do", "bhs", do),
         rows_aligned=aligned(o, do, *(() if dpart is None else (dpart,))),
     )
     return dpart, dpart_lse
@@ -185,19 +182,9 @@ def _launch(kernel: Any, o: torch.Tensor, *, rows_aligned: bool, **arguments: An
         )
 
 
-def stride_arguments(name: str, axes: str, x: torch.Tensor) -> dict[str, int]:
-    """The stride arguments of a tensor whose last axis holds the channels, elements."""
-    return {f"stride_{name}{axis}": stride for axis, stride in zip(axes, _meaningful_strides(x), strict=True)}
-
-
-def _meaningful_strides(x: torch.Tensor) -> tuple[int, ...]:
-    """Strides of all axes but the channels, elements; an axis of size 1 has none that matters."""
-    return tuple(0 if size == 1 else stride for size, stride in zip(x.shape[:-1], x.stride()[:-1], strict=True))
-
-
 def aligned(*tensors: torch.Tensor) -> bool:
     """Whether every row of every tensor starts on a multiple of 8 elements and every tensor on one of 16 bytes."""
-    return all(x.data_ptr() % 16 == 0 and all(stride % 8 == 0 for stride in _meaningful_strides(x)) for x in tensors)
+    return all(x.data_ptr() % 16 == 0 and all(stride % 8 == 0 for stride in strides(x)) for x in tensors)
 
 
 def dense_rows(x: torch.Tensor) -> torch.Tensor:

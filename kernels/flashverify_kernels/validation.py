@@ -16,8 +16,8 @@ _AXES: dict[Layout, tuple[int, int, int, int]] = {"bhsd": (0, 1, 2, 3), "bshd": 
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
-class Problem:
-    """A checked problem with every default resolved.
+class CheckedCall:
+    """A checked call with every default resolved.
 
     Attributes:
         sequences: independent problems per head: batches, or packed sequences of one batch.
@@ -59,7 +59,7 @@ def axes(layout: Layout) -> tuple[int, int, int, int]:
     return _AXES[layout]
 
 
-def check_problem(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, options: Options) -> Problem:
+def check_call(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, options: Options) -> CheckedCall:
     """Check inputs and options against each other.
 
     Raises:
@@ -91,7 +91,7 @@ def check_problem(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, options: Op
     mask = check_mask(options, extent)
     scale = _check_scale(options.scale, d)
     terms = check_terms(options, extent, q.dtype, scale)
-    return Problem(
+    return CheckedCall(
         sequences=sequences,
         batch=batch,
         heads=heads,

@@ -1,14 +1,15 @@
+from typing import Unpack
+
 import torch
 
 from flashverify_kernels.autograd import differentiable
-from flashverify_kernels.bitmask import BitMask
-from flashverify_kernels.config import Configs
-from flashverify_kernels.dropout import Dropout
-from flashverify_kernels.options import Causal, Options, Precision, Window
+from flashverify_kernels.options import Options, VarlenOptions, check_names, described
 from flashverify_kernels.packed import Packed
-from flashverify_kernels.tree import TreeMask
+
+_ACCEPTED = VarlenOptions.__optional_keys__
 
 
+@described(VarlenOptions, Options)
 def attention_varlen(
     q: torch.Tensor,
     k: torch.Tensor,
@@ -18,18 +19,7 @@ def attention_varlen(
     *,
     max_q: int,
     max_k: int,
-    scale: float | None = None,
-    causal: Causal | None = None,
-    window: Window | None = None,
-    tree: TreeMask | None = None,
-    bitmask: BitMask | None = None,
-    softcap: float | None = None,
-    alibi_slopes: torch.Tensor | None = None,
-    sink: torch.Tensor | None = None,
-    dropout: Dropout | None = None,
-    precision: Precision = "ieee",
-    config: Configs | None = None,
-    allow_interpreted_bf16: bool = False,
+    **options: Unpack[VarlenOptions],
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Compute the attention of sequences that are packed behind each other, differentiably in q, k, v and the sinks.
 
@@ -71,21 +61,7 @@ def attention_varlen(
             raise TypeError(f"{name}: expected a tensor, got {type(x).__name__}")
         if x.dim() != 3:
             raise ValueError(f"{name}: expected 3 axes (rows, heads, channels), got shape {tuple(x.shape)}")
-    options = Options(
-        scale=scale,
-        causal=causal,
-        window=window,
-        tree=tree,
-        bitmask=bitmask,
-        softcap=softcap,
-        alibi_slopes=alibi_slopes,
-        sink=sink,
-        dropout=dropout,
-        packed=Packed(cu_q, cu_k, max_q, max_k),
-        precision=precision,
-        layout="bshd",
-        config=config,
-        allow_interpreted_bf16=allow_interpreted_bf16,
-    )
-    o, lse = differentiable(q[None], k[None], v[None], options)
+    check_names("attention_varlen", options, _ACCEPTED)
+    packed = Packed(cu_q, cu_k, max_q, max_k)
+    o, lse = differentiable(q[None], k[None], v[None], Options(**options, packed=packed, layout="bshd"))
     return o[0], lse[0]

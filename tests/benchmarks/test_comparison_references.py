@@ -9,8 +9,7 @@ from comparison_rules.references import DTYPES, References
 from flashverify.case.case import Case, Edit, Grad, Logits, Values
 from flashverify.case.masks.mask import Bitmap, Mask, Packed
 from flashverify.case.memory.materialize import materialize
-from flashverify.checks.inputs import inputs_of
-from flashverify.truth import float64_values
+from flashverify.truth import float64_values, inputs_of
 
 SMALL = Case(batch=1, heads_q=4, heads_kv=2, seq_q=9, seq_k=13, dim_qk=16, dim_v=24, values=Values(seed=3))
 CASES = {

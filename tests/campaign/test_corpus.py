@@ -172,6 +172,7 @@ def test_what_a_lost_worker_left_of_a_chunk_keeps_its_plan(tmp_path):
     assert [Chunk("a", tuple("23"), "fuzz")] == [task for task in tasks(found) if isinstance(task, Chunk)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["bundled", "bundled-decode", "bundled-chunked", "torch-cpu"])
 def test_the_corpus_is_clean(name):
     if has_gpu():

@@ -214,7 +214,7 @@ def test_hostile_names_stay_inside_and_are_data(tmp_path):
     (finding,) = open_run(out).findings
     assert out / "findings" == finding.path.parent
     assert {"deep"} == {p.name for p in tmp_path.iterdir()}
-    compile((finding.path / "repro.py").read_text(), "repro.py", "exec")
+    compile((finding.path / "repro.py").read_text(encoding="utf-8"), "repro.py", "exec")
     assert finding.record.key.check == "../../x"
 
 
@@ -312,13 +312,15 @@ def test_workers_die_with_their_supervisor(tmp_path):
     for _ in process.stdout:
         if (tmp_path / "run" / "results.jsonl").exists():
             break
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text(encoding="utf-8").split()
     assert children
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
     for _ in range(50):
         alive = [
-            c for c in children if Path(f"/proc/{c}/stat").exists() and " Z " not in Path(f"/proc/{c}/stat").read_text()
+            c
+            for c in children
+            if Path(f"/proc/{c}/stat").exists() and " Z " not in Path(f"/proc/{c}/stat").read_text(encoding="utf-8")
         ]
         if not alive:
             break

@@ -1,6 +1,8 @@
 import subprocess
 import sys
 
+import pytest
+
 from flashverify.campaign.commands.campaign import campaign_config, run_campaign
 from flashverify.campaign.commands.settings import Settings
 from flashverify.campaign.store.writer import open_run
@@ -31,8 +33,9 @@ WRONG = Wrong()
 """
 
 
+@pytest.mark.slow
 def test_a_wrong_kernel_is_found_shrunk_and_confirmed_by_the_second_oracle(tmp_path, monkeypatch):
-    (tmp_path / "wrong_kernel.py").write_text(WRONG)
+    (tmp_path / "wrong_kernel.py").write_text(WRONG, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     given = {"kind": "fuzz", "subjects": ("wrong_kernel:WRONG",), "out": tmp_path / "run", "device": "cpu"}
     summary = Engine(CampaignConfig(**given, workers=2, seed=1, max_cases=6, shrink_seconds=8.0)).run()
@@ -51,6 +54,7 @@ def test_a_wrong_kernel_is_found_shrunk_and_confirmed_by_the_second_oracle(tmp_p
     assert script.stdout.startswith("fail accuracy o bound")
 
 
+@pytest.mark.slow
 def test_numerics_reach_the_workers_the_header_and_the_evidence(tmp_path):
     settings = Settings(subject=("bundled",), workers=1, out=str(tmp_path / "r"), device="cpu", numerics="h100+2ulp")
     config = campaign_config("run", settings, cases=("fv1 seq_q=5 seq_k=7 dim_qk=16 dim_v=16 backward=no",))

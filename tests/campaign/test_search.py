@@ -16,6 +16,7 @@ from flashverify.judge.verdict import CaseResult, OutputStats
 FAMILY = Supports(masks=("causal", "key_lengths", "packed"), logits=("softcap", "sink"), dlse=True)
 
 
+@pytest.mark.slow
 def test_draws_are_independent_of_each_other():
     drawn = draw(cases(FAMILY), 200, 7)
 
@@ -95,6 +96,7 @@ def test_nothing_noted_proposes_nothing_and_a_forward_keeps_its_gradients_off():
     assert not any(c.grad.backward for c in (climber.propose() for _ in range(100)) if c is not None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_climbing_comes_closer_than_drawing_alone(seed):
     def ratio(case):  # rises where two axes meet: what climbing is for

@@ -6,7 +6,7 @@ from flashverify.errors import ConfigError, UsageError
 
 
 def pyproject(folder, text):
-    (folder / "pyproject.toml").write_text(f"[tool.flashverify]\n{text}\n")
+    (folder / "pyproject.toml").write_text(f"[tool.flashverify]\n{text}\n", encoding="utf-8")
 
 
 def test_the_command_line_wins_over_variables_over_the_file(tmp_path):

@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import pytest
 
 from flashverify.campaign.shrink import masks as mask_shrinks
@@ -178,6 +176,14 @@ def test_what_the_subject_needs_is_kept():
     assert (found.dim_qk, found.dim_v) == (16, 16)
 
 
-def test_measure_orders_by_elements_first():
-    assert measure(parse_case("fv1 seq_k=2")) < measure(parse_case("fv1 seq_k=3"))
-    assert measure(replace(BIG, batch=3)) == measure(BIG)
+@pytest.mark.parametrize(
+    ("simpler", "other"),
+    [
+        ("fv1 seq_k=2", "fv1 seq_k=3"),
+        ("fv1 seq_k=2 causal=top-left regime=outlier", "fv1 seq_k=3"),  # elements decide before the text
+        ("fv1 seed=9", "fv1 seed=10"),
+        ("fv1 seed=10", "fv1 seed=11"),
+    ],
+)
+def test_measure_orders_by_elements_then_by_the_text(simpler, other):
+    assert measure(parse_case(simpler)) < measure(parse_case(other))

@@ -91,7 +91,7 @@ def test_a_damaged_header_is_an_error_and_stays(store):
 
 def test_a_newer_format_is_refused(store):
     text = json.loads((store.path / "run.json").read_bytes()) | {"format": 99}
-    (store.path / "run.json").write_text(json.dumps(text))
+    (store.path / "run.json").write_text(json.dumps(text), encoding="utf-8")
 
     with pytest.raises(StoreError, match="format 99"):
         open_run(store.path)
@@ -164,7 +164,7 @@ def test_different_keys_have_different_folders():
 def test_the_script_treats_names_as_data(store, spec):
     folder = store.write_finding(finding(subject_spec=spec))
 
-    source = (folder / "repro.py").read_text()
+    source = (folder / "repro.py").read_text(encoding="utf-8")
     compile(source, "repro.py", "exec")
     assert f"SUBJECT = {spec!a}" in source.splitlines()
     assert spec == read_reproduction(folder).subject == read_reproduction(folder / "finding.json").subject
@@ -179,7 +179,7 @@ def test_the_script_reproduces(store, tmp_path):
 
 
 def test_something_else_is_no_reproduction(tmp_path):
-    (tmp_path / "case.json").write_text("[]")
+    (tmp_path / "case.json").write_text("[]", encoding="utf-8")
 
     with pytest.raises(UsageError, match=r"case\.json"):
         read_reproduction(tmp_path)

@@ -102,6 +102,7 @@ def drawn(request):
     return draw(2000, FAMILY, GPU if request.param == "cuda" else CPU)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("axis", AXES)
 def test_two_thousand_draws_meet_every_edge_often(drawn, axis):
     values, expected, least = AXES[axis]
@@ -110,6 +111,7 @@ def test_two_thousand_draws_meet_every_edge_often(drawn, axis):
     assert {value: met[value] for value in expected if met[value] < least // 2} == {}
 
 
+@pytest.mark.slow
 def test_packed_sequences_meet_bands_and_trees():
     supports = Supports(masks=("causal", "window", "packed", "tree"))
     met = Counter(itertools.chain.from_iterable(map(packings, draw(1000, supports))))
@@ -122,6 +124,7 @@ def test_plain_is_likely_and_a_case_has_one_or_two_parts(drawn):
     assert 1 < sum(len(parts(case)) for case in drawn) / len(drawn) < 2.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("profile", [CPU, GPU], ids=["cpu", "cuda"])
 def test_decode_has_few_rows_long_keys_and_pages(profile):
     drawn = draw(500, DECODE, profile)
@@ -145,6 +148,7 @@ NARROW = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NARROW)
 @pytest.mark.parametrize("profile", [CPU, GPU], ids=["cpu", "cuda"])
 def test_only_supported_cases_are_drawn(name, profile):
@@ -214,6 +218,7 @@ def test_alibi_reaches_beyond_the_distances_that_sixteen_bits_hold():
     assert all(c.seq_q * c.seq_k <= (2**19 if c.logits.alibi else 160**2) for c in drawn)
 
 
+@pytest.mark.slow
 def test_what_a_subject_does_not_promise_is_not_drawn():
     able = dataclasses.replace(FAMILY, strided=True)
     narrow = dataclasses.replace(FAMILY, wild_slopes=False)

@@ -1,5 +1,6 @@
 import dataclasses
 
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 from flashverify.case.space.compile_keys import list_compile_keys
@@ -34,6 +35,7 @@ def test_most_pairs_of_values_meet():
     assert len({(kind.dtype, kind.precision, kind.parts) for kind in kinds}) == len(FORMATS) * 6
 
 
+@pytest.mark.slow
 def test_a_compiled_subject_is_drawn_from_the_list_and_a_precompiled_one_is_not():
     def drawn(supports):
         found = set()

@@ -142,6 +142,7 @@ def test_only_supported_cases_are_drawn(name):
 HUGE = ("sink", "slopes", "bias")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("huge", [True, False])
 def test_huge_modifiers_are_drawn_for_who_says_what_they_do(huge):
     supports = Supports(logits=("alibi", "bias", "sink"), huge_modifiers=huge)

@@ -263,9 +263,9 @@ def test_beyond_the_oracle_only_relations_without_one_and_memory_are_asked(monke
 
 def test_sampled_rows_have_the_limits_of_the_whole():
     from flashverify.case.memory.materialize import materialize
-    from flashverify.checks.inputs import inputs_of
     from flashverify.checks.relations.hulls import hull, lse_range
     from flashverify.numerics import Form
+    from flashverify.truth import inputs_of
 
     case = parse_case("fv1 batch=2 heads_q=4 heads_kv=2 seq_q=50 seq_k=40 causal=top-left window=9,3 seed=1")
     problem, _ = materialize(case)

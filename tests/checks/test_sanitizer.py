@@ -70,7 +70,7 @@ def test_offsets_that_wrap_at_32_bits_are_found_in_a_buffer_of_which_little_is_t
         broken.forward(q, q, q)
 
     (report, *_) = seen.reports.values()
-    assert (report.kind, report.argument, report.access) == ("out-of-bounds", "q_ptr", "load")
+    assert (report.kind, report.argument, report.access) == ("out-of-bounds", "q_view", "load")
     with watch() as seen:
         load_subject("bundled")._kernels.forward(q, q, q)
     assert not seen.reports
@@ -80,10 +80,10 @@ def test_a_report_names_line_tensor_program_and_index(tmp_path):
     planted = MEMORY_BANK[0]
     (verdict,) = failures(mutant(planted, tmp_path), CASES[:1])
 
-    assert (verdict.check, verdict.error, verdict.output) == ("sanitizer", "out-of-bounds", "k_ptr")
+    assert (verdict.check, verdict.error, verdict.output) == ("sanitizer", "out-of-bounds", "k_view")
     assert "address.py:" in verdict.message
     assert "from forward.py:" in verdict.message
-    assert "k_ptr[" in verdict.message
+    assert "k_view[" in verdict.message
     assert "in program (" in verdict.message
     assert verdict.message.endswith("lanes)")
 

@@ -11,7 +11,7 @@ from flashverify.campaign.worker.search import draw
 from flashverify.case.case import Logits
 from flashverify.subjects import Forward, Gradients, load_subject
 
-pytestmark = pytest.mark.usefixtures("interpreter")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("interpreter")]
 
 CASES = 300
 

@@ -36,7 +36,9 @@ def cache(monkeypatch, tmp_path_factory):
 
 
 def line_of(mark):
-    return next(n for n, line in enumerate(PLANTED.read_text().splitlines(), 1) if f"PLANTED {mark}" in line)
+    return next(
+        n for n, line in enumerate(PLANTED.read_text(encoding="utf-8").splitlines(), 1) if f"PLANTED {mark}" in line
+    )
 
 
 @pytest.fixture(scope="module")

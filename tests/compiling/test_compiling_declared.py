@@ -15,7 +15,7 @@ x = i * s  # int32-offset is declared, heads are short
 @pytest.mark.parametrize(("line", "expected"), [(1, False), (2, True), (3, False), (4, False), (5, False), (99, False)])
 def test_a_line_declares_one_kind_with_a_reason(tmp_path, line, expected):
     file = tmp_path / "kernel.py"
-    file.write_text(LINES)
+    file.write_text(LINES, encoding="utf-8")
     assert is_declared("int32-offset", f"{file}:{line}") is expected
 
 

@@ -146,7 +146,11 @@ DEFECTS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "text", "defect"), DEFECTS, ids=[name for name, _, _ in DEFECTS])
+# The fast tier takes every fourth.
+EVERY = [pytest.param(*x, id=x[0], marks=[pytest.mark.slow] if n % 4 else []) for n, x in enumerate(DEFECTS)]
+
+
+@pytest.mark.parametrize(("name", "text", "defect"), EVERY)
 def test_a_planted_defect_is_named(name, text, defect):
     found = named(planted(**defect), text)
     assert name == found.name or (name in found.also and found.name), found

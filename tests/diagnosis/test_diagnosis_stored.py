@@ -42,7 +42,7 @@ def run(tmp_path_factory):
     """The folder of a campaign over a defect that has a name."""
     folder = tmp_path_factory.mktemp("diagnosed")
     with pytest.MonkeyPatch.context() as patch:
-        (folder / "wrong_lse.py").write_text(WRONG)
+        (folder / "wrong_lse.py").write_text(WRONG, encoding="utf-8")
         patch.chdir(folder)
         given = {"kind": "run", "subjects": ("wrong_lse:WRONG",), "out": folder / "run", "device": "cpu", "workers": 1}
         assert Engine(CampaignConfig(**given, cases=CASES, shrink=False, repeats=1)).run().exit_code == 1
@@ -51,13 +51,13 @@ def run(tmp_path_factory):
 
 def test_a_finding_stores_its_diagnosis(run):
     (path,) = run.glob("findings/*/finding.json")
-    diagnosis = json.loads(path.read_text())["diagnosis"]
+    diagnosis = json.loads(path.read_text(encoding="utf-8"))["diagnosis"]
     assert (diagnosis["name"], diagnosis["sentence"]) == ("lse-base-2", SENTENCE)
     assert diagnosis["place"].startswith("lse: 3 of 3 elements are wrong")
 
 
 def test_every_report_shows_the_diagnosis(run):
-    page, text, data = (path.read_text() for path in write_report(run))
+    page, text, data = (path.read_text(encoding="utf-8") for path in write_report(run))
     for shown in (html.unescape(page), text):
         assert shown.count(SENTENCE) == 1
         assert shown.count("lse: 3 of 3 elements are wrong") == 1

@@ -217,7 +217,10 @@ def cases():
         )  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["ieee", "h100", "h100+2ulp", "h100-2ulp", "a100"])
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("h100+2ulp", "h100-2ulp", "a100")]
+
+
+@pytest.mark.parametrize("name", ["ieee", "h100", *SLOW])
 def test_the_bundled_kernels_stay_within_their_bounds(name):
     worst = {}
     with faithful(*mode(name).layers):

@@ -3,12 +3,14 @@
 import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 import torch
 
+from flashverify.interpreter import active, session
 from flashverify_kernels import Configs, LaunchConfig, TreeMask, attention
 from flashverify_kernels.runtime import INTERPRETED
 
@@ -117,6 +119,28 @@ class Case:
             error = float((x - y).abs().max()) if y.numel() else 0.0
             assert error <= TOLERANCE[self.q.dtype] * size, f"{name}: error {error:.2e} at magnitude {size:.2e}"
         return got
+
+
+@pytest.fixture
+def opens_sessions() -> None:
+    """Marks a test that opens its own sessions, which do not nest: it begins in Triton's own interpreter."""
+
+
+@pytest.fixture(scope="module")
+def shared_session() -> Iterator[ExitStack]:
+    with ExitStack() as opened:
+        yield opened
+
+
+@pytest.fixture(autouse=True)
+def in_lockstep(request: pytest.FixtureRequest, shared_session: ExitStack) -> None:
+    """Interpreted programs run side by side, many times as fast; `--stock` runs them in Triton's own interpreter."""
+    if not INTERPRETED or request.config.getoption("--stock"):
+        return
+    if "opens_sessions" in request.fixturenames:
+        shared_session.close()
+    elif active() is None:
+        shared_session.enter_context(session())
 
 
 @pytest.fixture(autouse=True)

@@ -62,26 +62,48 @@ print(json.dumps(results))
 
 
 KEYS = """
+import sys
 import torch
+import triton.language as tl
 from triton.backends.compiler import GPUTarget
-from triton.backends.nvidia.compiler import CUDABackend
-from triton.runtime.jit import create_function_from_signature
+from triton.runtime import driver
 from flashverify_kernels.aot import KERNELS
+from flashverify_kernels.decode_aot import KERNELS as OTHERS
 
-for fn in KERNELS.values():
-    bind = create_function_from_signature(fn.signature, fn.params, CUDABackend(GPUTarget("cuda", 90, 32)))
-    keys = set()
-    for integer, number, offset in ((1, 0.5, 0), (16, 1.0, 1), (7, -2.0, 8)):
-        pointer = torch.zeros(32, dtype=torch.float16)[offset:]
-        values = {}
-        for p in fn.params:
-            values[p.name] = pointer if p.name.endswith("_ptr") else 1 if p.is_constexpr else integer
-            if p.name.startswith("stride") and integer == 7:
-                values[p.name] = 2**40
-            if p.name.startswith("scale"):
-                values[p.name] = number
-        keys.add(str(bind(**values)[1]))
+class Driver:
+    def get_current_target(self):
+        return GPUTarget("cuda", 90, 32)
+
+def value(name, kind, integer, number, pointer, absent):
+    if hasattr(kind, "_fields"):
+        return kind(*(value(n, k, integer, number, pointer, absent) for n, k in kind.__annotations__.items()))
+    if kind is tl.constexpr:
+        return 1
+    if isinstance(kind, tl.dtype):
+        return number if kind == tl.float32 else 2**40 if kind == tl.int64 and integer == 7 else integer
+    if name in ("scale_log2", "lse_scale", "to_log2", "from_log2", "cap_ratio", "cap_log2", "keep_share", "keep_scale"):
+        return number
+    return None if name == absent else pointer
+
+def names(items):
+    pairs = [(n, getattr(k, "annotation", k)) for n, k in items]
+    inner = [names(k.__annotations__.items()) for _, k in pairs if hasattr(k, "_fields")]
+    return {n for n, _ in pairs}.union(*inner)
+
+def key(fn, bind, integer, number, offset, absent=""):
+    pointer = torch.zeros(32, dtype=torch.float16)[offset:]
+    parameters = fn.signature.parameters.items()
+    return str(bind(**{n: value(n, p.annotation, integer, number, pointer, absent) for n, p in parameters})[1])
+
+driver.set_active(Driver())
+for fn in (*KERNELS.values(), *OTHERS.values()):
+    bind = fn.create_binder()[-1]
+    keys = {key(fn, bind, *values) for values in ((1, 0.5, 0), (16, 1.0, 1), (7, -2.0, 8))}
     assert len(keys) == 1, keys
+    assert "constexpr" not in keys.pop().replace("('constexpr', 1)", "")
+    for absent in ("k_lengths", "slopes", "k_lengths_ptr", "dlse_ptr"):
+        concerned = absent in names(fn.signature.parameters.items())
+        assert concerned == (key(fn, bind, 1, 0.5, 0) != key(fn, bind, 1, 0.5, 0, absent)), (fn, absent)
 """
 
 
@@ -96,15 +118,18 @@ def compiled(tmp_path_factory):
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_every_kernel_compiles_without_a_gpu(compiled):
     assert len(compiled) == len(CONFIGS)
     assert all(result["shared"] <= 163 * 1024 for result in compiled)
 
 
+@pytest.mark.slow
 def test_no_masked_load_is_without_a_fill(compiled):
     assert [result["unfilled"] for result in compiled] == [[]] * len(CONFIGS)
 
 
+@pytest.mark.slow
 def test_fast_paths_use_tensor_cores_and_wide_accesses_and_hardly_spill(compiled):
     for n in FAST:
         assert compiled[n]["stack"] <= (0 if CONFIGS[n][0] == "forward" else SMALL_STACK), CONFIGS[n]

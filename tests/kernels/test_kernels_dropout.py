@@ -6,6 +6,7 @@ import torch
 import triton.language as tl
 
 from flashverify.interpreter import session
+from flashverify_kernels.device.arguments import DropoutDraws
 from flashverify_kernels.device.dropout import keep_tile, keep_tile_transposed
 from flashverify_kernels.device.jit import kernel
 from flashverify_kernels.runtime import INTERPRETED
@@ -16,9 +17,7 @@ BLOCK = 16
 @kernel
 def mask_kernel(
     out_ptr,
-    seed: tl.uint64,
-    offset: tl.uint32,
-    threshold: tl.uint32,
+    draws: DropoutDraws,
     heads: tl.int32,
     rows: tl.int32,
     keys: tl.int32,
@@ -30,9 +29,9 @@ def mask_kernel(
     i, j = m0 + tl.arange(0, BLOCK_M), n0 + tl.arange(0, BLOCK_N)
     stream = bh // heads * heads + bh % heads
     if TRANSPOSED:
-        keep = tl.trans(keep_tile_transposed(i, n0, stream, seed, offset, threshold, BLOCK_N))
+        keep = tl.trans(keep_tile_transposed(i, n0, stream, draws, BLOCK_N))
     else:
-        keep = keep_tile(i, n0, stream, seed, offset, threshold, BLOCK_N)
+        keep = keep_tile(i, n0, stream, draws, BLOCK_N)
     at = (bh.to(tl.int64) * rows + i[:, None]) * keys + j[None, :]
     tl.store(out_ptr + at, keep.to(tl.int8), mask=(i[:, None] < rows) & (j[None, :] < keys))
 
@@ -41,9 +40,7 @@ def mask(rows, keys, p, *, seed=0, offset=0, batch=1, heads=1, transposed=False,
     out = torch.full((batch * heads, rows, keys), 7, dtype=torch.int8)
     mask_kernel[batch * heads, -(-rows // block[0]), -(-keys // block[1])](
         out,
-        seed=seed,
-        offset=offset,
-        threshold=math.floor(p * 2**32) if threshold is None else threshold,
+        draws=DropoutDraws(None, None, seed, offset, math.floor(p * 2**32) if threshold is None else threshold),
         heads=heads,
         rows=rows,
         keys=keys,
@@ -110,6 +107,7 @@ def test_every_pair_takes_its_word_whatever_the_tiles(seed, offset, block, trans
 
 @pytest.mark.parametrize("lockstep", [False, True])
 @pytest.mark.skipif(not INTERPRETED, reason="sessions interpret")
+@pytest.mark.usefixtures("opens_sessions")
 def test_a_session_keeps_the_same_pairs_in_lockstep(lockstep):
     options = {"seed": 0xFEDCBA9876543210, "offset": 0xFFFFFFF0, "batch": 2, "heads": 2}
     plain = mask(40, 40, 0.5, **options)

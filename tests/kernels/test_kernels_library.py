@@ -27,9 +27,9 @@ from flashverify_kernels import (
     forward,
     merge,
 )
-from flashverify_kernels.decode_validation import DecodeOptions
 from flashverify_kernels.dispatch import NAMESPACE, ops
 from flashverify_kernels.flatten import flatten, flatten_decode, unflatten, unflatten_decode
+from flashverify_kernels.options import DecodeOptions
 
 BATCH, HEADS, KV_HEADS, SQ, SK, D, DV = 2, 2, 1, 6, 20, 16, 8
 PARENTS = [-1, 0, 0, 1, 1, 2]
@@ -324,7 +324,9 @@ def test_a_copy_of_the_package_has_operators_of_its_own(tmp_path, monkeypatch):
     for path in source.rglob("*.py"):
         target = tmp_path / "other_kernels" / path.relative_to(source)
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(path.read_text().replace("flashverify_kernels", "other_kernels"))
+        target.write_text(
+            path.read_text(encoding="utf-8").replace("flashverify_kernels", "other_kernels"), encoding="utf-8"
+        )
     monkeypatch.syspath_prepend(tmp_path)
     assert importlib.util.find_spec("other_kernels") is not None
     importlib.import_module("other_kernels")

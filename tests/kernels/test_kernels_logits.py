@@ -6,9 +6,11 @@ import torch
 import triton.language as tl
 
 from flashverify.interpreter import session
+from flashverify_kernels.device.arguments import LogitTerms
 from flashverify_kernels.device.jit import kernel
-from flashverify_kernels.device.logits import dot_gradient, head_bias, head_slope, logits, tanh, tanh_slope
+from flashverify_kernels.device.logits import dot_gradient, head_terms, logits, tanh, tanh_slope
 from flashverify_kernels.runtime import INTERPRETED
+from flashverify_kernels.views import view
 
 LOG2_E = math.log2(math.e)
 LARGEST = float(np.finfo(np.float32).max)
@@ -74,15 +76,8 @@ def logits_kernel(
     ds_ptr,
     z_ptr,
     ddot_ptr,
-    scale_log2,
-    cap_ratio,
-    cap_log2,
-    slopes_ptr,
-    bias_ptr,
+    terms: LogitTerms,
     shift: tl.int32,
-    stride_biasb: tl.int64,
-    stride_biash: tl.int64,
-    stride_biass: tl.int64,
     heads: tl.int32,
     sq: tl.int32,
     k_end: tl.int32,
@@ -100,39 +95,34 @@ def logits_kernel(
     at = (tl.program_id(0).to(tl.int64) * sq + i) * sk + j
     keep = (i < sq) & (j < sk)
     dot = tl.load(dot_ptr + at, mask=keep, other=0.0)
-    slope, bias = slopes_ptr, bias_ptr
-    if slopes_ptr is not None:
-        slope = head_slope(slopes_ptr, h)
-    if bias_ptr is not None:
-        bias = head_bias(bias_ptr, b, h, stride_biasb, stride_biash)
-    z = logits(dot, i, j, sq, k_end, scale_log2, cap_ratio, cap_log2, slope, shift, bias, stride_biass, MASKED)
+    # keys that count: those of a sequence whose queries end `shift` before them
+    head = head_terms(terms, b, h, k_end, k_end + shift)
+    z = logits(dot, i, j, sq, k_end, terms, head, MASKED)
     ds = tl.load(ds_ptr + at, mask=keep, other=0.0)
     tl.store(z_ptr + at, z, mask=keep)
-    tl.store(ddot_ptr + at, dot_gradient(ds, dot, cap_ratio), mask=keep)
+    tl.store(ddot_ptr + at, dot_gradient(ds, dot, terms.cap_ratio), mask=keep)
 
 
 def run(dot, ds, *, scale, softcap=None, slopes=None, bias=None, shift=0, transposed=False, masked=True, k_end=None):
     batch, heads, sq, sk = dot.shape
     z, ddot = torch.full_like(dot, 7.0), torch.full_like(dot, 7.0)
-    strides = (
-        (0, 0, 0)
-        if bias is None
-        else [s if n > 1 else 0 for s, n in zip(bias.stride()[:3], bias.shape[:3], strict=True)]
+    terms = LogitTerms(
+        scale=scale,
+        scale_log2=scale * LOG2_E,
+        cap_ratio=None if softcap is None else scale / softcap,
+        cap_log2=None if softcap is None else softcap * LOG2_E,
+        slopes=slopes,
+        align_slopes=1,
+        bias=view(bias),
+        sink=None,
     )
     logits_kernel[batch * heads,](
         dot,
         ds,
         z,
         ddot,
-        scale_log2=scale * LOG2_E,
-        cap_ratio=None if softcap is None else scale / softcap,
-        cap_log2=None if softcap is None else softcap * LOG2_E,
-        slopes_ptr=slopes,
-        bias_ptr=bias,
+        terms=terms,
         shift=shift,
-        stride_biasb=strides[0],
-        stride_biash=strides[1],
-        stride_biass=strides[2],
         heads=heads,
         sq=sq,
         k_end=sk if k_end is None else k_end,
@@ -226,6 +216,7 @@ def test_a_nan_stays_a_nan():
 
 @pytest.mark.parametrize("lockstep", [False, True])
 @pytest.mark.skipif(not INTERPRETED, reason="sessions interpret")
+@pytest.mark.usefixtures("opens_sessions")
 def test_a_session_computes_the_same_bits_in_lockstep(lockstep):
     dot, ds = draw(2, 2, 9, 17), draw(2, 2, 9, 17, seed=1)
     options = {"scale": 0.5, "softcap": 3.0, "slopes": torch.tensor([0.5, 0.25]), "bias": draw(1, 2, 9, 17, seed=2)}

@@ -34,7 +34,7 @@ def schedule_kernel(
 @triton.jit
 def visible_kernel(out_ptr, sq, k_end, low, high, MASK: tl.constexpr, SIZE: tl.constexpr):
     i, j = tl.arange(0, SIZE)[:, None], tl.arange(0, SIZE)[None, :]
-    tl.store(out_ptr + i * SIZE + j, visible(i, j, sq, k_end, low, high, None, 0, 0, MASK))
+    tl.store(out_ptr + i * SIZE + j, visible(i, j, sq, k_end, low, high, None, 0, MASK))
 
 
 def schedule(tiles, *args):

@@ -30,6 +30,7 @@ print(json.dumps(results))
 """
 
 
+@pytest.mark.slow
 def test_what_a_launch_needs_is_not_underestimated(tmp_path):
     env = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     env["TRITON_CACHE_DIR"] = str(tmp_path)

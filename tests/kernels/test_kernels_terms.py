@@ -14,21 +14,6 @@ from flashverify_kernels.runtime import INTERPRETED
 TOLERANCE = {torch.float32: 5e-6, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
 
 
-@pytest.fixture
-def opens_sessions():
-    """Marks a test that opens its own sessions, which do not nest."""
-
-
-@pytest.fixture(autouse=True)
-def in_lockstep(request):
-    """Interpreted programs run side by side, several times as fast."""
-    if not INTERPRETED or "opens_sessions" in request.fixturenames:
-        yield
-    else:
-        with session():
-            yield
-
-
 def philox(counter, seed):
     """Philox4x32-10 of arrays of counters: four arrays of words."""
     c = [np.asarray(x, np.uint64) for x in np.broadcast_arrays(*counter)]

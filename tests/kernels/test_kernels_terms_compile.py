@@ -9,6 +9,8 @@ import torch
 
 from flashverify_kernels import config_error, launch_config
 
+pytestmark = pytest.mark.slow
+
 FORWARD = ["softcap", "alibi", "bias", "sink", "dropout"]
 DQ = ["softcap", "alibi", "dbias", "dropout"]
 DKDV = ["softcap", "alibi", "bias", "dropout"]

@@ -38,7 +38,7 @@ class PlantedToolkit:
         if ":" not in spec:
             return Planted(spec, "clean")
         module = Path(spec.partition(":")[0])
-        text = (module.parent / module.name.removesuffix("_subject.py") / "launch.py").read_text()
+        text = (module.parent / module.name.removesuffix("_subject.py") / "launch.py").read_text(encoding="utf-8")
         return Planted(module.name[len("mutant_") : -len("_subject.py")], re.search("# behaviour: (.*)", text)[1])
 
     def strategy(self, subject, device):

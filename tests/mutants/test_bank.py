@@ -14,7 +14,7 @@ from flashverify.mutants import BANK, Mutant, build_mutant
 from flashverify.mutants.bank import CONTROLS, CURATED
 from flashverify.mutants.bank.gpu import GPU
 from flashverify.mutants.bank.memory import MEMORY_BANK
-from flashverify.mutants.build import kernel_files, line_of
+from flashverify.mutants.build import changed_text, kernel_files, line_of
 from flashverify.mutants.mutant import SUBJECTS
 from flashverify.subjects import load_subject
 
@@ -33,24 +33,32 @@ def test_controls_and_what_needs_a_gpu_say_so():
     assert [mutant.name for mutant in GPU] == [mutant.name for mutant in CURATED if mutant.gpu]
 
 
-def package_of(mutant):
-    return f"mutant_{mutant.name}"
-
-
 @pytest.mark.parametrize("mutant", EVERY, ids=lambda m: m.name)
-def test_every_mutant_applies(mutant, tmp_path):
+def test_every_mutant_applies_and_its_first_line_is_known(mutant):
+    before, after = kernel_files()[mutant.file], changed_text(mutant)
+
+    assert mutant.after in after
+    ast.parse(after)
+    line = line_of(mutant)
+    before, after = before.splitlines(), after.splitlines()
+    assert before[: line - 1] == after[: line - 1]
+    assert before[:line] != after[:line]
+
+
+def test_a_built_mutant_is_the_package_under_another_name_with_one_change(tmp_path):
+    mutant = BANK[0]
+
     spec = build_mutant(mutant, tmp_path)
 
     assert spec == f"{tmp_path}/mutant_{mutant.name}_subject.py:SUBJECT"
-    text = (tmp_path / package_of(mutant) / mutant.file).read_text()
-    assert mutant.after in text
-    ast.parse(text)
-    lines = [
-        code.splitlines()
-        for code in (kernel_files()[mutant.file], text.replace(package_of(mutant), "flashverify_kernels"))
-    ]
-    assert lines[0][: line_of(mutant) - 1] == lines[1][: line_of(mutant) - 1]
-    assert lines[0][: line_of(mutant)] != lines[1][: line_of(mutant)]
+    package = tmp_path / f"mutant_{mutant.name}"
+    written = {
+        path.relative_to(package).as_posix(): path.read_text(encoding="utf-8").replace(
+            package.name, "flashverify_kernels"
+        )
+        for path in package.rglob("*.py")
+    }
+    assert written == {**kernel_files(), mutant.file: changed_text(mutant)}
 
 
 STALE = Mutant(name="stale", file="launch.py", before="no such text", after="", outputs=("o",), modelled_on="nothing")
@@ -67,7 +75,7 @@ def test_an_unknown_subject_is_an_error(tmp_path):
 
 
 def test_the_documentation_names_mutants_that_exist():
-    text = (Path(__file__).parents[2] / "docs/mutants.md").read_text()
+    text = (Path(__file__).parents[2] / "docs/mutants.md").read_text(encoding="utf-8")
     table = text[text.index("## Which hazards") : text.index("## Generated")]
     named = set(re.findall(r"`([a-z0-9]+(?:_[a-z0-9]+)+)`", table))
 

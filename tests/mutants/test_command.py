@@ -17,6 +17,7 @@ def run(*arguments):
     return result.exit_code, result.output
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(has_gpu(), reason="each mutant would be compiled anew")
 def test_a_defect_is_found_and_a_control_stays_quiet(tmp_path):
     names = ("lse_in_the_wrong_base", "tiles_started_in_order", "contraction_in_the_forward")

@@ -57,6 +57,10 @@ def edits(line, operator):
         ("x = p.to(v.dtype)", "cast", ["x = p"]),
         ("x = b.to(tl.int64) * n", "width", ["x = b.to(tl.int32) * n"]),
         ("x = b.to(tl.int64) * stride_b", "width", []),
+        ("x = b.to(tl.int64) * x.batch", "width", []),
+        ("x = f(q, sizes.sq)", "limit", ["x = f(q, sizes.sq + 1)", "x = f(q, sizes.sq - 1)"]),
+        ("x = f(q, x.batch, x.head)", "swap", ["x = f(q, x.head, x.batch)"]),
+        ("x = Words(bits=a, batch=b, head=h)", "swap", ["x = Words(bits=a, batch=h, head=b)"]),
         ("tl.store(p, x.to(p.dtype.element_ty))", "cast", []),
         ("x = tl.full(n, 0.0, tl.float32)", "dtype", ["x = tl.full(n, 0.0, tl.float16)"]),
         ("x = f(q, stride_b, stride_h)", "swap", ["x = f(q, stride_h, stride_b)"]),
@@ -131,7 +135,7 @@ def test_text_outside_of_ascii_does_not_move_an_edit():
 
 def test_names_do_not_depend_on_other_functions():
     scope = Scope("device/softmax.py")
-    text = (KERNELS / scope.file).read_text()
+    text = (KERNELS / scope.file).read_text(encoding="utf-8")
     grown = text.replace(
         "@triton.jit\ndef online_step",
         "@triton.jit\ndef other(a, b):\n    return a < b + 1\n\n\n@triton.jit\ndef online_step",
@@ -149,7 +153,7 @@ def test_names_do_not_depend_on_other_functions():
 def test_functions_that_nothing_runs_are_not_mutated():
     scope = next(scope for scope in SCOPE if scope.file == "device/merge.py")
 
-    names = [m.name for m in mutants_of((KERNELS / scope.file).read_text(), scope, everything=True)]
+    names = [m.name for m in mutants_of((KERNELS / scope.file).read_text(encoding="utf-8"), scope, everything=True)]
 
     assert any("merge_kernel" in name for name in names)
     assert not any("backward" in name for name in names)
@@ -188,7 +192,7 @@ def test_a_change_of_merge_stands_behind_the_adapter_that_shows_it():
         ("x = a < b if LOWER & MASK else 0", "compare", ("window",)),
         ("x = f(q_end)", "confuse", ("query_lengths",)),
         ("x = f(k_end)", "confuse", ()),
-        ("if sink_ptr is not None: x = 1", "condition", ("sink",)),
+        ("if terms.sink is not None: x = 1", "condition", ("sink",)),
         ("if MASKED: x = 1", "condition", ()),
     ],
 )
@@ -212,7 +216,7 @@ def test_the_bank_is_large_deterministic_and_a_part_of_everything():
 
 
 def test_every_change_applies_in_one_place_and_changes_the_program():
-    texts = {scope.file: (KERNELS / scope.file).read_text() for scope in SCOPE}
+    texts = {scope.file: (KERNELS / scope.file).read_text(encoding="utf-8") for scope in SCOPE}
 
     for mutant in generated(everything=True):
         assert texts[mutant.file].count(mutant.before) == 1, mutant.name
@@ -223,13 +227,30 @@ def test_every_change_applies_in_one_place_and_changes_the_program():
 def test_a_mutant_is_built_and_parses_as_another_program(mutant, tmp_path):
     build_mutant(mutant, tmp_path)
 
-    changed = ast.parse((tmp_path / f"mutant_{mutant.name}" / mutant.file).read_text())
-    original = ast.parse((KERNELS / mutant.file).read_text().replace("flashverify_kernels", f"mutant_{mutant.name}"))
+    changed = ast.parse((tmp_path / f"mutant_{mutant.name}" / mutant.file).read_text(encoding="utf-8"))
+    original = ast.parse(
+        (KERNELS / mutant.file).read_text(encoding="utf-8").replace("flashverify_kernels", f"mutant_{mutant.name}")
+    )
     assert ast.dump(changed) != ast.dump(original)
 
 
-def test_reasons_are_given_of_mutants_that_exist():
-    names = {m.name for m in generated(everything=True)}
+def test_a_site_survives_changes_elsewhere_in_its_function():
+    text = "def f(a, b):\n    x = a < b\n    y = a < b\n    x = a < b\n"
+    grown = text.replace("    x", "    z = g(a < 1, b <= 2)\n    x", 1)
 
-    assert set(EQUIVALENT) <= names
+    before, after = (
+        {m.site: m.name for m in mutants_of(t, Scope("device/x.py"), everything=True)} for t in (text, grown)
+    )
+
+    assert "x.f: x = a {< -> <=} b" in before
+    assert "x.f: x = a {< -> <=} b [2]" in before
+    assert set(before) < set(after)
+    assert any(before[site] != after[site] for site in before)
+
+
+def test_reasons_are_given_of_mutants_that_exist():
+    sites = [m.site for m in generated(everything=True)]
+
+    assert len(set(sites)) == len(sites)
+    assert set(EQUIVALENT) <= set(sites)
     assert all(reason.endswith(".") for reason in EQUIVALENT.values())

@@ -126,7 +126,7 @@ def test_the_summary_adds_up(judged):
     ) == (2, 1, ["flagged"])
     assert figures["checks"] == {"accuracy bound": 2, "crash SIGSEGV": 1, "crash memory": 1, "hang": 1, "exception": 1}
     assert (figures["diagnosis"]["right"], figures["diagnosis"]["wrong"]) == (1, 1)
-    assert figures == json.loads((judged[0].out / "summary.json").read_text())
+    assert figures == json.loads((judged[0].out / "summary.json").read_text(encoding="utf-8"))
     assert 1 == figures["exit_code"] == summary.exit_code(results)
     text = summary.as_text(results)
     assert "controls: 1 of 2 quiet" in text
@@ -153,7 +153,7 @@ def test_a_finished_run_is_not_judged_again_and_another_header_is_refused(judged
 
 
 def test_a_folder_that_holds_something_else_is_refused(tmp_path):
-    (tmp_path / "notes.txt").write_text("mine")
+    (tmp_path / "notes.txt").write_text("mine", encoding="utf-8")
 
     with pytest.raises(UsageError, match="no run over mutants"):
         run_mutants(config(tmp_path, ["shown"]))

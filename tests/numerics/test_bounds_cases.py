@@ -12,9 +12,8 @@ from flashverify.case.memory.materialize import materialize
 from flashverify.case.space.strategies import CPU, cases
 from flashverify.case.supports import Supports
 from flashverify.case.text import parse_case
-from flashverify.checks.inputs import inputs_of
 from flashverify.numerics import Form, OutputBound
-from flashverify.truth import Truth
+from flashverify.truth import Truth, inputs_of
 
 DTYPES = ("fp16", "bf16", "fp32")
 FORMS = (

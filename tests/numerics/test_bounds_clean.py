@@ -33,7 +33,10 @@ def assert_clean(ratios: dict[str, float]) -> None:
     assert not over
 
 
-@pytest.mark.parametrize("dtype", NAMES, ids=NAMES.values())
+@pytest.mark.parametrize(
+    "dtype",
+    [pytest.param(x, id=name, marks=[] if name == "fp16" else [pytest.mark.slow]) for x, name in NAMES.items()],
+)
 @pytest.mark.parametrize("regime", REGIMES)
 def test_every_form_in_every_regime(regime: str, dtype: torch.dtype) -> None:
     for seed, (declared, played) in enumerate(FORMS):

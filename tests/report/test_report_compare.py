@@ -190,7 +190,7 @@ def test_json_holds_exact_ratios_and_the_decision(tmp_path):
 def test_a_comparison_is_written(tmp_path, suffix):
     comparison = compare(tmp_path, cases(3), cases(3))
     write_comparison(comparison, tmp_path / f"c.{suffix}")
-    assert "may merge" in (tmp_path / f"c.{suffix}").read_text().lower()
+    assert "may merge" in (tmp_path / f"c.{suffix}").read_text(encoding="utf-8").lower()
 
 
 def test_a_comparison_in_another_format_is_refused(tmp_path):

@@ -44,7 +44,7 @@ def hostile_run(path):
 
 def test_hostile_text_is_text(tmp_path):
     run = hostile_run(tmp_path / "run")
-    page, markdown, data = (path.read_text() for path in write_report(run))
+    page, markdown, data = (path.read_text(encoding="utf-8") for path in write_report(run))
     parsed = Page(page)
     assert not {"script", "img"} & {tag for tag, _ in parsed.tags}
     assert not [name for _, attributes in parsed.tags for name in attributes if name.startswith("on")]
@@ -59,7 +59,7 @@ def test_hostile_text_stays_in_its_markdown_span(tmp_path):
     run = hostile_run(tmp_path / "run")
     write_report(run)
     fenced = False
-    for line in (run / "report.md").read_text().splitlines():
+    for line in (run / "report.md").read_text(encoding="utf-8").splitlines():
         if re.fullmatch(r"`{3,}\w*", line):
             fenced = not fenced
         elif not fenced:

@@ -18,7 +18,7 @@ from tests.report.synthetic import campaign, failing, finding, header, result, s
 
 def pages(tmp_path, *args, **kwargs):
     run = write_run(tmp_path / "run", *args, **kwargs)
-    page, markdown, data = (path.read_text() for path in write_report(run))
+    page, markdown, data = (path.read_text(encoding="utf-8") for path in write_report(run))
     return Page(page), markdown, json.loads(data)
 
 
@@ -37,15 +37,18 @@ def night(tmp_path_factory):
 
 
 def test_the_verdict_comes_first(night):
-    page = Page((night / "report.html").read_text())
+    page = Page((night / "report.html").read_text(encoding="utf-8"))
     assert next(tag for tag, _ in page.tags if tag in ("h1", "h2")) == "h1"
     assert "2 findings" in page.text[: page.text.index("Findings")]
-    assert (night / "report.md").read_text().startswith("# ❌ 2 findings\n")
-    assert json.loads((night / "report.json").read_text())["verdict"] == "findings"
+    assert (night / "report.md").read_text(encoding="utf-8").startswith("# ❌ 2 findings\n")
+    assert json.loads((night / "report.json").read_text(encoding="utf-8"))["verdict"] == "findings"
 
 
 def test_a_finding_is_shown_with_all_that_reproduces_it(night):
-    page, markdown = Page((night / "report.html").read_text()).text, (night / "report.md").read_text()
+    page, markdown = (
+        Page((night / "report.html").read_text(encoding="utf-8")).text,
+        (night / "report.md").read_text(encoding="utf-8"),
+    )
     for text in (page, markdown):
         for part in (
             "dq is outside its bound",
@@ -59,7 +62,10 @@ def test_a_finding_is_shown_with_all_that_reproduces_it(night):
 
 
 def test_sections_and_settings_are_there(night):
-    page, markdown = Page((night / "report.html").read_text()), (night / "report.md").read_text()
+    page, markdown = (
+        Page((night / "report.html").read_text(encoding="utf-8")),
+        (night / "report.md").read_text(encoding="utf-8"),
+    )
     for part in (
         "exp=ex2 declared",
         "flashverify fuzz --hours 2",
@@ -75,7 +81,7 @@ def test_sections_and_settings_are_there(night):
 
 
 def test_the_page_needs_nothing_but_itself(night):
-    text = (night / "report.html").read_text()
+    text = (night / "report.html").read_text(encoding="utf-8")
     page = Page(text)
     assert not {"script", "link", "img", "iframe", "object", "embed", "base", "form"} & {tag for tag, _ in page.tags}
     assert not re.search(r"https?:|//[a-z]|@import|data:", text)
@@ -86,7 +92,7 @@ def test_the_page_needs_nothing_but_itself(night):
 
 
 def test_ids_are_unique(night):
-    ids = [a["id"] for _, a in Page((night / "report.html").read_text()).tags if "id" in a]
+    ids = [a["id"] for _, a in Page((night / "report.html").read_text(encoding="utf-8")).tags if "id" in a]
     assert len(ids) == len(set(ids))
 
 
@@ -148,7 +154,7 @@ def test_a_run_without_results_file_and_end(tmp_path, summary):
     run = write_run(tmp_path / "run", (), (), None, summary)
     (run / "results.jsonl").unlink()
     write_report(run)
-    assert "No verdict" in (run / "report.md").read_text()
+    assert "No verdict" in (run / "report.md").read_text(encoding="utf-8")
 
 
 def test_a_run_that_was_stopped_is_no_pass(tmp_path):
@@ -162,7 +168,7 @@ def test_damaged_lines_are_told(tmp_path):
     with (run / "results.jsonl").open("a") as file:
         file.write("{damaged\n")
     write_report(run)
-    assert "1 damaged line" in Page((run / "report.html").read_text()).text
+    assert "1 damaged line" in Page((run / "report.html").read_text(encoding="utf-8")).text
 
 
 def test_nan_and_infinite_ratios_are_shown_in_red(tmp_path):

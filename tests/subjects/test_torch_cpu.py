@@ -8,6 +8,7 @@ import torch
 
 from flashverify import parse_case
 from flashverify.checks import Plan, judge_case
+from flashverify.subjects.interface import Gradients
 from flashverify.subjects.torch_cpu import EXP_ERROR_16_BIT, TORCH_CPU, TorchCpu
 
 FLASH = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
@@ -25,10 +26,10 @@ def test_it_passes_every_check(dtype, causal, regime):
 
 
 @pytest.mark.parametrize("scale", [0.0, -0.3])
-def test_its_causal_mask_is_multiplied_by_the_scale(scale):
+def test_a_causal_mask_with_a_scale_that_is_not_positive_is_refused(scale, record_property):
     q = torch.ones(1, 1, 4, 8)
     o, _ = FLASH(q, q, q, 0.0, True, scale=scale)
-    assert bool(torch.isnan(o).any()), "torch has mended its causal mask: let the subject support this scale"
+    record_property("torch multiplies its causal mask by the scale", bool(torch.isnan(o).any()))
 
     refused = TORCH_CPU.supports.refusal(parse_case(f"fv1 seq_q=4 seq_k=4 causal=top-left scale={scale}"))
 
@@ -36,7 +37,7 @@ def test_its_causal_mask_is_multiplied_by_the_scale(scale):
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_its_16_bit_exponential_is_coarse_and_within_the_declared_error(dtype):
+def test_its_16_bit_exponential_is_within_the_declared_error(dtype, record_property):
     q = torch.zeros(1, 1, 4096, 16, dtype=dtype)
     q[..., 0] = torch.linspace(0, 3, 4096).to(dtype)
     q[..., 1] = torch.linspace(0, 2**-7, 4096).flip(0).to(dtype)
@@ -49,7 +50,8 @@ def test_its_16_bit_exponential_is_coarse_and_within_the_declared_error(dtype):
     weight = (lse[0, 0].double().exp() - 1) / 399
     error = ((weight / exponent.exp() - 1).abs().max() * 2**24).item()
     rounding_of_lse = 2 * math.log(400) + 2
-    assert 1000 < error < EXP_ERROR_16_BIT + rounding_of_lse
+    record_property("error of torch's 16-bit exponential in 2^-24", error)
+    assert error < EXP_ERROR_16_BIT + rounding_of_lse
 
 
 def test_empty_sequences_are_not_supported():
@@ -65,28 +67,59 @@ def test_a_tiny_scale_makes_the_operands_of_its_gradients_subnormal():
     assert result.failures == ()
 
 
-class Scaled(TorchCpu):
-    """The same kernel, declared to apply the scale elsewhere."""
+class ScaledOperand(TorchCpu):
+    """torch's forward, and a backward whose products multiply one operand by the scale in fp32: the same on every processor.
 
-    def __init__(self, scale_ds):
-        self.scale_ds = scale_ds
+    Args:
+        operand: `ds`, or `inputs`, which are K for dQ and Q for dK.
+        declared: the form's `scale_ds`.
+    """
+
+    def __init__(self, operand, declared):
+        self.operand, self.declared = operand, declared
 
     def form(self, case):
-        return dataclasses.replace(super().form(case), scale_ds=self.scale_ds)
+        return dataclasses.replace(super().form(case), scale_ds=self.declared)
+
+    def backward(self, problem, forward):
+        q, k, v, do, o = (x.double() for x in (problem.q, problem.k, problem.v, problem.do, forward.o))
+        p = (problem.scale * (q @ k.mT) - forward.lse.double()[..., None]).exp()
+        ds = p * (do @ v.mT - (do * o).sum(-1, keepdim=True))
+        scaled = {name: name == self.operand for name in ("ds", "inputs")}
+        ds, q, k = (
+            x.float() * problem.scale if scaled[name] else x.float()
+            for x, name in ((ds, "ds"), (q, "inputs"), (k, "inputs"))
+        )
+        gradients = ds @ k, ds.mT @ q, p.mT @ do
+        return Gradients(*(x.to(problem.q.dtype) for x in gradients))
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "fv1 seq_k=2 dim_qk=8 dim_v=8 dtype=bf16 scale=10000 regime=overflow seed=1",
+SCALED = {
+    "dS": ("ds", "fv1 seq_k=2 dim_qk=8 dim_v=8 dtype=bf16 scale=10000 regime=overflow seed=1"),
+    "dS of two rows": (
+        "ds",
         "fv1 seq_q=2 seq_k=2 dim_qk=8 dim_v=8 dtype=bf16 scale=10000 regime=overflow seed=1 do=expanded",
+    ),
+    "Q": (
+        "inputs",
         "fv1 batch=3 seq_q=18 seq_k=4 dtype=fp32 scale=10000 regime=tiny edits=q:2,0,17,8:0x1.fffffep127",
-    ],
-    ids=["dS", "dS of two rows", "Q"],
-)
-def test_a_large_scale_makes_the_operands_of_its_gradients_infinite(text):
-    case = parse_case(text)
+    ),
+}
+"""(The operand that its scale makes infinite, case)."""
 
-    assert judge_case(TORCH_CPU, case, Plan(checks=("accuracy", "nonfinite"))).failures == ()
-    declared = Scaled("after")
-    assert {v.output for v in judge_case(declared, case, Plan(checks=("accuracy", "nonfinite"))).failures} == {"dk"}
+
+def failures(subject, text):
+    return judge_case(subject, parse_case(text), Plan(checks=("accuracy", "nonfinite"))).failures
+
+
+@pytest.mark.parametrize("name", SCALED)
+def test_a_large_scale_passes_whether_or_not_torch_makes_an_operand_infinite(name):
+    assert failures(TORCH_CPU, SCALED[name][1]) == ()
+
+
+@pytest.mark.parametrize("name", SCALED)
+def test_a_scale_that_makes_an_operand_infinite_is_a_failure_unless_the_form_declares_it(name):
+    operand, text = SCALED[name]
+
+    assert failures(ScaledOperand(operand, "operand"), text) == ()
+    assert "dk" in {v.output for v in failures(ScaledOperand(operand, "after"), text)}

@@ -34,7 +34,7 @@ def run(*arguments):
 @pytest.fixture
 def leaky(tmp_path):
     path = tmp_path / "mine.py"
-    path.write_text(LEAKY)
+    path.write_text(LEAKY, encoding="utf-8")
     return path
 
 
@@ -48,7 +48,7 @@ def test_a_leak_is_exit_code_1_with_words_numbers_and_a_picture(leaky, tmp_path)
         *((name, "leaked", 47) for name in ("o", "dv", "dq", "dk")),
     }
     assert (tmp_path / "x/xray.png").read_bytes().startswith(b"\x89PNG")
-    assert json.loads((tmp_path / "x/xray.json").read_text())["differences"] == found["differences"]
+    assert json.loads((tmp_path / "x/xray.json").read_text(encoding="utf-8"))["differences"] == found["differences"]
 
 
 def test_what_stands_in_the_way_is_an_error_of_its_kind():

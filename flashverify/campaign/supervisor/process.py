@@ -123,7 +123,7 @@ class WorkerProcess:
     def memory(self) -> int:
         """Resident bytes, 0 where unknown."""
         try:
-            pages = int(Path(f"/proc/{self.popen.pid}/statm").read_text().split()[1])
+            pages = int(Path(f"/proc/{self.popen.pid}/statm").read_text(encoding="utf-8").split()[1])
         except (OSError, ValueError, IndexError):
             return 0
         return pages * os.sysconf("SC_PAGE_SIZE")

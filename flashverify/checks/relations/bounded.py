@@ -12,9 +12,9 @@ import numpy as np
 from flashverify.case.modifiers.logits import modifiers_of
 from flashverify.checks.accuracy import judged_form
 from flashverify.checks.derived_problems import dense_case, plain
-from flashverify.checks.inputs import inputs_of
 from flashverify.checks.relations.ground import Side, within
 from flashverify.outputs import output
+from flashverify.truth import inputs_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,10 +9,10 @@ from flashverify.case.masks.mask import Mask
 from flashverify.case.modifiers.logits import modifiers_of
 from flashverify.checks.accuracy import judged_form, undefined_elements
 from flashverify.checks.derived_problems import altered, dense_case, pinned, relaunched
-from flashverify.checks.inputs import inputs_of
 from flashverify.checks.relations.ground import bitwise, sides, within
 from flashverify.checks.relations.ranges import doubled_gradients, doubled_o, fits, weights
 from flashverify.outputs import output
+from flashverify.truth import inputs_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -164,7 +164,7 @@ def _compared(
     loose = set(base.outputs)
     if ground.exact and launch is not None and all(_together(form) for form in forms):
         # A sum over sequences or heads may take another order in another shape.
-        loose = {"dbias"} & loose if _broadcast(base) else set()
+        loose = {key for key in loose if output(key).sums_pairs(base.problem)}
         cut = {key: (x, _first_keys(other.outputs[key], key, x)) for key, x in base.outputs.items() if key not in loose}
         yield from bitwise(name, cut, undefined_elements(base.problem, subject.contract))
     if not loose:
@@ -173,12 +173,6 @@ def _compared(
     inputs = None if visible is None else dataclasses.replace(inputs_of(problem)[0], visible=visible)
     right = {key: side.map(_cutter(key, base)) for key, side in sides(subject, other, inputs).items()}
     yield from within(name, *({key: side for key, side in given.items() if key in loose} for given in (left, right)))
-
-
-def _broadcast(base: Execution) -> bool:
-    """Whether one bias stands for several sequences or heads."""
-    bias, case = base.problem.bias, base.problem.case
-    return bias is not None and tuple(bias.shape[:2]) != (case.batch, case.heads_q)
 
 
 def _together(form: Form) -> bool:

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 from flashverify.checks.accuracy import judged_form, undefined_elements
 from flashverify.checks.bitwise import first_difference
 from flashverify.checks.execution import execute
-from flashverify.checks.inputs import inputs_of
 from flashverify.judge.verdict import Status, Verdict, to_hex
-from flashverify.truth import Inputs, Truth
+from flashverify.truth import Inputs, Truth, inputs_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flashverify.checks.accuracy import judged_form, undefined_elements
-from flashverify.checks.inputs import inputs_of
 from flashverify.checks.relations.bounded import with_channels
 from flashverify.checks.relations.ground import Side, failure, within
 from flashverify.checks.relations.hulls import hull, lse_range
-from flashverify.truth import Inputs, Truth
+from flashverify.truth import Inputs, Truth, inputs_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

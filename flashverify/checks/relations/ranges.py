@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from flashverify.checks.accuracy import judged_form
 from flashverify.formats import FORMATS
 from flashverify.numerics import BoundInputs
-from flashverify.outputs import output
+from flashverify.outputs import OF_DS, output
 
 if TYPE_CHECKING:
     import torch
@@ -143,8 +143,8 @@ def doubled_gradients(ground: Ground, found: Weights) -> dict[str, torch.Tensor]
     if not FORMATS[case.dtype].short and i.softcap is None:
         safe |= {"dq": ds["dq"] + grid(i.k), "dk": ds["dk"] + grid(i.q)}
         least = float(found.row.min()) if found.row.numel() else _NEVER
-        if "dbias" in outputs:
-            safe["dbias"] = torch.full_like(outputs["dbias"], least + g_x - _WIDE, dtype=torch.float64)
+        for name in (name for name in OF_DS if output(name).optional and name in outputs):
+            safe[name] = torch.full_like(outputs[name], least + g_x - _WIDE, dtype=torch.float64)
         if "dsink" in outputs:
             safe["dsink"] = torch.full_like(outputs["dsink"], found.sink - _WIDE + g_delta, dtype=torch.float64)
     masks = {}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from flashverify.diagnosis.hypothesis import Alternative, Expectations, Semantics
-from flashverify.outputs import FORWARD
+from flashverify.outputs import FORWARD, OF_DS
 from flashverify.truth import Inputs, kept_pairs
 
 if TYPE_CHECKING:
@@ -219,19 +219,19 @@ DROPOUT = (
         name="dropout-factor-missing",
         sentence="the factor 1 / (1 - p) of dropout is missing",
         build=_factor,
-        outputs=("o", "dq", "dk", "dv", "dbias"),
+        outputs=("o", *OF_DS, "dv"),
     ),
     Semantics(
         name="dropout-factor-twice",
         sentence="the factor 1 / (1 - p) of dropout is applied twice",
         build=_factor_twice,
-        outputs=("o", "dq", "dk", "dv", "dbias"),
+        outputs=("o", *OF_DS, "dv"),
     ),
     Semantics(
         name="dropout-hides-delta",
         sentence="the logit of a dropped pair gets no gradient, although it is in the normaliser",
         build=_no_delta,
-        outputs=("dq", "dk", "dbias"),
+        outputs=OF_DS,
     ),
     Semantics(
         name="dropout-before-normaliser",

@@ -10,6 +10,7 @@ import torch
 
 from flashverify.diagnosis.hypothesis import Alternative, Expectations, Semantics
 from flashverify.diagnosis.mask_tensors import row_tiles
+from flashverify.outputs import OF_DS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -99,31 +100,31 @@ GRADIENTS = (
     Semantics(
         name="gradient-twice",
         sentence="the gradient is counted twice",
-        build=_times(("dq", "dk", "dv", "dbias", "dsink"), lambda _scene: 2.0),
-        outputs=("dq", "dk", "dv", "dbias", "dsink"),
+        build=_times((*OF_DS, "dv", "dsink"), lambda _scene: 2.0),
+        outputs=(*OF_DS, "dv", "dsink"),
     ),
     Semantics(
         name="gradient-sign",
         sentence="the gradient has the wrong sign",
-        build=_times(("dq", "dk", "dv", "dbias"), lambda _scene: -1.0),
-        outputs=("dq", "dk", "dv", "dbias"),
+        build=_times((*OF_DS, "dv"), lambda _scene: -1.0),
+        outputs=(*OF_DS, "dv"),
     ),
     Semantics(
         name="weights-unmasked",
         sentence="the backward recomputes weights for pairs that the mask hides",
         build=_unmasked,
-        outputs=("dq", "dk", "dv", "dbias"),
+        outputs=(*OF_DS, "dv"),
     ),
     Semantics(
         name="backward-v-of-next-head",
         sentence="the backward reads the values of the next kv head",
         build=_others("v", heads=True),
-        outputs=("dq", "dk", "dbias"),
+        outputs=OF_DS,
     ),
     Semantics(
         name="backward-do-of-next-head",
         sentence="the backward reads dO of the next head",
         build=_others("do", heads=True),
-        outputs=("dq", "dk", "dv", "dbias"),
+        outputs=(*OF_DS, "dv"),
     ),
 )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from flashverify.diagnosis.hypothesis import Alternative, Semantics
+from flashverify.outputs import OF_DS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -68,54 +69,54 @@ STATISTICS = (
         name="delta-missing",
         sentence="the gradient of the logits lacks delta = rowsum(dO * O)",
         build=_delta(lambda _scene, delta: torch.zeros_like(delta)),
-        outputs=("dq", "dk", "dbias", "dsink"),
+        outputs=(*OF_DS, "dsink"),
     ),
     Semantics(
         name="delta-sign",
         sentence="delta is added instead of subtracted",
         build=_delta(lambda _scene, delta: -delta),
-        outputs=("delta", "dq", "dk", "dbias", "dsink"),
+        outputs=("delta", *OF_DS, "dsink"),
     ),
     Semantics(
         name="delta-of-next-row",
         sentence="delta is that of the next row",
         build=_delta(_next_row),
-        outputs=("dq", "dk", "dbias", "dsink"),
+        outputs=(*OF_DS, "dsink"),
     ),
     Semantics(
         name="dlse-ignored",
         sentence="the gradient through the LSE is ignored",
         build=_dlse(0.0),
-        outputs=("delta", "dq", "dk", "dbias"),
+        outputs=("delta", *OF_DS),
     ),
     Semantics(
         name="dlse-sign",
         sentence="the gradient through the LSE has the wrong sign",
         build=_dlse(-1.0),
-        outputs=("delta", "dq", "dk", "dbias", "dsink"),
+        outputs=("delta", *OF_DS, "dsink"),
     ),
     Semantics(
         name="dlse-in-base-2",
         sentence="the gradient through the LSE is taken for that of a base-2 one",
         build=_dlse(_LOG2E),
-        outputs=("delta", "dq", "dk", "dbias", "dsink"),
+        outputs=("delta", *OF_DS, "dsink"),
     ),
     Semantics(
         name="backward-lse-of-next-row",
         sentence="the backward reads the LSE of the next row",
         build=_lse(lambda lse: lse.roll(-1, 2)),
-        outputs=("dq", "dk", "dv", "dbias", "dsink"),
+        outputs=(*OF_DS, "dv", "dsink"),
     ),
     Semantics(
         name="backward-lse-of-next-head",
         sentence="the backward reads the LSE of the next head",
         build=_lse(lambda lse: lse.roll(-1, 1)),
-        outputs=("dq", "dk", "dv", "dbias", "dsink"),
+        outputs=(*OF_DS, "dv", "dsink"),
     ),
     Semantics(
         name="backward-lse-base",
         sentence="the backward takes a natural LSE for one of base 2",
         build=_lse(lambda lse: lse / _LOG2E),
-        outputs=("dq", "dk", "dv", "dbias", "dsink"),
+        outputs=(*OF_DS, "dv", "dsink"),
     ),
 )

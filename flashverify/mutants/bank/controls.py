@@ -39,8 +39,8 @@ CONTROLS = (
     Mutant(
         name="distance_measured_from_the_key",
         file="device/logits.py",
-        before="tl.abs(i + shift - j)",
-        after="tl.abs(j - shift - i)",
+        before="tl.abs(i + head.shift - j)",
+        after="tl.abs(j - head.shift - i)",
         outputs=(),
         modelled_on="pytorch/pytorch#153799: the positional term of a logit, summed in another order of exact integers",
         control=True,
@@ -75,8 +75,8 @@ CONTROLS = (
     Mutant(
         name="reference_position_moved",
         file="device/logits.py",
-        before="tl.abs(i + shift - j)",
-        after="tl.abs((i + 4096) + (shift - 4096) - j)",
+        before="tl.abs(i + head.shift - j)",
+        after="tl.abs((i + 4096) + (head.shift - 4096) - j)",
         outputs=(),
         modelled_on="vllm-project/vllm#945: positions counted from another origin, rows and keys alike",
         control=True,
@@ -103,8 +103,8 @@ CONTROLS = (
     Mutant(
         name="members_summed_from_the_last",
         file="device/dkdv.py",
-        before="for member in range(group):",
-        after="for turn in range(group):\n        member = group - 1 - turn",
+        before="for member in range(sizes.group):",
+        after="for turn in range(sizes.group):\n        member = sizes.group - 1 - turn",
         outputs=(),
         modelled_on="Dao-AILab/flash-attention#2244: the order of a sum is free as long as it is always the same",
         needs=("groups", "backward"),

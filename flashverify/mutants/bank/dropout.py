@@ -20,8 +20,8 @@ DROPOUT = (
     Mutant(
         name="rows_and_keys_drawn_in_turn",
         file="device/dropout.py",
-        before="tl.philox(seed, quad[None, :], i[:, None],",
-        after="tl.philox(seed, i[:, None], quad[None, :],",
+        before="tl.philox(draws.seed, quad[None, :], i[:, None],",
+        after="tl.philox(draws.seed, i[:, None], quad[None, :],",
         outputs=("o", "dv"),
         modelled_on="the axes of the counter in another order than the definition",
         semantics="dropout-axes-exchanged",
@@ -30,8 +30,8 @@ DROPOUT = (
     Mutant(
         name="draws_of_another_head_in_dkdv",
         file="device/dkdv.py",
-        before="stream = b * kv_heads * group + h",
-        after="stream = b * kv_heads + h",
+        before="stream = b * sizes.heads + h",
+        after="stream = b * sizes.kv_heads + h",
         outputs=("dk", "dv"),
         modelled_on="pytorch/pytorch#190717: the mask drawn again by the backward is another",
         semantics="dropout-stream-by-kv-heads",
@@ -50,7 +50,7 @@ DROPOUT = (
     Mutant(
         name="kept_weights_not_scaled",
         file="device/forward.py",
-        before="divisor = divisor * keep_share",
+        before="divisor = divisor * dropout.keep_share",
         after="divisor = divisor * 1.0",
         outputs=("o",),
         modelled_on="dropout without 1 / (1 - p) in the forward",
@@ -60,7 +60,7 @@ DROPOUT = (
     Mutant(
         name="dv_not_scaled",
         file="device/dkdv.py",
-        before="dv = dv / keep_share",
+        before="dv = dv / dropout.keep_share",
         after="dv = dv",
         outputs=("dv",),
         modelled_on="dropout without 1 / (1 - p) in dV",
@@ -70,7 +70,7 @@ DROPOUT = (
     Mutant(
         name="dp_not_scaled",
         file="device/dq.py",
-        before="dp = drop(dp * keep_scale,",
+        before="dp = drop(dp * dropout.keep_scale,",
         after="dp = drop(dp,",
         outputs=("dq",),
         modelled_on="dropout without 1 / (1 - p) in dP",
@@ -80,8 +80,8 @@ DROPOUT = (
     Mutant(
         name="dropped_pairs_without_delta",
         file="device/dq.py",
-        before="dp = drop(dp * keep_scale, keep_tile(i, n0, bh, seed, offset, threshold, BLOCK_N))",
-        after="keep = keep_tile(i, n0, bh, seed, offset, threshold, BLOCK_N)\n                    dp = drop(dp * keep_scale, keep)\n                    p = drop(p, keep)",
+        before="dp = drop(dp * dropout.keep_scale, keep_tile(i, n0, bh, dropout, BLOCK_N))",
+        after="keep = keep_tile(i, n0, bh, dropout, BLOCK_N)\n                    dp = drop(dp * dropout.keep_scale, keep)\n                    p = drop(p, keep)",
         outputs=("dq",),
         modelled_on="HKUSTDial/flash-sparse-attention#109: the logit of a dropped pair gets no gradient, although it is in the normaliser",
         semantics="dropout-hides-delta",
@@ -90,8 +90,8 @@ DROPOUT = (
     Mutant(
         name="dropped_before_the_normaliser",
         file="device/forward.py",
-        before="p = drop(p, keep_tile(i, n0, bh, seed, offset, threshold, BLOCK_N))",
-        after="kept = drop(p, keep_tile(i, n0, bh, seed, offset, threshold, BLOCK_N))\n                    l_i -= tl.sum(p - kept, 1)\n                    p = kept",
+        before="p = drop(p, keep_tile(i, n0, bh, dropout, BLOCK_N))",
+        after="kept = drop(p, keep_tile(i, n0, bh, dropout, BLOCK_N))\n                    l_i -= tl.sum(p - kept, 1)\n                    p = kept",
         outputs=("o", "lse"),
         modelled_on="weights normalised over what was kept",
         semantics="dropout-before-normaliser",

@@ -9,9 +9,9 @@ __all__ = ["GPU", "GPU_CONTROLS"]
 _DEVICE = "with torch.cuda.device(q.device) if q.is_cuda else contextlib.nullcontext():\n"
 _ASIDE = "with torch.cuda.stream(torch.cuda.Stream(q.device)) if q.is_cuda else contextlib.nullcontext():\n"
 _BUSY = "if q.is_cuda:\n{0}    torch.cuda._sleep(4_000_000)\n{0}"  # some milliseconds: the device has other work
-_ZEROS = "ds = torch.zeros(*rows, problem.keys, dtype=torch.float32, device=q.device)  # tiles never visited stay 0\n"
+_ZEROS = "ds = torch.zeros(*rows, call.keys, dtype=torch.float32, device=q.device)  # tiles never visited stay 0\n"
 _LAUNCH = "            kernel[(programs,)](**arguments)"
-_DECODE = "        decode_kernel[(problem.programs,)]("
+_DECODE = "        decode_kernel[(call.programs,)]("
 
 GPU = (
     Mutant(
@@ -26,8 +26,8 @@ GPU = (
     Mutant(
         name="alignment_of_rows_taken_for_granted",
         file="arguments.py",
-        before="all(stride % 8 == 0 for stride in _head_strides(x))",
-        after="all(stride >= 0 for stride in _head_strides(x))",
+        before="all(stride % 8 == 0 for stride in strides(x))",
+        after="all(stride >= 0 for stride in strides(x))",
         outputs=(),
         modelled_on="ROCm/pytorch#3230: the distance of two rows said to be a multiple of 8 elements",
         gpu=True,
@@ -45,8 +45,8 @@ GPU = (
     Mutant(
         name="do_said_to_be_as_aligned_as_o",
         file="launch.py",
-        before='shared = constants(problem, "dq", views)',
-        after='shared = constants(problem, "dq", in_order(options, o=o))',
+        before='shared = constants(call, "dq", tensors)',
+        after='shared = constants(call, "dq", in_order(options, o=o))',
         outputs=(),
         modelled_on="Dao-AILab/flash-attention#355: the backward takes dO for a tensor like O",
         needs=("backward",),
@@ -55,8 +55,8 @@ GPU = (
     Mutant(
         name="alignment_remembered_by_head_dim",
         file="arguments.py",
-        before="aligned=_aligned(views),",
-        after="aligned=vars(constants).setdefault((kind, problem.d, problem.dv), _aligned(views)),",
+        before="aligned=_aligned(tensors),",
+        after="aligned=vars(constants).setdefault((kind, call.d, call.dv), _aligned(tensors)),",
         outputs=(),
         modelled_on="pytorch/pytorch#159247: a launcher kept under a key without strides and reused for others",
         gpu=True,
@@ -74,7 +74,7 @@ GPU = (
         name="merged_before_the_splits_are_done",
         file="decode.py",
         before=_DEVICE + _DECODE,
-        after=_ASIDE + " " * 8 + _BUSY.format(" " * 8) + "decode_kernel[(problem.programs,)](",
+        after=_ASIDE + " " * 8 + _BUSY.format(" " * 8) + "decode_kernel[(call.programs,)](",
         outputs=(),
         modelled_on="NVIDIA/TensorRT-LLM#13081: the second phase does not wait for the first",
         subject="bundled-decode",

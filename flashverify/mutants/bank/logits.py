@@ -7,32 +7,32 @@ from flashverify.mutants.mutant import Mutant
 __all__ = ["LOGITS"]
 
 _CAP_FIRST = """\
-    z = dot * scale_log2 if cap_log2 is None else tanh(dot * cap_ratio) * cap_log2
-    if bias_ptr is not None:
-        z += load_bias(bias_ptr, stride_biass, i, j, sq, k_end, MASKED)
-    if slope_log2 is not None:
-        z -= slope_log2 * tl.abs(i + shift - j).to(tl.float32)
+    z = dot * terms.scale_log2 if terms.cap_log2 is None else tanh(dot * terms.cap_ratio) * terms.cap_log2
+    if terms.bias.ptr is not None:
+        z += load_bias(head.bias, terms.bias.row, i, j, sq, k_end, MASKED)
+    if terms.slopes is not None:
+        z -= head.slope_log2 * tl.abs(i + head.shift - j).to(tl.float32)
 """
 _CAP_LAST = """\
-    alone = bias_ptr is None and slope_log2 is None
-    z = tanh(dot * cap_ratio) * cap_log2 if alone and cap_log2 is not None else dot * scale_log2
-    if bias_ptr is not None:
-        z += load_bias(bias_ptr, stride_biass, i, j, sq, k_end, MASKED)
-    if slope_log2 is not None:
-        z -= slope_log2 * tl.abs(i + shift - j).to(tl.float32)
-    if cap_log2 is not None and not alone:
-        z = tanh(z / cap_log2) * cap_log2
+    alone = terms.bias.ptr is None and terms.slopes is None
+    z = tanh(dot * terms.cap_ratio) * terms.cap_log2 if alone and terms.cap_log2 is not None else dot * terms.scale_log2
+    if terms.bias.ptr is not None:
+        z += load_bias(head.bias, terms.bias.row, i, j, sq, k_end, MASKED)
+    if terms.slopes is not None:
+        z -= head.slope_log2 * tl.abs(i + head.shift - j).to(tl.float32)
+    if terms.cap_log2 is not None and not alone:
+        z = tanh(z / terms.cap_log2) * terms.cap_log2
 """
 _SINK_BEFORE_LSE = """\
-    if sink_ptr is not None:
-        m_i, l_i, alpha = take_sink(m_i, l_i, head_sink(sink_ptr, h))
+    if terms.sink is not None:
+        m_i, l_i, alpha = take_sink(m_i, l_i, head_sink(terms.sink, h))
         acc = acc * alpha[:, None]
     divisor, lse2 = finish(m_i, l_i)
 """
 _LSE_BEFORE_SINK = """\
     divisor, lse2 = finish(m_i, l_i)
-    if sink_ptr is not None:
-        m_i, l_i, alpha = take_sink(m_i, l_i, head_sink(sink_ptr, h))
+    if terms.sink is not None:
+        m_i, l_i, alpha = take_sink(m_i, l_i, head_sink(terms.sink, h))
         acc = acc * alpha[:, None]
         divisor, _ = finish(m_i, l_i)
 """
@@ -41,7 +41,7 @@ LOGITS = (
     Mutant(
         name="cap_without_derivative",
         file="device/dq.py",
-        before="ds = dot_gradient(ds, dot, cap_ratio)",
+        before="ds = dot_gradient(ds, dot, terms.cap_ratio)",
         after="ds = ds",
         outputs=("dq",),
         modelled_on="the derivative of the cap in one of two gradient kernels only",
@@ -71,8 +71,8 @@ LOGITS = (
     Mutant(
         name="distance_with_a_sign",
         file="device/logits.py",
-        before="tl.abs(i + shift - j)",
-        after="(i + shift - j)",
+        before="tl.abs(i + head.shift - j)",
+        after="(i + head.shift - j)",
         outputs=("o", "lse", "dq", "dk", "dv"),
         modelled_on="slopes meant for causal masks used without one",
         semantics="alibi-signed-distance",
@@ -81,8 +81,8 @@ LOGITS = (
     Mutant(
         name="distance_without_the_shift",
         file="device/forward.py",
-        before="shift = align_slopes * (k_end - q_end)",
-        after="shift = align_slopes * 0",
+        before="head = head_terms(terms, b, h, q_end, k_end)",
+        after="head = head_terms(terms, b, h, q_end, q_end)",
         outputs=("o", "lse", "dq", "dk", "dv"),
         modelled_on="vllm-project/vllm#945: distances off by a shift, which under a causal mask the LSE alone shows",
         semantics="alibi-without-shift",
@@ -91,8 +91,8 @@ LOGITS = (
     Mutant(
         name="slope_of_the_kv_head",
         file="device/dkdv.py",
-        before="slope = head_slope(slopes_ptr, hk.to(tl.int64) * group + member)",
-        after="slope = head_slope(slopes_ptr, hk)",
+        before="head = head_terms(terms, b, hk.to(tl.int64) * sizes.group + member, q_end, k_end)",
+        after="head = head_terms(terms, b, hk, q_end, k_end)",
         outputs=("dk", "dv"),
         modelled_on="HazyResearch/HipKittens#22: a head's number among the wrong heads",
         semantics="alibi-slope-of-kv-head",
@@ -111,9 +111,9 @@ LOGITS = (
     Mutant(
         name="strides_of_the_bias_swapped",
         file="device/logits.py",
-        before="b.to(tl.int64) * stride_biasb + h.to(tl.int64) * stride_biash",
-        after="b.to(tl.int64) * stride_biash + h.to(tl.int64) * stride_biasb",
-        outputs=("o", "lse", "dq", "dk", "dv", "bias_ptr"),
+        before="b.to(tl.int64) * bias.batch + h.to(tl.int64) * bias.head",
+        after="b.to(tl.int64) * bias.head + h.to(tl.int64) * bias.batch",
+        outputs=("o", "lse", "dq", "dk", "dv", "terms.bias"),
         modelled_on="pytorch/pytorch#184180: the offset into a mask that is broadcast over one axis only",
         semantics="bias-batch-head-exchanged",
         needs=("bias",),
@@ -123,7 +123,7 @@ LOGITS = (
         file="device/logits.py",
         before="keep = (i < sq) & (j < k_end) if MASKED else i < sq",
         after="keep = (j < k_end) if MASKED else i >= 0",
-        outputs=("bias_ptr", "o", "lse", "dq", "dk", "dv"),
+        outputs=("terms.bias", "o", "lse", "dq", "dk", "dv"),
         modelled_on="Dao-AILab/flash-attention#540: what is added to the logits needs bounds checks of its own",
         needs=("bias",),
     ),

@@ -87,8 +87,8 @@ PRECISION = (
     Mutant(
         name="lse_in_the_input_dtype",
         file="device/forward.py",
-        before="tl.store(row_ptrs(lse2_ptr, b, h, q0, stride_rowb, stride_rowh, i), lse2, mask=i < sq)",
-        after="tl.store(row_ptrs(lse2_ptr, b, h, q0, stride_rowb, stride_rowh, i), lse2.to(q.dtype), mask=i < sq)",
+        before="tl.store(row_ptrs(stats.lse2, stats, b, h, q0, i), lse2, mask=i < sq)",
+        after="tl.store(row_ptrs(stats.lse2, stats, b, h, q0, i), lse2.to(q.dtype), mask=i < sq)",
         outputs=("lse",),
         modelled_on="tile-ai/tilelang#328: an LSE in fp16",
     ),

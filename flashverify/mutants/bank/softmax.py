@@ -6,9 +6,7 @@ from flashverify.mutants.mutant import Mutant
 
 __all__ = ["SOFTMAX"]
 
-_FORWARD_VISIBLE = (
-    "i[:, None], j[None, :], q_end, k_end, low, high, bits_ptr, stride_bitss, bits_start, MASK, part != FULL"
-)
+_FORWARD_VISIBLE = "i[:, None], j[None, :], q_end, k_end, low, high, bits, bits_start, MASK, part != FULL"
 _ROUNDED_UP = _FORWARD_VISIBLE.replace("k_end", "tl.cdiv(k_end, BLOCK_N) * BLOCK_N")
 
 SOFTMAX = (
@@ -51,7 +49,7 @@ SOFTMAX = (
     Mutant(
         name="dk_without_scale",
         file="device/dkdv.py",
-        before="dk * scale",
+        before="dk * terms.scale",
         after="dk",
         outputs=("dk",),
         modelled_on="fla-org/flash-linear-attention#47: scale wrong in the backward",
@@ -60,8 +58,8 @@ SOFTMAX = (
     Mutant(
         name="wrong_gqa_head",
         file="device/forward.py",
-        before="k_ptr = head_ptr(k_ptr, b, h // group, k0, stride_kb, stride_kh, stride_ks, ALIGNED)",
-        after="k_ptr = head_ptr(k_ptr, b, h % (heads // group), k0, stride_kb, stride_kh, stride_ks, ALIGNED)",
+        before="k_head = head_of(k_view, b, h // sizes.group, k0, ALIGNED)",
+        after="k_head = head_of(k_view, b, h % (sizes.heads // sizes.group), k0, ALIGNED)",
         outputs=("o", "lse"),
         modelled_on="HazyResearch/HipKittens#22: the group size used as modulus",
         semantics="head-modulo",
@@ -87,8 +85,8 @@ SOFTMAX = (
     Mutant(
         name="padding_of_v_multiplied",
         file="device/forward.py",
-        before="v = load_tile(v_ptr, j, k_end, stride_vs, dv8, BLOCK_DV, EVEN_DV, ALIGNED)",
-        after="v = load_tile(v_ptr, j, sk, stride_vs, dv8, BLOCK_DV, EVEN_DV, ALIGNED)",
+        before="v = load_tile(v_head, j, k_end, sizes.dv8, BLOCK_DV, EVEN_DV, ALIGNED)",
+        after="v = load_tile(v_head, j, sk, sizes.dv8, BLOCK_DV, EVEN_DV, ALIGNED)",
         outputs=("o",),
         modelled_on="vllm-project/vllm#936: rows of V past the context are multiplied by 0; 0 * NaN",
         semantics="padding-of-v-multiplied",
@@ -105,8 +103,8 @@ SOFTMAX = (
     Mutant(
         name="tail_row_not_stored",
         file="device/forward.py",
-        before="store_tile(o_ptr, acc / divisor[:, None], i, sq, stride_os, dv8, BLOCK_DV, EVEN_DV, ALIGNED)",
-        after="store_tile(o_ptr, acc / divisor[:, None], i, sq - sq % 2, stride_os, dv8, BLOCK_DV, EVEN_DV, ALIGNED)",
+        before="store_tile(o_head, acc / divisor[:, None], i, sq, sizes.dv8, BLOCK_DV, EVEN_DV, ALIGNED)",
+        after="store_tile(o_head, acc / divisor[:, None], i, sq - sq % 2, sizes.dv8, BLOCK_DV, EVEN_DV, ALIGNED)",
         outputs=("o",),
         modelled_on="nntrainer/nntrainer#3989: the last rows are never computed",
         semantics="not-written",

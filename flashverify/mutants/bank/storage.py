@@ -6,25 +6,25 @@ from flashverify.mutants.mutant import Mutant
 
 __all__ = ["STORAGE"]
 
-_STRIDES = 'for axis, stride in zip("bhs", _head_strides(x), strict=True)\n'
+_VIEW = 'return {f"{name}_view": view(x) for'
 _PAST_THE_LAST = "counts = counts & (torch.arange(lse2.shape[2], device=lse2.device) < cu_q[-1])"
 
 STORAGE = (
     Mutant(
         name="do_by_the_strides_of_o",
         file="arguments.py",
-        before=_STRIDES,
-        after=_STRIDES.replace("(x)", '(views.get("o", x) if name == "do" else x)'),
-        outputs=("delta", "dq", "dk", "do_ptr"),
+        before=_VIEW,
+        after=_VIEW.replace("view(x)", 'View(x, *strides(tensors.get("o", x) if name == "do" else x))'),
+        outputs=("delta", "dq", "dk", "do_view"),
         modelled_on="Dao-AILab/flash-attention#355: the backward ignores the strides of dO",
         needs=("backward",),
     ),
     Mutant(
         name="v_by_the_strides_of_k",
         file="arguments.py",
-        before=_STRIDES,
-        after=_STRIDES.replace("(x)", '(views["k"] if name == "v" else x)'),
-        outputs=("o", "dq", "dk", "dv", "v_ptr"),
+        before=_VIEW,
+        after=_VIEW.replace("view(x)", 'View(x, *strides(tensors["k"] if name == "v" else x))'),
+        outputs=("o", "dq", "dk", "dv", "v_view"),
         modelled_on="ROCm/pytorch#3230: V laid out otherwise than K",
     ),
     Mutant(
@@ -32,15 +32,15 @@ STORAGE = (
         file="device/pages.py",
         before="offset = slot.to(tl.int64) * stride_slot",
         after="offset = (slot.to(tl.int64) * stride_slot).to(tl.int16).to(tl.int64)",
-        outputs=("o", "lse", "k_ptr", "v_ptr"),
+        outputs=("o", "lse", "k_view", "v_view"),
         modelled_on="facebookresearch/xformers#719: a cast to 16 bits, wrong for long sequences only",
         subject="bundled-decode",
     ),
     Mutant(
         name="lengths_of_the_first_call",
         file="arguments.py",
-        before='"k_lengths_ptr": options.key_lengths,',
-        after='"k_lengths_ptr": options.key_lengths\n        if options.key_lengths is None\n        else vars(sequence_arguments).setdefault(options.key_lengths.shape, options.key_lengths.clone()),',
+        before="k_lengths=options.key_lengths,",
+        after="k_lengths=options.key_lengths\n        if options.key_lengths is None\n        else vars(sequences_of).setdefault(options.key_lengths.shape, options.key_lengths.clone()),",
         outputs=("o", "lse", "dq", "dk", "dv"),
         modelled_on="flashinfer-ai/flashinfer#1028: a buffer of the first plan kept for the next",
         needs=("key_lengths",),
@@ -48,17 +48,17 @@ STORAGE = (
     Mutant(
         name="statistics_of_a_rounded_length",
         file="arguments.py",
-        before='"stride_rowb": 0 if problem.batch == 1 else problem.heads * problem.rows,',
-        after='"stride_rowb": 0 if problem.batch == 1 else problem.heads * -(-problem.rows // 16) * 16,',
-        outputs=("o", "lse", "dq", "dk", "dv", "delta", "lse2_ptr", "delta_ptr"),
+        before="batch=0 if call.batch == 1 else call.heads * call.rows,",
+        after="batch=0 if call.batch == 1 else call.heads * -(-call.rows // 16) * 16,",
+        outputs=("o", "lse", "dq", "dk", "dv", "delta", "stats.lse2", "stats.delta"),
         modelled_on="ROCm/flash-attention 16d5154a: the layout of the LSE is rounded in the writer and not in the reader",
         needs=("sequences",),
     ),
     Mutant(
         name="delta_by_the_grid_of_the_forward",
         file="launch.py",
-        before="problem.sequences * problem.heads * -(-problem.sq // DELTA_ROWS),",
-        after='problem.sequences * problem.heads * -(-problem.sq // problem.configs["forward"].block_m),',
+        before="call.sequences * call.heads * -(-call.sq // DELTA_ROWS),",
+        after='call.sequences * call.heads * -(-call.sq // call.configs["forward"].block_m),',
         outputs=("delta", "dq", "dk"),
         modelled_on="triton-lang/triton#2020: the rows of delta that another grid's tiles do not reach are never computed",
         needs=("backward", "launch"),
@@ -77,7 +77,7 @@ STORAGE = (
         file="device/pages.py",
         before="page = tl.load(table_ptr + j // page_size, mask=keep, other=0)",
         after="page = tl.load(table_ptr + j // page_size)",
-        outputs=("table_ptr", "o"),
+        outputs=("pages", "o"),
         modelled_on="vllm-project/vllm#40074: the lanes of masked keys compute a page beyond the table",
         subject="bundled-decode",
         needs=("paged",),
@@ -85,17 +85,17 @@ STORAGE = (
     Mutant(
         name="partials_of_the_last_split",
         file="device/decode.py",
-        before="o_offset = split.to(tl.int64) * stride_op + b.to(tl.int64) * stride_ob",
-        after="o_offset = (splits - 1).to(tl.int64) * stride_op + b.to(tl.int64) * stride_ob",
-        outputs=("o", "o_ptr"),
+        before="o_offset = split.to(tl.int64) * o_view.part + b.to(tl.int64) * o_view.batch",
+        after="o_offset = (splits - 1).to(tl.int64) * o_view.part + b.to(tl.int64) * o_view.batch",
+        outputs=("o", "o_view"),
         modelled_on="fla-org/flash-linear-attention#1031: every program stores at one place; the others are never written",
         subject="bundled-decode",
     ),
     Mutant(
         name="partials_rounded_to_the_output",
         file="decode.py",
-        before="parts = torch.empty((problem.splits, *o.shape), dtype=torch.float32, device=o.device)",
-        after="parts = torch.empty((problem.splits, *o.shape), dtype=q.dtype, device=o.device)",
+        before="parts = torch.empty((call.splits, *o.shape), dtype=torch.float32, device=o.device)",
+        after="parts = torch.empty((call.splits, *o.shape), dtype=q.dtype, device=o.device)",
         outputs=("o",),
         modelled_on="zhuzilin/ring-flash-attention#42: partial outputs kept in 16 bits",
         subject="bundled-decode",

@@ -43,7 +43,7 @@ def generated(*, everything: bool = False) -> tuple[Mutant, ...]:
     return tuple(
         mutant
         for scope in SCOPE
-        for mutant in mutants_of((root / scope.file).read_text(), scope, everything=everything)
+        for mutant in mutants_of((root / scope.file).read_text(encoding="utf-8"), scope, everything=everything)
     )
 
 
@@ -58,25 +58,40 @@ def mutants_of(text: str, scope: Scope, *, everything: bool = False) -> tuple[Mu
     source = Source(text)
     by_function: dict[str, list[tuple[str, Mutant]]] = defaultdict(list)
     numbers: dict[tuple[str, str], int] = defaultdict(int)
+    places: dict[str, int] = defaultdict(int)
     for change in changes(source, OPERATORS):
         if change.function in scope.never or (scope.only and change.function not in scope.only):
             continue
         operator = change.edit.operator
         numbers[change.function, operator] += 1
         name = _name(scope.file, change.function, operator, numbers[change.function, operator])
-        by_function[change.function].append((operator, _mutant(name, source, change, scope)))
+        site = f"{_stem(scope.file)}.{change.function}: {_marked(text, change)}"
+        places[site] += 1
+        site += f" [{places[site]}]" * (places[site] > 1)
+        by_function[change.function].append((operator, _mutant(name, site, source, change, scope)))
     if everything:
         return tuple(mutant for found in by_function.values() for _, mutant in found)
     return tuple(mutant for found in by_function.values() for mutant in _selected(found))
 
 
 def _name(file: str, function: str, operator: str, number: int) -> str:
+    return f"{_stem(file)}_{function.strip('_').lower()}_{operator}_{number}"
+
+
+def _stem(file: str) -> str:
     path = Path(file)
-    stem = path.stem if path.parent.name == "device" else f"host_{path.stem}"
-    return f"{stem}_{function.strip('_').lower()}_{operator}_{number}"
+    return path.stem if path.parent.name == "device" else f"host_{path.stem}"
 
 
-def _mutant(name: str, source: Source, change: Change, scope: Scope) -> Mutant:
+def _marked(text: str, change: Change) -> str:
+    """The lines of an edit on one line, with the edit marked."""
+    edit = change.edit
+    start, end = text.rfind("\n", 0, edit.start) + 1, _line_end(text, edit.end)
+    marked = f"{text[start : edit.start]}{{{text[edit.start : edit.end]} -> {edit.text}}}{text[edit.end : end]}"
+    return " ".join(marked.split())
+
+
+def _mutant(name: str, site: str, source: Source, change: Change, scope: Scope) -> Mutant:
     before, after = _snippet(source.text, change)
     return Mutant(
         name=name,
@@ -87,6 +102,7 @@ def _mutant(name: str, source: Source, change: Change, scope: Scope) -> Mutant:
         modelled_on=f"{change.edit.operator}: {change.edit.words}",
         subject=subject_of(scope, change),
         needs=needs_of(scope, change),
+        site=site,
     )
 
 

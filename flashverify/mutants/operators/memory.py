@@ -31,6 +31,22 @@ _KINDS = {
     "tile": "pT dpT p dp m_i l_i m l pivot total lse delta see z dot",
     "counter": "stream seed offset threshold",
 }
+_STRIDES = frozenset(("part", "batch", "head", "row"))
+"""Fields of records, and what is passed on for them."""
+_RECORDS = frozenset(
+    (
+        "Blocks",
+        "DropoutDraws",
+        "LogitTerms",
+        "MaskParts",
+        "PageTable",
+        "Sequences",
+        "Sizes",
+        "Statistics",
+        "View",
+        "Words",
+    )
+)
 _KIND_OF = {name: kind for kind, names in _KINDS.items() for name in names.split()} | dict.fromkeys(
     ("i[:, None]", "j[None, :]", "i[None, :]", "j[:, None]"), "index"
 )
@@ -104,8 +120,13 @@ def _cast(node: ast.AST, place: Place) -> Iterator[Edit]:
 
 def _promoted(place: Place) -> bool:
     """Whether the other factor is a stride, which has 64 bits: the product has them either way."""
-    factors = [p for p in place.parents[-2:] if isinstance(p, ast.BinOp) and isinstance(p.op, ast.Mult)]
-    return any(place.source.of(p.right).startswith("stride_") for p in factors)
+    factors = [p.right for p in place.parents[-2:] if isinstance(p, ast.BinOp) and isinstance(p.op, ast.Mult)]
+    return any(_is_stride(place, factor) for factor in factors)
+
+
+def _is_stride(place: Place, node: ast.AST) -> bool:
+    field = isinstance(node, ast.Attribute) and node.attr in _STRIDES
+    return field or place.source.of(node).startswith("stride_")
 
 
 def _swap(node: ast.AST, place: Place) -> Iterator[Edit]:
@@ -114,7 +135,7 @@ def _swap(node: ast.AST, place: Place) -> Iterator[Edit]:
         for a, b in pairwise(node.args):
             if _kind(place, a) is not None and _kind(place, a) == _kind(place, b):
                 yield _exchanged(a, b, place)
-        if called(node) in ("_launch", "") or "kernel" in called(node):
+        if called(node) in ("_launch", "") or "kernel" in called(node) or called(node) in _RECORDS:
             named = [k for k in node.keywords if k.arg is not None and k.arg not in PERFORMANCE]
             for x, y in pairwise(named):
                 if _keyword_kind(x.arg) == _keyword_kind(y.arg):
@@ -132,14 +153,19 @@ def _swap(node: ast.AST, place: Place) -> Iterator[Edit]:
 
 def _kind(place: Place, node: ast.AST) -> str | None:
     text = place.source.of(node)
-    if text.startswith(("stride_", "BLOCK_")):
+    if text.startswith("BLOCK_"):
         return text[:6]
-    return "pointer" if text.endswith(("_ptr", "_head")) else _KIND_OF.get(text)
+    if _is_stride(place, node):
+        return "stride"
+    name = node.attr if isinstance(node, ast.Attribute) else text
+    return "pointer" if text.endswith(("_ptr", "_head", "_view")) else _KIND_OF.get(name)
 
 
 def _keyword_kind(name: str | None) -> str:
     name = name or ""
-    return "pointer" if name.endswith("_ptr") else name.split("_")[0] if name.startswith(("stride", "BLOCK")) else ""
+    if name in _STRIDES:
+        return "stride"
+    return "pointer" if name.endswith(("_ptr", "_view")) else name.split("_")[0] if name.startswith("BLOCK") else ""
 
 
 def _exchanged(a: ast.AST, b: ast.AST, place: Place) -> Edit:

@@ -47,7 +47,7 @@ _LIMITS = frozenset(
         "sure_to",
     )
 )
-_NO_LIMITS = frozenset(("merge_tiles", "merge_constants", "stride_arguments"))
+_NO_LIMITS = frozenset(("merge_tiles", "merge_constants"))
 """Functions whose arguments of these names choose tiles, or are tensors."""
 _CALLS = {
     "max": "min",
@@ -96,9 +96,11 @@ def _limit_argument(node: ast.AST, place: Place) -> Iterator[Edit]:
     """A limit handed to a function, one too large and one too small."""
     if called(place.parent) in _NO_LIMITS:
         return
-    if isinstance(node, ast.Name) and node.id in _LIMITS and _is_argument(node, place):
+    name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+    if name in _LIMITS and _is_argument(node, place):
         for step in (" + 1", " - 1"):
-            yield place.replace(node, node.id + step, "limit", f"the argument {node.id}{step}")
+            text = place.source.of(node) + step
+            yield place.replace(node, text, "limit", f"the argument {text}")
 
 
 def _is_argument(node: ast.AST, place: Place) -> bool:

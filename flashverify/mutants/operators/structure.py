@@ -114,7 +114,7 @@ def _flags(node: ast.AST, place: Place) -> Iterator[Edit]:
     if not isinstance(parent, ast.Call) or not any(node is x for x in parent.args):
         return
     text = place.source.of(node)
-    if called(parent) == "head_ptr":  # the last argument is a hint
+    if called(parent) == "head_of":  # the last argument is a hint
         return
     if isinstance(node, ast.Compare) and "FULL" in text:
         values: tuple[str, ...] = ("True", "False")

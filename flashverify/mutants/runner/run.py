@@ -15,6 +15,7 @@ from flashverify.campaign.protocol import CaseList
 from flashverify.campaign.supervisor.process import ProcessSetup
 from flashverify.case.text import format_case, parse_case
 from flashverify.mutants.build import kernel_files
+from flashverify.mutants.mutant import COMPUTED
 from flashverify.mutants.runner.folder import MutantFolder
 from flashverify.mutants.runner.hunt import Hunter
 from flashverify.mutants.runner.judging import Clean, MutantProbe, StoppedError
@@ -151,7 +152,7 @@ def _without_judging(run: MutantRun, mutant: Mutant, bank: str) -> MutantResult 
         status, reason = MutantStatus.EQUIVALENT, run.equivalent[mutant.name]
     elif mutant.gpu and run.device != "cuda":
         reason = "only compiled code on a GPU shows it"
-    elif run.device == "cuda" and mutant.outputs and all(name.endswith("_ptr") for name in mutant.outputs):
+    elif run.device == "cuda" and mutant.outputs and not COMPUTED.intersection(mutant.outputs):
         reason = "only the sanitizer of the interpreter shows it"
     else:
         return None

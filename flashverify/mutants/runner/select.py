@@ -67,8 +67,10 @@ def select(
 def equivalent() -> dict[str, str]:
     """Names of the mutants that change nothing that can be observed, with the reason."""
     from flashverify.mutants.operators.equivalents import EQUIVALENT
+    from flashverify.mutants.operators.generate import generated
 
-    return dict(EQUIVALENT)
+    every = generated(everything=True)
+    return {mutant.name: EQUIVALENT[mutant.site] for mutant in every if mutant.site in EQUIVALENT}
 
 
 def _some(names: Sequence[str], shown: int = 12) -> str:

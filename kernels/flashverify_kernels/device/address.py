@@ -9,6 +9,8 @@ rows lie, `declared` how many of them count.
 import triton
 import triton.language as tl
 
+from flashverify_kernels.device.arguments import Head
+
 
 @triton.jit
 def span(cu_ptr, b, rows):
@@ -33,63 +35,65 @@ def declared(lengths_ptr, b, rows):
 
 
 @triton.jit
-def head_ptr(ptr, b, h, first, stride_b, stride_h, stride_s, ALIGNED: tl.constexpr):
-    """Pointer to row `first` of head `h` of batch `b`; 16-byte aligned where `ALIGNED`."""
-    # one sum: an addition of 0 would be folded away together with what is said about the alignment of its result
-    ptr += b.to(tl.int64) * stride_b + h.to(tl.int64) * stride_h + first.to(tl.int64) * stride_s
-    if ALIGNED:
-        ptr = tl.multiple_of(ptr, 16)
-    return ptr
+def rows_of(cu_ptr, lengths_ptr, b, rows):
+    """Where the rows of sequence `b` lie: the first one, their number, and the end of those that count; see `span`, `declared`."""
+    first, rows = span(cu_ptr, b, rows)
+    return first, rows, declared(lengths_ptr, b, rows)
 
 
 @triton.jit
-def locate(
-    ptr, rows, row_limit, stride_row, channels8, BLOCK_C: tl.constexpr, EVEN: tl.constexpr, ALIGNED: tl.constexpr
-):
+def head_of(x, b, h, first, ALIGNED: tl.constexpr):
+    """The `Head` of the view `x` that starts at row `first` of head `h` of batch `b`; 16-byte aligned where `ALIGNED`."""
+    # one sum: an addition of 0 would be folded away together with what is said about the alignment of its result
+    ptr = x.ptr + (b.to(tl.int64) * x.batch + h.to(tl.int64) * x.head + first.to(tl.int64) * x.row)
+    if ALIGNED:
+        ptr = tl.multiple_of(ptr, 16)
+    return Head(ptr, x.row)
+
+
+@triton.jit
+def locate(head, rows, row_limit, channels8, BLOCK_C: tl.constexpr, EVEN: tl.constexpr, ALIGNED: tl.constexpr):
     """Pointers and mask of the tile of `rows` by all channels, `[len(rows), BLOCK_C]`.
 
     Args:
-        ptr: first element of the head.
+        head: the `Head` that the rows are of.
         rows: row numbers.
         row_limit: rows from here on are masked.
-        stride_row: distance of two rows, elements.
         channels8: number of channels divided by 8, a form from which the compiler sees the divisibility.
         BLOCK_C: channels of the tile, a power of two.
         EVEN: whether the head has exactly `BLOCK_C` channels.
         ALIGNED: whether every row starts on a multiple of 8 elements, and offsets within a head fit an int32.
     """
-    c = tl.arange(0, BLOCK_C)[None, :]
+    c = tl.arange(0, BLOCK_C)[None, :]  # [1, BLOCK_C]
     if ALIGNED:
-        narrow = stride_row.to(tl.int32)
+        narrow = head.row.to(tl.int32)
         offset = rows[:, None] * narrow  # flashverify: int32-offset is declared, ALIGNED says that it fits
         offset = tl.multiple_of(offset, [8, 8])
     else:
-        offset = rows.to(tl.int64)[:, None] * stride_row
-    keep = rows[:, None] < row_limit
+        offset = rows.to(tl.int64)[:, None] * head.row
+    keep = rows[:, None] < row_limit  # [len(rows), 1]
     if not EVEN:
         keep = keep & (c < channels8 * 8)
-    return ptr + offset + c, keep
+    return head.ptr + offset + c, keep
 
 
 @triton.jit
-def load_tile(
-    ptr, rows, row_limit, stride_row, channels8, BLOCK_C: tl.constexpr, EVEN: tl.constexpr, ALIGNED: tl.constexpr
-):
-    """Load a tile; rows and channels outside the tensor are 0 and are not read."""
-    ptrs, keep = locate(ptr, rows, row_limit, stride_row, channels8, BLOCK_C, EVEN, ALIGNED)
+def load_tile(head, rows, row_limit, channels8, BLOCK_C: tl.constexpr, EVEN: tl.constexpr, ALIGNED: tl.constexpr):
+    """Load a tile, `[len(rows), BLOCK_C]`; rows and channels outside the tensor are 0 and are not read."""
+    ptrs, keep = locate(head, rows, row_limit, channels8, BLOCK_C, EVEN, ALIGNED)
     return tl.load(ptrs, mask=keep, other=0.0)
 
 
 @triton.jit
 def store_tile(
-    ptr, tile, rows, row_limit, stride_row, channels8, BLOCK_C: tl.constexpr, EVEN: tl.constexpr, ALIGNED: tl.constexpr
+    head, tile, rows, row_limit, channels8, BLOCK_C: tl.constexpr, EVEN: tl.constexpr, ALIGNED: tl.constexpr
 ):
     """Store a tile, rounded once to the type of the tensor."""
-    ptrs, keep = locate(ptr, rows, row_limit, stride_row, channels8, BLOCK_C, EVEN, ALIGNED)
-    tl.store(ptrs, tile.to(ptr.dtype.element_ty), mask=keep)
+    ptrs, keep = locate(head, rows, row_limit, channels8, BLOCK_C, EVEN, ALIGNED)
+    tl.store(ptrs, tile.to(head.ptr.dtype.element_ty), mask=keep)
 
 
 @triton.jit
-def row_ptrs(ptr, b, h, first, stride_b, stride_h, i):
-    """Pointers to the rows `first + i` of a `[B, heads, rows]` tensor of row statistics, whose rows are contiguous."""
-    return ptr + b.to(tl.int64) * stride_b + h.to(tl.int64) * stride_h + first + i
+def row_ptrs(ptr, stats, b, h, first, i):
+    """Pointers to the rows `first + i` of `ptr`, one of the `Statistics` of the rows, `[len(i)]`."""
+    return ptr + b.to(tl.int64) * stats.batch + h.to(tl.int64) * stats.head + first + i

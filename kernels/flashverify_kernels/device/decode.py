@@ -2,9 +2,10 @@ import triton
 import triton.language as tl
 
 from flashverify_kernels.device.address import declared
+from flashverify_kernels.device.arguments import MaskParts, PageTable, PartView, Sizes, View
 from flashverify_kernels.device.jit import kernel
 from flashverify_kernels.device.mask import BITS, LOWER, band, row_begin, visible
-from flashverify_kernels.device.pages import CONTIGUOUS, load_rows, place_offsets, places, store_rows
+from flashverify_kernels.device.pages import CONTIGUOUS, heads_of_rows, load_rows, place_offsets, places, store_rows
 from flashverify_kernels.device.schedule import FULL, KEYS, LEADING, TRAILING, segment, tile_schedule
 from flashverify_kernels.device.softmax import finish, online_step
 
@@ -21,46 +22,19 @@ def split_range(begin, end, split, splits, BLOCK_N: tl.constexpr):
 
 @kernel
 def decode_kernel(
-    q_ptr,
-    k_ptr,
-    v_ptr,
-    o_ptr,
+    q_view: View,
+    k_view: View,
+    v_view: View,
+    o_view: PartView,
     lse_ptr,
     scale_log2,
     lse_scale,
     k_lengths_ptr,
-    bits_ptr,
-    table_ptr,
+    pages: PageTable,
     batch: tl.int32,
-    kv_heads: tl.int32,
-    group: tl.int32,
-    sq: tl.int32,
-    sk: tl.int32,
-    d8: tl.int32,
-    dv8: tl.int32,
-    left: tl.int32,
-    right: tl.int32,
-    align_end: tl.int32,
-    tree: tl.int32,
     splits: tl.int32,
-    page_size: tl.int32,
-    stride_table: tl.int64,
-    stride_qb: tl.int64,
-    stride_qh: tl.int64,
-    stride_qs: tl.int64,
-    stride_kb: tl.int64,
-    stride_kh: tl.int64,
-    stride_ks: tl.int64,
-    stride_vb: tl.int64,
-    stride_vh: tl.int64,
-    stride_vs: tl.int64,
-    stride_op: tl.int64,
-    stride_ob: tl.int64,
-    stride_oh: tl.int64,
-    stride_os: tl.int64,
-    stride_bitsb: tl.int64,
-    stride_bitsh: tl.int64,
-    stride_bitss: tl.int64,
+    sizes: Sizes,
+    mask: MaskParts,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_D: tl.constexpr,
@@ -78,51 +52,51 @@ def decode_kernel(
     The split walks the part of the tile schedule that falls into it.
 
     Arguments, beyond those of `forward_kernel`:
-        k_ptr: `[B, kv_heads, sk, 8 d8]`, or `[pages, kv_heads, page_size, 8 d8]` with a page table.
-        v_ptr: likewise, with 8 dv8 channels.
-        o_ptr: `[splits, B, kv_heads * group, sq, 8 dv8]`, written.
-        lse_ptr: `[splits, B, kv_heads * group, sq]` fp32 contiguous, written: LSE, log base 2, times `lse_scale`.
-        bits_ptr: `[B or 1, heads or 1, sq, words]` int32: bit of key `bits_start` + n of each row, or None.
-        table_ptr: `[B, pages of a sequence]` int32, last stride 1, or None.
+        k_view: `[B, kv_heads, sk, 8 d8]`, or `[pages, kv_heads, page_size, 8 d8]` with a page table.
+        v_view: likewise, with 8 dv8 channels.
+        o_view: `[splits, B, heads, sq, 8 dv8]`, written.
+        lse_ptr: `[splits, B, heads, sq]` fp32 contiguous, written: LSE, log base 2, times `lse_scale`.
+        scale_log2: softmax scale times log2(e).
+        lse_scale: factor of the LSE.
+        k_lengths_ptr: `[B]` int32 key lengths, or None.
+        pages: the page table.
         batch: number of sequences.
-        kv_heads: number of kv heads.
         splits: parts that the keys of a sequence are split into.
-        page_size: keys per page.
-        stride_table: distance of two sequences in the page table.
-        stride_op: distance of two splits; that of a batch of k and v is the distance of two pages.
         PAGED: how tiles of keys lie in pages, see `pages.places`.
     """
-    row_tiles = tl.cdiv(group * sq, BLOCK_M)
+    row_tiles = tl.cdiv(sizes.group * sizes.sq, BLOCK_M)
     tile = tl.program_id(0) % row_tiles
     rest = tl.program_id(0) // row_tiles
     split = rest % splits
-    hk = rest // splits % kv_heads
-    b = rest // splits // kv_heads
-    k_end = declared(k_lengths_ptr, b, sk)
+    hk = rest // splits % sizes.kv_heads
+    b = rest // splits // sizes.kv_heads
+    k_end = declared(k_lengths_ptr, b, sizes.sk)
 
     r = tile * BLOCK_M + tl.arange(0, BLOCK_M)
-    i = r // group
-    h = hk * group + r % group
-    q_offset = b.to(tl.int64) * stride_qb + h.to(tl.int64) * stride_qh + i.to(tl.int64) * stride_qs
-    q = load_rows(q_ptr, q_offset, i < sq, d8, BLOCK_D, EVEN_D, ALIGNED)
-    k_ptr += hk.to(tl.int64) * stride_kh
-    v_ptr += hk.to(tl.int64) * stride_vh
+    i = r // sizes.group
+    h = hk * sizes.group + r % sizes.group
+    q_offset = b.to(tl.int64) * q_view.batch + h.to(tl.int64) * q_view.head + i.to(tl.int64) * q_view.row
+    q = load_rows(q_view.ptr, q_offset, i < sizes.sq, sizes.d8, BLOCK_D, EVEN_D, ALIGNED)
+    k_ptr = k_view.ptr + hk.to(tl.int64) * k_view.head
+    v_ptr = v_view.ptr + hk.to(tl.int64) * v_view.head
+    table_ptr = pages.ptr
     if PAGED == CONTIGUOUS:
-        k_ptr += b.to(tl.int64) * stride_kb
-        v_ptr += b.to(tl.int64) * stride_vb
+        k_ptr += b.to(tl.int64) * k_view.batch
+        v_ptr += b.to(tl.int64) * v_view.batch
     else:
-        table_ptr += b.to(tl.int64) * stride_table
+        table_ptr += b.to(tl.int64) * pages.batch
     if ALIGNED:
         k_ptr = tl.multiple_of(k_ptr, 16)
         v_ptr = tl.multiple_of(v_ptr, 16)
 
+    bits = mask.bits
     if BITS & MASK:
-        bits_ptr += (b.to(tl.int64) * stride_bitsb + h.to(tl.int64) * stride_bitsh)[:, None]
+        bits = heads_of_rows(mask.bits, b, h)
 
-    low, high = band(sq, k_end, left, right, align_end)
-    bits_start = tree * high
-    first = tile * BLOCK_M // group
-    last = tl.minimum((tile * BLOCK_M + BLOCK_M - 1) // group, sq - 1)
+    low, high = band(sizes.sq, k_end, mask)
+    bits_start = mask.tree * high
+    first = tile * BLOCK_M // sizes.group
+    last = tl.minimum((tile * BLOCK_M + BLOCK_M - 1) // sizes.group, sizes.sq - 1)
     limits = tile_schedule(first, last + 1, k_end, low, high, bits_start, BLOCK_M, BLOCK_N, MASK, KEYS)
     split_start, split_stop = split_range(limits[0], limits[3], split, splits, BLOCK_N)
     k_begin = row_begin(first, low, MASK)
@@ -134,24 +108,22 @@ def decode_kernel(
         start, stop = segment(limits, part)
         for n0 in range(tl.maximum(start, split_start), tl.minimum(stop, split_stop), BLOCK_N):
             j = n0 + tl.arange(0, BLOCK_N)
-            see = visible(
-                i[:, None], j[None, :], sq, k_end, low, high, bits_ptr, stride_bitss, bits_start, MASK, part != FULL
-            )
+            see = visible(i[:, None], j[None, :], sizes.sq, k_end, low, high, bits, bits_start, MASK, part != FULL)
             keep = j < k_end
             if LOWER & MASK:  # the pages before every window may be gone
                 keep = keep & (j >= k_begin)
-            page, slot = places(table_ptr, n0, j, keep, page_size, PAGED)
-            k_offset = place_offsets(page, slot, stride_kb, stride_ks, PAGED)
-            v_offset = place_offsets(page, slot, stride_vb, stride_vs, PAGED)
-            k = load_rows(k_ptr, k_offset, keep, d8, BLOCK_D, EVEN_D, ALIGNED)
+            page, slot = places(table_ptr, n0, j, keep, pages.size, PAGED)
+            k_offset = place_offsets(page, slot, k_view.batch, k_view.row, PAGED)
+            v_offset = place_offsets(page, slot, v_view.batch, v_view.row, PAGED)
+            k = load_rows(k_ptr, k_offset, keep, sizes.d8, BLOCK_D, EVEN_D, ALIGNED)
             z = tl.dot(q, tl.trans(k), input_precision=PRECISION) * scale_log2
             p, m_i, l_i, alpha = online_step(z, see, m_i, l_i, part != FULL)
-            v = load_rows(v_ptr, v_offset, keep, dv8, BLOCK_DV, EVEN_DV, ALIGNED)
+            v = load_rows(v_ptr, v_offset, keep, sizes.dv8, BLOCK_DV, EVEN_DV, ALIGNED)
             acc = tl.dot(p.to(v.dtype), v, acc * alpha[:, None], input_precision=PRECISION)
 
     divisor, lse2 = finish(m_i, l_i)
-    o_offset = split.to(tl.int64) * stride_op + b.to(tl.int64) * stride_ob
-    o_offset += h.to(tl.int64) * stride_oh + i.to(tl.int64) * stride_os
-    store_rows(o_ptr, acc / divisor[:, None], o_offset, i < sq, dv8, BLOCK_DV, EVEN_DV, ALIGNED)
-    lse_row = (split.to(tl.int64) * batch + b) * kv_heads * group + h
-    tl.store(lse_ptr + lse_row * sq + i, lse2 * lse_scale, mask=i < sq)
+    o_offset = split.to(tl.int64) * o_view.part + b.to(tl.int64) * o_view.batch
+    o_offset += h.to(tl.int64) * o_view.head + i.to(tl.int64) * o_view.row
+    store_rows(o_view.ptr, acc / divisor[:, None], o_offset, i < sizes.sq, sizes.dv8, BLOCK_DV, EVEN_DV, ALIGNED)
+    lse_row = (split.to(tl.int64) * batch + b) * sizes.heads + h
+    tl.store(lse_ptr + lse_row * sizes.sq + i, lse2 * lse_scale, mask=i < sizes.sq)

@@ -12,31 +12,29 @@ import triton.language as tl
 
 
 @triton.jit
-def keep_tile(i, n0, stream, seed, offset, threshold, BLOCK_N: tl.constexpr):
+def keep_tile(i, n0, stream, draws, BLOCK_N: tl.constexpr):
     """Which pairs of a tile are kept, `[len(i), BLOCK_N]` bool.
 
     Args:
         i: `[BLOCK_M]` row numbers.
         n0: first key of the tile, a multiple of 4.
         stream: b * heads + h.
-        seed: 64 bits.
-        offset: 32 bits.
-        threshold: floor(p * 2^32).
+        draws: the `DropoutDraws`.
         BLOCK_N: keys of the tile.
     """
     quad = n0 // 4 + tl.arange(0, BLOCK_N // 4)
     # [len(i), BLOCK_N // 4] each: words 0 to 3
-    w0, w1, w2, w3 = tl.philox(seed, quad[None, :], i[:, None], stream, offset.to(tl.uint32))
-    limit = threshold.to(tl.uint32)
+    w0, w1, w2, w3 = tl.philox(draws.seed, quad[None, :], i[:, None], stream, draws.offset.to(tl.uint32))
+    limit = draws.threshold.to(tl.uint32)
     even = tl.join(w0 >= limit, w2 >= limit)
     odd = tl.join(w1 >= limit, w3 >= limit)
     return tl.reshape(tl.join(even, odd), [i.shape[0], BLOCK_N])
 
 
 @triton.jit
-def keep_tile_transposed(i, n0, stream, seed, offset, threshold, BLOCK_N: tl.constexpr):
+def keep_tile_transposed(i, n0, stream, draws, BLOCK_N: tl.constexpr):
     """The same as `[BLOCK_N, len(i)]`."""
-    return tl.trans(keep_tile(i, n0, stream, seed, offset, threshold, BLOCK_N))
+    return tl.trans(keep_tile(i, n0, stream, draws, BLOCK_N))
 
 
 @triton.jit

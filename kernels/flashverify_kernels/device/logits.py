@@ -3,13 +3,15 @@
     S = cap(scale q k^T) + bias - slope_h |i + shift - j|        natural units; cap(t) = softcap * tanh(t / softcap)
     z = S * log2(e)                                              what `softmax` works on
 
-A feature whose argument is None is absent and leaves no code.
+A term whose argument is None is absent and leaves no code.
 """
 
 import math
 
 import triton
 import triton.language as tl
+
+from flashverify_kernels.device.arguments import HeadTerms
 
 LOG2_E = tl.constexpr(math.log2(math.e))
 _LARGEST = tl.constexpr(float.fromhex("0x1.fffffep127"))
@@ -24,21 +26,7 @@ _P3 = tl.constexpr(float.fromhex("0x1.1a7c10p-6"))
 
 
 @triton.jit
-def logits(
-    dot,
-    i,
-    j,
-    sq,
-    k_end,
-    scale_log2,
-    cap_ratio,
-    cap_log2,
-    slope_log2,
-    shift,
-    bias_ptr,
-    stride_biass,
-    MASKED: tl.constexpr,
-):
+def logits(dot, i, j, sq, k_end, terms, head, MASKED: tl.constexpr):
     """Base-2 logits of one tile, in fp32.
 
     Every operation below rounds once to fp32, and none is left out of the list; the factors are computed in float64 on the host
@@ -59,21 +47,16 @@ def logits(
         j: key numbers, shaped to broadcast along the rows of `dot`.
         sq: rows from here on are padding: no bias is read.
         k_end: keys from here on likewise.
-        scale_log2: scale times log2(e); not read with a softcap.
-        cap_ratio: scale / softcap, or None.
-        cap_log2: softcap times log2(e), or None.
-        slope_log2: ALiBi slope of the head times log2(e), or None.
-        shift: row i stands at position i + shift among the keys; read with ALiBi only.
-        bias_ptr: first element of the head's bias, `[sq, sk]`, natural units, or None.
-        stride_biass: distance of two rows of the bias, elements.
+        terms: the `LogitTerms`.
+        head: what `head_terms` makes of them.
         MASKED: whether the tile may hold keys from `k_end` on.
     """
-    z = dot * scale_log2 if cap_log2 is None else tanh(dot * cap_ratio) * cap_log2
-    if bias_ptr is not None:
-        z += load_bias(bias_ptr, stride_biass, i, j, sq, k_end, MASKED)
-    if slope_log2 is not None:
-        z -= slope_log2 * tl.abs(i + shift - j).to(tl.float32)
-    return z if bias_ptr is None else _clamp(z, _LARGEST)
+    z = dot * terms.scale_log2 if terms.cap_log2 is None else tanh(dot * terms.cap_ratio) * terms.cap_log2
+    if terms.bias.ptr is not None:
+        z += load_bias(head.bias, terms.bias.row, i, j, sq, k_end, MASKED)
+    if terms.slopes is not None:
+        z -= head.slope_log2 * tl.abs(i + head.shift - j).to(tl.float32)
+    return z if terms.bias.ptr is None else _clamp(z, _LARGEST)
 
 
 @triton.jit
@@ -125,6 +108,18 @@ def _clamp(x, limit: tl.constexpr):
 
 
 @triton.jit
+def head_terms(terms, b, h, q_end, k_end):
+    """The `HeadTerms` of query head `h` of sequence `b`, which has `q_end` queries and `k_end` keys that count."""
+    slope = 0.0
+    if terms.slopes is not None:
+        slope = head_slope(terms.slopes, h)
+    bias = 0
+    if terms.bias.ptr is not None:
+        bias = head_bias(terms.bias, b, h)
+    return HeadTerms(slope, terms.align_slopes * (k_end - q_end), bias)
+
+
+@triton.jit
 def head_slope(slopes_ptr, h):
     """ALiBi slope of query head `h` times log2(e): fp32, two roundings (log2(e) and the product).
 
@@ -140,16 +135,16 @@ def head_sink(sink_ptr, h):
 
 
 @triton.jit
-def head_bias(bias_ptr, b, h, stride_biasb, stride_biash):
-    """Pointer to the bias of query head `h` of batch `b`; a broadcast axis has stride 0."""
-    return bias_ptr + b.to(tl.int64) * stride_biasb + h.to(tl.int64) * stride_biash
+def head_bias(bias, b, h):
+    """Pointer to the bias of query head `h` of batch `b`."""
+    return bias.ptr + b.to(tl.int64) * bias.batch + h.to(tl.int64) * bias.head
 
 
 @triton.jit
-def load_bias(bias_ptr, stride_biass, i, j, sq, k_end, MASKED: tl.constexpr):
+def load_bias(bias_ptr, stride_row, i, j, sq, k_end, MASKED: tl.constexpr):
     """The bias of a tile times log2(e), fp32; 0 and not read outside of rows `sq` and keys `k_end`."""
     # in a full tile the mask is the same along the keys, which keeps wide loads possible
     keep = (i < sq) & (j < k_end) if MASKED else i < sq
-    bias = tl.load(bias_ptr + (i.to(tl.int64) * stride_biass + j), mask=keep, other=0.0)
+    bias = tl.load(bias_ptr + (i.to(tl.int64) * stride_row + j), mask=keep, other=0.0)
     scaled = bias.to(tl.float32) * LOG2_E
     return scaled if bias.dtype == tl.float16 else _clamp(scaled, _LARGEST)  # no fp16 comes near the end of fp32

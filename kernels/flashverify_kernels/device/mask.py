@@ -26,10 +26,10 @@ SPARSE = tl.constexpr(8)
 
 
 @triton.jit
-def band(q_end, k_end, left, right, align_end):
+def band(q_end, k_end, mask):
     """The `(low, high)` of a window: `left` and `right` keys around the diagonal, which starts at the first key (`align_end` = 0) or ends at the last one (1)."""
-    shift = align_end * (k_end - q_end)
-    return shift - left, shift + right
+    shift = mask.align_end * (k_end - q_end)
+    return shift - mask.left, shift + mask.right
 
 
 @triton.jit
@@ -72,14 +72,11 @@ def sure_begin(j, sq, k_end, high, bits_start, MASK: tl.constexpr):
 
 
 @triton.jit
-def visible(
-    i, j, sq, k_end, low, high, bits_ptr, stride_bits, bits_start, MASK: tl.constexpr, MASKED: tl.constexpr = True
-):
+def visible(i, j, sq, k_end, low, high, bits, bits_start, MASK: tl.constexpr, MASKED: tl.constexpr = True):
     """The mask predicate: does query `i` see key `j`, liveness of blocks aside?
 
     `i` and `j` are int32 of any shapes that broadcast against each other, in either order, so a transposed tile needs no
-    second predicate. `bits_ptr` is the word 0 of row 0, `stride_bits` the distance of two rows in words. A tile that is
-    not `MASKED` never reads the result.
+    second predicate. `bits` is the `Head` of the words of the bits. A tile that is not `MASKED` never reads the result.
     """
     if MASKED:
         see = j < row_end(i, sq, k_end, high, MASK)
@@ -87,7 +84,7 @@ def visible(
             see = see & (j >= i + low)
         if BITS & MASK:
             bit = j - bits_start
-            word = tl.load(bits_ptr + i.to(tl.int64) * stride_bits + (bit >> 5), mask=see & (bit >= 0), other=-1)
+            word = tl.load(bits.ptr + i.to(tl.int64) * bits.row + (bit >> 5), mask=see & (bit >= 0), other=-1)
             see = see & (((word >> (bit & 31)) & 1) != 0)
     else:
         see = i == i

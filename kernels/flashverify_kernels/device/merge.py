@@ -13,15 +13,16 @@ multiplied. What an empty partial holds as O is never read.
 import triton
 import triton.language as tl
 
+from flashverify_kernels.device.arguments import PartView, View
 from flashverify_kernels.device.jit import kernel
 
 
 @triton.jit
-def row_offsets(r, heads, seq, stride_b, stride_h, stride_s):
-    """Offsets of the rows `r` of a `[B, heads, seq, ...]` tensor, elements, int64."""
+def row_offsets(r, heads, seq, x):
+    """Offsets of the rows `r` of the view `x` of a `[B, heads, seq, ...]` tensor, elements, int64, `[len(r)]`."""
     bh = r // seq
-    offset = (bh // heads).to(tl.int64) * stride_b + (bh % heads).to(tl.int64) * stride_h
-    return offset + (r % seq).to(tl.int64) * stride_s
+    offset = (bh // heads).to(tl.int64) * x.batch + (bh % heads).to(tl.int64) * x.head
+    return offset + (r % seq).to(tl.int64) * x.row
 
 
 @triton.jit
@@ -48,12 +49,10 @@ def load_lse(lse_ptr, p, r, parts, rows):
 
 
 @triton.jit
-def load_partials(
-    o_ptr, lse, p, base, stride_p, dv8, BLOCK_DV: tl.constexpr, EVEN_DV: tl.constexpr, ALIGNED: tl.constexpr
-):
+def load_partials(partials, lse, p, base, dv8, BLOCK_DV: tl.constexpr, EVEN_DV: tl.constexpr, ALIGNED: tl.constexpr):
     """O of partials `p` in fp32, `[len(p), len(base), BLOCK_DV]`; 0, and not read, where a partial is empty."""
-    offset = p.to(tl.int64)[:, None] * stride_p + base[None, :]
-    ptrs, keep = channels(o_ptr, offset, lse != float("-inf"), dv8, BLOCK_DV, EVEN_DV, ALIGNED)
+    offset = p.to(tl.int64)[:, None] * partials.part + base[None, :]
+    ptrs, keep = channels(partials.ptr, offset, lse != float("-inf"), dv8, BLOCK_DV, EVEN_DV, ALIGNED)
     return tl.load(ptrs, mask=keep, other=0.0).to(tl.float32)
 
 
@@ -73,7 +72,7 @@ def statistics(lse_ptr, r, parts, rows, to_log2, BLOCK_P: tl.constexpr, BLOCK_M:
 
 @triton.jit
 def merged_rows(
-    o_ptr,
+    partials,
     lse_ptr,
     r,
     base,
@@ -83,7 +82,6 @@ def merged_rows(
     parts,
     rows,
     dv8,
-    stride_p,
     BLOCK_P: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_DV: tl.constexpr,
@@ -96,16 +94,16 @@ def merged_rows(
         p = p0 + tl.arange(0, BLOCK_P)
         lse = load_lse(lse_ptr, p, r, parts, rows)
         w = tl.exp2((lse - pivot[None, :]) * to_log2) / total[None, :]
-        o = load_partials(o_ptr, lse, p, base, stride_p, dv8, BLOCK_DV, EVEN_DV, ALIGNED)
+        o = load_partials(partials, lse, p, base, dv8, BLOCK_DV, EVEN_DV, ALIGNED)
         acc += tl.sum(w[:, :, None] * o, 0)
     return acc
 
 
 @kernel
 def merge_kernel(
-    o_ptr,
+    partials: PartView,
     lse_ptr,
-    merged_ptr,
+    merged: View,
     merged_lse_ptr,
     to_log2,
     from_log2,
@@ -115,13 +113,6 @@ def merge_kernel(
     heads: tl.int32,
     seq: tl.int32,
     dv8: tl.int32,
-    stride_op: tl.int64,
-    stride_ob: tl.int64,
-    stride_oh: tl.int64,
-    stride_os: tl.int64,
-    stride_mergedb: tl.int64,
-    stride_mergedh: tl.int64,
-    stride_mergeds: tl.int64,
     BLOCK_P: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_DV: tl.constexpr,
@@ -131,9 +122,9 @@ def merge_kernel(
     """Merge the partials of one tile of rows; a row is a (batch, head, query).
 
     Arguments, which the backward shares:
-        o_ptr: `[parts, B, heads, seq, 8 dv8]`, partial outputs.
+        partials: `[parts, B, heads, seq, 8 dv8]`, partial outputs.
         lse_ptr: `[parts, B, heads, seq]` fp32 contiguous.
-        merged_ptr: `[B, heads, seq, 8 dv8]`, written.
+        merged: `[B, heads, seq, 8 dv8]`, written.
         merged_lse_ptr: `[B, heads, seq]` fp32 contiguous, written.
         to_log2: log2(e) where the LSE of the partials is natural, 1 where it is in base 2.
         from_log2: 1 / `to_log2`.
@@ -143,7 +134,6 @@ def merge_kernel(
         heads: number of heads.
         seq: number of queries.
         dv8: channels, in units of 8.
-        stride_op and the others: strides in elements, by tensor and axis (partial, batch, head, sequence).
         BLOCK_P: partials per step.
         BLOCK_M: rows per program.
         BLOCK_DV: 8 dv8 rounded up to a power of two.
@@ -151,10 +141,10 @@ def merge_kernel(
         ALIGNED: whether all strides are multiples of 8 and all pointers are 16-byte aligned.
     """
     r = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
-    base = row_offsets(r, heads, seq, stride_ob, stride_oh, stride_os)
+    base = row_offsets(r, heads, seq, partials)
     m, pivot, total = statistics(lse_ptr, r, parts, rows, to_log2, BLOCK_P, BLOCK_M)
     acc = merged_rows(
-        o_ptr,
+        partials,
         lse_ptr,
         r,
         base,
@@ -164,24 +154,23 @@ def merge_kernel(
         parts,
         rows,
         dv8,
-        stride_op,
         BLOCK_P,
         BLOCK_M,
         BLOCK_DV,
         EVEN_DV,
         ALIGNED,
     )
-    offset = row_offsets(r, heads, seq, stride_mergedb, stride_mergedh, stride_mergeds)
-    ptrs, keep = channels(merged_ptr, offset, r < rows, dv8, BLOCK_DV, EVEN_DV, ALIGNED)
-    tl.store(ptrs, acc.to(merged_ptr.dtype.element_ty), mask=keep)
+    offset = row_offsets(r, heads, seq, merged)
+    ptrs, keep = channels(merged.ptr, offset, r < rows, dv8, BLOCK_DV, EVEN_DV, ALIGNED)
+    tl.store(ptrs, acc.to(merged.ptr.dtype.element_ty), mask=keep)
     tl.store(merged_lse_ptr + r, (m + tl.log2(total) * from_log2) * lse_scale, mask=r < rows)
 
 
 @kernel
 def merge_backward_kernel(
-    o_ptr,
+    partials: PartView,
     lse_ptr,
-    do_ptr,
+    do_view: View,
     dlse_ptr,
     dpart_ptr,
     dpart_lse_ptr,
@@ -191,13 +180,6 @@ def merge_backward_kernel(
     heads: tl.int32,
     seq: tl.int32,
     dv8: tl.int32,
-    stride_op: tl.int64,
-    stride_ob: tl.int64,
-    stride_oh: tl.int64,
-    stride_os: tl.int64,
-    stride_dob: tl.int64,
-    stride_doh: tl.int64,
-    stride_dos: tl.int64,
     BLOCK_P: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_DV: tl.constexpr,
@@ -206,22 +188,22 @@ def merge_backward_kernel(
 ):
     """Compute dO_p = w_p dO and dLSE_p = w_p (dO . (O_p - O) + dLSE) of one tile of rows; exactly 0 for an empty partial.
 
-    O is recomputed in fp32 and subtracted before the product, so that nearly equal partials lose nothing. `do_ptr` is
+    O is recomputed in fp32 and subtracted before the product, so that nearly equal partials lose nothing. `do_view` is
     `[B, heads, seq, 8 dv8]`, `dlse_ptr` fp32 contiguous or None; `dpart_ptr` (contiguous) and `dpart_lse_ptr` are written,
     either may be None. The others as in `merge_kernel`.
     """
     r = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
-    base = row_offsets(r, heads, seq, stride_ob, stride_oh, stride_os)
+    base = row_offsets(r, heads, seq, partials)
     _, pivot, total = statistics(lse_ptr, r, parts, rows, to_log2, BLOCK_P, BLOCK_M)
-    offset = row_offsets(r, heads, seq, stride_dob, stride_doh, stride_dos)
-    do_ptrs, do_keep = channels(do_ptr, offset, r < rows, dv8, BLOCK_DV, EVEN_DV, ALIGNED)
+    offset = row_offsets(r, heads, seq, do_view)
+    do_ptrs, do_keep = channels(do_view.ptr, offset, r < rows, dv8, BLOCK_DV, EVEN_DV, ALIGNED)
     do = tl.load(do_ptrs, mask=do_keep, other=0.0).to(tl.float32)
     if dpart_lse_ptr is not None:
         dlse = tl.full([BLOCK_M], 0.0, tl.float32)
         if dlse_ptr is not None:
             dlse = tl.load(dlse_ptr + r, mask=r < rows, other=0.0)
         o = merged_rows(
-            o_ptr,
+            partials,
             lse_ptr,
             r,
             base,
@@ -231,7 +213,6 @@ def merge_backward_kernel(
             parts,
             rows,
             dv8,
-            stride_op,
             BLOCK_P,
             BLOCK_M,
             BLOCK_DV,
@@ -250,6 +231,6 @@ def merge_backward_kernel(
             dpart = tl.where(some[:, :, None], w[:, :, None] * do[None, :, :], 0.0)
             tl.store(ptrs, dpart.to(dpart_ptr.dtype.element_ty), mask=keep)
         if dpart_lse_ptr is not None:
-            part = load_partials(o_ptr, lse, p, base, stride_op, dv8, BLOCK_DV, EVEN_DV, ALIGNED)
+            part = load_partials(partials, lse, p, base, dv8, BLOCK_DV, EVEN_DV, ALIGNED)
             change = tl.sum(do[None, :, :] * (part - o[None, :, :]), 2) + dlse[None, :]
             tl.store(dpart_lse_ptr + index, tl.where(some, w * change, 0.0), mask=inside)

@@ -7,6 +7,8 @@ read only for a key that is itself read, so entries beyond the keys of a sequenc
 import triton
 import triton.language as tl
 
+from flashverify_kernels.device.arguments import Head
+
 CONTIGUOUS = tl.constexpr(0)
 SCATTERED = tl.constexpr(1)
 WHOLE_TILES = tl.constexpr(2)
@@ -44,6 +46,12 @@ def place_offsets(page, slot, stride_page, stride_slot, PAGED: tl.constexpr):
     if PAGED != CONTIGUOUS:
         offset += page.to(tl.int64) * stride_page
     return offset
+
+
+@triton.jit
+def heads_of_rows(x, b, h):
+    """The `Head` of the view `x` for rows of several heads `h` of batch `b`: a pointer per row, `[len(h), 1]`."""
+    return Head(x.ptr + (b.to(tl.int64) * x.batch + h.to(tl.int64) * x.head)[:, None], x.row)
 
 
 @triton.jit

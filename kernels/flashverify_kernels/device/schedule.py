@@ -107,22 +107,20 @@ def squeeze(x, counts_ptr, size, blocks):
 
 
 @triton.jit
-def live_row(blocks_ptr, b, h, start, fixed_size, size, length, stride_b, stride_h):
+def live_row(blocks, b, h, start, fixed_size, size, length):
     """The table of one walk: the live blocks, then the counts.
 
     Args:
-        blocks_ptr: tables `[B or 1, heads or 1, blocks of the fixed axis, 2 blocks + 1]` int32.
+        blocks: its tables are `[B or 1, heads or 1, blocks of the fixed axis, 2 blocks + 1]` int32.
         b: batch.
         h: query head.
         start: first position of the tile that stays fixed.
         fixed_size: positions per block of the fixed axis.
         size: positions per block of the walked axis.
         length: positions of the walked axis.
-        stride_b: stride of the tables over batches, entries.
-        stride_h: stride of the tables over heads, entries.
     """
     row = (start // fixed_size).to(tl.int64) * (2 * tl.cdiv(length, size) + 1)
-    return blocks_ptr + (b.to(tl.int64) * stride_b + h.to(tl.int64) * stride_h + row)
+    return blocks.ptr + (b.to(tl.int64) * blocks.batch + h.to(tl.int64) * blocks.head + row)
 
 
 @triton.jit
@@ -136,6 +134,29 @@ def live_limits(limits, live_ptr, size, length):
         squeeze(limits[2], counts_ptr, size, blocks),
         squeeze(limits[3], counts_ptr, size, blocks),
     )
+
+
+@triton.jit
+def live_schedule(limits, blocks, b, h, start, length, MASK: tl.constexpr, AXIS: tl.constexpr):
+    """The limits of a schedule among the live blocks, and the table that `spread` reads; unchanged and 0 unless `SPARSE`.
+
+    Args:
+        limits: of `tile_schedule`.
+        blocks: the live blocks.
+        b: batch.
+        h: query head.
+        start: first position of the tile that stays fixed.
+        length: positions of the walked axis.
+        MASK: parts of the mask.
+        AXIS: the axis that is walked.
+    """
+    live_ptr = 0
+    if SPARSE & MASK:
+        fixed_size = blocks.rows if AXIS == KEYS else blocks.keys
+        size = blocks.keys if AXIS == KEYS else blocks.rows
+        live_ptr = live_row(blocks, b, h, start, fixed_size, size, length)
+        limits = live_limits(limits, live_ptr, size, length)
+    return limits, live_ptr
 
 
 @triton.jit

@@ -6,7 +6,7 @@ import torch
 
 from flashverify.case import Case, Edit, Grad, Mask, Values
 from flashverify.case.memory.materialize import materialize
-from flashverify.judge.taint import clean
+from flashverify.truth import clean
 
 SHAPE = {"batch": 2, "heads_q": 4, "heads_kv": 2, "seq_q": 3, "seq_k": 5, "dim_qk": 8, "dim_v": 8}
 # which outputs a non-finite element of each input reaches, within its (batch, kv head) group

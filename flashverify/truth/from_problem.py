@@ -1,4 +1,4 @@
-"""A problem as the oracles take it."""
+"""From the tensors of a case to the inputs of the oracles."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 from flashverify.case.masks.positions import positions
 from flashverify.case.masks.predicate import visible
 from flashverify.case.modifiers.alibi import acting_slopes
-from flashverify.judge.taint import Clean, clean
-from flashverify.truth import Inputs, distances, kept_pairs
+from flashverify.truth.inputs import Inputs
+from flashverify.truth.taint import Clean, clean
+from flashverify.truth.values import distances, kept_pairs
 
 if TYPE_CHECKING:
     import torch

@@ -1,9 +1,8 @@
-"""The truth of a case: what the oracles say and how far a correct subject may be from it. The only importer of the oracles."""
+"""What the oracles say of a problem, and how far a correct subject may be from it. The only importer of the oracles."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import flashverify_oracles as oracles
@@ -15,67 +14,9 @@ if TYPE_CHECKING:
     import torch
 
     from flashverify.numerics import BackwardBounds, Form, ForwardBounds, OutputBound, StrictBound
+    from flashverify.truth.inputs import Inputs, Pairs
 
-__all__ = ["Inputs", "Truth", "distances", "exact_values", "float64_values", "kept_pairs"]
-
-Pairs = Any
-"""A tensor that broadcasts to `[B, Hq, Sq, Sk]`, or a function of (rows, keys), two slices, that gives it for a tile."""
-_DENSE_PAIRS = 1 << 22
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Inputs:
-    """A problem as the oracles take it.
-
-    Args:
-        q: `[B, Hq, Sq, D]`, finite, any float dtype; k `[B, Hkv, Sk, D]`; v `[B, Hkv, Sk, Dv]`.
-        scale: of the logits, natural units.
-        visible: None, a bool tensor that broadcasts to `[B, Hq, Sq, Sk]`, or a callable (rows, keys) -> such a tensor.
-        do: `[B, Hq, Sq, Dv]`, or None for the forward alone.
-        dlse: `[B, Hq, Sq]`, gradient of the natural LSE, or None.
-        softcap: the scaled products become softcap * tanh(product / softcap).
-        biases: added to the logits, natural units.
-        bias_shape: of the gradient of a bias, `[B or 1, Hq or 1, Sq, Sk]`; None where none is asked for.
-        sink: `[Hq]`, one more logit in every row that sees a key.
-        keep: the pairs that dropout keeps, bool.
-        dropout: its probability.
-    """
-
-    q: torch.Tensor
-    k: torch.Tensor
-    v: torch.Tensor
-    scale: float
-    visible: Any = None
-    do: torch.Tensor | None = None
-    dlse: torch.Tensor | None = None
-    softcap: float | None = None
-    biases: tuple[Pairs, ...] = ()
-    bias_shape: tuple[int, ...] | None = None
-    sink: torch.Tensor | None = None
-    keep: Pairs = None
-    dropout: float = 0.0
-
-    def dense(self) -> Inputs:
-        """The same with every function of pairs evaluated once, where the pairs are few enough to be held."""
-        rows, keys = self.q.shape[2], self.k.shape[2]
-        if rows * keys * self.q.shape[0] * self.q.shape[1] > _DENSE_PAIRS:
-            return self
-
-        def evaluated(pairs: Pairs) -> Pairs:
-            return pairs(slice(0, rows), slice(0, keys)) if callable(pairs) else pairs
-
-        return replace(
-            self,
-            visible=evaluated(self.visible),
-            biases=tuple(evaluated(bias) for bias in self.biases),
-            keep=evaluated(self.keep),
-        )
-
-    def problem(self) -> dict[str, Any]:
-        """What oracles and bounds take by name, beside q, k and v."""
-        return {
-            name: getattr(self, name) for name in ("scale", "visible", "softcap", "biases", "sink", "keep", "dropout")
-        }
+__all__ = ["Truth", "distances", "exact_values", "float64_values", "kept_pairs"]
 
 
 class Truth:
