@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 
 from flashverify.campaign.store.writer import open_run
 from flashverify.case.text import parse_case
-from flashverify.judge.verdict import CHECKS, CaseResult, from_hex
+from flashverify.checks.registry import CHECKS
+from flashverify.judge.verdict import CaseResult, from_hex
 
 OUTPUTS = ("o", "lse", "delta", "dq", "dk", "dv", "dbias", "dsink")
 ORDER = (

@@ -21,7 +21,7 @@ from hypothesis import seed as seeded
 
 from flashverify.campaign.toolkit import bundled
 from flashverify.checks import Plan, judge_case
-from flashverify.checks.plan import REUSE
+from flashverify.checks.reuse import SPEC as REUSE
 from flashverify.subjects.registry import describe_subjects, load_subject
 
 if TYPE_CHECKING:
@@ -51,11 +51,11 @@ def drawn(subject: Subject, count: int, seed: int) -> list[Case]:
 def judged(name: str, count: int, seed: int) -> dict[str, Any]:
     """Counts of verdicts by question for one subject, its failures and its remarks."""
     subject = load_subject(name)
-    counts: dict[str, collections.Counter[str]] = {question: collections.Counter() for question in REUSE}
+    counts: dict[str, collections.Counter[str]] = {question: collections.Counter() for question in REUSE.question_names}
     failures, remarks = [], collections.Counter[str]()
     for case in drawn(subject, count, seed):
-        for question in REUSE:
-            result = judge_case(subject, case, Plan(checks=("reuse",), reuse=(question,), calls=3))
+        for question in REUSE.question_names:
+            result = judge_case(subject, case, Plan(checks=("reuse",), questions={"reuse": (question,)}, calls=3))
             counts[question].update(v.status.value for v in result.verdicts)
             failures += [
                 {"case": str(case), "error": v.error, "output": v.output, "message": v.message} for v in result.failures

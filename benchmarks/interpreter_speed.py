@@ -26,6 +26,7 @@ import triton
 from rich.console import Console
 from rich.table import Table
 
+from flashverify.formats import FORMATS
 from flashverify.interpreter import Sanitizer, session
 from flashverify_kernels import Configs, LaunchConfig, Options, TreeMask
 from flashverify_kernels.launch import backward, forward
@@ -89,7 +90,7 @@ def main() -> None:
     arguments = parser.parse_args()
 
     rows = []
-    dtypes = {"fp16": torch.float16, "fp32": torch.float32, "bf16": torch.bfloat16}
+    dtypes = {name: FORMATS[name].dtype for name in ("fp16", "fp32", "bf16")}
     for mask, block, dtype in itertools.product(("none", "causal", "tree"), (16, 32, 64), dtypes):
         if dtype != "fp16" and (mask, block) != ("none", 16):
             continue  # the time hardly depends on the dtype

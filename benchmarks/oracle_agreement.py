@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from flashverify.formats import FORMATS
 from flashverify.numerics import BoundInputs, backward_bounds, forward_bounds
 from flashverify_oracles import (
     Backward,
@@ -32,7 +33,7 @@ from flashverify_oracles import (
 )
 
 OUTPUTS = ("o", "lse", "delta", "dq", "dk", "dv", "dbias", "dsink")
-DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
+DTYPES = {name: entry.dtype for name, entry in FORMATS.items() if entry.of_kernels}
 MODES = ("end to end", "conditional")
 
 

@@ -162,6 +162,8 @@ def replay(case: str, subject: str | None, check: str, diagnose: bool, as_json: 
     """Judge one case again, in a process of its own: its text, a case.json, a finding folder, or text on stdin."""
     from flashverify.campaign import environment, toolkit
     from flashverify.campaign.commands.replay import diagnosis_lines, read_case, replay_case, result_code, result_lines
+    from flashverify.campaign.plan_name import PlanName
+    from flashverify.campaign.supervisor.probe import START_LIMIT
     from flashverify.campaign.supervisor.process import ProcessSetup
 
     found = read_case(case, sys.stdin)
@@ -172,8 +174,8 @@ def replay(case: str, subject: str | None, check: str, diagnose: bool, as_json: 
     settings = _settings(options)
     device = environment.resolve_device(settings.device)
     numerics = environment.resolve_numerics(settings.numerics or (device == "cpu" and found.numerics) or None, device)
-    setup = ProcessSetup(toolkit.BUNDLED, device, 300.0, plain=True, numerics=numerics)
-    plan = f"only:{check}" if check else "run"
+    setup = ProcessSetup(toolkit.BUNDLED, device, START_LIMIT, plain=True, numerics=numerics)
+    plan = str(PlanName.of_check(check))
     result, diagnosis = replay_case(spec, found.case, plan, setup, diagnose=diagnose)
     if as_json:
         words = {"diagnosis": msgspec.to_builtins(diagnosis)} if diagnose else {}

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from flashverify.subjects import has_gpu
 
@@ -17,6 +18,13 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Triton reads this when it is first imported; without a GPU its interpreter runs the kernels.
 if not has_gpu():
     os.environ.setdefault("TRITON_INTERPRET", "1")
+
+
+# The same examples everywhere, however slow the machine is and whether or not it calls itself CI; nothing is kept on disk.
+settings.register_profile(
+    "everywhere", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("everywhere")
 
 
 def pytest_addoption(parser):

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from flashverify.formats import FORMATS
 from flashverify.truth import inputs_of
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ __all__ = ["DTYPES", "Outputs", "References"]
 Outputs = dict[str, torch.Tensor]
 """o, lse and, with a backward, dq, dk, dv and where there are any dbias and dsink."""
 
-DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
+DTYPES = {name: entry.dtype for name, entry in FORMATS.items() if entry.of_kernels}
 
 
 class References:

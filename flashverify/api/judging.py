@@ -26,7 +26,7 @@ def judge_case(subject: Subject | str, case: Case | str, *, checks: Sequence[str
         assert not result.failures
 
     Kernels run in this process. On the CPU Triton must interpret: TRITON_INTERPRET=1 is set before triton is first imported. The corrected
-    interpreter is opened for the call unless `corrected_interpreter` is open already.
+    interpreter is opened for the call unless `corrected_interpreter` is open already; opening it once around many calls is faster.
 
     Args:
         subject: the kernel under test, or what `--subject` takes: a registered name, `module:name` or `file.py:name`, whose code is run.

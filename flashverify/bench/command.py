@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 import platform
-from typing import TYPE_CHECKING
 
 import click
 
 from flashverify.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from flashverify.formats import DTYPES
 
 __all__ = ["bench_command"]
 
@@ -19,14 +16,16 @@ _GPU_SUBJECTS = ("bundled", "sdpa-flash", "sdpa-cudnn", "sdpa-efficient")
 _CPU_SUBJECTS = ("torch-cpu",)
 
 
-def _numbers(name: str) -> Callable[[click.Context, click.Parameter, str], tuple[int, ...]]:
-    def parse(_context: click.Context, _parameter: click.Parameter, text: str) -> tuple[int, ...]:
-        try:
-            return tuple(int(part) for part in text.split(","))
-        except ValueError as error:
-            raise UsageError(f"--{name}={text!r} is not accepted: whole numbers with commas between them") from error
+def _numbers(name: str, text: str) -> tuple[int, ...]:
+    """Whole numbers with commas between them; `name` is the option's."""
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError as error:
+        raise UsageError(f"--{name}={text!r} is not accepted: whole numbers with commas between them") from error
 
-    return parse
+
+def _parsed(_context: click.Context, option: click.Parameter, text: str) -> tuple[int, ...]:
+    return _numbers(option.name or "", text)
 
 
 @click.command("bench")
@@ -40,15 +39,13 @@ def _numbers(name: str) -> Callable[[click.Context, click.Parameter, str], tuple
     "--lengths",
     default="4096",
     metavar="N,...",
-    callback=_numbers("lengths"),
+    callback=_parsed,
     show_default=True,
     help="keys per sequence",
 )
+@click.option("--dims", default="64,128", metavar="D,...", callback=_parsed, show_default=True, help="head dimensions")
 @click.option(
-    "--dims", default="64,128", metavar="D,...", callback=_numbers("dims"), show_default=True, help="head dimensions"
-)
-@click.option(
-    "--dtype", multiple=True, default=("fp16",), metavar="fp16|bf16|fp32", show_default=True, help="repeatable"
+    "--dtype", multiple=True, default=("fp16",), metavar="|".join(DTYPES), show_default=True, help="repeatable"
 )
 @click.option(
     "--mask", multiple=True, default=("full", "causal"), metavar="full|causal", show_default=True, help="repeatable"
@@ -95,7 +92,7 @@ def bench_command(
     from flashverify.bench.text import block_text
     from flashverify.subjects.evidence import evidence_on
 
-    pair = _numbers("heads")(click.get_current_context(), click.Option(["--heads"]), heads) if heads else None
+    pair = _numbers("heads", heads) if heads else None
     if pair is not None and len(pair) != 2:
         raise UsageError(f"--heads={heads!r} is not accepted: query heads, a comma, kv heads")
     work = workloads(

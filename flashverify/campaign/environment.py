@@ -1,4 +1,4 @@
-"""What a run ran on. Recorded, never consulted: a verdict depends on the case alone."""
+"""The machine: which device and numerics a run takes, and what is recorded of it. No verdict depends on what is recorded."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class Batch(msgspec.Struct, frozen=True, tag=True):
 
 
 class Chunk(msgspec.Struct, frozen=True, tag=True):
-    """Judge these cases by `plan`; `run` is with every poison and variant."""
+    """Judge these cases by `plan`, the text of a `PlanName`."""
 
     subject: str
     cases: tuple[str, ...]
@@ -107,7 +107,7 @@ class Minimise(msgspec.Struct, frozen=True, tag=True):
 
 
 class Judge(msgspec.Struct, frozen=True, tag=True):
-    """Judge one case by `plan`: `run`, `fuzz` or `only:CHECK`.
+    """Judge one case by `plan`, the text of a `PlanName`.
 
     Attributes:
         confirm: ask mpmath about the failure of that key.

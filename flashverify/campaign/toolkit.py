@@ -6,6 +6,7 @@ import importlib
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Protocol
 
+from flashverify.campaign.plan_name import PlanName
 from flashverify.errors import UsageError
 
 if TYPE_CHECKING:
@@ -98,13 +99,13 @@ class _Bundled:
     def judge(self, subject: Any, case: Case, plan: str) -> CaseResult:
         from flashverify.checks import CHECKS, Plan, judge_case
 
-        kind, _, check = plan.partition(":")
-        if kind == "only":
-            accepted = (*CHECKS, "exception")
-            if check not in accepted:
-                raise UsageError(f"check={check!r} is not accepted: one of {', '.join(accepted)}")
-            return judge_case(subject, case, Plan.only(check, case))
-        return judge_case(subject, case, Plan.run() if kind == "run" else Plan.fuzz(case))
+        named = PlanName.parse(plan)
+        if not named.check:
+            return judge_case(subject, case, Plan.run() if named.kind == "run" else Plan.fuzz(case))
+        accepted = (*CHECKS, "exception")
+        if named.check not in accepted:
+            raise UsageError(f"check={named.check!r} is not accepted: one of {', '.join(accepted)}")
+        return judge_case(subject, case, Plan.only(named.check, case))
 
     def confirm(self, subject: Any, case: Case, verdict: Verdict) -> Confirmation:
         from flashverify.checks.confirm import confirm

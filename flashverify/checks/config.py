@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 from flashverify.checks.accuracy import first_failure
 from flashverify.checks.derived_problems import launches, relaunched
 from flashverify.checks.execution import execute
+from flashverify.checks.spec import CheckSpec, ErrorClass, Need, Question, Slot
 from flashverify.judge.verdict import Status, Verdict
 
 if TYPE_CHECKING:
+    from flashverify.checks.base_pass import BasePass
     from flashverify.checks.execution import Execution
     from flashverify.subjects.interface import Subject
 
-__all__ = ["check_config", "spread"]
+__all__ = ["SPEC", "check_config", "spread"]
 
 Launch = tuple[tuple[str, int], ...]
 
@@ -68,3 +70,20 @@ def _disagreement(launch: Launch, failing: Verdict, right: str) -> Verdict:
 
 def _text(launch: Launch) -> str:
     return ",".join(f"{name}={value}" for name, value in launch) or "of the subject's own choice"
+
+
+def _run(base: BasePass, _: tuple[str, ...]) -> list[Verdict] | None:
+    return check_config(base.subject, base.execution, base.launches)
+
+
+SPEC = CheckSpec(
+    name="config",
+    question="Is every launch configuration within its bounds?",
+    needs=(Need.PASSES, Need.ORACLE),
+    questions=(Question(name="launches", slot=Slot.NONE, passes=16),),
+    errors=(
+        ErrorClass("config", "{output} is wrong under some launch", "one launch is wrong where another one is right"),
+    ),
+    run=_run,
+    of_right_passes=True,
+)

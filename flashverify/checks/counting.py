@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flashverify.checks.spec import CheckSpec, ErrorClass, Need, Question
 from flashverify.judge.verdict import Status, Verdict
-from flashverify.xray.difference import differences
-from flashverify.xray.measure import measure
-from flashverify.xray.probe import refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from flashverify.checks.base_pass import BasePass
     from flashverify.checks.execution import Execution
     from flashverify.subjects.interface import Subject
 
-__all__ = ["check_counting", "count_masks"]
+__all__ = ["SPEC", "check_counting", "count_masks"]
 
 
 def check_counting(subject: Subject, execution: Execution) -> Iterator[Verdict]:
@@ -38,6 +37,10 @@ def count_masks(subject: Subject, execution: Execution) -> tuple[list[Verdict], 
     It costs three forwards and three backwards of a small problem, a forward where there is no backward; only what differs is read
     again, pair by pair, to be named.
     """
+    from flashverify.xray.difference import differences
+    from flashverify.xray.measure import measure
+    from flashverify.xray.probe import refusal
+
     problem = execution.problem
     if refusal(problem.case) is not None:
         return [], 0
@@ -58,3 +61,33 @@ def count_masks(subject: Subject, execution: Execution) -> tuple[list[Verdict], 
         for each in wrong
     ]
     return verdicts, rows + sum(view.cells for view in found.views)
+
+
+def _run(base: BasePass, names: tuple[str, ...]) -> list[Verdict] | None:
+    if not names:
+        return None
+    found, cells = count_masks(base.subject, base.execution)
+    return found if cells or found else None
+
+
+SPEC = CheckSpec(
+    name="counting",
+    question="Which key entered which row how often, forward and backward, exactly?",
+    needs=(Need.PASSES,),
+    questions=(Question(name="counting", passes=3),),
+    errors=(
+        ErrorClass("leaked", "{output} sees a masked key", "a pair entered although it is masked"),
+        ErrorClass("dropped", "{output} misses a visible key", "a visible pair did not enter"),
+        ErrorClass("doubled", "{output} counts a key more than once", "a visible pair entered more than once"),
+        ErrorClass(
+            "not-integer", "{output} weighs a key by no whole number", "a pair entered a fractional number of times"
+        ),
+        ErrorClass(
+            "moved", "{output} takes one key for another", "pairs changed places although their number is right"
+        ),
+        ErrorClass("head-map", "{output} reads the wrong head", "a query head read another kv head than its group's"),
+        ErrorClass("lse-count", "LSE counts another number of keys", "the mass of LSE is not that of the visible keys"),
+    ),
+    run=_run,
+    of_right_passes=True,
+)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from flashverify.checks.accuracy import undefined_elements
 from flashverify.checks.bitwise import first_difference
 from flashverify.checks.execution import execute
+from flashverify.checks.spec import CheckSpec, ErrorClass, Need, Question, Slot
 from flashverify.checks.variants import variants_of
 from flashverify.judge.verdict import Status, Verdict
 
@@ -19,11 +20,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from flashverify.case.case import Case
+    from flashverify.checks.base_pass import BasePass
     from flashverify.checks.execution import Execution
     from flashverify.subjects.interface import Subject
 
-__all__ = ["check_determinism", "promised"]
+__all__ = ["SPEC", "check_determinism", "promised"]
 
+_VARIANTS = ("repeat", "solo-sequence", "solo-head", "permuted", "program-order")
 _SAME_PROBLEM = ("repeat", "program-order")
 
 
@@ -84,3 +87,23 @@ def _order(case: Case) -> Iterator[None]:
         yield
     finally:
         session.order = before
+
+
+def _run(base: BasePass, variants: tuple[str, ...]) -> list[Verdict] | None:
+    return check_determinism(base.subject, base.execution, variants)
+
+
+SPEC = CheckSpec(
+    name="determinism",
+    question="Are outputs bitwise equal over repeats, alone as in a batch, and with sequences, heads and programs in another order?",
+    needs=(Need.PASSES,),
+    questions=tuple(Question(name=name, slot=Slot.SAME_BITS) for name in _VARIANTS),
+    errors=(
+        ErrorClass("repeat", "{output} differs from run to run", "the same problem gave other bits, against a promise"),
+        ErrorClass(
+            "batch", "{output} depends on its neighbours in the batch", "a part of a problem gave other bits alone"
+        ),
+        ErrorClass("order", "{output} depends on the order of programs", "another order of programs gave other bits"),
+    ),
+    run=_run,
+)

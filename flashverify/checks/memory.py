@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flashverify.checks.spec import CheckSpec, ErrorClass
 from flashverify.judge.verdict import Status, Verdict
 
 if TYPE_CHECKING:
@@ -12,9 +13,10 @@ if TYPE_CHECKING:
     import torch
 
     from flashverify.case.memory.arena import Arena
+    from flashverify.checks.base_pass import BasePass
     from flashverify.checks.execution import Execution
 
-__all__ = ["check_memory"]
+__all__ = ["SPEC", "check_memory"]
 
 
 def check_memory(
@@ -49,3 +51,26 @@ def _first(name: str, error: str, wrong: torch.Tensor, what: str) -> Iterator[Ve
         index = tuple(int(i) for i in wrong.nonzero()[0])
         message = f"{name}{list(index)} {what} ({int(wrong.sum())} of {wrong.numel()} elements)"
         yield Verdict(check="memory", status=Status.FAIL, output=name, error=error, index=index, message=message)
+
+
+def _run(base: BasePass, _: tuple[str, ...]) -> list[Verdict]:
+    untouched = base.case.mask.packed is not None and base.subject.contract.padding == "written"
+    return list(check_memory(base.execution, base.arena, base.undefined, untouched=untouched))
+
+
+SPEC = CheckSpec(
+    name="memory",
+    question="Are inputs, gaps and guard bands unchanged, and is every declared element of every output written?",
+    errors=(
+        ErrorClass("input", "input {output} is modified", "an input does not hold the bits that it was given"),
+        ErrorClass("guard", "memory around {output} is overwritten", "a store went beyond the ends of a tensor"),
+        ErrorClass(
+            "unwritten", "{output} is not written everywhere", "a declared element of an output was never written"
+        ),
+        ErrorClass(
+            "touched", "{output} is written behind the last sequence", "an element behind packed sequences was written"
+        ),
+    ),
+    run=_run,
+    beyond_oracle=True,
+)

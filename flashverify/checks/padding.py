@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flashverify.case.case import POISONS
 from flashverify.case.memory.materialize import materialize
 from flashverify.checks.bitwise import first_difference
 from flashverify.checks.execution import execute
+from flashverify.checks.spec import CheckSpec, ErrorClass, Need, Question, Slot
 from flashverify.judge.verdict import Status, Verdict
 
 if TYPE_CHECKING:
@@ -15,10 +17,11 @@ if TYPE_CHECKING:
     import torch
 
     from flashverify.case.case import Case
+    from flashverify.checks.base_pass import BasePass
     from flashverify.checks.execution import Execution
     from flashverify.subjects.interface import Subject
 
-__all__ = ["REPEATS", "check_padding", "has_padding"]
+__all__ = ["REPEATS", "SPEC", "check_padding", "has_padding"]
 
 REPEATS = 8
 
@@ -97,3 +100,31 @@ def _apart(
     index = tuple(int(i) for i in apart.nonzero()[0])
     values = f"{float(own[0][index]):.9g} against {float(other[0][index]):.9g}"
     return index, f"{values}, {int(apart.sum())} of {apart.numel()} elements never agree over {REPEATS} repeats"
+
+
+def _question(poison: str) -> Question:
+    return Question(name=poison, slot=Slot.PADDING, stands=lambda case: poison != case.storage.padding)
+
+
+def _applies(_subject: Subject, case: Case) -> bool:
+    return has_padding(case)
+
+
+def _run(base: BasePass, poisons: tuple[str, ...]) -> list[Verdict]:
+    return list(check_padding(base.subject, base.execution, poisons, base.undefined))
+
+
+SPEC = CheckSpec(
+    name="padding",
+    question="Are outputs bitwise the same whatever lies outside the declared lengths and between the strides: 0, dirt, the largest "
+    "finite value, infinities, NaN?",
+    needs=(Need.PASSES,),
+    questions=tuple(map(_question, POISONS)),
+    errors=(
+        ErrorClass(
+            "padding", "{output} depends on what lies in the padding", "an output changes with memory that is no input"
+        ),
+    ),
+    run=_run,
+    applies=_applies,
+)

@@ -8,6 +8,7 @@ import msgspec
 
 from flashverify.checks.bitwise import first_difference
 from flashverify.checks.execution import execute
+from flashverify.checks.spec import CheckSpec, ErrorClass, Need, Question, Slot
 from flashverify.judge.verdict import Status, Verdict
 
 if TYPE_CHECKING:
@@ -15,11 +16,15 @@ if TYPE_CHECKING:
 
     import torch
 
+    from flashverify.checks.base_pass import BasePass
     from flashverify.checks.execution import Execution
     from flashverify.interpreter.memory import Place
     from flashverify.subjects.interface import Subject
 
-__all__ = ["check_sanitizer", "explained"]
+__all__ = ["FILLS", "SPEC", "check_sanitizer", "explained"]
+
+FILLS = ("nan", "high", "low")
+"""Those of `flashverify.interpreter`, which must not be imported where kernels are compiled."""
 
 _LISTED = 3
 _NON_FINITE = ("nan", "inf", "saturation")
@@ -107,3 +112,37 @@ def _difference(
         if found is not None:
             return (name, *found)
     return None
+
+
+def _run(base: BasePass, fills: tuple[str, ...]) -> list[Verdict] | None:
+    if base.execution.watch is None:
+        return None
+    return list(check_sanitizer(base.subject, base.execution, fills, base.undefined))
+
+
+SPEC = CheckSpec(
+    name="sanitizer",
+    question="In the interpreter: is there no access outside a tensor's own elements, no undefined lane or unwritten memory in an "
+    "output, no race, and no store into an input?",
+    needs=(Need.INTERPRETER, Need.PASSES),
+    questions=tuple(Question(name=fill, slot=Slot.FILL) for fill in FILLS),
+    errors=(
+        ErrorClass(
+            "out-of-bounds", "{output} is accessed out of bounds", "an access lies outside the elements of a tensor"
+        ),
+        ErrorClass("uninitialised", "{output} is read before it is written", "memory was read that nobody had written"),
+        ErrorClass("double-write", "{output} is written twice", "two lanes or programs stored to one element"),
+        ErrorClass(
+            "race",
+            "{output} is read and written by different programs",
+            "the result depends on which program runs first",
+        ),
+        ErrorClass("input-store", "input {output} is stored to", "a kernel stored into memory of an input"),
+        ErrorClass(
+            "undefined-lane",
+            "a masked lane of {output} reaches an output",
+            "an output changes with lanes that a mask left undefined",
+        ),
+    ),
+    run=_run,
+)

@@ -71,7 +71,7 @@ class Scene:
 
     @property
     def case(self) -> Case:
-        """Of the problem."""
+        """The case that the problem was made from."""
         return self.problem.case
 
     @property

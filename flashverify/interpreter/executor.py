@@ -38,7 +38,7 @@ class _Signature:
         self.constexprs = {name for name, kind in declared.items() if kind == "constexpr"}
         self.types = {name: tl.str_to_ty(kind, None) for name, kind in declared.items() if kind in _SCALARS}
         for name, annotation in fn.__annotations__.items():
-            self.types |= _declared_fields(name, annotation)
+            self.types |= _declared_fields(name, _meant(annotation, fn.__globals__))
         self.integers: dict[tuple[str, int], Any] = {}
 
     def bound(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -202,6 +202,17 @@ class Executor(stock.GridExecutor):  # type: ignore[misc]
     def _take_back(self) -> None:
         self.session.builder.undo()
         self.session.builder.on_undo()
+
+
+def _meant(annotation: Any, names: dict[str, Any]) -> Any:
+    """What a parameter is annotated with: Triton compiles the source anew, and annotations are text then."""
+    if not isinstance(annotation, str):
+        return annotation
+    first, *rest = annotation.split(".")
+    found = names.get(first)
+    for part in rest:
+        found = getattr(found, part, None)
+    return found
 
 
 def _declared_fields(name: str, annotation: Any) -> dict[str, Any]:

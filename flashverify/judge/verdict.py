@@ -8,14 +8,7 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["CHECKS", "CaseResult", "Key", "OutputStats", "Status", "Verdict", "from_hex", "to_hex"]
-
-
-CHECKS = (
-    *("accuracy", "nonfinite", "padding", "memory", "sanitizer", "determinism"),
-    *("reuse", "relations", "counting", "config"),
-)
-"""The questions that a case can be put to."""
+__all__ = ["CaseResult", "Key", "OutputStats", "Status", "Verdict", "from_hex", "to_hex"]
 
 
 class Status(StrEnum):
@@ -61,18 +54,7 @@ class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
         status: its answer.
         output: `o`, `lse`, `delta`, `dq`, `dk`, `dv`, an input's name, of the sanitizer the kernel's argument, of an exception its
             type; empty where it concerns none.
-        error: class of the failure, by check; empty on a pass:
-            accuracy `bound`, `empty-row`, `shape`, `missing` (an output that is promised); nonfinite `nan`, `inf`, `finite` (an overflow that is missing),
-            `saturation` (a huge bias, slope or sink reached an element beyond every bound);
-            padding `padding`; memory `input`, `guard`, `unwritten`, `touched` (what must stay so); determinism `repeat`, `batch`,
-            `order` (of programs);
-            sanitizer `out-of-bounds`, `uninitialised`, `double-write`, `race`, `input-store`, `undefined-lane`;
-            reuse `calls`, `values`, `lengths`, `larger`, `backward`, `saved-state`, `stream`, `graph`;
-            relations `double-v`, `double-do`, `appended-keys`, `chain-tree`, `alone`, `key-permutation`, `split-merge`,
-            `lse-shift`, `linear-do`, `hull`, `lse-range`, `ds-sum`; config `config`;
-            counting `leaked`, `dropped`, `doubled`, `not-integer`, `moved`, `head-map`, `lse-count`;
-            exception `exception`; crash the signal's name, `exit-N`, `memory` or `device-lost`; hang `hang`;
-            harness, always of status `error`, `self-check`, `exception`.
+        error: class of the failure, one of those that the check declares (docs/checks.md); empty on a pass.
         mode: `end-to-end`, `conditional`, `strict` or `saturated`, where there are several.
         ratio: error / bound at the worst element, hex; empty where there is none.
         index: the worst element, logical indices.

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from flashverify.campaign.store.reproduction import replay_line
-from flashverify.judge.verdict import CHECKS, Status
+from flashverify.checks.registry import CHECKS, failure_title
+from flashverify.judge.verdict import Status
 from flashverify.report.aggregate import Aggregate, Bucket
 from flashverify.report.text import number_text, plural, ratio_of
 
@@ -15,32 +16,13 @@ if TYPE_CHECKING:
     from flashverify.judge.record import Confirmation, FindingRecord, RunRecord, Summary
     from flashverify.judge.verdict import Key
 
-__all__ = ["RATIO_SENTENCE", "Finding", "Headline", "Level", "Report", "build_report", "evidence_text", "failure_title"]
+__all__ = ["RATIO_SENTENCE", "Finding", "Headline", "Level", "Report", "build_report", "evidence_text"]
 
 Level = Literal["clean", "findings", "none"]
 RATIO_SENTENCE = (
     "The ratio of an element is its error divided by the largest error that a correct kernel of this numerical form can make "
     "there: up to 1 rounding explains the error, above 1 it cannot."
 )
-_TITLES = {
-    "bound": "{output} is outside its bound",
-    "nan": "{output} is NaN where it must not be",
-    "inf": "{output} is infinite where it must not be",
-    "finite": "{output} is finite where it must overflow",
-    "empty-row": "{output} is wrong where no key is seen",
-    "taint": "{output} hides a non-finite input",
-    "padding": "{output} depends on what lies in the padding",
-    "unwritten": "{output} is not written everywhere",
-    "guard": "memory around {output} is overwritten",
-    "input": "input {output} is modified",
-    "repeat": "{output} differs from run to run",
-    "batch": "{output} depends on its neighbours in the batch",
-    "shape": "{output} has the wrong shape or dtype",
-    "missing": "{output} is not returned",
-    "exception": "{output} is raised",
-    "crash": "the process crashes",
-    "hang": "the kernel does not return",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,16 +98,6 @@ def build_report(run: StoredRun) -> Report:
 def evidence_text(evidence: str) -> str:
     """Evidence in words."""
     return {"interpreter": "Triton's CPU interpreter", "cpu": "the CPU", "": "unknown evidence"}.get(evidence, evidence)
-
-
-def failure_title(check: str, error: str, output: str) -> str:
-    """A failure in words."""
-    title = _TITLES.get(error)
-    return (
-        title.format(output=output or "an output")
-        if title
-        else " ".join(w for w in (check, "fails:", error, output) if w)
-    )
 
 
 def _headline(

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
 from flashverify.case.case import REGIMES
+from flashverify.checks.registry import failure_title
 from flashverify.judge.verdict import Status
 from flashverify.report import figures, text
 from flashverify.report.axes import bucket_text, dtype_rank, output_rank
-from flashverify.report.content import RATIO_SENTENCE, Report, evidence_text, failure_title
+from flashverify.report.content import RATIO_SENTENCE, Report, evidence_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
+from flashverify.checks.registry import failure_title
 from flashverify.judge.verdict import Status
-from flashverify.report.content import Report, failure_title
 from flashverify.report.text import visible
+
+if TYPE_CHECKING:
+    from flashverify.report.content import Report
 
 __all__ = ["render_junit"]
 

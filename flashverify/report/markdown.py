@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from flashverify.checks.registry import failure_title
 from flashverify.judge.verdict import Status
 from flashverify.report.axes import dtype_rank, output_rank
-from flashverify.report.content import RATIO_SENTENCE, Finding, Report, evidence_text, failure_title
+from flashverify.report.content import RATIO_SENTENCE, Finding, Report, evidence_text
 from flashverify.report.text import (
     code,
     count_text,

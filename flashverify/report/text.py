@@ -116,7 +116,7 @@ def number_text(stored: str) -> str:
 
 
 def count_text(count: int) -> str:
-    """With thousands separators."""
+    """A number with thousands separators."""
     return f"{count:,}"
 
 

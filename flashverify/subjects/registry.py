@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flashverify.errors import SubjectLoadError
+from flashverify.subjects.files import module_of_file
 
 if TYPE_CHECKING:
     from flashverify.subjects.interface import Subject
@@ -127,7 +128,8 @@ def describe_subjects() -> list[tuple[str, str, bool, str]]:
 def load_subject(spec: str) -> Subject:
     """The subject that `spec` names: a registered name, an entry point or `module:name`.
 
-    Its module is imported, which runs that module's code.
+    Its module is imported, which runs that module's code. The current directory, or the folder of the file, is searched after
+    everything else, so that a file beside a kernel shadows no installed module.
 
     Args:
         spec: a registered name such as `bundled`, an entry point of the group `flashverify.subjects`, `module:name`, or
@@ -158,16 +160,14 @@ def load_subject(spec: str) -> Subject:
 
 
 def _resolve(spec: str, module_name: str, attribute: str) -> object:
-    directory = os.getcwd()
-    if module_name.endswith(".py"):
-        path = Path(module_name).resolve()
-        if not path.is_file():
-            raise SubjectLoadError(f"subject {spec!r}: there is no file {module_name!r}")
-        directory, module_name = str(path.parent), path.stem
+    path = Path(module_name).resolve() if module_name.endswith(".py") else None
+    if path is not None and not path.is_file():
+        raise SubjectLoadError(f"subject {spec!r}: there is no file {module_name!r}")
+    directory = os.getcwd() if path is None else str(path.parent)
     if directory not in sys.path:
-        sys.path.insert(0, directory)
+        sys.path.append(directory)
     try:
-        value: object = importlib.import_module(module_name)
+        value: object = importlib.import_module(module_name) if path is None else module_of_file(path)
         for part in attribute.split("."):
             value = getattr(value, part)
     except ImportError as error:

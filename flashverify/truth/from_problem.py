@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from flashverify.case.masks.positions import positions
-from flashverify.case.masks.predicate import visible
 from flashverify.case.modifiers.alibi import acting_slopes
 from flashverify.truth.inputs import Inputs
 from flashverify.truth.taint import Clean, clean
@@ -22,6 +20,9 @@ __all__ = ["inputs_of"]
 
 def inputs_of(problem: Problem) -> tuple[Inputs, Clean]:
     """The finite values of the problem, and what non-finite inputs may have reached."""
+    from flashverify.case.masks.positions import positions
+    from flashverify.case.masks.predicate import visible
+
     tidy, case = clean(problem), problem.case
     biases: list[Any] = [] if problem.bias is None else [_declared(problem.bias, case)]
     keep = None

@@ -63,6 +63,10 @@ class Inputs:
             keep=evaluated(self.keep),
         )
 
+    def learned(self) -> dict[str, Any]:
+        """What the oracles' backward takes by name to make the gradients of learned tensors."""
+        return {"bias_shape": self.bias_shape}
+
     def problem(self) -> dict[str, Any]:
         """What oracles and bounds take by name, beside q, k and v."""
         return {

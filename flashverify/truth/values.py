@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-import flashverify_oracles as oracles
 from flashverify.case.memory.host import on_cpu
-from flashverify.numerics import BoundInputs, backward_bounds, forward_bounds
 from flashverify.outputs import BACKWARD, INPUT_GRADIENTS
 
 if TYPE_CHECKING:
@@ -29,6 +27,9 @@ class Truth:
     """
 
     def __init__(self, inputs: Inputs, dtype: str, form: Form) -> None:
+        import flashverify_oracles as oracles
+        from flashverify.numerics import BoundInputs, forward_bounds
+
         self.inputs = inputs.dense()
         self.dtype = dtype
         self.form = form
@@ -78,6 +79,9 @@ class Truth:
     def _gradients(
         self, o: torch.Tensor, lse: torch.Tensor, forward: ForwardBounds | None
     ) -> tuple[dict[str, tuple[torch.Tensor, OutputBound]], dict[str, tuple[torch.Tensor, OutputBound]]]:
+        import flashverify_oracles as oracles
+        from flashverify.numerics import backward_bounds
+
         i = self.inputs
         assert i.do is not None, "the problem has no dO"
         values = oracles.backward(
@@ -88,7 +92,7 @@ class Truth:
             **i.problem(),
             forward=self._forward,
             dlse=i.dlse,
-            bias_shape=i.bias_shape,
+            **i.learned(),
             given_o=o if forward is None else None,
             given_lse=lse if forward is None else None,
         )
@@ -119,12 +123,14 @@ def _gradients(values: Any) -> dict[str, torch.Tensor]:
 
 def float64_values(inputs: Inputs) -> dict[str, torch.Tensor]:
     """Every output in float64, LSE natural; the gradients only where there is a dO."""
+    import flashverify_oracles as oracles
+
     i = inputs.dense()
     forward = oracles.forward(i.q, i.k, i.v, **i.problem())
     values = {"o": forward.o, "lse": forward.lse}
     if i.do is not None:
         values |= _gradients(
-            oracles.backward(i.q, i.k, i.v, i.do, **i.problem(), forward=forward, dlse=i.dlse, bias_shape=i.bias_shape)
+            oracles.backward(i.q, i.k, i.v, i.do, **i.problem(), forward=forward, dlse=i.dlse, **i.learned())
         )
     return values
 
@@ -139,6 +145,8 @@ def exact_values(
         given_o: the subject's O, for the conditional gradients.
         given_lse: its LSE, natural.
     """
+    import flashverify_oracles as oracles
+
     i = inputs.dense()
     result = oracles.exact_attention(
         on_cpu(i.q),
@@ -146,7 +154,7 @@ def exact_values(
         on_cpu(i.v),
         on_cpu(i.do),
         **{name: on_cpu(value) for name, value in i.problem().items()},
-        bias_shape=i.bias_shape,
+        **i.learned(),
         dlse=on_cpu(i.dlse),
         given_o=on_cpu(given_o),
         given_lse=on_cpu(given_lse),
@@ -158,6 +166,7 @@ def kept_pairs(
     *, seed: int, offset: int, p: float, heads: int, sequence: torch.Tensor, row: torch.Tensor, key: torch.Tensor
 ) -> Pairs:
     """The pairs that dropout keeps, for `Inputs.keep`; `sequence` and `row` are `[B, Sq]`, `key` is `[B, Sk]`, int64."""
+    import flashverify_oracles as oracles
 
     def keep(rows: slice, keys: slice) -> torch.Tensor:
         return oracles.dropout_keep(
@@ -169,4 +178,6 @@ def kept_pairs(
 
 def distances(slopes: torch.Tensor, row: torch.Tensor, key: torch.Tensor) -> Pairs:
     """ALiBi for `Inputs.biases`; `slopes` is `[Hq]`, `row` `[B, Sq]` and `key` `[B, Sk]` are positions, int64."""
+    import flashverify_oracles as oracles
+
     return lambda rows, keys: oracles.alibi(slopes, row[:, rows], key[:, keys])

@@ -28,7 +28,7 @@ _VERBS = {
     "moved": "changed places within a bin",
 }
 _EITHER = "too many: entered though masked, or counted more than once"
-"""Of bins that hold masked pairs."""
+"""What is wrong with a bin that holds masked pairs, where the count alone cannot tell which."""
 _LISTED = 3
 
 

@@ -69,7 +69,7 @@ class Probe:
 
     @property
     def device(self) -> torch.device:
-        """Where the tensors lie."""
+        """The device of the tensors."""
         return self._base.q.device
 
     @property
@@ -79,7 +79,7 @@ class Probe:
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of the case."""
+        """The dtype of q, k and v."""
         return self._base.q.dtype
 
     def forward(

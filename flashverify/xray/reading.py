@@ -174,7 +174,6 @@ class Reader:
         return split.permute(0, 1, 3, 4, 2).flatten(1, 2)
 
     def _count(self, forward: Forward) -> Count | None:
-
         if forward.lse is None or self.probe.subject.contract.lse_base is None:
             return None
         mass, declared = self.probe.mass(forward), self.probe.declared.per_row

@@ -36,8 +36,9 @@ Products of fp32 inputs use `precision`: "ieee", "tf32" or "tf32x3".
 
 Names in the kernels: `i` query rows, `j` keys, both numbered within their sequence; `c` channels, `b` batch or packed
 sequence, `h` query head, `hk` kv head; `q0`, `k0` first row of a sequence in its tensor, `m0`, `n0` first query and key of a
-tile; `sq`, `sk` lengths; `*_end` exclusive limits; `*_ptr` pointers, `stride_<tensor><axis>` strides in
-elements; tiles have the literature's names in lower case, `xT` is a transposed tile; CAPITALS are constexpr.
+tile; `sq`, `sk` lengths; `*_end` exclusive limits; `*_view` tensors with their strides, `*_head` the rows of one head, `*_ptr`
+pointers; tiles have the literature's names in lower case, `xT` is a transposed tile; CAPITALS are constexpr. What kernels take
+is listed in `device.arguments`; strides are in elements.
 """
 
 from flashverify_kernels import library, library_decode  # noqa: F401  they register the operators

@@ -40,7 +40,10 @@ def cases(name):
         yield parse_case(f"fv1 {heads} {sizes} dtype={dtype} regime={regime} seed={n} {mask} {launch} {backward}")
 
 
-@pytest.mark.parametrize("name", OUTPUTS)
+EVERY = [pytest.param(name, marks=[] if name == "two-pass" else [pytest.mark.slow]) for name in OUTPUTS]
+
+
+@pytest.mark.parametrize("name", EVERY)
 def test_it_stays_within_its_bounds(name):
     subject = load_subject(name)
     worst, judged = {}, 0

@@ -1,5 +1,6 @@
 """bf16 on the CPU: a right kernel is judged right in the corrected interpreter and refused, not failed, in Triton's own."""
 
+import inspect
 import os
 import subprocess
 import sys
@@ -7,6 +8,8 @@ import textwrap
 from pathlib import Path
 
 import pytest
+
+import flashverify
 
 HERE = Path(__file__).parent
 
@@ -62,6 +65,25 @@ def test_outputs_of_torch_are_judged_where_triton_was_merely_imported(interpret)
         assert_attention_close(q, k, v, o=o, lse=lse)
         """,
         interpret=interpret,
+    )
+
+
+def test_the_fixture_of_the_docstring_makes_a_suite_right(tmp_path):
+    text = inspect.getdoc(flashverify.corrected_interpreter)
+    example = text.split("    # conftest.py\n")[1].split("\nIt changes")[0]
+    (tmp_path / "conftest.py").write_text(textwrap.dedent(example))
+    (tmp_path / "test_kernel.py").write_text(
+        "import flashverify\nfrom bf16_kernel import attention, inputs\n\n\n"
+        "def test_it():\n    o, lse = attention(*inputs())\n"
+        "    flashverify.assert_attention_close(*inputs(), o=o, lse=lse)\n"
+    )
+    process(
+        f"""
+        import os
+        os.chdir({str(tmp_path)!r})
+        assert pytest.main(["-q", "-p", "no:cacheprovider", "--rootdir", "."]) == 0
+        """,
+        interpret=False,
     )
 
 

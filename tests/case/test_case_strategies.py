@@ -184,6 +184,7 @@ KNOWN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KNOWN)
 def test_known_hard_cases_are_found_and_shrink_to_their_minimum(name):
     predicate, minimum = KNOWN[name]

@@ -12,12 +12,12 @@ from flashverify.checks import Plan, judge_case
 from flashverify.checks.accuracy import check_accuracy, shape_failures
 from flashverify.checks.confirm import confirm
 from flashverify.checks.execution import execute
+from flashverify.checks.registry import failure_title
 from flashverify.errors import UsageError
 from flashverify.judge.verdict import Status
 from flashverify.mutants import build_mutant
 from flashverify.mutants.mutant import Mutant
 from flashverify.numerics import Form
-from flashverify.report.content import failure_title
 from flashverify.subjects import Contract, has_gpu
 from tests.diagnosis.planted import Plain
 

@@ -7,15 +7,15 @@ import pytest
 import torch
 
 from flashverify import parse_case
-from flashverify.checks import Plan, engine, judge_case
-from flashverify.checks.plan import RELATIONS
-from flashverify.checks.relations import RELATION_TABLE
+from flashverify.checks import Plan, base_pass, judge_case
+from flashverify.checks.relations import SPEC
 from flashverify.checks.relations.oracle_free import sampled, sampled_rows
 from flashverify.judge.verdict import Status
 from flashverify.subjects import Contract, Gradients
 from tests.checks.naive import SUPPORTS, attention, make
 from tests.checks.test_engine import Wrapped
 
+RELATIONS = SPEC.question_names
 BF16 = dataclasses.replace(SUPPORTS, dtypes=("bf16", "fp32"), masks=("causal", "key_lengths", "tree", "bitmap"))
 ROWS = parse_case("fv1 heads_q=2 heads_kv=1 seq_q=6 seq_k=9 dtype=bf16 seed=1")
 CAUSAL = parse_case("fv1 heads_q=2 heads_kv=1 seq_q=5 seq_k=9 dtype=bf16 causal=bottom-right seed=1")
@@ -49,7 +49,7 @@ def subject(function=rounded, **fields):
 
 
 def broken(subject, case=ROWS, relations=RELATIONS):
-    plan = Plan(checks=("relations",), relations=relations)
+    plan = Plan(checks=("relations",), questions={"relations": relations})
     return {(v.error, v.output) for v in judge_case(subject, case, plan).failures}
 
 
@@ -63,11 +63,12 @@ def test_every_relation_is_asked_of_some_case():
     asked = set()
     for case in (ROWS, CAUSAL, BITS):
         result = {
-            name: judge_case(subject(), case, Plan(checks=("relations",), relations=(name,))) for name in RELATIONS
+            name: judge_case(subject(), case, Plan(checks=("relations",), questions={"relations": (name,)}))
+            for name in RELATIONS
         }
         asked |= {name for name, each in result.items() if each.verdicts}
 
-    assert asked == set(RELATION_TABLE) == set(RELATIONS)
+    assert asked == set(RELATIONS)
 
 
 def test_no_relation_is_asked_of_an_empty_problem_or_of_one_with_infinities():
@@ -154,7 +155,7 @@ def test_the_gradient_of_v_is_asked_for_alone_beside_a_gradient_of_lse():
 
 
 def test_a_subject_that_cannot_be_told_what_is_wanted_is_not_asked():
-    plan = Plan(checks=("relations",), relations=("alone",))
+    plan = Plan(checks=("relations",), questions={"relations": ("alone",)})
 
     assert judge_case(Wrapped(inner=subject()), ROWS, plan).verdicts == ()
 
@@ -245,7 +246,7 @@ def test_a_row_sum_of_ds_is_the_incoming_gradient_of_the_lse():
 
 
 def test_beyond_the_oracle_only_relations_without_one_and_memory_are_asked(monkeypatch):
-    monkeypatch.setattr(engine, "ORACLE_LIMIT", 1000)
+    monkeypatch.setattr(base_pass, "ORACLE_LIMIT", 1000)
     monkeypatch.setattr("flashverify.checks.relations.oracle_free.ROWS_WORK", 8)
     clean = judge_case(subject(), ROWS, Plan.run())
 
@@ -293,7 +294,7 @@ def test_what_lies_behind_packed_sequences_does_not_disturb_the_ranges():
     result = judge_case(
         WithGradients(False, Contract(deterministic=True)),
         case,
-        Plan(checks=("relations",), relations=("double-v", "double-do")),
+        Plan(checks=("relations",), questions={"relations": ("double-v", "double-do")}),
     )
 
     assert [(v.check, v.status) for v in result.verdicts] == [("relations", Status.PASS)]

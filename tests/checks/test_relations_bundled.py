@@ -33,7 +33,7 @@ class Grown:
 
 
 def broken(case, factor):
-    result = judge_case(Grown(factor), case, Plan(checks=("relations",), relations=("appended-keys",)))
+    result = judge_case(Grown(factor), case, Plan(checks=("relations",), questions={"relations": ("appended-keys",)}))
     assert result.verdicts
     return {(v.error, v.output) for v in result.failures}
 
@@ -56,7 +56,7 @@ def test_a_gradient_of_a_shared_bias_that_depends_on_appended_keys_is_found():
     ],
 )
 def test_gradients_that_depend_on_what_else_is_asked_for_are_found(before, after, output, tmp_path):
-    plan = Plan(checks=("relations",), relations=("alone",))
+    plan = Plan(checks=("relations",), questions={"relations": ("alone",)})
     mutant = Mutant(
         name=f"only_{output}", file="launch.py", before=before, after=after, outputs=(), modelled_on="a wrong guard"
     )

@@ -9,7 +9,7 @@ from flashverify import parse_case
 from flashverify.case.memory.materialize import materialize
 from flashverify.checks import Plan, judge_case
 from flashverify.checks.execution import execute
-from flashverify.checks.reuse import check as reuse
+from flashverify.checks.reuse import questions as reuse
 from flashverify.checks.reuse.cuda import Captured
 from flashverify.checks.reuse.saved_tensors import Saved
 from flashverify.judge.verdict import Status
@@ -35,8 +35,8 @@ class FreesItsGraph:
         self.forward = self._inner.forward
 
     def backward(self, problem, forward):
-        q, k, v, o, _ = forward.saved
-        return Gradients(*torch.autograd.grad(o, (q, k, v), problem.do))
+        leaves, o, _ = forward.saved
+        return Gradients(*torch.autograd.grad(o, tuple(leaves.values()), problem.do))
 
 
 @pytest.mark.parametrize("case", [PLAIN, LENGTHS], ids=["plain", "lengths"])
@@ -57,7 +57,9 @@ def test_a_result_kept_for_a_shape_fails():
     def cached(p):
         return kept.setdefault((p.q.shape, p.k.shape), tuple(x.detach() for x in attention(p)))
 
-    assert errors(make(cached), plan=Plan(checks=("reuse",), reuse=("values",)), case=FORWARD)[0] == {"values"}
+    assert errors(make(cached), plan=Plan(checks=("reuse",), questions={"reuse": ("values",)}), case=FORWARD)[0] == {
+        "values"
+    }
 
 
 FORWARD = dataclasses.replace(PLAIN, grad=dataclasses.replace(PLAIN.grad, backward=False))
@@ -86,7 +88,7 @@ def test_lengths_kept_from_the_first_call_fail():
 
     case = dataclasses.replace(LENGTHS, grad=FORWARD.grad)
 
-    plan = Plan(checks=("reuse",), reuse=("lengths",))
+    plan = Plan(checks=("reuse",), questions={"reuse": ("lengths",)})
 
     assert errors(make(lengths_of_the_first), case, plan)[0] == {"lengths"}
 
@@ -99,7 +101,7 @@ def test_a_call_that_drifts_fails_at_the_tenth():
         o, lse = attention(p)
         return o * (1 + 2.0**-20 * (len(calls) > 7)), lse
 
-    plan = Plan(checks=("reuse",), reuse=("calls",))
+    plan = Plan(checks=("reuse",), questions={"reuse": ("calls",)})
 
     assert errors(make(drifting), FORWARD, dataclasses.replace(plan, calls=2))[0] == set()
     assert errors(make(drifting), FORWARD, plan)[0] == {"calls"}
@@ -116,7 +118,7 @@ def test_without_a_promise_the_tenth_call_must_be_within_its_bounds():
 
         return make(function, contract=Contract())
 
-    plan = Plan(checks=("reuse",), reuse=("calls",))
+    plan = Plan(checks=("reuse",), questions={"reuse": ("calls",)})
 
     assert errors(noisy(2.0**-24), FORWARD, plan)[0] == set()
     assert errors(noisy(2.0**-6), FORWARD, plan)[0] == {"calls"}
@@ -136,7 +138,9 @@ def test_a_backward_that_scales_what_was_saved_fails():
     def result_of(saved):
         return saved.saved["inner"]
 
-    found, _ = errors(Subject(forward=forward, inner=make()), plan=Plan(checks=("reuse",), reuse=("backward",)))
+    found, _ = errors(
+        Subject(forward=forward, inner=make()), plan=Plan(checks=("reuse",), questions={"reuse": ("backward",)})
+    )
 
     assert found == {"saved-state", "backward"}
 

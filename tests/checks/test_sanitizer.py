@@ -6,7 +6,7 @@ import torch
 from flashverify import parse_case
 from flashverify.case.space.matrix import standard_matrix
 from flashverify.checks import Plan, judge_case
-from flashverify.checks.plan import FILLS
+from flashverify.checks.sanitizer import FILLS
 from flashverify.interpreter import FILLS as ALL_FILLS
 from flashverify.interpreter import Sanitizer, faithful, watch
 from flashverify.interpreter.hooks import interpreting
@@ -162,7 +162,7 @@ def test_a_non_finite_output_is_traced_to_the_line_that_made_it(tmp_path):
 
 def test_a_case_of_the_determinism_of_program_order(tmp_path):
     planted = next(m for m in MEMORY_BANK if m.name == "last_tile_moved_back")
-    order = Plan(checks=("determinism",), variants=("program-order",))
+    order = Plan(checks=("determinism",), questions={"determinism": ("program-order",)})
     differing = Mutant(
         name="tile_that_adds_its_number",
         file=planted.file,

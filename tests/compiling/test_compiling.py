@@ -53,6 +53,7 @@ def bundled():
     return compiling.compile_launches(jobs, workers=2)
 
 
+@pytest.mark.slow
 def test_the_bundled_kernels_have_no_hazard_and_compile_for_every_architecture(bundled):
     assert [item.error for item in bundled] == [""] * len(bundled)
     assert {hazard for item in bundled for hazard in item.built.hazards} == set()
@@ -61,6 +62,7 @@ def test_the_bundled_kernels_have_no_hazard_and_compile_for_every_architecture(b
     assert compiling.as_text(bundled).startswith("PASS: 11 compilations without a hazard")
 
 
+@pytest.mark.slow
 def test_the_fast_paths_hardly_touch_local_memory_inside_their_loops(bundled):
     fast = [item for item in bundled if item.label in FAST and item.architecture == "sm_90"]
 
@@ -69,6 +71,7 @@ def test_the_fast_paths_hardly_touch_local_memory_inside_their_loops(bundled):
         assert item.built.loop_spills <= (40 if item.label.startswith("dkdv") else 0), item.label
 
 
+@pytest.mark.slow
 def test_planted_hazards_are_found_at_their_line():
     names = {"UNFILLED": "unfilled-load", "OVERFLOWING": "int32-offset", "RACING": "atomic", "CLEAN": ""}
     found = compiling.compile_subjects([f"{PLANTED}:{name}" for name in names], ["sm_90"], only="d=64")
@@ -81,6 +84,7 @@ def test_planted_hazards_are_found_at_their_line():
     assert compiling.exit_code(found) == 1
 
 
+@pytest.mark.slow
 def test_the_walk_through_has_unfilled_loads_and_32_bit_offsets_and_filling_cures_the_first():
     specs = ["seed-document", "seed-document-filled"]
     found = compiling.compile_subjects(specs, ["sm_90"], only="fp16 d=64")

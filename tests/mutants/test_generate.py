@@ -236,7 +236,7 @@ def test_a_mutant_is_built_and_parses_as_another_program(mutant, tmp_path):
 
 def test_a_site_survives_changes_elsewhere_in_its_function():
     text = "def f(a, b):\n    x = a < b\n    y = a < b\n    x = a < b\n"
-    grown = text.replace("    x", "    z = g(a < 1, b <= 2)\n    x", 1)
+    grown = text.replace("    x", "    z = g(a < 1, b <= 2)\n    x", 1).replace("y = a < b", "y = a < b  # [n]")
 
     before, after = (
         {m.site: m.name for m in mutants_of(t, Scope("device/x.py"), everything=True)} for t in (text, grown)

@@ -27,6 +27,49 @@ def test_a_user_subject_is_loaded_from_a_file_and_from_a_module(tmp_path, monkey
         assert loaded.name == "mine"
 
 
+def test_a_file_beside_a_kernel_does_not_shadow_the_standard_library(tmp_path, monkeypatch):
+    """In a process of its own, where neither `random` nor `colorsys` is imported yet."""
+    (tmp_path / "random.py").write_text("raise RuntimeError('the wrong random')\n")
+    (tmp_path / "colorsys.py").write_text(TEN_LINES)
+    (tmp_path / "helper.py").write_text("scale = 2\n")
+    (tmp_path / "users_kernels.py").write_text("import helper\n" + TEN_LINES)
+    code = (
+        "import sys\n"
+        "for name in [n for n in sys.modules if n in ('random', 'colorsys')]: del sys.modules[name]\n"
+        "from flashverify.subjects import load_subject\n"
+        f"assert load_subject({str(tmp_path / 'users_kernels.py')!r} + ':mine').name == 'mine'\n"
+        f"assert load_subject({str(tmp_path / 'colorsys.py')!r} + ':mine').name == 'mine'\n"
+        "assert load_subject('users_kernels:mine') is not None\n"
+        "import random, colorsys\n"
+        f"assert not random.__file__.startswith({str(tmp_path)!r})\n"
+        "assert colorsys.rgb_to_hsv\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    subprocess.run([sys.executable, "-P", "-c", code], check=True)
+
+
+def test_files_of_one_name_are_two_subjects_and_a_file_is_executed_once(tmp_path):
+    loaded = []
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "same_name.py").write_text(TEN_LINES.replace("mine", folder))
+        loaded.append(load_subject(f"{tmp_path / folder}/same_name.py:{folder}"))
+
+    assert [subject.name for subject in loaded] == ["one", "two"]
+    for folder, subject in zip(("one", "two"), loaded, strict=True):
+        assert load_subject(f"{tmp_path / folder}/same_name.py:{folder}") is subject
+
+
+def test_a_file_that_fails_to_import_is_tried_again(tmp_path):
+    file = tmp_path / "half-done.py"
+    file.write_text("import no_such_module_at_all\n" + TEN_LINES)
+    with pytest.raises(SubjectLoadError, match="no_such_module_at_all"):
+        load_subject(f"{file}:mine")
+
+    file.write_text(TEN_LINES)
+    assert load_subject(f"{file}:mine").name == "mine"
+
+
 @pytest.mark.parametrize(
     ("spec", "message"),
     [

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from flashverify.campaign.plan_name import PROCESS_CHECKS
 from flashverify.campaign.store.files import read_capped
 from flashverify.errors import StoreError, UsageError
 from flashverify.judge.record import FORMAT, FindingRecord
@@ -49,9 +50,6 @@ for verdict in result.verdicts:
     print(verdict.status.value, verdict.check, verdict.output, verdict.error, verdict.message)
 sys.exit(1 if result.failures else 0)
 '''
-
-PROCESS_CHECKS = ("crash", "hang")
-"""Failures that no check reports: the whole case is run again to see them."""
 
 
 class Reproduction(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -1,4 +1,10 @@
-"""The workers of a campaign: started when needed, watched, replaced."""
+"""The workers of a campaign: started when needed, watched, replaced.
+
+One thread watches all of them, because their tasks are batches that need no answer: results stream up and are stored one by one, and
+a lost worker costs a part of its batch. A hunt of mutants (`flashverify.mutants.runner`) is a conversation instead, in which the next
+case follows from the last verdict, so that there each process has a thread of its own that waits for it. Both share the process, its
+protocol and the verdicts of its death (`process`), and a conversation with one process is `probe.Probe` in both.
+"""
 
 from __future__ import annotations
 

@@ -7,8 +7,8 @@ from collections import Counter
 
 import msgspec
 
+from flashverify.campaign.plan_name import PROCESS_CHECKS
 from flashverify.campaign.shrink.shrinker import measure
-from flashverify.campaign.store.reproduction import PROCESS_CHECKS
 from flashverify.campaign.supervisor.events import Progress
 from flashverify.case.text import parse_case
 from flashverify.judge.record import FindingRecord, Summary
@@ -101,11 +101,11 @@ class Tally:
         return [self.replace(key, count=self.counts[key]) for key in sorted(stale)]
 
     def findings(self) -> tuple[FindingRecord, ...]:
-        """In the order of their first sight."""
+        """Every finding, in the order in which they were first seen."""
         return tuple(sorted(self.records.values(), key=lambda r: (r.seconds, r.key)))
 
     def progress(self, restarts: int, elapsed: float, remaining: float | None, total: int | None) -> Progress:
-        """Where the campaign stands."""
+        """How far the campaign is."""
         return Progress(
             elapsed=elapsed,
             cases=self.judged,

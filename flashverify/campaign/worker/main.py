@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import msgspec
 
 from flashverify.campaign import environment
+from flashverify.campaign.plan_name import PlanName
 from flashverify.campaign.protocol import (
     Batch,
     CaseJudged,
@@ -86,7 +87,7 @@ class Session:
         try:
             result = self.toolkit.judge(subject, case, plan)
         except Exception as error:
-            if isinstance(error, UsageError) and plan not in ("run", "fuzz"):
+            if isinstance(error, UsageError) and PlanName.parse(plan).check:
                 raise  # the check that was asked for does not exist
             message = f"the harness failed: {type(error).__name__}: {error} ({_place(error)})"
             verdict = Verdict(check="harness", status=Status.ERROR, error="exception", message=message[:2000])

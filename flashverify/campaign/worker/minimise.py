@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from flashverify.campaign.plan_name import PROCESS_CHECKS, PlanName
 from flashverify.campaign.protocol import Improved, Judge, Minimal, Minimise, Started
 from flashverify.campaign.shrink.shrinker import shrink
-from flashverify.campaign.store.reproduction import PROCESS_CHECKS
 from flashverify.campaign.supervisor.probe import Probe
 from flashverify.case.text import format_case, parse_case
 from flashverify.errors import NoVerdictError
@@ -30,7 +30,7 @@ _DIAGNOSIS_LIMIT = 20.0
 def minimise(session: Session, task: Minimise) -> None:
     """Emit `Improved` for each smaller failing case and `Minimal` at the end."""
     kills = task.key.check in PROCESS_CHECKS
-    plan = "run" if kills else f"only:{task.key.check}"
+    plan = str(PlanName.of_check(task.key.check))
     # What is verified there is not what found it: interpreted programs run one after the other, not in lockstep.
     plain = msgspec.structs.replace(session.setup, plain=True)
     with Probe(plain, alive=lambda: session.emit(Started())) as probe:

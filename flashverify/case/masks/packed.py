@@ -22,10 +22,11 @@ __all__ = ["PACKED", "Packed"]
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """Packed sequences: `cu_q` and `cu_k` are cumulative lengths, one longer than the number of sequences.
+    """Packed sequences, one after the other in a row of tokens. Tokens behind the last one are no part of the problem.
 
-    Sequence s has rows `cu_q[s]` to `cu_q[s + 1] - 1` and keys `cu_k[s]` to `cu_k[s + 1] - 1`; what lies behind the last one is
-    no part of the problem.
+    Args:
+        cu_q: cumulative rows, from 0: sequence s has rows `cu_q[s]` to `cu_q[s + 1] - 1`.
+        cu_k: cumulative keys, likewise; as many as `cu_q`.
     """
 
     cu_q: tuple[int, ...]

@@ -155,6 +155,6 @@ def _describe(buffer: _Buffer) -> list[Damage]:
 
 
 def contiguous(shape: tuple[int, ...]) -> Placement:
-    """Without gaps, outermost axis first."""
+    """The placement of a tensor without gaps, outermost axis first."""
     strides = tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
     return Placement(shape=shape, strides=strides, extent=math.prod(shape))

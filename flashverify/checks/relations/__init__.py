@@ -4,38 +4,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flashverify.checks.relations.alone import alone
-from flashverify.checks.relations.bounded import key_permutation, linear_do, lse_shift, split_merge
-from flashverify.checks.relations.exact import appended_keys, chain_tree, double_do, double_v
+from flashverify.checks.relations import alone, bounded, doubled, exact, linear, oracle_free
 from flashverify.checks.relations.ground import Ground
-from flashverify.checks.relations.oracle_free import ds_sum, lse_in_range, o_in_hull
+from flashverify.checks.spec import CheckSpec, Need
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
+    from flashverify.case.case import Case
+    from flashverify.checks.base_pass import BasePass
     from flashverify.checks.execution import Execution
+    from flashverify.checks.relations.spec import RelationSpec
     from flashverify.judge.verdict import Verdict
     from flashverify.subjects.interface import Subject
 
-    Asked = Callable[[Ground], Iterator[Verdict] | None]
+__all__ = ["RELATIONS", "SPEC", "check_relations"]
 
-__all__ = ["RELATION_TABLE", "check_relations"]
+RELATIONS: tuple[RelationSpec, ...] = (
+    *doubled.SPECS,
+    *exact.SPECS,
+    *alone.SPECS,
+    *bounded.SPECS,
+    *linear.SPECS,
+    *oracle_free.SPECS,
+)
+"""Every relation there is; a new one is a `RelationSpec` in its file, and a new file a name here."""
 
-RELATION_TABLE: dict[str, Asked] = {
-    "double-v": double_v,
-    "double-do": double_do,
-    "appended-keys": appended_keys,
-    "chain-tree": chain_tree,
-    "alone": alone,
-    "key-permutation": key_permutation,
-    "split-merge": split_merge,
-    "lse-shift": lse_shift,
-    "linear-do": linear_do,
-    "hull": o_in_hull,
-    "lse-range": lse_in_range,
-    "ds-sum": ds_sum,
-}
-"""By name what a relation has to say of a pass: failing verdicts, or None where it does not apply."""
+_BY_NAME = {spec.name: spec for spec in RELATIONS}
 
 
 def check_relations(subject: Subject, base: Execution, names: tuple[str, ...]) -> list[Verdict] | None:
@@ -44,14 +37,38 @@ def check_relations(subject: Subject, base: Execution, names: tuple[str, ...]) -
     Args:
         subject: the kernel under test.
         base: the pass.
-        names: of relations, from `RELATION_TABLE`.
+        names: of relations.
 
     Returns:
         Failing verdicts, whose error class is the relation's name; None where none of them applies, as to an empty problem or to
         one with NaN or infinities among its inputs.
     """
-    case, ground = base.problem.case, Ground(subject, base)
-    if 0 in (case.batch, case.seq_q, case.seq_k) or not ground.finite:
+    ground = Ground(subject, base)
+    if not _has_elements(subject, base.problem.case) or not ground.finite:
         return None
-    answers = [answer for name in names if (answer := RELATION_TABLE[name](ground)) is not None]
+    answers = [answer for name in names if (answer := _BY_NAME[name].run(ground)) is not None]
     return [verdict for answer in answers for verdict in answer] if answers else None
+
+
+def _has_elements(_subject: Subject, case: Case) -> bool:
+    return 0 not in (case.batch, case.seq_q, case.seq_k)
+
+
+def _run(base: BasePass, names: tuple[str, ...]) -> list[Verdict] | None:
+    if base.beyond_oracle:
+        names = tuple(spec.name for spec in RELATIONS if spec.oracle_free)
+    return check_relations(base.subject, base.execution, names)
+
+
+SPEC = CheckSpec(
+    name="relations",
+    question="Do outputs keep to what follows from other outputs: bit for bit, within bounds, or at any size without an oracle?",
+    needs=(Need.PASSES, Need.ORACLE),
+    questions=RELATIONS,
+    errors=tuple(spec.error for spec in RELATIONS),
+    run=_run,
+    applies=_has_elements,
+    of_right_passes=True,
+    beyond_oracle=True,
+    shared_out=True,
+)

@@ -8,6 +8,7 @@ from flashverify.case.memory.guard import guard_outputs
 from flashverify.checks.bitwise import first_difference
 from flashverify.checks.execution import Execution
 from flashverify.checks.relations.ground import failure, sides, within
+from flashverify.checks.relations.spec import RelationSpec
 from flashverify.outputs import INPUT_GRADIENTS
 from flashverify.subjects.interface import Selective
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from flashverify.checks.relations.ground import Ground
     from flashverify.judge.verdict import Verdict
 
-__all__ = ["alone"]
+__all__ = ["SPECS"]
 
 
 def alone(ground: Ground) -> Iterator[Verdict] | None:
@@ -56,3 +57,14 @@ def _alone(ground: Ground, subject: Selective, asked: tuple[str, ...]) -> Iterat
 
 def _kind(x: torch.Tensor) -> str:
     return f"{list(x.shape)} {str(x.dtype).removeprefix('torch.')}"
+
+
+SPECS = (
+    RelationSpec(
+        name="alone",
+        passes=2,  # a forward, and each part of a backward by itself
+        run=alone,
+        sentence="a gradient asked for by itself is the one asked for with the others",
+        title="{output} differs when it is asked for alone",
+    ),
+)

@@ -14,6 +14,7 @@ from flashverify.case.tensors import PER_PAIR
 from flashverify.checks.accuracy import judged_form
 from flashverify.checks.derived_problems import dense_case, plain
 from flashverify.checks.relations.ground import Side, within
+from flashverify.checks.relations.spec import RelationSpec
 from flashverify.outputs import output
 from flashverify.truth import inputs_of
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from flashverify.checks.relations.ground import Ground
     from flashverify.judge.verdict import Verdict
 
-__all__ = ["CHANNELS", "key_permutation", "linear_do", "lse_shift", "split_merge", "with_channels"]
+__all__ = ["CHANNELS", "SPECS", "with_channels"]
 
 CHANNELS = 8
 """A block of channels that every subject's granularity of head dims divides, or is divided by."""
@@ -134,34 +135,6 @@ def _lse_shift(ground: Ground, wider: Problem, shift: float) -> Iterator[Verdict
     yield from within("lse-shift", left, right)
 
 
-def linear_do(ground: Ground) -> Iterator[Verdict] | None:
-    """The gradients are linear in dO: those of its even and of its odd elements, 0 elsewhere, add up to the whole, dLSE on one side."""
-    if ground.problem.do is None:
-        return None
-    return _linear_do(ground, ground.problem.do)
-
-
-def _linear_do(ground: Ground, do: torch.Tensor) -> Iterator[Verdict]:
-    import torch
-
-    problem = ground.problem
-    rows, channels = torch.arange(do.shape[2], device=do.device), torch.arange(do.shape[3], device=do.device)
-    even = (rows.view(-1, 1) + channels) % 2 == 0
-    zero = torch.zeros((), dtype=do.dtype, device=do.device)
-    halves = [
-        dataclasses.replace(
-            problem,
-            case=plain(problem.case),
-            do=torch.where(mask, do, zero),
-            dlse=problem.dlse if first or problem.dlse is None else torch.zeros_like(problem.dlse),
-        )
-        for first, mask in ((True, even), (False, ~even))
-    ]
-    one, two = (ground.within(half) for half in halves)
-    total = {name: one[name].plus(two[name]) for name in one if name not in ("o", "lse")}
-    yield from within("linear-do", total, ground.sides)
-
-
 def split_merge(ground: Ground) -> Iterator[Verdict] | None:
     """The keys in two parts, each by itself, merged through their LSEs in float64: O and LSE of the whole."""
     case = ground.problem.case
@@ -223,3 +196,26 @@ def _split_merge(ground: Ground, parts: list[Problem], cut: int) -> Iterator[Ver
         "lse": Side(merged, torch.maximum(l1.bound, l2.bound), free).times(1.0 / unit),
     }
     yield from within("split-merge", {name: ground.sides[name] for name in ("o", "lse")}, right)
+
+
+SPECS = (
+    RelationSpec(
+        name="key-permutation",
+        run=key_permutation,
+        sentence="keys in another order leave O, LSE and dQ as they are and reorder dK and dV",
+        title="{output} depends on the order of the keys",
+    ),
+    RelationSpec(
+        name="split-merge",
+        passes=2,
+        run=split_merge,
+        sentence="two parts of the keys, merged through their LSEs, give the whole",
+        title="{output} is not that of the keys in two parts, merged",
+    ),
+    RelationSpec(
+        name="lse-shift",
+        run=lse_shift,
+        sentence="a constant added to every logit moves the LSE by as much and changes nothing else",
+        title="{output} does not follow a constant added to the logits",
+    ),
+)

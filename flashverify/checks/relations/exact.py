@@ -1,4 +1,4 @@
-"""Relations that hold bit for bit, one launch pinned on both sides; within both bounds where the subject promises no bits."""
+"""Relations of a problem with another one of the same answer: bit for bit under one launch, or within both bounds."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 from flashverify.case.masks.mask import Mask
 from flashverify.case.modifiers.logits import modifiers_of
 from flashverify.checks.accuracy import judged_form, undefined_elements
-from flashverify.checks.derived_problems import altered, dense_case, pinned, relaunched
+from flashverify.checks.derived_problems import dense_case, pinned, relaunched
 from flashverify.checks.relations.ground import bitwise, sides, within
-from flashverify.checks.relations.ranges import doubled_gradients, doubled_o, fits, weights
+from flashverify.checks.relations.spec import RelationSpec
+from flashverify.checks.spec import Slot
 from flashverify.outputs import output
 from flashverify.truth import inputs_of
 
@@ -26,51 +27,11 @@ if TYPE_CHECKING:
     from flashverify.judge.verdict import Verdict
     from flashverify.numerics import Form
 
-__all__ = ["appended_keys", "chain_tree", "double_do", "double_v"]
+__all__ = ["SPECS"]
 
 _APPENDED = 37
 """Keys beyond the declared length: neither a tile nor a fraction of one."""
 _LARGE_V = 3.0
-
-
-def double_v(ground: Ground) -> Iterator[Verdict] | None:
-    """V times 2 doubles O, and leaves LSE and dV as they are."""
-    problem = ground.problem
-    if not _fits_inside(ground.inputs.v, problem.case.dtype):
-        return None
-    return _double_v(ground, altered(problem, _twice, "v"))
-
-
-def _double_v(ground: Ground, problem: Problem) -> Iterator[Verdict]:
-    other = ground.run(problem)
-    left, right = ground.base.outputs, other.outputs
-    if not ground.exact or not _rounded_once(ground):
-        both = sides(ground.subject, other)
-        yield from within("double-v", {"o": ground.sides["o"].times(2.0), **_named(ground.sides, "lse", "dv")}, both)
-        return
-    judged = {"o": doubled_o(ground, weights(ground))}
-    pairs = {"o": (left["o"] * 2, right["o"])}
-    pairs |= {name: (left[name], right[name]) for name in ("lse", "dv") if name in left}
-    yield from bitwise("double-v", pairs, _ignored(ground, judged))
-
-
-def double_do(ground: Ground) -> Iterator[Verdict] | None:
-    """DO and dLSE times 2 double delta and every gradient."""
-    problem = ground.problem
-    if problem.do is None or not _fits_inside(ground.inputs.do, problem.case.dtype):
-        return None
-    return _double_do(ground, altered(problem, _twice, "do", "dlse"))
-
-
-def _double_do(ground: Ground, problem: Problem) -> Iterator[Verdict]:
-    other = ground.run(problem)
-    left, right = ground.base.outputs, other.outputs
-    if not ground.exact or not _rounded_once(ground):
-        twice = {name: side.times(2.0) for name, side in ground.sides.items() if name not in ("o", "lse")}
-        yield from within("double-do", twice, sides(ground.subject, other))
-        return
-    judged = doubled_gradients(ground, weights(ground))
-    yield from bitwise("double-do", {name: (left[name] * 2, right[name]) for name in judged}, _ignored(ground, judged))
 
 
 def appended_keys(ground: Ground) -> Iterator[Verdict] | None:
@@ -190,29 +151,31 @@ def _first_keys(tensor: torch.Tensor, name: str, model: torch.Tensor) -> torch.T
     return tensor if axis is None else tensor.narrow(axis, 0, model.shape[axis])
 
 
-def _twice(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor * 2
+def _is_causal(case: Case) -> bool:
+    return case.mask.causal is not None and case.mask.parts() <= {"causal", "packed"}
 
 
-def _fits_inside(values: torch.Tensor | None, dtype: str) -> bool:
-    return values is None or fits(values, dtype)
-
-
-def _rounded_once(ground: Ground) -> bool:
-    """Whether nothing but the cast of an output is rounded in 16 bits after V or dO entered."""
-    form = judged_form(ground.subject, ground.problem)
-    narrow = (form.partial_dtype, form.grad_accum)
-    return all(x == "fp32" for x in narrow) and "input" not in (form.gqa_partial, form.dbias_partial)
-
-
-def _named(found: dict[str, Any], *names: str) -> dict[str, Any]:
-    return {name: found[name] for name in names if name in found}
-
-
-def _ignored(ground: Ground, judged: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The elements that are not compared: undefined ones, and those outside `judged`."""
-    undefined = undefined_elements(ground.problem, ground.subject.contract)
-    ignored = dict(undefined)
-    for name, mask in judged.items():
-        ignored[name] = ~mask | undefined[name] if name in undefined else ~mask
-    return ignored
+# Two passes: the base runs again under a launch that both sides accept, unless the case has one.
+SPECS = (
+    RelationSpec(
+        name="appended-keys",
+        slot=Slot.SAME_BITS,
+        passes=2,
+        passes_pinned=1,
+        exact=True,
+        run=appended_keys,
+        sentence="keys behind the declared length change nothing",
+        title="{output} changes with keys behind the declared length",
+    ),
+    RelationSpec(
+        name="chain-tree",
+        slot=Slot.SAME_BITS,
+        passes=2,
+        passes_pinned=1,
+        stands=_is_causal,
+        exact=True,
+        run=chain_tree,
+        sentence="causal is the tree in which every node follows the one before it",
+        title="{output} differs between causal and a chain tree",
+    ),
+)

@@ -65,7 +65,7 @@ class Ground:
 
     @property
     def problem(self) -> Problem:
-        """Of the base pass."""
+        """The problem of the base pass."""
         return self.base.problem
 
     @functools.cached_property
@@ -75,7 +75,7 @@ class Ground:
 
     @property
     def inputs(self) -> Inputs:
-        """Of the base pass, as the oracles take them."""
+        """The inputs of the base pass, as the oracles take them."""
         return self._tidy[0]
 
     @property

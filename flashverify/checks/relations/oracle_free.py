@@ -13,7 +13,7 @@ import numpy as np
 from flashverify.checks.accuracy import judged_form, undefined_elements
 from flashverify.checks.relations.bounded import with_channels
 from flashverify.checks.relations.ground import Side, failure, within
-from flashverify.checks.relations.hulls import hull, lse_range
+from flashverify.checks.relations.spec import RelationSpec
 from flashverify.truth import Inputs, Truth, inputs_of
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from flashverify.checks.relations.ground import Ground
     from flashverify.judge.verdict import Verdict
 
-__all__ = ["ROWS_WORK", "ds_sum", "lse_in_range", "o_in_hull", "sampled", "sampled_rows"]
+__all__ = ["ROWS_WORK", "SPECS", "sampled", "sampled_rows"]
 
 ROWS_WORK = 1 << 22
 """Pairs of a row and a key, over all heads, up to which every row is asked."""
@@ -78,11 +78,15 @@ def sampled(inputs: Inputs, rows: torch.Tensor) -> Inputs:
 
 def o_in_hull(ground: Ground) -> Iterator[Verdict] | None:
     """Every element of O lies in the hull of its channel of the visible V, of 0 too under dropout or a sink."""
+    from flashverify.checks.relations.hulls import hull
+
     return _between(ground, "o", "hull", hull)
 
 
 def lse_in_range(ground: Ground) -> Iterator[Verdict] | None:
     """Max S <= LSE <= max S + log n, of a sink too where there is one."""
+    from flashverify.checks.relations.hulls import lse_range
+
     return _between(ground, "lse", "lse-range", lse_range) if "lse" in ground.base.outputs else None
 
 
@@ -154,3 +158,30 @@ def _ds_sum(ground: Ground, wider: Problem) -> Iterator[Verdict]:
         yield failure(
             "ds-sum", "dq", place, f"the row sum of dS, in an appended channel: {verdict.message.split(': ', 1)[1]}"
         )
+
+
+SPECS = (
+    RelationSpec(
+        name="hull",
+        passes=0,
+        oracle_free=True,
+        run=o_in_hull,
+        sentence="every element of O lies between the smallest and the largest visible V of its channel",
+        title="{output} lies outside the values of V that its row sees",
+    ),
+    RelationSpec(
+        name="lse-range",
+        passes=0,
+        oracle_free=True,
+        run=lse_in_range,
+        sentence="LSE lies between max S and max S + log n",
+        title="{output} lies outside the range from max S to max S + log n",
+    ),
+    RelationSpec(
+        name="ds-sum",
+        oracle_free=True,
+        run=ds_sum,
+        sentence="the rows of dS sum to 0, or to dLSE",
+        title="the rows of dS, read from {output}, have a wrong sum",
+    ),
+)

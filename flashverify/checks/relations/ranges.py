@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from flashverify.checks.accuracy import judged_form
 from flashverify.formats import FORMATS
-from flashverify.numerics import BoundInputs
 from flashverify.outputs import OF_DS, output
 
 if TYPE_CHECKING:
@@ -80,6 +79,8 @@ class Weights:
 def weights(ground: Ground) -> Weights:
     """The smallest weights of the base pass, in chunks of rows."""
     import torch
+
+    from flashverify.numerics import BoundInputs
 
     case, i = ground.problem.case, ground.inputs.dense()
     bounds = BoundInputs.of(

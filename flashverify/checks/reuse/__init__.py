@@ -1,0 +1,118 @@
+"""The check `reuse`: a call gives what it would give alone, whatever was called before it and whatever is kept between calls."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from flashverify.checks.reuse import questions
+from flashverify.checks.spec import CheckSpec, ErrorClass, Need, Question, Slot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from flashverify.checks.base_pass import BasePass
+    from flashverify.judge.verdict import Verdict
+
+__all__ = ["QUESTIONS", "SPEC", "ReuseQuestion"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReuseQuestion(Question):
+    """One way to come between two calls; its name is the error class.
+
+    Attributes:
+        run: failing verdicts, and passing ones that are remarks; None where it does not apply.
+        title: its failure in words, as in `ErrorClass`.
+        sentence: what is true of a subject that fails so.
+    """
+
+    run: Callable[[BasePass], Iterator[Verdict] | None]
+    title: str
+    sentence: str
+
+
+QUESTIONS = (
+    ReuseQuestion(
+        name="calls",
+        run=questions.calls,
+        title="{output} of a later call differs",
+        sentence="a later call on the same problem is not the first one",
+    ),
+    ReuseQuestion(
+        name="values",
+        passes=2,
+        run=questions.values,
+        title="{output} keeps values of an earlier call",
+        sentence="other values in the same memory spoil a call",
+    ),
+    ReuseQuestion(
+        name="lengths",
+        passes=2,
+        run=questions.lengths,
+        title="{output} keeps lengths of an earlier call",
+        sentence="shorter lengths in the same memory spoil a call",
+    ),
+    ReuseQuestion(
+        name="larger",
+        passes=2,
+        run=questions.larger_between,
+        title="{output} is spoilt by a larger problem in between",
+        sentence="a larger problem between two calls spoils one of them",
+    ),
+    ReuseQuestion(
+        name="backward",
+        passes=2,
+        run=questions.backward,
+        title="{output} of a second backward differs",
+        sentence="two backwards from one forward are not equal",
+    ),
+    ReuseQuestion(
+        name="stream",
+        slot=Slot.NONE,
+        run=questions.stream,
+        title="{output} differs on another stream",
+        sentence="a call on another CUDA stream is not the first one",
+    ),
+    ReuseQuestion(
+        name="graph",
+        slot=Slot.NONE,
+        passes=3,
+        run=questions.graph,
+        title="{output} of a replayed CUDA graph differs",
+        sentence="a graph cannot be captured, or its replay is not the call",
+    ),
+)
+_SAVED = ErrorClass(
+    "saved-state", "the backward changes what the forward saved", "a tensor that the forward saved was written"
+)
+_BY_NAME = {question.name: question for question in QUESTIONS}
+
+
+def _run(base: BasePass, names: tuple[str, ...]) -> list[Verdict] | None:
+    found: list[Verdict] = []
+    asked = 0
+    for name in names:
+        answer = _BY_NAME[name].run(base)
+        if answer is not None:
+            asked += 1
+            found += answer
+    return found if asked else None
+
+
+def _remark(verdict: Verdict) -> str:
+    return f"reuse: {verdict.message}"
+
+
+SPEC = CheckSpec(
+    name="reuse",
+    question="Does the tenth call return the same bits as the first, after other values or lengths in the same memory, a larger "
+    "problem, a second backward, another stream or a replayed CUDA graph in between?",
+    needs=(Need.PASSES, Need.GPU),
+    questions=QUESTIONS,
+    errors=(*(ErrorClass(each.name, each.title, each.sentence) for each in QUESTIONS), _SAVED),
+    run=_run,
+    of_right_passes=True,
+    shared_out=True,
+    remark=_remark,
+)

@@ -162,7 +162,7 @@ _SITES: dict[str, str | tuple[str, ...]] = {
         "schedule.squeeze: after = tl.load(counts_ptr + block + 1, mask=block < blocks{, other=0 -> })",
         "schedule.squeeze: after = tl.load(counts_ptr + block + 1, mask=block < blocks, other={0 -> 1})",
     ),
-    "Without a left edge of the window no key is before the first one that is kept.": "decode.decode_kernel: if {LOWER & MASK -> True}: # the pages before every window may be gone",
+    "Without a left edge of the window no key is before the first one that is kept.": "decode.decode_kernel: if {LOWER & MASK -> True}:",
     "The segments end at the last key, whatever the end of a split.": "decode.split_range: return low * BLOCK_N, tl.minimum(high * BLOCK_N, {end -> end + 1})",
     "An exponent of -inf less 1 is one of -inf.": 'merge.statistics: pivot = tl.where(m == float("-inf"), {0.0 -> 1.0}, m)',
     "The rows of O behind the declared end are 0, and so is their delta, by their LSE.": "delta.delta_kernel: o = load_tile(o_head, i, {q_end -> sq}, sizes.dv8, BLOCK_DV, EVEN_DV, ALIGNED)",

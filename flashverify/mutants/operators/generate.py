@@ -84,10 +84,11 @@ def _stem(file: str) -> str:
 
 
 def _marked(text: str, change: Change) -> str:
-    """The lines of an edit on one line, with the edit marked."""
+    """The lines of an edit on one line, with the edit marked and without a comment behind them."""
     edit = change.edit
     start, end = text.rfind("\n", 0, edit.start) + 1, _line_end(text, edit.end)
-    marked = f"{text[start : edit.start]}{{{text[edit.start : edit.end]} -> {edit.text}}}{text[edit.end : end]}"
+    rest, _, _ = text[edit.end : end].partition("  #")
+    marked = f"{text[start : edit.start]}{{{text[edit.start : edit.end]} -> {edit.text}}}{rest}"
     return " ".join(marked.split())
 
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from flashverify.campaign.plan_name import PROCESS_CHECKS, PlanName
 from flashverify.campaign.protocol import Judge
 from flashverify.campaign.shrink.shrinker import shrink
-from flashverify.campaign.store.reproduction import PROCESS_CHECKS
 from flashverify.case.text import format_case, parse_case
 from flashverify.errors import FlashverifyError
 from flashverify.judge.verdict import Status
@@ -219,7 +219,7 @@ def elements(case: Case) -> int:
 
 
 def _plan(verdict: Verdict) -> str:
-    return "run" if verdict.check in PROCESS_CHECKS else f"only:{verdict.check}"
+    return str(PlanName.of_check(verdict.check))
 
 
 def _exception(result: CaseResult) -> Verdict | None:

@@ -1,4 +1,7 @@
-"""The processes in which mutants are judged: one a thread, kept over many mutants, replaced after a crash, a hang or too much memory."""
+"""The processes in which mutants are judged: one a thread, kept over many mutants, replaced after a crash, a hang or too much memory.
+
+They are no workers of the campaign's pool: `flashverify.campaign.supervisor.pool` says why there are two supervisors.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 import msgspec
 
+from flashverify.campaign.plan_name import PlanName
 from flashverify.campaign.protocol import Judge, Judged
 from flashverify.campaign.supervisor.probe import Probe
 from flashverify.campaign.supervisor.process import death_verdict
@@ -64,7 +68,7 @@ class MutantProbe(Probe):
             subject: an unmutated subject.
         """
         if self._process is None:
-            self.ask(Judge(subject, format_case(Case()), "only:memory"))
+            self.ask(Judge(subject, format_case(Case()), str(PlanName("only", "memory"))))
 
     def __enter__(self) -> Self:
         return self

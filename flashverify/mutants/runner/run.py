@@ -78,7 +78,7 @@ class MutantRun:
 
     @property
     def setup(self) -> ProcessSetup:
-        """Of the processes; a case that runs as long as the whole search of a mutant may hangs."""
+        """What the processes share. A case hangs once it has run as long as the search of a mutant may take."""
         return ProcessSetup(self.toolkit, self.device, min(60.0, self.limit) if self.device == "cpu" else 120.0)
 
     def header(self) -> Header:

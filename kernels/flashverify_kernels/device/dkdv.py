@@ -58,11 +58,11 @@ def dkdv_kernel(
     low, high = band(q_end, k_end, mask)
     bits_start = mask.tree * high
 
-    j = n0 + tl.arange(0, BLOCK_N)
+    j = n0 + tl.arange(0, BLOCK_N)  # [BLOCK_N]
     k_head = head_of(k_view, b, hk, k0, ALIGNED)
     v_head = head_of(v_view, b, hk, k0, ALIGNED)
-    k = load_tile(k_head, j, k_end, sizes.d8, BLOCK_D, EVEN_D, ALIGNED)
-    v = load_tile(v_head, j, k_end, sizes.dv8, BLOCK_DV, EVEN_DV, ALIGNED)
+    k = load_tile(k_head, j, k_end, sizes.d8, BLOCK_D, EVEN_D, ALIGNED)  # [BLOCK_N, BLOCK_D]
+    v = load_tile(v_head, j, k_end, sizes.dv8, BLOCK_DV, EVEN_DV, ALIGNED)  # [BLOCK_N, BLOCK_DV]
 
     dk = tl.full([BLOCK_N, BLOCK_D], 0.0, tl.float32)
     dv = tl.full([BLOCK_N, BLOCK_DV], 0.0, tl.float32)
@@ -83,31 +83,31 @@ def dkdv_kernel(
             start, stop = segment(live, part)
             for t in range(start, stop, BLOCK_M):
                 m0 = spread(t, live_ptr, mask.blocks.rows, MASK)
-                i = m0 + tl.arange(0, BLOCK_M)
+                i = m0 + tl.arange(0, BLOCK_M)  # [BLOCK_M]
                 see = visible(i[None, :], j[:, None], q_end, k_end, low, high, bits, bits_start, MASK, part != FULL)
                 if part == FULL or not (BITS & MASK) or any_visible(see):
-                    q = load_tile(q_head, i, q_end, sizes.d8, BLOCK_D, EVEN_D, ALIGNED)
-                    do = load_tile(do_head, i, q_end, sizes.dv8, BLOCK_DV, EVEN_DV, ALIGNED)
+                    q = load_tile(q_head, i, q_end, sizes.d8, BLOCK_D, EVEN_D, ALIGNED)  # [BLOCK_M, BLOCK_D]
+                    do = load_tile(do_head, i, q_end, sizes.dv8, BLOCK_DV, EVEN_DV, ALIGNED)  # [BLOCK_M, BLOCK_DV]
                     # a padded row has LSE +inf: its weights are 0
                     lse2_ptrs = row_ptrs(stats.lse2, stats, b, h, q0, i)
-                    lse2 = tl.load(lse2_ptrs, mask=i < q_end, other=float("inf"))[None, :]
+                    lse2 = tl.load(lse2_ptrs, mask=i < q_end, other=float("inf"))[None, :]  # [1, BLOCK_M]
                     delta_ptrs = row_ptrs(stats.delta, stats, b, h, q0, i)
-                    delta = tl.load(delta_ptrs, mask=i < q_end, other=0.0)[None, :]
-                    dotT = tl.dot(k, tl.trans(q), input_precision=PRECISION)
+                    delta = tl.load(delta_ptrs, mask=i < q_end, other=0.0)[None, :]  # [1, BLOCK_M]
+                    dotT = tl.dot(k, tl.trans(q), input_precision=PRECISION)  # [BLOCK_N, BLOCK_M]
                     # masked in every tile: that of the keys is not whole in every full one
                     zT = logits(dotT, i[None, :], j[:, None], q_end, k_end, terms, head, True)
-                    dpT = tl.dot(v, tl.trans(do), input_precision=PRECISION)
-                    pT = weights(zT, lse2, see, part != FULL)
+                    dpT = tl.dot(v, tl.trans(do), input_precision=PRECISION)  # [BLOCK_N, BLOCK_M]
+                    pT = weights(zT, lse2, see, part != FULL)  # [BLOCK_N, BLOCK_M]
                     wT = pT
                     if dropout.keep_share is not None:
                         stream = b * sizes.heads + h
                         keepT = keep_tile_transposed(i, n0, stream, dropout, BLOCK_N)
                         wT = drop(pT, keepT)
                         dpT = drop(dpT * dropout.keep_scale, keepT)
-                    dv = tl.dot(wT.to(do.dtype), do, dv, input_precision=PRECISION)
+                    dv = tl.dot(wT.to(do.dtype), do, dv, input_precision=PRECISION)  # [BLOCK_N, BLOCK_DV]
                     dsT = score_gradient(pT, dpT, delta, see, part != FULL)
                     dsT = dot_gradient(dsT, dotT, terms.cap_ratio)
-                    dk = tl.dot(dsT.to(q.dtype), q, dk, input_precision=PRECISION)
+                    dk = tl.dot(dsT.to(q.dtype), q, dk, input_precision=PRECISION)  # [BLOCK_N, BLOCK_D]
 
     keep = (j < k_end)[:, None]
     dk = tl.where(keep, dk, 0.0)

@@ -59,7 +59,7 @@ def dq_kernel(
     low, high = band(q_end, k_end, mask)
     bits_start = mask.tree * high
 
-    i = m0 + tl.arange(0, BLOCK_M)
+    i = m0 + tl.arange(0, BLOCK_M)  # [BLOCK_M]
     q_head = head_of(q_view, b, h, q0, ALIGNED)
     do_head = head_of(do_view, b, h, q0, ALIGNED)
     k_head = head_of(k_view, b, h // sizes.group, k0, ALIGNED)
@@ -68,13 +68,13 @@ def dq_kernel(
     if BITS & MASK:
         bits = head_of(mask.bits, b, h, q0, False)
     head = head_terms(terms, b, h, q_end, k_end)
-    q = load_tile(q_head, i, q_end, sizes.d8, BLOCK_D, EVEN_D, ALIGNED)
-    do = load_tile(do_head, i, q_end, sizes.dv8, BLOCK_DV, EVEN_DV, ALIGNED)
+    q = load_tile(q_head, i, q_end, sizes.d8, BLOCK_D, EVEN_D, ALIGNED)  # [BLOCK_M, BLOCK_D]
+    do = load_tile(do_head, i, q_end, sizes.dv8, BLOCK_DV, EVEN_DV, ALIGNED)  # [BLOCK_M, BLOCK_DV]
     # a padded row has LSE +inf: its weights are 0 even in a tile that is not masked
     lse2_ptrs = row_ptrs(stats.lse2, stats, b, h, q0, i)
-    lse2 = tl.load(lse2_ptrs, mask=i < q_end, other=float("inf"))[:, None]
+    lse2 = tl.load(lse2_ptrs, mask=i < q_end, other=float("inf"))[:, None]  # [BLOCK_M, 1]
     delta_ptrs = row_ptrs(stats.delta, stats, b, h, q0, i)
-    delta = tl.load(delta_ptrs, mask=i < q_end, other=0.0)[:, None]
+    delta = tl.load(delta_ptrs, mask=i < q_end, other=0.0)[:, None]  # [BLOCK_M, 1]
 
     dq = tl.full([BLOCK_M, BLOCK_D], 0.0, tl.float32)
     limits = tile_schedule(m0, q_end, k_end, low, high, bits_start, BLOCK_M, BLOCK_N, MASK, KEYS)
@@ -83,23 +83,23 @@ def dq_kernel(
         start, stop = segment(limits, part)
         for t in range(start, stop, BLOCK_N):
             n0 = spread(t, live_ptr, mask.blocks.keys, MASK)
-            j = n0 + tl.arange(0, BLOCK_N)
+            j = n0 + tl.arange(0, BLOCK_N)  # [BLOCK_N]
             see = visible(i[:, None], j[None, :], q_end, k_end, low, high, bits, bits_start, MASK, part != FULL)
             if part == FULL or not (BITS & MASK) or any_visible(see):
-                k = load_tile(k_head, j, k_end, sizes.d8, BLOCK_D, EVEN_D, ALIGNED)
-                v = load_tile(v_head, j, k_end, sizes.dv8, BLOCK_DV, EVEN_DV, ALIGNED)
-                dot = tl.dot(q, tl.trans(k), input_precision=PRECISION)
-                z = logits(dot, i[:, None], j[None, :], q_end, k_end, terms, head, part != FULL)
-                p = weights(z, lse2, see, part != FULL)
-                dp = tl.dot(do, tl.trans(v), input_precision=PRECISION)
+                k = load_tile(k_head, j, k_end, sizes.d8, BLOCK_D, EVEN_D, ALIGNED)  # [BLOCK_N, BLOCK_D]
+                v = load_tile(v_head, j, k_end, sizes.dv8, BLOCK_DV, EVEN_DV, ALIGNED)  # [BLOCK_N, BLOCK_DV]
+                dot = tl.dot(q, tl.trans(k), input_precision=PRECISION)  # [BLOCK_M, BLOCK_N]
+                z = logits(dot, i[:, None], j[None, :], q_end, k_end, terms, head, part != FULL)  # [BLOCK_M, BLOCK_N]
+                p = weights(z, lse2, see, part != FULL)  # [BLOCK_M, BLOCK_N]
+                dp = tl.dot(do, tl.trans(v), input_precision=PRECISION)  # [BLOCK_M, BLOCK_N]
                 if dropout.keep_share is not None:
                     dp = drop(dp * dropout.keep_scale, keep_tile(i, n0, bh, dropout, BLOCK_N))
-                ds = score_gradient(p, dp, delta, see, part != FULL)
+                ds = score_gradient(p, dp, delta, see, part != FULL)  # [BLOCK_M, BLOCK_N]
                 if dbias_ptr is not None:
                     at = (bh.to(tl.int64) * sq + i)[:, None] * sk + j[None, :]
                     tl.store(dbias_ptr + at, ds, mask=(i < q_end)[:, None] & (j < k_end)[None, :])
                 ds = dot_gradient(ds, dot, terms.cap_ratio)
-                dq = tl.dot(ds.to(k.dtype), k, dq, input_precision=PRECISION)
+                dq = tl.dot(ds.to(k.dtype), k, dq, input_precision=PRECISION)  # [BLOCK_M, BLOCK_D]
 
     dq_head = head_of(dq_view, b, h, q0, ALIGNED)
     store_tile(dq_head, dq * terms.scale, i, sq, sizes.d8, BLOCK_D, EVEN_D, ALIGNED)

@@ -76,7 +76,7 @@ def forward_kernel(
     low, high = band(q_end, k_end, mask)
     bits_start = mask.tree * high
 
-    i = m0 + tl.arange(0, BLOCK_M)
+    i = m0 + tl.arange(0, BLOCK_M)  # [BLOCK_M]
     q_head = head_of(q_view, b, h, q0, ALIGNED)
     k_head = head_of(k_view, b, h // sizes.group, k0, ALIGNED)
     v_head = head_of(v_view, b, h // sizes.group, k0, ALIGNED)
@@ -84,9 +84,9 @@ def forward_kernel(
     if BITS & MASK:
         bits = head_of(mask.bits, b, h, q0, False)
     head = head_terms(terms, b, h, q_end, k_end)
-    q = load_tile(q_head, i, q_end, sizes.d8, BLOCK_D, EVEN_D, ALIGNED)
+    q = load_tile(q_head, i, q_end, sizes.d8, BLOCK_D, EVEN_D, ALIGNED)  # [BLOCK_M, BLOCK_D]
 
-    m_i = tl.full([BLOCK_M], float("-inf"), tl.float32)
+    m_i = tl.full([BLOCK_M], float("-inf"), tl.float32)  # [BLOCK_M], and so are l_i and alpha
     l_i = tl.full([BLOCK_M], 0.0, tl.float32)
     acc = tl.full([BLOCK_M, BLOCK_DV], 0.0, tl.float32)
     limits = tile_schedule(m0, q_end, k_end, low, high, bits_start, BLOCK_M, BLOCK_N, MASK, KEYS)
@@ -95,17 +95,17 @@ def forward_kernel(
         start, stop = segment(limits, part)
         for t in range(start, stop, BLOCK_N):
             n0 = spread(t, live_ptr, mask.blocks.keys, MASK)
-            j = n0 + tl.arange(0, BLOCK_N)
+            j = n0 + tl.arange(0, BLOCK_N)  # [BLOCK_N]
             see = visible(i[:, None], j[None, :], q_end, k_end, low, high, bits, bits_start, MASK, part != FULL)
             if part == FULL or not (BITS & MASK) or any_visible(see):
-                k = load_tile(k_head, j, k_end, sizes.d8, BLOCK_D, EVEN_D, ALIGNED)
-                dot = tl.dot(q, tl.trans(k), input_precision=PRECISION)
-                z = logits(dot, i[:, None], j[None, :], q_end, k_end, terms, head, part != FULL)
-                p, m_i, l_i, alpha = online_step(z, see, m_i, l_i, part != FULL)
+                k = load_tile(k_head, j, k_end, sizes.d8, BLOCK_D, EVEN_D, ALIGNED)  # [BLOCK_N, BLOCK_D]
+                dot = tl.dot(q, tl.trans(k), input_precision=PRECISION)  # [BLOCK_M, BLOCK_N]
+                z = logits(dot, i[:, None], j[None, :], q_end, k_end, terms, head, part != FULL)  # [BLOCK_M, BLOCK_N]
+                p, m_i, l_i, alpha = online_step(z, see, m_i, l_i, part != FULL)  # p: [BLOCK_M, BLOCK_N]
                 if dropout.keep_share is not None:
                     p = drop(p, keep_tile(i, n0, bh, dropout, BLOCK_N))
-                v = load_tile(v_head, j, k_end, sizes.dv8, BLOCK_DV, EVEN_DV, ALIGNED)
-                acc = tl.dot(p.to(v.dtype), v, acc * alpha[:, None], input_precision=PRECISION)
+                v = load_tile(v_head, j, k_end, sizes.dv8, BLOCK_DV, EVEN_DV, ALIGNED)  # [BLOCK_N, BLOCK_DV]
+                acc = tl.dot(p.to(v.dtype), v, acc * alpha[:, None], input_precision=PRECISION)  # [BLOCK_M, BLOCK_DV]
 
     if sequences.q_lengths is not None:  # a row past the length took part in the full tiles
         m_i = tl.where(i < q_end, m_i, float("-inf"))

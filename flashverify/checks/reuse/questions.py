@@ -1,4 +1,4 @@
-"""The check `reuse`: a call gives what it would give alone, whatever was called before it and whatever is kept between calls.
+"""What the check `reuse` asks.
 
 The base pass of a case is its first call. Every question ends with the same problem once more, whose outputs must be those of the
 base, bit for bit; without a promise of that, within their bounds. In between the same memory holds another problem, or a larger one was
@@ -20,62 +20,45 @@ from flashverify.judge.verdict import Status, Verdict
 from flashverify.outputs import BACKWARD
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from flashverify.case.case import Case
     from flashverify.case.problem import Problem
+    from flashverify.checks.base_pass import BasePass
     from flashverify.checks.execution import Execution
     from flashverify.checks.reuse.problems import Changes
     from flashverify.subjects.interface import Subject
 
-__all__ = ["REUSE_TABLE", "check_reuse"]
+__all__ = ["backward", "calls", "graph", "larger_between", "lengths", "stream", "values"]
 
 
-def check_reuse(subject: Subject, base: Execution, questions: tuple[str, ...], calls: int) -> list[Verdict] | None:
-    """Asks what earlier calls do to later ones.
-
-    Args:
-        subject: the kernel under test.
-        base: the pass of the case.
-        questions: `calls`, or names from `REUSE_TABLE`.
-        calls: for `calls`, which call must still equal the first one.
-
-    Returns:
-        Failing verdicts, whose error class is the name of the question, and passing ones that are remarks; None where none applies.
-    """
-    found: list[Verdict] = []
-    asked = 0
-    for name in questions:
-        answer = _calls(subject, base, calls) if name == "calls" else REUSE_TABLE[name](subject, base)
-        if answer is not None:
-            asked += 1
-            found += answer
-    return found if asked else None
-
-
-def _calls(subject: Subject, base: Execution, calls: int) -> Iterator[Verdict]:
-    for _ in range(calls - 2):
+def calls(first: BasePass) -> Iterator[Verdict]:
+    """The same problem again and again: call `first.calls` is the first one."""
+    subject, base = first.subject, first.execution
+    for _ in range(first.calls - 2):
         execute(subject, base.problem)
-    yield from _same(subject, base, execute(subject, base.problem, pattern=1), "calls", f"call {calls}")
+    yield from _same(subject, base, execute(subject, base.problem, pattern=1), "calls", f"call {first.calls}")
 
 
-def _values(subject: Subject, base: Execution) -> Iterator[Verdict] | None:
+def values(first: BasePass) -> Iterator[Verdict] | None:
     """The same memory with other values."""
+    subject, base = first.subject, first.execution
     if not sum(tensor.numel() for tensor in base.problem.tensors()):
         return None
     return _between(subject, base, base.problem, value_changes(base.problem), "values")
 
 
-def _lengths(subject: Subject, base: Execution) -> Iterator[Verdict] | None:
+def lengths(first: BasePass) -> Iterator[Verdict] | None:
     """The same memory with shorter lengths."""
+    subject, base = first.subject, first.execution
     other = shorter(base.problem)
     return None if other is None else _between(subject, base, other, length_changes(base.problem, other), "lengths")
 
 
-def _larger(subject: Subject, base: Execution) -> Iterator[Verdict] | None:
+def larger_between(first: BasePass) -> Iterator[Verdict] | None:
     """A larger problem between two calls."""
-    case = larger(subject, base.problem.case)
-    return None if case is None else _after_larger(subject, base, case)
+    case = larger(first.subject, first.case)
+    return None if case is None else _after_larger(first.subject, first.execution, case)
 
 
 def _after_larger(subject: Subject, base: Execution, case: Case) -> Iterator[Verdict]:
@@ -87,8 +70,9 @@ def _after_larger(subject: Subject, base: Execution, case: Case) -> Iterator[Ver
     )
 
 
-def _backward(subject: Subject, base: Execution) -> Iterator[Verdict] | None:
-    return _backward_twice(subject, base) if base.problem.case.grad.backward else None
+def backward(first: BasePass) -> Iterator[Verdict] | None:
+    """A second backward from one forward."""
+    return _backward_twice(first.subject, first.execution) if first.case.grad.backward else None
 
 
 def _backward_twice(subject: Subject, base: Execution) -> Iterator[Verdict]:
@@ -122,13 +106,17 @@ def _backward_twice(subject: Subject, base: Execution) -> Iterator[Verdict]:
             )
 
 
-def _stream(subject: Subject, base: Execution) -> Iterator[Verdict] | None:
+def stream(first: BasePass) -> Iterator[Verdict] | None:
+    """A call on another CUDA stream."""
+    subject, base = first.subject, first.execution
     if not base.problem.q.is_cuda:
         return None
     return _same(subject, base, on_another_stream(subject, base.problem), "stream", "a call on another stream")
 
 
-def _graph(subject: Subject, base: Execution) -> Iterator[Verdict] | None:
+def graph(first: BasePass) -> Iterator[Verdict] | None:
+    """The replay of a CUDA graph."""
+    subject, base = first.subject, first.execution
     if not base.problem.q.is_cuda or subject.contract.graphs is False:
         return None
     return _replayed(subject, base)
@@ -156,17 +144,6 @@ def _replayed(subject: Subject, base: Execution) -> Iterator[Verdict]:
         )
     yield from found
     torch.cuda.synchronize(problem.q.device)
-
-
-REUSE_TABLE: dict[str, Callable[[Subject, Execution], Iterator[Verdict] | None]] = {
-    "values": _values,
-    "lengths": _lengths,
-    "larger": _larger,
-    "backward": _backward,
-    "stream": _stream,
-    "graph": _graph,
-}
-"""By name a question to (subject, base pass): verdicts, or None where it does not apply."""
 
 
 def _between(subject: Subject, base: Execution, other: Problem, changes: Changes, name: str) -> Iterator[Verdict]:

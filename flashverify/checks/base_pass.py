@@ -1,0 +1,72 @@
+"""The first pass of a case, which every check starts from."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from flashverify.checks.derived_problems import work
+
+if TYPE_CHECKING:
+    import torch
+
+    from flashverify.case.case import Case
+    from flashverify.case.memory.arena import Arena
+    from flashverify.checks.accuracy import Accuracy
+    from flashverify.checks.execution import Execution
+    from flashverify.subjects.interface import Subject
+
+__all__ = ["ORACLE_LIMIT", "BasePass"]
+
+ORACLE_LIMIT = 1 << 42
+"""Multiply-adds of the forward, B Hq Sq Sk (D + Dv), beyond which no oracle is asked: oracle-free relations and memory alone."""
+
+
+@dataclass(frozen=True)
+class BasePass:
+    """A pass over the case as it stands.
+
+    Attributes:
+        subject: the kernel under test.
+        execution: what the pass left behind.
+        arena: the storage of its inputs.
+        calls: for the check `reuse`, which call must still equal the first one.
+        launches: for the check `config`, how many other launches are run, at most.
+    """
+
+    subject: Subject
+    execution: Execution
+    arena: Arena
+    calls: int
+    launches: int
+
+    @property
+    def case(self) -> Case:
+        """The case that was run."""
+        return self.execution.problem.case
+
+    @property
+    def beyond_oracle(self) -> bool:
+        """Whether the case is too large for the oracle."""
+        return work(self.case) > ORACLE_LIMIT
+
+    @functools.cached_property
+    def undefined(self) -> dict[str, torch.Tensor]:
+        """Per output the elements that the contract leaves open, bool, broadcastable to the output."""
+        from flashverify.checks.accuracy import undefined_elements
+
+        return undefined_elements(self.execution.problem, self.subject.contract)
+
+    @functools.cached_property
+    def accuracy(self) -> Accuracy:
+        """Every output against the oracle; made once, for `accuracy` and `nonfinite`."""
+        from flashverify.checks.accuracy import check_accuracy
+
+        return check_accuracy(self.subject, self.execution)
+
+    @property
+    def compared(self) -> Accuracy | None:
+        """`accuracy`, where a check asked for it."""
+        found: Accuracy | None = self.__dict__.get("accuracy")
+        return found
