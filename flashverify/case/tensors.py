@@ -11,7 +11,7 @@ from flashverify.case.tensor_spec import TensorSpec
 if TYPE_CHECKING:
     from flashverify.case.case import Case
 
-__all__ = ["EDITABLE", "MODIFYING", "TENSORS", "TensorSpec"]
+__all__ = ["EDITABLE", "MODIFYING", "PER_PAIR", "TENSORS", "TensorSpec"]
 
 
 def _dlse(case: Case) -> Any:
@@ -78,3 +78,6 @@ EDITABLE: dict[str, TensorSpec] = {
 
 MODIFYING = tuple(spec.name for modifier in MODIFIERS for spec in modifier.tensors if spec.is_float)
 """Those that a modifier adds to the logits."""
+
+PER_PAIR = tuple(name for name, spec in TENSORS.items() if spec.axes[2:] == ("row", "key"))
+"""Those with an element for each pair of a row and a key, which is their last axis."""

@@ -15,6 +15,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import torch
+
 from flashverify.case.tensors import MODIFYING
 from flashverify.checks.logits import modified, products
 from flashverify.judge.compare import Comparison, compare_output
@@ -23,8 +25,6 @@ from flashverify.truth import Truth
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    import torch
 
     from flashverify.case.problem import Problem
     from flashverify.truth import Inputs
@@ -61,8 +61,6 @@ def check_saturation(
         problem: with finite inputs.
         undefined: per output the elements about which the contract says nothing.
     """
-    import torch
-
     inputs, bounds = truth.inputs, {name: bound for name, (_, bound) in truth.forward().items()}
     given = [x for name in MODIFYING if (x := getattr(problem, name)) is not None]
     lost = bool(torch.stack([bound.exempt.any() for bound in bounds.values()]).any())
@@ -84,8 +82,6 @@ def check_saturation(
 
 def _wrong(name: str, x: torch.Tensor) -> torch.Tensor:
     """An O may overflow by its values; the logarithm of a sum of finite logits may not."""
-    import torch
-
     return torch.isnan(x) if name == "o" else ~torch.isfinite(x)
 
 
@@ -106,8 +102,6 @@ def _failure(name: str, x: torch.Tensor, where: torch.Tensor) -> Verdict:
 
 def _alone(o: torch.Tensor, truth: Truth, asked: torch.Tensor) -> list[Comparison]:
     """O of the rows in which one logit stands alone, against the problem in which such a row sees nothing but that key."""
-    import torch
-
     inputs = truth.inputs
     if inputs.q.shape[2] * inputs.k.shape[2] * inputs.q.shape[0] * inputs.q.shape[1] > _PAIRS:
         return []
@@ -135,8 +129,6 @@ def _alone(o: torch.Tensor, truth: Truth, asked: torch.Tensor) -> list[Compariso
 
 def _logits(inputs: Inputs) -> tuple[torch.Tensor, torch.Tensor]:
     """The logits `[B, Hq, Sq, Sk]`, with a sink one column more: exact ones, and with each bias, sink and sum clamped; -inf where hidden."""
-    import torch
-
     shape = (*inputs.q.shape[:3], inputs.k.shape[2])
     scaled = products(inputs)
     exact = modified(scaled, inputs, inputs.biases)
@@ -154,8 +146,6 @@ def _logits(inputs: Inputs) -> tuple[torch.Tensor, torch.Tensor]:
 
 def _stands_alone(logits: torch.Tensor) -> torch.Tensor:
     """Bool `[B, Hq, Sq]`: the largest logit of the row is by `_APART` above all others."""
-    import torch
-
     if logits.shape[-1] < 2:
         return torch.ones(logits.shape[:-1], dtype=torch.bool, device=logits.device)
     first, second = logits.topk(2, -1).values.unbind(-1)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import torch
+
 from flashverify.case.masks.predicate import hidden_by, visible
 from flashverify.xray.codes import bins
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    import torch
 
     from flashverify.case.case import Case
 
@@ -36,14 +36,10 @@ class Declared:
         self.per_row = self.sums("keys", max(1, case.seq_k)).squeeze(-1) if case.seq_k else self._none()
 
     def _none(self) -> torch.Tensor:
-        import torch
-
         return torch.zeros(self._case.shape_q[:3], dtype=torch.float64, device=self._device)
 
     def block(self, rows: slice, keys: slice) -> torch.Tensor:
         """Bool `[B, Hq, rows, keys]`: true where the row sees the key."""
-        import torch
-
         case = self._case
         shape = (case.batch, case.heads_q, rows.stop - rows.start, keys.stop - keys.start)
         if self._see is None:
@@ -68,8 +64,6 @@ class Declared:
         Returns:
             `[B, Hq, Sq, bins]` over keys, `[B, Hq, bins, Sk]` over rows.
         """
-        import torch
-
         case = self._case
         parts = []
         for rows in self._chunks(1 if axis == "keys" else width):
@@ -93,8 +87,6 @@ class Declared:
 
 
 def _binned(values: torch.Tensor, width: int, axis: int) -> torch.Tensor:
-    import torch
-
     if width == 1:
         return values
     size = values.shape[axis]
@@ -115,8 +107,6 @@ def reasons(case: Case, places: torch.Tensor) -> tuple[str, ...]:
         case: the problem.
         places: int64 `[n, 4]`: batch, query head, row, key of masked pairs; of very many a sample is looked at.
     """
-    import torch
-
     places = places[:: max(1, len(places) // _SAMPLE)]
     left = torch.ones(len(places), dtype=torch.bool, device=places.device)
     found: dict[str, int] = {}

@@ -18,10 +18,24 @@ from flashverify.errors import UsageError
 if TYPE_CHECKING:
     from flashverify.case.masks.part import MaskPart
 
-__all__ = ["PARTS", "Bitmap", "Blocks", "Causal", "Mask", "Packed", "drawn_anew", "of_sequences", "without_part"]
+__all__ = [
+    "LENGTHS",
+    "PARTS",
+    "Bitmap",
+    "Blocks",
+    "Causal",
+    "Mask",
+    "Packed",
+    "drawn_anew",
+    "of_sequences",
+    "without_part",
+]
 
 PARTS: tuple[MaskPart, ...] = (CAUSAL, WINDOW, KEY_LENGTHS, QUERY_LENGTHS, PACKED, TREE, BLOCKS, BITMAP)
 """Every part, in the order of the words of a case's text and of random draws. A part's own file says what it means."""
+
+LENGTHS = tuple(part.name for part in PARTS if part.role == "lengths")
+"""Those that declare how many rows or keys of a dense problem belong to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flashverify.case.modifiers.logits import modifiers_of
+from flashverify.case.tensors import PER_PAIR
 from flashverify.checks.accuracy import judged_form
 from flashverify.checks.derived_problems import dense_case, plain
 from flashverify.checks.relations.ground import Side, within
@@ -71,7 +72,7 @@ def _key_permutation(ground: Ground) -> Iterator[Verdict]:
         return tensor.gather(axis, index.view(shape).expand(tensor.shape))
 
     moved: dict[str, Any] = {"k": along(problem.k, 2), "v": along(problem.v, 2)}
-    moved |= {name: along(x, 3) for name in ("bitmap", "bias") if (x := getattr(problem, name)) is not None}
+    moved |= {name: along(x, 3) for name in PER_PAIR if (x := getattr(problem, name)) is not None}
     other = dataclasses.replace(problem, case=plain(case), **moved)
     inputs = inputs_of(other)[0]
     seen = inputs.visible
@@ -159,11 +160,7 @@ def _keys(problem: Problem, first: int, last: int) -> Problem:
         grad=dataclasses.replace(case.grad, backward=False, dlse=False),
     )
     cut: dict[str, Any] = {name: getattr(problem, name)[:, :, first:last] for name in ("k", "v")}
-    cut |= {
-        name: x[..., first:last].contiguous()
-        for name in ("bitmap", "bias")
-        if (x := getattr(problem, name)) is not None
-    }
+    cut |= {name: x[..., first:last].contiguous() for name in PER_PAIR if (x := getattr(problem, name)) is not None}
     if problem.key_lengths is not None:
         cut["key_lengths"] = (problem.key_lengths - first).clamp(0, last - first)
     return dataclasses.replace(problem, case=part, do=None, dlse=None, **cut)

@@ -7,7 +7,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from flashverify.case.case import Storage, Values
-from flashverify.case.masks.mask import Mask
+from flashverify.case.masks.mask import LENGTHS, Mask
 from flashverify.case.memory.materialize import materialize
 from flashverify.checks.derived_problems import FLOATS, overwrite, work
 
@@ -67,7 +67,7 @@ def shorter(problem: Problem) -> Problem | None:
         return None
     halves: dict[str, Any] = {
         name: tuple(length // 2 for length in lengths)
-        for name in ("key_lengths", "query_lengths")
+        for name in LENGTHS
         if (lengths := getattr(mask, name)) is not None and any(lengths)
     }
     if not halves:
@@ -80,7 +80,7 @@ def shorter(problem: Problem) -> Problem | None:
 def length_changes(problem: Problem, other: Problem) -> Changes:
     """The tensors of lengths of the problem, each with the lengths that the case of `other` declares."""
     found = []
-    for name in ("key_lengths", "query_lengths"):
+    for name in LENGTHS:
         target = getattr(problem, name)
         if target is not None:
             found.append((target, target.new_tensor(getattr(other.case.mask, name))))
