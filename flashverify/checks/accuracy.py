@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from flashverify.case.memory.host import on_cpu
 from flashverify.checks.derived_problems import work
-from flashverify.checks.saturation import check_saturation
 from flashverify.judge.compare import Comparison, compare_output
 from flashverify.judge.verdict import Status, Verdict
 from flashverify.outputs import COMMON_GRADIENTS, OUTPUTS, expected_shapes, output, pinned_rows, rows_reach
@@ -122,6 +121,8 @@ def outside(problem: Problem) -> dict[str, torch.Tensor]:
 def check_accuracy(subject: Subject, execution: Execution) -> Accuracy:
     """Compares every output with the oracle, end to end and, for the gradients, given the subject's own O and LSE."""
     import torch
+
+    from flashverify.checks.saturation import check_saturation
 
     problem, outputs, contract = execution.problem, execution.outputs, subject.contract
     if problem.q.is_cuda and work(problem.case) <= _CPU_WORK:
