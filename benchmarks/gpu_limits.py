@@ -20,7 +20,7 @@ from flashverify.case.case import Case, Grad
 from flashverify.case.masks.mask import Mask
 from flashverify.case.problem import Problem
 from flashverify.checks.accuracy import check_accuracy
-from flashverify.checks.execution import execute
+from flashverify.checks.passes.execution import execute
 from flashverify.judge.verdict import from_hex
 from flashverify.subjects import load_subject
 

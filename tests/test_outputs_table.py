@@ -7,7 +7,7 @@ import torch
 
 from flashverify import parse_case
 from flashverify.case.memory.materialize import materialize
-from flashverify.checks.execution import execute
+from flashverify.checks.passes.execution import execute
 from flashverify.numerics import BackwardBounds, ForwardBounds
 from flashverify.outputs import (
     BACKWARD,

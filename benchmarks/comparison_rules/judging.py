@@ -13,7 +13,7 @@ from comparison_rules.rules import FOREIGN
 from flashverify.case.memory.materialize import materialize
 from flashverify.checks import Plan, judge_case
 from flashverify.checks.accuracy import check_accuracy, shape_failures, undefined_elements
-from flashverify.checks.execution import execute
+from flashverify.checks.passes.execution import execute
 from flashverify.errors import FlashverifyError
 from flashverify.judge.verdict import Status
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import torch
 
     from flashverify.case.case import Case
-    from flashverify.checks.execution import Execution
+    from flashverify.checks.passes.execution import Execution
     from flashverify.subjects.interface import Subject
 
 __all__ = ["BOUNDS", "CRASH", "FULL", "RULES", "reject"]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from flashverify.case.memory.host import on_cpu
-from flashverify.checks.derived_problems import work
+from flashverify.checks.passes.derived_problems import work
 from flashverify.judge.compare import Comparison, compare_output
 from flashverify.judge.verdict import Status, Verdict
 from flashverify.outputs import COMMON_GRADIENTS, OUTPUTS, expected_shapes, output, pinned_rows, rows_reach
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import torch
 
     from flashverify.case.problem import Problem
-    from flashverify.checks.execution import Execution
+    from flashverify.checks.passes.execution import Execution
     from flashverify.numerics import Form
     from flashverify.subjects.interface import Contract, Subject
     from flashverify.truth import Clean

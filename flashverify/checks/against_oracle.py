@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flashverify.checks.base_pass import ORACLE_LIMIT
-from flashverify.checks.derived_problems import work
+from flashverify.checks.passes.base_pass import ORACLE_LIMIT
+from flashverify.checks.passes.derived_problems import work
 from flashverify.checks.relations import RELATIONS
 from flashverify.checks.sanitizer import explained
 from flashverify.checks.spec import CheckSpec, ErrorClass, Need
 from flashverify.judge.verdict import Status, Verdict
 
 if TYPE_CHECKING:
-    from flashverify.checks.base_pass import BasePass
+    from flashverify.checks.passes.base_pass import BasePass
 
 __all__ = ["ACCURACY", "NONFINITE"]
 

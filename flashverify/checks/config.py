@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flashverify.checks.accuracy import first_failure
-from flashverify.checks.derived_problems import launches, relaunched
-from flashverify.checks.execution import execute
+from flashverify.checks.passes.derived_problems import launches, relaunched
+from flashverify.checks.passes.execution import execute
 from flashverify.checks.spec import CheckSpec, ErrorClass, Need, Question, Slot
 from flashverify.judge.verdict import Status, Verdict
 
 if TYPE_CHECKING:
-    from flashverify.checks.base_pass import BasePass
-    from flashverify.checks.execution import Execution
+    from flashverify.checks.passes.base_pass import BasePass
+    from flashverify.checks.passes.execution import Execution
     from flashverify.subjects.interface import Subject
 
 __all__ = ["SPEC", "check_config", "spread"]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from flashverify.case.memory.materialize import materialize
 from flashverify.checks.accuracy import CONDITIONAL, STRICT, judged_form
-from flashverify.checks.execution import execute
+from flashverify.checks.passes.execution import execute
 from flashverify.checks.saturation import SATURATED
 from flashverify.judge.record import Confirmation
 from flashverify.judge.verdict import Verdict, to_hex

@@ -10,8 +10,8 @@ from flashverify.judge.verdict import Status, Verdict
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from flashverify.checks.base_pass import BasePass
-    from flashverify.checks.execution import Execution
+    from flashverify.checks.passes.base_pass import BasePass
+    from flashverify.checks.passes.execution import Execution
     from flashverify.subjects.interface import Subject
 
 __all__ = ["SPEC", "check_counting", "count_masks"]

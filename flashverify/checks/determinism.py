@@ -10,18 +10,18 @@ import sys
 from typing import TYPE_CHECKING
 
 from flashverify.checks.accuracy import undefined_elements
-from flashverify.checks.bitwise import first_difference
-from flashverify.checks.execution import execute
+from flashverify.checks.passes.bitwise import first_difference
+from flashverify.checks.passes.execution import execute
+from flashverify.checks.passes.variants import variants_of
 from flashverify.checks.spec import CheckSpec, ErrorClass, Need, Question, Slot
-from flashverify.checks.variants import variants_of
 from flashverify.judge.verdict import Status, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from flashverify.case.case import Case
-    from flashverify.checks.base_pass import BasePass
-    from flashverify.checks.execution import Execution
+    from flashverify.checks.passes.base_pass import BasePass
+    from flashverify.checks.passes.execution import Execution
     from flashverify.subjects.interface import Subject
 
 __all__ = ["SPEC", "check_determinism", "promised"]

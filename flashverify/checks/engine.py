@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from flashverify.case.memory.materialize import materialize
 from flashverify.checks.accuracy import shape_failures
-from flashverify.checks.base_pass import BasePass
-from flashverify.checks.execution import execute
+from flashverify.checks.passes.base_pass import BasePass
+from flashverify.checks.passes.execution import execute
 from flashverify.checks.registry import CHECK_SPECS, error_class
 from flashverify.checks.spec import Need
 from flashverify.errors import FlashverifyError, SelfCheckError
@@ -28,7 +28,7 @@ def judge_case(subject: Subject, case: Case, plan: Plan) -> CaseResult:
 
     A case that the subject does not support gives one `unsupported` verdict. An exception inside the subject is a failure of
     the check `exception`, one inside the harness (a NaN bound, an oracle that cannot be trusted) a verdict `error`. Of a case
-    beyond `flashverify.checks.base_pass.ORACLE_LIMIT` the verdict of `accuracy` is `exempt`.
+    beyond `flashverify.checks.passes.base_pass.ORACLE_LIMIT` the verdict of `accuracy` is `exempt`.
 
     Args:
         subject: the kernel under test.

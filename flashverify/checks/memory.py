@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     import torch
 
     from flashverify.case.memory.arena import Arena
-    from flashverify.checks.base_pass import BasePass
-    from flashverify.checks.execution import Execution
+    from flashverify.checks.passes.base_pass import BasePass
+    from flashverify.checks.passes.execution import Execution
 
 __all__ = ["SPEC", "check_memory"]
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from flashverify.case.case import POISONS
 from flashverify.case.memory.materialize import materialize
-from flashverify.checks.bitwise import first_difference
-from flashverify.checks.execution import execute
+from flashverify.checks.passes.bitwise import first_difference
+from flashverify.checks.passes.execution import execute
 from flashverify.checks.spec import CheckSpec, ErrorClass, Need, Question, Slot
 from flashverify.judge.verdict import Status, Verdict
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     import torch
 
     from flashverify.case.case import Case
-    from flashverify.checks.base_pass import BasePass
-    from flashverify.checks.execution import Execution
+    from flashverify.checks.passes.base_pass import BasePass
+    from flashverify.checks.passes.execution import Execution
     from flashverify.subjects.interface import Subject
 
 __all__ = ["REPEATS", "SPEC", "check_padding", "has_padding"]

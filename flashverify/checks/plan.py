@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from flashverify.checks.dealing import deal
-from flashverify.checks.derived_problems import work
+from flashverify.checks.passes.derived_problems import work
 from flashverify.checks.registry import CHECK_SPECS, CHECKS, check_spec
 from flashverify.errors import UsageError
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from flashverify.checks.bitwise import first_difference
-from flashverify.checks.execution import execute
+from flashverify.checks.passes.bitwise import first_difference
+from flashverify.checks.passes.execution import execute
 from flashverify.checks.spec import CheckSpec, ErrorClass, Need, Question, Slot
 from flashverify.judge.verdict import Status, Verdict
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     import torch
 
-    from flashverify.checks.base_pass import BasePass
-    from flashverify.checks.execution import Execution
+    from flashverify.checks.passes.base_pass import BasePass
+    from flashverify.checks.passes.execution import Execution
     from flashverify.interpreter.memory import Place
     from flashverify.subjects.interface import Subject
 

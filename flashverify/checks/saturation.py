@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from flashverify.case.tensors import MODIFYING
-from flashverify.checks.logits import modified, products
+from flashverify.checks.passes.logits import modified, products
 from flashverify.judge.compare import Comparison, compare_output
 from flashverify.judge.verdict import Status, Verdict
 from flashverify.truth import Truth

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from flashverify.case.case import Case
-    from flashverify.checks.base_pass import BasePass
+    from flashverify.checks.passes.base_pass import BasePass
     from flashverify.judge.verdict import Verdict
     from flashverify.subjects.interface import Subject
 

@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from flashverify.checks.logits import logits
+from flashverify.checks.passes.logits import logits
 from flashverify.diagnosis.hypothesis import Alternative, Expectations
 from flashverify.diagnosis.references import backward_asked, forward_asked
 from flashverify.formats import DTYPES, FORMATS
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from flashverify.case.case import Case
     from flashverify.case.masks.positions import Positions
     from flashverify.case.problem import Problem
-    from flashverify.checks.execution import Execution
+    from flashverify.checks.passes.execution import Execution
     from flashverify.diagnosis.hypothesis import Alternative, Expectations
     from flashverify.numerics import Form
     from flashverify.subjects.interface import Contract

@@ -16,7 +16,7 @@ from flashverify.checks.accuracy import (
     tainted,
     undefined_elements,
 )
-from flashverify.checks.execution import execute
+from flashverify.checks.passes.execution import execute
 from flashverify.diagnosis.expected import of_bound
 from flashverify.diagnosis.observation import Scene
 from flashverify.diagnosis.references import backward_asked, forward_asked

@@ -10,7 +10,7 @@ import torch
 
 from flashverify.case.memory.materialize import materialize
 from flashverify.checks.accuracy import outside
-from flashverify.checks.execution import execute
+from flashverify.checks.passes.execution import execute
 
 if TYPE_CHECKING:
     from torch import Tensor

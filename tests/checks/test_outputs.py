@@ -11,7 +11,7 @@ from flashverify.case.memory.materialize import materialize
 from flashverify.checks import Plan, judge_case
 from flashverify.checks.accuracy import check_accuracy, shape_failures
 from flashverify.checks.confirm import confirm
-from flashverify.checks.execution import execute
+from flashverify.checks.passes.execution import execute
 from flashverify.checks.registry import failure_title
 from flashverify.errors import UsageError
 from flashverify.judge.verdict import Status

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from flashverify import parse_case
-from flashverify.checks import Plan, base_pass, judge_case
+from flashverify.checks import Plan, judge_case
+from flashverify.checks.passes import base_pass
 from flashverify.checks.relations import SPEC
 from flashverify.checks.relations.oracle_free import sampled, sampled_rows
 from flashverify.judge.verdict import Status

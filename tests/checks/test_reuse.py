@@ -8,7 +8,7 @@ import torch
 from flashverify import parse_case
 from flashverify.case.memory.materialize import materialize
 from flashverify.checks import Plan, judge_case
-from flashverify.checks.execution import execute
+from flashverify.checks.passes.execution import execute
 from flashverify.checks.reuse import questions as reuse
 from flashverify.checks.reuse.cuda import Captured
 from flashverify.checks.reuse.saved_tensors import Saved

@@ -9,7 +9,7 @@ import torch
 from flashverify import parse_case
 from flashverify.case.memory.materialize import materialize
 from flashverify.checks.accuracy import check_accuracy
-from flashverify.checks.execution import execute
+from flashverify.checks.passes.execution import execute
 from flashverify.judge.verdict import from_hex
 from flashverify.numerics import Form
 from flashverify.subjects import Contract, Supports

@@ -11,7 +11,7 @@ from flashverify import Contract, Supports, parse_case
 from flashverify.case.masks.mask import visible
 from flashverify.case.memory.materialize import materialize
 from flashverify.checks import Plan, judge_case
-from flashverify.checks.execution import execute
+from flashverify.checks.passes.execution import execute
 from flashverify.errors import UsageError
 
 LEARNED = Contract(gradients=frozenset({"dq", "dk", "dv", "dbias", "dsink"}))

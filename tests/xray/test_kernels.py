@@ -6,7 +6,7 @@ from flashverify import parse_case
 from flashverify.campaign.toolkit import bundled as toolkit
 from flashverify.case.memory.materialize import materialize
 from flashverify.checks.counting import check_counting, count_masks
-from flashverify.checks.execution import Execution
+from flashverify.checks.passes.execution import Execution
 from flashverify.judge.verdict import Status
 from flashverify.mutants import BANK
 from flashverify.mutants.bank.diagonal_leak import DIAGONAL_LEAK

@@ -10,8 +10,8 @@ from flashverify.checks.spec import CheckSpec, Need
 
 if TYPE_CHECKING:
     from flashverify.case.case import Case
-    from flashverify.checks.base_pass import BasePass
-    from flashverify.checks.execution import Execution
+    from flashverify.checks.passes.base_pass import BasePass
+    from flashverify.checks.passes.execution import Execution
     from flashverify.checks.relations.spec import RelationSpec
     from flashverify.judge.verdict import Verdict
     from flashverify.subjects.interface import Subject

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flashverify.case.memory.guard import guard_outputs
-from flashverify.checks.bitwise import first_difference
-from flashverify.checks.execution import Execution
+from flashverify.checks.passes.bitwise import first_difference
+from flashverify.checks.passes.execution import Execution
 from flashverify.checks.relations.ground import failure, sides, within
 from flashverify.checks.relations.spec import RelationSpec
 from flashverify.outputs import INPUT_GRADIENTS

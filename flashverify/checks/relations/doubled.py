@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from flashverify.checks.accuracy import judged_form, undefined_elements
-from flashverify.checks.derived_problems import altered
+from flashverify.checks.passes.derived_problems import altered
 from flashverify.checks.relations.ground import bitwise, sides, within
 from flashverify.checks.relations.ranges import doubled_gradients, doubled_o, fits, weights
 from flashverify.checks.relations.spec import RelationSpec

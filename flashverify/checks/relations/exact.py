@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from flashverify.case.masks.mask import Mask
 from flashverify.case.modifiers.logits import modifiers_of
 from flashverify.checks.accuracy import judged_form, undefined_elements
-from flashverify.checks.derived_problems import dense_case, pinned, relaunched
+from flashverify.checks.passes.derived_problems import dense_case, pinned, relaunched
 from flashverify.checks.relations.ground import bitwise, sides, within
 from flashverify.checks.relations.spec import RelationSpec
 from flashverify.checks.spec import Slot
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from flashverify.case.case import Case
     from flashverify.case.problem import Problem
-    from flashverify.checks.execution import Execution
+    from flashverify.checks.passes.execution import Execution
     from flashverify.checks.relations.ground import Ground
     from flashverify.judge.verdict import Verdict
     from flashverify.numerics import Form

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from flashverify.checks.accuracy import judged_form, undefined_elements
-from flashverify.checks.bitwise import first_difference
-from flashverify.checks.execution import execute
+from flashverify.checks.passes.bitwise import first_difference
+from flashverify.checks.passes.execution import execute
 from flashverify.judge.verdict import Status, Verdict, to_hex
 from flashverify.truth import Inputs, Truth, inputs_of
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import torch
 
     from flashverify.case.problem import Problem
-    from flashverify.checks.execution import Execution
+    from flashverify.checks.passes.execution import Execution
     from flashverify.subjects.interface import Subject
 
 __all__ = ["Ground", "Side", "bitwise", "failure", "sides", "within"]

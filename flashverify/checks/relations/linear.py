@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from flashverify.checks.derived_problems import plain
+from flashverify.checks.passes.derived_problems import plain
 from flashverify.checks.relations.ground import within
 from flashverify.checks.relations.spec import RelationSpec
 

@@ -11,7 +11,7 @@ from flashverify.checks.spec import CheckSpec, ErrorClass, Need, Question, Slot
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from flashverify.checks.base_pass import BasePass
+    from flashverify.checks.passes.base_pass import BasePass
     from flashverify.judge.verdict import Verdict
 
 __all__ = ["QUESTIONS", "SPEC", "ReuseQuestion"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flashverify.checks.execution import Execution, execute
+from flashverify.checks.passes.execution import Execution, execute
 from flashverify.outputs import OUTPUTS
 
 if TYPE_CHECKING:

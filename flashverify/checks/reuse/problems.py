@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from flashverify.case.case import Storage, Values
 from flashverify.case.masks.mask import LENGTHS, Mask
 from flashverify.case.memory.materialize import materialize
-from flashverify.checks.derived_problems import FLOATS, overwrite, work
+from flashverify.checks.passes.derived_problems import FLOATS, overwrite, work
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

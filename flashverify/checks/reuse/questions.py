@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from flashverify.case.memory.materialize import materialize
 from flashverify.checks.accuracy import first_failure, undefined_elements
-from flashverify.checks.bitwise import first_difference
-from flashverify.checks.execution import execute
+from flashverify.checks.passes.bitwise import first_difference
+from flashverify.checks.passes.execution import execute
 from flashverify.checks.reuse.cuda import captured, on_another_stream
 from flashverify.checks.reuse.problems import larger, length_changes, overwritten, shorter, value_changes
 from flashverify.checks.reuse.saved_tensors import Saved
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from flashverify.case.case import Case
     from flashverify.case.problem import Problem
-    from flashverify.checks.base_pass import BasePass
-    from flashverify.checks.execution import Execution
+    from flashverify.checks.passes.base_pass import BasePass
+    from flashverify.checks.passes.execution import Execution
     from flashverify.checks.reuse.problems import Changes
     from flashverify.subjects.interface import Subject
 

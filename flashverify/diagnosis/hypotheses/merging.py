@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from flashverify.checks.logits import logits
+from flashverify.checks.passes.logits import logits
 from flashverify.diagnosis.hypothesis import Alternative, Expectations, Semantics
 from flashverify.outputs import FORWARD
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from flashverify.case.modifiers.alibi import acting_slopes
-from flashverify.checks.logits import products
+from flashverify.checks.passes.logits import products
 from flashverify.diagnosis.hypothesis import Alternative, Expectations, Semantics
 from flashverify.diagnosis.mask_tensors import exchanged, of_heads_open
 from flashverify.outputs import FORWARD

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from flashverify.case.case import Case, Values
 from flashverify.case.masks.mask import of_sequences
 from flashverify.case.tensors import TENSORS
-from flashverify.checks.derived_problems import like
+from flashverify.checks.passes.derived_problems import like
 from flashverify.outputs import output
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from flashverify.case.problem import Pages, Problem
     from flashverify.case.tensors import TensorSpec
-    from flashverify.checks.execution import Execution
+    from flashverify.checks.passes.execution import Execution
 
 __all__ = ["Select", "variants_of"]
 

@@ -6,7 +6,7 @@ import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from flashverify.checks.derived_problems import work
+from flashverify.checks.passes.derived_problems import work
 
 if TYPE_CHECKING:
     import torch
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from flashverify.case.case import Case
     from flashverify.case.memory.arena import Arena
     from flashverify.checks.accuracy import Accuracy
-    from flashverify.checks.execution import Execution
+    from flashverify.checks.passes.execution import Execution
     from flashverify.subjects.interface import Subject
 
 __all__ = ["ORACLE_LIMIT", "BasePass"]
