@@ -10,7 +10,7 @@ from flashverify_oracles._pairs import Pairs, PairSource, make_pairs
 if TYPE_CHECKING:
     import torch
 
-    from flashverify_oracles._problem import Problem
+    from flashverify_oracles._inputs import CheckedInputs
 
 # Elements of the sums of single rows held at once: 32 MiB in float64.
 _ROW_SUMS = 1 << 22
@@ -28,7 +28,7 @@ class Buckets:
     pairs: Pairs
     count: int
 
-    def zeros(self, problem: Problem) -> torch.Tensor:
+    def zeros(self, problem: CheckedInputs) -> torch.Tensor:
         """A sum of nothing, `[Hq, count]` float64."""
         _, Hkv, g = problem.heads
         return problem.q.new_zeros(Hkv * g, self.count)
@@ -53,7 +53,7 @@ class Buckets:
             total += by_row.sum((0, 3)).view(total.shape)
 
 
-def make_buckets(source: PairSource | None, count: int | None, problem: Problem) -> Buckets | None:
+def make_buckets(source: PairSource | None, count: int | None, problem: CheckedInputs) -> Buckets | None:
     """Check the buckets of a problem; None where none are given.
 
     Raises:

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from flashverify_oracles._buckets import Buckets
-    from flashverify_oracles._problem import Problem
+    from flashverify_oracles._inputs import CheckedInputs
 
 
-def forward(problem: Problem) -> tuple[Tensor, Tensor, Tensor]:
+def forward(problem: CheckedInputs) -> tuple[Tensor, Tensor, Tensor]:
     """`o` `[G, g, Sq, Dv]`, `lse` and the largest visible logit `[G, g, Sq]`."""
     G, g, Sq, _ = problem.q.shape
     Dv = problem.v.shape[-1]
@@ -53,7 +53,7 @@ def forward(problem: Problem) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def backward(
-    problem: Problem,
+    problem: CheckedInputs,
     do: Tensor,
     lse: Tensor,
     offset: Tensor,
@@ -109,7 +109,7 @@ def pivots(lse: Tensor) -> Tensor:
     return lse.masked_fill(~torch.isfinite(lse), math.inf)
 
 
-def add_pairs(total: Tensor, problem: Problem, x: Tensor, rows: slice, keys: slice) -> None:
+def add_pairs(total: Tensor, problem: CheckedInputs, x: Tensor, rows: slice, keys: slice) -> None:
     """Adds a tile `x` `[G, g * rows, keys]` to `total`, summed over the axes along which the shape of `total` broadcasts."""
     B, Hkv, g = problem.heads
     part = total[tile_index(total.shape, rows, keys)]

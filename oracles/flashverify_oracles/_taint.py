@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from flashverify_oracles._buckets import Buckets
-    from flashverify_oracles._problem import Problem
+    from flashverify_oracles._inputs import CheckedInputs
 
 
-def rows_reached_in_scores(problem: Problem) -> Tensor | None:
+def rows_reached_in_scores(problem: CheckedInputs) -> Tensor | None:
     """`[G, g, Sq, 1]` bool: rows with a non-finite query, or one in a key or a bias that they see; None if no such row can be."""
     reached = None if problem.bad_q is None else problem.bad_q
     if problem.bad_k is not None:
@@ -28,7 +28,7 @@ def rows_reached_in_scores(problem: Problem) -> Tensor | None:
     return reached
 
 
-def rows_that_see(problem: Problem, flags: Tensor, *, kept: bool = False) -> Tensor:
+def rows_that_see(problem: CheckedInputs, flags: Tensor, *, kept: bool = False) -> Tensor:
     """`[G, g, Sq, C]` bool: whether row i sees (and keeps) a key flagged in `flags` `[G, Sk, C]`, channel by channel."""
     G, g, Sq, _ = problem.q.shape
     seen = flags.new_zeros(G, g, Sq, flags.shape[-1])
@@ -39,7 +39,7 @@ def rows_that_see(problem: Problem, flags: Tensor, *, kept: bool = False) -> Ten
     return seen
 
 
-def keys_seen_by(problem: Problem, flags: Tensor, *, kept: bool = False) -> Tensor:
+def keys_seen_by(problem: CheckedInputs, flags: Tensor, *, kept: bool = False) -> Tensor:
     """`[G, Sk, C]` bool: whether key j is seen (and kept) by a row flagged in `flags` `[G, g, Sq, C]`, channel by channel."""
     G, Sk, _ = problem.k.shape
     seen = flags.new_zeros(G, Sk, flags.shape[-1])
@@ -50,7 +50,7 @@ def keys_seen_by(problem: Problem, flags: Tensor, *, kept: bool = False) -> Tens
     return seen
 
 
-def pairs_seen_by(problem: Problem, flags: Tensor, shape: torch.Size) -> Tensor:
+def pairs_seen_by(problem: CheckedInputs, flags: Tensor, shape: torch.Size) -> Tensor:
     """Bool of `shape`: whether an element, summed over the broadcast axes, has a visible pair in a row flagged in `flags`.
 
     Args:
@@ -66,7 +66,7 @@ def pairs_seen_by(problem: Problem, flags: Tensor, shape: torch.Size) -> Tensor:
     return total > 0
 
 
-def buckets_seen_by(problem: Problem, flags: Tensor, buckets: Buckets) -> Tensor:
+def buckets_seen_by(problem: CheckedInputs, flags: Tensor, buckets: Buckets) -> Tensor:
     """`[Hq, count]` bool: whether a bucket of the head has a visible pair in a row flagged in `flags` `[G, g, Sq, 1]`."""
     total = buckets.zeros(problem)
     for rows in problem.row_tiles():
@@ -76,7 +76,7 @@ def buckets_seen_by(problem: Problem, flags: Tensor, buckets: Buckets) -> Tensor
     return total > 0
 
 
-def _rows_with_a_bad_bias(problem: Problem) -> Tensor:
+def _rows_with_a_bad_bias(problem: CheckedInputs) -> Tensor:
     G, g, Sq, _ = problem.q.shape
     reached = problem.q.new_zeros(G, g, Sq, 1, dtype=torch.bool)
     for rows in problem.row_tiles():
@@ -89,7 +89,7 @@ def _rows_with_a_bad_bias(problem: Problem) -> Tensor:
     return reached
 
 
-def _weight(problem: Problem, rows: slice, keys: slice, *, kept: bool = False) -> Tensor:
+def _weight(problem: CheckedInputs, rows: slice, keys: slice, *, kept: bool = False) -> Tensor:
     """`[G, g * rows, keys]` float64: 1 where the key is visible (and kept), else 0."""
     nr, nk = rows.stop - rows.start, keys.stop - keys.start
     ones = problem.q.new_ones(*problem.heads, nr, nk)

@@ -15,7 +15,7 @@ from torch import Tensor
 from flashverify_oracles import _stream, _taint
 from flashverify_oracles._buckets import make_buckets
 from flashverify_oracles._checks import broadcasts, check_tensor, finite
-from flashverify_oracles._problem import Options, make_problem
+from flashverify_oracles._inputs import Options, make_inputs
 from flashverify_oracles._results import Backward, Forward
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def forward(
         scale=scale, visible=visible, softcap=softcap, biases=biases, sink=sink, keep=keep, dropout=dropout, tile=_tile
     )
     with torch.no_grad():
-        problem = make_problem(q, k, v, options)
+        problem = make_inputs(q, k, v, options)
         o, lse, row_max = _stream.forward(problem)
         reached = _taint.rows_reached_in_scores(problem)
         if reached is not None:
@@ -150,7 +150,7 @@ def backward(
         scale=scale, visible=visible, softcap=softcap, biases=biases, sink=sink, keep=keep, dropout=dropout, tile=_tile
     )
     with torch.no_grad():
-        problem = make_problem(q, k, v, options)
+        problem = make_inputs(q, k, v, options)
         B, Hq, Sq, _ = q.shape
         Dv = v.shape[-1]
         for name, x, shape in (

@@ -193,7 +193,7 @@ def test_no_size_needs_to_be_positive() -> None:
 
 
 def test_memory_of_a_callable_bias_is_that_of_a_tile(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flashverify_oracles._problem._TILE_SCORES", 1 << 12)
+    monkeypatch.setattr("flashverify_oracles._inputs._TILE_SCORES", 1 << 12)
     x = draw(18, (1, 1, 1, 300, 400, 2, 2))
     largest = 0
 

@@ -314,7 +314,7 @@ def test_inputs_that_require_grad_and_expanded_gradients_are_accepted() -> None:
 
 
 def test_memory_grows_with_the_length_not_its_square(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flashverify_oracles._problem._TILE_SCORES", 1 << 12)
+    monkeypatch.setattr("flashverify_oracles._inputs._TILE_SCORES", 1 << 12)
     x = draw(18, 1, 1, 1, 300, 700, 2, 2)
     largest = 0
 

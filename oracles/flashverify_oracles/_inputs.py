@@ -31,7 +31,7 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Problem:
+class CheckedInputs:
     """Inputs of one attention problem, ready to be streamed.
 
     With `G = B * Hkv` key heads and `g = Hq // Hkv` query heads for each, query heads are folded beside the rows, so a matrix product
@@ -119,7 +119,7 @@ class Problem:
         return (~self.keep.tile(rows, keys)).expand(shape)
 
 
-def make_problem(q: Tensor, k: Tensor, v: Tensor, options: Options) -> Problem:
+def make_inputs(q: Tensor, k: Tensor, v: Tensor, options: Options) -> CheckedInputs:
     """Check the arguments of an attention problem and convert its tensors to float64, exactly.
 
     Raises:
@@ -154,7 +154,7 @@ def make_problem(q: Tensor, k: Tensor, v: Tensor, options: Options) -> Problem:
     q64, bad_q = finite(q.reshape(G, g, Sq, D))
     k64, bad_k = finite(k.reshape(G, Sk, D))
     v64, bad_v = finite(v.reshape(G, Sk, Dv))
-    return Problem(
+    return CheckedInputs(
         q=q64,
         k=k64,
         v=v64,
