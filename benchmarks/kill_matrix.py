@@ -110,10 +110,11 @@ def _mutants(options: argparse.Namespace) -> list[tuple[Mutant, str]]:
     from flashverify.mutants.bank import CURATED
 
     if options.generated:
-        from flashverify.mutants.operators.equivalents import EQUIVALENT
         from flashverify.mutants.operators.generate import generated
+        from flashverify.mutants.runner.select import equivalent
 
-        found = [m for m in generated() if m.name not in EQUIVALENT]
+        known = equivalent()
+        found = [m for m in generated() if m.name not in known]
         found = random.Random(options.seed).sample(found, min(options.generated, len(found)))
         themes = {m.name: Path(m.file).stem for m in found}
     else:
@@ -126,18 +127,16 @@ def _mutants(options: argparse.Namespace) -> list[tuple[Mutant, str]]:
 
 
 def _themes() -> dict[str, str]:
-    """Themes of the bank's mutants by name: `bank_masks.py` and `memory_bank.py` hold those of masks and of memory."""
-    from flashverify import mutants as package
+    """Themes of the bank's mutants by name: the modules of `flashverify.mutants.bank`."""
+    from flashverify.mutants import bank
     from flashverify.mutants.mutant import Mutant
 
     found: dict[str, str] = {}
-    for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
-        parts = module.name.rpartition(".")[2].split("_")
-        if "bank" in parts and len(parts) == 2:
-            (theme,) = set(parts) - {"bank"}
-            for value in vars(importlib.import_module(module.name)).values():
-                members = value if isinstance(value, tuple) else ()
-                found |= {m.name: theme for m in members if isinstance(m, Mutant)}
+    for module in pkgutil.iter_modules(bank.__path__, f"{bank.__name__}."):
+        theme = module.name.rpartition(".")[2]
+        for value in vars(importlib.import_module(module.name)).values():
+            members = value if isinstance(value, tuple) else ()
+            found |= {m.name: theme for m in members if isinstance(m, Mutant)}
     return found
 
 

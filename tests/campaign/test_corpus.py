@@ -196,11 +196,11 @@ PLANTED = {
     ),
     "host_terms_check_terms_layout_2": ("bundled", "terms.py", "else options.sink.contiguous()", "else options.sink"),
     "dsink_counts_rows_of_no_sequence": ("bundled", "reductions.py", "cu_q[-1]", "lse2.shape[2]"),
-    "decode_decode_kernel_arithmetic_25": (
+    "decode_bits_of_heads_subtracted": (
         "bundled-decode",
-        "device/decode.py",
-        "stride_bitsb + h.to(tl.int64) * stride_bitsh",
-        "stride_bitsb - h.to(tl.int64) * stride_bitsh",
+        "device/pages.py",
+        "x.batch + h.to(tl.int64) * x.head)[:, None], x.row)",
+        "x.batch - h.to(tl.int64) * x.head)[:, None], x.row)",
     ),
     "merge_statistics_accumulate_1": (
         "bundled-decode",

@@ -1,8 +1,12 @@
 """The check `sanitizer`: planted misuses of memory are found and named, correct kernels are never reported."""
 
+import re
+from pathlib import Path
+
 import pytest
 import torch
 
+import flashverify_kernels
 from flashverify import parse_case
 from flashverify.case.space.matrix import standard_matrix
 from flashverify.checks import Plan, judge_case
@@ -163,11 +167,13 @@ def test_a_non_finite_output_is_traced_to_the_line_that_made_it(tmp_path):
 def test_a_case_of_the_determinism_of_program_order(tmp_path):
     planted = next(m for m in MEMORY_BANK if m.name == "last_tile_moved_back")
     order = Plan(checks=("determinism",), questions={"determinism": ("program-order",)})
+    source = (Path(flashverify_kernels.__file__).parent / planted.file).read_text(encoding="utf-8")
+    (prologue,) = re.findall(rf"{re.escape(planted.before)}.*?\n    q = load_tile[^\n]*", source, re.DOTALL)
     differing = Mutant(
-        name="tile_that_adds_its_number",
+        name="tile_that_scales_by_its_number",
         file=planted.file,
-        before=planted.before,
-        after=f"{planted.after}\n    scale_log2 = scale_log2 * (1 + tl.program_id(0))",
+        before=prologue,
+        after=f"{prologue.replace(planted.before, planted.after)}\n    q = (q * (1 + tl.program_id(0))).to(q.dtype)",
         outputs=("o",),
         modelled_on="two programs that write different values",
     )

@@ -21,7 +21,7 @@ def test_a_field_of_problem_is_documented(name):
 
 
 def test_the_table_of_the_contract_has_its_fields():
-    section = TEXT.partition("**`Contract`**")[2].partition("\n\n`")[0]
+    section = TEXT.partition("### `Contract`")[2].partition("\n### ")[0]
     listed = [
         name
         for line in section.splitlines()
