@@ -81,7 +81,8 @@ class Question:
         slot: what it competes for in a fuzzed case; `Slot.NONE` is never drawn there.
         passes: of the subject, at most, beyond the base pass.
         passes_pinned: the same for a case whose launch parameters are given; None is `passes`.
-        stands: whether the case can be asked, as far as the case alone tells.
+        stands: whether the case can be asked, as far as the case alone tells. Asked where a fuzzed case draws its questions, but not for
+            the spare slot; the check still answers None where it has nothing to examine.
     """
 
     name: str

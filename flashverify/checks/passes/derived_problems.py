@@ -62,7 +62,7 @@ def altered(problem: Problem, change: Callable[[torch.Tensor], torch.Tensor], *n
 
     Args:
         problem: left as it is.
-        change: keeps shape and dtype.
+        change: keeps shape and dtype; of a paged case it is given the pools `[P, page_size, Hkv, D]` too.
         names: tensors of the problem; what it does not have is left out.
     """
     found: dict[str, Any] = {

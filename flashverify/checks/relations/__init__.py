@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flashverify.checks.relations import alone, bounded, doubled, exact, linear, oracle_free
+from flashverify.checks.relations import alone, bounded, doubled, exact, hidden, linear, oracle_free
 from flashverify.checks.relations.ground import Ground
 from flashverify.checks.spec import CheckSpec, Need
 
@@ -24,6 +24,7 @@ RELATIONS: tuple[RelationSpec, ...] = (
     *alone.SPECS,
     *bounded.SPECS,
     *linear.SPECS,
+    *hidden.SPECS,
     *oracle_free.SPECS,
 )
 """Every relation there is; a new one is a `RelationSpec` in its file, and a new file a name here."""
