@@ -42,6 +42,19 @@ TERMS = {
 }
 """What can be done to logits and weights, and the arguments that are None without it."""
 
+VARIANTS: dict[str, dict[str, Any]] = {
+    "none": {},
+    "causal": {"mask": "causal", "key_lengths": True},
+    "window": {"mask": "window", "packed": True},
+    "tree": {"mask": "tree", "key_lengths": True},
+    "causal+bitmask": {"mask": "causal+bitmask", "query_lengths": True},
+    "blocks": {"mask": "blocks"},
+    "softcap+alibi": {"terms": ("softcap", "alibi")},
+    "causal+bias+sink": {"mask": "causal", "terms": ("bias", "dbias", "sink")},
+    "causal+dropout": {"mask": "causal", "packed": True, "terms": ("dropout",)},
+}
+"""Arguments of `kernel_source`: masks, tables and terms, so that each of them occurs."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compiled:

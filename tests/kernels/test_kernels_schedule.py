@@ -5,6 +5,7 @@ import torch
 import triton
 import triton.language as tl
 
+from flashverify_kernels.device.arguments import Band
 from flashverify_kernels.device.mask import BITS, LOWER, UPPER, visible
 from flashverify_kernels.device.schedule import FULL, KEYS, LEADING, QUERIES, tile_schedule
 
@@ -26,7 +27,8 @@ def schedule_kernel(
 ):
     tile = tl.program_id(0)
     start = tile * (BLOCK_M if AXIS == 0 else BLOCK_N)
-    limits = tile_schedule(start, sq, k_end, low, high, bits_start, BLOCK_M, BLOCK_N, MASK, AXIS)
+    band = Band(low, high)
+    limits = tile_schedule(start, sq, k_end, band, bits_start, BLOCK_M, BLOCK_N, MASK, AXIS)
     for n in tl.static_range(4):
         tl.store(out_ptr + tile * 4 + n, limits[n])
 
@@ -34,7 +36,7 @@ def schedule_kernel(
 @triton.jit
 def visible_kernel(out_ptr, sq, k_end, low, high, MASK: tl.constexpr, SIZE: tl.constexpr):
     i, j = tl.arange(0, SIZE)[:, None], tl.arange(0, SIZE)[None, :]
-    tl.store(out_ptr + i * SIZE + j, visible(i, j, sq, k_end, low, high, None, 0, MASK))
+    tl.store(out_ptr + i * SIZE + j, visible(i, j, sq, k_end, Band(low, high), None, 0, MASK))
 
 
 def schedule(tiles, *args):

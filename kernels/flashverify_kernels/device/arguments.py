@@ -189,6 +189,18 @@ class Head(NamedTuple):
     row: Any
 
 
+class Band(NamedTuple):
+    """Where the edges of a mask lie in one sequence, see `mask`. On the device only.
+
+    Attributes:
+        low: row i sees no key before i + low.
+        high: row i sees no key after i + high.
+    """
+
+    low: Any
+    high: Any
+
+
 class HeadTerms(NamedTuple):
     """The terms of one query head; what is absent is 0 and not read. On the device only.
 
