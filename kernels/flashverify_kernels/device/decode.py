@@ -93,7 +93,7 @@ def decode_kernel(
     if BITS & MASK:
         bits = heads_of_rows(mask.bits, b, h)
 
-    band = band_of(sizes.sq, k_end, mask)
+    band = band_of(b, sizes.sq, k_end, mask, MASK)
     bits_start = mask.tree * band.high
     first = tile * BLOCK_M // sizes.group
     last = tl.minimum((tile * BLOCK_M + BLOCK_M - 1) // sizes.group, sizes.sq - 1)

@@ -56,7 +56,7 @@ def dq_kernel(
     h = bh % sizes.heads
     q0, sq, q_end = rows_of(sequences.cu_q, sequences.q_lengths, b, sizes.sq)
     k0, sk, k_end = rows_of(sequences.cu_k, sequences.k_lengths, b, sizes.sk)
-    band = band_of(q_end, k_end, mask)
+    band = band_of(b, q_end, k_end, mask, MASK)
     bits_start = mask.tree * band.high
 
     i = m0 + tl.arange(0, BLOCK_M)  # [BLOCK_M]

@@ -7,6 +7,7 @@ the flags of `MASK` name; with none of them every row sees every key.
 |---|---|
 | | i < sq and j < k_end, always |
 | `UPPER` | j <= i + high: a causal mask, the right side of a window |
+| `PREFIX` | j < prefix, in place of what `UPPER` asks: a prefix language model; with `UPPER` only |
 | `LOWER` | j >= i + low: the left side of a window; low <= high |
 | `BITS` | j < bits_start, or bit (j - bits_start) % 32 of word (j - bits_start) // 32 of row i is set |
 | `SPARSE` | the block of (i, j) is live: a property of whole tiles, which the schedule deals with |
@@ -25,13 +26,17 @@ UPPER = tl.constexpr(1)
 LOWER = tl.constexpr(2)
 BITS = tl.constexpr(4)
 SPARSE = tl.constexpr(8)
+PREFIX = tl.constexpr(16)
 
 
 @triton.jit
-def band_of(q_end, k_end, mask):
-    """The `Band` of a sequence: `left` and `right` keys around the diagonal, which starts at the first key (`align_end` = 0) or ends at the last one (1)."""
+def band_of(b, q_end, k_end, mask, MASK: tl.constexpr):
+    """The `Band` of sequence `b`: `left` and `right` keys around the diagonal, which starts at the first key (`align_end` = 0) or ends at the last one (1)."""
     shift = mask.align_end * (k_end - q_end)
-    return Band(shift - mask.left, shift + mask.right)
+    prefix = 0
+    if PREFIX & MASK:
+        prefix = tl.minimum(tl.maximum(tl.load(mask.prefix_lengths + b), 0), k_end)
+    return Band(shift - mask.left, shift + mask.right, prefix)
 
 
 @triton.jit
@@ -44,6 +49,8 @@ def row_begin(i, band, MASK: tl.constexpr):
 def row_end(i, sq, k_end, band, MASK: tl.constexpr):
     """Query `i` sees neither this key nor any after it; not positive for padded rows and for rows without keys."""
     end = tl.minimum(i + 1 + band.high, k_end) if UPPER & MASK else k_end
+    if PREFIX & MASK:
+        end = tl.maximum(end, band.prefix)
     return tl.where(i < sq, end, 0)
 
 
@@ -58,6 +65,8 @@ def sure_end(i, sq, k_end, band, bits_start, MASK: tl.constexpr):
 def key_begin(j, sq, k_end, band, MASK: tl.constexpr):
     """First query that may see key `j` (the inverse of `row_end`); `sq` if there is none."""
     begin = tl.minimum(tl.maximum(j - band.high, 0), sq) if UPPER & MASK else 0
+    if PREFIX & MASK:
+        begin = tl.where(j < band.prefix, 0, begin)
     return tl.where(j < k_end, begin, sq)
 
 
