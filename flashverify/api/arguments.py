@@ -9,7 +9,8 @@ from flashverify.api.layouts import AXES, check_layout, fits, fitting_layouts, t
 from flashverify.api.options import value_of
 from flashverify.api.tensors import as_integers, as_tensor, expanded, require_shape
 from flashverify.case.case import Case, Grad, Logits
-from flashverify.case.masks.mask import Mask, Packed
+from flashverify.case.masks.mask import PARTS, Mask, Packed
+from flashverify.case.masks.part import LengthsPart
 from flashverify.errors import UsageError
 
 if TYPE_CHECKING:
@@ -122,11 +123,9 @@ def _hint(shapes: dict[str, tuple[int, ...]], layout: str) -> str:
 def _case(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, dtype: str, options: AttentionOptions) -> Case:
     """Sizes and masks as a case, whose rules they must keep."""
     option = {name: value_of(options, name) for name in ("causal", "window", "scale", "softcap", "do", "dlse")}
-    integers = {
-        name: as_integers(name, value_of(options, name))
-        for name in ("key_lengths", "query_lengths", "tree", "cu_q", "cu_k")
-    }
-    cu_q, cu_k = integers["cu_q"], integers["cu_k"]
+    tree, cu_q, cu_k = (as_integers(name, value_of(options, name)) for name in ("tree", "cu_q", "cu_k"))
+    parts = (part.name for part in PARTS if isinstance(part, LengthsPart))
+    lengths: dict[str, Any] = {name: as_integers(name, value_of(options, name)) for name in parts}
     if (cu_q is None) != (cu_k is None):
         name = "cu_q" if cu_q is None else "cu_k"
         raise UsageError(f"{name}=None is not accepted: cu_q and cu_k belong together")
@@ -149,9 +148,8 @@ def _case(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, dtype: str, options
             causal=option["causal"],
             window=window,
             packed=packed,
-            key_lengths=integers["key_lengths"],
-            query_lengths=integers["query_lengths"],
-            tree=integers["tree"],
+            tree=tree,
+            **lengths,
         ),
         logits=Logits(softcap=float(option["softcap"]) if option["softcap"] else None),
         grad=Grad(backward=option["do"] is not None or option["dlse"] is not None, dlse=option["dlse"] is not None),

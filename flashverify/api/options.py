@@ -29,6 +29,8 @@ class AttentionOptions(TypedDict, total=False):
             prefix that every node sees; a node sees itself and its ancestors. Packed sequences have a tree each.
         key_lengths: `[B]` integers; keys from there on are padding and may hold anything.
         query_lengths: `[B]` integers; rows from there on are padding, of q and dO too.
+        prefix_lengths: one integer per sequence, needs `causal`: a row also sees the keys before it, as far as every other mask lets it.
+            Not with `tree`, nor with a right side of `window`.
         cu_q: cumulative rows of packed sequences, from 0, one more than sequences; B is 1. Needs `cu_k`.
         cu_k: cumulative keys of packed sequences.
         mask: bool, broadcasts to `[B, Hq, Sq, Sk]`, true where the row sees the key; combined with the other masks by AND.
@@ -52,6 +54,7 @@ class AttentionOptions(TypedDict, total=False):
     tree: Any
     key_lengths: Any
     query_lengths: Any
+    prefix_lengths: Any
     cu_q: Any
     cu_k: Any
     mask: Any

@@ -52,6 +52,7 @@ class Problem:
         cu_k: `[n + 1]` int32, cumulative keys of packed sequences.
         bitmap: `[B or 1, Hq or 1, Sq, Sk]` bool, contiguous, true where the row may see the key.
         blocks: `[B or 1, Hq or 1, ceil(Sq / rows), ceil(Sk / keys)]` bool, contiguous, true = live.
+        prefix_lengths: `[n]` int32, one per sequence.
         bias: `[B or 1, Hq or 1, Sq, Sk]` in the dtype of q, a view whose strides follow `case.storage`.
         slopes: `[Hq]` fp32, of ALiBi; every second element of its buffer where `case.storage` is strided, as sink and dlse.
         sink: `[Hq]` fp32, natural units.
@@ -70,6 +71,7 @@ class Problem:
     cu_k: torch.Tensor | None = None
     bitmap: torch.Tensor | None = None
     blocks: torch.Tensor | None = None
+    prefix_lengths: torch.Tensor | None = None
     bias: torch.Tensor | None = None
     slopes: torch.Tensor | None = None
     sink: torch.Tensor | None = None

@@ -24,7 +24,7 @@ class Supports:
     Args:
         dtypes: of q, k, v.
         precisions: of fp32 products.
-        masks: parts of `Mask` that the subject has, out of causal, window, key_lengths, query_lengths, packed, tree, blocks, bitmap.
+        masks: parts of the mask that the subject has, by the names of the fields of `Mask`.
         combine_masks: whether several parts may be present at once.
         causal: alignments of the causal part.
         rectangular_causal: whether causal may come with seq_q != seq_k, of packed sequences with their own lengths.

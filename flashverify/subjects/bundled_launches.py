@@ -10,23 +10,11 @@ from flashverify.formats import DTYPES, FORMATS
 from flashverify.subjects.launches import Argument, Launch, Pointer, Real, Record, Value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 __all__ = ["bundled_launches", "launch_of"]
 
 _KERNELS = ("forward", "dq", "dkdv")
-_VARIANTS: dict[str, dict[str, Any]] = {
-    "none": {},
-    "causal": {"mask": "causal", "key_lengths": True},
-    "window": {"mask": "window", "packed": True},
-    "tree": {"mask": "tree", "key_lengths": True},
-    "causal+bitmask": {"mask": "causal+bitmask", "query_lengths": True},
-    "blocks": {"mask": "blocks"},
-    "softcap+alibi": {"terms": ("softcap", "alibi")},
-    "causal+bias+sink": {"mask": "causal", "terms": ("bias", "dbias", "sink")},
-    "causal+dropout": {"mask": "causal", "packed": True, "terms": ("dropout",)},
-}
-"""Masks, tables and terms, so that each of them occurs."""
 _DTYPES = tuple(FORMATS[name].library for name in DTYPES)
 _DIMS = ((16, 16), (64, 64), (128, 128), (72, 72), (192, 128), (256, 256), (64, 24))
 _POINTEES = {name: FORMATS[name].library for name in DTYPES} | {"i32": "int32"}
@@ -38,12 +26,12 @@ def bundled_launches(package: str) -> list[Launch]:
 
     aot = importlib.import_module(f"{package}.aot")
     found = []
-    for kernel, variant, dtype, (d, dv) in _combinations():
+    for kernel, variant, dtype, (d, dv) in _combinations(aot.VARIANTS):
         aligned = (
             d & (d - 1) == 0 and dv & (dv - 1) == 0
         )  # a width that is no power of two stands for rows that are not aligned
         source = aot.kernel_source(
-            kernel, d=d, dv=dv, dtype=getattr(torch, dtype), dlse=not aligned, aligned=aligned, **_VARIANTS[variant]
+            kernel, d=d, dv=dv, dtype=getattr(torch, dtype), dlse=not aligned, aligned=aligned, **aot.VARIANTS[variant]
         )
         label = f"{kernel} {dtype} d={d}" + (f"/{dv}" if dv != d else "") + (f" {variant}" if kernel != "delta" else "")
         found.append(launch_of(source, label))
@@ -61,8 +49,8 @@ def launch_of(source: Any, label: str) -> Launch:
     )
 
 
-def _combinations() -> Iterator[tuple[str, str, str, tuple[int, int]]]:
-    yield from itertools.product(_KERNELS, _VARIANTS, _DTYPES, _DIMS)
+def _combinations(variants: Iterable[str]) -> Iterator[tuple[str, str, str, tuple[int, int]]]:
+    yield from itertools.product(_KERNELS, variants, _DTYPES, _DIMS)
     yield from itertools.product(("delta",), ("none",), _DTYPES, _DIMS)
 
 

@@ -50,6 +50,7 @@ def mask_kinds(case: Case) -> str:
         "left": left is not None,
         "bitmask": mask.bitmap is not None,
         "blocks": mask.blocks is not None,
+        "prefix": mask.prefix_lengths is not None,
     }
     return "+".join(kind for kind, present in kinds.items() if present) or "none"
 
@@ -138,6 +139,7 @@ _MASKS: dict[str, _Option] = {
     "tree": _tree,
     "blocks": _blocks,
     "bitmap": _bitmap,
+    "prefix_lengths": lambda _, problem: {"prefix_lengths": problem.prefix_lengths},
 }
 _LOGITS: dict[str, _Option] = {
     "softcap": lambda _, problem: {"softcap": problem.softcap},

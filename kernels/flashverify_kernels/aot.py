@@ -17,7 +17,7 @@ from flashverify_kernels.device.delta import delta_kernel
 from flashverify_kernels.device.dkdv import dkdv_kernel
 from flashverify_kernels.device.dq import dq_kernel
 from flashverify_kernels.device.forward import forward_kernel
-from flashverify_kernels.device.mask import BITS, SPARSE
+from flashverify_kernels.device.mask import BITS, PREFIX, SPARSE
 from flashverify_kernels.launch import DELTA_ROWS
 from flashverify_kernels.options import Precision
 from flashverify_kernels.runtime import INTERPRETED
@@ -41,6 +41,20 @@ TERMS = {
     "dropout": ("dropout.keep_share", "dropout.keep_scale"),
 }
 """What can be done to logits and weights, and the arguments that are None without it."""
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "none": {},
+    "causal": {"mask": "causal", "key_lengths": True},
+    "window": {"mask": "window", "packed": True},
+    "tree": {"mask": "tree", "key_lengths": True},
+    "causal+bitmask": {"mask": "causal+bitmask", "query_lengths": True},
+    "blocks": {"mask": "blocks"},
+    "prefix": {"mask": "prefix+left", "packed": True},
+    "softcap+alibi": {"terms": ("softcap", "alibi")},
+    "causal+bias+sink": {"mask": "causal", "terms": ("bias", "dbias", "sink")},
+    "causal+dropout": {"mask": "causal", "packed": True, "terms": ("dropout",)},
+}
+"""Arguments of `kernel_source`: masks, tables and terms, so that each of them occurs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +106,7 @@ def kernel_source(
         "sequences.cu_k": packed and kernel != "delta",
         "sequences.q_lengths": query_lengths,
         "sequences.k_lengths": key_lengths and kernel != "delta",
+        "mask.prefix_lengths": bool(flags & PREFIX.value),
         "mask.bits.ptr": bool(flags & BITS.value),
         "mask.blocks.ptr": bool(flags & SPARSE.value),
         "stats.delta": kernel != "forward",

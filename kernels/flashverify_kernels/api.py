@@ -46,6 +46,9 @@ def attention(
         query_lengths: `[B]` int32, from 0 to Sq: queries from there on are not read, see no key, and are still written.
             Values are checked on the CPU; on a GPU, where reading them would synchronise, kernels clamp them.
         key_lengths: `[B]` int32, from 0 to Sk: keys from there on are neither seen nor read, and their gradients are 0.
+        prefix_lengths: `[B]` int32, from 0 to Sk: what `causal` hides, a query sees all the same where j is before this length, as
+            far as the other masks let it. With `causal` only; not with `tree` or a right side of `window`. Checked and clamped
+            as `key_lengths`.
         tree: the queries are the nodes of a tree, the last Sq keys are the same nodes. A node sees all Sk - Sq keys
             before them, itself and its ancestors. Not together with `causal`, `window` and `bitmask`.
         bitmask: one bit per query and key.

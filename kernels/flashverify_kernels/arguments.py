@@ -75,6 +75,7 @@ def mask_parts(mask: Mask, kind: Kind) -> MaskParts:
         right=mask.right,
         align_end=int(mask.align_end),
         tree=int(mask.tree),
+        prefix_lengths=mask.prefix_lengths,
         bits=Words(mask.words, *((0, 0, 0) if mask.words is None else strides(mask.words))),
         blocks=Blocks(ptr=tables, batch=batch, head=head, rows=rows, keys=keys),
     )

@@ -5,7 +5,7 @@ from typing import Literal
 
 import torch
 
-from flashverify_kernels.device.mask import BITS, LOWER, SPARSE, UPPER
+from flashverify_kernels.device.mask import BITS, LOWER, PREFIX, SPARSE, UPPER
 
 Kind = Literal["forward", "dq", "dkdv"]
 Pairs = Literal["plain", "terms", "bias"]
@@ -19,6 +19,7 @@ MASKS = {
     "tree": BITS.value | UPPER.value,
     "bitmask": BITS.value,
     "blocks": SPARSE.value,
+    "prefix": PREFIX.value | UPPER.value,
 }
 """Flags of the kinds of mask; a right side of a window alone is compiled like a causal mask."""
 

@@ -10,7 +10,8 @@ from flashverify_kernels.bitmask import WORD, BitMask
 from flashverify_kernels.config import MASKS, LaunchConfig, config_error
 from flashverify_kernels.decode_config import MAX_SPLITS, decode_config, decode_splits, resident_programs
 from flashverify_kernels.device.mask import LOWER
-from flashverify_kernels.masking import MAX_LENGTH, Extent, Mask, check_mask
+from flashverify_kernels.lengths import MAX_LENGTH
+from flashverify_kernels.masking import Extent, Mask, check_mask
 from flashverify_kernels.options import Causal, DecodeOptions, Layout, Options, Precision
 from flashverify_kernels.runtime import INTERPRETED, device_error, readable, shared_memory_limit, supported
 from flashverify_kernels.tree import TreeMask

@@ -91,7 +91,7 @@ _LAST = (
 _BF16 = _Option("allow_interpreted_bf16", ("bool allow_interpreted_bf16",), lambda x: (bool(x),), _same, None)
 
 _ATTENTION = (
-    *map(_tensor, ("bias", "sink", "alibi_slopes", "query_lengths", "key_lengths")),
+    *map(_tensor, ("bias", "sink", "alibi_slopes", "query_lengths", "key_lengths", "prefix_lengths")),
     _Option("tree", ("Tensor? tree",), lambda x: (required(x, TreeMask).bits,), TreeMask),
     _Option("bitmask", ("Tensor? bitmask",), lambda x: (required(x, BitMask).words,), BitMask),
     _SCALE,

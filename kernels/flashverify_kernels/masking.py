@@ -7,14 +7,12 @@ import torch
 from flashverify_kernels.bitmask import WORD, BitMask
 from flashverify_kernels.blocks import BlockMask
 from flashverify_kernels.config import MASKS
-from flashverify_kernels.device.mask import BITS, LOWER, SPARSE, UPPER
+from flashverify_kernels.device.mask import BITS, LOWER, PREFIX, SPARSE, UPPER
+from flashverify_kernels.lengths import MAX_LENGTH, check_device, check_lengths, check_prefix_lengths
 from flashverify_kernels.options import Options, Window
 from flashverify_kernels.packed import Packed
 from flashverify_kernels.runtime import readable
 from flashverify_kernels.tree import TreeMask
-
-MAX_LENGTH = 2**31 - 2**12
-"""Row numbers of a last, padded tile still fit an int32."""
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
@@ -49,6 +47,7 @@ class Mask:
         left: keys of the band before the diagonal.
         right: keys of the band after the diagonal.
         align_end: whether the diagonal ends at the last key.
+        prefix_lengths: `[sequences]` int32 keys that the upper edge of the band does not hide, or None.
         words: `[B or 1, Hq or 1, rows, words]` int32 bits, or None.
         tree: whether the bits start at the upper edge of the band.
         blocks: the pattern of live blocks, or None.
@@ -58,6 +57,7 @@ class Mask:
     left: int = 0
     right: int = 0
     align_end: bool = False
+    prefix_lengths: torch.Tensor | None = None
     words: torch.Tensor | None = None
     tree: bool = False
     blocks: BlockMask | None = None
@@ -66,37 +66,6 @@ class Mask:
     def block_size(self) -> tuple[int, int] | None:
         """Queries and keys per block, which tiles must divide."""
         return None if self.blocks is None else (self.blocks.rows, self.blocks.keys)
-
-
-def check_packed(packed: Packed | None, rows: int, keys: int, batch: int, like: torch.Tensor) -> None:
-    """Check the limits of packed sequences."""
-    if packed is None:
-        return
-    if not isinstance(packed, Packed):
-        raise TypeError(f"packed: expected Packed, got {type(packed).__name__}")
-    if batch != 1:
-        raise ValueError(f"q: packed sequences share one batch, got {batch}")
-    for name, limit in (("max_q", packed.max_q), ("max_k", packed.max_k)):
-        if isinstance(limit, bool) or not isinstance(limit, int):
-            raise TypeError(f"{name}: expected a whole number, got {limit!r} ({type(limit).__name__})")
-        if not 0 <= limit <= MAX_LENGTH:
-            raise ValueError(f"{name}: expected 0 to {MAX_LENGTH}, got {limit}")
-    count = packed.cu_q.shape[0] if isinstance(packed.cu_q, torch.Tensor) and packed.cu_q.dim() == 1 else 0
-    for name, cu, total, longest in (
-        ("cu_q", packed.cu_q, rows, packed.max_q),
-        ("cu_k", packed.cu_k, keys, packed.max_k),
-    ):
-        check_table(name, cu, (max(count, 1),), like.device)
-        if not readable(cu):
-            continue
-        lengths = cu.diff()
-        if int(cu[0]) != 0 or bool((lengths < 0).any()) or int(cu[-1]) > total:
-            raise ValueError(
-                f"{name}: expected values that start at 0, never fall and end by {total}, got {cu.tolist()}"
-            )
-        if bool((lengths > longest).any()):
-            most = int(lengths.max())
-            raise ValueError(f"max_{name[-1]}: expected at least {most}, the longest sequence, got {longest}")
 
 
 def check_mask(options: Options, extent: Extent) -> Mask:
@@ -110,10 +79,12 @@ def check_mask(options: Options, extent: Extent) -> Mask:
         for name in ("query_lengths", "key_lengths", "blocks"):
             if getattr(options, name) is not None:
                 raise ValueError(f"{name}: not accepted with packed sequences")
-    _check_lengths("query_lengths", options.query_lengths, extent.rows, extent)
-    _check_lengths("key_lengths", options.key_lengths, extent.keys, extent)
+    check_lengths("query_lengths", options.query_lengths, extent.rows, extent.batch, extent.device)
+    check_lengths("key_lengths", options.key_lengths, extent.keys, extent.batch, extent.device)
     blocks = _check_blocks(options.blocks, extent)
     left, right = _check_window(options.window, extent)
+    sequences = extent.batch if options.packed is None else options.packed.sequences
+    check_prefix_lengths(options, sequences, extent.keys, extent.device)
     if options.tree is not None:
         for name in ("causal", "window", "bitmask"):
             value = getattr(options, name)
@@ -142,6 +113,8 @@ def check_mask(options: Options, extent: Extent) -> Mask:
         flags |= BITS.value
     if blocks is not None:
         flags |= SPARSE.value
+    if options.prefix_lengths is not None:
+        flags |= PREFIX.value
     # sides beyond the far end of the sequence change nothing, and cut there they do not overflow
     far_left, far_right = (extent.max_k, extent.max_q) if align_end else (extent.max_q, extent.max_k)
     return Mask(
@@ -149,35 +122,10 @@ def check_mask(options: Options, extent: Extent) -> Mask:
         left=min(left or 0, far_left),
         right=min(right or 0, far_right),
         align_end=align_end,
+        prefix_lengths=options.prefix_lengths,
         words=words,
         blocks=blocks,
     )
-
-
-def check_table(name: str, x: torch.Tensor, shape: tuple[int, ...], device: torch.device) -> None:
-    """Check an int32 table."""
-    if not isinstance(x, torch.Tensor):
-        raise TypeError(f"{name}: expected a tensor, got {type(x).__name__}")
-    if x.dtype != torch.int32:
-        raise TypeError(f"{name}: expected torch.int32, got {x.dtype}")
-    if tuple(x.shape) != shape:
-        raise ValueError(f"{name}: expected shape {shape}, got {tuple(x.shape)}")
-    if not x.is_contiguous():
-        raise ValueError(f"{name}: expected a contiguous tensor, got strides {x.stride()}")
-    _check_device(name, x, device)
-
-
-def _check_device(name: str, x: torch.Tensor, device: torch.device) -> None:
-    if x.device != device:
-        raise ValueError(f"{name}: expected device {device} (that of q), got {x.device}")
-
-
-def _check_lengths(name: str, lengths: torch.Tensor | None, limit: int, extent: Extent) -> None:
-    if lengths is None:
-        return
-    check_table(name, lengths, (extent.batch,), extent.device)
-    if readable(lengths) and extent.batch and (int(lengths.min()) < 0 or int(lengths.max()) > limit):
-        raise ValueError(f"{name}: expected values from 0 to {limit}, got {lengths.tolist()}")
 
 
 def _check_window(window: Window | None, extent: Extent) -> Window:
@@ -200,7 +148,7 @@ def _check_window(window: Window | None, extent: Extent) -> Window:
 def _check_tree(tree: TreeMask, packed: Packed | None, extent: Extent) -> None:
     if not isinstance(tree, TreeMask):
         raise TypeError(f"tree: expected a TreeMask, got {type(tree).__name__}")
-    _check_device("tree", tree.bits, extent.device)
+    check_device("tree", tree.bits, extent.device)
     if packed is None:
         if tree.nodes != extent.rows:
             raise ValueError(f"tree: expected one node per query, {extent.rows}, got {tree.nodes}")
@@ -226,7 +174,7 @@ def _check_bitmask(bitmask: BitMask | None, extent: Extent) -> torch.Tensor | No
         return None
     if not isinstance(bitmask, BitMask):
         raise TypeError(f"bitmask: expected a BitMask, got {type(bitmask).__name__}")
-    _check_device("bitmask", bitmask.words, extent.device)
+    check_device("bitmask", bitmask.words, extent.device)
     expected = (extent.batch, extent.heads, extent.rows, -(-extent.max_k // WORD))
     _check_broadcast("bitmask", tuple(bitmask.words.shape), expected, f"{WORD} keys to a word")
     return bitmask.words
@@ -237,7 +185,7 @@ def _check_blocks(blocks: BlockMask | None, extent: Extent) -> BlockMask | None:
         return None
     if not isinstance(blocks, BlockMask):
         raise TypeError(f"blocks: expected a BlockMask, got {type(blocks).__name__}")
-    _check_device("blocks", blocks.along_keys, extent.device)
+    check_device("blocks", blocks.along_keys, extent.device)
     expected = (extent.batch, extent.heads, -(-extent.rows // blocks.rows), -(-extent.keys // blocks.keys))
     _check_broadcast("blocks", blocks.shape, expected, f"blocks of {blocks.rows} queries x {blocks.keys} keys")
     return blocks

@@ -41,6 +41,7 @@ class SharedOptions(TypedDict, total=False):
 class VarlenOptions(SharedOptions, total=False):
     """What `attention_varlen` takes."""
 
+    prefix_lengths: torch.Tensor | None
     tree: TreeMask | None
     bitmask: BitMask | None
     softcap: float | None
@@ -80,6 +81,7 @@ class Options:
     window: Window | None = None
     query_lengths: torch.Tensor | None = None
     key_lengths: torch.Tensor | None = None
+    prefix_lengths: torch.Tensor | None = None
     tree: TreeMask | None = None
     bitmask: BitMask | None = None
     blocks: BlockMask | None = None
@@ -96,7 +98,7 @@ class Options:
 
     def tables(self) -> list[torch.Tensor]:
         """The tensors that describe the mask and the logits, which must not change between forward and backward."""
-        found = [self.query_lengths, self.key_lengths, self.alibi_slopes, self.bias, self.sink]
+        found = [self.query_lengths, self.key_lengths, self.prefix_lengths, self.alibi_slopes, self.bias, self.sink]
         if self.tree is not None:
             found.append(self.tree.bits)
         if self.bitmask is not None:

@@ -7,7 +7,8 @@ from typing import get_args
 import torch
 
 from flashverify_kernels.config import Configs, Kind, LaunchConfig, config_error, launch_config
-from flashverify_kernels.masking import MAX_LENGTH, Extent, Mask, check_mask, check_packed
+from flashverify_kernels.lengths import MAX_LENGTH, check_packed
+from flashverify_kernels.masking import Extent, Mask, check_mask
 from flashverify_kernels.options import Causal, Layout, Options, Precision
 from flashverify_kernels.runtime import INTERPRETED, device_error, shared_memory_limit, supported
 from flashverify_kernels.terms import Terms, check_terms

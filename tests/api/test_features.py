@@ -75,6 +75,11 @@ MASKS = {
     "window": ({"window": (5, 3)}, (KEYS >= ROWS - 5) & (KEYS <= ROWS + 3), (KEYS >= ROWS - 4) & (KEYS <= ROWS + 3)),
     "open window": ({"window": (None, 3)}, KEYS <= ROWS + 3, KEYS <= ROWS + 4),
     "tree": ({"tree": TREE}, torch.cat([PREFIX, ANCESTORS], 1), torch.cat([PREFIX, SIBLING], 1)),
+    "prefix": (
+        {"prefix_lengths": [9, 20], "causal": "top-left"},
+        lengths([9, 20], 32)[:, None, None] | (KEYS <= ROWS),
+        lengths([10, 20], 32)[:, None, None] | (KEYS <= ROWS),
+    ),
     "key lengths": (
         {"key_lengths": [9, 32], "causal": "top-left"},
         lengths([9, 32], 32)[:, None, None] & (KEYS <= ROWS),

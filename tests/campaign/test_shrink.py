@@ -80,6 +80,8 @@ RICH = {
     "bias=full sink=yes dropout=0.9 regime=ties seed=77 layout=bshd gap=8 padding=nan",
     "packed tree": "heads_q=2 seq_q=9 seq_k=30 packed=0,3,4,8/0,10,11,25 tree=-1,0,0,-1,-1,0,1,1 softcap=30 seed=5",
     "sparse": "batch=2 heads_q=4 heads_kv=2 seq_q=70 seq_k=90 blocks=64,32,100,9,1,1 bitmap=100,9,1 window=9,4 alibi=yes seed=9",
+    "prefix": "batch=3 heads_q=4 heads_kv=2 seq_q=70 seq_k=90 causal=bottom-right window=40,* klen=90,33,70 prefix=50,17,64 seed=4",
+    "packed prefix": "heads_q=2 seq_q=70 seq_k=90 packed=0,20,20,50,61/0,9,31,31,80 causal=top-left prefix=9,30,5,49 seed=4",
     "paged": "batch=3 heads_q=8 heads_kv=2 seq_q=3 seq_k=90 klen=90,0,33 page_size=16 softcap=50 bias=head backward=no seed=3",
 }
 PLAIN = "dim_qk=1 dim_v=1 {} regime=zeros backward=no"
@@ -99,6 +101,16 @@ def packed(case):
             "packed",
             lambda c: sum(rows > 0 for rows, _ in packed(c)) > 1,
             "seq_q=2 " + PLAIN.format("packed=0,1,2/0,0,0"),
+        ),
+        (
+            "prefix",
+            lambda c: max(c.mask.prefix_lengths or (0,)) >= 17,
+            "seq_k=17 " + PLAIN.format("causal=bottom-right prefix=17"),
+        ),
+        (
+            "packed prefix",
+            lambda c: c.mask.packed and c.mask.prefix_lengths and c.mask.prefix_lengths[-1] >= 3,
+            "seq_k=3 " + PLAIN.format("causal=top-left packed=0,0/0,3 prefix=3"),
         ),
         (
             "packed",

@@ -34,13 +34,14 @@ def by_definition(case: Case, b: int, h: int, i: int, j: int) -> bool:
         table = blocks_tensor(case)
         if not table[b % table.shape[0], h % table.shape[1], i // mask.blocks.rows, j // mask.blocks.keys]:
             return False
-    parents, prefix = mask.tree, case.seq_k - case.seq_q
+    parents, prefix, sequence = mask.tree, case.seq_k - case.seq_q, b
     if mask.packed is not None:
         row, key = sequence_of(mask.packed.cu_q, i), sequence_of(mask.packed.cu_k, j)
         if row is None or key is None or row[0] != key[0]:
             return False
         (_, i, len_q), (_, j, len_k) = row, key
-        first = mask.packed.cu_q[row[0]]
+        sequence = row[0]
+        first = mask.packed.cu_q[sequence]
         parents, prefix = (mask.tree or ())[first : first + len_q], len_k - len_q
     else:
         len_q = mask.query_lengths[b] if mask.query_lengths is not None else case.seq_q
@@ -48,7 +49,8 @@ def by_definition(case: Case, b: int, h: int, i: int, j: int) -> bool:
     position = i + (len_k - len_q if mask.causal == "bottom-right" else 0)
     seen = i < len_q and j < len_k
     if mask.causal is not None:
-        seen = seen and j <= position
+        opened = mask.prefix_lengths is not None and j < mask.prefix_lengths[sequence]
+        seen = seen and (j <= position or opened)
     if mask.window is not None:
         left, right = mask.window
         seen = seen and (left is None or j >= position - left) and (right is None or j <= position + right)
@@ -75,9 +77,15 @@ def masked(draw):
         tree = tuple(parent for rows, _ in lengths for parent in draw(trees(rows)))
     side, live, seed = st.none() | st.integers(0, 4), st.integers(0, 256), st.integers(0, 9)
     size = st.integers(1, 4)
+    causal = None if tree is not None else draw(st.sampled_from((None, "top-left", "bottom-right")))
+    window = None if tree is not None else draw(st.none() | st.tuples(side, side))
+    prefixed = causal is not None and (window is None or window[1] is None)
     mask = Mask(
-        causal=None if tree is not None else draw(st.sampled_from((None, "top-left", "bottom-right"))),
-        window=None if tree is not None else draw(st.none() | st.tuples(side, side)),
+        causal=causal,
+        window=window,
+        prefix_lengths=draw(st.none() | st.tuples(*[st.integers(0, seq_k)] * (batch if packed is None else count)))
+        if prefixed
+        else None,
         key_lengths=draw(st.none() | st.tuples(*[st.integers(0, seq_k)] * batch)) if packed is None else None,
         query_lengths=draw(st.none() | st.tuples(*[st.integers(0, seq_q)] * batch)) if packed is None else None,
         packed=packed,
@@ -99,6 +107,20 @@ def test_a_mask_is_the_and_of_its_parts(case):
     for b, h in itertools.product(range(case.batch), range(2)):
         for i in range(case.seq_q):
             assert [by_definition(case, b, h, i, j) for j in range(case.seq_k)] == table[b, h, i].tolist()
+
+
+@pytest.mark.parametrize("causal", ["top-left", "bottom-right"])
+@pytest.mark.parametrize(
+    "rest",
+    ["batch=2", "batch=2 window=1,*", "batch=2 klen=3,6 qlen=5,2", "batch=2 bitmap=128,1", "packed=0,2,5/0,4,6"],
+)
+def test_a_prefix_opens_the_causal_part(causal, rest):
+    for prefix in itertools.product(range(7), repeat=2):
+        case = parse_case(f"fv1 seq_q=5 seq_k=6 causal={causal} prefix={prefix[0]},{prefix[1]} {rest}")
+        table = visible(case)(ALL, ALL).expand(case.batch, 1, 5, 6)
+
+        for b, i in itertools.product(range(case.batch), range(5)):
+            assert [by_definition(case, b, 0, i, j) for j in range(6)] == table[b, 0, i].tolist()
 
 
 @given(masked())

@@ -113,9 +113,9 @@ def test_a_case_has_the_tensors_that_the_table_says():
     assert [modifier.name for modifier in modifiers_of(case)] == ["softcap", "alibi", "bias", "sink", "dropout"]
     for name, spec in TENSORS.items():
         tensor = getattr(problem, name)
-        assert (tensor is None) == (name in ("query_lengths", "cu_q", "cu_k", "blocks"))
+        assert (tensor is None) == (name in ("query_lengths", "cu_q", "cu_k", "blocks", "prefix_lengths"))
         if tensor is not None:
             assert tensor.dim() == len(spec.axes)
             sizes = {"row": case.seq_q, "key": case.seq_k, "head_kv": case.heads_kv}
             assert all(tensor.shape[axis] == sizes[at] for axis, at in enumerate(spec.axes) if at in sizes)
-    assert len(problem.tensors()) == len(TENSORS) - 4
+    assert len(problem.tensors()) == len(TENSORS) - 5

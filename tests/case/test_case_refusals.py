@@ -66,6 +66,14 @@ BAD_LINES = {
     "fv1 tree=-1,0": "tree=(-1, 0) is not accepted: one parent per query, seq_q=1",
     "fv1 seq_q=2 seq_k=2 tree=-1,1": "the parent of node 1 is -1 or a smaller index",
     "fv1 seq_q=2 seq_k=1 tree=-1,0": "seq_k=1 is not accepted: at least seq_q=2 under a tree mask",
+    "fv1 prefix=1": "prefix_lengths=(1,) is not accepted: only with causal",
+    "fv1 prefix=1,1 causal=top-left": "prefix_lengths=(1, 1) is not accepted: one length per sequence, batch=1",
+    "fv1 prefix=2 causal=top-left": "prefix_lengths=(2,) is not accepted: lengths <= 1",
+    "fv1 prefix=-1 causal=top-left": "prefix_lengths=(-1,) is not accepted: lengths are >= 0",
+    "fv1 prefix=1 causal=top-left window=1,2": "prefix_lengths=(1,) is not accepted: only with a window whose right side is None, "
+    "got (1, 2)",
+    "fv1 prefix=1 tree=-1": "prefix_lengths=(1,) is not accepted: only with causal",
+    "fv1 packed=0,1/0,1 prefix=1,0 causal=top-left": "prefix_lengths=(1, 0) is not accepted: one length per sequence, 1 packed sequences",
     "fv1 tree=-1 causal=top-left": "a tree mask cannot be combined with causal or window",
 }
 

@@ -53,6 +53,11 @@ GOLDEN = {
             )
         ),
     ),
+    "fv1 seq_q=3 seq_k=5 causal=top-left packed=0,1,3/0,2,5 bitmap=9,9 prefix=5,0": Case(
+        seq_q=3,
+        seq_k=5,
+        mask=Mask(causal="top-left", packed=Packed((0, 1, 3), (0, 2, 5)), bitmap=Bitmap(9, 9), prefix_lengths=(5, 0)),
+    ),
     "fv1 seq_q=3 seq_k=2 packed=0,0,3/0,1,1 blocks=16,16,0,0,1": Case(
         seq_q=3, seq_k=2, mask=Mask(packed=Packed((0, 0, 3), (0, 1, 1)), blocks=Blocks(16, 16, 0, 0, butterfly=True))
     ),

@@ -17,7 +17,7 @@ class Plain:
     name = "planted"
     contract = Contract(lse_base="e")
     supports = Supports(
-        masks=("causal", "window", "key_lengths", "query_lengths", "tree", "blocks", "bitmap"),
+        masks=("causal", "window", "key_lengths", "query_lengths", "tree", "blocks", "bitmap", "prefix_lengths"),
         logits=("softcap", "alibi", "bias", "sink"),
         dropout=True,
         empty=True,
@@ -52,6 +52,9 @@ class Plain:
 
     def causal(self, i, j):
         return j <= i
+
+    def prefix(self, j, lengths, batch):
+        return j < lengths[batch]
 
     def window(self, i, j, left, right):
         see = torch.ones_like(i + j, dtype=torch.bool)
@@ -126,7 +129,10 @@ class Plain:
             keys = m if problem.key_lengths is None else int(problem.key_lengths[batch])
             see[batch] &= (i < queries) & (j < self.keys(keys))
             if problem.causal:
-                see[batch] &= self.causal(i + self.shift(problem, queries, keys), j)
+                early = self.causal(i + self.shift(problem, queries, keys), j)
+                if problem.prefix_lengths is not None:
+                    early = early | self.prefix(j, problem.prefix_lengths.tolist(), batch)
+                see[batch] &= early
             if problem.window:
                 see[batch] &= self.window(i + self.window_shift(problem, queries, keys), j, *problem.window)
         if problem.tree is not None:

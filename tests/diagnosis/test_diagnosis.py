@@ -61,12 +61,18 @@ def empty_nan(self, o, z, v, lse):
     return torch.where(torch.isfinite(lse).unsqueeze(-1), o, math.nan)
 
 
+PREFIXES = "batch=3 causal=top-left prefix=4,2,7"
 DEFECTS = [
     ("causal-one-key-more", FORWARD + "causal=top-left", {"causal": lambda s, i, j: j <= i + 1}),
     ("causal-one-key-less", FORWARD + "causal=top-left", {"causal": lambda s, i, j: j < i}),
     ("causal-ignored", FORWARD + "causal=bottom-right", {"causal": lambda s, i, j: j >= 0}),
     ("causal-top-left", FORWARD + "causal=bottom-right", {"shift": lambda s, p, n, m: 0}),
     ("causal-bottom-right", FORWARD + "causal=top-left", {"shift": lambda s, p, n, m: m - n}),
+    ("prefix-ignored", FORWARD + "causal=top-left prefix=4", {"prefix": lambda s, j, n, b: j < 0}),
+    ("prefix-one-key-more", FORWARD + "causal=top-left prefix=4", {"prefix": lambda s, j, n, b: j <= n[b]}),
+    ("prefix-one-key-less", FORWARD + "causal=top-left prefix=4", {"prefix": lambda s, j, n, b: j < n[b] - 1}),
+    ("prefix-of-first-sequence", FORWARD + PREFIXES, {"prefix": lambda s, j, n, b: j < n[0]}),
+    ("prefix-of-next-sequence", FORWARD + PREFIXES, {"prefix": lambda s, j, n, b: j < n[min(b + 1, len(n) - 1)]}),
     (
         "window-left-one-narrower",
         FORWARD + "window=2,1",

@@ -33,6 +33,7 @@ def visibility(
     parents: Sequence[int] | None = None,
     window: tuple[int | None, int | None] = (None, None),
     queries: Sequence[int] | None = None,
+    prefix: Sequence[int] | None = None,
 ) -> torch.Tensor:
     """`[B, 1, Sq, Sk]` bool, pair by pair."""
     see = torch.ones(batch, 1, sq, sk, dtype=torch.bool, device="cpu")
@@ -49,7 +50,7 @@ def visibility(
                 see[b, 0, i, j] = (
                     i < m
                     and j < n
-                    and (causal is None or j <= i + shift)
+                    and (causal is None or j <= i + shift or (prefix is not None and j < prefix[b]))
                     and i + shift - left <= j <= i + shift + right
                     and (parents is None or j < sk - sq or j - (sk - sq) in ancestors[i])
                 )

@@ -30,6 +30,9 @@ CONFIGS = [
     ("dq", 80, 64, "float16", "window", True),
     ("dkdv", 80, 72, "bfloat16", "window+bitmask", False),
     ("delta", 80, 72, "bfloat16", "none packed", False),
+    ("forward", 90, 64, "float16", "prefix", True),
+    ("dq", 90, 64, "float16", "prefix+left packed", True),
+    ("dkdv", 90, 128, "float16", "prefix", True),
 ]
 # The fast paths of the Hopper configurations.
 FAST = [*range(7), *range(10, 17)]

@@ -62,6 +62,7 @@ VARIANTS = {
     "causal": lambda dtype: {"causal": "bottom-right", "scale": -0.5, "softcap": 3.0},
     "window": lambda dtype: {"window": (3, None), "causal": "top-left", "config": Configs(dq=TILES)},
     "lengths": lambda dtype: {"key_lengths": lengths(0, 13), "query_lengths": lengths(6, 4)},
+    "prefix": lambda dtype: {"causal": "top-left", "prefix_lengths": lengths(4, 13)},
     "tree": lambda dtype: {"tree": TreeMask.from_parents(PARENTS, torch.get_default_device())},
     "bitmask": lambda dtype: {"bitmask": BitMask.from_bool(bits(1, HEADS, SQ, SK)), "sink": draw(HEADS, seed=8)},
     "blocks": lambda dtype: {"blocks": BlockMask.from_bool(bits(BATCH, 1, 1, 2), rows=16, keys=16)},

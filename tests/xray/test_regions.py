@@ -48,6 +48,8 @@ def test_only_full_boxes_of_one_size_on_their_grid_are_tiles():
     ("text", "place", "reason"),
     [
         ("fv1 seq_q=9 seq_k=9 causal=top-left", (0, 0, 2, 5), "future keys"),
+        ("fv1 seq_q=9 seq_k=9 causal=top-left prefix=5", (0, 0, 2, 5), "future keys"),
+        ("fv1 seq_q=9 seq_k=9 causal=top-left prefix=5 window=1,*", (0, 0, 5, 2), "keys outside the window"),
         ("fv1 seq_q=9 seq_k=9 window=1,1", (0, 0, 5, 2), "keys outside the window"),
         ("fv1 seq_q=9 seq_k=9 causal=bottom-right window=1,*", (0, 0, 5, 2), "keys outside the window"),
         ("fv1 seq_q=9 seq_k=9 klen=4", (0, 0, 5, 4), "keys past the declared length"),

@@ -10,6 +10,7 @@ from flashverify.case.masks.blocks import BLOCKS, Blocks
 from flashverify.case.masks.causal import CAUSAL, Causal
 from flashverify.case.masks.key_lengths import KEY_LENGTHS
 from flashverify.case.masks.packed import PACKED, Packed
+from flashverify.case.masks.prefix_lengths import PREFIX_LENGTHS
 from flashverify.case.masks.query_lengths import QUERY_LENGTHS
 from flashverify.case.masks.tree import TREE
 from flashverify.case.masks.window import WINDOW
@@ -31,7 +32,17 @@ __all__ = [
     "without_part",
 ]
 
-PARTS: tuple[MaskPart, ...] = (CAUSAL, WINDOW, KEY_LENGTHS, QUERY_LENGTHS, PACKED, TREE, BLOCKS, BITMAP)
+PARTS: tuple[MaskPart, ...] = (
+    CAUSAL,
+    WINDOW,
+    KEY_LENGTHS,
+    QUERY_LENGTHS,
+    PACKED,
+    TREE,
+    BLOCKS,
+    BITMAP,
+    PREFIX_LENGTHS,
+)
 """Every part, in the order of the words of a case's text and of random draws. A part's own file says what it means."""
 
 LENGTHS = tuple(part.name for part in PARTS if part.role == "lengths")
@@ -55,6 +66,8 @@ class Mask:
             sequences each has a tree of its own, numbered within it, and the last of its keys are its nodes.
         blocks: a bool per block.
         bitmap: a bool per pair.
+        prefix_lengths: per sequence; where causal would hide a key before this one from a row of the sequence, the row sees it.
+            Not with a window that is bounded on its right.
     """
 
     causal: Causal | None = None
@@ -65,6 +78,7 @@ class Mask:
     tree: tuple[int, ...] | None = None
     blocks: Blocks | None = None
     bitmap: Bitmap | None = None
+    prefix_lengths: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         for part, value in self.given():

@@ -30,8 +30,8 @@ CONTROLS = (
     Mutant(
         name="tile_without_visible_keys_visited",
         file="device/schedule.py",
-        before="end = tl.where(start < sq, row_end(last, sq, k_end, high, MASK), 0)",
-        after="end = tl.where(start < sq, tl.maximum(row_end(last, sq, k_end, high, MASK), 1), 0)",
+        before="end = tl.where(start < sq, row_end(last, sq, k_end, band, MASK), 0)",
+        after="end = tl.where(start < sq, tl.maximum(row_end(last, sq, k_end, band, MASK), 1), 0)",
         outputs=(),
         modelled_on="Dao-AILab/flash-attention#1778: rows above the diagonal see no key and are 0, whether or not they are visited",
         control=True,

@@ -92,7 +92,7 @@ DECODE = (
     Mutant(
         name="nodes_aligned_to_the_room",
         file="device/decode.py",
-        before="bits_start = mask.tree * high",
+        before="bits_start = mask.tree * band.high",
         after="bits_start = mask.tree * (sizes.sk - sizes.sq)",
         outputs=("o", "lse"),
         modelled_on="NVIDIA/TensorRT-LLM#13081: a tree mask laid out by one length and read by another",

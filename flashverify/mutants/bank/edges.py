@@ -23,8 +23,8 @@ EDGES = (
     Mutant(
         name="keys_before_the_chunk_uncounted",
         file="device/schedule.py",
-        before="end = tl.where(start < sq, row_end(last, sq, k_end, high, MASK), 0)",
-        after="end = tl.where(start < sq, tl.minimum(row_end(last, sq, k_end, high, MASK), start + BLOCK_M), 0)",
+        before="end = tl.where(start < sq, row_end(last, sq, k_end, band, MASK), 0)",
+        after="end = tl.where(start < sq, tl.minimum(row_end(last, sq, k_end, band, MASK), start + BLOCK_M), 0)",
         outputs=("o", "lse", "dq"),
         modelled_on="ModelTC/lightllm 1ef55b55: the end of the walk ignores the keys that were there before the queries",
         semantics="tail-keys-skipped",

@@ -6,7 +6,7 @@ from flashverify.mutants.mutant import Mutant
 
 __all__ = ["SOFTMAX"]
 
-_FORWARD_VISIBLE = "i[:, None], j[None, :], q_end, k_end, low, high, bits, bits_start, MASK, part != FULL"
+_FORWARD_VISIBLE = "i[:, None], j[None, :], q_end, k_end, band, bits, bits_start, MASK, part != FULL"
 _ROUNDED_UP = _FORWARD_VISIBLE.replace("k_end", "tl.cdiv(k_end, BLOCK_N) * BLOCK_N")
 
 SOFTMAX = (

@@ -128,6 +128,7 @@ class MaskParts(NamedTuple):
         right: keys that the band holds after the diagonal.
         align_end: 1 if the diagonal ends at the last key, 0 if it starts at the first.
         tree: 1 if the bits start at the upper edge of the band, 0 if at key 0.
+        prefix_lengths: `[sequences]` keys that no upper edge of the band hides, or None.
         bits: the bits.
         blocks: the live blocks.
     """
@@ -136,6 +137,7 @@ class MaskParts(NamedTuple):
     right: tl.int32
     align_end: tl.int32
     tree: tl.int32
+    prefix_lengths: Int32s
     bits: Words
     blocks: Blocks
 
@@ -187,6 +189,20 @@ class Head(NamedTuple):
 
     ptr: Any
     row: Any
+
+
+class Band(NamedTuple):
+    """Where the edges of a mask lie in one sequence, see `mask`. On the device only.
+
+    Attributes:
+        low: row i sees no key before i + low.
+        high: row i sees no key after i + high, but for those of the prefix.
+        prefix: number of keys of the prefix; 0 without one.
+    """
+
+    low: Any
+    high: Any
+    prefix: Any
 
 
 class HeadTerms(NamedTuple):

@@ -4,7 +4,7 @@ import triton.language as tl
 from flashverify_kernels.device.address import declared
 from flashverify_kernels.device.arguments import MaskParts, PageTable, PartView, Sizes, View
 from flashverify_kernels.device.jit import kernel
-from flashverify_kernels.device.mask import BITS, LOWER, band, row_begin, visible
+from flashverify_kernels.device.mask import BITS, LOWER, band_of, row_begin, visible
 from flashverify_kernels.device.pages import CONTIGUOUS, heads_of_rows, load_rows, place_offsets, places, store_rows
 from flashverify_kernels.device.schedule import FULL, KEYS, LEADING, TRAILING, segment, tile_schedule
 from flashverify_kernels.device.softmax import finish, online_step
@@ -93,13 +93,13 @@ def decode_kernel(
     if BITS & MASK:
         bits = heads_of_rows(mask.bits, b, h)
 
-    low, high = band(sizes.sq, k_end, mask)
-    bits_start = mask.tree * high
+    band = band_of(b, sizes.sq, k_end, mask, MASK)
+    bits_start = mask.tree * band.high
     first = tile * BLOCK_M // sizes.group
     last = tl.minimum((tile * BLOCK_M + BLOCK_M - 1) // sizes.group, sizes.sq - 1)
-    limits = tile_schedule(first, last + 1, k_end, low, high, bits_start, BLOCK_M, BLOCK_N, MASK, KEYS)
+    limits = tile_schedule(first, last + 1, k_end, band, bits_start, BLOCK_M, BLOCK_N, MASK, KEYS)
     split_start, split_stop = split_range(limits[0], limits[3], split, splits, BLOCK_N)
-    k_begin = row_begin(first, low, MASK)
+    k_begin = row_begin(first, band, MASK)
 
     m_i = tl.full([BLOCK_M], float("-inf"), tl.float32)
     l_i = tl.full([BLOCK_M], 0.0, tl.float32)
@@ -108,7 +108,7 @@ def decode_kernel(
         start, stop = segment(limits, part)
         for n0 in range(tl.maximum(start, split_start), tl.minimum(stop, split_stop), BLOCK_N):
             j = n0 + tl.arange(0, BLOCK_N)
-            see = visible(i[:, None], j[None, :], sizes.sq, k_end, low, high, bits, bits_start, MASK, part != FULL)
+            see = visible(i[:, None], j[None, :], sizes.sq, k_end, band, bits, bits_start, MASK, part != FULL)
             keep = j < k_end
             if LOWER & MASK:  # the pages before every window may be gone
                 keep = keep & (j >= k_begin)

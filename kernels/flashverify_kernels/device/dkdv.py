@@ -5,7 +5,7 @@ from flashverify_kernels.device.arguments import DropoutDraws, LogitTerms, MaskP
 from flashverify_kernels.device.dropout import drop, keep_tile_transposed
 from flashverify_kernels.device.jit import kernel
 from flashverify_kernels.device.logits import dot_gradient, head_terms, logits
-from flashverify_kernels.device.mask import BITS, LOWER, UPPER, any_visible, band, visible
+from flashverify_kernels.device.mask import BITS, LOWER, UPPER, any_visible, band_of, visible
 from flashverify_kernels.device.schedule import (
     FULL,
     LEADING,
@@ -55,8 +55,8 @@ def dkdv_kernel(
     hk = bh % sizes.kv_heads
     q0, sq, q_end = rows_of(sequences.cu_q, sequences.q_lengths, b, sizes.sq)
     k0, sk, k_end = rows_of(sequences.cu_k, sequences.k_lengths, b, sizes.sk)
-    low, high = band(q_end, k_end, mask)
-    bits_start = mask.tree * high
+    band = band_of(b, q_end, k_end, mask, MASK)
+    bits_start = mask.tree * band.high
 
     j = n0 + tl.arange(0, BLOCK_N)  # [BLOCK_N]
     k_head = head_of(k_view, b, hk, k0, ALIGNED)
@@ -66,7 +66,7 @@ def dkdv_kernel(
 
     dk = tl.full([BLOCK_N, BLOCK_D], 0.0, tl.float32)
     dv = tl.full([BLOCK_N, BLOCK_DV], 0.0, tl.float32)
-    limits = tile_schedule(n0, q_end, k_end, low, high, bits_start, BLOCK_M, BLOCK_N, MASK, QUERIES)
+    limits = tile_schedule(n0, q_end, k_end, band, bits_start, BLOCK_M, BLOCK_N, MASK, QUERIES)
     for member in range(sizes.group):
         h = hk * sizes.group + member
         q_head = head_of(q_view, b, h, q0, ALIGNED)
@@ -84,7 +84,7 @@ def dkdv_kernel(
             for t in range(start, stop, BLOCK_M):
                 m0 = spread(t, live_ptr, mask.blocks.rows, MASK)
                 i = m0 + tl.arange(0, BLOCK_M)  # [BLOCK_M]
-                see = visible(i[None, :], j[:, None], q_end, k_end, low, high, bits, bits_start, MASK, part != FULL)
+                see = visible(i[None, :], j[:, None], q_end, k_end, band, bits, bits_start, MASK, part != FULL)
                 if part == FULL or not (BITS & MASK) or any_visible(see):
                     q = load_tile(q_head, i, q_end, sizes.d8, BLOCK_D, EVEN_D, ALIGNED)  # [BLOCK_M, BLOCK_D]
                     do = load_tile(do_head, i, q_end, sizes.dv8, BLOCK_DV, EVEN_DV, ALIGNED)  # [BLOCK_M, BLOCK_DV]

@@ -5,7 +5,7 @@ from flashverify_kernels.device.arguments import DropoutDraws, LogitTerms, MaskP
 from flashverify_kernels.device.dropout import drop, keep_tile
 from flashverify_kernels.device.jit import kernel
 from flashverify_kernels.device.logits import head_sink, head_terms, logits
-from flashverify_kernels.device.mask import BITS, LOWER, any_visible, band, visible
+from flashverify_kernels.device.mask import BITS, LOWER, any_visible, band_of, visible
 from flashverify_kernels.device.schedule import (
     FULL,
     KEYS,
@@ -73,8 +73,8 @@ def forward_kernel(
     h = bh % sizes.heads
     q0, sq, q_end = rows_of(sequences.cu_q, sequences.q_lengths, b, sizes.sq)
     k0, sk, k_end = rows_of(sequences.cu_k, sequences.k_lengths, b, sizes.sk)
-    low, high = band(q_end, k_end, mask)
-    bits_start = mask.tree * high
+    band = band_of(b, q_end, k_end, mask, MASK)
+    bits_start = mask.tree * band.high
 
     i = m0 + tl.arange(0, BLOCK_M)  # [BLOCK_M]
     q_head = head_of(q_view, b, h, q0, ALIGNED)
@@ -89,14 +89,14 @@ def forward_kernel(
     m_i = tl.full([BLOCK_M], float("-inf"), tl.float32)  # [BLOCK_M], and so are l_i and alpha
     l_i = tl.full([BLOCK_M], 0.0, tl.float32)
     acc = tl.full([BLOCK_M, BLOCK_DV], 0.0, tl.float32)
-    limits = tile_schedule(m0, q_end, k_end, low, high, bits_start, BLOCK_M, BLOCK_N, MASK, KEYS)
+    limits = tile_schedule(m0, q_end, k_end, band, bits_start, BLOCK_M, BLOCK_N, MASK, KEYS)
     limits, live_ptr = live_schedule(limits, mask.blocks, b, h, m0, sk, MASK, KEYS)
     for part in tl.static_range(LEADING if (LOWER | BITS) & MASK == LOWER else FULL, TRAILING + 1):
         start, stop = segment(limits, part)
         for t in range(start, stop, BLOCK_N):
             n0 = spread(t, live_ptr, mask.blocks.keys, MASK)
             j = n0 + tl.arange(0, BLOCK_N)  # [BLOCK_N]
-            see = visible(i[:, None], j[None, :], q_end, k_end, low, high, bits, bits_start, MASK, part != FULL)
+            see = visible(i[:, None], j[None, :], q_end, k_end, band, bits, bits_start, MASK, part != FULL)
             if part == FULL or not (BITS & MASK) or any_visible(see):
                 k = load_tile(k_head, j, k_end, sizes.d8, BLOCK_D, EVEN_D, ALIGNED)  # [BLOCK_N, BLOCK_D]
                 dot = tl.dot(q, tl.trans(k), input_precision=PRECISION)  # [BLOCK_M, BLOCK_N]

@@ -43,8 +43,7 @@ def tile_schedule(
     start,
     sq,
     k_end,
-    low,
-    high,
+    band,
     bits_start,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
@@ -57,8 +56,7 @@ def tile_schedule(
         start: first query (`AXIS` = `KEYS`) or first key (`AXIS` = `QUERIES`) of the tile that stays fixed.
         sq: number of queries.
         k_end: number of keys.
-        low: lower edge of the band, see `mask`.
-        high: upper edge of the band.
+        band: the edges of the mask.
         bits_start: first key that a bit decides.
         BLOCK_M: queries per tile.
         BLOCK_N: keys per tile.
@@ -68,16 +66,16 @@ def tile_schedule(
     STEP: tl.constexpr = BLOCK_N if AXIS == KEYS else BLOCK_M
     if AXIS == KEYS:
         last = tl.minimum(start + BLOCK_M, sq) - 1
-        begin = row_begin(start, low, MASK)
-        sure_from = row_begin(last, low, MASK)
-        sure_to = sure_end(start, sq, k_end, high, bits_start, MASK)
-        end = tl.where(start < sq, row_end(last, sq, k_end, high, MASK), 0)
+        begin = row_begin(start, band, MASK)
+        sure_from = row_begin(last, band, MASK)
+        sure_to = sure_end(start, sq, k_end, band, bits_start, MASK)
+        end = tl.where(start < sq, row_end(last, sq, k_end, band, MASK), 0)
     else:
         last = tl.minimum(start + BLOCK_N, k_end) - 1
-        begin = key_begin(start, sq, k_end, high, MASK)
-        sure_from = sure_begin(last, sq, k_end, high, bits_start, MASK)
-        sure_to = key_end(start, sq, low, MASK)
-        end = key_end(last, sq, low, MASK)
+        begin = key_begin(start, sq, k_end, band, MASK)
+        sure_from = sure_begin(last, sq, k_end, band, bits_start, MASK)
+        sure_to = key_end(start, sq, band, MASK)
+        end = key_end(last, sq, band, MASK)
     if AXIS == QUERIES or LOWER & MASK:  # otherwise it is 0, a constant
         begin = tl.where(begin < end, begin // STEP * STEP, end)
     full_begin = tl.cdiv(sure_from, STEP) * STEP
