@@ -11,6 +11,7 @@ from flashverify.api.layouts import to_bhsd
 from flashverify.api.options import AttentionOptions, check_names, value_of, with_options
 from flashverify.api.tensors import as_tensor, require_shape
 from flashverify.errors import UsageError
+from flashverify.outputs import BACKWARD, output
 
 if TYPE_CHECKING:
     import torch
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from flashverify.numerics import Form
 
 __all__ = ["assert_attention_close"]
-
-_GRADIENTS = ("delta", "dq", "dk", "dv", "dbias", "dsink")
 
 
 @with_options
@@ -118,14 +117,15 @@ def assert_attention_close(
 def _check_outputs(outputs: dict[str, torch.Tensor], options: AttentionOptions) -> None:
     """Refuses outputs whose input is missing."""
     if not outputs:
-        raise UsageError(f"nothing to judge: give at least one of o, lse, {', '.join(_GRADIENTS)}")
-    gradients = [name for name in _GRADIENTS if name in outputs]
+        raise UsageError(f"nothing to judge: give at least one of o, lse, {', '.join(BACKWARD)}")
+    gradients = [name for name in BACKWARD if name in outputs]
     if gradients and value_of(options, "do") is None and value_of(options, "dlse") is None:
         raise UsageError(
             f"do=None is not accepted: the gradients {', '.join(gradients)} need the gradient of O, or dlse that of LSE"
         )
-    for name, source in (("dbias", "bias"), ("dsink", "sink")):
-        if name in outputs and value_of(options, source) is None:
+    for name in gradients:
+        source = output(name).gradient_of or ""
+        if output(name).optional and value_of(options, source) is None:
             raise UsageError(f"{source}=None is not accepted: {name} is its gradient")
 
 

@@ -63,6 +63,10 @@ class Inputs:
             keep=evaluated(self.keep),
         )
 
+    def without_learned(self) -> Inputs:
+        """The same, asked for the gradients of q, k and v and no learned tensor."""
+        return replace(self, bias_shape=None)
+
     def learned(self) -> dict[str, Any]:
         """What the oracles' backward takes by name to make the gradients of learned tensors."""
         return {"bias_shape": self.bias_shape}

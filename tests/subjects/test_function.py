@@ -8,7 +8,7 @@ import torch
 
 import flashverify
 from flashverify import Contract, Supports, parse_case
-from flashverify.case.masks.mask import visible
+from flashverify.case.masks.predicate import visible
 from flashverify.case.memory.materialize import materialize
 from flashverify.checks import Plan, judge_case
 from flashverify.checks.execution import execute
