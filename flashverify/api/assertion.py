@@ -37,6 +37,7 @@ def assert_attention_close(
     dv: Any = None,
     dbias: Any = None,
     dsink: Any = None,
+    drelative_bias: Any = None,
     form: Form | None = None,
     lse_base: Literal["e", "2"] | None = None,
     padding: Literal["written", "undefined"] = "written",
@@ -66,6 +67,7 @@ def assert_attention_close(
         dv: shaped as v.
         dbias: shaped as `bias`.
         dsink: `[Hq]` fp32.
+        drelative_bias: `[Hq, buckets]` fp32.
         form: the kernel's numerical form; by default the widest one of a kernel that accumulates in fp32.
         lse_base: base of `lse`, `e` or `2`; by default `form.lse_base`, which is `e` unless the form says otherwise.
         padding: whether elements behind the declared lengths are 0 (and LSE `empty_row_lse`) or may hold anything. Behind the last of
@@ -95,6 +97,7 @@ def assert_attention_close(
     check_names("assert_attention_close", options)
     rules = Padding(padding, empty_row_o, empty_row_lse)
     given = {"o": o, "lse": lse, "delta": delta, "dq": dq, "dk": dk, "dv": dv, "dbias": dbias, "dsink": dsink}
+    given["drelative_bias"] = drelative_bias
     outputs = {name: as_tensor(name, value) for name, value in given.items() if value is not None}
     _check_outputs(outputs, options)
     judged_form = _form(form, lse_base)

@@ -24,6 +24,7 @@ _VARIANTS: dict[str, dict[str, Any]] = {
     "blocks": {"mask": "blocks"},
     "softcap+alibi": {"terms": ("softcap", "alibi")},
     "causal+bias+sink": {"mask": "causal", "terms": ("bias", "dbias", "sink")},
+    "causal+relative": {"mask": "causal", "packed": True, "terms": ("relative_bias", "drelative_bias")},
     "causal+dropout": {"mask": "causal", "packed": True, "terms": ("dropout",)},
 }
 """Masks, tables and terms, so that each of them occurs."""
