@@ -1,8 +1,4 @@
-"""The outputs of attention: the one table of what a subject returns. Importable without torch.
-
-Adding an output is a line here, a field of `flashverify.subjects.interface.Gradients`, its value in the oracles and its bound in
-`flashverify.numerics`; what runs, compares, reorders and reports outputs reads this table.
-"""
+"""The one table of what subjects return; what runs, compares, reorders and reports outputs reads it. Needs no torch."""
 
 from __future__ import annotations
 
@@ -150,6 +146,16 @@ _TABLE = (
         stage="backward",
         computed_with="dq",
         gradient_of="sink",
+        optional=True,
+        dtype="fp32",
+    ),
+    OutputSpec(
+        name="drelative_bias",
+        axes=("head_q", "bucket"),
+        stage="backward",
+        computed_with="dq",
+        gradient_of="relative_bias",
+        of_ds=True,
         optional=True,
         dtype="fp32",
     ),

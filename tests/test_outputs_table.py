@@ -15,7 +15,6 @@ from flashverify.outputs import (
     INPUT_GRADIENTS,
     KERNELS,
     OUTPUTS,
-    OutputSpec,
     expected_shapes,
     output,
     pinned_rows,
@@ -25,7 +24,7 @@ from flashverify.subjects.interface import Contract, Forward, Gradients
 from flashverify.truth import float64_values, inputs_of
 from tests.diagnosis.planted import Plain
 
-SHARED = {"full": "bias=full", "head": "bias=head", "shared": "bias=shared", "none": ""}
+SHARED = {"full": "bias=full relative_bias=4,3,both", "head": "bias=head", "shared": "bias=shared", "none": ""}
 SHAPE = "fv1 batch=2 heads_q=4 heads_kv=2 seq_q=3 seq_k=5 dim_qk=8 dim_v=16 dtype=fp32 sink=yes seed=3"
 
 
@@ -85,31 +84,11 @@ def test_rows_without_keys_hold_what_the_contract_says():
     assert {name: mask.dim() for name, (mask, _) in found.items()} == {"o": 4, "lse": 3, "delta": 3, "dq": 4}
 
 
-def test_a_table_per_head_is_reached_by_every_row_of_the_head(monkeypatch):
-    from flashverify import outputs
-
-    spec = OutputSpec(
-        name="dtable",
-        axes=("head_q", "bucket"),
-        stage="backward",
-        computed_with="dq",
-        gradient_of="table",
-        optional=True,
-        of_ds=True,
-        dtype="fp32",
-    )
-    monkeypatch.setitem(outputs._SPECS, "dtable", spec)
-    monkeypatch.setattr(outputs, "BACKWARD", (*BACKWARD, "dtable"))
-
-    class Given:
-        def __init__(self, **tensors):
-            self.__dict__.update(tensors)
-
-    base = problem("none")
-    given = Given(q=base.q, k=base.k, v=base.v, bias=None, sink=None, table=torch.zeros(4, 6))
+def test_a_table_per_head_is_reached_by_every_row_of_the_head():
+    given, spec = problem("full"), output("drelative_bias")
     row = torch.zeros(2, 4, 3, dtype=torch.bool)
     row[0, 3, 2] = True
-    assert rows_reach(row, given)["dtable"].tolist() == [[False], [False], [False], [True]]
+    assert rows_reach(row, given)["drelative_bias"].tolist() == [[False], [False], [False], [True]]
     assert spec.sums_pairs(given)
     assert (spec.along, spec.channels, spec.axis("batch"), spec.dtype_of("bf16")) == (None, False, None, "fp32")
 

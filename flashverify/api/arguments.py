@@ -80,9 +80,7 @@ def read_arguments(q: Any, k: Any, v: Any, options: AttentionOptions) -> Argumen
         key_lengths=None,
         do=gradients["do"],
         dlse=gradients["dlse"],
-        bias=modifiers.get("bias"),
-        slopes=modifiers.get("slopes"),
-        sink=modifiers.get("sink"),
+        **modifiers,
     )
     inputs, _ = inputs_of(problem)
     return Arguments(
@@ -174,12 +172,13 @@ def _gradients(
     return found
 
 
-def _modifiers(case: Case, options: AttentionOptions, device: torch.device) -> dict[str, torch.Tensor]:
-    """Bias, slopes and sinks where there are any."""
+def _modifiers(case: Case, options: AttentionOptions, device: torch.device) -> dict[str, Any]:
+    """Bias, slopes, sinks and a relative bias where there are any."""
     import torch
 
-    found: dict[str, torch.Tensor] = {}
-    for name, option in (("bias", "bias"), ("slopes", "alibi_slopes"), ("sink", "sink")):
+    found: dict[str, Any] = {}
+    options_of = {"bias": "bias", "slopes": "alibi_slopes", "sink": "sink", "relative_bias": "relative_bias"}
+    for name, option in options_of.items():
         if (value := value_of(options, option)) is None:
             continue
         tensor = as_tensor(option, value).to(device)
@@ -191,13 +190,33 @@ def _modifiers(case: Case, options: AttentionOptions, device: torch.device) -> d
             if tuple(tensor.shape) not in accepted:
                 text = f"[{b} or 1, {h} or 1, {rows}, {keys}]"
                 raise UsageError(f"bias of shape {list(tensor.shape)} is not accepted: {text}")
+        elif name == "relative_bias":
+            if tensor.dim() != 2 or tensor.shape[0] != case.heads_q:
+                text = f"[{case.heads_q}, buckets]"
+                raise UsageError(f"relative_bias of shape {list(tensor.shape)} is not accepted: {text}")
         else:
             require_shape(option, tensor, (case.heads_q,))
         if not bool(torch.isfinite(tensor).all()):
             advice = "; hide a pair with mask=" if name == "bias" else ""
             raise UsageError(f"{option} holds a non-finite value, where no exact value exists{advice}")
         found[name] = tensor
+    buckets = as_integers("distance_buckets", value_of(options, "distance_buckets"))
+    if buckets is not None or "relative_bias" in found:
+        _check_buckets(found.get("relative_bias"), buckets)
+        found["distance_buckets"] = torch.tensor(buckets, dtype=torch.int32, device=device)
     return found
+
+
+def _check_buckets(table: torch.Tensor | None, buckets: tuple[int, ...] | None) -> None:
+    """Refuses buckets of distances that do not go with the table of a relative bias."""
+    if table is None or buckets is None:
+        name = "relative_bias" if table is None else "distance_buckets"
+        raise UsageError(f"{name}=None is not accepted: relative_bias and distance_buckets belong together")
+    if len(buckets) % 2 == 0:
+        raise UsageError(f"distance_buckets of {len(buckets)} entries is not accepted: 2 * reach + 1 of them")
+    if not 0 <= min(buckets) <= max(buckets) < table.shape[1]:
+        found = f"values from {min(buckets)} to {max(buckets)}"
+        raise UsageError(f"distance_buckets with {found} is not accepted: 0 to {table.shape[1] - 1}")
 
 
 def _require_finite(name: str, tensor: torch.Tensor, inside: tuple[int, ...] | None) -> None:

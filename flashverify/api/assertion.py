@@ -11,6 +11,7 @@ from flashverify.api.layouts import to_bhsd
 from flashverify.api.options import AttentionOptions, check_names, value_of, with_options
 from flashverify.api.tensors import as_tensor, require_shape
 from flashverify.errors import UsageError
+from flashverify.outputs import BACKWARD, output
 
 if TYPE_CHECKING:
     import torch
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from flashverify.numerics import Form
 
 __all__ = ["assert_attention_close"]
-
-_GRADIENTS = ("delta", "dq", "dk", "dv", "dbias", "dsink")
 
 
 @with_options
@@ -38,6 +37,7 @@ def assert_attention_close(
     dv: Any = None,
     dbias: Any = None,
     dsink: Any = None,
+    drelative_bias: Any = None,
     form: Form | None = None,
     lse_base: Literal["e", "2"] | None = None,
     padding: Literal["written", "undefined"] = "written",
@@ -67,6 +67,7 @@ def assert_attention_close(
         dv: shaped as v.
         dbias: shaped as `bias`.
         dsink: `[Hq]` fp32.
+        drelative_bias: `[Hq, buckets]` fp32.
         form: the kernel's numerical form; by default the widest one of a kernel that accumulates in fp32.
         lse_base: base of `lse`, `e` or `2`; by default `form.lse_base`, which is `e` unless the form says otherwise.
         padding: whether elements behind the declared lengths are 0 (and LSE `empty_row_lse`) or may hold anything. Behind the last of
@@ -96,6 +97,7 @@ def assert_attention_close(
     check_names("assert_attention_close", options)
     rules = Padding(padding, empty_row_o, empty_row_lse)
     given = {"o": o, "lse": lse, "delta": delta, "dq": dq, "dk": dk, "dv": dv, "dbias": dbias, "dsink": dsink}
+    given["drelative_bias"] = drelative_bias
     outputs = {name: as_tensor(name, value) for name, value in given.items() if value is not None}
     _check_outputs(outputs, options)
     judged_form = _form(form, lse_base)
@@ -118,14 +120,15 @@ def assert_attention_close(
 def _check_outputs(outputs: dict[str, torch.Tensor], options: AttentionOptions) -> None:
     """Refuses outputs whose input is missing."""
     if not outputs:
-        raise UsageError(f"nothing to judge: give at least one of o, lse, {', '.join(_GRADIENTS)}")
-    gradients = [name for name in _GRADIENTS if name in outputs]
+        raise UsageError(f"nothing to judge: give at least one of o, lse, {', '.join(BACKWARD)}")
+    gradients = [name for name in BACKWARD if name in outputs]
     if gradients and value_of(options, "do") is None and value_of(options, "dlse") is None:
         raise UsageError(
             f"do=None is not accepted: the gradients {', '.join(gradients)} need the gradient of O, or dlse that of LSE"
         )
-    for name, source in (("dbias", "bias"), ("dsink", "sink")):
-        if name in outputs and value_of(options, source) is None:
+    for name in gradients:
+        source = output(name).gradient_of or ""
+        if output(name).optional and value_of(options, source) is None:
             raise UsageError(f"{source}=None is not accepted: {name} is its gradient")
 
 

@@ -29,6 +29,7 @@ class OracleResult:
         dv: `[B, Hkv, Sk, Dv]`, likewise.
         dbias: shaped as the bias, summed over the axes along which it is broadcast; None without a bias.
         dsink: `[Hq]`; None without a sink.
+        drelative_bias: `[Hq, buckets]`; None without a relative bias.
     """
 
     o: torch.Tensor
@@ -39,6 +40,7 @@ class OracleResult:
     dv: torch.Tensor | None = None
     dbias: torch.Tensor | None = None
     dsink: torch.Tensor | None = None
+    drelative_bias: torch.Tensor | None = None
 
 
 @with_options

@@ -38,6 +38,10 @@ class AttentionOptions(TypedDict, total=False):
         alibi_slopes: `[Hq]`; slope * -|position - key| is added to the logits.
         bias: `[B or 1, Hq or 1, Sq, Sk]`, finite, added to the logits, natural units.
         sink: `[Hq]`, finite, natural units: one more logit in every row that sees a key, with a value of 0.
+        relative_bias: `[Hq, buckets]`, finite, natural units: a row at position p and a key add
+            `relative_bias[h, distance_buckets[clamp(key - p, -reach, reach) + reach]]` to their logit, with the position of `window`.
+        distance_buckets: `[2 * reach + 1]` integers from 0 to buckets - 1: the bucket of each clipped distance, that of `-reach` first.
+            `relative_bias` needs it.
         dropout_p: probability that a weight is dropped, 0 <= p < 1; the others count times 1 / (1 - p). It needs `dropout_keep` or
             `dropout_seed`.
         dropout_keep: bool, broadcasts to `[B, Hq, Sq, Sk]`, true where the weight is kept.
@@ -62,6 +66,8 @@ class AttentionOptions(TypedDict, total=False):
     alibi_slopes: Any
     bias: Any
     sink: Any
+    relative_bias: Any
+    distance_buckets: Any
     dropout_p: float
     dropout_keep: Any
     dropout_seed: int | None

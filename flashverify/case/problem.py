@@ -56,6 +56,9 @@ class Problem:
         bias: `[B or 1, Hq or 1, Sq, Sk]` in the dtype of q, a view whose strides follow `case.storage`.
         slopes: `[Hq]` fp32, of ALiBi; every second element of its buffer where `case.storage` is strided, as sink and dlse.
         sink: `[Hq]` fp32, natural units.
+        relative_bias: `[Hq, buckets]` fp32, natural units, strided as sink. Row i and key j add
+            `relative_bias[h, distance_buckets[clamp(j - (i + shift), -reach, reach) + reach]]`, with the shift of ALiBi.
+        distance_buckets: `[2 * reach + 1]` int32: the bucket of each clipped distance, that of `-reach` first.
         pages: k and v in pages.
     """
 
@@ -75,6 +78,8 @@ class Problem:
     bias: torch.Tensor | None = None
     slopes: torch.Tensor | None = None
     sink: torch.Tensor | None = None
+    relative_bias: torch.Tensor | None = None
+    distance_buckets: torch.Tensor | None = None
     pages: Pages | None = None
 
     @property

@@ -69,8 +69,8 @@ REGIMES = (
 class Edit:
     """One element overwritten after the regime filled its tensor: `tensor[index] = value`, rounded to the dtype.
 
-    Sinks and the slopes of ALiBi are edited as `[Hq, 1, 1, 1]`, in fp32. They and the bias take finite values alone: what a non-finite
-    one reaches is not specified.
+    A tensor of fewer axes is edited with axes of size 1 at its end: sinks and the slopes of ALiBi as `[Hq, 1, 1, 1]`. Whatever modifies
+    the logits takes finite values alone: what a non-finite one reaches is not specified.
 
     Args:
         tensor: its name, one of `EDIT_TENSORS`.

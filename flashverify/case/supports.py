@@ -28,7 +28,7 @@ class Supports:
         combine_masks: whether several parts may be present at once.
         causal: alignments of the causal part.
         rectangular_causal: whether causal may come with seq_q != seq_k, of packed sequences with their own lengths.
-        logits: modifications of the logits, out of softcap, alibi, bias, sink.
+        logits: modifications of the logits, names of the fields of `Logits`.
         wild_slopes: whether the slopes of ALiBi may be negative and large.
         huge_modifiers: whether finite sinks, slopes and positive biases may be of any size. Slopes then act as 2^96 in base 2 from there on.
         dropout: whether weights may be dropped.

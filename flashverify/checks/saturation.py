@@ -66,7 +66,7 @@ def check_saturation(
     lost = bool(torch.stack([bound.exempt.any() for bound in bounds.values()]).any())
     if not given or not lost or not all(bool(torch.isfinite(x).all()) for x in given):
         return Held([], [], 0)
-    bare = dataclasses.replace(inputs, biases=(), bias_shape=None, sink=None, do=None, dlse=None)
+    bare = dataclasses.replace(inputs.without_learned(), biases=(), sink=None, do=None, dlse=None)
     asked = {}
     for name, (_, bound) in Truth(bare, truth.dtype, truth.form).forward().items():
         left_open = undefined.get(name)

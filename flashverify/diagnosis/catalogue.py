@@ -12,6 +12,7 @@ from flashverify.diagnosis.hypotheses.heads import HEADS
 from flashverify.diagnosis.hypotheses.lengths import LENGTHS
 from flashverify.diagnosis.hypotheses.merging import MERGES
 from flashverify.diagnosis.hypotheses.patterns import PATTERNS
+from flashverify.diagnosis.hypotheses.relative_bias import RELATIVE
 from flashverify.diagnosis.hypotheses.rows import ROWS
 from flashverify.diagnosis.hypotheses.scales import SCALES
 from flashverify.diagnosis.hypotheses.softmax import SOFTMAX
@@ -33,6 +34,7 @@ SEMANTICS: tuple[Semantics, ...] = (
     *PATTERNS,
     *LENGTHS,
     *TERMS,
+    *RELATIVE,
     *SCALES,
     *SOFTMAX,
     *MERGES,

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from flashverify.outputs import OUTPUTS
+
 if TYPE_CHECKING:
     from flashverify.case.case import Case
 
 __all__ = ["COMPUTED", "SUBJECTS", "Mutant"]
 
-COMPUTED = frozenset(("o", "lse", "dq", "dk", "dv", "delta", "dbias", "dsink"))
+COMPUTED = frozenset(OUTPUTS)
 """What a subject computes; other names of `Mutant.outputs` are arguments of kernels, which the sanitizer names."""
 
 SUBJECTS = {

@@ -1,24 +1,21 @@
-"""Worst-case bounds of delta, dQ, dK, dV and of the gradients of bias and sink (docs/bounds.md, sections 8 to 13), end to end and conditional."""
+"""Worst-case bounds of delta, dQ, dK, dV and of the gradients of what modifies the logits (docs/bounds.md, sections 8 to 13), end to end and conditional."""
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from flashverify.formats import FORMATS
-from flashverify.numerics.bound_inputs import BoundInputs
+from flashverify.numerics.bound_inputs import BoundInputs, Pairs
 from flashverify.numerics.chunk import Chunk, finite_rows
 from flashverify.numerics.coefficients import LN2, Coefficients, coefficients
 from flashverify.numerics.gradients import CLAMP, State, gradient_errors, gradient_of, trivial_ranges
-from flashverify.numerics.learned import (
-    PairTerms,
-    bias_bound,
-    joined_bias,
-    onto_bias,
-)
+from flashverify.numerics.learned import PairTerms, bias_bound, joined_bias, onto_bias
 from flashverify.numerics.logits import logit_overflow
 from flashverify.numerics.overflow import overflow_domain
+from flashverify.numerics.relative import onto_buckets, table_bound
 from flashverify.numerics.result import BackwardBounds, ForwardBounds, OutputBound, check, exactly, finish
 from flashverify.numerics.self_error import float64_coefficients
 from flashverify.numerics.sinks import SinkTerms, sink_bound, sink_errors, sink_terms
@@ -47,9 +44,11 @@ def backward_bounds(
     dlse: Tensor | None = None,
     dbias: Tensor | None = None,
     dsink: Tensor | None = None,
+    drelative_bias: Tensor | None = None,
+    relative_buckets: Pairs | None = None,
     forward: ForwardBounds | None = None,
 ) -> BackwardBounds:
-    """Bound every element of delta, dQ, dK and dV, and of the gradients of bias and sink, for a kernel of the problem's form.
+    """Bound every element of delta, dQ, dK and dV, and of the gradients of bias, sink and relative bias, for a kernel of the problem's form.
 
     End to end (`forward` given): `o`, `lse` and the gradients are the oracle's, and the errors of the stored O and LSE are carried through.
     Conditional (`forward` None): `o` and `lse` are the subject's own, the oracle's gradients were computed from them, and their error is no part of B.
@@ -65,6 +64,8 @@ def backward_bounds(
         dlse: Gradient of the natural LSE, `[B, Hq, Sq]`, or None.
         dbias: The oracle's gradient of one bias, in its shape of four axes that broadcast to `[B, Hq, Sq, Sk]`, float64, or None.
         dsink: The oracle's gradient of the sink, `[Hq]`, float64, or None.
+        drelative_bias: The oracle's gradient of the table of a relative bias, `[Hq, buckets]`, float64, or None.
+        relative_buckets: The bucket of each pair, as `onto_buckets` takes it; given with `drelative_bias`.
         forward: The forward bounds, for the end-to-end mode.
 
     Returns:
@@ -79,14 +80,17 @@ def backward_bounds(
         return BackwardBounds(
             delta=exactly(lse), dq=exactly(dq), dk=exactly(dk), dv=exactly(dv), reasons={},
             dbias=None if dbias is None else exactly(dbias), dsink=None if dsink is None else exactly(dsink),
+            drelative_bias=None if drelative_bias is None else exactly(drelative_bias),
         )  # fmt: skip
     parts = []
     reasons: dict[str, Tensor] = {}
     shape = None if dbias is None else dbias.shape
+    of_table = None
+    if drelative_bias is not None and relative_buckets is not None:
+        of_table = functools.partial(onto_buckets, problem, relative_buckets, drelative_bias.shape[1])
     for chunk in problem.chunks():
-        parts.append(
-            _chunk_terms(problem, chunk, c, c64, do, o, lse, dq, dlse, forward, shape, with_sink=dsink is not None)
-        )
+        given = (do, o, lse, dq, dlse, forward, shape, of_table)
+        parts.append(_chunk_terms(problem, chunk, c, c64, *given, with_sink=dsink is not None))
         reasons = {name: count + reasons.get(name, 0) for name, count in parts[-1].reasons.items()}
     rows = joined_rows(problem, [part.rows for part in parts])
     keys = functools.reduce(KeyTerms.join, (part.keys for part in parts))
@@ -128,9 +132,12 @@ def backward_bounds(
         reasons=reasons,
         dbias=None if dbias is None else bias_bound(problem, c, c64, dbias, _joined_bias(problem, dbias.shape, parts)),
         dsink=None if dsink is None else sink_bound(problem, c, c64, dsink, _joined_sink(parts)),
+        drelative_bias=None
+        if drelative_bias is None
+        else table_bound(c, c64, drelative_bias, [x.table for x in parts]),
         strict=strict_dv,
     )
-    learned = (x for x in (result.dbias, result.dsink) if x is not None)
+    learned = (x for x in (result.dbias, result.dsink, result.drelative_bias) if x is not None)
     check(result.delta, result.dq, result.dk, result.dv, *learned)
     return result
 
@@ -148,13 +155,14 @@ def _stored_delta(
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _ChunkTerms:
-    """Terms of one chunk: of its rows, of the sums over them, counts of exemptions, and terms of a bias and of a sink."""
+    """Terms of one chunk: of its rows, of the sums over them, counts of exemptions, and terms of a bias, a sink and a relative bias."""
 
     rows: RowTerms
     keys: KeyTerms
     reasons: dict[str, Tensor]
     bias: PairTerms | None
     sink: SinkTerms | None
+    table: PairTerms | None
 
 
 def _joined_bias(problem: BoundInputs, shape: torch.Size, parts: list[_ChunkTerms]) -> PairTerms:
@@ -168,7 +176,7 @@ def _joined_sink(parts: list[_ChunkTerms]) -> SinkTerms:
 def _chunk_terms(
     problem: BoundInputs, chunk: Chunk, c: Coefficients, c64: Coefficients,
     do: Tensor, o: Tensor, lse: Tensor, dq: Tensor, dlse: Tensor | None, forward: ForwardBounds | None,
-    bias_shape: torch.Size | None, *, with_sink: bool,
+    bias_shape: torch.Size | None, of_table: Callable[[Chunk], Callable[[Tensor], Tensor]] | None, *, with_sink: bool,
 ) -> _ChunkTerms:  # fmt: skip
     empty, prescale = chunk.empty, problem.form.prescale_bwd
     g = gradient_of(problem, chunk, do, dlse)
@@ -228,13 +236,15 @@ def _chunk_terms(
         value, core = predict_dv(problem, c, chunk, P=P, Pb=cores.Pb, ado=g.ado, do=g.do)
         strict = PredictedSum(value=value, core=core)
     seen = chunk.over_rows(torch.ones_like(chunk.n)) > 0
-    of_bias = of_sink = None
+    of_bias = of_sink = table = None
     if bias_shape is not None:
         of_bias = PairTerms.of(chunk, cores, self_cores, over, t_X, onto_bias(problem, bias_shape))
+    if of_table is not None:
+        table = PairTerms.of(chunk, cores, self_cores, over, t_X, of_table(chunk))
     if with_sink:
         errors = sink_errors(problem, c, chunk, g, s, cores.delta, B_L)
         own = sink_errors(problem, c64, chunk, g, s, self_cores.delta, E_L)
         largest = t_delta if g.dlse is None else t_delta + g.dlse.abs()
         of_sink = sink_terms(problem, chunk, errors, own, largest, over.delta)
     keys = KeyTerms(dk=of_dk, dv=of_dv, seen=seen, strict=strict)
-    return _ChunkTerms(rows=rows, keys=keys, reasons=over.reasons, bias=of_bias, sink=of_sink)
+    return _ChunkTerms(rows=rows, keys=keys, reasons=over.reasons, bias=of_bias, sink=of_sink, table=table)

@@ -70,7 +70,7 @@ class Form:
         gqa_partial: dtype of each query head's dK and dV before the sum over the group.
         partial_lse_base: Base of the LSE that a split stores.
         dropout_scale: The dropout factor multiplies in fp32 (the weights, or O and the gradients), or the weights in the input dtype.
-        dbias_partial: dtype of each (batch, head)'s dS before the sum that makes the gradient of a bias.
+        dbias_partial: dtype of each (batch, head)'s dS before the sum that makes the gradient of a bias or of a relative bias.
         softcap: The tanh of a softcap: from the kernel's exponential, `(1 - e) / (1 + e)`; one within 4u; `tanh.approx` (2^-11).
         softcap_slope: Its derivative: `1 - tanh^2`, or `c (2 - c)` with `c = 1 - tanh |x|` from the exponential, which keeps its relative precision.
         kappa_bias: Roundings of a bias, of ALiBi and of a sink before it is added, in units of `u |bias|`.

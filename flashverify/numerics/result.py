@@ -97,6 +97,7 @@ class BackwardBounds:
         reasons: Number of exempt rows or elements by reason, 0-d integer tensors.
         dbias: In the bias's shape, or None.
         dsink: `[Hq]`, or None.
+        drelative_bias: `[Hq, buckets]`, or None.
         strict: Of dV in the conditional mode, where the order of the tiles is declared, or None.
     """
 
@@ -107,6 +108,7 @@ class BackwardBounds:
     reasons: Mapping[str, Tensor]
     dbias: OutputBound | None = None
     dsink: OutputBound | None = None
+    drelative_bias: OutputBound | None = None
     strict: StrictBound | None = None
 
 

@@ -63,7 +63,7 @@ def block_size(case: Case) -> tuple[int, int] | None:
 
 def pair_terms(case: Case) -> str:
     """What is done per query and key, as `launch_config` takes it."""
-    if case.logits.bias:
+    if case.logits.bias or case.logits.relative_bias:
         return "bias"
     return "terms" if case.logits.softcap or case.logits.alibi or case.dropout else "plain"
 
@@ -119,6 +119,12 @@ def _dropout(kernels: Any, problem: Problem) -> dict[str, Any]:
     return {"dropout": kernels.Dropout(problem.dropout_p, problem.dropout_seed, problem.dropout_offset)}
 
 
+def _relative_bias(kernels: Any, problem: Problem) -> dict[str, Any]:
+    if problem.relative_bias is None:
+        return {}
+    return {"relative_bias": kernels.RelativeBias(problem.relative_bias, problem.distance_buckets)}
+
+
 def _within_sequences(problem: Problem) -> torch.Tensor:
     """The bitmap of packed sequences with the keys numbered within the sequence of each row: `[1, Hq or 1, Sq, max_k]`."""
     packed, see = problem.case.mask.packed, problem.bitmap
@@ -146,6 +152,7 @@ _LOGITS: dict[str, _Option] = {
     "alibi": lambda _, problem: {"alibi_slopes": problem.slopes},
     "bias": lambda _, problem: {"bias": problem.bias},
     "sink": lambda _, problem: {"sink": problem.sink},
+    "relative_bias": _relative_bias,
 }
 _MODIFIERS = {**_LOGITS, "dropout": _dropout}
 

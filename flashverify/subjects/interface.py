@@ -89,6 +89,7 @@ class Gradients:
         delta: `[B, Hq, Sq]` fp32, where it is stored: rowsum(dO * O), or that minus dLSE (`Form.stored_delta`).
         dbias: shaped as the bias, in its dtype.
         dsink: `[Hq]` fp32.
+        drelative_bias: `[Hq, buckets]` fp32.
     """
 
     dq: torch.Tensor
@@ -97,6 +98,7 @@ class Gradients:
     delta: torch.Tensor | None = None
     dbias: torch.Tensor | None = None
     dsink: torch.Tensor | None = None
+    drelative_bias: torch.Tensor | None = None
 
 
 @runtime_checkable

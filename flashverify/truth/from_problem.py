@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from flashverify.case.modifiers.alibi import acting_slopes
 from flashverify.truth.inputs import Inputs
 from flashverify.truth.taint import Clean, clean
-from flashverify.truth.values import distances, kept_pairs
+from flashverify.truth.values import buckets_of, distances, kept_pairs, table_biases
 
 if TYPE_CHECKING:
     import torch
@@ -25,11 +25,15 @@ def inputs_of(problem: Problem) -> tuple[Inputs, Clean]:
 
     tidy, case = clean(problem), problem.case
     biases: list[Any] = [] if problem.bias is None else [_declared(problem.bias, case)]
-    keep = None
-    if problem.slopes is not None or case.dropout:
+    keep = buckets = None
+    if problem.slopes is not None or problem.relative_bias is not None or case.dropout:
         place = positions(case, problem.q.device)
         if problem.slopes is not None:
             biases.append(distances(acting_slopes(problem.slopes), place.row + place.shift, place.key))
+        if problem.relative_bias is not None and problem.distance_buckets is not None:
+            found = (problem.distance_buckets, place.row + place.shift, place.key)
+            biases.append(table_biases(problem.relative_bias, *found))
+            buckets = buckets_of(*found)
         if case.dropout:
             keep = kept_pairs(
                 seed=problem.dropout_seed,
@@ -51,6 +55,8 @@ def inputs_of(problem: Problem) -> tuple[Inputs, Clean]:
         softcap=problem.softcap,
         biases=tuple(biases),
         bias_shape=None if problem.bias is None else tuple(problem.bias.shape),
+        relative_buckets=buckets,
+        bucket_count=None if problem.relative_bias is None else problem.relative_bias.shape[1],
         sink=problem.sink,
         keep=keep,
         dropout=case.dropout,

@@ -28,6 +28,8 @@ class Inputs:
         softcap: the scaled products become softcap * tanh(product / softcap).
         biases: added to the logits, natural units.
         bias_shape: of the gradient of a bias, `[B or 1, Hq or 1, Sq, Sk]`; None where none is asked for.
+        relative_buckets: which entry of its head's table each pair reads, integers; None without a relative bias, which is one of `biases`.
+        bucket_count: entries of the table of one head, or None.
         sink: `[Hq]`, one more logit in every row that sees a key.
         keep: the pairs that dropout keeps, bool.
         dropout: its probability.
@@ -43,6 +45,8 @@ class Inputs:
     softcap: float | None = None
     biases: tuple[Pairs, ...] = ()
     bias_shape: tuple[int, ...] | None = None
+    relative_buckets: Pairs = None
+    bucket_count: int | None = None
     sink: torch.Tensor | None = None
     keep: Pairs = None
     dropout: float = 0.0
@@ -61,11 +65,16 @@ class Inputs:
             visible=evaluated(self.visible),
             biases=tuple(evaluated(bias) for bias in self.biases),
             keep=evaluated(self.keep),
+            relative_buckets=evaluated(self.relative_buckets),
         )
+
+    def without_learned(self) -> Inputs:
+        """The same, asked for the gradients of q, k and v and no learned tensor."""
+        return replace(self, bias_shape=None, relative_buckets=None, bucket_count=None)
 
     def learned(self) -> dict[str, Any]:
         """What the oracles' backward takes by name to make the gradients of learned tensors."""
-        return {"bias_shape": self.bias_shape}
+        return {name: getattr(self, name) for name in ("bias_shape", "relative_buckets", "bucket_count")}
 
     def problem(self) -> dict[str, Any]:
         """What oracles and bounds take by name, beside q, k and v."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from flashverify.numerics import BackwardBounds, Form, ForwardBounds, OutputBound, StrictBound
     from flashverify.truth.inputs import Inputs, Pairs
 
-__all__ = ["Truth", "distances", "exact_values", "float64_values", "kept_pairs"]
+__all__ = ["Truth", "buckets_of", "distances", "exact_values", "float64_values", "kept_pairs", "table_biases"]
 
 
 class Truth:
@@ -54,7 +54,7 @@ class Truth:
         return _strict("o", self._forward_bounds.strict)
 
     def backward(self) -> dict[str, tuple[torch.Tensor, OutputBound]]:
-        """(value, bound) of `delta` as `form.stored_delta` has it, `dq`, `dk`, `dv`, and where the problem has them `dbias` and `dsink`, end to end."""
+        """(value, bound) of `delta` as `form.stored_delta` has it, `dq`, `dk`, `dv`, and of each learned tensor that the problem has, end to end."""
         return self._gradients(self._forward.o, self._forward.lse, self._forward_bounds)[0]
 
     def conditional(self, o: torch.Tensor, lse: torch.Tensor) -> dict[str, tuple[torch.Tensor, OutputBound]]:
@@ -103,6 +103,7 @@ class Truth:
             lse=lse,
             dlse=i.dlse,
             forward=forward,
+            relative_buckets=i.relative_buckets,
             **{name: getattr(values, name) for name in INPUT_GRADIENTS},
         )
         found = _gradients(values)
@@ -154,7 +155,7 @@ def exact_values(
         on_cpu(i.v),
         on_cpu(i.do),
         **{name: on_cpu(value) for name, value in i.problem().items()},
-        **i.learned(),
+        **{name: on_cpu(value) for name, value in i.learned().items()},
         dlse=on_cpu(i.dlse),
         given_o=on_cpu(given_o),
         given_lse=on_cpu(given_lse),
@@ -181,3 +182,17 @@ def distances(slopes: torch.Tensor, row: torch.Tensor, key: torch.Tensor) -> Pai
     import flashverify_oracles as oracles
 
     return lambda rows, keys: oracles.alibi(slopes, row[:, rows], key[:, keys])
+
+
+def table_biases(table: torch.Tensor, distance_buckets: torch.Tensor, row: torch.Tensor, key: torch.Tensor) -> Pairs:
+    """A relative bias for `Inputs.biases`; `table` is `[Hq, buckets]`, `distance_buckets` `[2 * reach + 1]`, positions as in `distances`."""
+    import flashverify_oracles as oracles
+
+    return lambda rows, keys: oracles.relative_bias(table, distance_buckets, row[:, rows], key[:, keys])
+
+
+def buckets_of(distance_buckets: torch.Tensor, row: torch.Tensor, key: torch.Tensor) -> Pairs:
+    """The bucket of each pair, for `Inputs.relative_buckets`; arguments as in `table_biases`."""
+    import flashverify_oracles as oracles
+
+    return lambda rows, keys: oracles.relative_buckets(distance_buckets, row[:, rows], key[:, keys])

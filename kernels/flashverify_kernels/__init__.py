@@ -25,8 +25,9 @@ Numerical form, the same in forward and backward:
 
 What further terms change, each in fp32:
 
-    softcap, bias, ALiBi             another z, see `device.logits.logits`; with a softcap dS * (1 - tanh^2) before it is rounded
+    softcap, bias, ALiBi, relative   another z, see `device.logits.logits`; with a softcap dS * (1 - tanh^2) before it is rounded
     dbias                            dS before that, summed over broadcast axes, rounded once
+    drelative_bias                   dS before that, summed by distance and then by bucket in fp64, rounded once to fp32
     sink s                           after the last tile m, l and acc take one more column exp2(s log2 e - m), without a value
     dsink                            sum of exp2(s log2 e - LSE2) * -delta over rows
     dropout                          acc takes fl_x(keep p), O = acc / (l * fl(1 - p)); dP = keep (dO v^T) * fl(1 / (1 - p));
@@ -53,6 +54,7 @@ from flashverify_kernels.launch import BackwardResult, ForwardResult, backward, 
 from flashverify_kernels.merge import merge
 from flashverify_kernels.options import Options
 from flashverify_kernels.packed import Packed
+from flashverify_kernels.relative import RelativeBias
 from flashverify_kernels.runtime import supported
 from flashverify_kernels.tree import TreeMask
 from flashverify_kernels.varlen import attention_varlen
@@ -67,6 +69,7 @@ __all__ = [
     "LaunchConfig",
     "Options",
     "Packed",
+    "RelativeBias",
     "TreeMask",
     "attention",
     "attention_varlen",

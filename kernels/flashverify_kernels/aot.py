@@ -36,8 +36,10 @@ TERMS = {
     "softcap": ("terms.cap_ratio", "terms.cap_log2"),
     "alibi": ("terms.slopes",),
     "bias": ("terms.bias.ptr",),
-    "dbias": ("terms.bias.ptr", "dbias_ptr"),
+    "dbias": ("terms.bias.ptr", "ds_ptr"),
     "sink": ("terms.sink",),
+    "relative_bias": ("terms.relative.ptr", "terms.relative.width"),
+    "drelative_bias": ("terms.relative.ptr", "terms.relative.width", "ds_ptr"),
     "dropout": ("dropout.keep_share", "dropout.keep_scale"),
 }
 """What can be done to logits and weights, and the arguments that are None without it."""
@@ -52,6 +54,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "prefix": {"mask": "prefix+left", "packed": True},
     "softcap+alibi": {"terms": ("softcap", "alibi")},
     "causal+bias+sink": {"mask": "causal", "terms": ("bias", "dbias", "sink")},
+    "causal+relative": {"mask": "causal", "packed": True, "terms": ("relative_bias", "drelative_bias")},
     "causal+dropout": {"mask": "causal", "packed": True, "terms": ("dropout",)},
 }
 """Arguments of `kernel_source`: masks, tables and terms, so that each of them occurs."""
@@ -97,7 +100,8 @@ def kernel_source(
         if kernel == "delta":
             config = LaunchConfig(block_m=DELTA_ROWS, block_n=DELTA_ROWS)
         else:
-            pairs: Pairs = "bias" if {"bias", "dbias"} & set(terms) else "terms" if set(terms) - {"sink"} else "plain"
+            loaded = {"bias", "dbias", "relative_bias", "drelative_bias"}
+            pairs: Pairs = "bias" if loaded & set(terms) else "terms" if set(terms) - {"sink"} else "plain"
             config = launch_config(kernel, d=d, dv=dv, dtype=dtype, mask=mask, sq=1 << 12, pairs=pairs)
     flags = mask_flags(mask)
     constants = compile_constants(kernel, config, d=d, dv=dv, aligned=aligned, mask=flags, precision=precision)

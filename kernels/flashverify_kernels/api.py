@@ -29,7 +29,7 @@ def attention(
 def attention(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, return_lse: bool = False, **options: Unpack[AttentionOptions]
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
-    """Compute softmax(cap(scale * q k^T) + bias - alibi) v, differentiably in q, k, v, the bias and the sinks.
+    """Compute softmax(cap(scale * q k^T) + bias - alibi + relative) v, differentiably in q, k, v, the bias, sinks and relative bias.
 
     Query head h reads kv head h // (Hq // Hkv). A mask is the AND of its parts; a query that sees no key has O = 0,
     LSE = -inf and gradients of exactly 0. Results do not depend on batch, heads or neighbours and repeat bit for bit.
@@ -59,6 +59,8 @@ def attention(
             differentiable. For finite numbers, not as a mask: one of -inf acts as the most negative logit.
         sink: `[Hq]` fp32: the logit of one more key without a value that every query with a key sees; differentiable. The
             LSE includes it.
+        relative_bias: a table per query head, read by the bucket of the clipped distance j - (i + shift), is added to the logits, with
+            the shift of `causal`; differentiable. For finite numbers, as `bias`.
         dropout: drops weights after the softmax; the LSE does not know of it.
         precision: of the dot products of fp32 inputs; without effect on fp16 and bf16.
         layout: order of the axes of q, k, v and of the outputs: "bhsd" as above, or "bshd".

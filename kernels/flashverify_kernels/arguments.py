@@ -10,6 +10,7 @@ from flashverify_kernels.device.arguments import (
     DropoutDraws,
     LogitTerms,
     MaskParts,
+    Relative,
     Sequences,
     Sizes,
     Statistics,
@@ -83,16 +84,17 @@ def mask_parts(mask: Mask, kind: Kind) -> MaskParts:
 
 def logit_terms(call: CheckedCall, kind: Kind) -> LogitTerms:
     """What a logit is made of; what is absent is None and so part of the compile key."""
-    terms, cap = call.terms, call.terms.softcap
+    terms, cap, table = call.terms, call.terms.softcap, call.terms.by_distance
     return LogitTerms(
         scale=call.scale,
         scale_log2=call.scale * LOG2_E,
         cap_ratio=None if cap is None else call.scale / cap,
         cap_log2=None if cap is None else cap * LOG2_E,
         slopes=terms.slopes,
-        align_slopes=int(terms.align_slopes),
+        align_distances=int(terms.align_distances),
         bias=view(terms.bias),
         sink=terms.sink if kind == "forward" else None,
+        relative=Relative(table, None if table is None else table.shape[1]),
     )
 
 

@@ -8,6 +8,7 @@ from flashverify_kernels.flatten import flatten
 from flashverify_kernels.launch import backward, forward
 from flashverify_kernels.options import Options
 from flashverify_kernels.plain import NotPlainError
+from flashverify_kernels.relative import RelativeBias
 from flashverify_kernels.validation import check_call
 
 
@@ -22,9 +23,12 @@ class _Attention(torch.autograd.Function):
         v: torch.Tensor,
         _bias: torch.Tensor | None,
         _sink: torch.Tensor | None,
+        _table: torch.Tensor | None,
         options: Options,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        result = forward(q, k, v, options)  # which holds the bias and the sinks; autograd sees them as inputs
+        result = forward(
+            q, k, v, options
+        )  # which holds the bias, the sinks and the table; autograd sees them as inputs
         ctx.save_for_backward(q, k, v, *result, *options.tables())  # the tables are saved so that a change is noticed
         ctx.options = options
         ctx.set_materialize_grads(False)
@@ -35,19 +39,21 @@ class _Attention(torch.autograd.Function):
     def backward(ctx: Any, do: torch.Tensor | None, dlse: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
         q, k, v, o, lse2, *_ = ctx.saved_tensors
         if do is None and dlse is None:
-            return (None,) * 6
+            return (None,) * 7
         do = torch.zeros_like(o) if do is None else do
-        result = backward(do, q, k, v, o, lse2, ctx.options, dlse=dlse, needs=ctx.needs_input_grad[:5])
-        return result.dq, result.dk, result.dv, result.dbias, result.dsink, None
+        result = backward(do, q, k, v, o, lse2, ctx.options, dlse=dlse, needs=ctx.needs_input_grad[:6])
+        return result.dq, result.dk, result.dv, result.dbias, result.dsink, result.drelative_bias, None
 
 
 def differentiable(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, options: Options
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """O and the natural LSE, both differentiable in q, k, v, the bias and the sinks."""
+    """O and the natural LSE, both differentiable in q, k, v, the bias, the sinks and the relative bias."""
     if dispatched(q, k, v):
         return _operator(q, k, v, options)
-    o, lse = _Attention.apply(q, k, v, options.bias, options.sink, options)  # type: ignore[no-untyped-call]
+    relative = options.relative_bias
+    table = relative.table if isinstance(relative, RelativeBias) else None
+    o, lse = _Attention.apply(q, k, v, options.bias, options.sink, table, options)  # type: ignore[no-untyped-call]
     return o, lse
 
 

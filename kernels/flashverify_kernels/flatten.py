@@ -27,6 +27,7 @@ from flashverify_kernels.plain import (
     to_window,
     whole,
 )
+from flashverify_kernels.relative import RelativeBias
 from flashverify_kernels.tree import TreeMask
 
 
@@ -42,6 +43,11 @@ def _mask(mask: Any) -> tuple[Any, ...]:
 def _dropout(dropout: Any) -> tuple[Any, ...]:
     required(dropout, Dropout)
     return float(dropout.p), signed(dropout.seed), dropout.offset
+
+
+def _relative(relative: Any) -> tuple[Any, ...]:
+    required(relative, RelativeBias)
+    return required(relative.table, torch.Tensor), required(relative.distance_buckets, torch.Tensor)
 
 
 def _packed(packed: Any) -> tuple[Any, ...]:
@@ -91,7 +97,11 @@ _LAST = (
 _BF16 = _Option("allow_interpreted_bf16", ("bool allow_interpreted_bf16",), lambda x: (bool(x),), _same, None)
 
 _ATTENTION = (
-    *map(_tensor, ("bias", "sink", "alibi_slopes", "query_lengths", "key_lengths", "prefix_lengths")),
+    *map(_tensor, ("bias", "sink")),
+    _Option(
+        "relative_bias", ("Tensor? relative_table", "Tensor? distance_buckets"), _relative, RelativeBias, (None, None)
+    ),
+    *map(_tensor, ("alibi_slopes", "query_lengths", "key_lengths", "prefix_lengths")),
     _Option("tree", ("Tensor? tree",), lambda x: (required(x, TreeMask).bits,), TreeMask),
     _Option("bitmask", ("Tensor? bitmask",), lambda x: (required(x, BitMask).words,), BitMask),
     _SCALE,
@@ -123,7 +133,7 @@ _ATTENTION = (
     _Option("config", ("int[]? config",), lambda x: (from_configs(x),), to_configs),
     _BF16,
 )
-"""The bias and the sinks come first: they are differentiable."""
+"""The bias, the sinks and the table of a relative bias come first: they are differentiable."""
 
 _DECODE = (
     *map(_tensor, ("key_lengths", "block_table")),
@@ -161,7 +171,7 @@ ATTENTION_SCHEMA = _schema(_ATTENTION)
 DECODE_SCHEMA = _schema(_DECODE)
 """The parameters that the values of `flatten_decode` are given to."""
 ATTENTION_TENSORS = ATTENTION_SCHEMA.count("Tensor? ")
-"""Tensors among the values of `flatten`; the first two are differentiable."""
+"""Tensors among the values of `flatten`; the first three are differentiable."""
 
 
 def _flat(table: tuple[_Option, ...], order: tuple[int, ...], options: Any) -> tuple[Any, ...]:

@@ -20,7 +20,7 @@ from flashverify_kernels.device.dkdv import dkdv_kernel
 from flashverify_kernels.device.dq import dq_kernel
 from flashverify_kernels.device.forward import forward_kernel
 from flashverify_kernels.options import Options
-from flashverify_kernels.reductions import bias_gradient, sink_gradient
+from flashverify_kernels.reductions import bias_gradient, row_positions, sink_gradient, table_gradient
 from flashverify_kernels.validation import CheckedCall, axes, check_call, check_like
 
 DELTA_ROWS = 64
@@ -54,6 +54,7 @@ class BackwardResult(NamedTuple):
         delta: rowsum(dO * O) - dLSE, `[B, Hq, Sq]` fp32; 0 for a row without keys.
         dbias: gradient of the bias, in its shape and dtype; summed over broadcast axes in fp32.
         dsink: gradient of the sinks, `[Hq]` fp32.
+        drelative_bias: gradient of the table of a relative bias, `[Hq, buckets]` fp32; summed in fp64.
     """
 
     dq: torch.Tensor | None
@@ -62,6 +63,7 @@ class BackwardResult(NamedTuple):
     delta: torch.Tensor
     dbias: torch.Tensor | None = None
     dsink: torch.Tensor | None = None
+    drelative_bias: torch.Tensor | None = None
 
 
 def forward(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, options: Options | None = None) -> ForwardResult:
@@ -105,9 +107,9 @@ def backward(
     options: Options | None = None,
     *,
     dlse: torch.Tensor | None = None,
-    needs: tuple[bool, bool, bool, bool, bool] = (True, True, True, True, True),
+    needs: tuple[bool, ...] = (True,) * 6,
 ) -> BackwardResult:
-    """Compute the gradients of q, k, v and, where there are any, of the bias and the sinks.
+    """Compute the gradients of q, k, v and, where there are any, of the bias, the sinks and the relative bias.
 
     Args:
         do: gradient of o, any strides.
@@ -118,7 +120,7 @@ def backward(
         lse2: LSE of `forward`, log base 2, `[B, Hq, Sq]` fp32.
         options: those of `forward`.
         dlse: gradient of the natural LSE, `[B, Hq, Sq]` fp32, any strides, or None.
-        needs: whether dq, dk, dv, dbias and dsink are wanted.
+        needs: whether dq, dk, dv, dbias, dsink and drelative_bias are wanted.
 
     Raises:
         TypeError: an argument of the wrong type or dtype.
@@ -155,10 +157,10 @@ def backward(
     )
 
     stats = statistics(call, lse2=lse2, delta=delta)
-    bias, sink = call.terms.bias, call.terms.sink
+    bias, sink, relative = call.terms.bias, call.terms.sink, options.relative_bias
     dq = dk = dv = ds = None
-    if bias is not None and needs[3]:
-        ds = torch.zeros(*rows, call.keys, dtype=torch.float32, device=q.device)  # tiles never visited stay 0
+    if (bias is not None and needs[3]) or (relative is not None and needs[5]):
+        ds = torch.zeros(*rows, call.sk, dtype=torch.float32, device=q.device)  # tiles never visited stay 0
     if needs[0] or ds is not None:
         dq = _empty(call, options, q, call.heads, call.rows, call.d)
         tensors = in_order(options, q=q, k=k, v=v, do=do, dq=dq)
@@ -167,7 +169,7 @@ def backward(
             call.sequences * call.heads * -(-call.sq // call.configs["dq"].block_m),
             q,
             **views(tensors),
-            dbias_ptr=ds,
+            ds_ptr=ds,
             stats=stats,
             **records(call, options, "dq"),
             **constants(call, "dq", tensors),
@@ -190,8 +192,11 @@ def backward(
         dk if needs[1] else None,
         dv if needs[2] else None,
         delta,
-        None if bias is None or ds is None else bias_gradient(ds, bias),
+        None if bias is None or ds is None or not needs[3] else bias_gradient(ds, bias),
         None if sink is None or not needs[4] else sink_gradient(sink, lse2, delta, sequences.cu_q),
+        None
+        if relative is None or ds is None or not needs[5]
+        else table_gradient(ds, row_positions(ds, options), relative),
     )
 
 

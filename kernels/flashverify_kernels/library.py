@@ -22,7 +22,7 @@ from flashverify_kernels.launch import backward, forward
 from flashverify_kernels.options import Layout
 from flashverify_kernels.validation import axes, check_call
 
-_DIFFERENTIABLE = 5  # q, k, v, the bias and the sinks
+_DIFFERENTIABLE = 6  # q, k, v, the bias, the sinks and the table of a relative bias
 
 
 @torch.library.custom_op(
@@ -63,10 +63,9 @@ def _attention_backward(
     needs: Sequence[bool],
     *values: Any,
 ) -> list[torch.Tensor]:
-    """Those of the gradients of q, k, v, the bias and the sinks that are needed."""
-    d_q, d_k, d_v, d_bias, d_sink = needs
-    result = backward(do, q, k, v, o, lse2, unflatten(values), dlse=dlse, needs=(d_q, d_k, d_v, d_bias, d_sink))
-    found = (result.dq, result.dk, result.dv, result.dbias, result.dsink)
+    """Those of the gradients of q, k, v, the bias, the sinks and the relative bias that are needed."""
+    result = backward(do, q, k, v, o, lse2, unflatten(values), dlse=dlse, needs=tuple(needs))
+    found = (result.dq, result.dk, result.dv, result.dbias, result.dsink, result.drelative_bias)
     return [x for x in found if x is not None]
 
 

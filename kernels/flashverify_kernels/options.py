@@ -18,6 +18,7 @@ from flashverify_kernels.blocks import BlockMask
 from flashverify_kernels.config import Configs, LaunchConfig
 from flashverify_kernels.dropout import Dropout
 from flashverify_kernels.packed import Packed
+from flashverify_kernels.relative import RelativeBias
 from flashverify_kernels.tree import TreeMask
 
 Causal = Literal["top-left", "bottom-right"]
@@ -47,6 +48,7 @@ class VarlenOptions(SharedOptions, total=False):
     softcap: float | None
     alibi_slopes: torch.Tensor | None
     sink: torch.Tensor | None
+    relative_bias: RelativeBias | None
     dropout: Dropout | None
     config: Configs | None
 
@@ -90,6 +92,7 @@ class Options:
     alibi_slopes: torch.Tensor | None = None
     bias: torch.Tensor | None = None
     sink: torch.Tensor | None = None
+    relative_bias: RelativeBias | None = None
     dropout: Dropout | None = None
     precision: Precision = "ieee"
     layout: Layout = "bhsd"
@@ -99,6 +102,8 @@ class Options:
     def tables(self) -> list[torch.Tensor]:
         """The tensors that describe the mask and the logits, which must not change between forward and backward."""
         found = [self.query_lengths, self.key_lengths, self.prefix_lengths, self.alibi_slopes, self.bias, self.sink]
+        if self.relative_bias is not None:
+            found += [self.relative_bias.table, self.relative_bias.distance_buckets]
         if self.tree is not None:
             found.append(self.tree.bits)
         if self.bitmask is not None:

@@ -9,6 +9,8 @@ from flashverify_kernels.config import Pairs
 from flashverify_kernels.dropout import Dropout
 from flashverify_kernels.masking import Extent
 from flashverify_kernels.options import Options
+from flashverify_kernels.relative import RelativeBias, by_distance
+from flashverify_kernels.runtime import readable
 
 LOG2_E = math.log2(math.e)
 _CAPS = 2.0**100
@@ -21,7 +23,8 @@ class Terms:
     Attributes:
         softcap: natural units.
         slopes: `[Hq]` fp32 slopes of ALiBi.
-        align_slopes: whether distances are measured from a diagonal that ends at the last key.
+        by_distance: `[Hq, 2 * reach + 1]` fp32, a relative bias of each clipped distance, natural units.
+        align_distances: whether distances are measured from a diagonal that ends at the last key.
         bias: `[B or 1, Hq or 1, rows, keys]` in the dtype of q.
         sink: `[Hq]` fp32, natural units.
         dropout: with p > 0.
@@ -29,7 +32,8 @@ class Terms:
 
     softcap: float | None = None
     slopes: torch.Tensor | None = None
-    align_slopes: bool = False
+    by_distance: torch.Tensor | None = None
+    align_distances: bool = False
     bias: torch.Tensor | None = None
     sink: torch.Tensor | None = None
     dropout: Dropout | None = None
@@ -37,13 +41,13 @@ class Terms:
     @property
     def pairs(self) -> Pairs:
         """What is done per query and key; a sink is the business of rows."""
-        if self.bias is not None:
+        if self.bias is not None or self.by_distance is not None:
             return "bias"
         return "plain" if self.softcap is None and self.slopes is None and self.dropout is None else "terms"
 
 
 def check_terms(options: Options, extent: Extent, dtype: torch.dtype, scale: float) -> Terms:
-    """Check softcap, ALiBi, bias, sink and dropout.
+    """Check softcap, ALiBi, bias, sink, relative bias and dropout.
 
     Args:
         options: what the caller asked for.
@@ -64,13 +68,15 @@ def check_terms(options: Options, extent: Extent, dtype: torch.dtype, scale: flo
     if options.alibi_slopes is not None and options.alibi_slopes.requires_grad:
         raise ValueError("alibi_slopes: slopes have no gradient; detach them")
     _check_bias(options, extent, dtype)
+    _check_relative(options.relative_bias, extent)
     dropout = options.dropout
     if dropout is not None and not isinstance(dropout, Dropout):
         raise TypeError(f"dropout: expected a Dropout, got {type(dropout).__name__}")
     return Terms(
         softcap=None if options.softcap is None else float(options.softcap),
         slopes=None if options.alibi_slopes is None else options.alibi_slopes.contiguous(),
-        align_slopes=options.causal == "bottom-right",
+        by_distance=None if options.relative_bias is None else by_distance(options.relative_bias),
+        align_distances=options.causal == "bottom-right",
         bias=options.bias,
         sink=None if options.sink is None else options.sink.contiguous(),
         dropout=dropout if dropout is not None and dropout.p > 0 else None,
@@ -114,3 +120,24 @@ def _check_bias(options: Options, extent: Extent, dtype: torch.dtype) -> None:
         raise ValueError(f"bias: expected shape {expected}, the first two axes possibly 1, got {shape}")
     if extent.keys > 1 and bias.stride(3) != 1:
         raise ValueError(f"bias: the last axis must have stride 1, got strides {bias.stride()}")
+
+
+def _check_relative(relative: RelativeBias | None, extent: Extent) -> None:
+    if relative is None:
+        return
+    if not isinstance(relative, RelativeBias):
+        raise TypeError(f"relative_bias: expected a RelativeBias, got {type(relative).__name__}")
+    table, buckets = relative.table, relative.distance_buckets
+    _check_tensor("relative_bias.table", table, torch.float32, extent)
+    _check_tensor("relative_bias.distance_buckets", buckets, torch.int32, extent)
+    if table.dim() != 2 or table.shape[0] != extent.heads or not table.shape[1]:
+        shape = tuple(table.shape)
+        raise ValueError(
+            f"relative_bias.table: expected shape ({extent.heads}, buckets), 1 bucket or more, got {shape}"
+        )
+    if buckets.dim() != 1 or buckets.shape[0] % 2 == 0:
+        shape = tuple(buckets.shape)
+        raise ValueError(f"relative_bias.distance_buckets: expected shape (2 * reach + 1,), got {shape}")
+    if readable(buckets) and not 0 <= int(buckets.min()) <= int(buckets.max()) < table.shape[1]:
+        found = f"from {int(buckets.min())} to {int(buckets.max())}"
+        raise ValueError(f"relative_bias.distance_buckets: expected 0 to {table.shape[1] - 1}, got values {found}")

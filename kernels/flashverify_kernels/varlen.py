@@ -21,7 +21,7 @@ def attention_varlen(
     max_k: int,
     **options: Unpack[VarlenOptions],
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Compute the attention of sequences that are packed behind each other, differentiably in q, k, v and the sinks.
+    """Compute the attention of sequences packed behind each other, differentiably in q, k, v, the sinks and the relative bias.
 
     Sequence s has the queries `cu_q[s]` to `cu_q[s + 1]` and the keys `cu_k[s]` to `cu_k[s + 1]`; either may be none. Its
     results are those of `attention` on it alone, bit for bit under the same launch configuration. Rows past the last
@@ -46,6 +46,7 @@ def attention_varlen(
         softcap: as in `attention`.
         alibi_slopes: as in `attention`, aligned by the lengths of the sequence.
         sink: as in `attention`.
+        relative_bias: as in `attention`, aligned by the lengths of the sequence.
         dropout: as in `attention`; queries and keys are numbered within their sequence.
         precision: as in `attention`.
         config: as in `attention`.

@@ -301,6 +301,21 @@ def test_the_oracle_gives_every_gradient(draw, attention):
         ({"alibi_slopes": torch.ones(3)}, r"alibi_slopes of shape \[3\] is not accepted: \[4\]"),
         ({"bias": torch.zeros(24, 32)}, r"bias of shape \[24, 32\] is not accepted: \[2 or 1, 4 or 1, 24, 32\]"),
         ({"bias": torch.full((1, 1, 24, 32), -math.inf)}, "bias holds a non-finite value.*mask="),
+        (
+            {"relative_bias": torch.zeros(4, 8)},
+            "distance_buckets=None is not accepted: relative_bias and distance_buckets",
+        ),
+        ({"distance_buckets": [0]}, "relative_bias=None is not accepted: relative_bias and distance_buckets belong"),
+        ({"relative_bias": torch.zeros(3, 8)}, r"relative_bias of shape \[3, 8\] is not accepted: \[4, buckets\]"),
+        (
+            {"relative_bias": torch.zeros(4, 8), "distance_buckets": [0, 1]},
+            "distance_buckets of 2 entries is not accepted",
+        ),
+        (
+            {"relative_bias": torch.zeros(4, 8), "distance_buckets": [0, 8, 1]},
+            "values from 0 to 8 is not accepted: 0 to 7",
+        ),
+        ({"relative_bias": torch.full((4, 8), math.nan)}, "relative_bias holds a non-finite value"),
         ({"sink": torch.ones(4, dtype=torch.int64)}, "sink of dtype torch.int64"),
         ({"mask": torch.ones(5, 32, dtype=torch.bool)}, r"mask of shape \[5, 32\].*broadcast to \[2, 4, 24, 32\]"),
         ({"dropout_p": 1.0}, "dropout_p=1.0"),

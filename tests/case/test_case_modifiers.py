@@ -17,6 +17,7 @@ from flashverify.case.values.tensor_bits import tensor_bits
 
 GOLDEN = Path(__file__).with_name("golden_features.txt")
 FIELDS = ("key_lengths", "query_lengths", "cu_q", "cu_k", "bitmap", "blocks", "bias", "slopes", "sink")
+FIELDS += ("relative_bias", "distance_buckets")
 GOLDEN_NAMES = {"bitmap": "bitmask"}
 """What the golden digests call a tensor of another name."""
 SHAPE = "batch=2 heads_q=4 heads_kv=2 seq_q=19 seq_k=37 dim_qk=24 dim_v=40"
@@ -34,6 +35,8 @@ LINES = [
     f"{PACKED} bias=head padding=dirt",
     f"{PACKED} regime=one-hot",
     *(f"{SHAPE} alibi=wild sink=yes seed={seed} strided=yes padding=nan" for seed in (0, 9)),
+    *(f"{SHAPE} relative_bias=8,20,both seed={seed}" for seed in (0, 5, 6, 7)),
+    *(f"{SHAPE} relative_bias=32,128 regime={regime} strided=yes padding=nan" for regime in ("zeros", "integers")),
 ]
 
 
@@ -210,7 +213,7 @@ def test_pages_hold_the_keys_in_another_order(size, storage, poison):
 
 def test_damage_of_every_optional_tensor_is_found():
     texts = (
-        f"{SHAPE} klen=37,9 qlen=3,19 bias=full bitmap=128,1,1 blocks=4,4,128,1 alibi=yes sink=yes page_size=16",
+        f"{SHAPE} klen=37,9 qlen=3,19 bias=full bitmap=128,1,1 blocks=4,4,128,1 alibi=yes sink=yes relative_bias=4,3 page_size=16",
         f"{PACKED} bias=head",
     )
     met = set()

@@ -24,6 +24,7 @@ from flashverify.case import (
     format_case,
     parse_case,
 )
+from flashverify.case.modifiers.relative_bias import RelativeBias
 from flashverify.errors import UsageError
 
 GOLDEN = {
@@ -80,6 +81,7 @@ GOLDEN = {
         mask=Mask(blocks=Blocks(16, 32, 128, 3), bitmap=Bitmap(7, 1)),
         storage=Storage(layout="bshd", gap=3, offset=1, expand=True, padding="nan", page_size=16),
     ),
+    "fv1 relative_bias=8,20,both": Case(logits=Logits(relative_bias=RelativeBias(8, 20, bidirectional=True))),
     "fv1 alibi=wild strided=yes": Case(logits=Logits(alibi="wild"), storage=Storage(strided=True)),
     "fv1 scale=0x1.2d68700000000p+20 do=expanded dlse=yes launch=block_m:16,block_n:32": Case(
         scale=1234567,  # an int is a number too
@@ -149,12 +151,12 @@ def any_case(draw):
     dtype = draw(st.sampled_from(DTYPES))
     bias, sink = draw(st.sampled_from((None, "full", "head", "shared"))), draw(st.booleans())
     alibi = draw(st.sampled_from((False, True, "wild")))
-    absent = {name for name, there in (("bias", bias), ("sink", sink), ("slopes", alibi)) if not there}
+    relative = draw(st.sampled_from((None, RelativeBias(8, 20, bidirectional=True), RelativeBias(2, 2))))
+    learned = {"bias": bias, "sink": sink, "slopes": alibi, "relative_bias": relative}
+    absent = {name for name, there in learned.items() if not there}
     finite = st.floats(allow_nan=False, allow_infinity=False)
     edit = st.sampled_from([name for name in EDIT_TENSORS if name not in absent]).flatmap(
-        lambda name: st.builds(
-            Edit, st.just(name), st.just((0, 0, 0, 0)), finite if name in ("bias", "sink", "slopes") else st.floats()
-        )
+        lambda name: st.builds(Edit, st.just(name), st.just((0, 0, 0, 0)), finite if name in learned else st.floats())
     )
     positive = st.floats(0, exclude_min=True, allow_infinity=False)
     return Case(
@@ -172,6 +174,7 @@ def any_case(draw):
             alibi=alibi,
             bias=bias,
             sink=sink,
+            relative_bias=relative,
         ),
         dropout=draw(st.floats(0, 1, exclude_max=True)),
         values=Values(

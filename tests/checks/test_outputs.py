@@ -21,9 +21,9 @@ from flashverify.numerics import Form
 from flashverify.subjects import Contract, has_gpu
 from tests.diagnosis.planted import Plain
 
-ALL = frozenset({"dq", "dk", "dv", "delta", "dbias", "dsink"})
+ALL = frozenset({"dq", "dk", "dv", "delta", "dbias", "dsink", "drelative_bias"})
 LEARNED = parse_case(
-    "fv1 batch=2 heads_q=4 heads_kv=2 seq_q=5 seq_k=9 dtype=fp32 bias=full sink=yes klen=0,9 dlse=yes seed=4"
+    "fv1 batch=2 heads_q=4 heads_kv=2 seq_q=5 seq_k=9 dtype=fp32 bias=full sink=yes relative_bias=8,20,both klen=0,9 dlse=yes seed=4"
 )
 BARE = parse_case("fv1 seq_q=5 seq_k=9 dtype=bf16 seed=4")
 FORWARD = parse_case("fv1 seq_q=5 seq_k=9 dtype=bf16 sink=yes bias=full backward=no seed=4")
@@ -73,7 +73,7 @@ def test_a_subject_that_returns_what_it_promises_passes(case):
     assert failures(Returning(), case) == set()
     judged = {stats.output for stats in judge_case(Returning(), case, Plan.only("accuracy", case)).stats}
     assert ({"delta", "dq", "dk", "dv"} <= judged) is case.grad.backward
-    assert ({"dbias", "dsink"} <= judged) is (case is LEARNED)
+    assert ({"dbias", "dsink", "drelative_bias"} <= judged) is (case is LEARNED)
 
 
 @pytest.mark.parametrize("name", [*sorted(ALL), "lse"])
@@ -100,14 +100,14 @@ def test_what_is_not_promised_or_not_called_for_may_be_missing():
 
 
 def test_an_unknown_promise_is_refused():
-    with pytest.raises(UsageError, match=r"gradients=.*dp.*dbias, delta, dk, dq, dsink, dv"):
+    with pytest.raises(UsageError, match=r"gradients=.*dp.*dbias, delta, dk, dq, drelative_bias, dsink, dv"):
         Contract(gradients=frozenset({"dq", "dp"}))
     with pytest.raises(UsageError, match="a frozenset of"):
         Contract(gradients={"dq"})
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("name", ["lse", "delta", "dsink", "dq", "dbias", "o"])
+@pytest.mark.parametrize("name", ["lse", "delta", "dsink", "drelative_bias", "dq", "dbias", "o"])
 def test_an_output_of_another_dtype_fails(name, dtype):
     def other(tensor):
         return tensor.to(dtype)

@@ -66,7 +66,7 @@ def test_the_subject_that_is_changed_passes():
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0, -0.25])
-@pytest.mark.parametrize("output", ["o", "lse", "delta", "dq", "dk", "dv", "dbias", "dsink"])
+@pytest.mark.parametrize("output", ["o", "lse", "delta", "dq", "dk", "dv", "dbias", "dsink", "drelative_bias"])
 def test_an_output_that_is_a_constant_is_found(output, value):
     def change(name, x):
         return torch.full_like(x, value) if name == output else x
@@ -78,7 +78,9 @@ def test_an_output_that_is_a_constant_is_found(output, value):
 def returns(case, output):
     if output in ("o", "lse"):
         return True
-    return case.grad.backward and {"dbias": case.logits.bias, "dsink": case.logits.sink}.get(output, True)
+    logits = case.logits
+    given = {"dbias": logits.bias, "dsink": logits.sink, "drelative_bias": logits.relative_bias}
+    return case.grad.backward and given.get(output, True)
 
 
 @pytest.mark.parametrize(

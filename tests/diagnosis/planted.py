@@ -18,7 +18,7 @@ class Plain:
     contract = Contract(lse_base="e")
     supports = Supports(
         masks=("causal", "window", "key_lengths", "query_lengths", "tree", "blocks", "bitmap", "prefix_lengths"),
-        logits=("softcap", "alibi", "bias", "sink"),
+        logits=("softcap", "alibi", "bias", "sink", "relative_bias"),
         dropout=True,
         empty=True,
         scales=("positive", "zero", "negative"),
@@ -83,6 +83,15 @@ class Plain:
 
     def alibi(self, distance):
         return distance.abs()
+
+    def table(self, table):
+        return table
+
+    def relative_distance(self, distance, reach):
+        return distance.clamp(-reach, reach)
+
+    def table_gradient(self, ds, buckets, count):
+        return torch.stack([ds.masked_fill(buckets != n, 0.0).sum((0, 2, 3)) for n in range(count)], -1)
 
     def add_bias(self, z, bias):
         return z + bias
@@ -160,13 +169,9 @@ class Plain:
         if problem.bias is not None:
             z = self.add_bias(z, torch.nan_to_num(problem.bias.double(), 0.0, 0.0, 0.0))
         if problem.slopes is not None:
-            i, j = torch.arange(n)[:, None], torch.arange(m)[None, :]
-            queries = [n] * b if problem.query_lengths is None else problem.query_lengths.tolist()
-            keys = [m] * b if problem.key_lengths is None else problem.key_lengths.tolist()
-            distance = torch.stack(
-                [i + (t - s if problem.causal == "bottom-right" else 0) - j for s, t in zip(queries, keys, strict=True)]
-            )
-            z = z - problem.slopes.double()[:, None, None] * self.alibi(distance.double())[:, None]
+            z = z - problem.slopes.double()[:, None, None] * self.alibi(-self.distance(problem).double())[:, None]
+        if problem.relative_bias is not None:
+            z = z + self.table(problem.relative_bias.double())[:, self.buckets(problem)].transpose(0, 1)
         see = self.see(problem)
         z = z.masked_fill(~see, -torch.inf)
         some = see.any(-1)
@@ -192,6 +197,20 @@ class Plain:
         saved = (q, k, v, raw, z, see, keep, group)
         return Forward(o.to(problem.q.dtype), lse.float(), saved)
 
+    def distance(self, problem):
+        """Key - position, `[B, Sq, Sk]`."""
+        (b, _, n, _), m = problem.case.shape_q, problem.case.seq_k
+        queries = [n] * b if problem.query_lengths is None else problem.query_lengths.tolist()
+        keys = [m] * b if problem.key_lengths is None else problem.key_lengths.tolist()
+        shift = (
+            torch.tensor(keys) - torch.tensor(queries) if problem.causal == "bottom-right" else torch.zeros(b).long()
+        )
+        return torch.arange(m) - torch.arange(n)[:, None] - shift[:, None, None]
+
+    def buckets(self, problem):
+        reach = len(problem.distance_buckets) // 2
+        return problem.distance_buckets.long()[self.relative_distance(self.distance(problem), reach) + reach]
+
     def backward(self, problem, forward):
         q, k, v, raw, z, see, keep, group = forward.saved
         do = torch.nan_to_num(problem.do.double(), 0.0, 0.0, 0.0)
@@ -211,7 +230,10 @@ class Plain:
         dq = scale * self.dq_factor(problem) * (inner @ k)
         dk = self.group_sum(scale * self.dk_factor(problem) * (inner.mT @ q), group)
         dv = self.group_sum((p * keep).mT @ do, group)
-        dbias = dsink = None
+        dbias = dsink = drelative_bias = None
+        if problem.relative_bias is not None:
+            count = problem.relative_bias.shape[1]
+            drelative_bias = self.table_gradient(ds, self.buckets(problem)[:, None], count).float()
         if problem.bias is not None:
             shared = [axis for axis in range(2) if problem.bias.shape[axis] == 1]
             dbias = ds.sum(shared, keepdim=True) if shared else ds
@@ -219,7 +241,8 @@ class Plain:
         if problem.sink is not None:
             sink = self.sinks(problem.sink).double().view(1, -1, 1)
             dsink = torch.where(some, (sink - lse).exp() * offset, 0.0).sum((0, 2)).float()
-        return Gradients(dq.to(dtype), dk.to(dtype), dv.to(dtype), delta.float(), dbias=dbias, dsink=dsink)
+        learned = {"dbias": dbias, "dsink": dsink, "drelative_bias": drelative_bias}
+        return Gradients(dq.to(dtype), dk.to(dtype), dv.to(dtype), delta.float(), **learned)
 
     def backward_lse(self, lse):
         return lse

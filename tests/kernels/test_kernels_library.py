@@ -20,6 +20,7 @@ from flashverify_kernels import (
     LaunchConfig,
     Options,
     Packed,
+    RelativeBias,
     TreeMask,
     attention,
     attention_varlen,
@@ -57,6 +58,7 @@ def lengths(*values):
     return torch.tensor(values, dtype=torch.int32)
 
 
+BUCKETS = torch.tensor([1, 1, 0, 2, 3], dtype=torch.int32)
 VARIANTS = {
     "plain": lambda dtype: {},
     "causal": lambda dtype: {"causal": "bottom-right", "scale": -0.5, "softcap": 3.0},
@@ -68,6 +70,10 @@ VARIANTS = {
     "blocks": lambda dtype: {"blocks": BlockMask.from_bool(bits(BATCH, 1, 1, 2), rows=16, keys=16)},
     "alibi": lambda dtype: {"alibi_slopes": torch.tensor([0.5, 0.25]), "causal": "bottom-right"},
     "bias": lambda dtype: {"bias": draw(1, HEADS, SQ, SK, dtype=dtype, seed=9), "sink": draw(HEADS, seed=8)},
+    "relative": lambda dtype: {
+        "relative_bias": RelativeBias(draw(HEADS, 4, seed=10), BUCKETS),
+        "causal": "bottom-right",
+    },
     "dropout": lambda dtype: {"dropout": Dropout(0.3, seed=2**64 - 5, offset=2**32 - 1)},
 }
 
@@ -76,7 +82,15 @@ def options_of(variant, dtype):
     options = VARIANTS[variant](dtype)
     for name in {"bias", "sink"} & options.keys():
         options[name].requires_grad_()
+    if "relative_bias" in options:
+        options["relative_bias"].table.requires_grad_()
     return options
+
+
+def learned(options):
+    """The tensors of the options that have a gradient."""
+    relative = [options["relative_bias"].table] if "relative_bias" in options else []
+    return [*(options[name] for name in ("bias", "sink") if name in options), *relative]
 
 
 def gradients(outputs, tensors):
@@ -107,7 +121,7 @@ def test_the_operators_of_attention_pass_opcheck(variant):
     with torch.no_grad():
         o, _, lse2 = ops.attention_forward(*tensors, *values)
     do, dlse = draw(*o.shape, dtype=dtype, seed=3), draw(*lse2.shape, seed=4)
-    needs = [True, True, False, "bias" in options, "sink" in options]
+    needs = [True, True, False, "bias" in options, "sink" in options, "relative_bias" in options]
     tensors = [x.detach() for x in tensors]
     values = [x.detach() if isinstance(x, torch.Tensor) else x for x in values]
     opcheck(ops.attention_backward.default, (do, dlse, *tensors, o, lse2, needs, *values))
@@ -119,7 +133,7 @@ def test_the_operators_of_attention_pass_opcheck(variant):
 def test_compiled_attention_is_the_eager_one(variant, dtype, layout):
     tensors, options = inputs(dtype, layout), options_of(variant, dtype)
     call = functools.partial(attention, **options, layout=layout, return_lse=True)
-    needed = [*tensors, *(options[name] for name in ("bias", "sink") if name in options)]
+    needed = [*tensors, *learned(options)]
 
     wanted, got = call(*tensors), compiled(call)(*tensors)
 

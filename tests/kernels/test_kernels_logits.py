@@ -112,7 +112,7 @@ def run(dot, ds, *, scale, softcap=None, slopes=None, bias=None, shift=0, transp
         cap_ratio=None if softcap is None else scale / softcap,
         cap_log2=None if softcap is None else softcap * LOG2_E,
         slopes=slopes,
-        align_slopes=1,
+        align_distances=1,
         bias=view(bias),
         sink=None,
     )

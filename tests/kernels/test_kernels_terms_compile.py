@@ -28,6 +28,8 @@ ALONE = [
     ("forward", 90, 64, "float16", ["dropout"]),
     ("forward", 90, 64, "float16", ["bias"]),
     ("dq", 90, 64, "float16", ["dbias"]),
+    ("forward", 90, 128, "float16", ["relative_bias"]),
+    ("dq", 90, 64, "float16", ["drelative_bias"]),
     ("dkdv", 90, 64, "float16", ["dropout"]),
     ("dkdv", 90, 64, "float16", ["softcap"]),
 ]

@@ -7,15 +7,15 @@ import pytest
 import torch
 
 import flashverify
-from flashverify import Contract, Supports, parse_case
+from flashverify import Contract, Logits, Supports, parse_case
 from flashverify.case.masks.predicate import visible
 from flashverify.case.memory.materialize import materialize
 from flashverify.checks import Plan, judge_case
 from flashverify.checks.passes.execution import execute
 from flashverify.errors import UsageError
 
-LEARNED = Contract(gradients=frozenset({"dq", "dk", "dv", "dbias", "dsink"}))
-SUPPORTS = Supports(dtypes=("fp32",), masks=("causal",), logits=("bias", "sink"), dlse=True)
+LEARNED = Contract(gradients=frozenset({"dq", "dk", "dv", "dbias", "dsink", "drelative_bias"}))
+SUPPORTS = Supports(dtypes=("fp32",), masks=("causal",), logits=("bias", "sink", "relative_bias"), dlse=True)
 CASE = parse_case("fv1 batch=2 heads_q=4 heads_kv=2 seq_q=5 seq_k=9 dtype=fp32 bias=head sink=yes dlse=yes seed=4")
 
 
@@ -26,6 +26,10 @@ def attention(p):
     logits = q @ k.mT * p.scale
     if p.bias is not None:
         logits = logits + p.bias.double()
+    if p.relative_bias is not None:
+        reach = len(p.distance_buckets) // 2
+        distance = torch.arange(k.shape[2]) - torch.arange(q.shape[2])[:, None]
+        logits = logits + p.relative_bias.double()[:, p.distance_buckets[distance.clamp(-reach, reach) + reach]]
     see = visible(p.case, p.q.device)
     if see is not None:
         logits = logits.masked_fill(~see(slice(0, p.q.shape[2]), slice(0, p.k.shape[2])), -math.inf)
@@ -53,6 +57,19 @@ def test_gradients_of_a_bias_and_a_sink_come_from_autograd(case):
     assert ("dsink" in found) == (problem.sink is not None)
     assert found["dbias"].shape == problem.bias.shape
     assert failures(made(), case) == set()
+
+
+def test_the_gradient_of_a_relative_bias_comes_from_autograd():
+    case = dataclasses.replace(CASE, logits=Logits(relative_bias=(8, 20, True)))
+    problem, _ = materialize(case, "cpu")
+    assert execute(made(), problem).outputs["drelative_bias"].shape == (4, 8)
+    assert failures(made(), case) == set()
+
+    def twice(p):
+        table = p.relative_bias + (p.relative_bias - p.relative_bias.detach())
+        return attention(dataclasses.replace(p, relative_bias=table))
+
+    assert {output for _, _, output in failures(made(twice), case)} == {"drelative_bias"}
 
 
 def test_a_wrong_gradient_of_the_bias_is_found():

@@ -65,13 +65,12 @@ def sampled(inputs: Inputs, rows: torch.Tensor) -> Inputs:
         return None if x is None else x.index_select(2, rows)
 
     return dataclasses.replace(
-        inputs,
+        inputs.without_learned(),
         q=inputs.q.index_select(2, rows),
         visible=pairs(inputs.visible),
         do=cut(inputs.do),
         dlse=cut(inputs.dlse),
         biases=tuple(pairs(bias) for bias in inputs.biases),
-        bias_shape=None,
         keep=pairs(inputs.keep),
     )
 

@@ -101,7 +101,7 @@ def _longer(scene: Scene, extra: int, size: int) -> Inputs | None:
         return torch.nn.functional.pad(x, (0, 0, 0, extra))
 
     biases = tuple(torch.nn.functional.pad(b.double(), (0, extra)) if b.shape[-1] > 1 else b for b in i.biases)
-    return replace(i, k=padded(i.k), v=padded(i.v), visible=old | tail, biases=biases, bias_shape=None)
+    return replace(i.without_learned(), k=padded(i.k), v=padded(i.v), visible=old | tail, biases=biases)
 
 
 def _cut(keys: int) -> Callable[[Expectations], Expectations]:

@@ -35,7 +35,8 @@ def _biases(scene: Scene) -> tuple[Tensor | None, Tensor | None]:
 
 
 def _with(scene: Scene, bias: Tensor | None, alibi: Tensor | None) -> Inputs:
-    return replace(scene.inputs, biases=tuple(x for x in (bias, alibi) if x is not None))
+    given = sum(x is not None for x in (scene.problem.bias, scene.problem.slopes))
+    return replace(scene.inputs, biases=(*(x for x in (bias, alibi) if x is not None), *scene.inputs.biases[given:]))
 
 
 def _bias(change: Callable[[Tensor], Tensor | None]) -> Callable[[Scene], Iterator[Alternative]]:

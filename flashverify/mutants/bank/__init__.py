@@ -12,6 +12,7 @@ from flashverify.mutants.bank.logits import LOGITS
 from flashverify.mutants.bank.masks import MASKS
 from flashverify.mutants.bank.memory import MEMORY_BANK
 from flashverify.mutants.bank.precision import PRECISION
+from flashverify.mutants.bank.relative_bias import RELATIVE_BIAS
 from flashverify.mutants.bank.sequences import SEQUENCES
 from flashverify.mutants.bank.softmax import SOFTMAX
 from flashverify.mutants.bank.storage import STORAGE
@@ -24,6 +25,7 @@ BANK: tuple[Mutant, ...] = (
     *MASKS,
     *SEQUENCES,
     *LOGITS,
+    *RELATIVE_BIAS,
     *DROPOUT,
     *DECODE,
     *EDGES,

@@ -94,6 +94,12 @@ def store_tile(
 
 
 @triton.jit
+def row_numbers(stats, b, h, first, i):
+    """The numbers of the rows `first + i` among those that the `Statistics` have, `[len(i)]` int64."""
+    return b.to(tl.int64) * stats.batch + h.to(tl.int64) * stats.head + first + i
+
+
+@triton.jit
 def row_ptrs(ptr, stats, b, h, first, i):
     """Pointers to the rows `first + i` of `ptr`, one of the `Statistics` of the rows, `[len(i)]`."""
     return ptr + b.to(tl.int64) * stats.batch + h.to(tl.int64) * stats.head + first + i

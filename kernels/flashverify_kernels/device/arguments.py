@@ -16,6 +16,8 @@ Float32s = Annotated[Any, "*fp32"]
 """An fp32 tensor, or None."""
 Factor = Annotated[Any, "fp32"]
 """A float, or None."""
+Width = Annotated[Any, "i32"]
+"""A whole number from 2 on, or None: Triton makes a constant of a 1 that has no declared type."""
 
 
 class View(NamedTuple):
@@ -142,6 +144,13 @@ class MaskParts(NamedTuple):
     blocks: Blocks
 
 
+class Relative(NamedTuple):
+    """A relative bias by distance: `[heads, width]`, natural units; the middle of a row is that of distance 0."""
+
+    ptr: Float32s
+    width: Width
+
+
 class LogitTerms(NamedTuple):
     """What a logit is made of besides the dot product, see `logits`.
 
@@ -151,9 +160,11 @@ class LogitTerms(NamedTuple):
         cap_ratio: softmax scale / softcap, or None.
         cap_log2: softcap times log2(e), or None.
         slopes: `[heads]` ALiBi slopes.
-        align_slopes: 1 if ALiBi measures distances from a diagonal that ends at the last key, 0 from one that starts at the first.
+        align_distances: 1 if ALiBi and the relative bias measure distances from a diagonal that ends at the last key, 0 from one that
+            starts at the first.
         bias: `[B or 1, heads or 1, sq, sk]`, natural units.
         sink: `[heads]` logits of the sinks, natural units; the backward needs none.
+        relative: what is added by distance.
     """
 
     scale: tl.float32
@@ -161,9 +172,10 @@ class LogitTerms(NamedTuple):
     cap_ratio: Factor
     cap_log2: Factor
     slopes: Float32s
-    align_slopes: tl.int32
+    align_distances: tl.int32
     bias: View
     sink: Float32s
+    relative: Relative = Relative(None, None)
 
 
 class DropoutDraws(NamedTuple):
@@ -212,8 +224,10 @@ class HeadTerms(NamedTuple):
         slope_log2: ALiBi slope times log2(e).
         shift: row i stands at position i + shift among the keys.
         bias: pointer to the first element of the bias.
+        relative: pointer to the relative bias of distance 0.
     """
 
     slope_log2: Any
     shift: Any
     bias: Any
+    relative: Any

@@ -1,6 +1,6 @@
 import triton.language as tl
 
-from flashverify_kernels.device.address import head_of, load_tile, row_ptrs, rows_of, store_tile
+from flashverify_kernels.device.address import head_of, load_tile, row_numbers, row_ptrs, rows_of, store_tile
 from flashverify_kernels.device.arguments import DropoutDraws, LogitTerms, MaskParts, Sequences, Sizes, Statistics, View
 from flashverify_kernels.device.dropout import drop, keep_tile
 from flashverify_kernels.device.jit import kernel
@@ -26,7 +26,7 @@ def dq_kernel(
     v_view: View,
     do_view: View,
     dq_view: View,
-    dbias_ptr,
+    ds_ptr,
     stats: Statistics,
     sequences: Sequences,
     sizes: Sizes,
@@ -46,8 +46,8 @@ def dq_kernel(
     """Compute dQ = scale * dS K of one tile of queries: one program per (sequence, query head, query tile).
 
     Arguments as in `forward_kernel`; the LSE and the delta of `stats` are read. `do_view` has the shape of O, `dq_view` that of Q.
-    `dbias_ptr` is `[B, heads, sq, sk]` fp32 contiguous, or None: dS is written there before any softcap, in visited tiles
-    only, so all of it must be 0 before.
+    `ds_ptr` is `[rows of stats, sk]` fp32 contiguous, or None: dS is written there before any softcap, in visited tiles only, so all
+    of it must be 0 before. Keys are numbered within their sequence.
     """
     tiles = tl.cdiv(sizes.sq, BLOCK_M)
     bh = tl.program_id(0) // tiles
@@ -95,9 +95,9 @@ def dq_kernel(
                 if dropout.keep_share is not None:
                     dp = drop(dp * dropout.keep_scale, keep_tile(i, n0, bh, dropout, BLOCK_N))
                 ds = score_gradient(p, dp, delta, see, part != FULL)  # [BLOCK_M, BLOCK_N]
-                if dbias_ptr is not None:
-                    at = (bh.to(tl.int64) * sq + i)[:, None] * sk + j[None, :]
-                    tl.store(dbias_ptr + at, ds, mask=(i < q_end)[:, None] & (j < k_end)[None, :])
+                if ds_ptr is not None:
+                    at = row_numbers(stats, b, h, q0, i)[:, None] * sizes.sk + j[None, :]
+                    tl.store(ds_ptr + at, ds, mask=(i < q_end)[:, None] & (j < k_end)[None, :])
                 ds = dot_gradient(ds, dot, terms.cap_ratio)
                 dq = tl.dot(ds.to(k.dtype), k, dq, input_precision=PRECISION)  # [BLOCK_M, BLOCK_D]
 

@@ -1,6 +1,7 @@
 """From the dot product of a query and a key to the base-2 logit, and from the gradient of the logit back to that of the dot.
 
-    S = cap(scale q k^T) + bias - slope_h |i + shift - j|        natural units; cap(t) = softcap * tanh(t / softcap)
+    S = cap(scale q k^T) + bias - slope_h |i + shift - j| + relative_h(j - i - shift)
+                                                                 natural units; cap(t) = softcap * tanh(t / softcap)
     z = S * log2(e)                                              what `softmax` works on
 
 A term whose argument is None is absent and leaves no code.
@@ -36,16 +37,17 @@ def logits(dot, i, j, sq, k_end, terms, head, MASKED: tl.constexpr):
         softcap       x = dot * fl(scale / softcap); z = tanh(x) * fl(softcap log2 e)    2, and those of `tanh`
         bias          z = z + fp32(bias) * fl(log2 e)                               2; the conversion is exact
         ALiBi         z = z - slope_log2 * fp32(|i + shift - j|)                    2; the distance is exact below 2^24
+        relative      z = z + relative * fl(log2 e)                                 2
 
     In this order. Where products may be contracted (all kernels but the forward) a product that is added is not rounded.
-    With a bias, the scaled bias and z are clamped to the finite numbers: a bias near the end of fp32, or -inf, acts as the most
-    negative logit, neither as a mask nor as a source of NaN; a NaN stays one.
+    With a bias or a relative bias, the scaled bias and z are clamped to the finite numbers: one near the end of fp32, or -inf, acts as
+    the most negative logit, neither as a mask nor as a source of NaN; a NaN stays one.
 
     Args:
         dot: q k^T, `[BLOCK_M, BLOCK_N]` fp32, or its transpose.
         i: row numbers, shaped to broadcast along the keys of `dot`.
         j: key numbers, shaped to broadcast along the rows of `dot`.
-        sq: rows from here on are padding: no bias is read.
+        sq: rows from here on are padding: no bias is read for them.
         k_end: keys from here on likewise.
         terms: the `LogitTerms`.
         head: what `head_terms` makes of them.
@@ -56,6 +58,9 @@ def logits(dot, i, j, sq, k_end, terms, head, MASKED: tl.constexpr):
         z += load_bias(head.bias, terms.bias.row, i, j, sq, k_end, MASKED)
     if terms.slopes is not None:
         z -= head.slope_log2 * tl.abs(i + head.shift - j).to(tl.float32)
+    if terms.relative.ptr is not None:
+        z += load_relative(head.relative, terms.relative.width, i + head.shift, j, i < sq, k_end, MASKED)
+        z = _clamp(z, _LARGEST)
     return z if terms.bias.ptr is None else _clamp(z, _LARGEST)
 
 
@@ -116,7 +121,10 @@ def head_terms(terms, b, h, q_end, k_end):
     bias = 0
     if terms.bias.ptr is not None:
         bias = head_bias(terms.bias, b, h)
-    return HeadTerms(slope, terms.align_slopes * (k_end - q_end), bias)
+    relative = 0
+    if terms.relative.ptr is not None:
+        relative = head_relative(terms.relative, h)
+    return HeadTerms(slope, terms.align_distances * (k_end - q_end), bias, relative)
 
 
 @triton.jit
@@ -148,3 +156,19 @@ def load_bias(bias_ptr, stride_row, i, j, sq, k_end, MASKED: tl.constexpr):
     bias = tl.load(bias_ptr + (i.to(tl.int64) * stride_row + j), mask=keep, other=0.0)
     scaled = bias.to(tl.float32) * LOG2_E
     return scaled if bias.dtype == tl.float16 else _clamp(scaled, _LARGEST)  # no fp16 comes near the end of fp32
+
+
+@triton.jit
+def head_relative(relative, h):
+    """Pointer to the relative bias of query head `h` at distance 0."""
+    return relative.ptr + (h.to(tl.int64) * relative.width + relative.width // 2)
+
+
+@triton.jit
+def load_relative(relative_ptr, width, position, j, rows, k_end, MASKED: tl.constexpr):
+    """The relative bias of a tile times log2(e), fp32; 0 and not read outside of `rows` and keys `k_end`."""
+    reach = width // 2
+    distance = tl.minimum(tl.maximum(j - position, -reach), reach)
+    keep = rows & (j < k_end) if MASKED else rows
+    bias = tl.load(relative_ptr + distance, mask=keep, other=0.0)
+    return _clamp(bias * LOG2_E, _LARGEST)

@@ -1,0 +1,84 @@
+"""Each defect of a relative bias, planted in an independent implementation, is named."""
+
+import pytest
+import torch
+
+from flashverify_oracles import t5_buckets
+from tests.diagnosis.planted import LOG2E, Plain, planted
+from tests.diagnosis.test_diagnosis import CASE, FORWARD, named
+
+DEFECTS = [
+    ("relative-bias-missing", FORWARD + "relative_bias=6,4", {"table": lambda s, table: 0 * table}),
+    ("relative-bias-without-log2e", FORWARD + "relative_bias=6,4", {"table": lambda s, table: table / LOG2E}),
+    ("relative-bias-sign", CASE + "relative_bias=6,4", {"table": lambda s, table: -table}),
+    (
+        "relative-bias-one-direction",
+        FORWARD + "relative_bias=8,20,both",
+        {"buckets": lambda s, p: t5_buckets(8, 20, bidirectional=False).long()[s.distance(p) + 20]},
+    ),
+    (
+        "relative-bias-distance-sign",
+        FORWARD + "relative_bias=8,20,both",
+        {"relative_distance": lambda s, d, reach: (-d).clamp(-reach, reach)},
+    ),
+    (
+        "relative-bias-without-shift",
+        FORWARD + "relative_bias=8,20,both causal=bottom-right",
+        {
+            "distance": lambda s, p: (
+                torch.arange(p.k.shape[2]) - torch.arange(p.q.shape[2])[:, None] + 0 * p.q[:, 0, :1, :1].long()
+            )
+        },
+    ),
+    (
+        "relative-bias-clipped-early",
+        FORWARD + "relative_bias=6,4",
+        {"relative_distance": lambda s, d, reach: d.clamp(1 - reach, reach - 1)},
+    ),
+    (
+        "relative-bias-max-distance-off-by-one",
+        FORWARD + "relative_bias=6,5",
+        {"relative_distance": lambda s, d, reach: torch.where(d == -4, -5, d).clamp(-reach, reach)},
+    ),
+    (
+        "relative-bias-off-by-one",
+        FORWARD + "relative_bias=8,20,both",
+        {"relative_distance": lambda s, d, reach: (d + 1).clamp(-reach, reach)},
+    ),
+    (
+        "relative-bias-first-head",
+        FORWARD + "relative_bias=6,4 heads_q=2",
+        {"table": lambda s, table: table[:1].expand_as(table)},
+    ),
+    (
+        "relative-bias-of-kv-head",
+        FORWARD + "relative_bias=6,4 heads_q=4 heads_kv=2",
+        {"table": lambda s, table: table[torch.tensor([0, 0, 1, 1])]},
+    ),
+    (
+        "relative-bias-of-next-head",
+        FORWARD + "relative_bias=6,4 heads_q=3 heads_kv=3",
+        {"table": lambda s, table: table.roll(-1, 0)},
+    ),
+    (
+        "relative-bias-transposed",
+        FORWARD + "relative_bias=6,4 heads_q=2",
+        {"table": lambda s, table: table.reshape(6, 2).T},
+    ),
+    (
+        "drelative-bias-first-sequence",
+        CASE + "relative_bias=6,4 batch=3",
+        {"table_gradient": lambda s, ds, of, count: Plain.table_gradient(s, ds[:1], of[:1], count)},
+    ),
+    (
+        "drelative-bias-last-sequence",
+        CASE + "relative_bias=6,4 batch=3",
+        {"table_gradient": lambda s, ds, of, count: Plain.table_gradient(s, ds[-1:], of[-1:], count)},
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "defect"), DEFECTS, ids=[name for name, _, _ in DEFECTS])
+def test_a_planted_defect_is_named(name, text, defect):
+    found = named(planted(**defect), text)
+    assert name == found.name or (name in found.also and found.name), found
