@@ -48,7 +48,7 @@ def mask_kinds(case: Case) -> str:
         "tree": mask.tree is not None,
         "causal": mask.causal is not None or right is not None,
         "left": left is not None,
-        "bitmask": mask.bitmap is not None,
+        "bitmap": mask.bitmap is not None,
         "blocks": mask.blocks is not None,
         "prefix": mask.prefix_lengths is not None,
     }
@@ -110,7 +110,7 @@ def _bitmap(kernels: Any, problem: Problem) -> dict[str, Any]:
     if problem.bitmap is None:
         return {}
     see = problem.bitmap if problem.case.mask.packed is None else _within_sequences(problem)
-    return {"bitmask": kernels.BitMask.from_bool(see)}
+    return {"bitmap": kernels.Bitmap.from_bool(see)}
 
 
 def _dropout(kernels: Any, problem: Problem) -> dict[str, Any]:

@@ -108,7 +108,7 @@ class BundledDecode(Bundled):
         raise NotImplementedError("decode has no backward")
 
     def _tree(self, problem: Problem) -> Any:
-        """The tree; of cases with an odd seed as a bitmask of each head's own, whose words lie between words that hide no key."""
+        """The tree; of cases with an odd seed as a bitmap of each head's own, whose words lie between words that hide no key."""
         case = problem.case
         assert case.mask.tree is not None
         tree = self._kernels.TreeMask.from_parents(case.mask.tree, problem.q.device)
@@ -118,7 +118,7 @@ class BundledDecode(Bundled):
         room = tree.bits.new_full((case.batch, case.heads_q + 1, nodes, words + 1), -1)
         own = room[:, : case.heads_q, :, :words]
         own.copy_(tree.bits)
-        return self._kernels.BitMask(own)
+        return self._kernels.Bitmap(own)
 
     def _rows(self, case: Case) -> int:
         return case.heads_q // case.heads_kv * case.seq_q

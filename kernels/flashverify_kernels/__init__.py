@@ -44,7 +44,7 @@ is listed in `device.arguments`; strides are in elements.
 
 from flashverify_kernels import library, library_decode  # noqa: F401  they register the operators
 from flashverify_kernels.api import attention
-from flashverify_kernels.bitmask import BitMask
+from flashverify_kernels.bitmap import Bitmap
 from flashverify_kernels.blocks import BlockMask
 from flashverify_kernels.config import Configs, LaunchConfig, config_error, launch_config
 from flashverify_kernels.decode import decode
@@ -61,7 +61,7 @@ from flashverify_kernels.varlen import attention_varlen
 
 __all__ = [
     "BackwardResult",
-    "BitMask",
+    "Bitmap",
     "BlockMask",
     "Configs",
     "Dropout",

@@ -49,7 +49,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "causal": {"mask": "causal", "key_lengths": True},
     "window": {"mask": "window", "packed": True},
     "tree": {"mask": "tree", "key_lengths": True},
-    "causal+bitmask": {"mask": "causal+bitmask", "query_lengths": True},
+    "causal+bitmap": {"mask": "causal+bitmap", "query_lengths": True},
     "blocks": {"mask": "blocks"},
     "prefix": {"mask": "prefix+left", "packed": True},
     "softcap+alibi": {"terms": ("softcap", "alibi")},

@@ -17,7 +17,7 @@ MASKS = {
     "left": LOWER.value,
     "window": LOWER.value | UPPER.value,
     "tree": BITS.value | UPPER.value,
-    "bitmask": BITS.value,
+    "bitmap": BITS.value,
     "blocks": SPARSE.value,
     "prefix": PREFIX.value | UPPER.value,
 }
@@ -63,7 +63,7 @@ def padded_dim(dim: int) -> int:
 
 
 def mask_flags(mask: str | int) -> int:
-    """The flags of a mask: of its kinds joined by "+", such as "causal+bitmask", or the flags themselves."""
+    """The flags of a mask: of its kinds joined by "+", such as "causal+bitmap", or the flags themselves."""
     if isinstance(mask, int):
         return mask
     flags = 0

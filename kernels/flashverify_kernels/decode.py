@@ -71,7 +71,7 @@ def decode(
             (`config.block_n`) takes one entry per tile. Entries that only keys need that are not read may hold anything;
             the others are checked on the CPU alone.
         tree: the queries are the nodes of a tree, the last Sq of the n keys are the same nodes. A node sees all n - Sq keys
-            before them, itself and its ancestors; with a BitMask of `[B or 1, Hq or 1, Sq, Sq]` node i sees the nodes of its
+            before them, itself and its ancestors; with a Bitmap of `[B or 1, Hq or 1, Sq, Sq]` node i sees the nodes of its
             bits. Not together with `causal` or `window`.
         n_splits: from 1 to 1024; by default the fewest that fill the device.
         precision: of the dot products of fp32 inputs; without effect on fp16 and bf16.

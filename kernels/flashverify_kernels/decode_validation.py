@@ -6,7 +6,7 @@ from typing import get_args
 
 import torch
 
-from flashverify_kernels.bitmask import WORD, BitMask
+from flashverify_kernels.bitmap import WORD, Bitmap
 from flashverify_kernels.config import MASKS, LaunchConfig, config_error
 from flashverify_kernels.decode_config import MAX_SPLITS, decode_config, decode_splits, resident_programs
 from flashverify_kernels.device.mask import LOWER
@@ -193,10 +193,10 @@ def _check_mask(options: DecodeOptions, q: torch.Tensor, batch: int, heads: int,
             raise ValueError(f"tree: cannot be combined with {name}={value!r}; a tree orders its nodes itself")
     if isinstance(tree, TreeMask):  # a node sees none after it
         flags, words = MASKS["tree"], tree.bits[None, None]
-    elif isinstance(tree, BitMask):
-        flags, words = MASKS["bitmask"], tree.words
+    elif isinstance(tree, Bitmap):
+        flags, words = MASKS["bitmap"], tree.words
     else:
-        raise TypeError(f"tree: expected a TreeMask or a BitMask, got {type(tree).__name__}")
+        raise TypeError(f"tree: expected a TreeMask or a Bitmap, got {type(tree).__name__}")
     accepted = ((1, batch), (1, heads), (sq,), (-(-sq // WORD),))
     if any(size not in sizes for size, sizes in zip(words.shape, accepted, strict=True)):
         raise ValueError(

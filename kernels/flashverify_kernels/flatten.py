@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from flashverify_kernels.bitmask import BitMask
+from flashverify_kernels.bitmap import Bitmap
 from flashverify_kernels.blocks import BlockMask
 from flashverify_kernels.dropout import Dropout
 from flashverify_kernels.options import DecodeOptions, Options
@@ -37,7 +37,7 @@ def parameter(schema: str, name: str) -> int:
 
 
 def _mask(mask: Any) -> tuple[Any, ...]:
-    return (mask.bits, None) if isinstance(mask, TreeMask) else (None, required(mask, BitMask).words)
+    return (mask.bits, None) if isinstance(mask, TreeMask) else (None, required(mask, Bitmap).words)
 
 
 def _dropout(dropout: Any) -> tuple[Any, ...]:
@@ -103,7 +103,7 @@ _ATTENTION = (
     ),
     *map(_tensor, ("alibi_slopes", "query_lengths", "key_lengths", "prefix_lengths")),
     _Option("tree", ("Tensor? tree",), lambda x: (required(x, TreeMask).bits,), TreeMask),
-    _Option("bitmask", ("Tensor? bitmask",), lambda x: (required(x, BitMask).words,), BitMask),
+    _Option("bitmap", ("Tensor? bitmap",), lambda x: (required(x, Bitmap).words,), Bitmap),
     _SCALE,
     _CAUSAL,
     _WINDOW,
@@ -139,9 +139,9 @@ _DECODE = (
     *map(_tensor, ("key_lengths", "block_table")),
     _Option(
         "tree",
-        ("Tensor? tree", "Tensor? bitmask"),
+        ("Tensor? tree", "Tensor? bitmap"),
         _mask,
-        lambda bits, words: BitMask(words) if bits is None else TreeMask(bits),
+        lambda bits, words: Bitmap(words) if bits is None else TreeMask(bits),
         (None, None),
     ),
     _SCALE,

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from flashverify_kernels.bitmask import WORD, BitMask
+from flashverify_kernels.bitmap import WORD, Bitmap
 from flashverify_kernels.blocks import BlockMask
 from flashverify_kernels.config import MASKS
 from flashverify_kernels.device.mask import BITS, LOWER, PREFIX, SPARSE, UPPER
@@ -86,10 +86,10 @@ def check_mask(options: Options, extent: Extent) -> Mask:
     sequences = extent.batch if options.packed is None else options.packed.sequences
     check_prefix_lengths(options, sequences, extent.keys, extent.device)
     if options.tree is not None:
-        for name in ("causal", "window", "bitmask"):
+        for name in ("causal", "window", "bitmap"):
             value = getattr(options, name)
             if value is not None:
-                shown = "a mask" if name == "bitmask" else repr(value)
+                shown = "a mask" if name == "bitmap" else repr(value)
                 raise ValueError(f"tree: cannot be combined with {name}={shown}; a tree orders its nodes itself")
         _check_tree(options.tree, options.packed, extent)
         return Mask(
@@ -100,7 +100,7 @@ def check_mask(options: Options, extent: Extent) -> Mask:
             tree=True,
             blocks=blocks,
         )
-    words = _check_bitmask(options.bitmask, extent)
+    words = _check_bitmap(options.bitmap, extent)
     flags = 0
     align_end = options.causal == "bottom-right"
     if options.causal is not None:
@@ -169,15 +169,15 @@ def _check_tree(tree: TreeMask, packed: Packed | None, extent: Extent) -> None:
             )
 
 
-def _check_bitmask(bitmask: BitMask | None, extent: Extent) -> torch.Tensor | None:
-    if bitmask is None:
+def _check_bitmap(bitmap: Bitmap | None, extent: Extent) -> torch.Tensor | None:
+    if bitmap is None:
         return None
-    if not isinstance(bitmask, BitMask):
-        raise TypeError(f"bitmask: expected a BitMask, got {type(bitmask).__name__}")
-    check_device("bitmask", bitmask.words, extent.device)
+    if not isinstance(bitmap, Bitmap):
+        raise TypeError(f"bitmap: expected a Bitmap, got {type(bitmap).__name__}")
+    check_device("bitmap", bitmap.words, extent.device)
     expected = (extent.batch, extent.heads, extent.rows, -(-extent.max_k // WORD))
-    _check_broadcast("bitmask", tuple(bitmask.words.shape), expected, f"{WORD} keys to a word")
-    return bitmask.words
+    _check_broadcast("bitmap", tuple(bitmap.words.shape), expected, f"{WORD} keys to a word")
+    return bitmap.words
 
 
 def _check_blocks(blocks: BlockMask | None, extent: Extent) -> BlockMask | None:

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypedDict, TypeVar, get_type_hints
 
 import torch
 
-from flashverify_kernels.bitmask import BitMask
+from flashverify_kernels.bitmap import Bitmap
 from flashverify_kernels.blocks import BlockMask
 from flashverify_kernels.config import Configs, LaunchConfig
 from flashverify_kernels.dropout import Dropout
@@ -44,7 +44,7 @@ class VarlenOptions(SharedOptions, total=False):
 
     prefix_lengths: torch.Tensor | None
     tree: TreeMask | None
-    bitmask: BitMask | None
+    bitmap: Bitmap | None
     softcap: float | None
     alibi_slopes: torch.Tensor | None
     sink: torch.Tensor | None
@@ -68,7 +68,7 @@ class DecodingOptions(SharedOptions, total=False):
 
     key_lengths: torch.Tensor | None
     block_table: torch.Tensor | None
-    tree: TreeMask | BitMask | None
+    tree: TreeMask | Bitmap | None
     n_splits: int | None
     layout: Layout
     config: LaunchConfig | None
@@ -85,7 +85,7 @@ class Options:
     key_lengths: torch.Tensor | None = None
     prefix_lengths: torch.Tensor | None = None
     tree: TreeMask | None = None
-    bitmask: BitMask | None = None
+    bitmap: Bitmap | None = None
     blocks: BlockMask | None = None
     packed: Packed | None = None
     softcap: float | None = None
@@ -106,8 +106,8 @@ class Options:
             found += [self.relative_bias.table, self.relative_bias.distance_buckets]
         if self.tree is not None:
             found.append(self.tree.bits)
-        if self.bitmask is not None:
-            found.append(self.bitmask.words)
+        if self.bitmap is not None:
+            found.append(self.bitmap.words)
         if self.blocks is not None:
             found += [self.blocks.along_keys, self.blocks.along_queries]
         if self.packed is not None:
@@ -124,7 +124,7 @@ class DecodeOptions:
     window: Window | None = None
     key_lengths: torch.Tensor | None = None
     block_table: torch.Tensor | None = None
-    tree: TreeMask | BitMask | None = None
+    tree: TreeMask | Bitmap | None = None
     n_splits: int | None = None
     precision: Precision = "ieee"
     layout: Layout = "bhsd"

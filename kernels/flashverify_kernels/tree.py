@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import torch
 
-from flashverify_kernels.bitmask import WORD
+from flashverify_kernels.bitmap import WORD
 
 
 @dataclass(frozen=True, eq=False)

@@ -42,7 +42,7 @@ def attention_varlen(
         prefix_lengths: `[n]` int32, one per sequence, from 0 to Tk; else as in `attention`. Keys past the end of a sequence are not
             seen.
         tree: `TreeMask.from_parents(parents, cu=...)`: a tree per sequence, whose nodes are its last keys.
-        bitmask: words `[1, Hq or 1, Tq, ceil(max_k / 32)]`, keys numbered within the row's own sequence.
+        bitmap: words `[1, Hq or 1, Tq, ceil(max_k / 32)]`, keys numbered within the row's own sequence.
         softcap: as in `attention`.
         alibi_slopes: as in `attention`, aligned by the lengths of the sequence.
         sink: as in `attention`.

@@ -70,7 +70,7 @@ def test_a_gradient_of_q_that_takes_a_masked_key_is_found():
         dataclasses.replace(FP32, scale=0.0),
         BITS,
     ],
-    ids=["fp16", "bf16", "fp32", "negative scale", "no scale", "bitmask"],
+    ids=["fp16", "bf16", "fp32", "negative scale", "no scale", "bitmap"],
 )
 def test_a_correct_subject_passes(case, promised):
     correct = subject(supports=EVERY_DTYPE, contract=Contract(deterministic=promised))

@@ -24,7 +24,7 @@ BITS = parse_case("fv1 batch=2 heads_q=2 heads_kv=2 seq_q=6 seq_k=9 dtype=fp32 b
 
 
 def rounded(p, **changes):
-    """The small attention over fp32 copies, O in the dtype of q; a tree is a chain, a bitmask is added."""
+    """The small attention over fp32 copies, O in the dtype of q; a tree is a chain, a bitmap is added."""
     wide = {name: getattr(p, name).float() for name in "qkv"}
     tree = p.case.mask.tree is not None
     mask = dataclasses.replace(p.case.mask, causal="bottom-right", tree=None) if tree else p.case.mask
@@ -54,7 +54,7 @@ def broken(subject, case=ROWS, relations=RELATIONS):
     return {(v.error, v.output) for v in judge_case(subject, case, plan).failures}
 
 
-@pytest.mark.parametrize("case", [ROWS, CAUSAL, BITS], ids=["rows", "causal", "bitmask"])
+@pytest.mark.parametrize("case", [ROWS, CAUSAL, BITS], ids=["rows", "causal", "bitmap"])
 @pytest.mark.parametrize("promised", [True, None], ids=["bitwise", "within bounds"])
 def test_a_correct_attention_breaks_no_relation(case, promised):
     assert broken(subject(contract=Contract(deterministic=promised)), case) == set()

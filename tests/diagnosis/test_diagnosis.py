@@ -176,7 +176,7 @@ def test_a_right_subject_fails_nowhere_and_is_not_diagnosed(text):
 
 
 def test_two_names_are_told_apart_by_one_part_more_in_the_mask():
-    """Without another part, a bitmask that is ignored and weights without a mask are the same."""
+    """Without another part, a bitmap that is ignored and weights without a mask are the same."""
     found = named(planted(backward_see=lambda self, see: torch.ones_like(see)), CASE + "bitmap=128,3")
     assert (found.name, found.also) == ("weights-unmasked", ())
 

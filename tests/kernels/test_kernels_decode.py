@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from flashverify_kernels import BitMask, Configs, LaunchConfig, TreeMask, attention
+from flashverify_kernels import Bitmap, Configs, LaunchConfig, TreeMask, attention
 from flashverify_kernels.config import config_error
 from flashverify_kernels.decode import decode
 from flashverify_kernels.decode_config import PROCESSORS, decode_config, decode_splits, resident_programs
@@ -149,7 +149,7 @@ def test_trees_end_at_the_key_length(make_case, tree, n_splits):
     got = run(case.q, case.k, case.v, tree=mask, key_lengths=lengths, n_splits=n_splits, config=SMALL)
     see = visible(6, sq, sk, lengths=lengths, nodes=nodes.expand(6, -1, -1))
     agree(got, exact(case.q, case.k, case.v, see), torch.float32)
-    bits = BitMask.from_bool(nodes[None, None])
+    bits = Bitmap.from_bool(nodes[None, None])
     same(run(case.q, case.k, case.v, tree=bits, key_lengths=lengths, n_splits=n_splits, config=SMALL), got)
 
 
@@ -159,7 +159,7 @@ def test_every_sequence_and_head_may_have_a_tree_of_its_own(make_case):
     nodes = (torch.rand(3, 4, sq, sq, generator=rng, device="cpu") < 0.3).to(lengths.device)
     case = make_case(batch=3, heads=4, kv_heads=2, sq=sq, sk=sk)
     options = {"key_lengths": lengths, "n_splits": 3, "config": SMALL}
-    got = run(case.q, case.k, case.v, tree=BitMask.from_bool(nodes), **options)
+    got = run(case.q, case.k, case.v, tree=Bitmap.from_bool(nodes), **options)
     see = torch.cat([visible(3, sq, sk, lengths=lengths, nodes=nodes[:, h]) for h in range(4)], 1)
     agree(got, exact(case.q, case.k, case.v, see), torch.float32)
 
@@ -360,7 +360,7 @@ BAD = [
         ValueError,
         "tree: cannot be combined with causal=",
     ),
-    ({"tree": [0]}, TypeError, "tree: expected a TreeMask or a BitMask, got list"),
+    ({"tree": [0]}, TypeError, "tree: expected a TreeMask or a Bitmap, got list"),
     ({"config": 16}, TypeError, "config: expected a LaunchConfig, got int"),
     (
         {"config": replace(SMALL, block_m=8)},

@@ -13,7 +13,7 @@ from torch.library import opcheck
 
 import flashverify_kernels
 from flashverify_kernels import (
-    BitMask,
+    Bitmap,
     BlockMask,
     Configs,
     Dropout,
@@ -66,7 +66,7 @@ VARIANTS = {
     "lengths": lambda dtype: {"key_lengths": lengths(0, 13), "query_lengths": lengths(6, 4)},
     "prefix": lambda dtype: {"causal": "top-left", "prefix_lengths": lengths(4, 13)},
     "tree": lambda dtype: {"tree": TreeMask.from_parents(PARENTS, torch.get_default_device())},
-    "bitmask": lambda dtype: {"bitmask": BitMask.from_bool(bits(1, HEADS, SQ, SK)), "sink": draw(HEADS, seed=8)},
+    "bitmap": lambda dtype: {"bitmap": Bitmap.from_bool(bits(1, HEADS, SQ, SK)), "sink": draw(HEADS, seed=8)},
     "blocks": lambda dtype: {"blocks": BlockMask.from_bool(bits(BATCH, 1, 1, 2), rows=16, keys=16)},
     "alibi": lambda dtype: {"alibi_slopes": torch.tensor([0.5, 0.25]), "causal": "bottom-right"},
     "bias": lambda dtype: {"bias": draw(1, HEADS, SQ, SK, dtype=dtype, seed=9), "sink": draw(HEADS, seed=8)},
@@ -240,18 +240,18 @@ def test_offsets_of_dropout_do_not_compile_anew_without_end():
             assert torch.equal(step(*tensors, 3, offset), call(*tensors, 3, offset))
 
 
-@pytest.mark.parametrize("variant", ["plain", "causal", "window", "lengths", "tree", "bitmask", "paged"])
+@pytest.mark.parametrize("variant", ["plain", "causal", "window", "lengths", "tree", "bitmap", "paged"])
 def test_decode_compiles_and_passes_opcheck(variant):
     q, k, v = (x.detach() for x in inputs())
     options = {} if variant == "paged" else options_of(variant, torch.float32)
-    for name in {"config", "softcap", "query_lengths", "sink", "bitmask"} & options.keys():
+    for name in {"config", "softcap", "query_lengths", "sink", "bitmap"} & options.keys():
         del options[name]
     if variant == "paged":
         k, v = (x.reshape(10, 4, KV_HEADS, -1) for x in (k, v))
         table = torch.randperm(10, generator=torch.Generator("cpu").manual_seed(0), device="cpu")
         options = {"block_table": table.reshape(2, 5).to(torch.get_default_device(), torch.int32), "config": TILES}
-    if variant == "bitmask":
-        options["tree"] = BitMask.from_bool(bits(1, 1, SQ, SQ))
+    if variant == "bitmap":
+        options["tree"] = Bitmap.from_bool(bits(1, 1, SQ, SQ))
     call = functools.partial(decode, **options, n_splits=2, return_lse=True)
 
     assert same(compiled(call)(q, k, v), call(q, k, v))

@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from flashverify_kernels import BitMask, BlockMask, attention, attention_varlen
+from flashverify_kernels import Bitmap, BlockMask, attention, attention_varlen
 from flashverify_kernels.options import Options
 
 CAUSAL = ("top-left", "bottom-right")
@@ -49,7 +49,7 @@ def test_a_prefix_ends_with_the_declared_keys_and_rows(make_case, see, blocks, c
     )
 
 
-def test_a_prefix_goes_together_with_a_bitmask_and_blocks(make_case, see, blocks):
+def test_a_prefix_goes_together_with_a_bitmap_and_blocks(make_case, see, blocks):
     prefix = [0, 37, 64]
     case = make_case(batch=3, heads=2, kv_heads=1, sq=64, sk=64)
     rng = torch.Generator("cpu").manual_seed(1)
@@ -58,10 +58,10 @@ def test_a_prefix_goes_together_with_a_bitmask_and_blocks(make_case, see, blocks
     dense = live.repeat_interleave(16, 2).repeat_interleave(32, 3)
     visible = see(3, 64, 64, "top-left", prefix=prefix)
     options = {"causal": "top-left", "prefix_lengths": int32(*prefix), "config": blocks(16, 16)}
-    case.check(visible & bits, bitmask=BitMask.from_bool(bits), **options)
+    case.check(visible & bits, bitmap=Bitmap.from_bool(bits), **options)
     case.check(visible & dense, blocks=BlockMask.from_bool(live, 16, 32), **options)
     case.check(
-        visible & bits & dense, bitmask=BitMask.from_bool(bits), blocks=BlockMask.from_bool(live, 16, 32), **options
+        visible & bits & dense, bitmap=Bitmap.from_bool(bits), blocks=BlockMask.from_bool(live, 16, 32), **options
     )
 
 

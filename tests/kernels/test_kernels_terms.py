@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from flashverify.interpreter import session
-from flashverify_kernels import BitMask, Dropout, Options, Packed, attention, attention_varlen, backward, forward
+from flashverify_kernels import Bitmap, Dropout, Options, Packed, attention, attention_varlen, backward, forward
 from flashverify_kernels.runtime import INTERPRETED
 
 TOLERANCE = {torch.float32: 5e-6, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
@@ -127,7 +127,7 @@ MASKS = {
     "bottom-right with lengths": {"causal": "bottom-right", "key_lengths": [0, 19], "query_lengths": [21, 18]},
     "window": {"causal": "bottom-right", "window": (9, 0)},
     "window alone": {"window": (5, 3), "query_lengths": [11, 21]},
-    "bits": {"bitmask": True},
+    "bits": {"bitmap": True},
 }
 
 
@@ -147,10 +147,10 @@ def masked(name, sq=21, sk=37, batch=2):
         see = see & (distance >= -left)
     if right is not None:
         see = see & (distance <= right)
-    if "bitmask" in given:
+    if "bitmap" in given:
         bits = draw(batch, sq, sk, seed=9) > 0.8
         bits[:, :, 16:32] = False
-        see, options["bitmask"] = see & bits, BitMask.from_bool(bits[:, None])
+        see, options["bitmap"] = see & bits, Bitmap.from_bool(bits[:, None])
     for key in ("query_lengths", "key_lengths"):
         if key in given:
             options[key] = torch.tensor(given[key], dtype=torch.int32)

@@ -4,7 +4,7 @@ import random
 import pytest
 import torch
 
-from flashverify_kernels import BitMask, TreeMask, attention, attention_varlen
+from flashverify_kernels import Bitmap, TreeMask, attention, attention_varlen
 
 LENGTHS = [(0, 0), (33, 50), (0, 20), (17, 0), (1, 40), (40, 40), (0, 0)]
 """Queries and keys of each sequence: empty ones first, last and between."""
@@ -102,16 +102,16 @@ def test_trees_of_packed_sequences(blocks, monkeypatch):
     )
 
 
-def test_a_bitmask_numbers_keys_within_the_sequence(blocks):
+def test_a_bitmap_numbers_keys_within_the_sequence(blocks):
     rng = torch.Generator("cpu").manual_seed(5)
     rows = int(CU_Q[-1])
     see = torch.rand(1, 4, rows + SPARE, 50, generator=rng, device="cpu").lt(0.5).to(torch.zeros(()).device)
 
     def part(s):
-        return {"bitmask": BitMask.from_bool(see[:, :, CU_Q[s] : CU_Q[s + 1], : LENGTHS[s][1]])}
+        return {"bitmap": Bitmap.from_bool(see[:, :, CU_Q[s] : CU_Q[s + 1], : LENGTHS[s][1]])}
 
     config = blocks(16, 32)
-    agree(*packed(bitmask=BitMask.from_bool(see), config=config), part, config=config)
+    agree(*packed(bitmap=Bitmap.from_bool(see), config=config), part, config=config)
 
 
 def test_rows_past_the_last_sequence_are_not_written(blocks, monkeypatch):
@@ -140,8 +140,8 @@ def test_offsets_past_two_to_the_31_elements(blocks):
     far[:4] = near[:4]
     words[:, :, :4] = 1
     sizes = {"cu_q": cu, "cu_k": cu, "max_q": 2, "max_k": 2, "config": blocks(16, 16)}
-    o, lse = attention_varlen(far, far, far, bitmask=BitMask(words), **sizes)
-    expected, expected_lse = attention_varlen(near, near, near, bitmask=BitMask(words.contiguous()), **sizes)
+    o, lse = attention_varlen(far, far, far, bitmap=Bitmap(words), **sizes)
+    expected, expected_lse = attention_varlen(near, near, near, bitmap=Bitmap(words.contiguous()), **sizes)
     assert torch.equal(o[:4], expected[:4])
     assert torch.equal(lse[:, :4], expected_lse[:, :4])
 

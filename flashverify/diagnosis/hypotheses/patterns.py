@@ -1,4 +1,4 @@
-"""Wrong semantics of block-sparse patterns and bitmasks."""
+"""Wrong semantics of block-sparse patterns and bitmaps."""
 
 from __future__ import annotations
 
@@ -125,29 +125,29 @@ def _partial_block(scene: Scene) -> Iterator[Alternative]:
 
 
 PATTERNS = (
-    Semantics(name="bitmap-ignored", sentence="the bitmask is ignored", build=_bitmap(torch.ones_like)),
+    Semantics(name="bitmap-ignored", sentence="the bitmap is ignored", build=_bitmap(torch.ones_like)),
     Semantics(
         name="bitmap-bits-reversed",
-        sentence="the bits of each 32-bit word of the bitmask are read in reverse order",
+        sentence="the bits of each 32-bit word of the bitmap are read in reverse order",
         build=_bitmap(_reversed_words),
     ),
-    Semantics(name="bitmap-inverted", sentence="the bitmask is inverted", build=_bitmap(torch.logical_not)),
+    Semantics(name="bitmap-inverted", sentence="the bitmap is inverted", build=_bitmap(torch.logical_not)),
     Semantics(
-        name="bitmap-transposed", sentence="rows and keys of the bitmask are exchanged", build=_bitmap(_transposed)
+        name="bitmap-transposed", sentence="rows and keys of the bitmap are exchanged", build=_bitmap(_transposed)
     ),
     Semantics(
         name="bitmap-next-key",
-        sentence="the bitmask is read one key further on",
+        sentence="the bitmap is read one key further on",
         build=_bitmap(lambda bits: torch.nn.functional.pad(bits[..., 1:], (0, 1))),
     ),
     Semantics(
         name="bitmap-of-kv-head",
-        sentence="the bitmask is that of the query head with the number of the kv head",
+        sentence="the bitmap is that of the query head with the number of the kv head",
         build=_of_kv_head,
     ),
     Semantics(
         name="bitmap-batch-head-exchanged",
-        sentence="the strides of the bitmask over batches and heads are exchanged",
+        sentence="the strides of the bitmap over batches and heads are exchanged",
         build=_exchanged,
     ),
     Semantics(name="blocks-ignored", sentence="the block-sparse pattern is ignored", build=_without_blocks),

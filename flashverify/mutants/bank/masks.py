@@ -1,4 +1,4 @@
-"""Defects of bands, bitmasks and block patterns."""
+"""Defects of bands, bitmaps and block patterns."""
 
 from __future__ import annotations
 

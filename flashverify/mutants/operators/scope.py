@@ -51,7 +51,7 @@ SCOPE = (
     Scope("device/schedule.py"),
     Scope("device/softmax.py"),
     Scope("arguments.py", never=_names("_aligned module")),
-    Scope("bitmask.py", only=_names("pack"), needs=("bitmap",)),
+    Scope("bitmap.py", only=_names("pack"), needs=("bitmap",)),
     Scope("blocks.py", only=_names("_tables from_bool"), needs=("blocks",)),
     Scope("config.py", only=_names("padded_dim")),
     Scope("decode.py", "bundled-decode", only=_names("_launch decode_forward")),

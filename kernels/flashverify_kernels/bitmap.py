@@ -7,7 +7,7 @@ WORD = 32
 
 
 @dataclass(frozen=True, eq=False)
-class BitMask:
+class Bitmap:
     """A mask of one bit per query and key, 32 keys to a word.
 
     Attributes:
@@ -29,7 +29,7 @@ class BitMask:
             raise ValueError(f"words: the last axis must have stride 1, got strides {self.words.stride()}")
 
     @classmethod
-    def from_bool(cls, see: torch.Tensor) -> "BitMask":
+    def from_bool(cls, see: torch.Tensor) -> "Bitmap":
         """Pack a mask.
 
         Args:
