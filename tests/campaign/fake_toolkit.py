@@ -37,6 +37,10 @@ class FakeToolkit:
     def open(self, device, *, plain, numerics):
         return contextlib.nullcontext()
 
+    def require_findable(self, spec):
+        if spec == "mistyped":
+            raise SubjectLoadError(f"subject {spec!r} is not known")
+
     def load(self, spec):
         if spec == "missing":
             raise SubjectLoadError(f"subject {spec!r} is not known")
