@@ -27,6 +27,10 @@ def defects(behaviour, case):
             yield ("accuracy", "bound", "o")
         if case.dim_v >= 24 and case.storage.layout == "bshd":
             yield ("memory", "guard", "dq")
+    if behaviour == "everything":
+        yield ("accuracy", "bound", "dq")
+        yield ("accuracy", "bound", "o")
+        yield ("memory", "guard", "dq")
     if behaviour == "raises" and case.seq_q > 20:
         yield ("exception", "exception", "ValueError")
     if behaviour == "hostile":
@@ -95,7 +99,15 @@ class FakeToolkit:
             return CaseResult(case=str(case), subject=behaviour, evidence="fake", verdicts=verdicts)
         found = [d for d in defects(behaviour.removeprefix("slow-"), case) if kind != "only" or d[0] == check]
         verdicts = tuple(
-            Verdict(check=c, status=Status.FAIL, error=e, output=o, ratio="0x1.8p+1", message="<b>3 > 1</b>")
+            Verdict(
+                check=c,
+                status=Status.FAIL,
+                error=e,
+                output=o,
+                ratio="0x1.8p+1",
+                message="<b>3 > 1</b>",
+                traceback="Traceback:\n  <b>line 7</b>\nValueError: no" if c == "exception" else "",
+            )
             for c, e, o in found
         )
         verdicts = verdicts or (Verdict(check="accuracy", status=Status.PASS),)

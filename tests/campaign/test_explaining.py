@@ -168,3 +168,29 @@ def test_the_first_failure_is_printed_when_it_is_seen_with_the_command_that_repl
     assert lines[0].endswith("<b>3 > 1</b>")
     assert lines[1] == f"  {replay_line(seen[0].record)}"
     assert [line for line in lines[2:] if line.startswith("  ")] == []
+
+
+def test_the_first_of_several_findings_of_one_case_is_the_first(tmp_path):
+    _, events = campaign(tmp_path / "run", "everything", max_cases=4, workers=1, shrink=False, repeats=1)
+
+    assert [event.first for event in kinds(events, FindingSeen)] == [True, False, False]
+
+
+def test_each_check_has_its_turn_at_being_explained(tmp_path):
+    _, events = campaign(tmp_path / "run", "everything", max_cases=4, workers=1, shrink=False, repeats=1)
+
+    checks = [event.record.key.check for event in kinds(events, FindingMinimal)]
+    assert checks == ["accuracy", "memory", "accuracy"]
+
+
+def test_an_exception_carries_its_traceback_as_data(tmp_path):
+    summary, _ = campaign(tmp_path / "run", "raises", max_cases=30)
+
+    (record,) = records(tmp_path / "run")
+    assert record.verdict.traceback == "Traceback:\n  <b>line 7</b>\nValueError: no"
+    lines = verdict_lines(summary, (record,), {}, tmp_path, ())
+    assert [line for line in lines if line.startswith("    ")] == [
+        "    Traceback:",
+        "      <b>line 7</b>",
+        "    ValueError: no",
+    ]

@@ -161,6 +161,7 @@ def verdict_lines(
         lines.append(f"worst error / bound: {_ratios(worst)}")
     for record in findings:
         lines += ["", f"{_headline(record)} ({record.count} cases)", f"  {record.verdict.message}"]
+        lines += [f"    {line}" for line in record.verdict.traceback.splitlines()]
         lines += [f"  {line}" for line in diagnosis_lines(record.diagnosis)]
         lines.append(f"  {_confirmed(record)}")
         lines += [f"  not minimal: {record.not_minimal}"] * bool(record.not_minimal)
@@ -176,7 +177,8 @@ def _confirmed(record: FindingRecord) -> str:
         verb = "confirmed" if c.agrees else "NOT confirmed"
         text += f", {verb} by {c.oracle}"
         if c.expected and c.got:
-            text += f": got {from_hex(c.got):.6g}, exact {from_hex(c.expected):.6g}"
+            given = " given the kernel's own O and LSE" if record.verdict.mode == "conditional" else ""
+            text += f": got {from_hex(c.got):.6g}, exact{given} {from_hex(c.expected):.6g}"
     return text
 
 

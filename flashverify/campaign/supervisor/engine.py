@@ -179,10 +179,12 @@ class Engine:
 
     def _keep(self, result: CaseResult, spec: str) -> None:
         self.explaining.judged(result.seconds)
+        first = not self.tally.records
         for record, new in self._ledger.keep(result, spec, self.budget.elapsed):
             self._schedule.wanted(record)
             if new:
-                self._tell(FindingSeen(record, first=len(self.tally.records) == 1))
+                self._tell(FindingSeen(record, first=first))
+                first = False
                 most = self._config.max_findings
                 if most is not None and len(self.tally.records) >= most:
                     self._reason = self._reason or "findings"

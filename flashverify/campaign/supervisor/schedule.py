@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -120,6 +120,7 @@ class Schedule:
         self._chunks: deque[Task] = deque()
         self._minimise: deque[FindingRecord] = deque()
         self._attempts: dict[object, int] = {}
+        self._turns: Counter[str] = Counter()
         self._barren = 0
         if config.kind == "run" and config.cases:
             for spec in config.subjects:
@@ -188,7 +189,7 @@ class Schedule:
         if self._listings and not self.stopped:
             return self._listings.popleft()
         if self._minimise and seconds != 0 and (beside or self.stopped or not (self._chunks or busy)):
-            return self._minimisation(self._minimise.popleft(), quarantine, seconds)
+            return self._minimisation(self._clearest(), quarantine, seconds)
         if self.stopped:
             return None
         if self._chunks:
@@ -202,6 +203,13 @@ class Schedule:
         spec = self._config.subjects[number % len(self._config.subjects)]
         examples = self._config.batch if room is None else min(self._config.batch, room)
         return Batch(spec, number, batch_seed(self._config.seed, spec, number), examples, quarantine(spec))
+
+    def _clearest(self) -> FindingRecord:
+        """The waiting finding of the check that had the fewest turns; of its findings one in fp32, then the first seen."""
+        found = min(self._minimise, key=lambda r: (self._turns[r.key.check], r.key.dtype != "fp32"))
+        self._minimise.remove(found)
+        self._turns[found.key.check] += 1
+        return found
 
     def _minimisation(
         self, record: FindingRecord, quarantine: Callable[[str], tuple[str, ...]], limit: float | None
