@@ -31,6 +31,8 @@ def defects(behaviour, case):
         yield ("accuracy", "bound", "dq")
         yield ("accuracy", "bound", "o")
         yield ("memory", "guard", "dq")
+    if behaviour == "half-harness" and case.seq_k >= 17:
+        yield ("accuracy", "bound", "o")
     if behaviour == "raises" and case.seq_q > 20:
         yield ("exception", "exception", "ValueError")
     if behaviour == "hostile":
@@ -90,6 +92,8 @@ class FakeToolkit:
             os.kill(os.getpid(), signal.SIGKILL)
         if behaviour == "harness":
             raise SelfCheckError("the oracle's error is too large")
+        if behaviour == "half-harness" and case.seq_q > 20:
+            raise KeyError("dq")
         if behaviour.startswith("slow"):
             time.sleep(0.02)
         if behaviour == "chatty":

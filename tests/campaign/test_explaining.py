@@ -10,6 +10,7 @@ from flashverify.campaign.supervisor.engine import Engine
 from flashverify.campaign.supervisor.events import FindingMinimal, FindingSeen, Finished, Progress
 from flashverify.campaign.supervisor.ledger import CUT_SHORT, SWITCHED_OFF, TIME_OVER
 from flashverify.campaign.supervisor.schedule import CampaignConfig
+from flashverify.judge.verdict import Status
 from flashverify.report import write_report
 
 
@@ -194,3 +195,18 @@ def test_an_exception_carries_its_traceback_as_data(tmp_path):
         "      <b>line 7</b>",
         "    ValueError: no",
     ]
+
+
+def test_an_exception_of_the_harness_is_an_error_with_its_cause_and_no_finding(tmp_path):
+    out = tmp_path / "run"
+    engine = Engine(config(out, "half-harness", workers=1, max_cases=30, shrink=False, repeats=0))
+    summary = engine.run()
+
+    errors = [v for r in open_run(out).results() for v in r.verdicts if v.status is Status.ERROR]
+    assert {(v.check, v.error) for v in errors} == {("harness", "exception")}
+    assert all(v.traceback.endswith("KeyError: 'dq'") for v in errors)
+    assert [record.key.check for record in records(out)] == ["accuracy"]
+    tally = engine.tally
+    lines = verdict_lines(summary, (), {}, out, (), errors=tally.errors, first_error=tally.first_error)
+    assert (summary.exit_code, tally.errors) == (1, len(errors))
+    assert lines[2].startswith("not judged, first cause: the harness failed: KeyError: 'dq' (fake_toolkit.py:")

@@ -157,6 +157,8 @@ def verdict_lines(
         f"{summary.cases} cases judged, {summary.covering} covering, {summary.unsupported} unsupported, "
         f"{errors} errors, {summary.restarts} restarts, {_clock(summary.seconds)}",
     ]
+    if errors and first_error not in lines[0]:
+        lines.append(f"not judged, first cause: {first_error}")
     if worst:
         lines.append(f"worst error / bound: {_ratios(worst)}")
     for record in findings:
