@@ -210,3 +210,12 @@ def test_an_exception_of_the_harness_is_an_error_with_its_cause_and_no_finding(t
     lines = verdict_lines(summary, (), {}, out, (), errors=tally.errors, first_error=tally.first_error)
     assert (summary.exit_code, tally.errors) == (1, len(errors))
     assert lines[2].startswith("not judged, first cause: the harness failed: KeyError: 'dq' (fake_toolkit.py:")
+
+
+def test_cases_in_flight_are_given_up_soon_after_the_search_ended_at_a_finding(tmp_path):
+    engine = Engine(config(tmp_path / "run", "clean"))
+
+    before = engine._abandon_after()
+    engine.stop("findings", 0)
+    assert (before, engine._abandon_after()) == (None, 10.0)
+    engine.store.close()
