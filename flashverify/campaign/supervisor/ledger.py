@@ -26,7 +26,7 @@ __all__ = ["Ledger"]
 
 TIME_OVER = "the time for minimising findings was over"
 CUT_SHORT = "the time for shrinking it was over"
-SWITCHED_OFF = "shrinking is switched off"
+SWITCHED_OFF = "shrinking is switched off (--shrink turns it on)"
 TOO_SLOW = "every smaller case of a hang would take its whole time limit"
 
 
