@@ -8,22 +8,31 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
 from flashverify.bench.command import bench_command
-from flashverify.errors import FlashverifyError, UsageError
+from flashverify.campaign.commands.options import (
+    FAIL_FAST,
+    JSON,
+    REPORT,
+    settings_of,
+    shared_options,
+    shrink_option,
+)
+from flashverify.campaign.commands.program import Program
+from flashverify.errors import UsageError
 from flashverify.mutants.command import mutants_command
 from flashverify.xray.command import xray_command
 
-__all__ = ["main"]
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
+__all__ = ["main"]
 
 _EXIT_CODES = """
 Exit codes: 0 clean and the budget met; 1 findings; 2 usage or configuration; 3 no verdict (no case was judged, every
@@ -33,37 +42,7 @@ Loading a subject runs its code.
 """
 
 
-class _Program(click.Group):
-    """The group, with errors as one line on stderr and the documented exit codes."""
-
-    def main(
-        self, args: Sequence[str] | None = None, prog_name: str | None = None, *_rest: Any, **_extra: Any
-    ) -> NoReturn:
-        """Run the command line and exit."""
-        if os.getcwd() not in sys.path:
-            sys.path.append(os.getcwd())  # `--subject module:name` finds modules of the current folder
-        sys.exit(self._run(args, prog_name or "flashverify"))
-
-    def _run(self, args: Sequence[str] | None, prog_name: str) -> int:
-        try:
-            return int(super().main(args=args, prog_name=prog_name, standalone_mode=False) or 0)
-        except click.exceptions.NoArgsIsHelpError as error:
-            click.echo(error.format_message(), err=True)
-            return 2
-        except click.ClickException as error:
-            return _refuse(_click_message(error), 2)
-        except (click.Abort, KeyboardInterrupt):
-            return 130
-        except UsageError as error:
-            return _refuse(str(error), 2)
-        except FlashverifyError as error:
-            return _refuse(str(error), 3)
-        except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return 141
-
-
-@click.group("flashverify", cls=_Program, epilog=_EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group("flashverify", cls=Program, epilog=_EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="flashverify", prog_name="flashverify")
 def main() -> None:
     """Verify and fuzz attention kernels against sound per-element bounds."""
@@ -74,39 +53,9 @@ main.add_command(xray_command)
 main.add_command(mutants_command)
 
 
-def _options(*names: str) -> Callable[[_Command], _Command]:
-    """The shared options, which also have FLASHVERIFY_* variables and keys in [tool.flashverify]."""
-    known: dict[str, dict[str, Any]] = {
-        "subject": {"multiple": True, "metavar": "SPEC", "help": "registered name or module:name; repeatable"},
-        "hours": {"metavar": "H", "help": "time budget"},
-        "minutes": {"metavar": "M", "help": "time budget"},
-        "max-cases": {"metavar": "N", "help": "budget in cases"},
-        "seed": {"metavar": "N", "help": "seed of the campaign"},
-        "workers": {"metavar": "N", "help": "processes [default: one per CPU]"},
-        "out": {"metavar": "DIR", "help": "run folder [default: a new one in flashverify-out]"},
-        "device": {"metavar": "auto|cpu|cuda", "help": "where the subjects run [default: auto]"},
-        "numerics": {
-            "metavar": "ieee|h100|a100",
-            "help": "of interpreted kernels, a GPU's also with +2ulp, -2ulp or +0ulp at its end [default: ieee]",
-        },
-    }
+def _report_writer(unwanted: bool) -> Callable[[Path], Sequence[Path]] | None:
+    """Writes the report of a run folder; None where it is unwanted."""
 
-    def decorate(command: _Command) -> _Command:
-        for name in reversed(names):
-            command = click.option(f"--{name}", name.replace("-", "_"), **known[name])(command)
-        return command
-
-    return decorate
-
-
-def _settings(options: dict[str, Any]) -> Any:
-    from flashverify.campaign.commands.settings import load_settings
-
-    given = {name.replace("_", "-"): value for name, value in options.items()}
-    return load_settings(given, os.environ, Path.cwd())
-
-
-def _report(unwanted: bool) -> Callable[[Path], Sequence[Path]] | None:
     def write(run: Path) -> Sequence[Path]:
         from flashverify.report import write_report
 
@@ -115,49 +64,48 @@ def _report(unwanted: bool) -> Callable[[Path], Sequence[Path]] | None:
     return None if unwanted else write
 
 
-_JSON = click.option("--json", "as_json", is_flag=True, help="print one JSON object on stdout")
-_REPORT = click.option("--no-report", is_flag=True, help="store the run, write no report")
-
-
 @main.command("run")
-@_options("subject", "max-cases", "hours", "minutes", "workers", "out", "device", "numerics")
-@click.option(
-    "--shrink", is_flag=True, help="shrink findings; by default the smallest failing case of the matrix is kept"
-)
-@_JSON
-@_REPORT
-def run_command(shrink: bool, as_json: bool, no_report: bool, **options: Any) -> int:
+@shared_options("subject", "max-cases", "max-findings", "hours", "minutes", "workers", "out", "device", "numerics")
+@FAIL_FAST
+@shrink_option("shrink findings [default: keep the smallest failing case of the matrix]")
+@JSON
+@REPORT
+def run_command(as_json: bool, no_report: bool, **options: Any) -> int:
     """Judge the fixed matrix of cases, every poison and variant."""
     from flashverify.campaign.commands.campaign import campaign_config, run_campaign
 
-    config = campaign_config("run", _settings(options), shrink=shrink)
-    return run_campaign(config, as_json=as_json, report=_report(no_report)).exit_code
+    config = campaign_config("run", settings_of(options))
+    return run_campaign(config, as_json=as_json, report=_report_writer(no_report)).exit_code
 
 
 @main.command()
-@_options("subject", "hours", "minutes", "max-cases", "seed", "workers", "out", "device", "numerics")
+@shared_options(
+    "subject", "hours", "minutes", "max-cases", "max-findings", "seed", "workers", "out", "device", "numerics"
+)
+@FAIL_FAST
+@shrink_option("shrink findings, within a third of the time [default: shrink]")
 @click.option("--matrix", is_flag=True, help="judge the fixed matrix of `run` first, within the same budget")
 @click.option("--no-corpus", is_flag=True, help="skip the packaged corpus, which is judged before anything is drawn")
-@_JSON
-@_REPORT
+@JSON
+@REPORT
 def fuzz(matrix: bool, no_corpus: bool, as_json: bool, no_report: bool, **options: Any) -> int:
-    """Search for failing cases within a budget [default: 10 minutes]; every finding is shrunk and verified.
+    """Search for failing cases within a budget [default: 10 minutes]; findings are shrunk, verified and diagnosed beside it.
 
     With --out naming an unfinished run, go on with it: --max-cases counts the whole run, --hours and --minutes this call.
     """
     from flashverify.campaign.commands.campaign import campaign_config, run_campaign
 
-    config = campaign_config("fuzz", _settings(options), matrix=matrix, corpus=not no_corpus)
-    return run_campaign(config, as_json=as_json, report=_report(no_report)).exit_code
+    config = campaign_config("fuzz", settings_of(options), matrix=matrix, corpus=not no_corpus)
+    return run_campaign(config, as_json=as_json, report=_report_writer(no_report)).exit_code
 
 
 @main.command()
 @click.argument("case", metavar="CASE|FILE|FOLDER|-")
-@_options("device", "numerics")
+@shared_options("device", "numerics")
 @click.option("--subject", metavar="SPEC", help="registered name or module:name [default: the one in the file]")
 @click.option("--check", metavar="NAME", default="", help="only this check")
 @click.option("--diagnose", is_flag=True, help="say which wrong semantics explains the first failure")
-@_JSON
+@JSON
 def replay(case: str, subject: str | None, check: str, diagnose: bool, as_json: bool, **options: Any) -> int:
     """Judge one case again, in a process of its own: its text, a case.json, a finding folder, or text on stdin."""
     from flashverify.campaign import environment, toolkit
@@ -170,8 +118,9 @@ def replay(case: str, subject: str | None, check: str, diagnose: bool, as_json: 
     spec = subject or found.subject
     if not spec:
         raise UsageError("--subject is missing: a case as text needs one; a registered name or module:name")
+    toolkit.load_toolkit(toolkit.BUNDLED).require_findable(spec)
     check = check or found.check
-    settings = _settings(options)
+    settings = settings_of(options)
     device = environment.resolve_device(settings.device)
     numerics = environment.resolve_numerics(settings.numerics or (device == "cpu" and found.numerics) or None, device)
     setup = ProcessSetup(toolkit.BUNDLED, device, START_LIMIT, plain=True, numerics=numerics)
@@ -187,7 +136,7 @@ def replay(case: str, subject: str | None, check: str, diagnose: bool, as_json: 
 
 @main.command()
 @click.argument("run_dir", metavar="RUN_DIR")
-@_JSON
+@JSON
 def report(run_dir: str, as_json: bool) -> int:
     """Write the report of a stored run again: HTML, Markdown and JSON."""
     from flashverify.campaign.store.writer import open_run
@@ -203,17 +152,17 @@ def report(run_dir: str, as_json: bool) -> int:
 @main.command()
 @click.argument("before")
 @click.argument("after")
-@_options("seed", "max-cases", "workers", "out", "device")
+@shared_options("seed", "max-cases", "workers", "out", "device")
 @click.option(
     "--cases", metavar="N", type=click.IntRange(min=1), help="judge N drawn cases instead of the standard matrix"
 )
-@_JSON
+@JSON
 def compare(before: str, after: str, cases: int | None, as_json: bool, **options: Any) -> int:
     """Compare two stored runs, or two subjects on the very same cases; exit code 1 is: do not merge."""
     from flashverify.campaign.commands.paired import comparable_runs
     from flashverify.report.compare import compare_runs
 
-    settings = _settings(options)
+    settings = settings_of(options)
     if settings.out is None:
         settings = replace(settings, out=f"flashverify-out/compare-{os.getpid()}")
     comparison = compare_runs(*comparable_runs(before, after, settings, cases or 0))
@@ -229,7 +178,7 @@ def compare(before: str, after: str, cases: int | None, as_json: bool, **options
 @click.option(
     "--sample", metavar="N", type=click.IntRange(min=1), help="compile only N, spread evenly over all of them"
 )
-@_JSON
+@JSON
 def compile_command(
     subject: tuple[str, ...], arch: tuple[str, ...], only: str, sample: int | None, as_json: bool
 ) -> int:
@@ -248,7 +197,7 @@ def compile_command(
 
 
 @main.command("list")
-@_JSON
+@JSON
 def list_command(as_json: bool) -> int:
     """List the registered subjects."""
     from flashverify.subjects import describe_subjects
@@ -265,20 +214,3 @@ def list_command(as_json: bool) -> int:
     for name, text, available, reason in entries:
         click.echo(f"{name:{width}}  {text}" + ("" if available else f"  [not available: {reason}]"))
     return 0
-
-
-def _click_message(error: click.ClickException) -> str:
-    message = error.format_message()
-    if isinstance(error, click.NoSuchOption) and error.ctx is not None:
-        accepted = sorted(
-            option for parameter in error.ctx.command.params for option in parameter.opts if option.startswith("--")
-        )
-        return f"unknown option {error.option_name}; accepted: {', '.join(accepted)}"
-    if isinstance(error, click.UsageError) and message.startswith("No such command"):
-        return f"{message.rstrip('.')}; accepted: {', '.join(sorted(main.commands))}"
-    return message
-
-
-def _refuse(message: str, code: int) -> int:
-    click.echo(f"flashverify: error: {' '.join(message.splitlines()) if code == 2 else message}", err=True)
-    return code

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -86,6 +87,7 @@ def compare(
             pinned=rows,
             pinned_value=fixed,
             undefined=undefined.get(name),
+            exact=functools.partial(truth.exact, name) if mode == "strict" else None,
         )
         index = index_in(name, found.stats.index, layout)
         stats.append(msgspec.structs.replace(found.stats, index=index))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from flashverify.api.interpreting import interpreted_for, unlaunched
 from flashverify.case.case import Case
 from flashverify.case.text import parse_case
-from flashverify.errors import UnsupportedCaseError, UsageError
+from flashverify.errors import NoVerdictError, UnsupportedCaseError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,6 +40,7 @@ def judge_case(subject: Subject | str, case: Case | str, *, checks: Sequence[str
     Raises:
         CaseTextError: the text is no case.
         SubjectLoadError: there is no such subject, or its module cannot be imported.
+        NoVerdictError: the harness failed, and found nothing wrong with the subject before.
         UsageError: a check is unknown, the subject needs a GPU, or it launches Triton kernels on the CPU that this process compiles.
     """
     from flashverify.checks import CHECKS, Plan
@@ -59,6 +60,8 @@ def judge_case(subject: Subject | str, case: Case | str, *, checks: Sequence[str
     with interpreted_for(kernel):
         result = judge(kernel, problem, plan)
     for verdict in result.verdicts:
+        if (verdict.check, verdict.error) == ("harness", "exception") and not result.failures:
+            raise NoVerdictError(f"{verdict.message}\n{verdict.traceback}")
         if verdict.status is Status.FAIL and verdict.check == "exception":
             reason = unlaunched(kernel, verdict.message)
             if reason is not None:

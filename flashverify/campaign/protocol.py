@@ -90,9 +90,10 @@ class CaseList(msgspec.Struct, frozen=True, tag=True):
 
 
 class Minimise(msgspec.Struct, frozen=True, tag=True):
-    """Shrink a failing case for at most `seconds`, then verify it in fresh processes, `repeats` times.
+    """Shrink a failing case for at most `seconds`, then verify it in fresh processes, `repeats` times, and diagnose it.
 
     Attributes:
+        limit: seconds that all of it may take; what is not done by then is left out. None is no limit.
         first: the case that showed the failure first, tried again where the minimal one does not reproduce.
     """
 
@@ -104,6 +105,7 @@ class Minimise(msgspec.Struct, frozen=True, tag=True):
     seconds: float
     repeats: int
     quarantine: tuple[str, ...] = ()
+    limit: float | None = None
 
 
 class Judge(msgspec.Struct, frozen=True, tag=True):
@@ -178,13 +180,14 @@ class Improved(msgspec.Struct, frozen=True, tag=True):
 
 
 class Minimal(msgspec.Struct, frozen=True, tag=True):
-    """The smallest case found, verified."""
+    """The smallest case found, verified; `complete` where nothing was left to simplify."""
 
     key: Key
     case: str
     verdict: Verdict
     confirmation: Confirmation
     diagnosis: Diagnosis | None = None
+    complete: bool = True
 
 
 class TaskDone(msgspec.Struct, frozen=True, tag=True):

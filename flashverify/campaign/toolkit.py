@@ -30,6 +30,9 @@ class Toolkit(Protocol):
         `numerics` are those of interpreted kernels.
         """
 
+    def require_findable(self, spec: str) -> None:
+        """Raises SubjectLoadError where it is certain, without loading anything, that there is no subject `spec`."""
+
     def load(self, spec: str) -> Any:
         """The subject named `spec`; raises SubjectLoadError."""
 
@@ -65,6 +68,11 @@ class _Bundled:
         from flashverify.interpreter.hardware import mode
 
         return faithful(Sanitizer, *mode(numerics).layers, lockstep=not plain)
+
+    def require_findable(self, spec: str) -> None:
+        from flashverify.subjects.finding import require_findable
+
+        require_findable(spec)
 
     def load(self, spec: str) -> Any:
         from flashverify.subjects import load_subject

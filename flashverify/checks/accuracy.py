@@ -147,6 +147,7 @@ def check_accuracy(subject: Subject, execution: Execution) -> Accuracy:
             pinned=mask,
             pinned_value=fixed,
             undefined=undefined.get(name),
+            exact=(lambda: truth.exact(name)) if mode == STRICT else None,
         )
 
     comparisons = [

@@ -5,14 +5,16 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from flashverify.case.memory.materialize import materialize
 from flashverify.checks.accuracy import shape_failures
 from flashverify.checks.passes.base_pass import BasePass
 from flashverify.checks.passes.execution import execute
 from flashverify.checks.registry import CHECK_SPECS, error_class
-from flashverify.checks.spec import Need
 from flashverify.errors import FlashverifyError, SelfCheckError
 from flashverify.judge.verdict import CaseResult, Status, Verdict
+from flashverify.subjects.blame import raised_by_subject, traceback_text
 
 if TYPE_CHECKING:
     from flashverify.case.case import Case
@@ -69,7 +71,7 @@ class _Judgement:
         try:
             execution = execute(self.subject, problem)
         except Exception as error:
-            self._exception(error)
+            self._blame(error, "the first pass")
             return
         shapes = shape_failures(execution)
         if shapes:
@@ -94,9 +96,7 @@ class _Judgement:
             except (FlashverifyError, AssertionError):
                 raise
             except Exception as error:
-                if Need.PASSES not in spec.needs:
-                    raise
-                self._exception(error)
+                self._blame(error, f"the check {spec.name}")
                 return
             if answer is not None:
                 self._answer(spec, answer)
@@ -119,13 +119,13 @@ class _Judgement:
                 raise SelfCheckError(f"{verdict.check} declares no class of failure {verdict.error!r}")
         self.verdicts += verdicts
 
-    def _exception(self, error: Exception) -> None:
-        lines = str(error).strip().splitlines() or [""]
-        text = f"{type(error).__name__}: {lines[0][:300]}"
-        self._keep(
-            [
-                Verdict(
-                    check="exception", status=Status.FAIL, error="exception", output=type(error).__name__, message=text
-                )
-            ]
-        )
+    def _blame(self, error: Exception, where: str) -> None:
+        """A failure where the subject raised it, an error of the harness otherwise."""
+        kind, lines = type(error).__name__, str(error).strip().splitlines() or [""]
+        text, trace = f"{kind}: {lines[0][:300]}", traceback_text(error)
+        if raised_by_subject(error):
+            found = Verdict(check="exception", status=Status.FAIL, error="exception", output=kind, message=text)
+        else:
+            text = f"the harness failed in {where}: {text}"
+            found = Verdict(check="harness", status=Status.ERROR, error="exception", message=text)
+        self._keep([msgspec.structs.replace(found, traceback=trace)])

@@ -103,7 +103,7 @@ class CheckSpec:
     Attributes:
         name: `Verdict.check`.
         question: what is asked, one sentence; a line of docs/checks.md.
-        needs: beyond the base pass. With `Need.PASSES` an exception is the subject's.
+        needs: beyond the base pass.
         errors: the classes of its failures.
         run: takes the base pass and the names of questions. It returns failing verdicts, passing ones of differences that are not
             promised to be absent, or `exempt` ones; None where it had nothing to examine, which is no pass.

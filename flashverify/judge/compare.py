@@ -11,6 +11,8 @@ import numpy as np
 from flashverify.judge.verdict import OutputStats, Status, Verdict, to_hex
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import torch
 
     from flashverify.numerics.result import OutputBound
@@ -39,6 +41,7 @@ def compare_output(
     pinned: torch.Tensor | None = None,
     pinned_value: float = 0.0,
     undefined: torch.Tensor | None = None,
+    exact: Callable[[], torch.Tensor] | None = None,
 ) -> Comparison:
     """Judges every element of `got`.
 
@@ -52,6 +55,7 @@ def compare_output(
         pinned: bool, broadcasts: elements that must equal `pinned_value` exactly (empty rows, padding).
         pinned_value: the contract's value there.
         undefined: bool, broadcasts: elements about which the contract says nothing.
+        exact: of mode `strict`, where `expected` is what a correct kernel of the form returns: the exact values, float64.
 
     Returns:
         The statistics over the judged elements and one failing verdict per class of error.
@@ -98,8 +102,9 @@ def compare_output(
         signed=to_hex(bias / summed) if summed else "",
         telling=telling,
     )
+    truth = None if exact is None or not failing else exact()
     return Comparison(
-        stats, tuple(_failure(name, output, mode, classes[name], x, expected, bound, ratio) for name in failing)
+        stats, tuple(_failure(name, output, mode, classes[name], x, expected, bound, ratio, truth) for name in failing)
     )
 
 
@@ -135,12 +140,22 @@ def _unravel(position: int, shape: torch.Size) -> tuple[int, ...]:
 
 _ERRORS = {"pinned": "empty-row"}
 _ASKED = {
-    "nan": "NaN where the exact value is {expected:.6g}",
-    "inf": "{got} where the exact value is {expected:.6g}",
-    "finite": "{got:.6g} where the exact value {expected:.6g} overflows",
-    "bound": "{got:.9g} where the exact value is {expected:.9g}: error {error:.3g}, bound {bound:.3g}",
+    "nan": "NaN where {reference}",
+    "inf": "{got} where {reference}",
+    "finite": "{got:.6g} where {reference}",
+    "bound": "{got:.9g} where {reference}: error {error:.3g}, bound {bound:.3g}",
     "pinned": "{got:.6g} where no key is seen and the value is fixed by contract",
 }
+
+
+def _reference(name: str, mode: str, expected: float, exact: float | None) -> str:
+    """What was expected of an element, and what kind of value that is."""
+    number = f"{expected:.9g}" if name == "bound" else f"{expected:.6g}"
+    if mode == "strict":
+        known = "" if exact is None else f" (the exact value is {exact:.9g})"
+        return f"a correct kernel of this form returns {number}{known}"
+    given = " given the kernel's own O and LSE" if mode == "conditional" else ""
+    return f"the exact value{given} {number} overflows" if name == "finite" else f"the exact value{given} is {number}"
 
 
 def _failure(
@@ -152,6 +167,7 @@ def _failure(
     expected: torch.Tensor,
     bound: OutputBound,
     ratio: torch.Tensor,
+    exact: torch.Tensor | None,
 ) -> Verdict:
     """The verdict of one class of error, at its worst element (the first one where there is no worst)."""
     import torch
@@ -165,6 +181,9 @@ def _failure(
         "bound": float(bound.total.reshape(-1)[position]),
     }
     values["error"] = abs(values["got"] - values["expected"])
+    reference = _reference(
+        name, mode, values["expected"], None if exact is None else float(exact.reshape(-1)[position])
+    )
     count = int(where.sum())
     return Verdict(
         check="accuracy" if name in ("bound", "pinned") else "nonfinite",
@@ -174,5 +193,5 @@ def _failure(
         mode=mode,
         ratio=to_hex(float(ratio.reshape(-1)[position])) if name == "bound" else "",
         index=index,
-        message=f"{output}{list(index)} is {_ASKED[name].format(**values)} ({count} of {x.numel()} elements, {mode})",
+        message=f"{output}{list(index)} is {_ASKED[name].format(**values, reference=reference)} ({count} of {x.numel()} elements, {mode})",
     )

@@ -67,6 +67,7 @@ class FindingRecord(msgspec.Struct, frozen=True, omit_defaults=True):
         evidence: interpreter, cpu, or the GPU and its architecture.
         subject_spec: what to pass to `--subject` to reproduce it.
         diagnosis: of the minimal case; None where none was made.
+        not_minimal: why the case is not minimal, in words; empty where it is.
     """
 
     key: Key
@@ -79,6 +80,7 @@ class FindingRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     count: int = 1
     seconds: float = 0.0
     diagnosis: Diagnosis | None = None
+    not_minimal: str = ""
 
 
 class RunRecord(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -114,7 +116,7 @@ class Summary(msgspec.Struct, frozen=True, omit_defaults=True):
         findings: buckets.
         restarts: workers that died or hung and were replaced.
         seconds: wall clock.
-        stopped: why it ended: `budget`, `interrupted`, `workers`, `disk`.
+        stopped: why it ended: `budget`, `findings` (as many as asked for), `interrupted`, `workers`, `disk`.
         exit_code: of the command.
     """
 

@@ -59,6 +59,7 @@ class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
         ratio: error / bound at the worst element, hex; empty where there is none.
         index: the worst element, logical indices.
         message: one sentence with numbers.
+        traceback: of an exception, capped; text of the subject, to be shown as data.
     """
 
     check: str
@@ -69,6 +70,7 @@ class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
     ratio: str = ""
     index: tuple[int, ...] = ()
     message: str = ""
+    traceback: str = ""
 
     def key(self, subject: str, dtype: str) -> Key:
         """The identity under which this failure is bucketed."""

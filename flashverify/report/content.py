@@ -46,6 +46,7 @@ class Finding:
         diagnosis, place: what explains it and where it shows, in words; empty where unknown.
         confirmation: re-verification in words; `confirmed` False where it speaks against the finding, None where none was made.
         expected, got, bound: in nine digits; empty where unknown.
+        case_title: of the case: minimal, or why it is not.
     """
 
     title: str
@@ -60,6 +61,7 @@ class Finding:
     expected: str
     got: str
     bound: str
+    case_title: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +159,8 @@ def _notes(aggregate: Aggregate, summary: Summary | None, problems: tuple[str, .
     notes = []
     if summary is None:
         notes.append("The run has not ended; this is what is stored so far.")
+    elif summary.stopped == "findings":
+        notes.append("The search ended when it had as many findings as were asked for.")
     elif summary.stopped != "budget":
         notes.append(f"The run was {_stop_text(summary)} before its budget was met.")
     if summary is not None and summary.restarts:
@@ -193,6 +197,7 @@ def _finding(record: FindingRecord, script: str) -> Finding:
         expected=number_text(said.expected),
         got=number_text(said.got),
         bound=number_text(said.bound),
+        case_title=f"Case, not minimal: {record.not_minimal}" if record.not_minimal else "Minimal case",
     )
 
 

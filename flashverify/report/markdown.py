@@ -115,7 +115,7 @@ def _finding(number: int, finding: Finding) -> str:
             f"### {number}. {words(finding.title)}",
             code(record.verdict.message),
             "\n".join(f"- {name}: {value}" for name, value in facts if value),
-            "Minimal case:",
+            f"{words(finding.case_title)}:",
             fence(record.case),
             "Reproduce:",
             fence(finding.replay, "sh"),

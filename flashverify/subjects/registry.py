@@ -21,7 +21,7 @@ from flashverify.subjects.files import module_of_file
 if TYPE_CHECKING:
     from flashverify.subjects.interface import Subject
 
-__all__ = ["REGISTERED", "Registered", "default_subjects", "describe_subjects", "has_gpu", "load_subject"]
+__all__ = ["REGISTERED", "Registered", "default_subjects", "describe_subjects", "has_gpu", "load_subject", "target_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +125,14 @@ def describe_subjects() -> list[tuple[str, str, bool, str]]:
     return rows
 
 
+def target_of(spec: str) -> str:
+    """The `module:name` behind a registered name or an entry point; anything else as it is."""
+    registered = next((entry.target for entry in REGISTERED if entry.name == spec), None)
+    if registered is not None or ":" in spec:
+        return registered or spec
+    return next((p.value for p in entry_points(group="flashverify.subjects") if p.name == spec), spec)
+
+
 def load_subject(spec: str) -> Subject:
     """The subject that `spec` names: a registered name, an entry point or `module:name`.
 
@@ -141,16 +149,12 @@ def load_subject(spec: str) -> Subject:
     Raises:
         SubjectLoadError: nothing of that name, the import fails, or the object is no subject.
     """
+    from flashverify.subjects.finding import require_findable
+
+    require_findable(spec)
     from flashverify.subjects.interface import Subject
 
-    target = next((entry.target for entry in REGISTERED if entry.name == spec), None)
-    target = (
-        target or next((p.value for p in entry_points(group="flashverify.subjects") if p.name == spec), None) or spec
-    )
-    module_name, separator, attribute = target.partition(":")
-    if not separator or not module_name or not attribute:
-        names = ", ".join(entry.name for entry in REGISTERED)
-        raise SubjectLoadError(f"subject {spec!r} is not known: one of {names}, an entry point, or module:name")
+    module_name, _, attribute = target_of(spec).partition(":")
     subject = _resolve(spec, module_name, attribute)
     if not isinstance(subject, Subject):
         raise SubjectLoadError(
@@ -161,8 +165,6 @@ def load_subject(spec: str) -> Subject:
 
 def _resolve(spec: str, module_name: str, attribute: str) -> object:
     path = Path(module_name).resolve() if module_name.endswith(".py") else None
-    if path is not None and not path.is_file():
-        raise SubjectLoadError(f"subject {spec!r}: there is no file {module_name!r}")
     directory = os.getcwd() if path is None else str(path.parent)
     if directory not in sys.path:
         sys.path.append(directory)

@@ -57,6 +57,11 @@ class Truth:
         """(value, bound) of `delta` as `form.stored_delta` has it, `dq`, `dk`, `dv`, and of each learned tensor that the problem has, end to end."""
         return self._gradients(self._forward.o, self._forward.lse, self._forward_bounds)[0]
 
+    def exact(self, name: str) -> torch.Tensor:
+        """The exact value of an output, end to end."""
+        forward = self.forward()
+        return (forward if name in forward else self.backward())[name][0]
+
     def conditional(self, o: torch.Tensor, lse: torch.Tensor) -> dict[str, tuple[torch.Tensor, OutputBound]]:
         """The same, given the subject's own stored O and LSE; rows that see no key keep the oracle's.
 

@@ -12,6 +12,7 @@ import msgspec
 
 from flashverify.child_process import child_environment
 from flashverify.errors import NoVerdictError, SubjectLoadError, UsageError
+from flashverify.subjects.finding import require_findable
 from flashverify.subjects.registry import has_gpu
 from flashverify.xray.cases import LENGTH
 from flashverify.xray.record import record_text
@@ -46,6 +47,7 @@ def xray_command(
         raise UsageError(f"device={device!r} is not accepted: one of auto, cpu, cuda")
     if device == "cuda" and not has_gpu():
         raise UsageError("device='cuda' is not accepted: this machine has no NVIDIA GPU; use cpu or auto")
+    require_findable(subject)
     where = ("cuda" if has_gpu() else "cpu") if device == "auto" else device
     folder = out or os.path.join("flashverify-out", f"xray-{_slug(subject)}")
     reply = _ask(

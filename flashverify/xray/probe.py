@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from flashverify.case.memory.paging import page_table
 from flashverify.case.tensors import MODIFYING
 from flashverify.errors import UsageError
+from flashverify.subjects.blame import subject_code
 
 if TYPE_CHECKING:
     import torch
@@ -56,7 +57,8 @@ class Probe:
         self.subject, self.case, self.declared, self.launches = subject, problem.case, declared, 0
         self._base = _neutral(problem)
         self._graded = self._with_scale()
-        self.has_backward = problem.case.grad.backward and subject.supports.backward
+        promised = subject.contract.gradients >= {"dq", "dk", "dv"}
+        self.has_backward = problem.case.grad.backward and subject.supports.backward and promised
         self.scale = 0.0 if self._graded is None else self._graded.scale
 
     def _with_scale(self) -> Problem | None:
@@ -109,13 +111,16 @@ class Probe:
         if base.do is not None:
             problem = dataclasses.replace(problem, do=_like(base.do, None))
         self.launches += 1
-        return problem, self.subject.forward(problem)
+        with subject_code():
+            forward = self.subject.forward(problem)
+        return problem, forward
 
     def backward(self, problem: Problem, forward: Forward, do: torch.Tensor) -> dict[str, torch.Tensor]:
         """dq, dk and dv in float64 for dO `do`, broadcastable to `[B, Hq, Sq, Dv]`."""
         assert self._base.do is not None
         self.launches += 1
-        found = self.subject.backward(dataclasses.replace(problem, do=_like(self._base.do, do)), forward)
+        with subject_code():
+            found = self.subject.backward(dataclasses.replace(problem, do=_like(self._base.do, do)), forward)
         return {"dq": found.dq.double(), "dk": found.dk.double(), "dv": found.dv.double()}
 
     def mass(self, forward: Forward) -> torch.Tensor:

@@ -1,5 +1,6 @@
 """`judge_case`, `count_masks`, `cases` and `standard_cases`: one case from Python, with the verdicts of the command line."""
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -12,6 +13,7 @@ import torch
 
 from flashverify import (
     CaseTextError,
+    NoVerdictError,
     SubjectLoadError,
     Supports,
     UnsupportedCaseError,
@@ -24,6 +26,7 @@ from flashverify import (
     standard_cases,
     subject,
 )
+from flashverify.checks import engine
 from flashverify.judge.verdict import CaseResult
 from flashverify.subjects import has_gpu
 
@@ -185,3 +188,13 @@ def test_a_process_that_compiles_is_told_so_instead_of_failing_the_kernel():
     environment["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), *(path for path in sys.path if path)])
     done = subprocess.run([sys.executable, "-c", COMPILED], capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
+
+
+def test_an_exception_of_the_harness_is_raised_and_never_a_silent_pass(monkeypatch):
+    def broken(_base, _names):
+        raise KeyError("dq")
+
+    memory = next(spec for spec in engine.CHECK_SPECS if spec.name == "memory")
+    monkeypatch.setattr(engine, "CHECK_SPECS", (dataclasses.replace(memory, run=broken),))
+    with pytest.raises(NoVerdictError, match="the harness failed in the check memory: KeyError: 'dq'"):
+        judge_case(right, "fv1 seq_q=3 seq_k=3 dtype=fp32", checks=("memory",))

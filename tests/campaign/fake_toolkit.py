@@ -27,6 +27,12 @@ def defects(behaviour, case):
             yield ("accuracy", "bound", "o")
         if case.dim_v >= 24 and case.storage.layout == "bshd":
             yield ("memory", "guard", "dq")
+    if behaviour == "everything":
+        yield ("accuracy", "bound", "dq")
+        yield ("accuracy", "bound", "o")
+        yield ("memory", "guard", "dq")
+    if behaviour == "half-harness" and case.seq_k >= 17:
+        yield ("accuracy", "bound", "o")
     if behaviour == "raises" and case.seq_q > 20:
         yield ("exception", "exception", "ValueError")
     if behaviour == "hostile":
@@ -36,6 +42,10 @@ def defects(behaviour, case):
 class FakeToolkit:
     def open(self, device, *, plain, numerics):
         return contextlib.nullcontext()
+
+    def require_findable(self, spec):
+        if spec == "mistyped":
+            raise SubjectLoadError(f"subject {spec!r} is not known")
 
     def load(self, spec):
         if spec == "missing":
@@ -82,6 +92,8 @@ class FakeToolkit:
             os.kill(os.getpid(), signal.SIGKILL)
         if behaviour == "harness":
             raise SelfCheckError("the oracle's error is too large")
+        if behaviour == "half-harness" and case.seq_q > 20:
+            raise KeyError("dq")
         if behaviour.startswith("slow"):
             time.sleep(0.02)
         if behaviour == "chatty":
@@ -91,7 +103,15 @@ class FakeToolkit:
             return CaseResult(case=str(case), subject=behaviour, evidence="fake", verdicts=verdicts)
         found = [d for d in defects(behaviour.removeprefix("slow-"), case) if kind != "only" or d[0] == check]
         verdicts = tuple(
-            Verdict(check=c, status=Status.FAIL, error=e, output=o, ratio="0x1.8p+1", message="<b>3 > 1</b>")
+            Verdict(
+                check=c,
+                status=Status.FAIL,
+                error=e,
+                output=o,
+                ratio="0x1.8p+1",
+                message="<b>3 > 1</b>",
+                traceback="Traceback:\n  <b>line 7</b>\nValueError: no" if c == "exception" else "",
+            )
             for c, e, o in found
         )
         verdicts = verdicts or (Verdict(check="accuracy", status=Status.PASS),)

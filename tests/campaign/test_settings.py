@@ -1,6 +1,7 @@
 import pytest
 
-from flashverify.campaign.commands.settings import KEYS, load_settings
+from flashverify.campaign.commands.campaign import campaign_config
+from flashverify.campaign.commands.settings import KEYS, Settings, load_settings
 from flashverify.campaign.environment import resolve_numerics
 from flashverify.errors import ConfigError, UsageError
 
@@ -80,3 +81,22 @@ def test_numerics_belong_to_the_interpreter(tmp_path):
         resolve_numerics("h100", "cuda")
     with pytest.raises(UsageError, match="--numerics='h200' is not accepted: one of ieee, h100"):
         load_settings({"numerics": "h200"}, {}, tmp_path)
+
+
+def test_what_ends_a_search_and_shrinking_are_settings_like_the_others(tmp_path):
+    pyproject(tmp_path, "fail-fast = true\nshrink = false\nmax-findings = 4")
+    found = load_settings({"max-findings": "2"}, {"FLASHVERIFY_SHRINK": "on"}, tmp_path)
+
+    assert (found.fail_fast, found.shrink, found.max_findings) == (True, True, 2)
+    with pytest.raises(ConfigError, match="FLASHVERIFY_FAIL_FAST='maybe' is not accepted: true or false"):
+        load_settings({}, {"FLASHVERIFY_FAIL_FAST": "maybe"}, tmp_path)
+
+
+def test_a_search_shrinks_and_a_matrix_does_not_unless_it_is_said(tmp_path):
+    given = {"subject": ("torch-cpu",), "device": "cpu", "out": str(tmp_path / "run")}
+    plain, short = Settings(**given), Settings(**given, shrink=False, fail_fast=True, max_findings=7)
+
+    assert [campaign_config(kind, plain).shrink for kind in ("run", "fuzz")] == [False, True]
+    assert campaign_config("run", Settings(**given, shrink=True)).shrink
+    found = campaign_config("fuzz", short)
+    assert (found.shrink, found.max_findings) == (False, 1)

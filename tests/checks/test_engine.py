@@ -243,6 +243,21 @@ def test_an_exception_is_a_failure_with_its_type():
     ]
 
 
+def test_an_exception_of_a_later_pass_is_a_failure_too_and_shows_the_line():
+    calls = []
+
+    def broken(p):
+        calls.append(1)
+        if len(calls) > 1:
+            raise ZeroDivisionError("no")
+        return attention(p)
+
+    (verdict,) = judge_case(make(broken), PLAIN, Plan(checks=("determinism",))).verdicts
+
+    assert (verdict.check, verdict.output) == ("exception", "ZeroDivisionError")
+    assert 'raise ZeroDivisionError("no")' in verdict.traceback
+
+
 def test_a_wrong_shape_is_a_failure():
     assert ("accuracy", "shape", "o") in failures(make(lambda p: (attention(p)[0][..., :-1], attention(p)[1])), PLAIN)
 

@@ -18,7 +18,7 @@ from flashverify.judge.verdict import Status
 from flashverify.mutants import build_mutant
 from flashverify.mutants.mutant import Mutant
 from flashverify.numerics import Form
-from flashverify.subjects import Contract, has_gpu
+from flashverify.subjects import Contract, Gradients, has_gpu
 from tests.diagnosis.planted import Plain
 
 ALL = frozenset({"dq", "dk", "dv", "delta", "dbias", "dsink", "drelative_bias"})
@@ -229,3 +229,15 @@ def test_a_defect_of_the_bundled_kernels_is_seen_and_the_clean_ones_pass(
 
     assert found(toolkit.load("bundled")) == set()
     assert found(subject) == expected
+
+
+@pytest.mark.parametrize("check", ["relations", "counting"])
+def test_a_backward_that_promises_nothing_is_no_reason_for_an_exception(check):
+    class Silent(Returning):
+        def backward(self, problem, forward):
+            return Gradients(dq=None, dk=None, dv=None)
+
+    subject = Silent(contract=Contract(gradients=frozenset()))
+    for case in (BARE, LEARNED):
+        result = judge_case(subject, case, Plan.only(check, case))
+        assert [v.message for v in result.verdicts if v.status in (Status.ERROR, Status.FAIL)] == []

@@ -20,6 +20,7 @@ from flashverify.checks.relations import RELATIONS
 from flashverify.checks.spec import CheckSpec, ErrorClass, Need
 from flashverify.interpreter.reports import Kind
 from flashverify.judge.verdict import Status, Verdict
+from flashverify.subjects.blame import subject_code, traceback_text
 from flashverify.xray.record import ERRORS
 from tests.checks.naive import make
 
@@ -108,14 +109,31 @@ def test_a_check_that_fails_by_a_class_that_it_does_not_declare_gives_no_verdict
     assert "memory declares no class of failure 'smudged'" in result.verdicts[0].message
 
 
-def test_an_exception_is_the_subjects_where_the_check_runs_it_again_and_the_harnesss_elsewhere(monkeypatch):
+@pytest.mark.parametrize("needs", [(), (Need.PASSES,)])
+def test_an_exception_is_the_subjects_where_its_code_raised_it_and_the_harnesss_elsewhere(monkeypatch, needs):
     def broken(_base, _names):
         raise ZeroDivisionError("no")
 
-    again = dataclasses.replace(CHECK_SPECS[0], run=broken, needs=(Need.PASSES,))
-    assert [v.check for v in only(monkeypatch, again).failures] == ["exception"]
-    with pytest.raises(ZeroDivisionError):
-        only(monkeypatch, dataclasses.replace(CHECK_SPECS[0], run=broken, needs=()))
+    def of_subject(_base, _names):
+        with subject_code():
+            broken(_base, _names)
+
+    memory = dataclasses.replace(CHECK_SPECS[0], needs=needs)
+    (theirs,) = only(monkeypatch, dataclasses.replace(memory, run=of_subject)).verdicts
+    assert (theirs.check, theirs.status, theirs.output) == ("exception", Status.FAIL, "ZeroDivisionError")
+    (ours,) = only(monkeypatch, dataclasses.replace(memory, run=broken)).verdicts
+    assert (ours.check, ours.status, ours.error) == ("harness", Status.ERROR, "exception")
+    assert ours.message == "the harness failed in the check memory: ZeroDivisionError: no"
+    for verdict in (ours, theirs):
+        assert verdict.traceback.startswith("Traceback (most recent call last):")
+        assert verdict.traceback.endswith("ZeroDivisionError: no")
+
+
+def test_a_traceback_is_capped_at_its_end():
+    error = ValueError("x" * 9000 + "end")
+
+    assert len(traceback_text(error)) == 4000
+    assert traceback_text(error).endswith("end")
 
 
 def test_a_check_is_its_spec_and_one_line_of_the_registry(monkeypatch):

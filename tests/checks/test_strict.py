@@ -14,6 +14,7 @@ from flashverify.judge.verdict import from_hex
 from flashverify.numerics import Form
 from flashverify.subjects import Contract, Supports
 from flashverify.subjects.interface import Forward, Gradients
+from flashverify.truth import Truth, inputs_of
 
 PLAIN = parse_case("fv1 heads_q=2 heads_kv=2 seq_q=20 seq_k=48 dim_qk=16 dim_v=16 dtype=bf16 seed=3")
 LEARNED = parse_case("fv1 batch=2 heads_q=2 heads_kv=2 seq_q=5 seq_k=9 dtype=fp32 bias=full sink=yes seed=4")
@@ -100,6 +101,12 @@ def test_a_narrow_accumulator_fails_in_the_strict_mode_alone():
     found = judged(Tiles(narrow=True))
 
     assert {key for key, c in found.items() if c.verdicts} == {("o", "strict")}
+    (verdict,) = found["o", "strict"].verdicts
+    truth = Truth(inputs_of(materialize(PLAIN, "cpu")[0])[0], "bf16", Tiles().form(PLAIN))
+    predicted, exact = truth.strict()["o"][0][verdict.index], truth.exact("o")[verdict.index]
+    words = f"a correct kernel of this form returns {float(predicted):.9g} (the exact value is {float(exact):.9g})"
+    assert predicted != exact
+    assert words in verdict.message
 
 
 @pytest.mark.parametrize(

@@ -127,3 +127,31 @@ def test_telling_elements_are_those_at_which_zeros_would_fail():
     assert compare([1.0, -2.0, 3.0, 0.0], bound(2.0)).stats.telling == 1
     assert compare([1.0, -2.0, 3.0, 0.0], bound(3.0)).stats.telling == 0
     assert compare([1.0, -2.0, 3.0, 0.0], pinned=FIRST, pinned_value=1.0).stats.telling == 2
+
+
+@pytest.mark.parametrize("value", [9.0, math.nan, math.inf])
+def test_a_conditional_value_is_labelled(value):
+    (verdict,) = compare([1.0, value, 3.0, 0.0], mode="conditional").verdicts
+
+    assert "where the exact value given the kernel's own O and LSE is -2" in verdict.message
+
+
+def test_a_strict_failure_names_the_prediction_and_the_exact_value():
+    asked = []
+
+    def exact():
+        asked.append(1)
+        return EXPECTED + 0.25
+
+    (verdict,) = compare([1.0, 9.0, 3.0, 0.0], mode="strict", exact=exact).verdicts
+    assert verdict.message.startswith(
+        "o[1] is 9 where a correct kernel of this form returns -2 (the exact value is -1.75): error 11, bound 0.5"
+    )
+    assert compare([1.0, -2.0, 3.0, 0.0], mode="strict", exact=exact).verdicts == ()
+    assert len(asked) == 1, "asked for a failure alone"
+
+
+def test_an_end_to_end_value_is_the_exact_one():
+    (verdict,) = compare([1.0, 9.0, 3.0, 0.0]).verdicts
+
+    assert verdict.message.startswith("o[1] is 9 where the exact value is -2: error 11, bound 0.5 (1 of 4 elements")

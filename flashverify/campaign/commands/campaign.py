@@ -32,6 +32,7 @@ __all__ = ["campaign_config", "default_subjects", "default_workers", "run_campai
 
 Report = Callable[[Path], Iterable[Path]]
 _DEFAULT_SECONDS = 600.0
+_EXPLAIN_SECONDS = 60.0
 _MEMORY_SHARE = 0.8
 
 
@@ -66,12 +67,11 @@ def campaign_config(
     cases: tuple[str, ...] = (),
     matrix: bool = False,
     corpus: bool = False,
-    shrink: bool = True,
 ) -> CampaignConfig:
-    """The campaign that the settings ask for, with defaults filled in.
+    """The campaign that the settings ask for, with defaults filled in: a search shrinks findings, a matrix does not.
 
     Raises:
-        UsageError: a setting is not accepted.
+        UsageError: a setting is not accepted, or there is no subject of that name.
     """
     device = environment.resolve_device(settings.device)
     workers = settings.workers or default_workers(device)
@@ -86,6 +86,8 @@ def campaign_config(
     seconds = settings.seconds
     if kind == "fuzz" and seconds is None and settings.max_cases is None:
         seconds = _DEFAULT_SECONDS
+    for spec in subjects or ():
+        toolkit.load_toolkit(toolkit.BUNDLED).require_findable(spec)
     return CampaignConfig(
         kind=kind,
         subjects=subjects or default_subjects(),
@@ -98,7 +100,9 @@ def campaign_config(
         cases=cases,
         matrix=matrix,
         corpus=corpus,
-        shrink=shrink,
+        shrink=kind == "fuzz" if settings.shrink is None else settings.shrink,
+        max_findings=1 if settings.fail_fast else settings.max_findings,
+        explain_seconds=_EXPLAIN_SECONDS,
         case_limit=60.0 if device == "cpu" else 120.0,
         memory=_memory_per_worker(workers),
         toolkit=toolkit.BUNDLED,

@@ -7,12 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from flashverify.campaign import toolkit
 from flashverify.campaign.commands.campaign import campaign_config, run_campaign
 from flashverify.campaign.protocol import CaseList, CasesListed, WorkerFailed
 from flashverify.campaign.store.writer import open_run
 from flashverify.campaign.supervisor.probe import START_LIMIT, failure_of
 from flashverify.campaign.supervisor.process import ProcessSetup, WorkerProcess
-from flashverify.errors import NoVerdictError, UsageError
+from flashverify.errors import NoVerdictError, SubjectLoadError, UsageError
 
 if TYPE_CHECKING:
     from flashverify.campaign.commands.settings import Settings
@@ -58,9 +59,12 @@ def comparable_runs(before: str, after: str, settings: Settings, examples: int =
     for side, path in zip((before, after), stored, strict=True):
         if path is None and Path(side).exists():
             raise UsageError(f"{side!r} is not accepted: it is no run folder; accepted: a run folder or a subject")
+        if path is None:
+            _require_subject(side)
     if stored[0] is not None and stored[1] is not None:
         return stored[0], stored[1]
-    base = campaign_config("run", replace(settings, subject=(before,)))
+    judged = next(side for side, path in zip((before, after), stored, strict=True) if path is None)
+    base = campaign_config("run", replace(settings, subject=(judged,)))
     known = next((path for path in stored if path is not None), None)
     if known is not None:
         cases = tuple(dict.fromkeys(r.case for r in open_run(known).results() if r.unsupported is None))
@@ -74,8 +78,16 @@ def comparable_runs(before: str, after: str, settings: Settings, examples: int =
     return first, second
 
 
+def _require_subject(side: str) -> None:
+    """Before anything is judged: the other side of a mistyped path may cost minutes."""
+    try:
+        toolkit.load_toolkit(toolkit.BUNDLED).require_findable(side)
+    except SubjectLoadError as error:
+        raise UsageError(f"{side!r} is not accepted: it is no run folder, and {error}") from error
+
+
 def _judge(config: CampaignConfig) -> Path:
-    summary = run_campaign(replace(config, shrink=False), quiet=True)
+    summary = run_campaign(replace(config, shrink=False, max_findings=None), quiet=True)
     if summary.stopped == "interrupted":
         raise SystemExit(summary.exit_code)
     return config.out

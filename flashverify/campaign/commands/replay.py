@@ -82,6 +82,7 @@ def result_lines(result: CaseResult) -> list[str]:
         if v.status is not Status.PASS:
             about = " ".join(part for part in (v.check, v.output, v.mode, v.error) if part)
             lines.append(f"  {v.status.value}: {about}: {v.message}")
+            lines += [f"    {line}" for line in v.traceback.splitlines()]
     lines += [
         f"  {s.output} {s.mode}: worst error / bound {from_hex(s.worst):.4g} at {list(s.index)}" for s in result.stats
     ]

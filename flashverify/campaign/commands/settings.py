@@ -55,6 +55,11 @@ def _numerics(value: Any) -> str:
     return str(value)
 
 
+def _flag(value: Any) -> bool:
+    words = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+    return value if isinstance(value, bool) else words[value.lower()]
+
+
 def _text(value: Any) -> str:
     if not isinstance(value, str) or not value or "\0" in value:
         raise ValueError
@@ -66,6 +71,9 @@ KEYS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "hours": (_positive, "a positive number"),
     "minutes": (_positive, "a positive number"),
     "max-cases": (lambda value: _whole(1, 2**63, value), "an integer >= 1"),
+    "max-findings": (lambda value: _whole(1, 2**63, value), "an integer >= 1"),
+    "fail-fast": (_flag, "true or false"),
+    "shrink": (_flag, "true or false"),
     "seed": (lambda value: _whole(0, 2**64, value), "an integer, 0 <= seed < 2**64"),
     "workers": (lambda value: _whole(1, 1025, value), "an integer, 1 <= workers <= 1024"),
     "out": (_text, "a folder"),
@@ -82,6 +90,9 @@ class Settings:
     subject: tuple[str, ...] | None = None
     seconds: float | None = None
     max_cases: int | None = None
+    max_findings: int | None = None
+    fail_fast: bool | None = None
+    shrink: bool | None = None
     seed: int | None = None
     workers: int | None = None
     out: str | None = None
@@ -120,7 +131,7 @@ def _parse(values: Mapping[str, Any], label: Callable[[str], str], error: type[U
         parse, accepted = KEYS[key]
         try:
             parsed[key] = parse(value)
-        except (ValueError, TypeError, OverflowError):
+        except (ValueError, TypeError, OverflowError, KeyError, AttributeError):
             raise error(f"{label(key)}={value!r} is not accepted: {accepted}") from None
     return parsed
 

@@ -45,6 +45,9 @@ def status_text(p: Progress) -> str:
     """One line."""
     cases = f"{p.cases}/{p.total} cases" if p.total is not None else f"{p.cases} cases"
     parts = [cases, f"{p.rate:.1f}/s", f"{p.findings} findings"]
+    if p.explaining:
+        words = f"minimising {min(p.explained + p.explaining, p.findings)} of {p.findings}"
+        parts.append(words + (f", {_clock(p.explaining_left)} left" if p.explaining_left is not None else ""))
     parts += [f"worst {_ratios(p.worst)}"] * bool(p.worst)
     parts += [f"{p.errors} errors"] * bool(p.errors)
     parts += [f"{p.restarts} restarts"] * bool(p.restarts)
@@ -84,9 +87,14 @@ class StatusLine:
                 self._next = time.monotonic() + _PLAIN_EVERY
                 self._print(status_text(event))
         elif isinstance(event, FindingSeen):
-            self._print(f"finding: {_headline(event.record)}")
+            self._print(
+                f"finding: {_headline(event.record)}" + (f": {event.record.verdict.message}" if event.first else "")
+            )
+            if event.first:
+                self._print(f"  {replay_line(event.record)}")
         elif isinstance(event, FindingMinimal):
-            self._print(f"minimal: {_headline(event.record)}: {event.record.case}")
+            word = "stored" if event.record.not_minimal else "minimal"
+            self._print(f"{word}: {_headline(event.record)}: {event.record.case}")
             for line in diagnosis_lines(event.record.diagnosis):
                 self._print(f"  {line}")
         elif isinstance(event, WorkerLost):
@@ -124,7 +132,8 @@ def _headline_of(summary: Summary, errors: int, first_error: str) -> str:
     if not summary.cases:
         return "NO VERDICT: no case was judged" + (f" ({first_error})" if first_error else "")
     if summary.findings:
-        return f"FAIL: {summary.findings} finding{plural}"
+        ended = "; the search ended there, as asked" if summary.stopped == "findings" else ""
+        return f"FAIL: {summary.findings} finding{plural}{ended}"
     if errors:
         return f"NO VERDICT: {errors} cases could not be judged ({first_error})"
     if not summary.covering:
@@ -148,12 +157,16 @@ def verdict_lines(
         f"{summary.cases} cases judged, {summary.covering} covering, {summary.unsupported} unsupported, "
         f"{errors} errors, {summary.restarts} restarts, {_clock(summary.seconds)}",
     ]
+    if errors and first_error not in lines[0]:
+        lines.append(f"not judged, first cause: {first_error}")
     if worst:
         lines.append(f"worst error / bound: {_ratios(worst)}")
     for record in findings:
         lines += ["", f"{_headline(record)} ({record.count} cases)", f"  {record.verdict.message}"]
+        lines += [f"    {line}" for line in record.verdict.traceback.splitlines()]
         lines += [f"  {line}" for line in diagnosis_lines(record.diagnosis)]
         lines.append(f"  {_confirmed(record)}")
+        lines += [f"  not minimal: {record.not_minimal}"] * bool(record.not_minimal)
         lines.append(f"  {replay_line(record)}")
     lines += ["", f"run: {out}"] + [f"report: {path}" for path in reports]
     return [_one_line(line) for line in lines]
@@ -166,7 +179,8 @@ def _confirmed(record: FindingRecord) -> str:
         verb = "confirmed" if c.agrees else "NOT confirmed"
         text += f", {verb} by {c.oracle}"
         if c.expected and c.got:
-            text += f": got {from_hex(c.got):.6g}, exact {from_hex(c.expected):.6g}"
+            given = " given the kernel's own O and LSE" if record.verdict.mode == "conditional" else ""
+            text += f": got {from_hex(c.got):.6g}, exact{given} {from_hex(c.expected):.6g}"
     return text
 
 

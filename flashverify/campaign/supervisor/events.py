@@ -10,9 +10,10 @@ __all__ = ["FindingMinimal", "FindingSeen", "Finished", "Progress", "WorkerLost"
 
 
 class FindingSeen(msgspec.Struct, frozen=True):
-    """A bucket was seen for the first time; it is on disk already."""
+    """A bucket was seen for the first time; it is on disk already. `first` is the first one of the run."""
 
     record: FindingRecord
+    first: bool = False
 
 
 class FindingMinimal(msgspec.Struct, frozen=True):
@@ -37,6 +38,9 @@ class Progress(msgspec.Struct, frozen=True):
         worst: largest finite ratio per output so far.
         remaining: seconds left, None without a time budget.
         total: cases to judge, None where it is not known.
+        explaining: findings that are being minimised, verified and diagnosed now.
+        explained: findings that were.
+        explaining_left: seconds until the time for that is over, None where it is not limited.
     """
 
     elapsed: float
@@ -49,6 +53,9 @@ class Progress(msgspec.Struct, frozen=True):
     worst: dict[str, float]
     remaining: float | None = None
     total: int | None = None
+    explaining: int = 0
+    explained: int = 0
+    explaining_left: float | None = None
 
 
 class Finished(msgspec.Struct, frozen=True):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from flashverify.campaign.protocol import CaseJudged, Event, Minimise, Ready, Started, Task
+from flashverify.campaign.protocol import Batch, CaseJudged, Chunk, Event, Minimise, Ready, Started, Task
 from flashverify.campaign.supervisor.probe import START_LIMIT
 from flashverify.campaign.supervisor.process import ProcessSetup, WorkerProcess, death_verdict, hang_verdict
 
@@ -91,6 +91,21 @@ class Pool:
     def busy(self) -> bool:
         """Whether any worker has a task."""
         return any(slot.task is not None for slot in self._slots.values())
+
+    @property
+    def judging(self) -> bool:
+        """Whether any worker judges or lists cases."""
+        return any(slot.task is not None and not isinstance(slot.task, Minimise) for slot in self._slots.values())
+
+    @property
+    def unanswered(self) -> int:
+        """Cases that were handed out and did not come back yet."""
+        tasks = ((slot.task, slot.answered) for slot in self._slots.values())
+        return sum(
+            (task.examples if isinstance(task, Batch) else len(task.cases)) - answered
+            for task, answered in tasks
+            if isinstance(task, Batch | Chunk)
+        )
 
     def free(self) -> Iterator[int]:
         """Numbers of the workers that wait, running ones first; not running ones are started when they get a task."""

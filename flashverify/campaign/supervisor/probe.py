@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 import time
 from pathlib import Path
@@ -38,11 +39,16 @@ class Probe:
         self._folder = tempfile.TemporaryDirectory(prefix="flashverify-probe-")
         self._process: WorkerProcess | None = None
 
-    def judge(self, task: Judge) -> Judged:
+    def judge(self, task: Judge, *, deadline: float = math.inf) -> Judged:
         """The verdicts on the case; a crash or a hang is a failing verdict.
 
+        Args:
+            task: the case.
+            deadline: when to give it up, by `time.monotonic`.
+
         Raises:
-            FlashverifyError: the subject cannot be loaded, or the harness failed.
+            NoVerdictError: the deadline passed, or the harness failed.
+            FlashverifyError: the subject cannot be loaded.
         """
         if self._process is None:
             self._process = WorkerProcess(self._setup, Path(self._folder.name) / "inflight.json")
@@ -73,6 +79,9 @@ class Probe:
                 return self._lost(task, death_verdict(dead, process.printed()))
             if time.monotonic() - begun > limit:
                 return self._lost(task, hang_verdict(limit))
+            if time.monotonic() > deadline:
+                self.reset()
+                raise NoVerdictError("the time for the case is over")
             self._alive()
 
     def _lost(self, task: Judge, verdict: Verdict) -> Judged:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -44,8 +44,11 @@ class CampaignConfig:
         batch: examples per batch of the search.
         case_limit: seconds that one case may take.
         shrink_seconds: time limit of shrinking, per bucket.
+        explain_share: of the time, for minimising, verifying and diagnosing findings.
+        explain_seconds: seconds of workers that this may take at least where there is no time budget; None is no limit.
+        max_findings: findings after which the search ends; None is no limit.
         repeats: fresh verifications of a minimal case.
-        grace: seconds after the budget within which findings are still minimised.
+        grace: seconds after the budget within which what has begun may end; an eighth of the budget at most.
         memory: bytes that one worker may use; None is no limit.
         toolkit: `module:name` of the toolkit.
         command: the command line, for the record.
@@ -67,6 +70,9 @@ class CampaignConfig:
     batch: int = 200
     case_limit: float = 60.0
     shrink_seconds: float = 30.0
+    explain_share: float = 1 / 3
+    explain_seconds: float | None = None
+    max_findings: int | None = None
     repeats: int = 3
     grace: float = 120.0
     memory: int | None = None
@@ -84,6 +90,8 @@ class CampaignConfig:
             ("seconds", "a positive number", self.seconds is None or self.seconds > 0),
             ("max_cases", "1 or more", self.max_cases is None or self.max_cases >= 1),
             ("batch", "1 or more", self.batch >= 1),
+            ("explain_share", "0 < explain_share < 1", 0 < self.explain_share < 1),
+            ("max_findings", "1 or more", self.max_findings is None or self.max_findings >= 1),
         ):
             if not good:
                 raise UsageError(f"{name}={getattr(self, name)!r} is not accepted: {accepted}")
@@ -96,7 +104,7 @@ def batch_seed(seed: int, subject: str, batch: int) -> int:
 
 
 class Schedule:
-    """Hands out tasks: listings first, then findings to minimise (of a search), then cases, then findings of a matrix.
+    """Hands out tasks: listings first, then findings to minimise (beside a search), then cases, then findings of a matrix.
 
     Listed cases come in the order in which they were listed, the corpus before the matrix, and both before what is drawn.
     """
@@ -112,6 +120,7 @@ class Schedule:
         self._chunks: deque[Task] = deque()
         self._minimise: deque[FindingRecord] = deque()
         self._attempts: dict[object, int] = {}
+        self._turns: Counter[str] = Counter()
         self._barren = 0
         if config.kind == "run" and config.cases:
             for spec in config.subjects:
@@ -158,19 +167,29 @@ class Schedule:
         elif isinstance(task, Chunk) and task.cases[answered:]:
             self._chunks.appendleft(Chunk(task.subject, task.cases[answered:], task.plan))
 
-    def next(self, room: int | None, busy: bool, quarantine: Callable[[str], tuple[str, ...]]) -> Task | None:
+    def next(
+        self,
+        room: int | None,
+        busy: bool,
+        quarantine: Callable[[str], tuple[str, ...]],
+        *,
+        seconds: float | None = None,
+        beside: bool = False,
+    ) -> Task | None:
         """The next task.
 
         Args:
             room: cases that the budget still allows beyond those handed out; None is no limit.
             busy: whether another worker is still judging cases.
             quarantine: the deadly cases of a subject.
+            seconds: that a finding may take; 0 is none now, None no limit.
+            beside: whether findings are minimised while cases wait.
         """
         run = self._config.kind == "run"
         if self._listings and not self.stopped:
             return self._listings.popleft()
-        if self._minimise and (not run or self.stopped or not (self._chunks or busy)):
-            return self._minimisation(self._minimise.popleft(), quarantine)
+        if self._minimise and seconds != 0 and (beside or self.stopped or not (self._chunks or busy)):
+            return self._minimisation(self._clearest(), quarantine, seconds)
         if self.stopped:
             return None
         if self._chunks:
@@ -185,7 +204,17 @@ class Schedule:
         examples = self._config.batch if room is None else min(self._config.batch, room)
         return Batch(spec, number, batch_seed(self._config.seed, spec, number), examples, quarantine(spec))
 
-    def _minimisation(self, record: FindingRecord, quarantine: Callable[[str], tuple[str, ...]]) -> Minimise:
+    def _clearest(self) -> FindingRecord:
+        """The waiting finding of the check that had the fewest turns; of its findings one in fp32, then the first seen."""
+        found = min(self._minimise, key=lambda r: (self._turns[r.key.check], r.key.dtype != "fp32"))
+        self._minimise.remove(found)
+        self._turns[found.key.check] += 1
+        return found
+
+    def _minimisation(
+        self, record: FindingRecord, quarantine: Callable[[str], tuple[str, ...]], limit: float | None
+    ) -> Minimise:
+        shrinking = self._config.shrink_seconds if limit is None else min(self._config.shrink_seconds, limit / 2)
         self._attempts[record.key] = self._attempts.get(record.key, 0) + 1
         hang = record.verdict.check == "hang"  # every repeat and every candidate of a hang costs the whole time limit
         return Minimise(
@@ -194,12 +223,18 @@ class Schedule:
             record.case,
             record.first,
             record.verdict,
-            self._config.shrink_seconds if self._config.shrink and not hang else 0.0,
+            shrinking if self._config.shrink and not hang else 0.0,
             1 if hang else self._config.repeats,
             quarantine(record.subject_spec),
+            limit,
         )
 
     @property
-    def idle(self) -> bool:
-        """Whether nothing waits, batches of a search aside."""
-        return not (self._minimise or (not self.stopped and (self._listings or self._chunks)))
+    def findings_wait(self) -> bool:
+        """Whether a finding waits to be minimised."""
+        return bool(self._minimise)
+
+    @property
+    def cases_wait(self) -> bool:
+        """Whether a list of cases waits, or is still to be made; batches of a search aside."""
+        return not self.stopped and bool(self._listings or self._chunks)

@@ -14,7 +14,10 @@ from flashverify.case.text import parse_case
 from flashverify.judge.record import FindingRecord, Summary
 from flashverify.judge.verdict import CaseResult, Key, Status, from_hex
 
-__all__ = ["Tally"]
+__all__ = ["NOT_YET", "Tally"]
+
+NOT_YET = "it was not minimised yet"
+"""`FindingRecord.not_minimal` of a finding that waits."""
 
 
 class Tally:
@@ -76,7 +79,14 @@ class Tally:
             known = self.records.get(key)
             if known is None:
                 record = FindingRecord(
-                    key, result.case, result.case, verdict, result.evidence, spec, seconds=round(seconds, 3)
+                    key,
+                    result.case,
+                    result.case,
+                    verdict,
+                    result.evidence,
+                    spec,
+                    seconds=round(seconds, 3),
+                    not_minimal=NOT_YET,
                 )
             elif self._smallest and measure(case) < measure(parse_case(known.case)):
                 record = msgspec.structs.replace(known, case=result.case, verdict=verdict)
@@ -100,6 +110,10 @@ class Tally:
         ]
         return [self.replace(key, count=self.counts[key]) for key in sorted(stale)]
 
+    def quarantine(self, spec: str) -> tuple[str, ...]:
+        """The cases of a subject that killed or hung a process."""
+        return tuple(sorted(text for subject, text in self.deadly if subject == spec))
+
     def findings(self) -> tuple[FindingRecord, ...]:
         """Every finding, in the order in which they were first seen."""
         return tuple(sorted(self.records.values(), key=lambda r: (r.seconds, r.key)))
@@ -117,13 +131,14 @@ class Tally:
             worst=dict(self.worst),
             remaining=remaining,
             total=total,
+            explained=sum(bool(record.confirmation.repeats) for record in self.records.values()),
         )
 
     def summary(self, restarts: int, seconds: float, stopped: str, interrupt_code: int) -> Summary:
         """The end, with the exit code: nothing judged is no pass, nor is a run without coverage; a case that could not be judged spoils one."""
         if stopped == "interrupted":
             code = interrupt_code
-        elif stopped != "budget" or not self.judged:
+        elif stopped not in ("budget", "findings") or not self.judged:
             code = 3
         else:
             code = 1 if self.records else 3 if self.errors or not self.covering else 0

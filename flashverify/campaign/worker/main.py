@@ -45,6 +45,7 @@ from flashverify.case.text import format_case, parse_case
 from flashverify.errors import UsageError
 from flashverify.judge.record import Confirmation
 from flashverify.judge.verdict import CaseResult, Status, Verdict
+from flashverify.subjects.blame import traceback_text
 
 if TYPE_CHECKING:
     from flashverify.case.case import Case
@@ -90,7 +91,13 @@ class Session:
             if isinstance(error, UsageError) and PlanName.parse(plan).check:
                 raise  # the check that was asked for does not exist
             message = f"the harness failed: {type(error).__name__}: {error} ({_place(error)})"
-            verdict = Verdict(check="harness", status=Status.ERROR, error="exception", message=message[:2000])
+            verdict = Verdict(
+                check="harness",
+                status=Status.ERROR,
+                error="exception",
+                message=message[:2000],
+                traceback=traceback_text(error),
+            )
             result = CaseResult(case=text, subject=name, evidence=self.device, verdicts=(verdict,))
         if self.device == "cuda" and any(v.check in ("exception", "harness") for v in result.verdicts):
             _leave_a_lost_device()

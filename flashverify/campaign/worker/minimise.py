@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import TYPE_CHECKING
 
@@ -28,7 +29,12 @@ _DIAGNOSIS_LIMIT = 20.0
 
 
 def minimise(session: Session, task: Minimise) -> None:
-    """Emit `Improved` for each smaller failing case and `Minimal` at the end."""
+    """Emit `Improved` for each smaller failing case and `Minimal` at the end.
+
+    At the limit of the task verifying and diagnosing are left as they are.
+    """
+    begun = time.monotonic()
+    end = math.inf if task.limit is None else begun + task.limit
     kills = task.key.check in PROCESS_CHECKS
     plan = str(PlanName.of_check(task.key.check))
     # What is verified there is not what found it: interpreted programs run one after the other, not in lockstep.
@@ -37,16 +43,21 @@ def minimise(session: Session, task: Minimise) -> None:
 
         def judge(case: Case) -> CaseResult:
             if kills:
-                return probe.judge(Judge(task.subject, format_case(case), plan)).result
+                return probe.judge(Judge(task.subject, format_case(case), plan), deadline=end).result
             return session.judge(task.subject, case, plan)
 
         case, verdict = parse_case(task.case), task.verdict
-        deadline = time.monotonic() + task.seconds
+        deadline = begun + task.seconds
         skip = set(task.quarantine)
         steps = shrink(case)
         candidate = next(steps, None)
         while candidate is not None and time.monotonic() < deadline:
-            found = None if format_case(candidate) in skip else _failure(judge(candidate), candidate, task.key)
+            try:
+                found = None if format_case(candidate) in skip else _failure(judge(candidate), candidate, task.key)
+            except NoVerdictError:
+                if time.monotonic() < end:
+                    raise
+                break
             if found is not None:
                 case, verdict = candidate, found
                 session.emit(Improved(task.key, format_case(case), verdict))
@@ -55,46 +66,54 @@ def minimise(session: Session, task: Minimise) -> None:
             except StopIteration:
                 candidate = None
 
-        text = format_case(case)
-        verdict, confirmation = _verify(probe, task, text, plan, verdict)
+        text, complete = format_case(case), candidate is None
+        verdict, confirmation = _verify(probe, task, text, plan, verdict, end)
         if task.repeats and not confirmation.failed and text != task.first:
             # Smaller, but only inside this process: the first sight is the better witness if it stands alone.
-            again, second = _verify(probe, task, task.first, plan, verdict)
+            again, second = _verify(probe, task, task.first, plan, verdict, end)
             if second.failed:
                 text, verdict, confirmation = task.first, again, second
-    diagnosis = _diagnosis(session, task, text, plan) if confirmation.failed else None
-    session.emit(Minimal(task.key, text, verdict, confirmation, diagnosis))
+    diagnosis = _diagnosis(session, task, text, plan, end) if confirmation.failed else None
+    session.emit(Minimal(task.key, text, verdict, confirmation, diagnosis, complete))
 
 
-def _verify(probe: Probe, task: Minimise, text: str, plan: str, verdict: Verdict) -> tuple[Verdict, Confirmation]:
+def _verify(
+    probe: Probe, task: Minimise, text: str, plan: str, verdict: Verdict, end: float
+) -> tuple[Verdict, Confirmation]:
     """Judge `task.repeats` times, beginning in a process that judged nothing before; then ask the second oracle."""
     case = parse_case(text)
-    confirmation, failed = Confirmation(), 0
+    confirmation, failed, made = Confirmation(), 0, 0
     probe.reset()
     for _ in range(task.repeats):
-        found = _failure(probe.judge(Judge(task.subject, text, plan)).result, case, task.key)
+        try:
+            found = _failure(probe.judge(Judge(task.subject, text, plan), deadline=end).result, case, task.key)
+        except NoVerdictError:
+            if time.monotonic() < end:
+                raise
+            break
+        made += 1
         if found is not None:
             verdict = verdict if failed else found
             failed += 1
-    if failed and task.key.check not in PROCESS_CHECKS:
+    if failed and task.key.check not in PROCESS_CHECKS and time.monotonic() < end:
         try:
-            confirmation = probe.judge(Judge(task.subject, text, plan, confirm=task.key)).confirmation
+            confirmation = probe.judge(Judge(task.subject, text, plan, confirm=task.key), deadline=end).confirmation
         except NoVerdictError:  # the second oracle took too long; the failure stands without it
             confirmation = Confirmation()
-    return verdict, msgspec.structs.replace(confirmation, repeats=task.repeats, failed=failed)
+    return verdict, msgspec.structs.replace(confirmation, repeats=made, failed=failed)
 
 
-def _diagnosis(session: Session, task: Minimise, text: str, plan: str) -> Diagnosis | None:
+def _diagnosis(session: Session, task: Minimise, text: str, plan: str, end: float) -> Diagnosis | None:
     """What explains the failure; None where that took too long, or where there are no outputs to explain.
 
     It rests on some ten more runs of the subject, so interpreted programs go in lockstep.
     """
-    if task.key.check in PROCESS_CHECKS:
+    if task.key.check in PROCESS_CHECKS or time.monotonic() >= end:
         return None
     setup = msgspec.structs.replace(session.setup, case_limit=min(session.setup.case_limit, _DIAGNOSIS_LIMIT))
     with Probe(setup, alive=lambda: session.emit(Started())) as probe:
         try:
-            return probe.judge(Judge(task.subject, text, plan, diagnose=task.key)).diagnosis
+            return probe.judge(Judge(task.subject, text, plan, diagnose=task.key), deadline=end).diagnosis
         except NoVerdictError:
             return None
 

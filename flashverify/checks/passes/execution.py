@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from flashverify.case.memory.guard import Damage, guard_outputs
 from flashverify.outputs import BACKWARD, FORWARD, OUTPUTS, output
+from flashverify.subjects.blame import subject_code
 
 if TYPE_CHECKING:
     import torch
@@ -61,15 +62,17 @@ def execute(
     import torch
 
     with guard_outputs(pattern=pattern) as guard, _watching(problem, guard, fill, only) as watch:
-        forward = subject.forward(problem)
         wanted = {"lse"} if subject.contract.lse_base is not None else set()
-        found: dict[str, torch.Tensor | None] = {name: getattr(forward, name) for name in FORWARD}
-        if problem.case.grad.backward and forward.o.shape == problem.case.shape_o:
-            gradients = subject.backward(problem, forward)
-            wanted |= _called_for(problem, subject.contract)
-            found |= {name: getattr(gradients, name) for name in BACKWARD}
+        with subject_code():
+            forward = subject.forward(problem)
+            found: dict[str, torch.Tensor | None] = {name: getattr(forward, name) for name in FORWARD}
+            if problem.case.grad.backward and forward.o.shape == problem.case.shape_o:
+                gradients = subject.backward(problem, forward)
+                wanted |= _called_for(problem, subject.contract)
+                found |= {name: getattr(gradients, name) for name in BACKWARD}
     if problem.q.is_cuda:
-        torch.cuda.synchronize(problem.q.device)
+        with subject_code():
+            torch.cuda.synchronize(problem.q.device)
     outputs = {name: tensor.detach() for name in OUTPUTS if (tensor := found.get(name)) is not None}
     unwritten = {name: mask for name, tensor in outputs.items() if (mask := guard.unwritten(tensor)) is not None}
     seen = watch if watch is not None and watch.launches else None

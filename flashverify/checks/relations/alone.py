@@ -10,6 +10,7 @@ from flashverify.checks.passes.execution import Execution
 from flashverify.checks.relations.ground import failure, sides, within
 from flashverify.checks.relations.spec import RelationSpec
 from flashverify.outputs import INPUT_GRADIENTS
+from flashverify.subjects.blame import subject_code
 from flashverify.subjects.interface import Selective
 
 if TYPE_CHECKING:
@@ -34,9 +35,11 @@ def _alone(ground: Ground, subject: Selective, asked: tuple[str, ...]) -> Iterat
     problem = ground.problem
     found: dict[str, torch.Tensor] = {}
     with guard_outputs(pattern=1):  # what nobody wrote does not hold the bits of the base pass
-        forward = ground.subject.forward(problem)
+        with subject_code():
+            forward = ground.subject.forward(problem)
         for name in asked:
-            given = subject.backward_of(problem, forward, frozenset({name}))
+            with subject_code():
+                given = subject.backward_of(problem, forward, frozenset({name}))
             for other in sorted(given.keys() - {name}):
                 yield failure("alone", other, (), f"it was returned where {name} alone was asked for")
             if name not in given:

@@ -125,7 +125,14 @@ def ds_sum(ground: Ground) -> Iterator[Verdict] | None:
     """
     case = ground.problem.case
     paged, empty = case.storage.page_size is not None, 0 in (case.batch, case.seq_q, case.seq_k)
-    if ground.problem.do is None or case.logits.sink or case.logits.softcap or paged or empty:
+    if (
+        ground.problem.do is None
+        or "dq" not in ground.base.outputs
+        or case.logits.sink
+        or case.logits.softcap
+        or paged
+        or empty
+    ):
         return None
     wider = with_channels(ground.problem, 0.0, 1.0)
     return None if ground.subject.supports.refusal(wider.case) is not None else _ds_sum(ground, wider)

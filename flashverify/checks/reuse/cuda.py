@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from flashverify.checks.passes.execution import Execution, execute
 from flashverify.outputs import OUTPUTS
+from flashverify.subjects.blame import subject_code
 
 if TYPE_CHECKING:
     import torch
@@ -84,9 +85,10 @@ def captured(subject: Subject, problem: Problem) -> Captured:
 
 def _pass(subject: Subject, problem: Problem) -> dict[str, torch.Tensor]:
     """Forward and backward as they are, without guard bands."""
-    forward = subject.forward(problem)
-    found: dict[str, torch.Tensor | None] = {"o": forward.o, "lse": forward.lse}
-    if problem.case.grad.backward:
-        gradients = subject.backward(problem, forward)
-        found |= {name: getattr(gradients, name) for name in OUTPUTS[2:]}
+    with subject_code():
+        forward = subject.forward(problem)
+        found: dict[str, torch.Tensor | None] = {"o": forward.o, "lse": forward.lse}
+        if problem.case.grad.backward:
+            gradients = subject.backward(problem, forward)
+            found |= {name: getattr(gradients, name) for name in OUTPUTS[2:]}
     return {name: tensor.detach() for name, tensor in found.items() if tensor is not None}

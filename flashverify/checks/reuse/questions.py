@@ -18,6 +18,7 @@ from flashverify.checks.reuse.problems import larger, length_changes, overwritte
 from flashverify.checks.reuse.saved_tensors import Saved
 from flashverify.judge.verdict import Status, Verdict
 from flashverify.outputs import BACKWARD
+from flashverify.subjects.blame import subject_code
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,12 +79,14 @@ def backward(first: BasePass) -> Iterator[Verdict] | None:
 def _backward_twice(subject: Subject, base: Execution) -> Iterator[Verdict]:
     """The backward twice from one forward, and what the forward saved before and after."""
     problem, contract = base.problem, subject.contract
-    forward = subject.forward(problem)
+    with subject_code():
+        forward = subject.forward(problem)
     saved = Saved(forward)
     found = []
     for number in (1, 2):
         try:
-            gradients = subject.backward(problem, forward)
+            with subject_code():
+                gradients = subject.backward(problem, forward)
         except RuntimeError as error:
             if number == 2 and "second time" in str(error):
                 yield _verdict("backward", "", (), "its graph is freed by the first backward", Status.PASS)

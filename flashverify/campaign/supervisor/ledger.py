@@ -1,0 +1,163 @@
+"""What a campaign keeps: its tally and its run folder, in step. Findings reach the disk before the results that show them."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from flashverify.campaign import environment
+from flashverify.campaign.store.resume import check_resumable, recount
+from flashverify.campaign.store.writer import RunStore
+from flashverify.campaign.supervisor.tally import NOT_YET, Tally
+from flashverify.judge.record import RunRecord, Summary
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from flashverify.campaign.protocol import CaseJudged, Improved, Minimal
+    from flashverify.campaign.store.writer import StoredRun
+    from flashverify.campaign.supervisor.schedule import CampaignConfig
+    from flashverify.judge.record import FindingRecord
+    from flashverify.judge.verdict import CaseResult, Key
+
+__all__ = ["Ledger"]
+
+TIME_OVER = "the time for minimising findings was over"
+CUT_SHORT = "the time for shrinking it was over"
+SWITCHED_OFF = "shrinking is switched off (--shrink turns it on)"
+TOO_SLOW = "every smaller case of a hang would take its whole time limit"
+
+
+class Ledger:
+    """Opens the run folder of a campaign and goes on with what it holds.
+
+    Attributes:
+        tally: what was seen.
+        store: the folder, locked.
+        before: seconds of the calls that are resumed.
+        batches: of the search that were handed out.
+        restarts: workers that were lost.
+        problems: what was damaged in a resumed folder, in words.
+
+    Raises:
+        UsageError: the folder holds another run, or is in use.
+        StoreError: the folder cannot be read or written.
+    """
+
+    def __init__(self, config: CampaignConfig) -> None:
+        self._config = config
+        self._unwritten: set[Key] = set()
+        self.tally = Tally(smallest=config.kind == "run")
+        self.restarts, self.before = 0, 0.0
+        self.problems: tuple[str, ...] = ()
+        self.store = RunStore(config.out)
+        try:
+            stored = self.store.read() if self.store.exists else None
+            if stored is not None:
+                check_resumable(stored, config)
+            claims = self.store.claims()
+            self.batches = claims.batches
+            if stored is not None:
+                self._resume(stored, claims.seconds)
+            else:
+                found = environment.collect(config.device)
+                self._header = RunRecord(
+                    config.kind,
+                    config.subjects,
+                    config.seed,
+                    found,
+                    config.command,
+                    time.time(),
+                    numerics=config.numerics,
+                )
+                self.store.write_header(self._header)
+        except BaseException:
+            self.store.close()
+            raise
+
+    def _resume(self, stored: StoredRun, seconds: float) -> None:
+        self._header, self.before = stored.record, seconds
+        self.restarts = stored.summary.restarts if stored.summary else 0
+        for record in recount(self.tally, stored, self._config, seconds):
+            self.store.write_finding(record)
+        self.problems = tuple(stored.problems)
+        self.store.forget_summary()
+
+    def unverified(self) -> Iterable[FindingRecord]:
+        """The findings that nobody verified yet."""
+        return [record for record in self.tally.records.values() if not record.confirmation.repeats]
+
+    def keep(self, result: CaseResult, spec: str, elapsed: float) -> list[tuple[FindingRecord, bool]]:
+        """Stores a result; the findings that it changed, and whether each is new."""
+        known = set(self.tally.records)
+        changed = self.tally.add(result, spec, elapsed)
+        for record in changed:
+            self.store.write_finding(record)
+        self.store.append(result)
+        return [(record, record.key not in known) for record in changed]
+
+    def describe(self, event: CaseJudged) -> None:
+        """The form of a subject, where it is not in the header."""
+        if event.form and event.result.subject not in self._header.form:
+            self._change(form=self._header.form | {event.result.subject: event.form})
+
+    def machine(self, found: dict[str, str]) -> None:
+        """What a worker knows of its machine."""
+        if found.items() - self._header.environment.items():
+            self._change(environment=self._header.environment | found)
+
+    def _change(self, **changes: object) -> None:
+        self._header = msgspec.structs.replace(self._header, **changes)
+        self.store.write_header(self._header)
+
+    def improved(self, event: Improved) -> None:
+        """A smaller case of a finding; it is stored with the next state of the finding, or at the end."""
+        self.tally.replace(event.key, case=event.case, verdict=event.verdict, not_minimal=CUT_SHORT)
+        self._unwritten.add(event.key)
+
+    def minimal(self, event: Minimal) -> FindingRecord:
+        """A finding was shrunk and verified."""
+        record = self.tally.replace(
+            event.key,
+            case=event.case,
+            verdict=event.verdict,
+            confirmation=event.confirmation,
+            diagnosis=event.diagnosis,
+            not_minimal="" if event.complete else self._why_not_minimal(event.key),
+        )
+        return self.rewrite(record)
+
+    def _why_not_minimal(self, key: Key) -> str:
+        if not self._config.shrink:
+            return SWITCHED_OFF
+        return TOO_SLOW if key.check == "hang" else CUT_SHORT
+
+    def rewrite(self, record: FindingRecord) -> FindingRecord:
+        """Stores a finding as it is now."""
+        self.store.write_finding(record)
+        self._unwritten.discard(record.key)
+        return record
+
+    def finish(self, order: dict[tuple[str, str], int] | None, summary: Summary, batches: int) -> None:
+        """Stores what is left, and the summary last.
+
+        Args:
+            order: places of (subject, case) in the list of results; None leaves them as they came.
+            summary: the end.
+            batches: of the search that were handed out.
+        """
+        over = summary.stopped in ("budget", "findings")
+        for record in list(self.tally.records.values()):
+            if over and record.not_minimal == NOT_YET:
+                reason = TIME_OVER if self._config.shrink else SWITCHED_OFF
+                self._unwritten.add(self.tally.replace(record.key, not_minimal=reason).key)
+        self._unwritten |= {record.key for record in self.tally.counted()}
+        for key in sorted(self._unwritten):
+            self.store.write_finding(self.tally.records[key])
+        self._unwritten.clear()
+        if order is not None and self.tally.drawn:
+            self.store.sort_results(order)
+        self.store.claim(batches, summary.seconds)
+        self.store.write_summary(summary)
