@@ -83,9 +83,11 @@ def compose(rng: Random, subject: str, on: frozenset[str], shape: Shape) -> Case
         packed = Packed(tuple(accumulate(rows, initial=0)), tuple(accumulate(keys, initial=0)))
         seq_q, seq_k, batch = packed.cu_q[-1], packed.cu_k[-1], 1
     heads = shape.grouped if "groups" in on else shape.heads
+    prefix = "prefix_lengths" in on
+    window = (rng.randrange(seq_k), rng.randrange(seq_k)) if "window" in on else None
     mask = Mask(
-        causal=shape.causal if "causal" in on else None,
-        window=(rng.randrange(seq_k), rng.randrange(seq_k)) if "window" in on else None,
+        causal=shape.causal if "causal" in on or prefix else None,
+        window=(window[0], None) if window is not None and prefix else window,
         key_lengths=lengths(seq_k) if "key_lengths" in on and packed is None else None,
         query_lengths=lengths(seq_q) if "query_lengths" in on and packed is None else None,
         packed=packed,
@@ -94,6 +96,9 @@ def compose(rng: Random, subject: str, on: frozenset[str], shape: Shape) -> Case
         if "blocks" in on
         else None,
         bitmap=Bitmap(128, rng.randrange(_SEEDS)) if "bitmap" in on else None,
+        prefix_lengths=tuple(rng.randint(0, seq_k) for _ in range(batch if packed is None else _PACKED))
+        if prefix
+        else None,
     )
     return Case(
         batch=batch,
@@ -110,6 +115,7 @@ def compose(rng: Random, subject: str, on: frozenset[str], shape: Shape) -> Case
             alibi="alibi" in on,
             bias=rng.choice(("full", "head", "shared")) if "bias" in on else None,
             sink="sink" in on,
+            relative_bias=(32, 128, False) if "relative_bias" in on else None,
         ),
         dropout=shape.dropout if "dropout" in on else 0.0,
         values=Values(regime=shape.regime, seed=rng.randrange(_SEEDS)),

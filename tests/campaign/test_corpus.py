@@ -13,7 +13,9 @@ from flashverify.campaign.toolkit import BUNDLED
 from flashverify.campaign.toolkit import bundled as toolkit
 from flashverify.campaign.worker.main import Session
 from flashverify.case import DTYPES, REGIMES, parse_case
+from flashverify.case.masks.mask import PARTS
 from flashverify.case.memory.materialize import materialize
+from flashverify.case.modifiers.logits import MODIFIERS
 from flashverify.case.space.profiles import GPU
 from flashverify.errors import UsageError
 from flashverify.mutants import Mutant, build_mutant
@@ -37,10 +39,7 @@ def test_the_corpus_meets_every_part_dtype_and_regime():
 
     assert len(set(corpus)) == len(corpus) <= 224
     parts = {part for case in corpus for part in case.mask.parts() | case.logits.names()}
-    assert parts == {
-        *("causal", "window", "key_lengths", "query_lengths", "packed", "tree", "blocks", "bitmap"),
-        *("softcap", "alibi", "bias", "sink"),
-    }
+    assert parts == {part.name for part in PARTS} | {modifier.name for modifier in MODIFIERS} - {"dropout"}
     assert set(DTYPES) == {case.dtype for case in corpus}
     assert set(REGIMES) == {case.values.regime for case in corpus}
     assert any(case.dropout for case in corpus)

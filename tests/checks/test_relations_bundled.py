@@ -52,7 +52,11 @@ def test_a_gradient_of_a_shared_bias_that_depends_on_appended_keys_is_found():
     [
         ("    if needs[1] or needs[2]:", "    if needs[2]:", "dk"),
         ("        dq if needs[0] else None,", "        dq,", "dq"),
-        ("    if bias is not None and needs[3]:", "    if bias is not None and needs[3] and needs[0]:", "dbias"),
+        (
+            "    if (bias is not None and needs[3]) or",
+            "    if (bias is not None and needs[3] and needs[0]) or",
+            "dbias",
+        ),
     ],
 )
 def test_gradients_that_depend_on_what_else_is_asked_for_are_found(before, after, output, tmp_path):

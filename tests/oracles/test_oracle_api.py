@@ -57,7 +57,7 @@ def test_the_two_oracles_share_no_code() -> None:
 
     float64, exact = reached("float64"), reached("exact")
 
-    assert {"_problem", "_stream"} <= float64
+    assert {"_inputs", "_stream"} <= float64
     assert "_exact_rows" in exact
     assert not float64 & exact
     # Biases and masks are inputs of the oracles, not parts of them.
