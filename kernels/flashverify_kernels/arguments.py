@@ -17,6 +17,7 @@ from flashverify_kernels.device.arguments import (
     View,
     Words,
 )
+from flashverify_kernels.device.mask import BITS
 from flashverify_kernels.dropout import Dropout
 from flashverify_kernels.masking import Mask
 from flashverify_kernels.options import Options, Precision
@@ -177,11 +178,12 @@ def compile_constants(
 ) -> dict[str, Any]:
     """The constexpr arguments. With the dtypes, the presence of optional pointers, warps and stages: the compile key.
 
-    The forward's tile of V is at least `_NARROWEST` wide where rows are not aligned: the assemblers that come with Triton 3.6 and 3.7 lose
-    the shared memory address of a narrower one on sm_90, and the product reads outside (`flashverify compile`: `undefined-register`).
+    The forward's tile of V is at least `_NARROWEST` wide where rows are not aligned, and where bits decide about tiles: the assemblers that
+    come with Triton 3.6 and 3.7 lose the shared memory address of a narrower one on sm_90, and the product reads outside
+    (`flashverify compile`: `undefined-register`). Seen on an H200 with bits at head dimensions 24 to 64 of q and k, 8 and 16 of v.
     """
     block_d, block_dv = padded_dim(d), padded_dim(dv)
-    if kind == "forward" and not aligned and not interpreted:
+    if kind == "forward" and not interpreted and (not aligned or mask & BITS.value):
         block_dv = max(block_dv, _NARROWEST)
     return {
         "BLOCK_M": config.block_m,

@@ -4,6 +4,8 @@ import pytest
 import torch
 
 from flashverify_kernels import config_error, launch_config
+from flashverify_kernels.arguments import compile_constants
+from flashverify_kernels.config import mask_flags
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 
@@ -31,3 +33,16 @@ def test_kinds_of_mask_are_refused_by_name():
 def test_all_tile_sizes_agree_with_the_definition(make_case, see, blocks, block, causal):
     case = make_case(heads=2, kv_heads=1, sq=70, sk=50)
     case.check(see(1, 70, 50, causal), causal=causal, config=blocks(*block))
+
+
+@pytest.mark.parametrize(
+    ("aligned", "mask", "width"), [(True, "causal", 16), (False, "causal", 64), (True, "tree", 64)]
+)
+def test_the_forward_has_no_tile_of_v_that_the_assembler_loses(aligned, mask, width):
+    """An H200 read outside a tile of 16 channels: O of a tree was 0 in the second tile of queries."""
+    config = launch_config("forward", d=64, dv=8, dtype=torch.float16, mask=mask, sq=17)
+
+    constants = compile_constants(
+        "forward", config, d=64, dv=8, aligned=aligned, mask=mask_flags(mask), precision="ieee"
+    )
+    assert (constants["BLOCK_DV"], constants["EVEN_DV"]) == (width, False)
