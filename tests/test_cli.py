@@ -194,11 +194,12 @@ def test_a_signal_stores_everything_and_exits(tmp_path, number, code):
     out, err = process.communicate(timeout=30)
 
     assert code == process.returncode, err
-    assert out.splitlines()[0] == "INTERRUPTED, 1 finding so far"
     run = open_run(tmp_path / "r")
+    seen = len(run.findings)  # the search goes on until the signal arrives, and may meet a second one
+    assert seen >= 1
+    assert out.splitlines()[0] == f"INTERRUPTED, {seen} finding{'s' * (seen > 1)} so far"
     assert ("interrupted", code) == (run.summary.stopped, run.summary.exit_code)
     assert run.summary.cases == len(list(run.results())) > 0
-    assert len(run.findings) == 1
 
 
 def test_two_subjects_are_compared_on_the_same_cases(call, monkeypatch):
