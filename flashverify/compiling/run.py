@@ -133,10 +133,11 @@ def _serve(jobs: Sequence[Job], waiting: queue.SimpleQueue[int], results: list[C
 
 
 def _start() -> subprocess.Popen[bytes]:
+    """A process that compiles everything afresh: a stored compilation names the source lines of the checkout that made it."""
     command = (sys.executable, "-P", "-m", "flashverify.compiling.worker")
     return subprocess.Popen(
         command,
-        env=child_environment(interpret=False) | {"OMP_NUM_THREADS": "1"},
+        env=child_environment(interpret=False) | {"OMP_NUM_THREADS": "1", "TRITON_ALWAYS_COMPILE": "1"},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from flashverify.judge.verdict import Verdict
     from flashverify.subjects.interface import Subject
 
-__all__ = ["SECONDS", "diagnose"]
+__all__ = ["SECONDS", "diagnose", "first_scene", "fit_of", "unwritten"]
 
 SECONDS = 10.0
 _NEEDED = 2
@@ -80,14 +80,14 @@ def diagnose(subject: Subject, case: Case, verdict: Verdict, *, seconds: float =
     if verdict.check in _FATAL:
         return Diagnosis()
     deadline = time.monotonic() + seconds
-    found = _first_scene(subject, case, verdict)
+    found = first_scene(subject, case, verdict)
     if found is None:
         return Diagnosis()
     scene, failing = found
     place = place_of(scene, failing, verdict.output)
     if line := first_line(subject, scene, verdict):
         place = f"{place}; {line}"
-    if sentence := _unwritten(scene, failing):
+    if sentence := unwritten(scene, failing):
         return Diagnosis("not-written", sentence, place=place)
     if scene.case.batch * scene.case.heads_q * scene.case.seq_q * scene.case.seq_k > LARGEST:
         return Diagnosis(sentence="the case is too large for hypotheses", place=place)
@@ -99,7 +99,7 @@ def diagnose(subject: Subject, case: Case, verdict: Verdict, *, seconds: float =
             return Diagnosis(reached[0], _sentence(reached[1]), place=place)
     fits = []
     for semantics in SEMANTICS:
-        if (fit := _fit(semantics, scene, failing)) is not None:
+        if (fit := fit_of(semantics, scene, failing)) is not None:
             fits.append(fit)
         if time.monotonic() > deadline:
             return Diagnosis(sentence=_sentence("not every known wrong semantics could be tried in time"), place=place)
@@ -114,7 +114,7 @@ def diagnose(subject: Subject, case: Case, verdict: Verdict, *, seconds: float =
     return Diagnosis(names[0], sentence, names[1:], place)
 
 
-def _first_scene(subject: Subject, case: Case, verdict: Verdict) -> tuple[Scene, dict[str, Tensor]] | None:
+def first_scene(subject: Subject, case: Case, verdict: Verdict) -> tuple[Scene, dict[str, Tensor]] | None:
     """The run of `case` and what fails; of the check of padding, or where nothing fails, with the paddings that show most."""
     paddings = [case.storage.padding]
     if verdict.check in ("padding", "memory"):
@@ -126,7 +126,7 @@ def _first_scene(subject: Subject, case: Case, verdict: Verdict) -> tuple[Scene,
     return None
 
 
-def _unwritten(scene: Scene, failing: dict[str, Tensor]) -> str:
+def unwritten(scene: Scene, failing: dict[str, Tensor]) -> str:
     """That every failing element is one that nobody wrote; empty where not."""
     masks = scene.execution.unwritten
     if all(name in masks and bool((masks[name].cpu() | ~wrong).all()) for name, wrong in failing.items()):
@@ -134,7 +134,7 @@ def _unwritten(scene: Scene, failing: dict[str, Tensor]) -> str:
     return ""
 
 
-def _fit(semantics: Semantics, scene: Scene, failing: dict[str, Tensor]) -> _Fit | None:
+def fit_of(semantics: Semantics, scene: Scene, failing: dict[str, Tensor]) -> _Fit | None:
     """Whether `semantics` expects what the subject returned, wherever that is not what is declared."""
     names = frozenset(failing)
     if not names <= set(semantics.outputs):

@@ -13,7 +13,7 @@ import msgspec
 
 from flashverify.judge.verdict import Key, Verdict
 
-__all__ = ["FORMAT", "Confirmation", "Diagnosis", "FindingRecord", "RunRecord", "Summary"]
+__all__ = ["FORMAT", "Confirmation", "Diagnosis", "FindingRecord", "Folded", "RunRecord", "Summary"]
 
 FORMAT = 1
 
@@ -45,12 +45,36 @@ class Diagnosis(msgspec.Struct, frozen=True, omit_defaults=True):
         sentence: what the kernel does, for a reader; where no semantics fits, that.
         also: names of others that explain the outputs of every case tried as well.
         place: where it shows: outputs, rows, keys, tiles, heads, and of an interpreted kernel the first non-finite line.
+        conditions: under which the semantics is wrong, as `flashverify.diagnosis` parses them; all hold; empty where it always is.
+        evidence: what the name rests on, in words: how many further cases were explained, and how many of them clearly.
+        form: the numerical form under which the outputs would be within bounds, as Python text; empty where none was found.
     """
 
     name: str = ""
     sentence: str = ""
     also: tuple[str, ...] = ()
     place: str = ""
+    conditions: tuple[str, ...] = ()
+    evidence: str = ""
+    form: str = ""
+
+
+class Folded(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A failure that has the cause of another finding.
+
+    Attributes:
+        key: its bucket.
+        case: text form of the case that showed it first.
+        message: of its verdict.
+        why: it is the same cause, in words.
+        count: cases of the run that fell into the bucket.
+    """
+
+    key: Key
+    case: str
+    message: str
+    why: str
+    count: int = 1
 
 
 class FindingRecord(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -68,6 +92,7 @@ class FindingRecord(msgspec.Struct, frozen=True, omit_defaults=True):
         subject_spec: what to pass to `--subject` to reproduce it.
         diagnosis: of the minimal case; None where none was made.
         not_minimal: why the case is not minimal, in words; empty where it is.
+        folded: the failures of the same cause, over outputs, dtypes and checks.
     """
 
     key: Key
@@ -81,6 +106,7 @@ class FindingRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     seconds: float = 0.0
     diagnosis: Diagnosis | None = None
     not_minimal: str = ""
+    folded: tuple[Folded, ...] = ()
 
 
 class RunRecord(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -33,10 +33,12 @@ SMALL = {
 FAST = {name for name in SMALL if "float16" in name and "d=72" not in name and "/24" not in name}
 
 
-@pytest.fixture(autouse=True)
-def cache(monkeypatch, tmp_path_factory):
-    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "triton"))
-    monkeypatch.syspath_prepend(str(HERE))
+@pytest.fixture(scope="module", autouse=True)
+def cache(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TRITON_CACHE_DIR", str(tmp_path_factory.mktemp("triton")))
+        patch.syspath_prepend(str(HERE))
+        yield
 
 
 def line_of(mark):
@@ -135,6 +137,23 @@ def test_a_kernel_that_does_not_compile_is_an_error_and_costs_no_other():
     assert clean.built is not None
     assert [compiling.exit_code([item]) for item in (broken, missing, clean)] == [1, 1, 0]
     assert compiling.as_text([broken, clean]).startswith("FAIL: 0 hazards, 1 of 2 compilations failed")
+
+
+def test_a_hazard_is_of_the_file_that_is_compiled_not_of_a_like_one_compiled_before(tmp_path, monkeypatch):
+    pointer, n = Pointer("float32"), Value(16)
+    arguments = {"x_ptr": pointer, "y_ptr": pointer, "stride": n, "n": n, "BLOCK": Value(64)}
+    launch = Launch(label="", module="moved_kernels", kernel="overflowing", arguments=arguments)
+    for checkout in ("gone", "here"):
+        file = tmp_path / checkout / "moved_kernels.py"
+        file.parent.mkdir()
+        file.write_text(PLANTED.read_text(encoding="utf-8"), encoding="utf-8")
+        with monkeypatch.context() as patch:
+            patch.syspath_prepend(str(file.parent))
+            job = Job(subject="moved", capability=90, deterministic=True, launch=launch)
+            (found,) = compiling.compile_launches([job], workers=1)
+        assert found.built is not None, found.error
+        assert [h.where for h in found.built.hazards] == [f"{file}:{line_of('int32-offset')}"]
+        file.unlink()
 
 
 def test_a_subject_without_kernels_gives_no_verdict():

@@ -1,0 +1,43 @@
+"""A cause that is known accounts for the failures that it made, and for no others."""
+
+import pytest
+
+from flashverify.case.text import parse_case
+from flashverify.checks import Plan, judge_case
+from flashverify.diagnosis.attribution import attributed
+from flashverify.judge.record import Diagnosis
+from tests.diagnosis.planted import planted
+
+CASE = "fv1 seq_q=9 seq_k=11 dim_qk=8 dim_v=8 causal=top-left dtype="
+ONE_MORE = {"causal": lambda s, i, j: j <= i + 1}
+KNOWN = Diagnosis("causal-one-key-more", "Rows see one key more.")
+
+
+def doubled(self, o, z, v, lse):
+    return o * 2
+
+
+def failure_of(subject, text):
+    case = parse_case(text)
+    return case, next(v for v in judge_case(subject, case, Plan.only("accuracy", case)).failures)
+
+
+@pytest.mark.parametrize(
+    "rest", ["fp32", "bf16", "fp16 backward=no", "fp32 regime=logits-1e2 seed=3", "fp32 padding=nan"]
+)
+def test_a_known_cause_accounts_for_its_failures_in_other_cases(rest):
+    subject = planted(**ONE_MORE)
+    assert attributed(subject, *failure_of(subject, CASE + rest), KNOWN)
+
+
+@pytest.mark.parametrize(
+    "name", ["causal-one-key-less", "causal-ignored", "", "padding-of-k-multiplied", "not-written"]
+)
+def test_another_cause_does_not(name):
+    subject = planted(**ONE_MORE)
+    assert not attributed(subject, *failure_of(subject, CASE + "fp32"), Diagnosis(name))
+
+
+def test_nor_does_it_where_a_second_defect_shows_too():
+    subject = planted(**ONE_MORE, output=doubled)
+    assert not attributed(subject, *failure_of(subject, CASE + "fp32"), KNOWN)
