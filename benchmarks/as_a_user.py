@@ -1,10 +1,11 @@
 """What a person sees of planted defects: `flashverify fuzz --minutes 1` on each, timed from the outside.
 
-    python benchmarks/as_a_user.py FILE [--only NAME]... [--part I/N] [--defects FILE.py] [--pairs NAME+NAME]... [--jobs 2] [--workers 1]
+    python benchmarks/as_a_user.py FILE [--only NAME]... [--part I/N] [--defects FILE.py | --pairs] [--jobs 2] [--workers 1]
     python benchmarks/as_a_user.py FILE --table
 
 A line of FILE, JSON, is one defect; defects that FILE holds already are not run again. The defects are those of the curated bank that
-the interpreter shows, or `DEFECTS` of a Python file, a tuple of `Mutant`; `--pairs` plants two at once. For each: seconds to the first
+the interpreter shows, or `DEFECTS` of a Python file, a tuple of `Mutant`; `--pairs` plants two of `PAIRS` at once, one of
+them loud. For each: seconds to the first
 message about a failure and to the end, findings, folded failures, and the diagnosis against the semantics that the defect declares:
 `right`, the declared name and no other; `partly`, one of several names that no case told apart; `wrong`, another name; `none`; `not
 found`. Of a defect that declares no name `none` is all that can be right. Exit code 1 where a diagnosis is wrong.
@@ -36,6 +37,17 @@ if TYPE_CHECKING:
 
     from flashverify.mutants import Mutant
 
+PAIRS = """
+scale_of_natural_units+dsink_with_the_wrong_sign causal_off_by_one+cap_without_derivative lse_in_the_wrong_base+dk_without_scale
+alpha_not_applied+bits_ignored_in_dkdv delta_missing+kept_weights_not_scaled wrong_gqa_head+padded_rows_keep_their_dq
+running_max_starts_at_zero+dv_not_scaled causal_without_effect+window_exclusive_on_the_left
+bias_in_the_wrong_base+tree_node_sees_its_sibling distance_with_a_sign+padded_keys_in_backward
+cap_given_without_effect+dsink_without_dlse weights_truncated+gradients_of_no_queries_unwritten
+row_sum_of_rounded_weights+window_ignored_in_dkdv masked_row_averages+dp_not_scaled
+backward_always_causal+lse_without_the_sink merged_lse_in_the_wrong_base+merged_weights_not_normalised
+page_of_sixteen+all_splits_empty heads_dealt_out_in_turn+remainder_of_a_split_lost
+keys_before_the_chunk_uncounted+dbias_of_the_last_head draws_kept_inverted+relative_clipped_early
+""".split()  # noqa: SIM905
 ORDER = ("right", "partly", "wrong", "none", "not found")
 
 
@@ -105,7 +117,7 @@ def run(defect: Sequence[Mutant], minutes: float, workers: int) -> Seen:
         report = json.loads((folder / "out").read_text(encoding="utf-8") or "{}")
     found = report.get("findings", [])
     diagnoses = tuple(msgspec.convert(f.get("diagnosis") or {}, Diagnosis) for f in found)
-    declared = tuple(dict.fromkeys(mutant.semantics for mutant in defect))
+    declared = tuple(dict.fromkeys(mutant.semantics for mutant in defect if mutant.semantics))
     return Seen(
         name="+".join(mutant.name for mutant in defect),
         declared=declared,
@@ -128,7 +140,7 @@ def outcome(declared: Sequence[str], diagnoses: Sequence[Diagnosis], findings: i
     named = [diagnosis for diagnosis in diagnoses if diagnosis.name]
     if any(not {d.name, *d.also} & set(declared) for d in named):
         return "wrong"
-    if not set(declared) <= {d.name for d in named}:
+    if not declared or not set(declared) <= {d.name for d in named}:
         return "partly" if any(set(d.also) & set(declared) for d in named) else "none"
     return "partly" if any(d.also for d in named) else "right"
 
@@ -146,8 +158,8 @@ def table(seen: Sequence[Seen]) -> str:
             f"| {s.name} | {s.first} | {s.end} | {s.findings} | {s.folded} | {s.outcome} | {names} | {conditions} |"
         )
     found = [s for s in seen if s.findings]
-    named = [s for s in found if any(s.declared)]
-    counts, quiet = Counter(s.outcome for s in named), Counter(s.outcome for s in found if not any(s.declared))
+    named = [s for s in found if s.declared]
+    counts, quiet = Counter(s.outcome for s in named), Counter(s.outcome for s in found if not s.declared)
     lines += [
         "",
         f"{len(seen)} defects, {len(found)} found; first message: median {statistics.median(s.first for s in found):.1f} s, "
@@ -172,11 +184,10 @@ def chosen_defects(options: argparse.Namespace) -> list[tuple[Mutant, ...]]:
         spec.loader.exec_module(module)
         bank = module.DEFECTS
     by_name = {mutant.name: mutant for mutant in bank}
-    if options.pairs:
-        return [tuple(by_name[name] for name in pair.split("+")) for pair in options.pairs]
+    names = PAIRS if options.pairs else [m.name for m in bank if not m.gpu and not m.control]
     first, step = map(int, options.part.split("/"))
-    ours = [m for m in bank if not m.gpu and not m.control and (not options.only or m.name in options.only)]
-    return [(mutant,) for mutant in ours[first::step]]
+    chosen = [name for name in names if not options.only or name in options.only][first::step]
+    return [tuple(by_name[part] for part in name.split("+")) for name in chosen]
 
 
 def main() -> int:
@@ -186,9 +197,7 @@ def main() -> int:
     parser.add_argument("--only", action="append", default=[], metavar="NAME")
     parser.add_argument("--part", default="0/1", metavar="I/N", help="every N-th defect, from the I-th on")
     parser.add_argument("--defects", type=Path, metavar="FILE.py", help="its DEFECTS in place of the curated bank")
-    parser.add_argument(
-        "--pairs", action="append", default=[], metavar="NAME+NAME", help="two planted at once; repeatable"
-    )
+    parser.add_argument("--pairs", action="store_true", help="two planted at once")
     parser.add_argument("--minutes", type=float, default=1.0)
     parser.add_argument("--jobs", type=int, default=2, help="runs at a time")
     parser.add_argument("--workers", type=int, default=1, help="of each run")
