@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
+from flashverify.case.case import Values
+from flashverify.checks.passes.by_itself import told_by_itself
 from flashverify.checks.spec import CheckSpec, ErrorClass, Need, Question
 from flashverify.judge.verdict import Status, Verdict
 
@@ -15,6 +18,9 @@ if TYPE_CHECKING:
     from flashverify.subjects.interface import Subject
 
 __all__ = ["SPEC", "check_counting", "count_masks"]
+
+_TELLING = ("normal", "q-zero")
+"""Values with which a wrong pair mostly shows in a plain pass."""
 
 
 def check_counting(subject: Subject, execution: Execution) -> Iterator[Verdict]:
@@ -67,7 +73,8 @@ def _run(base: BasePass, names: tuple[str, ...]) -> list[Verdict] | None:
     if not names:
         return None
     found, cells = count_masks(base.subject, base.execution)
-    return found if cells or found else None
+    others = (dataclasses.replace(base.case, values=Values(regime=regime)) for regime in _TELLING)
+    return told_by_itself(base.subject, base.case, found, others) if cells or found else None
 
 
 SPEC = CheckSpec(

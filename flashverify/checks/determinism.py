@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from flashverify.checks.accuracy import undefined_elements
 from flashverify.checks.passes.bitwise import first_difference
+from flashverify.checks.passes.by_itself import told_by_itself
 from flashverify.checks.passes.execution import execute
 from flashverify.checks.passes.variants import variants_of
 from flashverify.checks.spec import CheckSpec, ErrorClass, Need, Question, Slot
@@ -18,6 +19,8 @@ from flashverify.judge.verdict import Status, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    import torch
 
     from flashverify.case.case import Case
     from flashverify.checks.passes.base_pass import BasePass
@@ -39,25 +42,36 @@ def promised(subject: Subject, variant: str) -> bool:
 def check_determinism(subject: Subject, base: Execution, variants: tuple[str, ...]) -> list[Verdict] | None:
     """Runs each variant and compares it with the matching part of `base`, bit for bit.
 
-    Differences that the subject does not promise to be absent come back as passing verdicts with a message; None where the case has none
-    of the variants.
+    Differences that the subject does not promise to be absent come back as passing verdicts with a message; where a part of the problem is
+    wrong by itself, the failures of `accuracy` of that part. None where the case has none of the variants.
     """
-    undefined = undefined_elements(base.problem, subject.contract)
-    found, compared = [], 0
+    undefined = _unasked(subject, base)
+    found: list[Verdict] = []
+    compared = 0
     for variant in variants:
         for problem, select in variants_of(base, variant):
             with _order(problem.case) if variant == "program-order" else contextlib.nullcontext():
                 outputs = execute(subject, problem, pattern=1).outputs
+            different = []
             for name, whole in base.outputs.items():
                 own = select(whole, name)
                 if own is None:
                     continue
                 compared += 1
                 ignore = select(undefined[name].expand(whole.shape), name) if name in undefined else None
-                different = first_difference(own, outputs[name], ignore)
-                if different is not None:
-                    found.append(_verdict(subject, variant, name, *different))
+                if (difference := first_difference(own, outputs[name], ignore)) is not None:
+                    different.append(_verdict(subject, variant, name, *difference))
+            others = () if variant in _SAME_PROBLEM else (problem.case,)
+            found += told_by_itself(subject, base.problem.case, different, others)
     return found if compared else None
+
+
+def _unasked(subject: Subject, base: Execution) -> dict[str, torch.Tensor]:
+    """Per output the elements that are not compared: those that the contract leaves open, and those that nobody writes, which `memory` reports."""
+    undefined = undefined_elements(base.problem, subject.contract)
+    for name, mask in base.unwritten.items():
+        undefined[name] = undefined[name] | mask if name in undefined else mask
+    return undefined
 
 
 def _verdict(subject: Subject, variant: str, name: str, index: tuple[int, ...], text: str) -> Verdict:
@@ -97,7 +111,9 @@ SPEC = CheckSpec(
     name="determinism",
     question="Are outputs bitwise equal over repeats, alone as in a batch, and with sequences, heads and programs in another order?",
     needs=(Need.PASSES,),
-    questions=tuple(Question(name=name, slot=Slot.SAME_BITS) for name in _VARIANTS),
+    questions=tuple(
+        Question(name=name, slot=Slot.SAME_BITS, of_right_passes=name not in _SAME_PROBLEM) for name in _VARIANTS
+    ),
     errors=(
         ErrorClass("repeat", "{output} differs from run to run", "the same problem gave other bits, against a promise"),
         ErrorClass(

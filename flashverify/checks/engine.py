@@ -90,7 +90,7 @@ class _Judgement:
         for spec in CHECK_SPECS:
             if not self._due(spec, base):
                 continue
-            names = tuple(name for name in self.plan.asked(spec.name) if (spec.name, name) not in taken)
+            names = self._names(spec, taken)
             try:
                 answer = spec.run(base, names)
             except (FlashverifyError, AssertionError):
@@ -105,8 +105,17 @@ class _Judgement:
         """Whether the check is asked at all."""
         if spec.name not in self.plan.checks or (base.beyond_oracle and not spec.beyond_oracle):
             return False
-        wrong = any(v.status is Status.FAIL and v.check in ("accuracy", "nonfinite") for v in self.verdicts)
-        return not (wrong and spec.of_right_passes) and spec.applies(self.subject, self.case)
+        return not (self._wrong and spec.of_right_passes) and spec.applies(self.subject, self.case)
+
+    def _names(self, spec: CheckSpec, taken: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
+        """The questions that the check puts."""
+        idle = {question.name for question in spec.questions if question.of_right_passes} if self._wrong else set()
+        return tuple(name for name in self.plan.asked(spec.name) if (spec.name, name) not in taken and name not in idle)
+
+    @property
+    def _wrong(self) -> bool:
+        """Whether the base pass is outside its bounds."""
+        return any(v.status is Status.FAIL and v.check in ("accuracy", "nonfinite") for v in self.verdicts)
 
     def _answer(self, spec: CheckSpec, answer: list[Verdict]) -> None:
         """Keeps what is no pass; differences that are no failures become warnings; a check that found nothing passes."""

@@ -83,6 +83,7 @@ class Question:
         passes_pinned: the same for a case whose launch parameters are given; None is `passes`.
         stands: whether the case can be asked, as far as the case alone tells. Asked where a fuzzed case draws its questions, but not for
             the spare slot; the check still answers None where it has nothing to examine.
+        of_right_passes: asked only of a pass within its bounds, as `CheckSpec.of_right_passes`.
     """
 
     name: str
@@ -90,6 +91,7 @@ class Question:
     passes: int = 1
     passes_pinned: int | None = None
     stands: Callable[[Case], bool] = always
+    of_right_passes: bool = False
 
     def cost(self, case: Case) -> int:
         """Passes of the subject that the question takes of a case, at most."""

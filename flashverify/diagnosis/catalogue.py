@@ -4,16 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flashverify.diagnosis.hypotheses.accumulation import ACCUMULATION
 from flashverify.diagnosis.hypotheses.bands import BANDS
+from flashverify.diagnosis.hypotheses.cached_prefix import CACHED_PREFIX
+from flashverify.diagnosis.hypotheses.denominator import DENOMINATOR
 from flashverify.diagnosis.hypotheses.dropout import DROPOUT
 from flashverify.diagnosis.hypotheses.edges import EDGES
 from flashverify.diagnosis.hypotheses.gradients import GRADIENTS
 from flashverify.diagnosis.hypotheses.heads import HEADS
 from flashverify.diagnosis.hypotheses.lengths import LENGTHS
+from flashverify.diagnosis.hypotheses.lse import LSE
+from flashverify.diagnosis.hypotheses.masking import MASKING
+from flashverify.diagnosis.hypotheses.maximum import MAXIMUM
 from flashverify.diagnosis.hypotheses.merging import MERGES
+from flashverify.diagnosis.hypotheses.operands import OPERANDS
 from flashverify.diagnosis.hypotheses.patterns import PATTERNS
 from flashverify.diagnosis.hypotheses.relative_bias import RELATIVE
+from flashverify.diagnosis.hypotheses.rescaling import RESCALING
 from flashverify.diagnosis.hypotheses.rows import ROWS
+from flashverify.diagnosis.hypotheses.scaled_terms import SCALED_TERMS
 from flashverify.diagnosis.hypotheses.scales import SCALES
 from flashverify.diagnosis.hypotheses.softmax import SOFTMAX
 from flashverify.diagnosis.hypotheses.statistics import STATISTICS
@@ -34,18 +43,27 @@ SEMANTICS: tuple[Semantics, ...] = (
     *PATTERNS,
     *LENGTHS,
     *TERMS,
+    *SCALED_TERMS,
     *RELATIVE,
     *SCALES,
     *SOFTMAX,
+    *LSE,
     *MERGES,
+    *RESCALING,
+    *MAXIMUM,
+    *DENOMINATOR,
     *HEADS,
+    *OPERANDS,
     *STATISTICS,
     *GRADIENTS,
     *SUMS,
     *DROPOUT,
     *WALKS,
     *EDGES,
+    *CACHED_PREFIX,
+    *ACCUMULATION,
     *ROWS,
+    *MASKING,
 )
 """Those that are told by their values."""
 

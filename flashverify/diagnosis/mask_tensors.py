@@ -14,6 +14,8 @@ from flashverify.case.masks.tree import nodes_seen
 from flashverify.diagnosis.hypothesis import TILES
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from torch import Tensor
 
     from flashverify.case.masks.pairs import Pairs
@@ -21,7 +23,17 @@ if TYPE_CHECKING:
     from flashverify.diagnosis.observation import Scene
     from flashverify.truth import Inputs
 
-__all__ = ["all_pairs", "exchanged", "of_heads_open", "parts", "row_tiles", "seen", "tiles", "with_parts"]
+__all__ = [
+    "all_pairs",
+    "exchanged",
+    "of_heads_open",
+    "parts",
+    "row_tiles",
+    "seen",
+    "tiles",
+    "visited_tiles",
+    "with_parts",
+]
 
 
 def parts(scene: Scene) -> dict[str, Tensor]:
@@ -104,3 +116,21 @@ def tiles(scene: Scene) -> tuple[int, ...]:
     keys = scene.case.seq_k
     sizes = TILES if named is None else (named, *(size for size in TILES if size != named))
     return tuple(size for size in sizes if size < 2 * keys or size == TILES[0] or size == named)
+
+
+def visited_tiles(scene: Scene) -> Iterator[tuple[Tensor, str]]:
+    """The pairs of every tile that holds a visible one, bool `[B, Hq or 1, Sq, Sk]`, for usual tiles, with the tiles in words."""
+    visible = scene.inputs.visible
+    if visible is None:
+        return
+    visible = visible.expand(scene.case.batch, -1, -1, -1)
+    at = scene.at
+    inside = at.row_sequence[:, None, :, None] == at.key_sequence[:, None, None, :]
+    number = at.key_sequence * scene.case.seq_k
+    for rows in TILES:
+        reached = row_tiles(scene, visible, rows)
+        for keys in TILES:
+            tile = number + at.key // keys
+            same = (tile[:, :, None] == tile[:, None, :]).double()
+            pairs = ((reached.double() @ same[:, None]) > 0) & inside
+            yield pairs & (at.row < at.rows)[:, None, :, None], f"in tiles of {rows} rows and {keys} keys"

@@ -71,6 +71,7 @@ class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
         index: the worst element, logical indices.
         message: one sentence with numbers.
         traceback: of an exception, capped; text of the subject, to be shown as data.
+        case: text of the case that it is about, where that is another one than was judged: a problem that a check made is wrong by itself.
     """
 
     check: str
@@ -82,6 +83,7 @@ class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
     index: tuple[int, ...] = ()
     message: str = ""
     traceback: str = ""
+    case: str = ""
 
     def key(self, subject: str, dtype: str) -> Key:
         """The identity under which this failure is bucketed."""
@@ -143,6 +145,10 @@ class CaseResult(msgspec.Struct, frozen=True, omit_defaults=True):
     def failures(self) -> tuple[Verdict, ...]:
         """The failing verdicts, in the order of the checks."""
         return tuple(v for v in self.verdicts if v.status is Status.FAIL)
+
+    def case_of(self, verdict: Verdict) -> str:
+        """Text of the case that one of the verdicts is about."""
+        return verdict.case or self.case
 
     @property
     def unsupported(self) -> str | None:

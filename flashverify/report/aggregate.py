@@ -181,7 +181,7 @@ class Aggregate:
             if key in self.failures:
                 self.failures[key].count += 1
             elif len(self.failures) < _MOST_TEXTS:
-                self.failures[key] = Bucket(1, result.case, verdict, result.evidence)
+                self.failures[key] = Bucket(1, result.case_of(verdict), verdict, result.evidence)
 
     @property
     def judged(self) -> int:

@@ -70,26 +70,27 @@ class Tally:
                 self.evidence[result.subject] = result.evidence
             return []
         changed = []
-        case = parse_case(result.case)
-        by_key = {v.key(result.subject, case.dtype): v for v in reversed(result.failures)}
+        dtype = parse_case(result.case).dtype
+        by_key = {v.key(result.subject, dtype): v for v in reversed(result.failures)}
         for key, verdict in sorted(by_key.items()):
+            text = result.case_of(verdict)
             self.counts[key] += 1
             if verdict.check in PROCESS_CHECKS:
-                self.deadly.add((spec, result.case))
+                self.deadly.add((spec, text))
             known = self.records.get(key)
             if known is None:
                 record = FindingRecord(
                     key,
-                    result.case,
-                    result.case,
+                    text,
+                    text,
                     verdict,
                     result.evidence,
                     spec,
                     seconds=round(seconds, 3),
                     not_minimal=NOT_YET,
                 )
-            elif self._smallest and measure(case) < measure(parse_case(known.case)):
-                record = msgspec.structs.replace(known, case=result.case, verdict=verdict)
+            elif self._smallest and measure(parse_case(text)) < measure(parse_case(known.case)):
+                record = msgspec.structs.replace(known, case=text, verdict=verdict)
             else:
                 continue
             self.records[key] = record

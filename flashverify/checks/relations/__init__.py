@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flashverify.checks.passes.by_itself import told_by_itself
 from flashverify.checks.relations import alone, bounded, doubled, exact, hidden, linear, oracle_free
 from flashverify.checks.relations.ground import Ground
 from flashverify.checks.spec import CheckSpec, Need
@@ -41,14 +42,21 @@ def check_relations(subject: Subject, base: Execution, names: tuple[str, ...]) -
         names: of relations.
 
     Returns:
-        Failing verdicts, whose error class is the relation's name; None where none of them applies, as to an empty problem or to
+        Failing verdicts, whose error class is the relation's name, or those of `accuracy` of a problem that is wrong by itself; None where none of them applies, as to an empty problem or to
         one with NaN or infinities among its inputs.
     """
     ground = Ground(subject, base)
     if not _has_elements(subject, base.problem.case) or not ground.finite:
         return None
-    answers = [answer for name in names if (answer := _BY_NAME[name].run(ground)) is not None]
-    return [verdict for answer in answers for verdict in answer] if answers else None
+    found: list[Verdict] = []
+    answered = False
+    for name in names:
+        ground.asked.clear()
+        answer = _BY_NAME[name].run(ground)
+        if answer is not None:
+            answered = True
+            found += told_by_itself(subject, base.problem.case, list(answer), ground.asked)
+    return found if answered else None
 
 
 def _has_elements(_subject: Subject, case: Case) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from flashverify.checks.accuracy import judged_form, undefined_elements
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     import torch
 
+    from flashverify.case.case import Case
     from flashverify.case.problem import Problem
     from flashverify.checks.passes.execution import Execution
     from flashverify.subjects.interface import Subject
@@ -58,10 +59,12 @@ class Ground:
     Attributes:
         subject: the kernel under test.
         base: the pass.
+        asked: the cases of the other passes that were run.
     """
 
     subject: Subject
     base: Execution
+    asked: list[Case] = field(default_factory=list)
 
     @property
     def problem(self) -> Problem:
@@ -95,6 +98,7 @@ class Ground:
 
     def run(self, problem: Problem) -> Execution:
         """Another pass."""
+        self.asked.append(problem.case)
         return execute(self.subject, problem)
 
     def within(self, problem: Problem, inputs: Inputs | None = None) -> Sides:

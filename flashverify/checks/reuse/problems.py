@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Changes = list[tuple[torch.Tensor, torch.Tensor]]
 
-__all__ = ["larger", "length_changes", "overwritten", "shorter", "value_changes"]
+__all__ = ["larger", "length_changes", "overwritten", "shorter", "value_changes", "with_other_values"]
 
 LARGEST = 1 << 24
 """Multiply-adds of the forward up to which a larger problem is asked beside a case."""
@@ -41,11 +41,14 @@ def overwritten(changes: Changes) -> Iterator[None]:
             overwrite(target, values)
 
 
+def with_other_values(case: Case) -> Case:
+    """The case with normal values of another seed."""
+    return dataclasses.replace(case, values=Values(regime="normal", seed=case.values.seed ^ 1))
+
+
 def value_changes(problem: Problem) -> Changes:
     """The tensors of the problem, each with normal values of another seed; padding and pages as they lie."""
-    case = problem.case
-    values = Values(regime="normal", seed=case.values.seed ^ 1)
-    other, _ = materialize(dataclasses.replace(case, values=values), problem.q.device)
+    other, _ = materialize(with_other_values(problem.case), problem.q.device)
     pairs = [(getattr(problem, name), getattr(other, name)) for name in FLOATS]
     found = [(target, value) for target, value in pairs if target is not None]
     if problem.pages is not None and other.pages is not None:

@@ -12,9 +12,17 @@ from typing import TYPE_CHECKING
 from flashverify.case.memory.materialize import materialize
 from flashverify.checks.accuracy import first_failure, undefined_elements
 from flashverify.checks.passes.bitwise import first_difference
+from flashverify.checks.passes.by_itself import told_by_itself
 from flashverify.checks.passes.execution import execute
 from flashverify.checks.reuse.cuda import captured, on_another_stream
-from flashverify.checks.reuse.problems import larger, length_changes, overwritten, shorter, value_changes
+from flashverify.checks.reuse.problems import (
+    larger,
+    length_changes,
+    overwritten,
+    shorter,
+    value_changes,
+    with_other_values,
+)
 from flashverify.checks.reuse.saved_tensors import Saved
 from flashverify.judge.verdict import Status, Verdict
 from flashverify.outputs import BACKWARD
@@ -65,7 +73,8 @@ def larger_between(first: BasePass) -> Iterator[Verdict] | None:
 def _after_larger(subject: Subject, base: Execution, case: Case) -> Iterator[Verdict]:
     problem, _ = materialize(case, subject.device())
     failing = first_failure(subject, execute(subject, problem))
-    yield from _blamed(subject, base, failing, "larger", f"a larger problem asked after the case ({case})")
+    blamed = _blamed(subject, base, failing, "larger", f"a larger problem asked after the case ({case})")
+    yield from told_by_itself(subject, base.problem.case, list(blamed), (case,))
     yield from _same(
         subject, base, execute(subject, base.problem, pattern=1), "larger", "a call after a larger problem"
     )
@@ -153,7 +162,9 @@ def _between(subject: Subject, base: Execution, other: Problem, changes: Changes
     """The case, then `other` in the same memory, then the case again."""
     with overwritten(changes):
         failing = first_failure(subject, execute(subject, other))
-    yield from _blamed(subject, base, failing, name, f"the same memory with other {name}")
+    blamed = _blamed(subject, base, failing, name, f"the same memory with other {name}")
+    alone = other.case if other is not base.problem else with_other_values(other.case)
+    yield from told_by_itself(subject, base.problem.case, list(blamed), (alone,))
     yield from _same(
         subject, base, execute(subject, base.problem, pattern=1), name, f"a call after one with other {name}"
     )
@@ -165,6 +176,8 @@ def _same(subject: Subject, base: Execution, again: Execution, name: str, what: 
         yield from _blamed(subject, base, first_failure(subject, again), name, what)
         return
     undefined = undefined_elements(base.problem, subject.contract)
+    for output, mask in base.unwritten.items():  # the check `memory` reports these
+        undefined[output] = undefined[output] | mask if output in undefined else mask
     for output, expected in base.outputs.items():
         found = first_difference(expected, again.outputs[output], undefined.get(output))
         if found is not None:

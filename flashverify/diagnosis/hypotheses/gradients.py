@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from flashverify.diagnosis.hypothesis import Alternative, Expectations, Semantics
-from flashverify.diagnosis.mask_tensors import row_tiles
+from flashverify.diagnosis.mask_tensors import visited_tiles
 from flashverify.outputs import OF_DS
 
 if TYPE_CHECKING:
@@ -49,27 +49,8 @@ def _unmasked(scene: Scene) -> Iterator[Alternative]:
         return
     whole = torch.ones_like(i.visible)
     yield Alternative(inputs=replace(i, visible=whole), detail="in every tile")
-    visible = i.visible.expand(scene.case.batch, -1, -1, -1)
-    inside = scene.at.row_sequence[:, None, :, None] == scene.at.key_sequence[:, None, None, :]
-    for rows in (16, 32, 64, 128):
-        reached = row_tiles(scene, visible, rows)
-        for keys in (16, 32, 64, 128):
-            number = scene.at.key_sequence * scene.case.seq_k + scene.at.key // keys
-            same = (number[:, :, None] == number[:, None, :]).double()
-            part = ((reached.double() @ same[:, None]) > 0) & inside
-            part = part & (scene.at.row < scene.at.rows)[:, None, :, None]
-            yield Alternative(inputs=replace(i, visible=part), detail=f"in tiles of {rows} rows and {keys} keys")
-
-
-def _others(name: str, *, heads: bool) -> Callable[[Scene], Iterator[Alternative]]:
-    """DO or V of the next head in the backward."""
-
-    def build(scene: Scene) -> Iterator[Alternative]:
-        x = getattr(scene.inputs, name)
-        if scene.inputs.do is not None and x is not None and heads and x.shape[1] > 1:
-            yield Alternative(inputs=replace(scene.inputs, **{name: x.roll(-1, 1)}))
-
-    return build
+    for pairs, detail in visited_tiles(scene):
+        yield Alternative(inputs=replace(i, visible=pairs), detail=detail)
 
 
 GRADIENTS = (
@@ -113,18 +94,6 @@ GRADIENTS = (
         name="weights-unmasked",
         sentence="the backward recomputes weights for pairs that the mask hides",
         build=_unmasked,
-        outputs=(*OF_DS, "dv"),
-    ),
-    Semantics(
-        name="backward-v-of-next-head",
-        sentence="the backward reads the values of the next kv head",
-        build=_others("v", heads=True),
-        outputs=OF_DS,
-    ),
-    Semantics(
-        name="backward-do-of-next-head",
-        sentence="the backward reads dO of the next head",
-        build=_others("do", heads=True),
         outputs=(*OF_DS, "dv"),
     ),
 )

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from flashverify.diagnosis.observation import Scene
     from flashverify.truth import Inputs
 
-__all__ = ["LENGTHS"]
+__all__ = ["LENGTHS", "raw"]
 
 
 def _finite(x: Tensor | None) -> Tensor | None:
@@ -28,7 +28,7 @@ def _finite(x: Tensor | None) -> Tensor | None:
     return None if x is None else torch.nan_to_num(x.double(), nan=0.0, posinf=0.0, neginf=0.0)
 
 
-def _raw(scene: Scene, inputs: Inputs) -> Inputs:
+def raw(scene: Scene, inputs: Inputs) -> Inputs:
     """With the stored values of padding in place of zeros."""
     p = scene.problem
     q, k, v = _finite(p.q), _finite(p.k), _finite(p.v)
@@ -47,7 +47,7 @@ def _keys_by(by: int) -> Callable[[Scene], Iterator[Alternative]]:
         if by > 0 and (case.mask.key_lengths is None or not bool(torch.isfinite(scene.problem.k).all())):
             return
         part = j < at.key_limit[:, None, None, :] + by
-        yield Alternative(inputs=_raw(scene, with_parts(scene, keys=part)) if by > 0 else with_parts(scene, keys=part))
+        yield Alternative(inputs=raw(scene, with_parts(scene, keys=part)) if by > 0 else with_parts(scene, keys=part))
 
     return build
 
@@ -57,7 +57,7 @@ def _ignored(*names: str) -> Callable[[Scene], Iterator[Alternative]]:
         mask = scene.case.mask
         there = {"keys": mask.key_lengths, "rows": mask.query_lengths}
         if all(there[name] is not None for name in names):
-            yield Alternative(inputs=_raw(scene, with_parts(scene, **dict.fromkeys(names))))
+            yield Alternative(inputs=raw(scene, with_parts(scene, **dict.fromkeys(names))))
 
     return build
 
@@ -167,7 +167,7 @@ def _keys_of_packed(by: Callable[[Tensor], Tensor]) -> Callable[[Scene], Iterato
         first = torch.tensor(mask.packed.cu_k[:-1])
         lengths = torch.tensor([keys for _, keys in mask.packed.lengths()])
         part = _packed_keys(scene, first, first + by(lengths))
-        yield Alternative(inputs=_raw(scene, replace(scene.inputs, visible=part)))
+        yield Alternative(inputs=raw(scene, replace(scene.inputs, visible=part)))
 
     return build
 
@@ -182,10 +182,10 @@ def _from_query_table(scene: Scene) -> Iterator[Alternative]:
         at[k0:k1] = torch.arange(k1 - k0) + q0
     if int(at.max()) >= scene.case.seq_k:
         return
-    raw = _raw(scene, scene.inputs)
-    yield Alternative(inputs=replace(scene.inputs, k=raw.k[:, :, at]), detail="of k")
-    yield Alternative(inputs=replace(scene.inputs, v=raw.v[:, :, at]), detail="of v")
-    yield Alternative(inputs=replace(scene.inputs, k=raw.k[:, :, at], v=raw.v[:, :, at]), detail="of k and v")
+    stored = raw(scene, scene.inputs)
+    yield Alternative(inputs=replace(scene.inputs, k=stored.k[:, :, at]), detail="of k")
+    yield Alternative(inputs=replace(scene.inputs, v=stored.v[:, :, at]), detail="of v")
+    yield Alternative(inputs=replace(scene.inputs, k=stored.k[:, :, at], v=stored.v[:, :, at]), detail="of k and v")
 
 
 LENGTHS = (

@@ -123,6 +123,7 @@ class Hunter:
             verdict = next((v for v in result.failures if counts(mutant, v)), None)
             if verdict is not None and self._repeats(spec, text, verdict):
                 self._compare(mutant.subject, text, "fuzz")
+                text = result.case_of(verdict)
                 found = _with(found, **_seen(verdict), case=text, elements=elements(parse_case(text)))
                 return self._conclude(mutant, spec, found, verdict)
         if harness:
