@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
+from flashverify.campaign.causes.sighting import Sighting
 from flashverify.judge.record import Confirmation, Diagnosis
 from flashverify.judge.verdict import CaseResult, Key, Verdict
 
 __all__ = [
+    "Attribute",
+    "Attributed",
     "Batch",
     "CaseJudged",
     "CaseList",
@@ -95,6 +98,7 @@ class Minimise(msgspec.Struct, frozen=True, tag=True):
     Attributes:
         limit: seconds that all of it may take; what is not done by then is left out. None is no limit.
         first: the case that showed the failure first, tried again where the minimal one does not reproduce.
+        known: causes of other failures; what they account for is none of this one.
     """
 
     subject: str
@@ -105,6 +109,19 @@ class Minimise(msgspec.Struct, frozen=True, tag=True):
     seconds: float
     repeats: int
     quarantine: tuple[str, ...] = ()
+    limit: float | None = None
+    known: tuple[Diagnosis, ...] = ()
+
+
+class Attribute(msgspec.Struct, frozen=True, tag=True):
+    """Ask of each failure whether the cause of the finding `key` accounts for it, for at most `limit` seconds; None is no limit."""
+
+    subject: str
+    key: Key
+    case: str
+    verdict: Verdict
+    asked: tuple[Sighting, ...]
+    diagnosis: Diagnosis | None = None
     limit: float | None = None
 
 
@@ -123,7 +140,7 @@ class Judge(msgspec.Struct, frozen=True, tag=True):
     diagnose: Key | None = None
 
 
-Task = Batch | Chunk | CaseList | Minimise | Judge
+Task = Batch | Chunk | CaseList | Minimise | Attribute | Judge
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -190,6 +207,14 @@ class Minimal(msgspec.Struct, frozen=True, tag=True):
     complete: bool = True
 
 
+class Attributed(msgspec.Struct, frozen=True, tag=True):
+    """Why the cause of the finding `cause` accounts for a failure, in words; empty where it does not."""
+
+    cause: Key
+    asked: Sighting
+    why: str
+
+
 class TaskDone(msgspec.Struct, frozen=True, tag=True):
     """The task ended; the worker waits for another."""
 
@@ -201,7 +226,7 @@ class WorkerFailed(msgspec.Struct, frozen=True, tag=True):
     message: str
 
 
-Event = Ready | Started | CaseJudged | CasesListed | Judged | Improved | Minimal | TaskDone | WorkerFailed
+Event = Ready | Started | CaseJudged | CasesListed | Judged | Improved | Minimal | Attributed | TaskDone | WorkerFailed
 
 _EVENT = msgspec.json.Decoder(Event)
 _TASK = msgspec.json.Decoder(Task)

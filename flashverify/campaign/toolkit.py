@@ -57,6 +57,9 @@ class Toolkit(Protocol):
     def diagnose(self, subject: Any, case: Case, verdict: Verdict) -> Diagnosis:
         """Which wrong semantics explains a failure, and where it shows."""
 
+    def attributed(self, subject: Any, case: Case, verdict: Verdict, diagnosis: Diagnosis) -> bool | None:
+        """Whether what a diagnosis names makes the output of `verdict` what it is; None where that cannot be told."""
+
 
 class _Bundled:
     """The checks, strategies and subjects of flashverify."""
@@ -124,6 +127,14 @@ class _Bundled:
         from flashverify.diagnosis.diagnose import diagnose
 
         return diagnose(subject, case, verdict)
+
+    def attributed(self, subject: Any, case: Case, verdict: Verdict, diagnosis: Diagnosis) -> bool | None:
+        from flashverify.diagnosis.attribution import attributed
+        from flashverify.diagnosis.observation import LARGEST
+
+        if not diagnosis.name or case.batch * case.heads_q * case.seq_q * case.seq_k > LARGEST:
+            return None
+        return attributed(subject, case, verdict, diagnosis, alone=True)
 
 
 bundled: Toolkit = _Bundled()

@@ -125,6 +125,9 @@ class FakeToolkit:
     def diagnose(self, subject, case, verdict):
         return Diagnosis("scale-missing", "The logits are <not> scaled.", place=f"{verdict.output}: every row")
 
+    def attributed(self, subject, case, verdict, diagnosis):
+        return None
+
 
 toolkit = FakeToolkit()
 SPEC = "fake_toolkit:toolkit"

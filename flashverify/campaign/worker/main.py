@@ -20,6 +20,7 @@ import msgspec
 from flashverify.campaign import environment
 from flashverify.campaign.plan_name import PlanName
 from flashverify.campaign.protocol import (
+    Attribute,
     Batch,
     CaseJudged,
     CaseList,
@@ -140,6 +141,10 @@ class Session:
             from flashverify.campaign.worker.minimise import minimise
 
             minimise(self, task)
+        elif isinstance(task, Attribute):
+            from flashverify.campaign.worker.attribute import attribute
+
+            attribute(self, task)
         else:
             self._judge_one(task)
         self.emit(TaskDone())

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from flashverify.campaign.causes.book import bucket_of
 from flashverify.campaign.plan_name import PROCESS_CHECKS, PlanName
 from flashverify.campaign.protocol import Improved, Judge, Minimal, Minimise, Started
 from flashverify.campaign.shrink.shrinker import shrink
@@ -54,6 +55,8 @@ def minimise(session: Session, task: Minimise) -> None:
         while candidate is not None and time.monotonic() < deadline:
             try:
                 found = None if format_case(candidate) in skip else _failure(judge(candidate), candidate, task.key)
+                if found is not None and _known(session, task, candidate, found):
+                    found = None
             except NoVerdictError:
                 if time.monotonic() < end:
                     raise
@@ -97,7 +100,9 @@ def _verify(
             failed += 1
     if failed and task.key.check not in PROCESS_CHECKS and time.monotonic() < end:
         try:
-            confirmation = probe.judge(Judge(task.subject, text, plan, confirm=task.key), deadline=end).confirmation
+            confirmation = probe.judge(
+                Judge(task.subject, text, plan, confirm=bucket_of(task.key)), deadline=end
+            ).confirmation
         except NoVerdictError:  # the second oracle took too long; the failure stands without it
             confirmation = Confirmation()
     return verdict, msgspec.structs.replace(confirmation, repeats=made, failed=failed)
@@ -113,10 +118,17 @@ def _diagnosis(session: Session, task: Minimise, text: str, plan: str, end: floa
     setup = msgspec.structs.replace(session.setup, case_limit=min(session.setup.case_limit, _DIAGNOSIS_LIMIT))
     with Probe(setup, alive=lambda: session.emit(Started())) as probe:
         try:
-            return probe.judge(Judge(task.subject, text, plan, diagnose=task.key), deadline=end).diagnosis
+            return probe.judge(Judge(task.subject, text, plan, diagnose=bucket_of(task.key)), deadline=end).diagnosis
         except NoVerdictError:
             return None
 
 
 def _failure(result: CaseResult, case: Case, key: Key) -> Verdict | None:
-    return next((v for v in result.failures if v.key(result.subject, case.dtype) == key), None)
+    bucket = bucket_of(key)
+    return next((v for v in result.failures if v.key(result.subject, case.dtype) == bucket), None)
+
+
+def _known(session: Session, task: Minimise, case: Case, verdict: Verdict) -> bool:
+    """Whether a cause that is known accounts for a failure of the same bucket."""
+    subject = session.subject(task.subject)
+    return any(session.toolkit.attributed(subject, case, verdict, diagnosis) for diagnosis in task.known)
