@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from flashverify.campaign.causes.sighting import Sighting
-from flashverify.judge.record import Confirmation, Diagnosis
+from flashverify.judge.record import Confirmation, Diagnosis, FindingRecord
 from flashverify.judge.verdict import CaseResult, Key, Verdict
 
 __all__ = [
@@ -57,7 +57,7 @@ class WorkerConfig(msgspec.Struct, frozen=True):
     numerics: str = "ieee"
 
 
-# --- tasks ---------------------------------------------------------------------------------------------------------
+# Tasks
 
 
 class Batch(msgspec.Struct, frozen=True, tag=True):
@@ -98,7 +98,8 @@ class Minimise(msgspec.Struct, frozen=True, tag=True):
     Attributes:
         limit: seconds that all of it may take; what is not done by then is left out. None is no limit.
         first: the case that showed the failure first, tried again where the minimal one does not reproduce.
-        known: causes of other failures; what they account for is none of this one.
+        known: causes of other failures, which are not to account for this one.
+        undiagnosed: no diagnosis is made.
     """
 
     subject: str
@@ -111,17 +112,14 @@ class Minimise(msgspec.Struct, frozen=True, tag=True):
     quarantine: tuple[str, ...] = ()
     limit: float | None = None
     known: tuple[Diagnosis, ...] = ()
+    undiagnosed: bool = False
 
 
 class Attribute(msgspec.Struct, frozen=True, tag=True):
-    """Ask of each failure whether the cause of the finding `key` accounts for it, for at most `limit` seconds; None is no limit."""
+    """Ask of each failure whether `cause`, a finding, accounts for it, for `limit` seconds; None is no limit."""
 
-    subject: str
-    key: Key
-    case: str
-    verdict: Verdict
+    cause: FindingRecord
     asked: tuple[Sighting, ...]
-    diagnosis: Diagnosis | None = None
     limit: float | None = None
 
 
@@ -149,7 +147,7 @@ class Reply(msgspec.Struct, frozen=True):
     stop: bool
 
 
-# --- events of a worker --------------------------------------------------------------------------------------------
+# Events of a worker
 
 
 class Ready(msgspec.Struct, frozen=True, tag=True):
@@ -216,7 +214,7 @@ class Attributed(msgspec.Struct, frozen=True, tag=True):
 
 
 class TaskDone(msgspec.Struct, frozen=True, tag=True):
-    """The task ended; the worker waits for another."""
+    """The task ended."""
 
 
 class WorkerFailed(msgspec.Struct, frozen=True, tag=True):

@@ -56,38 +56,34 @@ class Explainer:
         self._attempts: Counter[Key] = Counter()
         self._turns: Counter[str] = Counter()
 
-    def _slice(self, searching: bool) -> float | None:
-        return self._time.next_slice(self._config.shrink_seconds + _VERIFYING, searching=searching)
-
     def waits(self, searching: bool) -> bool:
         """Whether a task waits and there is time for it."""
-        return self._slice(searching) != 0 and self._next(None) is not None
+        return self.next(searching) is not None
 
     def next(self, searching: bool) -> Minimise | Attribute | None:
         """The next task; None where there is none, or no time for it."""
-        limit = self._slice(searching)
-        return None if limit == 0 else self._next(limit)
-
-    def _next(self, limit: float | None) -> Minimise | Attribute | None:
+        most = self._config.shrink_seconds + _VERIFYING
         free = self._free_subjects()
-        for subject in free:
-            if (asked := self._question(subject, limit)) is not None:
-                return asked
+        if free and (limit := self._time.next_slice(most, searching=searching, folding=True)) != 0:
+            for subject in free:
+                if (asked := self._question(subject, limit)) is not None:
+                    return asked
+        if not free or (limit := self._time.next_slice(most, searching=searching)) == 0:
+            return None
         waiting = [r for r in self._book.waiting() if r.key.subject in free and self._attempts[r.key] < _ATTEMPTS]
         clearest = min(waiting, key=lambda record: self._turns[record.key.check], default=None)
         return None if clearest is None else self._minimisation(clearest, limit)
 
     def _free_subjects(self) -> list[str]:
         """The subjects with findings that no worker is busy with."""
-        busy = {task.key.subject for task in self._tasks.values()}
+        busy = {_finding(task).subject for task in self._tasks.values()}
         return [s for s in dict.fromkeys(key.subject for key in self._ledger.tally.records) if s not in busy]
 
     def _question(self, subject: str, limit: float | None) -> Attribute | None:
         found = self._book.question(subject)
         if found is None:
             return None
-        cause, asked = found
-        return Attribute(cause.subject_spec, cause.key, cause.case, cause.verdict, asked, cause.diagnosis, limit)
+        return Attribute(*found, limit)
 
     def _minimisation(self, record: FindingRecord, limit: float | None) -> Minimise:
         shrinking = self._config.shrink_seconds if limit is None else min(self._config.shrink_seconds, limit / 2)
@@ -104,6 +100,7 @@ class Explainer:
             self._ledger.tally.quarantine(record.subject_spec),
             limit,
             tuple(diagnosis for diagnosis in known if diagnosis is not None and diagnosis.name),
+            undiagnosed=self._attempts[record.key] > 0,
         )
 
     def began(self, worker: int, task: Minimise | Attribute) -> None:
@@ -120,7 +117,7 @@ class Explainer:
         self._time.end(worker)
         task = self._tasks.pop(worker, None)
         if isinstance(task, Attribute) and not self._answered[worker]:
-            self._book.answer(task.key, task.asked[0], "")  # no answer in the time given is none
+            self._book.answer(task.cause.key, task.asked[0], "")  # no answer in the time given is none
             self._open(task.asked[0].key.subject)
 
     def lost(self, worker: int) -> None:
@@ -130,7 +127,7 @@ class Explainer:
         if isinstance(task, Minimise):
             self._ledger.rewrite(self._ledger.tally.records[task.key])
         elif task is not None and answered < len(task.asked):
-            self._book.answer(task.key, task.asked[answered], "")
+            self._book.answer(task.cause.key, task.asked[answered], "")
 
     def minimal(self, event: Minimal) -> None:
         """A finding was minimised: from now on it is a known cause, unless its diagnosis is that of another one."""
@@ -142,9 +139,9 @@ class Explainer:
             self._fold(record.key, same.key, "the same diagnosis")
 
     def _same_diagnosis(self, record: FindingRecord) -> FindingRecord | None:
-        """Where a second cause of a bucket got the diagnosis of the first, that one."""
+        """The cause that has the same diagnosis, though it did not account for the case as it was first seen."""
         found = record.diagnosis
-        if not record.key.cause or found is None or not found.name:
+        if found is None or not found.name:
             return None
         others = (cause for cause in self._book.known(record.key.subject) if cause.key != record.key)
         return next((c for c in others if c.diagnosis is not None and c.diagnosis.name == found.name), None)
@@ -172,3 +169,8 @@ class Explainer:
             key, sighting = found
             like = self._book.owner_of(sighting.key)
             self._tell(FindingSeen(self._ledger.found(key, sighting, like, self._elapsed())))
+
+
+def _finding(task: Minimise | Attribute) -> Key:
+    """The finding that a task is about."""
+    return task.key if isinstance(task, Minimise) else task.cause.key

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -25,14 +26,11 @@ if TYPE_CHECKING:
 
 __all__ = ["minimise"]
 
-_DIAGNOSIS_LIMIT = 20.0
-"""Seconds that a diagnosis may take."""
-
 
 def minimise(session: Session, task: Minimise) -> None:
     """Emit `Improved` for each smaller failing case and `Minimal` at the end.
 
-    At the limit of the task verifying and diagnosing are left as they are.
+    The diagnosis comes before the verification, which waits for fresh processes. At the limit of the task both are left as they are.
     """
     begun = time.monotonic()
     end = math.inf if task.limit is None else begun + task.limit
@@ -41,6 +39,8 @@ def minimise(session: Session, task: Minimise) -> None:
     # What is verified there is not what found it: interpreted programs run one after the other, not in lockstep.
     plain = msgspec.structs.replace(session.setup, plain=True)
     with Probe(plain, alive=lambda: session.emit(Started())) as probe:
+        if task.repeats:
+            probe.start()  # it imports torch while cases are judged here
 
         def judge(case: Case) -> CaseResult:
             if kills:
@@ -70,13 +70,16 @@ def minimise(session: Session, task: Minimise) -> None:
                 candidate = None
 
         text, complete = format_case(case), candidate is None
+        diagnosis = _diagnosis(session, task, text, verdict, end)
         verdict, confirmation = _verify(probe, task, text, plan, verdict, end)
-        if task.repeats and not confirmation.failed and text != task.first:
+        if task.repeats and confirmation.repeats and not confirmation.failed and text != task.first:
             # Smaller, but only inside this process: the first sight is the better witness if it stands alone.
             again, second = _verify(probe, task, task.first, plan, verdict, end)
             if second.failed:
                 text, verdict, confirmation = task.first, again, second
-    diagnosis = _diagnosis(session, task, text, plan, end) if confirmation.failed else None
+                diagnosis = _diagnosis(session, task, text, verdict, end)
+    if confirmation.repeats and not confirmation.failed:
+        diagnosis = None
     session.emit(Minimal(task.key, text, verdict, confirmation, diagnosis, complete))
 
 
@@ -86,7 +89,7 @@ def _verify(
     """Judge `task.repeats` times, beginning in a process that judged nothing before; then ask the second oracle."""
     case = parse_case(text)
     confirmation, failed, made = Confirmation(), 0, 0
-    probe.reset()
+    probe.refresh()
     for _ in range(task.repeats):
         try:
             found = _failure(probe.judge(Judge(task.subject, text, plan), deadline=end).result, case, task.key)
@@ -108,19 +111,20 @@ def _verify(
     return verdict, msgspec.structs.replace(confirmation, repeats=made, failed=failed)
 
 
-def _diagnosis(session: Session, task: Minimise, text: str, plan: str, end: float) -> Diagnosis | None:
-    """What explains the failure; None where that took too long, or where there are no outputs to explain.
+def _diagnosis(session: Session, task: Minimise, text: str, verdict: Verdict, end: float) -> Diagnosis | None:
+    """What explains the failure; None where there are no outputs to explain, where that took too long, or where a worker died over it.
 
-    It rests on some ten more runs of the subject, so interpreted programs go in lockstep.
+    It rests on tens of runs of the subject, so interpreted programs go in lockstep: in this process.
     """
-    if task.key.check in PROCESS_CHECKS or time.monotonic() >= end:
+    left = end - time.monotonic()
+    if task.key.check in PROCESS_CHECKS or task.undiagnosed or left <= 0:
         return None
-    setup = msgspec.structs.replace(session.setup, case_limit=min(session.setup.case_limit, _DIAGNOSIS_LIMIT))
-    with Probe(setup, alive=lambda: session.emit(Started())) as probe:
-        try:
-            return probe.judge(Judge(task.subject, text, plan, diagnose=bucket_of(task.key)), deadline=end).diagnosis
-        except NoVerdictError:
-            return None
+    session.emit(Started())
+    try:
+        return session.toolkit.diagnose(session.subject(task.subject), parse_case(text), verdict, seconds=left)
+    except Exception as error:  # the finding stands without words
+        print(f"diagnose failed: {type(error).__name__}: {error}", file=sys.stderr)
+        return None
 
 
 def _failure(result: CaseResult, case: Case, key: Key) -> Verdict | None:

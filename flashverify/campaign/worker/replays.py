@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import islice
+from itertools import islice, product
 from typing import TYPE_CHECKING, Any
 
 from flashverify.campaign.causes.symptoms import VALUES, Symptoms, symptom
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from flashverify.campaign.protocol import Attribute
     from flashverify.campaign.worker.main import Session
     from flashverify.case.case import Case
+    from flashverify.judge.verdict import CaseResult
 
 __all__ = ["Replays"]
 
@@ -40,10 +41,10 @@ class Replays:
 
     def __init__(self, session: Session, task: Attribute) -> None:
         self._session, self._task = session, task
-        self._mine = symptom(task.key)
-        self._case = parse_case(task.case)
-        self._checks = {task.key.check, *(sighting.key.check for sighting in task.asked)}
-        self._judged: dict[tuple[str, tuple[str, ...]], Symptoms] = {}
+        self._mine = symptom(task.cause.key)
+        self._case = parse_case(task.cause.case)
+        self._checks = {task.cause.key.check, *(sighting.key.check for sighting in task.asked)}
+        self._judged: dict[tuple[str, str], CaseResult] = {}
         self._gone: dict[str, list[Case]] = {}
 
     def why(self, sighting: Sighting) -> str:
@@ -55,7 +56,7 @@ class Replays:
             return "the results differ from run to run"
         if not self._shown_with(sighting, case):
             return ""
-        for carried in self._carried(case.dtype, backward=other[2] in BACKWARD):
+        for carried in self._carried(case.dtype, backward=other[2] in BACKWARD, like=case):
             if other in self._look(carried, other[0]).own:
                 return "comes and goes with it" if self._together(carried, other) else ""
         return ""
@@ -84,11 +85,18 @@ class Replays:
         twins = (case, self._as(case, dtype=own), self._as(case, dtype=own, values=plain))
         return any(twin is not None and self._mine in self._look(twin, self._mine[0]).seen for twin in twins)
 
-    def _carried(self, dtype: str, *, backward: bool) -> Iterator[Case]:
-        """The finding's case in another dtype, with a backward where that is asked for: as it is, then with plain values."""
+    def _carried(self, dtype: str, *, backward: bool, like: Case | None = None) -> Iterator[Case]:
+        """The finding's case in another dtype, with a backward where that is asked for: as it is, then with plain values.
+
+        Args:
+            dtype: of the cases.
+            backward: whether they have one.
+            like: modifiers of the logits are taken over from it, for gradients that exist with them alone; None takes over nothing.
+        """
         grad = Grad(dlse=True) if backward and not self._case.grad.backward else self._case.grad
-        for values in (self._case.values, Values(seed=self._case.values.seed)):
-            twin = self._as(self._case, dtype=dtype, values=values, grad=grad)
+        logits = [self._case.logits] if like is None else [self._case.logits, like.logits]
+        for modifiers, values in product(logits, (self._case.values, Values(seed=self._case.values.seed))):
+            twin = self._as(self._case, dtype=dtype, values=values, grad=grad, logits=modifiers)
             if twin is not None and self._mine in self._look(twin, self._mine[0]).seen:
                 yield twin
 
@@ -116,16 +124,19 @@ class Replays:
         return found if found is not None and self._accepted(found) else None
 
     def _accepted(self, case: Case) -> bool:
-        subject = self._session.subject(self._task.subject)
+        subject = self._session.subject(self._task.cause.subject_spec)
         return self._session.toolkit.refusal(subject, case) is None
 
     def _look(self, case: Case, check: str) -> Symptoms:
         """What a case shows when a check is asked in full; those of values go together where one is about NaN or infinities."""
         checks = VALUES if check in VALUES and "nonfinite" in self._checks | {check} else (check,)
-        key = (format_case(case), checks)
+        return Symptoms(*(self.judge(case, each) for each in checks))
+
+    def judge(self, case: Case, check: str) -> CaseResult:
+        """The verdicts of one check; each is made once."""
+        key = (format_case(case), str(PlanName.of_check(check)))
         if key not in self._judged:
-            plans = (str(PlanName.of_check(each)) for each in checks)
-            self._judged[key] = Symptoms(*(self._session.judge(self._task.subject, case, plan) for plan in plans))
+            self._judged[key] = self._session.judge(self._task.cause.subject_spec, case, key[1])
         return self._judged[key]
 
 
