@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -54,8 +55,13 @@ class Toolkit(Protocol):
     def confirm(self, subject: Any, case: Case, verdict: Verdict) -> Confirmation:
         """What the multi-precision oracle says of a failure."""
 
-    def diagnose(self, subject: Any, case: Case, verdict: Verdict, first: Case | None = None) -> Diagnosis:
-        """Which wrong semantics explains a failure, and where it shows; `first` is another case that fails likewise."""
+    def diagnose(
+        self, subject: Any, case: Case, verdict: Verdict, *, first: Case | None = None, seconds: float = math.inf
+    ) -> Diagnosis:
+        """Which wrong semantics explains a failure, and where it shows, within `seconds`; `first` is another case that fails likewise."""
+
+    def attributed(self, subject: Any, case: Case, verdict: Verdict, diagnosis: Diagnosis) -> bool | None:
+        """Whether what a diagnosis names makes the output of `verdict` what it is; None where that cannot be told."""
 
 
 class _Bundled:
@@ -120,10 +126,21 @@ class _Bundled:
 
         return confirm(subject, case, verdict)
 
-    def diagnose(self, subject: Any, case: Case, verdict: Verdict, first: Case | None = None) -> Diagnosis:
-        from flashverify.diagnosis.diagnose import diagnose
+    def diagnose(
+        self, subject: Any, case: Case, verdict: Verdict, *, first: Case | None = None, seconds: float = math.inf
+    ) -> Diagnosis:
+        from flashverify.diagnosis.diagnose import SECONDS, diagnose
 
-        return diagnose(subject, case, verdict, first=first)
+        return diagnose(subject, case, verdict, first=first, seconds=min(SECONDS, seconds))
+
+    def attributed(self, subject: Any, case: Case, verdict: Verdict, diagnosis: Diagnosis) -> bool | None:
+        from flashverify.diagnosis.attribution import attributed
+        from flashverify.diagnosis.observation import LARGEST
+        from flashverify.diagnosis.trials import work
+
+        if not diagnosis.name or work(case) > LARGEST:
+            return None
+        return attributed(subject, case, verdict, diagnosis, alone=True)
 
 
 bundled: Toolkit = _Bundled()

@@ -11,8 +11,11 @@ from flashverify.diagnosis.observation import LARGEST
 from flashverify.diagnosis.opening import first_scene, unwritten
 from flashverify.diagnosis.padding_experiment import PADDINGS, padding_reaches
 from flashverify.diagnosis.trials import work
+from flashverify.outputs import FORWARD
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from flashverify.case.case import Case
     from flashverify.judge.record import Diagnosis
     from flashverify.judge.verdict import Verdict
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["attributed"]
 
 
-def attributed(subject: Subject, case: Case, verdict: Verdict, diagnosis: Diagnosis) -> bool:
+def attributed(subject: Subject, case: Case, verdict: Verdict, diagnosis: Diagnosis, *, alone: bool = False) -> bool:
     """Whether what `diagnosis` names accounts for everything that is wrong with `subject` on `case`.
 
     Args:
@@ -29,6 +32,8 @@ def attributed(subject: Subject, case: Case, verdict: Verdict, diagnosis: Diagno
         case: where it fails.
         verdict: the failing verdict.
         diagnosis: of another failure of the same subject; where it has conditions, its semantics counts where they hold.
+        alone: whether only the output of `verdict` is to be accounted for; a gradient that is right given the subject's own O and LSE
+            is accounted for with these.
 
     Returns:
         False where it names nothing, where the case is too large for hypotheses, where its conditions do not hold, or where
@@ -43,6 +48,8 @@ def attributed(subject: Subject, case: Case, verdict: Verdict, diagnosis: Diagno
     if found is None:
         return False
     scene, failing = found
+    if alone:
+        failing = _concerned(failing, verdict.output)
     if diagnosis.name == "not-written":
         return bool(unwritten(scene, failing))
     if diagnosis.name in PADDINGS:
@@ -51,4 +58,12 @@ def attributed(subject: Subject, case: Case, verdict: Verdict, diagnosis: Diagno
     if work(scene.case) > LARGEST:
         return False
     known = (Claim(semantics, conditions) for semantics in SEMANTICS if semantics.name == diagnosis.name)
-    return any(claim.answer(scene) in (Answer.CLEAR, Answer.EXPLAINED) for claim in known)
+    return any(claim.answer(scene, frozenset(failing)) in (Answer.CLEAR, Answer.EXPLAINED) for claim in known)
+
+
+def _concerned(failing: dict[str, Tensor], output: str) -> dict[str, Tensor]:
+    """Of what fails the output itself; where it does not fail by itself, O and the LSE, which it is computed from."""
+    if output in failing:
+        return {output: failing[output]}
+    forward = {name: failing[name] for name in FORWARD if name in failing}
+    return forward or failing

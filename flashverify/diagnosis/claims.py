@@ -57,9 +57,14 @@ class Claim:
         region: Region = scene.memo[key]
         return region
 
-    def answer(self, scene: Scene) -> Answer:
-        """What `scene` says of it; the scope grows with what is explained."""
-        failing = scene.failures
+    def answer(self, scene: Scene, outputs: frozenset[str] | None = None) -> Answer:
+        """What `scene` says of it; the scope grows with what is explained.
+
+        Args:
+            scene: a run of the subject.
+            outputs: whose failures count; None for all of them.
+        """
+        failing = {name: wrong for name, wrong in scene.failures.items() if outputs is None or name in outputs}
         region = self.region(scene)
         if region.nothing:
             return Answer.OTHERWISE if failing else Answer.SILENT

@@ -122,8 +122,11 @@ class FakeToolkit:
     def confirm(self, subject, case, verdict):
         return Confirmation(oracle="mpmath", expected="0x1p+0", got="0x1p+1", bound="0x1p-10", agrees=True)
 
-    def diagnose(self, subject, case, verdict, first=None):
+    def diagnose(self, subject, case, verdict, *, first=None, seconds=10.0):
         return Diagnosis("scale-missing", "The logits are <not> scaled.", place=f"{verdict.output}: every row")
+
+    def attributed(self, subject, case, verdict, diagnosis):
+        return None
 
 
 toolkit = FakeToolkit()

@@ -20,6 +20,7 @@ import msgspec
 from flashverify.campaign import environment
 from flashverify.campaign.plan_name import PlanName
 from flashverify.campaign.protocol import (
+    Attribute,
     Batch,
     CaseJudged,
     CaseList,
@@ -140,6 +141,10 @@ class Session:
             from flashverify.campaign.worker.minimise import minimise
 
             minimise(self, task)
+        elif isinstance(task, Attribute):
+            from flashverify.campaign.worker.attribute import attribute
+
+            attribute(self, task)
         else:
             self._judge_one(task)
         self.emit(TaskDone())
@@ -174,7 +179,7 @@ class Session:
         if task.diagnose is not None and task.diagnose in failing:
             self.emit(Started())
             try:
-                diagnosis = self.toolkit.diagnose(self.subject(task.subject), case, failing[task.diagnose], first)
+                diagnosis = self.toolkit.diagnose(self.subject(task.subject), case, failing[task.diagnose], first=first)
             except Exception as error:  # and without words for it
                 print(f"diagnose failed: {type(error).__name__}: {error}", file=sys.stderr)
         self.emit(Judged(result, confirmation, diagnosis))
