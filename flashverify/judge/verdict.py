@@ -8,6 +8,8 @@ from typing import Any
 
 import msgspec
 
+from flashverify.judge.wrong_map import WrongMap
+
 __all__ = ["CaseResult", "Key", "OutputStats", "Status", "Verdict", "from_hex", "to_hex"]
 
 
@@ -71,6 +73,7 @@ class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
         index: the worst element, logical indices.
         message: one sentence with numbers.
         traceback: of an exception, capped; text of the subject, to be shown as data.
+        map: where the failing elements lie; None where the check does not say.
     """
 
     check: str
@@ -82,6 +85,7 @@ class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
     index: tuple[int, ...] = ()
     message: str = ""
     traceback: str = ""
+    map: WrongMap | None = None
 
     def key(self, subject: str, dtype: str) -> Key:
         """The identity under which this failure is bucketed."""

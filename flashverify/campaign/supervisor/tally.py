@@ -87,6 +87,7 @@ class Tally:
                     spec,
                     seconds=round(seconds, 3),
                     not_minimal=NOT_YET,
+                    first_map=verdict.map,
                 )
             elif self._smallest and measure(case) < measure(parse_case(known.case)):
                 record = msgspec.structs.replace(known, case=result.case, verdict=verdict)
