@@ -14,9 +14,11 @@ import msgspec
 from flashverify.judge.verdict import Key, Verdict
 from flashverify.judge.wrong_map import WrongMap
 
-__all__ = ["FORMAT", "Confirmation", "Diagnosis", "FindingRecord", "Folded", "RunRecord", "Summary"]
+__all__ = ["FORMAT", "THIN", "Confirmation", "Diagnosis", "FindingRecord", "Folded", "RunRecord", "Summary"]
 
 FORMAT = 1
+THIN = 100
+"""Covering cases below which a pass is called thin."""
 
 
 class Confirmation(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -107,4 +107,3 @@ def _cell(size: int, most: int) -> int:
     while -(-size // length) > most:
         length *= 2
     return length
-
