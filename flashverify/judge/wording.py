@@ -11,6 +11,7 @@ from flashverify.judge.verdict import from_hex
 __all__ = [
     "count_text",
     "duration_text",
+    "evidence_text",
     "number_text",
     "plural",
     "ratio_of",
@@ -34,6 +35,11 @@ def visible(text: str) -> str:
 
 def _escape(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
+
+
+def evidence_text(evidence: str) -> str:
+    """Evidence in words."""
+    return {"interpreter": "Triton's CPU interpreter", "cpu": "the CPU", "": "unknown evidence"}.get(evidence, evidence)
 
 
 def ratio_of(text: str) -> float:

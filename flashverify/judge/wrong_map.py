@@ -50,7 +50,7 @@ class WrongMap(msgspec.Struct, frozen=True, omit_defaults=True):
 def wrong_map(output: str, wrong: Tensor) -> WrongMap | None:
     """The map of the failing elements.
 
-    An output with channels is drawn over its heads or over its channels, whichever tells wrong elements from right ones better.
+    An output with channels is drawn over its heads, or over its channels where more of these are right throughout.
 
     Args:
         output: its name, of `flashverify.outputs.OUTPUTS`.
@@ -64,8 +64,7 @@ def wrong_map(output: str, wrong: Tensor) -> WrongMap | None:
         return None
     if spec.channels:
         heads, channels = _share(wrong, (3,)).reshape(-1, wrong.shape[2]), _share(wrong, (0, 1)).T
-        by_heads = _spread(heads) > _spread(channels) or _spread(channels) == 0
-        down, grid = ("head", heads) if by_heads else ("channel", channels)
+        down, grid = ("channel", channels) if _untouched(channels) > _untouched(heads) else ("head", heads)
         return _pooled(output, _WORDS[spec.axes[2]], down, grid)
     if wrong.dim() == 4:
         return _pooled(output, "key", "row", _share(wrong, (0, 1)))
@@ -80,10 +79,9 @@ def _share(wrong: Tensor, over: tuple[int, ...]) -> Grid:
     return share
 
 
-def _spread(grid: Grid) -> float:
-    """How much the lines of a grid `[down, across]` differ from each other."""
-    lines = grid.mean(1)
-    return float(lines.max() - lines.min())
+def _untouched(grid: Grid) -> float:
+    """The share of the lines of a grid `[down, across]` in which nothing fails."""
+    return float((grid.max(1) == 0).mean())
 
 
 def _pooled(output: str, across: str, down: str, grid: Grid) -> WrongMap:

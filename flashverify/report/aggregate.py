@@ -11,7 +11,7 @@ from flashverify.judge.verdict import CaseResult, Key, Status, Verdict
 from flashverify.judge.wording import worse
 from flashverify.report.axes import axes_of
 from flashverify.report.group import Group, GroupKey, Peak, rank
-from flashverify.report.tested import Tested
+from flashverify.report.tested import AxesSeen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,7 +32,7 @@ class Totals:
     seconds: float = 0.0
     evidence: Counter[str] = field(default_factory=Counter)
     checks: Counter[tuple[str, Status]] = field(default_factory=Counter)
-    tested: Tested = field(default_factory=Tested)
+    tested: AxesSeen = field(default_factory=AxesSeen)
 
     @property
     def judged(self) -> int:

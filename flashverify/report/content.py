@@ -11,7 +11,7 @@ from flashverify.campaign.card.content import Card, card_of
 from flashverify.checks.registry import CHECKS
 from flashverify.judge.record import THIN
 from flashverify.judge.verdict import Status
-from flashverify.judge.wording import plural
+from flashverify.judge.wording import evidence_text, plural
 from flashverify.report.aggregate import Aggregate, Bucket
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from flashverify.judge.record import FindingRecord, RunRecord, Summary
     from flashverify.judge.verdict import Key
 
-__all__ = ["RATIO_SENTENCE", "Headline", "Level", "Report", "build_report", "evidence_text"]
+__all__ = ["RATIO_SENTENCE", "Headline", "Level", "Report", "build_report"]
 
 Level = Literal["clean", "findings", "none"]
 RATIO_SENTENCE = (
@@ -74,11 +74,6 @@ def _buckets(record: FindingRecord) -> set[Key]:
     """The failures that a finding stands for. Results know no causes, so those of any cause are meant."""
     keys = {record.key, *(folded.key for folded in record.folded)}
     return keys | {msgspec.structs.replace(key, cause=0) for key in keys}
-
-
-def evidence_text(evidence: str) -> str:
-    """Evidence in words."""
-    return {"interpreter": "Triton's CPU interpreter", "cpu": "the CPU", "": "unknown evidence"}.get(evidence, evidence)
 
 
 def _headline(

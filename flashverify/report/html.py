@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
-from flashverify.campaign.card.map_text import map_caption
+from flashverify.campaign.card.map_text import map_caption, map_place
 from flashverify.case.case import REGIMES
 from flashverify.checks.registry import failure_title
 from flashverify.judge import wording
@@ -17,7 +17,7 @@ from flashverify.judge.record import THIN
 from flashverify.judge.verdict import Status
 from flashverify.report import figures
 from flashverify.report.axes import bucket_text, dtype_rank, output_rank
-from flashverify.report.content import RATIO_SENTENCE, Report, evidence_text
+from flashverify.report.content import RATIO_SENTENCE, Report
 from flashverify.report.form_table import form_rows
 from flashverify.report.map_figure import wrong_map_svg
 
@@ -117,13 +117,14 @@ def _environment() -> jinja2.Environment:
         "time": wording.time_text,
         "share": wording.share_text,
         "plural": wording.plural,
-        "evidence": evidence_text,
+        "evidence": wording.evidence_text,
         "path": quote,
         "trace": _trace,
         "bucket": bucket_text,
         "most": _most,
         "map_svg": wrong_map_svg,
         "map_caption": map_caption,
+        "map_place": map_place,
     }
     environment.globals["failure_title"] = failure_title
     environment.globals |= {"Status": Status, "THIN": THIN}

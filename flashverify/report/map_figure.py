@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["wrong_map_svg"]
 
-_CELL = 12
-"""Pixels of a cell where there is room."""
+_CELL, _LEAST = 12, 24
+"""Pixels of a cell where there is room, and of the whole map at least."""
 
 
 def wrong_map_svg(found: WrongMap | None) -> str:
@@ -24,11 +24,11 @@ def wrong_map_svg(found: WrongMap | None) -> str:
     if found is None or not drawn(found):
         return ""
     lines = [line[:MOST_ACROSS] for line in found.cells[:MOST_DOWN]]
-    width = max(map(len, lines))
+    width = max(1, *map(len, lines))
     title = html.escape(visible(f"Map of the failing elements of {map_caption(found)}"))
     parts = [
         f'<svg class="map" role="img" aria-label="{title}" viewBox="0 0 {width} {len(lines)}" preserveAspectRatio="none" '
-        f'style="width:{width * _CELL}px;height:{len(lines) * _CELL}px">',
+        f'style="width:{max(_LEAST, width * _CELL)}px;height:{max(_LEAST, len(lines) * _CELL)}px">',
         f'<rect class="right" width="{width}" height="{len(lines)}"/>',
     ]
     for y, line in enumerate(lines):

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from flashverify.judge.record import THIN
 from flashverify.judge.verdict import Status
-from flashverify.judge.wording import count_text, duration_text, plural, share_text, worse
+from flashverify.judge.wording import count_text, duration_text, evidence_text, plural, share_text, worse
 from flashverify.report.axes import dtype_rank, output_rank
-from flashverify.report.content import RATIO_SENTENCE, Report, evidence_text
+from flashverify.report.content import RATIO_SENTENCE, Report
 from flashverify.report.form_table import form_rows
 from flashverify.report.markdown_finding import finding_sections
 from flashverify.report.markdown_text import code, fence, folded, ratio_cell, table, words

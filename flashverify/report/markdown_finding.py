@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flashverify.campaign.card.map_text import drawn, map_caption, map_lines
+from flashverify.campaign.card.map_text import drawn, map_caption, map_lines, map_place
 from flashverify.checks.registry import failure_title
-from flashverify.judge.wording import count_text, duration_text, plural
-from flashverify.report.content import evidence_text
+from flashverify.judge.wording import count_text, duration_text, evidence_text, plural
 from flashverify.report.markdown_text import code, fence, folded, ratio_cell, table, words
 
 if TYPE_CHECKING:
@@ -84,8 +83,8 @@ def _body(card: Card) -> Iterator[str]:
     ]
     yield "\n".join(f"- {name}: {value}" for name, value in facts if value and value != code(""))
     if card.map is not None and drawn(card.map):
-        case = "the minimal case" if card.map_case == record.case else "the case that showed it first"
-        yield f"Map of {case}, {words(map_caption(card.map))}; `.` right, `+` partly wrong, `#` wrong:"
+        caption = f"{map_caption(card.map)}, {map_place(card.map_case, record.case)}"
+        yield f"Map of {words(caption)}; `.` right, `+` partly wrong, `#` wrong:"
         yield fence("\n".join(map_lines(card.map)))
     yield f"{words(card.case_title)}:"
     yield fence(record.case)

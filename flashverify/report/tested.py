@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from flashverify.case.case import DTYPES, LAYOUTS
 from flashverify.case.masks.mask import PARTS
 from flashverify.case.modifiers.logits import MODIFIERS
-from flashverify.judge.wording import plural
+from flashverify.judge.wording import evidence_text, plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from flashverify.report.axes import Axes
 
-__all__ = ["Row", "Tested"]
+__all__ = ["AxesSeen", "Row"]
 
 _ALIGNMENTS = ("causal top-left", "causal bottom-right")
 _MASKS = (*_ALIGNMENTS, *(part.name.replace("_", " ") for part in PARTS if part.name != "causal"))
@@ -40,7 +40,7 @@ class Row:
 
 
 @dataclass(slots=True)
-class Tested:
+class AxesSeen:
     """Judged cases by the values that they have, and their longest sequences."""
 
     cases: int = 0
@@ -80,7 +80,7 @@ class Tested:
         gradients = self._of("gradients")
         yield Row("Gradients", _values(gradients), "" if "with" in gradients else "the backward")
         gpu = any(name != "cpu" and not name.startswith("interpreter") for name in evidence)
-        yield Row("Device", ", ".join(name or "unknown" for name in evidence) or "unknown", "" if gpu else "a GPU")
+        yield Row("Device", ", ".join(map(evidence_text, evidence)) or "unknown", "" if gpu else "a GPU")
 
     def _of(self, axis: str) -> dict[str, int]:
         """The values on an axis and their cases, numbers in their order."""

@@ -26,6 +26,15 @@ def test_channels_that_are_wrong_in_every_head_are_lines_of_channels():
     assert found.cells == ("0000",) * 15 + ("9999",)
 
 
+def test_failures_scattered_over_all_channels_are_drawn_over_heads():
+    where = wrong(1, 1, 4, 32)
+    where[0, 0, 2:] = torch.rand(2, 32, generator=torch.Generator().manual_seed(1)) < 0.7
+    where[0, 0, 2] = True
+    found = wrong_map("o", where)
+
+    assert (found.down, found.height, found.cells[0][:3]) == ("head", 1, "009")
+
+
 def test_a_long_output_is_pooled_by_powers_of_two_and_a_single_wrong_element_stays_visible():
     where = wrong(1, 40, 1000)
     where[0, 39, 999] = True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
-from flashverify.campaign.card.map_text import LEGEND, drawn, map_caption, map_lines
+from flashverify.campaign.card.map_text import LEGEND, drawn, map_caption, map_lines, map_place
 from flashverify.judge.wording import plural, visible
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def _body(card: Card) -> Iterator[tuple[str, bool]]:
     for line in diagnosis_lines(record.diagnosis):
         yield line, True
     if card.map is not None and drawn(card.map):
-        where = "in the minimal case" if card.map_case == record.case else "in the case that showed it first"
+        where = map_place(card.map_case, record.case)
         yield visible(f"map: {map_caption(card.map)}, {where}; {LEGEND}"), True
         for line in map_lines(card.map):
             yield _INDENT + visible(line), False
