@@ -9,6 +9,7 @@ from flashverify.campaign.card.lines import diagnosis_lines
 from flashverify.campaign.card.map_text import LEGEND, drawn, map_caption, map_lines
 from flashverify.campaign.protocol import Judge
 from flashverify.campaign.store.reproduction import Reproduction, read_reproduction
+from flashverify.campaign.supervisor.first_cases import inability_in
 from flashverify.campaign.supervisor.probe import Probe
 from flashverify.case.text import VERSION, format_case, parse_case
 from flashverify.errors import UsageError
@@ -60,9 +61,9 @@ def replay_case(
 
 
 def result_code(result: CaseResult) -> int:
-    """0 every check passed, 1 a check failed, 3 nothing was judged."""
+    """0 every check passed, 1 a check failed, 3 nothing was judged, as where the subject cannot run."""
     if result.failures:
-        return 1
+        return 1 if inability_in(result) is None else 3
     judged = any(v.status in (Status.PASS, Status.EXEMPT) for v in result.verdicts)
     return 0 if judged and not any(v.status is Status.ERROR for v in result.verdicts) else 3
 
@@ -71,6 +72,8 @@ def result_lines(result: CaseResult, diagnosis: Diagnosis | None = None) -> list
     """The verdict, then every answer that is not a pass, where the first of them fails, the ratios, and the diagnosis."""
     word = {0: "PASS", 1: "FAIL", 3: "NO VERDICT"}[result_code(result)]
     lines = [f"{word}: {result.subject} ({result.evidence}, {result.seconds:.2f} s)", result.case]
+    if (lacks := inability_in(result)) is not None:
+        lines.append(f"  the subject could not run: {lacks.reason}. {lacks.advice}")
     for v in result.verdicts:
         if v.status is not Status.PASS:
             about = " ".join(part for part in (v.check, v.output, v.mode, v.error) if part)
