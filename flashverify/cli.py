@@ -109,7 +109,7 @@ def fuzz(matrix: bool, no_corpus: bool, as_json: bool, no_report: bool, **option
 def replay(case: str, subject: str | None, check: str, diagnose: bool, as_json: bool, **options: Any) -> int:
     """Judge one case again, in a process of its own: its text, a case.json, a finding folder, or text on stdin."""
     from flashverify.campaign import environment, toolkit
-    from flashverify.campaign.commands.replay import diagnosis_lines, read_case, replay_case, result_code, result_lines
+    from flashverify.campaign.commands.replay import read_case, replay_case, result_code, result_lines
     from flashverify.campaign.plan_name import PlanName
     from flashverify.campaign.supervisor.probe import START_LIMIT
     from flashverify.campaign.supervisor.process import ProcessSetup
@@ -130,7 +130,7 @@ def replay(case: str, subject: str | None, check: str, diagnose: bool, as_json: 
         words = {"diagnosis": msgspec.to_builtins(diagnosis)} if diagnose else {}
         click.echo(json.dumps(msgspec.to_builtins(result) | words | {"exit_code": result_code(result)}))
     else:
-        click.echo("\n".join([*result_lines(result), *diagnosis_lines(diagnosis)]))
+        click.echo("\n".join(result_lines(result, diagnosis)))
     return result_code(result)
 
 

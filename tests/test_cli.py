@@ -36,7 +36,10 @@ def run(call, *arguments):
 def test_a_clean_run_exits_0_and_says_pass_first(call):
     done = run(call, "run", "--subject", "clean", "--out", "r")
 
-    assert (done.exit_code, done.stdout.splitlines()[0]) == (0, "PASS: no finding")
+    assert (done.exit_code, done.stdout.splitlines()[0]) == (
+        0,
+        "PASS, thin: no finding, but only 20 covering cases (below 100)",
+    )
     assert "run: r" in done.stdout
 
 
@@ -44,7 +47,7 @@ def test_findings_exit_1_and_end_with_their_replay_line(call):
     done = run(call, "fuzz", "--subject", "tail", "--out", "r", "--max-cases", "30", "--seed", "1", "--no-corpus")
 
     assert (done.exit_code, done.stdout.splitlines()[0]) == (1, "FAIL: 1 finding")
-    assert "failed 3 of 3 fresh runs, confirmed by mpmath: got 2, exact 1" in done.stdout
+    assert "how sure: failed 3 of 3 fresh runs, confirmed by mpmath: got 2, exact 1, bound 0.0009765625" in done.stdout
     case = open_run("r").findings[0].record.case
     assert f"flashverify replay '{case}' --subject tail --check accuracy" in done.stdout
 

@@ -89,3 +89,22 @@ def test_options_reach_the_campaign(call):
         "--no-report",
     )
     assert done.stdout.splitlines()[0] == "FAIL: 2 findings; the search ended there, as asked"
+
+
+@pytest.mark.parametrize(
+    ("subject", "code", "words"),
+    [
+        ("no-gpu", 3, "error: the subject could not run: it needs a GPU"),
+        ("no-backward", 2, "Declare supports=Supports(backward=False)"),
+    ],
+)
+def test_a_subject_that_cannot_run_is_no_failing_kernel(call, monkeypatch, subject, code, words):
+    monkeypatch.setattr(toolkit, "BUNDLED", "tests.campaign.unable_toolkit:toolkit")
+    done = call("run", "--subject", subject, "--out", "r", "--workers", "1", "--no-report")
+
+    assert (done.exit_code, done.stdout) == (code, ""), done.output
+    assert words in done.stderr
+    assert "finding" not in done.stderr
+    replayed = CliRunner().invoke(cli.main, ["replay", "fv1", "--subject", subject, "--device", "cpu"])
+    assert (replayed.exit_code, replayed.stdout.splitlines()[0].split(":")[0]) == (3, "NO VERDICT")
+    assert words.removeprefix("error: ") in replayed.stdout

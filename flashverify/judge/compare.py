@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from flashverify.judge.verdict import OutputStats, Status, Verdict, to_hex
+from flashverify.judge.wrong_map import wrong_map
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -194,4 +195,5 @@ def _failure(
         ratio=to_hex(float(ratio.reshape(-1)[position])) if name == "bound" else "",
         index=index,
         message=f"{output}{list(index)} is {_ASKED[name].format(**values, reference=reference)} ({count} of {x.numel()} elements, {mode})",
+        map=wrong_map(output, where.expand_as(x)),
     )

@@ -12,10 +12,13 @@ from __future__ import annotations
 import msgspec
 
 from flashverify.judge.verdict import Key, Verdict
+from flashverify.judge.wrong_map import WrongMap
 
-__all__ = ["FORMAT", "Confirmation", "Diagnosis", "FindingRecord", "Folded", "RunRecord", "Summary"]
+__all__ = ["FORMAT", "THIN", "Confirmation", "Diagnosis", "FindingRecord", "Folded", "RunRecord", "Summary"]
 
 FORMAT = 1
+THIN = 100
+"""Covering cases below which a pass is called thin."""
 
 
 class Confirmation(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -93,6 +96,7 @@ class FindingRecord(msgspec.Struct, frozen=True, omit_defaults=True):
         diagnosis: of the minimal case; None where none was made.
         not_minimal: why the case is not minimal, in words; empty where it is.
         folded: the failures of the same cause, over outputs, dtypes and checks.
+        first_map: where the failing elements lie in the case that showed it first; None where that verdict did not say.
     """
 
     key: Key
@@ -107,6 +111,7 @@ class FindingRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     diagnosis: Diagnosis | None = None
     not_minimal: str = ""
     folded: tuple[Folded, ...] = ()
+    first_map: WrongMap | None = None
 
 
 class RunRecord(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -8,6 +8,8 @@ from typing import Any
 
 import msgspec
 
+from flashverify.judge.wrong_map import WrongMap
+
 __all__ = ["CaseResult", "Key", "OutputStats", "Status", "Verdict", "from_hex", "to_hex"]
 
 
@@ -72,6 +74,7 @@ class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
         message: one sentence with numbers.
         traceback: of an exception, capped; text of the subject, to be shown as data.
         case: text of the case that it is about, where that is another one than was judged: a problem that a check made is wrong by itself.
+        map: where the failing elements lie; None where the check does not say.
     """
 
     check: str
@@ -84,6 +87,7 @@ class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
     message: str = ""
     traceback: str = ""
     case: str = ""
+    map: WrongMap | None = None
 
     def key(self, subject: str, dtype: str) -> Key:
         """The identity under which this failure is bucketed."""

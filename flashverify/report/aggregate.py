@@ -3,107 +3,24 @@
 from __future__ import annotations
 
 import math
-from array import array
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
-from flashverify.judge.verdict import CaseResult, Key, OutputStats, Status, Verdict, from_hex
-from flashverify.report.axes import Axes, axes_of, dtype_rank, output_rank, position
-from flashverify.report.bias import Bias
-from flashverify.report.text import ratio_of, worse
+from flashverify.judge.verdict import CaseResult, Key, Status, Verdict
+from flashverify.judge.wording import worse
+from flashverify.report.axes import axes_of
+from flashverify.report.group import Group, GroupKey, Peak, rank
+from flashverify.report.tested import AxesSeen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = [
-    "PERCENTILES",
-    "Aggregate",
-    "Bucket",
-    "Group",
-    "GroupKey",
-    "Peak",
-    "Totals",
-    "outcome",
-    "percentile",
-    "rank",
-    "stats_ratio",
-]
+__all__ = ["Aggregate", "Bucket", "Totals", "outcome"]
 
-PERCENTILES = (50.0, 90.0, 99.0, 99.9)
-_Place = TypeVar("_Place")
 _MOST_TEXTS = 2000
 _OTHERS = "(further texts, not listed)"
 _SEVERITY = (Status.FAIL, Status.ERROR, Status.UNSUPPORTED, Status.EXEMPT, Status.PASS)
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class GroupKey:
-    """What a group of statistics is about."""
-
-    subject: str
-    dtype: str
-    output: str
-    mode: str
-
-
-@dataclass(frozen=True, slots=True)
-class Peak:
-    """A worst ratio and where it was seen."""
-
-    ratio: float
-    case: str
-    index: tuple[int, ...]
-
-
-@dataclass(slots=True)
-class Group:
-    """Statistics of one output in one mode. Ratios are the worst ones of a case; cases without a judged element have none.
-
-    Attributes:
-        bias: of the mean signed ratios of the cases.
-        dull: cases in which zeros would have passed.
-    """
-
-    cases: int = 0
-    elements: int = 0
-    exempt: int = 0
-    uninformative: int = 0
-    dull: int = 0
-    bias: Bias = field(default_factory=Bias)
-    worst: Peak | None = None
-    ratios: array[float] = field(default_factory=lambda: array("d"))
-    lengths: dict[int, float] = field(default_factory=dict)
-    regimes: dict[str, float] = field(default_factory=dict)
-    masks: dict[str, float] = field(default_factory=dict)
-    cells: dict[tuple[int, int], float] = field(default_factory=dict)
-
-    def add(self, stats: OutputStats, case: str, axes: Axes) -> None:
-        """Add one case."""
-        self.cases += 1
-        self.elements += stats.elements
-        self.exempt += stats.exempt
-        self.uninformative += stats.uninformative
-        ratio = stats_ratio(stats)
-        if ratio is None:
-            return
-        self.ratios.append(ratio)
-        self.dull += stats.telling == 0
-        if stats.signed:
-            self.bias.add(from_hex(stats.signed))
-        if self.worst is None or worse(self.worst.ratio, ratio):
-            self.worst = Peak(ratio, case, stats.index)
-        _raise(self.lengths, axes.bucket, ratio)
-        _raise(self.regimes, axes.regime, ratio)
-        _raise(self.masks, axes.mask, ratio)
-        if (place := position(stats.output, stats.index, axes)) is not None:
-            _raise(self.cells, (axes.bucket, place), ratio)
-
-    @property
-    def percentiles(self) -> tuple[float | None, ...]:
-        """At `PERCENTILES`."""
-        ordered = sorted(self.ratios, key=lambda r: math.inf if math.isnan(r) else r)
-        return tuple(percentile(ordered, q) for q in PERCENTILES)
 
 
 @dataclass(slots=True)
@@ -115,6 +32,7 @@ class Totals:
     seconds: float = 0.0
     evidence: Counter[str] = field(default_factory=Counter)
     checks: Counter[tuple[str, Status]] = field(default_factory=Counter)
+    tested: AxesSeen = field(default_factory=AxesSeen)
 
     @property
     def judged(self) -> int:
@@ -167,6 +85,8 @@ class Aggregate:
             _count(self.errors, next((v.message for v in result.verdicts if v.status is Status.ERROR), "no verdict"))
         if result.evidence:
             _count(totals.evidence, result.evidence)
+        if status is not Status.ERROR:
+            totals.tested.add(axes)
         totals.covering += result.coverage and status is not Status.ERROR
         for check in dict.fromkeys(v.check for v in result.verdicts):
             totals.checks[check, _worst_status(v for v in result.verdicts if v.check == check)] += 1
@@ -218,11 +138,6 @@ class Aggregate:
         return sorted(found, key=lambda item: rank(item[0]))
 
 
-def rank(key: GroupKey) -> tuple[object, ...]:
-    """Sort key of groups: subject, dtype, output, end to end before conditional."""
-    return (key.subject, dtype_rank(key.dtype), output_rank(key.output), key.mode != "end-to-end", key.mode)
-
-
 def outcome(result: CaseResult) -> Status:
     """The case's status: its most serious verdict; a case without a verdict is an error."""
     return _worst_status(result.verdicts)
@@ -231,24 +146,6 @@ def outcome(result: CaseResult) -> Status:
 def _worst_status(verdicts: Iterable[Verdict]) -> Status:
     present = {verdict.status for verdict in verdicts}
     return next((status for status in _SEVERITY if status in present), Status.ERROR)
-
-
-def stats_ratio(stats: OutputStats) -> float | None:
-    """The worst ratio, or None where no element was judged."""
-    ratio = ratio_of(stats.worst)
-    return None if ratio == 0 and not stats.index else ratio
-
-
-def percentile(ordered: list[float], q: float) -> float | None:
-    """The smallest value that at least `q` percent of `ordered` do not exceed; None of nothing."""
-    if not ordered:
-        return None
-    return ordered[max(0, math.ceil(q * len(ordered) / 100) - 1)]
-
-
-def _raise(peaks: dict[_Place, float], place: _Place, ratio: float) -> None:
-    if worse(peaks.get(place), ratio):
-        peaks[place] = ratio
 
 
 def _count(counter: Counter[str], text: str) -> None:

@@ -14,6 +14,8 @@ from flashverify.outputs import OUTPUTS
 from flashverify.outputs import output as output_spec
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from flashverify.case.case import Case
 
 __all__ = ["BINS", "Axes", "axes_of", "bucket_of", "bucket_text", "dtype_rank", "output_rank", "position"]
@@ -34,6 +36,7 @@ class Axes:
         regime: of the values.
         mask: the parts of the mask and what modifies the logits and weights, in words.
         seq_q, seq_k: the lengths.
+        traits: pairs of an axis of `flashverify.report.tested` and a value on it.
     """
 
     dtype: str
@@ -42,6 +45,7 @@ class Axes:
     mask: str
     seq_q: int
     seq_k: int
+    traits: tuple[tuple[str, str], ...] = ()
 
 
 _UNREADABLE = Axes("unreadable case", -1, "unreadable case", "unreadable case", 0, 0)
@@ -61,7 +65,24 @@ def axes_of(text: str) -> Axes:
         mask=_mask_text(case),
         seq_q=case.seq_q,
         seq_k=case.seq_k,
+        traits=tuple(_traits(case)),
     )
+
+
+def _traits(case: Case) -> Iterator[tuple[str, str]]:
+    yield "dtype", case.dtype if case.precision == "ieee" else f"{case.dtype} {case.precision}"
+    for part, _ in case.mask.given():
+        yield "mask", f"causal {case.mask.causal}" if part.name == "causal" else part.name.replace("_", " ")
+    for modifier in modifiers_of(case):
+        yield "modifier", modifier.name.replace("_", " ")
+    yield "head dim", str(case.dim_qk) if case.dim_qk == case.dim_v else f"{case.dim_qk} with {case.dim_v}"
+    yield "group", str(case.heads_q // case.heads_kv)
+    yield "layout", case.storage.layout
+    if case.storage.page_size is not None:
+        yield "layout", "paged"
+    for name, value in case.launch:
+        yield "launch", f"{name}={value}"
+    yield "gradients", "with" if case.grad.backward else "without"
 
 
 def _mask_text(case: Case) -> str:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from flashverify.checks.registry import failure_title
-from flashverify.report.aggregate import GroupKey, percentile, rank
 from flashverify.report.axes import axes_of
 from flashverify.report.bias import Bias
+from flashverify.report.group import GroupKey, percentile, rank
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Literal
 
 from flashverify.campaign.store.reader import open_run
 from flashverify.errors import NoVerdictError
+from flashverify.judge.wording import plural, ratio_text
 from flashverify.report.change import LISTED, Changed, Mover, Row, changed, grew, movers, rows
 from flashverify.report.joined import Pair, changed_settings, join, notes_about
-from flashverify.report.text import plural, ratio_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from flashverify.judge.wording import plural, ratio_text, visible
 from flashverify.report.change import LISTED, Changed, Row
 from flashverify.report.json_report import ratio_json
-from flashverify.report.markdown import table
-from flashverify.report.text import code, plural, ratio_text, visible, words
+from flashverify.report.markdown_text import code, table, words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,18 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from flashverify.campaign.store.reproduction import replay_line
-from flashverify.checks.registry import CHECKS, failure_title
+import msgspec
+
+from flashverify.campaign.card.content import Card, card_of
+from flashverify.checks.registry import CHECKS
+from flashverify.judge.record import THIN
 from flashverify.judge.verdict import Status
+from flashverify.judge.wording import evidence_text, plural
 from flashverify.report.aggregate import Aggregate, Bucket
-from flashverify.report.text import number_text, plural, ratio_of
 
 if TYPE_CHECKING:
     from flashverify.campaign.store.reader import StoredRun
-    from flashverify.judge.record import Confirmation, FindingRecord, RunRecord, Summary
+    from flashverify.judge.record import FindingRecord, RunRecord, Summary
     from flashverify.judge.verdict import Key
 
-__all__ = ["RATIO_SENTENCE", "Finding", "Headline", "Level", "Report", "build_report", "evidence_text"]
+__all__ = ["RATIO_SENTENCE", "Headline", "Level", "Report", "build_report"]
 
 Level = Literal["clean", "findings", "none"]
 RATIO_SENTENCE = (
@@ -27,41 +30,13 @@ RATIO_SENTENCE = (
 
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """The verdict in words; `notes` are what qualifies it."""
+    """The verdict in words; `notes` are what qualifies it, and `thin` says that it is clean over few covering cases."""
 
     level: Level
     title: str
     detail: str
     notes: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """A finding as it is shown.
-
-    Args:
-        title: the failure in words; `ratio` at its worst element, None where there is none.
-        record: what is stored.
-        replay: the command line that reproduces it; `script` a path below the run folder, empty where it is unknown.
-        diagnosis, place: what explains it and where it shows, in words; empty where unknown.
-        confirmation: re-verification in words; `confirmed` False where it speaks against the finding, None where none was made.
-        expected, got, bound: in nine digits; empty where unknown.
-        case_title: of the case: minimal, or why it is not.
-    """
-
-    title: str
-    record: FindingRecord
-    ratio: float | None
-    replay: str
-    script: str
-    diagnosis: str
-    place: str
-    confirmation: str
-    confirmed: bool | None
-    expected: str
-    got: str
-    bound: str
-    case_title: str
+    thin: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +46,7 @@ class Report:
     headline: Headline
     record: RunRecord
     summary: Summary | None
-    findings: tuple[Finding, ...]
+    findings: tuple[Card, ...]
     pending: tuple[tuple[Key, Bucket], ...]
     aggregate: Aggregate
 
@@ -88,18 +63,17 @@ def build_report(run: StoredRun) -> Report:
         StoreError: the results cannot be read.
     """
     aggregate = Aggregate.of(run.results())
-    findings = tuple(
-        _finding(f.record, f"findings/{f.path.name}/repro.py" if f.path.name else "") for f in run.findings
-    )
-    known = {finding.record.key for finding in findings}
+    findings = tuple(card_of(f.record, f"findings/{f.path.name}/repro.py" if f.path.name else "") for f in run.findings)
+    known = {key for finding in findings for key in _buckets(finding.record)}
     pending = tuple((key, bucket) for key, bucket in sorted(aggregate.failures.items()) if key not in known)
     headline = _headline(aggregate, run.summary, len(findings), len(pending), tuple(run.problems))
     return Report(headline, run.record, run.summary, findings, pending, aggregate)
 
 
-def evidence_text(evidence: str) -> str:
-    """Evidence in words."""
-    return {"interpreter": "Triton's CPU interpreter", "cpu": "the CPU", "": "unknown evidence"}.get(evidence, evidence)
+def _buckets(record: FindingRecord) -> set[Key]:
+    """The failures that a finding stands for. Results know no causes, so those of any cause are meant."""
+    keys = {record.key, *(folded.key for folded in record.folded)}
+    return keys | {msgspec.structs.replace(key, cause=0) for key in keys}
 
 
 def _headline(
@@ -136,6 +110,12 @@ def _headline(
         )
     if not aggregate.covering:
         return Headline("none", "No verdict: no case counts as coverage", f"No findings in {cases}.", tuple(notes))
+    if aggregate.covering < THIN:
+        detail = (
+            f"{_scope(aggregate)} But only {plural(aggregate.covering, 'case counts', 'cases count')} as coverage: "
+            f"fewer than {THIN} are no more than a first look."
+        )
+        return Headline("clean", f"No findings in {cases}, thin", detail, tuple(notes), thin=True)
     return Headline("clean", f"No findings in {cases}", _scope(aggregate), tuple(notes))
 
 
@@ -178,37 +158,3 @@ def _notes(aggregate: Aggregate, summary: Summary | None, problems: tuple[str, .
         notes.append(f"No case had anything to examine for {', '.join(unasked)}.")
     notes.extend(f"Stored data: {problem}." for problem in problems)
     return notes
-
-
-def _finding(record: FindingRecord, script: str) -> Finding:
-    verdict, said = record.verdict, record.confirmation
-    words, confirmed = _confirmation(said)
-    found = record.diagnosis
-    return Finding(
-        title=failure_title(verdict.check, verdict.error, verdict.output),
-        record=record,
-        ratio=ratio_of(verdict.ratio) if verdict.ratio else None,
-        replay=replay_line(record),
-        script=script,
-        diagnosis=found.sentence if found else "",
-        place=found.place if found else "",
-        confirmation=words,
-        confirmed=confirmed,
-        expected=number_text(said.expected),
-        got=number_text(said.got),
-        bound=number_text(said.bound),
-        case_title=f"Case, not minimal: {record.not_minimal}" if record.not_minimal else "Minimal case",
-    )
-
-
-def _confirmation(said: Confirmation) -> tuple[str, bool | None]:
-    words = []
-    if said.repeats:
-        words.append(f"failed in {said.failed} of {plural(said.repeats, 'fresh process', 'fresh processes')}")
-    if said.agrees is not None:
-        oracle = said.oracle or "the oracle"
-        words.append(f"{oracle} confirms the error" if said.agrees else f"{oracle} does not confirm the error")
-    if not words:
-        return "Not verified again.", None
-    text = "; ".join(words) + "."
-    return text[0].upper() + text[1:], said.agrees is not False and (said.failed > 0 or not said.repeats)

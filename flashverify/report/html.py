@@ -9,19 +9,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
+from flashverify.campaign.card.map_text import map_caption, map_place
 from flashverify.case.case import REGIMES
 from flashverify.checks.registry import failure_title
+from flashverify.judge import wording
+from flashverify.judge.record import THIN
 from flashverify.judge.verdict import Status
-from flashverify.report import figures, text
+from flashverify.report import figures
 from flashverify.report.axes import bucket_text, dtype_rank, output_rank
-from flashverify.report.content import RATIO_SENTENCE, Report, evidence_text
+from flashverify.report.content import RATIO_SENTENCE, Report
+from flashverify.report.form_table import form_rows
+from flashverify.report.map_figure import wrong_map_svg
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     import jinja2
 
-    from flashverify.report.aggregate import Aggregate, Group, GroupKey, Totals
+    from flashverify.report.aggregate import Aggregate, Totals
+    from flashverify.report.group import Group, GroupKey
+    from flashverify.report.tested import Row
 
 __all__ = ["render_html"]
 
@@ -53,7 +60,8 @@ class _Subject:
 
     name: str
     totals: Totals
-    form: str
+    form: list[tuple[str, str, str]]
+    tested: list[Row]
     groups: list[tuple[GroupKey, Group]]
     dtypes: list[str]
     modes: list[str]
@@ -99,24 +107,35 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         # Foreign text is made visible wherever it is printed; markup of our own passes.
-        finalize=lambda value: text.visible(value) if type(value) is str else value,
+        finalize=lambda value: wording.visible(value) if type(value) is str else value,
     )
     environment.filters |= {
-        "ratio": text.ratio_text,
-        "tone": text.tone,
-        "number": text.count_text,
-        "duration": text.duration_text,
-        "time": text.time_text,
-        "share": text.share_text,
-        "plural": text.plural,
-        "evidence": evidence_text,
+        "ratio": wording.ratio_text,
+        "tone": wording.tone,
+        "number": wording.count_text,
+        "duration": wording.duration_text,
+        "time": wording.time_text,
+        "share": wording.share_text,
+        "plural": wording.plural,
+        "evidence": wording.evidence_text,
         "path": quote,
+        "trace": _trace,
         "bucket": bucket_text,
         "most": _most,
+        "map_svg": wrong_map_svg,
+        "map_caption": map_caption,
+        "map_place": map_place,
     }
     environment.globals["failure_title"] = failure_title
-    environment.globals["Status"] = Status
+    environment.globals |= {"Status": Status, "THIN": THIN}
     return environment
+
+
+def _trace(traceback: str) -> str:
+    """A foreign text with its lines kept apart."""
+    from markupsafe import Markup
+
+    return Markup("\n").join(wording.visible(line) for line in traceback.splitlines())
 
 
 def _most(counter: Counter[str]) -> list[tuple[str, int]]:
@@ -140,7 +159,8 @@ def _subject(report: Report, name: str, number: int, colours: Mapping[str, int])
     return _Subject(
         name=name,
         totals=report.aggregate.subjects[name],
-        form=report.record.form.get(name, ""),
+        form=form_rows(report.record.form.get(name, "")),
+        tested=report.aggregate.subjects[name].tested.table(report.aggregate.subjects[name].evidence),
         groups=groups,
         dtypes=sorted({key.dtype for key, _ in groups}, key=dtype_rank),
         modes=sorted({key.mode for key, _ in groups}, key=lambda mode: (mode != "end-to-end", mode)),
@@ -178,7 +198,7 @@ def _merge(
     merged: dict[_Place, float] = {}
     for key, group in groups:
         for place, ratio in table(key, group).items():
-            if text.worse(merged.get(place), ratio):
+            if wording.worse(merged.get(place), ratio):
                 merged[place] = ratio
     return dict(sorted(merged.items(), key=lambda item: repr(item[0])))
 
@@ -191,8 +211,8 @@ def _curve(groups: list[tuple[GroupKey, Group]], output: str, name: str, colours
     series = {dtype: line for dtype, line in series.items() if line}
     if not series:
         return None
-    peaks = ", ".join(f"{dtype} at most {text.ratio_text(_top(line.values()))}" for dtype, line in series.items())
-    title = text.visible(f"Worst ratio of {output} against sequence length: {peaks}.")
+    peaks = ", ".join(f"{dtype} at most {wording.ratio_text(_top(line.values()))}" for dtype, line in series.items())
+    title = wording.visible(f"Worst ratio of {output} against sequence length: {peaks}.")
     return _Panel(output, figures.length_curve(name, title, series, colours))
 
 
@@ -201,14 +221,14 @@ def _map(groups: list[tuple[GroupKey, Group]], output: str, name: str) -> _Panel
     if not cells:
         return None
     along = "key" if output in ("dk", "dv") else "query row"
-    (bucket, column), ratio = max(cells.items(), key=lambda item: (text.tone(item[1]) == "over", item[1]))
-    title = f"Worst ratio of {output} by sequence length and {along}: the largest, {text.ratio_text(ratio)}, lies in sixteenth {column + 1} at lengths {bucket_text(bucket)}."
-    return _Panel(output, figures.heat_map(name, text.visible(title), cells, along))
+    (bucket, column), ratio = max(cells.items(), key=lambda item: (wording.tone(item[1]) == "over", item[1]))
+    title = f"Worst ratio of {output} by sequence length and {along}: the largest, {wording.ratio_text(ratio)}, lies in sixteenth {column + 1} at lengths {bucket_text(bucket)}."
+    return _Panel(output, figures.heat_map(name, wording.visible(title), cells, along))
 
 
 def _top(ratios: Iterable[float]) -> float | None:
     top: float | None = None
     for ratio in ratios:
-        if text.worse(top, ratio):
+        if wording.worse(top, ratio):
             top = ratio
     return top

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from flashverify.errors import NoVerdictError
 from flashverify.judge.verdict import CaseResult, Status, Verdict, from_hex
-from flashverify.report.aggregate import outcome, stats_ratio
+from flashverify.report.aggregate import outcome
+from flashverify.report.group import stats_ratio
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

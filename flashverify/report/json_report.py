@@ -8,9 +8,12 @@ number for it. The whole ratio is null where nothing was judged.
     cases         judged, covering, and by outcome: pass, fail, exempt, unsupported, error
     seconds       wall clock, or the time of judging where the run has not ended
     worst         ratio, case, index: the worst element of all; null where none was judged
-    findings      the stored records, with title, replay, script and confirmed (true, false, null)
+    thin          whether it is clean over fewer than 100 cases that count as coverage
+    findings      the stored records, with title and failure in words, the sizes of the smallest case, how sure it is (sure in
+                  words, confirmed true, false or null), also (the other failures of the same cause), replay and script
     pending       failures that no finding stands for yet: key, count, case, message
-    subjects      by name: outcomes, covering, seconds, evidence, checks, form, groups
+    subjects      by name: outcomes, covering, seconds, evidence, checks, form (text, and form_table: part, name, value), groups
+      tested      a line for each axis: axis, tested, missing
       groups      one for each dtype, output, mode: cases, elements, exempt, uninformative, zeros_would_pass (cases), bias (mean signed
                   ratio over cases, with the radius of its 99.9 % confidence sequence), worst, percentiles by name, and the
                   worst ratio by_length ({up_to, ratio}; up_to is the largest length of a bucket), by_regime, by_mask,
@@ -26,13 +29,17 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from flashverify.campaign.card.fields import card_fields
 from flashverify.judge.verdict import Status, to_hex
-from flashverify.report.aggregate import PERCENTILES, Group, GroupKey, Peak, Totals
+from flashverify.report.form_table import form_rows
+from flashverify.report.group import PERCENTILES, Group, GroupKey, Peak
 
 if TYPE_CHECKING:
     from collections import Counter
 
-    from flashverify.report.content import Finding, Report
+    from flashverify.campaign.card.content import Card
+    from flashverify.report.aggregate import Totals
+    from flashverify.report.content import Report
 
 __all__ = ["FORMAT", "ratio_json", "render_json"]
 
@@ -48,6 +55,7 @@ def render_json(report: Report) -> bytes:
         "title": report.headline.title,
         "detail": report.headline.detail,
         "notes": report.headline.notes,
+        "thin": report.headline.thin,
         "cases": {
             "judged": aggregate.judged,
             "covering": aggregate.covering,
@@ -83,12 +91,10 @@ def _full(record: msgspec.Struct) -> dict[str, Any]:
     return {name: getattr(record, name) for name in record.__struct_fields__}
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
+def _finding(finding: Card) -> dict[str, Any]:
     return {
-        "title": finding.title,
-        "replay": finding.replay,
+        **card_fields(finding),
         "script": finding.script,
-        "confirmed": finding.confirmed,
         "ratio": ratio_json(finding.ratio),
         **_full(finding.record),
         "verdict": _full(finding.record.verdict),
@@ -108,7 +114,11 @@ def _subject(totals: Totals, form: str, groups: list[tuple[GroupKey, Group]]) ->
         "seconds": totals.seconds,
         "evidence": _counts(totals.evidence),
         "checks": checks,
+        "tested": [
+            {"axis": r.axis, "tested": r.tested, "missing": r.missing} for r in totals.tested.table(totals.evidence)
+        ],
         "form": form,
+        "form_table": [{"part": part, "name": name, "value": value} for part, name, value in form_rows(form)],
         "groups": [_group(key, group) for key, group in groups],
     }
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
+from flashverify.campaign.card.lines import card_lines
 from flashverify.checks.registry import failure_title
 from flashverify.judge.verdict import Status
-from flashverify.report.text import visible
+from flashverify.judge.wording import visible
 
 if TYPE_CHECKING:
     from flashverify.report.content import Report
@@ -49,9 +50,15 @@ def _problem(case: ET.Element, tag: str, message: str, text: str) -> None:
 
 def _details(report: Report, subject: str, check: str) -> str:
     blocks = [
-        f"{f.title}\n{f.record.verdict.message}\ncase: {f.record.case}\nreproduce: {f.replay}\n{f.diagnosis}\n{f.confirmation}"
-        for f in report.findings
-        if (f.record.key.subject, f.record.key.check) == (subject, check)
+        "\n".join(card_lines(card))
+        for card in report.findings
+        if (card.record.key.subject, card.record.key.check) == (subject, check)
+    ]
+    blocks += [
+        f"{member.failure}\n{member.record.message}\ncase: {member.record.case}\nthe same cause as: {card.title}"
+        for card in report.findings
+        for member in (card.members.members if card.members is not None else ())
+        if (member.record.key.subject, member.record.key.check) == (subject, check)
     ]
     blocks += [
         f"{failure_title(key.check, key.error, key.output)}, not yet made minimal\n{bucket.verdict.message}\ncase: {bucket.case}"

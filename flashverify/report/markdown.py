@@ -5,33 +5,26 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from flashverify.checks.registry import failure_title
+from flashverify.judge.record import THIN
 from flashverify.judge.verdict import Status
+from flashverify.judge.wording import count_text, duration_text, evidence_text, plural, share_text, worse
 from flashverify.report.axes import dtype_rank, output_rank
-from flashverify.report.content import RATIO_SENTENCE, Finding, Report, evidence_text
-from flashverify.report.text import (
-    code,
-    count_text,
-    duration_text,
-    fence,
-    plural,
-    ratio_text,
-    share_text,
-    tone,
-    words,
-    worse,
-)
+from flashverify.report.content import RATIO_SENTENCE, Report
+from flashverify.report.form_table import form_rows
+from flashverify.report.markdown_finding import finding_sections
+from flashverify.report.markdown_text import code, fence, folded, ratio_cell, table, words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator
 
-__all__ = ["MAX_CHARACTERS", "render_markdown", "table"]
+    from flashverify.report.aggregate import Totals
+
+__all__ = ["MAX_CHARACTERS", "render_markdown"]
 
 MAX_CHARACTERS = 60_000
 """GitHub refuses comments above 65,536 characters."""
 
 _MARKS = {"clean": "✅", "findings": "❌", "none": "⚠️"}
-_MOST_FINDINGS = 20
 _MOST_ROWS = 15
 
 
@@ -49,15 +42,6 @@ def render_markdown(report: Report) -> str:
     return "\n\n".join(kept) + "\n"
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1) -> str:
-    """A Markdown table whose cells are safe already; the first `left` columns are left-aligned."""
-    lines = [
-        "| " + " | ".join(head) + " |",
-        "|" + "|".join(":--" if n < left else "--:" for n in range(len(head))) + "|",
-    ]
-    return "\n".join([*lines, *("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows)])
-
-
 def _sections(report: Report) -> Iterator[str]:
     aggregate, headline = report.aggregate, report.headline
     yield f"# {_MARKS[headline.level]} {words(headline.title)}"
@@ -66,61 +50,29 @@ def _sections(report: Report) -> Iterator[str]:
     )
     yield (
         f"{plural(aggregate.judged, 'case')} judged, {count_text(aggregate.outcomes[Status.FAIL])} failed, worst ratio "
-        f"{_ratio(aggregate.worst.ratio if aggregate.worst else None)}, coverage {share_text(aggregate.covering, aggregate.judged)}, "
+        f"{ratio_cell(aggregate.worst.ratio if aggregate.worst else None)}, coverage {share_text(aggregate.covering, aggregate.judged)}, "
         f"{duration_text(report.seconds)}. {RATIO_SENTENCE}"
     )
-    if report.findings or report.pending:
-        yield "## Findings"
-        for number, finding in enumerate(report.findings[:_MOST_FINDINGS], 1):
-            yield _finding(number, finding)
-        if len(report.findings) > _MOST_FINDINGS:
-            yield f"{len(report.findings) - _MOST_FINDINGS:,} more are in report.html."
-        if report.pending:
-            rows = [
-                [
-                    words(failure_title(key.check, key.error, key.output)),
-                    code(key.subject),
-                    code(key.dtype),
-                    count_text(bucket.count),
-                    code(bucket.case),
-                ]
-                for key, bucket in report.pending[:_MOST_ROWS]
-            ]
-            yield "Not yet made minimal:\n\n" + table(
-                ["Failure", "Subject", "Data type", "Cases", "First case"], rows, left=3
-            )
+    yield from finding_sections(report)
+    yield from _tested(report)
     yield from _accuracy(report)
     yield from _counts(report)
     yield _environment(report)
 
 
-def _finding(number: int, finding: Finding) -> str:
-    record = finding.record
-    facts = [
-        ("Subject", code(record.key.subject)),
-        ("Data type", code(record.key.dtype)),
-        ("Check", code(", ".join(word for word in (record.verdict.check, record.verdict.mode) if word))),
-        ("Evidence", words(evidence_text(record.evidence))),
-        ("Diagnosis", words(finding.diagnosis)),
-        ("Where", words(finding.place)),
-        ("Ratio", _ratio(finding.ratio) if finding.ratio is not None else ""),
-        ("Expected, got", f"{finding.expected}, {finding.got}" if finding.expected else ""),
-        ("Bound on the error", finding.bound),
-        ("Verified again", words(finding.confirmation)),
-        ("Cases", f"{count_text(record.count)}, first after {duration_text(record.seconds)}"),
-        ("Script", code(finding.script) if finding.script else ""),
-    ]
-    return "\n\n".join(
-        [
-            f"### {number}. {words(finding.title)}",
-            code(record.verdict.message),
-            "\n".join(f"- {name}: {value}" for name, value in facts if value),
-            f"{words(finding.case_title)}:",
-            fence(record.case),
-            "Reproduce:",
-            fence(finding.replay, "sh"),
+def _tested(report: Report) -> Iterator[str]:
+    for subject, totals in report.aggregate.subjects.items():
+        rows = [
+            [words(row.axis), words(row.tested), words(row.missing)] for row in totals.tested.table(totals.evidence)
         ]
-    )
+        if rows:
+            title = f"## Tested and not tested: {code(subject)}\n\n{_cover(totals)}"
+            yield f"{title}\n\n{table(['', 'Tested (cases)', 'Not tested'], rows, left=3)}"
+
+
+def _cover(totals: Totals) -> str:
+    thin = ", thin" if totals.covering < THIN else ""
+    return f"{plural(totals.judged, 'case')} judged, {count_text(totals.covering)} of them count as coverage{thin}."
 
 
 def _accuracy(report: Report) -> Iterator[str]:
@@ -137,7 +89,7 @@ def _accuracy(report: Report) -> Iterator[str]:
             if group.worst and worse(worst.get((key.output, key.dtype)), group.worst.ratio):
                 worst[key.output, key.dtype] = group.worst.ratio
         outputs = sorted({key.output for key, _ in groups}, key=output_rank)
-        rows = [[code(output), *(_ratio(worst.get((output, dtype))) for dtype in dtypes)] for output in outputs]
+        rows = [[code(output), *(ratio_cell(worst.get((output, dtype))) for dtype in dtypes)] for output in outputs]
         yield f"{title} Worst ratio of each output, end to end or conditional:\n\n" + table(
             ["Output", *map(words, dtypes)], rows
         )
@@ -147,8 +99,8 @@ def _accuracy(report: Report) -> Iterator[str]:
                 code(key.output),
                 words(key.mode),
                 count_text(group.cases),
-                *map(_ratio, group.percentiles),
-                _ratio(group.worst.ratio if group.worst else None),
+                *map(ratio_cell, group.percentiles),
+                ratio_cell(group.worst.ratio if group.worst else None),
                 share_text(group.exempt, group.elements),
                 share_text(group.uninformative, group.elements),
                 share_text(group.dull, len(group.ratios)),
@@ -171,7 +123,7 @@ def _accuracy(report: Report) -> Iterator[str]:
             "Zeros would pass",
             "Bias",
         ]
-        yield _folded(
+        yield folded(
             "Percentiles of the worst ratio of a case, and the mean signed ratio", table(head, details, left=3)
         )
 
@@ -203,7 +155,7 @@ def _counts(report: Report) -> Iterator[str]:
     ):
         if counter:
             most = sorted(counter.items(), key=lambda item: (-item[1], item[0]))[:_MOST_ROWS]
-            yield _folded(
+            yield folded(
                 f"{title}: {plural(counter.total(), 'case')}",
                 table(["Text", "Cases"], [[code(t, limit=300), count_text(n)] for t, n in most]),
             )
@@ -214,15 +166,7 @@ def _environment(report: Report) -> str:
     facts = {"subjects": ", ".join(record.subjects) or "none", "seed": str(record.seed)} | dict(
         sorted(record.environment.items())
     )
-    facts |= {f"form of {subject}": form for subject, form in sorted(record.form.items())}
+    for subject, form in sorted(record.form.items()):
+        facts |= {f"form of {subject}: {part} {name}".rstrip(): value for part, name, value in form_rows(form)}
     body = table(["", ""], [[code(name), code(value)] for name, value in facts.items()], left=2)
-    return _folded("Environment", body + (f"\n\n{fence(record.command, 'sh')}" if record.command else ""))
-
-
-def _folded(title: str, body: str) -> str:
-    return f"<details><summary>{words(title)}</summary>\n\n{body}\n\n</details>"
-
-
-def _ratio(ratio: float | None) -> str:
-    text = ratio_text(ratio)
-    return f"**{text}**" if tone(ratio) == "over" else text
+    return folded("Environment", body + (f"\n\n{fence(record.command, 'sh')}" if record.command else ""))

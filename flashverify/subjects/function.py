@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from flashverify.errors import UsageError
 from flashverify.outputs import FORWARD, INPUT_GRADIENTS, output
 from flashverify.subjects.evidence import evidence_on
+from flashverify.subjects.inability import not_differentiable
 from flashverify.subjects.interface import Contract, Forward, Gradients, Supports
 
 if TYPE_CHECKING:
@@ -95,7 +96,14 @@ class FunctionSubject:
         return o, lse
 
     def backward(self, problem: Problem, forward: Forward) -> Gradients:
-        """Gradients by autograd, from dO and, where the case has one, dLSE; the graph is kept for another backward."""
+        """Gradients by autograd, from dO and, where the case has one, dLSE; the graph is kept for another backward.
+
+        Raises:
+            UsageError: the function returned an O without a gradient.
+        """
+        _, o, _ = forward.saved
+        if not o.requires_grad:
+            raise UsageError(not_differentiable(self.name))
         return Gradients(**self._backward(problem, forward, self._promised(problem)))
 
     def backward_of(self, problem: Problem, forward: Forward, wanted: frozenset[str]) -> dict[str, torch.Tensor]:  # noqa: ARG002

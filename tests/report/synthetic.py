@@ -6,8 +6,9 @@ from pathlib import Path
 
 import msgspec
 
-from flashverify.judge.record import Confirmation, FindingRecord, RunRecord, Summary
+from flashverify.judge.record import Confirmation, Diagnosis, FindingRecord, Folded, RunRecord, Summary
 from flashverify.judge.verdict import CaseResult, Key, OutputStats, Status, Verdict, to_hex
+from flashverify.judge.wrong_map import WrongMap
 
 REGIMES = (
     "zeros",
@@ -76,6 +77,42 @@ def finding(subject: str = "kernel", output: str = "dq", **changes: object) -> F
         "seconds": 71.25,
     }
     return FindingRecord(**(fields | changes))
+
+
+MAP = WrongMap(
+    "o", "row", 64, 1, "head", 4, 1, ("0" * 64, "0" * 40 + "9" * 24, "0" * 64, "0" * 40 + "4" * 12 + "9" * 12)
+)
+
+
+def explained(**changes: object) -> FindingRecord:
+    """A finding of which everything is known: diagnosed, with a map, and with other failures of the same cause."""
+    sentence = "The causal mask is shifted by one: each row also sees the key after its own, only where Sq > Sk. More is said here."
+    diagnosis = Diagnosis(
+        "causal-one-key-more",
+        sentence,
+        place="o: 6 of 16 elements are wrong; the first at [0, 0, 0, 1]; rows 0 of 2; right: dv",
+        conditions=("seq_q > seq_k",),
+        evidence="11 further cases agree, 9 of them clearly",
+        form="Form(p='bf16')",
+    )
+    keys = [
+        Key("kernel", check, "bound", output, dtype)
+        for check, output, dtype in (("accuracy", "lse", "fp32"), ("accuracy", "dq", "fp16"), ("padding", "o", "bf16"))
+    ]
+    folded = tuple(
+        Folded(key, "fv1 seq_q=9 seq_k=8", f"{key.output} is off", "its minimal case is explained", 5) for key in keys
+    )
+    return finding(**({"output": "o", "diagnosis": diagnosis, "folded": folded, "first_map": MAP} | changes))
+
+
+def raised(**changes: object) -> FindingRecord:
+    """A finding that is an exception of the subject."""
+    trace = 'Traceback (most recent call last):\n  File "kernel.py", line 7, in forward\nValueError: D < 16 & odd'
+    verdict = Verdict(
+        "exception", Status.FAIL, "ValueError", "exception", message="ValueError: D < 16 & odd", traceback=trace
+    )
+    key = Key("kernel", "exception", "exception", "ValueError", "fp32")
+    return finding(key=key, verdict=verdict, confirmation=Confirmation(), not_minimal="there was no time", **changes)
 
 
 def write_run(

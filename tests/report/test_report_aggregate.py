@@ -3,8 +3,9 @@ import math
 import pytest
 
 from flashverify.judge.verdict import Key, Status, Verdict, to_hex
-from flashverify.report.aggregate import Aggregate, GroupKey, percentile
+from flashverify.report.aggregate import Aggregate
 from flashverify.report.axes import axes_of, bucket_of, bucket_text, position
+from flashverify.report.group import GroupKey, percentile
 from tests.report.synthetic import failing, passed, result, stats
 
 

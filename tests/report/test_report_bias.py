@@ -5,8 +5,9 @@ import random
 import pytest
 
 from flashverify.judge.verdict import to_hex
-from flashverify.report.aggregate import Aggregate, GroupKey
+from flashverify.report.aggregate import Aggregate
 from flashverify.report.bias import ALPHA, Bias
+from flashverify.report.group import GroupKey
 from tests.report.synthetic import result, stats
 
 

@@ -2,17 +2,22 @@ import json
 import re
 from xml.etree import ElementTree
 
-from flashverify.judge.record import Confirmation, Summary
+from flashverify.judge.record import Confirmation, Diagnosis, Folded, Summary
 from flashverify.judge.verdict import Key, Status, Verdict
+from flashverify.judge.wrong_map import WrongMap
 from flashverify.report import write_junit, write_report
 from tests.report.page import Page
 from tests.report.synthetic import failing, finding, header, result, stats, write_run
 
 HOSTILE = "\"'><script>alert(1)</script><img src=http://evil/x onerror=alert(2)>|`**@all** [x](javascript:y)\x1b[31m\u202e\x00"
 
+WILD_MAP = WrongMap(HOSTILE, HOSTILE, 10**9, -3, HOSTILE, 10**9, 0, ("0" * 9000, HOSTILE, "") * 40)
+
 
 def hostile_run(path):
-    verdict = Verdict(HOSTILE, Status.FAIL, HOSTILE, HOSTILE, HOSTILE, "zz" + HOSTILE, (1, 2, 3), HOSTILE)
+    verdict = Verdict(
+        HOSTILE, Status.FAIL, HOSTILE, HOSTILE, HOSTILE, "zz" + HOSTILE, (1, 2, 3), HOSTILE, HOSTILE + "\n" + HOSTILE
+    )
     bad = result(
         HOSTILE,
         HOSTILE,
@@ -35,7 +40,9 @@ def hostile_run(path):
     )
     found = finding(
         HOSTILE, key=Key(*[HOSTILE] * 5), case=HOSTILE, first="f" + HOSTILE, verdict=verdict, evidence=HOSTILE, subject_spec=HOSTILE,
-        confirmation=Confirmation(3, 3, HOSTILE, HOSTILE, HOSTILE, HOSTILE, True), seconds=1e300,
+        confirmation=Confirmation(3, 3, HOSTILE, HOSTILE, HOSTILE, HOSTILE, True), seconds=1e300, first_map=WILD_MAP,
+        diagnosis=Diagnosis(HOSTILE, HOSTILE + ". " + HOSTILE, (HOSTILE,), HOSTILE, (HOSTILE,), HOSTILE, HOSTILE),
+        folded=(Folded(Key(*[HOSTILE] * 5), HOSTILE, HOSTILE, HOSTILE),), not_minimal=HOSTILE,
     )  # fmt: skip
     other = finding(HOSTILE, key=Key("a", "b", "c", "d", "e"), case=HOSTILE)
     summary = Summary(1, 1, 1, 1, 3, 1.0, HOSTILE, 99)

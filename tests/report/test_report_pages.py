@@ -55,7 +55,7 @@ def test_a_finding_is_shown_with_all_that_reproduces_it(night):
             "fv1 seq_q=17 seq_k=1",
             "findings/finding-0/repro.py",
             "1.25",
-            "mpmath confirms the error",
+            "confirmed by mpmath",
         ):
             assert part in text
         assert "flashverify replay 'fv1 seq_q=17 seq_k=1' --subject my.module:kernel --check accuracy" in text

@@ -30,7 +30,7 @@ class Sighting(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def sightings_of(result: CaseResult) -> dict[Key, Sighting]:
     """One for each bucket that a result falls into, by bucket; of several verdicts of a bucket the first counts."""
-    bare = tuple(msgspec.structs.replace(v, message="", traceback="", index=()) for v in result.failures)
+    bare = tuple(msgspec.structs.replace(v, message="", traceback="", index=(), map=None) for v in result.failures)
     given = tuple(sorted({stats.output for stats in result.stats if stats.mode == "conditional"}))
     dtype = parse_case(result.case).dtype
     by_key = {v.key(result.subject, dtype): v for v in reversed(result.failures)}

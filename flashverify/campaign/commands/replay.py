@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from flashverify.campaign.card.lines import diagnosis_lines
+from flashverify.campaign.card.map_text import LEGEND, drawn, map_caption, map_lines
 from flashverify.campaign.protocol import Judge
 from flashverify.campaign.store.reproduction import Reproduction, read_reproduction
+from flashverify.campaign.supervisor.first_cases import inability_in
 from flashverify.campaign.supervisor.probe import Probe
 from flashverify.case.text import VERSION, format_case, parse_case
 from flashverify.errors import UsageError
@@ -16,7 +19,7 @@ if TYPE_CHECKING:
     from flashverify.campaign.supervisor.process import ProcessSetup
     from flashverify.judge.record import Diagnosis
 
-__all__ = ["diagnosis_lines", "read_case", "replay_case", "result_code", "result_lines"]
+__all__ = ["read_case", "replay_case", "result_code", "result_lines"]
 
 _MAX_TEXT = 1024 * 1024
 
@@ -57,34 +60,31 @@ def replay_case(
         return result, probe.judge(Judge(subject, case, plan, diagnose=key)).diagnosis
 
 
-def diagnosis_lines(diagnosis: Diagnosis | None) -> list[str]:
-    """What explains a failure, and where it shows; nothing where no diagnosis was made."""
-    if diagnosis is None:
-        return []
-    name = f"{diagnosis.name}: " if diagnosis.name else ""
-    lines = [f"diagnosis: {name}{diagnosis.sentence}"] * bool(diagnosis.sentence)
-    return lines + [f"where: {diagnosis.place}"] * bool(diagnosis.place)
-
-
 def result_code(result: CaseResult) -> int:
-    """0 every check passed, 1 a check failed, 3 nothing was judged."""
+    """0 every check passed, 1 a check failed, 3 nothing was judged, as where the subject cannot run."""
     if result.failures:
-        return 1
+        return 1 if inability_in(result) is None else 3
     judged = any(v.status in (Status.PASS, Status.EXEMPT) for v in result.verdicts)
     return 0 if judged and not any(v.status is Status.ERROR for v in result.verdicts) else 3
 
 
-def result_lines(result: CaseResult) -> list[str]:
-    """The verdict, then every answer that is not a pass, then the ratios."""
+def result_lines(result: CaseResult, diagnosis: Diagnosis | None = None) -> list[str]:
+    """The verdict, then every answer that is not a pass, where the first of them fails, the ratios, and the diagnosis."""
     word = {0: "PASS", 1: "FAIL", 3: "NO VERDICT"}[result_code(result)]
     lines = [f"{word}: {result.subject} ({result.evidence}, {result.seconds:.2f} s)", result.case]
+    if (lacks := inability_in(result)) is not None:
+        lines.append(f"  the subject could not run: {lacks.reason}. {lacks.advice}")
     for v in result.verdicts:
         if v.status is not Status.PASS:
             about = " ".join(part for part in (v.check, v.output, v.mode, v.error) if part)
             lines.append(f"  {v.status.value}: {about}: {v.message}")
             lines += [f"    {line}" for line in v.traceback.splitlines()]
+    found = next((v.map for v in result.failures if v.map is not None and drawn(v.map)), None)
+    if found is not None:
+        lines += [f"  map: {map_caption(found)}; {LEGEND}"] + [f"    {line}" for line in map_lines(found)]
     lines += [
         f"  {s.output} {s.mode}: worst error / bound {from_hex(s.worst):.4g} at {list(s.index)}" for s in result.stats
     ]
     lines += [f"  warning: {warning}" for warning in result.warnings]
+    lines += diagnosis_lines(diagnosis)
     return ["".join(c if c.isprintable() else "?" for c in line) for line in lines]

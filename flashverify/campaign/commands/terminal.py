@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from flashverify.campaign.commands.replay import diagnosis_lines
+from flashverify.campaign.card.content import card_of
+from flashverify.campaign.card.fields import card_fields
+from flashverify.campaign.card.lines import card_lines, diagnosis_lines
 from flashverify.campaign.store.reproduction import replay_line
 from flashverify.campaign.supervisor.events import FindingMinimal, FindingSeen, Progress, WorkerLost
-from flashverify.judge.verdict import from_hex
+from flashverify.judge.record import THIN
+from flashverify.judge.wording import plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -126,18 +130,20 @@ _STOPPED = {
 
 
 def _headline_of(summary: Summary, errors: int, first_error: str) -> str:
-    plural = "" if summary.findings == 1 else "s"
+    findings = plural(summary.findings, "finding")
     if summary.stopped in _STOPPED:
-        return _STOPPED[summary.stopped] + (f", {summary.findings} finding{plural} so far" if summary.findings else "")
+        return _STOPPED[summary.stopped] + (f", {findings} so far" if summary.findings else "")
     if not summary.cases:
         return "NO VERDICT: no case was judged" + (f" ({first_error})" if first_error else "")
     if summary.findings:
         ended = "; the search ended there, as asked" if summary.stopped == "findings" else ""
-        return f"FAIL: {summary.findings} finding{plural}{ended}"
+        return f"FAIL: {findings}{ended}"
     if errors:
         return f"NO VERDICT: {errors} cases could not be judged ({first_error})"
     if not summary.covering:
         return "NO VERDICT: no case counts as coverage: most elements are exempt, or zeros would pass"
+    if summary.covering < THIN:
+        return f"PASS, thin: no finding, but only {plural(summary.covering, 'covering case')} (below {THIN})"
     return "PASS: no finding"
 
 
@@ -161,27 +167,15 @@ def verdict_lines(
         lines.append(f"not judged, first cause: {first_error}")
     if worst:
         lines.append(f"worst error / bound: {_ratios(worst)}")
-    for record in findings:
-        lines += ["", f"{_headline(record)} ({record.count} cases)", f"  {record.verdict.message}"]
-        lines += [f"    {line}" for line in record.verdict.traceback.splitlines()]
-        lines += [f"  {line}" for line in diagnosis_lines(record.diagnosis)]
-        lines.append(f"  {_confirmed(record)}")
-        lines += [f"  not minimal: {record.not_minimal}"] * bool(record.not_minimal)
-        lines.append(f"  {replay_line(record)}")
+    for number, record in enumerate(findings, 1):
+        lines += ["", *card_lines(card_of(record), number=number * (len(findings) > 1), width=_width())]
     lines += ["", f"run: {out}"] + [f"report: {path}" for path in reports]
     return [_one_line(line) for line in lines]
 
 
-def _confirmed(record: FindingRecord) -> str:
-    c = record.confirmation
-    text = f"failed {c.failed} of {c.repeats} fresh runs" if c.repeats else "not verified yet"
-    if c.agrees is not None:
-        verb = "confirmed" if c.agrees else "NOT confirmed"
-        text += f", {verb} by {c.oracle}"
-        if c.expected and c.got:
-            given = " given the kernel's own O and LSE" if record.verdict.mode == "conditional" else ""
-            text += f": got {from_hex(c.got):.6g}, exact{given} {from_hex(c.expected):.6g}"
-    return text
+def _width() -> int:
+    """Columns of the terminal that reads the verdict; 0 where none does."""
+    return max(60, shutil.get_terminal_size().columns) if sys.stdout.isatty() else 0
 
 
 def summary_json(
@@ -199,6 +193,7 @@ def summary_json(
         "run": str(out),
         "summary": msgspec.to_builtins(summary),
         "worst": {output: ratio.hex() for output, ratio in sorted(worst.items())},
-        "findings": [msgspec.to_builtins(record) | {"replay": replay_line(record)} for record in findings],
+        "thin": summary.exit_code == 0 and summary.covering < THIN,
+        "findings": [msgspec.to_builtins(record) | card_fields(card_of(record)) for record in findings],
         "reports": [str(path) for path in reports],
     }

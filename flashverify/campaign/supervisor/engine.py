@@ -25,6 +25,7 @@ from flashverify.campaign.protocol import (
 from flashverify.campaign.supervisor.budget import Budget, Explaining
 from flashverify.campaign.supervisor.events import FindingSeen, Finished, Progress, WorkerLost
 from flashverify.campaign.supervisor.explainer import Explainer
+from flashverify.campaign.supervisor.first_cases import FirstCases
 from flashverify.campaign.supervisor.ledger import Ledger
 from flashverify.campaign.supervisor.pool import EXPLAINING, Loss, Pool, Slot
 from flashverify.campaign.supervisor.probe import failure_of
@@ -63,6 +64,7 @@ class Engine:
         self._fruitless = 0  # workers lost since a case was last judged
         self._ledger = Ledger(config)
         self.store, self.tally, self.problems = self._ledger.store, self._ledger.tally, self._ledger.problems
+        self._first = FirstCases(resumed=self.tally.drawn > 0)
         self.budget = Budget(config.seconds, config.grace, before=self._ledger.before)
         self.explaining = Explaining(
             self.budget, config.workers, share=config.explain_share, least=config.explain_seconds
@@ -146,11 +148,12 @@ class Engine:
     def _room(self) -> int | None:
         if self._config.max_cases is None:
             return None
-        return max(0, self._config.max_cases - self.tally.drawn - self._pool.unanswered)
+        return max(0, self._config.max_cases - self.tally.drawn - self._first.held - self._pool.unanswered)
 
     def _handle(self, slot: Slot, event: Event) -> None:
         if isinstance(event, CaseJudged):
-            self._keep(event.result, event.subject)
+            for kept in self._first.take(event.result, event.subject):
+                self._keep(*kept)
             self._fruitless = 0
             slot.answered += 1
             slot.process.send(Reply(self._schedule.stopped or bool(self._reason)))
@@ -223,6 +226,8 @@ class Engine:
         return min(_IN_FLIGHT_GRACE, self._config.case_limit) if over else None
 
     def _finish(self) -> Summary:
+        if self._reason != "interrupted":
+            self._first.end()
         summary = self.tally.summary(
             self._ledger.restarts, self.budget.elapsed, self._reason or "budget", self._exit_code
         )

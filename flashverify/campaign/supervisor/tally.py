@@ -117,6 +117,7 @@ class Tally:
             spec,
             seconds=round(seconds, 3),
             not_minimal=NOT_YET,
+            first_map=sighting.verdict.map,
         )
         return record
 

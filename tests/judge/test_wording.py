@@ -2,17 +2,14 @@ import math
 
 import pytest
 
-from flashverify.report.text import (
-    code,
+from flashverify.judge.wording import (
     duration_text,
-    fence,
     number_text,
     ratio_text,
     share_text,
     time_text,
     tone,
     visible,
-    words,
 )
 
 
@@ -53,35 +50,6 @@ def test_tones():
 )
 def test_control_characters_become_visible(text, shown):
     assert visible(text) == shown
-
-
-@pytest.mark.parametrize(
-    ("text", "span"),
-    [("a", "`a`"), ("a`b", "`` a`b ``"), ("``", "``` `` ```"), ("", "`   `"), (" a", "`  a `"), ("a\nb", "`a\\nb`")],
-)
-def test_code_spans_cannot_be_left(text, span):
-    assert code(text) == span
-
-
-def test_long_code_is_cut():
-    assert code("x" * 100, limit=10) == "`xxxxxxxxx…`"
-
-
-def test_fences_cannot_be_ended():
-    assert fence("a\n```\nb").splitlines() == ["````", "a", "```", "b", "````"]
-
-
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("3 findings on a CPU.", "3 findings on a CPU."),
-        ("a_b", "`a_b`"),
-        ("see http://x", "`see http://x`"),
-        ("@all", "`@all`"),
-    ],
-)
-def test_words_are_plain_where_harmless(text, shown):
-    assert words(text) == shown
 
 
 def test_shares_are_exact_at_their_ends():

@@ -1,4 +1,4 @@
-"""Numbers and foreign text, made fit to print."""
+"""Stored numbers and foreign text, made fit to print."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from datetime import UTC, datetime
 from flashverify.judge.verdict import from_hex
 
 __all__ = [
-    "code",
     "count_text",
     "duration_text",
-    "fence",
+    "evidence_text",
     "number_text",
     "plural",
     "ratio_of",
@@ -21,7 +20,6 @@ __all__ = [
     "time_text",
     "tone",
     "visible",
-    "words",
     "worse",
 ]
 
@@ -39,37 +37,9 @@ def _escape(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
 
 
-def code(text: str, *, limit: int = 2000) -> str:
-    """A Markdown code span of `text` on one line: nothing in it is markup, a mention or a link."""
-    plain = visible(text)
-    plain = (plain if len(plain) <= limit else plain[: limit - 1] + "…") or " "
-    marks = "`" * (_longest_run(plain) + 1)
-    pad = " " if plain.strip() != plain or "`" in plain or not plain.strip() else ""
-    return f"{marks}{pad}{plain}{pad}{marks}"
-
-
-def words(text: str) -> str:
-    """A sentence that may carry a foreign name: plain Markdown where every character is harmless, a code span otherwise."""
-    plain = visible(text)
-    harmless = (
-        all(c.isalnum() or c in " .,:;()/%+-'’–?" for c in plain) and "://" not in plain and "www." not in plain.lower()
-    )
-    return plain if harmless else code(plain)
-
-
-def fence(text: str, language: str = "") -> str:
-    """A fenced Markdown block that `text` cannot end."""
-    plain = "\n".join(visible(line) for line in text.split("\n"))
-    marks = "`" * max(3, _longest_run(plain) + 1)
-    return f"{marks}{language}\n{plain}\n{marks}"
-
-
-def _longest_run(text: str) -> int:
-    longest = run = 0
-    for character in text:
-        run = run + 1 if character == "`" else 0
-        longest = max(longest, run)
-    return longest
+def evidence_text(evidence: str) -> str:
+    """Evidence in words."""
+    return {"interpreter": "Triton's CPU interpreter", "cpu": "the CPU", "": "unknown evidence"}.get(evidence, evidence)
 
 
 def ratio_of(text: str) -> float:

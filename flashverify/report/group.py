@@ -1,0 +1,110 @@
+"""Statistics of one output in one mode, over the cases of a run."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from flashverify.judge.verdict import OutputStats, from_hex
+from flashverify.judge.wording import ratio_of, worse
+from flashverify.report.axes import Axes, dtype_rank, output_rank, position
+from flashverify.report.bias import Bias
+
+__all__ = ["PERCENTILES", "Group", "GroupKey", "Peak", "percentile", "rank", "stats_ratio"]
+
+PERCENTILES = (50.0, 90.0, 99.0, 99.9)
+_Place = TypeVar("_Place")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class GroupKey:
+    """What a group of statistics is about."""
+
+    subject: str
+    dtype: str
+    output: str
+    mode: str
+
+
+@dataclass(frozen=True, slots=True)
+class Peak:
+    """A worst ratio and where it was seen."""
+
+    ratio: float
+    case: str
+    index: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Group:
+    """Statistics of one output in one mode. Ratios are the worst ones of a case; cases without a judged element have none.
+
+    Attributes:
+        bias: of the mean signed ratios of the cases.
+        dull: cases in which zeros would have passed.
+    """
+
+    cases: int = 0
+    elements: int = 0
+    exempt: int = 0
+    uninformative: int = 0
+    dull: int = 0
+    bias: Bias = field(default_factory=Bias)
+    worst: Peak | None = None
+    ratios: array[float] = field(default_factory=lambda: array("d"))
+    lengths: dict[int, float] = field(default_factory=dict)
+    regimes: dict[str, float] = field(default_factory=dict)
+    masks: dict[str, float] = field(default_factory=dict)
+    cells: dict[tuple[int, int], float] = field(default_factory=dict)
+
+    def add(self, stats: OutputStats, case: str, axes: Axes) -> None:
+        """Add one case."""
+        self.cases += 1
+        self.elements += stats.elements
+        self.exempt += stats.exempt
+        self.uninformative += stats.uninformative
+        ratio = stats_ratio(stats)
+        if ratio is None:
+            return
+        self.ratios.append(ratio)
+        self.dull += stats.telling == 0
+        if stats.signed:
+            self.bias.add(from_hex(stats.signed))
+        if self.worst is None or worse(self.worst.ratio, ratio):
+            self.worst = Peak(ratio, case, stats.index)
+        _raise(self.lengths, axes.bucket, ratio)
+        _raise(self.regimes, axes.regime, ratio)
+        _raise(self.masks, axes.mask, ratio)
+        if (place := position(stats.output, stats.index, axes)) is not None:
+            _raise(self.cells, (axes.bucket, place), ratio)
+
+    @property
+    def percentiles(self) -> tuple[float | None, ...]:
+        """At `PERCENTILES`."""
+        ordered = sorted(self.ratios, key=lambda r: math.inf if math.isnan(r) else r)
+        return tuple(percentile(ordered, q) for q in PERCENTILES)
+
+
+def rank(key: GroupKey) -> tuple[object, ...]:
+    """Sort key of groups: subject, dtype, output, end to end before conditional."""
+    return (key.subject, dtype_rank(key.dtype), output_rank(key.output), key.mode != "end-to-end", key.mode)
+
+
+def stats_ratio(stats: OutputStats) -> float | None:
+    """The worst ratio, or None where no element was judged."""
+    ratio = ratio_of(stats.worst)
+    return None if ratio == 0 and not stats.index else ratio
+
+
+def percentile(ordered: list[float], q: float) -> float | None:
+    """The smallest value that at least `q` percent of `ordered` do not exceed; None of nothing."""
+    if not ordered:
+        return None
+    return ordered[max(0, math.ceil(q * len(ordered) / 100) - 1)]
+
+
+def _raise(peaks: dict[_Place, float], place: _Place, ratio: float) -> None:
+    if worse(peaks.get(place), ratio):
+        peaks[place] = ratio
