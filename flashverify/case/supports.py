@@ -2,46 +2,63 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from flashverify.case.sections import HUGE
-from flashverify.case.tensors import EDITABLE
+from flashverify.case.sizes import Lengths
 from flashverify.formats import DTYPES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
     from flashverify.case.case import Case
+
+    Launch = tuple[tuple[str, int], ...]
 
 __all__ = ["Supports"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Supports:
-    """The cases that a subject accepts. Strategies draw inside it; what lies outside is reported as unsupported.
+    """The cases that a subject accepts. Strategies draw inside it; what lies outside is reported as unsupported, never judged.
+
+    A list of sizes may be a tuple, a list or a `range`. Of packed sequences each has a length of its own, to which the conditions on
+    rows and keys apply.
 
     Args:
         dtypes: of q, k, v.
         precisions: of fp32 products.
         masks: parts of the mask that the subject has, by the names of the fields of `Mask`.
+        required_masks: parts that every case has, such as `("packed",)` of a kernel that takes packed sequences alone.
         combine_masks: whether several parts may be present at once.
         causal: alignments of the causal part.
         rectangular_causal: whether causal may come with seq_q != seq_k, of packed sequences with their own lengths.
+        window_sides: sides of a window that may be bounded: a subset of ("left", "right").
+        window_alignments: alignments of a window without causal; with causal it has that of causal.
         logits: modifications of the logits, names of the fields of `Logits`.
         wild_slopes: whether the slopes of ALiBi may be negative and large.
         huge_modifiers: whether finite sinks, slopes and positive biases may be of any size. Slopes then act as 2^96 in base 2 from there on.
         dropout: whether weights may be dropped.
         block_multiple: rows and keys of a block of a block-sparse pattern are multiples of it.
         page_sizes: keys per page that a paged k and v may have; empty where they must be contiguous.
+        always_paged: whether k and v come in pages in every case.
+        seq_q: numbers of query rows; None is any.
+        seq_k: numbers of keys; None is any.
         max_seq_q: most query rows of a sequence, as of a decode kernel.
-        gqa: whether heads_q may be a multiple of heads_kv.
+        seq_multiple: rows and keys are multiples of it, those of packed buffers too. Declared lengths inside them may be any.
+        square: whether there must be as many rows as keys, in packed buffers too.
+        heads_q: numbers of query heads; None is any.
+        group_sizes: numbers of query heads per kv head; None is any.
+        gqa: whether heads_q may be a multiple of heads_kv; False is a group size of 1.
         dim_multiple: head dims are multiples of it.
         dim_max: largest head dim.
         equal_dims: whether dim_v must equal dim_qk.
         empty: whether batch, seq_q and seq_k may be 0.
-        scales: signs of the scale that are right: subset of ("positive", "zero", "negative").
+        scales: the scales that are right: signs ("positive", "zero", "negative"), "default" for 1 / sqrt(dim_qk), and numbers.
         layouts: of `Storage`.
+        contiguous: whether every tensor must be contiguous, in the first of `layouts`. It stands for gaps, expand and strided that are
+            False, and leaves out a dO that is expanded or transposed.
         gaps: whether rows may be padded (strides larger than the row).
         unaligned: whether pointers and strides may be no multiple of 16 bytes.
         expand: whether k and v may have stride 0.
@@ -49,32 +66,49 @@ class Supports:
         non_finite: whether NaN and Inf inside the declared lengths are drawn.
         backward: whether it has gradients.
         dlse: whether a gradient may arrive through LSE.
-        launch: names of launch parameters that a case may set, with the values to draw from.
+        launch: names of launch parameters that a case may set, with the values of each.
+        launch_configs: instead of `launch`, whole configurations, such as those of an autotuned kernel: each a mapping of names to values.
+        even_launches: whether each configuration is drawn as often as the default one, with lengths at multiples of its values and one
+            beside; otherwise three cases in four have the default one.
         compiles: whether head dims, dtype, mask, modifications, alignment, page size and launch parameters make a new compilation
             each; on a GPU such a subject is drawn from a finite list of them.
-        also: an additional condition: returns the reason why a case is not supported, or None.
+        also: an additional condition: returns the reason why a case is not supported, or None. Draws that it refuses are thrown away.
+
+    Raises:
+        UsageError: a declaration is unknown, or no case fulfils all of them; the message names it and what is accepted.
     """
 
     dtypes: tuple[str, ...] = DTYPES
     precisions: tuple[str, ...] = ("ieee",)
     masks: tuple[str, ...] = ()
+    required_masks: tuple[str, ...] = ()
     combine_masks: bool = True
     causal: tuple[str, ...] = ("top-left", "bottom-right")
     rectangular_causal: bool = True
+    window_sides: tuple[str, ...] = ("left", "right")
+    window_alignments: tuple[str, ...] = ("top-left",)
     logits: tuple[str, ...] = ()
     wild_slopes: bool = True
     huge_modifiers: bool = False
     dropout: bool = False
     block_multiple: int = 16
     page_sizes: tuple[int, ...] = ()
+    always_paged: bool = False
+    seq_q: Sequence[int] | None = None
+    seq_k: Sequence[int] | None = None
     max_seq_q: int | None = None
+    seq_multiple: int = 1
+    square: bool = False
+    heads_q: Sequence[int] | None = None
+    group_sizes: Sequence[int] | None = None
     gqa: bool = True
     dim_multiple: int = 8
     dim_max: int = 256
     equal_dims: bool = False
     empty: bool = False
-    scales: tuple[str, ...] = ("positive",)
+    scales: tuple[str | float, ...] = ("positive",)
     layouts: tuple[str, ...] = ("bhsd", "bshd")
+    contiguous: bool = False
     gaps: bool = True
     unaligned: bool = True
     expand: bool = True
@@ -83,82 +117,46 @@ class Supports:
     backward: bool = True
     dlse: bool = False
     launch: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    launch_configs: Sequence[Mapping[str, int] | Launch] = ()
+    even_launches: bool = True
     compiles: bool = True
     also: Callable[[Case], str | None] | None = None
 
+    def __post_init__(self) -> None:
+        from flashverify.case.supports_checks import checked
+
+        for name, value in checked(self).items():
+            object.__setattr__(self, name, value)
+
     def refusal(self, case: Case) -> str | None:
         """Why `case` is not supported, naming the axis and its value; None where it is."""
-        for refused, reason in self._rules(case):
+        from flashverify.case.refusals import rules
+
+        for refused, reason in rules(self, case):
             if refused:
                 return reason
         return self.also(case) if self.also is not None else None
 
-    def _rules(self, case: Case) -> list[tuple[bool, str]]:
-        parts, storage = case.mask.parts(), case.storage
-        sign = "zero" if case.softmax_scale == 0 else "positive" if case.softmax_scale > 0 else "negative"
-        blocks, logits = case.mask.blocks, case.logits.names()
-        sequences = case.mask.packed.lengths() if case.mask.packed is not None else ((case.seq_q, case.seq_k),)
-        rectangle = next((pair for pair in sequences if pair[0] != pair[1]), None)
-        longest = max((rows for rows, _ in sequences), default=0)
-        alignment = (storage.gap % 8, storage.offset % 8)
-        names = {name for name, _ in case.launch}
-        return [
-            (case.dtype not in self.dtypes, f"dtype={case.dtype}, it has {self.dtypes}"),
-            (case.precision not in self.precisions, f"precision={case.precision}, it has {self.precisions}"),
-            (not parts <= set(self.masks), f"mask parts {sorted(parts)}, it has {self.masks}"),
-            (len(parts) > 1 and not self.combine_masks, f"mask parts {sorted(parts)} combined"),
-            (case.mask.causal is not None and case.mask.causal not in self.causal, f"causal={case.mask.causal}"),
-            (
-                case.mask.causal is not None and rectangle is not None and not self.rectangular_causal,
-                "causal with seq_q={}, seq_k={}".format(*(rectangle or (0, 0))),
-            ),
-            (
-                blocks is not None and bool(blocks.rows % self.block_multiple or blocks.keys % self.block_multiple),
-                f"blocks={blocks and (blocks.rows, blocks.keys)}, it has multiples of {self.block_multiple}",
-            ),
-            (
-                self.max_seq_q is not None and longest > self.max_seq_q,
-                f"seq_q={longest}, it has at most {self.max_seq_q}",
-            ),
-            (case.heads_q != case.heads_kv and not self.gqa, f"heads_q={case.heads_q}, heads_kv={case.heads_kv}"),
-            (
-                any(dim % self.dim_multiple or dim > self.dim_max for dim in (case.dim_qk, case.dim_v)),
-                f"dim_qk={case.dim_qk}, dim_v={case.dim_v}, it has multiples of {self.dim_multiple} up to {self.dim_max}",
-            ),
-            (self.equal_dims and case.dim_qk != case.dim_v, f"dim_qk={case.dim_qk} with dim_v={case.dim_v}"),
-            (
-                not self.empty and (0 in (case.batch, case.seq_q, case.seq_k) or not sequences),
-                "an empty batch or sequence",
-            ),
-            (sign not in self.scales, f"scale={case.softmax_scale}, it has {self.scales}"),
-            (storage.layout not in self.layouts, f"layout={storage.layout}, it has {self.layouts}"),
-            (storage.gap > 0 and not self.gaps, f"gap={storage.gap}"),
-            (any(alignment) and not self.unaligned, f"gap={storage.gap}, offset={storage.offset} are not aligned"),
-            (storage.expand and not self.expand, "expand=yes"),
-            (storage.strided and not self.strided, "strided=yes"),
-            (
-                storage.page_size is not None and storage.page_size not in self.page_sizes,
-                f"page_size={storage.page_size}, it has {self.page_sizes}",
-            ),
-            (not logits <= set(self.logits), f"logits {_named(case, logits)}, it has {self.logits}"),
-            (case.logits.alibi == "wild" and not self.wild_slopes, "alibi=wild"),
-            (not self.wild_slopes and any(edit.tensor == "slopes" for edit in case.values.edits), "edits of slopes"),
-            (not self.huge_modifiers and _is_huge(case), f"a slope, sink or positive bias of {HUGE:.3g} or more"),
-            (case.dropout > 0 and not self.dropout, f"dropout={case.dropout}"),
-            (case.grad.backward and not self.backward, "backward=yes"),
-            (case.grad.dlse and not self.dlse, "dlse=yes"),
-            (not names <= {name for name, _ in self.launch}, f"launch parameters {sorted(names)}"),
-        ]
+    def rows(self) -> Lengths:
+        """The query rows that a sequence may have, empty ones left out."""
+        declared = () if self.seq_q is None else (self.seq_q,)
+        return Lengths(declared=declared, multiple=self.seq_multiple, most=self.max_seq_q)
 
+    def keys(self) -> Lengths:
+        """The keys that a sequence may have, empty ones left out."""
+        return Lengths(declared=() if self.seq_k is None else (self.seq_k,), multiple=self.seq_multiple)
 
-def _is_huge(case: Case) -> bool:
-    """Whether an edit makes a slope, a sink or a positive bias huge; a bias that is very negative stands for a mask."""
-    return any(
-        (edit.value if edit.tensor == "bias" else abs(edit.value)) >= HUGE
-        for edit in case.values.edits
-        if EDITABLE[edit.tensor].finite
-    )
+    def declares_lengths(self, parts: frozenset[str] = frozenset()) -> bool:
+        """Whether lengths are more than small numbers at will, in cases with these parts of the mask."""
+        rows = self.max_seq_q is not None and "packed" in parts
+        return rows or self.square or self.seq_multiple > 1 or self.seq_q is not None or self.seq_k is not None
 
-
-def _named(case: Case, names: frozenset[str]) -> str:
-    return ", ".join(f"{name}={getattr(case.logits, name)}" for name in sorted(names))
+    def launches(self) -> tuple[Launch, ...]:
+        """Every launch configuration that is declared, beside the default one, in the order of the declaration."""
+        if self.launch_configs:
+            return cast("tuple[Launch, ...]", self.launch_configs)
+        if not self.launch:
+            return ()
+        names = [name for name, _ in self.launch]
+        combinations = itertools.product(*(values for _, values in self.launch))
+        return tuple(tuple(sorted(zip(names, values, strict=True))) for values in combinations)

@@ -75,6 +75,7 @@ class Algorithm:
             dim_max=128,
             backward=backward,
             launch=() if blocks else (("block_m", _BLOCKS), ("block_n", _BLOCKS)),
+            even_launches=False,
             also=_refusal,
         )
 

@@ -68,6 +68,7 @@ class Bundled:
             dlse=True,
             strided=True,
             launch=(("block_m", _BLOCKS), ("block_n", _BLOCKS)),
+            even_launches=False,
             also=self._refusal,
         )
 

@@ -34,6 +34,7 @@ class BundledChunked(Bundled):
             scales=("positive", "zero", "negative"),
             backward=False,
             launch=(("chunks", _CHUNKS),),
+            even_launches=False,
             also=self._dtype_refusal,
         )
 

@@ -40,6 +40,7 @@ class BundledDecode(Bundled):
             max_seq_q=_MOST_QUERIES,
             backward=False,
             launch=(("n_splits", _SPLITS),),
+            even_launches=False,
             also=self._refusal,
         )
 

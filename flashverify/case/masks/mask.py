@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from flashverify.case.masks.bitmap import BITMAP, Bitmap
 from flashverify.case.masks.blocks import BLOCKS, Blocks
@@ -14,6 +14,7 @@ from flashverify.case.masks.prefix_lengths import PREFIX_LENGTHS
 from flashverify.case.masks.query_lengths import QUERY_LENGTHS
 from flashverify.case.masks.tree import TREE
 from flashverify.case.masks.window import WINDOW
+from flashverify.case.masks.window_alignment import WINDOW_ALIGNMENT
 from flashverify.errors import UsageError
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ __all__ = [
 PARTS: tuple[MaskPart, ...] = (
     CAUSAL,
     WINDOW,
+    WINDOW_ALIGNMENT,
     KEY_LENGTHS,
     QUERY_LENGTHS,
     PACKED,
@@ -57,6 +59,8 @@ class Mask:
         causal: row i sees key j only if j <= i (`top-left`), or j <= i + len_k - len_q (`bottom-right`), where the
             lengths are the sequence's declared ones.
         window: (left, right): row i, at its causal position p, sees keys p - left <= j <= p + right; None is unbounded.
+            p is i + len_k - len_q under a bottom-right causal or window alignment, else i.
+        window_alignment: `bottom-right` for a window without causal; None is top-left. A window with causal has its alignment.
         key_lengths: per sequence; keys from there on are padding.
         query_lengths: per sequence; rows from there on are padding: O = 0, LSE = -inf, no gradient.
         packed: several sequences in one row of tokens; a row sees its own sequence only, and causal and window are aligned
@@ -72,6 +76,7 @@ class Mask:
 
     causal: Causal | None = None
     window: tuple[int | None, int | None] | None = None
+    window_alignment: Literal["bottom-right"] | None = None
     key_lengths: tuple[int, ...] | None = None
     query_lengths: tuple[int, ...] | None = None
     packed: Packed | None = None
@@ -98,7 +103,12 @@ class Mask:
 
     def parts(self) -> frozenset[str]:
         """Names of the parts that are present, as a subject declares them in `Supports.masks`."""
-        return frozenset(part.name for part, _ in self.given())
+        return frozenset(part.name for part, _ in self.given() if part.role != "alignment")
+
+    @property
+    def aligned_at_end(self) -> bool:
+        """Whether row i stands at position i + len_k - len_q for causal, window, ALiBi and a relative bias; else at i."""
+        return "bottom-right" in (self.causal, self.window_alignment)
 
 
 def without_part(mask: Mask, name: str) -> Mask:

@@ -29,7 +29,7 @@ class Pairs:
         row_sequence, key_sequence: the sequences.
         rows, keys: declared rows and keys of the row's sequence.
         key_limit: declared keys of the key's sequence.
-        position: row + shift of the causal alignment: where the row stands for causal, window and ALiBi.
+        position: row + shift of the alignment: where the row stands for causal, window and ALiBi.
     """
 
     case: Case

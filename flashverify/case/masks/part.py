@@ -23,9 +23,9 @@ __all__ = ["Condition", "Drawn", "LengthsPart", "MaskPart", "Role", "Source", "d
 Condition = Callable[["Pairs"], "torch.Tensor"]
 """Maps pairs to a bool tensor that broadcasts with them: true where the pair may be seen."""
 
-Role = Literal["order", "band", "lengths", "extra"]
+Role = Literal["order", "band", "lengths", "extra", "alignment"]
 """How a part is combined in random cases: an order of the positions (one of them at most), a band around a row's position, declared
-lengths, or an extra that stands with any of them."""
+lengths, an extra that stands with any of them, or the alignment of another part, which a subject declares beside its masks."""
 
 
 class Source(Protocol):

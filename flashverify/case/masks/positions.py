@@ -29,7 +29,7 @@ class Positions:
         rows: declared rows of the row's sequence.
         keys: declared keys of the row's sequence.
         key_limit: declared keys of the key's sequence.
-        shift: keys - rows under bottom-right causal, else 0: row i stands at position i + shift for causal, window and ALiBi.
+        shift: keys - rows under a bottom-right causal or window, else 0: row i stands at position i + shift for causal, window and ALiBi.
     """
 
     row_sequence: torch.Tensor
@@ -59,7 +59,7 @@ def positions(case: Case, device: torch.device | str = "cpu") -> Positions:
             torch.tensor([*(b - a for a, b in pairwise(cu)), 0], dtype=torch.int64) for cu in (packed.cu_q, packed.cu_k)
         )
     rows, keys, key_limit = lengths_q[row_sequence], lengths_k[row_sequence], lengths_k[key_sequence]
-    shift = keys - rows if mask.causal == "bottom-right" else torch.zeros_like(rows)
+    shift = keys - rows if mask.aligned_at_end else torch.zeros_like(rows)
     return Positions(
         row_sequence=row_sequence.to(device),
         key_sequence=key_sequence.to(device),

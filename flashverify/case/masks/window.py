@@ -52,14 +52,17 @@ class _Window(MaskPart):
         return found
 
     def draw(self, source: Source, drawn: Drawn) -> Window:
-        """Each side open, the row's own position, an edge of a tile, or as wide as everything."""
+        """Each side open, the row's own position, an edge of a tile, or as wide as everything; open where the subject has none."""
         full = max(drawn.seq_q, drawn.seq_k)
 
         def side() -> int | None:
             kind = source.choice(("open", "size", "size", "size", "open", 0, 1, full))
             return kind if isinstance(kind, int) else source.size(0, full) if kind == "size" else None
 
-        return (side(), side())
+        sides = set(drawn.supports.window_sides)
+        if "prefix_lengths" in drawn.supports.required_masks:
+            sides.discard("right")
+        return (side() if "left" in sides else None, side() if "right" in sides else None)
 
     def simpler(self, value: Any) -> Iterator[Window]:
         """Open on one side, then narrower."""

@@ -66,7 +66,7 @@ def _first_keys(case: Case, lengths: tuple[int, ...]) -> tuple[int, ...]:
     if left is None:
         return (0,) * case.batch
     rows = case.rows_inside or (case.seq_q,) * case.batch
-    aligned = case.mask.causal == "bottom-right"
+    aligned = case.mask.aligned_at_end
     return tuple(max(0, aligned * (keys - count) - left) for keys, count in zip(lengths, rows, strict=True))
 
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from math import gcd
 from typing import TYPE_CHECKING
 
-from flashverify.case.space.optional_parts import all_extras, all_parts, block_sizes, combine, extra_masks
+from flashverify.case.space.launches import launch_of_key
+from flashverify.case.space.optional_parts import alignments, all_extras, all_parts, block_sizes, combine, extra_masks
 
 if TYPE_CHECKING:
     from flashverify.case.supports import Supports
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 __all__ = ["CompileKey", "list_compile_keys", "page_choices"]
 
 _UNALIGNED_EVERY = 4
-_LAUNCH_EVERY = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,7 @@ def list_compile_keys(
     """At most `count` different keys, spread over all combinations of dims, format, mask parts and extras.
 
     The combinations are walked in steps of the golden section, so that any stretch of them holds every value of every axis and
-    most pairs. Every fourth key is unaligned, every sixth has launch parameters; block and page sizes take turns.
+    most pairs. Every fourth key is unaligned; launch configurations, block and page sizes take turns.
 
     Args:
         supports: what the subject declares.
@@ -75,8 +75,10 @@ def list_compile_keys(
             base = turns[own] * stride % len(bases)
             turns[own] += 1
         parts, features = combine(supports, bases[base], extras[extra])
+        if ends := alignments(supports, parts):
+            parts |= ends[i % len(ends)]
         aligned = not supports.unaligned or i % _UNALIGNED_EVERY != _UNALIGNED_EVERY - 1
-        launch = _launch(supports, i // _LAUNCH_EVERY) if i % _LAUNCH_EVERY == _LAUNCH_EVERY - 1 else ()
+        launch = launch_of_key(supports, i)
         block = blocks[sparse % len(blocks)] if "blocks" in parts else (16, 16)
         sparse += "blocks" in parts
         page = None if "packed" in parts else pages[i % len(pages)]
@@ -101,14 +103,7 @@ def _golden(total: int) -> int:
 
 
 def page_choices(supports: Supports) -> tuple[int | None, ...]:
-    """Page sizes to choose from, contiguous among them; no less than two in three are paged where the subject has pages."""
+    """Page sizes to choose from, contiguous among them unless all are paged; no less than two in three are."""
+    if supports.always_paged:
+        return supports.page_sizes
     return (None, *supports.page_sizes, *supports.page_sizes[:1])
-
-
-def _launch(supports: Supports, turn: int) -> tuple[tuple[str, int], ...]:
-    """The `turn`-th combination of the launch parameters."""
-    chosen = []
-    for name, values in supports.launch:
-        chosen.append((name, values[turn % len(values)]))
-        turn //= len(values)
-    return tuple(sorted(chosen))

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from hypothesis.strategies import SearchStrategy
 
+    from flashverify.case.masks.packed import Packed
     from flashverify.case.space.profiles import Profile
     from flashverify.case.supports import Supports
 
@@ -97,6 +98,7 @@ def draw_mask(
     parts: frozenset[str],
     shape: tuple[int, int, int],
     block: tuple[int, int] = (16, 16),
+    packed: Packed | None = None,
 ) -> Mask:
     """The mask with these parts.
 
@@ -106,6 +108,7 @@ def draw_mask(
         parts: of the mask.
         shape: (batch, seq_q, seq_k); the batch is the number of sequences where they are packed.
         block: rows and keys of a block.
+        packed: the sequences, where they are drawn already.
     """
     (sequences, seq_q, seq_k), source, values = shape, Choices(draw), dict[str, Any]()
     for part in (part for part in PARTS if part.name in parts):
@@ -118,7 +121,7 @@ def draw_mask(
             block=block,
             values=dict(values),
         )
-        values[part.name] = part.draw(source, drawn)
+        values[part.name] = packed if packed is not None and part.name == "packed" else part.draw(source, drawn)
     return Mask(**values)
 
 

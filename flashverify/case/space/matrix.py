@@ -2,7 +2,8 @@
 
 The matrix is a table of texts. Each entry of `matrix_table` is about one axis; the axes that it leaves open take the next value
 of a rotation, so that every axis meets many values of the others (periods are coprime). Where the combination contradicts
-itself or the subject does not support it, fewer axes are rotated; what is unsupported on its own is left out.
+itself or the subject does not support it, fewer axes are rotated; what is unsupported on its own is left out. Sizes that the subject
+declares take the place of those of the entry (`fit`).
 """
 
 from __future__ import annotations
@@ -11,13 +12,15 @@ import functools
 from importlib import resources
 from typing import TYPE_CHECKING
 
+from flashverify.case.space.fit import fitted
+from flashverify.case.space.launches import launch_entries
 from flashverify.case.space.matrix_features import listed, paged
 from flashverify.case.space.matrix_table import ROTATIONS, focus, large
 from flashverify.case.text import VERSION, parse_case
 from flashverify.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from flashverify.case.case import Case
     from flashverify.case.supports import Supports
@@ -39,7 +42,12 @@ def standard_matrix(supports: Supports, *, device: str) -> tuple[Case, ...]:
     """
     if device not in ("cpu", "cuda"):
         raise UsageError(f"device={device!r} is not accepted: 'cpu' or 'cuda'")
-    generated = (*focus(), *(large() if device == "cuda" else ()), *paged(supports.page_sizes), *_launches(supports))
+    generated = (
+        *focus(),
+        *(large() if device == "cuda" else ()),
+        *paged(supports.page_sizes),
+        *launch_entries(supports),
+    )
     entries = (*generated, *listed("added"))
     base, pages = _base(supports), ("", *(f"page_size={size}" for size in supports.page_sizes))
     found: dict[Case, None] = {}
@@ -48,7 +56,8 @@ def standard_matrix(supports: Supports, *, device: str) -> tuple[Case, ...]:
         page = pages[number % len(pages)]
         for rotated in ((values, mask, *rest, page), (values, *rest, page), (values, page), (page,), ()):
             case = _case([base, *rotated, entry, *_few_rows(supports, entry)])
-            if case is not None and supports.refusal(case) is None:
+            case = case and fitted(supports, case, number)
+            if case is not None:
                 found[case] = None
                 break
     return tuple(found)
@@ -65,8 +74,9 @@ def _base(supports: Supports) -> str:
         words.append("heads_kv=2")
     if not supports.backward:
         words.append("backward=no")
-    if "positive" not in supports.scales and supports.scales:
-        words.append("scale=0" if "zero" in supports.scales else "scale=-0.125")
+    if "positive" not in supports.scales and "default" not in supports.scales:
+        numbers = [float(scale).hex() for scale in supports.scales if not isinstance(scale, str)]
+        words.append("scale=" + ("0" if "zero" in supports.scales else numbers[0] if numbers else "-0.125"))
     return " ".join(words)
 
 
@@ -75,23 +85,6 @@ def _few_rows(supports: Supports, entry: str) -> tuple[str, ...]:
     most = supports.max_seq_q
     rows = next((int(word.removeprefix("seq_q=")) for word in entry.split() if word.startswith("seq_q=")), most or 0)
     return () if most is None or rows < most else (f"seq_q={most}",)
-
-
-def _launches(supports: Supports) -> Iterator[str]:
-    """Every value of every launch parameter, and the extremes against each other."""
-    if not supports.launch:
-        return
-    names = [name for name, _ in supports.launch]
-    values = [options for _, options in supports.launch]
-    rows = [
-        tuple(v[(n + shift * i) % len(v)] for i, v in enumerate(values))
-        for shift in (0, 1, 3)
-        for n in range(max(map(len, values)))
-    ]
-    for row in dict.fromkeys(rows):
-        text = ",".join(f"{name}:{value}" for name, value in zip(names, row, strict=True))
-        for rest in ("seq_q=70 seq_k=70 causal=top-left", "seq_q=40 seq_k=70 klen=50"):
-            yield f"launch={text} {rest}"
 
 
 def _case(words: Iterable[str]) -> Case | None:

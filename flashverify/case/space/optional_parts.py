@@ -20,7 +20,17 @@ if TYPE_CHECKING:
 
     Draw = Callable[[SearchStrategy[Any]], Any]
 
-__all__ = ["all_extras", "all_parts", "block_sizes", "combine", "draw_extras", "draw_parts", "extra_masks", "one_in"]
+__all__ = [
+    "alignments",
+    "all_extras",
+    "all_parts",
+    "block_sizes",
+    "combine",
+    "draw_extras",
+    "draw_parts",
+    "extra_masks",
+    "one_in",
+]
 
 _NUMBER = (0,) * 6 + (1,) * 5 + (2,) * 6 + (3,) * 3
 """How many different extras a case has: 1.3 on average, so that a given pair of eight stands in one case in 35."""
@@ -109,15 +119,35 @@ def combine(supports: Supports, parts: frozenset[str], extras: frozenset[str]) -
     """Mask parts and other features that go together: packed sequences have their own lengths, and a part comes with those it needs."""
     names = extra_masks(supports)
     features, masks = extras.difference(names), [name for name in names if name in extras]
+    if not supports.combine_masks and supports.required_masks:
+        return frozenset(supports.required_masks), features
     if masks and not supports.combine_masks:
         return frozenset(masks[:1]), features
-    parts = parts.union(masks)
+    parts = _with_required(supports, parts.union(masks))
     for part in PARTS:
         if part.name in parts and parts.intersection(part.excludes) and part.role == "lengths":
             parts -= {part.name}
     for part in (part for part in PARTS if part.name in parts and part.needs):
         parts = parts.union(part.needs) if _together(*parts, *part.needs) else parts - {part.name}
     return parts, features
+
+
+def _with_required(supports: Supports, parts: frozenset[str]) -> frozenset[str]:
+    """The parts that may stand with those that every case has, and these."""
+    required = supports.required_masks
+    if not required:
+        return parts
+    needed = {name for part in PARTS if part.name in required for name in part.needs}
+    always = frozenset(required).union(needed)
+    return always.union(name for name in parts if _together(name, *always))
+
+
+def alignments(supports: Supports, parts: frozenset[str]) -> list[frozenset[str]]:
+    """What may be added to the parts for the alignment of a window that causal does not align; empty where there is none."""
+    if "window" not in parts or "causal" in parts:
+        return []
+    added = {"top-left": frozenset[str](), "bottom-right": frozenset({"window_alignment"})}
+    return [added[name] for name in added if name in supports.window_alignments]
 
 
 def block_sizes(supports: Supports) -> list[tuple[int, int]]:

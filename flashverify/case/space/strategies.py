@@ -18,18 +18,28 @@ from flashverify.case.case import (
     PRECISIONS,
     REGIMES,
     Case,
-    Edit,
     Grad,
     Storage,
     Values,
 )
 from flashverify.case.modifiers.dropout import draw_threshold
 from flashverify.case.space.compile_keys import CompileKey, list_compile_keys, page_choices
+from flashverify.case.space.declared_lengths import draw_declared_lengths, draw_packed
 from flashverify.case.space.draws import Choices, draw_lengths, draw_mask, draw_modifiers
-from flashverify.case.space.optional_parts import block_sizes, combine, draw_extras, draw_parts, extra_masks, one_in
+from flashverify.case.space.edits import draw_edits
+from flashverify.case.space.heads import head_choices
+from flashverify.case.space.launches import draw_launch, lengths_at_tiles
+from flashverify.case.space.optional_parts import (
+    alignments,
+    block_sizes,
+    combine,
+    draw_extras,
+    draw_parts,
+    extra_masks,
+    one_in,
+)
 from flashverify.case.space.profiles import CPU, GPU, Profile
-from flashverify.case.tensors import EDITABLE, TENSORS
-from flashverify.formats import FORMATS
+from flashverify.case.tensors import TENSORS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,8 +54,6 @@ __all__ = ["CPU", "GPU", "Profile", "cases"]
 
 _REGIMES = (*REGIMES, "normal", "normal", "v-positive")
 """Those that every defect of the arithmetic shows with are likelier than those built against one."""
-_HUGE = [sign * size for size in (2.0**95, 2.0**96, 2.0**100, 2.0**120, 1.875 * 2.0**127) for sign in (1.0, -1.0)]
-"""Sinks, slopes and biases that leave fp32 in base 2, or on the way; finite in bf16."""
 _MAX_TABLE = 2**22
 """Most pairs over all heads and sequences where a bias or a bitmap has one element for each."""
 
@@ -97,8 +105,10 @@ def _free_kinds(
     precision = draw(st.sampled_from([p for d, p in formats if d == dtype]))
     parts = draw_parts(draw, supports)
     aligned = not (supports.unaligned and draw(one_in(3)))
-    launch = _launch(draw, supports)
+    launch = draw_launch(draw, supports)
     parts, features = combine(supports, parts, draw_extras(draw, supports))
+    if ends := alignments(supports, parts):
+        parts |= draw(st.sampled_from(ends)) if len(ends) > 1 else ends[0]
     block = draw(st.sampled_from(block_sizes(supports))) if "blocks" in parts else (16, 16)
     paged = supports.page_sizes and "packed" not in parts
     page = draw(st.sampled_from(page_choices(supports))) if paged else None
@@ -117,8 +127,7 @@ def _free_kinds(
 
 @st.composite
 def _cases(draw: Draw, supports: Supports, profile: Profile, kinds: SearchStrategy[CompileKey]) -> Case:
-    heads = [h for h in profile.heads if supports.gqa or h[1] == h[2]]
-    batch, heads_q, heads_kv = draw(st.sampled_from(heads))
+    batch, heads_q, heads_kv = draw(st.sampled_from(head_choices(supports, profile)))
     empty = draw(st.sampled_from(("batch", "seq_q", "seq_k"))) if supports.empty and draw(one_in(12)) else ""
     batch = 0 if empty == "batch" else batch
     kind = draw(kinds)
@@ -129,8 +138,18 @@ def _cases(draw: Draw, supports: Supports, profile: Profile, kinds: SearchStrate
     pairs = max(profile.max_work // max(batch * heads_q * (dim_qk + dim_v), 1), 4)
     if "bitmap" in parts or "bias" in kind.features:
         pairs = min(pairs, max(_MAX_TABLE // max(batch * heads_q, 1), 4))
-    seq_q, seq_k = draw_lengths(draw, supports, profile.reaching(kind.features), parts, pairs, empty)
-    mask = draw_mask(draw, supports, parts, (sequences, seq_q, seq_k), kind.block)
+    reach, packed = profile.reaching(kind.features), None
+    if not supports.declares_lengths(parts):
+        lengths = draw_lengths(draw, supports, reach, parts, pairs, empty)
+    elif "packed" in parts:
+        packed, *buffers = draw_packed(draw, supports, reach, parts, pairs, sequences)
+        lengths = (buffers[0], buffers[1])
+    else:
+        lengths = draw_declared_lengths(draw, supports, reach, parts, pairs, empty)
+    if kind.launch and packed is None:
+        lengths = lengths_at_tiles(draw, supports, kind.launch, parts, lengths, pairs)
+    seq_q, seq_k = lengths
+    mask = draw_mask(draw, supports, parts, (sequences, seq_q, seq_k), kind.block, packed)
     logits, dropout = draw_modifiers(draw, supports, kind.features)
     case = Case(
         batch=batch,
@@ -156,7 +175,9 @@ def _cases(draw: Draw, supports: Supports, profile: Profile, kinds: SearchStrate
     if supports.strided and _has_vectors(case) and draw(one_in(3)):
         case = dataclasses.replace(case, storage=dataclasses.replace(case.storage, strided=True))
     if draw(one_in(6)):
-        case = dataclasses.replace(case, values=dataclasses.replace(case.values, edits=_edits(draw, supports, case)))
+        case = dataclasses.replace(
+            case, values=dataclasses.replace(case.values, edits=draw_edits(draw, supports, case))
+        )
     if supports.also is not None:
         if case.launch and supports.also(case) is not None:
             case = dataclasses.replace(case, launch=())
@@ -173,7 +194,8 @@ def _has_vectors(case: Case) -> bool:
 
 def _scales(supports: Supports) -> list[float | None]:
     """Scales of the signs that the subject has; the default, first, most often."""
-    scales: list[float | None] = []
+    scales: list[float | None] = [None] * (3 * ("default" in supports.scales))
+    scales += [float(scale) for scale in supports.scales if not isinstance(scale, str)]
     if "positive" in supports.scales:
         scales += [None] * 7 + [1.0, 0.125, 1e4, 1e-30, 2.0**-140]
     if "zero" in supports.scales:
@@ -196,48 +218,8 @@ def _storage(draw: Draw, supports: Supports, aligned: bool) -> Storage:
 
 
 def _grad(draw: Draw, supports: Supports) -> Grad:
-    do = draw(st.sampled_from(("dense", "dense", "dense", "expanded", "transposed", "zero")))
+    strided = () if supports.contiguous else ("expanded", "transposed")
+    do = draw(st.sampled_from(("dense", "dense", "dense", *strided, "zero")))
     dlse = supports.dlse and draw(st.booleans())
     forward_only = draw(one_in(10))
     return Grad(do=do, dlse=dlse) if supports.backward and not forward_only else Grad(backward=False)
-
-
-def _launch(draw: Draw, supports: Supports) -> tuple[tuple[str, int], ...]:
-    """All launch parameters of the subject, or none."""
-    if not supports.launch or not draw(one_in(4)):
-        return ()
-    return tuple(sorted((name, draw(st.sampled_from(values))) for name, values in supports.launch))
-
-
-def _edits(draw: Draw, supports: Supports, case: Case) -> tuple[Edit, ...]:
-    """One to three single elements inside the declared lengths; NaN and Inf where the subject has a contract for them."""
-    entry = FORMATS[case.dtype]
-    values = [0.0, 1.0, -1.0, -0.0, 1000.0, entry.min_subnormal, entry.max, -entry.max]
-    values += [float("inf"), float("-inf"), float("nan")] * supports.non_finite
-    # of bias, sink and slopes, whose non-finite values have no contract
-    large = [-8192.0, 16384.0, *values[:5], -1000.0]
-    large += _HUGE * supports.huge_modifiers
-    shapes = case.editable
-    declared = {"row": case.rows_inside, "key": case.keys_inside}
-
-    def places(name: str) -> list[tuple[int, int]]:  # (sequence, declared length), the empty ones left out
-        spec = EDITABLE[name]
-        lengths = None if spec.finite else declared.get(spec.axes[2])
-        lengths = lengths or (shapes[name][2],) * shapes[name][0]
-        return [(b, length) for b, length in enumerate(lengths) if length]
-
-    usable = [name for name in shapes if 0 not in shapes[name] and places(name)]
-    if not case.grad.backward or case.grad.do in ("expanded", "zero"):
-        usable = [name for name in usable if name != "do"]
-    if not supports.wild_slopes:
-        usable = [name for name in usable if name != "slopes"]
-    edits: list[Edit] = []
-    for _ in range(draw(st.sampled_from((1, 1, 2, 3))) if usable else 0):
-        name = draw(st.sampled_from(usable))
-        b, length = draw(st.sampled_from(places(name)))
-        h, d = (draw(st.integers(0, shapes[name][axis] - 1)) for axis in (1, 3))
-        choices = large if EDITABLE[name].finite else values
-        if name == "bias":
-            choices = [value for value in large if abs(value) <= entry.max]
-        edits.append(Edit(name, (b, h, draw(st.integers(0, length - 1)), d), draw(st.sampled_from(choices))))
-    return tuple(edits)

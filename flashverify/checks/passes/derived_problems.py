@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from typing import TYPE_CHECKING, Any
 
 from flashverify.case.case import Case, Storage, Values
@@ -91,10 +90,8 @@ def dense_case(case: Case, **changes: Any) -> Case:
 
 def launches(subject: Subject, *cases: Case) -> Iterator[tuple[tuple[str, int], ...]]:
     """The launch parameters that the subject accepts for every one of `cases`, in the order of its declaration."""
-    names = [name for name, _ in subject.supports.launch]
-    for values in itertools.product(*(choices for _, choices in subject.supports.launch)):
-        launch = tuple(sorted(zip(names, values, strict=True)))
-        if names and all(subject.supports.refusal(dataclasses.replace(case, launch=launch)) is None for case in cases):
+    for launch in subject.supports.launches():
+        if all(subject.supports.refusal(dataclasses.replace(case, launch=launch)) is None for case in cases):
             yield launch
 
 

@@ -105,7 +105,7 @@ def larger(subject: Subject, case: Case) -> Case | None:
         seq_q=seq_q,
         seq_k=seq_k,
         scale=case.softmax_scale,
-        mask=Mask(causal=case.mask.causal, window=case.mask.window),
+        mask=Mask(causal=case.mask.causal, window=case.mask.window, window_alignment=case.mask.window_alignment),
         values=Values(regime="normal", seed=case.values.seed ^ 1),
         storage=Storage(layout=case.storage.layout, page_size=case.storage.page_size),
     )

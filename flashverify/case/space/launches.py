@@ -1,0 +1,148 @@
+"""Which launch configuration a case has, and lengths at the edges of its tiles."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hypothesis import strategies as st
+
+from flashverify.case.space.optional_parts import one_in
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from hypothesis.strategies import SearchStrategy
+
+    from flashverify.case.supports import Launch, Supports
+
+    Draw = Callable[[SearchStrategy[Any]], Any]
+
+__all__ = ["draw_launch", "launch_entries", "launch_of_key", "lengths_at_tiles"]
+
+_EVERY = 6
+"""One compile key in so many has a launch configuration where these are not drawn evenly."""
+_MOST_DEFAULT = 8
+"""At least one case in so many has the default configuration."""
+_LEAST_TILE = 8
+"""Launch values below it are no sizes of tiles."""
+_LARGEST_TILE = 256
+_LISTED = 64
+"""Configurations that the fixed matrix has all of; of more it has every value, and the extremes against each other."""
+
+
+def draw_launch(draw: Draw, supports: Supports) -> Launch:
+    """A configuration of the subject, or none, which is the default one."""
+    configs = supports.launches()
+    if not configs:
+        return ()
+    if not supports.even_launches:
+        if not draw(one_in(4)):
+            return ()
+        if supports.launch_configs:
+            return _of(draw, configs)
+        return tuple(sorted((name, draw(st.sampled_from(values))) for name, values in supports.launch))
+    return () if draw(_default(len(configs))) else _of(draw, configs)
+
+
+def _default(configs: int) -> SearchStrategy[bool]:
+    """Whether a case has the default configuration, as often as each other one; shrinks to true."""
+    return st.sampled_from((True, *(False,) * min(configs, _MOST_DEFAULT - 1)))
+
+
+def _of(draw: Draw, configs: tuple[Launch, ...]) -> Launch:
+    found: Launch = draw(st.sampled_from(configs))
+    return found
+
+
+def launch_of_key(supports: Supports, number: int) -> Launch:
+    """The configuration of the `number`-th compile key."""
+    configs = supports.launches()
+    if not configs:
+        return ()
+    if supports.even_launches:
+        # One step further after each round, so that no configuration meets the same value of another period every time.
+        choices = ((), *configs)
+        return choices[(number + number // len(choices)) % len(choices)]
+    turn = number // _EVERY
+    if number % _EVERY != _EVERY - 1:
+        return ()
+    if supports.launch_configs:
+        return configs[turn % len(configs)]
+    chosen = []
+    for name, values in supports.launch:
+        chosen.append((name, values[turn % len(values)]))
+        turn //= len(values)
+    return tuple(sorted(chosen))
+
+
+def lengths_at_tiles(
+    draw: Draw, supports: Supports, launch: Launch, parts: frozenset[str], lengths: tuple[int, int], pairs: int
+) -> tuple[int, int]:
+    """seq_q and seq_k, in half of the cases with tiles replaced by multiples of them, with one less and one more.
+
+    Args:
+        draw: of hypothesis.
+        supports: what the subject declares.
+        launch: configuration of the case; its values from 8 to 256 count as sizes of tiles.
+        parts: of the mask.
+        lengths: seq_q and seq_k, as drawn without it.
+        pairs: most rows times keys.
+    """
+    tiles = [value for _, value in launch if _LEAST_TILE <= value <= _LARGEST_TILE]
+    if not (supports.even_launches and tiles and 0 not in lengths) or draw(one_in(2)):
+        return lengths
+    seq_q, seq_k = lengths
+    rows, keys = supports.rows(), supports.keys()
+    together = supports.square or ("causal" in parts and not supports.rectangular_causal)
+    if together or draw(one_in(2)):
+        found = [n for n in _near(tiles) if n in rows and n in keys and n * n <= pairs]
+        if found:
+            return (draw(st.sampled_from(found)),) * 2
+        if together:
+            return lengths
+    found = [n for n in _near(tiles) if n in keys and n * seq_q <= pairs]
+    seq_k = draw(st.sampled_from(found)) if found else seq_k
+    found = [n for n in _near(tiles) if n in rows and n * seq_k <= pairs]
+    seq_q = draw(st.sampled_from(found)) if found and draw(st.booleans()) else seq_q
+    if "tree" in parts and seq_q > seq_k:
+        return (seq_k, seq_k) if seq_k in rows else lengths
+    return seq_q, seq_k
+
+
+def _near(tiles: list[int]) -> list[int]:
+    """One, two and three tiles, each with one position less and one more; ascending."""
+    return sorted({times * tile + more for tile in tiles for times in (1, 2, 3) for more in (-1, 0, 1)})
+
+
+def launch_entries(supports: Supports) -> Iterator[str]:
+    """Entries of the fixed matrix: every configuration, or every value of every parameter and the extremes against each other."""
+    configs = supports.launches()
+    if not configs:
+        return
+    if supports.even_launches and len(configs) <= _LISTED:
+        for number, config in enumerate(configs):
+            long = max([70, *(value + 1 for _, value in config if value <= _LARGEST_TILE)])
+            causal = f"causal={supports.causal[0]}" if "causal" in supports.masks and supports.causal else ""
+            yield f"launch={_text(config)} seq_q={long} seq_k={long} {causal}"
+            if number % 2:
+                shorter = f"klen={long - 20}" if "key_lengths" in supports.masks else ""
+                yield f"launch={_text(config)} seq_q=40 seq_k={long} {shorter}"
+        return
+    for config in configs if supports.launch_configs else _spread(supports):
+        for rest in ("seq_q=70 seq_k=70 causal=top-left", "seq_q=40 seq_k=70 klen=50"):
+            yield f"launch={_text(config)} {rest}"
+
+
+def _text(config: Launch) -> str:
+    return ",".join(f"{name}:{value}" for name, value in config)
+
+
+def _spread(supports: Supports) -> list[Launch]:
+    names = [name for name, _ in supports.launch]
+    values = [options for _, options in supports.launch]
+    rows = [
+        tuple(v[(n + shift * i) % len(v)] for i, v in enumerate(values))
+        for shift in (0, 1, 3)
+        for n in range(max(map(len, values)))
+    ]
+    return [tuple(zip(names, row, strict=True)) for row in dict.fromkeys(rows)]
