@@ -26,10 +26,11 @@ _NEEDED = 2
 """Further cases that a claim must explain, each of them clearly."""
 _TRIED = 8
 """Further cases that it must at least not contradict; one of them has more rows and keys than any tile."""
-_SHARES = {"always": 0.4, "sometimes": 0.6, "somewhere": 0.75, "both": 0.85}
+_SHARES = {"always": 0.6, "sometimes": 0.75, "somewhere": 0.88, "both": 0.95}
 """Of the time, at whose end a search begins no further case."""
 _SURVEYED = 24
 """Cases that differ from the failing one in one respect and must fail as well for a claim without conditions."""
+_UNKNOWN = "; some cases are right for a reason that was not found"
 _ASKED = 4
 """Claims whose conditions are learned."""
 
@@ -103,7 +104,7 @@ def named(trials: Trials, scene: Scene, *, places: bool = True) -> Named | None:
         if narrowed is not None:
             narrowed.claims += found.claims[1:]
         else:
-            found.evidence += "; some cases are right for a reason that was not found"
+            found.evidence += _UNKNOWN
         return narrowed or found
     if found is not None:
         return found
@@ -114,9 +115,13 @@ def named(trials: Trials, scene: Scene, *, places: bool = True) -> Named | None:
             return found
     claims = placed(trials, scene, _SHARES["somewhere"]) if places else []
     for claim, evidence in claims:
-        if evidence:
-            same = [other for other, words in claims if words and other.conditions == claim.conditions]
+        if not evidence:
+            continue
+        same = [other for other, words in claims if words and other.conditions == claim.conditions]
+        if _surveyed(trials, scene, claim):
             return Named(_distinct(claim, same), claim.conditions, evidence)
+        narrowed = _sometimes(trials, scene, claim, claim.conditions, _SHARES["both"])
+        return narrowed or Named(_distinct(claim, same), claim.conditions, evidence + _UNKNOWN)
     for claim, _ in claims[:_ASKED]:
         found = _sometimes(trials, scene, claim, claim.conditions, _SHARES["both"])
         if found is not None:
