@@ -114,6 +114,7 @@ class Judge(msgspec.Struct, frozen=True, tag=True):
     Attributes:
         confirm: ask mpmath about the failure of that key.
         diagnose: name what explains the failure of that key.
+        first: text of another case that fails likewise, which the diagnosis may look at; empty for none.
     """
 
     subject: str
@@ -121,6 +122,7 @@ class Judge(msgspec.Struct, frozen=True, tag=True):
     plan: str
     confirm: Key | None = None
     diagnose: Key | None = None
+    first: str = ""
 
 
 Task = Batch | Chunk | CaseList | Minimise | Judge

@@ -54,8 +54,8 @@ class Toolkit(Protocol):
     def confirm(self, subject: Any, case: Case, verdict: Verdict) -> Confirmation:
         """What the multi-precision oracle says of a failure."""
 
-    def diagnose(self, subject: Any, case: Case, verdict: Verdict) -> Diagnosis:
-        """Which wrong semantics explains a failure, and where it shows."""
+    def diagnose(self, subject: Any, case: Case, verdict: Verdict, first: Case | None = None) -> Diagnosis:
+        """Which wrong semantics explains a failure, and where it shows; `first` is another case that fails likewise."""
 
 
 class _Bundled:
@@ -120,10 +120,10 @@ class _Bundled:
 
         return confirm(subject, case, verdict)
 
-    def diagnose(self, subject: Any, case: Case, verdict: Verdict) -> Diagnosis:
+    def diagnose(self, subject: Any, case: Case, verdict: Verdict, first: Case | None = None) -> Diagnosis:
         from flashverify.diagnosis.diagnose import diagnose
 
-        return diagnose(subject, case, verdict)
+        return diagnose(subject, case, verdict, first=first)
 
 
 bundled: Toolkit = _Bundled()

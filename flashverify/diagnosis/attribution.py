@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flashverify.diagnosis.catalogue import SEMANTICS
-from flashverify.diagnosis.diagnose import first_scene, fit_of, unwritten
+from flashverify.diagnosis.claims import Answer, Claim
+from flashverify.diagnosis.conditions import parse
 from flashverify.diagnosis.observation import LARGEST
+from flashverify.diagnosis.opening import first_scene, unwritten
 from flashverify.diagnosis.padding_experiment import PADDINGS, padding_reaches
+from flashverify.diagnosis.trials import work
 
 if TYPE_CHECKING:
     from flashverify.case.case import Case
@@ -25,14 +28,17 @@ def attributed(subject: Subject, case: Case, verdict: Verdict, diagnosis: Diagno
         subject: the kernel under test.
         case: where it fails.
         verdict: the failing verdict.
-        diagnosis: of another failure of the same subject.
+        diagnosis: of another failure of the same subject; where it has conditions, its semantics counts where they hold.
 
     Returns:
-        False where it names nothing, where the case is too large for hypotheses, or where outputs are wrong in another way.
+        False where it names nothing, where the case is too large for hypotheses, where its conditions do not hold, or where
+        outputs are wrong in another way.
 
     Raises:
+        UsageError: a condition of the diagnosis cannot be parsed.
         Exception: whatever the subject raises on `case`.
     """
+    conditions = tuple(map(parse, diagnosis.conditions))
     found = first_scene(subject, case, verdict) if diagnosis.name else None
     if found is None:
         return False
@@ -42,7 +48,7 @@ def attributed(subject: Subject, case: Case, verdict: Verdict, diagnosis: Diagno
     if diagnosis.name in PADDINGS:
         reached = padding_reaches(subject, scene.case)
         return reached is not None and reached[0] == diagnosis.name
-    if scene.case.batch * scene.case.heads_q * scene.case.seq_q * scene.case.seq_k > LARGEST:
+    if work(scene.case) > LARGEST:
         return False
-    known = (semantics for semantics in SEMANTICS if semantics.name == diagnosis.name)
-    return any(fit_of(semantics, scene, failing) is not None for semantics in known)
+    known = (Claim(semantics, conditions) for semantics in SEMANTICS if semantics.name == diagnosis.name)
+    return any(claim.answer(scene) in (Answer.CLEAR, Answer.EXPLAINED) for claim in known)

@@ -79,6 +79,41 @@ class Expected:
         """Nothing is asked of the elements `where`, bool, which broadcasts."""
         return replace(self, total=self.total.masked_fill(where.expand_as(self.total), math.inf))
 
+    def within(self, where: Tensor, outside: Expected) -> Expected:
+        """This expectation on the elements `where`, bool, and the other one elsewhere; what is strict is left out."""
+
+        def either(a: Tensor | None, b: Tensor | None) -> Tensor | None:
+            if a is None and b is None:
+                return None
+            nowhere = torch.zeros((), dtype=torch.bool)
+            return torch.where(where, nowhere if a is None else a, nowhere if b is None else b)
+
+        other = None
+        if self.other is not None:
+            other = self.other[0], torch.where(where, self.other[1], -1.0)
+        return Expected(
+            value=torch.where(where, self.value, outside.value),
+            total=torch.where(where, self.total, outside.total),
+            overflow=torch.where(where, self.overflow, outside.overflow),
+            nan=either(self.nan, outside.nan),
+            lost=either(self.lost, outside.lost),
+            anything=either(self.anything, outside.anything),
+            zero=either(self.zero, outside.zero),
+            other=other,
+        )
+
+    def plus(self, more: Expected, least: Expected) -> Expected:
+        """The sum of two parts of an output, no closer than `least`; what is strict is left out."""
+        lost = [x for x in (self.nan, self.lost, more.nan, more.lost) if x is not None]
+        return Expected(
+            value=self.value + more.value,
+            total=torch.maximum(self.total + more.total, least.total),
+            overflow=self.overflow | more.overflow | least.overflow,
+            lost=torch.stack(lost).any(0) if lost else None,
+            anything=self.anything,
+            zero=least.zero,
+        )
+
     def holds(self, got: Tensor, free: Tensor | None = None) -> Tensor:
         """Bool: the elements of `got`, float64, that are as expected; those `free` always are."""
         near = (got - self.value).abs() <= self.total

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from flashverify.checks.passes.logits import logits
 from flashverify.diagnosis.hypothesis import Alternative, Expectations
@@ -53,6 +53,7 @@ class Scene:
             the oracle's; None where it returned no LSE.
         right: what is expected of each output by the declared semantics.
         known: answers of `agrees`.
+        memo: what was computed of it once, by whoever computed it.
     """
 
     problem: Problem
@@ -68,6 +69,7 @@ class Scene:
     lse: Tensor | None
     right: Expectations
     known: dict[tuple[bytes, frozenset[str]], bool] = dataclasses.field(default_factory=dict)
+    memo: dict[Any, Any] = dataclasses.field(default_factory=dict)
 
     @property
     def case(self) -> Case:
@@ -83,6 +85,14 @@ class Scene:
     def unit(self) -> float:
         """The subject's unit of an LSE, in natural ones."""
         return 1.0 if self.form.lse_base == "e" else math.log(2.0)
+
+    @property
+    def failures(self) -> dict[str, Tensor]:
+        """What `failing` gives, found once."""
+        if "failing" not in self.memo:
+            self.memo["failing"] = self.failing()
+        found: dict[str, Tensor] = self.memo["failing"]
+        return found
 
     def failing(self) -> dict[str, Tensor]:
         """Per output that is not as declared, the elements."""
@@ -100,13 +110,13 @@ class Scene:
         truth = self.truth if alternative.inputs is None else Truth(alternative.inputs, self.case.dtype, self.form)
         wanted = {name for name in names if name in self.outputs}
         if wanted & set(FORWARD):
-            values = self._declared(FORWARD) if same else self._forward(truth)
+            values = self.declared(FORWARD) if same else self._forward(truth)
             found |= values if alternative.finish is None else alternative.finish(values)
         if wanted & set(BACKWARD):
             o, lse = self.o, self.lse
             if alternative.given is not None and o is not None and lse is not None:
                 o, lse = alternative.given(o, lse)
-            values = self._declared(BACKWARD) if same and alternative.given is None else self._backward(truth, o, lse)
+            values = self.declared(BACKWARD) if same and alternative.given is None else self._backward(truth, o, lse)
             if alternative.inputs is not None and lse is not None:
                 values = self._overflowed(values, alternative.inputs, lse)
             found |= values if alternative.finish is None else alternative.finish(values)
@@ -151,7 +161,7 @@ class Scene:
         shape = (*self.case.shape_q[:3], self.case.seq_k)
         return bytes(inputs.visible.expand(shape).numpy().tobytes())
 
-    def _declared(self, names: tuple[str, ...]) -> Expectations:
+    def declared(self, names: tuple[str, ...]) -> Expectations:
         """What is declared, without what the declared order of tiles makes sharper: a wrong kernel may break that too."""
         return {name: dataclasses.replace(self.right[name], strict=None) for name in names if name in self.right}
 

@@ -122,7 +122,7 @@ class FakeToolkit:
     def confirm(self, subject, case, verdict):
         return Confirmation(oracle="mpmath", expected="0x1p+0", got="0x1p+1", bound="0x1p-10", agrees=True)
 
-    def diagnose(self, subject, case, verdict):
+    def diagnose(self, subject, case, verdict, first=None):
         return Diagnosis("scale-missing", "The logits are <not> scaled.", place=f"{verdict.output}: every row")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from flashverify.campaign.shrink.changes import change, cumulate
+from flashverify.case.changes import change, cumulate
 from flashverify.case.masks.mask import PARTS, Packed, of_sequences, without_part
 from flashverify.case.masks.part import down
 from flashverify.errors import UsageError

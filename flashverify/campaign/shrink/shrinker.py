@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from flashverify.campaign.shrink.changes import change
 from flashverify.campaign.shrink.masks import numbers, packed, parts_off, patterns
 from flashverify.case.case import REGIMES, Case, Grad, Logits, Storage
+from flashverify.case.changes import change
 from flashverify.case.masks.mask import Mask, of_sequences
 from flashverify.case.masks.part import down
 from flashverify.case.modifiers.logits import modifiers_of

@@ -11,8 +11,8 @@ from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING
 
-from flashverify.campaign.shrink.changes import change
 from flashverify.case.case import REGIMES, Case
+from flashverify.case.changes import change
 from flashverify.judge.verdict import from_hex
 
 if TYPE_CHECKING:

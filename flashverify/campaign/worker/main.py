@@ -161,7 +161,7 @@ class Session:
         return tuple(dict.fromkeys(map(format_case, kept)))
 
     def _judge_one(self, task: Judge) -> None:
-        case = parse_case(task.case)
+        case, first = parse_case(task.case), parse_case(task.first or task.case)
         result = self.judge(task.subject, case, task.plan)
         confirmation, diagnosis = Confirmation(), None
         failing = {v.key(result.subject, case.dtype): v for v in reversed(result.failures)}
@@ -174,7 +174,7 @@ class Session:
         if task.diagnose is not None and task.diagnose in failing:
             self.emit(Started())
             try:
-                diagnosis = self.toolkit.diagnose(self.subject(task.subject), case, failing[task.diagnose])
+                diagnosis = self.toolkit.diagnose(self.subject(task.subject), case, failing[task.diagnose], first)
             except Exception as error:  # and without words for it
                 print(f"diagnose failed: {type(error).__name__}: {error}", file=sys.stderr)
         self.emit(Judged(result, confirmation, diagnosis))

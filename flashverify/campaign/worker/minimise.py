@@ -113,7 +113,8 @@ def _diagnosis(session: Session, task: Minimise, text: str, plan: str, end: floa
     setup = msgspec.structs.replace(session.setup, case_limit=min(session.setup.case_limit, _DIAGNOSIS_LIMIT))
     with Probe(setup, alive=lambda: session.emit(Started())) as probe:
         try:
-            return probe.judge(Judge(task.subject, text, plan, diagnose=task.key), deadline=end).diagnosis
+            request = Judge(task.subject, text, plan, diagnose=task.key, first=task.first)
+            return probe.judge(request, deadline=end).diagnosis
         except NoVerdictError:
             return None
 

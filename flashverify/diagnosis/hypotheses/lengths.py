@@ -116,6 +116,7 @@ def _cut(keys: int) -> Callable[[Expectations], Expectations]:
                     value=x.value[:, :, :keys],
                     total=x.total[:, :, :keys],
                     overflow=x.overflow[:, :, :keys],
+                    lost=None if x.lost is None else x.lost[:, :, :keys],
                     zero=None,
                 )
         return found

@@ -1,0 +1,129 @@
+"""A condition in words, with the preposition that it takes."""
+
+from __future__ import annotations
+
+__all__ = ["phrase"]
+
+_NUMBERS = {
+    "seq_q": "Sq",
+    "seq_k": "Sk",
+    "dim_qk": "D",
+    "dim_v": "Dv",
+    "group": "the number of query heads per group",
+    "heads_q": "the number of query heads",
+    "heads_kv": "the number of kv heads",
+    "sequences": "the number of sequences",
+    "page_size": "the page size",
+    "window_left": "the left bound of the window",
+    "window_right": "the right bound of the window",
+    "gap": "the gap between rows",
+    "offset": "the offset of the tensors",
+    "splits": "the number of splits",
+    "tile_keys": "the declared tile of keys",
+    "max_product": "the largest |scaled product of q and k|",
+    "max_logit": "the largest |logit|",
+    "least_row_max": "the smallest row maximum of the logits",
+    "rows": "Sq",
+    "keys": "Sk",
+    "row_max": "the row's largest logit",
+}
+_PARTS = {
+    "window": "a window",
+    "key_lengths": "key lengths",
+    "query_lengths": "query lengths",
+    "packed": "packed sequences",
+    "tree": "a tree",
+    "blocks": "a block-sparse pattern",
+    "bitmap": "a bitmap",
+    "prefix_lengths": "a prefix",
+    "softcap": "softcap",
+    "alibi": "ALiBi",
+    "bias": "a bias",
+    "sink": "sinks",
+    "relative_bias": "a relative bias",
+    "dropout": "dropout",
+    "dlse": "a gradient through the LSE",
+    "backward": "a backward",
+    "expand": "k and v of stride 0 over heads",
+    "strided": "strided vectors",
+    "given_scale": "a scale of its own",
+    "paged": "pages",
+    "edits": "edited elements",
+}
+_SIGNS = {"==": "=", "!=": "is not", ">=": ">=", "<=": "<=", ">": ">", "<": "<"}
+_INDICES = {
+    "sequence": ("sequence", "sequences"),
+    "head": ("query head", "query heads"),
+    "member": ("query head of each group", "query heads of each group"),
+    "kv_head": ("kv head", "kv heads"),
+    "row": ("row", "rows"),
+    "key": ("key", "keys"),
+    "channel": ("channel", "channels"),
+}
+_TILES = {
+    "first": "the first tile of {} {}",
+    "later": "{1} behind the first tile of {0}",
+    "last": "the last tile of {} {}",
+    "partial": "a last tile of {} {} that is not full",
+}
+
+
+def phrase(feature: str, comparison: str, value: int | float | str, *, modulus: int = 0, tile: int = 0) -> str:
+    """`where Sq > Sk`, `with a window`, `in the last tile of 64 keys`."""
+    text = f"{value:g}" if isinstance(value, float) else str(value)
+    if feature in ("row_tile", "key_tile"):
+        return "in " + _TILES.get(text, "the tile {2} of {0} {1}").format(tile, feature[:3] + "s", text)
+    if feature in _INDICES:
+        return f"in {_index(feature, comparison, text)}"
+    if feature in ("rows", "keys"):
+        return f"in sequences {_number(feature, comparison, text, modulus)}"
+    if text in ("no", "yes") and feature in _PARTS:
+        return f"{'with' if (text == 'yes') == (comparison == '==') else 'without'} {_PARTS[feature]}"
+    return _named(feature, comparison, text) or _number(feature, comparison, text, modulus)
+
+
+def _number(feature: str, comparison: str, text: str, modulus: int) -> str:
+    """A comparison of numbers."""
+    name = _NUMBERS.get(feature, feature.replace("launch.", "the launch parameter "))
+    if modulus:
+        return _remainder(name, comparison, text, modulus)
+    return f"where {name} {_SIGNS[comparison]} {_NUMBERS.get(text, text)}"
+
+
+def _named(feature: str, comparison: str, text: str) -> str:
+    """What a case says by a word; empty for numbers."""
+    negated = comparison == "!="
+    if feature == "dtype":
+        return f"{'not ' * negated}in {text}"
+    if feature == "precision":
+        return f"{'not ' * negated}with {text} products"
+    if feature == "causal":
+        if text == "no":
+            return f"{'with' if negated else 'without'} a causal mask"
+        return f"{'not ' * negated}with a {text} causal mask"
+    if feature in ("layout", "padding", "do", "regime"):
+        what = {"do": "a dO that is", "padding": "padding of", "regime": "values of the regime"}.get(feature, feature)
+        return f"{'not ' * negated}with {what} {text}"
+    return f"{'not ' * negated}with {_PARTS[feature]} ({text})" if feature in _PARTS else ""
+
+
+def _remainder(name: str, comparison: str, text: str, modulus: int) -> str:
+    if text == "0":
+        return f"where {name} is {'a' if comparison == '==' else 'no'} multiple of {modulus}"
+    return f"where {name} modulo {modulus} {_SIGNS[comparison]} {text}"
+
+
+def _index(feature: str, comparison: str, text: str) -> str:
+    one, many = _INDICES[feature]
+    if text in ("rows", "keys"):
+        axis = "Sq" if text == "rows" else "Sk"
+        return f"{many} from {axis} on" if comparison == ">=" else f"{many} before {axis}"
+    if text == "last":
+        return f"the last {one}" if comparison == "==" else f"{many} before the last"
+    if (comparison, text) == (">=", "1"):
+        return f"{many} behind the first one"
+    if (comparison, text) == ("==", "0"):
+        return f"the first {one}"
+    return {">=": f"{many} from {text} on", "<": f"the first {text} {many}", "==": f"{one} {text}"}.get(
+        comparison, f"{many} {comparison} {text}"
+    )

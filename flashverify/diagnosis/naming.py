@@ -1,0 +1,190 @@
+"""Which wrong semantics explains a failure and the cases around it: always, on some cases, or at some places."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from typing import TYPE_CHECKING
+
+from flashverify.diagnosis.catalogue import SEMANTICS
+from flashverify.diagnosis.claims import Answer, Claim
+from flashverify.diagnosis.dependence import ContradictionError, Dependence
+from flashverify.diagnosis.neighbours import neighbours, simplifications
+from flashverify.diagnosis.placing import placed
+from flashverify.diagnosis.related_cases import telling, variants
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from flashverify.diagnosis.conditions import Condition
+    from flashverify.diagnosis.observation import Scene
+    from flashverify.diagnosis.trials import Trials
+
+__all__ = ["Named", "claims_of", "named"]
+
+_NEEDED = 2
+"""Further cases that a claim must explain, each of them clearly."""
+_TRIED = 8
+"""Further cases that it must at least not contradict; one of them has more rows and keys than any tile."""
+_SHARES = {"always": 0.6, "sometimes": 0.75, "somewhere": 0.88, "both": 0.95}
+"""Of the time, at whose end a search begins no further case."""
+_SURVEYED = 24
+"""Cases that differ from the failing one in one respect and must fail as well for a claim without conditions."""
+_UNKNOWN = "; some cases are right for a reason that was not found"
+_ASKED = 4
+"""Claims whose conditions are learned."""
+
+
+@dataclass(slots=True)
+class Named:
+    """What explains a failure.
+
+    Attributes:
+        claims: those that no case tells apart, the first of which gives the name.
+        conditions: where the first one is wrong, on the case and on places in it.
+        evidence: in words.
+    """
+
+    claims: list[Claim]
+    conditions: tuple[Condition, ...] = ()
+    evidence: str = ""
+
+
+@dataclass(slots=True)
+class _Record:
+    """A claim and what was said of it since the first case."""
+
+    claim: Claim
+    answers: list[Answer] = field(default_factory=list)
+
+    def add(self, scene: Scene) -> bool:
+        """Takes an answer; False where the kernel is wrong in another way."""
+        self.answers.append(self.claim.answer(scene))
+        return self.answers[-1] is not Answer.OTHERWISE
+
+    def count(self, *answers: Answer) -> int:
+        return sum(answer in answers for answer in self.answers)
+
+    @property
+    def always(self) -> bool:
+        """Whether no case was right where the claim says that it is wrong."""
+        return Answer.RIGHT not in self.answers
+
+    @property
+    def explained(self) -> str:
+        clear = self.count(Answer.CLEAR)
+        return f"it explains {clear + self.count(Answer.EXPLAINED)} further cases, {clear} of them clearly"
+
+
+def claims_of(scene: Scene, within: Callable[[], bool]) -> list[Claim] | None:
+    """The semantics that expect what the subject returned; None where the time was over before all were tried."""
+    found = []
+    for semantics in SEMANTICS:
+        claim = Claim(semantics)
+        if claim.answer(scene) in (Answer.CLEAR, Answer.EXPLAINED):
+            found.append(claim)
+        if not within():
+            return None
+    return found
+
+
+def named(trials: Trials, scene: Scene, *, places: bool = True) -> Named | None:
+    """What explains `scene` and the cases around it; None where nothing does.
+
+    Args:
+        trials: runs the subject.
+        scene: a failing run.
+        places: whether semantics that are wrong at some places only are tried as well.
+    """
+    whole = claims_of(scene, lambda: trials.left(_SHARES["always"]))
+    records = [_Record(claim) for claim in whole or ()]
+    records, found = _always(trials, scene, records)
+    if found is not None and not _surveyed(trials, scene, found.claims[0]):
+        narrowed = _sometimes(trials, scene, found.claims[0], (), _SHARES["sometimes"])
+        if narrowed is not None:
+            narrowed.claims += found.claims[1:]
+        else:
+            found.evidence += _UNKNOWN
+        return narrowed or found
+    if found is not None:
+        return found
+    records.sort(key=lambda record: -record.count(Answer.CLEAR))
+    for record in records[:_ASKED]:
+        found = _sometimes(trials, scene, record.claim, (), _SHARES["sometimes"])
+        if found is not None:
+            return found
+    claims = placed(trials, scene, _SHARES["somewhere"]) if places else []
+    for claim, evidence in claims:
+        if not evidence:
+            continue
+        same = [other for other, words in claims if words and other.conditions == claim.conditions]
+        if _surveyed(trials, scene, claim):
+            return Named(_distinct(claim, same), claim.conditions, evidence)
+        narrowed = _sometimes(trials, scene, claim, claim.conditions, _SHARES["both"])
+        return narrowed or Named(_distinct(claim, same), claim.conditions, evidence + _UNKNOWN)
+    for claim, _ in claims[:_ASKED]:
+        found = _sometimes(trials, scene, claim, claim.conditions, _SHARES["both"])
+        if found is not None:
+            return found
+    return None
+
+
+def _distinct(first: Claim, more: list[Claim]) -> list[Claim]:
+    names = {first.semantics.name: first}
+    for claim in more:
+        names.setdefault(claim.semantics.name, claim)
+    return list(names.values())
+
+
+def _always(trials: Trials, scene: Scene, records: list[_Record]) -> tuple[list[_Record], Named | None]:
+    """The claims that no case contradicts, and what explains every case, if there is one."""
+    tried = 0
+    for variant in trials.of(variants(trials.subject, scene.case), share=_SHARES["always"]):
+        if variant is scene:
+            continue
+        tried += 1
+        records = [record for record in records if record.add(variant)]
+        always = [record for record in records if record.always]
+        settled = len(always) == 1 and always[0].count(Answer.CLEAR) >= _NEEDED and tried >= _TRIED
+        if not always or settled:
+            break
+    fits = [r for r in records if r.always and r.count(Answer.CLEAR) >= _NEEDED and tried >= _TRIED]
+    if len(fits) > 1:
+        for variant in trials.of(telling(trials.subject, scene.case)):
+            fits = [record for record in fits if record.add(variant) and record.always]
+            if len(fits) < 2:
+                break
+    if not fits:
+        return records, None
+    return records, Named([record.claim for record in fits], (), fits[0].explained)
+
+
+def _surveyed(trials: Trials, scene: Scene, claim: Claim) -> bool:
+    """Whether no case that differs in one respect is right although the claim says that it is wrong."""
+    supports = trials.subject.supports
+    cases = chain(simplifications(supports, scene.case), islice(neighbours(supports, scene.case), _SURVEYED))
+    return all(claim.answer(other) is not Answer.RIGHT for other in trials.of(cases, share=_SHARES["always"]))
+
+
+def _sometimes(trials: Trials, scene: Scene, claim: Claim, places: tuple[Condition, ...], share: float) -> Named | None:
+    """The claim with the conditions under which it explains every case; None where none was found and tested."""
+    record = _Record(claim)
+
+    def label(other: Scene) -> bool | None:
+        if not record.add(other):
+            raise ContradictionError
+        answer = record.answers[-1]
+        return None if answer is Answer.SILENT else answer is not Answer.RIGHT
+
+    dependence = Dependence(trials, label, share)
+    try:
+        dependence.learn(scene.case, variants(trials.subject, scene.case))
+    except ContradictionError:
+        return None
+    if not dependence.tested or dependence.rule is None or record.count(Answer.CLEAR) <= _NEEDED:
+        return None
+    evidence = (
+        f"{record.explained}; of fresh cases {dependence.held} fail and {dependence.failed} are right"
+        " as the conditions predict"
+    )
+    return Named([claim], (*places, *dependence.rule.conditions), evidence)

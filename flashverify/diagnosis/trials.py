@@ -1,0 +1,85 @@
+"""Runs of a subject on cases, each made once, until the time is over."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from flashverify.diagnosis.observation import LARGEST
+from flashverify.diagnosis.observe import look
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from flashverify.case.case import Case
+    from flashverify.diagnosis.observation import Scene
+    from flashverify.subjects.interface import Subject
+
+__all__ = ["Trials"]
+
+
+class Trials:
+    """What a subject did on the cases tried so far.
+
+    Args:
+        subject: the kernel under test.
+        seconds: after which no further case is run.
+
+    Attributes:
+        scenes: the runs by case, in the order in which they were made.
+    """
+
+    def __init__(self, subject: Subject, seconds: float) -> None:
+        self.subject = subject
+        self.scenes: dict[Case, Scene] = {}
+        self._silent: set[Case] = set()
+        self._begun = time.monotonic()
+        self._seconds = seconds
+        self._longest = 0.0
+
+    def left(self, share: float = 1.0) -> bool:
+        """Whether `share` of the time is not over, and another run as long as the longest one would end in time."""
+        now = time.monotonic() - self._begun
+        return now < share * self._seconds and now + self._longest <= self._seconds
+
+    def keep(self, scene: Scene) -> None:
+        """Adds a run that was made elsewhere."""
+        self.scenes[scene.case] = scene
+
+    def known(self, case: Case) -> bool:
+        """Whether the case was tried."""
+        return case in self.scenes or case in self._silent
+
+    def scene(self, case: Case) -> Scene | None:
+        """The run of `case`; None where the subject refuses it, raises on it, or it is too large."""
+        if case in self.scenes:
+            return self.scenes[case]
+        if case in self._silent:
+            return None
+        begun = time.monotonic()
+        found = None
+        if work(case) <= LARGEST and self.subject.supports.refusal(case) is None:
+            try:
+                found = look(self.subject, case)
+            except Exception:  # a defect may raise on other cases; those say nothing
+                found = None
+        self._longest = max(self._longest, time.monotonic() - begun)
+        if found is None:
+            self._silent.add(case)
+        else:
+            self.scenes[case] = found
+        return found
+
+    def of(self, cases: Iterable[Case], *, share: float = 1.0) -> Iterator[Scene]:
+        """The runs of `cases`, as long as `share` of the time is not over."""
+        for case in cases:
+            if not self.left(share):
+                return
+            scene = self.scene(case)
+            if scene is not None:
+                yield scene
+
+
+def work(case: Case) -> int:
+    """Pairs of rows and keys over all heads."""
+    return case.batch * case.heads_q * case.seq_q * case.seq_k
