@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from flashverify.diagnosis.observation import LARGEST
 from flashverify.diagnosis.opening import first_scene, unwritten
 from flashverify.diagnosis.padding_experiment import padding_reaches
 from flashverify.diagnosis.place import first_line, place_of
+from flashverify.diagnosis.precision import precision_words
 from flashverify.diagnosis.trials import Trials, work
 from flashverify.judge.record import Diagnosis
 from flashverify.outputs import BACKWARD, FORWARD
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["SECONDS", "diagnose"]
 
 SECONDS = 10.0
+_PRECISION = 3.0
+"""Seconds for a defect of precision, after everything else."""
 _FATAL = ("crash", "hang", "exception")
 """Checks whose failures leave no outputs to explain."""
 _NONE = "No known wrong semantics explains it."
@@ -98,7 +102,9 @@ def diagnose(
     if not starts:
         return Diagnosis(sentence="The case is too large for hypotheses.", place=place)
     words, conditions = described(trials, starts[0], verdict.output)
-    return Diagnosis(sentence=f"{_NONE} {words}{remark}", place=place, conditions=conditions)
+    precise = precision_words(subject, scene.case, verdict, time.monotonic() + _PRECISION)
+    said, form = (_NONE, "") if precise is None else (precise.sentence, precise.form)
+    return Diagnosis(sentence=f"{said} {words}{remark}", place=place, conditions=conditions, form=form)
 
 
 def _in_fp32(trials: Trials, scene: Scene) -> Scene | None:

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from flashverify.case.text import parse_case
+from flashverify.diagnosis.diagnose import diagnose
 from flashverify.diagnosis.precision import precision_words
 from flashverify.numerics import Form
 from tests.diagnosis.planted import LOG2E, Plain
@@ -154,3 +155,13 @@ def test_nothing_is_said_of_noise_that_no_step_makes():
 
     found = words(planted(output=noisy), FP32)
     assert found is None or "look like" not in found.sentence
+
+
+def test_a_diagnosis_without_a_name_has_the_words_and_the_form():
+    case = parse_case(FP32.replace("fp32", "bf16"))
+    subject = planted(**softmax(summed=bf16))
+    found = diagnose(subject, case, first_failure(subject, case), seconds=300)
+
+    assert found.name == ""
+    assert "the row sum of P rounded to bf16" in found.sentence
+    assert found.form == "Form(row_sum='rounded', block_n=16)"

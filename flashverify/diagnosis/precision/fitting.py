@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from flashverify.diagnosis.observation import Scene
     from flashverify.diagnosis.precision.emulation import Steps
 
-__all__ = ["Fit", "best", "errors", "small"]
+__all__ = ["Fit", "asked", "best", "small"]
 
 _EXPLAINED = 0.75
 """Share of the squared error that a model must explain, on each case."""
@@ -50,29 +50,22 @@ class Fit:
     several: bool
 
 
-def errors(scene: Scene, names: frozenset[str]) -> dict[str, Tensor]:
-    """Per output its error in units of its bound; 0 where the error is not finite or nothing is asked."""
-    found = {}
-    for name in names & scene.right.keys() & scene.outputs.keys():
-        error = (scene.outputs[name] - scene.right[name].value) / _weight(scene, name)
-        found[name] = torch.where(torch.isfinite(error), error, 0.0)
-    return found
-
-
-def _weight(scene: Scene, name: str) -> Tensor:
-    total = scene.right[name].total
-    return torch.where(total > 0, total, math.inf)
+def asked(scene: Scene, name: str) -> Tensor:
+    """Bool: the elements of an output of which something finite is asked, and that are finite."""
+    right, got = scene.right[name], scene.outputs[name]
+    found = torch.isfinite(right.value) & torch.isfinite(right.total) & (right.total > 0) & torch.isfinite(got)
+    return found & ~scene.free[name] if name in scene.free else found
 
 
 def small(scene: Scene, names: frozenset[str]) -> bool:
     """Whether every failing output is finite and about right, so that precision is the question."""
     for name in names:
         got, value = scene.outputs[name], scene.right[name].value
-        asked = torch.isfinite(value) & torch.isfinite(scene.right[name].total)
-        error = (got - value)[asked]
-        if not bool(torch.isfinite(error).all()):
+        lost = torch.isfinite(value) & ~torch.isfinite(got)
+        if bool((lost & ~scene.free[name] if name in scene.free else lost).any()):
             return False
-        if float((error**2).sum()) > _LARGEST_ERROR * float((value[asked] ** 2).sum()):
+        known = asked(scene, name)
+        if float(((got - value)[known] ** 2).sum()) > _LARGEST_ERROR * float((value[known] ** 2).sum()):
             return False
     return True
 
@@ -90,9 +83,8 @@ def _share(
     for name in names:
         if name not in wrong:
             return -math.inf, math.nan
-        weight = _weight(scene, name)
-        error, model = ((x - right[name]) / weight for x in (scene.outputs[name], wrong[name]))
-        known = torch.isfinite(error) & torch.isfinite(model)
+        error, model = ((x - right[name]) / scene.right[name].total for x in (scene.outputs[name], wrong[name]))
+        known = asked(scene, name) & torch.isfinite(error) & torch.isfinite(model)
         whole = float((error[known] ** 2).sum())
         moved = float((model[known] ** 2).sum())
         if not whole or moved < _ACTS * whole:

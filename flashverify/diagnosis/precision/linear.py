@@ -9,6 +9,7 @@ import torch
 
 from flashverify.checks.passes.logits import logits
 from flashverify.diagnosis.precision.emulation import declared, forward
+from flashverify.diagnosis.precision.fitting import asked
 from flashverify.diagnosis.precision.models import TILES
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def _system(scene: Scene, names: frozenset[str], features: Features) -> tuple[Te
     for name in sorted(names):
         total = scene.right[name].total
         error = (scene.outputs[name] - right[name]) / total
-        wanted = torch.isfinite(error) & (total > 0) & torch.isfinite(given[name]).all(-1)
+        wanted = asked(scene, name) & torch.isfinite(error) & torch.isfinite(given[name]).all(-1)
         rows.append((given[name] / total.unsqueeze(-1))[wanted])
         errors.append(error[wanted])
     return torch.cat(rows), torch.cat(errors)
