@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from flashverify.diagnosis.conditions import in_words
 from flashverify.diagnosis.description import described
-from flashverify.diagnosis.naming import Named, named
+from flashverify.diagnosis.naming import Named, named, named_at_places
 from flashverify.diagnosis.observation import LARGEST
 from flashverify.diagnosis.opening import first_scene, unwritten
 from flashverify.diagnosis.padding_experiment import padding_reaches
@@ -95,12 +95,15 @@ def diagnose(
             remark = f" The same case is right in fp32: the defect is one of {starts[0].case.dtype}."
     if first is not None and first != case and work(first) <= LARGEST:
         starts += [again for again in (trials.scene(first),) if again is not None and again.failures]
-    for start in starts:
-        trials.keep(start)
-        if trials.left() and (answer := named(trials, start, places=not remark)) is not None:
-            return _of(answer, start, place, remark)
     if not starts:
         return Diagnosis(sentence="The case is too large for hypotheses.", place=place)
+    for start in starts:
+        trials.keep(start)
+    for search in (named,) if remark else (named, named_at_places):  # what rounds wrongly is right at no place
+        for start in starts:
+            answer = search(trials, start) if trials.left() else None
+            if answer is not None and (start is starts[0] or answer.explains(starts[0])):
+                return _of(answer, start, place, remark)
     words, conditions = described(trials, starts[0], verdict.output)
     precise = precision_words(subject, scene.case, verdict, time.monotonic() + _PRECISION)
     said, form = (_NONE, "") if precise is None else (precise.sentence, precise.form)

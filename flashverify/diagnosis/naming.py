@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from flashverify.diagnosis.observation import Scene
     from flashverify.diagnosis.trials import Trials
 
-__all__ = ["Named", "claims_of", "named"]
+__all__ = ["Named", "named", "named_at_places"]
 
 _NEEDED = 2
 """Further cases that a claim must explain, each of them clearly."""
@@ -49,6 +49,11 @@ class Named:
     conditions: tuple[Condition, ...] = ()
     evidence: str = ""
 
+    def explains(self, scene: Scene) -> bool:
+        """Whether the first one explains a failing run."""
+        claim = Claim(self.claims[0].semantics, self.conditions)
+        return claim.answer(scene) in (Answer.CLEAR, Answer.EXPLAINED)
+
 
 @dataclass(slots=True)
 class _Record:
@@ -76,7 +81,7 @@ class _Record:
         return f"it explains {clear + self.count(Answer.EXPLAINED)} further cases, {clear} of them clearly"
 
 
-def claims_of(scene: Scene, within: Callable[[], bool]) -> list[Claim] | None:
+def _claims_of(scene: Scene, within: Callable[[], bool]) -> list[Claim] | None:
     """The semantics that expect what the subject returned; None where the time was over before all were tried."""
     found = []
     for semantics in SEMANTICS:
@@ -88,17 +93,10 @@ def claims_of(scene: Scene, within: Callable[[], bool]) -> list[Claim] | None:
     return found
 
 
-def named(trials: Trials, scene: Scene, *, places: bool = True) -> Named | None:
-    """What explains `scene` and the cases around it; None where nothing does.
-
-    Args:
-        trials: runs the subject.
-        scene: a failing run.
-        places: whether semantics that are wrong at some places only are tried as well.
-    """
-    whole = claims_of(scene, lambda: trials.left(_SHARES["always"]))
-    records = [_Record(claim) for claim in whole or ()]
-    records, found = _always(trials, scene, records)
+def named(trials: Trials, scene: Scene) -> Named | None:
+    """What explains `scene` and the cases around it, on whole cases; None where nothing does."""
+    whole = _claims_of(scene, lambda: trials.left(_SHARES["always"]))
+    records, found = _always(trials, scene, [_Record(claim) for claim in whole or ()])
     if found is not None and not _surveyed(trials, scene, found.claims[0]):
         narrowed = _sometimes(trials, scene, found.claims[0], (), _SHARES["sometimes"])
         if narrowed is not None:
@@ -113,7 +111,12 @@ def named(trials: Trials, scene: Scene, *, places: bool = True) -> Named | None:
         found = _sometimes(trials, scene, record.claim, (), _SHARES["sometimes"])
         if found is not None:
             return found
-    claims = placed(trials, scene, _SHARES["somewhere"]) if places else []
+    return None
+
+
+def named_at_places(trials: Trials, scene: Scene) -> Named | None:
+    """What explains `scene` and the cases around it where it is wrong at some places only; None where nothing does."""
+    claims = placed(trials, scene, _SHARES["somewhere"])
     for claim, evidence in claims:
         if not evidence:
             continue
