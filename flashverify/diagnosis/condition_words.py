@@ -23,8 +23,8 @@ _NUMBERS = {
     "max_product": "the largest |scaled product of q and k|",
     "max_logit": "the largest |logit|",
     "least_row_max": "the smallest row maximum of the logits",
-    "rows": "Sq of the sequence",
-    "keys": "Sk of the sequence",
+    "rows": "Sq",
+    "keys": "Sk",
     "row_max": "the row's largest logit",
 }
 _PARTS = {
@@ -75,16 +75,23 @@ def phrase(feature: str, comparison: str, value: int | float | str, *, modulus: 
         return "in " + _TILES.get(text, "the tile {2} of {0} {1}").format(tile, feature[:3] + "s", text)
     if feature in _INDICES:
         return f"in {_index(feature, comparison, text)}"
+    if feature in ("rows", "keys"):
+        return f"in sequences {_number(feature, comparison, text, modulus)}"
+    if text in ("no", "yes") and feature in _PARTS:
+        return f"{'with' if (text == 'yes') == (comparison == '==') else 'without'} {_PARTS[feature]}"
+    return _named(feature, comparison, text) or _number(feature, comparison, text, modulus)
+
+
+def _number(feature: str, comparison: str, text: str, modulus: int) -> str:
+    """A comparison of numbers."""
     name = _NUMBERS.get(feature, feature.replace("launch.", "the launch parameter "))
     if modulus:
         return _remainder(name, comparison, text, modulus)
-    if text in ("no", "yes") and feature in _PARTS:
-        return f"{'with' if (text == 'yes') == (comparison == '==') else 'without'} {_PARTS[feature]}"
-    return _named(feature, comparison, text, name)
+    return f"where {name} {_SIGNS[comparison]} {_NUMBERS.get(text, text)}"
 
 
-def _named(feature: str, comparison: str, text: str, name: str) -> str:
-    """What a case says by a word, and comparisons of numbers."""
+def _named(feature: str, comparison: str, text: str) -> str:
+    """What a case says by a word; empty for numbers."""
     negated = comparison == "!="
     if feature == "dtype":
         return f"{'not ' * negated}in {text}"
@@ -97,9 +104,7 @@ def _named(feature: str, comparison: str, text: str, name: str) -> str:
     if feature in ("layout", "padding", "do", "regime"):
         what = {"do": "a dO that is", "padding": "padding of", "regime": "values of the regime"}.get(feature, feature)
         return f"{'not ' * negated}with {what} {text}"
-    if feature in _PARTS:
-        return f"{'not ' * negated}with {_PARTS[feature]} ({text})"
-    return f"where {name} {_SIGNS[comparison]} {_NUMBERS.get(text, text)}"
+    return f"{'not ' * negated}with {_PARTS[feature]} ({text})" if feature in _PARTS else ""
 
 
 def _remainder(name: str, comparison: str, text: str, modulus: int) -> str:

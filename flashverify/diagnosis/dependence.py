@@ -134,7 +134,9 @@ class Dependence:
     def _features(self, case: Case, start: Case, known: dict[str, Value]) -> dict[str, Value]:
         """Features of a case that was not run; those of its values only where they are like those of `start`."""
         found = case_features(case, self.trials.subject.form(case))
-        same = case.values.regime == start.values.regime and case.scale == start.scale
-        if same and case.logits == start.logits and not case.values.edits:
-            found |= {name: known[name] for name in OF_VALUES if name in known}
+        like = case.values.regime == start.values.regime and case.logits == start.logits and not case.values.edits
+        if like and (case.softmax_scale == start.softmax_scale or not case.logits.names()):
+            ratio = case.softmax_scale / start.softmax_scale if start.softmax_scale else 1.0
+            numbers = {name: value for name in OF_VALUES if isinstance(value := known.get(name), float)}
+            found |= {name: ratio * value for name, value in numbers.items()}
         return found

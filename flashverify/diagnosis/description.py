@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["described"]
 
-_SHARES = {"conditions": 0.9, "growth": 1.0}
+_SHARES = {"conditions": 0.97, "growth": 1.0}
 _FEW = 3
 """Failing cases, on each of which a place is a part of the whole, from which on the place is named."""
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from flashverify.diagnosis.conditions import in_words
 from flashverify.diagnosis.description import described
-from flashverify.diagnosis.naming import Named, named
+from flashverify.diagnosis.naming import Named, named, named_at_places
 from flashverify.diagnosis.observation import LARGEST
 from flashverify.diagnosis.opening import first_scene, unwritten
 from flashverify.diagnosis.padding_experiment import padding_reaches
 from flashverify.diagnosis.place import first_line, place_of
+from flashverify.diagnosis.precision import precision_words
 from flashverify.diagnosis.trials import Trials, work
 from flashverify.judge.record import Diagnosis
 from flashverify.outputs import BACKWARD, FORWARD
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["SECONDS", "diagnose"]
 
 SECONDS = 10.0
+_PRECISION = 3.0
+"""Seconds for a defect of precision, after everything else."""
 _FATAL = ("crash", "hang", "exception")
 """Checks whose failures leave no outputs to explain."""
 _NONE = "No known wrong semantics explains it."
@@ -91,14 +95,19 @@ def diagnose(
             remark = f" The same case is right in fp32: the defect is one of {starts[0].case.dtype}."
     if first is not None and first != case and work(first) <= LARGEST:
         starts += [again for again in (trials.scene(first),) if again is not None and again.failures]
-    for start in starts:
-        trials.keep(start)
-        if trials.left() and (answer := named(trials, start, places=not remark)) is not None:
-            return _of(answer, start, place, remark)
     if not starts:
         return Diagnosis(sentence="The case is too large for hypotheses.", place=place)
+    for start in starts:
+        trials.keep(start)
+    for search in (named,) if remark else (named, named_at_places):  # what rounds wrongly is right at no place
+        for start in starts:
+            answer = search(trials, start) if trials.left() else None
+            if answer is not None and (start is starts[0] or answer.explains(starts[0])):
+                return _of(answer, start, place, remark)
     words, conditions = described(trials, starts[0], verdict.output)
-    return Diagnosis(sentence=f"{_NONE} {words}{remark}", place=place, conditions=conditions)
+    precise = precision_words(subject, scene.case, verdict, time.monotonic() + _PRECISION)
+    said, form = (_NONE, "") if precise is None else (precise.sentence, precise.form)
+    return Diagnosis(sentence=f"{said} {words}{remark}", place=place, conditions=conditions, form=form)
 
 
 def _in_fp32(trials: Trials, scene: Scene) -> Scene | None:

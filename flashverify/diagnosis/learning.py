@@ -111,7 +111,7 @@ def _words(name: str, values: set[str], others: set[str]) -> Iterator[tuple[floa
         (value,) = values
         yield base + (0.1 if value == "no" else 0.0), Condition(name, "==", value)
     for other in sorted(others - values):
-        yield base + 0.05, Condition(name, "!=", other)
+        yield base + (-0.05 if other == "no" and values != {"yes"} else 0.05), Condition(name, "!=", other)
 
 
 def _numbers(name: str, values: list[int | float], others: list[int | float]) -> Iterator[tuple[float, Condition]]:
@@ -138,7 +138,9 @@ def _numbers(name: str, values: list[int | float], others: list[int | float]) ->
 def _thresholds(low: int | float, high: int | float, *, whole: bool) -> dict[float, int | float]:
     """Numbers t with low < t <= high by their cost: the most natural one and both ends."""
     cost, t = _natural(low, high, whole=whole)
-    ends = {0.25: int(low) + 1, 0.26: int(high)} if whole else {}
+    ends: dict[float, int | float] = {0.25: int(low) + 1, 0.26: int(high)} if whole else {}
+    if not whole and abs(high - low) > 0.2 * max(abs(high), abs(low)):
+        ends = {0.25: float(f"{low + 0.05 * (high - low):.3g}"), 0.26: float(f"{high - 0.05 * (high - low):.3g}")}
     return {cost: t} | {c: end for c, end in ends.items() if end != t}
 
 

@@ -36,7 +36,7 @@ def agrees(scene: Scene, alternative: Alternative, region: Region, names: frozen
     """Whether the outputs `names` are what `alternative` expects in `region` and what is declared elsewhere."""
     if region.everything:
         return scene.agrees(alternative, names)
-    if (mixture := _mixed_pairs(scene, alternative, region)) is not None:
+    if not _apart(scene, region, names) and (mixture := _mixed_pairs(scene, alternative, region)) is not None:
         return _reaches(scene, mixture, names) and scene.agrees(mixture, names)
     found = expected(scene, alternative, region, names)
     return all(n in found and bool(found[n].holds(scene.outputs[n], scene.free.get(n)).all()) for n in names)
@@ -45,12 +45,12 @@ def agrees(scene: Scene, alternative: Alternative, region: Region, names: frozen
 def expected(scene: Scene, alternative: Alternative, region: Region, names: frozenset[str]) -> Expectations:
     """What is expected of the outputs `names`; those are missing of which it cannot be said.
 
-    A mask or a bias is exchanged pair by pair. Anything else is exchanged element by element; a gradient that sums pairs on both sides
-    of the border is the sum of two, each with dO on one side alone.
+    Outputs whose elements lie on one side each are exchanged element by element. Otherwise a mask or a bias is exchanged pair by pair, and
+    a gradient that sums pairs on both sides of the border is the sum of two, each with dO on one side alone.
     """
     if region.everything:
         return _whole(scene, alternative, names)
-    if (mixture := _mixed_pairs(scene, alternative, region)) is not None:
+    if not _apart(scene, region, names) and (mixture := _mixed_pairs(scene, alternative, region)) is not None:
         return scene.expect(mixture, names)
     found: Expectations = {}
     both = []
@@ -66,6 +66,11 @@ def expected(scene: Scene, alternative: Alternative, region: Region, names: froz
     if both and region.pairs.shape[3] == 1 and region.channels is None:
         found |= _summed(scene, alternative, region, frozenset(both))
     return found
+
+
+def _apart(scene: Scene, region: Region, names: frozenset[str]) -> bool:
+    """Whether each element of the outputs lies in the region or outside it."""
+    return all(region.elements(n, scene.outputs[n].shape) is not None for n in names & scene.outputs.keys())
 
 
 def _whole(scene: Scene, alternative: Alternative, names: frozenset[str]) -> Expectations:

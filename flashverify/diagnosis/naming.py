@@ -20,16 +20,17 @@ if TYPE_CHECKING:
     from flashverify.diagnosis.observation import Scene
     from flashverify.diagnosis.trials import Trials
 
-__all__ = ["Named", "claims_of", "named"]
+__all__ = ["Named", "named", "named_at_places"]
 
 _NEEDED = 2
 """Further cases that a claim must explain, each of them clearly."""
 _TRIED = 8
 """Further cases that it must at least not contradict; one of them has more rows and keys than any tile."""
-_SHARES = {"always": 0.4, "sometimes": 0.6, "somewhere": 0.75, "both": 0.85}
+_SHARES = {"always": 0.6, "sometimes": 0.75, "somewhere": 0.88, "both": 0.95}
 """Of the time, at whose end a search begins no further case."""
 _SURVEYED = 24
 """Cases that differ from the failing one in one respect and must fail as well for a claim without conditions."""
+_UNKNOWN = "; some cases are right for a reason that was not found"
 _ASKED = 4
 """Claims whose conditions are learned."""
 
@@ -47,6 +48,11 @@ class Named:
     claims: list[Claim]
     conditions: tuple[Condition, ...] = ()
     evidence: str = ""
+
+    def explains(self, scene: Scene) -> bool:
+        """Whether the first one explains a failing run."""
+        claim = Claim(self.claims[0].semantics, self.conditions)
+        return claim.answer(scene) in (Answer.CLEAR, Answer.EXPLAINED)
 
 
 @dataclass(slots=True)
@@ -75,7 +81,7 @@ class _Record:
         return f"it explains {clear + self.count(Answer.EXPLAINED)} further cases, {clear} of them clearly"
 
 
-def claims_of(scene: Scene, within: Callable[[], bool]) -> list[Claim] | None:
+def _claims_of(scene: Scene, within: Callable[[], bool]) -> list[Claim] | None:
     """The semantics that expect what the subject returned; None where the time was over before all were tried."""
     found = []
     for semantics in SEMANTICS:
@@ -87,23 +93,16 @@ def claims_of(scene: Scene, within: Callable[[], bool]) -> list[Claim] | None:
     return found
 
 
-def named(trials: Trials, scene: Scene, *, places: bool = True) -> Named | None:
-    """What explains `scene` and the cases around it; None where nothing does.
-
-    Args:
-        trials: runs the subject.
-        scene: a failing run.
-        places: whether semantics that are wrong at some places only are tried as well.
-    """
-    whole = claims_of(scene, lambda: trials.left(_SHARES["always"]))
-    records = [_Record(claim) for claim in whole or ()]
-    records, found = _always(trials, scene, records)
+def named(trials: Trials, scene: Scene) -> Named | None:
+    """What explains `scene` and the cases around it, on whole cases; None where nothing does."""
+    whole = _claims_of(scene, lambda: trials.left(_SHARES["always"]))
+    records, found = _always(trials, scene, [_Record(claim) for claim in whole or ()])
     if found is not None and not _surveyed(trials, scene, found.claims[0]):
         narrowed = _sometimes(trials, scene, found.claims[0], (), _SHARES["sometimes"])
         if narrowed is not None:
             narrowed.claims += found.claims[1:]
         else:
-            found.evidence += "; some cases are right for a reason that was not found"
+            found.evidence += _UNKNOWN
         return narrowed or found
     if found is not None:
         return found
@@ -112,11 +111,20 @@ def named(trials: Trials, scene: Scene, *, places: bool = True) -> Named | None:
         found = _sometimes(trials, scene, record.claim, (), _SHARES["sometimes"])
         if found is not None:
             return found
-    claims = placed(trials, scene, _SHARES["somewhere"]) if places else []
+    return None
+
+
+def named_at_places(trials: Trials, scene: Scene) -> Named | None:
+    """What explains `scene` and the cases around it where it is wrong at some places only; None where nothing does."""
+    claims = placed(trials, scene, _SHARES["somewhere"])
     for claim, evidence in claims:
-        if evidence:
-            same = [other for other, words in claims if words and other.conditions == claim.conditions]
+        if not evidence:
+            continue
+        same = [other for other, words in claims if words and other.conditions == claim.conditions]
+        if _surveyed(trials, scene, claim):
             return Named(_distinct(claim, same), claim.conditions, evidence)
+        narrowed = _sometimes(trials, scene, claim, claim.conditions, _SHARES["both"])
+        return narrowed or Named(_distinct(claim, same), claim.conditions, evidence + _UNKNOWN)
     for claim, _ in claims[:_ASKED]:
         found = _sometimes(trials, scene, claim, claim.conditions, _SHARES["both"])
         if found is not None:

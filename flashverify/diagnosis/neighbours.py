@@ -63,7 +63,7 @@ _SIZES = tuple(
 _DIMS = (16, 64, 128, 32, 8, 256, 96, 48, 80, 24, 40, 160, 192)
 _HEADS = ((1, 1), (4, 2), (2, 1), (2, 2), (4, 1), (3, 3), (4, 4), (6, 2), (8, 2))
 _REGIMES = ("normal", "logits-1e2", "negative", "ascending", "logits-1e3", "ties", "tiny", "descending")
-_SCALES = (0.25, 4.0, 16.0, 64.0)
+_SCALES = (4.0, 0.25, 16.0, 2.0, 0.5, 8.0, 64.0, 1.4, 0.7, 3.0, 6.0, 0.125, 32.0, 0.06, 0.03, 0.015)
 
 
 def neighbours(supports: Supports, case: Case) -> Iterator[Case]:
@@ -99,6 +99,7 @@ def simplifications(supports: Supports, case: Case) -> Iterator[Case]:
     small = max(8, supports.dim_multiple)
     found += [change(case, dim_qk=small, dim_v=small), change(case, dim_v=case.dim_qk)]
     found += [resized(case, 3, case.seq_k), resized(case, case.seq_q, 3), resized(case, 3, 3), resized(case, 20, 20)]
+    found += [resized(case, case.seq_q // 2, case.seq_k // 2), resized(case, case.seq_q // 2, case.seq_k)]
     yield from dict.fromkeys(
         each for each in found if each is not None and each != case and supports.refusal(each) is None
     )

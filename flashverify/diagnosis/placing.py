@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from flashverify.diagnosis.catalogue import SEMANTICS
 from flashverify.diagnosis.claims import Answer, Claim, agreeing
+from flashverify.diagnosis.neighbours import resized
 from flashverify.diagnosis.places import PLACES, Region, region_of
 from flashverify.diagnosis.related_cases import variants
 from flashverify.diagnosis.trials import work
@@ -13,6 +16,7 @@ from flashverify.diagnosis.trials import work
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from flashverify.case.case import Case
     from flashverify.diagnosis.conditions import Condition
     from flashverify.diagnosis.observation import Scene
     from flashverify.diagnosis.trials import Trials
@@ -22,6 +26,8 @@ __all__ = ["covering", "placed"]
 _NEEDED = 3
 """Cases that a claim must explain clearly, and cases on which its place must matter."""
 _LARGE = 60_000
+_TELLING = ((70, 90), (40, 50), (64, 64), (128, 128), (130, 20), (20, 130), (200, 100), (96, 200))
+"""Rows and keys of further cases."""
 
 
 def placed(trials: Trials, start: Scene, share: float) -> list[tuple[Claim, str]]:
@@ -38,7 +44,7 @@ def placed(trials: Trials, start: Scene, share: float) -> list[tuple[Claim, str]
     claims = list(_candidates(trials, telling[0], share))
     answers: dict[int, list[Answer]] = {id(claim): [] for claim in claims}
     others = [*telling[1:], *(s for s in trials.scenes.values() if s not in telling)]
-    for scene in others:
+    for scene in chain(others, trials.of(_apart_cases(trials, start), share=share)):
         kept = []
         for claim in claims:
             if not trials.left(share):
@@ -47,8 +53,19 @@ def placed(trials: Trials, start: Scene, share: float) -> list[tuple[Claim, str]
             if answers[id(claim)][-1] is not Answer.OTHERWISE:
                 kept.append(claim)
         claims = kept
+        if not claims:
+            return []
     ranked = sorted(claims, key=lambda claim: (Answer.RIGHT in answers[id(claim)], _rank(claim)))
     return [(claim, _evidence(claim, answers[id(claim)], list(trials.scenes.values()))) for claim in ranked]
+
+
+def _apart_cases(trials: Trials, start: Scene) -> Iterator[Case]:
+    """Cases on which places of different sizes are different."""
+    case = start.case
+    for rows, keys in _TELLING:
+        sized = resized(case, rows, keys)
+        if sized is not None and not trials.known(sized):
+            yield sized
 
 
 def _rank(claim: Claim) -> tuple[int, int]:
@@ -57,11 +74,11 @@ def _rank(claim: Claim) -> tuple[int, int]:
 
 
 def _told(scene: Scene) -> float:
-    """How much a failing case says of the place: the share of right elements in outputs that are wrong elsewhere, and its axes."""
+    """How much a failing case says of the place: the share of right elements in outputs that are wrong elsewhere, its axes, its size."""
     shares = [1.0 - float(wrong.double().mean()) for wrong in scene.failures.values()]
     case = scene.case
     sizes = (case.batch > 1, case.heads_kv > 1, case.heads_q > case.heads_kv, case.seq_q > 16, case.seq_k > 16)
-    return sum(shares) / len(shares) + 0.2 * sum(sizes)
+    return sum(shares) / len(shares) + 0.2 * sum(sizes) - 0.1 * math.log10(1 + work(case))
 
 
 def covering(scene: Scene) -> Iterator[tuple[Condition, Region]]:
@@ -86,14 +103,23 @@ def _candidates(trials: Trials, scene: Scene, share: float) -> Iterator[Claim]:
         key = bytes(region.pairs.expand(full).numpy().tobytes()), region.channels
         groups.setdefault(key, (region, []))[1].append(place)
     names = frozenset(scene.failures)
-    for semantics in SEMANTICS:
-        if not names <= set(semantics.outputs):
-            continue
-        for region, places in groups.values():
-            if not trials.left(share):
-                return
-            if agreeing(semantics, scene, names, region) is not None:
-                yield from (Claim(semantics, (place,), names) for place in places)
+    apart = [group for group in groups.values() if _is_apart(scene, group[0])]
+    found = False
+    for chosen in (apart, [group for group in groups.values() if group not in apart]):
+        for semantics in SEMANTICS if not found else ():
+            if not names <= set(semantics.outputs):
+                continue
+            for region, places in chosen:
+                if not trials.left(share):
+                    return
+                if agreeing(semantics, scene, names, region) is not None:
+                    found = True
+                    yield from (Claim(semantics, (place,), names) for place in places)
+
+
+def _is_apart(scene: Scene, region: Region) -> bool:
+    """Whether each element of what is wrong lies on one side of the border, which is quickly tried."""
+    return all(region.elements(name, wrong.shape) is not None for name, wrong in scene.failures.items())
 
 
 def _evidence(claim: Claim, answers: list[Answer], scenes: list[Scene]) -> str:

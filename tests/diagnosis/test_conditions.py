@@ -43,7 +43,9 @@ def test_what_is_no_condition_is_refused(text):
         parse(text)
 
 
-CASE = parse_case("fv1 batch=2 heads_q=4 heads_kv=2 seq_q=9 seq_k=7 causal=bottom-right klen=7,5 backward=no dtype=fp32")
+CASE = parse_case(
+    "fv1 batch=2 heads_q=4 heads_kv=2 seq_q=9 seq_k=7 causal=bottom-right klen=7,5 backward=no dtype=fp32"
+)
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,9 @@ def test_nothing_separates_equal_cases():
 
 
 def test_a_value_that_a_case_lacks_makes_no_condition_hold():
-    (rule, *_) = rules([case(page_size=16), case(page_size=16, seq_q=9)], [case(), case(page_size=8), case(page_size=32)])
+    (rule, *_) = rules(
+        [case(page_size=16), case(page_size=16, seq_q=9)], [case(), case(page_size=8), case(page_size=32)]
+    )
     assert [str(each) for each in rule.conditions] == ["page_size == 16"]
     assert rule.of(case()) is False
     assert rule.of(case(page_size=16)) is True

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MASKING"]
 
-_NUMBERS = (-10.0, -100.0, -1e3, -1e4, -65504.0, -1e5, -1e6, -1e9)
+_NUMBERS = (-100.0, -1e3, -1e4, -65504.0, -1e6)
 
 
 def _inside(scene: Scene) -> Tensor:

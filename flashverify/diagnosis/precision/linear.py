@@ -1,0 +1,144 @@
+"""Errors that are linear in a few unknown numbers: a factor of the logits, and the error of an exponential by its fraction."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import torch
+
+from flashverify.checks.passes.logits import logits
+from flashverify.diagnosis.precision.emulation import declared, forward
+from flashverify.diagnosis.precision.fitting import asked
+from flashverify.diagnosis.precision.models import TILES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch import Tensor
+
+    from flashverify.diagnosis.observation import Scene
+
+    Features = Callable[[Scene], dict[str, Tensor] | None]
+
+__all__ = ["linear_words"]
+
+_LN2 = math.log(2.0)
+_WAVES = 3
+_EXPLAINED = 0.75
+_LARGEST = 1 << 16
+
+
+def linear_words(scenes: list[Scene], names: frozenset[str]) -> str:
+    """What is wrong with the logits or the exponential, fitted on the first scene and tested on the others; empty where nothing fits."""
+    if not names <= {"o", "lse"}:
+        return ""
+    factor = _fitted(scenes, names, _factor)
+    if factor is not None:
+        return f"logits times {1 + float(factor[0][0]):.7g} ({_how_well(factor[1])})"
+    form = scenes[0].form
+    tiles = (form.block_n,) if form.block_n is not None else TILES
+    tried = [_fitted(scenes, names, _fractions(tile, rescales=each)) for tile in tiles for each in (True, False)]
+    if wave := max((each for each in tried if each is not None), key=lambda each: each[1], default=None):
+        worst = float(_waves(torch.linspace(0, 1, 257, dtype=torch.float64)).mT.mul(wave[0]).sum(-1).abs().max())
+        return (
+            "an exponential by a polynomial of low degree: its relative error depends on the fraction "
+            f"of the base-2 exponent and is up to 2^{math.log2(worst):.1f} ({_how_well(wave[1])})"
+        )
+    return ""
+
+
+def _how_well(explained: float) -> str:
+    return f"{100 * explained:.0f} % of the squared error explained"
+
+
+def _fitted(scenes: list[Scene], names: frozenset[str], features: Features) -> tuple[Tensor, float] | None:
+    """Coefficients by least squares on the first scene, and the least share that they explain on all."""
+    found = [_system(scene, names, features) for scene in scenes]
+    if any(system is None for system in found):
+        return None
+    a, b = found[0]  # type: ignore[misc]
+    coefficients = torch.linalg.lstsq(a, b.unsqueeze(-1), driver="gelsd").solution.squeeze(-1)
+    shares = []
+    for system in found:
+        a, b = system  # type: ignore[misc]
+        whole = float((b**2).sum())
+        shares.append(1.0 - float(((b - a @ coefficients) ** 2).sum()) / whole if whole else -math.inf)
+    return (coefficients, min(shares)) if min(shares) > _EXPLAINED else None
+
+
+def _system(scene: Scene, names: frozenset[str], features: Features) -> tuple[Tensor, Tensor] | None:
+    """Features `[elements, unknowns]` and errors `[elements]`, both in units of the bound."""
+    given = features(scene)
+    if given is None:
+        return None
+    right = forward(scene, declared(scene))
+    rows, errors = [], []
+    for name in sorted(names):
+        total = scene.right[name].total
+        error = (scene.outputs[name] - right[name]) / total
+        wanted = asked(scene, name) & torch.isfinite(error) & torch.isfinite(given[name]).all(-1)
+        rows.append((given[name] / total.unsqueeze(-1))[wanted])
+        errors.append(error[wanted])
+    return torch.cat(rows), torch.cat(errors)
+
+
+def _moved(scene: Scene, relative: Tensor) -> dict[str, Tensor]:
+    """The change of O and LSE where each weight has a relative error, `[..., Sq, Sk, unknowns]`."""
+    o = scene.truth.forward()["o"][0]
+    z = logits(scene.inputs)
+    natural = scene.truth.forward()["lse"][0] * scene.unit
+    p = torch.where(torch.isfinite(z), (z - natural.unsqueeze(-1)).exp(), 0.0).unsqueeze(-1) * relative
+    v = scene.inputs.v.double().repeat_interleave(scene.group, 1)
+    of_o = torch.einsum("bhmnk,bhnd->bhmdk", p, v) - torch.einsum("bhmnk,bhmd->bhmdk", p, o)
+    return {"o": of_o, "lse": p.sum(-2) / scene.unit}
+
+
+def _factor(scene: Scene) -> dict[str, Tensor] | None:
+    """All logits times a number."""
+    z = logits(scene.inputs)
+    if z.numel() > _LARGEST or scene.inputs.keep is not None:
+        return None
+    return _moved(scene, torch.where(torch.isfinite(z), z, 0.0).unsqueeze(-1))
+
+
+def _waves(fraction: Tensor) -> Tensor:
+    """A basis of smooth functions of the fraction, `[unknowns, ...]`: powers and waves."""
+    centred = fraction - 0.5
+    waves = [torch.ones_like(fraction), centred, centred**2, centred**3]
+    for number in range(1, _WAVES + 1):
+        waves += [torch.cos(2 * math.pi * number * fraction), torch.sin(2 * math.pi * number * fraction)]
+    return torch.stack(waves)
+
+
+def _fractions(tile: int | None, *, rescales: bool) -> Features:
+    """The relative error of each exponential depends on the fraction of its base-2 exponent, beside the running maximum.
+
+    Args:
+        tile: keys of a tile; None for all at once.
+        rescales: the factors of the rescales are made by the same exponential.
+    """
+
+    def features(scene: Scene) -> dict[str, Tensor] | None:
+        z = logits(scene.inputs)
+        keys = z.shape[-1]
+        if z.numel() > _LARGEST or not keys or scene.inputs.keep is not None:
+            return None
+        number = torch.arange(keys) // (tile or keys)
+        tops = torch.stack([z.masked_fill(number != n, -torch.inf).amax(-1) for n in range(int(number[-1]) + 1)], -1)
+        tops = tops.cummax(-1).values
+        relative = _errors((z - tops[..., number]) / _LN2)
+        if rescales:
+            grown = _errors((tops[..., :-1] - tops[..., 1:]) / _LN2)
+            later = torch.cat([grown.flip(-2).cumsum(-2).flip(-2), torch.zeros_like(relative[..., :1, :])], -2)
+            relative = relative + later[..., number, :]
+        return _moved(scene, relative)
+
+    return features
+
+
+def _errors(exponent: Tensor) -> Tensor:
+    """The basis at the fractions of exponents, `[..., unknowns]`; 0 where an exponent is 0, which is exact, or not finite."""
+    known = torch.isfinite(exponent) & (exponent != 0)
+    exponent = exponent.masked_fill(~known, 0.0)
+    return _waves(exponent - exponent.floor()).movedim(0, -1) * known.unsqueeze(-1)

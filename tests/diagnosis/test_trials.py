@@ -1,0 +1,106 @@
+"""Runs of a subject: each once, none that would end too late, and none that stops the diagnosis."""
+
+from dataclasses import replace
+
+import pytest
+
+from flashverify.case.text import parse_case
+from flashverify.diagnosis import trials as module
+from flashverify.diagnosis.diagnose import diagnose
+from flashverify.diagnosis.neighbours import neighbours, simplifications
+from flashverify.diagnosis.trials import Trials
+from tests.diagnosis.planted import LOG2E, Plain, planted
+from tests.diagnosis.test_diagnosis import FORWARD, first_failure
+
+CASE = parse_case(FORWARD)
+
+
+class Clock:
+    """Goes on by `step` with each look at it."""
+
+    def __init__(self, step):
+        self.now, self.step = 0.0, step
+
+    def monotonic(self):
+        self.now += self.step
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    found = Clock(1.0)
+    monkeypatch.setattr(module, "time", found)
+    return found
+
+
+def test_no_case_is_run_that_would_end_after_the_time(clock):
+    found = Trials(Plain(), 10.0)
+    ran = [scene.case for scene in found.of(neighbours(Plain.supports, CASE))]
+    assert 1 <= len(ran) <= 4
+    assert clock.now <= 11.0
+
+
+def test_a_diagnosis_ends_with_its_time_and_says_what_it_has(monkeypatch):
+    subject = planted(scale=lambda s, p: p.scale * LOG2E)
+    clock = Clock(2.0)
+    monkeypatch.setattr(module, "time", clock)
+    found = diagnose(subject, CASE, first_failure(subject, CASE), seconds=10.0)
+    assert clock.now < 60
+    assert found.name == ""
+    assert found.place
+
+
+def test_a_case_is_run_once():
+    class Counting(Plain):
+        runs = 0
+
+        def forward(self, problem):
+            Counting.runs += 1
+            return super().forward(problem)
+
+    found = Trials(Counting(), 100.0)
+    assert found.scene(CASE) is found.scene(CASE)
+    assert Counting.runs == 1
+
+
+def test_a_case_on_which_the_subject_raises_says_nothing():
+    def raises(self, o, z, v, lse):
+        raise RuntimeError
+
+    found = Trials(planted(output=raises), 100.0)
+    assert found.scene(CASE) is None
+    assert found.known(CASE)
+
+
+def test_neighbours_are_other_cases_that_the_subject_accepts():
+    case = parse_case(FORWARD + "causal=top-left window=2,* klen=5 heads_q=2 sink=yes softcap=2")
+    supports = Plain.supports
+    near, plainer = list(neighbours(supports, case)), list(simplifications(supports, case))
+    for found in (near, plainer):
+        assert case not in found
+        assert len(set(found)) == len(found)
+        assert [c for c in found if supports.refusal(c) is not None] == []
+    assert {"causal", "window", "key_lengths"} == {
+        name for c in plainer for name in case.mask.parts() - c.mask.parts() if c.seq_q == case.seq_q
+    }
+    assert {c.dtype for c in near} == {"fp16", "bf16", "fp32"}
+    assert {8, 64, 128} <= {c.dim_qk for c in near}
+
+
+def test_the_first_case_is_tried_where_the_minimal_one_gives_no_name():
+    """Of the cases related to the small one the subject accepts none."""
+    supports = replace(Plain.supports, also=lambda case: None if case == CASE or case.seq_k % 10 == 0 else "its size")
+    subject = planted(scale=lambda s, p: p.scale * LOG2E, supports=supports)
+    first = parse_case(FORWARD.replace("seq_k=7", "seq_k=40"))
+    verdict = first_failure(subject, CASE)
+    assert diagnose(subject, CASE, verdict, seconds=300).name == ""
+    assert diagnose(subject, CASE, verdict, first=first, seconds=300).name == "log2e-twice"
+
+
+def test_a_name_that_the_first_case_gives_must_explain_the_minimal_one():
+    """On the small case the LSE is wrong in another way than on the first one."""
+    subject = planted(lse=lambda s, lse, without_sink: lse * (LOG2E if lse.shape[2] > 8 else 1.25))
+    first = parse_case(FORWARD.replace("seq_q=5", "seq_q=40"))
+    verdict = first_failure(subject, CASE)
+    assert diagnose(subject, first, verdict, seconds=300).name == "lse-base-2"
+    assert diagnose(subject, CASE, verdict, first=first, seconds=300).name == ""
