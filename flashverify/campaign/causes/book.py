@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from flashverify.campaign.causes.clearness import clearness
-from flashverify.campaign.causes.symptoms import symptom
+from flashverify.campaign.causes.symptoms import TOLD_BY_VALUES, symptom
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -113,7 +113,8 @@ class CauseBook:
             if owner != cause.key and (owner, key, case) not in self._asked:
                 continue
             shown, usual = mine in map(symptom, sighting.failures), not self._seen.unusual(sighting)
-            if (symptom(key) != mine and not usual) or (symptom(key) == mine and _named(cause)):
+            told = _named(cause) and key.check in TOLD_BY_VALUES
+            if (symptom(key) != mine and not usual) or (symptom(key) == mine and told):
                 found.append((shown, usual, clearness(key, case), sighting))
         room = _FURTHER - self._further[cause.key]
         return (sighting for *_, sighting in sorted(found, key=lambda each: each[:3])[: max(0, room)])
