@@ -25,8 +25,8 @@ _ASKED = 32
 """Failures that one task asks about."""
 _FURTHER = 32
 """Other cases of buckets with a cause that a cause is asked about."""
-_CAUSES = 3
-"""Causes of one bucket that are told apart."""
+_OPENED = 4
+"""Second causes that are looked for behind the buckets of one subject."""
 
 
 def bucket_of(key: Key) -> Key:
@@ -108,7 +108,8 @@ class CauseBook:
         for sighting in self._seen.others():
             key, case = sighting.key, sighting.case
             owner = self._owner(key)
-            if owner is None or (cause.key, key, case) in self._asked or (key, case) in self._settled:
+            asked = (cause.key, key, case) in self._asked or (key, case) in self._settled
+            if owner is None or asked or key.subject != cause.key.subject:
                 continue
             if owner != cause.key and (owner, key, case) not in self._asked:
                 continue
@@ -138,20 +139,24 @@ class CauseBook:
     def unexplained(self, subject: str) -> tuple[Key, Sighting] | None:
         """A further case that every known cause was asked about and none accounts for, and the key of the cause that it opens."""
         causes = self.known(subject)
+        opened = [key for key in (*self._records, *self._owners) if key.subject == subject and key.cause]
+        led = {record.first for record in self._records.values() if record.key.cause}
+        if len(opened) >= _OPENED:
+            return None
         for sighting in self._seen.others():
             key, case = sighting.key, sighting.case
             owner = self._owner(key)
-            if key.subject != subject or owner is None or (key, case) in self._settled:
+            if key.subject != subject or owner is None or (key, case) in self._settled or case in led:
                 continue
             if causes and all((cause.key, key, case) in self._asked for cause in causes):
-                taken = {k.cause for k in (*self._records, *self._owners) if bucket_of(k) == key} | {0}
-                if len(taken) >= _CAUSES:
-                    continue
-                opened = msgspec.structs.replace(key, cause=max(taken) + 1)
                 self._settled.add((key, case))
-                self._opened[opened] = sighting
-                return opened, sighting
+                second = msgspec.structs.replace(key, cause=self._causes_of(key))
+                self._opened[second] = sighting
+                return second, sighting
         return None
+
+    def _causes_of(self, bucket: Key) -> int:
+        return 1 + max((key.cause for key in (*self._records, *self._owners) if bucket_of(key) == bucket), default=0)
 
 
 def _named(cause: FindingRecord) -> bool:
