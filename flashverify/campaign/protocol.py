@@ -98,7 +98,8 @@ class Minimise(msgspec.Struct, frozen=True, tag=True):
     Attributes:
         limit: seconds that all of it may take; what is not done by then is left out. None is no limit.
         first: the case that showed the failure first, tried again where the minimal one does not reproduce.
-        known: causes of other failures, which are not to account for this one.
+        known: other causes, which are not to account for this one.
+        apart: failures of causes without a name, which smaller cases are not to show.
         undiagnosed: no diagnosis is made.
     """
 
@@ -112,6 +113,7 @@ class Minimise(msgspec.Struct, frozen=True, tag=True):
     quarantine: tuple[str, ...] = ()
     limit: float | None = None
     known: tuple[Diagnosis, ...] = ()
+    apart: tuple[Key, ...] = ()
     undiagnosed: bool = False
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import chain, islice
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from flashverify.campaign.causes.clearness import clearness
+from flashverify.campaign.causes.symptoms import TOLD_BY_VALUES, symptom
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from flashverify.campaign.causes.reservoir import Reservoir
     from flashverify.campaign.causes.sighting import Sighting
@@ -22,10 +23,10 @@ __all__ = ["CauseBook", "bucket_of"]
 
 _ASKED = 32
 """Failures that one task asks about."""
-_SPARE = 12
-"""Further cases of its own buckets that a cause with a name is asked about."""
-_CAUSES = 3
-"""Causes of one bucket that are told apart."""
+_FURTHER = 32
+"""Other cases of buckets with a cause that a cause is asked about."""
+_OPENED = 4
+"""Second causes that are looked for behind the buckets of one subject."""
 
 
 def bucket_of(key: Key) -> Key:
@@ -48,7 +49,7 @@ class CauseBook:
         self._opened: dict[Key, Sighting] = {}  # what leads a second cause of a bucket
         self._asked: set[tuple[Key, Key, str]] = set()
         self._settled: set[tuple[Key, str]] = set()
-        self._spare: Counter[Key] = Counter()
+        self._further: Counter[Key] = Counter()
 
     def explained(self, key: Key) -> None:
         """A finding was minimised: it is a cause that others are held against."""
@@ -77,11 +78,18 @@ class CauseBook:
         return sorted(found, key=lambda record: clearness(record.key, record.case))
 
     def question(self, subject: str) -> tuple[FindingRecord, tuple[Sighting, ...]] | None:
-        """A cause, and the failures that it may account for; None where everything was asked."""
-        for cause in self.known(subject):
-            if asked := tuple(islice(chain(self._buckets(cause), self._spares(cause)), _ASKED)):
-                return cause, asked
-        return None
+        """A cause, and the waiting buckets that it may account for; None where everything was asked."""
+        return self._first(subject, self._buckets)
+
+    def further_question(self, subject: str) -> tuple[FindingRecord, tuple[Sighting, ...]] | None:
+        """A cause, and other cases of buckets that have one, behind which a second cause may hide; None where all were asked."""
+        return self._first(subject, self._others)
+
+    def _first(
+        self, subject: str, asked: Callable[[FindingRecord], Iterable[Sighting]]
+    ) -> tuple[FindingRecord, tuple[Sighting, ...]] | None:
+        found = ((cause, tuple(islice(asked(cause), _ASKED))) for cause in self.known(subject))
+        return next((each for each in found if each[1]), None)
 
     def _buckets(self, cause: FindingRecord) -> Iterator[Sighting]:
         for record in self.waiting():
@@ -90,18 +98,27 @@ class CauseBook:
                 if sighting is not None and (cause.key, record.key, sighting.case) not in self._asked:
                     yield msgspec.structs.replace(sighting, key=record.key)
 
-    def _spares(self, cause: FindingRecord) -> Iterator[Sighting]:
-        """Other cases of buckets that belong to a cause with a name; of one without nothing tells them apart."""
-        room = _SPARE - self._spare[cause.key]
-        for sighting in self._seen.others() if _named(cause) else ():
-            owner = self._owner(sighting.key)
-            asked = (cause.key, sighting.key, sighting.case) in self._asked
-            if owner is None or asked or (sighting.key, sighting.case) in self._settled:
+    def _others(self, cause: FindingRecord) -> Iterator[Sighting]:
+        """Those that do not show the cause first, then those on which other things fail than on the first case of their bucket.
+
+        Without a name nothing tells apart what falls into the cause's own bucket.
+        """
+        mine = symptom(cause.key)
+        found = []
+        for sighting in self._seen.others():
+            key, case = sighting.key, sighting.case
+            owner = self._owner(key)
+            asked = (cause.key, key, case) in self._asked or (key, case) in self._settled
+            if owner is None or asked or key.subject != cause.key.subject:
                 continue
-            denied = (owner, sighting.key, sighting.case) in self._asked
-            if denied or (owner == cause.key and room > 0):
-                room -= owner == cause.key
-                yield sighting
+            if owner != cause.key and (owner, key, case) not in self._asked:
+                continue
+            shown, usual = mine in map(symptom, sighting.failures), not self._seen.unusual(sighting)
+            told = _named(cause) and key.check in TOLD_BY_VALUES
+            if (symptom(key) != mine and not usual) or (symptom(key) == mine and told):
+                found.append((shown, usual, clearness(key, case), sighting))
+        room = _FURTHER - self._further[cause.key]
+        return (sighting for *_, sighting in sorted(found, key=lambda each: each[:3])[: max(0, room)])
 
     def _owner(self, key: Key) -> Key | None:
         """The known cause that a bucket leads or was folded into."""
@@ -115,28 +132,31 @@ class CauseBook:
     def answer(self, cause: Key, sighting: Sighting, why: str) -> None:
         """Whether a cause accounts for a failure: `why` in words, empty where it does not."""
         self._asked.add((cause, sighting.key, sighting.case))
-        self._spare[cause] += self._owner(sighting.key) == cause
+        self._further[cause] += self.is_known(self._owners.get(sighting.key, sighting.key))
         if why:
             self._settled.add((sighting.key, sighting.case))
 
     def unexplained(self, subject: str) -> tuple[Key, Sighting] | None:
         """A further case that every known cause was asked about and none accounts for, and the key of the cause that it opens."""
-        causes = [record.key for record in self.known(subject) if _named(record)]
-        waiting = {bucket_of(record.key) for record in self.waiting()}
+        causes = self.known(subject)
+        opened = [key for key in (*self._records, *self._owners) if key.subject == subject and key.cause]
+        led = {record.first for record in self._records.values() if record.key.cause}
+        if len(opened) >= _OPENED:
+            return None
         for sighting in self._seen.others():
             key, case = sighting.key, sighting.case
             owner = self._owner(key)
-            if key.subject != subject or owner not in causes or key in waiting or (key, case) in self._settled:
+            if key.subject != subject or owner is None or (key, case) in self._settled or case in led:
                 continue
-            if all((cause, key, case) in self._asked for cause in causes):
-                taken = {k.cause for k in (*self._records, *self._owners) if bucket_of(k) == key} | {0}
-                if len(taken) >= _CAUSES:
-                    continue
-                opened = msgspec.structs.replace(key, cause=max(taken) + 1)
+            if causes and all((cause.key, key, case) in self._asked for cause in causes):
                 self._settled.add((key, case))
-                self._opened[opened] = sighting
-                return opened, sighting
+                second = msgspec.structs.replace(key, cause=self._causes_of(key))
+                self._opened[second] = sighting
+                return second, sighting
         return None
+
+    def _causes_of(self, bucket: Key) -> int:
+        return 1 + max((key.cause for key in (*self._records, *self._owners) if bucket_of(key) == bucket), default=0)
 
 
 def _named(cause: FindingRecord) -> bool:

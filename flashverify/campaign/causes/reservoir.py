@@ -15,8 +15,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Reservoir"]
 
-_KEPT = 4
+_KEPT = 6
 """Cases of one bucket, the leading one included."""
+_TILE = 64
+"""Rows or keys from which on a kernel makes several tiles of them."""
 
 
 class Reservoir:
@@ -35,10 +37,11 @@ class Reservoir:
         if sighting.key not in self._leading:
             self.lead(sighting)
             return
-        kept = self._others.setdefault(
-            sighting.key, {_features(parse_case(self._leading[sighting.key].case)): sighting}
-        )
-        features = _features(case)
+        kept = self._others.setdefault(sighting.key, {})
+        if not kept:
+            leading = self._leading[sighting.key]
+            kept[_features(leading, parse_case(leading.case))] = leading
+        features = _features(sighting, case)
         if len(kept) < _KEPT and features not in kept and not case.values.edits:
             kept[features] = sighting
 
@@ -46,17 +49,23 @@ class Reservoir:
         """The case that a bucket is known by."""
         return self._leading.get(key)
 
+    def unusual(self, sighting: Sighting) -> bool:
+        """Whether other things fail on a case than on the one that leads its bucket."""
+        return _failing(sighting) != _failing(self._leading[sighting.key])
+
     def others(self) -> Iterator[Sighting]:
         """The other cases of all buckets."""
         for kept in self._others.values():
             yield from list(kept.values())[1:]
 
 
-def _features(case: Case) -> object:
-    """The parts of a case that decide which code runs."""
-    group, packed, paged = (
-        case.heads_q > case.heads_kv,
-        case.mask.packed is not None,
-        case.storage.page_size is not None,
-    )
-    return (case.mask.parts(), case.logits.names(), case.dropout > 0, packed, paged, group, bool(case.launch))
+def _features(sighting: Sighting, case: Case) -> object:
+    """What decides which code runs on a case, and what else failed there."""
+    storage, mask = case.storage, case.mask
+    sizes = (case.seq_q > case.seq_k, max(case.seq_q, case.seq_k) > _TILE, case.batch > 1, case.heads_q > case.heads_kv)
+    memory = (storage.layout, storage.page_size is not None, storage.offset > 0, bool(case.launch))
+    return (mask.parts(), case.logits.names(), case.dropout > 0, sizes, memory, _failing(sighting))
+
+
+def _failing(sighting: Sighting) -> frozenset[tuple[str, str]]:
+    return frozenset((verdict.check, verdict.output) for verdict in sighting.failures)

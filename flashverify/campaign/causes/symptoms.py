@@ -12,10 +12,12 @@ if TYPE_CHECKING:
 
     from flashverify.judge.verdict import CaseResult, Key, Verdict
 
-__all__ = ["VALUES", "Symptoms", "consequences", "symptom"]
+__all__ = ["TOLD_BY_VALUES", "VALUES", "Symptoms", "consequences", "symptom"]
 
 VALUES = ("accuracy", "nonfinite")
 """Checks that compare an output of the case itself with its exact value."""
+TOLD_BY_VALUES = (*VALUES, "padding")
+"""Checks whose failures a diagnosis accounts for by itself: it says what the values are."""
 _FAR = 64.0
 """Errors of O or the LSE, in bounds, from which on a gradient that used them could not be right end to end."""
 

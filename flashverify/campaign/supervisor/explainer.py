@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from flashverify.campaign.causes.book import CauseBook
+from flashverify.campaign.causes.symptoms import TOLD_BY_VALUES, symptom
 from flashverify.campaign.protocol import Attribute, Minimise
 from flashverify.campaign.supervisor.events import FindingFolded, FindingMinimal, FindingSeen
 
@@ -64,31 +65,31 @@ class Explainer:
         """The next task; None where there is none, or no time for it."""
         most = self._config.shrink_seconds + _VERIFYING
         free = self._free_subjects()
-        if free and (limit := self._time.next_slice(most, searching=searching, folding=True)) != 0:
-            for subject in free:
-                if (asked := self._question(subject, limit)) is not None:
-                    return asked
-        if not free or (limit := self._time.next_slice(most, searching=searching)) == 0:
+        folding = self._time.next_slice(most, searching=searching, folding=True) if free else 0.0
+        if folding == 0:
             return None
+        for subject in free:
+            if (found := self._book.question(subject)) is not None:
+                return Attribute(*found, folding)
+        limit = self._time.next_slice(most, searching=searching)
         waiting = [r for r in self._book.waiting() if r.key.subject in free and self._attempts[r.key] < _ATTEMPTS]
-        clearest = min(waiting, key=lambda record: self._turns[record.key.check], default=None)
-        return None if clearest is None else self._minimisation(clearest, limit)
+        if waiting and limit != 0:
+            return self._minimisation(min(waiting, key=lambda record: self._turns[record.key.check]), limit)
+        for subject in free:
+            if (found := self._book.further_question(subject)) is not None and limit != 0:
+                return Attribute(*found, limit)
+        return None
 
     def _free_subjects(self) -> list[str]:
         """The subjects with findings that no worker is busy with."""
         busy = {_finding(task).subject for task in self._tasks.values()}
         return [s for s in dict.fromkeys(key.subject for key in self._ledger.tally.records) if s not in busy]
 
-    def _question(self, subject: str, limit: float | None) -> Attribute | None:
-        found = self._book.question(subject)
-        if found is None:
-            return None
-        return Attribute(*found, limit)
-
     def _minimisation(self, record: FindingRecord, limit: float | None) -> Minimise:
         shrinking = self._config.shrink_seconds if limit is None else min(self._config.shrink_seconds, limit / 2)
         hang = record.verdict.check == "hang"  # every repeat and every candidate of a hang costs the whole time limit
-        known = [cause.diagnosis for cause in self._book.known(record.key.subject) if record.key.cause]
+        others = self._book.known(record.key.subject) if record.key.cause else []
+        named = {cause.key: cause.diagnosis for cause in others if cause.diagnosis is not None and cause.diagnosis.name}
         return Minimise(
             record.subject_spec,
             record.key,
@@ -99,7 +100,8 @@ class Explainer:
             1 if hang else self._config.repeats,
             self._ledger.tally.quarantine(record.subject_spec),
             limit,
-            tuple(diagnosis for diagnosis in known if diagnosis is not None and diagnosis.name),
+            known=tuple(named.values()),
+            apart=tuple(c.key for c in others if c.key not in named and symptom(c.key) != symptom(record.key)),
             undiagnosed=self._attempts[record.key] > 0,
         )
 
@@ -118,7 +120,8 @@ class Explainer:
         task = self._tasks.pop(worker, None)
         if isinstance(task, Attribute) and not self._answered[worker]:
             self._book.answer(task.cause.key, task.asked[0], "")  # no answer in the time given is none
-            self._open(task.asked[0].key.subject)
+        if task is not None:
+            self._open(_finding(task).subject)
 
     def lost(self, worker: int) -> None:
         """A worker died over its task: a finding is stored as it is now, a failure that it was asked about counts as another one."""
@@ -141,22 +144,21 @@ class Explainer:
     def _same_diagnosis(self, record: FindingRecord) -> FindingRecord | None:
         """The cause that has the same diagnosis, though it did not account for the case as it was first seen."""
         found = record.diagnosis
-        if found is None or not found.name:
+        if found is None or not found.name or record.key.check not in TOLD_BY_VALUES:
             return None
         others = (cause for cause in self._book.known(record.key.subject) if cause.key != record.key)
-        return next((c for c in others if c.diagnosis is not None and c.diagnosis.name == found.name), None)
+        same = (found.name, found.conditions)
+        named = ((cause, cause.diagnosis) for cause in others if cause.diagnosis is not None)
+        return next((cause for cause, words in named if (words.name, words.conditions) == same), None)
 
     def attributed(self, worker: int, event: Attributed) -> None:
         """A known cause accounts for a failure, or does not."""
         self._answered[worker] += 1
         self._book.answer(event.cause, event.asked, event.why)
-        key, records = event.asked.key, self._ledger.tally.records
-        leading = self._book.sighting(key)
-        if event.why and key in records and key != event.cause and leading is not None:
-            if leading.case == event.asked.case and not self._book.is_known(key):
-                self._fold(key, event.cause, event.why)
-        elif not event.why:
-            self._open(key.subject)
+        key, leading = event.asked.key, self._book.sighting(event.asked.key)
+        waits = key in self._ledger.tally.records and not self._book.is_known(key)
+        if event.why and waits and leading is not None and leading.case == event.asked.case:
+            self._fold(key, event.cause, event.why)
 
     def _fold(self, key: Key, cause: Key, why: str) -> None:
         record = self._ledger.fold(key, cause, why)
@@ -164,7 +166,9 @@ class Explainer:
         self._tell(FindingFolded(record, next(folded for folded in record.folded if folded.key == key)))
 
     def _open(self, subject: str) -> None:
-        """A further case of a bucket that no known cause accounts for is a finding of its own."""
+        """A further case of a bucket that no known cause accounts for is a finding of its own, once no bucket waits that may be its cause."""
+        if any(record.key.subject == subject for record in self._book.waiting()):
+            return
         if (found := self._book.unexplained(subject)) is not None:
             key, sighting = found
             like = self._book.owner_of(sighting.key)

@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from flashverify.campaign.causes.book import bucket_of
-from flashverify.campaign.causes.symptoms import VALUES, consequences, symptom
+from flashverify.campaign.causes.symptoms import TOLD_BY_VALUES, VALUES, consequences, symptom
 from flashverify.campaign.plan_name import PROCESS_CHECKS
 from flashverify.campaign.protocol import Attributed, Started
 from flashverify.campaign.shrink.shrinker import shrink
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ["attribute"]
 
-_TOLD_BY_VALUES = (*VALUES, "padding")
-"""Checks whose failures a diagnosis accounts for by itself: it says what the values are."""
 _OF_VALUES = ("counting", "relations", "config")
 """Checks that ask about values too, by way of other problems."""
 _REDUCED = 10
@@ -74,13 +72,19 @@ class _Cause:
         if "exception" in (check, key.check):
             return self._same_exception(sighting.verdict)
         case = parse_case(sighting.case)
-        if check in _TOLD_BY_VALUES and (told := self._attributed(case, sighting.verdict)) is not None:
-            return (
-                "the same diagnosis" if told else self._follows(sighting, named=True) or self._reduced(sighting, case)
-            )
+        if check in TOLD_BY_VALUES and (told := self._attributed(case, sighting.verdict)) is not None:
+            return "the same diagnosis" if told else self._not_told(sighting, case)
         if check in _OF_VALUES and (plain := self._plain(sighting)) is not None and self._attributed(case, plain):
             return "the same diagnosis"
+        if bucket_of(sighting.key) in self._buckets:
+            return "shown together" if self._replays.shown_with(sighting, case) else ""
         return self._follows(sighting, named=False) or self._replays.why(sighting)
+
+    def _not_told(self, sighting: Sighting, case: Case) -> str:
+        """Whether a diagnosis that does not account for an output accounts for it all the same, or its failure comes and goes with it."""
+        words = self._follows(sighting, named=True) or self._reduced(sighting, case)
+        same = symptom(sighting.key) == symptom(self._finding.key) or bucket_of(sighting.key) in self._buckets
+        return words or ("" if same else self._replays.why(sighting))
 
     def _attributed(self, case: Case, verdict: Verdict) -> bool | None:
         diagnosis = self._finding.diagnosis

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from flashverify.campaign.causes.book import bucket_of
+from flashverify.campaign.causes.symptoms import symptom
 from flashverify.campaign.plan_name import PROCESS_CHECKS, PlanName
 from flashverify.campaign.protocol import Improved, Judge, Minimal, Minimise, Started
 from flashverify.campaign.shrink.shrinker import shrink
@@ -54,9 +55,9 @@ def minimise(session: Session, task: Minimise) -> None:
         candidate = next(steps, None)
         while candidate is not None and time.monotonic() < deadline:
             try:
-                found = None if format_case(candidate) in skip else _failure(judge(candidate), candidate, task.key)
-                if found is not None and _known(session, task, candidate, found):
-                    found = None
+                found = (
+                    None if format_case(candidate) in skip else _own_failure(session, task, candidate, judge(candidate))
+                )
             except NoVerdictError:
                 if time.monotonic() < end:
                     raise
@@ -133,7 +134,11 @@ def _failure(result: CaseResult, case: Case, key: Key) -> Verdict | None:
     return next((v for v in result.failures if v.key(result.subject, case.dtype) == bucket), None)
 
 
-def _known(session: Session, task: Minimise, case: Case, verdict: Verdict) -> bool:
-    """Whether a cause that is known accounts for a failure of the same bucket."""
+def _own_failure(session: Session, task: Minimise, case: Case, result: CaseResult) -> Verdict | None:
+    """The failure, where no cause that is known accounts for it."""
+    found = _failure(result, case, task.key)
+    if found is None or {symptom(v) for v in result.failures} & set(map(symptom, task.apart)):
+        return None
     subject = session.subject(task.subject)
-    return any(session.toolkit.attributed(subject, case, verdict, diagnosis) for diagnosis in task.known)
+    known = any(session.toolkit.attributed(subject, case, found, diagnosis) for diagnosis in task.known)
+    return None if known else found

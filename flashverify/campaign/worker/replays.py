@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import islice, product
+from itertools import chain, islice, product
 from typing import TYPE_CHECKING, Any
 
 from flashverify.campaign.causes.symptoms import VALUES, Symptoms, symptom
@@ -26,6 +26,7 @@ __all__ = ["Replays"]
 
 _TRIED, _NEEDED, _ENOUGH = 16, 2, 4
 """Simpler cases that are tried, and of those on which the finding is gone, how many are needed and used."""
+_TILE = 128
 _REPEAT = "determinism", "repeat"
 _BITS = ("determinism", "padding", "reuse")
 """Checks that compare the bits of two runs: they say nothing where the same run gives other bits each time."""
@@ -54,7 +55,7 @@ class Replays:
             return self._in_another_dtype(sighting, case)
         if self._unrepeatable(sighting, case):
             return "the results differ from run to run"
-        if not self._shown_with(sighting, case):
+        if not self.shown_with(sighting, case):
             return ""
         for carried in self._carried(case.dtype, backward=other[2] in BACKWARD, like=case):
             if other in self._look(carried, other[0]).own:
@@ -62,9 +63,9 @@ class Replays:
         return ""
 
     def _in_another_dtype(self, sighting: Sighting, case: Case) -> str:
-        """Both ways: the finding's case fails in the dtype of the other, whose case fails in that of the finding."""
+        """Both ways: the finding's case fails in the dtype of the other, whose case fails in that of the finding, if that is accepted."""
         back = self._as(case, dtype=self._case.dtype)
-        if back is None or self._mine not in self._look(back, self._mine[0]).seen:
+        if back is not None and self._mine not in self._look(back, self._mine[0]).seen:
             return ""
         for carried in self._carried(case.dtype, backward=False):
             if self._mine in self._look(carried, self._mine[0]).seen:
@@ -77,7 +78,7 @@ class Replays:
         seen = self._look(case, _REPEAT[0]).seen
         return {self._mine, (*_REPEAT, sighting.key.output)} <= seen
 
-    def _shown_with(self, sighting: Sighting, case: Case) -> bool:
+    def shown_with(self, sighting: Sighting, case: Case) -> bool:
         """Whether the case of the other failure shows the finding too, if need be in its dtype and with plain values."""
         if self._mine in map(symptom, sighting.failures):
             return True
@@ -109,7 +110,7 @@ class Replays:
         """Cases with a part less than `case` that do not show the finding."""
         text = format_case(case)
         if text not in self._gone:
-            simpler = islice(_simpler(case), _TRIED)
+            simpler = chain(_grown(case), islice(_simpler(case), _TRIED))
             looks = ((s, self._look(s, self._mine[0])) for s in simpler if self._accepted(s))
             self._gone[text] = list(islice((s for s, look in looks if self._is_gone(look)), _ENOUGH))
         return self._gone[text]
@@ -140,13 +141,23 @@ class Replays:
         return self._judged[key]
 
 
+def _grown(case: Case) -> Iterator[Case]:
+    """Cases with as many rows as keys, and with whole tiles of either."""
+    rows, keys = case.seq_q, case.seq_k
+    most, whole_rows, whole_keys = max(rows, keys), rows + -rows % _TILE, keys + -keys % _TILE
+    for sizes in ((most, most), (rows, whole_keys), (whole_rows, keys), (max(whole_rows, whole_keys),) * 2):
+        found = change(case, seq_q=sizes[0], seq_k=sizes[1])
+        if found is not None and found != case and most > 1:
+            yield found
+
+
 def _simpler(case: Case) -> Iterator[Case]:
     """Cases with a part less, or a size smaller: not those that have other values or only one key, on which most defects are gone."""
     steps = shrink(case)
     candidate = next(steps, None)
     while candidate is not None:
         plain = candidate.values.regime == case.values.regime and candidate.grad == case.grad
-        if plain and (min(candidate.seq_q, candidate.seq_k) > 1 or candidate.seq_k == case.seq_k):
+        if plain and (candidate.seq_k > 1 or candidate.seq_k == case.seq_k):
             yield candidate
         try:
             candidate = steps.send(False)
