@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flashverify.campaign.card.map_text import drawn, map_caption, map_lines, map_place
+from flashverify.campaign.card.map_text import map_caption, map_lines, map_place
 from flashverify.checks.registry import failure_title
 from flashverify.judge.wording import count_text, duration_text, evidence_text, plural
 from flashverify.report.markdown_text import code, fence, folded, ratio_cell, table, words
@@ -82,7 +82,7 @@ def _body(card: Card) -> Iterator[str]:
         ("Script", code(card.script) if card.script else ""),
     ]
     yield "\n".join(f"- {name}: {value}" for name, value in facts if value and value != code(""))
-    if card.map is not None and drawn(card.map):
+    if card.map is not None:
         caption = f"{map_caption(card.map)}, {map_place(card.map_case, record.case)}"
         yield f"Map of {words(caption)}; `.` right, `+` partly wrong, `#` wrong:"
         yield fence("\n".join(map_lines(card.map)))
