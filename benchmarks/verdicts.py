@@ -1,6 +1,6 @@
 """Verdicts and ratios of stored cases, recorded to compare one state of the code with another, bit for bit.
 
-    python benchmarks/verdicts.py record FILE [--cases 2000] [--plan run] [--workers 2]
+    python benchmarks/verdicts.py record FILE [--cases 2000 | --like RECORD] [--plan run] [--workers 2]
     python benchmarks/verdicts.py compare BEFORE AFTER
 
 `record` judges case texts of the published records, the corpus and the list of throughput in the interpreter, and writes one JSON
@@ -86,8 +86,8 @@ def judge(job: tuple[str, str, str]) -> str:
 
 def record(options: argparse.Namespace) -> int:
     """Judge the cases and write them."""
-    jobs = []
-    for subject, share in SHARES.items():
+    jobs = [(subject, options.plan, text) for subject, text in (_read(options.like) if options.like else ())]
+    for subject, share in () if options.like else SHARES.items():
         texts = stored_texts(subject)
         count = min(round(options.cases * share), len(texts))
         jobs += [(subject, options.plan, text) for text in random.Random(0).sample(texts, count)]
@@ -132,6 +132,7 @@ def main() -> int:
     recording = commands.add_parser("record")
     recording.add_argument("file", type=Path)
     recording.add_argument("--cases", type=int, default=2000)
+    recording.add_argument("--like", type=Path, help="a record whose cases are judged")
     recording.add_argument("--plan", default="run", help="run, fuzz or only:CHECK")
     recording.add_argument("--workers", type=int, default=2)
     recording.set_defaults(run=record)

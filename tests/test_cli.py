@@ -205,6 +205,7 @@ def test_a_signal_stores_everything_and_exits(tmp_path, number, code):
     assert run.summary.cases == len(list(run.results())) > 0
 
 
+@pytest.mark.slow
 def test_two_subjects_are_compared_on_the_same_cases(call, monkeypatch):
     import types
 

@@ -52,6 +52,7 @@ def test_a_run_that_does_not_exist_is_refused_before_anything_is_judged(tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_options_reach_the_campaign(call):
     done = call(
         "fuzz",

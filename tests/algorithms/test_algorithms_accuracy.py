@@ -40,10 +40,8 @@ def cases(name):
         yield parse_case(f"fv1 {heads} {sizes} dtype={dtype} regime={regime} seed={n} {mask} {launch} {backward}")
 
 
-EVERY = [pytest.param(name, marks=[] if name == "two-pass" else [pytest.mark.slow]) for name in OUTPUTS]
-
-
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OUTPUTS)
 def test_it_stays_within_its_bounds(name):
     subject = load_subject(name)
     worst, judged = {}, 0

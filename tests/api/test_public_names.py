@@ -84,6 +84,7 @@ def test_the_import_needs_neither_torch_nor_triton_and_few_names_do():
     )
 
 
+@pytest.mark.slow
 def test_no_submodule_hides_a_name():
     found = python(
         "import importlib, os, pkgutil, sys\n"

@@ -105,6 +105,7 @@ def test_an_exception_verdict_is_a_finding_like_any_other(tmp_path):
     assert (parse_case(finding.record.case).seq_q, finding.record.key.output) == (21, "ValueError")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("subject", "error"), [("segfault", "SIGSEGV"), ("exits", "exit-3")])
 def test_a_case_that_kills_its_process_is_named_shrunk_and_costs_one_worker(tmp_path, subject, error):
     summary, events = campaign(tmp_path / "run", subject, max_cases=24, shrink_seconds=4.0)
@@ -124,6 +125,7 @@ def test_a_case_that_kills_its_process_is_named_shrunk_and_costs_one_worker(tmp_
     assert "--check" not in replay_line(record)
 
 
+@pytest.mark.slow
 def test_a_hanging_case_is_named(tmp_path):
     summary, _ = campaign(tmp_path / "run", "hangs", max_cases=6, workers=1, case_limit=2.0, seed=1)
 
@@ -174,6 +176,7 @@ def test_a_chatty_subject_does_not_block(tmp_path):
     assert campaign(tmp_path / "run", "chatty", max_cases=20)[0].exit_code == 0
 
 
+@pytest.mark.slow
 def test_the_time_budget_ends_a_campaign(tmp_path):
     summary, _ = campaign(tmp_path / "run", "slow-clean", max_cases=None, seconds=3.0)
 
@@ -276,6 +279,7 @@ def drive(out, **changes):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lines", [6, 40])
 def test_kill_9_at_any_point_neither_repeats_nor_drops_a_finding(tmp_path, lines):
     out = tmp_path / "run"

@@ -170,6 +170,7 @@ def test_the_script_treats_names_as_data(store, spec):
     assert spec == read_reproduction(folder).subject == read_reproduction(folder / "finding.json").subject
 
 
+@pytest.mark.slow
 def test_the_script_reproduces(store, tmp_path):
     folder = store.write_finding(finding(subject_spec="missing:name"))
 

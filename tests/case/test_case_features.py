@@ -119,6 +119,7 @@ def test_packed_sequences_meet_bands_and_trees():
     assert min(met[f"packed {part}"] for part in ("causal", "window", "tree")) > 3, met
 
 
+@pytest.mark.slow
 def test_plain_is_likely_and_a_case_has_one_or_two_parts(drawn):
     assert sum(not parts(case) for case in drawn) > 60
     assert 1 < sum(len(parts(case)) for case in drawn) / len(drawn) < 2.5

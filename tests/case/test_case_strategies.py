@@ -25,7 +25,7 @@ def draw(count, supports=WIDE, profile=CPU):
     return list(search.draw(cases(supports, profile=profile), count, 0))
 
 
-@pytest.fixture(scope="module", params=["cpu", "cuda"])
+@pytest.fixture(scope="module", params=["cpu", pytest.param("cuda", marks=pytest.mark.slow)])
 def thousand(request):
     return request.param, draw(1000, profile=GPU if request.param == "cuda" else CPU)
 
@@ -126,6 +126,7 @@ NARROW = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NARROW)
 def test_only_supported_cases_are_drawn(name):
     supports = NARROW[name]
@@ -193,6 +194,7 @@ def test_known_hard_cases_are_found_and_shrink_to_their_minimum(name):
     assert f"fv1 {minimum}" == str(find(cases(supports), predicate, settings=settings(QUIET, max_examples=5000)))
 
 
+@pytest.mark.slow
 def test_siblings_in_a_tree_are_found_and_shrink_to_three_nodes():
     found = find(
         cases(dataclasses.replace(WIDE, masks=("tree",))), siblings, settings=settings(QUIET, max_examples=5000)

@@ -34,6 +34,7 @@ def near(count, share, total=MANY):
     return abs(count - share * total) <= 5 * (share * (1 - share) * total) ** 0.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("case", "exact", "double"),
     [
@@ -89,6 +90,7 @@ def test_a_fuzz_plan_fits_the_budget_and_names_no_check_without_a_question(case)
         assert not {"stream", "graph"} & set(plan.asked("reuse"))
 
 
+@pytest.mark.slow
 def test_a_fuzz_plan_costs_at_most_four_passes():
     calls = []
 

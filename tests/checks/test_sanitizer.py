@@ -92,6 +92,7 @@ def test_a_report_names_line_tensor_program_and_index(tmp_path):
     assert verdict.message.endswith("lanes)")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "error"),
     [
@@ -112,6 +113,7 @@ def test_undefined_lanes_that_reach_no_output_are_silent(tmp_path):
     assert failures(mutant(GUARDED, tmp_path)) == []
 
 
+@pytest.mark.slow
 def test_correct_kernels_are_not_reported():
     bundled = load_subject("bundled")
     cases = standard_matrix(bundled.supports, device="cpu")[::6]  # the whole matrix belongs to the benchmark

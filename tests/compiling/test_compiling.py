@@ -119,6 +119,7 @@ def test_the_walk_through_has_unfilled_loads_and_32_bit_offsets_and_filling_cure
     assert hazards == [{"unfilled-load", "int32-offset"}, {"int32-offset"}]
 
 
+@pytest.mark.slow
 def test_a_kernel_that_does_not_compile_is_an_error_and_costs_no_other():
     pointer, block = Pointer("float32"), Value(64)
     launches = [
@@ -139,6 +140,7 @@ def test_a_kernel_that_does_not_compile_is_an_error_and_costs_no_other():
     assert compiling.as_text([broken, clean]).startswith("FAIL: 0 hazards, 1 of 2 compilations failed")
 
 
+@pytest.mark.slow
 def test_a_hazard_is_of_the_file_that_is_compiled_not_of_a_like_one_compiled_before(tmp_path, monkeypatch):
     pointer, n = Pointer("float32"), Value(16)
     arguments = {"x_ptr": pointer, "y_ptr": pointer, "stride": n, "n": n, "BLOCK": Value(64)}
@@ -156,6 +158,7 @@ def test_a_hazard_is_of_the_file_that_is_compiled_not_of_a_like_one_compiled_bef
         file.unlink()
 
 
+@pytest.mark.slow
 def test_a_subject_without_kernels_gives_no_verdict():
     with pytest.raises(NoVerdictError, match="it launches no Triton kernel"):
         compiling.compile_subjects(["torch-cpu"], ["sm_90"])
@@ -173,6 +176,7 @@ def test_an_unknown_subject_is_refused():
         compiling.compile_subjects(["nothing"], ["sm_90"])
 
 
+@pytest.mark.slow
 def test_the_command_prints_json_and_its_exit_code():
     done = CliRunner().invoke(
         cli.main, ["compile", "--subject", f"{PLANTED}:UNFILLED", "--arch", "sm_90", "--only", "d=64", "--json"]

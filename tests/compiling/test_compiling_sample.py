@@ -52,6 +52,7 @@ def test_it_is_a_part_in_order_the_same_every_time(jobs):
     assert spread(jobs, None) == spread(jobs, 1000) == jobs
 
 
+@pytest.mark.slow
 def test_60_of_the_bundled_ones_have_every_kernel_dtype_size_mask_and_architecture():
     found = find_jobs(["bundled"])
 
@@ -59,6 +60,7 @@ def test_60_of_the_bundled_ones_have_every_kernel_dtype_size_mask_and_architectu
     assert set().union(*map(words, spread(found, 60))) == set().union(*map(words, found))
 
 
+@pytest.mark.slow
 def test_the_verdict_says_of_how_many(monkeypatch, tmp_path):
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     monkeypatch.syspath_prepend(str(HERE))

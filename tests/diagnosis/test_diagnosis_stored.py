@@ -49,6 +49,7 @@ def run(tmp_path_factory):
     return folder / "run"
 
 
+@pytest.mark.slow
 def test_a_finding_stores_its_diagnosis(run):
     (path,) = run.glob("findings/*/finding.json")
     diagnosis = json.loads(path.read_text(encoding="utf-8"))["diagnosis"]
@@ -56,6 +57,7 @@ def test_a_finding_stores_its_diagnosis(run):
     assert diagnosis["place"].startswith("lse: 3 of 3 elements are wrong")
 
 
+@pytest.mark.slow
 def test_every_report_shows_the_diagnosis(run):
     page, text, data = (path.read_text(encoding="utf-8") for path in write_report(run))
     for shown in (html.unescape(page), text):

@@ -220,6 +220,7 @@ def cases():
 SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("h100+2ulp", "h100-2ulp", "a100")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["ieee", "h100", *SLOW])
 def test_the_bundled_kernels_stay_within_their_bounds(name):
     worst = {}

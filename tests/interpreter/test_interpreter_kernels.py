@@ -66,6 +66,7 @@ def own_runs(dtype, name):
     return results
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32], ids=str)
 def test_the_same_bits_stock_alone_and_in_lockstep(dtype, name, stock_run, monkeypatch):

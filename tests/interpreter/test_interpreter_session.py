@@ -149,6 +149,7 @@ def test_an_old_version_is_refused(monkeypatch):
         check_hooks()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("late", [False, True])
 def test_a_process_that_compiles_is_refused(late):
     code = (

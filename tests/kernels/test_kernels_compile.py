@@ -140,12 +140,14 @@ def test_fast_paths_use_tensor_cores_and_wide_accesses_and_hardly_spill(compiled
         assert compiled[n]["wgmma"] == (CONFIGS[n][0] != "delta"), CONFIGS[n]
 
 
+@pytest.mark.slow
 def test_runtime_values_strides_and_alignment_are_no_part_of_the_compile_key():
     env = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     done = subprocess.run([sys.executable, "-c", KEYS], env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_an_interpreting_process_says_that_it_cannot_compile():
     code = "import torch\nfrom flashverify_kernels.aot import compile_kernel\n"
     code += "compile_kernel('forward', 90, d=64, dv=64, dtype=torch.float16)"
@@ -154,6 +156,7 @@ def test_an_interpreting_process_says_that_it_cannot_compile():
     assert "unset TRITON_INTERPRET" in done.stderr
 
 
+@pytest.mark.slow
 def test_cpu_tensors_without_the_interpreter_are_refused():
     code = "import torch\nfrom flashverify_kernels import attention\nq = torch.zeros(1, 1, 1, 8)\nattention(q, q, q)"
     env = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}

@@ -110,6 +110,7 @@ def same(got, wanted):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_the_operators_of_attention_pass_opcheck(variant):
     dtype = torch.float16 if variant in ("causal", "bias") else torch.float32
@@ -141,6 +142,7 @@ def test_compiled_attention_is_the_eager_one(variant, dtype, layout):
     assert same(gradients(got, needed), gradients(wanted, needed))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", ["plain", "causal", "tree"])
 def test_compiled_packed_attention_is_the_eager_one(variant):
     cu_q, cu_k = lengths(0, 4, 6), lengths(0, 9, 20)

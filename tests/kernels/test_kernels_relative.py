@@ -12,7 +12,7 @@ from flashverify_kernels.aot import TERMS
 from flashverify_kernels.flatten import flatten, unflatten
 from flashverify_kernels.reductions import table_gradient
 from flashverify_kernels.runtime import INTERPRETED
-from tests.kernels.test_kernels_terms import compare, draw, masked, problem, reference, slopes
+from tests.kernels.terms_reference import compare, draw, masked, problem, reference, slopes
 
 REACH = 6
 BUCKETS = torch.tensor([3, 3, 2, 2, 1, 0, 0, 5, 4, 6, 6, 7, 7], dtype=torch.int32)

@@ -80,6 +80,7 @@ def judged(tmp_path_factory):
     return run, {result.name.replace("no_judge", "no-judge"): result for result in run_mutants(run)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXPECTED)
 def test_each_kind_of_mutant_gets_its_status(judged, name):
     result = judged[1][name]
@@ -175,6 +176,7 @@ run_mutants(config(pathlib.Path({out!r}), {names!r}, workers=1))
 """
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_where_it_was(tmp_path):
     out, names = tmp_path / "run", ["shown", "raising", "hanging", "harmless"]
     code = CHILD.format(here=str(HERE), out=str(out), names=names)

@@ -78,12 +78,14 @@ def require_sound(case: Case, form: Form) -> None:
         assert not bool((x.needs_exact & ~x.uninformative).any()), (name, str(case))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("text", REPORTED)
 def test_reported_cases_have_bounds(text: str, form: Form) -> None:
     require_sound(parse_case(text), form)
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None, derandomize=True, database=None)
 @given(case=cases(Everything(), profile=CPU))
 def test_bounds_of_drawn_cases(case: Case) -> None:

@@ -66,6 +66,7 @@ forms = st.builds(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None, derandomize=True, database=None)
 @given(
     dtype=st.sampled_from(list(DTYPES)),

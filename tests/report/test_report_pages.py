@@ -96,6 +96,7 @@ def test_ids_are_unique(night):
     assert len(ids) == len(set(ids))
 
 
+@pytest.mark.slow
 def test_the_same_run_gives_the_same_bytes(night, tmp_path):
     first = [path.read_bytes() for path in write_report(night)]
     code = (

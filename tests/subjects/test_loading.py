@@ -27,6 +27,7 @@ def test_a_user_subject_is_loaded_from_a_file_and_from_a_module(tmp_path, monkey
         assert loaded.name == "mine"
 
 
+@pytest.mark.slow
 def test_a_file_beside_a_kernel_does_not_shadow_the_standard_library(tmp_path, monkeypatch):
     """In a process of its own, where neither `random` nor `colorsys` is imported yet."""
     (tmp_path / "random.py").write_text("raise RuntimeError('the wrong random')\n")

@@ -38,6 +38,7 @@ def leaky(tmp_path):
     return path
 
 
+@pytest.mark.slow
 def test_a_leak_is_exit_code_1_with_words_numbers_and_a_picture(leaky, tmp_path):
     code, output = run(f"{leaky}:leaky", "--length", 48, "--out", tmp_path / "x", "--json", "--device", "cpu")
     found = json.loads(output)
