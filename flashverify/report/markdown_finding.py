@@ -98,13 +98,13 @@ def _body(card: Card) -> Iterator[str]:
                 words(m.failure),
                 code(m.record.key.dtype),
                 code(m.record.why),
-                count_text(m.record.count),
                 code(m.record.case),
+                count_text(m.record.count),
             ]
             for m in card.members.members[:_MOST_ROWS]
         ]
-        head = ["Failure", "Data type", "Why it is the same", "Cases", "Case"]
-        yield folded("Failures of the same cause", table(head, rows, left=3))
+        head = ["Failure", "Data type", "Why it is the same", "Case", "Cases"]
+        yield folded("Failures of the same cause", table(head, rows, left=4))
 
 
 def _value(card: Card) -> str:
