@@ -6,7 +6,7 @@ import html
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from flashverify.campaign.card.map_text import drawn, map_caption
+from flashverify.campaign.card.map_text import map_caption
 from flashverify.judge.wording import visible
 from flashverify.judge.wrong_map import ALL, MOST_ACROSS, MOST_DOWN, NONE
 
@@ -20,8 +20,8 @@ _CELL, _LEAST = 12, 24
 
 
 def wrong_map_svg(found: WrongMap | None) -> str:
-    """The `svg` element; empty where there is nothing to see."""
-    if found is None or not drawn(found):
+    """The `svg` element; empty of no map."""
+    if found is None:
         return ""
     lines = [line[:MOST_ACROSS] for line in found.cells[:MOST_DOWN]]
     width = max(1, *map(len, lines))

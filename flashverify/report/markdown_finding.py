@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flashverify.campaign.card.map_text import drawn, map_caption, map_lines, map_place
+from flashverify.campaign.card.map_text import map_caption, map_lines, map_place
 from flashverify.checks.registry import failure_title
 from flashverify.judge.wording import count_text, duration_text, evidence_text, plural
 from flashverify.report.markdown_text import code, fence, folded, ratio_cell, table, words
@@ -82,7 +82,7 @@ def _body(card: Card) -> Iterator[str]:
         ("Script", code(card.script) if card.script else ""),
     ]
     yield "\n".join(f"- {name}: {value}" for name, value in facts if value and value != code(""))
-    if card.map is not None and drawn(card.map):
+    if card.map is not None:
         caption = f"{map_caption(card.map)}, {map_place(card.map_case, record.case)}"
         yield f"Map of {words(caption)}; `.` right, `+` partly wrong, `#` wrong:"
         yield fence("\n".join(map_lines(card.map)))
@@ -98,13 +98,13 @@ def _body(card: Card) -> Iterator[str]:
                 words(m.failure),
                 code(m.record.key.dtype),
                 code(m.record.why),
-                count_text(m.record.count),
                 code(m.record.case),
+                count_text(m.record.count),
             ]
             for m in card.members.members[:_MOST_ROWS]
         ]
-        head = ["Failure", "Data type", "Why it is the same", "Cases", "Case"]
-        yield folded("Failures of the same cause", table(head, rows, left=3))
+        head = ["Failure", "Data type", "Why it is the same", "Case", "Cases"]
+        yield folded("Failures of the same cause", table(head, rows, left=4))
 
 
 def _value(card: Card) -> str:

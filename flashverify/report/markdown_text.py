@@ -25,7 +25,10 @@ def words(text: str) -> str:
     """A sentence that may carry a foreign name: plain Markdown where every character is harmless, a code span otherwise."""
     plain = visible(text)
     harmless = (
-        all(c.isalnum() or c in " .,:;()/%+-'’–?" for c in plain) and "://" not in plain and "www." not in plain.lower()
+        all(c.isalnum() or c in " .,:;()/%+-'’–?=>" for c in plain)
+        and not plain.startswith(("=", ">"))
+        and "://" not in plain
+        and "www." not in plain.lower()
     )
     return plain if harmless else code(plain)
 

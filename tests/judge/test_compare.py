@@ -1,5 +1,6 @@
 """Every class of error has a planted defect that turns it red."""
 
+import dataclasses
 import math
 
 import pytest
@@ -155,3 +156,13 @@ def test_an_end_to_end_value_is_the_exact_one():
     (verdict,) = compare([1.0, 9.0, 3.0, 0.0]).verdicts
 
     assert verdict.message.startswith("o[1] is 9 where the exact value is -2: error 11, bound 0.5 (1 of 4 elements")
+
+
+def test_a_failure_carries_the_map_of_its_elements():
+    shape = (1, 1, 2, 2)
+    mine, exact = torch.tensor([1.0, -2.0, 9.0, 0.0]).reshape(shape), EXPECTED.reshape(shape)
+    wide = bound()
+    wide = dataclasses.replace(wide, **{f.name: getattr(wide, f.name).reshape(shape) for f in dataclasses.fields(wide)})
+
+    (verdict,) = compare_output("o", mine, exact, wide).verdicts
+    assert (verdict.map.down, verdict.map.cells) == ("channel", ("09", "00"))

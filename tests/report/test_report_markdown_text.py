@@ -24,6 +24,9 @@ def test_fences_cannot_be_ended():
     [
         ("3 findings on a CPU.", "3 findings on a CPU."),
         ("a_b", "`a_b`"),
+        ("only where Sq > Sk = 2", "only where Sq > Sk = 2"),
+        ("> a", "`> a`"),
+        ("== a", "`== a`"),
         ("see http://x", "`see http://x`"),
         ("@all", "`@all`"),
     ],

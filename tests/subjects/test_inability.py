@@ -10,6 +10,7 @@ from flashverify import Supports, parse_case
 from flashverify.checks import Plan, judge_case
 from flashverify.subjects.inability import FORWARD_ONLY, NO_GPU, NO_PACKAGE, inability_of
 
+CASE, FORWARD = parse_case("fv1 seq_q=3 seq_k=4 dtype=fp32"), parse_case("fv1 seq_q=3 seq_k=4 dtype=fp32 backward=no")
 NEEDS_NO_GPU = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 
 
@@ -52,10 +53,10 @@ def detached(p):
 
 
 def test_a_function_without_gradients_is_told_how_to_declare_that():
-    (verdict,) = judge_case(detached, parse_case("fv1 seq_q=3 seq_k=4 dtype=fp32"), Plan.run()).failures
+    (verdict,) = judge_case(detached, CASE, Plan.only("memory", CASE)).failures
 
     assert (
         "returned an O that autograd cannot differentiate. Declare supports=Supports(backward=False)" in verdict.message
     )
     assert inability_of(verdict.output, verdict.message) is FORWARD_ONLY
-    assert not judge_case(detached, parse_case("fv1 seq_q=3 seq_k=4 dtype=fp32 backward=no"), Plan.run()).failures
+    assert not judge_case(detached, FORWARD, Plan.only("memory", FORWARD)).failures

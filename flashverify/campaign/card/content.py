@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from flashverify.campaign.card.map_text import tells
 from flashverify.campaign.card.members import Members, members_of
 from flashverify.campaign.store.reproduction import replay_line
 from flashverify.case.text import parse_case
@@ -31,7 +32,7 @@ class Card:
         diagnosis: all that is known of the cause, and `evidence`, what that rests on.
         conditions: under which it shows, each as the diagnosis states it.
         form: the numerical form under which the outputs would be within bounds.
-        place: where it shows, in words; `map` as a picture, and `map_case`, in which case that is.
+        place: where it shows, in words; `map` as a picture, None where it would show nothing, and `map_case`, in which case that is.
         since: the sizes of the smallest case that fails.
         got, expected, bound: of the worst element, in nine digits; `exact` says which value is expected; `ratio` is error / bound.
         sure: the statements on how sure it is; `confirmed` is False where one speaks against the finding, None where nothing was verified.
@@ -69,7 +70,7 @@ def card_of(record: FindingRecord, script: str = "") -> Card:
     verdict, said = record.verdict, record.confirmation
     found = record.diagnosis
     failure = failure_title(verdict.check, verdict.error, verdict.output)
-    first = record.first_map is not None and (verdict.map is None or _cells(record.first_map) >= _cells(verdict.map))
+    shown, map_case = _map(record)
     return Card(
         record=record,
         title=(_named(found) if found is not None and found.name else "") or failure,
@@ -79,8 +80,8 @@ def card_of(record: FindingRecord, script: str = "") -> Card:
         conditions=found.conditions if found else (),
         form=found.form if found else "",
         place=found.place if found else "",
-        map=record.first_map if first else verdict.map,
-        map_case=record.first if first else record.case,
+        map=shown,
+        map_case=map_case,
         since="" if record.not_minimal else _since(record.case),
         got=number_text(said.got),
         expected=number_text(said.expected),
@@ -103,8 +104,11 @@ def _named(found: Diagnosis) -> str:
     return title + where if title else ""
 
 
-def _cells(found: WrongMap) -> int:
-    return sum(map(len, found.cells))
+def _map(record: FindingRecord) -> tuple[WrongMap | None, str]:
+    """The larger of the maps that show anything, with its case."""
+    found = [(record.first_map, record.first), (record.verdict.map, record.case)]
+    telling = [(each, case) for each, case in found if each is not None and tells(each)]
+    return max(telling, key=lambda pair: sum(map(len, pair[0].cells)), default=(None, ""))
 
 
 def _since(text: str) -> str:

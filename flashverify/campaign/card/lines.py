@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
-from flashverify.campaign.card.map_text import LEGEND, drawn, map_caption, map_lines, map_place
+from flashverify.campaign.card.map_text import LEGEND, map_caption, map_lines, map_place
 from flashverify.judge.wording import plural, visible
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def _body(card: Card) -> Iterator[tuple[str, bool]]:
         yield _INDENT + visible(line), False
     for line in diagnosis_lines(record.diagnosis):
         yield line, True
-    if card.map is not None and drawn(card.map):
+    if card.map is not None:
         where = map_place(card.map_case, record.case)
         yield visible(f"map: {map_caption(card.map)}, {where}; {LEGEND}"), True
         for line in map_lines(card.map):

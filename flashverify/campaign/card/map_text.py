@@ -10,7 +10,7 @@ from flashverify.judge.wrong_map import ALL, MOST_ACROSS, MOST_DOWN, NONE
 if TYPE_CHECKING:
     from flashverify.judge.wrong_map import WrongMap
 
-__all__ = ["LEGEND", "drawn", "map_caption", "map_lines", "map_place"]
+__all__ = ["LEGEND", "map_caption", "map_lines", "map_place", "tells"]
 
 LEGEND = "'.' right, '+' partly wrong, '#' wrong"
 """What the marks of `map_lines` say."""
@@ -18,8 +18,8 @@ LEGEND = "'.' right, '+' partly wrong, '#' wrong"
 _NAMES = {"row": ("query row", "query rows"), "head": ("head", "heads of all sequences")}
 
 
-def drawn(found: WrongMap) -> bool:
-    """Whether there is anything to see: more cells than one, and not all of them alike."""
+def tells(found: WrongMap) -> bool:
+    """Whether there is anything to see: not all cells are alike."""
     return len(set("".join(found.cells))) > 1
 
 

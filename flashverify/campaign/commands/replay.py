@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from flashverify.campaign.card.lines import diagnosis_lines
-from flashverify.campaign.card.map_text import LEGEND, drawn, map_caption, map_lines
+from flashverify.campaign.card.map_text import LEGEND, map_caption, map_lines, tells
 from flashverify.campaign.protocol import Judge
 from flashverify.campaign.store.reproduction import Reproduction, read_reproduction
 from flashverify.campaign.supervisor.first_cases import inability_in
@@ -79,7 +79,7 @@ def result_lines(result: CaseResult, diagnosis: Diagnosis | None = None) -> list
             about = " ".join(part for part in (v.check, v.output, v.mode, v.error) if part)
             lines.append(f"  {v.status.value}: {about}: {v.message}")
             lines += [f"    {line}" for line in v.traceback.splitlines()]
-    found = next((v.map for v in result.failures if v.map is not None and drawn(v.map)), None)
+    found = next((v.map for v in result.failures if v.map is not None and tells(v.map)), None)
     if found is not None:
         lines += [f"  map: {map_caption(found)}; {LEGEND}"] + [f"    {line}" for line in map_lines(found)]
     lines += [

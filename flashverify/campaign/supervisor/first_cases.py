@@ -118,8 +118,8 @@ def inability_in(result: CaseResult) -> Inability | None:
 
 def _raised(result: CaseResult) -> Verdict | None:
     """The exception that was raised before there was any output."""
-    only = result.verdicts[0] if len(result.verdicts) == 1 else None
-    return only if only is not None and only.check == "exception" else None
+    first = next(iter(result.verdicts), None)
+    return first if first is not None and first.check == "exception" else None
 
 
 def _error(subject: _Subject, kept: Kept, raised: Verdict) -> FlashverifyError:
