@@ -25,6 +25,7 @@ from flashverify.campaign.commands.options import (
     shrink_option,
 )
 from flashverify.campaign.commands.program import Program
+from flashverify.describe.command import describe_command
 from flashverify.errors import UsageError
 from flashverify.mutants.command import mutants_command
 from flashverify.xray.command import xray_command
@@ -50,6 +51,7 @@ def main() -> None:
 
 main.add_command(bench_command)
 main.add_command(xray_command)
+main.add_command(describe_command)
 main.add_command(mutants_command)
 
 

@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 
 __all__ = ["BUNDLED", "Toolkit", "bundled", "load_toolkit"]
 
+_RAW_DRAWS = 300
+"""Draws on which the conditions of a subject that refuses everything are counted."""
+_REASONS = 5
+"""Conditions that are named."""
+
 BUNDLED = "flashverify.campaign.toolkit:bundled"
 
 
@@ -42,6 +47,9 @@ class Toolkit(Protocol):
 
     def strategy(self, subject: Any, device: str) -> SearchStrategy[Case]:
         """Cases to search, on `cpu` or `cuda`."""
+
+    def undrawable(self, subject: Any, device: str) -> str:
+        """Why there are no cases to search: what is not accepted, and which condition refuses what share of the draws."""
 
     def matrix(self, subject: Any, device: str) -> tuple[Case, ...]:
         """The fixed cases of `flashverify run`."""
@@ -101,6 +109,18 @@ class _Bundled:
         from flashverify.case.space.strategies import CPU, GPU, cases
 
         return cases(subject.supports, profile=GPU if device == "cuda" else CPU)
+
+    def undrawable(self, subject: Any, device: str) -> str:
+        from flashverify.campaign.worker.search import draw
+        from flashverify.case.space.profiles import CPU, GPU
+        from flashverify.case.space.rejections import raw_cases, rejections
+
+        drawn = draw(raw_cases(subject.supports, GPU if device == "cuda" else CPU), _RAW_DRAWS, 0)
+        found = "; ".join(str(each) for each in rejections(subject.supports, drawn)[:_REASONS])
+        return (
+            f"subject {subject.name!r} is not accepted: `also` refuses every case that is drawn; accepted: one that leaves some. "
+            f"Of {len(drawn)} draws it refused: {found}"
+        )
 
     def matrix(self, subject: Any, device: str) -> tuple[Case, ...]:
         from flashverify.case.space.matrix import standard_matrix

@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     import torch
 
     from flashverify.case.case import Case
+    from flashverify.case.problem import Problem
     from flashverify.checks.passes.base_pass import BasePass
     from flashverify.checks.passes.execution import Execution
+    from flashverify.checks.passes.variants import Select
     from flashverify.subjects.interface import Subject
 
 __all__ = ["SPEC", "check_determinism", "promised"]
@@ -49,7 +51,7 @@ def check_determinism(subject: Subject, base: Execution, variants: tuple[str, ..
     found: list[Verdict] = []
     compared = 0
     for variant in variants:
-        for problem, select in variants_of(base, variant):
+        for problem, select in _supported(subject, variants_of(base, variant)):
             with _order(problem.case) if variant == "program-order" else contextlib.nullcontext():
                 outputs = execute(subject, problem, pattern=1).outputs
             different = []
@@ -72,6 +74,11 @@ def _unasked(subject: Subject, base: Execution) -> dict[str, torch.Tensor]:
     for name, mask in base.unwritten.items():
         undefined[name] = undefined[name] | mask if name in undefined else mask
     return undefined
+
+
+def _supported(subject: Subject, variants: Iterator[tuple[Problem, Select]]) -> Iterator[tuple[Problem, Select]]:
+    """The variants that the subject accepts: a part may have fewer heads than it declares."""
+    return (each for each in variants if subject.supports.refusal(each[0].case) is None)
 
 
 def _verdict(subject: Subject, variant: str, name: str, index: tuple[int, ...], text: str) -> Verdict:

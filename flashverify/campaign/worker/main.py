@@ -156,6 +156,8 @@ class Session:
             from flashverify.campaign.worker.search import draw
 
             drawn = draw(self.toolkit.strategy(subject, self.device), task.examples, task.seed)
+            if not drawn:
+                raise UsageError(self.toolkit.undrawable(subject, self.device))
         elif task.corpus:
             from flashverify.campaign.corpus import corpus_cases
 

@@ -6,13 +6,16 @@ known defects neither stop a batch nor change what it draws, and a batch is repr
 
 from __future__ import annotations
 
+import contextlib
 import random
 from typing import TYPE_CHECKING
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis.errors import Unsatisfiable
 
 from flashverify.campaign.worker.climb import Climber
 from flashverify.case.text import format_case
+from flashverify.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +40,11 @@ _TRIES = 8
 
 
 def search(session: Session, task: Batch) -> None:
-    """Judge the cases of one batch; each case once, quarantined ones never."""
+    """Judge the cases of one batch; each case once, quarantined ones never.
+
+    Raises:
+        UsageError: nothing can be drawn, because the subject refuses every draw; the message says for which reasons.
+    """
     subject, climber = session.subject(task.subject), Climber(task.seed)
     seen = set(task.quarantine)
     left = task.examples
@@ -55,9 +62,13 @@ def search(session: Session, task: Batch) -> None:
         return True
 
     climbs = task.examples // _CLIMBING
+    drawn = 0
     for case in _fresh(session.toolkit.strategy(subject, session.device), task.examples - climbs, task.seed):
+        drawn += 1
         if not visit(case):
             return
+    if not drawn:
+        raise UsageError(session.toolkit.undrawable(subject, session.device))
     for _ in range(_TRIES * climbs):
         neighbour = climber.propose()
         if neighbour is None or session.toolkit.refusal(subject, neighbour) is not None:
@@ -99,4 +110,5 @@ def _round(strategy: SearchStrategy[Case], found: list[Case], seed_value: int) -
     def body(case: Case) -> None:
         found.append(case)
 
-    body()
+    with contextlib.suppress(Unsatisfiable):  # the subject refuses every draw of this round
+        body()

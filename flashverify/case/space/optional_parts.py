@@ -30,6 +30,7 @@ __all__ = [
     "draw_parts",
     "extra_masks",
     "one_in",
+    "reachable",
 ]
 
 _NUMBER = (0,) * 6 + (1,) * 5 + (2,) * 6 + (3,) * 3
@@ -140,6 +141,14 @@ def _with_required(supports: Supports, parts: frozenset[str]) -> frozenset[str]:
     needed = {name for part in PARTS if part.name in required for name in part.needs}
     always = frozenset(required).union(needed)
     return always.union(name for name in parts if _together(name, *always))
+
+
+def reachable(supports: Supports) -> frozenset[str]:
+    """The declared parts that some case may have beside those that every case has."""
+    required = supports.required_masks
+    if required and not supports.combine_masks:
+        return frozenset(required)
+    return frozenset(name for name in supports.masks if name in _with_required(supports, frozenset({name})))
 
 
 def alignments(supports: Supports, parts: frozenset[str]) -> list[frozenset[str]]:

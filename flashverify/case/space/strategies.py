@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     Draw = Callable[[SearchStrategy[Any]], Any]
 
-__all__ = ["CPU", "GPU", "Profile", "cases"]
+__all__ = ["CPU", "GPU", "Profile", "cases", "drawn_dtypes"]
 
 _REGIMES = (*REGIMES, "normal", "normal", "v-positive")
 """Those that every defect of the arithmetic shows with are likelier than those built against one."""
@@ -67,15 +67,10 @@ def cases(supports: Supports, *, profile: Profile = CPU) -> SearchStrategy[Case]
         supports: what the subject declares.
         profile: how large the cases may be.
     """
-    dims = [p for p in profile.dims if all(d % supports.dim_multiple == 0 and d <= supports.dim_max for d in p)]
-    dims = [(d, dv) for d, dv in dims if d == dv or not supports.equal_dims] or [(supports.dim_multiple,) * 2]
-    dtypes = [d for d in DTYPES if d in supports.dtypes and (d == "fp32" or "ieee" in supports.precisions)]
-    plain = Case(dim_qk=dims[0][0], dim_v=dims[0][1])
-    if supports.also is not None:
-        dtypes = [d for d in dtypes if supports.also(dataclasses.replace(plain, dtype=d)) is None] or dtypes
+    dims = _dims(supports, profile)
     formats = [
         (dtype, precision)
-        for dtype in dtypes
+        for dtype in drawn_dtypes(supports, profile)
         for precision in PRECISIONS
         if precision in supports.precisions and (precision == "ieee" or dtype == "fp32")
     ]
@@ -86,6 +81,22 @@ def cases(supports: Supports, *, profile: Profile = CPU) -> SearchStrategy[Case]
             st.sampled_from(list_compile_keys(supports, dims, formats, _count(supports, profile.kinds))),
         )
     return _cases(supports, profile, _free_kinds(supports, dims, formats))
+
+
+def _dims(supports: Supports, profile: Profile) -> list[tuple[int, int]]:
+    """(dim_qk, dim_v) of the profile that the subject has."""
+    dims = [p for p in profile.dims if all(d % supports.dim_multiple == 0 and d <= supports.dim_max for d in p)]
+    return [(d, dv) for d, dv in dims if d == dv or not supports.equal_dims] or [(supports.dim_multiple,) * 2]
+
+
+def drawn_dtypes(supports: Supports, profile: Profile) -> tuple[str, ...]:
+    """The dtypes of the cases: those whose plainest case `supports.also` accepts, or all where it accepts none."""
+    dtypes = [d for d in DTYPES if d in supports.dtypes and (d == "fp32" or "ieee" in supports.precisions)]
+    (dim_qk, dim_v), *_ = _dims(supports, profile)
+    if supports.also is not None:
+        plain = Case(dim_qk=dim_qk, dim_v=dim_v)
+        dtypes = [d for d in dtypes if supports.also(dataclasses.replace(plain, dtype=d)) is None] or dtypes
+    return tuple(dtypes)
 
 
 def _count(supports: Supports, kinds: int) -> int:

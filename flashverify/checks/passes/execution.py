@@ -7,6 +7,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from flashverify.case.memory.contiguity import made_contiguous
 from flashverify.case.memory.guard import Damage, guard_outputs
 from flashverify.outputs import BACKWARD, FORWARD, OUTPUTS, output
 from flashverify.subjects.blame import subject_code
@@ -61,13 +62,14 @@ def execute(
     """
     import torch
 
-    with guard_outputs(pattern=pattern) as guard, _watching(problem, guard, fill, only) as watch:
+    given = made_contiguous(problem) if subject.supports.contiguous else problem
+    with guard_outputs(pattern=pattern) as guard, _watching(given, guard, fill, only) as watch:
         wanted = {"lse"} if subject.contract.lse_base is not None else set()
         with subject_code():
-            forward = subject.forward(problem)
+            forward = subject.forward(given)
             found: dict[str, torch.Tensor | None] = {name: getattr(forward, name) for name in FORWARD}
             if problem.case.grad.backward and forward.o.shape == problem.case.shape_o:
-                gradients = subject.backward(problem, forward)
+                gradients = subject.backward(given, forward)
                 wanted |= _called_for(problem, subject.contract)
                 found |= {name: getattr(gradients, name) for name in BACKWARD}
     if problem.q.is_cuda:
