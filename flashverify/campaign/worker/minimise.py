@@ -123,7 +123,9 @@ def _diagnosis(session: Session, task: Minimise, text: str, verdict: Verdict, en
     session.emit(Started())
     try:
         first = parse_case(task.first)
-        return session.toolkit.diagnose(session.subject(task.subject), parse_case(text), verdict, first=first, seconds=left)
+        return session.toolkit.diagnose(
+            session.subject(task.subject), parse_case(text), verdict, first=first, seconds=left
+        )
     except Exception as error:  # the finding stands without words
         print(f"diagnose failed: {type(error).__name__}: {error}", file=sys.stderr)
         return None
