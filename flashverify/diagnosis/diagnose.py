@@ -6,6 +6,8 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from flashverify.diagnosis.conditions import in_words
 from flashverify.diagnosis.description import described
 from flashverify.diagnosis.naming import Named, named, named_at_places
@@ -29,7 +31,7 @@ __all__ = ["SECONDS", "diagnose"]
 
 SECONDS = 10.0
 _PRECISION = 3.0
-"""Seconds for a defect of precision, after everything else."""
+"""Seconds for a defect of precision."""
 _FATAL = ("crash", "hang", "exception")
 """Checks whose failures leave no outputs to explain."""
 _NONE = "No known wrong semantics explains it."
@@ -70,7 +72,7 @@ def diagnose(
     """
     if verdict.check in _FATAL:
         return Diagnosis()
-    trials = Trials(subject, seconds)
+    trials, end = Trials(subject, seconds), time.monotonic() + seconds
     found = first_scene(subject, case, verdict)
     if found is None:
         return Diagnosis()
@@ -99,13 +101,17 @@ def diagnose(
         return Diagnosis(sentence="The case is too large for hypotheses.", place=place)
     for start in starts:
         trials.keep(start)
+    precise = None
     for search in (named,) if remark else (named, named_at_places):  # what rounds wrongly is right at no place
         for start in starts:
             answer = search(trials, start) if trials.left() else None
             if answer is not None and (start is starts[0] or answer.explains(starts[0])):
                 return _of(answer, start, place, remark)
+        if search is named:
+            precise = precision_words(subject, scene.case, verdict, min(end, time.monotonic() + _PRECISION))
+            if precise is not None and precise.evidence:
+                return structs.replace(precise, sentence=precise.sentence + remark, place=place)
     words, conditions = described(trials, starts[0], verdict.output)
-    precise = precision_words(subject, scene.case, verdict, time.monotonic() + _PRECISION)
     said, form = (_NONE, "") if precise is None else (precise.sentence, precise.form)
     return Diagnosis(sentence=f"{said} {words}{remark}", place=place, conditions=conditions, form=form)
 

@@ -45,8 +45,8 @@ def precision_words(subject: Subject, case: Case, verdict: Verdict, deadline: fl
         deadline: of `time.monotonic()`, after which no further case or form is tried.
 
     Returns:
-        A diagnosis without a name: its sentence says what the errors look like, its `form` what would be within bounds. None where
-        nothing is to be said, as of errors that are large or not finite.
+        A diagnosis without a name: its sentence says what the errors look like, its `form` what would be within bounds. It has evidence
+        where a model predicts the errors. None where nothing is to be said, as of errors that are large or not finite.
 
     Raises:
         Exception: whatever the subject raises on `case`.
@@ -64,6 +64,7 @@ def precision_words(subject: Subject, case: Case, verdict: Verdict, deadline: fl
     if len(scenes) < _NEEDED:
         return None
     words = [text for part in _parts(scenes) if (text := _of(scenes, part, deadline))]
+    evidence = f"The errors of {len(scenes)} further cases are predicted element by element." if words else ""
     seen = [first, *scenes]
     order = other_order(seen)
     dots = not words or any(_DOTS in text for text in words)
@@ -76,6 +77,7 @@ def precision_words(subject: Subject, case: Case, verdict: Verdict, deadline: fl
         return None
     return Diagnosis(
         sentence=" ".join(text[:1].upper() + text[1:] + "." for text in words),
+        evidence=evidence,
         form="" if form is None else form_text(form),
     )
 
