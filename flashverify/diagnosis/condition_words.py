@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["phrase"]
+__all__ = ["between", "phrase"]
 
 _NUMBERS = {
     "seq_q": "Sq",
@@ -80,6 +80,12 @@ def phrase(feature: str, comparison: str, value: int | float | str, *, modulus: 
     if text in ("no", "yes") and feature in _PARTS:
         return f"{'with' if (text == 'yes') == (comparison == '==') else 'without'} {_PARTS[feature]}"
     return _named(feature, comparison, text) or _number(feature, comparison, text, modulus)
+
+
+def between(feature: str, low: int | float | str, end: int | float | str) -> str:
+    """`where 33 <= D < 65`."""
+    name = _NUMBERS.get(feature, feature.replace("launch.", "the launch parameter "))
+    return f"where {low} <= {name} < {end}"
 
 
 def _number(feature: str, comparison: str, text: str, modulus: int) -> str:

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from flashverify.diagnosis.condition_words import phrase
+from flashverify.diagnosis.condition_words import between, phrase
 from flashverify.diagnosis.features import OF_VALUES, case_features
 from flashverify.errors import UsageError
 
@@ -131,7 +131,21 @@ def holds(texts: Iterable[str], case: Case) -> bool | None:
 
 def in_words(conditions: Iterable[Condition]) -> str:
     """`only where Sq > Sk and with a window`; empty for none."""
-    phrases = [
-        phrase(each.feature, each.comparison, each.value, modulus=each.modulus, tile=each.tile) for each in conditions
-    ]
+    left = list(conditions)
+    phrases = []
+    while left:
+        each = left.pop(0)
+        other = next((c for c in left if (c.feature, c.modulus) == (each.feature, 0) and _range(each, c)), None)
+        if other is None:
+            words = phrase(each.feature, each.comparison, each.value, modulus=each.modulus, tile=each.tile)
+        else:
+            left.remove(other)
+            low, high = sorted((each, other), key=lambda c: c.comparison, reverse=True)
+            words = between(each.feature, low.value, high.value)
+        phrases.append(words)
     return f"only {' and '.join(phrases)}" if phrases else ""
+
+
+def _range(a: Condition, b: Condition) -> bool:
+    """Whether they are the two ends of a range of a case's numbers."""
+    return not a.is_place and a.modulus == 0 and {a.comparison, b.comparison} == {">=", "<"}

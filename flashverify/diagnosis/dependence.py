@@ -94,7 +94,7 @@ class Dependence:
             if self.rule is None or found[0].conditions != self.rule.conditions:
                 self.rule, self.held, self.failed = found[0], 0, 0
             queue = [case for case in queue if not self.trials.known(case)]
-            chosen = self._next(queue, found, start)
+            chosen = self._next(queue, found, start) or self._extreme(queue)
             if chosen is None:
                 known = self.positive if self.held < NEEDED else self.negative
                 far = next((c for c in reversed(known) if c not in expanded), None)
@@ -130,6 +130,21 @@ class Dependence:
             if gain > most:
                 best, most = case, gain
         return best if best is not None else wanted
+
+    def _extreme(self, queue: list[Case]) -> Case | None:
+        """A case farthest beyond a limit of the rule, where it should hold and may not: limits are often those of a range."""
+        assert self.rule is not None
+        for each in self.rule.conditions:
+            if each.comparison not in (">=", "<") or isinstance(each.value, str) or each.feature in OF_VALUES:
+                continue
+            values = {case: case_features(case).get(each.feature) for case in queue}
+            inside = {c: v for c, v in values.items() if isinstance(v, int) and each.of({each.feature: v})}
+            known = [v for f in self.positive.values() if isinstance(v := f.get(each.feature), int)]
+            sign = 1 if each.comparison == ">=" else -1
+            beyond = {c: sign * v for c, v in inside.items() if sign * v > max(sign * k for k in known)}
+            if beyond:
+                return max(beyond, key=lambda case: (beyond[case], -work(case)))
+        return None
 
     def _features(self, case: Case, start: Case, known: dict[str, Value]) -> dict[str, Value]:
         """Features of a case that was not run; those of its values only where they are like those of `start`."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 import torch
@@ -9,6 +11,7 @@ import torch
 from flashverify.diagnosis.conditions import in_words
 from flashverify.diagnosis.dependence import Dependence
 from flashverify.diagnosis.growth import growth
+from flashverify.diagnosis.neighbours import neighbours, simplifications
 from flashverify.diagnosis.places import region_of
 from flashverify.diagnosis.placing import covering
 from flashverify.diagnosis.related_cases import variants
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["described"]
 
 _SHARES = {"conditions": 0.97, "growth": 1.0}
+_SURVEYED = 40
+"""Cases that differ from the failing one in one respect."""
 _FEW = 3
 """Failing cases, on each of which a place is a part of the whole, from which on the place is named."""
 
@@ -31,6 +36,10 @@ def described(trials: Trials, scene: Scene, output: str) -> tuple[str, tuple[str
     def label(other: Scene) -> bool:
         return bool(other.failures)
 
+    supports = trials.subject.supports
+    surveyed = chain(simplifications(supports, scene.case), islice(neighbours(supports, scene.case), _SURVEYED))
+    for _ in trials.of(surveyed, share=_SHARES["conditions"]):
+        pass
     dependence = Dependence(trials, label, _SHARES["conditions"])
     dependence.learn(scene.case, variants(trials.subject, scene.case))
     failing = [s for s in trials.scenes.values() if s.failures]
@@ -47,6 +56,7 @@ def described(trials: Trials, scene: Scene, output: str) -> tuple[str, tuple[str
         conditions = (*conditions, place)
         sentences.append(f"Wrong elements are {in_words((place,))}")
     name = output if output in scene.failures else next(iter(scene.failures))
+    sentences += _launches(trials, scene)
     sentences += _signs(failing, name)
     sentences += growth(trials, scene, name, _SHARES["growth"])
     return ". ".join(s[:1].upper() + s[1:] for s in sentences) + ".", tuple(map(str, conditions))
@@ -82,6 +92,16 @@ def _common_place(failing: list[Scene]) -> Condition | None:
 
 def _whole(scene: Scene, place: Condition) -> bool:
     return region_of(scene, (place,)).everything
+
+
+def _launches(trials: Trials, scene: Scene) -> list[str]:
+    """Launch parameters with which the same case is right."""
+    right = [
+        ", ".join(f"{name} = {value}" for name, value in other.case.launch)
+        for other in trials.scenes.values()
+        if not other.failures and other.case.launch and replace(other.case, launch=scene.case.launch) == scene.case
+    ]
+    return [f"The same case is right with {' or with '.join(right[:3])}"] if right else []
 
 
 def _signs(failing: list[Scene], name: str) -> list[str]:

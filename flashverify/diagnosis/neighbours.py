@@ -210,6 +210,8 @@ def _dtypes(supports: Supports, case: Case) -> Iterator[Case | None]:
 def _launch(supports: Supports, case: Case) -> Iterator[Case | None]:
     if case.launch:
         yield change(case, launch=())
+    for n in range(6 if supports.launch else 0):  # all parameters at once: a subject may ask for all or none
+        yield change(case, launch=tuple(sorted((name, values[n % len(values)]) for name, values in supports.launch)))
     for name, values in supports.launch:
         for value in values:
             yield change(case, launch=tuple(sorted((dict(case.launch) | {name: value}).items())))

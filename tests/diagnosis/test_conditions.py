@@ -109,6 +109,9 @@ def test_words_name_what_a_reader_knows():
     conditions = [Condition("seq_q", ">", "seq_k"), Condition("window", "!=", "no")]
     assert in_words(conditions) == "only where Sq > Sk and with a window"
     assert in_words([]) == ""
+    assert in_words(map(parse, ["dim_qk < 65", "dim_qk >= 33", "dlse == yes"])) == (
+        "only where 33 <= D < 65 and with a gradient through the LSE"
+    )
     assert phrase("seq_k", "!=", 0, modulus=64) == "where Sk is no multiple of 64"
     assert phrase("key_tile", "==", "last", tile=64) == "in the last tile of 64 keys"
     assert phrase("sink", "==", "no") == "without sinks"

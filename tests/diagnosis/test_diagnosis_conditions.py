@@ -1,12 +1,15 @@
 """A defect that shows under a condition, or at a place, is named with it."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from flashverify.case.text import parse_case
 from flashverify.diagnosis.attribution import attributed
+from flashverify.subjects.interface import Forward
 from tests.diagnosis.conditional import gradient_where, rows_where, when, where
-from tests.diagnosis.planted import LOG2E, planted
+from tests.diagnosis.planted import LOG2E, Plain, planted
 from tests.diagnosis.test_diagnosis import CASE, FORWARD, first_failure, named
 
 CAUSAL = FORWARD + "causal=top-left "
@@ -57,6 +60,12 @@ CASES = [
         when(lambda p: p.q.dtype == torch.bfloat16, **LOG2E_TWICE),
     ),
     ("gradient-twice", ["seq_q >= 64"], size(CASE, seq_q=64), when(lambda p: p.q.shape[2] >= 64, **TWICE)),
+    (
+        "lse-base-2",
+        ["dim_qk < 65", "dim_qk >= 33"],
+        size(FORWARD, dim_qk=40),
+        when(lambda p: 32 < p.q.shape[3] <= 64, **BASE_2),
+    ),
     ("gradient-twice", ["dlse == yes"], CASE + "dlse=yes", when(lambda p: p.dlse is not None, **TWICE)),
     ("log2e-twice", ["gap >= 1"], FORWARD + "gap=8", when(lambda p: not p.q.is_contiguous(), **LOG2E_TWICE)),
     (
@@ -197,6 +206,21 @@ def test_a_place_is_asked_of_attribution_too():
     assert attributed(subject, case, first_failure(subject, case), known)
     everywhere = planted(**IGNORED)
     assert not attributed(everywhere, case, first_failure(everywhere, case), known)
+
+
+def test_a_launch_parameter_that_makes_it_right_is_said():
+    class Launched(Plain):
+        supports = replace(Plain.supports, launch=(("tile", (16, 32)),))
+
+        def forward(self, problem):
+            right = Plain.forward(self, problem)
+            if dict(problem.case.launch).get("tile") == 32:
+                return right
+            return Forward(noisy(self, right.o, None, None, None), right.lse, right.saved)
+
+    found = named(Launched(), FORWARD)
+    assert found.name == ""
+    assert "is right with tile = 32" in found.sentence or "launch.tile" in " ".join(found.conditions)
 
 
 def test_what_fp32_does_right_is_said():
