@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from flashverify.campaign.store.writer import open_run
+from flashverify.campaign.store.writer import finding_name, open_run
 from flashverify.campaign.supervisor.engine import Engine
 from flashverify.campaign.supervisor.events import FindingFolded, FindingSeen
 from flashverify.campaign.supervisor.schedule import CampaignConfig
@@ -166,12 +166,13 @@ def test_a_kill_loses_no_bucket_and_the_run_goes_on_to_one_finding(tmp_path, lin
 def test_a_folder_that_a_kill_left_of_a_folded_finding_goes_when_the_run_goes_on(tmp_path):
     campaign(tmp_path / "run", "typed-one", max_cases=40, max_findings=1)
     (finding,) = open_run(tmp_path / "run").findings
-    left = tmp_path / "run/findings/left"
-    shutil.copytree(finding.path, left)
     member = msgspec.structs.replace(finding.record, key=finding.record.folded[0].key, folded=())
+    left = tmp_path / "run/findings" / finding_name(member.key)
+    shutil.copytree(finding.path, left)
     (left / "finding.json").write_bytes(msgspec.json.encode(member))
-    store_name = len(records(tmp_path / "run"))
+    before = len(records(tmp_path / "run"))
 
     summary, _ = campaign(tmp_path / "run", "typed-one", max_cases=40)
 
-    assert (store_name, summary.findings) == (2, 1)
+    assert (before, summary.findings, len(records(tmp_path / "run"))) == (2, 1, 1)
+    assert not left.exists()

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     import msgspec
 
+    from flashverify.campaign.causes.sighting import Sighting
     from flashverify.campaign.protocol import Attributed, Minimal
     from flashverify.campaign.supervisor.budget import Explaining
     from flashverify.campaign.supervisor.ledger import Ledger
@@ -53,7 +54,7 @@ class Explainer:
         tally = ledger.tally
         self._book = CauseBook(tally.records, tally.owners, tally.seen)
         self._tasks: dict[int, Minimise | Attribute] = {}
-        self._answered: Counter[int] = Counter()
+        self._unanswered: dict[int, list[Sighting]] = {}
         self._attempts: Counter[Key] = Counter()
         self._turns: Counter[str] = Counter()
 
@@ -108,7 +109,7 @@ class Explainer:
     def began(self, worker: int, task: Minimise | Attribute) -> None:
         """A worker was given a task."""
         self._tasks[worker] = task
-        self._answered[worker] = 0
+        self._unanswered[worker] = list(task.asked) if isinstance(task, Attribute) else []
         self._time.begin(worker, task.limit)
         if isinstance(task, Minimise):
             self._attempts[task.key] += 1
@@ -117,20 +118,20 @@ class Explainer:
     def ended(self, worker: int) -> None:
         """A worker is done with its task; nothing where that was about cases."""
         self._time.end(worker)
-        task = self._tasks.pop(worker, None)
-        if isinstance(task, Attribute) and not self._answered[worker]:
-            self._book.answer(task.cause.key, task.asked[0], "")  # no answer in the time given is none
+        task, left = self._tasks.pop(worker, None), self._unanswered.pop(worker, [])
+        if isinstance(task, Attribute) and len(left) == len(task.asked):
+            self._book.answer(task.cause.key, left[0], "")  # no answer in the time given is none
         if task is not None:
             self._open(_finding(task).subject)
 
     def lost(self, worker: int) -> None:
         """A worker died over its task: a finding is stored as it is now, a failure that it was asked about counts as another one."""
-        task, answered = self._tasks.pop(worker, None), self._answered[worker]
+        task, left = self._tasks.pop(worker, None), self._unanswered.pop(worker, [])
         self._time.end(worker)
         if isinstance(task, Minimise):
             self._ledger.rewrite(self._ledger.tally.records[task.key])
-        elif task is not None and answered < len(task.asked):
-            self._book.answer(task.cause.key, task.asked[answered], "")
+        elif task is not None and left:
+            self._book.answer(task.cause.key, left[0], "")
 
     def minimal(self, event: Minimal) -> None:
         """A finding was minimised: from now on it is a known cause, unless its diagnosis is that of another one."""
@@ -153,7 +154,7 @@ class Explainer:
 
     def attributed(self, worker: int, event: Attributed) -> None:
         """A known cause accounts for a failure, or does not."""
-        self._answered[worker] += 1
+        self._unanswered[worker].remove(event.asked)
         self._book.answer(event.cause, event.asked, event.why)
         key, leading = event.asked.key, self._book.sighting(event.asked.key)
         waits = key in self._ledger.tally.records and not self._book.is_known(key)

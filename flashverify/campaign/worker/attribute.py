@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -33,18 +34,22 @@ _FRAME = re.compile(r'File "(.*?)", line (\d+)')
 
 
 def attribute(session: Session, task: Attribute) -> None:
-    """Emit `Attributed` for each failure that is asked about, at least one of them, until the limit."""
+    """Emit `Attributed` for each failure that is asked about, until the limit: first where it takes one run at most, then the others."""
     end = math.inf if task.limit is None else time.monotonic() + task.limit
     cause = _Cause(session, task)
-    for sighting in task.asked:
-        try:
-            why = cause.why(sighting)
-        except Exception as error:  # what cannot be told apart from an error stays a finding of its own
-            print(f"attribution failed: {type(error).__name__}: {error}")
-            why = ""
-        session.emit(Attributed(task.cause.key, sighting, why))
-        if time.monotonic() > end:
-            break
+    left = list(task.asked)
+    for ask in (cause.at_once, cause.by_trials):
+        for sighting in tuple(left):
+            try:
+                why = ask(sighting)
+            except Exception as error:  # what cannot be told apart from an error stays a finding of its own
+                print(f"attribution failed: {type(error).__name__}: {error}", file=sys.stderr)
+                why = ""
+            if why is not None:
+                left.remove(sighting)
+                session.emit(Attributed(task.cause.key, sighting, why))
+            if time.monotonic() > end:
+                return
 
 
 class _Cause:
@@ -58,33 +63,31 @@ class _Cause:
         self._buckets = {bucket_of(key) for key in (task.cause.key, *(folded.key for folded in task.cause.folded))}
         self._symptoms = set(map(symptom, self._buckets))
 
-    def why(self, sighting: Sighting) -> str:
-        """Why it accounts for a failure, in words; empty where it does not."""
-        words = self._why(sighting)
+    def at_once(self, sighting: Sighting) -> str | None:
+        """Why it accounts for a failure, in words, empty where it does not; None where that takes trials."""
+        mine, check, case = self._finding.key, sighting.key.check, parse_case(sighting.case)
+        if check in PROCESS_CHECKS or mine.check in PROCESS_CHECKS:
+            return self._same_crash(sighting.verdict)
+        if "exception" in (check, mine.check):
+            return self._same_exception(sighting.verdict)
+        plain = sighting.verdict if check in TOLD_BY_VALUES else self._plain(sighting) if check in _OF_VALUES else None
+        words = "the same diagnosis" if plain is not None and self._attributed(case, plain) else self._follows(sighting)
+        if words:
+            self._symptoms.add(symptom(sighting.key))
+        return words or None
+
+    def by_trials(self, sighting: Sighting) -> str:
+        """The same by what happens when the case is made simpler, and when both cases are run in other ways."""
+        case, owned = parse_case(sighting.case), bucket_of(sighting.key) in self._buckets
+        told = sighting.key.check in TOLD_BY_VALUES and self._attributed(case, sighting.verdict) is not None
+        words = self._follows(sighting) or (self._reduced(sighting, case) if told else "")
+        if not words and owned and not told:
+            words = "shown together" if self._replays.shown_with(sighting, case) else ""
+        elif not words and not owned and not (told and symptom(sighting.key) == symptom(self._finding.key)):
+            words = self._replays.why(sighting)
         if words:
             self._symptoms.add(symptom(sighting.key))
         return words
-
-    def _why(self, sighting: Sighting) -> str:
-        key, check = self._finding.key, sighting.key.check
-        if check in PROCESS_CHECKS or key.check in PROCESS_CHECKS:
-            return self._same_crash(sighting.verdict)
-        if "exception" in (check, key.check):
-            return self._same_exception(sighting.verdict)
-        case = parse_case(sighting.case)
-        if check in TOLD_BY_VALUES and (told := self._attributed(case, sighting.verdict)) is not None:
-            return "the same diagnosis" if told else self._not_told(sighting, case)
-        if check in _OF_VALUES and (plain := self._plain(sighting)) is not None and self._attributed(case, plain):
-            return "the same diagnosis"
-        if bucket_of(sighting.key) in self._buckets:
-            return "shown together" if self._replays.shown_with(sighting, case) else ""
-        return self._follows(sighting, named=False) or self._replays.why(sighting)
-
-    def _not_told(self, sighting: Sighting, case: Case) -> str:
-        """Whether a diagnosis that does not account for an output accounts for it all the same, or its failure comes and goes with it."""
-        words = self._follows(sighting, named=True) or self._reduced(sighting, case)
-        same = symptom(sighting.key) == symptom(self._finding.key) or bucket_of(sighting.key) in self._buckets
-        return words or ("" if same else self._replays.why(sighting))
 
     def _attributed(self, case: Case, verdict: Verdict) -> bool | None:
         diagnosis = self._finding.diagnosis
@@ -120,7 +123,7 @@ class _Cause:
         output = sighting.key.output
         return next((v for v in sighting.failures if v.check in VALUES and v.output == output), None)
 
-    def _follows(self, sighting: Sighting, *, named: bool) -> str:
+    def _follows(self, sighting: Sighting) -> str:
         """Whether a gradient is wrong only because O or the LSE is, for which the cause accounts."""
         if sighting.key.check not in VALUES:
             return ""
@@ -128,9 +131,9 @@ class _Cause:
         forward = [v for v in sighting.failures if v.check in VALUES and v.output in FORWARD]
         if not words or not forward:
             return ""
-        if named:
-            return words if all(self._attributed(parse_case(sighting.case), v) for v in forward) else ""
-        return words if all(symptom(v) in self._symptoms for v in forward) else ""
+        told = [self._attributed(parse_case(sighting.case), verdict) for verdict in forward]
+        known = [symptom(verdict) in self._symptoms for verdict in forward]
+        return words if all(known if None in told else told) else ""
 
     def _same_crash(self, verdict: Verdict) -> str:
         mine = self._finding.verdict
