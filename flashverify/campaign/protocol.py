@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
-from flashverify.judge.record import Confirmation, Diagnosis
+from flashverify.campaign.causes.sighting import Sighting
+from flashverify.judge.record import Confirmation, Diagnosis, FindingRecord
 from flashverify.judge.verdict import CaseResult, Key, Verdict
 
 __all__ = [
+    "Attribute",
+    "Attributed",
     "Batch",
     "CaseJudged",
     "CaseList",
@@ -54,7 +57,7 @@ class WorkerConfig(msgspec.Struct, frozen=True):
     numerics: str = "ieee"
 
 
-# --- tasks ---------------------------------------------------------------------------------------------------------
+# Tasks
 
 
 class Batch(msgspec.Struct, frozen=True, tag=True):
@@ -95,6 +98,9 @@ class Minimise(msgspec.Struct, frozen=True, tag=True):
     Attributes:
         limit: seconds that all of it may take; what is not done by then is left out. None is no limit.
         first: the case that showed the failure first, tried again where the minimal one does not reproduce.
+        known: other causes, which are not to account for this one.
+        apart: failures of causes without a name, which smaller cases are not to show.
+        undiagnosed: no diagnosis is made.
     """
 
     subject: str
@@ -105,6 +111,17 @@ class Minimise(msgspec.Struct, frozen=True, tag=True):
     seconds: float
     repeats: int
     quarantine: tuple[str, ...] = ()
+    limit: float | None = None
+    known: tuple[Diagnosis, ...] = ()
+    apart: tuple[Key, ...] = ()
+    undiagnosed: bool = False
+
+
+class Attribute(msgspec.Struct, frozen=True, tag=True):
+    """Ask of each failure whether `cause`, a finding, accounts for it, for `limit` seconds; None is no limit."""
+
+    cause: FindingRecord
+    asked: tuple[Sighting, ...]
     limit: float | None = None
 
 
@@ -123,7 +140,7 @@ class Judge(msgspec.Struct, frozen=True, tag=True):
     diagnose: Key | None = None
 
 
-Task = Batch | Chunk | CaseList | Minimise | Judge
+Task = Batch | Chunk | CaseList | Minimise | Attribute | Judge
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -132,7 +149,7 @@ class Reply(msgspec.Struct, frozen=True):
     stop: bool
 
 
-# --- events of a worker --------------------------------------------------------------------------------------------
+# Events of a worker
 
 
 class Ready(msgspec.Struct, frozen=True, tag=True):
@@ -190,8 +207,16 @@ class Minimal(msgspec.Struct, frozen=True, tag=True):
     complete: bool = True
 
 
+class Attributed(msgspec.Struct, frozen=True, tag=True):
+    """Why the cause of the finding `cause` accounts for a failure, in words; empty where it does not."""
+
+    cause: Key
+    asked: Sighting
+    why: str
+
+
 class TaskDone(msgspec.Struct, frozen=True, tag=True):
-    """The task ended; the worker waits for another."""
+    """The task ended."""
 
 
 class WorkerFailed(msgspec.Struct, frozen=True, tag=True):
@@ -201,7 +226,7 @@ class WorkerFailed(msgspec.Struct, frozen=True, tag=True):
     message: str
 
 
-Event = Ready | Started | CaseJudged | CasesListed | Judged | Improved | Minimal | TaskDone | WorkerFailed
+Event = Ready | Started | CaseJudged | CasesListed | Judged | Improved | Minimal | Attributed | TaskDone | WorkerFailed
 
 _EVENT = msgspec.json.Decoder(Event)
 _TASK = msgspec.json.Decoder(Task)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -54,8 +55,11 @@ class Toolkit(Protocol):
     def confirm(self, subject: Any, case: Case, verdict: Verdict) -> Confirmation:
         """What the multi-precision oracle says of a failure."""
 
-    def diagnose(self, subject: Any, case: Case, verdict: Verdict) -> Diagnosis:
-        """Which wrong semantics explains a failure, and where it shows."""
+    def diagnose(self, subject: Any, case: Case, verdict: Verdict, *, seconds: float = math.inf) -> Diagnosis:
+        """Which wrong semantics explains a failure, and where it shows; `seconds` is the time for that."""
+
+    def attributed(self, subject: Any, case: Case, verdict: Verdict, diagnosis: Diagnosis) -> bool | None:
+        """Whether what a diagnosis names makes the output of `verdict` what it is; None where that cannot be told."""
 
 
 class _Bundled:
@@ -120,10 +124,18 @@ class _Bundled:
 
         return confirm(subject, case, verdict)
 
-    def diagnose(self, subject: Any, case: Case, verdict: Verdict) -> Diagnosis:
-        from flashverify.diagnosis.diagnose import diagnose
+    def diagnose(self, subject: Any, case: Case, verdict: Verdict, *, seconds: float = math.inf) -> Diagnosis:
+        from flashverify.diagnosis.diagnose import SECONDS, diagnose
 
-        return diagnose(subject, case, verdict)
+        return diagnose(subject, case, verdict, seconds=min(SECONDS, seconds))
+
+    def attributed(self, subject: Any, case: Case, verdict: Verdict, diagnosis: Diagnosis) -> bool | None:
+        from flashverify.diagnosis.attribution import attributed
+        from flashverify.diagnosis.observation import LARGEST
+
+        if not diagnosis.name or case.batch * case.heads_q * case.seq_q * case.seq_k > LARGEST:
+            return None
+        return attributed(subject, case, verdict, diagnosis, alone=True)
 
 
 bundled: Toolkit = _Bundled()

@@ -144,7 +144,7 @@ class Summary(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         cases: judged; `unsupported` were refused by the subject, `covering` count as coverage.
-        findings: buckets.
+        findings: causes, and buckets whose cause was not asked for in time.
         restarts: workers that died or hung and were replaced.
         seconds: wall clock.
         stopped: why it ended: `budget`, `findings` (as many as asked for), `interrupted`, `workers`, `disk`.

@@ -12,6 +12,8 @@ from flashverify.errors import SelfCheckError, SubjectLoadError, UsageError
 from flashverify.judge.record import Confirmation, Diagnosis
 from flashverify.judge.verdict import CaseResult, OutputStats, Status, Verdict
 
+TRACEBACKS = ("Traceback:\n  <b>line 7</b>\nValueError: no", 'Traceback:\n  File "k.py", line 7, in f\nValueError: no')
+
 
 class Fake:
     def __init__(self, spec):
@@ -31,12 +33,34 @@ def defects(behaviour, case):
         yield ("accuracy", "bound", "dq")
         yield ("accuracy", "bound", "o")
         yield ("memory", "guard", "dq")
+    if behaviour.startswith("typed"):
+        yield from typed_defects(behaviour, case)
     if behaviour == "half-harness" and case.seq_k >= 17:
         yield ("accuracy", "bound", "o")
     if behaviour == "raises" and case.seq_q > 20:
         yield ("exception", "exception", "ValueError")
     if behaviour == "hostile":
         yield ("../../x", "<script>alert(1)</script>", "'\"")
+
+
+def typed_defects(behaviour, case):
+    """Defects of subjects that take every dtype: a long one in the forward and every gradient, and a second one behind or beside it."""
+    long = case.seq_k >= 17
+    if long and behaviour in ("typed-one", "typed-named", "typed-beside", "typed-behind"):
+        for output in ("o", "lse", "dq", "dk", "dv") if case.grad.backward else ("o", "lse"):
+            yield ("accuracy", "bound", output)
+        if behaviour == "typed-one":
+            yield ("relations", "double-v", "o")
+    if behaviour == "typed-beside" and case.grad.backward and case.dim_v >= 24 and not long:
+        yield ("accuracy", "bound", "dk")
+    if behaviour == "typed-behind" and case.storage.layout == "bshd" and not long:
+        yield ("accuracy", "bound", "o")
+    if behaviour == "typed-follows" and long:
+        yield ("accuracy", "bound", "o")
+        if case.grad.backward:
+            yield ("accuracy", "bound", "dq")
+    if behaviour == "typed-raises" and case.seq_q > 20:
+        yield ("exception", "exception", "ValueError")
 
 
 class FakeToolkit:
@@ -59,8 +83,10 @@ class FakeToolkit:
 
     def strategy(self, subject, device):
         sizes = st.integers(1, 64)
+        typed = subject.name.removeprefix("slow-").startswith("typed")
         return st.builds(
             Case,
+            dtype=st.sampled_from(["fp32", "fp16", "bf16"] if typed else ["fp16"]),
             seq_q=sizes,
             seq_k=sizes,
             dim_v=st.sampled_from([8, 16, 24, 32]),
@@ -108,22 +134,37 @@ class FakeToolkit:
                 status=Status.FAIL,
                 error=e,
                 output=o,
+                mode="" if not behaviour.startswith("typed-follows") else "end-to-end",
                 ratio="0x1.8p+1",
                 message="<b>3 > 1</b>",
-                traceback="Traceback:\n  <b>line 7</b>\nValueError: no" if c == "exception" else "",
+                traceback=TRACEBACKS[behaviour.startswith("typed")] if c == "exception" else "",
             )
             for c, e, o in found
         )
         verdicts = verdicts or (Verdict(check="accuracy", status=Status.PASS),)
         telling = 0 if behaviour == "tells-nothing" else -1
         stats = (OutputStats("o", "end-to-end", 4, worst=(case.seq_k / 64).hex(), telling=telling),)
+        if behaviour.removeprefix("slow-").startswith("typed"):
+            outputs = ("lse", "dq", "dk", "dv") if case.grad.backward else ("lse",)
+            stats += tuple(OutputStats(output, "end-to-end", 4, telling=-1) for output in outputs)
+            if case.grad.backward:
+                stats += tuple(OutputStats(output, "conditional", 4) for output in ("dq", "dk", "dv"))
         return CaseResult(case=str(case), subject=behaviour, evidence="fake", verdicts=verdicts, stats=stats)
 
     def confirm(self, subject, case, verdict):
         return Confirmation(oracle="mpmath", expected="0x1p+0", got="0x1p+1", bound="0x1p-10", agrees=True)
 
-    def diagnose(self, subject, case, verdict):
+    def diagnose(self, subject, case, verdict, *, seconds=10.0):
+        if subject.name.removeprefix("slow-").startswith("typed"):
+            named = subject.name.endswith(("-named", "-behind"))
+            name = "tail-wrong" if case.seq_k >= 17 else "layout-wrong"
+            return Diagnosis(name if named else "", "The tail is wrong.")
         return Diagnosis("scale-missing", "The logits are <not> scaled.", place=f"{verdict.output}: every row")
+
+    def attributed(self, subject, case, verdict, diagnosis):
+        if subject.name == "typed-named" and case.storage.layout == "bshd":
+            return False  # a semantics that says too little about some cases
+        return {"tail-wrong": case.seq_k >= 17, "layout-wrong": case.seq_k < 17}.get(diagnosis.name)
 
 
 toolkit = FakeToolkit()

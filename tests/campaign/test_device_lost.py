@@ -13,7 +13,7 @@ def broken():
     raise RuntimeError("CUDA error: an illegal memory access was encountered")
 
 torch.cuda.synchronize = {synchronize}
-worker._leave_a_lost_device()
+worker.leave_a_lost_device()
 """
 
 

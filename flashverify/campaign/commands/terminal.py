@@ -13,7 +13,7 @@ from flashverify.campaign.card.content import card_of
 from flashverify.campaign.card.fields import card_fields
 from flashverify.campaign.card.lines import card_lines, diagnosis_lines
 from flashverify.campaign.store.reproduction import replay_line
-from flashverify.campaign.supervisor.events import FindingMinimal, FindingSeen, Progress, WorkerLost
+from flashverify.campaign.supervisor.events import FindingFolded, FindingMinimal, FindingSeen, Progress, WorkerLost
 from flashverify.judge.record import THIN
 from flashverify.judge.wording import plural
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from rich.status import Status
 
     from flashverify.judge.record import FindingRecord, Summary
+    from flashverify.judge.verdict import Key
 
 __all__ = ["StatusLine", "summary_json", "verdict_lines"]
 
@@ -91,16 +92,18 @@ class StatusLine:
                 self._next = time.monotonic() + _PLAIN_EVERY
                 self._print(status_text(event))
         elif isinstance(event, FindingSeen):
-            self._print(
-                f"finding: {_headline(event.record)}" + (f": {event.record.verdict.message}" if event.first else "")
-            )
-            if event.first:
-                self._print(f"  {replay_line(event.record)}")
+            if not event.first:
+                self._print(f"also failing: {_words(event.record.key)}")
+                return
+            self._print(f"finding: {_words(event.record.key)}: {event.record.verdict.message}")
+            self._print(f"  {replay_line(event.record)}")
         elif isinstance(event, FindingMinimal):
             word = "stored" if event.record.not_minimal else "minimal"
-            self._print(f"{word}: {_headline(event.record)}: {event.record.case}")
+            self._print(f"{word}: {_words(event.record.key)}: {event.record.case}")
             for line in diagnosis_lines(event.record.diagnosis):
                 self._print(f"  {line}")
+        elif isinstance(event, FindingFolded):
+            self._print(f"same cause ({event.folded.why}): {_words(event.folded.key)}: {card_of(event.record).title}")
         elif isinstance(event, WorkerLost):
             self._print(f"worker {event.worker} lost: {event.reason}" + (f": {event.case}" if event.case else ""))
 
@@ -111,8 +114,7 @@ class StatusLine:
             print(_one_line(line), file=sys.stderr, flush=True)
 
 
-def _headline(record: FindingRecord) -> str:
-    key = record.key
+def _words(key: Key) -> str:
     words = (
         [key.subject, key.check]
         + [key.error] * (key.error != key.check)

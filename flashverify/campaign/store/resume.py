@@ -37,7 +37,9 @@ def check_resumable(stored: StoredRun, config: CampaignConfig) -> None:
 
 def recount(tally: Tally, stored: StoredRun, config: CampaignConfig, seconds: float) -> list[FindingRecord]:
     """Add what is stored to `tally`; the findings that results show and no folder holds, to be written again."""
-    tally.records = {finding.record.key: finding.record for finding in stored.findings}
+    records = {finding.record.key: finding.record for finding in stored.findings}
+    tally.owners.update({folded.key: key for key, record in records.items() for folded in record.folded})
+    tally.records.update({key: record for key, record in records.items() if key not in tally.owners})
     specs = {record.key.subject: record.subject_spec for record in tally.records.values()}
     fallback = config.subjects[0] if len(config.subjects) == 1 else ""
     missing = []

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RunStore", "StoredFinding", "StoredRun", "finding_name", "open_run"]
 
-_PROGRESS = "progress.json"
+_PROGRESS, _CASE, _SCRIPT = "progress.json", "case.json", "repro.py"
 
 
 class Claims(msgspec.Struct, frozen=True):
@@ -118,10 +118,21 @@ class RunStore:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StoreError(f"cannot write {folder}: {error}") from error
-        write_atomic(folder / "case.json", case_json(record))
-        write_atomic(folder / "repro.py", repro_script(record))
+        write_atomic(folder / _CASE, case_json(record))
+        write_atomic(folder / _SCRIPT, repro_script(record))
         write_atomic(folder / FINDING, _pretty(record))
         return folder
+
+    def remove_finding(self, key: Key) -> None:
+        """Remove the folder of a finding that another one holds; finding.json goes first and makes it no finding."""
+        folder = self.finding_path(key)
+        try:
+            for name in (FINDING, _CASE, _SCRIPT):
+                (folder / name).unlink(missing_ok=True)
+            if folder.exists() and not any(folder.iterdir()):
+                folder.rmdir()
+        except OSError as error:
+            raise StoreError(f"cannot remove {folder}: {error}") from error
 
     def finding_path(self, key: Key) -> Path:
         """The folder of a bucket."""

@@ -119,12 +119,13 @@ class Explaining:
         left = max(0.0, allowance - spent) / max(1, self.active)
         return left if (end := self._budget.until_the_end) is None else min(left, end)
 
-    def next_slice(self, most: float, *, searching: bool) -> float | None:
-        """Seconds for one more finding: half of what is left, so that the first gets most and none gets all.
+    def next_slice(self, most: float, *, searching: bool, folding: bool = False) -> float | None:
+        """Seconds for one more task: half of what is left, so that the first finding gets most and none gets all.
 
         Args:
             most: that one finding needs.
             searching: cases are still judged; then so many workers as `share` is of all of them explain, and one at least.
+            folding: the task asks whether findings have one cause; once no cases are judged it may take all the time until the end.
 
         Returns:
             0 where it has to wait, None without a limit.
@@ -133,6 +134,8 @@ class Explaining:
             return 0.0
         if (allowance := self._allowance) is None:
             return None
+        if folding and not searching and (end := self._budget.until_the_end) is not None:
+            return min(most, end) if end >= _LEAST_SLICE else 0.0
         now = self._clock()
         free = allowance - self._spent - sum(max(given, now - begun) for begun, given in self._active.values())
         slice_ = min(most, max(free / 2, min(free, 2 * _LEAST_SLICE)))

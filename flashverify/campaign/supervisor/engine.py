@@ -9,6 +9,7 @@ import msgspec
 
 from flashverify.campaign import environment
 from flashverify.campaign.protocol import (
+    Attributed,
     Batch,
     CaseJudged,
     CaseList,
@@ -16,17 +17,17 @@ from flashverify.campaign.protocol import (
     Event,
     Improved,
     Minimal,
-    Minimise,
     Ready,
     Reply,
     TaskDone,
     WorkerFailed,
 )
 from flashverify.campaign.supervisor.budget import Budget, Explaining
-from flashverify.campaign.supervisor.events import FindingMinimal, FindingSeen, Finished, Progress, WorkerLost
+from flashverify.campaign.supervisor.events import FindingSeen, Finished, Progress, WorkerLost
+from flashverify.campaign.supervisor.explainer import Explainer
 from flashverify.campaign.supervisor.first_cases import FirstCases
 from flashverify.campaign.supervisor.ledger import Ledger
-from flashverify.campaign.supervisor.pool import Loss, Pool, Slot
+from flashverify.campaign.supervisor.pool import EXPLAINING, Loss, Pool, Slot
 from flashverify.campaign.supervisor.probe import failure_of
 from flashverify.campaign.supervisor.process import ProcessSetup
 from flashverify.campaign.supervisor.schedule import CampaignConfig, Schedule
@@ -41,8 +42,6 @@ __all__ = ["Engine", "Listener"]
 Listener = Callable[[msgspec.Struct], None]
 _TICK = 0.2
 _IN_FLIGHT_GRACE = 10.0
-_VERIFYING = 60.0
-"""Seconds that verifying and diagnosing one finding may take, beside shrinking it."""
 
 
 class Engine:
@@ -50,7 +49,7 @@ class Engine:
 
     Args:
         config: what to do.
-        listeners: called with `FindingSeen`, `FindingMinimal`, `WorkerLost`, `Progress` and `Finished`.
+        listeners: called with `FindingSeen`, `FindingMinimal`, `FindingFolded`, `WorkerLost`, `Progress` and `Finished`.
 
     Raises:
         UsageError: the folder holds another run, or is in use.
@@ -71,8 +70,7 @@ class Engine:
             self.budget, config.workers, share=config.explain_share, least=config.explain_seconds
         )
         self._schedule = Schedule(config, self._claim, self._ledger.batches)
-        for record in self._ledger.unverified():
-            self._schedule.wanted(record)
+        self._explainer = Explainer(config, self._ledger, self.explaining, self._tell, lambda: self.budget.elapsed)
         setup = ProcessSetup(config.toolkit, config.device, config.case_limit, numerics=config.numerics)
         self._pool = Pool(setup, [self.store.inflight_path(n) for n in range(config.workers)], config.memory)
 
@@ -116,7 +114,7 @@ class Engine:
             self._schedule.stopped = True
         if self._pool.busy or self._searching:
             return False
-        return not self._schedule.findings_wait or self._slice() == 0
+        return not self._explainer.waits(searching=False)
 
     @property
     def _searching(self) -> bool:
@@ -124,23 +122,20 @@ class Engine:
         endless = self._config.kind == "fuzz" and not self._schedule.stopped and self._room() != 0
         return self._pool.judging or endless or self._schedule.cases_wait
 
-    def _slice(self) -> float | None:
-        return self.explaining.next_slice(self._config.shrink_seconds + _VERIFYING, searching=self._searching)
-
     def _assign(self) -> None:
         for number in self._pool.free():
             task = self._schedule.next(
                 self._room(),
                 self._pool.judging,
                 self.tally.quarantine,
-                seconds=self._slice() if self._schedule.findings_wait else 0.0,
+                explain=lambda: self._explainer.next(self._searching),
                 beside=self._beside,
             )
             if task is None:
                 break
             self._pool.give(number, task)
-            if isinstance(task, Minimise):
-                self.explaining.begin(number, task.limit)
+            if isinstance(task, EXPLAINING):
+                self._explainer.began(number, task)
 
     @property
     def _beside(self) -> bool:
@@ -169,11 +164,13 @@ class Engine:
         elif isinstance(event, Improved):
             self._ledger.improved(event)
         elif isinstance(event, Minimal):
-            self._tell(FindingMinimal(self._ledger.minimal(event)))
+            self._explainer.minimal(event)
+        elif isinstance(event, Attributed):
+            self._explainer.attributed(slot.number, event)
         elif isinstance(event, TaskDone):
             if isinstance(slot.task, Batch):
                 self._schedule.batch_ended(slot.answered)
-            self.explaining.end(slot.number)
+            self._explainer.ended(slot.number)
             self._pool.done(slot)
         elif isinstance(event, Ready):
             self._ledger.machine(event.environment)
@@ -184,7 +181,6 @@ class Engine:
         self.explaining.judged(result.seconds)
         first = not self.tally.records
         for record, new in self._ledger.keep(result, spec, self.budget.elapsed):
-            self._schedule.wanted(record)
             if new:
                 self._tell(FindingSeen(record, first=first))
                 first = False
@@ -202,7 +198,7 @@ class Engine:
     def _lost(self, loss: Loss) -> None:
         """A worker died, hung or grew too large: the case in flight is a finding, the rest of its task goes on."""
         task, note, ledger = loss.task, loss.in_flight, self._ledger
-        self.explaining.end(loss.worker)
+        self._explainer.lost(loss.worker)
         if loss.abandoned:
             return
         ledger.restarts += 1
@@ -215,9 +211,7 @@ class Engine:
             result = CaseResult(note.case, note.name, evidence, (loss.verdict,), seconds=round(loss.seconds, 3))
             self._keep(result, note.subject)
             loss.answered += 1
-        if isinstance(task, Minimise):
-            self._schedule.wanted(ledger.rewrite(self.tally.records[task.key]))
-        elif task is not None:
+        if task is not None:
             self._schedule.lost(task, loss.answered)
         if self._fruitless > self._config.workers + 3 or ledger.restarts > 10 + self.tally.drawn // 4:
             if not self.tally.drawn:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from flashverify.judge.record import FindingRecord, Summary
+from flashverify.judge.record import FindingRecord, Folded, Summary
 
-__all__ = ["FindingMinimal", "FindingSeen", "Finished", "Progress", "WorkerLost"]
+__all__ = ["FindingFolded", "FindingMinimal", "FindingSeen", "Finished", "Progress", "WorkerLost"]
 
 
 class FindingSeen(msgspec.Struct, frozen=True):
@@ -20,6 +20,13 @@ class FindingMinimal(msgspec.Struct, frozen=True):
     """A finding was shrunk and verified; it is on disk already."""
 
     record: FindingRecord
+
+
+class FindingFolded(msgspec.Struct, frozen=True):
+    """A failure has the cause of the finding `record`, which holds it now, also on disk; it counts as a finding no more."""
+
+    record: FindingRecord
+    folded: Folded
 
 
 class WorkerLost(msgspec.Struct, frozen=True):

@@ -14,8 +14,7 @@ from flashverify.campaign.supervisor.tally import NOT_YET, Tally
 from flashverify.judge.record import RunRecord, Summary
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
+    from flashverify.campaign.causes.sighting import Sighting
     from flashverify.campaign.protocol import CaseJudged, Improved, Minimal
     from flashverify.campaign.store.writer import StoredRun
     from flashverify.campaign.supervisor.schedule import CampaignConfig
@@ -82,12 +81,10 @@ class Ledger:
         self.restarts = stored.summary.restarts if stored.summary else 0
         for record in recount(self.tally, stored, self._config, seconds):
             self.store.write_finding(record)
+        for key in self.tally.owners:  # a kill may have left the folder of a finding that another one holds already
+            self.store.remove_finding(key)
         self.problems = tuple(stored.problems)
         self.store.forget_summary()
-
-    def unverified(self) -> Iterable[FindingRecord]:
-        """The findings that nobody verified yet."""
-        return [record for record in self.tally.records.values() if not record.confirmation.repeats]
 
     def keep(self, result: CaseResult, spec: str, elapsed: float) -> list[tuple[FindingRecord, bool]]:
         """Stores a result; the findings that it changed, and whether each is new."""
@@ -133,6 +130,17 @@ class Ledger:
         if not self._config.shrink:
             return SWITCHED_OFF
         return TOO_SLOW if key.check == "hang" else CUT_SHORT
+
+    def found(self, key: Key, sighting: Sighting, like: FindingRecord, elapsed: float) -> FindingRecord:
+        """A failure that looks like those of the finding `like` and has another cause."""
+        return self.rewrite(self.tally.found(key, sighting, like.evidence, like.subject_spec, elapsed))
+
+    def fold(self, key: Key, cause: Key, why: str) -> FindingRecord:
+        """A finding has the cause of another one. That one is on the disk before the folder of the first goes."""
+        record = self.rewrite(self.tally.fold(key, cause, why))
+        self.store.remove_finding(key)
+        self._unwritten.discard(key)
+        return record
 
     def rewrite(self, record: FindingRecord) -> FindingRecord:
         """Stores a finding as it is now."""

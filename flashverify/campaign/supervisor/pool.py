@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from flashverify.campaign.protocol import Batch, CaseJudged, Chunk, Event, Minimise, Ready, Started, Task
+from flashverify.campaign.protocol import Attribute, Batch, CaseJudged, Chunk, Event, Minimise, Ready, Started, Task
 from flashverify.campaign.supervisor.probe import START_LIMIT
 from flashverify.campaign.supervisor.process import ProcessSetup, WorkerProcess, death_verdict, hang_verdict
 
@@ -26,7 +26,10 @@ if TYPE_CHECKING:
     from flashverify.campaign.worker.inflight import Inflight
     from flashverify.judge.verdict import Verdict
 
-__all__ = ["Loss", "Pool", "Slot"]
+__all__ = ["EXPLAINING", "Loss", "Pool", "Slot"]
+
+EXPLAINING = (Minimise, Attribute)
+"""Tasks that are about findings, not about cases of the campaign."""
 
 
 @dataclass(slots=True)
@@ -95,7 +98,7 @@ class Pool:
     @property
     def judging(self) -> bool:
         """Whether any worker judges or lists cases."""
-        return any(slot.task is not None and not isinstance(slot.task, Minimise) for slot in self._slots.values())
+        return any(slot.task is not None and not isinstance(slot.task, EXPLAINING) for slot in self._slots.values())
 
     @property
     def unanswered(self) -> int:
@@ -175,7 +178,7 @@ class Pool:
                 abandon_after is not None
                 and slot.task is not None
                 and quiet > abandon_after
-                and not isinstance(slot.task, Minimise)
+                and not isinstance(slot.task, EXPLAINING)
             ):
                 yield self._remove(slot, hang_verdict(quiet), abandoned=True)
                 continue

@@ -38,6 +38,14 @@ class Probe:
         self._setup, self._alive = setup, alive
         self._folder = tempfile.TemporaryDirectory(prefix="flashverify-probe-")
         self._process: WorkerProcess | None = None
+        self._fresh = False
+
+    def start(self) -> WorkerProcess:
+        """The child, which begins to import what it needs."""
+        if self._process is None:
+            self._process = WorkerProcess(self._setup, Path(self._folder.name) / "inflight.json")
+            self._fresh = True
+        return self._process
 
     def judge(self, task: Judge, *, deadline: float = math.inf) -> Judged:
         """The verdicts on the case; a crash or a hang is a failing verdict.
@@ -50,9 +58,8 @@ class Probe:
             NoVerdictError: the deadline passed, or the harness failed.
             FlashverifyError: the subject cannot be loaded.
         """
-        if self._process is None:
-            self._process = WorkerProcess(self._setup, Path(self._folder.name) / "inflight.json")
-        process = self._process
+        process = self.start()
+        self._fresh = False
         process.send(task)
         begun = time.monotonic()
         limit = START_LIMIT
@@ -94,6 +101,11 @@ class Probe:
             )
         evidence = environment.evidence(self._setup.device, self._setup.numerics)
         return Judged(CaseResult(case=task.case, subject=note.name, evidence=evidence, verdicts=(verdict,)))
+
+    def refresh(self) -> None:
+        """The next case gets a child that judged nothing before."""
+        if not self._fresh:
+            self.reset()
 
     def reset(self) -> None:
         """The next case gets a fresh child."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter, deque
+from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from flashverify.campaign.protocol import Batch, CaseList, Chunk, Minimise, Task
+from flashverify.campaign.protocol import Batch, CaseList, Chunk, Task
 from flashverify.campaign.toolkit import BUNDLED
 from flashverify.errors import UsageError
 
@@ -16,13 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from flashverify.judge.record import FindingRecord
-
 __all__ = ["CampaignConfig", "Schedule", "batch_seed"]
 
 _CHUNK = 8
-_ATTEMPTS = 3
-"""Times that a finding is minimised before it is left as it is, when the worker dies over it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +100,7 @@ def batch_seed(seed: int, subject: str, batch: int) -> int:
 
 
 class Schedule:
-    """Hands out tasks: listings first, then findings to minimise (beside a search), then cases, then findings of a matrix.
+    """Hands out tasks: listings first, then findings to explain (beside a search), then cases, then findings of a matrix.
 
     Listed cases come in the order in which they were listed, the corpus before the matrix, and both before what is drawn.
     """
@@ -118,9 +114,6 @@ class Schedule:
         self.order: list[tuple[str, str]] = []
         self._listings: deque[Task] = deque()
         self._chunks: deque[Task] = deque()
-        self._minimise: deque[FindingRecord] = deque()
-        self._attempts: dict[object, int] = {}
-        self._turns: Counter[str] = Counter()
         self._barren = 0
         if config.kind == "run" and config.cases:
             for spec in config.subjects:
@@ -148,13 +141,6 @@ class Schedule:
         plan = "fuzz" if corpus else "run"
         self._chunks.extend(Chunk(spec, cases[i : i + size], plan) for i in range(0, len(cases), size))
 
-    def wanted(self, record: FindingRecord) -> None:
-        """A finding waits to be minimised; the newest version of it counts."""
-        waiting = [r for r in self._minimise if r.key != record.key]
-        if self._attempts.get(record.key, 0) < _ATTEMPTS:
-            waiting.append(record)
-        self._minimise = deque(waiting)
-
     def batch_ended(self, results: int) -> None:
         """Three batches in a row without a new case: the space is exhausted."""
         self._barren = 0 if results else self._barren + 1
@@ -173,7 +159,7 @@ class Schedule:
         busy: bool,
         quarantine: Callable[[str], tuple[str, ...]],
         *,
-        seconds: float | None = None,
+        explain: Callable[[], Task | None] = lambda: None,
         beside: bool = False,
     ) -> Task | None:
         """The next task.
@@ -182,14 +168,14 @@ class Schedule:
             room: cases that the budget still allows beyond those handed out; None is no limit.
             busy: whether another worker is still judging cases.
             quarantine: the deadly cases of a subject.
-            seconds: that a finding may take; 0 is none now, None no limit.
-            beside: whether findings are minimised while cases wait.
+            explain: gives the next task about findings; None where there is none now.
+            beside: whether findings are explained while cases wait.
         """
         run = self._config.kind == "run"
         if self._listings and not self.stopped:
             return self._listings.popleft()
-        if self._minimise and seconds != 0 and (beside or self.stopped or not (self._chunks or busy)):
-            return self._minimisation(self._clearest(), quarantine, seconds)
+        if (beside or self.stopped or not (self._chunks or busy)) and (task := explain()) is not None:
+            return task
         if self.stopped:
             return None
         if self._chunks:
@@ -203,36 +189,6 @@ class Schedule:
         spec = self._config.subjects[number % len(self._config.subjects)]
         examples = self._config.batch if room is None else min(self._config.batch, room)
         return Batch(spec, number, batch_seed(self._config.seed, spec, number), examples, quarantine(spec))
-
-    def _clearest(self) -> FindingRecord:
-        """The waiting finding of the check that had the fewest turns; of its findings one in fp32, then the first seen."""
-        found = min(self._minimise, key=lambda r: (self._turns[r.key.check], r.key.dtype != "fp32"))
-        self._minimise.remove(found)
-        self._turns[found.key.check] += 1
-        return found
-
-    def _minimisation(
-        self, record: FindingRecord, quarantine: Callable[[str], tuple[str, ...]], limit: float | None
-    ) -> Minimise:
-        shrinking = self._config.shrink_seconds if limit is None else min(self._config.shrink_seconds, limit / 2)
-        self._attempts[record.key] = self._attempts.get(record.key, 0) + 1
-        hang = record.verdict.check == "hang"  # every repeat and every candidate of a hang costs the whole time limit
-        return Minimise(
-            record.subject_spec,
-            record.key,
-            record.case,
-            record.first,
-            record.verdict,
-            shrinking if self._config.shrink and not hang else 0.0,
-            1 if hang else self._config.repeats,
-            quarantine(record.subject_spec),
-            limit,
-        )
-
-    @property
-    def findings_wait(self) -> bool:
-        """Whether a finding waits to be minimised."""
-        return bool(self._minimise)
 
     @property
     def cases_wait(self) -> bool:

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from flashverify.campaign.causes.reservoir import Reservoir
+from flashverify.campaign.causes.sighting import sightings_of
 from flashverify.campaign.plan_name import PROCESS_CHECKS
 from flashverify.campaign.shrink.shrinker import measure
 from flashverify.campaign.supervisor.events import Progress
 from flashverify.case.text import parse_case
-from flashverify.judge.record import FindingRecord, Summary
+from flashverify.judge.record import FindingRecord, Folded, Summary
 from flashverify.judge.verdict import CaseResult, Key, Status, from_hex
+
+if TYPE_CHECKING:
+    from flashverify.campaign.causes.sighting import Sighting
+    from flashverify.case.case import Case
 
 __all__ = ["NOT_YET", "Tally"]
 
@@ -25,11 +32,18 @@ class Tally:
 
     Args:
         smallest: of the cases of a bucket keep the smallest, not the first.
+
+    Attributes:
+        records: the findings: causes that are known, and buckets that wait.
+        owners: by bucket the finding that it was folded into.
+        seen: cases of every bucket.
     """
 
     def __init__(self, *, smallest: bool) -> None:
         self.judged = self.unsupported = self.covering = self.errors = 0
         self.records: dict[Key, FindingRecord] = {}
+        self.owners: dict[Key, Key] = {}
+        self.seen = Reservoir()
         self.counts: Counter[Key] = Counter()
         self.worst: dict[str, float] = {}
         self.evidence: dict[str, str] = {}
@@ -71,31 +85,49 @@ class Tally:
             return []
         changed = []
         case = parse_case(result.case)
-        by_key = {v.key(result.subject, case.dtype): v for v in reversed(result.failures)}
-        for key, verdict in sorted(by_key.items()):
+        for key, sighting in sightings_of(result, case).items():
             self.counts[key] += 1
-            if verdict.check in PROCESS_CHECKS:
+            if key.check in PROCESS_CHECKS:
                 self.deadly.add((spec, result.case))
             known = self.records.get(key)
-            if known is None:
-                record = FindingRecord(
-                    key,
-                    result.case,
-                    result.case,
-                    verdict,
-                    result.evidence,
-                    spec,
-                    seconds=round(seconds, 3),
-                    not_minimal=NOT_YET,
-                    first_map=verdict.map,
-                )
-            elif self._smallest and measure(case) < measure(parse_case(known.case)):
-                record = msgspec.structs.replace(known, case=result.case, verdict=verdict)
+            if known is None and key not in self.owners:
+                changed.append(self.found(key, sighting, result.evidence, spec, seconds))
+            elif known is not None and self._leads(known, case):
+                self.seen.lead(sighting)
+                changed.append(self.replace(key, case=result.case, verdict=sighting.verdict))
             else:
-                continue
-            self.records[key] = record
-            changed.append(record)
+                self.seen.add(sighting, case)
         return changed
+
+    def _leads(self, known: FindingRecord, case: Case) -> bool:
+        """Whether a bucket that waits is known by `case` from now on."""
+        waits = not known.confirmation.repeats and known.not_minimal == NOT_YET
+        return self._smallest and waits and measure(case) < measure(parse_case(known.case))
+
+    def found(self, key: Key, sighting: Sighting, evidence: str, spec: str, seconds: float) -> FindingRecord:
+        """A failure whose cause is not known."""
+        if key == sighting.key:
+            self.seen.lead(sighting)
+        record = self.records[key] = FindingRecord(
+            key,
+            sighting.case,
+            sighting.case,
+            sighting.verdict,
+            evidence,
+            spec,
+            seconds=round(seconds, 3),
+            not_minimal=NOT_YET,
+            first_map=sighting.verdict.map,
+        )
+        return record
+
+    def fold(self, key: Key, cause: Key, why: str) -> FindingRecord:
+        """A finding has the cause of another one, which holds it from now on."""
+        member = self.records.pop(key)
+        count = max(member.count, self.counts[key])
+        folded = Folded(key, member.first, member.verdict.message, why, count)
+        self.owners |= {key: cause} | {each.key: cause for each in member.folded}
+        return self.replace(cause, folded=(*self.records[cause].folded, folded, *member.folded))
 
     def replace(self, key: Key, **changes: object) -> FindingRecord:
         """Change a finding."""
@@ -106,10 +138,13 @@ class Tally:
 
     def counted(self) -> list[FindingRecord]:
         """The findings whose stored count is out of date, with the count of now."""
-        stale = [
-            key for key, record in self.records.items() if self.counts[key] > 0 and record.count != self.counts[key]
-        ]
-        return [self.replace(key, count=self.counts[key]) for key in sorted(stale)]
+        stale = []
+        for key, record in sorted(self.records.items()):
+            folded = tuple(msgspec.structs.replace(f, count=self.counts[f.key] or f.count) for f in record.folded)
+            count = self.counts[key] or record.count
+            if (count, folded) != (record.count, record.folded):
+                stale.append(self.replace(key, count=count, folded=folded))
+        return stale
 
     def quarantine(self, spec: str) -> tuple[str, ...]:
         """The cases of a subject that killed or hung a process."""

@@ -20,6 +20,7 @@ import msgspec
 from flashverify.campaign import environment
 from flashverify.campaign.plan_name import PlanName
 from flashverify.campaign.protocol import (
+    Attribute,
     Batch,
     CaseJudged,
     CaseList,
@@ -38,9 +39,10 @@ from flashverify.campaign.protocol import (
     decode_task,
     encode,
 )
-from flashverify.campaign.supervisor.process import DEVICE_LOST, LOST, ProcessSetup
+from flashverify.campaign.supervisor.process import ProcessSetup
 from flashverify.campaign.toolkit import Toolkit, load_toolkit
 from flashverify.campaign.worker.inflight import Inflight, InflightFile
+from flashverify.campaign.worker.lost_device import leave_a_lost_device
 from flashverify.case.text import format_case, parse_case
 from flashverify.errors import UsageError
 from flashverify.judge.record import Confirmation
@@ -100,7 +102,7 @@ class Session:
             )
             result = CaseResult(case=text, subject=name, evidence=self.device, verdicts=(verdict,))
         if self.device == "cuda" and any(v.check in ("exception", "harness") for v in result.verdicts):
-            _leave_a_lost_device()
+            leave_a_lost_device()
         self._note.clear()
         if not result.seconds:
             result = msgspec.structs.replace(result, seconds=round(time.perf_counter() - begun, 6))
@@ -140,6 +142,10 @@ class Session:
             from flashverify.campaign.worker.minimise import minimise
 
             minimise(self, task)
+        elif isinstance(task, Attribute):
+            from flashverify.campaign.worker.attribute import attribute
+
+            attribute(self, task)
         else:
             self._judge_one(task)
         self.emit(TaskDone())
@@ -178,17 +184,6 @@ class Session:
             except Exception as error:  # and without words for it
                 print(f"diagnose failed: {type(error).__name__}: {error}", file=sys.stderr)
         self.emit(Judged(result, confirmation, diagnosis))
-
-
-def _leave_a_lost_device() -> None:
-    """Dies where the case has made the GPU unusable for this process, so that it is the case in flight that is blamed, not those after it."""
-    import torch
-
-    try:
-        torch.cuda.synchronize()
-    except Exception as error:
-        print(f"{LOST}: {' '.join(str(error).split())}", file=sys.stderr, flush=True)
-        os._exit(DEVICE_LOST)
 
 
 def _place(error: BaseException) -> str:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+import sys
 import time
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from flashverify.campaign.causes.book import bucket_of
+from flashverify.campaign.causes.symptoms import symptom
 from flashverify.campaign.plan_name import PROCESS_CHECKS, PlanName
 from flashverify.campaign.protocol import Improved, Judge, Minimal, Minimise, Started
 from flashverify.campaign.shrink.shrinker import shrink
@@ -24,14 +27,11 @@ if TYPE_CHECKING:
 
 __all__ = ["minimise"]
 
-_DIAGNOSIS_LIMIT = 20.0
-"""Seconds that a diagnosis may take."""
-
 
 def minimise(session: Session, task: Minimise) -> None:
     """Emit `Improved` for each smaller failing case and `Minimal` at the end.
 
-    At the limit of the task verifying and diagnosing are left as they are.
+    The diagnosis comes before the verification, which waits for fresh processes. At the limit of the task both are left as they are.
     """
     begun = time.monotonic()
     end = math.inf if task.limit is None else begun + task.limit
@@ -40,6 +40,8 @@ def minimise(session: Session, task: Minimise) -> None:
     # What is verified there is not what found it: interpreted programs run one after the other, not in lockstep.
     plain = msgspec.structs.replace(session.setup, plain=True)
     with Probe(plain, alive=lambda: session.emit(Started())) as probe:
+        if task.repeats:
+            probe.start()  # it imports torch while cases are judged here
 
         def judge(case: Case) -> CaseResult:
             if kills:
@@ -53,7 +55,9 @@ def minimise(session: Session, task: Minimise) -> None:
         candidate = next(steps, None)
         while candidate is not None and time.monotonic() < deadline:
             try:
-                found = None if format_case(candidate) in skip else _failure(judge(candidate), candidate, task.key)
+                found = (
+                    None if format_case(candidate) in skip else _own_failure(session, task, candidate, judge(candidate))
+                )
             except NoVerdictError:
                 if time.monotonic() < end:
                     raise
@@ -67,13 +71,16 @@ def minimise(session: Session, task: Minimise) -> None:
                 candidate = None
 
         text, complete = format_case(case), candidate is None
+        diagnosis = _diagnosis(session, task, text, verdict, end)
         verdict, confirmation = _verify(probe, task, text, plan, verdict, end)
-        if task.repeats and not confirmation.failed and text != task.first:
+        if task.repeats and confirmation.repeats and not confirmation.failed and text != task.first:
             # Smaller, but only inside this process: the first sight is the better witness if it stands alone.
             again, second = _verify(probe, task, task.first, plan, verdict, end)
             if second.failed:
                 text, verdict, confirmation = task.first, again, second
-    diagnosis = _diagnosis(session, task, text, plan, end) if confirmation.failed else None
+                diagnosis = _diagnosis(session, task, text, verdict, end)
+    if confirmation.repeats and not confirmation.failed:
+        diagnosis = None
     session.emit(Minimal(task.key, text, verdict, confirmation, diagnosis, complete))
 
 
@@ -83,7 +90,7 @@ def _verify(
     """Judge `task.repeats` times, beginning in a process that judged nothing before; then ask the second oracle."""
     case = parse_case(text)
     confirmation, failed, made = Confirmation(), 0, 0
-    probe.reset()
+    probe.refresh()
     for _ in range(task.repeats):
         try:
             found = _failure(probe.judge(Judge(task.subject, text, plan), deadline=end).result, case, task.key)
@@ -97,26 +104,40 @@ def _verify(
             failed += 1
     if failed and task.key.check not in PROCESS_CHECKS and time.monotonic() < end:
         try:
-            confirmation = probe.judge(Judge(task.subject, text, plan, confirm=task.key), deadline=end).confirmation
+            confirmation = probe.judge(
+                Judge(task.subject, text, plan, confirm=bucket_of(task.key)), deadline=end
+            ).confirmation
         except NoVerdictError:  # the second oracle took too long; the failure stands without it
             confirmation = Confirmation()
     return verdict, msgspec.structs.replace(confirmation, repeats=made, failed=failed)
 
 
-def _diagnosis(session: Session, task: Minimise, text: str, plan: str, end: float) -> Diagnosis | None:
-    """What explains the failure; None where that took too long, or where there are no outputs to explain.
+def _diagnosis(session: Session, task: Minimise, text: str, verdict: Verdict, end: float) -> Diagnosis | None:
+    """What explains the failure; None where there are no outputs to explain, where that took too long, or where a worker died over it.
 
-    It rests on some ten more runs of the subject, so interpreted programs go in lockstep.
+    It rests on tens of runs of the subject, so interpreted programs go in lockstep: in this process.
     """
-    if task.key.check in PROCESS_CHECKS or time.monotonic() >= end:
+    left = end - time.monotonic()
+    if task.key.check in PROCESS_CHECKS or task.undiagnosed or left <= 0:
         return None
-    setup = msgspec.structs.replace(session.setup, case_limit=min(session.setup.case_limit, _DIAGNOSIS_LIMIT))
-    with Probe(setup, alive=lambda: session.emit(Started())) as probe:
-        try:
-            return probe.judge(Judge(task.subject, text, plan, diagnose=task.key), deadline=end).diagnosis
-        except NoVerdictError:
-            return None
+    session.emit(Started())
+    try:
+        return session.toolkit.diagnose(session.subject(task.subject), parse_case(text), verdict, seconds=left)
+    except Exception as error:  # the finding stands without words
+        print(f"diagnose failed: {type(error).__name__}: {error}", file=sys.stderr)
+        return None
 
 
 def _failure(result: CaseResult, case: Case, key: Key) -> Verdict | None:
-    return next((v for v in result.failures if v.key(result.subject, case.dtype) == key), None)
+    bucket = bucket_of(key)
+    return next((v for v in result.failures if v.key(result.subject, case.dtype) == bucket), None)
+
+
+def _own_failure(session: Session, task: Minimise, case: Case, result: CaseResult) -> Verdict | None:
+    """The failure, where no cause that is known accounts for it."""
+    found = _failure(result, case, task.key)
+    if found is None or {symptom(v) for v in result.failures} & set(map(symptom, task.apart)):
+        return None
+    subject = session.subject(task.subject)
+    known = any(session.toolkit.attributed(subject, case, found, diagnosis) for diagnosis in task.known)
+    return None if known else found

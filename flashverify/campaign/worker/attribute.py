@@ -1,0 +1,145 @@
+"""Whether the cause of a finding accounts for other failures: by its diagnosis, otherwise by what happens when cases are run again."""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from typing import TYPE_CHECKING
+
+from flashverify.campaign.causes.book import bucket_of
+from flashverify.campaign.causes.symptoms import TOLD_BY_VALUES, VALUES, consequences, symptom
+from flashverify.campaign.plan_name import PROCESS_CHECKS
+from flashverify.campaign.protocol import Attributed, Started
+from flashverify.campaign.shrink.shrinker import shrink
+from flashverify.campaign.worker.replays import Replays
+from flashverify.case.text import format_case, parse_case
+from flashverify.outputs import FORWARD
+
+if TYPE_CHECKING:
+    from flashverify.campaign.causes.sighting import Sighting
+    from flashverify.campaign.protocol import Attribute
+    from flashverify.campaign.worker.main import Session
+    from flashverify.case.case import Case
+    from flashverify.judge.verdict import Verdict
+
+__all__ = ["attribute"]
+
+_OF_VALUES = ("counting", "relations", "config")
+"""Checks that ask about values too, by way of other problems."""
+_REDUCED = 10
+"""Simpler cases that are tried."""
+_FRAME = re.compile(r'File "(.*?)", line (\d+)')
+
+
+def attribute(session: Session, task: Attribute) -> None:
+    """Emit `Attributed` for each failure that is asked about, at least one of them, until the limit."""
+    end = math.inf if task.limit is None else time.monotonic() + task.limit
+    cause = _Cause(session, task)
+    for sighting in task.asked:
+        try:
+            why = cause.why(sighting)
+        except Exception as error:  # what cannot be told apart from an error stays a finding of its own
+            print(f"attribution failed: {type(error).__name__}: {error}")
+            why = ""
+        session.emit(Attributed(task.cause.key, sighting, why))
+        if time.monotonic() > end:
+            break
+
+
+class _Cause:
+    """The finding that others are held against."""
+
+    def __init__(self, session: Session, task: Attribute) -> None:
+        self._session, self._finding = session, task.cause
+        self._subject = session.subject(task.cause.subject_spec)
+        self._replays = Replays(session, task)
+        self._told: dict[tuple[str, str, str], bool | None] = {}
+        self._buckets = {bucket_of(key) for key in (task.cause.key, *(folded.key for folded in task.cause.folded))}
+        self._symptoms = set(map(symptom, self._buckets))
+
+    def why(self, sighting: Sighting) -> str:
+        """Why it accounts for a failure, in words; empty where it does not."""
+        words = self._why(sighting)
+        if words:
+            self._symptoms.add(symptom(sighting.key))
+        return words
+
+    def _why(self, sighting: Sighting) -> str:
+        key, check = self._finding.key, sighting.key.check
+        if check in PROCESS_CHECKS or key.check in PROCESS_CHECKS:
+            return self._same_crash(sighting.verdict)
+        if "exception" in (check, key.check):
+            return self._same_exception(sighting.verdict)
+        case = parse_case(sighting.case)
+        if check in TOLD_BY_VALUES and (told := self._attributed(case, sighting.verdict)) is not None:
+            return "the same diagnosis" if told else self._not_told(sighting, case)
+        if check in _OF_VALUES and (plain := self._plain(sighting)) is not None and self._attributed(case, plain):
+            return "the same diagnosis"
+        if bucket_of(sighting.key) in self._buckets:
+            return "shown together" if self._replays.shown_with(sighting, case) else ""
+        return self._follows(sighting, named=False) or self._replays.why(sighting)
+
+    def _not_told(self, sighting: Sighting, case: Case) -> str:
+        """Whether a diagnosis that does not account for an output accounts for it all the same, or its failure comes and goes with it."""
+        words = self._follows(sighting, named=True) or self._reduced(sighting, case)
+        same = symptom(sighting.key) == symptom(self._finding.key) or bucket_of(sighting.key) in self._buckets
+        return words or ("" if same else self._replays.why(sighting))
+
+    def _attributed(self, case: Case, verdict: Verdict) -> bool | None:
+        diagnosis = self._finding.diagnosis
+        if diagnosis is None or not diagnosis.name:
+            return None
+        asked = (format_case(case), verdict.check, verdict.output)
+        if asked not in self._told:
+            self._session.emit(Started())
+            self._told[asked] = self._session.toolkit.attributed(self._subject, case, verdict, diagnosis)
+        return self._told[asked]
+
+    def _reduced(self, sighting: Sighting, case: Case) -> str:
+        """Whether the diagnosis accounts for the same failure of a simpler case: with many parts at once a semantics says too little."""
+        steps, bucket = shrink(case), sighting.key
+        # A bucket that belongs to the cause already is split only if nothing of the cause is left on simpler cases.
+        accepted = self._symptoms if bucket in self._buckets else {symptom(bucket)}
+        candidate = next(steps, None)
+        for _ in range(_REDUCED):
+            if candidate is None:
+                break
+            failures = self._replays.judge(candidate, bucket.check).failures
+            shown = [v for v in failures if symptom(v) in accepted]
+            if shown and self._attributed(candidate, shown[0]):
+                return "the same diagnosis on a simpler case"
+            try:
+                candidate = steps.send(symptom(bucket) in map(symptom, failures))
+            except StopIteration:
+                break
+        return ""
+
+    def _plain(self, sighting: Sighting) -> Verdict | None:
+        """That the same output of the case itself is wrong too."""
+        output = sighting.key.output
+        return next((v for v in sighting.failures if v.check in VALUES and v.output == output), None)
+
+    def _follows(self, sighting: Sighting, *, named: bool) -> str:
+        """Whether a gradient is wrong only because O or the LSE is, for which the cause accounts."""
+        if sighting.key.check not in VALUES:
+            return ""
+        words = consequences(sighting.failures, sighting.given).get(sighting.key.output, "")
+        forward = [v for v in sighting.failures if v.check in VALUES and v.output in FORWARD]
+        if not words or not forward:
+            return ""
+        if named:
+            return words if all(self._attributed(parse_case(sighting.case), v) for v in forward) else ""
+        return words if all(symptom(v) in self._symptoms for v in forward) else ""
+
+    def _same_crash(self, verdict: Verdict) -> str:
+        mine = self._finding.verdict
+        same = (mine.check, mine.error, mine.message) == (verdict.check, verdict.error, verdict.message)
+        return "the same end of the process at the same place" if same and " at " in mine.message else ""
+
+    def _same_exception(self, verdict: Verdict) -> str:
+        mine = self._finding.verdict
+        if (mine.check, mine.output) != (verdict.check, verdict.output):
+            return ""
+        frames = [_FRAME.findall(each.traceback)[-1:] for each in (mine, verdict)]
+        return "the same exception at the same line" if frames[0] and frames[0] == frames[1] else ""

@@ -1,0 +1,165 @@
+"""Whether two failures come and go together: each finding's case is run again as the other's, and with parts taken away."""
+
+from __future__ import annotations
+
+from itertools import chain, islice, product
+from typing import TYPE_CHECKING, Any
+
+from flashverify.campaign.causes.symptoms import VALUES, Symptoms, symptom
+from flashverify.campaign.plan_name import PlanName
+from flashverify.campaign.shrink.changes import change
+from flashverify.campaign.shrink.shrinker import shrink
+from flashverify.case.case import Grad, Values
+from flashverify.case.text import format_case, parse_case
+from flashverify.outputs import BACKWARD
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from flashverify.campaign.causes.sighting import Sighting
+    from flashverify.campaign.protocol import Attribute
+    from flashverify.campaign.worker.main import Session
+    from flashverify.case.case import Case
+    from flashverify.judge.verdict import CaseResult
+
+__all__ = ["Replays"]
+
+_TRIED, _NEEDED, _ENOUGH = 16, 2, 4
+"""Simpler cases that are tried, and of those on which the finding is gone, how many are needed and used."""
+_TILE = 128
+_REPEAT = "determinism", "repeat"
+_BITS = ("determinism", "padding", "reuse")
+"""Checks that compare the bits of two runs: they say nothing where the same run gives other bits each time."""
+
+
+class Replays:
+    """Runs cases again; the answers are kept while one finding is asked about.
+
+    Args:
+        session: judges them.
+        task: names the finding.
+    """
+
+    def __init__(self, session: Session, task: Attribute) -> None:
+        self._session, self._task = session, task
+        self._mine = symptom(task.cause.key)
+        self._case = parse_case(task.cause.case)
+        self._checks = {task.cause.key.check, *(sighting.key.check for sighting in task.asked)}
+        self._judged: dict[tuple[str, str], CaseResult] = {}
+        self._gone: dict[str, list[Case]] = {}
+
+    def why(self, sighting: Sighting) -> str:
+        """Why a failure has the cause of the finding, in words; empty where nothing shows it."""
+        other, case = symptom(sighting.key), parse_case(sighting.case)
+        if other == self._mine:
+            return self._in_another_dtype(sighting, case)
+        if self._unrepeatable(sighting, case):
+            return "the results differ from run to run"
+        if not self.shown_with(sighting, case):
+            return ""
+        for carried in self._carried(case.dtype, backward=other[2] in BACKWARD, like=case):
+            if other in self._look(carried, other[0]).own:
+                return "comes and goes with it" if self._together(carried, other) else ""
+        return ""
+
+    def _in_another_dtype(self, sighting: Sighting, case: Case) -> str:
+        """Both ways: the finding's case fails in the dtype of the other, whose case fails in that of the finding, if that is accepted."""
+        back = self._as(case, dtype=self._case.dtype)
+        if back is not None and self._mine not in self._look(back, self._mine[0]).seen:
+            return ""
+        for carried in self._carried(case.dtype, backward=False):
+            if self._mine in self._look(carried, self._mine[0]).seen:
+                return f"its minimal case fails in the same way in {sighting.key.dtype}"
+        return ""
+
+    def _unrepeatable(self, sighting: Sighting, case: Case) -> bool:
+        if self._mine[:2] != _REPEAT or sighting.key.check not in _BITS:
+            return False
+        seen = self._look(case, _REPEAT[0]).seen
+        return {self._mine, (*_REPEAT, sighting.key.output)} <= seen
+
+    def shown_with(self, sighting: Sighting, case: Case) -> bool:
+        """Whether the case of the other failure shows the finding too, if need be in its dtype and with plain values."""
+        if self._mine in map(symptom, sighting.failures):
+            return True
+        own, plain = self._case.dtype, Values(seed=case.values.seed)
+        twins = (case, self._as(case, dtype=own), self._as(case, dtype=own, values=plain))
+        return any(twin is not None and self._mine in self._look(twin, self._mine[0]).seen for twin in twins)
+
+    def _carried(self, dtype: str, *, backward: bool, like: Case | None = None) -> Iterator[Case]:
+        """The finding's case in another dtype, with a backward where that is asked for: as it is, then with plain values.
+
+        Args:
+            dtype: of the cases.
+            backward: whether they have one.
+            like: modifiers of the logits are taken over from it, for gradients that exist with them alone; None takes over nothing.
+        """
+        grad = Grad(dlse=True) if backward and not self._case.grad.backward else self._case.grad
+        logits = [self._case.logits] if like is None else [self._case.logits, like.logits]
+        for modifiers, values in product(logits, (self._case.values, Values(seed=self._case.values.seed))):
+            twin = self._as(self._case, dtype=dtype, values=values, grad=grad, logits=modifiers)
+            if twin is not None and self._mine in self._look(twin, self._mine[0]).seen:
+                yield twin
+
+    def _together(self, case: Case, other: tuple[str, str, str]) -> bool:
+        """Whether the other failure is gone wherever a simpler case does not show the finding."""
+        gone = [g for g in self._without(case) if self._look(g, other[0]).asked(other)]
+        return len(gone) >= _NEEDED and all(other not in self._look(g, other[0]).own for g in gone)
+
+    def _without(self, case: Case) -> list[Case]:
+        """Cases with a part less than `case` that do not show the finding."""
+        text = format_case(case)
+        if text not in self._gone:
+            simpler = chain(_grown(case), islice(_simpler(case), _TRIED))
+            looks = ((s, self._look(s, self._mine[0])) for s in simpler if self._accepted(s))
+            self._gone[text] = list(islice((s for s, look in looks if self._is_gone(look)), _ENOUGH))
+        return self._gone[text]
+
+    def _is_gone(self, look: Symptoms) -> bool:
+        return look.asked(self._mine) and self._mine not in look.seen
+
+    def _as(self, case: Case, *, dtype: str, **changes: Any) -> Case | None:
+        """The case in another dtype; None where the subject does not accept it."""
+        precision = case.precision if dtype == "fp32" else "ieee"
+        found = change(case, dtype=dtype, precision=precision, **changes)
+        return found if found is not None and self._accepted(found) else None
+
+    def _accepted(self, case: Case) -> bool:
+        subject = self._session.subject(self._task.cause.subject_spec)
+        return self._session.toolkit.refusal(subject, case) is None
+
+    def _look(self, case: Case, check: str) -> Symptoms:
+        """What a case shows when a check is asked in full; those of values go together where one is about NaN or infinities."""
+        checks = VALUES if check in VALUES and "nonfinite" in self._checks | {check} else (check,)
+        return Symptoms(*(self.judge(case, each) for each in checks))
+
+    def judge(self, case: Case, check: str) -> CaseResult:
+        """The verdicts of one check; each is made once."""
+        key = (format_case(case), str(PlanName.of_check(check)))
+        if key not in self._judged:
+            self._judged[key] = self._session.judge(self._task.cause.subject_spec, case, key[1])
+        return self._judged[key]
+
+
+def _grown(case: Case) -> Iterator[Case]:
+    """Cases with as many rows as keys, and with whole tiles of either."""
+    rows, keys = case.seq_q, case.seq_k
+    most, whole_rows, whole_keys = max(rows, keys), rows + -rows % _TILE, keys + -keys % _TILE
+    for sizes in ((most, most), (rows, whole_keys), (whole_rows, keys), (max(whole_rows, whole_keys),) * 2):
+        found = change(case, seq_q=sizes[0], seq_k=sizes[1])
+        if found is not None and found != case and most > 1:
+            yield found
+
+
+def _simpler(case: Case) -> Iterator[Case]:
+    """Cases with a part less, or a size smaller: not those that have other values or only one key, on which most defects are gone."""
+    steps = shrink(case)
+    candidate = next(steps, None)
+    while candidate is not None:
+        plain = candidate.values.regime == case.values.regime and candidate.grad == case.grad
+        if plain and (candidate.seq_k > 1 or candidate.seq_k == case.seq_k):
+            yield candidate
+        try:
+            candidate = steps.send(False)
+        except StopIteration:
+            return
