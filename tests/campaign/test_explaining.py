@@ -11,7 +11,7 @@ from flashverify.campaign.supervisor.engine import Engine
 from flashverify.campaign.supervisor.events import FindingFolded, FindingMinimal, FindingSeen, Finished, Progress
 from flashverify.campaign.supervisor.ledger import CUT_SHORT, SWITCHED_OFF, TIME_OVER
 from flashverify.campaign.supervisor.schedule import CampaignConfig
-from flashverify.judge.record import Folded
+from flashverify.judge.record import Confirmation, Folded
 from flashverify.judge.verdict import Status
 from flashverify.report import write_report
 
@@ -233,3 +233,20 @@ def test_a_failure_that_is_folded_is_told_with_the_cause(tmp_path, capsys):
 
     line = capsys.readouterr().err.strip()
     assert line == "same cause (the same diagnosis): tail accuracy bound dq fp16: The logits are <not> scaled"
+
+
+def test_of_many_findings_that_nobody_explained_the_terminal_names_most_in_a_line(tmp_path):
+    summary, _ = campaign(tmp_path / "run", "tail", max_cases=20)
+    (explained,) = records(tmp_path / "run")
+    waiting = [
+        msgspec.structs.replace(
+            explained, key=msgspec.structs.replace(explained.key, cause=n), confirmation=Confirmation()
+        )
+        for n in range(1, 6)
+    ]
+    lines = verdict_lines(summary, (*waiting, explained), {}, tmp_path, ())
+
+    assert [line[:3] for line in lines if line[:1].isdigit() and line[1] == "."] == ["1. ", "2. ", "3. ", "4. "]
+    assert sum("confirmed by mpmath" in line for line in lines) == 1
+    at = lines.index("2 further findings that there was no time to explain; the report has their cards:")
+    assert lines[at + 1 : at + 3] == [f"  tail accuracy bound o fp16: {explained.count} cases"] * 2

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 __all__ = ["StatusLine", "summary_json", "verdict_lines"]
 
 _PLAIN_EVERY = 10.0
+_MOST_UNEXPLAINED = 3
+"""Findings that have a card in the terminal although nobody verified them."""
 
 
 def _clock(seconds: float) -> str:
@@ -53,10 +55,10 @@ def status_text(p: Progress) -> str:
     if p.explaining:
         words = f"minimising {min(p.explained + p.explaining, p.findings)} of {p.findings}"
         parts.append(words + (f", {_clock(p.explaining_left)} left" if p.explaining_left is not None else ""))
-    parts += [f"worst {_ratios(p.worst)}"] * bool(p.worst)
     parts += [f"{p.errors} errors"] * bool(p.errors)
     parts += [f"{p.restarts} restarts"] * bool(p.restarts)
     parts.append(f"{_clock(p.remaining)} left" if p.remaining is not None else f"{_clock(p.elapsed)} gone")
+    parts += [f"worst {_ratios(p.worst)}"] * bool(p.worst)
     return " · ".join(parts)
 
 
@@ -87,7 +89,7 @@ class StatusLine:
             if self._live is not None:
                 from rich.text import Text
 
-                self._live.update(Text(status_text(event)))
+                self._live.update(Text(status_text(event), no_wrap=True, overflow="ellipsis"))
             elif time.monotonic() >= self._next:
                 self._next = time.monotonic() + _PLAIN_EVERY
                 self._print(status_text(event))
@@ -169,8 +171,15 @@ def verdict_lines(
         lines.append(f"not judged, first cause: {first_error}")
     if worst:
         lines.append(f"worst error / bound: {_ratios(worst)}")
-    for number, record in enumerate(findings, 1):
+    shown = [record for n, record in enumerate(findings) if n < _MOST_UNEXPLAINED or record.confirmation.repeats]
+    for number, record in enumerate(shown, 1):
         lines += ["", *card_lines(card_of(record), number=number * (len(findings) > 1), width=_width())]
+    if others := [record for record in findings if record not in shown]:
+        lines += [
+            "",
+            f"{plural(len(others), 'further finding')} that there was no time to explain; the report has their cards:",
+        ]
+        lines += [f"  {_words(record.key)}: {plural(record.count, 'case')}" for record in others]
     lines += ["", f"run: {out}"] + [f"report: {path}" for path in reports]
     return [_one_line(line) for line in lines]
 
