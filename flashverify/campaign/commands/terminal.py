@@ -13,7 +13,7 @@ from flashverify.campaign.card.content import card_of
 from flashverify.campaign.card.fields import card_fields
 from flashverify.campaign.card.lines import card_lines, diagnosis_lines
 from flashverify.campaign.store.reproduction import replay_line
-from flashverify.campaign.supervisor.events import FindingMinimal, FindingSeen, Progress, WorkerLost
+from flashverify.campaign.supervisor.events import FindingFolded, FindingMinimal, FindingSeen, Progress, WorkerLost
 from flashverify.judge.record import THIN
 from flashverify.judge.wording import plural
 
@@ -25,10 +25,13 @@ if TYPE_CHECKING:
     from rich.status import Status
 
     from flashverify.judge.record import FindingRecord, Summary
+    from flashverify.judge.verdict import Key
 
 __all__ = ["StatusLine", "summary_json", "verdict_lines"]
 
 _PLAIN_EVERY = 10.0
+_MOST_UNEXPLAINED = 3
+"""Findings that have a card in the terminal although nobody verified them."""
 
 
 def _clock(seconds: float) -> str:
@@ -52,10 +55,10 @@ def status_text(p: Progress) -> str:
     if p.explaining:
         words = f"minimising {min(p.explained + p.explaining, p.findings)} of {p.findings}"
         parts.append(words + (f", {_clock(p.explaining_left)} left" if p.explaining_left is not None else ""))
-    parts += [f"worst {_ratios(p.worst)}"] * bool(p.worst)
     parts += [f"{p.errors} errors"] * bool(p.errors)
     parts += [f"{p.restarts} restarts"] * bool(p.restarts)
     parts.append(f"{_clock(p.remaining)} left" if p.remaining is not None else f"{_clock(p.elapsed)} gone")
+    parts += [f"worst {_ratios(p.worst)}"] * bool(p.worst)
     return " · ".join(parts)
 
 
@@ -86,21 +89,23 @@ class StatusLine:
             if self._live is not None:
                 from rich.text import Text
 
-                self._live.update(Text(status_text(event)))
+                self._live.update(Text(status_text(event), no_wrap=True, overflow="ellipsis"))
             elif time.monotonic() >= self._next:
                 self._next = time.monotonic() + _PLAIN_EVERY
                 self._print(status_text(event))
         elif isinstance(event, FindingSeen):
-            self._print(
-                f"finding: {_headline(event.record)}" + (f": {event.record.verdict.message}" if event.first else "")
-            )
-            if event.first:
-                self._print(f"  {replay_line(event.record)}")
+            if not event.first:
+                self._print(f"also failing: {_words(event.record.key)}")
+                return
+            self._print(f"finding: {_words(event.record.key)}: {event.record.verdict.message}")
+            self._print(f"  {replay_line(event.record)}")
         elif isinstance(event, FindingMinimal):
             word = "stored" if event.record.not_minimal else "minimal"
-            self._print(f"{word}: {_headline(event.record)}: {event.record.case}")
+            self._print(f"{word}: {_words(event.record.key)}: {event.record.case}")
             for line in diagnosis_lines(event.record.diagnosis):
                 self._print(f"  {line}")
+        elif isinstance(event, FindingFolded):
+            self._print(f"same cause ({event.folded.why}): {_words(event.folded.key)}: {card_of(event.record).title}")
         elif isinstance(event, WorkerLost):
             self._print(f"worker {event.worker} lost: {event.reason}" + (f": {event.case}" if event.case else ""))
 
@@ -111,8 +116,7 @@ class StatusLine:
             print(_one_line(line), file=sys.stderr, flush=True)
 
 
-def _headline(record: FindingRecord) -> str:
-    key = record.key
+def _words(key: Key) -> str:
     words = (
         [key.subject, key.check]
         + [key.error] * (key.error != key.check)
@@ -167,8 +171,15 @@ def verdict_lines(
         lines.append(f"not judged, first cause: {first_error}")
     if worst:
         lines.append(f"worst error / bound: {_ratios(worst)}")
-    for number, record in enumerate(findings, 1):
+    shown = [record for n, record in enumerate(findings) if n < _MOST_UNEXPLAINED or record.confirmation.repeats]
+    for number, record in enumerate(shown, 1):
         lines += ["", *card_lines(card_of(record), number=number * (len(findings) > 1), width=_width())]
+    if others := [record for record in findings if record not in shown]:
+        lines += [
+            "",
+            f"{plural(len(others), 'further finding')} that there was no time to explain; the report has their cards:",
+        ]
+        lines += [f"  {_words(record.key)}: {plural(record.count, 'case')}" for record in others]
     lines += ["", f"run: {out}"] + [f"report: {path}" for path in reports]
     return [_one_line(line) for line in lines]
 
