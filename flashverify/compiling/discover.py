@@ -143,6 +143,7 @@ def _class_of(value: int) -> int:
 
 def _cases(subject: Subject) -> Iterator[Case]:
     from flashverify.case import Case, Grad, Mask, Storage
+    from flashverify.case.space.fit import fitted
 
     supports = subject.supports
     for dtype, dim, parts in itertools.product(supports.dtypes, _DIMS, _MASKS):
@@ -151,8 +152,9 @@ def _cases(subject: Subject) -> Iterator[Case]:
         grad = Grad(backward=supports.backward)
         sizes = {"seq_q": length, "seq_k": length, "dim_qk": dim, "dim_v": dim, "heads_q": 2, "heads_kv": 2}
         case = Case(dtype=dtype, mask=Mask(**parts), storage=storage, grad=grad, **sizes)
-        if supports.refusal(case) is None:
-            yield case
+        found = fitted(supports, case)
+        if found is not None:
+            yield found
 
 
 def _label(case: Case) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from flashverify.case.case import Case, Grad
 from flashverify.case.masks.mask import Mask
+from flashverify.case.space.fit import fitted
 from flashverify.errors import UsageError
 
 if TYPE_CHECKING:
@@ -38,10 +39,10 @@ def default_case(supports: Supports, *, length: int = LENGTH, mask: str = "") ->
         raise UsageError(f"mask={mask!r} is not accepted: one of {', '.join(MASKS)}")
     reason = "it declares no dtype"
     for case in _candidates(supports, length, mask):
-        refused = supports.refusal(case)
-        if refused is None:
-            return case
-        reason = refused
+        found = fitted(supports, case)
+        if found is not None:
+            return found
+        reason = supports.refusal(case) or reason
     raise UsageError(f"length={length} is not accepted by the subject: {reason}; name a case that it takes with --case")
 
 

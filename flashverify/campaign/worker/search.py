@@ -33,6 +33,8 @@ _ROUND = 10
 another: of 200 examples of one run only some 45 are independent draws, and a third are cases that it had before."""
 _BARREN = 5
 """Rounds in a row without a new case after which a strategy is exhausted."""
+_REFUSED = 2
+"""Rounds, of hundreds of tries each, without any case after which there are none."""
 _CLIMBING = 5
 """One case in so many is a neighbour of a case that came close to its bound."""
 _TRIES = 8
@@ -86,7 +88,7 @@ def _fresh(strategy: SearchStrategy[Case], examples: int, seed_value: int) -> It
     """Different cases, drawn independently of each other in rounds, the simplest case of all in the first of them alone."""
     seeds, seen = random.Random(seed_value), dict[str, None]()
     barren = 0
-    while len(seen) < examples and barren < _BARREN:
+    while len(seen) < examples and barren < (_BARREN if seen else _REFUSED):
         found: list[Case] = []
         _round(strategy, found, seeds.getrandbits(64))
         new = {text: case for case in found if (text := format_case(case)) not in seen}

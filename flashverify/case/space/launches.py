@@ -78,7 +78,7 @@ def launch_of_key(supports: Supports, number: int) -> Launch:
 def lengths_at_tiles(
     draw: Draw, supports: Supports, launch: Launch, parts: frozenset[str], lengths: tuple[int, int], pairs: int
 ) -> tuple[int, int]:
-    """seq_q and seq_k, in half of the cases with tiles replaced by multiples of them, with one less and one more.
+    """seq_q and seq_k, in three of four cases with tiles replaced by multiples of them, with one less and one more.
 
     Args:
         draw: of hypothesis.
@@ -86,32 +86,38 @@ def lengths_at_tiles(
         launch: configuration of the case; its values from 8 to 256 count as sizes of tiles.
         parts: of the mask.
         lengths: seq_q and seq_k, as drawn without it.
-        pairs: most rows times keys.
+        pairs: most rows times keys; up to four times as many where both must pass the largest tile.
     """
     tiles = [value for _, value in launch if _LEAST_TILE <= value <= _LARGEST_TILE]
-    if not (supports.even_launches and tiles and 0 not in lengths) or draw(one_in(2)):
+    if not (supports.even_launches and tiles and 0 not in lengths) or draw(one_in(4)):
         return lengths
-    seq_q, seq_k = lengths
     rows, keys = supports.rows(), supports.keys()
+    pairs = max(pairs, min((max(tiles) + 1) ** 2, 4 * pairs))
+    seq_q, seq_k = lengths
     together = supports.square or ("causal" in parts and not supports.rectangular_causal)
-    if together or draw(one_in(2)):
+    if together or draw(st.booleans()):
         found = [n for n in _near(tiles) if n in rows and n in keys and n * n <= pairs]
         if found:
             return (draw(st.sampled_from(found)),) * 2
         if together:
             return lengths
-    found = [n for n in _near(tiles) if n in keys and n * seq_q <= pairs]
-    seq_k = draw(st.sampled_from(found)) if found else seq_k
-    found = [n for n in _near(tiles) if n in rows and n * seq_k <= pairs]
-    seq_q = draw(st.sampled_from(found)) if found and draw(st.booleans()) else seq_q
+    seq_k = _one_of(draw, [n for n in _near(tiles) if n in keys and n * (rows.first() or 1) <= pairs], seq_k)
+    seq_q = _one_of(draw, [n for n in _near(tiles) if n in rows and n * seq_k <= pairs], seq_q)
+    if seq_q * seq_k > max(pairs, lengths[0] * lengths[1]):
+        return lengths
     if "tree" in parts and seq_q > seq_k:
         return (seq_k, seq_k) if seq_k in rows else lengths
     return seq_q, seq_k
 
 
+def _one_of(draw: Draw, lengths: list[int], otherwise: int) -> int:
+    return int(draw(st.sampled_from(lengths))) if lengths and not draw(one_in(4)) else otherwise
+
+
 def _near(tiles: list[int]) -> list[int]:
-    """One, two and three tiles, each with one position less and one more; ascending."""
-    return sorted({times * tile + more for tile in tiles for times in (1, 2, 3) for more in (-1, 0, 1)})
+    """One, two and three tiles, each with one position less and one more; ascending, those of the largest tile twice."""
+    found = [times * tile + more for tile in (*set(tiles), max(tiles)) for times in (1, 2, 3) for more in (-1, 0, 1)]
+    return sorted(found)
 
 
 def launch_entries(supports: Supports) -> Iterator[str]:

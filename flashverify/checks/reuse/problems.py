@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from flashverify.case.case import Storage, Values
 from flashverify.case.masks.mask import LENGTHS, Mask
 from flashverify.case.memory.materialize import materialize
+from flashverify.case.space.fit import fitted
 from flashverify.checks.passes.derived_problems import FLOATS, overwrite, work
 
 if TYPE_CHECKING:
@@ -109,4 +110,5 @@ def larger(subject: Subject, case: Case) -> Case | None:
         values=Values(regime="normal", seed=case.values.seed ^ 1),
         storage=Storage(layout=case.storage.layout, page_size=case.storage.page_size),
     )
-    return found if work(found) <= LARGEST and subject.supports.refusal(found) is None else None
+    within = fitted(subject.supports, found)
+    return within if within is not None and work(within) <= LARGEST else None

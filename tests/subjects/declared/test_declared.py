@@ -1,0 +1,88 @@
+"""Three narrow subjects: their cases are drawn inside what they declare, every check stays there, and a planted leak is met."""
+
+import dataclasses
+
+import pytest
+
+from flashverify import Supports, judge_case
+from flashverify.campaign.worker import search
+from flashverify.case import format_case, parse_case
+from flashverify.case.space.matrix import standard_matrix
+from flashverify.case.space.strategies import cases
+from tests.subjects.declared.subjects import DIMS, LEAKY, packed_decode, square_tiles, tile_pairs
+
+SUBJECTS = {"packed_decode": packed_decode, "square_tiles": square_tiles}
+
+
+def draw(supports, count, seed=0):
+    return search.draw(cases(supports), count, seed)
+
+
+@pytest.mark.parametrize("name", SUBJECTS)
+def test_a_right_narrow_subject_is_judged_and_found_right(name):
+    subject = SUBJECTS[name]
+    smallest = sorted(draw(subject.supports, 6, 5), key=lambda c: c.batch * c.heads_q * c.seq_q * c.seq_k)[:2]
+    for case in smallest:
+        result = judge_case(subject, case, checks=("accuracy", "nonfinite", "padding"))
+
+        assert result.verdicts
+        assert not result.failures, format_case(case)
+
+
+def recorded(subject):
+    """The subject, and the cases that it is given."""
+    seen = []
+
+    def function(p):
+        seen.append(p.case)
+        return subject.function(p)
+
+    return dataclasses.replace(subject, function=function), seen
+
+
+@pytest.mark.parametrize("heads", [(8, 8), (8, 2)])
+def test_no_check_gives_a_subject_what_it_does_not_declare(heads):
+    subject, seen = recorded(square_tiles)
+    text = "fv1 batch=2 heads_q={} heads_kv={} seq_q=128 seq_k=128 dtype=fp32 causal=top-left"
+    result = judge_case(subject, parse_case(text.format(*heads)))  # it asserts its sizes and strides
+
+    assert not result.failures
+    assert len(seen) > 5
+    assert {subject.supports.refusal(case) for case in seen} == {None}
+    assert {case.batch for case in seen} == {1, 2}  # a sequence alone is inside the declaration, a head is not
+
+
+WITHOUT = {
+    "packed_decode": Supports(
+        **DIMS, masks=("packed", "causal", "window"), causal=("bottom-right",), max_seq_q=4, backward=False
+    ),
+    "square_tiles": Supports(**DIMS, masks=("causal",), rectangular_causal=False, gaps=False, expand=False),
+}
+"""What could be declared of the same subjects by single switches; the rest would be up to `also`."""
+
+
+@pytest.mark.parametrize("name", SUBJECTS)
+def test_draws_need_no_rejection(name):
+    narrow = SUBJECTS[name].supports
+    wide = draw(WITHOUT[name], 60)
+
+    assert sum(narrow.refusal(case) is None for case in wide) < 12
+    assert len(draw(narrow, 60)) == 60
+    assert not [c for c in standard_matrix(WITHOUT[name], device="cpu") if narrow.refusal(c) is None]
+    assert len(standard_matrix(narrow, device="cpu")) >= 90
+
+
+def leaks(case):
+    """Whether the planted tiles show: keys behind the row in the tile of 128 that begins before the second tile of rows."""
+    return dict(case.launch) == LEAKY and case.mask.causal is not None and case.seq_q > 64 and case.seq_k > 65
+
+
+def test_the_pair_of_tiles_that_leaks_is_drawn_and_found():
+    rare, even = (draw(tile_pairs(even=even).supports, 40, 8) for even in (False, True))
+    found = next(case for case in even if leaks(case))
+    assert not any(map(leaks, rare))
+    subject = tile_pairs(even=True)
+    case = dataclasses.replace(found, values=parse_case("fv1 seed=1").values)
+
+    assert judge_case(subject, case, checks=("accuracy",)).failures
+    assert not judge_case(subject, dataclasses.replace(case, launch=()), checks=("accuracy",)).failures
