@@ -26,6 +26,8 @@ __all__ = ["covering", "placed"]
 _NEEDED = 3
 """Cases that a claim must explain clearly, and cases on which its place must matter."""
 _LARGE = 60_000
+_RANKED = 12
+"""Claims that are looked at further."""
 _TELLING = ((70, 90), (40, 50), (64, 64), (128, 128), (130, 20), (20, 130), (200, 100), (96, 200))
 """Rows and keys of further cases."""
 
@@ -56,7 +58,11 @@ def placed(trials: Trials, start: Scene, share: float) -> list[tuple[Claim, str]
         if not claims:
             return []
     ranked = sorted(claims, key=lambda claim: (Answer.RIGHT in answers[id(claim)], _rank(claim)))
-    return [(claim, _evidence(claim, answers[id(claim)], list(trials.scenes.values()))) for claim in ranked]
+    scenes = list(trials.scenes.values())
+    return [
+        (claim, _evidence(claim, answers[id(claim)], scenes) if trials.left(share) else "")
+        for claim in ranked[:_RANKED]
+    ]
 
 
 def _apart_cases(trials: Trials, start: Scene) -> Iterator[Case]:
