@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -43,13 +44,15 @@ def _from_start(scene: Scene, start: float, detail: str) -> Iterator[Alternative
     """Below 2^-126 weights are 0; a row of such weights comes out as 0, or as 0 / 0, with the start or -inf as LSE."""
     z = logits(scene.inputs) - start
     inputs = replace(scene.inputs, visible=z >= _NORMAL)
-    vanished = (z < _NORMAL).all(-1) & ~scene.truth.empty_rows
-    some = torch.zeros_like(vanished) if not z.shape[-1] else z.amax(-1) < -60.0
+    gone = (z < _NORMAL).all(-1)  # rows that see no key are among them, unless the kernel cares for them
+    some = torch.zeros_like(gone) if not z.shape[-1] else z.amax(-1) < -60.0
     # weights between the smallest normal number and the smallest subnormal one are rounded or flushed
     unsure = ((z < -80.0) & (z > _LEAST)).any(-1) & some
-    for o, lse in ((0.0, start), (0.0, -math.inf), (math.nan, -math.inf), (math.nan, start)):
+    ends = ((0.0, start), (0.0, -math.inf), (math.nan, -math.inf), (math.nan, start))
+    cared = (gone, gone & ~scene.truth.empty_rows) if bool(scene.truth.empty_rows.any()) else (gone,)
+    for vanished, (o, lse) in itertools.product(cared, ends):
 
-        def finish(expected: Expectations, o: float = o, lse: float = lse) -> Expectations:
+        def finish(expected: Expectations, vanished: Tensor = vanished, o: float = o, lse: float = lse) -> Expectations:
             if "o" not in expected:
                 return expected
             rows = vanished.unsqueeze(-1)
@@ -60,7 +63,7 @@ def _from_start(scene: Scene, start: float, detail: str) -> Iterator[Alternative
             }
 
         yield Alternative(inputs=inputs, finish=finish, detail=detail)
-        if not bool(vanished.any()):
+        if not bool(gone.any()):
             return
 
 
