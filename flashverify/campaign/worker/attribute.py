@@ -30,6 +30,8 @@ _OF_VALUES = ("counting", "relations", "config")
 """Checks that ask about values too, by way of other problems."""
 _REDUCED = 10
 """Simpler cases that are tried."""
+_IN_VAIN = 6
+"""Failures in a row that trials do not account for, after which the others are left to another cause."""
 _FRAME = re.compile(r'File "(.*?)", line (\d+)')
 
 
@@ -37,16 +39,17 @@ def attribute(session: Session, task: Attribute) -> None:
     """Emit `Attributed` for each failure that is asked about, until the limit: first where it takes one run at most, then the others."""
     end = math.inf if task.limit is None else time.monotonic() + task.limit
     cause = _Cause(session, task)
-    left = list(task.asked)
+    left, vain = list(task.asked), 0
     for ask in (cause.at_once, cause.by_trials):
         for sighting in tuple(left):
             try:
-                why = ask(sighting)
+                why = ask(sighting) if vain < _IN_VAIN else ""
             except Exception as error:  # what cannot be told apart from an error stays a finding of its own
                 print(f"attribution failed: {type(error).__name__}: {error}", file=sys.stderr)
                 why = ""
             if why is not None:
                 left.remove(sighting)
+                vain = 0 if why or ask == cause.at_once else vain + 1
                 session.emit(Attributed(task.cause.key, sighting, why))
             if time.monotonic() > end:
                 return
@@ -59,6 +62,7 @@ class _Cause:
         self._session, self._finding = session, task.cause
         self._subject = session.subject(task.cause.subject_spec)
         self._replays = Replays(session, task)
+        self._denied: set[str] = set()
         self._told: dict[tuple[str, str, str], bool | None] = {}
         self._buckets = {bucket_of(key) for key in (task.cause.key, *(folded.key for folded in task.cause.folded))}
         self._symptoms = set(map(symptom, self._buckets))
@@ -71,16 +75,22 @@ class _Cause:
         if "exception" in (check, mine.check):
             return self._same_exception(sighting.verdict)
         plain = sighting.verdict if check in TOLD_BY_VALUES else self._plain(sighting) if check in _OF_VALUES else None
+        if plain is not None and sighting.case in self._denied:
+            return None  # what does not account for the clearest output of a case rarely accounts for another one
         words = "the same diagnosis" if plain is not None and self._attributed(case, plain) else self._follows(sighting)
         if words:
             self._symptoms.add(symptom(sighting.key))
+        elif plain is not None:
+            self._denied.add(sighting.case)
         return words or None
 
     def by_trials(self, sighting: Sighting) -> str:
         """The same by what happens when the case is made simpler, and when both cases are run in other ways."""
         case, owned = parse_case(sighting.case), bucket_of(sighting.key) in self._buckets
-        told = sighting.key.check in TOLD_BY_VALUES and self._attributed(case, sighting.verdict) is not None
-        words = self._follows(sighting) or (self._reduced(sighting, case) if told else "")
+        answer = self._attributed(case, sighting.verdict) if sighting.key.check in TOLD_BY_VALUES else None
+        told = answer is not None
+        words = "the same diagnosis" if answer else self._follows(sighting)
+        words = words or (self._reduced(sighting, case) if told else "")
         if not words and owned and not told:
             words = "shown together" if self._replays.shown_with(sighting, case) else ""
         elif not words and not owned and not (told and symptom(sighting.key) == symptom(self._finding.key)):
