@@ -98,6 +98,12 @@ class Problem:
         return self.case.mask.window
 
     @property
+    def window_alignment(self) -> str | None:
+        """Of the window: that of causal where there is one, else `top-left` or `bottom-right`; None without a window."""
+        mask = self.case.mask
+        return None if mask.window is None else mask.causal or mask.window_alignment or "top-left"
+
+    @property
     def tree(self) -> tuple[int, ...] | None:
         """Parents of the query nodes, or None."""
         return self.case.mask.tree

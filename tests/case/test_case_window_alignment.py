@@ -5,6 +5,7 @@ import torch
 
 from flashverify.case import format_case, parse_case
 from flashverify.case.masks.predicate import visible
+from flashverify.case.memory.materialize import materialize
 from flashverify.errors import CaseTextError
 
 
@@ -33,6 +34,17 @@ def test_with_right_0_it_is_the_causal_window():
     window = "seq_q=4 seq_k=11 window=3,0"
 
     assert torch.equal(seen(f"{window} window_align=bottom-right"), seen(f"{window} causal=bottom-right"))
+
+
+def test_a_problem_names_the_alignment_of_its_window():
+    masks = {
+        "": None,
+        "window=1,0": "top-left",
+        "window=1,0 window_align=bottom-right": "bottom-right",
+        "window=1,0 causal=bottom-right": "bottom-right",
+    }
+
+    assert {mask: materialize(parse_case(f"fv1 {mask}"))[0].window_alignment for mask in masks} == masks
 
 
 def test_its_text_comes_back():
