@@ -89,7 +89,7 @@ def test_the_clearest_bucket_compares_o_in_fp32_with_exact_values():
 
 def keep(reservoir, text, *verdicts):
     case = parse_case(text)
-    for sighting in sightings_of(result(*verdicts, case=text), case).values():
+    for sighting in sightings_of(result(*verdicts, case=text)).values():
         reservoir.add(sighting, case)
 
 

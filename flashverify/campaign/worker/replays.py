@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from flashverify.campaign.causes.symptoms import VALUES, Symptoms, symptom
 from flashverify.campaign.plan_name import PlanName
-from flashverify.campaign.shrink.changes import change
 from flashverify.campaign.shrink.shrinker import shrink
 from flashverify.case.case import Grad, Values
+from flashverify.case.changes import change
 from flashverify.case.text import format_case, parse_case
 from flashverify.outputs import BACKWARD
 
