@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from flashverify.case.space.optional_parts import one_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from hypothesis.strategies import SearchStrategy
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     Draw = Callable[[SearchStrategy[Any]], Any]
 
-__all__ = ["draw_launch", "launch_entries", "launch_of_key", "lengths_at_tiles"]
+__all__ = ["draw_launch", "launch_of_key", "lengths_at_tiles"]
 
 _EVERY = 6
 """One compile key in so many has a launch configuration where these are not drawn evenly."""
@@ -26,8 +26,6 @@ _MOST_DEFAULT = 8
 _LEAST_TILE = 8
 """Launch values below it are no sizes of tiles."""
 _LARGEST_TILE = 256
-_LISTED = 64
-"""Configurations that the fixed matrix has all of; of more it has every value, and the extremes against each other."""
 
 
 def draw_launch(draw: Draw, supports: Supports) -> Launch:
@@ -118,37 +116,3 @@ def _near(tiles: list[int]) -> list[int]:
     """One, two and three tiles, each with one position less and one more; ascending, those of the largest tile twice."""
     found = [times * tile + more for tile in (*set(tiles), max(tiles)) for times in (1, 2, 3) for more in (-1, 0, 1)]
     return sorted(found)
-
-
-def launch_entries(supports: Supports) -> Iterator[str]:
-    """Entries of the fixed matrix: every configuration, or every value of every parameter and the extremes against each other."""
-    configs = supports.launches()
-    if not configs:
-        return
-    if supports.even_launches and len(configs) <= _LISTED:
-        for number, config in enumerate(configs):
-            long = max([70, *(value + 1 for _, value in config if value <= _LARGEST_TILE)])
-            causal = f"causal={supports.causal[0]}" if "causal" in supports.masks and supports.causal else ""
-            yield f"launch={_text(config)} seq_q={long} seq_k={long} {causal}"
-            if number % 2:
-                shorter = f"klen={long - 20}" if "key_lengths" in supports.masks else ""
-                yield f"launch={_text(config)} seq_q=40 seq_k={long} {shorter}"
-        return
-    for config in configs if supports.launch_configs else _spread(supports):
-        for rest in ("seq_q=70 seq_k=70 causal=top-left", "seq_q=40 seq_k=70 klen=50"):
-            yield f"launch={_text(config)} {rest}"
-
-
-def _text(config: Launch) -> str:
-    return ",".join(f"{name}:{value}" for name, value in config)
-
-
-def _spread(supports: Supports) -> list[Launch]:
-    names = [name for name, _ in supports.launch]
-    values = [options for _, options in supports.launch]
-    rows = [
-        tuple(v[(n + shift * i) % len(v)] for i, v in enumerate(values))
-        for shift in (0, 1, 3)
-        for n in range(max(map(len, values)))
-    ]
-    return [tuple(zip(names, row, strict=True)) for row in dict.fromkeys(rows)]

@@ -13,7 +13,7 @@ from importlib import resources
 from typing import TYPE_CHECKING
 
 from flashverify.case.space.fit import fitted
-from flashverify.case.space.launches import launch_entries
+from flashverify.case.space.launch_entries import launch_entries
 from flashverify.case.space.matrix_features import listed, paged
 from flashverify.case.space.matrix_table import ROTATIONS, focus, large
 from flashverify.case.text import VERSION, parse_case

@@ -3,12 +3,14 @@
 import dataclasses
 
 import pytest
+import torch
 
-from flashverify import Supports, judge_case
+from flashverify import Supports, judge_case, subject
 from flashverify.campaign.worker import search
 from flashverify.case import format_case, parse_case
 from flashverify.case.space.matrix import standard_matrix
 from flashverify.case.space.strategies import cases
+from flashverify.judge.verdict import Status
 from tests.subjects.declared.subjects import DIMS, LEAKY, packed_decode, square_tiles, tile_pairs
 
 SUBJECTS = {"packed_decode": packed_decode, "square_tiles": square_tiles}
@@ -20,36 +22,51 @@ def draw(supports, count, seed=0):
 
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_a_right_narrow_subject_is_judged_and_found_right(name):
-    subject = SUBJECTS[name]
-    smallest = sorted(draw(subject.supports, 6, 5), key=lambda c: c.batch * c.heads_q * c.seq_q * c.seq_k)[:2]
+    kernel = SUBJECTS[name]
+    smallest = sorted(draw(kernel.supports, 6, 5), key=lambda c: c.batch * c.heads_q * c.seq_q * c.seq_k)[:2]
     for case in smallest:
-        result = judge_case(subject, case, checks=("accuracy", "nonfinite", "padding"))
+        result = judge_case(kernel, case, checks=("accuracy", "nonfinite", "padding"))
 
         assert result.verdicts
         assert not result.failures, format_case(case)
 
 
-def recorded(subject):
+def recorded(kernel):
     """The subject, and the cases that it is given."""
     seen = []
 
     def function(p):
         seen.append(p.case)
-        return subject.function(p)
+        return kernel.function(p)
 
-    return dataclasses.replace(subject, function=function), seen
+    return dataclasses.replace(kernel, function=function), seen
 
 
 @pytest.mark.parametrize("heads", [(8, 8), (8, 2)])
 def test_no_check_gives_a_subject_what_it_does_not_declare(heads):
-    subject, seen = recorded(square_tiles)
+    kernel, seen = recorded(square_tiles)
     text = "fv1 batch=2 heads_q={} heads_kv={} seq_q=128 seq_k=128 dtype=fp32 causal=top-left"
-    result = judge_case(subject, parse_case(text.format(*heads)))  # it asserts its sizes and strides
+    result = judge_case(kernel, parse_case(text.format(*heads)))  # it asserts its sizes and strides
 
-    assert not result.failures
+    assert {verdict.status for verdict in result.verdicts} == {Status.PASS}
     assert len(seen) > 5
-    assert {subject.supports.refusal(case) for case in seen} == {None}
+    assert {kernel.supports.refusal(case) for case in seen} == {None}
     assert {case.batch for case in seen} == {1, 2}  # a sequence alone is inside the declaration, a head is not
+
+
+@pytest.mark.parametrize("layout", ["bhsd", "bshd"])
+def test_every_check_gives_contiguous_tensors_to_a_subject_that_takes_no_others(layout):
+    def function(p):
+        given = [x if layout == "bhsd" else x.transpose(1, 2) for x in (p.q, p.k, p.v, p.do) if x is not None]
+        assert all(x.is_contiguous() for x in given)
+        s = p.q @ p.k.mT * p.scale
+        return torch.softmax(s, -1) @ p.v, torch.logsumexp(s, -1)
+
+    supports = Supports(dtypes=("fp32",), gqa=False, contiguous=True, layouts=(layout,))
+    kernel = subject(name="strict", supports=supports, device="cpu")(function)
+    text = f"fv1 batch=2 heads_q=2 heads_kv=2 seq_q=9 seq_k=20 dtype=fp32 layout={layout} padding=nan"
+
+    assert {verdict.status for verdict in judge_case(kernel, parse_case(text)).verdicts} == {Status.PASS}
 
 
 WITHOUT = {
@@ -81,8 +98,8 @@ def test_the_pair_of_tiles_that_leaks_is_drawn_and_found():
     rare, even = (draw(tile_pairs(even=even).supports, 40, 8) for even in (False, True))
     found = next(case for case in even if leaks(case))
     assert not any(map(leaks, rare))
-    subject = tile_pairs(even=True)
+    kernel = tile_pairs(even=True)
     case = dataclasses.replace(found, values=parse_case("fv1 seed=1").values)
 
-    assert judge_case(subject, case, checks=("accuracy",)).failures
-    assert not judge_case(subject, dataclasses.replace(case, launch=()), checks=("accuracy",)).failures
+    assert judge_case(kernel, case, checks=("accuracy",)).failures
+    assert not judge_case(kernel, dataclasses.replace(case, launch=()), checks=("accuracy",)).failures
