@@ -153,11 +153,9 @@ class Session:
     def _list(self, task: CaseList) -> tuple[str, ...]:
         subject = self.subject(task.subject)
         if task.examples:
-            from flashverify.campaign.worker.search import draw
+            from flashverify.campaign.worker.search import draw_some
 
-            drawn = draw(self.toolkit.strategy(subject, self.device), task.examples, task.seed)
-            if not drawn:
-                raise UsageError(self.toolkit.undrawable(subject, self.device))
+            drawn = draw_some(self, subject, task.examples, task.seed)
         elif task.corpus:
             from flashverify.campaign.corpus import corpus_cases
 

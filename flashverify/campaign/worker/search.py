@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.errors import Unsatisfiable
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from flashverify.campaign.worker.main import Session
     from flashverify.case.case import Case
 
-__all__ = ["draw", "search"]
+__all__ = ["draw", "draw_some", "search"]
 
 _ROUND = 10
 """Examples of one run of Hypothesis. From the eleventh on most examples of a run are the last one with one part copied over
@@ -82,6 +82,18 @@ def search(session: Session, task: Batch) -> None:
 def draw(strategy: SearchStrategy[Case], examples: int, seed_value: int) -> tuple[Case, ...]:
     """`examples` different cases, or fewer where the strategy has no more."""
     return tuple(_fresh(strategy, examples, seed_value))
+
+
+def draw_some(session: Session, subject: Any, examples: int, seed_value: int) -> tuple[Case, ...]:
+    """`examples` different cases of a subject, or fewer where it has no more.
+
+    Raises:
+        UsageError: it refuses every draw.
+    """
+    drawn = draw(session.toolkit.strategy(subject, session.device), examples, seed_value)
+    if not drawn:
+        raise UsageError(session.toolkit.undrawable(subject, session.device))
+    return drawn
 
 
 def _fresh(strategy: SearchStrategy[Case], examples: int, seed_value: int) -> Iterator[Case]:
