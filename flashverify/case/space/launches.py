@@ -74,7 +74,13 @@ def launch_of_key(supports: Supports, number: int) -> Launch:
 
 
 def lengths_at_tiles(
-    draw: Draw, supports: Supports, launch: Launch, parts: frozenset[str], lengths: tuple[int, int], pairs: int
+    draw: Draw,
+    supports: Supports,
+    launch: Launch,
+    parts: frozenset[str],
+    lengths: tuple[int, int],
+    pairs: int,
+    most: int,
 ) -> tuple[int, int]:
     """seq_q and seq_k, in three of four cases with tiles replaced by multiples of them, with one less and one more.
 
@@ -84,24 +90,25 @@ def lengths_at_tiles(
         launch: configuration of the case; its values from 8 to 256 count as sizes of tiles.
         parts: of the mask.
         lengths: seq_q and seq_k, as drawn without it.
-        pairs: most rows times keys; up to four times as many where both must pass the largest tile.
+        pairs: most rows times keys.
+        most: length of the shorter side, or one more than the largest tile.
     """
     tiles = [value for _, value in launch if _LEAST_TILE <= value <= _LARGEST_TILE]
     if not (supports.even_launches and tiles and 0 not in lengths) or draw(one_in(4)):
         return lengths
     rows, keys = supports.rows(), supports.keys()
-    pairs = max(pairs, min((max(tiles) + 1) ** 2, 4 * pairs))
+    most = max(most, max(tiles) + 1)
     seq_q, seq_k = lengths
     together = supports.square or ("causal" in parts and not supports.rectangular_causal)
     if together or draw(st.booleans()):
-        found = [n for n in _near(tiles) if n in rows and n in keys and n * n <= pairs]
+        found = [n for n in _near(tiles) if n in rows and n in keys and n * n <= pairs and n <= most]
         if found:
             return (draw(st.sampled_from(found)),) * 2
         if together:
             return lengths
     seq_k = _one_of(draw, [n for n in _near(tiles) if n in keys and n * (rows.first() or 1) <= pairs], seq_k)
     seq_q = _one_of(draw, [n for n in _near(tiles) if n in rows and n * seq_k <= pairs], seq_q)
-    if seq_q * seq_k > max(pairs, lengths[0] * lengths[1]):
+    if seq_q * seq_k > max(pairs, lengths[0] * lengths[1]) or min(seq_q, seq_k) > max(most, min(lengths)):
         return lengths
     if "tree" in parts and seq_q > seq_k:
         return (seq_k, seq_k) if seq_k in rows else lengths

@@ -158,7 +158,7 @@ def _cases(draw: Draw, supports: Supports, profile: Profile, kinds: SearchStrate
     else:
         lengths = draw_declared_lengths(draw, supports, reach, parts, pairs, empty)
     if kind.launch and packed is None:
-        lengths = lengths_at_tiles(draw, supports, kind.launch, parts, lengths, pairs)
+        lengths = lengths_at_tiles(draw, supports, kind.launch, parts, lengths, pairs, profile.max_seq)
     seq_q, seq_k = lengths
     mask = draw_mask(draw, supports, parts, (sequences, seq_q, seq_k), kind.block, packed)
     logits, dropout = draw_modifiers(draw, supports, kind.features)
