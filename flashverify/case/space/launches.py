@@ -90,13 +90,14 @@ def lengths_at_tiles(
         launch: configuration of the case; its values from 8 to 256 count as sizes of tiles.
         parts: of the mask.
         lengths: seq_q and seq_k, as drawn without it.
-        pairs: most rows times keys.
+        pairs: most rows times keys; up to four times as many where both must pass the largest tile.
         most: length of the shorter side, or one more than the largest tile.
     """
     tiles = [value for _, value in launch if _LEAST_TILE <= value <= _LARGEST_TILE]
     if not (supports.even_launches and tiles and 0 not in lengths) or draw(one_in(4)):
         return lengths
     rows, keys = supports.rows(), supports.keys()
+    pairs = max(pairs, min((max(tiles) + 1) ** 2, 4 * pairs))
     most = max(most, max(tiles) + 1)
     seq_q, seq_k = lengths
     together = supports.square or ("causal" in parts and not supports.rectangular_causal)

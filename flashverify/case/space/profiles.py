@@ -19,7 +19,7 @@ class Profile:
         least_long: least length that the longest one is drawn from.
         max_pairs: of seq_q * seq_k.
         far: least_long, max_long and max_pairs of cases with ALiBi, whose distances fp16 holds up to 2048; None is no others.
-        max_work: of batch * heads_q * seq_q * seq_k * (dim_qk + dim_v).
+        max_work: of batch * heads_q * seq_q * seq_k * (dim_qk + dim_v); up to four times as much where lengths pass the largest tile.
         kinds: combinations of dims, dtype, mask parts, alignment and launch parameters that are drawn of a subject that
             compiles; None is every one.
     """
