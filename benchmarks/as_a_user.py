@@ -1,6 +1,6 @@
 """What a person sees of planted defects: `flashverify fuzz --minutes 1` on each, timed from the outside.
 
-    python benchmarks/as_a_user.py FILE [--only NAME]... [--part I/N] [--defects FILE.py | --pairs] [--jobs 2] [--workers 1]
+    python benchmarks/as_a_user.py FILE [--only NAME]... [--part I/N] [--defects FILE.py | --pairs] [--jobs 1] [--workers N]
     python benchmarks/as_a_user.py FILE --table
 
 A line of FILE, JSON, is one defect; defects that FILE holds already are not run again. The defects are those of the curated bank that
@@ -81,7 +81,7 @@ def build(defect: Sequence[Mutant], folder: Path) -> str:
     return spec
 
 
-def run(defect: Sequence[Mutant], minutes: float, workers: int) -> Seen:
+def run(defect: Sequence[Mutant], minutes: float, workers: int | None) -> Seen:
     """Run the command as a person would, and read what it printed."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -95,16 +95,8 @@ def run(defect: Sequence[Mutant], minutes: float, workers: int) -> Seen:
             "--json",
             "--no-report",
         ]
-        command += [
-            "--minutes",
-            str(minutes),
-            "--workers",
-            str(workers),
-            "--out",
-            str(folder / "run"),
-            "--device",
-            "cpu",
-        ]
+        command += ["--minutes", str(minutes), "--out", str(folder / "run"), "--device", "cpu"]
+        command += ["--workers", str(workers)] if workers else []
         begun, first = time.monotonic(), 0.0
         with (folder / "out").open("wb") as out:
             process = subprocess.Popen(command, stdout=out, stderr=subprocess.PIPE, text=True)
@@ -158,6 +150,8 @@ def table(seen: Sequence[Seen]) -> str:
             f"| {s.name} | {s.first} | {s.end} | {s.findings} | {s.folded} | {s.outcome} | {names} | {conditions} |"
         )
     found = [s for s in seen if s.findings]
+    if not found:
+        return "\n".join([*lines, "", f"{len(seen)} defects, none found"])
     named = [s for s in found if s.declared]
     counts, quiet = Counter(s.outcome for s in named), Counter(s.outcome for s in found if not s.declared)
     lines += [
@@ -199,8 +193,8 @@ def main() -> int:
     parser.add_argument("--defects", type=Path, metavar="FILE.py", help="its DEFECTS in place of the curated bank")
     parser.add_argument("--pairs", action="store_true", help="two planted at once")
     parser.add_argument("--minutes", type=float, default=1.0)
-    parser.add_argument("--jobs", type=int, default=2, help="runs at a time")
-    parser.add_argument("--workers", type=int, default=1, help="of each run")
+    parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
+    parser.add_argument("--workers", type=int, help="of each run [default: as the command has it]")
     parser.add_argument("--table", action="store_true", help="print the table of FILE and run nothing")
     options = parser.parse_args()
     lines = options.file.read_bytes().splitlines() if options.file.exists() else []

@@ -57,9 +57,6 @@ class WorkerConfig(msgspec.Struct, frozen=True):
     numerics: str = "ieee"
 
 
-# Tasks
-
-
 class Batch(msgspec.Struct, frozen=True, tag=True):
     """Draw `examples` cases for `subject` from `seed` and judge them."""
 
@@ -149,9 +146,6 @@ class Reply(msgspec.Struct, frozen=True):
     """The supervisor's answer to `CaseJudged`: the result is stored; go on or stop."""
 
     stop: bool
-
-
-# Events of a worker
 
 
 class Ready(msgspec.Struct, frozen=True, tag=True):
