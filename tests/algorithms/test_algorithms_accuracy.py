@@ -85,6 +85,7 @@ def float64(q, k, v, do, visible):
     return [o, *(x.grad for x in wide)]
 
 
+@pytest.mark.slow
 def test_the_standard_backward_is_that_of_float64():
     q, k, v, do = problem()
     setting = Setting(scale=0.25, causal="top-left", block_m=16, block_n=16)
@@ -115,6 +116,7 @@ def test_dead_blocks_are_invisible(shape, rows, keys):
     assert torch.equal(forward.lse == -torch.inf, (~visible.any(-1)).expand(2, 4, 40))
 
 
+@pytest.mark.slow
 def test_a_sum_over_blocks_that_forgets_the_old_ones_is_found(monkeypatch):
     subject = load_subject("paper-flash")
     case = next(cases("paper-flash"))

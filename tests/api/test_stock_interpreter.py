@@ -26,6 +26,7 @@ def process(code: str, *, interpret: bool = True) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_triton_s_own_interpreter_is_refused_with_advice_and_the_corrected_one_is_right():
     process("""
         from bf16_kernel import attention, inputs

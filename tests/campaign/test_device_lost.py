@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 from flashverify.campaign.supervisor.process import DEVICE_LOST, death_verdict
 
 WORKER = """
@@ -22,6 +24,7 @@ def run(synchronize):
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_a_lost_device_ends_the_process_and_says_why():
     done = run("broken")
     verdict = death_verdict(done.returncode, done.stderr)

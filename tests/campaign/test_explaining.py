@@ -36,6 +36,7 @@ def kinds(events, kind):
     return [event for event in events if isinstance(event, kind)]
 
 
+@pytest.mark.slow
 def test_findings_that_there_is_no_time_to_explain_are_stored_as_first_seen_and_say_so(tmp_path):
     summary, events = campaign(tmp_path / "run", "two", explain_seconds=0.5)
 

@@ -29,6 +29,7 @@ def session(kernel):
     return SimpleNamespace(subject=lambda _: kernel, toolkit=nothing, device="cpu")
 
 
+@pytest.mark.slow
 def test_the_message_names_the_conditions_with_their_shares():
     with pytest.raises(UsageError, match=r"^subject 'refusing' is not accepted: `also` refuses every case") as e:
         search(session(refusing), Batch(number=0, subject="refusing", seed=0, examples=20))

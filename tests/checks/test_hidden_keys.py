@@ -159,6 +159,7 @@ def test_keys_behind_the_declared_length_keep_their_values(asked):
     assert not bool(keys[0, 0, 3:].any() | keys[1, 0, 7:].any())
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("interpreter")
 def test_an_exponential_that_is_clamped_from_below_is_found_by_nothing_else(tmp_path):
     case = parse_case("fv1 heads_q=2 heads_kv=1 seq_q=16 seq_k=16 dim_qk=16 dim_v=16 dtype=bf16 causal=top-left seed=3")

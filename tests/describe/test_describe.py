@@ -117,6 +117,7 @@ def narrow(p):
     raise AssertionError
 
 
+@pytest.mark.slow
 def test_the_declared_fields_and_three_cases_are_shown():
     found = described("mine.py:narrow", narrow, "cpu")
     text = description_text(found)

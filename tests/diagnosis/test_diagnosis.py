@@ -156,6 +156,7 @@ DEFECTS = [
 EVERY = [pytest.param(*x, id=x[0], marks=[pytest.mark.slow] if n % 4 else []) for n, x in enumerate(DEFECTS)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "text", "defect"), EVERY)
 def test_a_planted_defect_is_named(name, text, defect):
     found = named(planted(**defect), text)
@@ -175,12 +176,14 @@ def test_a_right_subject_fails_nowhere_and_is_not_diagnosed(text):
     assert diagnose(Plain(), case, verdict).name == ""
 
 
+@pytest.mark.slow
 def test_two_names_are_told_apart_by_one_part_more_in_the_mask():
     """Without another part, a bitmap that is ignored and weights without a mask are the same."""
     found = named(planted(backward_see=lambda self, see: torch.ones_like(see)), CASE + "bitmap=128,3")
     assert (found.name, found.also) == ("weights-unmasked", ())
 
 
+@pytest.mark.slow
 def test_noise_has_a_place_and_no_name():
     def noisy(self, o, z, v, lse):
         o = o.clone()
@@ -196,6 +199,7 @@ def test_noise_has_a_place_and_no_name():
     assert "right: lse" in found.place
 
 
+@pytest.mark.slow
 def test_two_defects_at_once_are_not_taken_for_one():
     both = {"causal": lambda s, i, j: j <= i + 1, "scale": lambda s, p: p.scale * 2}
     assert named(planted(**both), FORWARD + "causal=top-left").name == ""

@@ -147,6 +147,7 @@ def marked(cases, fast):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "conditions", "text", "subject"), marked(CASES, {0, 3, 13, 15}))
 def test_a_defect_under_a_condition_is_named_with_it(name, conditions, text, subject):
     found = named(subject, text)
@@ -165,6 +166,7 @@ def test_a_condition_on_values_is_found():
     assert 25 <= float(value) <= 75
 
 
+@pytest.mark.slow
 def test_two_defects_under_two_conditions_are_not_taken_for_one():
     """The second one shows on most of the cases on which the first one does."""
     second = {"lse": lambda s, lse, without_sink: lse + 0.5}
@@ -176,6 +178,7 @@ def noisy(self, o, z, v, lse):
     return o + 0.01 * torch.sin(1e3 * o)
 
 
+@pytest.mark.slow
 def test_noise_under_a_condition_is_described_by_it():
     found = named(when(lambda p: p.q.shape[2] > p.k.shape[2], output=noisy), size(FORWARD, seq_q=9))
     assert found.name == ""
@@ -183,6 +186,7 @@ def test_noise_under_a_condition_is_described_by_it():
     assert "only where Sq > Sk" in found.sentence
 
 
+@pytest.mark.slow
 def test_noise_at_a_place_is_described_by_it():
     found = named(rows_where(lambda p, b, h, i: i >= 64, output=noisy), size(FORWARD, seq_q=65))
     assert found.name == ""
@@ -199,6 +203,7 @@ def test_a_diagnosis_with_conditions_accounts_for_failures_under_them_only():
         assert attributed(everywhere, case, first_failure(everywhere, case), known) is answer
 
 
+@pytest.mark.slow
 def test_a_place_is_asked_of_attribution_too():
     subject = where(lambda p, b, h, i, j: h % group(p) >= 1, **IGNORED)
     case = parse_case(size(CAUSAL, seq_q=20, seq_k=30) + " heads_q=4 heads_kv=2")
@@ -208,6 +213,7 @@ def test_a_place_is_asked_of_attribution_too():
     assert not attributed(everywhere, case, first_failure(everywhere, case), known)
 
 
+@pytest.mark.slow
 def test_a_launch_parameter_that_makes_it_right_is_said():
     class Launched(Plain):
         supports = replace(Plain.supports, launch=(("tile", (16, 32)),))

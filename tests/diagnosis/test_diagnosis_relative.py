@@ -78,6 +78,7 @@ DEFECTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "text", "defect"), DEFECTS, ids=[name for name, _, _ in DEFECTS])
 def test_a_planted_defect_is_named(name, text, defect):
     found = named(planted(**defect), text)

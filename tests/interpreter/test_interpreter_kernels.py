@@ -97,6 +97,7 @@ def test_stock_as_it_comes_differs_by_the_order_of_its_sums_at_most(dtype, unit,
         assert (one - other)[finite].abs().max() <= 16 * unit * other[finite].abs().max()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_bf16_has_the_same_bits_alone_and_in_lockstep(name):
     results = []

@@ -128,6 +128,7 @@ def test_the_operators_of_attention_pass_opcheck(variant):
     opcheck(ops.attention_backward.default, (do, dlse, *tensors, o, lse2, needs, *values))
 
 
+@pytest.mark.slow
 # Layout and dtype do not meet on the way through the operator, so each is seen once.
 @pytest.mark.parametrize(("dtype", "layout"), [(torch.float16, "bshd"), (torch.float32, "bhsd")])
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -242,6 +243,7 @@ def test_offsets_of_dropout_do_not_compile_anew_without_end():
             assert torch.equal(step(*tensors, 3, offset), call(*tensors, 3, offset))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", ["plain", "causal", "window", "lengths", "tree", "bitmap", "paged"])
 def test_decode_compiles_and_passes_opcheck(variant):
     q, k, v = (x.detach() for x in inputs())

@@ -88,6 +88,7 @@ def test_each_kind_of_mutant_gets_its_status(judged, name):
     assert EXPECTED[name] == (result.status.value, result.check, result.error, result.output)
 
 
+@pytest.mark.slow
 def test_a_detecting_case_is_made_minimal_and_its_diagnosis_compared(judged):
     shown, misnamed = judged[1]["shown"], judged[1]["misnamed"]
 

@@ -32,6 +32,7 @@ forms = st.builds(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=250, deadline=None, derandomize=True, database=None)
 @given(
     dtype=st.sampled_from(list(DTYPES)),
