@@ -17,7 +17,7 @@ verify: $(READY)  ## Verify and fuzz the bundled kernels for four minutes; leave
 test: $(READY)  ## Pass the tests
 	$(PYTEST)
 
-test-fast: $(READY)  ## Pass the fast tests: every folder, under three minutes on two cores
+test-fast: $(READY)  ## Pass the fast tests: every folder, some three minutes on two cores
 	$(PYTEST) -m "not slow"
 
 lint: $(READY)  ## Lint, format and types
