@@ -1,5 +1,6 @@
 """The parts of telling causes apart: what follows from what, what is clear, which cases are kept."""
 
+import msgspec
 import pytest
 
 from flashverify.campaign.causes.clearness import clearness
@@ -42,6 +43,17 @@ def test_a_gradient_that_is_right_end_to_end_does_not_use_an_lse_that_is_far_off
     assert list(consequences([wrong("lse", ratio=1e4), conditional], ["dk"])) == ["dk"]
     assert consequences([wrong("lse", ratio=2.0), conditional], ["dk"]) == {}, "it may be a small error of its own"
     assert consequences([wrong("o", "strict", ratio=1e4), conditional], ["dk"]) == {}
+
+
+def test_a_failure_of_another_case_is_kept_with_that_case_and_what_failed_on_it():
+    there = msgspec.structs.replace(wrong("o"), case="fv1 seq_q=3")
+    found = {sighting.key.output: sighting for sighting in sightings_of(result(there, wrong("dq"))).values()}
+
+    assert {output: s.case for output, s in found.items()} == {"o": "fv1 seq_q=3", "dq": "fv1"}
+    assert {output: [v.output for v in s.failures] for output, s in found.items()} == {"o": ["o"], "dq": ["dq"]}
+    assert (found["o"].given, found["dq"].given) == ((), ("dk", "dq", "dv")), (
+        "the comparisons are those of the case judged"
+    )
 
 
 def test_symptoms_tell_own_failures_from_those_that_follow():

@@ -29,9 +29,17 @@ class Sighting(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def sightings_of(result: CaseResult) -> dict[Key, Sighting]:
-    """One for each bucket that a result falls into, by bucket; of several verdicts of a bucket the first counts."""
-    bare = tuple(msgspec.structs.replace(v, message="", traceback="", index=(), map=None) for v in result.failures)
+    """One for each bucket that a result falls into, by bucket; of several verdicts of a bucket the first counts, beside what failed on its case."""
     given = tuple(sorted({stats.output for stats in result.stats if stats.mode == "conditional"}))
     dtype = parse_case(result.case).dtype
     by_key = {v.key(result.subject, dtype): v for v in reversed(result.failures)}
-    return {key: Sighting(key, result.case_of(v), v, bare, given) for key, v in sorted(by_key.items())}
+    found = {}
+    for key, verdict in sorted(by_key.items()):
+        text = result.case_of(verdict)
+        bare = tuple(
+            msgspec.structs.replace(v, message="", traceback="", index=(), map=None)
+            for v in result.failures
+            if result.case_of(v) == text
+        )
+        found[key] = Sighting(key, text, verdict, bare, given if text == result.case else ())
+    return found
