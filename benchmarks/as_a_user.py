@@ -1,21 +1,21 @@
 """What a person sees of planted defects: `flashverify fuzz --minutes 1` on each, timed from the outside.
 
-    python benchmarks/as_a_user.py FILE [--only NAME]... [--part I/N] [--defects FILE.py | --pairs] [--jobs 1] [--workers N]
+    python benchmarks/as_a_user.py FILE [--only NAME]... [--part I/N] [--defects PATH | --pairs] [--jobs 1] [--workers N]
     python benchmarks/as_a_user.py FILE --table
 
 A line of FILE, JSON, is one defect; defects that FILE holds already are not run again. The defects are those of the curated bank that
-the interpreter shows, or `DEFECTS` of a Python file, a tuple of `Mutant`; `--pairs` plants two of `PAIRS` at once, one of
-them loud. For each: seconds to the first
-message about a failure and to the end, findings, folded failures, and the diagnosis against the semantics that the defect declares:
-`right`, the declared name and no other; `partly`, one of several names that no case told apart; `wrong`, another name; `none`; `not
-found`. Of a defect that declares no name `none` is all that can be right. Exit code 1 where a diagnosis is wrong.
+the interpreter shows, or `DEFECTS`, a tuple of `Mutant`, of a Python file or of every file of a folder; `--pairs` plants two of
+`PAIRS` at once, one of them loud. For each: seconds to the first message about a failure and to the end, findings, folded failures,
+and the diagnosis against the semantics that the defect declares: `right`, the declared name and no other; `partly`, one of several
+names that no case told apart; `wrong`, another name; `none`; `not found`. Of a defect that declares no name `none` is all that can be
+right. Exit code 1 where a diagnosis is wrong.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
+import runpy
 import statistics
 import subprocess
 import sys
@@ -24,7 +24,7 @@ import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -171,12 +171,8 @@ def chosen_defects(options: argparse.Namespace) -> list[tuple[Mutant, ...]]:
     """Those that the command line asks for."""
     bank = CURATED
     if options.defects:
-        spec = importlib.util.spec_from_file_location("defects", options.defects)
-        assert spec is not None
-        assert spec.loader is not None
-        module: Any = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        bank = module.DEFECTS
+        files = sorted(options.defects.glob("*.py")) if options.defects.is_dir() else [options.defects]
+        bank = tuple(mutant for file in files for mutant in runpy.run_path(str(file))["DEFECTS"])
     by_name = {mutant.name: mutant for mutant in bank}
     names = PAIRS if options.pairs else [m.name for m in bank if not m.gpu and not m.control]
     first, step = map(int, options.part.split("/"))
@@ -190,7 +186,7 @@ def main() -> int:
     parser.add_argument("file", type=Path, help="of the lines; it is appended to")
     parser.add_argument("--only", action="append", default=[], metavar="NAME")
     parser.add_argument("--part", default="0/1", metavar="I/N", help="every N-th defect, from the I-th on")
-    parser.add_argument("--defects", type=Path, metavar="FILE.py", help="its DEFECTS in place of the curated bank")
+    parser.add_argument("--defects", type=Path, metavar="PATH", help="its DEFECTS in place of the curated bank")
     parser.add_argument("--pairs", action="store_true", help="two planted at once")
     parser.add_argument("--minutes", type=float, default=1.0)
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time")

@@ -1,0 +1,133 @@
+"""Held-out defects that show in gradients alone; see `benchmarks/README.md`."""
+
+from flashverify.mutants.mutant import Mutant
+
+__all__ = ["DEFECTS"]
+
+_SUM = "delta = tl.sum(o.to(tl.float32) * do.to(tl.float32), 1)"
+
+DEFECTS: tuple[Mutant, ...] = (
+    Mutant(
+        name="h_dq_reads_v_of_batch_0",
+        file="device/dq.py",
+        before="v_head = head_of(v_view, b, h // sizes.group, k0, ALIGNED)",
+        after="v_head = head_of(v_view, b * 0, h // sizes.group, k0, ALIGNED)",
+        outputs=("dq",),
+        modelled_on="the kernel of dQ reads the values V, and V only, of the first batch entry for every batch entry: dQ (and the gradient of a bias) is wrong in batches after the first only",
+        semantics="batch-first",
+        needs=("sequences", "backward"),
+    ),
+    Mutant(
+        name="h_dp_not_dropped_in_dk",
+        file="device/dkdv.py",
+        before="dpT = drop(dpT * dropout.keep_scale, keepT)",
+        after="dpT = dpT * dropout.keep_scale",
+        outputs=("dk",),
+        modelled_on="dK is computed from dP that is scaled by 1 / (1 - p) but not dropped; dQ and dV drop",
+        needs=("dropout", "backward"),
+    ),
+    Mutant(
+        name="h_delta_of_64_channels",
+        file="device/delta.py",
+        before=_SUM,
+        after=_SUM.replace(
+            "o.to(tl.float32) *", "tl.where(tl.arange(0, BLOCK_DV)[None, :] < 64, o, 0.0).to(tl.float32) *"
+        ),
+        outputs=("delta", "dq", "dk"),
+        modelled_on="delta = rowsum(dO * O) sums the first 64 channels only: delta, dQ and dK are wrong where Dv > 64",
+        needs=("backward",),
+    ),
+    Mutant(
+        name="h_ds_of_full_tiles_not_stored",
+        file="device/dq.py",
+        before="if ds_ptr is not None:",
+        after="if ds_ptr is not None and part != FULL:",
+        outputs=("dbias", "drelative_bias"),
+        modelled_on="dS is stored in masked tiles only: the gradient of the bias is 0 in tiles that need no mask, that of a relative bias lacks their share",
+        needs=("bias", "backward"),
+    ),
+    Mutant(
+        name="h_blocks_of_kv_head_in_dq",
+        file="device/dq.py",
+        before="live_schedule(limits, mask.blocks, b, h, m0,",
+        after="live_schedule(limits, mask.blocks, b, h // sizes.group, m0,",
+        outputs=("dq",),
+        modelled_on="the kernel of dQ (and of the gradient of a bias) takes the block-sparse pattern of the query head with the number of the kv head: wrong with groups where heads have patterns of their own",
+        needs=("blocks", "groups", "backward"),
+    ),
+    Mutant(
+        name="h_dk_scaled_in_base_2_with_a_bias",
+        file="device/dkdv.py",
+        before="dk * terms.scale",
+        after="dk * (terms.scale if terms.bias.ptr is None else terms.scale_log2)",
+        outputs=("dk",),
+        modelled_on="with a bias the factor log2(e) is left in dK; without one dK is right",
+        semantics="gradient-with-log2e",
+        needs=("bias", "backward"),
+    ),
+    Mutant(
+        name="h_dkdv_aligned_to_the_room",
+        file="device/dkdv.py",
+        before="band = band_of(b, q_end, k_end, mask, MASK)",
+        after="band = band_of(b, sq, sk, mask, MASK)",
+        outputs=("dk", "dv"),
+        modelled_on="in the kernel of dK and dV a bottom-right causal mask is aligned by the sizes of the tensors, not by the declared query and key lengths: wrong only with such lengths",
+        needs=("causal", "backward"),
+    ),
+    Mutant(
+        name="h_weights_as_a_ratio",
+        file="device/softmax.py",
+        before="p = tl.exp2(z - lse2)",
+        after="p = tl.exp2(z) * tl.exp2(-lse2)",
+        outputs=("dq", "dk", "dv"),
+        modelled_on="the backward recomputes weights as exp(S) * exp(-LSE): inf * 0 is NaN, or imprecise, where logits or LSE exceed 88 in magnitude; other cases are right",
+        needs=("backward",),
+    ),
+    Mutant(
+        name="h_window_right_narrower_in_dq",
+        file="arguments.py",
+        before="right=mask.right,",
+        after='right=mask.right - int(kind == "dq" and mask.right > 0 and not mask.tree),',
+        outputs=("dq",),
+        modelled_on="in the kernel of dQ (and of the gradient of a bias) alone the window is one key narrower on its right side, where that side is not 0",
+        semantics="window-right-one-narrower",
+        needs=("window", "backward"),
+    ),
+    Mutant(
+        name="h_lse_of_the_first_member_in_dkdv",
+        file="device/dkdv.py",
+        before="lse2_ptrs = row_ptrs(stats.lse2, stats, b, h, q0, i)",
+        after="lse2_ptrs = row_ptrs(stats.lse2, stats, b, hk * sizes.group, q0, i)",
+        outputs=("dk", "dv"),
+        modelled_on="dK and dV read the LSE of the first query head of the group for all its heads: wrong from the second head of a group on",
+        needs=("groups", "backward"),
+    ),
+    Mutant(
+        name="h_delta_of_the_first_packed_rows_in_dq",
+        file="device/dq.py",
+        before="delta_ptrs = row_ptrs(stats.delta, stats, b, h, q0, i)",
+        after="delta_ptrs = row_ptrs(stats.delta, stats, b, h, q0 * 0, i)",
+        outputs=("dq",),
+        modelled_on="the kernel of dQ (and of the gradient of a relative bias) reads delta of packed sequences from the first row of the buffer on: wrong in packed sequences after the first",
+        needs=("packed", "backward"),
+    ),
+    Mutant(
+        name="h_dlse_of_64_rows",
+        file="device/delta.py",
+        before="delta -= tl.load(row_ptrs(stats.dlse, stats, b, h, q0, i), mask=i < q_end, other=0.0)",
+        after="delta -= tl.load(row_ptrs(stats.dlse, stats, b, h, q0, i), mask=i < tl.minimum(q_end, BLOCK_M), other=0.0)",
+        outputs=("delta", "dq", "dk"),
+        modelled_on="the gradient through the LSE is ignored from row 64 on",
+        semantics="dlse-ignored",
+        needs=("backward",),
+    ),
+    Mutant(
+        name="h_dk_of_padded_keys_not_written",
+        file="device/dkdv.py",
+        before="store_tile(dk_head, dk * terms.scale, j, sk,",
+        after="store_tile(dk_head, dk * terms.scale, j, k_end,",
+        outputs=("dk",),
+        modelled_on="dK past the key length is not written; dV is",
+        needs=("key_lengths", "backward"),
+    ),
+)
