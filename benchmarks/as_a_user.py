@@ -1,6 +1,6 @@
 """What a person sees of planted defects: `flashverify fuzz --minutes 1` on each, timed from the outside.
 
-    python benchmarks/as_a_user.py FILE [--only NAME]... [--part I/N] [--defects PATH | --pairs] [--jobs 1] [--workers N]
+    python benchmarks/as_a_user.py FILE [--only NAME]... [--part I/N] [--defects PATH | --pairs] [--jobs 1] [--cores N]
     python benchmarks/as_a_user.py FILE --table
 
 A line of FILE, JSON, is one defect; defects that FILE holds already are not run again. The defects are those of the curated bank that
@@ -8,13 +8,15 @@ the interpreter shows, or `DEFECTS`, a tuple of `Mutant`, of a Python file or of
 `PAIRS` at once, one of them loud. For each: seconds to the first message about a failure and to the end, findings, folded failures,
 and the diagnosis against the semantics that the defect declares: `right`, the declared name and no other; `partly`, one of several
 names that no case told apart; `wrong`, another name; `none`; `not found`. Of a defect that declares no name `none` is all that can be
-right. Exit code 1 where a diagnosis is wrong.
+right. Exit code 1 where a diagnosis is wrong. `--cores 2` gives each run two processors of its own, as a machine of two would.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
+import os
 import runpy
 import statistics
 import subprocess
@@ -22,8 +24,9 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
+from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -33,7 +36,7 @@ from flashverify.mutants import build_mutant
 from flashverify.mutants.bank import CURATED
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from flashverify.mutants import Mutant
 
@@ -81,8 +84,8 @@ def build(defect: Sequence[Mutant], folder: Path) -> str:
     return spec
 
 
-def run(defect: Sequence[Mutant], minutes: float, workers: int | None) -> Seen:
-    """Run the command as a person would, and read what it printed."""
+def run(defect: Sequence[Mutant], minutes: float, cores: Iterable[int]) -> Seen:
+    """Run the command as a person would, on `cores` alone, and read what it printed."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         command = [
@@ -96,10 +99,10 @@ def run(defect: Sequence[Mutant], minutes: float, workers: int | None) -> Seen:
             "--no-report",
         ]
         command += ["--minutes", str(minutes), "--out", str(folder / "run"), "--device", "cpu"]
-        command += ["--workers", str(workers)] if workers else []
+        keep_to = functools.partial(os.sched_setaffinity, 0, cores)
         begun, first = time.monotonic(), 0.0
         with (folder / "out").open("wb") as out:
-            process = subprocess.Popen(command, stdout=out, stderr=subprocess.PIPE, text=True)
+            process = subprocess.Popen(command, stdout=out, stderr=subprocess.PIPE, text=True, preexec_fn=keep_to)
             assert process.stderr is not None
             for line in process.stderr:
                 if not first and line.startswith("finding: "):
@@ -180,6 +183,17 @@ def chosen_defects(options: argparse.Namespace) -> list[tuple[Mutant, ...]]:
     return [tuple(by_name[part] for part in name.split("+")) for name in chosen]
 
 
+def places(jobs: int, cores: int | None) -> SimpleQueue[list[int]]:
+    """The processors of each run at a time."""
+    all_cores = sorted(os.sched_getaffinity(0))
+    if cores and jobs * cores > len(all_cores):
+        raise SystemExit(f"--jobs {jobs} of --cores {cores} need {jobs * cores} processors, there are {len(all_cores)}")
+    free: SimpleQueue[list[int]] = SimpleQueue()
+    for job in range(jobs):
+        free.put(all_cores[job * cores : (job + 1) * cores] if cores else all_cores)
+    return free
+
+
 def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -190,7 +204,7 @@ def main() -> int:
     parser.add_argument("--pairs", action="store_true", help="two planted at once")
     parser.add_argument("--minutes", type=float, default=1.0)
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
-    parser.add_argument("--workers", type=int, help="of each run [default: as the command has it]")
+    parser.add_argument("--cores", type=int, metavar="N", help="of its own to each run [default: all to all]")
     parser.add_argument("--table", action="store_true", help="print the table of FILE and run nothing")
     options = parser.parse_args()
     lines = options.file.read_bytes().splitlines() if options.file.exists() else []
@@ -198,8 +212,18 @@ def main() -> int:
     if not options.table:
         known = {s.name for s in seen}
         waiting = [d for d in chosen_defects(options) if "+".join(m.name for m in d) not in known]
+        free = places(options.jobs, options.cores)
+
+        def run_in_a_place(defect: Sequence[Mutant]) -> Seen:
+            cores = free.get()
+            try:
+                return run(defect, options.minutes, cores)
+            finally:
+                free.put(cores)
+
         with ThreadPoolExecutor(options.jobs) as threads, options.file.open("ab") as out:
-            for found in threads.map(lambda defect: run(defect, options.minutes, options.workers), waiting):
+            for done in as_completed([threads.submit(run_in_a_place, defect) for defect in waiting]):
+                found = done.result()
                 out.write(msgspec.json.encode(found) + b"\n")
                 out.flush()
                 seen.append(found)
