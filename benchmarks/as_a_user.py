@@ -84,8 +84,8 @@ def build(defect: Sequence[Mutant], folder: Path) -> str:
     return spec
 
 
-def run(defect: Sequence[Mutant], minutes: float, cores: Iterable[int]) -> Seen:
-    """Run the command as a person would, on `cores` alone, and read what it printed."""
+def run(defect: Sequence[Mutant], minutes: float, cores: Iterable[int], keep: Path | None) -> Seen:
+    """Run the command as a person would, on `cores` alone, and read what it printed; in the folder `keep` that is left too."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         command = [
@@ -104,12 +104,20 @@ def run(defect: Sequence[Mutant], minutes: float, cores: Iterable[int]) -> Seen:
         with (folder / "out").open("wb") as out:
             process = subprocess.Popen(command, stdout=out, stderr=subprocess.PIPE, text=True, preexec_fn=keep_to)
             assert process.stderr is not None
+            said = []
             for line in process.stderr:
+                said.append(line)
                 if not first and line.startswith("finding: "):
                     first = time.monotonic() - begun
             code = process.wait()
         end = time.monotonic() - begun
-        report = json.loads((folder / "out").read_text(encoding="utf-8") or "{}")
+        printed = (folder / "out").read_text(encoding="utf-8")
+        report = json.loads(printed or "{}")
+        if keep is not None:
+            keep.mkdir(parents=True, exist_ok=True)
+            name = "+".join(mutant.name for mutant in defect)
+            (keep / f"{name}.json").write_text(printed, encoding="utf-8")
+            (keep / f"{name}.txt").write_text("".join(said), encoding="utf-8")
     found = report.get("findings", [])
     diagnoses = tuple(msgspec.convert(f.get("diagnosis") or {}, Diagnosis) for f in found)
     declared = tuple(dict.fromkeys(mutant.semantics for mutant in defect if mutant.semantics))
@@ -205,6 +213,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=1.0)
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
     parser.add_argument("--cores", type=int, metavar="N", help="of its own to each run [default: all to all]")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="what each run printed stays there")
     parser.add_argument("--table", action="store_true", help="print the table of FILE and run nothing")
     options = parser.parse_args()
     lines = options.file.read_bytes().splitlines() if options.file.exists() else []
@@ -217,7 +226,7 @@ def main() -> int:
         def run_in_a_place(defect: Sequence[Mutant]) -> Seen:
             cores = free.get()
             try:
-                return run(defect, options.minutes, cores)
+                return run(defect, options.minutes, cores, options.keep)
             finally:
                 free.put(cores)
 

@@ -11,7 +11,7 @@ from flashverify.checks.passes.logits import logits
 from flashverify.diagnosis.hypothesis import Alternative, Expectations
 from flashverify.diagnosis.references import backward_asked, forward_asked
 from flashverify.formats import DTYPES, FORMATS
-from flashverify.outputs import BACKWARD, FORWARD
+from flashverify.outputs import BACKWARD, FORWARD, output
 from flashverify.truth import Truth
 
 if TYPE_CHECKING:
@@ -120,7 +120,10 @@ class Scene:
             if alternative.inputs is not None and lse is not None:
                 values = self._overflowed(values, alternative.inputs, lse)
             found |= values if alternative.finish is None else alternative.finish(values)
-        return {name: found[name] for name in wanted if name in found}
+        return {name: found[name].overflowing(self._largest(name)) for name in wanted if name in found}
+
+    def _largest(self, name: str) -> float:
+        return FORMATS[output(name).dtype_of(self.case.dtype)].max
 
     def _overflowed(self, values: Expectations, inputs: Inputs, lse: Tensor) -> Expectations:
         """Weights exp(S - LSE) are infinite where the LSE knows nothing of the pair, or the row has none; so may be what they make."""

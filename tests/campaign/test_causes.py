@@ -67,8 +67,8 @@ def test_one_defect_over_dtypes_outputs_and_checks_is_one_finding(tmp_path):
     assert buckets(record) == shown(tmp_path / "run")
     assert len(buckets(record)) == 18
     reasons = {folded.key.output: folded.why for folded in record.folded if folded.key.dtype == "bf16"}
-    assert reasons["o"] in ("its minimal case fails in the same way in bf16", "comes and goes with it")
-    assert reasons["dq"] == "comes and goes with it"
+    assert reasons["o"] == "its minimal case in bf16 shows it too"
+    assert reasons["dq"] == "its minimal case in bf16 with a backward shows it too"
     folded = [event for event in events if isinstance(event, FindingFolded)]
     assert {event.folded.key for event in folded} == buckets(record) - {record.key}
     assert [path.name for path in (tmp_path / "run/findings").iterdir()] == [
@@ -91,7 +91,9 @@ def test_a_diagnosis_accounts_for_a_case_that_it_says_too_little_about_by_way_of
 
     (record,) = records(tmp_path / "run")
     assert record.diagnosis.name == "tail-wrong"
-    assert {"the same diagnosis", "the same diagnosis on a simpler case"} == {f.why for f in record.folded}
+    reasons = {folded.why for folded in record.folded if folded.key.check == "padding"}
+    assert reasons <= {"the same diagnosis", "the same diagnosis on a simpler case"}
+    assert reasons
 
 
 def test_a_second_defect_is_never_merged_into_the_first(tmp_path):
@@ -131,7 +133,7 @@ def test_an_exception_at_one_line_is_one_finding(tmp_path):
     campaign(tmp_path / "run", "typed-raises")
 
     (record,) = records(tmp_path / "run")
-    assert {folded.why for folded in record.folded} == {"the same exception at the same line"}
+    assert all("its minimal case in" in folded.why for folded in record.folded)
     assert {key.dtype for key in buckets(record)} == {"fp32", "fp16", "bf16"}
 
 

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from flashverify.campaign.commands.terminal import StatusLine, status_text, verdict_lines
+from flashverify.campaign.shrink.shrinker import measure
 from flashverify.campaign.store.reproduction import replay_line
 from flashverify.campaign.store.writer import open_run
 from flashverify.campaign.supervisor.budget import Budget, Explaining
@@ -11,6 +12,7 @@ from flashverify.campaign.supervisor.engine import Engine
 from flashverify.campaign.supervisor.events import FindingFolded, FindingMinimal, FindingSeen, Finished, Progress
 from flashverify.campaign.supervisor.ledger import CUT_SHORT, SWITCHED_OFF, TIME_OVER
 from flashverify.campaign.supervisor.schedule import CampaignConfig
+from flashverify.case.text import parse_case
 from flashverify.judge.record import Confirmation, Folded
 from flashverify.judge.verdict import Status
 from flashverify.report import write_report
@@ -37,14 +39,21 @@ def kinds(events, kind):
 
 
 @pytest.mark.slow
-def test_findings_that_there_is_no_time_to_explain_are_stored_as_first_seen_and_say_so(tmp_path):
+def test_findings_that_there_is_no_time_to_explain_are_stored_with_their_smallest_case_and_say_so(tmp_path):
     summary, events = campaign(tmp_path / "run", "two", explain_seconds=0.5)
 
     assert (summary.exit_code, summary.stopped, summary.findings) == (1, "budget", 2)
     assert summary.cases >= 100, "the search went on"
     assert kinds(events, FindingMinimal) == []
     found = records(tmp_path / "run")
-    assert [(r.case == r.first, r.confirmation.repeats, r.not_minimal) for r in found] == [(True, 0, TIME_OVER)] * 2
+    assert [(r.confirmation.repeats, r.not_minimal) for r in found] == [(0, TIME_OVER)] * 2
+    for record in found:
+        failing = [
+            r.case
+            for r in open_run(tmp_path / "run").results()
+            if record.verdict.check in {v.check for v in r.failures}
+        ]
+        assert record.case == min(failing, key=lambda text: measure(parse_case(text)))
     lines = verdict_lines(summary, found, {}, tmp_path, ())
     assert lines.count(f"  not minimal: {TIME_OVER}") == 2
     _, text, _ = write_report(tmp_path / "run")
@@ -182,7 +191,7 @@ def test_the_first_of_several_findings_of_one_case_is_the_first(tmp_path):
 
 
 def test_each_check_has_its_turn_at_being_explained(tmp_path):
-    _, events = campaign(tmp_path / "run", "everything", max_cases=4, workers=1, shrink=False, repeats=1)
+    _, events = campaign(tmp_path / "run", "in-turns", max_cases=40, workers=1, shrink=False, repeats=1)
 
     checks = [event.record.key.check for event in kinds(events, FindingMinimal)]
     assert checks == ["accuracy", "memory", "accuracy"]
