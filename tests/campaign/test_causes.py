@@ -121,6 +121,15 @@ def test_a_defect_behind_the_same_bucket_is_a_second_cause(tmp_path):
     assert 1 in {key.cause for record in (first, second) for key in buckets(record)}
 
 
+def test_what_may_be_a_second_cause_is_none_where_it_does_not_fail_again_in_a_fresh_process(tmp_path):
+    summary, events = campaign(tmp_path / "run", "typed-fleeting-behind", max_cases=200)
+
+    assert summary.findings == 1
+    assert [e.record.key for e in events if isinstance(e, FindingSeen) and e.record.key.cause] == []
+    sizes = [parse_case(r.case).seq_k for r in open_run(tmp_path / "run").results() if r.failures]
+    assert min(sizes) < 17 <= max(sizes), "both were seen"
+
+
 def test_a_gradient_that_is_right_given_the_wrong_o_follows_from_it(tmp_path):
     campaign(tmp_path / "run", "typed-follows")
 

@@ -60,6 +60,16 @@ def test_findings_that_there_is_no_time_to_explain_are_stored_with_their_smalles
     assert f"Case, not minimal: {TIME_OVER}" in text.read_text(encoding="utf-8")
 
 
+def test_findings_that_nothing_tells_apart_are_one_when_the_time_is_over(tmp_path):
+    summary, events = campaign(tmp_path / "run", "everything", explain_seconds=0.5)
+
+    (record,) = records(tmp_path / "run")
+    assert (summary.findings, record.key.output, kinds(events, FindingMinimal)) == (1, "o", [])
+    assert {folded.why for folded in record.folded} == {
+        f"seen on {record.count} cases, never without it; nothing tells it apart"
+    }
+
+
 def test_a_minimal_finding_says_nothing_of_the_kind(tmp_path):
     campaign(tmp_path / "run", "tail", max_cases=20)
 

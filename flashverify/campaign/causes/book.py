@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from flashverify.campaign.causes.clearness import clearness
-from flashverify.campaign.causes.symptoms import TOLD_BY_VALUES, Symptom, symptom, unsteady
+from flashverify.campaign.causes.symptoms import TOLD_BY_VALUES, VALUES, Symptom, symptom, unsteady
 from flashverify.judge.wording import plural
 
 if TYPE_CHECKING:
@@ -187,13 +187,15 @@ class CauseBook:
         looked = question in self._looked or question in self._asked
         if not (looked or over):
             return ""  # what is asked first says more
-        untold = _named(lead) and key.check in TOLD_BY_VALUES and not looked
-        if unsteady(symptoms_of(lead), symptom(key)):
+        shown = symptoms_of(lead)
+        told = _named(lead) and key.check in TOLD_BY_VALUES
+        told &= not (looked and key.output in {output for check, _, output in shown if check in VALUES})
+        if unsteady(shown, symptom(key)):
             return "the results differ from run to run"
         if lead.confirmation.repeats and not lead.confirmation.failed:
             return "that did not fail again in a fresh process either, or was not tried" if over else ""
-        together, chance = self._company.met(key, symptoms_of(lead))
-        most = _HARDLY if question in self._denied else 1.0 if over and not untold else _RARELY
+        together, chance = self._company.met(key, shown)
+        most = _HARDLY if question in self._denied else 1.0 if over and not told else _RARELY
         if not together or chance > most:
             return ""
         return f"seen on {plural(together, 'case')}, never without it" + "; nothing tells it apart" * (chance > _RARELY)

@@ -47,7 +47,7 @@ class Company:
     def met(self, bucket: Key, cause: Collection[Symptom]) -> tuple[int, float]:
         """How often a bucket was seen with a cause, and how probable that is for two that have nothing to do with each other.
 
-        The cause is expected on as many of the bucket's cases as it is seen on among other cases that have all parts that the bucket's
+        The cause is expected on as many of the bucket's cases as it is seen on among all cases that have the parts that the bucket's
         cases share. A cause that is seen on all of those says nothing.
 
         Args:
@@ -63,9 +63,8 @@ class Company:
         if any(not _shows(entry, cause) and _could(entry, cause) for entry, _ in of_bucket) or not together:
             return 0, 1.0
         shared = frozenset.intersection(*(entry[0] for entry, _ in of_bucket))
-        alike = [(e, n) for e, n in entries.items() if mine not in e[1] and shared <= e[0] and _could(e, cause)]
-        shown = sum(count for entry, count in alike if _shows(entry, cause))
-        rate = (shown + 1) / (sum(count for _, count in alike) + 1)  # without other cases nothing is known of it
+        alike = [(e, n) for e, n in entries.items() if shared <= e[0] and (_shows(e, cause) or _could(e, cause))]
+        rate = sum(count for e, count in alike if _shows(e, cause)) / sum(count for _, count in alike)
         return together, float(rate**together)
 
 

@@ -173,8 +173,8 @@ class Explainer:
 
     def _stands(self, doubted: FindingRecord, event: Minimal) -> bool:
         """Whether a second cause behind a bucket is one: its minimal case fails again, and no known cause has its diagnosis."""
-        again = event.confirmation
-        if (again.repeats and not again.failed) or self._same_diagnosis(event.key, event) is not None:
+        unsure = self._config.repeats and not event.confirmation.failed
+        if unsure or self._same_diagnosis(event.key, event) is not None:
             return False
         sighting = self._book.sighting(event.key)
         assert sighting is not None
