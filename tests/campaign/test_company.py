@@ -10,7 +10,7 @@ from flashverify.campaign.causes.sighting import Sighting
 from flashverify.campaign.causes.symptoms import unsteady
 from flashverify.campaign.protocol import Profile
 from flashverify.campaign.worker.profile import profile
-from flashverify.case.text import format_case
+from flashverify.case.text import format_case, parse_case
 from flashverify.judge.record import Confirmation, Diagnosis, FindingRecord
 from flashverify.judge.verdict import CaseResult, Key, OutputStats, Status, Verdict
 
@@ -50,6 +50,18 @@ def test_only_cases_with_the_parts_that_the_bucket_needs_say_how_usual_the_cause
     seen(company, "fv1", times=1000)
 
     assert company.met(TOUCHED, CAUSE)[1] > 0.8, "both need the same part"
+
+
+def test_what_fails_without_the_mask_that_a_cause_needs_is_not_its_work():
+    company = Company()
+    seen(company, "fv1 causal=top-left", OUT, TOUCHED, times=4)
+    seen(company, "fv1", times=40)
+    minimal = parse_case("fv1 seq_k=2 causal=bottom-right")
+    assert company.met(TOUCHED, CAUSE, minimal)[0] == 4
+    seen(company, "fv1", OUT, TOUCHED)
+
+    assert company.met(TOUCHED, CAUSE)[0] == 5
+    assert company.met(TOUCHED, CAUSE, minimal) == (0, 1.0)
 
 
 def test_one_case_without_the_cause_speaks_against_it_if_it_could_have_shown_it():
@@ -125,6 +137,8 @@ def test_at_the_end_it_is_enough_that_nothing_tells_two_apart_unless_a_diagnosis
     assert told.companion(over=True) is None, "a diagnosis says what it accounts for"
     waiting, records = book(company, DK, OUT)
     records[DK] = msgspec.structs.replace(records[DK], confirmation=Confirmation())
+    assert waiting.companion(over=True) is None, "its own minimal case speaks for it"
+    records[DK] = msgspec.structs.replace(records[DK], not_minimal="the time was over")
     assert waiting.companion(over=True)[:2] == (DK, OUT), "the clearer one leads"
 
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from flashverify.campaign.causes.clearness import clearness
+from flashverify.campaign.causes.clearness import clearest_first, clearness
 from flashverify.campaign.causes.symptoms import TOLD_BY_VALUES, VALUES, Symptom, symptom, unsteady
+from flashverify.case.text import parse_case
 from flashverify.judge.wording import plural
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from flashverify.judge.record import FindingRecord
     from flashverify.judge.verdict import Key
 
-__all__ = ["CauseBook", "bucket_of", "symptoms_of"]
+__all__ = ["CauseBook", "bucket_of"]
 
 _ASKED = 32
 """Failures that one task asks about."""
@@ -32,11 +33,6 @@ _RARELY, _HARDLY = 0.1, 0.01
 """Probabilities of company by chance at which it says that the cause is one: of what was not asked, and of what a trial denied."""
 _OPENED = 4
 """Second causes that are looked for behind the buckets of one subject."""
-
-
-def symptoms_of(record: FindingRecord) -> frozenset[Symptom]:
-    """What a finding and those that were folded into it show."""
-    return frozenset(symptom(key) for key in (record.key, *(folded.key for folded in record.folded)))
 
 
 def bucket_of(key: Key) -> Key:
@@ -64,6 +60,7 @@ class CauseBook:
         self._looked: set[tuple[Key, Key, str]] = set()
         self._denied: set[tuple[Key, Key, str]] = set()
         self._settled: set[tuple[Key, str]] = set()
+        self._companions: set[Key] = set()
         self._further: Counter[Key] = Counter()
 
     def explained(self, key: Key) -> None:
@@ -89,7 +86,7 @@ class CauseBook:
 
     def waiting(self) -> list[FindingRecord]:
         """The findings that were not explained, the clearest first."""
-        return _clearest_first(record for key, record in self._records.items() if key not in self._known)
+        return clearest_first(record for key, record in self._records.items() if key not in self._known)
 
     def question(self, subject: str, *, trials: bool) -> tuple[FindingRecord, tuple[Sighting, ...]] | None:
         """A cause, and the waiting buckets that it may account for; None where everything was asked.
@@ -159,8 +156,9 @@ class CauseBook:
         leads = [record for record in known if record.confirmation.failed or not (over or record.confirmation.repeats)]
         waiting = self.waiting()
         if over:
-            waiting = [r for r in known if r.confirmation.repeats and r not in leads] + _clearest_first(
-                [*waiting, *(r for r in known if not r.confirmation.repeats)]
+            unsure = [record for record in known if not record.confirmation.repeats and record.not_minimal]
+            waiting = [r for r in known if r.confirmation.repeats and r not in leads] + clearest_first(
+                [*waiting, *unsure]
             )
             leads = [*leads, *waiting]
         for record in reversed([record for record in waiting if not record.key.cause]):
@@ -168,6 +166,7 @@ class CauseBook:
                 if lead.key == record.key:
                     break  # what follows is less clear than the finding itself
                 if lead.key.subject == record.key.subject and (why := self._company_of(record, lead, over)):
+                    self._companions.add(record.key)
                     return record.key, lead.key, why
         return None
 
@@ -178,8 +177,16 @@ class CauseBook:
         a, b = self._records[shown], self._records[cause]
         if _named(a) or a.key.subject != b.key.subject:
             return False
-        met = (self._company.met(a.key, symptoms_of(b)), self._company.met(b.key, symptoms_of(a)))
-        return any(together and chance <= _RARELY for together, chance in met)
+        return any(together and chance <= _RARELY for together, chance in (self._met(a.key, b), self._met(b.key, a)))
+
+    def _met(self, bucket: Key, cause: FindingRecord) -> tuple[int, float]:
+        minimal = parse_case(cause.case) if cause.key in self._known and not cause.not_minimal else None
+        return self._company.met(bucket, self._symptoms_of(cause), minimal)
+
+    def _symptoms_of(self, cause: FindingRecord) -> frozenset[Symptom]:
+        """What a finding shows: of those that were folded into it those that more than company speaks for."""
+        folded = (each.key for each in cause.folded if each.key not in self._companions)
+        return frozenset(map(symptom, (cause.key, *folded)))
 
     def _company_of(self, record: FindingRecord, lead: FindingRecord, over: bool) -> str:
         key, sighting = record.key, self.sighting(record.key)
@@ -187,14 +194,14 @@ class CauseBook:
         looked = question in self._looked or question in self._asked
         if not (looked or over):
             return ""  # what is asked first says more
-        shown = symptoms_of(lead)
+        shown = self._symptoms_of(lead)
         told = _named(lead) and key.check in TOLD_BY_VALUES
         told &= not (looked and key.output in {output for check, _, output in shown if check in VALUES})
         if unsteady(shown, symptom(key)):
             return "the results differ from run to run"
         if lead.confirmation.repeats and not lead.confirmation.failed:
             return "that did not fail again in a fresh process either, or was not tried" if over else ""
-        together, chance = self._company.met(key, shown)
+        together, chance = self._met(key, lead)
         most = _HARDLY if question in self._denied else 1.0 if over and not told else _RARELY
         if not together or chance > most:
             return ""
@@ -236,10 +243,6 @@ class CauseBook:
     def _causes_of(self, bucket: Key) -> int:
         keys = (*self._records, *self._owners, *self._opened)
         return 1 + max((key.cause for key in keys if bucket_of(key) == bucket), default=0)
-
-
-def _clearest_first(records: Iterable[FindingRecord]) -> list[FindingRecord]:
-    return sorted(records, key=lambda record: clearness(record.key, record.case))
 
 
 def _named(cause: FindingRecord) -> bool:

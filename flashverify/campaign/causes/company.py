@@ -6,6 +6,8 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from flashverify.campaign.causes.symptoms import VALUES, Symptom, symptom
+from flashverify.case.masks.mask import PARTS
+from flashverify.case.modifiers.logits import MODIFIERS
 from flashverify.case.text import parse_case
 from flashverify.diagnosis.features import ABSENT, case_features
 from flashverify.judge.verdict import Status
@@ -20,6 +22,8 @@ __all__ = ["Company"]
 
 _TILE = 64
 """Rows or keys from which on a kernel makes several tiles of them."""
+_ENOUGH = 10
+"""Cases of company that count; more of them say nothing more about a cause that is seen nearly everywhere."""
 _MOST = 20_000
 """Different entries that are kept of a subject; what comes later is not counted."""
 
@@ -34,7 +38,9 @@ class Company:
         self._entries: defaultdict[str, Counter[Entry]] = defaultdict(Counter)
 
     def add(self, result: CaseResult) -> None:
-        """Count a case that was judged."""
+        """Count a case that was judged; nothing where it would not have shown a failure."""
+        if not (result.failures or result.coverage):
+            return
         case = parse_case(result.case)
         asked = {v.check for v in result.verdicts if v.status in (Status.PASS, Status.FAIL)}
         outputs = {f"values of {each.output}" for each in result.stats}
@@ -44,7 +50,7 @@ class Company:
         if entry in kept or len(kept) < _MOST:
             kept[entry] += 1
 
-    def met(self, bucket: Key, cause: Collection[Symptom]) -> tuple[int, float]:
+    def met(self, bucket: Key, cause: Collection[Symptom], minimal: Case | None = None) -> tuple[int, float]:
         """How often a bucket was seen with a cause, and how probable that is for two that have nothing to do with each other.
 
         The cause is expected on as many of the bucket's cases as it is seen on among all cases that have the parts that the bucket's
@@ -53,23 +59,25 @@ class Company:
         Args:
             bucket: failures with one symptom in one dtype.
             cause: every symptom of the cause.
+            minimal: its minimal case, where it has one: what fails without the mask and the modifiers of that is not its work.
 
         Returns:
             (0, 1) where the bucket was seen on a case that could have shown the cause and did not.
         """
         mine, entries = (symptom(bucket), bucket.dtype), self._entries[bucket.subject]
+        needed = frozenset() if minimal is None else _present(minimal)
+
+        def shows(entry: Entry) -> bool:
+            return needed <= entry[0] and any(seen in cause for seen, _ in entry[1])
+
         of_bucket = [(entry, count) for entry, count in entries.items() if mine in entry[1]]
-        together = sum(count for entry, count in of_bucket if _shows(entry, cause))
-        if any(not _shows(entry, cause) and _could(entry, cause) for entry, _ in of_bucket) or not together:
+        together = sum(count for entry, count in of_bucket if shows(entry))
+        if any(not shows(entry) and _could(entry, cause) for entry, _ in of_bucket) or not together:
             return 0, 1.0
         shared = frozenset.intersection(*(entry[0] for entry, _ in of_bucket))
-        alike = [(e, n) for e, n in entries.items() if shared <= e[0] and (_shows(e, cause) or _could(e, cause))]
-        rate = sum(count for e, count in alike if _shows(e, cause)) / sum(count for _, count in alike)
-        return together, float(rate**together)
-
-
-def _shows(entry: Entry, cause: Collection[Symptom]) -> bool:
-    return any(seen in cause for seen, _ in entry[1])
+        alike = [(e, n) for e, n in entries.items() if shared <= e[0] and (shows(e) or _could(e, cause))]
+        rate = sum(count for e, count in alike if shows(e)) / sum(count for _, count in alike)
+        return together, float(rate ** min(together, _ENOUGH))
 
 
 def _could(entry: Entry, cause: Collection[Symptom]) -> bool:
@@ -79,6 +87,13 @@ def _could(entry: Entry, cause: Collection[Symptom]) -> bool:
         (f"values of {output}", output in lost) if check in VALUES else (check, False) for check, _, output in cause
     )
     return any(what in entry[2] and not hidden for what, hidden in asked)
+
+
+def _present(case: Case) -> frozenset[str]:
+    """Parts of the mask, modifiers, pages and a backward, as far as the case has them."""
+    found = case_features(case)
+    names = (*(part.name for part in PARTS), *(modifier.name for modifier in MODIFIERS), "paged", "backward")
+    return frozenset(f"has {name}" for name in names if found.get(name, ABSENT) != ABSENT)
 
 
 def _parts(case: Case) -> frozenset[str]:
@@ -107,4 +122,6 @@ def _parts(case: Case) -> frozenset[str]:
         "no rows": 0 in (case.rows_inside or (case.seq_q,)),
         "no keys": 0 in (case.keys_inside or (case.seq_k,)),
     }
-    return frozenset(found | {f"regime={case.values.regime}"} | {name for name, holds in order.items() if holds})
+    return _present(case) | frozenset(
+        found | {f"regime={case.values.regime}"} | {name for name, holds in order.items() if holds}
+    )
