@@ -108,7 +108,7 @@ def test_an_exception_verdict_is_a_finding_like_any_other(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize(("subject", "error"), [("segfault", "SIGSEGV"), ("exits", "exit-3")])
 def test_a_case_that_kills_its_process_is_named_shrunk_and_costs_one_worker(tmp_path, subject, error):
-    summary, events = campaign(tmp_path / "run", subject, max_cases=24, shrink_seconds=4.0)
+    summary, events = campaign(tmp_path / "run", subject, max_cases=24, shrink_seconds=2.0)
 
     assert summary.exit_code in (1, 3)
     (finding,) = open_run(tmp_path / "run").findings
