@@ -87,7 +87,7 @@ def test_the_same_bits_stock_alone_and_in_lockstep(dtype, name, stock_run, monke
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", ["plain", "causal with lengths", "wide"])  # the order of sums depends on shapes alone
 @pytest.mark.parametrize(("dtype", "unit"), [(torch.float16, 2.0**-11), (torch.float32, 2.0**-24)], ids=str)
 def test_stock_as_it_comes_differs_by_the_order_of_its_sums_at_most(dtype, unit, name, stock_run):
     stock = stock_run(lambda: run(dtype, **CASES[name])[0])
