@@ -1,8 +1,8 @@
 """The cases among which every planted defect must be found, and which of them finds it soonest.
 
 `shown_by.txt` holds that case for each defect, so that a hunt need not repeat the search. A line that is out of date costs time
-and proves nothing: its case is judged only where it is in the corpus or is drawn. `python -m tests.mutants.hunting` writes the
-file anew.
+and proves nothing: its case is judged only where it is in the corpus or is drawn.
+`TRITON_INTERPRET=1 python -m tests.mutants.hunting` writes the file anew.
 """
 
 import sys

@@ -3,9 +3,11 @@
 import pytest
 
 from flashverify.campaign.toolkit import bundled as toolkit
+from flashverify.case.text import format_case
 from flashverify.mutants import BANK
 from flashverify.subjects import has_gpu
-from tests.mutants.hunting import showing
+from tests.mutants import hunting
+from tests.mutants.hunting import batch, cases, known, showing
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -25,3 +27,17 @@ def test_a_planted_defect_is_found(mutant, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
 
     assert showing(mutant, tmp_path) is not None
+
+
+def test_cases_that_are_known_to_show_a_defect_are_of_the_bank():
+    assert known().keys() <= {mutant.name for mutant in BANK}
+
+
+@pytest.mark.parametrize("text", ["fv1 seq_q=1000", None])
+def test_a_hunt_begins_with_the_known_case_where_the_corpus_or_a_draw_has_it(text, monkeypatch):
+    mutant = next(m for m in BANK if not m.needs)
+    corpus = list(batch(mutant.subject, 0).values())
+    last = format_case(corpus[-1])
+    monkeypatch.setattr(hunting, "known", lambda: {mutant.name: (0, text or last)})
+
+    assert next(cases(mutant)) == (corpus[0] if text else corpus[-1])
