@@ -76,6 +76,7 @@ def test_one_defect_over_dtypes_outputs_and_checks_is_one_finding(tmp_path):
     ]
 
 
+@pytest.mark.slow
 def test_counts_of_folded_failures_are_those_of_the_results(tmp_path):
     campaign(tmp_path / "run", "typed-one")
 
@@ -108,6 +109,7 @@ def test_a_second_defect_is_never_merged_into_the_first(tmp_path):
     assert not buckets(found["o"]) & buckets(found["dk"])
 
 
+@pytest.mark.slow
 def test_a_defect_behind_the_same_bucket_is_a_second_cause(tmp_path):
     summary, events = campaign(tmp_path / "run", "typed-behind", max_cases=200)
 
@@ -156,7 +158,7 @@ def test_as_many_causes_as_asked_for_end_the_search(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("lines", [12, 60, 90])
+@pytest.mark.parametrize("lines", [12, 90])
 def test_a_kill_loses_no_bucket_and_the_run_goes_on_to_one_finding(tmp_path, lines):
     out = tmp_path / "run"
     process = drive(out, "slow-typed-one")
@@ -175,6 +177,7 @@ def test_a_kill_loses_no_bucket_and_the_run_goes_on_to_one_finding(tmp_path, lin
     assert not held & {event.record.key for event in events if isinstance(event, FindingSeen)}
 
 
+@pytest.mark.slow
 def test_a_folder_that_a_kill_left_of_a_folded_finding_goes_when_the_run_goes_on(tmp_path):
     campaign(tmp_path / "run", "typed-one", max_cases=40, max_findings=1)
     (finding,) = open_run(tmp_path / "run").findings

@@ -102,6 +102,7 @@ def test_a_second_finding_is_awaited_where_two_are_asked_for(tmp_path):
     assert (summary.stopped, {r.key.check for r in records(tmp_path / "run")}) == ("findings", {"accuracy", "memory"})
 
 
+@pytest.mark.slow
 def test_a_run_that_ended_at_a_finding_can_go_on(tmp_path):
     campaign(tmp_path / "run", "two", workers=1, max_cases=100, max_findings=1)
     summary, _ = campaign(tmp_path / "run", "two", workers=1, max_cases=100)
@@ -143,6 +144,7 @@ def test_a_minute_ends_at_its_end_whatever_was_found(tmp_path, by):
     assert all(record.not_minimal in (TIME_OVER, CUT_SHORT) for record in records(tmp_path / "run"))
 
 
+@pytest.mark.slow
 def test_after_the_minute_only_explaining_goes_on(tmp_path):
     listeners = []
     engine = Engine(config(tmp_path / "run", "slow-two", max_cases=None, seconds=60.0), listeners)
@@ -194,12 +196,14 @@ def test_the_first_failure_is_printed_when_it_is_seen_with_the_command_that_repl
     assert lines[2].startswith("also failing: two ")
 
 
+@pytest.mark.slow
 def test_the_first_of_several_findings_of_one_case_is_the_first(tmp_path):
     _, events = campaign(tmp_path / "run", "everything", max_cases=4, workers=1, shrink=False, repeats=1)
 
     assert [event.first for event in kinds(events, FindingSeen)] == [True, False, False]
 
 
+@pytest.mark.slow
 def test_each_check_has_its_turn_at_being_explained(tmp_path):
     _, events = campaign(tmp_path / "run", "in-turns", max_cases=40, workers=1, shrink=False, repeats=1)
 
@@ -255,6 +259,7 @@ def test_a_failure_that_is_folded_is_told_with_the_cause(tmp_path, capsys):
     assert line == "same cause (the same diagnosis): tail accuracy bound dq fp16: The logits are <not> scaled"
 
 
+@pytest.mark.slow
 def test_of_many_findings_that_nobody_explained_the_terminal_names_most_in_a_line(tmp_path):
     summary, _ = campaign(tmp_path / "run", "tail", max_cases=20)
     (explained,) = records(tmp_path / "run")
