@@ -142,6 +142,23 @@ def test_at_the_end_it_is_enough_that_nothing_tells_two_apart_unless_a_diagnosis
     assert waiting.companion(over=True)[:2] == (DK, OUT), "the clearer one leads"
 
 
+def test_two_explained_findings_are_one_in_two_dtypes_or_where_one_is_never_seen_without_the_other():
+    company = Company()
+    in_bf16 = msgspec.structs.replace(OUT, dtype="bf16")
+    causes, _ = book(company, OUT, TOUCHED, DK, in_bf16)
+    assert not causes.same(TOUCHED, OUT), "it was not explained"
+    for key in (TOUCHED, DK, in_bf16):
+        causes.explained(key)
+    seen(company, "fv1", OUT, TOUCHED, times=3)
+    seen(company, "fv1", OUT, DK)
+    seen(company, "fv1", DK)
+    seen(company, "fv1", times=20)
+
+    assert causes.same(in_bf16, OUT)
+    assert causes.same(TOUCHED, OUT)
+    assert not causes.same(DK, OUT)
+
+
 def test_what_fails_in_no_fresh_process_leads_what_nobody_tried_there():
     company = Company()
     seen(company, "fv1", DK)

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from flashverify.campaign.causes.clearness import clearest_first, clearness
-from flashverify.campaign.causes.symptoms import TOLD_BY_VALUES, VALUES, Symptom, symptom, unsteady
-from flashverify.case.text import parse_case
-from flashverify.judge.wording import plural
+from flashverify.campaign.causes.companions import Companions, named
+from flashverify.campaign.causes.symptoms import TOLD_BY_VALUES, symptom
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Set
@@ -29,8 +28,6 @@ _ASKED = 32
 """Failures that one task asks about."""
 _FURTHER = 32
 """Other cases of buckets with a cause that a cause is asked about."""
-_RARELY, _HARDLY = 0.1, 0.01
-"""Probabilities of company by chance at which it says that the cause is one: of what was not asked, and of what a trial denied."""
 _OPENED = 4
 """Second causes that are looked for behind the buckets of one subject."""
 
@@ -53,14 +50,13 @@ class CauseBook:
     def __init__(
         self, records: dict[Key, FindingRecord], owners: dict[Key, Key], seen: Reservoir, company: Company
     ) -> None:
-        self._records, self._owners, self._seen, self._company = records, owners, seen, company
+        self._records, self._owners, self._seen, self._companions = records, owners, seen, Companions(company)
         self._known = {key: None for key, record in records.items() if record.confirmation.repeats}
         self._opened: dict[Key, Sighting] = {}  # what leads a second cause of a bucket
         self._asked: set[tuple[Key, Key, str]] = set()
         self._looked: set[tuple[Key, Key, str]] = set()
         self._denied: set[tuple[Key, Key, str]] = set()
         self._settled: set[tuple[Key, str]] = set()
-        self._companions: set[Key] = set()
         self._further: Counter[Key] = Counter()
 
     def explained(self, key: Key) -> None:
@@ -134,7 +130,7 @@ class CauseBook:
             if owner != cause.key and (owner, key, case) not in self._asked:
                 continue
             shown, usual = mine in map(symptom, sighting.failures), not self._seen.unusual(sighting)
-            told = _named(cause) and key.check in TOLD_BY_VALUES
+            told = named(cause) and key.check in TOLD_BY_VALUES
             if (symptom(key) != mine and not usual) or (symptom(key) == mine and told):
                 found.append((shown, usual, clearness(key, case), sighting))
         room = _FURTHER - self._further[cause.key]
@@ -166,46 +162,31 @@ class CauseBook:
                 if lead.key == record.key:
                     break  # what follows is less clear than the finding itself
                 if lead.key.subject == record.key.subject and (why := self._company_of(record, lead, over)):
-                    self._companions.add(record.key)
+                    self._companions.keep(record.key)
                     return record.key, lead.key, why
         return None
 
     def same(self, shown: Key, cause: Key) -> bool:
-        """Whether two explained findings are one: the minimal case of `cause` shows the other, and one is never seen without the other."""
+        """Whether two explained findings are one: the minimal case of `cause` shows the other.
+
+        They fail in the same way in two dtypes, or one is never seen without the other.
+        """
         if not (shown in self._known and cause in self._known) or shown.cause or shown == cause:
             return False
-        a, b = self._records[shown], self._records[cause]
-        if _named(a) or a.key.subject != b.key.subject:
-            return False
-        return any(together and chance <= _RARELY for together, chance in (self._met(a.key, b), self._met(b.key, a)))
-
-    def _met(self, bucket: Key, cause: FindingRecord) -> tuple[int, float]:
-        minimal = parse_case(cause.case) if cause.key in self._known and not cause.not_minimal else None
-        return self._company.met(bucket, self._symptoms_of(cause), minimal)
-
-    def _symptoms_of(self, cause: FindingRecord) -> frozenset[Symptom]:
-        """What a finding shows: of those that were folded into it those that more than company speaks for."""
-        folded = (each.key for each in cause.folded if each.key not in self._companions)
-        return frozenset(map(symptom, (cause.key, *folded)))
+        found = self._records[shown]
+        return not named(found) and self._companions.same(found, self._records[cause])
 
     def _company_of(self, record: FindingRecord, lead: FindingRecord, over: bool) -> str:
-        key, sighting = record.key, self.sighting(record.key)
-        question = (lead.key, key, sighting.case if sighting else "")
-        looked = question in self._looked or question in self._asked
-        if not (looked or over):
-            return ""  # what is asked first says more
-        shown = self._symptoms_of(lead)
-        told = _named(lead) and key.check in TOLD_BY_VALUES
-        told &= not (looked and key.output in {output for check, _, output in shown if check in VALUES})
-        if unsteady(shown, symptom(key)):
-            return "the results differ from run to run"
-        if lead.confirmation.repeats and not lead.confirmation.failed:
-            return "that did not fail again in a fresh process either, or was not tried" if over else ""
-        together, chance = self._met(key, lead)
-        most = _HARDLY if question in self._denied else 1.0 if over and not told else _RARELY
-        if not together or chance > most:
-            return ""
-        return f"seen on {plural(together, 'case')}, never without it" + "; nothing tells it apart" * (chance > _RARELY)
+        sighting = self.sighting(record.key)
+        question = (lead.key, record.key, sighting.case if sighting else "")
+        return self._companions.why(
+            record.key,
+            lead,
+            explained=self.is_known(lead.key),
+            looked=question in self._looked or question in self._asked,
+            denied=question in self._denied,
+            over=over,
+        )
 
     def sighting(self, key: Key) -> Sighting | None:
         """The case that a finding is known by; None of one that an older run left."""
@@ -243,7 +224,3 @@ class CauseBook:
     def _causes_of(self, bucket: Key) -> int:
         keys = (*self._records, *self._owners, *self._opened)
         return 1 + max((key.cause for key in keys if bucket_of(key) == bucket), default=0)
-
-
-def _named(cause: FindingRecord) -> bool:
-    return cause.diagnosis is not None and bool(cause.diagnosis.name)

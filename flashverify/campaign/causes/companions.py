@@ -1,0 +1,84 @@
+"""Whether company says that a failure has the cause of a finding."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flashverify.campaign.causes.symptoms import TOLD_BY_VALUES, VALUES, Symptom, symptom, unsteady
+from flashverify.case.text import parse_case
+from flashverify.judge.wording import plural
+
+if TYPE_CHECKING:
+    from flashverify.campaign.causes.company import Company
+    from flashverify.judge.record import FindingRecord
+    from flashverify.judge.verdict import Key
+
+__all__ = ["Companions", "named"]
+
+_RARELY, _HARDLY = 0.1, 0.01
+"""Probabilities of company by chance at which it says that the cause is one: of what was not asked, and of what a trial denied."""
+
+
+def named(finding: FindingRecord) -> bool:
+    """Whether the diagnosis of a finding has a name."""
+    return finding.diagnosis is not None and bool(finding.diagnosis.name)
+
+
+class Companions:
+    """What company says of findings.
+
+    Args:
+        company: what failed together.
+    """
+
+    def __init__(self, company: Company) -> None:
+        self._company = company
+        self._kept: set[Key] = set()
+
+    def keep(self, key: Key) -> None:
+        """A bucket is folded for its company alone: that it is seen says nothing about others."""
+        self._kept.add(key)
+
+    def same(self, a: FindingRecord, b: FindingRecord) -> bool:
+        """Whether two explained findings, of which the minimal case of one shows the other, fail alike in two dtypes or only together."""
+        if a.key.subject != b.key.subject:
+            return False
+        if symptom(a.key) == symptom(b.key):
+            return True
+        met = (self._met(a.key, b, explained=True), self._met(b.key, a, explained=True))
+        return any(together and chance <= _RARELY for together, chance in met)
+
+    def why(self, key: Key, lead: FindingRecord, *, explained: bool, looked: bool, denied: bool, over: bool) -> str:
+        """Why a bucket has the cause of a finding, in words; empty where company does not say so.
+
+        Args:
+            key: the bucket.
+            lead: the finding.
+            explained: whether that was minimised.
+            looked: whether it was asked what takes one run at most.
+            denied: whether it was asked, and does not account for the bucket.
+            over: nothing more will be asked.
+        """
+        if not (looked or over):
+            return ""  # what is asked first says more
+        shown = self._symptoms_of(lead)
+        own_output = key.output in {output for check, _, output in shown if check in VALUES}
+        told = named(lead) and key.check in TOLD_BY_VALUES and not (looked and own_output)
+        if unsteady(shown, symptom(key)):
+            return "the results differ from run to run"
+        if lead.confirmation.repeats and not lead.confirmation.failed:
+            return "that did not fail again in a fresh process either, or was not tried" if over else ""
+        together, chance = self._met(key, lead, explained=explained)
+        most = _HARDLY if denied else 1.0 if over and not told else _RARELY
+        if not together or chance > most:
+            return ""
+        return f"seen on {plural(together, 'case')}, never without it" + "; nothing tells it apart" * (chance > _RARELY)
+
+    def _met(self, bucket: Key, cause: FindingRecord, *, explained: bool) -> tuple[int, float]:
+        minimal = parse_case(cause.case) if explained and not cause.not_minimal else None
+        return self._company.met(bucket, self._symptoms_of(cause), minimal)
+
+    def _symptoms_of(self, cause: FindingRecord) -> frozenset[Symptom]:
+        """What a finding shows: of those that were folded into it those that more than company speaks for."""
+        folded = (each.key for each in cause.folded if each.key not in self._kept)
+        return frozenset(map(symptom, (cause.key, *folded)))
