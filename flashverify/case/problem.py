@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from flashverify.case.tensors import TENSORS
 from flashverify.case.values.dropout_words import dropout_key
+from flashverify.case.wiring.methods import Wiring
 
 if TYPE_CHECKING:
     import torch
@@ -36,7 +37,7 @@ class Pages:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
+class Problem(Wiring):
     """The tensors of a case. What a case does not have is None.
 
     Args:
