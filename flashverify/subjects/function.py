@@ -120,7 +120,7 @@ def subject(
     form: Form | Callable[[Case], Form] | None = None,
     device: str = "auto",
     backward: Backward | None = None,
-) -> Callable[[Function], Any]:
+) -> Callable[[Function], FunctionSubject] | Callable[[Function], HandWrittenSubject]:
     """Declares a function as a subject.
 
         @subject(supports=Supports(masks=("causal",), causal=("top-left",)))
@@ -152,7 +152,7 @@ def subject(
     if device not in ("auto", "cpu", "cuda"):
         raise UsageError(f"device={device!r} is not accepted: 'auto', 'cpu' or 'cuda'")
 
-    def wrap(function: Function) -> FunctionSubject | HandWrittenSubject:
+    def wrap(function: Function) -> Any:
         declared: dict[str, Any] = {
             "name": name or function.__name__,
             "function": function,

@@ -69,5 +69,5 @@ def test_what_is_no_gradients_is_refused(returned, message):
 
 
 def test_a_forward_that_returns_three_values_is_refused():
-    with pytest.raises(UsageError, match="'mine' returned 3 values; accepted: o, .o, lse. or a Forward"):
+    with pytest.raises(UsageError, match=r"'mine' returned 3 values; accepted: o, .o, lse. or a Forward"):
         made(backward).returned((1, 2, 3))

@@ -1,6 +1,7 @@
 """Tokens one after the other hold what the sequences of the problem hold, and what a kernel returns of them lies where it belongs."""
 
 import dataclasses
+import itertools
 
 import pytest
 import torch
@@ -33,7 +34,7 @@ def parts(p, along):
     tensors = (p.q, p.do) if along == "row" else (p.k, p.v)
     if packed is not None:
         cu = packed.cu_q if along == "row" else packed.cu_k
-        return [[x[0, :, a:b].transpose(0, 1) for x in tensors] for a, b in zip(cu[:-1], cu[1:], strict=True)]
+        return [[x[0, :, a:b].transpose(0, 1) for x in tensors] for a, b in itertools.pairwise(cu)]
     size = p.case.seq_q if along == "row" else p.case.seq_k
     inside = (p.case.rows_inside if along == "row" else p.case.keys_inside) or (size,) * p.case.batch
     return [[x[b, :, :n].transpose(0, 1) for x in tensors] for b, n in enumerate(inside)]
