@@ -58,7 +58,7 @@ def compare(
         rules: what holds where there is nothing to compute.
         conditional: judge the gradients given O and LSE, too.
     """
-    from flashverify.checks.accuracy import outside, undefined_elements
+    from flashverify.checks.left_open import outside, undefined_elements
     from flashverify.subjects.interface import Contract
     from flashverify.truth import Truth
 

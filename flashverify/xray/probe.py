@@ -132,7 +132,8 @@ class Probe:
             return self.declared_mass
         lse = forward.lse.detach().double()
         found = torch.exp2(lse) if contract.lse_base == "2" else lse.exp()
-        return found.masked_fill(_same(lse, contract.empty_row_lse) & (per_row == 0), 0.0)
+        promised = 0.0 if contract.empty_row_lse == "sink" and self.has_sink else contract.fixed_lse
+        return found.masked_fill(_same(lse, promised) & (per_row == 0), 0.0)
 
     def output(self, forward: Forward) -> torch.Tensor:
         """O in float64; rows that see no key hold 0 where they hold what the contract says."""
@@ -150,8 +151,12 @@ class Probe:
         return mass - (mass > 0) * float(self.has_sink)
 
 
-def _same(values: torch.Tensor, promised: float) -> torch.Tensor:
-    """Bool: whether each value is the promised one, NaN being NaN."""
+def _same(values: torch.Tensor, promised: float | None) -> torch.Tensor:
+    """Bool: whether each value is the promised one, NaN being NaN; all are where nothing is promised."""
+    import torch
+
+    if promised is None:
+        return torch.ones_like(values, dtype=torch.bool)
     return values.isnan() if math.isnan(promised) else values == promised
 
 
