@@ -1,12 +1,13 @@
 """What a contract says of rows that see no key: the LSE is -inf, a number or the sink, or nothing is said of them."""
 
 import dataclasses
+import functools
 import math
 
 import pytest
 import torch
 
-from flashverify import Contract, Supports, UsageError, judge_case, parse_case, subject
+from flashverify import Contract, Form, Supports, UsageError, judge_case, parse_case, subject
 from flashverify.case.masks.predicate import visible
 from flashverify.case.memory.materialize import materialize
 from flashverify.checks.accuracy import judged_form
@@ -142,6 +143,40 @@ def test_other_rows_are_judged_all_the_same():
     found = failures(wrong, f"{SHAPE} dtype=fp32 backward=no", "accuracy")
 
     assert found == {("bound", name) for name in FORWARD}
+
+
+OVERFLOW = parse_case(
+    "fv1 batch=1 seq_q=6 seq_k=4 dtype=fp32 causal=bottom-right edits=do:0,0,0,0:0x1p100;v:0,0,2,0:0x1p90"
+)
+
+
+def backward(p, found, masked=False, factor=1.0):
+    """One tile in fp32: P of invisible pairs is 0, and dS is set to 0 there or is P (dP - delta)."""
+    seen = visible(p.case)(slice(0, 6), slice(0, 4))
+    s = (p.q @ p.k.mT) * p.scale
+    weights = torch.where(seen, torch.exp(s - found.lse.unsqueeze(-1)), 0.0)
+    ds = weights * (p.do @ p.v.mT - (p.do * found.o).sum(-1, keepdim=True))
+    ds = torch.where(seen, ds, 0.0) if masked else ds
+    return ds @ p.k * p.scale, ds.mT @ p.q * p.scale * factor, weights.mT @ p.do
+
+
+@pytest.mark.parametrize(
+    ("form", "options", "expected"),
+    [
+        (Form(), {}, set()),
+        (Form(), {"masked": True}, set()),
+        (Form(masked_ds=True), {"masked": True}, set()),
+        (Form(masked_ds=True), {}, {("nan", "dk"), ("empty-row", "dq")}),
+        (Form(), {"factor": 1.01}, {("bound", "dk")}),
+    ],
+)
+def test_an_overflow_of_a_row_without_keys_is_exempt_where_ds_is_not_masked(form, options, expected):
+    function = functools.partial(backward, **options)
+    contract = Contract(reads_outputs=True)
+    kernel = subject(supports=SUPPORTS, contract=contract, form=form, device="cpu", backward=function)(attention)
+    result = judge_case(kernel, OVERFLOW, checks=("accuracy", "nonfinite"))
+
+    assert {(v.error, v.output) for v in result.failures} == expected
 
 
 @pytest.mark.parametrize(
