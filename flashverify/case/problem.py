@@ -23,7 +23,7 @@ class Pages:
 
     Key j of sequence b lies in page `table[b, j // page_size]` at `j % page_size`. Pages that no sequence uses and keys beyond
     the declared lengths hold the padding poison; entries of the table beyond the last page of a sequence are garbage that must
-    not be followed.
+    not be followed, and so are those before the window of every row unless `case.storage.kept_pages`.
 
     Args:
         k: `[P, page_size, Hkv, D]`, a view whose strides follow `case.storage`.

@@ -137,7 +137,8 @@ def subject(
     Args:
         name: in reports; the function's name by default.
         supports: the cases it accepts; everything outside is reported as unsupported.
-        contract: its promises; `Contract(lse_base=None)` for a function that returns no LSE.
+        contract: its promises; `Contract(lse_base=None)` for a function that returns no LSE, `Contract(gradients=frozenset())` for one
+            that promises no gradients: it is given cases without a backward, as with `Supports(backward=False)`.
         form: its numerical form, or a function of the case; by default the widest form of a kernel that accumulates in fp32.
         device: `auto`, `cpu` or `cuda`.
         backward: a backward written by hand, in place of autograd: a function of the problem and of the `Forward`, whose `saved` is that
@@ -147,17 +148,23 @@ def subject(
         A decorator: the function becomes a `Subject`.
 
     Raises:
-        UsageError: `device` is unknown.
+        UsageError: `device` is unknown, or there is a backward of which the contract promises nothing.
     """
     if device not in ("auto", "cpu", "cuda"):
         raise UsageError(f"device={device!r} is not accepted: 'auto', 'cpu' or 'cuda'")
+
+    accepted, promised = supports or Supports(), contract or Contract()
+    if not promised.gradients:
+        if backward is not None:
+            raise UsageError("backward=... is not accepted with Contract(gradients=frozenset()): name what it returns")
+        accepted = dataclasses.replace(accepted, backward=False)
 
     def wrap(function: Function) -> Any:
         declared: dict[str, Any] = {
             "name": name or function.__name__,
             "function": function,
-            "supports": supports or Supports(),
-            "contract": contract or Contract(),
+            "supports": accepted,
+            "contract": promised,
             "declared_form": form,
             "where": device,
         }
