@@ -112,7 +112,7 @@ class SglangPages:
         q: `[T, Hq, D]`, the rows of all sequences one after the other.
         k_buffer: `[P page_size, Hkv, D]`.
         v_buffer: `[P page_size, Hkv, Dv]`.
-        req_to_token: `[B, n page_size]` int32, the place of each key.
+        req_to_token: `[B + 1, n page_size]` int32, the place of each key; rows in another order than the sequences.
         req_pool_indices: `[B]` int32, the row of each sequence in `req_to_token`.
         seq_lens: `[B]` int32, keys of each sequence.
         qo_indptr: `[B + 1]` int32, where the rows of each sequence begin.
@@ -203,12 +203,15 @@ def _sglang(pages: Pages, counts: torch.Tensor, rows: torch.Tensor, starts: torc
 
     table = slots(pages)
     indptr, indices = slots_list(table, counts)
+    pool = _pool(pages.k, "k_buffer")
+    nowhere = table.new_full((1, table.shape[1]), pool.shape[0])  # of a request that is not asked for
+    rows_of = torch.arange(len(counts), 0, -1, dtype=torch.int32, device=counts.device)
     return SglangPages(
         q=rows,
-        k_buffer=_pool(pages.k, "k_buffer"),
+        k_buffer=pool,
         v_buffer=_pool(pages.v, "v_buffer"),
-        req_to_token=copied("req_to_token", table),
-        req_pool_indices=copied("req_pool_indices", torch.arange(len(counts), dtype=torch.int32, device=counts.device)),
+        req_to_token=copied("req_to_token", torch.cat((nowhere, table.flip(0)))),
+        req_pool_indices=copied("req_pool_indices", rows_of),
         seq_lens=counts,
         qo_indptr=starts,
         kv_indptr=indptr,

@@ -111,7 +111,10 @@ def test_entries_behind_the_last_page_stay_garbage():
 
     assert (pages.indices[: pages.indptr[-1]] < count).all()
     assert (pages.indices[pages.indptr[-1] :] >= count).all()
-    assert (tokens.req_to_token[1] >= count * 4).all()  # a sequence without keys
+    assert (tokens.req_to_token[tokens.req_pool_indices[1]] >= count * 4).all()  # a sequence without keys
+    assert (tokens.req_to_token[0] == count * 4).all()
+    assert sorted(tokens.req_pool_indices.tolist()) == [1, 2, 3]
+    assert tokens.req_pool_indices.tolist() != [1, 2, 3]
     assert tokens.kv_indptr.tolist() == [0, 11, 11, 16]
     assert pages.last_page_len.tolist() == [3, 0, 1]
 
