@@ -40,7 +40,7 @@ def attention(q, k, v, scale, causal=False):
     s = q @ k.repeat_interleave(group, 0).mT * scale
     rows, keys = s.shape[1:]
     if causal:
-        see = torch.arange(keys) <= torch.arange(rows).view(-1, 1) + keys - rows
+        see = torch.ones(rows, keys, dtype=torch.bool, device=s.device).tril(keys - rows)
         s = s.masked_fill(~see, -torch.inf)
     lse = torch.logsumexp(s, -1)
     weights = torch.exp(s - lse.masked_fill(lse == -torch.inf, 0.0).unsqueeze(-1))
@@ -48,7 +48,7 @@ def attention(q, k, v, scale, causal=False):
 
 
 def varlen(q, k, v, cu_q, cu_k, max_q, max_k, *, softmax_scale, causal, return_attn_probs):
-    o, lse = torch.zeros(q.shape[:2] + v.shape[2:]).double(), torch.zeros(q.shape[1], q.shape[0])
+    o, lse = q.double().new_zeros(q.shape[:2] + v.shape[2:]), q.float().new_zeros(q.shape[1], q.shape[0])
     for s in range(len(cu_q) - 1):
         rows, keys = slice(cu_q[s], cu_q[s + 1]), slice(cu_k[s], cu_k[s + 1])
         assert rows.stop - rows.start <= max_q
@@ -63,7 +63,7 @@ def dense(q, k, v, *, softmax_scale, causal, return_attn_probs):
 
 
 def paged(q, key_cache, value_cache, block_table, seq_lens, scale):
-    o = torch.zeros(*q.shape[:2], value_cache.shape[3]).double()
+    o = q.double().new_zeros(*q.shape[:2], value_cache.shape[3])
     for b, length in enumerate(seq_lens.tolist()):
         pages = block_table[b, : -(-length // key_cache.shape[1])].long()
         k, v = (cache[pages].flatten(0, 1)[:length] for cache in (key_cache, value_cache))
