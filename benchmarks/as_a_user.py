@@ -5,7 +5,7 @@
 
 A line of FILE, JSON, is one defect; defects that FILE holds already are not run again. The defects are those of the curated bank that
 the interpreter shows, or `DEFECTS`, a tuple of `Mutant`, of a Python file or of every file of a folder; `--pairs` plants two of
-`PAIRS` at once, one of them loud. For each: seconds to the first message about a failure and to the end, findings, folded failures,
+`PAIRS` at once, one of them loud; `--device cuda` has those that only compiled code on a GPU shows. For each: seconds to the first message about a failure and to the end, findings, folded failures,
 and the diagnosis against the semantics that the defect declares: `right`, the declared name and no other; `partly`, one of several
 names that no case told apart; `wrong`, another name; `none`; `not found`. Of a defect that declares no name `none` is all that can be
 right. Exit code 1 where a diagnosis is wrong. `--cores 2` gives each run two processors of its own, as a machine of two would.
@@ -84,8 +84,8 @@ def build(defect: Sequence[Mutant], folder: Path) -> str:
     return spec
 
 
-def run(defect: Sequence[Mutant], minutes: float, cores: Iterable[int]) -> Seen:
-    """Run the command as a person would, on `cores` alone, and read what it printed."""
+def run(defect: Sequence[Mutant], minutes: float, device: str, cores: Iterable[int], keep: Path | None) -> Seen:
+    """Run the command as a person would, on `cores` alone, and read what it printed; in the folder `keep` that is left too."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         command = [
@@ -98,18 +98,26 @@ def run(defect: Sequence[Mutant], minutes: float, cores: Iterable[int]) -> Seen:
             "--json",
             "--no-report",
         ]
-        command += ["--minutes", str(minutes), "--out", str(folder / "run"), "--device", "cpu"]
+        command += ["--minutes", str(minutes), "--out", str(folder / "run"), "--device", device]
         keep_to = functools.partial(os.sched_setaffinity, 0, cores)
         begun, first = time.monotonic(), 0.0
         with (folder / "out").open("wb") as out:
             process = subprocess.Popen(command, stdout=out, stderr=subprocess.PIPE, text=True, preexec_fn=keep_to)
             assert process.stderr is not None
+            said = []
             for line in process.stderr:
+                said.append(line)
                 if not first and line.startswith("finding: "):
                     first = time.monotonic() - begun
             code = process.wait()
         end = time.monotonic() - begun
-        report = json.loads((folder / "out").read_text(encoding="utf-8") or "{}")
+        printed = (folder / "out").read_text(encoding="utf-8")
+        report = json.loads(printed or "{}")
+        if keep is not None:
+            keep.mkdir(parents=True, exist_ok=True)
+            name = "+".join(mutant.name for mutant in defect)
+            (keep / f"{name}.json").write_text(printed, encoding="utf-8")
+            (keep / f"{name}.txt").write_text("".join(said), encoding="utf-8")
     found = report.get("findings", [])
     diagnoses = tuple(msgspec.convert(f.get("diagnosis") or {}, Diagnosis) for f in found)
     declared = tuple(dict.fromkeys(mutant.semantics for mutant in defect if mutant.semantics))
@@ -177,7 +185,7 @@ def chosen_defects(options: argparse.Namespace) -> list[tuple[Mutant, ...]]:
         files = sorted(options.defects.glob("*.py")) if options.defects.is_dir() else [options.defects]
         bank = tuple(mutant for file in files for mutant in runpy.run_path(str(file))["DEFECTS"])
     by_name = {mutant.name: mutant for mutant in bank}
-    names = PAIRS if options.pairs else [m.name for m in bank if not m.gpu and not m.control]
+    names = PAIRS if options.pairs else [m.name for m in bank if m.gpu == (options.device == "cuda") and not m.control]
     first, step = map(int, options.part.split("/"))
     chosen = [name for name in names if not options.only or name in options.only][first::step]
     return [tuple(by_name[part] for part in name.split("+")) for name in chosen]
@@ -203,8 +211,10 @@ def main() -> int:
     parser.add_argument("--defects", type=Path, metavar="PATH", help="its DEFECTS in place of the curated bank")
     parser.add_argument("--pairs", action="store_true", help="two planted at once")
     parser.add_argument("--minutes", type=float, default=1.0)
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
     parser.add_argument("--cores", type=int, metavar="N", help="of its own to each run [default: all to all]")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="what each run printed stays there")
     parser.add_argument("--table", action="store_true", help="print the table of FILE and run nothing")
     options = parser.parse_args()
     lines = options.file.read_bytes().splitlines() if options.file.exists() else []
@@ -217,7 +227,7 @@ def main() -> int:
         def run_in_a_place(defect: Sequence[Mutant]) -> Seen:
             cores = free.get()
             try:
-                return run(defect, options.minutes, cores)
+                return run(defect, options.minutes, options.device, cores, options.keep)
             finally:
                 free.put(cores)
 

@@ -22,8 +22,10 @@ __all__ = [
     "Judged",
     "Minimal",
     "Minimise",
+    "Profile",
     "Ready",
     "Reply",
+    "Shown",
     "Started",
     "Task",
     "TaskDone",
@@ -115,10 +117,22 @@ class Minimise(msgspec.Struct, frozen=True, tag=True):
 
 
 class Attribute(msgspec.Struct, frozen=True, tag=True):
-    """Ask of each failure whether `cause`, a finding, accounts for it, for `limit` seconds; None is no limit."""
+    """Ask of each failure whether `cause`, a finding, accounts for it, for `limit` seconds; None is no limit.
+
+    Attributes:
+        trials: whether cases are run again in other ways; otherwise only what takes one run at most is asked, and no answer is one too.
+    """
 
     cause: FindingRecord
     asked: tuple[Sighting, ...]
+    limit: float | None = None
+    trials: bool = True
+
+
+class Profile(msgspec.Struct, frozen=True, tag=True):
+    """Judge the minimal case of `cause`, a finding, in every dtype, with a backward and with more rows and keys, for `limit` seconds."""
+
+    cause: FindingRecord
     limit: float | None = None
 
 
@@ -139,7 +153,7 @@ class Judge(msgspec.Struct, frozen=True, tag=True):
     first: str = ""
 
 
-Task = Batch | Chunk | CaseList | Minimise | Attribute | Judge
+Task = Batch | Chunk | CaseList | Minimise | Attribute | Profile | Judge
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -204,10 +218,23 @@ class Minimal(msgspec.Struct, frozen=True, tag=True):
 
 
 class Attributed(msgspec.Struct, frozen=True, tag=True):
-    """Why the cause of the finding `cause` accounts for a failure, in words; empty where it does not."""
+    """Why the cause of the finding `cause` accounts for a failure, in words; empty where it does not.
+
+    Attributes:
+        told: whether the question was answered; where not, `why` is empty too.
+    """
 
     cause: Key
     asked: Sighting
+    why: str
+    told: bool = True
+
+
+class Shown(msgspec.Struct, frozen=True, tag=True):
+    """Cases that have nothing beyond the minimal case of the finding `cause` show these buckets too; `why` says which cases, in words."""
+
+    cause: Key
+    buckets: tuple[Key, ...]
     why: str
 
 
@@ -222,7 +249,19 @@ class WorkerFailed(msgspec.Struct, frozen=True, tag=True):
     message: str
 
 
-Event = Ready | Started | CaseJudged | CasesListed | Judged | Improved | Minimal | Attributed | TaskDone | WorkerFailed
+Event = (
+    Ready
+    | Started
+    | CaseJudged
+    | CasesListed
+    | Judged
+    | Improved
+    | Minimal
+    | Attributed
+    | Shown
+    | TaskDone
+    | WorkerFailed
+)
 
 _EVENT = msgspec.json.Decoder(Event)
 _TASK = msgspec.json.Decoder(Task)

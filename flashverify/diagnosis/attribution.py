@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from flashverify.diagnosis.catalogue import SEMANTICS
 from flashverify.diagnosis.claims import Answer, Claim
 from flashverify.diagnosis.conditions import parse
+from flashverify.diagnosis.mixing import alternatives
 from flashverify.diagnosis.observation import LARGEST
 from flashverify.diagnosis.opening import first_scene, unwritten
 from flashverify.diagnosis.padding_experiment import PADDINGS, padding_reaches
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
 __all__ = ["attributed"]
 
 
-def attributed(subject: Subject, case: Case, verdict: Verdict, diagnosis: Diagnosis, *, alone: bool = False) -> bool:
+def attributed(
+    subject: Subject, case: Case, verdict: Verdict, diagnosis: Diagnosis, *, alone: bool = False
+) -> bool | None:
     """Whether what `diagnosis` names accounts for everything that is wrong with `subject` on `case`.
 
     Args:
@@ -36,29 +39,33 @@ def attributed(subject: Subject, case: Case, verdict: Verdict, diagnosis: Diagno
             is accounted for with these.
 
     Returns:
-        False where it names nothing, where the case is too large for hypotheses, where its conditions do not hold, or where
-        outputs are wrong in another way.
+        False where its conditions do not hold, or where outputs are wrong in another way. None where it has no say: it names nothing,
+        nothing fails that hypotheses are about, its semantics does not exist on `case`, or the case is too large for hypotheses.
 
     Raises:
         UsageError: a condition of the diagnosis cannot be parsed.
         Exception: whatever the subject raises on `case`.
     """
     conditions = tuple(map(parse, diagnosis.conditions))
+    if diagnosis.name in PADDINGS:
+        reached = padding_reaches(subject, case)
+        return reached is not None and reached[0] == diagnosis.name
     found = first_scene(subject, case, verdict) if diagnosis.name else None
     if found is None:
-        return False
+        return None
     scene, failing = found
     if alone:
         failing = _concerned(failing, verdict.output)
     if diagnosis.name == "not-written":
-        return bool(unwritten(scene, failing))
-    if diagnosis.name in PADDINGS:
-        reached = padding_reaches(subject, scene.case)
-        return reached is not None and reached[0] == diagnosis.name
+        return True if unwritten(scene, failing) else None  # what is made of it need not be unwritten
     if work(scene.case) > LARGEST:
-        return False
-    known = (Claim(semantics, conditions) for semantics in SEMANTICS if semantics.name == diagnosis.name)
-    return any(claim.answer(scene, frozenset(failing)) in (Answer.CLEAR, Answer.EXPLAINED) for claim in known)
+        return None
+    known = [semantics for semantics in SEMANTICS if semantics.name == diagnosis.name]
+    telling = [s for s in known if failing.keys() <= set(s.outputs) and alternatives(s, scene)]
+    if not telling:
+        return None
+    accepted = (Answer.CLEAR, Answer.EXPLAINED)
+    return any(Claim(s, conditions).answer(scene, frozenset(failing)) in accepted for s in telling)
 
 
 def _concerned(failing: dict[str, Tensor], output: str) -> dict[str, Tensor]:

@@ -79,6 +79,10 @@ class Expected:
         """Nothing is asked of the elements `where`, bool, which broadcasts."""
         return replace(self, total=self.total.masked_fill(where.expand_as(self.total), math.inf))
 
+    def overflowing(self, largest: float) -> Expected:
+        """An infinity is accepted too where the value, or its distance, reaches `largest`, the largest finite number of the dtype."""
+        return replace(self, overflow=self.overflow | (self.value.abs() + self.total >= largest))
+
     def within(self, where: Tensor, outside: Expected) -> Expected:
         """This expectation on the elements `where`, bool, and the other one elsewhere; what is strict is left out."""
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flashverify.checks.passes.logits import logits
 from flashverify.diagnosis.hypothesis import Alternative, Expectations
 from flashverify.diagnosis.references import backward_asked, forward_asked
 from flashverify.formats import DTYPES, FORMATS
-from flashverify.outputs import BACKWARD, FORWARD
+from flashverify.outputs import BACKWARD, FORWARD, output
 from flashverify.truth import Truth
 
 if TYPE_CHECKING:
@@ -33,6 +33,11 @@ _OVERFLOW = {name: float(math.floor(math.log(FORMATS[name].max))) for name in DT
 
 LARGEST = 1 << 17
 """Pairs of rows and keys, over all heads, up to which a case is diagnosed by hypotheses."""
+
+
+class _Asked(NamedTuple):
+    inputs: Inputs
+    truth: Truth
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -107,7 +112,7 @@ class Scene:
         """What `alternative` expects of the outputs `names`."""
         found: Expectations = {}
         same = alternative.inputs is None
-        truth = self.truth if alternative.inputs is None else Truth(alternative.inputs, self.case.dtype, self.form)
+        truth = self.truth if alternative.inputs is None else self._truth_of(alternative.inputs)
         wanted = {name for name in names if name in self.outputs}
         if wanted & set(FORWARD):
             values = self.declared(FORWARD) if same else self._forward(truth)
@@ -120,7 +125,17 @@ class Scene:
             if alternative.inputs is not None and lse is not None:
                 values = self._overflowed(values, alternative.inputs, lse)
             found |= values if alternative.finish is None else alternative.finish(values)
-        return {name: found[name] for name in wanted if name in found}
+        return {name: found[name].overflowing(self._largest(name)) for name in wanted if name in found}
+
+    def _largest(self, name: str) -> float:
+        return FORMATS[output(name).dtype_of(self.case.dtype)].max
+
+    def _truth_of(self, inputs: Inputs) -> Truth:
+        """The truth of another problem; that of the last one is kept, since the outputs of each kernel are asked about in turn."""
+        if "truth" not in self.memo or self.memo["truth"].inputs is not inputs:
+            self.memo["truth"] = _Asked(inputs, Truth(inputs, self.case.dtype, self.form))
+        asked: _Asked = self.memo["truth"]
+        return asked.truth
 
     def _overflowed(self, values: Expectations, inputs: Inputs, lse: Tensor) -> Expectations:
         """Weights exp(S - LSE) are infinite where the LSE knows nothing of the pair, or the row has none; so may be what they make."""

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from typing import NoReturn
 
 from flashverify.formats import DTYPES
 from flashverify.numerics.primitives import AGNOSTIC, EX2_EPS, POLY_EPS
@@ -39,6 +40,14 @@ _OPTIONAL_DTYPES = ("out_dtype", "grad_dtype")
 _FLAGS = ("grad_uses_prescaled", "masked_ds")
 # A P tile that was not rescaled reaches 2^tau and must survive its cast to fp16.
 _MAX_TAU = 15.0
+_NUMBERS = (
+    ("gap_c", 0.0, 1e3),
+    ("kappa", 0.0, 1e3),
+    ("kappa_bias", 0.0, 1e3),
+    ("rescale_threshold", 0.0, _MAX_TAU),
+    ("exp_eps", 0.0, 2.0**20),
+)
+_COUNTS = ("block_n", "n_blocks", "n_splits", "grad_adds")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,18 +140,15 @@ class Form:
 
     def __post_init__(self) -> None:
         for name, accepted in _CHOICES.items():
-            self._require(name, getattr(self, name) in accepted, ", ".join(map(repr, accepted)))
+            if getattr(self, name) not in accepted:
+                self._refuse(name, ", ".join(map(repr, accepted)))
         for name in _OPTIONAL_DTYPES:
-            self._require(name, getattr(self, name) in (None, *DTYPES), ", ".join(map(repr, (None, *DTYPES))))
+            if getattr(self, name) not in (None, *DTYPES):
+                self._refuse(name, ", ".join(map(repr, (None, *DTYPES))))
         for name in _FLAGS:
-            self._require(name, isinstance(getattr(self, name), bool), "True, False")
-        for name, low, high in (
-            ("gap_c", 0.0, 1e3),
-            ("kappa", 0.0, 1e3),
-            ("kappa_bias", 0.0, 1e3),
-            ("rescale_threshold", 0.0, _MAX_TAU),
-            ("exp_eps", 0.0, 2.0**20),
-        ):
+            if not isinstance(getattr(self, name), bool):
+                self._refuse(name, "True, False")
+        for name, low, high in _NUMBERS:
             value = getattr(self, name)
             optional = name == "exp_eps"
             real = (
@@ -151,29 +157,23 @@ class Form:
                 and math.isfinite(value)
                 and low <= value <= high
             )
-            self._require(
-                name,
-                real or (optional and value is None),
-                f"a number in [{low:g}, {high:g}]{' or None' if optional else ''}",
-            )
-        for name in ("block_n", "n_blocks", "n_splits", "grad_adds"):
+            if not (real or (optional and value is None)):
+                self._refuse(name, f"a number in [{low:g}, {high:g}]{' or None' if optional else ''}")
+        for name in _COUNTS:
             value = getattr(self, name)
             optional = name != "n_splits"
             whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
-            self._require(
-                name, whole or (optional and value is None), f"an integer >= 1{' or None' if optional else ''}"
-            )
-        self._require(
-            "architecture", isinstance(self.architecture, str) and bool(self.architecture), "a name such as 'sm_90'"
-        )
+            if not (whole or (optional and value is None)):
+                self._refuse(name, f"an integer >= 1{' or None' if optional else ''}")
+        if not (isinstance(self.architecture, str) and self.architecture):
+            self._refuse("architecture", "a name such as 'sm_90'")
         if self.grad_uses_prescaled and self.prescale_bwd == "none":
             raise ValueError("grad_uses_prescaled=True needs prescale_bwd='q' or 'k', got prescale_bwd='none'")
         if self.key_order == "ascending" and self.block_n is None:
             raise ValueError("key_order='ascending' needs block_n, the keys of a tile, got block_n=None")
 
-    def _require(self, name: str, holds: bool, accepted: str) -> None:
-        if not holds:
-            raise ValueError(f"{name}={getattr(self, name)!r} is not a valid form value; accepted: {accepted}")
+    def _refuse(self, name: str, accepted: str) -> NoReturn:
+        raise ValueError(f"{name}={getattr(self, name)!r} is not a valid form value; accepted: {accepted}")
 
     @property
     def eps(self) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from flashverify.case.memory.host import on_cpu
@@ -32,7 +33,7 @@ class Truth:
 
     def __init__(self, inputs: Inputs, dtype: str, form: Form) -> None:
         import flashverify_oracles as oracles
-        from flashverify.numerics import BoundInputs, forward_bounds
+        from flashverify.numerics import BoundInputs
 
         self.inputs = inputs.dense()
         self.dtype = dtype
@@ -40,7 +41,12 @@ class Truth:
         i = self.inputs
         self.problem = BoundInputs.of(i.q, i.k, i.v, dtype=dtype, form=form, **i.problem())
         self._forward = oracles.forward(i.q, i.k, i.v, **i.problem())
-        self._forward_bounds: ForwardBounds = forward_bounds(self.problem, self._forward.o, self._forward.lse)
+
+    @cached_property
+    def _forward_bounds(self) -> ForwardBounds:
+        from flashverify.numerics import forward_bounds
+
+        return forward_bounds(self.problem, self._forward.o, self._forward.lse)
 
     @property
     def empty_rows(self) -> torch.Tensor:

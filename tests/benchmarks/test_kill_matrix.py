@@ -211,6 +211,7 @@ def test_outputs_about_which_the_contract_says_nothing_are_not_compared():
     assert not any(reject(load_subject("bundled"), case, ("allclose+lse", "flash-3", "gpuemu")).values())
 
 
+@pytest.mark.slow
 def test_a_kernel_that_does_not_end_is_seen_by_anyone(monkeypatch):
     def endless(forward):
         while True:

@@ -33,6 +33,8 @@ def defects(behaviour, case):
         yield ("accuracy", "bound", "dq")
         yield ("accuracy", "bound", "o")
         yield ("memory", "guard", "dq")
+    if behaviour == "in-turns":  # of three failures one a case, so that none has the company of another
+        yield (("accuracy", "bound", "dq"), ("accuracy", "bound", "o"), ("memory", "guard", "dq"))[case.seq_q % 3]
     if behaviour.startswith("typed"):
         yield from typed_defects(behaviour, case)
     if behaviour == "half-harness" and case.seq_k >= 17:
@@ -51,9 +53,14 @@ def typed_defects(behaviour, case):
             yield ("accuracy", "bound", output)
         if behaviour == "typed-one":
             yield ("relations", "double-v", "o")
+    if long and behaviour == "typed-named" and case.dim_v >= 24:  # what the minimal case has not
+        yield ("padding", "padding", "dv")
     if behaviour == "typed-beside" and case.grad.backward and case.dim_v >= 24 and not long:
         yield ("accuracy", "bound", "dk")
     if behaviour == "typed-behind" and case.storage.layout == "bshd" and not long:
+        yield ("accuracy", "bound", "o")
+    fleeting = case.storage.layout == "bshd" and FakeToolkit.judged > 20  # by what the process did before
+    if behaviour == "typed-fleeting-behind" and (long or fleeting):
         yield ("accuracy", "bound", "o")
     if behaviour == "typed-follows" and long:
         yield ("accuracy", "bound", "o")
@@ -64,6 +71,8 @@ def typed_defects(behaviour, case):
 
 
 class FakeToolkit:
+    judged = 0
+
     def open(self, device, *, plain, numerics):
         return contextlib.nullcontext()
 
@@ -101,6 +110,7 @@ class FakeToolkit:
         return "seq_q=7" if case.seq_q == 7 else None
 
     def judge(self, subject, case, plan):
+        FakeToolkit.judged += 1
         kind, _, check = plan.partition(":")
         if check == "nonsense":
             raise UsageError("check='nonsense' is not accepted: one of accuracy")

@@ -116,10 +116,10 @@ def test_the_cases_that_are_kept_differ_in_parts_sizes_or_in_what_else_fails():
     keep(reservoir, f"{plain} softcap=2 edits=q:0,0,0,0:nan", wrong("o"))
 
     key = Key("kernel", "accuracy", "bound", "o", "fp16")
-    others = [sighting.case for sighting in reservoir.others() if sighting.key == key]
+    others = [sighting.case for sighting in reservoir.beside(()) if sighting.key == key]
     assert reservoir.leading(key).case == plain
     assert others == [f"{plain} causal=top-left", "fv1 seq_q=4 seq_k=70", f"{plain} seed=2"]
-    assert [reservoir.unusual(s) for s in reservoir.others() if s.key == key] == [False, False, True]
+    assert [reservoir.unusual(s) for s in reservoir.beside(()) if s.key == key] == [False, False, True]
 
 
 def test_after_the_search_asking_for_one_cause_may_take_all_the_time_that_is_left():

@@ -67,8 +67,8 @@ def test_one_defect_over_dtypes_outputs_and_checks_is_one_finding(tmp_path):
     assert buckets(record) == shown(tmp_path / "run")
     assert len(buckets(record)) == 18
     reasons = {folded.key.output: folded.why for folded in record.folded if folded.key.dtype == "bf16"}
-    assert reasons["o"] in ("its minimal case fails in the same way in bf16", "comes and goes with it")
-    assert reasons["dq"] == "comes and goes with it"
+    assert reasons["o"] == "its minimal case in bf16 shows it too"
+    assert reasons["dq"] == "its minimal case in bf16 with a backward shows it too"
     folded = [event for event in events if isinstance(event, FindingFolded)]
     assert {event.folded.key for event in folded} == buckets(record) - {record.key}
     assert [path.name for path in (tmp_path / "run/findings").iterdir()] == [
@@ -76,6 +76,7 @@ def test_one_defect_over_dtypes_outputs_and_checks_is_one_finding(tmp_path):
     ]
 
 
+@pytest.mark.slow
 def test_counts_of_folded_failures_are_those_of_the_results(tmp_path):
     campaign(tmp_path / "run", "typed-one")
 
@@ -91,7 +92,9 @@ def test_a_diagnosis_accounts_for_a_case_that_it_says_too_little_about_by_way_of
 
     (record,) = records(tmp_path / "run")
     assert record.diagnosis.name == "tail-wrong"
-    assert {"the same diagnosis", "the same diagnosis on a simpler case"} == {f.why for f in record.folded}
+    reasons = {folded.why for folded in record.folded if folded.key.check == "padding"}
+    assert reasons <= {"the same diagnosis", "the same diagnosis on a simpler case"}
+    assert reasons
 
 
 def test_a_second_defect_is_never_merged_into_the_first(tmp_path):
@@ -106,6 +109,7 @@ def test_a_second_defect_is_never_merged_into_the_first(tmp_path):
     assert not buckets(found["o"]) & buckets(found["dk"])
 
 
+@pytest.mark.slow
 def test_a_defect_behind_the_same_bucket_is_a_second_cause(tmp_path):
     summary, events = campaign(tmp_path / "run", "typed-behind", max_cases=200)
 
@@ -117,6 +121,15 @@ def test_a_defect_behind_the_same_bucket_is_a_second_cause(tmp_path):
     opened = [e.record.key for e in events if isinstance(e, FindingSeen) and e.record.key.cause]
     assert all(key.output == "o" for key in opened)
     assert 1 in {key.cause for record in (first, second) for key in buckets(record)}
+
+
+def test_what_may_be_a_second_cause_is_none_where_it_does_not_fail_again_in_a_fresh_process(tmp_path):
+    summary, events = campaign(tmp_path / "run", "typed-fleeting-behind", max_cases=200)
+
+    assert summary.findings == 1
+    assert [e.record.key for e in events if isinstance(e, FindingSeen) and e.record.key.cause] == []
+    sizes = [parse_case(r.case).seq_k for r in open_run(tmp_path / "run").results() if r.failures]
+    assert min(sizes) < 17 <= max(sizes), "both were seen"
 
 
 def test_a_gradient_that_is_right_given_the_wrong_o_follows_from_it(tmp_path):
@@ -131,7 +144,7 @@ def test_an_exception_at_one_line_is_one_finding(tmp_path):
     campaign(tmp_path / "run", "typed-raises")
 
     (record,) = records(tmp_path / "run")
-    assert {folded.why for folded in record.folded} == {"the same exception at the same line"}
+    assert all("its minimal case in" in folded.why for folded in record.folded)
     assert {key.dtype for key in buckets(record)} == {"fp32", "fp16", "bf16"}
 
 
@@ -145,7 +158,7 @@ def test_as_many_causes_as_asked_for_end_the_search(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("lines", [12, 60, 90])
+@pytest.mark.parametrize("lines", [12, 90])
 def test_a_kill_loses_no_bucket_and_the_run_goes_on_to_one_finding(tmp_path, lines):
     out = tmp_path / "run"
     process = drive(out, "slow-typed-one")
@@ -164,6 +177,7 @@ def test_a_kill_loses_no_bucket_and_the_run_goes_on_to_one_finding(tmp_path, lin
     assert not held & {event.record.key for event in events if isinstance(event, FindingSeen)}
 
 
+@pytest.mark.slow
 def test_a_folder_that_a_kill_left_of_a_folded_finding_goes_when_the_run_goes_on(tmp_path):
     campaign(tmp_path / "run", "typed-one", max_cases=40, max_findings=1)
     (finding,) = open_run(tmp_path / "run").findings

@@ -20,6 +20,7 @@ from flashverify.case.space.profiles import GPU
 from flashverify.errors import UsageError
 from flashverify.mutants import Mutant, build_mutant
 from flashverify.subjects import has_gpu
+from tests.fast_tier import fast_one_in
 
 GOOD = "0.5000 o end-to-end bundled fv1 seq_q=2\nname_1,name_2 fv1 seq_q=3\n# a comment\n"
 
@@ -217,7 +218,7 @@ PLANTED = {
 }
 
 
-@pytest.mark.parametrize("name", PLANTED)
+@pytest.mark.parametrize("name", fast_one_in(3, PLANTED))
 def test_a_case_shows_the_defect_that_it_is_kept_for(name, tmp_path, monkeypatch):
     if has_gpu():
         pytest.skip("kernels are compiled in this process: each case would be compiled anew")

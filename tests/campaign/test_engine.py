@@ -108,7 +108,7 @@ def test_an_exception_verdict_is_a_finding_like_any_other(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize(("subject", "error"), [("segfault", "SIGSEGV"), ("exits", "exit-3")])
 def test_a_case_that_kills_its_process_is_named_shrunk_and_costs_one_worker(tmp_path, subject, error):
-    summary, events = campaign(tmp_path / "run", subject, max_cases=24, shrink_seconds=4.0)
+    summary, events = campaign(tmp_path / "run", subject, max_cases=24, shrink_seconds=2.0)
 
     assert summary.exit_code in (1, 3)
     (finding,) = open_run(tmp_path / "run").findings
@@ -135,6 +135,7 @@ def test_a_hanging_case_is_named(tmp_path):
     assert finding.record.confirmation.failed == 1
 
 
+@pytest.mark.slow
 def test_a_case_that_exhausts_memory_is_named(tmp_path):
     campaign(tmp_path / "run", "greedy", max_cases=10, workers=1, memory=300 * 2**20, shrink=False, repeats=0)
 
@@ -142,12 +143,14 @@ def test_a_case_that_exhausts_memory_is_named(tmp_path):
     assert (finding.record.key.check, finding.record.key.error) == ("crash", "memory")
 
 
+@pytest.mark.slow
 def test_workers_that_always_die_stop_the_campaign(tmp_path):
     summary, _ = campaign(tmp_path / "run", "always-dies", shrink=False, repeats=0)
 
     assert (summary.exit_code, summary.stopped) == (3, "workers")
 
 
+@pytest.mark.slow
 def test_a_subject_that_dies_at_import_gives_no_verdict(tmp_path):
     with pytest.raises(NoVerdictError, match="exit-7"):
         campaign(tmp_path / "run", "dies-at-import", workers=1)
@@ -184,6 +187,7 @@ def test_the_time_budget_ends_a_campaign(tmp_path):
     assert summary.seconds < 15
 
 
+@pytest.mark.slow
 def test_the_matrix_has_deterministic_order_and_keeps_the_smallest_case(tmp_path):
     runs = []
     for workers in (1, 2):
@@ -203,6 +207,7 @@ def test_the_matrix_has_deterministic_order_and_keeps_the_smallest_case(tmp_path
     assert finding.record.confirmation.failed == 3
 
 
+@pytest.mark.slow
 def test_several_subjects_share_a_campaign(tmp_path):
     campaign(tmp_path / "run", "tail", subjects=("tail", "clean"), max_cases=160)
 

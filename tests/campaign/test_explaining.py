@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from flashverify.campaign.commands.terminal import StatusLine, status_text, verdict_lines
+from flashverify.campaign.shrink.shrinker import measure
 from flashverify.campaign.store.reproduction import replay_line
 from flashverify.campaign.store.writer import open_run
 from flashverify.campaign.supervisor.budget import Budget, Explaining
@@ -11,6 +12,7 @@ from flashverify.campaign.supervisor.engine import Engine
 from flashverify.campaign.supervisor.events import FindingFolded, FindingMinimal, FindingSeen, Finished, Progress
 from flashverify.campaign.supervisor.ledger import CUT_SHORT, SWITCHED_OFF, TIME_OVER
 from flashverify.campaign.supervisor.schedule import CampaignConfig
+from flashverify.case.text import parse_case
 from flashverify.judge.record import Confirmation, Folded
 from flashverify.judge.verdict import Status
 from flashverify.report import write_report
@@ -37,18 +39,35 @@ def kinds(events, kind):
 
 
 @pytest.mark.slow
-def test_findings_that_there_is_no_time_to_explain_are_stored_as_first_seen_and_say_so(tmp_path):
+def test_findings_that_there_is_no_time_to_explain_are_stored_with_their_smallest_case_and_say_so(tmp_path):
     summary, events = campaign(tmp_path / "run", "two", explain_seconds=0.5)
 
     assert (summary.exit_code, summary.stopped, summary.findings) == (1, "budget", 2)
     assert summary.cases >= 100, "the search went on"
     assert kinds(events, FindingMinimal) == []
     found = records(tmp_path / "run")
-    assert [(r.case == r.first, r.confirmation.repeats, r.not_minimal) for r in found] == [(True, 0, TIME_OVER)] * 2
+    assert [(r.confirmation.repeats, r.not_minimal) for r in found] == [(0, TIME_OVER)] * 2
+    for record in found:
+        failing = [
+            r.case
+            for r in open_run(tmp_path / "run").results()
+            if record.verdict.check in {v.check for v in r.failures}
+        ]
+        assert record.case == min(failing, key=lambda text: measure(parse_case(text)))
     lines = verdict_lines(summary, found, {}, tmp_path, ())
     assert lines.count(f"  not minimal: {TIME_OVER}") == 2
     _, text, _ = write_report(tmp_path / "run")
     assert f"Case, not minimal: {TIME_OVER}" in text.read_text(encoding="utf-8")
+
+
+def test_findings_that_nothing_tells_apart_are_one_when_the_time_is_over(tmp_path):
+    summary, events = campaign(tmp_path / "run", "everything", explain_seconds=0.5)
+
+    (record,) = records(tmp_path / "run")
+    assert (summary.findings, record.key.output, kinds(events, FindingMinimal)) == (1, "o", [])
+    assert {folded.why for folded in record.folded} == {
+        f"seen on {record.count} cases, never without it; nothing tells it apart"
+    }
 
 
 def test_a_minimal_finding_says_nothing_of_the_kind(tmp_path):
@@ -83,6 +102,7 @@ def test_a_second_finding_is_awaited_where_two_are_asked_for(tmp_path):
     assert (summary.stopped, {r.key.check for r in records(tmp_path / "run")}) == ("findings", {"accuracy", "memory"})
 
 
+@pytest.mark.slow
 def test_a_run_that_ended_at_a_finding_can_go_on(tmp_path):
     campaign(tmp_path / "run", "two", workers=1, max_cases=100, max_findings=1)
     summary, _ = campaign(tmp_path / "run", "two", workers=1, max_cases=100)
@@ -124,6 +144,7 @@ def test_a_minute_ends_at_its_end_whatever_was_found(tmp_path, by):
     assert all(record.not_minimal in (TIME_OVER, CUT_SHORT) for record in records(tmp_path / "run"))
 
 
+@pytest.mark.slow
 def test_after_the_minute_only_explaining_goes_on(tmp_path):
     listeners = []
     engine = Engine(config(tmp_path / "run", "slow-two", max_cases=None, seconds=60.0), listeners)
@@ -175,14 +196,16 @@ def test_the_first_failure_is_printed_when_it_is_seen_with_the_command_that_repl
     assert lines[2].startswith("also failing: two ")
 
 
+@pytest.mark.slow
 def test_the_first_of_several_findings_of_one_case_is_the_first(tmp_path):
     _, events = campaign(tmp_path / "run", "everything", max_cases=4, workers=1, shrink=False, repeats=1)
 
     assert [event.first for event in kinds(events, FindingSeen)] == [True, False, False]
 
 
+@pytest.mark.slow
 def test_each_check_has_its_turn_at_being_explained(tmp_path):
-    _, events = campaign(tmp_path / "run", "everything", max_cases=4, workers=1, shrink=False, repeats=1)
+    _, events = campaign(tmp_path / "run", "in-turns", max_cases=40, workers=1, shrink=False, repeats=1)
 
     checks = [event.record.key.check for event in kinds(events, FindingMinimal)]
     assert checks == ["accuracy", "memory", "accuracy"]
@@ -236,6 +259,7 @@ def test_a_failure_that_is_folded_is_told_with_the_cause(tmp_path, capsys):
     assert line == "same cause (the same diagnosis): tail accuracy bound dq fp16: The logits are <not> scaled"
 
 
+@pytest.mark.slow
 def test_of_many_findings_that_nobody_explained_the_terminal_names_most_in_a_line(tmp_path):
     summary, _ = campaign(tmp_path / "run", "tail", max_cases=20)
     (explained,) = records(tmp_path / "run")

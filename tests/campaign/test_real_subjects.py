@@ -38,7 +38,7 @@ def test_a_wrong_kernel_is_found_shrunk_and_confirmed_by_the_second_oracle(tmp_p
     (tmp_path / "wrong_kernel.py").write_text(WRONG, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     given = {"kind": "fuzz", "subjects": ("wrong_kernel:WRONG",), "out": tmp_path / "run", "device": "cpu"}
-    summary = Engine(CampaignConfig(**given, workers=2, seed=1, max_cases=6, shrink_seconds=8.0)).run()
+    summary = Engine(CampaignConfig(**given, workers=1, seed=1, max_cases=4, shrink_seconds=8.0)).run()
 
     run = open_run(tmp_path / "run")
     assert (summary.exit_code, summary.stopped) == (1, "budget")

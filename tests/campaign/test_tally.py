@@ -9,7 +9,7 @@ def test_a_failure_of_another_case_is_found_with_that_case():
     failing = Verdict(check="accuracy", status=Status.FAIL, error="bound", output="o", case=other)
     own = Verdict(check="accuracy", status=Status.FAIL, error="bound", output="dq")
     result = CaseResult(case=judged, subject="s", evidence="cpu", verdicts=(failing, own))
-    found = Tally(smallest=False).add(result, "m:s", 1.0)
+    found = Tally().add(result, "m:s", 1.0)
 
     assert {record.key.output: (record.case, record.first) for record in found} == {
         "o": (other, other),

@@ -12,6 +12,7 @@ from flashverify.case.space.matrix import standard_matrix
 from flashverify.case.space.strategies import CPU, GPU, cases
 from flashverify.case.supports import Supports
 from flashverify.errors import UsageError
+from tests.fast_tier import fast_one_in
 
 MASKS = ("causal", "window", "key_lengths", "query_lengths", "packed", "tree", "prefix_lengths")
 DECLARED = {
@@ -87,7 +88,7 @@ MET = {
 }
 
 
-@pytest.mark.parametrize("name", MET)
+@pytest.mark.parametrize("name", fast_one_in(3, MET))
 def test_draws_meet_the_declared_values_and_no_others(name):
     values, expected = MET[name]
     met = {value for case in draw(DECLARED[name], 100) for value in values(case)}
@@ -106,7 +107,7 @@ EXCLUDED = {
 """Declared parts that cannot stand with those that every case has."""
 
 
-@pytest.mark.parametrize("name", DECLARED)
+@pytest.mark.parametrize("name", fast_one_in(4, DECLARED))
 def test_the_matrix_of_a_narrow_subject_has_cases_inside_its_declaration(name):
     supports = DECLARED[name]
     matrix = standard_matrix(supports, device="cpu")

@@ -99,29 +99,29 @@ AXES = {
 
 @pytest.fixture(scope="module", params=["cpu", "cuda"])
 def drawn(request):
-    return draw(2000, FAMILY, GPU if request.param == "cuda" else CPU)
+    return draw(1000, FAMILY, GPU) if request.param == "cuda" else draw(2000, FAMILY, CPU)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("axis", AXES)
-def test_two_thousand_draws_meet_every_edge_often(drawn, axis):
+def test_draws_meet_every_edge_often(drawn, axis):
     values, expected, least = AXES[axis]
     met = Counter(itertools.chain.from_iterable(map(values, drawn)))
 
-    assert {value: met[value] for value in expected if met[value] < least // 2} == {}
+    assert {value: met[value] for value in expected if met[value] < least * len(drawn) // 4000} == {}
 
 
 @pytest.mark.slow
 def test_packed_sequences_meet_bands_and_trees():
     supports = Supports(masks=("causal", "window", "packed", "tree"))
-    met = Counter(itertools.chain.from_iterable(map(packings, draw(1000, supports))))
+    met = Counter(itertools.chain.from_iterable(map(packings, draw(250, supports))))
 
     assert min(met[f"packed {part}"] for part in ("causal", "window", "tree")) > 3, met
 
 
 @pytest.mark.slow
 def test_plain_is_likely_and_a_case_has_one_or_two_parts(drawn):
-    assert sum(not parts(case) for case in drawn) > 60
+    assert sum(not parts(case) for case in drawn) > 0.03 * len(drawn)
     assert 1 < sum(len(parts(case)) for case in drawn) / len(drawn) < 2.5
 
 
@@ -154,9 +154,10 @@ NARROW = {
 @pytest.mark.parametrize("profile", [CPU, GPU], ids=["cpu", "cuda"])
 def test_only_supported_cases_are_drawn(name, profile):
     supports = NARROW[name]
-    drawn = draw(1000 if name == "one part" else 300, supports, profile)
+    count = 500 if name == "one part" else 150
+    drawn = draw(count, supports, profile)
 
-    assert len(drawn) >= 300
+    assert len(drawn) == count
     assert all(supports.refusal(case) is None for case in drawn)
     expected = {*supports.masks, *supports.logits, *(["dropout"] if supports.dropout else [])}
     assert expected == {part for case in drawn for part in parts(case)}

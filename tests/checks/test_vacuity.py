@@ -18,7 +18,8 @@ CASES = 300
 
 @cache
 def drawn():
-    return draw(toolkit.strategy(load_subject("bundled"), "cpu"), CASES, 3)
+    cases = draw(toolkit.strategy(load_subject("bundled"), "cpu"), CASES, 3)
+    return sorted(cases, key=lambda case: case.batch * case.heads_q * case.seq_q * case.seq_k)  # the quickest first
 
 
 class Around:
@@ -62,7 +63,7 @@ def every(gradients, change):
 
 
 def test_the_subject_that_is_changed_passes():
-    assert not any(toolkit.judge(Around(), case, "fuzz").failures for case in drawn()[:40])
+    assert not any(toolkit.judge(Around(), case, "fuzz").failures for case in drawn()[:: CASES // 30])
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0, -0.25])

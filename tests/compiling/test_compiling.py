@@ -20,12 +20,8 @@ PLANTED = HERE / "planted_kernels.py"
 # One of each kernel, and of what changes its code; every combination is `flashverify compile`, 2,124 compilations.
 SMALL = {
     "forward float16 d=64 none",
-    "forward float16 d=128 causal",
     "forward bfloat16 d=72 tree",
-    "forward bfloat16 d=64/24 none",
-    "dq float32 d=16 causal",
     "dq float16 d=64 causal",
-    "dkdv float16 d=64 none",
     "dkdv float16 d=64 causal",
     "delta float16 d=128",
 }
@@ -56,7 +52,7 @@ def bundled():
     jobs += [
         Job(subject="bundled", capability=c, deterministic=True, launch=launches[0]) for c in (80, 100)
     ]  # forward, d=64
-    return compiling.compile_launches(jobs, workers=2)
+    return compiling.compile_launches(jobs, workers=1)
 
 
 @pytest.mark.slow
@@ -65,7 +61,7 @@ def test_the_bundled_kernels_have_no_hazard_and_compile_for_every_architecture(b
     assert {hazard for item in bundled for hazard in item.built.hazards} == set()
     assert {item.architecture for item in bundled} == {"sm_80", "sm_90", "sm_100"}
     assert compiling.exit_code(bundled) == 0
-    assert compiling.as_text(bundled).startswith("PASS: 11 compilations without a hazard")
+    assert compiling.as_text(bundled).startswith("PASS: 7 compilations without a hazard")
 
 
 @pytest.mark.slow
@@ -79,11 +75,12 @@ def test_the_fast_paths_hardly_touch_local_memory_inside_their_loops(bundled):
 
 @pytest.mark.slow
 def test_planted_hazards_are_found_at_their_line():
-    names = {"UNFILLED": "unfilled-load", "OVERFLOWING": "int32-offset", "RACING": "atomic", "CLEAN": ""}
-    found = compiling.compile_subjects([f"{PLANTED}:{name}" for name in names], ["sm_90"], only="d=64")
+    names = {"unfilled": "unfilled-load", "overflowing": "int32-offset", "racing": "atomic", "clean": ""}
+    found = compiling.compile_subjects([f"{PLANTED}:ALL"], ["sm_90"], only="d=64", workers=1)
 
-    assert [item.kernel for item in found] == [name.lower() for name in names]
-    for item, kind in zip(found, names.values(), strict=True):
+    assert {item.kernel for item in found} == set(names)
+    for item in found:
+        kind = names[item.kernel]
         hazards = [(hazard.kind, hazard.where) for hazard in item.built.hazards]
         assert hazards == ([(kind, f"{PLANTED}:{line_of(kind)}")] if kind else [])
         assert item.built.registers > 0
@@ -111,7 +108,7 @@ def test_a_launch_with_tuples_is_recorded_and_compiled():
 @pytest.mark.slow
 def test_the_walk_through_has_unfilled_loads_and_32_bit_offsets_and_filling_cures_the_first():
     specs = ["seed-document", "seed-document-filled"]
-    found = compiling.compile_subjects(specs, ["sm_90"], only="fp16 d=64")
+    found = compiling.compile_subjects(specs, ["sm_90"], only="fp16 d=64", workers=1)
     kernels = {"fwd_kernel", "bwd_dq_kernel", "bwd_dk_dv_kernel"}
     assert {(item.subject, item.kernel) for item in found} == {(spec, kernel) for spec in specs for kernel in kernels}
     hazards = [{h.kind for item in found if item.subject == spec for h in item.built.hazards} for spec in specs]

@@ -11,6 +11,7 @@ from flashverify.outputs import KERNELS
 from tests.diagnosis.base_defects import CASE, DEFECTS, MANY
 from tests.diagnosis.planted import Plain, planted
 from tests.diagnosis.test_diagnosis import named
+from tests.fast_tier import fast_one_in
 
 NAMED = ("rescaling-missing", "sink-not-asked-for", "cached-prefix-tail-dropped")
 """Those that are put to the whole diagnosis as well."""
@@ -35,7 +36,8 @@ def explained(name, scene):
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "defect"), [pytest.param(*x, id=f"{x[0]}-{n}") for n, x in enumerate(DEFECTS)]
+    ("name", "text", "defect"),
+    fast_one_in(3, (pytest.param(*x, id=f"{x[0]}-{n}") for n, x in enumerate(DEFECTS))),
 )
 def test_a_planted_defect_is_what_its_semantics_expects(name, text, defect):
     subject = defect() if isinstance(defect, type) else planted(**defect)

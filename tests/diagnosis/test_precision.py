@@ -13,6 +13,7 @@ from flashverify.diagnosis.precision import precision_words
 from flashverify.numerics import Form
 from tests.diagnosis.planted import LOG2E, Plain
 from tests.diagnosis.test_diagnosis import CASE, FORWARD, first_failure, planted
+from tests.fast_tier import fast_one_in
 
 FP32 = FORWARD.replace("seq_k=7", "seq_k=40") + "regime=normal "
 
@@ -106,7 +107,8 @@ DEFECTS = [
 
 
 @pytest.mark.parametrize(
-    ("said", "text", "defect"), [pytest.param(*x, id=f"{x[0]}-{n}") for n, x in enumerate(DEFECTS)]
+    ("said", "text", "defect"),
+    fast_one_in(3, (pytest.param(*x, id=f"{x[0]}-{n}") for n, x in enumerate(DEFECTS))),
 )
 def test_a_step_of_too_few_bits_is_said(said, text, defect):
     found = words(planted(**defect), text)

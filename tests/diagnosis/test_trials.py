@@ -87,6 +87,7 @@ def test_neighbours_are_other_cases_that_the_subject_accepts():
     assert {8, 64, 128} <= {c.dim_qk for c in near}
 
 
+@pytest.mark.slow
 def test_the_first_case_is_tried_where_the_minimal_one_gives_no_name():
     """Of the cases related to the small one the subject accepts none."""
     supports = replace(Plain.supports, also=lambda case: None if case == CASE or case.seq_k % 10 == 0 else "its size")

@@ -9,6 +9,7 @@ import torch
 from flashverify.interpreter import session
 from flashverify_kernels import Configs, LaunchConfig, Options, TreeMask
 from flashverify_kernels.launch import backward, forward
+from tests.fast_tier import fast_one_in
 
 CASES = {
     "plain": {},
@@ -86,7 +87,7 @@ def test_the_same_bits_stock_alone_and_in_lockstep(dtype, name, stock_run, monke
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", ["plain", "causal with lengths", "wide"])  # the order of sums depends on shapes alone
 @pytest.mark.parametrize(("dtype", "unit"), [(torch.float16, 2.0**-11), (torch.float32, 2.0**-24)], ids=str)
 def test_stock_as_it_comes_differs_by_the_order_of_its_sums_at_most(dtype, unit, name, stock_run):
     stock = stock_run(lambda: run(dtype, **CASES[name])[0])
@@ -130,7 +131,7 @@ def test_outputs_are_those_of_float64(dtype, unit):
         assert (got - exact).abs().max() <= 16 * unit * exact.abs().max()
 
 
-@pytest.mark.parametrize("precision", ["tf32", "tf32x3"])
+@pytest.mark.parametrize("precision", fast_one_in(2, ["tf32", "tf32x3"]))
 def test_tf32_has_the_same_bits_alone_and_in_lockstep(precision):
     results = []
     for lockstep in (False, True):

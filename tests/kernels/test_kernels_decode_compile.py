@@ -11,7 +11,6 @@ pytestmark = pytest.mark.slow
 DECODE = [
     (90, {"d": 128, "dv": 128, "dtype": "float16"}),
     (90, {"d": 128, "dv": 128, "dtype": "bfloat16", "mask": "causal", "page_size": 16}),
-    (90, {"d": 128, "dv": 128, "dtype": "float16", "page_size": 64}),
     (90, {"d": 128, "dv": 128, "dtype": "float16", "mask": "tree", "rows": 32}),
     (90, {"d": 128, "dv": 128, "dtype": "float16", "mask": "window", "rows": 64}),
     (80, {"d": 64, "dv": 64, "dtype": "float16", "page_size": 16}),

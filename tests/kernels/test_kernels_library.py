@@ -128,10 +128,13 @@ def test_the_operators_of_attention_pass_opcheck(variant):
     opcheck(ops.attention_backward.default, (do, dlse, *tensors, o, lse2, needs, *values))
 
 
+# Layout, dtype and options do not meet on the way through the operator: layouts and dtypes are seen in turn.
+IN_TURN = ((torch.float16, "bshd"), (torch.float32, "bhsd"))
+COMPILED = [("plain", *IN_TURN[1]), *((variant, *IN_TURN[n % 2]) for n, variant in enumerate(VARIANTS))]
+
+
 @pytest.mark.slow
-# Layout and dtype do not meet on the way through the operator, so each is seen once.
-@pytest.mark.parametrize(("dtype", "layout"), [(torch.float16, "bshd"), (torch.float32, "bhsd")])
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize(("variant", "dtype", "layout"), COMPILED)
 def test_compiled_attention_is_the_eager_one(variant, dtype, layout):
     tensors, options = inputs(dtype, layout), options_of(variant, dtype)
     call = functools.partial(attention, **options, layout=layout, return_lse=True)

@@ -18,7 +18,9 @@ def int32(*values):
 
 @pytest.mark.parametrize("causal", CAUSAL)
 @pytest.mark.parametrize("size", [(16, 16), (16, 32), (32, 16)])
-@pytest.mark.parametrize(("sq", "sk"), [(50, 50), (40, 70), (70, 33)])
+@pytest.mark.parametrize(
+    ("sq", "sk"), [(40, 70), *(pytest.param(*x, marks=pytest.mark.slow) for x in ((50, 50), (70, 33)))]
+)
 def test_prefixes_of_every_length_agree_with_the_definition(make_case, see, blocks, causal, size, sq, sk):
     prefix = [n for n in (0, 1, 15, 16, 17, 31, 32, 33, 48, 70) if n <= sk]
     case = make_case(batch=len(prefix), heads=2, kv_heads=1, sq=sq, sk=sk)

@@ -22,7 +22,7 @@ def run(*arguments):
 def test_a_defect_is_found_and_a_control_stays_quiet(tmp_path):
     names = ("lse_in_the_wrong_base", "tiles_started_in_order", "contraction_in_the_forward")
     only = [word for name in names for word in ("--only", name)]
-    settings = ("--cases", "6", "--limit", "20", "--workers", "1", "--out", str(tmp_path / "run"), "--json")
+    settings = ("--cases", "4", "--limit", "6", "--workers", "1", "--out", str(tmp_path / "run"), "--json")
 
     code, output = run("--bank", "curated", *only, *settings)
 

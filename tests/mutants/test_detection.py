@@ -1,23 +1,13 @@
 """Every planted defect is found by the corpus and the fuzzer's own draws and checks within a bounded number of cases."""
 
-from functools import cache
-from itertools import chain
-
 import pytest
 
-from flashverify.campaign.corpus import corpus_cases
 from flashverify.campaign.toolkit import bundled as toolkit
-from flashverify.campaign.worker.search import draw
-from flashverify.mutants import BANK, build_mutant
-from flashverify.mutants.runner.hunt import counts
-from flashverify.subjects import has_gpu, load_subject
-
-CASES = 250
-"""Different cases of a batch."""
-BATCHES = 8
-"""Two features at once are rare; most defects are found in the first batch."""
-ATTEMPTS = 5
-"""Seeds that a batch may take."""
+from flashverify.case.text import format_case
+from flashverify.mutants import BANK
+from flashverify.subjects import has_gpu
+from tests.mutants import hunting
+from tests.mutants.hunting import batch, cases, known, showing
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -28,27 +18,26 @@ def interpreter():
         yield
 
 
-@cache
-def batch(subject, number):
-    return draw(toolkit.strategy(load_subject(subject), "cpu"), CASES, number * ATTEMPTS)
-
-
-def cases(mutant):
-    """In the order of a campaign: the corpus, then what is drawn."""
-    drawn = chain.from_iterable(batch(mutant.subject, number) for number in range(BATCHES))
-    return filter(mutant.concerns, chain(corpus_cases(), drawn))
-
-
-# Each hunt takes a second or more; the fast tier keeps one in twenty.
+# Each hunt builds and records a package of kernels; the fast tier keeps one in twenty.
 MUTANTS = [pytest.param(m, id=m.name, marks=[pytest.mark.slow] if n % 20 else []) for n, m in enumerate(BANK)]
 
 
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_a_planted_defect_is_found(mutant, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
-    subject = toolkit.load(build_mutant(mutant, tmp_path))
 
-    def shows(case):
-        return any(counts(mutant, verdict) for verdict in toolkit.judge(subject, case, "fuzz").failures)
+    assert showing(mutant, tmp_path) is not None
 
-    assert any(shows(case) for case in cases(mutant))
+
+def test_cases_that_are_known_to_show_a_defect_are_of_the_bank():
+    assert known().keys() <= {mutant.name for mutant in BANK}
+
+
+@pytest.mark.parametrize("text", ["fv1 seq_q=1000", None])
+def test_a_hunt_begins_with_the_known_case_where_the_corpus_or_a_draw_has_it(text, monkeypatch):
+    mutant = next(m for m in BANK if not m.needs)
+    corpus = list(batch(mutant.subject, 0).values())
+    last = format_case(corpus[-1])
+    monkeypatch.setattr(hunting, "known", lambda: {mutant.name: (0, text or last)})
+
+    assert next(cases(mutant)) == (corpus[0] if text else corpus[-1])

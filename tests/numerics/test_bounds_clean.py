@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from flashverify.numerics import Form
+from tests.fast_tier import fast_one_in
 from tests.numerics.emulator import Emulator
 from tests.numerics.ratios import measure
 from tests.numerics.regimes import REGIMES, draw
@@ -37,7 +38,7 @@ def assert_clean(ratios: dict[str, float]) -> None:
     "dtype",
     [pytest.param(x, id=name, marks=[] if name == "fp16" else [pytest.mark.slow]) for x, name in NAMES.items()],
 )
-@pytest.mark.parametrize("regime", REGIMES)
+@pytest.mark.parametrize("regime", fast_one_in(3, REGIMES))
 def test_every_form_in_every_regime(regime: str, dtype: torch.dtype) -> None:
     for seed, (declared, played) in enumerate(FORMS):
         block = (16, 32)[seed % 2]

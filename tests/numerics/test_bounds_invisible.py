@@ -129,6 +129,7 @@ def test_under_a_softcap_a_logit_that_overflows_reaches_every_key():
     assert not uncapped.dk.exempt[0, 0, 2:].any()
 
 
+@pytest.mark.slow
 def test_what_a_kernel_leaves_non_finite_is_exempt_and_a_missing_mask_is_seen():
     caught = exempted = 0
     for seed in range(100):

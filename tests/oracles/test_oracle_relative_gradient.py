@@ -54,6 +54,7 @@ def test_float64_agrees_with_mpmath(layout: str, names: tuple[str, ...], conditi
     assert max(worst.values()) < 2e-13, worst
 
 
+@pytest.mark.slow
 def test_float64_agrees_with_mpmath_on_random_combinations() -> None:
     rng = random.Random(3)
     for case in range(25):

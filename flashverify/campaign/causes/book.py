@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from flashverify.campaign.causes.clearness import clearness
-from flashverify.campaign.causes.symptoms import TOLD_BY_VALUES, symptom
+from flashverify.campaign.causes.clearness import clearest_first, clearness
+from flashverify.campaign.causes.symptoms import TOLD_BY_VALUES, VALUES, Symptom, symptom, unsteady
+from flashverify.case.text import parse_case
+from flashverify.judge.wording import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Set
 
+    from flashverify.campaign.causes.company import Company
     from flashverify.campaign.causes.reservoir import Reservoir
     from flashverify.campaign.causes.sighting import Sighting
     from flashverify.judge.record import FindingRecord
@@ -25,6 +29,8 @@ _ASKED = 32
 """Failures that one task asks about."""
 _FURTHER = 32
 """Other cases of buckets with a cause that a cause is asked about."""
+_RARELY, _HARDLY = 0.1, 0.01
+"""Probabilities of company by chance at which it says that the cause is one: of what was not asked, and of what a trial denied."""
 _OPENED = 4
 """Second causes that are looked for behind the buckets of one subject."""
 
@@ -41,14 +47,20 @@ class CauseBook:
         records: the findings, as the tally keeps them.
         owners: by bucket the cause that it was folded into, as the tally keeps them.
         seen: the cases of every bucket.
+        company: what failed together.
     """
 
-    def __init__(self, records: dict[Key, FindingRecord], owners: dict[Key, Key], seen: Reservoir) -> None:
-        self._records, self._owners, self._seen = records, owners, seen
+    def __init__(
+        self, records: dict[Key, FindingRecord], owners: dict[Key, Key], seen: Reservoir, company: Company
+    ) -> None:
+        self._records, self._owners, self._seen, self._company = records, owners, seen, company
         self._known = {key: None for key, record in records.items() if record.confirmation.repeats}
         self._opened: dict[Key, Sighting] = {}  # what leads a second cause of a bucket
         self._asked: set[tuple[Key, Key, str]] = set()
+        self._looked: set[tuple[Key, Key, str]] = set()
+        self._denied: set[tuple[Key, Key, str]] = set()
         self._settled: set[tuple[Key, str]] = set()
+        self._companions: set[Key] = set()
         self._further: Counter[Key] = Counter()
 
     def explained(self, key: Key) -> None:
@@ -74,12 +86,20 @@ class CauseBook:
 
     def waiting(self) -> list[FindingRecord]:
         """The findings that were not explained, the clearest first."""
-        found = [record for key, record in self._records.items() if key not in self._known]
-        return sorted(found, key=lambda record: clearness(record.key, record.case))
+        return clearest_first(record for key, record in self._records.items() if key not in self._known)
 
-    def question(self, subject: str) -> tuple[FindingRecord, tuple[Sighting, ...]] | None:
-        """A cause, and the waiting buckets that it may account for; None where everything was asked."""
-        return self._first(subject, self._buckets)
+    def question(self, subject: str, *, trials: bool) -> tuple[FindingRecord, tuple[Sighting, ...]] | None:
+        """A cause, and the waiting buckets that it may account for; None where everything was asked.
+
+        Args:
+            subject: its name.
+            trials: whether cases are to be run again in other ways; what takes one run at most is asked before that.
+        """
+        return self._first(subject, partial(self._buckets, asked=self._asked if trials else self._asked | self._looked))
+
+    def looked(self, cause: Key, sightings: Iterable[Sighting]) -> None:
+        """What takes one run at most was asked."""
+        self._looked |= {(cause, sighting.key, sighting.case) for sighting in sightings}
 
     def further_question(self, subject: str) -> tuple[FindingRecord, tuple[Sighting, ...]] | None:
         """A cause, and other cases of buckets that have one, behind which a second cause may hide; None where all were asked."""
@@ -91,11 +111,11 @@ class CauseBook:
         found = ((cause, tuple(islice(asked(cause), _ASKED))) for cause in self.known(subject))
         return next((each for each in found if each[1]), None)
 
-    def _buckets(self, cause: FindingRecord) -> Iterator[Sighting]:
+    def _buckets(self, cause: FindingRecord, asked: Set[tuple[Key, Key, str]]) -> Iterator[Sighting]:
         for record in self.waiting():
             if record.key.subject == cause.key.subject:
                 sighting = self.sighting(record.key)
-                if sighting is not None and (cause.key, record.key, sighting.case) not in self._asked:
+                if sighting is not None and (cause.key, record.key, sighting.case) not in asked:
                     yield msgspec.structs.replace(sighting, key=record.key)
 
     def _others(self, cause: FindingRecord) -> Iterator[Sighting]:
@@ -105,7 +125,7 @@ class CauseBook:
         """
         mine = symptom(cause.key)
         found = []
-        for sighting in self._seen.others():
+        for sighting in self._seen.beside(self._owners):
             key, case = sighting.key, sighting.case
             owner = self._owner(key)
             asked = (cause.key, key, case) in self._asked or (key, case) in self._settled
@@ -125,30 +145,95 @@ class CauseBook:
         owner = self._owners.get(key, key)
         return owner if owner in self._known else None
 
+    def companion(self, *, over: bool = False) -> tuple[Key, Key, str] | None:
+        """A finding that waits, the cause in whose company alone it was seen, and that in words; None where there is none left.
+
+        Args:
+            over: nothing more will be asked. Then it is enough that nothing tells a finding apart from a cause, or from a clearer finding
+                that waits as well.
+        """
+        known = [self._records[key] for key in self._known]
+        leads = [record for record in known if record.confirmation.failed or not (over or record.confirmation.repeats)]
+        waiting = self.waiting()
+        if over:
+            unsure = [record for record in known if not record.confirmation.repeats and record.not_minimal]
+            waiting = [r for r in known if r.confirmation.repeats and r not in leads] + clearest_first(
+                [*waiting, *unsure]
+            )
+            leads = [*leads, *waiting]
+        for record in reversed([record for record in waiting if not record.key.cause]):
+            for lead in leads:
+                if lead.key == record.key:
+                    break  # what follows is less clear than the finding itself
+                if lead.key.subject == record.key.subject and (why := self._company_of(record, lead, over)):
+                    self._companions.add(record.key)
+                    return record.key, lead.key, why
+        return None
+
+    def same(self, shown: Key, cause: Key) -> bool:
+        """Whether two explained findings are one: the minimal case of `cause` shows the other, and one is never seen without the other."""
+        if not (shown in self._known and cause in self._known) or shown.cause or shown == cause:
+            return False
+        a, b = self._records[shown], self._records[cause]
+        if _named(a) or a.key.subject != b.key.subject:
+            return False
+        return any(together and chance <= _RARELY for together, chance in (self._met(a.key, b), self._met(b.key, a)))
+
+    def _met(self, bucket: Key, cause: FindingRecord) -> tuple[int, float]:
+        minimal = parse_case(cause.case) if cause.key in self._known and not cause.not_minimal else None
+        return self._company.met(bucket, self._symptoms_of(cause), minimal)
+
+    def _symptoms_of(self, cause: FindingRecord) -> frozenset[Symptom]:
+        """What a finding shows: of those that were folded into it those that more than company speaks for."""
+        folded = (each.key for each in cause.folded if each.key not in self._companions)
+        return frozenset(map(symptom, (cause.key, *folded)))
+
+    def _company_of(self, record: FindingRecord, lead: FindingRecord, over: bool) -> str:
+        key, sighting = record.key, self.sighting(record.key)
+        question = (lead.key, key, sighting.case if sighting else "")
+        looked = question in self._looked or question in self._asked
+        if not (looked or over):
+            return ""  # what is asked first says more
+        shown = self._symptoms_of(lead)
+        told = _named(lead) and key.check in TOLD_BY_VALUES
+        told &= not (looked and key.output in {output for check, _, output in shown if check in VALUES})
+        if unsteady(shown, symptom(key)):
+            return "the results differ from run to run"
+        if lead.confirmation.repeats and not lead.confirmation.failed:
+            return "that did not fail again in a fresh process either, or was not tried" if over else ""
+        together, chance = self._met(key, lead)
+        most = _HARDLY if question in self._denied else 1.0 if over and not told else _RARELY
+        if not together or chance > most:
+            return ""
+        return f"seen on {plural(together, 'case')}, never without it" + "; nothing tells it apart" * (chance > _RARELY)
+
     def sighting(self, key: Key) -> Sighting | None:
         """The case that a finding is known by; None of one that an older run left."""
         return self._opened[key] if key in self._opened else self._seen.leading(key)
 
-    def answer(self, cause: Key, sighting: Sighting, why: str) -> None:
-        """Whether a cause accounts for a failure: `why` in words, empty where it does not."""
-        self._asked.add((cause, sighting.key, sighting.case))
+    def answer(self, cause: Key, sighting: Sighting, why: str, *, told: bool = True) -> None:
+        """Whether a cause accounts for a failure: `why` in words, empty where it does not, or where that could not be told."""
+        question = (cause, sighting.key, sighting.case)
+        self._asked.add(question)
         self._further[cause] += self.is_known(self._owners.get(sighting.key, sighting.key))
         if why:
             self._settled.add((sighting.key, sighting.case))
+        elif told:
+            self._denied.add(question)
 
     def unexplained(self, subject: str) -> tuple[Key, Sighting] | None:
-        """A further case that every known cause was asked about and none accounts for, and the key of the cause that it opens."""
+        """A further case that no known cause accounts for, as each of them said, and the key of the cause that it opens."""
         causes = self.known(subject)
-        opened = [key for key in (*self._records, *self._owners) if key.subject == subject and key.cause]
+        opened = {key for key in (*self._records, *self._owners, *self._opened) if key.subject == subject and key.cause}
         led = {record.first for record in self._records.values() if record.key.cause}
         if len(opened) >= _OPENED:
             return None
-        for sighting in self._seen.others():
+        for sighting in self._seen.beside(self._owners):
             key, case = sighting.key, sighting.case
             owner = self._owner(key)
             if key.subject != subject or owner is None or (key, case) in self._settled or case in led:
                 continue
-            if causes and all((cause.key, key, case) in self._asked for cause in causes):
+            if causes and all((cause.key, key, case) in self._denied for cause in causes):
                 self._settled.add((key, case))
                 second = msgspec.structs.replace(key, cause=self._causes_of(key))
                 self._opened[second] = sighting
@@ -156,7 +241,8 @@ class CauseBook:
         return None
 
     def _causes_of(self, bucket: Key) -> int:
-        return 1 + max((key.cause for key in (*self._records, *self._owners) if bucket_of(key) == bucket), default=0)
+        keys = (*self._records, *self._owners, *self._opened)
+        return 1 + max((key.cause for key in keys if bucket_of(key) == bucket), default=0)
 
 
 def _named(cause: FindingRecord) -> bool:

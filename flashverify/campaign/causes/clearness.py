@@ -9,9 +9,12 @@ from flashverify.case.text import parse_case
 from flashverify.outputs import BACKWARD, OUTPUTS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from flashverify.judge.record import FindingRecord
     from flashverify.judge.verdict import Key
 
-__all__ = ["clearness"]
+__all__ = ["clearest_first", "clearness"]
 
 _CHECKS = ("accuracy", "nonfinite", "exception", "crash", "memory", "sanitizer", "determinism", "counting", "padding")
 _ERRORS = ("bound", "repeat")
@@ -28,6 +31,11 @@ def clearness(key: Key, case: str) -> tuple[object, ...]:
         measure(parse_case(case)),
         key,
     )
+
+
+def clearest_first(records: Iterable[FindingRecord]) -> list[FindingRecord]:
+    """Findings by how clear they are."""
+    return sorted(records, key=lambda record: clearness(record.key, record.case))
 
 
 def _place(name: str, names: tuple[str, ...]) -> int:

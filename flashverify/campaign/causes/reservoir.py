@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from flashverify.case.text import parse_case
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Container, Iterator
 
     from flashverify.campaign.causes.sighting import Sighting
     from flashverify.case.case import Case
@@ -53,10 +53,12 @@ class Reservoir:
         """Whether other things fail on a case than on the one that leads its bucket."""
         return _failing(sighting) != _failing(self._leading[sighting.key])
 
-    def others(self) -> Iterator[Sighting]:
-        """The other cases of all buckets."""
-        for kept in self._others.values():
-            yield from list(kept.values())[1:]
+    def beside(self, folded: Container[Key]) -> Iterator[Sighting]:
+        """The cases of all buckets but those that findings are known by; of the buckets `folded` every case."""
+        for key, leading in self._leading.items():
+            if key in folded:
+                yield leading
+            yield from list(self._others.get(key, {}).values())[1:]
 
 
 def _features(sighting: Sighting, case: Case) -> object:

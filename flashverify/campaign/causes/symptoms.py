@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from flashverify.judge.verdict import CaseResult, Key, Verdict
 
-__all__ = ["TOLD_BY_VALUES", "VALUES", "Symptoms", "consequences", "symptom"]
+__all__ = ["OF_BITS", "REPEAT", "TOLD_BY_VALUES", "VALUES", "Symptoms", "consequences", "symptom", "unsteady"]
 
 VALUES = ("accuracy", "nonfinite")
 """Checks that compare an output of the case itself with its exact value."""
@@ -21,12 +21,22 @@ TOLD_BY_VALUES = (*VALUES, "padding")
 _FAR = 64.0
 """Errors of O or the LSE, in bounds, from which on a gradient that used them could not be right end to end."""
 
+REPEAT = "determinism", "repeat"
+OF_BITS = ("determinism", "padding", "reuse")
+"""Checks that compare the bits of two runs: they say nothing where the same run gives other bits each time."""
+
 Symptom = tuple[str, str, str]
 
 
 def symptom(of: Key | Verdict) -> Symptom:
     """Check, error and output: a bucket without its dtype."""
     return (of.check, of.error, of.output)
+
+
+def unsteady(cause: Collection[Symptom], of: Symptom) -> bool:
+    """Whether a check that compares bits says nothing of an output, since the same run of the same case gives other bits each time."""
+    outputs = {output for check, error, output in cause if (check, error) == REPEAT}
+    return of[0] in OF_BITS and bool(outputs & {of[2], *FORWARD})
 
 
 def consequences(failures: Iterable[Verdict], given: Collection[str]) -> dict[str, str]:

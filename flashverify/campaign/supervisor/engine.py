@@ -19,6 +19,7 @@ from flashverify.campaign.protocol import (
     Minimal,
     Ready,
     Reply,
+    Shown,
     TaskDone,
     WorkerFailed,
 )
@@ -162,11 +163,13 @@ class Engine:
             assert isinstance(slot.task, CaseList)
             self._schedule.listed(slot.task.subject, event.cases, corpus=slot.task.corpus)
         elif isinstance(event, Improved):
-            self._ledger.improved(event)
+            self._explainer.improved(event)
         elif isinstance(event, Minimal):
             self._explainer.minimal(event)
         elif isinstance(event, Attributed):
             self._explainer.attributed(slot.number, event)
+        elif isinstance(event, Shown):
+            self._explainer.shown(event)
         elif isinstance(event, TaskDone):
             if isinstance(slot.task, Batch):
                 self._schedule.batch_ended(slot.answered)
@@ -228,6 +231,7 @@ class Engine:
     def _finish(self) -> Summary:
         if self._reason != "interrupted":
             self._first.end()
+        self._explainer.end()
         summary = self.tally.summary(
             self._ledger.restarts, self.budget.elapsed, self._reason or "budget", self._exit_code
         )

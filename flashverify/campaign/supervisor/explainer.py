@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import product
 from typing import TYPE_CHECKING
 
 from flashverify.campaign.causes.book import CauseBook
 from flashverify.campaign.causes.symptoms import TOLD_BY_VALUES, symptom
-from flashverify.campaign.protocol import Attribute, Minimise
+from flashverify.campaign.plan_name import PROCESS_CHECKS
+from flashverify.campaign.protocol import Attribute, Minimise, Profile
 from flashverify.campaign.supervisor.events import FindingFolded, FindingMinimal, FindingSeen
+from flashverify.campaign.supervisor.tally import first_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,7 +19,7 @@ if TYPE_CHECKING:
     import msgspec
 
     from flashverify.campaign.causes.sighting import Sighting
-    from flashverify.campaign.protocol import Attributed, Minimal
+    from flashverify.campaign.protocol import Attributed, Improved, Minimal, Shown
     from flashverify.campaign.supervisor.budget import Explaining
     from flashverify.campaign.supervisor.ledger import Ledger
     from flashverify.campaign.supervisor.schedule import CampaignConfig
@@ -52,28 +55,37 @@ class Explainer:
     ) -> None:
         self._config, self._ledger, self._time, self._tell, self._elapsed = config, ledger, time, tell, elapsed
         tally = ledger.tally
-        self._book = CauseBook(tally.records, tally.owners, tally.seen)
-        self._tasks: dict[int, Minimise | Attribute] = {}
+        self._book = CauseBook(tally.records, tally.owners, tally.seen, tally.company)
+        self._tasks: dict[int, Minimise | Attribute | Profile] = {}
         self._unanswered: dict[int, list[Sighting]] = {}
         self._attempts: Counter[Key] = Counter()
         self._turns: Counter[str] = Counter()
+        self._unprofiled: list[Key] = []
+        self._shown: dict[Key, tuple[Key, str]] = {}  # by bucket the cause whose minimal case shows it
+        self._doubted: dict[Key, FindingRecord] = {}  # no findings before they are shown to have a cause of their own
 
     def waits(self, searching: bool) -> bool:
         """Whether a task waits and there is time for it."""
         return self.next(searching) is not None
 
-    def next(self, searching: bool) -> Minimise | Attribute | None:
+    def next(self, searching: bool) -> Minimise | Attribute | Profile | None:
         """The next task; None where there is none, or no time for it."""
         most = self._config.shrink_seconds + _VERIFYING
+        self._fold_shown()
         free = self._free_subjects()
         folding = self._time.next_slice(most, searching=searching, folding=True) if free else 0.0
         if folding == 0:
             return None
-        for subject in free:
-            if (found := self._book.question(subject)) is not None:
-                return Attribute(*found, folding)
+        waiting = [record for record in self._book.waiting() if record.key.subject in free]
+        for key in self._unprofiled:
+            if any(record.key.subject == key.subject for record in waiting):
+                return Profile(self._ledger.tally.records[key], folding)
+        for subject, trials in product(free, (False, True)):
+            if (found := self._book.question(subject, trials=trials)) is not None:
+                return Attribute(*found, folding, trials)
         limit = self._time.next_slice(most, searching=searching)
-        waiting = [r for r in self._book.waiting() if r.key.subject in free and self._attempts[r.key] < _ATTEMPTS]
+        waiting += [record for key, record in self._doubted.items() if key.subject in free and not waiting]
+        waiting = [record for record in waiting if self._attempts[record.key] < _ATTEMPTS]
         if waiting and limit != 0:
             return self._minimisation(min(waiting, key=lambda record: self._turns[record.key.check]), limit)
         for subject in free:
@@ -106,7 +118,7 @@ class Explainer:
             undiagnosed=self._attempts[record.key] > 0,
         )
 
-    def began(self, worker: int, task: Minimise | Attribute) -> None:
+    def began(self, worker: int, task: Minimise | Attribute | Profile) -> None:
         """A worker was given a task."""
         self._tasks[worker] = task
         self._unanswered[worker] = list(task.asked) if isinstance(task, Attribute) else []
@@ -114,14 +126,19 @@ class Explainer:
         if isinstance(task, Minimise):
             self._attempts[task.key] += 1
             self._turns[task.key.check] += 1
+        elif isinstance(task, Profile):
+            self._unprofiled.remove(task.cause.key)
 
     def ended(self, worker: int) -> None:
         """A worker is done with its task; nothing where that was about cases."""
         self._time.end(worker)
         task, left = self._tasks.pop(worker, None), self._unanswered.pop(worker, [])
-        if isinstance(task, Attribute) and len(left) == len(task.asked):
-            self._book.answer(task.cause.key, left[0], "")  # no answer in the time given is none
+        if isinstance(task, Attribute) and not task.trials:
+            self._book.looked(task.cause.key, task.asked)
+        elif isinstance(task, Attribute) and len(left) == len(task.asked):
+            self._book.answer(task.cause.key, left[0], "", told=False)
         if task is not None:
+            self._fold_companions()
             self._open(_finding(task).subject)
 
     def lost(self, worker: int) -> None:
@@ -129,25 +146,48 @@ class Explainer:
         task, left = self._tasks.pop(worker, None), self._unanswered.pop(worker, [])
         self._time.end(worker)
         if isinstance(task, Minimise):
-            self._ledger.rewrite(self._ledger.tally.records[task.key])
+            if self._doubted.pop(task.key, None) is None:
+                self._ledger.rewrite(self._ledger.tally.records[task.key])
+        elif isinstance(task, Attribute) and not task.trials:
+            self._book.looked(task.cause.key, task.asked)
         elif task is not None and left:
-            self._book.answer(task.cause.key, left[0], "")
+            self._book.answer(task.cause.key, left[0], "", told=False)
+
+    def improved(self, event: Improved) -> None:
+        """A smaller case of a finding."""
+        if event.key not in self._doubted:
+            self._ledger.improved(event)
 
     def minimal(self, event: Minimal) -> None:
         """A finding was minimised: from now on it is a known cause, unless its diagnosis is that of another one."""
+        if (doubted := self._doubted.pop(event.key, None)) is not None and not self._stands(doubted, event):
+            return
         record = self._ledger.minimal(event)
         self._book.explained(record.key)
-        same = self._same_diagnosis(record)
+        same = self._same_diagnosis(record.key, event)
         self._tell(FindingMinimal(record))
         if same is not None:
             self._fold(record.key, same.key, "the same diagnosis")
+        elif (event.confirmation.failed or not event.confirmation.repeats) and event.key.check not in PROCESS_CHECKS:
+            self._unprofiled.append(record.key)
 
-    def _same_diagnosis(self, record: FindingRecord) -> FindingRecord | None:
+    def _stands(self, doubted: FindingRecord, event: Minimal) -> bool:
+        """Whether a second cause behind a bucket is one: its minimal case fails again, and no known cause has its diagnosis."""
+        unsure = self._config.repeats and not event.confirmation.failed
+        if unsure or self._same_diagnosis(event.key, event) is not None:
+            return False
+        sighting = self._book.sighting(event.key)
+        assert sighting is not None
+        like = self._book.owner_of(sighting.key)
+        self._tell(FindingSeen(self._ledger.found(event.key, sighting, like, doubted.seconds)))
+        return True
+
+    def _same_diagnosis(self, key: Key, event: Minimal) -> FindingRecord | None:
         """The cause that has the same diagnosis, though it did not account for the case as it was first seen."""
-        found = record.diagnosis
-        if found is None or not found.name or record.key.check not in TOLD_BY_VALUES:
+        found = event.diagnosis
+        if found is None or not found.name or key.check not in TOLD_BY_VALUES:
             return None
-        others = (cause for cause in self._book.known(record.key.subject) if cause.key != record.key)
+        others = (cause for cause in self._book.known(key.subject) if cause.key != key)
         same = (found.name, found.conditions)
         named = ((cause, cause.diagnosis) for cause in others if cause.diagnosis is not None)
         return next((cause for cause, words in named if (words.name, words.conditions) == same), None)
@@ -155,11 +195,37 @@ class Explainer:
     def attributed(self, worker: int, event: Attributed) -> None:
         """A known cause accounts for a failure, or does not."""
         self._unanswered[worker].remove(event.asked)
-        self._book.answer(event.cause, event.asked, event.why)
+        self._book.answer(event.cause, event.asked, event.why, told=event.told)
         key, leading = event.asked.key, self._book.sighting(event.asked.key)
         waits = key in self._ledger.tally.records and not self._book.is_known(key)
         if event.why and waits and leading is not None and leading.case == event.asked.case:
             self._fold(key, event.cause, event.why)
+
+    def shown(self, event: Shown) -> None:
+        """Cases as plain as the minimal one of a finding show other buckets: they are its work, whether they were seen already or not."""
+        self._shown = dict.fromkeys(event.buckets, (event.cause, event.why)) | self._shown
+
+    def end(self) -> None:
+        """Nothing is asked any more: what was never seen without another finding goes to that."""
+        self._fold_shown()
+        self._fold_companions(over=True)
+
+    def _fold_shown(self) -> None:
+        for record in self._book.waiting():
+            cause, why = self._shown.get(record.key, (record.key, ""))
+            cause = self._ledger.tally.owners.get(cause, cause)
+            if cause != record.key:
+                self._fold(record.key, cause, why)
+
+    def _fold_companions(self, *, over: bool = False) -> None:
+        if self._unprofiled and not over:
+            return  # what the minimal cases show says more
+        for shown, (cause, why) in self._shown.items():
+            owner = self._ledger.tally.owners.get(cause, cause)
+            if self._book.same(shown, owner):
+                self._fold(shown, owner, why)
+        while (found := self._book.companion(over=over)) is not None:
+            self._fold(*found)
 
     def _fold(self, key: Key, cause: Key, why: str) -> None:
         record = self._ledger.fold(key, cause, why)
@@ -167,15 +233,15 @@ class Explainer:
         self._tell(FindingFolded(record, next(folded for folded in record.folded if folded.key == key)))
 
     def _open(self, subject: str) -> None:
-        """A further case of a bucket that no known cause accounts for is a finding of its own, once no bucket waits that may be its cause."""
+        """A further case of a bucket that no known cause accounts for may be a second one, once no bucket waits that may be its cause."""
         if any(record.key.subject == subject for record in self._book.waiting()):
             return
         if (found := self._book.unexplained(subject)) is not None:
             key, sighting = found
             like = self._book.owner_of(sighting.key)
-            self._tell(FindingSeen(self._ledger.found(key, sighting, like, self._elapsed())))
+            self._doubted[key] = first_record(key, sighting, like.evidence, like.subject_spec, self._elapsed())
 
 
-def _finding(task: Minimise | Attribute) -> Key:
+def _finding(task: Minimise | Attribute | Profile) -> Key:
     """The finding that a task is about."""
     return task.key if isinstance(task, Minimise) else task.cause.key

@@ -48,7 +48,7 @@ class Ledger:
     def __init__(self, config: CampaignConfig) -> None:
         self._config = config
         self._unwritten: set[Key] = set()
-        self.tally = Tally(smallest=config.kind == "run")
+        self.tally = Tally()
         self.restarts, self.before = 0, 0.0
         self.problems: tuple[str, ...] = ()
         self.store = RunStore(config.out)

@@ -15,7 +15,18 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from flashverify.campaign.protocol import Attribute, Batch, CaseJudged, Chunk, Event, Minimise, Ready, Started, Task
+from flashverify.campaign.protocol import (
+    Attribute,
+    Batch,
+    CaseJudged,
+    Chunk,
+    Event,
+    Minimise,
+    Profile,
+    Ready,
+    Started,
+    Task,
+)
 from flashverify.campaign.supervisor.probe import START_LIMIT
 from flashverify.campaign.supervisor.process import ProcessSetup, WorkerProcess, death_verdict, hang_verdict
 
@@ -28,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EXPLAINING", "Loss", "Pool", "Slot"]
 
-EXPLAINING = (Minimise, Attribute)
+EXPLAINING = (Minimise, Attribute, Profile)
 """Tasks that are about findings, not about cases of the campaign."""
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from flashverify.campaign.causes.company import Company
 from flashverify.campaign.causes.reservoir import Reservoir
 from flashverify.campaign.causes.sighting import sightings_of
 from flashverify.campaign.plan_name import PROCESS_CHECKS
@@ -21,35 +22,48 @@ if TYPE_CHECKING:
     from flashverify.campaign.causes.sighting import Sighting
     from flashverify.case.case import Case
 
-__all__ = ["NOT_YET", "Tally"]
+__all__ = ["NOT_YET", "Tally", "first_record"]
 
 NOT_YET = "it was not minimised yet"
 """`FindingRecord.not_minimal` of a finding that waits."""
 
 
-class Tally:
-    """Adds results up. Knows nothing of processes or files.
+def first_record(key: Key, sighting: Sighting, evidence: str, spec: str, seconds: float) -> FindingRecord:
+    """A finding as it is first seen."""
+    return FindingRecord(
+        key,
+        sighting.case,
+        sighting.case,
+        sighting.verdict,
+        evidence,
+        spec,
+        seconds=round(seconds, 3),
+        not_minimal=NOT_YET,
+        first_map=sighting.verdict.map,
+    )
 
-    Args:
-        smallest: of the cases of a bucket keep the smallest, not the first.
+
+class Tally:
+    """Adds results up. Knows nothing of processes or files. A bucket that waits is known by its smallest case.
 
     Attributes:
         records: the findings: causes that are known, and buckets that wait.
         owners: by bucket the finding that it was folded into.
         seen: cases of every bucket.
+        company: what failed together.
     """
 
-    def __init__(self, *, smallest: bool) -> None:
+    def __init__(self) -> None:
         self.judged = self.unsupported = self.covering = self.errors = 0
         self.records: dict[Key, FindingRecord] = {}
         self.owners: dict[Key, Key] = {}
         self.seen = Reservoir()
+        self.company = Company()
         self.counts: Counter[Key] = Counter()
         self.worst: dict[str, float] = {}
         self.evidence: dict[str, str] = {}
         self.deadly: set[tuple[str, str]] = set()  # (spec, case) pairs that killed or hung a process
         self.first_error = ""
-        self._smallest = smallest
 
     @property
     def drawn(self) -> int:
@@ -70,6 +84,7 @@ class Tally:
             self.judged += 1
             self.covering += result.coverage
         self._note_worst(result)
+        self.company.add(result)
         return self._bucket(result, spec, seconds)
 
     def _note_worst(self, result: CaseResult) -> None:
@@ -102,23 +117,13 @@ class Tally:
     def _leads(self, known: FindingRecord, case: Case) -> bool:
         """Whether a bucket that waits is known by `case` from now on."""
         waits = not known.confirmation.repeats and known.not_minimal == NOT_YET
-        return self._smallest and waits and measure(case) < measure(parse_case(known.case))
+        return waits and measure(case) < measure(parse_case(known.case))
 
     def found(self, key: Key, sighting: Sighting, evidence: str, spec: str, seconds: float) -> FindingRecord:
         """A failure whose cause is not known."""
         if key == sighting.key:
             self.seen.lead(sighting)
-        record = self.records[key] = FindingRecord(
-            key,
-            sighting.case,
-            sighting.case,
-            sighting.verdict,
-            evidence,
-            spec,
-            seconds=round(seconds, 3),
-            not_minimal=NOT_YET,
-            first_map=sighting.verdict.map,
-        )
+        record = self.records[key] = first_record(key, sighting, evidence, spec, seconds)
         return record
 
     def fold(self, key: Key, cause: Key, why: str) -> FindingRecord:

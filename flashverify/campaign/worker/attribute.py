@@ -36,23 +36,22 @@ _FRAME = re.compile(r'File "(.*?)", line (\d+)')
 
 
 def attribute(session: Session, task: Attribute) -> None:
-    """Emit `Attributed` for each failure that is asked about, until the limit: first where it takes one run at most, then the others."""
+    """Emit `Attributed` for each failure that is asked about, until the limit."""
     end = math.inf if task.limit is None else time.monotonic() + task.limit
     cause = _Cause(session, task)
-    left, vain = list(task.asked), 0
-    for ask in (cause.at_once, cause.by_trials):
-        for sighting in tuple(left):
-            try:
-                why = ask(sighting) if vain < _IN_VAIN else ""
-            except Exception as error:  # what cannot be told apart from an error stays a finding of its own
-                print(f"attribution failed: {type(error).__name__}: {error}", file=sys.stderr)
-                why = ""
-            if why is not None:
-                left.remove(sighting)
-                vain = 0 if why or ask == cause.at_once else vain + 1
-                session.emit(Attributed(task.cause.key, sighting, why))
-            if time.monotonic() > end:
-                return
+    ask = cause.by_trials if task.trials else cause.at_once
+    vain = 0
+    for sighting in task.asked:
+        try:
+            why = ask(sighting) if vain < _IN_VAIN else None
+        except Exception as error:  # what cannot be told apart from an error stays a finding of its own
+            print(f"attribution failed: {type(error).__name__}: {error}", file=sys.stderr)
+            why = None
+        if task.trials or why:
+            vain = 0 if why else vain + task.trials
+            session.emit(Attributed(task.cause.key, sighting, why or "", told=why is not None))
+        if time.monotonic() > end:
+            return
 
 
 class _Cause:
@@ -63,33 +62,34 @@ class _Cause:
         self._subject = session.subject(task.cause.subject_spec)
         self._replays = Replays(session, task)
         self._denied: set[str] = set()
-        self._told: dict[tuple[str, str, str], bool | None] = {}
+        self._told = session.told.setdefault(task.cause.key, {})
         self._buckets = {bucket_of(key) for key in (task.cause.key, *(folded.key for folded in task.cause.folded))}
         self._symptoms = set(map(symptom, self._buckets))
 
-    def at_once(self, sighting: Sighting) -> str | None:
-        """Why it accounts for a failure, in words, empty where it does not; None where that takes trials."""
-        mine, check, case = self._finding.key, sighting.key.check, parse_case(sighting.case)
-        if check in PROCESS_CHECKS or mine.check in PROCESS_CHECKS:
-            return self._same_crash(sighting.verdict)
-        if "exception" in (check, mine.check):
-            return self._same_exception(sighting.verdict)
+    def at_once(self, sighting: Sighting) -> str:
+        """Why it accounts for a failure, in words, with one run at most; empty where that does not say."""
+        check, case = sighting.key.check, parse_case(sighting.case)
+        if (same := self._same_end(sighting)) is not None:
+            return same
         plain = sighting.verdict if check in TOLD_BY_VALUES else self._plain(sighting) if check in _OF_VALUES else None
         if plain is not None and sighting.case in self._denied:
-            return None  # what does not account for the clearest output of a case rarely accounts for another one
+            return ""  # what does not account for the clearest output of a case rarely accounts for another one
         words = "the same diagnosis" if plain is not None and self._attributed(case, plain) else self._follows(sighting)
         if words:
             self._symptoms.add(symptom(sighting.key))
         elif plain is not None:
             self._denied.add(sighting.case)
-        return words or None
+        return words
 
-    def by_trials(self, sighting: Sighting) -> str:
-        """The same by what happens when the case is made simpler, and when both cases are run in other ways."""
+    def by_trials(self, sighting: Sighting) -> str | None:
+        """The same, None where nothing says, by what happens when the case is made simpler, and when both cases are run in other ways."""
         case, owned = parse_case(sighting.case), bucket_of(sighting.key) in self._buckets
-        answer = self._attributed(case, sighting.verdict) if sighting.key.check in TOLD_BY_VALUES else None
+        if (same := self._same_end(sighting)) is not None:
+            return same
+        asked = sighting.key.check in (*TOLD_BY_VALUES, *_OF_VALUES)
+        answer = self._attributed(case, sighting.verdict) if asked else None
         told = answer is not None
-        words = "the same diagnosis" if answer else self._follows(sighting)
+        words: str | None = "the same diagnosis" if answer else self._follows(sighting)
         words = words or (self._reduced(sighting, case) if told else "")
         if not words and owned and not told:
             words = "shown together" if self._replays.shown_with(sighting, case) else ""
@@ -144,6 +144,13 @@ class _Cause:
         told = [self._attributed(parse_case(sighting.case), verdict) for verdict in forward]
         known = [symptom(verdict) in self._symptoms for verdict in forward]
         return words if all(known if None in told else told) else ""
+
+    def _same_end(self, sighting: Sighting) -> str | None:
+        """Whether two runs ended in the same way, in words; None where both came to an end of their own."""
+        checks = {sighting.key.check, self._finding.key.check}
+        if checks & set(PROCESS_CHECKS):
+            return self._same_crash(sighting.verdict)
+        return self._same_exception(sighting.verdict) if "exception" in checks else None
 
     def _same_crash(self, verdict: Verdict) -> str:
         mine = self._finding.verdict

@@ -29,6 +29,7 @@ from flashverify.campaign.protocol import (
     Judge,
     Judged,
     Minimise,
+    Profile,
     Ready,
     Reply,
     Started,
@@ -46,7 +47,7 @@ from flashverify.campaign.worker.lost_device import leave_a_lost_device
 from flashverify.case.text import format_case, parse_case
 from flashverify.errors import UsageError
 from flashverify.judge.record import Confirmation
-from flashverify.judge.verdict import CaseResult, Status, Verdict
+from flashverify.judge.verdict import CaseResult, Key, Status, Verdict
 from flashverify.subjects.blame import traceback_text
 
 if TYPE_CHECKING:
@@ -56,7 +57,11 @@ __all__ = ["Session", "main"]
 
 
 class Session:
-    """What the tasks of one worker share: its subjects, its channel, its note on disk."""
+    """What the tasks of one worker share: its subjects, its channel, its note on disk.
+
+    Attributes:
+        told: by finding whether its diagnosis accounts for a verdict of a case, as far as it was asked.
+    """
 
     def __init__(self, config: WorkerConfig, tasks: BinaryIO, toolkit: Toolkit) -> None:
         self.toolkit = toolkit
@@ -67,6 +72,7 @@ class Session:
         self._note = InflightFile(config.inflight)
         self._subjects: dict[str, Any] = {}
         self._described: set[str] = set()
+        self.told: dict[Key, dict[tuple[str, str, str], bool | None]] = {}
 
     def emit(self, event: msgspec.Struct) -> None:
         """One event to the supervisor."""
@@ -146,6 +152,10 @@ class Session:
             from flashverify.campaign.worker.attribute import attribute
 
             attribute(self, task)
+        elif isinstance(task, Profile):
+            from flashverify.campaign.worker.profile import profile
+
+            profile(self, task)
         else:
             self._judge_one(task)
         self.emit(TaskDone())

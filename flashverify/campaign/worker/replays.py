@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import chain, islice, product
 from typing import TYPE_CHECKING, Any
 
-from flashverify.campaign.causes.symptoms import VALUES, Symptoms, symptom
+from flashverify.campaign.causes.symptoms import OF_BITS, REPEAT, VALUES, Symptoms, symptom
 from flashverify.campaign.plan_name import PlanName
 from flashverify.campaign.shrink.shrinker import shrink
 from flashverify.case.case import Grad, Values
@@ -27,9 +27,6 @@ __all__ = ["Replays"]
 _TRIED, _NEEDED, _ENOUGH = 16, 2, 4
 """Simpler cases that are tried, and of those on which the finding is gone, how many are needed and used."""
 _TILE = 128
-_REPEAT = "determinism", "repeat"
-_BITS = ("determinism", "padding", "reuse")
-"""Checks that compare the bits of two runs: they say nothing where the same run gives other bits each time."""
 
 
 class Replays:
@@ -48,8 +45,8 @@ class Replays:
         self._judged: dict[tuple[str, str], CaseResult] = {}
         self._gone: dict[str, list[Case]] = {}
 
-    def why(self, sighting: Sighting) -> str:
-        """Why a failure has the cause of the finding, in words; empty where nothing shows it."""
+    def why(self, sighting: Sighting) -> str | None:
+        """Why a failure has the cause of the finding, in words; empty where something speaks against it, None where nothing says."""
         other, case = symptom(sighting.key), parse_case(sighting.case)
         if other == self._mine:
             return self._in_another_dtype(sighting, case)
@@ -60,9 +57,9 @@ class Replays:
         for carried in self._carried(case.dtype, backward=other[2] in BACKWARD, like=case):
             if other in self._look(carried, other[0]).own:
                 return "comes and goes with it" if self._together(carried, other) else ""
-        return ""
+        return None
 
-    def _in_another_dtype(self, sighting: Sighting, case: Case) -> str:
+    def _in_another_dtype(self, sighting: Sighting, case: Case) -> str | None:
         """Both ways: the finding's case fails in the dtype of the other, whose case fails in that of the finding, if that is accepted."""
         back = self._as(case, dtype=self._case.dtype)
         if back is not None and self._mine not in self._look(back, self._mine[0]).seen:
@@ -70,13 +67,13 @@ class Replays:
         for carried in self._carried(case.dtype, backward=False):
             if self._mine in self._look(carried, self._mine[0]).seen:
                 return f"its minimal case fails in the same way in {sighting.key.dtype}"
-        return ""
+        return None
 
     def _unrepeatable(self, sighting: Sighting, case: Case) -> bool:
-        if self._mine[:2] != _REPEAT or sighting.key.check not in _BITS:
+        if self._mine[:2] != REPEAT or sighting.key.check not in OF_BITS:
             return False
-        seen = self._look(case, _REPEAT[0]).seen
-        return {self._mine, (*_REPEAT, sighting.key.output)} <= seen
+        seen = self._look(case, REPEAT[0]).seen
+        return {self._mine, (*REPEAT, sighting.key.output)} <= seen
 
     def shown_with(self, sighting: Sighting, case: Case) -> bool:
         """Whether the case of the other failure shows the finding too, if need be in its dtype and with plain values."""

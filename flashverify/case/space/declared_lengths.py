@@ -7,11 +7,9 @@ from itertools import accumulate
 from math import isqrt
 from typing import TYPE_CHECKING, Any
 
-from hypothesis import strategies as st
-
 from flashverify.case.masks.packed import Packed
 from flashverify.case.space.draws import Choices
-from flashverify.case.space.optional_parts import one_in
+from flashverify.case.space.sampling import one_in, sampled_from
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -99,7 +97,7 @@ def draw_packed(
         pair = draw_declared_lengths(draw, supports, profile, parts, share)
         lengths.append(_hollow(draw, supports, parts, pair) if hollow and draw(one_in(6)) else pair)
     cu_q, cu_k = (tuple(accumulate((pair[axis] for pair in lengths), initial=0)) for axis in (0, 1))
-    room_q, room_k = (supports.seq_multiple * draw(st.sampled_from((0, 0, 0, 1, 3))) for _ in range(2))
+    room_q, room_k = (supports.seq_multiple * draw(sampled_from((0, 0, 0, 1, 3))) for _ in range(2))
     seq_q = max(cu_q[-1] + room_q, 0 if supports.empty else supports.seq_multiple)
     seq_k = max(cu_k[-1] + room_k, 0 if supports.empty else supports.seq_multiple)
     if supports.square:
@@ -111,7 +109,7 @@ def _hollow(draw: Draw, supports: Supports, parts: frozenset[str], pair: tuple[i
     """Without rows, without keys, or without either, as far as the subject has that."""
     together = supports.square or ("causal" in parts and not supports.rectangular_causal)
     choices = [(0, 0)] if together else [(0, 0), (0, pair[1]), *([] if "tree" in parts else [(pair[0], 0)])]
-    found: tuple[int, int] = draw(st.sampled_from(choices))
+    found: tuple[int, int] = draw(sampled_from(choices))
     return found
 
 
@@ -124,6 +122,6 @@ def _fitting(lengths: Lengths, limit: int, least: int, within: int) -> list[int]
 def _pick(draw: Draw, lengths: list[int]) -> int:
     """One of the lengths; of many as often as not one at the edge of a tile."""
     if len(lengths) <= _LISTED:
-        return int(draw(st.sampled_from(lengths)))
+        return int(draw(sampled_from(lengths)))
     size = Choices(draw).size(lengths[0], lengths[-1])
     return lengths[max(bisect_right(lengths, size) - 1, 0)]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from flashverify.case.masks.mask import PARTS, Mask
 from flashverify.case.masks.part import Drawn
 from flashverify.case.modifiers.logits import DROPOUT, MODIFIERS, Logits
-from flashverify.case.space.optional_parts import one_in
+from flashverify.case.space.sampling import one_in, sampled_from
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -41,7 +41,7 @@ class Choices:
 
     def choice(self, values: Sequence[Any]) -> Any:
         """One of `values`."""
-        return self._draw(st.sampled_from(values))
+        return self._draw(sampled_from(values))
 
     def integer(self, low: int, high: int) -> int:
         """An integer from `low` to `high`."""
@@ -73,7 +73,7 @@ def draw_lengths(
     Of a subject with few query rows the keys are the long ones.
     """
     few = supports.max_seq_q
-    limit = profile.max_long if few else draw(st.sampled_from((profile.max_seq,) * 3 + (profile.max_long,)))
+    limit = profile.max_long if few else draw(sampled_from((profile.max_seq,) * 3 + (profile.max_long,)))
     equal, swapped = draw(one_in(4)), draw(one_in(4))
     pairs = min(pairs, profile.max_pairs)
     seq_q = Choices(draw).size(1, min(profile.max_seq, pairs, few or pairs))

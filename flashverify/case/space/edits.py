@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import strategies as st
 
 from flashverify.case.case import Edit
+from flashverify.case.space.sampling import sampled_from
 from flashverify.case.tensors import EDITABLE
 from flashverify.formats import FORMATS
 
@@ -49,12 +50,12 @@ def draw_edits(draw: Draw, supports: Supports, case: Case) -> tuple[Edit, ...]:
     if not supports.wild_slopes:
         usable = [name for name in usable if name != "slopes"]
     edits: list[Edit] = []
-    for _ in range(draw(st.sampled_from((1, 1, 2, 3))) if usable else 0):
-        name = draw(st.sampled_from(usable))
-        b, length = draw(st.sampled_from(places(name)))
+    for _ in range(draw(sampled_from((1, 1, 2, 3))) if usable else 0):
+        name = draw(sampled_from(usable))
+        b, length = draw(sampled_from(places(name)))
         h, d = (draw(st.integers(0, shapes[name][axis] - 1)) for axis in (1, 3))
         choices = large if EDITABLE[name].finite else values
         if name == "bias":
             choices = [value for value in large if abs(value) <= entry.max]
-        edits.append(Edit(name, (b, h, draw(st.integers(0, length - 1)), d), draw(st.sampled_from(choices))))
+        edits.append(Edit(name, (b, h, draw(st.integers(0, length - 1)), d), draw(sampled_from(choices))))
     return tuple(edits)

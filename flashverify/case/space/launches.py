@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
-from flashverify.case.space.optional_parts import one_in
+from flashverify.case.space.sampling import one_in, sampled_from
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,17 +38,17 @@ def draw_launch(draw: Draw, supports: Supports) -> Launch:
             return ()
         if supports.launch_configs:
             return _of(draw, configs)
-        return tuple(sorted((name, draw(st.sampled_from(values))) for name, values in supports.launch))
+        return tuple(sorted((name, draw(sampled_from(values))) for name, values in supports.launch))
     return () if draw(_default(len(configs))) else _of(draw, configs)
 
 
 def _default(configs: int) -> SearchStrategy[bool]:
     """Whether a case has the default configuration, as often as each other one; shrinks to true."""
-    return st.sampled_from((True, *(False,) * min(configs, _MOST_DEFAULT - 1)))
+    return sampled_from((True, *(False,) * min(configs, _MOST_DEFAULT - 1)))
 
 
 def _of(draw: Draw, configs: tuple[Launch, ...]) -> Launch:
-    found: Launch = draw(st.sampled_from(configs))
+    found: Launch = draw(sampled_from(configs))
     return found
 
 
@@ -104,7 +104,7 @@ def lengths_at_tiles(
     if together or draw(st.booleans()):
         found = [n for n in _near(tiles) if n in rows and n in keys and n * n <= pairs and n <= most]
         if found:
-            return (draw(st.sampled_from(found)),) * 2
+            return (draw(sampled_from(found)),) * 2
         if together:
             return lengths
     seq_k = _one_of(draw, [n for n in _near(tiles) if n in keys and n * (rows.first() or 1) <= pairs], seq_k)
@@ -117,7 +117,7 @@ def lengths_at_tiles(
 
 
 def _one_of(draw: Draw, lengths: list[int], otherwise: int) -> int:
-    return int(draw(st.sampled_from(lengths))) if lengths and not draw(one_in(4)) else otherwise
+    return int(draw(sampled_from(lengths))) if lengths and not draw(one_in(4)) else otherwise
 
 
 def _near(tiles: list[int]) -> list[int]:

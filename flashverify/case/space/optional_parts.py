@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from flashverify.case.masks.mask import PARTS
 from flashverify.case.modifiers.logits import LOGIT_MODIFIERS
+from flashverify.case.space.sampling import one_in, sampled_from
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +30,6 @@ __all__ = [
     "draw_extras",
     "draw_parts",
     "extra_masks",
-    "one_in",
     "reachable",
 ]
 
@@ -38,11 +38,6 @@ _NUMBER = (0,) * 6 + (1,) * 5 + (2,) * 6 + (3,) * 3
 
 _BLOCKS = ((1, 1), (1, 1), (2, 2), (1, 2), (4, 4), (4, 1), (3, 2), (8, 8), (4, 8))
 """Rows and keys of a block, in units of the least one."""
-
-
-def one_in(n: int) -> SearchStrategy[bool]:
-    """True about once in `n` draws; shrinks to false."""
-    return st.sampled_from((False,) * (n - 1) + (True,))
 
 
 def _named(role: Role, supports: Supports) -> list[str]:
@@ -88,8 +83,8 @@ def draw_parts(draw: Draw, supports: Supports) -> frozenset[str]:
     orders, bands, lengths = (_named(role, supports) for role in ("order", "band", "lengths"))
     rich = bool(_extras(supports))
     if not supports.combine_masks:
-        return frozenset(draw(st.sampled_from([*((),) * (1 + 2 * rich), *((p,) for p in orders + bands + lengths)])))
-    parts = set(draw(st.sampled_from([*((),) * (1 + rich), *((p,) for p in orders + bands)])))
+        return frozenset(draw(sampled_from([*((),) * (1 + 2 * rich), *((p,) for p in orders + bands + lengths)])))
+    parts = set(draw(sampled_from([*((),) * (1 + rich), *((p,) for p in orders + bands)])))
     parts |= {part for part in lengths if draw(one_in(4) if rich else st.booleans())}
     for band in bands:
         if parts.intersection(orders) and _together(band, *parts) and draw(st.booleans()):
@@ -111,8 +106,8 @@ def draw_extras(draw: Draw, supports: Supports) -> frozenset[str]:
     if not single:
         return frozenset()
     chosen: list[str] = []
-    for _ in range(min(draw(st.sampled_from(_NUMBER)), len(single))):
-        chosen.append(draw(st.sampled_from([name for name in single if name not in chosen])))
+    for _ in range(min(draw(sampled_from(_NUMBER)), len(single))):
+        chosen.append(draw(sampled_from([name for name in single if name not in chosen])))
     return frozenset(chosen)
 
 

@@ -36,9 +36,9 @@ from flashverify.case.space.optional_parts import (
     draw_extras,
     draw_parts,
     extra_masks,
-    one_in,
 )
 from flashverify.case.space.profiles import CPU, GPU, Profile
+from flashverify.case.space.sampling import one_in, sampled_from
 from flashverify.case.tensors import TENSORS
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def cases(supports: Supports, *, profile: Profile = CPU) -> SearchStrategy[Case]
         return _cases(
             supports,
             profile,
-            st.sampled_from(list_compile_keys(supports, dims, formats, _count(supports, profile.kinds))),
+            sampled_from(list_compile_keys(supports, dims, formats, _count(supports, profile.kinds))),
         )
     return _cases(supports, profile, _free_kinds(supports, dims, formats))
 
@@ -111,18 +111,18 @@ def _free_kinds(
 ) -> CompileKey:
     """Any combination."""
     dtypes = list(dict.fromkeys(dtype for dtype, _ in formats))
-    dtype = draw(st.sampled_from(dtypes))
-    pair = draw(st.sampled_from(dims))
-    precision = draw(st.sampled_from([p for d, p in formats if d == dtype]))
+    dtype = draw(sampled_from(dtypes))
+    pair = draw(sampled_from(dims))
+    precision = draw(sampled_from([p for d, p in formats if d == dtype]))
     parts = draw_parts(draw, supports)
     aligned = not (supports.unaligned and draw(one_in(3)))
     launch = draw_launch(draw, supports)
     parts, features = combine(supports, parts, draw_extras(draw, supports))
     if ends := alignments(supports, parts):
-        parts |= draw(st.sampled_from(ends)) if len(ends) > 1 else ends[0]
-    block = draw(st.sampled_from(block_sizes(supports))) if "blocks" in parts else (16, 16)
+        parts |= draw(sampled_from(ends)) if len(ends) > 1 else ends[0]
+    block = draw(sampled_from(block_sizes(supports))) if "blocks" in parts else (16, 16)
     paged = supports.page_sizes and "packed" not in parts
-    page = draw(st.sampled_from(page_choices(supports))) if paged else None
+    page = draw(sampled_from(page_choices(supports))) if paged else None
     return CompileKey(
         dims=pair,
         dtype=dtype,
@@ -138,14 +138,14 @@ def _free_kinds(
 
 @st.composite
 def _cases(draw: Draw, supports: Supports, profile: Profile, kinds: SearchStrategy[CompileKey]) -> Case:
-    batch, heads_q, heads_kv = draw(st.sampled_from(head_choices(supports, profile)))
-    empty = draw(st.sampled_from(("batch", "seq_q", "seq_k"))) if supports.empty and draw(one_in(12)) else ""
+    batch, heads_q, heads_kv = draw(sampled_from(head_choices(supports, profile)))
+    empty = draw(sampled_from(("batch", "seq_q", "seq_k"))) if supports.empty and draw(one_in(12)) else ""
     batch = 0 if empty == "batch" else batch
     kind = draw(kinds)
     (dim_qk, dim_v), parts = kind.dims, kind.parts
     sequences = batch
     if "packed" in parts:
-        sequences, batch = (draw(st.sampled_from((1, 2, 2, 3, 4, 7))) if batch else 0), 1
+        sequences, batch = (draw(sampled_from((1, 2, 2, 3, 4, 7))) if batch else 0), 1
     pairs = max(profile.max_work // max(batch * heads_q * (dim_qk + dim_v), 1), 4)
     if "bitmap" in parts or "bias" in kind.features:
         pairs = min(pairs, max(_MAX_TABLE // max(batch * heads_q, 1), 4))
@@ -172,11 +172,11 @@ def _cases(draw: Draw, supports: Supports, profile: Profile, kinds: SearchStrate
         dim_v=dim_v,
         dtype=kind.dtype,
         precision=kind.precision,
-        scale=draw(st.sampled_from(_scales(supports))),
+        scale=draw(sampled_from(_scales(supports))),
         mask=mask,
         logits=logits,
         dropout=dropout,
-        values=Values(regime=draw(st.sampled_from(_REGIMES)), seed=draw(st.integers(0, 255))),
+        values=Values(regime=draw(sampled_from(_REGIMES)), seed=draw(st.integers(0, 255))),
         storage=dataclasses.replace(
             _storage(draw, supports, kind.aligned),
             page_size=kind.page_size,
@@ -224,17 +224,17 @@ def _storage(draw: Draw, supports: Supports, aligned: bool) -> Storage:
     gaps = ((0, 0, 8) if aligned else (0, 1, 3)) if supports.gaps else (0,)
     offsets = (0, 0, 8) if aligned else (1, 4)
     return Storage(
-        layout=draw(st.sampled_from([layout for layout in ("bhsd", "bshd") if layout in supports.layouts])),
-        gap=draw(st.sampled_from(gaps)),
-        offset=draw(st.sampled_from(offsets)),
+        layout=draw(sampled_from([layout for layout in ("bhsd", "bshd") if layout in supports.layouts])),
+        gap=draw(sampled_from(gaps)),
+        offset=draw(sampled_from(offsets)),
         expand=supports.expand and draw(one_in(6)),
-        padding=draw(st.sampled_from(POISONS)),
+        padding=draw(sampled_from(POISONS)),
     )
 
 
 def _grad(draw: Draw, supports: Supports) -> Grad:
     strided = () if supports.contiguous else ("expanded", "transposed")
-    do = draw(st.sampled_from(("dense", "dense", "dense", *strided, "zero")))
+    do = draw(sampled_from(("dense", "dense", "dense", *strided, "zero")))
     dlse = supports.dlse and draw(st.booleans())
     forward_only = draw(one_in(10))
     return Grad(do=do, dlse=dlse) if supports.backward and not forward_only else Grad(backward=False)

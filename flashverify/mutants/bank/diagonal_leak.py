@@ -13,6 +13,7 @@ DIAGONAL_LEAK = Mutant(
     after="full_end = tl.maximum(sure_to, 0) // (BLOCK_M if AXIS == KEYS else STEP) * (BLOCK_M if AXIS == KEYS else STEP)",
     outputs=("o", "lse", "dq"),
     modelled_on="triton-lang/triton#8853: full tiles end at a multiple of BLOCK_M, which is none of BLOCK_N where BLOCK_M < BLOCK_N",
+    semantics="edge-tile-unmasked",
     needs=("causal",),
 )
 """Shows where a case's launch has block_m < block_n."""

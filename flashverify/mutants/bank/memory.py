@@ -34,6 +34,7 @@ MEMORY_BANK = (
         after="v = load_tile(v_head, j, n0 + BLOCK_N,",
         outputs=("v_view",),
         modelled_on="the weights of the tail are 0, so its values are taken not to matter",
+        semantics="padding-of-v-multiplied",
     ),
     Mutant(
         name="lse_stored_without_mask",
@@ -75,6 +76,7 @@ MEMORY_BANK = (
         after=_STORE_DELTA.replace("i < sq", "i < sq - 1"),
         outputs=("delta", "stats.delta"),
         modelled_on="a buffer allocated, not filled, and read by the next kernel",
+        semantics="not-written",
     ),
     Mutant(
         name="q_written_back",

@@ -76,6 +76,7 @@ RELATIVE_BIAS = (
         after="[:, None].expand(-1, ds.shape[1], -1, -1)",
         outputs=("drelative_bias",),
         modelled_on="an index with a batch axis of 1: torch.gather takes it as one entry, and broadcasts nothing",
+        semantics="drelative-bias-first-sequence",
         needs=("relative_bias", "sequences", "backward"),
     ),
     Mutant(

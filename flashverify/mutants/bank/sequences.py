@@ -92,6 +92,7 @@ SEQUENCES = (
         after="rows = rows",
         outputs=("o", "lse", "dq", "dk", "dv", "q_view", "k_view", "v_view"),
         modelled_on="huggingface/transformers#46634: the limits of packed sequences are lost",
+        semantics="packed-longest-for-all",
         needs=("packed",),
     ),
     Mutant(

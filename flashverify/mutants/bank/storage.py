@@ -61,6 +61,7 @@ STORAGE = (
         after='call.sequences * call.heads * -(-call.sq // call.configs["forward"].block_m),',
         outputs=("delta", "dq", "dk"),
         modelled_on="triton-lang/triton#2020: the rows of delta that another grid's tiles do not reach are never computed",
+        semantics="not-written",
         needs=("backward", "launch"),
     ),
     Mutant(

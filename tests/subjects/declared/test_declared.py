@@ -11,6 +11,7 @@ from flashverify.case import format_case, parse_case
 from flashverify.case.space.matrix import standard_matrix
 from flashverify.case.space.strategies import cases
 from flashverify.judge.verdict import Status
+from tests.fast_tier import fast_one_in
 from tests.subjects.declared.subjects import DIMS, LEAKY, packed_decode, square_tiles, tile_pairs
 
 SUBJECTS = {"packed_decode": packed_decode, "square_tiles": square_tiles}
@@ -78,7 +79,7 @@ WITHOUT = {
 """What could be declared of the same subjects by single switches; the rest would be up to `also`."""
 
 
-@pytest.mark.parametrize("name", SUBJECTS)
+@pytest.mark.parametrize("name", fast_one_in(2, SUBJECTS))
 def test_draws_need_no_rejection(name):
     narrow = SUBJECTS[name].supports
     wide = draw(WITHOUT[name], 60)

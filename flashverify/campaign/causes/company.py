@@ -1,0 +1,127 @@
+"""Which failures keep company: what is never seen without a cause is most likely its work, unless that cause is seen nearly everywhere."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING
+
+from flashverify.campaign.causes.symptoms import VALUES, Symptom, symptom
+from flashverify.case.masks.mask import PARTS
+from flashverify.case.modifiers.logits import MODIFIERS
+from flashverify.case.text import parse_case
+from flashverify.diagnosis.features import ABSENT, case_features
+from flashverify.judge.verdict import Status
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from flashverify.case.case import Case
+    from flashverify.judge.verdict import CaseResult, Key
+
+__all__ = ["Company"]
+
+_TILE = 64
+"""Rows or keys from which on a kernel makes several tiles of them."""
+_ENOUGH = 10
+"""Cases of company that count; more of them say nothing more about a cause that is seen nearly everywhere."""
+_MOST = 20_000
+"""Different entries that are kept of a subject; what comes later is not counted."""
+
+Entry = tuple[frozenset[str], frozenset[tuple[Symptom, str]], frozenset[str]]
+"""Parts of the case, failures with the dtype, and what was asked: checks, and outputs that were compared with exact values."""
+
+
+class Company:
+    """What failed together on the judged cases."""
+
+    def __init__(self) -> None:
+        self._entries: defaultdict[str, Counter[Entry]] = defaultdict(Counter)
+
+    def add(self, result: CaseResult) -> None:
+        """Count a case that was judged; nothing where it would not have shown a failure."""
+        if not (result.failures or result.coverage):
+            return
+        case = parse_case(result.case)
+        asked = {v.check for v in result.verdicts if v.status in (Status.PASS, Status.FAIL)}
+        outputs = {f"values of {each.output}" for each in result.stats}
+        failures = frozenset((symptom(v), case.dtype) for v in result.failures)
+        entry = (_parts(case), failures, frozenset((asked - set(VALUES)) | outputs))
+        kept = self._entries[result.subject]
+        if entry in kept or len(kept) < _MOST:
+            kept[entry] += 1
+
+    def met(self, bucket: Key, cause: Collection[Symptom], minimal: Case | None = None) -> tuple[int, float]:
+        """How often a bucket was seen with a cause, and how probable that is for two that have nothing to do with each other.
+
+        The cause is expected on as many of the bucket's cases as it is seen on among all cases that have the parts that the bucket's
+        cases share. A cause that is seen on all of those says nothing.
+
+        Args:
+            bucket: failures with one symptom in one dtype.
+            cause: every symptom of the cause.
+            minimal: its minimal case, where it has one: what fails without the mask and the modifiers of that is not its work.
+
+        Returns:
+            (0, 1) where the bucket was seen on a case that could have shown the cause and did not.
+        """
+        mine, entries = (symptom(bucket), bucket.dtype), self._entries[bucket.subject]
+        needed = frozenset() if minimal is None else _present(minimal)
+
+        def shows(entry: Entry) -> bool:
+            return needed <= entry[0] and any(seen in cause for seen, _ in entry[1])
+
+        of_bucket = [(entry, count) for entry, count in entries.items() if mine in entry[1]]
+        together = sum(count for entry, count in of_bucket if shows(entry))
+        if any(not shows(entry) and _could(entry, cause) for entry, _ in of_bucket) or not together:
+            return 0, 1.0
+        shared = frozenset.intersection(*(entry[0] for entry, _ in of_bucket))
+        alike = [(e, n) for e, n in entries.items() if shared <= e[0] and (shows(e) or _could(e, cause))]
+        rate = sum(count for e, count in alike if shows(e)) / sum(count for _, count in alike)
+        return together, float(rate ** min(together, _ENOUGH))
+
+
+def _could(entry: Entry, cause: Collection[Symptom]) -> bool:
+    """Whether any symptom of a cause could have been seen: it was asked about, and a number that is not finite did not hide it."""
+    lost = {output for (check, _, output), _ in entry[1] if check == "nonfinite"}
+    asked = (
+        (f"values of {output}", output in lost) if check in VALUES else (check, False) for check, _, output in cause
+    )
+    return any(what in entry[2] and not hidden for what, hidden in asked)
+
+
+def _present(case: Case) -> frozenset[str]:
+    """Parts of the mask, modifiers, pages and a backward, as far as the case has them."""
+    found = case_features(case)
+    names = (*(part.name for part in PARTS), *(modifier.name for modifier in MODIFIERS), "paged", "backward")
+    return frozenset(f"has {name}" for name in names if found.get(name, ABSENT) != ABSENT)
+
+
+def _parts(case: Case) -> frozenset[str]:
+    """The parts that a case has, and in what order of size it is; not those that it lacks."""
+    sizes = {
+        "seq_q",
+        "seq_k",
+        "window_left",
+        "window_right",
+        "sequences",
+        "heads_q",
+        "heads_kv",
+        "group",
+        "offset",
+        "gap",
+    }
+    found = {f"{name}={value}" for name, value in case_features(case).items() if value != ABSENT and name not in sizes}
+    order = {
+        "several tiles of rows": case.seq_q > _TILE,
+        "several tiles of keys": case.seq_k > _TILE,
+        "more rows than keys": case.seq_q > case.seq_k,
+        "several sequences": case.batch > 1,
+        "groups of heads": case.heads_q > case.heads_kv,
+        "an offset": case.storage.offset > 0,
+        "a gap": case.storage.gap > 0,
+        "no rows": 0 in (case.rows_inside or (case.seq_q,)),
+        "no keys": 0 in (case.keys_inside or (case.seq_k,)),
+    }
+    return _present(case) | frozenset(
+        found | {f"regime={case.values.regime}"} | {name for name, holds in order.items() if holds}
+    )

@@ -1,0 +1,24 @@
+"""Of many parameters that tell the same of different things, the fast tests take some."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+
+def fast_one_in(n: int, values: Iterable[Any], *, ids: Any = None) -> list[Any]:
+    """Parameters of which the first and every n-th one after it are not marked `slow`.
+
+    Args:
+        n: how many for one fast one.
+        values: single values of a parameter, or parameters.
+        ids: makes an id of a value; by default pytest does.
+    """
+    found = []
+    for place, value in enumerate(values):
+        marks = [pytest.mark.slow] if place % n else []
+        if hasattr(value, "marks"):  # what `pytest.param` made
+            found.append(pytest.param(*value.values, id=value.id, marks=[*value.marks, *marks]))
+        else:
+            found.append(pytest.param(value, id=None if ids is None else ids(value), marks=marks))
+    return found
