@@ -95,8 +95,9 @@ def _declaration(name: str, value: Any) -> str:
         body = "\n".join(lines)
         returned = signature.return_annotation
         return f"from flashverify import {name}\n\n{name}(\n{body}\n) -> {returned}"
-    base = value.__mro__[1].__name__
-    head = f"from flashverify import {name}\n\nclass {name}" + (f"({base})" if base not in ("object", "dict") else "")
+    base = value.__mro__[1]
+    shown = base not in (object, dict) and not _internal(base)
+    head = f"from flashverify import {name}\n\nclass {name}" + (f"({base.__name__})" if shown else "")
     fields = [f"    {text}" for text in _fields(value)]
     return head + (":\n" + "\n".join(fields) if fields else "")
 
@@ -139,11 +140,12 @@ def _sorted(values: frozenset[Any]) -> str:
 
 
 def _members(value: Any) -> list[tuple[str, Any]]:
-    """Public methods and properties that a class defines itself, in the order of its source."""
+    """Public methods and properties that a class or an internal base of it defines, in the order of the source."""
     if not inspect.isclass(value) or issubclass(value, (BaseException, enum.Enum)):
         return []
     found = []
-    for name, member in vars(value).items():
+    defined = [item for owner in (value, *filter(_internal, value.__mro__[1:])) for item in vars(owner).items()]
+    for name, member in defined:
         function = member.fget if isinstance(member, property) else getattr(member, "__func__", member)
         if name.startswith("_") or not inspect.isfunction(function):
             continue
@@ -154,6 +156,11 @@ def _members(value: Any) -> list[tuple[str, Any]]:
         taken = ", ".join(_parameter(p) for p in signature.parameters.values() if p.name not in ("self", "cls"))
         found.append((f"`{name}({taken}) -> {signature.return_annotation}`", function))
     return found
+
+
+def _internal(owner: type) -> bool:
+    """Whether a class is flashverify's own and has no page."""
+    return owner.__module__.startswith("flashverify.") and owner.__name__ not in flashverify.__all__
 
 
 def _text(docstring: str) -> str:

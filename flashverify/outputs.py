@@ -202,23 +202,21 @@ def expected_shapes(problem: Any) -> dict[str, tuple[int, ...]]:
 
 
 def pinned_rows(
-    empty: torch.Tensor, *, empty_row_o: float = 0.0, empty_row_lse: float = -math.inf
+    empty: torch.Tensor, *, empty_row_o: float | None = 0.0, empty_row_lse: float | None = -math.inf
 ) -> dict[str, tuple[torch.Tensor, float]]:
     """What outputs hold in rows that see no key: per output the elements, bool, broadcastable to it, and their value.
 
     Args:
         empty: bool `[B, Hq, Sq]`.
-        empty_row_o: of O, see `Contract`.
-        empty_row_lse: of the LSE.
+        empty_row_o: of O, see `Contract`; None pins nothing.
+        empty_row_lse: of the LSE, likewise.
     """
     declared = {"empty_row_o": empty_row_o, "empty_row_lse": empty_row_lse}
+    values = {spec: declared[spec.empty_row] if isinstance(spec.empty_row, str) else spec.empty_row for spec in _TABLE}
     return {
-        spec.name: (
-            empty.unsqueeze(-1) if spec.channels else empty,
-            declared[spec.empty_row] if isinstance(spec.empty_row, str) else spec.empty_row,
-        )
-        for spec in _TABLE
-        if spec.empty_row is not None
+        spec.name: (empty.unsqueeze(-1) if spec.channels else empty, value)
+        for spec, value in values.items()
+        if value is not None
     }
 
 

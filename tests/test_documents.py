@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-FOLDERS = ("docs", "tests", "benchmarks", "oracles", "reports", ".github")
+FOLDERS = ("docs", "tests", "benchmarks", "examples", "oracles", "reports", ".github")
 # reports/kill_matrix.md names files of the suites that it compares with.
 FOREIGN = {"tests/test_flash_attn.py"}
 DOCUMENTS = sorted(
@@ -16,7 +16,7 @@ DOCUMENTS = sorted(
     ]
 )
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-FILE = re.compile(r"`((?:flashverify|tests|docs|benchmarks|kernels|oracles|reports)/[\w./-]+\.\w+)`")
+FILE = re.compile(r"`((?:flashverify|tests|docs|benchmarks|examples|kernels|oracles|reports)/[\w./-]+\.\w+)`")
 
 
 def anchor(heading):

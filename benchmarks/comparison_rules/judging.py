@@ -12,7 +12,8 @@ from comparison_rules.references import References
 from comparison_rules.rules import FOREIGN
 from flashverify.case.memory.materialize import materialize
 from flashverify.checks import Plan, judge_case
-from flashverify.checks.accuracy import check_accuracy, shape_failures, undefined_elements
+from flashverify.checks.accuracy import check_accuracy, shape_failures
+from flashverify.checks.left_open import undefined_elements
 from flashverify.checks.passes.execution import execute
 from flashverify.errors import FlashverifyError
 from flashverify.judge.verdict import Status

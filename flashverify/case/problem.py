@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from flashverify.case.tensors import TENSORS
 from flashverify.case.values.dropout_words import dropout_key
+from flashverify.case.wiring.methods import Wiring
 
 if TYPE_CHECKING:
     import torch
@@ -22,7 +23,7 @@ class Pages:
 
     Key j of sequence b lies in page `table[b, j // page_size]` at `j % page_size`. Pages that no sequence uses and keys beyond
     the declared lengths hold the padding poison; entries of the table beyond the last page of a sequence are garbage that must
-    not be followed.
+    not be followed, and so are those before the window of every row unless `case.storage.kept_pages`.
 
     Args:
         k: `[P, page_size, Hkv, D]`, a view whose strides follow `case.storage`.
@@ -36,7 +37,7 @@ class Pages:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
+class Problem(Wiring):
     """The tensors of a case. What a case does not have is None.
 
     Args:

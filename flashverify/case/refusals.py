@@ -104,6 +104,8 @@ def _of_storage(supports: Supports, case: Case) -> Iterator[Rule]:
         storage.page_size is not None and storage.page_size not in supports.page_sizes,
         f"page_size={storage.page_size}, it has {supports.page_sizes}",
     )
+    freed = storage.page_size is not None and not storage.kept_pages and not supports.freed_pages
+    yield freed and (case.mask.window or (None,))[0] is not None, "kept_pages=no under a window to the left"
     yield (
         storage.page_size is None and supports.always_paged,
         f"k and v without pages, it has page sizes {supports.page_sizes} alone",

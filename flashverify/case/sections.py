@@ -128,6 +128,8 @@ class Storage:
         expand: k and v share one stored head (stride 0 over heads).
         padding: what the elements outside the declared lengths, the gaps and the guard bands of the inputs hold.
         page_size: keys per page of a paged k and v; None is contiguous.
+        kept_pages: pages before the window of every row keep their keys and stand in the table; otherwise they are freed: their entries are
+            garbage.
         strided: slopes, sink and dlse are every second element of their buffers, padding between them.
     """
 
@@ -137,6 +139,7 @@ class Storage:
     expand: bool = False
     padding: str = "zero"
     page_size: int | None = None
+    kept_pages: bool = False
     strided: bool = False
 
     def __post_init__(self) -> None:

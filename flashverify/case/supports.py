@@ -43,6 +43,8 @@ class Supports:
         block_multiple: rows and keys of a block of a block-sparse pattern are multiples of it.
         page_sizes: keys per page that a paged k and v may have; empty where they must be contiguous.
         always_paged: whether k and v come in pages in every case.
+        freed_pages: whether pages before the window of every row may be freed, as in a cache that rolls: their entries in the table are
+            garbage. False for a kernel that walks over all entries: they name pages that hold their keys.
         seq_q: numbers of query rows; None is any.
         seq_k: numbers of keys; None is any.
         max_seq_q: most query rows of a sequence, as of a decode kernel.
@@ -94,6 +96,7 @@ class Supports:
     block_multiple: int = 16
     page_sizes: tuple[int, ...] = ()
     always_paged: bool = False
+    freed_pages: bool = True
     seq_q: Sequence[int] | None = None
     seq_k: Sequence[int] | None = None
     max_seq_q: int | None = None

@@ -149,6 +149,7 @@ def _list_axes() -> Iterator[_Axis]:
     yield _Axis("expand", "storage", "expand", yes_or_no, yes_or_no_text)
     yield _Axis("padding", "storage", "padding", str, str)
     yield _Axis("page_size", "storage", "page_size", int, str)
+    yield _Axis("kept_pages", "storage", "kept_pages", yes_or_no, yes_or_no_text)
     yield _Axis("strided", "storage", "strided", yes_or_no, yes_or_no_text)
     yield _Axis("do", "grad", "do", str, str)
     yield _Axis("dlse", "grad", "dlse", yes_or_no, yes_or_no_text)

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from flashverify.case.memory.host import on_cpu
+from flashverify.checks.left_open import pinned_elements, undefined_elements
 from flashverify.checks.passes.derived_problems import work
 from flashverify.judge.compare import Comparison, compare_output
 from flashverify.judge.verdict import Status, Verdict
-from flashverify.outputs import COMMON_GRADIENTS, OUTPUTS, expected_shapes, output, pinned_rows, rows_reach
+from flashverify.outputs import COMMON_GRADIENTS, OUTPUTS, expected_shapes, output, rows_reach
 from flashverify.truth import Truth, inputs_of
 
 if TYPE_CHECKING:
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 
     from flashverify.case.problem import Problem
     from flashverify.checks.passes.execution import Execution
-    from flashverify.numerics import Form
-    from flashverify.subjects.interface import Contract, Subject
+    from flashverify.numerics import Form, OutputBound
+    from flashverify.subjects.interface import Subject
     from flashverify.truth import Clean
 
 __all__ = [
@@ -36,7 +37,6 @@ __all__ = [
     "judged_form",
     "shape_failures",
     "tainted",
-    "undefined_elements",
 ]
 
 END_TO_END, CONDITIONAL, STRICT = "end-to-end", "conditional", "strict"
@@ -64,10 +64,11 @@ class Accuracy:
 
 
 def judged_form(subject: Subject, problem: Problem) -> Form:
-    """The form that the bounds assume: the subject's, with the base of the LSE that it returns."""
-    form = subject.form(problem.case)
-    base = subject.contract.lse_base
-    return form if base is None or form.lse_base == base else dataclasses.replace(form, lse_base=base)
+    """The form that the bounds assume: the subject's, with the base of the LSE that it returns and what that is in empty rows."""
+    form, contract = subject.form(problem.case), subject.contract
+    base, row = contract.lse_base or form.lse_base, "sink" if contract.empty_row_lse == "sink" else "none"
+    same = (form.lse_base, form.empty_row_lse) == (base, row)
+    return form if same else dataclasses.replace(form, lse_base=base, empty_row_lse=row)
 
 
 def shape_failures(execution: Execution) -> list[Verdict]:
@@ -91,33 +92,6 @@ def shape_failures(execution: Execution) -> list[Verdict]:
     return found
 
 
-def undefined_elements(problem: Problem, contract: Contract) -> dict[str, torch.Tensor]:
-    """Per output the elements about which the contract says nothing: those behind packed sequences, and where it leaves them open those outside the declared lengths."""
-    packed = problem.case.mask.packed is not None
-    return {} if contract.padding == "written" and not packed else outside(problem)
-
-
-def outside(problem: Problem) -> dict[str, torch.Tensor]:
-    """Bool masks, broadcastable to each output: outside the declared lengths, or behind the last packed sequence."""
-    import torch
-
-    case, device = problem.case, problem.q.device
-
-    def beyond(lengths: tuple[int, ...] | None, size: int) -> torch.Tensor | None:
-        if lengths is None:
-            return None
-        return torch.arange(size, device=device) >= torch.tensor(lengths, device=device).view(-1, 1, 1)
-
-    rows, keys = beyond(case.rows_inside, case.seq_q), beyond(case.keys_inside, case.seq_k)
-    beyond_axis = {"row": rows, "key": keys}
-    found: dict[str, torch.Tensor] = {}
-    for name in OUTPUTS:
-        spec = output(name)
-        if (mask := beyond_axis.get(spec.along or "")) is not None:
-            found[name] = mask.unsqueeze(-1) if spec.channels else mask
-    return found
-
-
 def check_accuracy(subject: Subject, execution: Execution) -> Accuracy:
     """Compares every output with the oracle, end to end and, for the gradients, given the subject's own O and LSE."""
     import torch
@@ -130,18 +104,20 @@ def check_accuracy(subject: Subject, execution: Execution) -> Accuracy:
     inputs, tidy = inputs_of(problem)
     form = judged_form(subject, problem)
     truth, taint = Truth(inputs, problem.case.dtype, form), tainted(tidy, form)
-    undefined, beyond = undefined_elements(problem, contract), outside(problem)
-    pinned = pinned_rows(truth.empty_rows, empty_row_o=contract.empty_row_o, empty_row_lse=contract.empty_row_lse)
-    pinned |= {name: (mask, 0.0) for name, mask in beyond.items() if output(name).along == "key"}
+    undefined, pinned = undefined_elements(problem, contract), pinned_elements(truth, problem, contract)
     warnings = []
 
-    def judge(name: str, mode: str, value: torch.Tensor, bound: object, lost: torch.Tensor | None = None) -> Comparison:
+    def judge(
+        name: str, mode: str, value: torch.Tensor, bound: OutputBound, lost: torch.Tensor | None = None
+    ) -> Comparison:
         mask, fixed = pinned.get(name, (None, 0.0))
+        if mask is not None and name == "dq":  # of a row without keys whose dP overflows nothing is asked
+            mask = mask & ~bound.exempt
         return compare_output(
             name,
             outputs[name],
             value,
-            bound,  # type: ignore[arg-type]
+            bound,
             mode=mode,
             taint=_union(taint.get(name), lost),
             pinned=mask,

@@ -12,12 +12,13 @@ from flashverify.checks.saturation import SATURATED
 from flashverify.judge.record import Confirmation
 from flashverify.judge.verdict import Verdict, to_hex
 from flashverify.truth import Truth, exact_values, inputs_of
+from flashverify.truth.empty_rows import dlse_of_empty_rows
 
 if TYPE_CHECKING:
     import torch
 
     from flashverify.case.case import Case
-    from flashverify.subjects.interface import Subject
+    from flashverify.subjects.interface import Contract, Subject
 
 __all__ = ["confirm"]
 
@@ -61,7 +62,11 @@ def confirm(subject: Subject, case: Case, verdict: Verdict) -> Confirmation:
         bounds = truth.forward() | (truth.backward() if inputs.do is not None else {})
     expected = float(exact[verdict.output][verdict.index])
     if verdict.output == "lse":
-        expected = _pinned(expected / unit, subject.contract.empty_row_lse)
+        expected = expected / unit
+    if expected == -math.inf and verdict.output == "lse":
+        expected = _lse_of_empty_row(truth, subject.contract, verdict.index, unit)
+    if verdict.output == "dsink" and truth.sums_sink and inputs.dlse is not None:
+        expected += float(dlse_of_empty_rows(truth)[:, verdict.index[0]].sum())
     if verdict.output == "delta" and inputs.dlse is not None and form.stored_delta == "minus_dlse":
         empty_row = bool(truth.empty_rows[verdict.index])
         expected = 0.0 if empty_row else expected - float(inputs.dlse[verdict.index])
@@ -76,9 +81,11 @@ def confirm(subject: Subject, case: Case, verdict: Verdict) -> Confirmation:
     )
 
 
-def _pinned(expected: float, empty: float) -> float:
-    """The contract's LSE where the exact one is that of an empty row."""
-    return empty if expected == -math.inf else expected
+def _lse_of_empty_row(truth: Truth, contract: Contract, index: tuple[int, ...], unit: float) -> float:
+    """The LSE that the contract gives a row that sees no key, in units of `unit` natural ones."""
+    if truth.sums_sink and truth.inputs.sink is not None:
+        return float(truth.inputs.sink[index[1]]) / unit
+    return math.nan if contract.fixed_lse is None else contract.fixed_lse
 
 
 def _element(tensor: torch.Tensor, index: tuple[int, ...]) -> float:

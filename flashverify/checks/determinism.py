@@ -9,7 +9,7 @@ import contextlib
 import sys
 from typing import TYPE_CHECKING
 
-from flashverify.checks.accuracy import undefined_elements
+from flashverify.checks.left_open import undefined_elements
 from flashverify.checks.passes.bitwise import first_difference
 from flashverify.checks.passes.by_itself import told_by_itself
 from flashverify.checks.passes.execution import execute

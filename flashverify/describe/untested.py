@@ -141,6 +141,8 @@ def _layouts(supports: Supports) -> Iterator[str]:
         yield "paged keys"
     elif supports.always_paged:
         yield "keys that are not paged"
+    if supports.page_sizes and "window" in supports.masks and not supports.freed_pages:
+        yield "pages before a window that were freed, with garbage in their entries"
     facts = (
         (supports.gaps, "gaps between rows"),
         (supports.unaligned, "pointers and strides that are no multiple of 16 bytes"),
@@ -178,6 +180,11 @@ def _launches(supports: Supports) -> Iterator[str]:
 def _promises(contract: Contract) -> Iterator[str]:
     if contract.lse_base is None:
         yield "LSE: none is returned"
+    undefined = [
+        name for name, value in (("O", contract.empty_row_o), ("LSE", contract.empty_row_lse)) if value is None
+    ]
+    if undefined:
+        yield f"{' and '.join(undefined)} of rows that see no key, and their delta and dQ: undefined by contract"
     if contract.deterministic is None:
         yield "the same bits over repeats: measured, never a failure"
     if contract.batch_invariant is None:

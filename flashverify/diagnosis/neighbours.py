@@ -91,7 +91,7 @@ def simplifications(supports: Supports, case: Case) -> Iterator[Case]:
         change(case, scale=None),
         change(case, grad=plain),
         change(case, grad=replace(case.grad, dlse=False)),
-        change(case, storage=Storage(page_size=case.storage.page_size)),
+        change(case, storage=Storage(page_size=case.storage.page_size, kept_pages=case.storage.kept_pages)),
         change(case, storage=replace(case.storage, page_size=None)),
         change(case, values=replace(case.values, edits=())),
         change(case, values=replace(case.values, regime="normal", edits=())),
@@ -219,7 +219,7 @@ def _launch(supports: Supports, case: Case) -> Iterator[Case | None]:
 
 def _storage(supports: Supports, case: Case) -> Iterator[Case | None]:
     storage = case.storage
-    yield change(case, storage=Storage(page_size=storage.page_size))
+    yield change(case, storage=Storage(page_size=storage.page_size, kept_pages=storage.kept_pages))
     others: tuple[dict[str, Any], ...] = (
         {"layout": "bshd" if storage.layout == "bhsd" else "bhsd"},
         {"gap": 8},

@@ -181,7 +181,7 @@ class Scene:
         return {name: dataclasses.replace(self.right[name], strict=None) for name in names if name in self.right}
 
     def _forward(self, truth: Truth) -> Expectations:
-        return forward_asked(truth, self.contract)
+        return forward_asked(truth, self.problem, self.contract)
 
     def _backward(self, truth: Truth, o: Tensor | None, lse: Tensor | None) -> Expectations:
         return backward_asked(truth, self.problem, o, None if lse is None else lse / self.unit)

@@ -14,8 +14,8 @@ from flashverify.checks.accuracy import (
     judged_form,
     shape_failures,
     tainted,
-    undefined_elements,
 )
+from flashverify.checks.left_open import undefined_elements
 from flashverify.checks.passes.execution import execute
 from flashverify.diagnosis.expected import of_bound
 from flashverify.diagnosis.observation import Scene
@@ -48,10 +48,10 @@ def look(subject: Subject, case: Case) -> Scene | None:
     free = tainted(tidy, form)
     for name, mask in undefined_elements(problem, subject.contract).items():
         free[name] = free[name] | mask if name in free else mask
-    right = forward_asked(truth, subject.contract)
+    right = forward_asked(truth, problem, subject.contract)
     empty = truth.empty_rows.unsqueeze(-1)
     for name, pair in truth.strict().items():
-        strict = of_bound(*pair).pinned(empty, subject.contract.empty_row_o)
+        strict = of_bound(*pair).pinned(empty, subject.contract.empty_row_o or 0.0)
         right[name] = dataclasses.replace(right[name], strict=strict)
     o = lse = None
     if inputs.do is not None:

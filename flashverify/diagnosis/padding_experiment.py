@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from flashverify.case.memory.materialize import materialize
-from flashverify.checks.accuracy import outside
+from flashverify.checks.left_open import outside
 from flashverify.checks.passes.execution import execute
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from flashverify.checks.accuracy import outside
+from flashverify.checks.left_open import outside, pinned_elements
 from flashverify.diagnosis.expected import of_bound
-from flashverify.outputs import output, pinned_rows
+from flashverify.outputs import output
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 __all__ = ["backward_asked", "forward_asked"]
 
 
-def forward_asked(truth: Truth, contract: Contract) -> Expectations:
+def forward_asked(truth: Truth, problem: Problem, contract: Contract) -> Expectations:
     """What `truth` asks of the outputs of the forward."""
     values = {name: of_bound(*pair) for name, pair in truth.forward().items()}
-    pinned = pinned_rows(truth.empty_rows, empty_row_o=contract.empty_row_o, empty_row_lse=contract.empty_row_lse)
-    return {name: value.pinned(*pinned[name]) for name, value in values.items()}
+    pinned = pinned_elements(truth, problem, contract)
+    return {name: value.pinned(*pinned[name]) if name in pinned else value for name, value in values.items()}
 
 
 def backward_asked(truth: Truth, problem: Problem, o: Tensor | None, lse: Tensor | None) -> Expectations:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     import torch
 
@@ -91,7 +91,7 @@ class Watch:
         dropped: misuses at places that have a report already.
     """
 
-    inputs: frozenset[int] = frozenset()
+    inputs: Collection[int] = frozenset()
     poison: Callable[[torch.Tensor], int | None] | None = None
     fill: str | None = None
     only: Place | None = None

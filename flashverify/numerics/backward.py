@@ -126,7 +126,7 @@ def backward_bounds(
             trivial=rows.delta_trivial.squeeze(-1),
             out=FORMATS["fp32"],
         ),
-        dq=output(rows.dq, rows.dq_core, rows.dq_self, rows.empty, rows.dq_exempt, rows.dq_trivial),
+        dq=output(rows.dq, rows.dq_core, rows.dq_self, rows.dq_exact, rows.dq_exempt, rows.dq_trivial),
         dk=by_key(dk, keys.dk, c.const_k, c64.const_k),
         dv=b_dv,
         reasons=reasons,
@@ -223,7 +223,7 @@ def _chunk_terms(
     rows = RowTerms(
         delta=stored, delta_bound=b_delta, delta_self=e_delta, delta_trivial=t_stored, delta_exempt=over.delta,
         dq=problem.cut(dq, chunk.rows), dq_core=cores.dq, dq_self=self_cores.dq, dq_trivial=t_dq, dq_exempt=over.dq.expand_as(t_dq),
-        empty=empty,
+        empty=empty, dq_exact=empty & ~over.empty,
     )  # fmt: skip
     of_dk = KeySum(
         core=cores.dk, self_core=self_cores.dk, trivial=t_dk, exempt=over.dk.expand_as(cores.dk), hidden=over.hidden

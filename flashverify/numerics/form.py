@@ -33,6 +33,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "max_source": ("exponent", "apart"),
     "key_order": ("unknown", "ascending"),
     "stored_delta": ("plain", "minus_dlse"),
+    "empty_row_lse": ("none", "sink"),
     "dot": ("ieee", "tf32", "tf32x3"),
 }
 _OPTIONAL_DTYPES = ("out_dtype", "grad_dtype")
@@ -65,6 +66,7 @@ class Form:
         ds_from: dS = P X takes the fp32 P or the one that was rounded for the dV dot.
         masked_ds: dS of a pair that the mask removes is set to 0, so that an overflow of its dP reaches nothing.
         stored_delta: What a returned delta holds: `rowsum(dO * O)`, or that minus dLSE, 0 in a row that sees no key.
+        empty_row_lse: What the LSE of a row that sees no key sums: nothing, or the sink; set from `Contract.empty_row_lse`.
         scale_ds: The scale multiplies the gradients after their dots, an operand of theirs in fp32 (the rounded dS, or K and Q), or dS
             before it is rounded to the input dtype.
         row_sum: The row sum adds the fp32 weights, or the rounded ones.
@@ -130,6 +132,7 @@ class Form:
     key_order: str = "unknown"
     masked_ds: bool = False
     stored_delta: str = "plain"
+    empty_row_lse: str = "none"
     dot: str = "ieee"
     architecture: str = AGNOSTIC
     out_dtype: str | None = None

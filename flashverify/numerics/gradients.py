@@ -29,6 +29,10 @@ class Gradient:
     nk: Tensor  # sum of |K| over visible keys, [G, M, D]
     nq: Tensor  # sum of |Q| over visible rows, [G, N, D]
     ndo: Tensor  # sum of |dO| over visible rows that keep the key, scaled, [G, N, Dv]
+    empty_ado: (
+        Tensor | None
+    )  # |dO| of rows that see nothing where their dP counts, else 0 or None; `empty_dlse` likewise
+    empty_dlse: Tensor | None
     sources: tuple[object, ...]
 
 
@@ -74,9 +78,16 @@ def gradient_of(problem: BoundInputs, chunk: Chunk, do: Tensor, dlse: Tensor | N
     dp, AdP = g @ chunk.v.mT, ado @ chunk.av.mT
     if chunk.kept is not None:
         dp, AdP = dp.mul_(chunk.kept).mul_(chunk.factor), AdP.mul_(chunk.factor)
+    empty_ado = empty_dlse = None
+    if not problem.form.masked_ds and bool(chunk.empty.any()):
+        empty_ado = torch.where(chunk.empty, problem.cut(do, chunk.rows), 0.0).abs().nan_to_num(0.0, 0.0, 0.0)
+        if dlse is not None:
+            empty_dlse = torch.where(chunk.empty, problem.cut(dlse.unsqueeze(-1), chunk.rows), 0.0).abs()
+            empty_dlse = empty_dlse.nan_to_num(0.0, 0.0, 0.0)
     result = Gradient(
         do=g, ado=ado, bad=bad & ~chunk.empty, dlse=d, dp=dp, AdP=AdP,
         nk=chunk.over_keys(chunk.ak), nq=chunk.over_rows(chunk.aq), ndo=chunk.over_kept_rows(ado), sources=(do, dlse),
+        empty_ado=empty_ado, empty_dlse=empty_dlse,
     )  # fmt: skip
     chunk.cache["gradient"] = result
     return result

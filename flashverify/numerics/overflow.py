@@ -17,7 +17,7 @@ class Exempt:
     """Exempt rows `[G, M, 1]`, dQ elements and, to be united over the chunks, dK and dV elements `[G, N, .]`.
 
     `hidden` are keys whose dK, `hidden_v` keys whose dV is exempt even if no row sees them; `pairs` `[G, M, N]` those at which dS itself
-    may not be finite.
+    may not be finite. `empty` are rows that see nothing whose dQ is exempt.
     """
 
     delta: Tensor
@@ -28,6 +28,7 @@ class Exempt:
     hidden_v: Tensor
     reasons: dict[str, Tensor]
     pairs: Tensor
+    empty: Tensor
 
 
 def overflow_domain(
@@ -54,10 +55,15 @@ def overflow_domain(
     limit_p, limit_s = c.p_max / (1 + c.u_p), c.p_max / (1 + c.u_p) / c.ds_cast if c.ds_cast else torch.inf
     limit_s = min(limit_s, OVERFLOW_FP32 / max(1.0, c.operand))
     room = OVERFLOW_FP32 - s.Adelta - (0.0 if g.dlse is None else g.dlse.abs())
-    # Of invisible pairs too: there the weight is 0, and 0 * inf is NaN in a kernel that masks the logits only. Rows that see nothing hold dO = 0 here.
-    dP = g.AdP >= room
+    # Of invisible pairs too: there the weight is 0, and 0 * inf is NaN in a kernel that masks the logits only. So it is in rows that see nothing.
+    dP, ado, lost_empty = g.AdP >= room, g.ado, torch.zeros_like(chunk.empty)
     if masked:
         dP = _visible(chunk, dP)
+    elif g.empty_ado is not None:
+        ado = g.ado + g.empty_ado
+        of_empty = (g.empty_ado @ chunk.av.mT) * chunk.factor
+        wide = (of_empty if g.empty_dlse is None else of_empty + g.empty_dlse) >= OVERFLOW_FP32
+        dP, lost_empty = dP | wide, wide.any(-1, keepdim=True)
     delta_over = (room <= 0) & ~chunk.empty
     largest_p = cores.Pb if chunk.kept is None else cores.Pb * chunk.factor
     P_row, P_col = (largest_p.amax(dim) for dim in (-1, -2))
@@ -74,8 +80,9 @@ def overflow_domain(
     # A key that no row sees may share a tile with rows that do the product: 0 * inf in its dK and in their dQ. Rows beyond the key lengths are the caller's to zero.
     hidden = torch.zeros_like(over_col)
     if chunk.hidden_v is not None and not masked:
-        over_row = over_row | (g.ado.sum(-1, keepdim=True) * chunk.hidden_v.amax(-2, keepdim=True) >= OVERFLOW_FP32)
-        hidden = chunk.hidden_v * g.ado.sum(-1).amax(-1)[:, None, None] >= OVERFLOW_FP32
+        meets = ado.sum(-1, keepdim=True) * chunk.hidden_v.amax(-2, keepdim=True) >= OVERFLOW_FP32
+        over_row, lost_empty = over_row | meets, lost_empty | (meets & chunk.empty)
+        hidden = chunk.hidden_v * ado.sum(-1).amax(-1)[:, None, None] >= OVERFLOW_FP32
     reach_v = whole.any(-2, keepdim=True)
     if masked:
         capped = chunk.parts is not None and chunk.parts.cap is not None
@@ -115,6 +122,7 @@ def overflow_domain(
         hidden_v=reach_v.expand_as(hidden),
         reasons=reasons,
         pairs=pairs,
+        empty=lost_empty,
     )
 
 

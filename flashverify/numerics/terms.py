@@ -69,6 +69,7 @@ class RowTerms:
         delta: What a returned delta holds; its B, E64 and trivial range, and where it is exempt.
         dq: The oracle's dQ; its errors before finalisation for B (`core`) and E64, its trivial range, and where it is exempt.
         empty: Rows that see nothing.
+        dq_exact: Those whose dQ is exact.
     """
 
     delta: Tensor
@@ -82,6 +83,7 @@ class RowTerms:
     dq_trivial: Tensor
     dq_exempt: Tensor
     empty: Tensor
+    dq_exact: Tensor
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from flashverify.errors import UsageError
-from flashverify.outputs import FORWARD, INPUT_GRADIENTS, output
-from flashverify.subjects.evidence import evidence_on
+from flashverify.outputs import INPUT_GRADIENTS, output
+from flashverify.subjects.declared import DeclaredSubject, Function
+from flashverify.subjects.hand_written import Backward, HandWrittenSubject
 from flashverify.subjects.inability import not_differentiable
 from flashverify.subjects.interface import Contract, Forward, Gradients, Supports
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     import torch
 
     from flashverify.case.case import Case
@@ -21,37 +23,10 @@ if TYPE_CHECKING:
 
 __all__ = ["FunctionSubject", "subject"]
 
-Function = Callable[["Problem"], "torch.Tensor | tuple[torch.Tensor, torch.Tensor] | Mapping[str, torch.Tensor]"]
-
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class FunctionSubject:
+class FunctionSubject(DeclaredSubject):
     """A subject made of one function; its gradients come from autograd."""
-
-    name: str
-    function: Function
-    supports: Supports
-    contract: Contract
-    declared_form: Form | Callable[[Case], Form] | None = None
-    where: str = "auto"
-
-    def form(self, case: Case) -> Form:
-        """The declared form, or the defaults that hold for a kernel that declares nothing."""
-        from flashverify.numerics.form import Form
-
-        if self.declared_form is None:
-            return Form(lse_base=self.contract.lse_base or "e")
-        return self.declared_form if isinstance(self.declared_form, Form) else self.declared_form(case)
-
-    def device(self) -> str:
-        """`cuda` where there is one, unless the subject was declared for the CPU."""
-        import torch
-
-        return self.where if self.where != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
-
-    def evidence(self) -> str:
-        """The GPU, or the interpreter where triton is loaded in its mode, or the CPU."""
-        return evidence_on(self.device())
 
     def forward(self, problem: Problem) -> Forward:
         """Calls the function on tensors that require gradients where the case has a backward."""
@@ -76,24 +51,9 @@ class FunctionSubject:
         }
         given: dict[str, Any] = {output(name).gradient_of or "": leaf for name, leaf in leaves.items()}
         with torch.set_grad_enabled(bool(wanted)):
-            o, lse = self._outputs(self.function(dataclasses.replace(problem, **given)))
-        detached = None if lse is None else lse.detach()
-        return Forward(o.detach(), detached, (leaves, o, lse))
-
-    def _outputs(self, result: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """O and the LSE, or None, of what the function returned."""
-        if isinstance(result, Mapping):
-            if "o" not in result or not result.keys() <= set(FORWARD):
-                raise UsageError(
-                    f"subject {self.name!r} returned a mapping of {', '.join(map(repr, result))}; accepted: 'o' and 'lse'"
-                )
-            result = (result["o"], result.get("lse"))
-        o, lse = result if isinstance(result, tuple) else (result, None)
-        if self.contract.lse_base is not None and lse is None:
-            raise UsageError(
-                f"subject {self.name!r} returned no LSE; return (o, lse) or declare contract=Contract(lse_base=None)"
-            )
-        return o, lse
+            found = self.returned(self.function(dataclasses.replace(problem, **given)))
+        detached = None if found.lse is None else found.lse.detach()
+        return Forward(found.o.detach(), detached, (leaves, found.o, found.lse))
 
     def backward(self, problem: Problem, forward: Forward) -> Gradients:
         """Gradients by autograd, from dO and, where the case has one, dLSE; the graph is kept for another backward.
@@ -128,6 +88,7 @@ class FunctionSubject:
         return dict(zip(wanted, found, strict=True))
 
 
+@overload
 def subject(
     *,
     name: str | None = None,
@@ -135,7 +96,31 @@ def subject(
     contract: Contract | None = None,
     form: Form | Callable[[Case], Form] | None = None,
     device: str = "auto",
-) -> Callable[[Function], FunctionSubject]:
+    backward: None = None,
+) -> Callable[[Function], FunctionSubject]: ...
+
+
+@overload
+def subject(
+    *,
+    name: str | None = None,
+    supports: Supports | None = None,
+    contract: Contract | None = None,
+    form: Form | Callable[[Case], Form] | None = None,
+    device: str = "auto",
+    backward: Backward,
+) -> Callable[[Function], HandWrittenSubject]: ...
+
+
+def subject(
+    *,
+    name: str | None = None,
+    supports: Supports | None = None,
+    contract: Contract | None = None,
+    form: Form | Callable[[Case], Form] | None = None,
+    device: str = "auto",
+    backward: Backward | None = None,
+) -> Callable[[Function], FunctionSubject] | Callable[[Function], HandWrittenSubject]:
     """Declares a function as a subject.
 
         @subject(supports=Supports(masks=("causal",), causal=("top-left",)))
@@ -146,30 +131,47 @@ def subject(
     mapping with `o` and `lse`. LSE is `[B, Hq, Sq]` fp32 with the base that the contract names. Gradients come from autograd: of q,
     k and v, and with `Contract(gradients=...)` that names `dbias` or `dsink` of a bias and a sink, which then require a gradient.
 
+    A kernel with other arrangements gets them from the methods of `Problem` (`bshd`, `varlen`, `paged`, ...), and hands its outputs to
+    `p.outputs`.
+
     Args:
         name: in reports; the function's name by default.
         supports: the cases it accepts; everything outside is reported as unsupported.
-        contract: its promises; `Contract(lse_base=None)` for a function that returns no LSE.
+        contract: its promises; `Contract(lse_base=None)` for a function that returns no LSE, `Contract(gradients=frozenset())` for one
+            that promises no gradients: it is given cases without a backward, as with `Supports(backward=False)`.
         form: its numerical form, or a function of the case; by default the widest form of a kernel that accumulates in fp32.
         device: `auto`, `cpu` or `cuda`.
+        backward: a backward written by hand, in place of autograd: a function of the problem and of the `Forward`, whose `saved` is that
+            of the `Forward` that the function returned. It returns `Gradients`, (dq, dk, dv), or a mapping such as that of `p.gradients`.
 
     Returns:
         A decorator: the function becomes a `Subject`.
 
     Raises:
-        UsageError: `device` is unknown.
+        UsageError: `device` is unknown, or there is a backward of which the contract promises nothing.
     """
     if device not in ("auto", "cpu", "cuda"):
         raise UsageError(f"device={device!r} is not accepted: 'auto', 'cpu' or 'cuda'")
 
-    def wrap(function: Function) -> FunctionSubject:
-        return FunctionSubject(
-            name=name or function.__name__,
-            function=function,
-            supports=supports or Supports(),
-            contract=contract or Contract(),
-            declared_form=form,
-            where=device,
+    accepted, promised = supports or Supports(), contract or Contract()
+    if not promised.gradients:
+        if backward is not None:
+            raise UsageError("backward=... is not accepted with Contract(gradients=frozenset()): name what it returns")
+        accepted = dataclasses.replace(accepted, backward=False)
+
+    def wrap(function: Function) -> Any:
+        declared: dict[str, Any] = {
+            "name": name or function.__name__,
+            "function": function,
+            "supports": accepted,
+            "contract": promised,
+            "declared_form": form,
+            "where": device,
+        }
+        return (
+            FunctionSubject(**declared)
+            if backward is None
+            else HandWrittenSubject(**declared, backward_function=backward)
         )
 
     return wrap

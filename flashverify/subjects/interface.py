@@ -25,8 +25,9 @@ class Contract:
 
     Args:
         lse_base: of the LSE that it returns; None where it returns none.
-        empty_row_o: O of a row that sees no key.
-        empty_row_lse: LSE of such a row.
+        empty_row_o: O of a row that sees no key; None is undefined.
+        empty_row_lse: LSE of such a row; `"sink"` is the sink of its head where the problem has sinks, as an exact logsumexp gives it, and
+            -inf where it has none; None is undefined. Where one of the two is undefined, so are delta and dQ of these rows.
         deterministic: bitwise equal over repeats; None is unknown: measured, never a fail.
         batch_invariant: a sequence gives the same bits alone and in a batch; None likewise.
         padding: what output elements outside the declared lengths hold: `written` (O and gradients 0, LSE -inf) or
@@ -42,12 +43,12 @@ class Contract:
         graphs: a pass can be captured in a CUDA graph; None is unknown: a capture is tried, and no failure where it is refused.
 
     Raises:
-        UsageError: `gradients` is no frozenset of these names.
+        UsageError: `gradients` is no frozenset of these names, or the value of an empty row is none of those above.
     """
 
     lse_base: Literal["e", "2"] | None = "e"
-    empty_row_o: float = 0.0
-    empty_row_lse: float = float("-inf")
+    empty_row_o: float | None = 0.0
+    empty_row_lse: float | Literal["sink"] | None = float("-inf")
     deterministic: bool | None = None
     batch_invariant: bool | None = None
     padding: Literal["written", "undefined"] = "written"
@@ -61,6 +62,16 @@ class Contract:
             raise UsageError(
                 f"Contract(gradients={self.gradients!r}) is not accepted: a frozenset of {', '.join(sorted(BACKWARD))}"
             )
+        for name, others in (("empty_row_o", (None,)), ("empty_row_lse", ("sink", None))):
+            value = getattr(self, name)
+            if value not in others and (isinstance(value, bool) or not isinstance(value, int | float)):
+                accepted = ", ".join(["a number", *map(repr, others)])
+                raise UsageError(f"Contract({name}={value!r}) is not accepted: {accepted}")
+
+    @property
+    def fixed_lse(self) -> float | None:
+        """The LSE of a row that sees neither a key nor a sink; None where it is undefined."""
+        return float("-inf") if isinstance(self.empty_row_lse, str) else self.empty_row_lse
 
 
 @dataclass(frozen=True, slots=True)

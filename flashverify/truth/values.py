@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from flashverify.case.memory.host import on_cpu
 from flashverify.outputs import BACKWARD, INPUT_GRADIENTS
+from flashverify.truth.empty_rows import with_dlse_of_empty_rows, with_sink_as_lse
 
 if TYPE_CHECKING:
     import torch
@@ -25,6 +26,9 @@ class Truth:
         inputs: the problem.
         dtype: of the subject's tensors, `fp16`, `bf16` or `fp32`.
         form: the subject's numerical form.
+
+    Attributes:
+        problem: as the bounds take it.
     """
 
     def __init__(self, inputs: Inputs, dtype: str, form: Form) -> None:
@@ -35,25 +39,31 @@ class Truth:
         self.dtype = dtype
         self.form = form
         i = self.inputs
-        self._problem = BoundInputs.of(i.q, i.k, i.v, dtype=dtype, form=form, **i.problem())
+        self.problem = BoundInputs.of(i.q, i.k, i.v, dtype=dtype, form=form, **i.problem())
         self._forward = oracles.forward(i.q, i.k, i.v, **i.problem())
 
     @cached_property
     def _forward_bounds(self) -> ForwardBounds:
         from flashverify.numerics import forward_bounds
 
-        return forward_bounds(self._problem, self._forward.o, self._forward.lse)
+        return forward_bounds(self.problem, self._forward.o, self._forward.lse)
 
     @property
     def empty_rows(self) -> torch.Tensor:
         """Bool `[B, Hq, Sq]`: rows that see no key."""
         return self._forward.lse == -math.inf
 
+    @property
+    def sums_sink(self) -> bool:
+        """Whether the LSE of a row that sees no key is the sink of its head."""
+        return self.form.empty_row_lse == "sink" and self.inputs.sink is not None
+
     def forward(self) -> dict[str, tuple[torch.Tensor, OutputBound]]:
         """(value, bound) of `o` and of `lse`, the latter in the base of `form.lse_base`."""
         unit = 1.0 if self.form.lse_base == "e" else 1.0 / math.log(2.0)
         bounds = self._forward_bounds
-        return {"o": (self._forward.o, bounds.o), "lse": (self._forward.lse * unit, bounds.lse)}
+        lse = self._forward.lse * unit, bounds.lse
+        return {"o": (self._forward.o, bounds.o), "lse": with_sink_as_lse(self, *lse) if self.sums_sink else lse}
 
     def strict(self) -> dict[str, tuple[torch.Tensor, OutputBound]]:
         """(value, bound) of `o` from the weights as a declared order of tiles must round them; empty where nothing is sharper so."""
@@ -108,7 +118,7 @@ class Truth:
             given_lse=lse if forward is None else None,
         )
         bounds: BackwardBounds = backward_bounds(
-            self._problem,
+            self.problem,
             do=i.do,
             o=o,
             lse=lse,
@@ -121,6 +131,8 @@ class Truth:
         if i.dlse is not None and self.form.stored_delta == "minus_dlse":
             found["delta"] = (found["delta"] - i.dlse.double()).masked_fill(self.empty_rows, 0.0)
         pairs = {name: (value, getattr(bounds, name)) for name, value in found.items()}
+        if self.sums_sink and i.dlse is not None and "dsink" in pairs:
+            pairs["dsink"] = with_dlse_of_empty_rows(self, *pairs["dsink"], conditional=forward is None)
         return pairs, _strict("dv", bounds.strict)
 
 

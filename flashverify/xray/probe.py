@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from flashverify.case.case import Case
     from flashverify.case.problem import Pages, Problem
-    from flashverify.subjects.interface import Forward, Subject
+    from flashverify.subjects.interface import Contract, Forward, Subject
     from flashverify.xray.declared import Declared
 
 __all__ = ["Probe", "refusal"]
@@ -45,6 +45,8 @@ class Probe:
         launches: passes so far, a forward or a backward each.
         has_backward: whether gradients can be read.
         scale: of the logits in `gradients`; 0 where they cannot be read.
+        outside_rows: bool `[B, 1, Sq, 1]`: rows whose outputs the contract leaves open.
+        outside_keys: bool `[B, 1, 1, Sk]`: keys whose gradients it leaves open.
 
     Raises:
         UsageError: see `refusal`.
@@ -56,6 +58,7 @@ class Probe:
             raise UsageError(f"counting is not possible with {reason}")
         self.subject, self.case, self.declared, self.launches = subject, problem.case, declared, 0
         self._base = _neutral(problem)
+        self.outside_rows, self.outside_keys = _outside(subject.contract, problem)
         self._graded = self._with_scale()
         promised = subject.contract.gradients >= {"dq", "dk", "dv"}
         self.has_backward = problem.case.grad.backward and subject.supports.backward and promised
@@ -132,12 +135,15 @@ class Probe:
             return self.declared_mass
         lse = forward.lse.detach().double()
         found = torch.exp2(lse) if contract.lse_base == "2" else lse.exp()
-        return found.masked_fill(_same(lse, contract.empty_row_lse) & (per_row == 0), 0.0)
+        promised = 0.0 if contract.empty_row_lse == "sink" and self.has_sink else contract.fixed_lse
+        open_rows = self.outside_rows.squeeze(-1)
+        return found.masked_fill((_same(lse, promised) | open_rows) & (per_row == 0), 0.0)
 
     def output(self, forward: Forward) -> torch.Tensor:
-        """O in float64; rows that see no key hold 0 where they hold what the contract says."""
+        """O in float64; rows that see no key hold 0 where they hold what the contract says, or where it leaves them open."""
         o = forward.o.detach().double()
-        empty = _same(o, self.subject.contract.empty_row_o).all(-1) & (self.declared.per_row == 0)
+        kept = _same(o, self.subject.contract.empty_row_o).all(-1) | self.outside_rows.squeeze(-1)
+        empty = kept & (self.declared.per_row == 0)
         return o.masked_fill(empty.unsqueeze(-1), 0.0)
 
     @property
@@ -150,8 +156,27 @@ class Probe:
         return mass - (mass > 0) * float(self.has_sink)
 
 
-def _same(values: torch.Tensor, promised: float) -> torch.Tensor:
-    """Bool: whether each value is the promised one, NaN being NaN."""
+def _outside(contract: Contract, problem: Problem) -> tuple[torch.Tensor, torch.Tensor]:
+    """Bool `[B, 1, Sq, 1]` and `[B, 1, 1, Sk]`: rows and keys whose outputs the contract leaves open."""
+    import torch
+
+    case, device = problem.case, problem.q.device
+    is_open = case.mask.packed is not None or contract.padding == "undefined"
+
+    def beyond(inside: tuple[int, ...] | None, size: int) -> torch.Tensor:
+        lengths = inside if inside is not None and is_open else (size,) * case.batch
+        return torch.arange(size, device=device) >= torch.tensor(lengths, device=device).view(-1, 1, 1)
+
+    rows, keys = beyond(case.rows_inside, case.seq_q), beyond(case.keys_inside, case.seq_k)
+    return rows.unsqueeze(-1), keys.unsqueeze(2)
+
+
+def _same(values: torch.Tensor, promised: float | None) -> torch.Tensor:
+    """Bool: whether each value is the promised one, NaN being NaN; all are where nothing is promised."""
+    import torch
+
+    if promised is None:
+        return torch.ones_like(values, dtype=torch.bool)
     return values.isnan() if math.isnan(promised) else values == promised
 
 

@@ -50,7 +50,7 @@ class Reader:
         self._head = (torch.arange(case.heads_q, device=device) % self.group).view(-1, 1)
         self.row = torch.arange(case.seq_q, device=device)
         self.key = torch.arange(case.seq_k, device=device)
-        self.outside_rows, self.outside_keys = _outside(probe)
+        self.outside_rows, self.outside_keys = probe.outside_rows, probe.outside_keys
         self.amplitude = 2.0 ** -math.floor(math.log2(abs(probe.scale))) if probe.scale else 1.0
 
     def incoming(self, forward: Forward) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -185,18 +185,3 @@ class Reader:
         wrong = ~((found - declared).abs() <= resolution.clamp(min=0.5)) & ~outside
         unresolved = int(((resolution >= 0.5) & ~outside).sum())
         return Count(declared=declared, found=found, resolution=resolution, wrong=wrong, unresolved=unresolved)
-
-
-def _outside(probe: Probe) -> tuple[torch.Tensor, torch.Tensor]:
-    """Bool `[B, 1, Sq, 1]` and `[B, 1, 1, Sk]`: rows and keys whose outputs the contract leaves open."""
-    import torch
-
-    case, device = probe.case, probe.device
-    is_open = case.mask.packed is not None or probe.subject.contract.padding == "undefined"
-
-    def beyond(inside: tuple[int, ...] | None, size: int) -> torch.Tensor:
-        lengths = inside if inside is not None and is_open else (size,) * case.batch
-        return torch.arange(size, device=device) >= torch.tensor(lengths, device=device).view(-1, 1, 1)
-
-    rows, keys = beyond(case.rows_inside, case.seq_q), beyond(case.keys_inside, case.seq_k)
-    return rows.unsqueeze(-1), keys.unsqueeze(2)

@@ -170,6 +170,22 @@ def test_autograd_functions_work_inside():
     assert guard.unwritten(x.grad).tolist() == [False, False, True]
 
 
+@pytest.mark.parametrize("step", ["assignment", "as_strided"])
+def test_autograd_reaches_its_own_memory_by_offsets(step):
+    x = torch.arange(6.0).reshape(2, 3).requires_grad_()
+    with guard_outputs() as guard:
+        if step == "assignment":
+            o = torch.empty(2, 3)
+            for row in range(2):
+                o[row] = x[row] * 3
+        else:
+            o = (x * 3).as_strided((2, 2), (3, 1), 1)
+        (found,) = torch.autograd.grad(o, x, torch.full_like(o, 2.0))
+
+    assert guard.damage() == []
+    assert found.tolist() == ([[6, 6, 6]] * 2 if step == "assignment" else [[0, 6, 6]] * 2)
+
+
 def test_storages_may_be_taken_apart_as_tritons_interpreter_does():
     with guard_outputs() as guard:
         tensor = torch.empty(3, 4)

@@ -56,6 +56,7 @@ NARROWED = {
     "huge": ({"huge_modifiers": False}, "slopes, sinks and biases of 2^95 and more"),
     "dropout": ({"dropout": False}, "dropout"),
     "pages": ({"page_sizes": ()}, "paged keys"),
+    "freed pages": ({"freed_pages": False}, "pages before a window that were freed, with garbage in their entries"),
     "empty": ({"empty": False}, "empty batches and sequences"),
     "square": ({"square": True}, "other rows than keys"),
     "multiple": ({"seq_multiple": 64}, "rows and keys that are no multiple of 64: tails of tiles"),
@@ -96,6 +97,10 @@ PROMISED = {
     "gradients": ({"gradients": GRADIENTS - {"dk", "dsink"}}, {"dk", "dsink"}),
     "lse": ({"lse_base": None}, {"LSE: none is returned"}),
     "padding": ({"padding": "undefined"}, {"what is written outside the declared lengths: undefined by contract"}),
+    "empty rows": (
+        {"empty_row_o": None, "empty_row_lse": None},
+        {"O and LSE of rows that see no key, and their delta and dQ: undefined by contract"},
+    ),
     "repeats": ({"deterministic": None}, {"the same bits over repeats: measured, never a failure"}),
 }
 

@@ -71,6 +71,25 @@ def test_an_overflow_at_a_key_that_no_row_sees_exempts_only_kernels_that_mask_th
     assert float(masked.dk.bound[0, 0, 5].max()) == 0.0
 
 
+def test_an_overflow_in_a_row_that_sees_nothing_counts_as_one_at_any_invisible_pair():
+    q, k, v, do = problem()
+    v[0, 0, 2, 0], do[0, 0, 0, 0] = 1e30, 1e20
+    seen = CAUSAL.clone()
+    seen[0] = False
+    seen[:, 5] = False
+    plain, masked = (gradients(form, q, k, v, do, vis=seen) for form in (LOGITS, MASKED))
+    got = kernel(q, k, v, do, vis=seen, masked=False)["dk"]
+    assert torch.isnan(got[0, 0, 2]).all()
+    assert plain.dq.exempt[0, 0].any(-1).tolist() == [True] + [False] * 5
+    assert plain.dk.exempt[0, 0].any(-1).tolist() == [False, False, True] + [False] * 3
+    assert not any(x.exempt.any() for x in (masked.delta, masked.dq, masked.dk, masked.dv, plain.delta, plain.dv))
+    assert float(masked.dq.total[0, 0, 0].max()) == 0.0
+    v[0, 0, 2, 0], v[0, 0, 5, 0] = 1.0, 1e30  # no row sees key 5
+    hidden = gradients(LOGITS, q, k, v, do, vis=seen)
+    assert hidden.dq.exempt[0, 0, 0].all()
+    assert hidden.dk.exempt[0, 0].any(-1).tolist() == [False] * 5 + [True]
+
+
 def test_an_overflow_at_a_visible_pair_is_exempt_in_every_kernel():
     q, k, v, do = problem()
     v[0, 0, 2, 0], do[0, 0, 4, 0] = 1e30, 1e20

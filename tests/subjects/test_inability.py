@@ -52,6 +52,23 @@ def detached(p):
         return logits.softmax(-1) @ p.v, logits.logsumexp(-1)
 
 
+def test_a_function_that_promises_no_gradients_is_asked_for_none():
+    made = flashverify.subject(
+        supports=Supports(dtypes=("fp32",)), contract=flashverify.Contract(gradients=frozenset()), device="cpu"
+    )
+    group = made(detached.function)
+    wrong = made(lambda p: tuple(x * 1.01 for x in detached.function(p)))
+
+    assert group.supports.refusal(CASE) == "backward=yes"
+    assert not flashverify.judge_case(group, FORWARD).failures
+    assert {v.output for v in judge_case(wrong, FORWARD, Plan.only("accuracy", FORWARD)).failures} == {"o", "lse"}
+
+
+def test_a_backward_of_which_nothing_is_promised_is_refused():
+    with pytest.raises(flashverify.UsageError, match=r"Contract\(gradients=frozenset\(\)\): name what it returns"):
+        flashverify.subject(contract=flashverify.Contract(gradients=frozenset()), backward=lambda p, f: None)
+
+
 def test_a_function_without_gradients_is_told_how_to_declare_that():
     (verdict,) = judge_case(detached, CASE, Plan.only("memory", CASE)).failures
 

@@ -199,6 +199,28 @@ def test_an_empty_row_holds_what_the_contract_says(o, lse):
     assert errors(subject, case) == set()
 
 
+class Unwritten(Weighted):
+    """Leaves NaN behind the last sequence, which its own backward does not read."""
+
+    def backward(self, problem, forward):
+        return super().backward(problem, dataclasses.replace(forward, o=forward.o.nan_to_num()))
+
+
+@pytest.mark.parametrize(
+    "text", ["fv1 heads_q=2 seq_q=20 seq_k=24 packed=0,5,9/0,9,20", "fv1 seq_q=9 seq_k=9 packed=0,0/0,5"]
+)
+def test_what_lies_behind_the_last_sequence_is_no_question(text):
+    case = parse_case(text)
+
+    def change(forward):
+        o, lse = forward.o.clone(), forward.lse.clone()
+        o[:, :, case.mask.packed.cu_q[-1] :] = torch.nan
+        lse[:, :, case.mask.packed.cu_q[-1] :] = torch.nan
+        return dataclasses.replace(forward, o=o, lse=lse)
+
+    assert errors(Unwritten(change=change), case) == set()
+
+
 @pytest.mark.parametrize("text", ["fv1 dropout=0.5", "fv1 seq_q=0", "fv1 batch=0"])
 def test_what_cannot_be_counted_is_refused(text):
     with pytest.raises(UsageError, match=r"counting is not possible with (dropout|batch)="):

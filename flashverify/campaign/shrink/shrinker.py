@@ -83,7 +83,7 @@ def _modifiers(case: Case, section: str) -> Iterator[Case | None]:
 
 def _storage(case: Case) -> Iterator[Case | None]:
     yield change(case, storage=Storage())
-    for name in ("layout", "gap", "offset", "expand", "padding", "page_size"):
+    for name in ("layout", "gap", "offset", "expand", "padding", "page_size", "kept_pages"):
         yield change(case, storage=replace(case.storage, **{name: getattr(Storage(), name)}))
     for name in ("gap", "offset"):
         for value in (8, 1):

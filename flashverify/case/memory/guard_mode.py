@@ -34,6 +34,9 @@ _FILLED = {
     _ATEN.new_full.default,
 }
 
+_ABSOLUTE = ("torch::autograd::CopySlices", "AsStridedBackward0")
+"""Steps of autograd that reach into a fresh allocation by offsets from the start of its storage, where the guard band lies."""
+
 
 class GuardMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Replaces the result of every factory function by a guarded tensor of the same shape and strides."""
@@ -47,6 +50,12 @@ class GuardMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     ) -> Any:
         result = func(*args, **(kwargs or {}))
         filled = func in _FILLED
-        if (filled or func in _EMPTY) and type(result) is torch.Tensor:
+        if (filled or func in _EMPTY) and type(result) is torch.Tensor and not _of_absolute_offsets():
             return self._guard.surround(result, filled=filled)
         return result
+
+
+def _of_absolute_offsets() -> bool:
+    """Whether a step of `_ABSOLUTE` allocates: its memory is autograd's own."""
+    node = torch._C._current_autograd_node()
+    return node is not None and node.name() in _ABSOLUTE

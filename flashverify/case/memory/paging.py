@@ -61,9 +61,9 @@ def page_table(case: Case, poison: str) -> PageTable:
 
 
 def _first_keys(case: Case, lengths: tuple[int, ...]) -> tuple[int, ...]:
-    """Per sequence the first key inside the window of its first row: what lies before it is freed in a cache that rolls."""
+    """Per sequence the first key inside the window of its first row: what lies before it is freed in a cache that rolls, unless it is kept."""
     left = (case.mask.window or (None, None))[0]
-    if left is None:
+    if left is None or case.storage.kept_pages:
         return (0,) * case.batch
     rows = case.rows_inside or (case.seq_q,) * case.batch
     aligned = case.mask.aligned_at_end

@@ -56,7 +56,7 @@ def fitted(supports: Supports, case: Case, number: int = 0) -> Case | None:
 def _is_narrow(supports: Supports) -> bool:
     masks = supports.required_masks or set(supports.window_sides) != {"left", "right"}
     heads = supports.heads_q is not None or supports.group_sizes is not None
-    storage = supports.contiguous or supports.always_paged
+    storage = supports.contiguous or supports.always_paged or not supports.freed_pages
     aligned = "top-left" not in supports.window_alignments
     return bool(masks or heads or storage or aligned or supports.declares_lengths())
 
@@ -80,6 +80,8 @@ def _changed(supports: Supports, case: Case, number: int) -> Case:
     if supports.always_paged and case.storage.page_size is None:
         size = supports.page_sizes[number % len(supports.page_sizes)]
         case = replace(case, storage=replace(case.storage, page_size=size))
+    if case.storage.page_size is not None and not supports.freed_pages:
+        case = replace(case, storage=replace(case.storage, kept_pages=True))
     if supports.contiguous:
         changes["storage"] = replace(case.storage, layout=supports.layouts[0])
         changes["grad"] = case.grad if case.grad.do == "zero" else replace(case.grad, do="dense")

@@ -177,7 +177,11 @@ def _cases(draw: Draw, supports: Supports, profile: Profile, kinds: SearchStrate
         logits=logits,
         dropout=dropout,
         values=Values(regime=draw(sampled_from(_REGIMES)), seed=draw(st.integers(0, 255))),
-        storage=dataclasses.replace(_storage(draw, supports, kind.aligned), page_size=kind.page_size),
+        storage=dataclasses.replace(
+            _storage(draw, supports, kind.aligned),
+            page_size=kind.page_size,
+            kept_pages=kind.page_size is not None and not supports.freed_pages,
+        ),
         grad=_grad(draw, supports),
         launch=kind.launch,
     )

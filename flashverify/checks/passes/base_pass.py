@@ -54,7 +54,7 @@ class BasePass:
     @functools.cached_property
     def undefined(self) -> dict[str, torch.Tensor]:
         """Per output the elements that the contract leaves open, bool, broadcastable to the output."""
-        from flashverify.checks.accuracy import undefined_elements
+        from flashverify.checks.left_open import undefined_elements
 
         return undefined_elements(self.execution.problem, self.subject.contract)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from flashverify.case.memory.contiguity import made_contiguous
 from flashverify.case.memory.guard import Damage, guard_outputs
+from flashverify.case.memory.handed import handed_tensors
 from flashverify.outputs import BACKWARD, FORWARD, OUTPUTS, output
 from flashverify.subjects.blame import subject_code
 
@@ -32,7 +33,7 @@ class Execution:
         problem: its inputs.
         outputs: by name, in the order of `OUTPUTS`; absent ones are left out.
         unwritten: per guarded output, the elements that nobody wrote.
-        damage: guard bands of outputs that were overwritten.
+        damage: guard bands of outputs that were overwritten, and changes of tensors that helpers made for the subject.
         missing: outputs that the case calls for and the contract promises, but that the subject did not return.
         watch: what the sanitizer saw; None where nothing was interpreted under it.
     """
@@ -63,7 +64,12 @@ def execute(
     import torch
 
     given = made_contiguous(problem) if subject.supports.contiguous else problem
-    with guard_outputs(pattern=pattern) as guard, _watching(given, guard, fill, only) as watch:
+    inputs = {x.untyped_storage().data_ptr() for x in given.tensors() if x.numel()}
+    with (
+        guard_outputs(pattern=pattern) as guard,
+        handed_tensors(inputs) as handed,
+        _watching(inputs, guard, fill, only) as watch,
+    ):
         wanted = {"lse"} if subject.contract.lse_base is not None else set()
         with subject_code():
             forward = subject.forward(given)
@@ -79,7 +85,7 @@ def execute(
     unwritten = {name: mask for name, tensor in outputs.items() if (mask := guard.unwritten(tensor)) is not None}
     seen = watch if watch is not None and watch.launches else None
     missing = tuple(name for name in OUTPUTS if name in wanted and name not in outputs)
-    return Execution(problem, outputs, unwritten, tuple(guard.damage()), seen, missing)
+    return Execution(problem, outputs, unwritten, (*handed.damage(), *guard.damage()), seen, missing)
 
 
 def _called_for(problem: Problem, contract: Contract) -> frozenset[str]:
@@ -88,13 +94,12 @@ def _called_for(problem: Problem, contract: Contract) -> frozenset[str]:
 
 
 def _watching(
-    problem: Problem, guard: Guard, fill: str | None, only: Place | None
+    inputs: set[int], guard: Guard, fill: str | None, only: Place | None
 ) -> contextlib.AbstractContextManager[Watch | None]:
-    """The sanitizer told of the problem's memory, where an open session has one."""
+    """The sanitizer told of the memory that is input, now and later, where an open session has one."""
     loaded = sys.modules.get("flashverify.interpreter.sanitizer")
     if loaded is None:
         return contextlib.nullcontext()
-    inputs = frozenset(x.untyped_storage().data_ptr() for x in problem.tensors() if x.numel())
     found: contextlib.AbstractContextManager[Watch | None] = loaded.watch(
         inputs=inputs, poison=guard.poison, fill=fill, only=only
     )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from flashverify.checks.accuracy import judged_form, undefined_elements
+from flashverify.checks.accuracy import judged_form
+from flashverify.checks.left_open import undefined_elements
 from flashverify.checks.passes.derived_problems import altered
 from flashverify.checks.relations.ground import bitwise, sides, within
 from flashverify.checks.relations.ranges import doubled_gradients, doubled_o, fits, weights

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from flashverify.case.masks.mask import Mask
 from flashverify.case.modifiers.logits import modifiers_of
-from flashverify.checks.accuracy import judged_form, undefined_elements
+from flashverify.checks.accuracy import judged_form
+from flashverify.checks.left_open import undefined_elements
 from flashverify.checks.passes.derived_problems import dense_case, pinned, relaunched
 from flashverify.checks.relations.ground import bitwise, sides, within
 from flashverify.checks.relations.spec import RelationSpec

@@ -6,7 +6,8 @@ import functools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from flashverify.checks.accuracy import judged_form, undefined_elements
+from flashverify.checks.accuracy import judged_form
+from flashverify.checks.left_open import undefined_elements
 from flashverify.checks.passes.bitwise import first_difference
 from flashverify.checks.passes.execution import execute
 from flashverify.judge.verdict import Status, Verdict, to_hex

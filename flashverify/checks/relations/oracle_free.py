@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flashverify.checks.accuracy import judged_form, undefined_elements
+from flashverify.checks.accuracy import judged_form
+from flashverify.checks.left_open import undefined_elements
 from flashverify.checks.relations.bounded import with_channels
 from flashverify.checks.relations.ground import Side, failure, within
 from flashverify.checks.relations.spec import RelationSpec

@@ -108,7 +108,9 @@ def larger(subject: Subject, case: Case) -> Case | None:
         scale=case.softmax_scale,
         mask=Mask(causal=case.mask.causal, window=case.mask.window, window_alignment=case.mask.window_alignment),
         values=Values(regime="normal", seed=case.values.seed ^ 1),
-        storage=Storage(layout=case.storage.layout, page_size=case.storage.page_size),
+        storage=Storage(
+            layout=case.storage.layout, page_size=case.storage.page_size, kept_pages=case.storage.kept_pages
+        ),
     )
     within = fitted(subject.supports, found)
     return within if within is not None and work(within) <= LARGEST else None

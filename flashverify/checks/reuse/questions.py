@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flashverify.case.memory.materialize import materialize
-from flashverify.checks.accuracy import first_failure, undefined_elements
+from flashverify.checks.accuracy import first_failure
+from flashverify.checks.left_open import undefined_elements
 from flashverify.checks.passes.bitwise import first_difference
 from flashverify.checks.passes.by_itself import told_by_itself
 from flashverify.checks.passes.execution import execute

@@ -96,11 +96,11 @@ def _widened(form: Form, change: Change) -> Form | None:
 def within(scene: Scene, form: Form, *, strict: bool = True) -> float:
     """The largest error beside its bound under another form, over all outputs; 0 where everything holds."""
     truth = Truth(scene.inputs, scene.case.dtype, form)
-    asked = forward_asked(truth, scene.contract)
+    asked = forward_asked(truth, scene.problem, scene.contract)
     if strict:
         empty = truth.empty_rows.unsqueeze(-1)
         for name, pair in truth.strict().items():
-            bound = of_bound(*pair).pinned(empty, scene.contract.empty_row_o)
+            bound = of_bound(*pair).pinned(empty, scene.contract.empty_row_o or 0.0)
             asked[name] = dataclasses.replace(asked[name], strict=bound)
     if scene.inputs.do is not None:
         o, lse = scene.o, scene.lse
