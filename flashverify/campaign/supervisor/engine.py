@@ -162,14 +162,8 @@ class Engine:
         elif isinstance(event, CasesListed):
             assert isinstance(slot.task, CaseList)
             self._schedule.listed(slot.task.subject, event.cases, corpus=slot.task.corpus)
-        elif isinstance(event, Improved):
-            self._explainer.improved(event)
-        elif isinstance(event, Minimal):
-            self._explainer.minimal(event)
-        elif isinstance(event, Attributed):
-            self._explainer.attributed(slot.number, event)
-        elif isinstance(event, Shown):
-            self._explainer.shown(event)
+        elif isinstance(event, Improved | Minimal | Attributed | Shown):
+            self._explainer.told(slot.number, event)
         elif isinstance(event, TaskDone):
             if isinstance(slot.task, Batch):
                 self._schedule.batch_ended(slot.answered)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from flashverify.campaign.causes.book import CauseBook
 from flashverify.campaign.causes.symptoms import TOLD_BY_VALUES, symptom
 from flashverify.campaign.plan_name import PROCESS_CHECKS
-from flashverify.campaign.protocol import Attribute, Minimise, Profile
+from flashverify.campaign.protocol import Attribute, Attributed, Minimal, Minimise, Profile, Shown
 from flashverify.campaign.supervisor.events import FindingFolded, FindingMinimal, FindingSeen
 from flashverify.campaign.supervisor.tally import first_record
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import msgspec
 
     from flashverify.campaign.causes.sighting import Sighting
-    from flashverify.campaign.protocol import Attributed, Improved, Minimal, Shown
+    from flashverify.campaign.protocol import Improved
     from flashverify.campaign.supervisor.budget import Explaining
     from flashverify.campaign.supervisor.ledger import Ledger
     from flashverify.campaign.supervisor.schedule import CampaignConfig
@@ -153,12 +153,18 @@ class Explainer:
         elif task is not None and left:
             self._book.answer(task.cause.key, left[0], "", told=False)
 
-    def improved(self, event: Improved) -> None:
-        """A smaller case of a finding."""
-        if event.key not in self._doubted:
+    def told(self, worker: int, event: Improved | Minimal | Attributed | Shown) -> None:
+        """What a worker says of its task: a smaller case of a finding, its minimal one, whose work a failure is, what else a case shows."""
+        if isinstance(event, Minimal):
+            self._minimal(event)
+        elif isinstance(event, Attributed):
+            self._attributed(worker, event)
+        elif isinstance(event, Shown):
+            self._shown = dict.fromkeys(event.buckets, (event.cause, event.why)) | self._shown
+        elif event.key not in self._doubted:
             self._ledger.improved(event)
 
-    def minimal(self, event: Minimal) -> None:
+    def _minimal(self, event: Minimal) -> None:
         """A finding was minimised: from now on it is a known cause, unless its diagnosis is that of another one."""
         if (doubted := self._doubted.pop(event.key, None)) is not None and not self._stands(doubted, event):
             return
@@ -192,7 +198,7 @@ class Explainer:
         named = ((cause, cause.diagnosis) for cause in others if cause.diagnosis is not None)
         return next((cause for cause, words in named if (words.name, words.conditions) == same), None)
 
-    def attributed(self, worker: int, event: Attributed) -> None:
+    def _attributed(self, worker: int, event: Attributed) -> None:
         """A known cause accounts for a failure, or does not."""
         self._unanswered[worker].remove(event.asked)
         self._book.answer(event.cause, event.asked, event.why, told=event.told)
@@ -200,10 +206,6 @@ class Explainer:
         waits = key in self._ledger.tally.records and not self._book.is_known(key)
         if event.why and waits and leading is not None and leading.case == event.asked.case:
             self._fold(key, event.cause, event.why)
-
-    def shown(self, event: Shown) -> None:
-        """Cases as plain as the minimal one of a finding show other buckets: they are its work, whether they were seen already or not."""
-        self._shown = dict.fromkeys(event.buckets, (event.cause, event.why)) | self._shown
 
     def end(self) -> None:
         """Nothing is asked any more: what was never seen without another finding goes to that."""

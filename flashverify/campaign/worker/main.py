@@ -6,10 +6,7 @@ up as events, and the next case begins when the supervisor has stored the last o
 
 from __future__ import annotations
 
-import ctypes
-import faulthandler
 import os
-import signal
 import sys
 import time
 import traceback
@@ -42,6 +39,7 @@ from flashverify.campaign.protocol import (
 )
 from flashverify.campaign.supervisor.process import ProcessSetup
 from flashverify.campaign.toolkit import Toolkit, load_toolkit
+from flashverify.campaign.worker.guard import guard_process, open_channel
 from flashverify.campaign.worker.inflight import Inflight, InflightFile
 from flashverify.campaign.worker.lost_device import leave_a_lost_device
 from flashverify.case.text import format_case, parse_case
@@ -201,35 +199,10 @@ def _place(error: BaseException) -> str:
     return f"{os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""
 
 
-def _guard_process() -> None:
-    """Die with the supervisor; be the first to go when memory runs out; leave Ctrl-C to the supervisor; name a crash."""
-    if sys.platform == "linux":
-        parent = os.getppid()
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-        if os.getppid() != parent:
-            os._exit(1)
-        try:
-            with open("/proc/self/oom_score_adj", "w") as file:
-                file.write("1000")
-        except OSError:
-            pass
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    faulthandler.enable(all_threads=False)
-
-
-def _open_channel() -> BinaryIO:
-    """The tasks, moved away from descriptor 0, so that a subject that reads stdin finds it empty."""
-    tasks = os.fdopen(os.dup(0), "rb")
-    empty = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(empty, 0)
-    os.close(empty)
-    return tasks
-
-
 def main() -> int:
     """Read the configuration, then tasks until the end of input."""
-    _guard_process()
-    tasks = _open_channel()
+    guard_process()
+    tasks = open_channel()
     config = msgspec.json.decode(tasks.readline(), type=WorkerConfig)
     os.set_inheritable(config.events_fd, False)
     try:

@@ -1,0 +1,67 @@
+"""What crosses a process border: tasks go down to a worker, events come up; both are one JSON object a line."""
+
+from __future__ import annotations
+
+import msgspec
+
+from flashverify.campaign.protocol.events import (
+    Attributed,
+    CaseJudged,
+    CasesListed,
+    Event,
+    Improved,
+    Judged,
+    Minimal,
+    Ready,
+    Shown,
+    Started,
+    TaskDone,
+    WorkerFailed,
+    decode_event,
+)
+from flashverify.campaign.protocol.tasks import (
+    Attribute,
+    Batch,
+    CaseList,
+    Chunk,
+    Judge,
+    Minimise,
+    Profile,
+    Reply,
+    Task,
+    WorkerConfig,
+    decode_task,
+)
+
+__all__ = [
+    "Attribute",
+    "Attributed",
+    "Batch",
+    "CaseJudged",
+    "CaseList",
+    "CasesListed",
+    "Chunk",
+    "Event",
+    "Improved",
+    "Judge",
+    "Judged",
+    "Minimal",
+    "Minimise",
+    "Profile",
+    "Ready",
+    "Reply",
+    "Shown",
+    "Started",
+    "Task",
+    "TaskDone",
+    "WorkerConfig",
+    "WorkerFailed",
+    "decode_event",
+    "decode_task",
+    "encode",
+]
+
+
+def encode(message: msgspec.Struct) -> bytes:
+    """One line."""
+    return msgspec.json.encode(message) + b"\n"

@@ -1,0 +1,135 @@
+"""What comes up from a worker, one JSON object a line."""
+
+from __future__ import annotations
+
+import msgspec
+
+from flashverify.campaign.causes.sighting import Sighting
+from flashverify.judge.record import Confirmation, Diagnosis
+from flashverify.judge.verdict import CaseResult, Key, Verdict
+
+__all__ = [
+    "Attributed",
+    "CaseJudged",
+    "CasesListed",
+    "Event",
+    "Improved",
+    "Judged",
+    "Minimal",
+    "Ready",
+    "Shown",
+    "Started",
+    "TaskDone",
+    "WorkerFailed",
+    "decode_event",
+]
+
+
+class Ready(msgspec.Struct, frozen=True, tag=True):
+    """The worker runs; what it knows of its machine."""
+
+    environment: dict[str, str]
+
+
+class Started(msgspec.Struct, frozen=True, tag=True):
+    """A case was announced on disk and begins; also a sign of life during long work."""
+
+
+class CaseJudged(msgspec.Struct, frozen=True, tag=True):
+    """A case of the campaign was judged; the worker waits for a `Reply`.
+
+    Attributes:
+        form: numerical form of the subject, in words, with its first result only.
+    """
+
+    subject: str
+    result: CaseResult
+    form: str = ""
+
+
+class CasesListed(msgspec.Struct, frozen=True, tag=True):
+    """Answer to `CaseList`."""
+
+    cases: tuple[str, ...]
+
+
+class Judged(msgspec.Struct, frozen=True, tag=True):
+    """Answer to `Judge`."""
+
+    result: CaseResult
+    confirmation: Confirmation = Confirmation()
+    diagnosis: Diagnosis | None = None
+
+
+class Improved(msgspec.Struct, frozen=True, tag=True):
+    """A smaller case fails with the same key."""
+
+    key: Key
+    case: str
+    verdict: Verdict
+
+
+class Minimal(msgspec.Struct, frozen=True, tag=True):
+    """The smallest case found, verified; `complete` where nothing was left to simplify."""
+
+    key: Key
+    case: str
+    verdict: Verdict
+    confirmation: Confirmation
+    diagnosis: Diagnosis | None = None
+    complete: bool = True
+
+
+class Attributed(msgspec.Struct, frozen=True, tag=True):
+    """Why the cause of the finding `cause` accounts for a failure, in words; empty where it does not.
+
+    Attributes:
+        told: whether the question was answered; where not, `why` is empty too.
+    """
+
+    cause: Key
+    asked: Sighting
+    why: str
+    told: bool = True
+
+
+class Shown(msgspec.Struct, frozen=True, tag=True):
+    """Cases that have nothing beyond the minimal case of the finding `cause` show these buckets too; `why` says which cases, in words."""
+
+    cause: Key
+    buckets: tuple[Key, ...]
+    why: str
+
+
+class TaskDone(msgspec.Struct, frozen=True, tag=True):
+    """The task ended."""
+
+
+class WorkerFailed(msgspec.Struct, frozen=True, tag=True):
+    """The worker cannot go on, for a reason that it can name; `error` is the class of the exception."""
+
+    error: str
+    message: str
+
+
+Event = (
+    Ready
+    | Started
+    | CaseJudged
+    | CasesListed
+    | Judged
+    | Improved
+    | Minimal
+    | Attributed
+    | Shown
+    | TaskDone
+    | WorkerFailed
+)
+
+_EVENT = msgspec.json.Decoder(Event)
+
+
+def decode_event(line: bytes) -> Event:
+    """An event of a worker; raises msgspec.MsgspecError on damaged data."""
+    event: Event = _EVENT.decode(line)
+    return event
