@@ -5,10 +5,11 @@
 
 A line of FILE, JSON, is one defect; defects that FILE holds already are not run again. The defects are those of the curated bank that
 the interpreter shows, or `DEFECTS`, a tuple of `Mutant`, of a Python file or of every file of a folder; `--pairs` plants two of
-`PAIRS` at once, one of them loud; `--device cuda` has those that only compiled code on a GPU shows. For each: seconds to the first message about a failure and to the end, findings, folded failures,
-and the diagnosis against the semantics that the defect declares: `right`, the declared name and no other; `partly`, one of several
-names that no case told apart; `wrong`, another name; `none`; `not found`. Of a defect that declares no name `none` is all that can be
-right. Exit code 1 where a diagnosis is wrong. `--cores 2` gives each run two processors of its own, as a machine of two would.
+`PAIRS` at once, one of them loud; `--device cuda` has those that only compiled code on a GPU shows. For each: seconds to the first
+message about a failure and to the end, findings, folded failures, and the diagnosis against the semantics that the defect declares:
+`right`, the declared name and no other; `partly`, one of several names that no case told apart; `wrong`, another name; `none`;
+`not found`. Of a defect that declares no name `none` is all that can be right. Exit code 1 where a diagnosis is wrong. `--cores 2`
+gives each run two processors of its own, as a machine of two would.
 """
 
 from __future__ import annotations
