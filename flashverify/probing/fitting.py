@@ -1,0 +1,193 @@
+"""The smallest numerical form that explains what a subject returned, fitted on some cases and judged on others."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from flashverify.case.text import format_case, parse_case
+from flashverify.diagnosis.observe import look
+from flashverify.diagnosis.precision.fitting import best
+from flashverify.diagnosis.precision.forms import form_text, worst_beside_bounds
+from flashverify.numerics.form import Form
+from flashverify.probing.forms import rungs
+from flashverify.probing.protocol import FormFitted, Refuted, Signature
+from flashverify.probing.view import view_of
+from flashverify.truth import Truth
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from flashverify.diagnosis.observation import Scene
+    from flashverify.probing.protocol import FormFit
+    from flashverify.subjects.interface import Subject
+
+__all__ = ["fitted_form"]
+
+_NEEDED = 2
+"""Scenes of each kind without which nothing is said."""
+_RUNGS, _SIGNATURES = 0.45, 0.9
+"""Shares of the time at whose ends no further form and no further model is tried."""
+_MODELLED = ("o", "lse", "dq", "dk", "dv")
+_TILES = (16, 32, 64, 128)
+_LARGEST_EMULATED = 1 << 15
+"""Pairs of rows and keys, over all heads, up to which a case is put to the models of roundings."""
+_FINER = ("P in fp32", "dS in fp32")
+"""Models that round less than is declared."""
+
+
+def fitted_form(subject: Subject, asked: FormFit) -> FormFitted:
+    """The form, the smaller ones that cases refuted, and how it does on the cases that were held out."""
+    begun = time.monotonic()
+    fitted, held = (_scenes(subject, asked, texts) for texts in (asked.fitted, asked.held_out))
+    if len(fitted) < _NEEDED or len(held) < _NEEDED:
+        return FormFitted(found=None, fitted=len(fitted), held_out=len(held))
+    base = Form(lse_base=asked.assumed.lse_base or "e")
+    found, refuted = _smallest(fitted, base, begun + _RUNGS * asked.seconds)
+    best_form = dataclasses.replace(base, **(found or {}))
+    failed = [each for scene in held if (each := _refuted(scene, best_form)) is not None]
+    return FormFitted(
+        found=found,
+        refuted=tuple(refuted),
+        fitted=len(fitted),
+        held_out=len(held),
+        failed=tuple(failed),
+        signatures=tuple(_signatures(fitted, held, begun + _SIGNATURES * asked.seconds)),
+        reads_outputs=_reads_outputs([*fitted, *held]),
+        tiles=_tiles(fitted, held) if found == {} else 0,
+        worst=_worst([*fitted, *held], best_form),
+    )
+
+
+def _scenes(subject: Subject, asked: FormFit, texts: Iterable[str]) -> list[Scene]:
+    found = []
+    view, _ = view_of(subject, asked.assumed)
+    for text in texts:
+        try:
+            scene = look(view, parse_case(text))
+        except Exception:  # a case that the subject refuses says nothing about its form
+            continue
+        if scene is not None:
+            found.append(scene)
+    return found
+
+
+def _end_to_end(scene: Scene) -> Scene:
+    """The scene with gradients that are judged without the subject's own O and LSE."""
+    return dataclasses.replace(scene, o=None, lse=None, memo={}, known={})
+
+
+def _refuted(scene: Scene, form: Form) -> Refuted | None:
+    """The worst output of a scene under a form; None where all are within their bounds."""
+    outputs = worst_beside_bounds(_end_to_end(scene), form)
+    name = max(outputs, key=lambda each: outputs[each], default="")
+    if not name:
+        return None
+    return Refuted(form=form_text(form), case=format_case(scene.case), output=name, ratio=outputs[name])
+
+
+def _smallest(scenes: Sequence[Scene], base: Form, deadline: float) -> tuple[dict[str, Any] | None, list[Refuted]]:
+    """The first rung that explains every scene, and the worst case against each form below it that comes close."""
+    refuted: list[Refuted] = []
+    order = list(scenes)
+    for change in rungs(scenes[0].case.dtype):
+        form = dataclasses.replace(base, **change)
+        for scene in order:
+            against = _refuted(scene, form)
+            if against is not None:
+                order.remove(scene)
+                order.insert(0, scene)  # the scene that refutes one form refutes most
+                refuted.append(against)
+                break
+        else:
+            return dict(change), refuted
+        if time.monotonic() > deadline:
+            break
+    return None, refuted
+
+
+def _worst(scenes: Sequence[Scene], form: Form) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for scene in scenes:
+        for name, ratio in worst_beside_bounds(_end_to_end(scene), form, all_elements=True).items():
+            found[name] = max(found.get(name, 0.0), ratio)
+    return found
+
+
+def _signatures(fitted: Sequence[Scene], held: Sequence[Scene], deadline: float) -> list[Signature]:
+    """Models of one rounding that predict the errors of an output on fitted and on held-out scenes alike."""
+    found = []
+    small = [[s for s in scenes if _pairs(s) <= _LARGEST_EMULATED] for scenes in (fitted, held)]
+    if min(map(len, small)) < _NEEDED:
+        return []
+    for name in _MODELLED:
+        if not all(name in scene.right for scenes in small for scene in scenes[:_NEEDED]):
+            continue
+        first = best(small[0][:_NEEDED], frozenset({name}), deadline)
+        if not first or first[0].words in _FINER:
+            continue
+        again = {fit.words: fit for fit in best(small[1][:_NEEDED], frozenset({name}), deadline)}
+        agreed = next((fit for fit in first if fit.words in again and fit.words not in _FINER), None)
+        if agreed is not None:
+            explained = min(agreed.explained, again[agreed.words].explained)
+            found.append(Signature(output=name, words=agreed.words, explained=explained))
+    return found
+
+
+def _pairs(scene: Scene) -> int:
+    case = scene.case
+    return case.batch * case.heads_q * case.seq_q * case.seq_k
+
+
+_CERTAIN = 0.25
+
+
+def _reads_outputs(scenes: Sequence[Scene]) -> float | None:
+    """How much of the rounding of O and the LSE reaches dQ and dK, by least squares; None where the scenes disagree or say nothing."""
+    shares = []
+    for scene in scenes:
+        if scene.inputs.do is None or scene.o is None or scene.lse is None or scene.case.dtype == "fp32":
+            continue
+        own = Truth(scene.inputs, scene.case.dtype, scene.form)
+        given, exact = own.conditional(scene.o, scene.lse / scene.unit), own.backward()
+        along = size = 0.0
+        for name in ("dq", "dk"):
+            if name not in scene.outputs:
+                continue
+            (a, bound), (b, _) = given[name], exact[name]
+            scale = bound.total.where(torch.isfinite(bound.total), torch.inf)
+            moved, error = (a - b) / scale, (scene.outputs[name] - b) / scale
+            kept = torch.isfinite(moved) & torch.isfinite(error)
+            along += float((moved * error)[kept].sum())
+            size += float((moved**2)[kept].sum())
+        if size:
+            shares.append(along / size)
+    if len(shares) < _NEEDED:
+        return None
+    middle = sorted(shares)[len(shares) // 2]
+    settled = round(middle)
+    near = [share for share in shares if abs(share - settled) < _CERTAIN]
+    return float(settled) if settled in (0, 1) and len(near) >= math.ceil(0.75 * len(shares)) else None
+
+
+def _tiles(fitted: Sequence[Scene], held: Sequence[Scene]) -> int:
+    """The only width of tiles under which the rounded weights of every scene are predicted; 0 where there is none or several."""
+    scenes = [*fitted, *held]
+    if scenes[0].case.dtype == "fp32":
+        return 0
+    fits = []
+    for size in _TILES:
+        form = dataclasses.replace(scenes[0].form, block_n=size, key_order="ascending")
+        if not any(worst_beside_bounds(_forward(scene), form) for scene in scenes):
+            fits.append(size)
+    return fits[0] if len(fits) == 1 else 0
+
+
+def _forward(scene: Scene) -> Scene:
+    """The scene without its gradients."""
+    inputs = dataclasses.replace(scene.inputs, do=None, dlse=None)
+    return dataclasses.replace(scene, inputs=inputs, o=None, lse=None, memo={}, known={})

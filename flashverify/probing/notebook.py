@@ -1,0 +1,218 @@
+"""What is known of a subject while it is probed: its plainest case, its conventions, and what was found so far."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from flashverify.case.text import parse_case
+from flashverify.errors import NoVerdictError, UsageError
+from flashverify.probing.protocol import Assumed, Failed, Lost, Seen, Trial
+from flashverify.probing.record import Suspect
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from flashverify.case.case import Case
+    from flashverify.probing.asking import Asker
+    from flashverify.probing.protocol import Answer, Loaded, Question, Value
+    from flashverify.probing.record import FormRecord
+
+__all__ = ["NEAR", "Notebook", "Refusal", "TimeOverError", "Words", "case_text"]
+
+Words = dict[str, str | int | None]
+"""Words of a case by their keys; None leaves one out."""
+NEAR = 1e-3
+"""Squared error beside squared size up to which outputs are about what is asked, whatever is rounded."""
+
+
+class TimeOverError(Exception):
+    """The budget is spent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """Cases that no field of `Supports` leaves out, for `also`.
+
+    Attributes:
+        code: an expression of `case`, true where it is refused.
+        reason: in words.
+        refuses: the same as a function.
+    """
+
+    code: str
+    reason: str
+    refuses: Callable[[Case], bool]
+
+
+def case_text(words: Mapping[str, str | int | None]) -> str:
+    """The text of a case.
+
+    Raises:
+        CaseTextError: the words contradict each other.
+    """
+    return str(parse_case(" ".join(["fv1", *(f"{key}={value}" for key, value in words.items() if value is not None)])))
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Notebook:
+    """The state of a probe.
+
+    Attributes:
+        asker: runs the subject.
+        loaded: the subject as it declares itself.
+        device: `cpu` or `cuda`.
+        end: of the budget, by `time.monotonic()`.
+        base: words of the plainest case that runs.
+        multiple, square, most_rows: lengths that run.
+        lse_base: None where no LSE is returned.
+        gradients: that the backward returns.
+        broken: the plainest case is wrong, so that only what raises says something.
+        forms: fields of the form that explains the cases of a dtype; None where none does.
+        values: inferred fields by (`supports`, `contract` or `form`, name).
+        why: what shows them.
+        trials: questions that were asked.
+    """
+
+    asker: Asker
+    loaded: Loaded
+    device: str
+    end: float
+    base: Words = field(default_factory=dict)
+    multiple: int = 1
+    square: bool = False
+    most_rows: int | None = None
+    lse_base: str | None = "e"
+    gradients: tuple[str, ...] = ()
+    contiguous: bool = False
+    broken: bool = False
+    forms: dict[str, dict[str, Value] | None] = field(default_factory=dict)
+    form_records: list[FormRecord] = field(default_factory=list)
+    values: dict[tuple[str, str], Any] = field(default_factory=dict)
+    why: dict[tuple[str, str], str] = field(default_factory=dict)
+    suspects: list[Suspect] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    undecided: list[str] = field(default_factory=list)
+    held: list[str] = field(default_factory=list)
+    refusals: list[Refusal] = field(default_factory=list)
+    judged: int = 0
+    failed: list[str] = field(default_factory=list)
+    empty_rows: list[tuple[str, str, str]] = field(default_factory=list)
+    outside: set[str] = field(default_factory=set)
+    trials: int = 0
+
+    def ask(self, question: Question) -> Answer | Lost:
+        """The answer of the subject.
+
+        Raises:
+            TimeOverError: the budget is spent.
+            NoVerdictError: the harness failed.
+        """
+        if time.monotonic() > self.end:
+            raise TimeOverError
+        self.trials += 1
+        answer = self.asker.ask(question)
+        if isinstance(answer, Failed):
+            raise NoVerdictError(f"a question of the probe failed: {answer.kind} {answer.message}")
+        return answer
+
+    def seen(self, words: Words | None = None, **readings: Words) -> Seen:
+        """What the base case with other words shows; a case that there cannot be is one that the subject does not take.
+
+        Args:
+            words: in place of those of the base.
+            readings: words that are changed once more, by the name of the reading.
+        """
+        asked = self.base | (words or {})
+        try:
+            case = case_text(asked)
+            others = {name: case_text(asked | other) for name, other in readings.items()}
+        except UsageError as error:
+            return Seen(raised=f"no such case: {error}")
+        return self.tried(case, others)
+
+    def tried(self, case: str, readings: Mapping[str, str] | None = None, *) -> Seen:
+        """What a case shows."""
+        dtype = parse_case(case).dtype
+        question = Trial(case=case, assumed=self.assumed(dtype), readings=dict(readings or {}))
+        answer = self.ask(question)
+        if isinstance(answer, Lost):
+            return Seen(raised=answer.why)
+        assert isinstance(answer, Seen)
+        if answer.right and (answer.empty.o or answer.empty.lse):
+            self.empty_rows.append((answer.empty.o, answer.empty.lse, case))
+        if answer.right:
+            self.outside |= {f"{name}={held}" for name, held in answer.outside.items() if held}
+        return answer
+
+    def assumed(self, dtype: str, **more: Any) -> Assumed:
+        """The conventions known so far, for cases of a dtype."""
+        form = self.forms.get(dtype) or {}
+        return Assumed(
+            lse_base=self.lse_base or "",
+            gradients=self.gradients or ("dq", "dk", "dv"),
+            form=form,
+            contiguous=self.contiguous,
+            **more,
+        )
+
+    def verdict(self, seen: Seen) -> str:
+        """`raises`, `right`, the name of the reading that the outputs fit instead, or `wrong`.
+
+        Where no form explains the dtype, outputs that are about right count as right.
+        """
+        if not seen.ran:
+            return "raises"
+        if seen.asked.right or self.broken:
+            return "right"
+        others = {name: reading for name, reading in seen.readings.items() if name != "asked"}
+        for name, reading in others.items():
+            if reading.right:
+                return name
+        nearest = min(seen.readings, key=lambda name: seen.readings[name].apart)
+        if seen.readings[nearest].apart < NEAR and None in self.forms.values():
+            return "right" if nearest == "asked" else nearest
+        return "wrong"
+
+    def infer(self, of: str, name: str, value: Any, why: str = "") -> None:
+        """Notes the value of a field."""
+        self.values[of, name] = value
+        self.why[of, name] = why
+
+    def suspect(self, what: str, sentence: str, seen: Words | str | None = None, *, declare: str = "") -> None:
+        """Notes what looks like a defect; the same thing is noted once.
+
+        Args:
+            what: it concerns.
+            sentence: what was seen.
+            seen: words of the case that shows it, beside those of the base, or its text.
+            declare: what an author who means it has to declare.
+        """
+        if any(each.what == what for each in self.suspects):
+            return
+        case = seen if isinstance(seen, str) else "" if seen is None else case_text(self.base | seen)
+        self.suspects.append(Suspect(what=what, sentence=sentence, case=case, declare=declare))
+
+    def lengths(self, rows: int, keys: int) -> Words:
+        """Words of lengths that the subject takes, near the asked ones."""
+        step = self.multiple
+        rows, keys = (max(step, -(-n // step) * step) for n in (rows, keys))
+        if self.most_rows is not None:
+            rows = max(1, min(rows, self.most_rows))
+        if self.square:
+            rows = keys = max(rows, keys)
+        words: Words = {"seq_q": rows, "seq_k": keys}
+        if "packed" in self.base:
+            words["packed"] = f"0,{rows}/0,{keys}"
+        return words
+
+    def stated(self, of: str) -> bool:
+        """Whether the author declared it."""
+        return of in self.loaded.explicit
+
+    def renamed(self, suspect: Suspect, **changes: str) -> None:
+        """Replaces what is said of a suspect."""
+        at = self.suspects.index(suspect)
+        fields = {f: getattr(suspect, f) for f in suspect.__struct_fields__}
+        self.suspects[at] = Suspect(**fields | changes)

@@ -1,0 +1,166 @@
+"""The dtypes, and the numerical form of each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from flashverify.describe.fields import value_text
+from flashverify.errors import UsageError
+from flashverify.formats import DTYPES
+from flashverify.probing.forms import loosening, words_of
+from flashverify.probing.notebook import case_text
+from flashverify.probing.protocol import FormFit, FormFitted, Lost
+from flashverify.probing.record import FormRecord
+
+if TYPE_CHECKING:
+    from flashverify.probing.notebook import Notebook, Words
+
+__all__ = ["dtypes", "numerical_forms"]
+
+_FITTED: tuple[tuple[str, int, int], ...] = (
+    ("normal", 1, 1),
+    ("v-positive", 1, 3),
+    ("logits-1e2", 1, 2),
+    ("near-ties", 1, 1),
+    ("normal", 1, 12),
+)
+_HELD_OUT: tuple[tuple[str, int, int], ...] = (
+    ("outlier", 1, 2),
+    ("normal", 2, 1),
+    ("v-positive", 1, 1),
+    ("v-cancelling", 1, 3),
+    ("ascending", 1, 9),
+)
+"""Regimes of values, with rows and keys in units of those of the plainest case; the two lists have no case in common."""
+_SEEDS = {"fitted": 11, "held out": 1007}
+_SECONDS = 0.3
+"""Of the whole time, for the forms of all dtypes."""
+
+
+def dtypes(notebook: Notebook) -> None:
+    """Those that run."""
+    found = tuple(dtype for dtype in DTYPES if _runs(notebook, dtype))
+    notebook.infer("supports", "dtypes", found, "the plainest case runs")
+
+
+def _runs(notebook: Notebook, dtype: str) -> bool:
+    return dtype == notebook.base["dtype"] or notebook.seen({"dtype": dtype}).ran
+
+
+def numerical_forms(notebook: Notebook, seconds: float) -> None:
+    """The smallest form of each dtype that explains its cases.
+
+    Fields that loosen a bound are no part of the declaration: they are said to look like a defect.
+
+    Args:
+        notebook: of the probe.
+        seconds: of the whole probe.
+    """
+    found = notebook.values["supports", "dtypes"]
+    shares: list[float] = []
+    kept: dict[str, dict[str, Any]] = {}
+    for dtype in found:
+        fit = _fit(notebook, dtype, _SECONDS * seconds / len(found))
+        if fit is None:
+            continue
+        loose = loosening(fit.found or {})
+        kept[dtype] = {name: value for name, value in (fit.found or {}).items() if name not in loose}
+        _suspicions(notebook, dtype, fit, loose)
+        if fit.reads_outputs is not None:
+            shares.append(fit.reads_outputs)
+        notebook.form_records.append(_record(dtype, fit))
+    merged = {name: value for fields in kept.values() for name, value in fields.items()}
+    for name, value in merged.items():
+        notebook.infer(
+            "form", name, value, f"smaller forms are refuted in {', '.join(d for d in kept if name in kept[d])}"
+        )
+    if shares and len(set(shares)) == 1:
+        notebook.infer("contract", "reads_outputs", shares[0] == 1.0, "the rounding of O is seen in dQ and dK, or not")
+    elif notebook.gradients:
+        notebook.undecided.append(
+            "reads_outputs: the errors of dQ and dK do not tell whether the backward starts from the returned O"
+        )
+    explained = [dtype for dtype in ("fp32", *found) if dtype in kept and notebook.forms.get(dtype) is not None]
+    if explained and notebook.base["dtype"] not in explained:
+        notebook.base = notebook.base | {"dtype": explained[0]}
+
+
+def _fit(notebook: Notebook, dtype: str, seconds: float) -> FormFitted | None:
+    texts = {
+        kind: tuple(text for entry in entries if (text := _case(notebook, dtype, entry, _SEEDS[kind])))
+        for kind, entries in (("fitted", _FITTED), ("held out", _HELD_OUT))
+    }
+    question = FormFit(
+        fitted=texts["fitted"], held_out=texts["held out"], assumed=notebook.assumed(dtype), seconds=seconds
+    )
+    answer = notebook.ask(question)
+    if isinstance(answer, Lost):
+        notebook.undecided.append(f"form in {dtype}: {answer.why}")
+        return None
+    assert isinstance(answer, FormFitted)
+    if not answer.worst:
+        notebook.undecided.append(f"form in {dtype}: too few of its cases run")
+        return None
+    notebook.forms[dtype] = answer.found
+    return answer
+
+
+def _case(notebook: Notebook, dtype: str, entry: tuple[str, int, int], seed: int) -> str:
+    regime, rows, keys = entry
+    q, k = (int(str(notebook.base[name])) for name in ("seq_q", "seq_k"))
+    words: Words = {"dtype": dtype, "regime": regime, "seed": seed + 7 * rows + keys}
+    words |= {"backward": "yes" if notebook.gradients else "no"}
+    if "packed" in notebook.base:
+        words["packed"] = f"0,{q * rows}/0,{k * keys}"
+    if "klen" in notebook.base:
+        words["klen"] = k * keys
+    try:
+        return case_text(notebook.base | {"seq_q": q * rows, "seq_k": k * keys} | words)
+    except UsageError:
+        return ""
+
+
+def _suspicions(notebook: Notebook, dtype: str, fit: FormFitted, loose: dict[str, Any]) -> None:
+    """What the fit says that looks like a defect."""
+    if loose:
+        smaller = fit.refuted[0] if fit.refuted else None
+        against = f", where {smaller.output} is {smaller.ratio:.3g} times its bound" if smaller else ""
+        notebook.suspect(
+            f"{next(iter(loose))} in {dtype}",
+            f"{words_of(loose)}: no form without it explains its {fit.fitted} cases{against}",
+            smaller.case if smaller else None,
+            declare=f"Form({', '.join(f'{name}={value_text(value)}' for name, value in loose.items())})",
+        )
+    if fit.found is None and fit.refuted:
+        first = fit.refuted[0]
+        notebook.suspect(
+            f"the numerical form in {dtype}",
+            f"no form that is known explains {first.output}: {first.ratio:.3g} times the bound of the plainest one",
+            first.case,
+        )
+    for failed in fit.failed if fit.found is not None else ():
+        notebook.suspect(
+            f"{failed.output} in {dtype}",
+            f"the form that explains {fit.fitted} cases fails on one that was held out: {failed.ratio:.3g} times its bound",
+            failed.case,
+        )
+    for signature in fit.signatures:
+        notebook.suspect(
+            f"the rounding of {signature.output} in {dtype}",
+            f"the errors of {signature.output} are those of {signature.words} "
+            f"({100 * signature.explained:.0f} % of the squared error predicted element by element, on fitted and held-out cases)",
+        )
+
+
+def _record(dtype: str, fit: FormFitted) -> FormRecord:
+    fields = ", ".join(f"{name}={value_text(value)}" for name, value in (fit.found or {}).items())
+    return FormRecord(
+        dtype=dtype,
+        form="" if fit.found is None else f"Form({fields})",
+        fitted=fit.fitted,
+        held_out=fit.held_out,
+        failed=fit.failed,
+        refuted=fit.refuted,
+        worst=fit.worst,
+        tiles=fit.tiles,
+    )

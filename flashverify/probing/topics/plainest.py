@@ -1,0 +1,178 @@
+"""The plainest case that runs, and how O and the LSE come back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flashverify.errors import NoVerdictError
+from flashverify.probing.notebook import NEAR, case_text
+from flashverify.probing.returns import ADVICE
+from flashverify.subjects.inability import FORWARD_ONLY, inability_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from flashverify.probing.notebook import Notebook, Words
+    from flashverify.probing.protocol import Seen
+
+__all__ = ["plainest_case", "returned_outputs"]
+
+_PLAIN: Words = {
+    "batch": 1,
+    "heads_q": 2,
+    "heads_kv": 2,
+    "seq_q": 64,
+    "seq_k": 64,
+    "dim_qk": 64,
+    "dim_v": 64,
+    "dtype": "fp16",
+    "backward": "no",
+}
+_LONG: Words = {"seq_q": 128, "seq_k": 128}
+_OTHER: tuple[Words, ...] = (
+    {},
+    {"dtype": "bf16"},
+    {"dtype": "fp32"},
+    {"seq_q": 128, "seq_k": 128},
+    {"layout": "bshd"},
+    {"seq_q": 1, "seq_k": 64},
+    {"dim_qk": 128, "dim_v": 128},
+    {"dim_qk": 32, "dim_v": 32},
+    {"heads_q": 8, "heads_kv": 8},
+    {"heads_q": 8, "heads_kv": 2},
+    {"heads_q": 1, "heads_kv": 1},
+    {"seq_q": 256, "seq_k": 256},
+    {"seq_q": 512, "seq_k": 512, "dim_qk": 128, "dim_v": 128},
+)
+"""Shapes, the usual ones first."""
+_REQUIRED: tuple[tuple[str, Words], ...] = (
+    ("", {}),
+    ("causal", {"causal": "top-left"}),
+    ("causal", {"causal": "bottom-right"}),
+    ("packed", {"packed": "0,{q}/0,{k}"}),
+    ("packed causal", {"packed": "0,{q}/0,{k}", "causal": "bottom-right"}),
+    ("key_lengths", {"klen": "{k}"}),
+    ("pages", {"page_size": 16}),
+    ("pages key_lengths", {"page_size": 16, "klen": "{k}"}),
+    ("window", {"window": "32,0"}),
+    ("causal window", {"causal": "bottom-right", "window": "32,*"}),
+)
+"""Parts that a subject may need in every case."""
+
+
+def _candidates() -> Iterator[tuple[str, Words]]:
+    for parts, words in _REQUIRED:
+        for shape in _OTHER:
+            found = _PLAIN | shape
+            sizes = {"q": found["seq_q"], "k": found["seq_k"]}
+            yield parts, found | {key: str(value).format(**sizes) for key, value in words.items()}
+
+
+def plainest_case(notebook: Notebook) -> None:
+    """The first case that the subject runs.
+
+    Raises:
+        NoVerdictError: it runs none.
+    """
+    refusals: dict[str, str] = {}
+    for parts, words in _candidates():
+        seen = notebook.seen(words)
+        if seen.ran:
+            notebook.base, required = words, parts
+            break
+        why = seen.raised or seen.unusable
+        refusals.setdefault(why, case_text(words))
+        unable = inability_of(why.partition(":")[0], why)
+        if unable is not None and unable is not FORWARD_ONLY:
+            raise NoVerdictError(f"the subject could not run: {unable.reason}\n  {why}\n  {unable.advice}")
+    else:
+        lines = "\n".join(f"  {why}\n    {case}" for why, case in list(refusals.items())[:6])
+        raise NoVerdictError(f"the subject ran none of {notebook.trials} plain cases; it raised\n{lines}")
+    names = required.split()
+    if "pages" in names:
+        notebook.infer("supports", "always_paged", True, "it raises without pages")
+        names.remove("pages")
+    if names:
+        notebook.infer("supports", "required_masks", tuple(names), "it raises without them")
+    if refusals:
+        first = next(iter(refusals.items()))
+        notebook.notes.append(f"not every plain case runs: {first[1]} raised {first[0]}")
+
+
+def returned_outputs(notebook: Notebook) -> None:
+    """Layout and dtype of O and the LSE, the base of the LSE, and whether the plainest case is about right."""
+    words = notebook.base
+    keys = int(str(words["seq_k"]))
+    readings: dict[str, Words] = {"scaled": {"scale": 1}}
+    if "causal" not in words:
+        readings["causal"] = {"causal": "bottom-right"}
+    if "window" not in words and "causal" in words:
+        readings["full"] = {"causal": None}
+    seen = notebook.seen(None, **readings)
+    _layouts(notebook, seen)
+    _lse(notebook, seen)
+    if notebook.lse_base != "e":
+        seen = notebook.seen(None, **readings)
+    near = {name for name, reading in seen.readings.items() if reading.apart < NEAR}
+    if "asked" in near:
+        return
+    if "causal" in near and keys > 1:
+        notebook.base = words | {"causal": "bottom-right" if words["seq_q"] != words["seq_k"] else "top-left"}
+        required = (*notebook.values.get(("supports", "required_masks"), ()), "causal")
+        notebook.infer("supports", "required_masks", required, "its outputs are causal where no mask is asked for")
+        return
+    said = {
+        "scaled": "the logits are not scaled: the outputs are those of scale=1",
+        "full": "the causal mask is not applied",
+    }
+    sentence = next(
+        (said[name] for name in ("scaled", "full") if name in near), f"the plainest case is wrong: {seen.failure}"
+    )
+    declare = "Supports(scales=(1.0,))" if "scaled" in near else ""
+    if "scaled" in near:
+        notebook.base = words | {"scale": 1}
+    else:
+        notebook.broken = True
+    notebook.suspect("the plainest case", sentence, words, declare=declare)
+
+
+def _layouts(notebook: Notebook, seen: Seen) -> None:
+    for name, expected, dtype in (("o", "bhsd", ""), ("lse", "bhs", "float32")):
+        found = seen.returned.get(name)
+        if found is None:
+            continue
+        shown = name.upper()
+        if found.axes != expected:
+            accepted = {"o": "[B, H, S, D]", "lse": "[B, H, S]"}[name]
+            how = f"return {ADVICE[found.axes]}" if found.axes in ADVICE else "bring it into that shape"
+            notebook.notes.append(f"{shown} comes back as {list(found.shape)}; the harness takes {accepted}: {how}")
+        wanted = dtype or {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32"}[str(notebook.base["dtype"])]
+        if found.dtype != wanted:
+            how = "o.to(p.q.dtype)" if name == "o" else "lse.float()"
+            notebook.notes.append(f"{shown} comes back in {found.dtype}; the harness takes {wanted}: return {how}")
+        narrow = name == "lse" and found.dtype in ("float16", "bfloat16")
+        if narrow:
+            notebook.suspect(
+                "the LSE", f"it is kept in {found.dtype}, which has too few bits for a logarithm of a sum", {}
+            )
+
+
+def _lse(notebook: Notebook, seen: Seen) -> None:
+    if "lse" not in seen.outputs:
+        notebook.lse_base = None
+        notebook.infer("contract", "lse_base", None, "no LSE is returned")
+        return
+    base = min(seen.bases, key=lambda each: seen.bases[each])
+    if seen.bases[base] > NEAR:
+        notebook.suspect("the LSE", f"it is the logarithm of the row sum in no base that is known: {seen.failure}", {})
+        notebook.lse_base = None
+        return
+    other = seen.bases["2" if base == "e" else "e"]
+    if other < NEAR:
+        notebook.undecided.append("base of the LSE: every LSE seen is 0 in both bases")
+        return
+    notebook.lse_base = base
+    if notebook.stated("contract") and notebook.loaded.declared["contract"]["lse_base"] != repr(base):
+        declared = notebook.loaded.declared["contract"]["lse_base"]
+        notebook.suspect("the base of the LSE", f"it is {base} where lse_base={declared} is declared", {})
+    notebook.infer("contract", "lse_base", base, f"squared error {seen.bases[base]:.1e}, {other:.1e} in the other base")

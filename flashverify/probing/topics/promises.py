@@ -1,0 +1,129 @@
+"""Rows without keys, what lies outside the lengths, repeated bits, and launch configurations."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from flashverify.probing.notebook import case_text
+from flashverify.probing.protocol import Lost, Repeat, Repeated
+
+if TYPE_CHECKING:
+    from flashverify.probing.notebook import Notebook, Words
+
+__all__ = ["empty_rows", "launches", "outside_lengths", "repeats"]
+
+_LAUNCHES = 8
+_SENTENCES = {
+    "mean of v": "a row that sees no key holds the mean of V: a finite sentinel stands for -inf",
+    "nan": "a row that sees no key is NaN",
+    "several values": "rows that see no key hold different values",
+}
+
+
+def empty_rows(notebook: Notebook) -> None:
+    """O and the LSE of a row that sees no key."""
+    has = notebook.values.get(("supports", "masks"), ())
+    causal = notebook.values.get(("supports", "causal"), ("top-left", "bottom-right"))
+    cases: list[Words] = []
+    if "causal" in has and "bottom-right" in causal and not notebook.square and notebook.most_rows is None:
+        cases += [
+            notebook.lengths(48, 16) | {"causal": "bottom-right"},
+            notebook.lengths(130, 7) | {"causal": "bottom-right"},
+        ]
+    if "key_lengths" in has:
+        cases.append({"batch": 2, "klen": f"{notebook.base['seq_k']},0"})
+    if "bitmap" in has:
+        cases.append({"bitmap": "0,1"})
+    if "blocks" in has:
+        cases.append({"blocks": "16,16,64,5"})
+    for words in cases:
+        notebook.seen(words)
+    if not notebook.empty_rows:
+        notebook.undecided.append("rows that see no key: no case that ran and is right has one")
+        return
+    for at, name, standard in ((0, "o", 0.0), (1, "lse", -math.inf)):
+        held = {entry[at]: entry[2] for entry in notebook.empty_rows if entry[at]}
+        if not held:
+            continue
+        field = f"empty_row_{name}"
+        odd = next((value for value in held if value in _SENTENCES), "")
+        shown = name.upper()
+        if odd:
+            notebook.suspect(f"{shown} of a row that sees no key", _SENTENCES[odd], held[odd])
+        elif len(held) > 1:
+            notebook.suspect(
+                f"{shown} of a row that sees no key",
+                f"it is {' in one case and '.join(held)} in another",
+                next(iter(held.values())),
+            )
+        else:
+            value = float(next(iter(held)))
+            notebook.infer("contract", field, value, f"{len(notebook.empty_rows)} cases")
+            declared = notebook.loaded.declared["contract"][field]
+            if notebook.stated("contract") and float(declared) != value:
+                notebook.suspect(
+                    f"{shown} of a row that sees no key",
+                    f"it is {value} where {field}={declared} is declared",
+                    held[repr(value)],
+                )
+            elif value == standard:
+                notebook.why["contract", field] += ", as by default"
+
+
+def outside_lengths(notebook: Notebook) -> None:
+    """Whether outputs outside the declared lengths are written."""
+    parts = {"key_lengths", "query_lengths"} & set(notebook.values.get(("supports", "masks"), ()))
+    if not parts:
+        return
+    if "query_lengths" in parts or notebook.gradients:
+        backward = "yes" if notebook.gradients else "no"
+        words = notebook.lengths(24, 40)
+        q, k = words["seq_q"], words["seq_k"]
+        more: Words = {"qlen": f"{q},3"} if "query_lengths" in parts else {}
+        more |= {"klen": f"{k},9"} if "key_lengths" in parts else {}
+        notebook.seen(words | more | {"batch": 2, "backward": backward})
+    held = {entry for entry in notebook.outside if not entry.startswith("lse=")}
+    if held and not held <= {"o=0.0", "dq=0.0", "dk=0.0", "dv=0.0", "dq=-0.0", "dk=-0.0", "dv=-0.0", "o=-0.0"}:
+        notebook.infer("contract", "padding", "undefined", f"outside the lengths there is {', '.join(sorted(held))}")
+    elif held:
+        notebook.why["contract", "padding"] = "outside the lengths there is 0"
+
+
+def repeats(notebook: Notebook) -> None:
+    """Bits over repeats, and alone as in a batch."""
+    words: Words = notebook.lengths(48, 96) | {"backward": "yes" if notebook.gradients else "no"}
+    if not any("batch" in refusal.code for refusal in notebook.refusals) and "packed" not in notebook.base:
+        words |= {"batch": 2}
+    text = case_text(notebook.base | words)
+    answer = notebook.ask(Repeat(case=text, assumed=notebook.assumed(str(notebook.base["dtype"]))))
+    if isinstance(answer, Lost):
+        notebook.undecided.append(f"deterministic, batch_invariant: {answer.why}")
+        return
+    assert isinstance(answer, Repeated)
+    alone = [text for text in answer.differences if "(repeat)" not in text]
+    again = [text for text in answer.differences if "(repeat)" in text]
+    if answer.raised:
+        notebook.undecided.append(f"deterministic, batch_invariant: {answer.raised}")
+        return
+    for name, found in (("deterministic", again), ("batch_invariant", alone)):
+        if found:
+            notebook.infer("contract", name, False, found[0])
+        else:
+            notebook.held.append(f"{name}=True")
+
+
+def launches(notebook: Notebook) -> None:
+    """The declared launch configurations."""
+    if not notebook.loaded.launches:
+        notebook.undecided.append("launch values: none are declared, so none were tried")
+        return
+    step = max(1, len(notebook.loaded.launches) // _LAUNCHES)
+    for launch in notebook.loaded.launches[::step]:
+        text = ",".join(f"{name}:{value}" for name, value in launch)
+        words: Words = notebook.lengths(65, 97) | {"launch": text}
+        seen = notebook.seen(words)
+        if not seen.ran:
+            notebook.notes.append(f"launch={text} raises: {seen.raised}")
+        elif notebook.verdict(seen) == "wrong":
+            notebook.suspect(f"launch {text}", seen.failure, words)
