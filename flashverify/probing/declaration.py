@@ -66,18 +66,21 @@ def _fields(notebook: Notebook) -> Iterator[Field]:
         defaults, declared = default_texts(kind), notebook.loaded.declared[of]
         for name, default in defaults.items():
             known = (of, name) in notebook.values
-            value = value_text(notebook.values[of, name]) if known else default
+            value = value_text(notebook.values[of, name]) if known else ""
             if name == "also" and notebook.refusals:
                 known, value = True, "; ".join(each.code for each in notebook.refusals)
-            if not known and declared.get(name, default) == default:
+            if declared[name] == default and (not known or value == default):
                 continue
+            held = (of, name) in notebook.confirmed and not (of == "form" and notebook.form_refuted)
+            verdict = ("same" if value == declared[name] else "differs") if known else "held" if held else "not asked"
             yield Field(
                 of=of,
                 name=name,
-                inferred=value if known or of == "supports" else "",
-                declared=declared.get(name, default),
+                inferred=value,
+                declared=declared[name],
                 stated=notebook.stated(of),
                 why=notebook.why.get((of, name), ""),
+                verdict=verdict,
             )
 
 

@@ -60,7 +60,15 @@ def fitted_form(subject: Subject, asked: FormFit) -> FormFitted:
         reads_outputs=_reads_outputs([*fitted, *held]),
         tiles=_tiles(fitted, held) if found == {} else 0,
         worst=_worst([*fitted, *held], best_form),
+        declared=next(
+            (each for scene in (*fitted, *held) if (each := _refuted(scene, _own(subject, scene))) is not None), None
+        ),
     )
+
+
+def _own(subject: Subject, scene: Scene) -> Form:
+    """The form that the subject declares for a case, with the base of the LSE that it returns."""
+    return dataclasses.replace(subject.form(scene.case), lse_base=scene.form.lse_base)
 
 
 def _scenes(subject: Subject, asked: FormFit, texts: Iterable[str]) -> list[Scene]:

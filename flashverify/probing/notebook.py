@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
+from flashverify.case.supports import Supports
 from flashverify.case.text import parse_case
 from flashverify.errors import NoVerdictError, UsageError
 from flashverify.probing.protocol import Assumed, Failed, Lost, Seen, Trial
 from flashverify.probing.record import Suspect
+from flashverify.subjects.interface import Contract
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -70,7 +75,9 @@ class Notebook:
         gradients: that the backward returns.
         broken: the plainest case is wrong, so that only what raises says something.
         forms: fields of the form that explains the cases of a dtype; None where none does.
+        form_refuted: a case refuted the form that the author declares.
         values: inferred fields by (`supports`, `contract` or `form`, name).
+        confirmed: declared fields that nothing refuted, which trials alone cannot infer.
         why: what shows them.
         trials: questions that were asked.
     """
@@ -88,7 +95,9 @@ class Notebook:
     contiguous: bool = False
     broken: bool = False
     forms: dict[str, dict[str, Value] | None] = field(default_factory=dict)
+    form_refuted: bool = False
     form_records: list[FormRecord] = field(default_factory=list)
+    confirmed: set[tuple[str, str]] = field(default_factory=set)
     values: dict[tuple[str, str], Any] = field(default_factory=dict)
     why: dict[tuple[str, str], str] = field(default_factory=dict)
     suspects: list[Suspect] = field(default_factory=list)
@@ -99,7 +108,6 @@ class Notebook:
     judged: int = 0
     failed: list[str] = field(default_factory=list)
     empty_rows: list[tuple[str, str, str]] = field(default_factory=list)
-    outside: set[str] = field(default_factory=set)
     trials: int = 0
 
     def ask(self, question: Question) -> Answer | Lost:
@@ -117,11 +125,12 @@ class Notebook:
             raise NoVerdictError(f"a question of the probe failed: {answer.kind} {answer.message}")
         return answer
 
-    def seen(self, words: Words | None = None, **readings: Words) -> Seen:
+    def seen(self, words: Words | None = None, *, pages_alone: bool = False, **readings: Words) -> Seen:
         """What the base case with other words shows; a case that there cannot be is one that the subject does not take.
 
         Args:
             words: in place of those of the base.
+            pages_alone: of a paged case, k and v are lost outside the pages.
             readings: words that are changed once more, by the name of the reading.
         """
         asked = self.base | (words or {})
@@ -130,25 +139,32 @@ class Notebook:
             others = {name: case_text(asked | other) for name, other in readings.items()}
         except UsageError as error:
             return Seen(raised=f"no such case: {error}")
-        return self.tried(case, others)
+        return self.tried(case, others, pages_alone=pages_alone)
 
-    def tried(self, case: str, readings: Mapping[str, str] | None = None, *) -> Seen:
-        """What a case shows."""
-        dtype = parse_case(case).dtype
-        question = Trial(case=case, assumed=self.assumed(dtype), readings=dict(readings or {}))
+    def tried(
+        self,
+        case: str,
+        readings: Mapping[str, str] | None = None,
+        *,
+        pages_alone: bool = False,
+        form: Mapping[str, Value] | None = None,
+    ) -> Seen:
+        """What a case shows, as in `seen`; `form` are further fields of the form that is assumed."""
+        assumed = self.assumed(parse_case(case).dtype)
+        if form:
+            assumed = msgspec.structs.replace(assumed, form=assumed.form | dict(form))
+        question = Trial(case=case, assumed=assumed, readings=dict(readings or {}), pages_alone=pages_alone)
         answer = self.ask(question)
         if isinstance(answer, Lost):
             return Seen(raised=answer.why)
         assert isinstance(answer, Seen)
         if answer.right and (answer.empty.o or answer.empty.lse):
             self.empty_rows.append((answer.empty.o, answer.empty.lse, case))
-        if answer.right:
-            self.outside |= {f"{name}={held}" for name, held in answer.outside.items() if held}
         return answer
 
     def assumed(self, dtype: str, **more: Any) -> Assumed:
         """The conventions known so far, for cases of a dtype."""
-        form = self.forms.get(dtype) or {}
+        form = (self.forms.get(dtype) or {}) | {name: x for (of, name), x in self.values.items() if of == "form"}
         return Assumed(
             lse_base=self.lse_base or "",
             gradients=self.gradients or ("dq", "dk", "dv"),
@@ -174,6 +190,12 @@ class Notebook:
         if seen.readings[nearest].apart < NEAR and None in self.forms.values():
             return "right" if nearest == "asked" else nearest
         return "wrong"
+
+    def settled(self, of: str, *names: str) -> None:
+        """Fields that were asked for and have their defaults where nothing else was inferred."""
+        defaults = {f.name: f.default for f in dataclasses.fields({"supports": Supports, "contract": Contract}[of])}
+        for name in names:
+            self.values.setdefault((of, name), defaults[name])
 
     def infer(self, of: str, name: str, value: Any, why: str = "") -> None:
         """Notes the value of a field."""
@@ -213,6 +235,4 @@ class Notebook:
 
     def renamed(self, suspect: Suspect, **changes: str) -> None:
         """Replaces what is said of a suspect."""
-        at = self.suspects.index(suspect)
-        fields = {f: getattr(suspect, f) for f in suspect.__struct_fields__}
-        self.suspects[at] = Suspect(**fields | changes)
+        self.suspects[self.suspects.index(suspect)] = msgspec.structs.replace(suspect, **changes)

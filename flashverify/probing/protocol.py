@@ -68,11 +68,13 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         case: its text.
         assumed: the conventions.
         readings: texts of cases of the same shape, by name: what the subject may have computed instead.
+        pages_alone: of a paged case, k and v are NaN outside the pages.
     """
 
     case: str
     assumed: Assumed = Assumed()
     readings: dict[str, str] = {}
+    pages_alone: bool = False
 
 
 class Repeat(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -249,6 +251,7 @@ class FormFitted(msgspec.Struct, frozen=True, kw_only=True, tag=True):
             that keeps its own; None where it cannot be told.
         tiles: keys of a tile under which the order of the sums is predicted, 0 where none is.
         worst: the largest error beside its bound over all cases, by output.
+        declared: what refutes the form that the subject declares; None where nothing does.
     """
 
     found: dict[str, Value] | None
@@ -260,6 +263,7 @@ class FormFitted(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     reads_outputs: float | None = None
     tiles: int = 0
     worst: dict[str, float] = {}
+    declared: Refuted | None = None
 
 
 class Explained(msgspec.Struct, frozen=True, kw_only=True, tag=True):

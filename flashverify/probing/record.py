@@ -19,6 +19,8 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
         declared: its value as Python text, by the author or by default.
         stated: the author declared it.
         why: what shows it, or what is missing.
+        verdict: `same` or `differs`; `held` of a declared value that nothing refuted and nothing could infer; `not asked` of a field
+            that no trial is about.
     """
 
     of: str
@@ -27,11 +29,7 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
     declared: str
     stated: bool
     why: str = ""
-
-    @property
-    def agrees(self) -> bool:
-        """The inferred value is the declared one."""
-        return self.inferred == self.declared
+    verdict: str = ""
 
 
 class Suspect(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,9 +10,9 @@ from flashverify.probing.declaration import code_of, fields_of, inferred_support
 from flashverify.probing.notebook import Notebook, TimeOverError
 from flashverify.probing.record import Inference
 from flashverify.probing.topics.backward import gradient_through_lse, gradients, gradients_of_terms
-from flashverify.probing.topics.dtypes import dtypes, numerical_forms
+from flashverify.probing.topics.dtypes import dtypes, numerical_forms, precisions
 from flashverify.probing.topics.held_out import explain_suspects, held_out_cases
-from flashverify.probing.topics.masks import causal_mask, combined_masks, other_masks, windows
+from flashverify.probing.topics.masks import causal_mask, combined_parts, other_masks, windows
 from flashverify.probing.topics.modifiers import modifiers, scales
 from flashverify.probing.topics.plainest import plainest_case, returned_outputs
 from flashverify.probing.topics.promises import empty_rows, launches, outside_lengths, repeats
@@ -32,19 +32,20 @@ TOPICS: dict[str, Callable[[Notebook], None]] = {
     "lengths": lengths,
     "heads": head_counts,
     "head dims": head_dims,
+    "precisions": precisions,
     "scales": scales,
     "causal": causal_mask,
     "windows": windows,
-    "storage": storage,
     "other parts of the mask": other_masks,
     "modifiers": modifiers,
+    "storage": storage,
     "gradient through the LSE": gradient_through_lse,
     "gradients of terms": gradients_of_terms,
     "rows without keys": empty_rows,
     "outside the lengths": outside_lengths,
     "repeats": repeats,
     "launch values": launches,
-    "combined parts of the mask": combined_masks,
+    "combined parts": combined_parts,
 }
 """What is asked after the plainest case, the gradients, the dtypes and their forms, by name, in this order."""
 _TOPICS, _HELD_OUT = 0.75, 0.9

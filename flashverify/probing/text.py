@@ -75,8 +75,8 @@ def _table(found: Inference) -> Iterator[str]:
         (
             f"{_OF[field.of]}.{field.name}",
             field.declared,
-            field.inferred or "undecided",
-            _mark(field.agrees, field.inferred),
+            field.inferred or "-",
+            field.verdict,
         )
         for field in found.fields
     ]
@@ -91,10 +91,6 @@ def _table(found: Inference) -> Iterator[str]:
             + "  ".join(_cut(text, width).ljust(width) for text, width in zip(row, widths, strict=False))
             + f"  {row[3]}"
         ).rstrip()
-
-
-def _mark(agrees: bool, inferred: str) -> str:
-    return "same" if agrees else "differs" if inferred else ""
 
 
 def _cut(text: str, width: int) -> str:

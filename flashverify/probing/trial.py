@@ -53,7 +53,7 @@ def outcome_of(subject: Subject, trial: Trial) -> Seen:
     problem, _arena = materialize(case, subject.device())
     with reads_of() as reads:
         try:
-            execution = execute(view, watched(problem))
+            execution = execute(view, watched(_pages_alone(problem) if trial.pages_alone else problem))
         except Exception as error:
             return Seen(raised=raised_text(error), read=tuple(sorted(reads)), returned=dict(returned))
     outputs = {name: x for name, x in execution.outputs.items() if trial.assumed.lse_base or name != "lse"}
@@ -64,6 +64,12 @@ def outcome_of(subject: Subject, trial: Trial) -> Seen:
         unusable = wrong[0].message if wrong else "it returned nothing"
         return Seen(read=read, outputs=names, returned=dict(returned), unusable=unusable)
     return _compared_with(view, execution, {"asked": case} | _parsed(trial.readings), read, returned)
+
+
+def _pages_alone(problem: Problem) -> Problem:
+    """The problem with k and v that nobody can use outside the pages."""
+    lost = {name: torch.full_like(getattr(problem, name), math.nan) for name in ("k", "v")}
+    return dataclasses.replace(problem, **lost)
 
 
 def _parsed(readings: Mapping[str, str]) -> dict[str, Case]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flashverify.outputs import BACKWARD, COMMON_GRADIENTS
+from flashverify.probing.notebook import case_text
 
 if TYPE_CHECKING:
     from flashverify.probing.notebook import Notebook, Words
-    from flashverify.probing.protocol import Seen
+    from flashverify.probing.protocol import Seen, Value
 
 __all__ = ["gradient_through_lse", "gradients", "gradients_of_terms"]
 
@@ -32,8 +33,7 @@ def gradients(notebook: Notebook) -> None:
         return
     notebook.gradients = found
     notebook.infer("contract", "gradients", frozenset(found), "returned by a backward")
-    if "delta" in found:
-        notebook.undecided.append("stored_delta: without a gradient through the LSE both kinds of delta are equal")
+    notebook.settled("supports", "backward")
 
 
 def gradient_through_lse(notebook: Notebook) -> None:
@@ -48,6 +48,11 @@ def gradient_through_lse(notebook: Notebook) -> None:
     words: Words = {"backward": "yes", "dlse": "yes"}
     seen = notebook.seen(words, without={"dlse": "no"})
     verdict = notebook.verdict(seen)
+    if verdict == "wrong" and "delta" in notebook.gradients:
+        stored: dict[str, Value] = {"stored_delta": "minus_dlse"}
+        if notebook.tried(case_text(notebook.base | words), form=stored).right:
+            notebook.infer("form", "stored_delta", "minus_dlse", "delta is right with dLSE subtracted, and not without")
+            verdict = "right"
     if verdict == "right":
         notebook.infer("supports", "dlse", True, "gradients through the LSE are right")
     elif verdict == "wrong":

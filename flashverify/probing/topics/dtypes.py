@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from flashverify.describe.fields import value_text
@@ -15,7 +16,7 @@ from flashverify.probing.record import FormRecord
 if TYPE_CHECKING:
     from flashverify.probing.notebook import Notebook, Words
 
-__all__ = ["dtypes", "numerical_forms"]
+__all__ = ["dtypes", "numerical_forms", "precisions"]
 
 _FITTED: tuple[tuple[str, int, int], ...] = (
     ("normal", 1, 1),
@@ -41,6 +42,21 @@ def dtypes(notebook: Notebook) -> None:
     """Those that run."""
     found = tuple(dtype for dtype in DTYPES if _runs(notebook, dtype))
     notebook.infer("supports", "dtypes", found, "the plainest case runs")
+
+
+def precisions(notebook: Notebook) -> None:
+    """The precisions of fp32 products, of a subject that looks at what is asked for."""
+    found = ["ieee"]
+    for precision in ("tf32", "tf32x3") if "fp32" in notebook.values["supports", "dtypes"] else ():
+        case = case_text(notebook.base | {"dtype": "fp32", "precision": precision})
+        seen = notebook.tried(case, form={"dot": precision})
+        if seen.right and "case.precision" in seen.read:
+            found.append(precision)
+    notebook.infer("supports", "precisions", tuple(found), "looked at, and right within the bounds of each")
+    if len(found) > 1:
+        notebook.notes.append(
+            "the form depends on the precision of the case: form=lambda case: Form(dot=case.precision)"
+        )
 
 
 def _runs(notebook: Notebook, dtype: str) -> bool:
@@ -69,6 +85,8 @@ def numerical_forms(notebook: Notebook, seconds: float) -> None:
         if fit.reads_outputs is not None:
             shares.append(fit.reads_outputs)
         notebook.form_records.append(_record(dtype, fit))
+        if notebook.stated("form"):
+            _declared_form(notebook, dtype, fit)
     merged = {name: value for fields in kept.values() for name, value in fields.items()}
     for name, value in merged.items():
         notebook.infer(
@@ -83,6 +101,22 @@ def numerical_forms(notebook: Notebook, seconds: float) -> None:
     explained = [dtype for dtype in ("fp32", *found) if dtype in kept and notebook.forms.get(dtype) is not None]
     if explained and notebook.base["dtype"] not in explained:
         notebook.base = notebook.base | {"dtype": explained[0]}
+
+
+def _declared_form(notebook: Notebook, dtype: str, fit: FormFitted) -> None:
+    """Whether the form that the author declares explains what was seen."""
+    from flashverify.numerics.form import Form
+
+    if fit.declared is None:
+        notebook.confirmed |= {("form", field.name) for field in dataclasses.fields(Form)}
+        return
+    notebook.form_refuted = True
+    against = fit.declared
+    notebook.suspect(
+        f"the declared form in {dtype}",
+        f"under {against.form} {against.output} is {against.ratio:.3g} times its bound",
+        against.case,
+    )
 
 
 def _fit(notebook: Notebook, dtype: str, seconds: float) -> FormFitted | None:

@@ -5,16 +5,25 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
+from flashverify.probing.notebook import Refusal
 from flashverify.probing.topics.looks import looked
 
 if TYPE_CHECKING:
     from flashverify.probing.notebook import Notebook, Words
     from flashverify.probing.protocol import Seen
 
-__all__ = ["causal_mask", "combined_masks", "has_part", "other_masks", "windows"]
+__all__ = ["causal_mask", "combined_parts", "has_part", "other_masks", "windows"]
 
 _ALIGNMENTS = ("top-left", "bottom-right")
 _SIDES = {"left": "12,*", "right": "*,5"}
+_SINGLE: dict[str, Words] = {
+    "window": {"window": "12,*"},
+    "softcap": {"softcap": 2},
+    "alibi": {"alibi": "yes"},
+    "bias": {"bias": "full"},
+    "sink": {"sink": "yes"},
+    "relative_bias": {"relative_bias": "8,16"},
+}
 _ROWS, _KEYS = 24, 40
 
 
@@ -158,7 +167,7 @@ def other_masks(notebook: Notebook) -> None:
         without: Words = {name: None for name in words if name not in ("causal", "batch", "seq_q", "seq_k")}
         seen = notebook.seen(case, without=without)
         if part == "pages":
-            if seen.ran and looked(seen, "pages") != "no":
+            if seen.ran and looked(seen, "pages") != "no" and notebook.seen(case, pages_alone=True).right:
                 _pages(notebook, case)
         elif has_part(notebook, part, seen, case):
             _add(notebook, part, "its cases run")
@@ -206,31 +215,39 @@ def _pages(notebook: Notebook, words: Words) -> None:
     notebook.infer("supports", "page_sizes", tuple(sizes), "those of 1, 16, 32, 64 and 128 that run")
 
 
-def combined_masks(notebook: Notebook) -> None:
-    """Whether two parts may stand together."""
+def combined_parts(notebook: Notebook) -> None:
+    """Whether two parts of the mask, or one and a modifier, may stand together."""
     masks = [part for part in notebook.values.get(("supports", "masks"), ()) if part != "prefix_lengths"]
-    words = dict(_parts(notebook)) | {
-        "causal": {"causal": next(iter(notebook.values.get(("supports", "causal"), ("top-left",))))}
-    }
-    words["window"] = {"window": _SIDES["left"]}
+    logits = notebook.values.get(("supports", "logits"), ())
+    words = dict(_parts(notebook)) | _SINGLE
+    words["causal"] = {"causal": next(iter(notebook.values.get(("supports", "causal"), ("top-left",))))}
     ran, refused = 0, []
-    for one, two in itertools.combinations(masks, 2):
+    pairs = [*itertools.combinations(masks, 2), *itertools.product(masks, logits)]
+    for one, two in pairs:
         case = notebook.lengths(_ROWS, _KEYS) | words[one] | words[two]
         seen = notebook.seen(case)
         if seen.ran:
-            ran += 1
+            ran += two in masks
             if notebook.verdict(seen) == "wrong":
                 notebook.suspect(f"{one} with {two}", seen.failure, case)
         elif not seen.raised.startswith("no such case"):
-            refused.append((one, two))
+            refused.append({one, two})
     if refused and not ran and not notebook.values.get(("supports", "required_masks")):
         notebook.infer("supports", "combine_masks", False, "two parts together raise")
-    elif refused:
-        from flashverify.probing.notebook import Refusal
+        refused = [pair for pair in refused if pair & set(logits)]
+    if refused:
+        _refuse(notebook, refused)
+    notebook.settled("supports", "combine_masks")
 
-        pairs = [set(pair) for pair in refused]
-        code = " or ".join(f"{{{', '.join(map(repr, sorted(pair)))}}} <= case.mask.parts()" for pair in pairs)
-        reason = "parts of the mask that raise together"
-        notebook.refusals.append(
-            Refusal(code=code, reason=reason, refuses=lambda case: any(pair <= case.mask.parts() for pair in pairs))
+
+def _refuse(notebook: Notebook, pairs: list[set[str]]) -> None:
+    shown = "; ".join(" with ".join(sorted(pair)) for pair in pairs)
+    code = f"any(pair <= case.mask.parts() | case.logits.names() for pair in {pairs})"
+    notebook.notes.append(f"parts that raise together: {shown}")
+    notebook.refusals.append(
+        Refusal(
+            code=code,
+            reason="parts that raise together",
+            refuses=lambda case: any(pair <= case.mask.parts() | case.logits.names() for pair in pairs),
         )
+    )

@@ -41,8 +41,7 @@ def modifiers(notebook: Notebook) -> None:
             found.append(name)
             if name == "alibi" and {"alibi": "wild"} not in ran:
                 notebook.infer("supports", "wild_slopes", False, "negative and large slopes raise")
-    if found:
-        notebook.infer("supports", "logits", tuple(found), "their cases run")
+    notebook.infer("supports", "logits", tuple(found), "their cases run")
     words: Words = {"dropout": "0.25"}
     seen = notebook.seen(words, without={"dropout": None})
     if seen.ran and looked(seen, "dropout") != "no":
@@ -78,7 +77,7 @@ def scales(notebook: Notebook) -> None:
             notebook.notes.append(f"a scale that is {sign} is wrong, and is left out of `scales`: {seen.failure}")
     if fixed:
         _fixed_scale(notebook, default)
-    elif found and found != ["positive"]:
+    elif found:
         notebook.infer("supports", "scales", tuple(found), "right with the scale of the problem")
 
 

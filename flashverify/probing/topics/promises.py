@@ -82,12 +82,19 @@ def outside_lengths(notebook: Notebook) -> None:
         q, k = words["seq_q"], words["seq_k"]
         more: Words = {"qlen": f"{q},3"} if "query_lengths" in parts else {}
         more |= {"klen": f"{k},9"} if "key_lengths" in parts else {}
-        notebook.seen(words | more | {"batch": 2, "backward": backward})
-    held = {entry for entry in notebook.outside if not entry.startswith("lse=")}
-    if held and not held <= {"o=0.0", "dq=0.0", "dk=0.0", "dv=0.0", "dq=-0.0", "dk=-0.0", "dv=-0.0", "o=-0.0"}:
-        notebook.infer("contract", "padding", "undefined", f"outside the lengths there is {', '.join(sorted(held))}")
-    elif held:
-        notebook.why["contract", "padding"] = "outside the lengths there is 0"
+        seen = notebook.seen(words | more | {"batch": 2, "backward": backward})
+        held = {
+            f"{name}={value}"
+            for name, value in seen.outside.items()
+            if name != "lse" and value not in ("", "0.0", "-0.0")
+        }
+        if not seen.ran:
+            return
+        notebook.settled("contract", "padding")
+        if held:
+            notebook.infer(
+                "contract", "padding", "undefined", f"outside the lengths there is {', '.join(sorted(held))}"
+            )
 
 
 def repeats(notebook: Notebook) -> None:
@@ -109,8 +116,11 @@ def repeats(notebook: Notebook) -> None:
     for name, found in (("deterministic", again), ("batch_invariant", alone)):
         if found:
             notebook.infer("contract", name, False, found[0])
+            if notebook.loaded.declared["contract"][name] == "True":
+                notebook.suspect(name, f"{name}=True is declared, and {found[0]}", text)
         else:
             notebook.held.append(f"{name}=True")
+            notebook.confirmed.add(("contract", name))
 
 
 def launches(notebook: Notebook) -> None:
@@ -119,6 +129,7 @@ def launches(notebook: Notebook) -> None:
         notebook.undecided.append("launch values: none are declared, so none were tried")
         return
     step = max(1, len(notebook.loaded.launches) // _LAUNCHES)
+    right = 0
     for launch in notebook.loaded.launches[::step]:
         text = ",".join(f"{name}:{value}" for name, value in launch)
         words: Words = notebook.lengths(65, 97) | {"launch": text}
@@ -127,3 +138,7 @@ def launches(notebook: Notebook) -> None:
             notebook.notes.append(f"launch={text} raises: {seen.raised}")
         elif notebook.verdict(seen) == "wrong":
             notebook.suspect(f"launch {text}", seen.failure, words)
+        else:
+            right += 1
+    if right:
+        notebook.confirmed |= {("supports", "launch"), ("supports", "launch_configs")}

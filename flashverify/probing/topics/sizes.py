@@ -71,6 +71,7 @@ def lengths(notebook: Notebook) -> None:
         if (notebook.square and rows != keys) or (notebook.most_rows is not None and rows > notebook.most_rows):
             continue
         _tails(notebook, _sized(rows, keys, base))
+    notebook.settled("supports", "seq_multiple", "square", "max_seq_q")
     _empties(notebook)
 
 
@@ -129,6 +130,7 @@ def _empties(notebook: Notebook) -> None:
     seen = [notebook.seen(words) for words in (*shapes, {"batch": 0})]
     if all(each.ran for each in seen):
         notebook.infer("supports", "empty", True, "empty batches and sequences run")
+    notebook.settled("supports", "empty")
     for each in seen:
         if each.raised.startswith("the process died"):
             notebook.notes.append(f"an empty batch or sequence: {each.raised}")
@@ -150,6 +152,7 @@ def head_counts(notebook: Notebook) -> None:
         sizes = {q // kv for (q, kv), ran in zip(_GROUPS, groups, strict=True) if ran}
         sizes |= {1} if any(counts) else set()
         notebook.infer("supports", "group_sizes", tuple(sorted(sizes)), "others of those tried raise")
+    notebook.settled("supports", "heads_q", "group_sizes", "gqa")
     if "packed" not in notebook.base and "klen" not in notebook.base:
         seen = _tried(notebook, {"batch": 3}, "several sequences in a batch")
         if not seen.ran:
@@ -182,6 +185,7 @@ def head_dims(notebook: Notebook) -> None:
         words: Words = {"dim_v": others[0]}
         if not _tried(notebook, words, "another head dim of V than of Q and K").ran:
             notebook.infer("supports", "equal_dims", True, "another dim_v than dim_qk raises")
+    notebook.settled("supports", "equal_dims")
 
 
 def _declare_dims(notebook: Notebook, ran: set[int], tried: set[int]) -> None:

@@ -47,6 +47,7 @@ def storage(notebook: Notebook) -> None:
         return
     for name, why in raised:
         notebook.infer("supports", name, (own,) if name == "layouts" else False, why)
+    notebook.settled("supports", "contiguous", *_KINDS)
     _strided_vectors(notebook)
     for kind in ("expanded", "transposed") if notebook.gradients else ():
         words: Words = {"backward": "yes", "do": kind}
