@@ -88,9 +88,14 @@ def code_of(notebook: Notebook) -> str:
     """Python code that declares what was inferred; what loosens a bound is no part of it."""
     parts = {of: list(_arguments(notebook, of)) for of in _SHOWN}
     names = [_SHOWN[of] for of, arguments in parts.items() if arguments]
+    if len(notebook.values.get(("supports", "precisions"), ())) > 1 and "Form" not in names:
+        names.append("Form")
     lines = [f"from flashverify import {', '.join(sorted([*names, 'subject']))}", "", "", "@subject("]
     for of, arguments in parts.items():
-        if arguments:
+        if of == "form" and len(notebook.values.get(("supports", "precisions"), ())) > 1:
+            inner = ", ".join([*arguments, "dot=case.precision"])
+            lines.append(f"    form=lambda case: Form({inner}),")
+        elif arguments:
             lines += [f"    {of}={_SHOWN[of]}(", *(f"        {argument}," for argument in arguments), "    ),"]
     for promise in notebook.held:
         lines.append(f"    # Contract({promise}) held in every repeat; only you can promise it.")

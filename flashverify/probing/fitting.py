@@ -14,7 +14,7 @@ from flashverify.diagnosis.observe import look
 from flashverify.diagnosis.precision.fitting import best
 from flashverify.diagnosis.precision.forms import form_text, worst_beside_bounds
 from flashverify.numerics.form import Form
-from flashverify.probing.forms import rungs
+from flashverify.probing.forms import declared_by, rungs
 from flashverify.probing.protocol import FormFitted, Refuted, Signature
 from flashverify.probing.view import view_of
 from flashverify.truth import Truth
@@ -30,8 +30,8 @@ __all__ = ["fitted_form"]
 
 _NEEDED = 2
 """Scenes of each kind without which nothing is said."""
-_RUNGS, _SIGNATURES = 0.45, 0.9
-"""Shares of the time at whose ends no further form and no further model is tried."""
+_SIGNATURES = 0.5
+"""Share of the time at whose end no further model of roundings is tried."""
 _MODELLED = ("o", "lse", "dq", "dk", "dv")
 _TILES = (16, 32, 64, 128)
 _LARGEST_EMULATED = 1 << 15
@@ -47,16 +47,21 @@ def fitted_form(subject: Subject, asked: FormFit) -> FormFitted:
     if len(fitted) < _NEEDED or len(held) < _NEEDED:
         return FormFitted(found=None, fitted=len(fitted), held_out=len(held))
     base = Form(lse_base=asked.assumed.lse_base or "e")
-    found, refuted = _smallest(fitted, base, begun + _RUNGS * asked.seconds)
+    signatures = _signatures(fitted, held, begun + _SIGNATURES * asked.seconds)
+    base = dataclasses.replace(base, **declared_by((s.output, s.words) for s in signatures))
+    same, refuted = _smallest(fitted, base, begun + asked.seconds)
+    seen = declared_by((s.output, s.words) for s in signatures)
+    found = seen | same[0] if same else None
     best_form = dataclasses.replace(base, **(found or {}))
     failed = [each for scene in held if (each := _refuted(scene, best_form)) is not None]
     return FormFitted(
         found=found,
+        others=tuple(seen | change for change in same[1:]),
         refuted=tuple(refuted),
         fitted=len(fitted),
         held_out=len(held),
         failed=tuple(failed),
-        signatures=tuple(_signatures(fitted, held, begun + _SIGNATURES * asked.seconds)),
+        signatures=tuple(signatures),
         reads_outputs=_reads_outputs([*fitted, *held]),
         tiles=_tiles(fitted, held) if found == {} else 0,
         worst=_worst([*fitted, *held], best_form),
@@ -98,24 +103,34 @@ def _refuted(scene: Scene, form: Form) -> Refuted | None:
     return Refuted(form=form_text(form), case=format_case(scene.case), output=name, ratio=outputs[name])
 
 
-def _smallest(scenes: Sequence[Scene], base: Form, deadline: float) -> tuple[dict[str, Any] | None, list[Refuted]]:
-    """The first rung that explains every scene, and the worst case against each form below it that comes close."""
+def _smallest(scenes: Sequence[Scene], base: Form, deadline: float) -> tuple[list[dict[str, Any]], list[Refuted]]:
+    """The changes of the lowest rung that explain every scene, and for each form below it a case that refutes it."""
     refuted: list[Refuted] = []
     order = list(scenes)
-    for change in rungs(scenes[0].case.dtype):
-        form = dataclasses.replace(base, **change)
-        for scene in order:
-            against = _refuted(scene, form)
-            if against is not None:
-                order.remove(scene)
-                order.insert(0, scene)  # the scene that refutes one form refutes most
+    for rung in rungs(scenes[0].case.dtype):
+        found = []
+        for change in rung:
+            against = _against(order, dataclasses.replace(base, **change))
+            if against is None:
+                found.append(dict(change))
+            else:
                 refuted.append(against)
-                break
-        else:
-            return dict(change), refuted
-        if time.monotonic() > deadline:
-            break
-    return None, refuted
+            if time.monotonic() > deadline:
+                return found, refuted
+        if found:
+            return found, refuted
+    return [], refuted
+
+
+def _against(order: list[Scene], form: Form) -> Refuted | None:
+    """What refutes a form; the scene that does comes first from then on, because it refutes most."""
+    for scene in order:
+        against = _refuted(scene, form)
+        if against is not None:
+            order.remove(scene)
+            order.insert(0, scene)
+            return against
+    return None
 
 
 def _worst(scenes: Sequence[Scene], form: Form) -> dict[str, float]:

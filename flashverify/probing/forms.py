@@ -6,9 +6,9 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
-__all__ = ["loosening", "rungs", "words_of"]
+__all__ = ["declared_by", "loosening", "rungs", "words_of"]
 
 _CHOICES: tuple[dict[str, Any], ...] = (
     {"bwd_lse_base": "e"},
@@ -79,8 +79,30 @@ def words_of(fields: Mapping[str, Any]) -> str:
     return "; ".join(_WORDS.get(name, name) for name in fields if name not in _QUIET)
 
 
-def rungs(dtype: str) -> Iterator[dict[str, Any]]:
-    """Changes of the default form for cases of a dtype: none, what loosens nothing, what loosens, each alone before two together."""
+def declared_by(signatures: Iterable[tuple[str, str]]) -> dict[str, Any]:
+    """Fields under which errors may be as they were seen: of outputs, each with the words of a model of `flashverify.diagnosis.precision`."""
+    found: dict[str, Any] = {}
+    accumulated: dict[str, set[str]] = {}
+    for output, words in signatures:
+        dtype = next((name for name in ("fp16", "bf16") if f"rounded to {name}" in words), "")
+        if words.startswith("the accumulator, rounded") and output != "o":
+            accumulated.setdefault(dtype, set()).add("dq" if output == "dq" else "dkv")
+        elif words.startswith("the row sum of P rounded") or (
+            words.startswith("P rounded") and words.endswith("for the row sum")
+        ):
+            found["row_sum"] = "rounded"
+        elif words.startswith("Q times the scale rounded"):
+            found["prescale_fwd" if output in ("o", "lse") else "prescale_bwd"] = "q"
+    for dtype, outputs in accumulated.items():
+        found |= {"grad_accum": dtype, "grad_accum_of": "all" if len(outputs) > 1 else next(iter(outputs))}
+    return found
+
+
+def rungs(dtype: str) -> Iterator[list[dict[str, Any]]]:
+    """Changes of the default form for cases of a dtype, rung by rung.
+
+    First none, then what loosens nothing, then what loosens, each alone before two together. All of a rung are as small as each other.
+    """
     narrow = (dtype,) if dtype != "fp32" else ("fp16", "bf16")
     looser = [
         {name: text if value == "{}" else value for name, value in change.items()}
@@ -88,12 +110,13 @@ def rungs(dtype: str) -> Iterator[dict[str, Any]]:
         if dtype == "fp32" or "dot" not in change
         for text in (narrow if "{}" in change.values() else ("",))
     ]
-    yield {}
-    yield from _CHOICES
-    yield from _pairs(_CHOICES, _CHOICES)
-    yield from looser
-    yield from _pairs(looser, _CHOICES)
-    yield from _pairs(looser, looser)
+    choices = list(_CHOICES)
+    yield [{}]
+    yield choices
+    yield list(_pairs(choices, choices))
+    yield looser
+    yield list(_pairs(looser, choices))
+    yield list(_pairs(looser, looser))
 
 
 def _pairs(first: Any, second: Any) -> Iterator[dict[str, Any]]:

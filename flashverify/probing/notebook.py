@@ -32,6 +32,10 @@ NEAR = 1e-3
 """Squared error beside squared size up to which outputs are about what is asked, whatever is rounded."""
 
 
+_FARTHER = 100.0
+"""Times that the squared error of what is asked must be that of another reading for outputs outside every bound to be taken for it."""
+
+
 class TimeOverError(Exception):
     """The budget is spent."""
 
@@ -79,6 +83,7 @@ class Notebook:
         values: inferred fields by (`supports`, `contract` or `form`, name).
         confirmed: declared fields that nothing refuted, which trials alone cannot infer.
         why: what shows them.
+        silent: by the reason why the declared `Supports` refuses it, a case that ran nevertheless and was wrong, and how wrong.
         trials: questions that were asked.
     """
 
@@ -108,6 +113,7 @@ class Notebook:
     judged: int = 0
     failed: list[str] = field(default_factory=list)
     empty_rows: list[tuple[str, str, str]] = field(default_factory=list)
+    silent: dict[str, tuple[str, str]] = field(default_factory=dict)
     trials: int = 0
 
     def ask(self, question: Question) -> Answer | Lost:
@@ -150,7 +156,10 @@ class Notebook:
         form: Mapping[str, Value] | None = None,
     ) -> Seen:
         """What a case shows, as in `seen`; `form` are further fields of the form that is assumed."""
-        assumed = self.assumed(parse_case(case).dtype)
+        parsed = parse_case(case)
+        assumed, precision = self.assumed(parsed.dtype), parsed.precision
+        if precision in self.values.get(("supports", "precisions"), ()) and precision != "ieee":
+            form = {"dot": precision, **(form or {})}
         if form:
             assumed = msgspec.structs.replace(assumed, form=assumed.form | dict(form))
         question = Trial(case=case, assumed=assumed, readings=dict(readings or {}), pages_alone=pages_alone)
@@ -158,7 +167,10 @@ class Notebook:
         if isinstance(answer, Lost):
             return Seen(raised=answer.why)
         assert isinstance(answer, Seen)
-        if answer.right and (answer.empty.o or answer.empty.lse):
+        if answer.refused and self.stated("supports") and answer.ran and self.verdict(answer) == "wrong":
+            self.silent.setdefault(answer.refused, (case, answer.failure))
+            return msgspec.structs.replace(answer, raised=f"wrong outside what is declared: {answer.refused}")
+        if answer.right and not answer.refused and (answer.empty.o or answer.empty.lse):
             self.empty_rows.append((answer.empty.o, answer.empty.lse, case))
         return answer
 
@@ -176,7 +188,8 @@ class Notebook:
     def verdict(self, seen: Seen) -> str:
         """`raises`, `right`, the name of the reading that the outputs fit instead, or `wrong`.
 
-        Where no form explains the dtype, outputs that are about right count as right.
+        Outputs outside every bound are the reading that they are by far the nearest to. Where no form explains the dtype, outputs that are
+        about right count as right.
         """
         if not seen.ran:
             return "raises"
@@ -187,9 +200,10 @@ class Notebook:
             if reading.right:
                 return name
         nearest = min(seen.readings, key=lambda name: seen.readings[name].apart)
-        if seen.readings[nearest].apart < NEAR and None in self.forms.values():
-            return "right" if nearest == "asked" else nearest
-        return "wrong"
+        near = seen.readings[nearest].apart
+        if nearest == "asked":
+            return "right" if near < NEAR and None in self.forms.values() else "wrong"
+        return nearest if near < NEAR and seen.asked.apart > _FARTHER * near else "wrong"
 
     def settled(self, of: str, *names: str) -> None:
         """Fields that were asked for and have their defaults where nothing else was inferred."""
@@ -211,9 +225,9 @@ class Notebook:
             seen: words of the case that shows it, beside those of the base, or its text.
             declare: what an author who means it has to declare.
         """
+        case = seen if isinstance(seen, str) else "" if seen is None else case_text(self.base | seen)
         if any(each.what == what for each in self.suspects):
             return
-        case = seen if isinstance(seen, str) else "" if seen is None else case_text(self.base | seen)
         self.suspects.append(Suspect(what=what, sentence=sentence, case=case, declare=declare))
 
     def lengths(self, rows: int, keys: int) -> Words:

@@ -178,6 +178,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         empty: rows without keys.
         outside: per output, what its elements outside the declared lengths hold, in the words of `Empty`.
         failure: a sentence with numbers about the worst element that is outside its bound.
+        refused: why the declared `Supports` refuses the case; empty where it does not.
     """
 
     raised: str = ""
@@ -190,6 +191,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     empty: Empty = Empty()
     outside: dict[str, str] = {}
     failure: str = ""
+    refused: str = ""
 
     @property
     def ran(self) -> bool:
@@ -243,7 +245,8 @@ class FormFitted(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     Attributes:
         found: fields of the smallest form that explains every fitted case; None where none does.
-        refuted: smaller forms.
+        others: fields of forms as small that explain every fitted case too.
+        refuted: smaller forms, and those as small that do not.
         held_out: cases that were held out and judged.
         failed: those of them that the form does not explain.
         signatures: rounded steps that are seen in the errors.
@@ -255,6 +258,7 @@ class FormFitted(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """
 
     found: dict[str, Value] | None
+    others: tuple[dict[str, Value], ...] = ()
     refuted: tuple[Refuted, ...] = ()
     fitted: int = 0
     held_out: int = 0

@@ -88,6 +88,7 @@ class Inference(msgspec.Struct, frozen=True, kw_only=True):
         suspects: what looks like a defect.
         forms: by dtype.
         notes: what the declaration cannot hold, in words.
+        silent: cases outside what the author declares that ran and were wrong, in words.
         undecided: what nothing told apart, in words.
         held: promises that no case broke, and that only the author can make.
         code: the declaration as Python code.
@@ -107,6 +108,7 @@ class Inference(msgspec.Struct, frozen=True, kw_only=True):
     suspects: tuple[Suspect, ...]
     forms: tuple[FormRecord, ...]
     notes: tuple[str, ...]
+    silent: tuple[str, ...]
     undecided: tuple[str, ...]
     held: tuple[str, ...]
     code: str

@@ -109,6 +109,7 @@ def survey(
         suspects=tuple(notebook.suspects),
         forms=tuple(notebook.form_records),
         notes=tuple(dict.fromkeys(notebook.notes)),
+        silent=tuple(f"{reason}: {failure}; {case}" for reason, (case, failure) in notebook.silent.items()),
         undecided=tuple(notebook.undecided),
         held=tuple(notebook.held),
         code=code_of(notebook),

@@ -35,7 +35,8 @@ def _lines(found: Inference) -> Iterator[str]:
     if found.forms:
         yield "\nnumerical form, fitted on some cases and judged on others"
         yield from (line for form in found.forms for line in _form(form))
-    for title, texts in (("undecided", found.undecided), ("notes", found.notes)):
+    silent = "outside what is declared, it did not raise and was wrong"
+    for title, texts in (("undecided", found.undecided), ("notes", found.notes), (silent, found.silent)):
         if texts:
             yield f"\n{title}"
             yield from (line for text in texts for line in _wrapped(text, "  "))

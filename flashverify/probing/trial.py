@@ -6,6 +6,7 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING
 
+import msgspec
 import torch
 
 from flashverify.case.memory.host import on_cpu
@@ -63,7 +64,8 @@ def outcome_of(subject: Subject, trial: Trial) -> Seen:
     if wrong or not names:
         unusable = wrong[0].message if wrong else "it returned nothing"
         return Seen(read=read, outputs=names, returned=dict(returned), unusable=unusable)
-    return _compared_with(view, execution, {"asked": case} | _parsed(trial.readings), read, returned)
+    seen = _compared_with(view, execution, {"asked": case} | _parsed(trial.readings), read, returned)
+    return msgspec.structs.replace(seen, refused=subject.supports.refusal(case) or "")
 
 
 def _pages_alone(problem: Problem) -> Problem:

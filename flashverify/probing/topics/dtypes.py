@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 from flashverify.describe.fields import value_text
 from flashverify.errors import UsageError
 from flashverify.formats import DTYPES
-from flashverify.probing.forms import loosening, words_of
+from flashverify.probing.forms import declared_by, loosening, words_of
 from flashverify.probing.notebook import case_text
 from flashverify.probing.protocol import FormFit, FormFitted, Lost
 from flashverify.probing.record import FormRecord
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from flashverify.probing.notebook import Notebook, Words
 
 __all__ = ["dtypes", "numerical_forms", "precisions"]
@@ -24,6 +26,8 @@ _FITTED: tuple[tuple[str, int, int], ...] = (
     ("logits-1e2", 1, 2),
     ("near-ties", 1, 1),
     ("normal", 1, 12),
+    ("q-zero", 1, 1),
+    ("tiny", 1, 2),
 )
 _HELD_OUT: tuple[tuple[str, int, int], ...] = (
     ("outlier", 1, 2),
@@ -31,6 +35,8 @@ _HELD_OUT: tuple[tuple[str, int, int], ...] = (
     ("v-positive", 1, 1),
     ("v-cancelling", 1, 3),
     ("ascending", 1, 9),
+    ("q-zero", 1, 2),
+    ("integers", 1, 1),
 )
 """Regimes of values, with rows and keys in units of those of the plainest case; the two lists have no case in common."""
 _SEEDS = {"fitted": 11, "held out": 1007}
@@ -53,10 +59,6 @@ def precisions(notebook: Notebook) -> None:
         if seen.right and "case.precision" in seen.read:
             found.append(precision)
     notebook.infer("supports", "precisions", tuple(found), "looked at, and right within the bounds of each")
-    if len(found) > 1:
-        notebook.notes.append(
-            "the form depends on the precision of the case: form=lambda case: Form(dot=case.precision)"
-        )
 
 
 def _runs(notebook: Notebook, dtype: str) -> bool:
@@ -156,14 +158,18 @@ def _case(notebook: Notebook, dtype: str, entry: tuple[str, int, int], seed: int
 
 def _suspicions(notebook: Notebook, dtype: str, fit: FormFitted, loose: dict[str, Any]) -> None:
     """What the fit says that looks like a defect."""
+    seen = declared_by((signature.output, signature.words) for signature in fit.signatures)
+    loose = {name: value for name, value in loose.items() if name not in seen}
     if loose:
         smaller = fit.refuted[0] if fit.refuted else None
         against = f", where {smaller.output} is {smaller.ratio:.3g} times its bound" if smaller else ""
+        others = [change for each in fit.others if (change := loosening(each)) and change != loose]
+        either = "; or ".join(map(words_of, (loose, *others)))
         notebook.suspect(
             f"{next(iter(loose))} in {dtype}",
-            f"{words_of(loose)}: no form without it explains its {fit.fitted} cases{against}",
+            f"{either}: no form without it explains its {fit.fitted} cases{against}",
             smaller.case if smaller else None,
-            declare=f"Form({', '.join(f'{name}={value_text(value)}' for name, value in loose.items())})",
+            declare=" or ".join(map(_form_text, (loose, *others))),
         )
     if fit.found is None and fit.refuted:
         first = fit.refuted[0]
@@ -178,19 +184,27 @@ def _suspicions(notebook: Notebook, dtype: str, fit: FormFitted, loose: dict[str
             f"the form that explains {fit.fitted} cases fails on one that was held out: {failed.ratio:.3g} times its bound",
             failed.case,
         )
-    for signature in fit.signatures:
+    for words in dict.fromkeys(signature.words for signature in fit.signatures):
+        same = [signature for signature in fit.signatures if signature.words == words]
+        outputs = " and ".join(signature.output for signature in same)
+        explained = 100 * min(signature.explained for signature in same)
+        declare = declared_by((signature.output, words) for signature in same)
         notebook.suspect(
-            f"the rounding of {signature.output} in {dtype}",
-            f"the errors of {signature.output} are those of {signature.words} "
-            f"({100 * signature.explained:.0f} % of the squared error predicted element by element, on fitted and held-out cases)",
+            f"the rounding of {outputs} in {dtype}",
+            f"the errors of {outputs} are those of {words} ({explained:.0f} % of the squared error predicted element by element, on "
+            "fitted and held-out cases)",
+            declare=_form_text(declare) if declare else "",
         )
 
 
+def _form_text(fields: Mapping[str, Any]) -> str:
+    return f"Form({', '.join(f'{name}={value_text(value)}' for name, value in fields.items())})"
+
+
 def _record(dtype: str, fit: FormFitted) -> FormRecord:
-    fields = ", ".join(f"{name}={value_text(value)}" for name, value in (fit.found or {}).items())
     return FormRecord(
         dtype=dtype,
-        form="" if fit.found is None else f"Form({fields})",
+        form="" if fit.found is None else _form_text(fit.found),
         fitted=fit.fitted,
         held_out=fit.held_out,
         failed=fit.failed,

@@ -34,6 +34,8 @@ def held_out_cases(notebook: Notebook, supports: Supports) -> None:
         if case.values.edits or case.values.regime in _WILD or text in known:
             continue
         seen = notebook.tried(text)
+        if seen.refused and notebook.stated("supports"):
+            continue
         notebook.judged += 1
         if seen.ran and notebook.verdict(seen) == "right":
             continue

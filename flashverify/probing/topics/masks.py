@@ -44,6 +44,9 @@ def has_part(notebook: Notebook, part: str, seen: Seen, words: Words, *, kind: s
     stated = notebook.stated("supports") and f"'{part}'" in notebook.loaded.declared["supports"].get(kind, "")
     if verdict == "raises" or look == "no":
         return False
+    if verdict == "right" and look == "perhaps" and seen.readings["without"].right:
+        notebook.undecided.append(f"{part}: every output is as it would be without it")
+        return False
     if verdict == "without":
         if look == "yes" or stated:
             notebook.suspect(part, f"{part} is handed over, and the outputs are those without it", words)

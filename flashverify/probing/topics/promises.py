@@ -51,6 +51,8 @@ def empty_rows(notebook: Notebook) -> None:
         shown = name.upper()
         if odd:
             notebook.suspect(f"{shown} of a row that sees no key", _SENTENCES[odd], held[odd])
+        elif len(held) == 1 and len(notebook.empty_rows) == 1 and abs(float(next(iter(held)))) not in (0.0, math.inf):
+            notebook.undecided.append(f"{field}: one case alone has such rows, which hold {next(iter(held))}")
         elif len(held) > 1:
             notebook.suspect(
                 f"{shown} of a row that sees no key",
@@ -82,7 +84,8 @@ def outside_lengths(notebook: Notebook) -> None:
         q, k = words["seq_q"], words["seq_k"]
         more: Words = {"qlen": f"{q},3"} if "query_lengths" in parts else {}
         more |= {"klen": f"{k},9"} if "key_lengths" in parts else {}
-        seen = notebook.seen(words | more | {"batch": 2, "backward": backward})
+        words |= more | {"batch": 2, "backward": backward}
+        seen = notebook.seen(words)
         held = {
             f"{name}={value}"
             for name, value in seen.outside.items()
@@ -92,9 +95,12 @@ def outside_lengths(notebook: Notebook) -> None:
             return
         notebook.settled("contract", "padding")
         if held:
-            notebook.infer(
-                "contract", "padding", "undefined", f"outside the lengths there is {', '.join(sorted(held))}"
-            )
+            shown = ", ".join(sorted(held))
+            notebook.infer("contract", "padding", "undefined", f"outside the lengths there is {shown}")
+            if notebook.stated("contract") and notebook.loaded.declared["contract"]["padding"] == "'written'":
+                notebook.suspect(
+                    "what lies outside the lengths", f"padding='written' is declared; there is {shown}", words
+                )
 
 
 def repeats(notebook: Notebook) -> None:
@@ -108,8 +114,8 @@ def repeats(notebook: Notebook) -> None:
         notebook.undecided.append(f"deterministic, batch_invariant: {answer.why}")
         return
     assert isinstance(answer, Repeated)
-    alone = [text for text in answer.differences if "(repeat)" not in text]
-    again = [text for text in answer.differences if "(repeat)" in text]
+    alone = [each for each in answer.differences if "(repeat)" not in each]
+    again = [each for each in answer.differences if "(repeat)" in each]
     if answer.raised:
         notebook.undecided.append(f"deterministic, batch_invariant: {answer.raised}")
         return

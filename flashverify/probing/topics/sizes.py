@@ -100,6 +100,8 @@ def _tails(notebook: Notebook, words: Words) -> None:
     base = notebook.base
     right = [n for n in _MULTIPLES[1:] if notebook.verdict(notebook.seen(_sized(3 * n, 3 * n, base))) == "right"]
     declare = f"Supports(seq_multiple={right[0]})" if right else ""
+    if words["seq_q"] != words["seq_k"] and notebook.verdict(notebook.seen(_sized(33, 33, base))) == "right":
+        declare = "Supports(square=True)"
     notebook.suspect("lengths that are no multiple of a tile", seen.failure, words, declare=declare)
 
 

@@ -37,7 +37,8 @@ def storage(notebook: Notebook) -> None:
         if not seen.ran:
             raised.append((name, seen.raised or seen.unusable))
         elif notebook.verdict(seen) == "wrong":
-            notebook.suspect(_WORDS[name], seen.failure, case, declare="Supports(contiguous=True)")
+            only = f"layouts=('{notebook.base.get('layout', 'bhsd')}',), contiguous=True"
+            notebook.suspect(_WORDS[name], seen.failure, case, declare=f"Supports({only})")
     own = str(notebook.base.get("layout", "bhsd"))
     if len(raised) == len(_KINDS) - 1 or len(raised) == len(_KINDS):
         notebook.infer("supports", "contiguous", True, f"other tensors raise: {raised[0][1]}")
