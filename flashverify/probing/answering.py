@@ -7,19 +7,8 @@ from typing import TYPE_CHECKING, Any
 from flashverify.case.case import Case
 from flashverify.describe.fields import field_texts
 from flashverify.errors import FlashverifyError, UsageError
-from flashverify.probing.protocol import (
-    Answer,
-    Explain,
-    Explained,
-    Failed,
-    FormFit,
-    Load,
-    Loaded,
-    Question,
-    Repeat,
-    Repeated,
-    Trial,
-)
+from flashverify.probing.answers import Answer, Explained, Failed, Loaded, Repeated
+from flashverify.probing.questions import Explain, FormFit, Load, Question, Repeat, Trial
 from flashverify.subjects.function import FunctionSubject
 
 if TYPE_CHECKING:

@@ -15,7 +15,8 @@ import msgspec
 from flashverify.campaign.supervisor.process import exit_name
 from flashverify.child_process import child_environment
 from flashverify.errors import NoVerdictError, SubjectLoadError, UsageError
-from flashverify.probing.protocol import Answer, Failed, Load, Loaded, Lost, Question
+from flashverify.probing.answers import Answer, Failed, Loaded, Lost
+from flashverify.probing.questions import Load, Question
 
 __all__ = ["Asker", "Process"]
 

@@ -11,7 +11,7 @@ import sys
 
 import msgspec
 
-from flashverify.probing.protocol import Question
+from flashverify.probing.questions import Question
 
 __all__ = ["main"]
 

@@ -9,33 +9,34 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from flashverify.case.text import format_case, parse_case
-from flashverify.diagnosis.observe import look
-from flashverify.diagnosis.precision.fitting import best
+from flashverify.case.text import format_case
+from flashverify.diagnosis.precision.fitting import best, declared_share
 from flashverify.diagnosis.precision.forms import form_text, worst_beside_bounds
 from flashverify.numerics.form import Form
+from flashverify.probing.answers import FormFitted, Refuted, Signature
 from flashverify.probing.forms import declared_by, rungs
-from flashverify.probing.protocol import FormFitted, Refuted, Signature
-from flashverify.probing.view import view_of
+from flashverify.probing.scenes import end_to_end, forward_alone, gross_errors, scenes_of, without
 from flashverify.truth import Truth
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from flashverify.diagnosis.observation import Scene
-    from flashverify.probing.protocol import FormFit
+    from flashverify.probing.questions import FormFit
     from flashverify.subjects.interface import Subject
 
 __all__ = ["fitted_form"]
 
 _NEEDED = 2
 """Scenes of each kind without which nothing is said."""
-_SIGNATURES = 0.5
+_SIGNATURES = 0.8
 """Share of the time at whose end no further model of roundings is tried."""
 _MODELLED = ("o", "lse", "dq", "dk", "dv")
 _TILES = (16, 32, 64, 128)
 _LARGEST_EMULATED = 1 << 15
 """Pairs of rows and keys, over all heads, up to which a case is put to the models of roundings."""
+_AS_DECLARED = 0.9
+"""Share of the squared error of an output that its declared roundings must predict for no other model to be tried."""
 _FINER = ("P in fp32", "dS in fp32")
 """Models that round less than is declared."""
 
@@ -43,13 +44,17 @@ _FINER = ("P in fp32", "dS in fp32")
 def fitted_form(subject: Subject, asked: FormFit) -> FormFitted:
     """The form, the smaller ones that cases refuted, and how it does on the cases that were held out."""
     begun = time.monotonic()
-    fitted, held = (_scenes(subject, asked, texts) for texts in (asked.fitted, asked.held_out))
+    fitted, held = (scenes_of(subject, asked, texts) for texts in (asked.fitted, asked.held_out))
     if len(fitted) < _NEEDED or len(held) < _NEEDED:
         return FormFitted(found=None, fitted=len(fitted), held_out=len(held))
-    base = Form(lse_base=asked.assumed.lse_base or "e")
+    gross = gross_errors([*fitted, *held])
+    if gross:
+        fitted, held = ([without(scene, gross) for scene in scenes] for scenes in (fitted, held))
+    base = Form(lse_base=asked.assumed.lse_base)
     signatures = _signatures(fitted, held, begun + _SIGNATURES * asked.seconds)
     base = dataclasses.replace(base, **declared_by((s.output, s.words) for s in signatures))
-    same, refuted = _smallest(fitted, base, begun + asked.seconds)
+    modelled = time.monotonic() < begun + _SIGNATURES * asked.seconds
+    same, refuted = _smallest(fitted, base, time.monotonic() + asked.seconds)
     seen = declared_by((s.output, s.words) for s in signatures)
     found = seen | same[0] if same else None
     best_form = dataclasses.replace(base, **(found or {}))
@@ -62,6 +67,9 @@ def fitted_form(subject: Subject, asked: FormFit) -> FormFitted:
         held_out=len(held),
         failed=tuple(failed),
         signatures=tuple(signatures),
+        gross=tuple(gross),
+        failures=gross,
+        modelled=modelled,
         reads_outputs=_reads_outputs([*fitted, *held]),
         tiles=_tiles(fitted, held) if found == {} else 0,
         worst=_worst([*fitted, *held], best_form),
@@ -76,27 +84,9 @@ def _own(subject: Subject, scene: Scene) -> Form:
     return dataclasses.replace(subject.form(scene.case), lse_base=scene.form.lse_base)
 
 
-def _scenes(subject: Subject, asked: FormFit, texts: Iterable[str]) -> list[Scene]:
-    found = []
-    view, _ = view_of(subject, asked.assumed)
-    for text in texts:
-        try:
-            scene = look(view, parse_case(text))
-        except Exception:  # a case that the subject refuses says nothing about its form
-            continue
-        if scene is not None:
-            found.append(scene)
-    return found
-
-
-def _end_to_end(scene: Scene) -> Scene:
-    """The scene with gradients that are judged without the subject's own O and LSE."""
-    return dataclasses.replace(scene, o=None, lse=None, memo={}, known={})
-
-
 def _refuted(scene: Scene, form: Form) -> Refuted | None:
     """The worst output of a scene under a form; None where all are within their bounds."""
-    outputs = worst_beside_bounds(_end_to_end(scene), form)
+    outputs = worst_beside_bounds(end_to_end(scene), form)
     name = max(outputs, key=lambda each: outputs[each], default="")
     if not name:
         return None
@@ -136,7 +126,7 @@ def _against(order: list[Scene], form: Form) -> Refuted | None:
 def _worst(scenes: Sequence[Scene], form: Form) -> dict[str, float]:
     found: dict[str, float] = {}
     for scene in scenes:
-        for name, ratio in worst_beside_bounds(_end_to_end(scene), form, all_elements=True).items():
+        for name, ratio in worst_beside_bounds(end_to_end(scene), form, all_elements=True).items():
             found[name] = max(found.get(name, 0.0), ratio)
     return found
 
@@ -149,6 +139,8 @@ def _signatures(fitted: Sequence[Scene], held: Sequence[Scene], deadline: float)
         return []
     for name in _MODELLED:
         if not all(name in scene.right for scenes in small for scene in scenes[:_NEEDED]):
+            continue
+        if declared_share([scenes[0] for scenes in small], name) > _AS_DECLARED:
             continue
         first = best(small[0][:_NEEDED], frozenset({name}), deadline)
         if not first or first[0].words in _FINER:
@@ -205,12 +197,6 @@ def _tiles(fitted: Sequence[Scene], held: Sequence[Scene]) -> int:
     fits = []
     for size in _TILES:
         form = dataclasses.replace(scenes[0].form, block_n=size, key_order="ascending")
-        if not any(worst_beside_bounds(_forward(scene), form) for scene in scenes):
+        if not any(worst_beside_bounds(forward_alone(scene), form) for scene in scenes):
             fits.append(size)
     return fits[0] if len(fits) == 1 else 0
-
-
-def _forward(scene: Scene) -> Scene:
-    """The scene without its gradients."""
-    inputs = dataclasses.replace(scene.inputs, do=None, dlse=None)
-    return dataclasses.replace(scene, inputs=inputs, o=None, lse=None, memo={}, known={})

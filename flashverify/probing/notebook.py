@@ -12,22 +12,23 @@ import msgspec
 from flashverify.case.supports import Supports
 from flashverify.case.text import parse_case
 from flashverify.errors import NoVerdictError, UsageError
-from flashverify.probing.protocol import Assumed, Failed, Lost, Seen, Trial
+from flashverify.probing.answers import Failed, Lost, Seen
+from flashverify.probing.questions import Assumed, Trial
 from flashverify.probing.record import Suspect
+from flashverify.probing.words import case_text
 from flashverify.subjects.interface import Contract
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
-    from flashverify.case.case import Case
+    from flashverify.probing.answers import Answer, Loaded
     from flashverify.probing.asking import Asker
-    from flashverify.probing.protocol import Answer, Loaded, Question, Value
+    from flashverify.probing.questions import Question, Value
     from flashverify.probing.record import FormRecord
+    from flashverify.probing.words import Refusal, Words
 
-__all__ = ["NEAR", "Notebook", "Refusal", "TimeOverError", "Words", "case_text"]
+__all__ = ["NEAR", "Notebook", "TimeOverError"]
 
-Words = dict[str, str | int | None]
-"""Words of a case by their keys; None leaves one out."""
 NEAR = 1e-3
 """Squared error beside squared size up to which outputs are about what is asked, whatever is rounded."""
 
@@ -38,30 +39,6 @@ _FARTHER = 100.0
 
 class TimeOverError(Exception):
     """The budget is spent."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
-    """Cases that no field of `Supports` leaves out, for `also`.
-
-    Attributes:
-        code: an expression of `case`, true where it is refused.
-        reason: in words.
-        refuses: the same as a function.
-    """
-
-    code: str
-    reason: str
-    refuses: Callable[[Case], bool]
-
-
-def case_text(words: Mapping[str, str | int | None]) -> str:
-    """The text of a case.
-
-    Raises:
-        CaseTextError: the words contradict each other.
-    """
-    return str(parse_case(" ".join(["fv1", *(f"{key}={value}" for key, value in words.items() if value is not None)])))
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -79,6 +56,8 @@ class Notebook:
         gradients: that the backward returns.
         broken: the plainest case is wrong, so that only what raises says something.
         forms: fields of the form that explains the cases of a dtype; None where none does.
+        ignored: outputs that are wrong in the plainest case, and no longer judged.
+        doubtful: dtypes whose roundings look like a defect.
         form_refuted: a case refuted the form that the author declares.
         values: inferred fields by (`supports`, `contract` or `form`, name).
         confirmed: declared fields that nothing refuted, which trials alone cannot infer.
@@ -100,6 +79,8 @@ class Notebook:
     contiguous: bool = False
     broken: bool = False
     forms: dict[str, dict[str, Value] | None] = field(default_factory=dict)
+    ignored: set[str] = field(default_factory=set)
+    doubtful: set[str] = field(default_factory=set)
     form_refuted: bool = False
     form_records: list[FormRecord] = field(default_factory=list)
     confirmed: set[tuple[str, str]] = field(default_factory=set)
@@ -131,18 +112,20 @@ class Notebook:
             raise NoVerdictError(f"a question of the probe failed: {answer.kind} {answer.message}")
         return answer
 
-    def seen(self, words: Words | None = None, *, pages_alone: bool = False, **readings: Words) -> Seen:
+    def seen(
+        self, words: Words | None = None, readings: Mapping[str, Words] | None = None, *, pages_alone: bool = False
+    ) -> Seen:
         """What the base case with other words shows; a case that there cannot be is one that the subject does not take.
 
         Args:
             words: in place of those of the base.
-            pages_alone: of a paged case, k and v are lost outside the pages.
             readings: words that are changed once more, by the name of the reading.
+            pages_alone: of a paged case, k and v are lost outside the pages.
         """
         asked = self.base | (words or {})
         try:
             case = case_text(asked)
-            others = {name: case_text(asked | other) for name, other in readings.items()}
+            others = {name: case_text(asked | other) for name, other in (readings or {}).items()}
         except UsageError as error:
             return Seen(raised=f"no such case: {error}")
         return self.tried(case, others, pages_alone=pages_alone)
@@ -167,7 +150,13 @@ class Notebook:
         if isinstance(answer, Lost):
             return Seen(raised=answer.why)
         assert isinstance(answer, Seen)
-        if answer.refused and self.stated("supports") and answer.ran and self.verdict(answer) == "wrong":
+        if (
+            answer.refused
+            and not pages_alone
+            and self.stated("supports")
+            and answer.ran
+            and self.verdict(answer) == "wrong"
+        ):
             self.silent.setdefault(answer.refused, (case, answer.failure))
             return msgspec.structs.replace(answer, raised=f"wrong outside what is declared: {answer.refused}")
         if answer.right and not answer.refused and (answer.empty.o or answer.empty.lse):
@@ -178,7 +167,8 @@ class Notebook:
         """The conventions known so far, for cases of a dtype."""
         form = (self.forms.get(dtype) or {}) | {name: x for (of, name), x in self.values.items() if of == "form"}
         return Assumed(
-            lse_base=self.lse_base or "",
+            lse_base=self.lse_base or "e",
+            ignored=tuple(sorted(self.ignored)),
             gradients=self.gradients or ("dq", "dk", "dv"),
             form=form,
             contiguous=self.contiguous,
@@ -188,8 +178,8 @@ class Notebook:
     def verdict(self, seen: Seen) -> str:
         """`raises`, `right`, the name of the reading that the outputs fit instead, or `wrong`.
 
-        Outputs outside every bound are the reading that they are by far the nearest to. Where no form explains the dtype, outputs that are
-        about right count as right.
+        Outputs outside every bound are the reading that they are by far the nearest to. Where roundings of the dtype look like a
+        defect, outputs that are about right count as right.
         """
         if not seen.ran:
             return "raises"
@@ -202,7 +192,7 @@ class Notebook:
         nearest = min(seen.readings, key=lambda name: seen.readings[name].apart)
         near = seen.readings[nearest].apart
         if nearest == "asked":
-            return "right" if near < NEAR and None in self.forms.values() else "wrong"
+            return "right" if near < NEAR and seen.dtype in self.doubtful else "wrong"
         return nearest if near < NEAR and seen.asked.apart > _FARTHER * near else "wrong"
 
     def settled(self, of: str, *names: str) -> None:

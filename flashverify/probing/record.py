@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from flashverify.probing.protocol import Refuted
+from flashverify.probing.answers import Refuted
 
 __all__ = ["Field", "FormRecord", "Inference", "Suspect"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flashverify.probing.protocol import Returned
+from flashverify.probing.answers import Returned
 
 if TYPE_CHECKING:
     import torch
@@ -35,7 +35,7 @@ def layout_of(name: str, shape: tuple[int, ...], case: Case) -> str:
         case: that it is the output of.
     """
     b, h, s, d = case.shape_o
-    known = (
+    known: dict[str, tuple[int, ...]] = (
         {"bhsd": (b, h, s, d), "bshd": (b, s, h, d)}
         if name == "o"
         else {"bhs": (b, h, s), "bsh": (b, s, h), "bhs1": (b, h, s, 1), "(bh)s": (b * h, s)}

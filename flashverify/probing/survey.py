@@ -12,7 +12,8 @@ from flashverify.probing.record import Inference
 from flashverify.probing.topics.backward import gradient_through_lse, gradients, gradients_of_terms
 from flashverify.probing.topics.dtypes import dtypes, numerical_forms, precisions
 from flashverify.probing.topics.held_out import explain_suspects, held_out_cases
-from flashverify.probing.topics.masks import causal_mask, combined_parts, other_masks, windows
+from flashverify.probing.topics.mask_parts import combined_parts, other_masks
+from flashverify.probing.topics.masks import causal_mask, windows
 from flashverify.probing.topics.modifiers import modifiers, scales
 from flashverify.probing.topics.plainest import plainest_case, returned_outputs
 from flashverify.probing.topics.promises import empty_rows, launches, outside_lengths, repeats
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from flashverify.case.supports import Supports
+    from flashverify.probing.answers import Loaded
     from flashverify.probing.asking import Asker
-    from flashverify.probing.protocol import Loaded
 
 __all__ = ["TOPICS", "survey"]
 

@@ -108,7 +108,7 @@ def _form(form: FormRecord) -> Iterator[str]:
     )
     for refuted in form.refuted[:_REFUTED]:
         yield from _wrapped(
-            f"{refuted.form} is refuted: {refuted.output} is {refuted.ratio:.3g} times its bound on {refuted.case}",
+            f"{refuted.form} is refuted: {refuted.output} is {refuted.ratio:.4g} times its bound on {refuted.case}",
             "    ",
         )
     if len(form.refuted) > _REFUTED:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import torch
@@ -16,7 +16,7 @@ from flashverify.case.text import parse_case
 from flashverify.checks.accuracy import judged_form, outside, shape_failures
 from flashverify.checks.passes.execution import execute
 from flashverify.diagnosis.references import backward_asked, forward_asked
-from flashverify.probing.protocol import Empty, Reading, Returned, Seen
+from flashverify.probing.answers import Empty, Reading, Returned, Seen
 from flashverify.probing.reads import reads_of, watched
 from flashverify.probing.view import view_of
 from flashverify.truth import Truth, inputs_of
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from flashverify.checks.passes.execution import Execution
     from flashverify.diagnosis.hypothesis import Expectations
     from flashverify.numerics.form import Form
-    from flashverify.probing.protocol import Trial
+    from flashverify.probing.questions import Trial
     from flashverify.subjects.interface import Subject
 
 __all__ = ["outcome_of", "raised_text"]
@@ -56,22 +56,22 @@ def outcome_of(subject: Subject, trial: Trial) -> Seen:
         try:
             execution = execute(view, watched(_pages_alone(problem) if trial.pages_alone else problem))
         except Exception as error:
-            return Seen(raised=raised_text(error), read=tuple(sorted(reads)), returned=dict(returned))
-    outputs = {name: x for name, x in execution.outputs.items() if trial.assumed.lse_base or name != "lse"}
+            return Seen(dtype=case.dtype, raised=raised_text(error), read=tuple(sorted(reads)), returned=dict(returned))
+    outputs = {name: x for name, x in execution.outputs.items() if name not in trial.assumed.ignored}
     execution = dataclasses.replace(execution, problem=problem, outputs=outputs)
     read, names = tuple(sorted(reads)), tuple(execution.outputs)
     wrong = shape_failures(execution)
     if wrong or not names:
         unusable = wrong[0].message if wrong else "it returned nothing"
-        return Seen(read=read, outputs=names, returned=dict(returned), unusable=unusable)
+        return Seen(dtype=case.dtype, read=read, outputs=names, returned=dict(returned), unusable=unusable)
     seen = _compared_with(view, execution, {"asked": case} | _parsed(trial.readings), read, returned)
     return msgspec.structs.replace(seen, refused=subject.supports.refusal(case) or "")
 
 
 def _pages_alone(problem: Problem) -> Problem:
     """The problem with k and v that nobody can use outside the pages."""
-    lost = {name: torch.full_like(getattr(problem, name), math.nan) for name in ("k", "v")}
-    return dataclasses.replace(problem, **lost)
+    k, v = (torch.full_like(x, math.nan) for x in (problem.k, problem.v))
+    return dataclasses.replace(problem, k=k, v=v)
 
 
 def _parsed(readings: Mapping[str, str]) -> dict[str, Case]:
@@ -100,6 +100,7 @@ def _compared_with(
             empty = _empty_rows(truth, problem, outputs, beyond)
             bases = _bases(truth, outputs, beyond)
     return Seen(
+        dtype=problem.case.dtype,
         read=read,
         outputs=tuple(outputs),
         returned=dict(returned),
@@ -113,13 +114,13 @@ def _compared_with(
 
 def _of_case(problem: Problem, case: Case) -> Problem:
     """The tensors of a problem read as another case of the same shape: those of parts that it does not have are left out."""
-    dropped = {
+    dropped: dict[str, Any] = {
         name: None
         for name, spec in TENSORS.items()
         if (spec.shape is not None and spec.shape(case) is None)
         or (spec.values is not None and spec.values(case) is None)
     }
-    return dataclasses.replace(problem, case=case, **{name: None for name in dropped if name not in ("q", "k", "v")})
+    return dataclasses.replace(problem, case=case, **dropped)
 
 
 def _expectations(problem: Problem, form: Form, view: Subject) -> tuple[Truth, Expectations]:

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from flashverify.case.case import Case
     from flashverify.case.problem import Problem
     from flashverify.numerics.form import Form
-    from flashverify.probing.protocol import Assumed, Returned
+    from flashverify.probing.answers import Returned
+    from flashverify.probing.questions import Assumed
     from flashverify.subjects.interface import Subject
 
 __all__ = ["View", "supports_of", "view_of"]
@@ -99,7 +100,7 @@ def view_of(subject: Subject, assumed: Assumed) -> tuple[Subject, dict[str, Retu
     supports = supports_of(assumed.supports, subject.supports)
     supports = dataclasses.replace(supports, contiguous=assumed.contiguous)
     contract = Contract(lse_base=None, gradients=frozenset(assumed.gradients), padding="undefined", reads_outputs=None)
-    form = Form(**cast("dict[str, Any]", assumed.form | {"lse_base": assumed.lse_base or "e"}))
+    form = Form(**cast("dict[str, Any]", assumed.form | {"lse_base": assumed.lse_base}))
     if not isinstance(subject, FunctionSubject):
         view = View(whole=subject, supports=supports, contract=contract, declared_form=form, returned=returned)
         return view, returned

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flashverify.outputs import BACKWARD, COMMON_GRADIENTS
-from flashverify.probing.notebook import case_text
+from flashverify.probing.words import case_text
 
 if TYPE_CHECKING:
-    from flashverify.probing.notebook import Notebook, Words
-    from flashverify.probing.protocol import Seen, Value
+    from flashverify.probing.answers import Seen
+    from flashverify.probing.notebook import Notebook
+    from flashverify.probing.questions import Value
+    from flashverify.probing.words import Words
 
 __all__ = ["gradient_through_lse", "gradients", "gradients_of_terms"]
 
@@ -34,6 +36,8 @@ def gradients(notebook: Notebook) -> None:
     notebook.gradients = found
     notebook.infer("contract", "gradients", frozenset(found), "returned by a backward")
     notebook.settled("supports", "backward")
+    if not seen.unusable:
+        notebook.base = notebook.base | words
 
 
 def gradient_through_lse(notebook: Notebook) -> None:
@@ -46,7 +50,7 @@ def gradient_through_lse(notebook: Notebook) -> None:
         )
         return
     words: Words = {"backward": "yes", "dlse": "yes"}
-    seen = notebook.seen(words, without={"dlse": "no"})
+    seen = notebook.seen(words, {"without": {"dlse": "no"}})
     verdict = notebook.verdict(seen)
     if verdict == "wrong" and "delta" in notebook.gradients:
         stored: dict[str, Value] = {"stored_delta": "minus_dlse"}

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from flashverify.case.text import format_case
-from flashverify.probing.notebook import NEAR, TimeOverError
-from flashverify.probing.protocol import Explain, Explained
+from flashverify.probing.answers import Explained
+from flashverify.probing.notebook import TimeOverError
+from flashverify.probing.questions import Explain
 
 if TYPE_CHECKING:
     from flashverify.case.supports import Supports
@@ -42,7 +43,7 @@ def held_out_cases(notebook: Notebook, supports: Supports) -> None:
         notebook.failed.append(text)
         if not seen.ran:
             notebook.notes.append(f"a case of the inferred declaration raises {seen.raised or seen.unusable}: {text}")
-        elif not notebook.suspects or seen.asked.apart < NEAR:
+        elif case.dtype not in notebook.doubtful and not notebook.ignored:
             notebook.suspect("a case of the inferred declaration", seen.failure, text)
         if len(notebook.failed) >= _MOST_FAILED:
             break

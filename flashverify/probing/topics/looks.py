@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from flashverify.case.problem import Problem
 
 if TYPE_CHECKING:
-    from flashverify.probing.protocol import Seen
+    from flashverify.probing.answers import Seen
 
 __all__ = ["looked"]
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flashverify.probing.topics.looks import looked
-from flashverify.probing.topics.masks import has_part
+from flashverify.probing.topics.parts import has_part
 
 if TYPE_CHECKING:
-    from flashverify.probing.notebook import Notebook, Words
+    from flashverify.probing.notebook import Notebook
+    from flashverify.probing.words import Words
 
 __all__ = ["modifiers", "scales"]
 
@@ -30,7 +31,7 @@ def modifiers(notebook: Notebook) -> None:
         without: Words = {next(iter(kinds[0])): None}
         ran = []
         for words in kinds:
-            seen = notebook.seen(words, without=without)
+            seen = notebook.seen(words, {"without": without})
             if has_part(notebook, name, seen, words, kind="logits"):
                 ran.append(words)
             elif not seen.ran and ran:
@@ -42,8 +43,7 @@ def modifiers(notebook: Notebook) -> None:
             if name == "alibi" and {"alibi": "wild"} not in ran:
                 notebook.infer("supports", "wild_slopes", False, "negative and large slopes raise")
     notebook.infer("supports", "logits", tuple(found), "their cases run")
-    words: Words = {"dropout": "0.25"}
-    seen = notebook.seen(words, without={"dropout": None})
+    seen = notebook.seen({"dropout": "0.25"}, {"without": {"dropout": None}})
     if seen.ran and looked(seen, "dropout") != "no":
         verdict = notebook.verdict(seen)
         if verdict == "right":
@@ -63,7 +63,7 @@ def scales(notebook: Notebook) -> None:
     found, fixed = [], False
     for sign, scale in _SCALES.items():
         words: Words = {"scale": scale}
-        seen = notebook.seen(words, default={"scale": None})
+        seen = notebook.seen(words, {"default": {"scale": None}})
         verdict = notebook.verdict(seen)
         if verdict == "default":
             fixed = True
@@ -84,7 +84,7 @@ def scales(notebook: Notebook) -> None:
 def _fixed_scale(notebook: Notebook, default: float) -> None:
     """The scale is its own: 1 / sqrt(D), or a number that is right for one head dim."""
     dim = int(str(notebook.base["dim_qk"])) // 2
-    seen = notebook.seen({"dim_qk": dim, "dim_v": dim}, same={"scale": repr(default)})
+    seen = notebook.seen({"dim_qk": dim, "dim_v": dim}, {"same": {"scale": repr(default)}})
     if notebook.verdict(seen) == "same":
         notebook.infer("supports", "scales", (default,), "the same scale for other head dims")
     else:

@@ -5,15 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flashverify.errors import NoVerdictError
-from flashverify.probing.notebook import NEAR, case_text
+from flashverify.probing.notebook import NEAR
 from flashverify.probing.returns import ADVICE
+from flashverify.probing.words import case_text
 from flashverify.subjects.inability import FORWARD_ONLY, inability_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from flashverify.probing.notebook import Notebook, Words
-    from flashverify.probing.protocol import Seen
+    from flashverify.probing.answers import Seen
+    from flashverify.probing.notebook import Notebook
+    from flashverify.probing.words import Words
 
 __all__ = ["plainest_case", "returned_outputs"]
 
@@ -28,6 +30,7 @@ _PLAIN: Words = {
     "dtype": "fp16",
     "backward": "no",
 }
+_SHOWN = 6
 _TRIED = 30
 """Cases after which one that runs and is wrong is taken for want of a right one."""
 _OTHER: tuple[Words, ...] = (
@@ -80,9 +83,11 @@ def plainest_case(notebook: Notebook) -> None:
     for number, (parts, words) in enumerate(_candidates()):
         if first is not None and number >= _TRIED:
             break
-        seen = notebook.seen(words, causal={"causal": "bottom-right"})
+        seen = notebook.seen(words, {"causal": {"causal": "bottom-right"}})
         if seen.ran:
             first = first or (parts, words)
+            if seen.refused and notebook.stated("supports"):
+                continue
             if min(reading.apart for reading in seen.readings.values()) < NEAR or _only_lse(seen):
                 first = (parts, words)
                 break
@@ -93,18 +98,18 @@ def plainest_case(notebook: Notebook) -> None:
         if unable is not None and unable is not FORWARD_ONLY:
             raise NoVerdictError(f"the subject could not run: {unable.reason}\n  {why}\n  {unable.advice}")
     if first is None:
-        lines = "\n".join(f"  {why}\n    {case}" for why, case in list(refusals.items())[:6])
+        lines = "\n".join(f"  {why}\n    {case}" for why, case in list(refusals.items())[:_SHOWN])
         raise NoVerdictError(f"the subject ran none of {notebook.trials} plain cases; it raised\n{lines}")
-    required, notebook.base = first
-    names = required.split()
+    needed, notebook.base = first
+    names = needed.split()
     if "pages" in names:
         notebook.infer("supports", "always_paged", True, "it raises without pages")
         names.remove("pages")
     if names:
         notebook.infer("supports", "required_masks", tuple(names), "it raises without them")
     if refusals:
-        first = next(iter(refusals.items()))
-        notebook.notes.append(f"not every plain case runs: {first[1]} raised {first[0]}")
+        why, text = next(iter(refusals.items()))
+        notebook.notes.append(f"not every plain case runs: {text} raised {why}")
 
 
 def _only_lse(seen: Seen) -> bool:
@@ -121,11 +126,11 @@ def returned_outputs(notebook: Notebook) -> None:
         readings["causal"] = {"causal": "bottom-right"}
     if "window" not in words and "causal" in words:
         readings["full"] = {"causal": None}
-    seen = notebook.seen(None, **readings)
+    seen = notebook.seen(None, readings)
     _layouts(notebook, seen)
     _lse(notebook, seen)
     if notebook.lse_base != "e":
-        seen = notebook.seen(None, **readings)
+        seen = notebook.seen(None, readings)
     near = {name for name, reading in seen.readings.items() if reading.apart < NEAR}
     if "asked" in near:
         return
@@ -178,7 +183,7 @@ def _lse(notebook: Notebook, seen: Seen) -> None:
     base = min(seen.bases, key=lambda each: seen.bases[each])
     if seen.bases[base] > NEAR:
         notebook.suspect("the LSE", f"it is the logarithm of the row sum in no base that is known: {seen.failure}", {})
-        notebook.lse_base = None
+        notebook.ignored.add("lse")
         return
     other = seen.bases["2" if base == "e" else "e"]
     if other < NEAR:

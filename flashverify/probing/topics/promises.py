@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from flashverify.probing.notebook import case_text
-from flashverify.probing.protocol import Lost, Repeat, Repeated
+from flashverify.probing.answers import Lost, Repeated
+from flashverify.probing.questions import Repeat
+from flashverify.probing.words import case_text
 
 if TYPE_CHECKING:
-    from flashverify.probing.notebook import Notebook, Words
+    from flashverify.probing.notebook import Notebook
+    from flashverify.probing.words import Words
 
 __all__ = ["empty_rows", "launches", "outside_lengths", "repeats"]
 

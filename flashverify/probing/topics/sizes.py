@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from flashverify.probing.notebook import Refusal
+from flashverify.probing.words import Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from flashverify.probing.notebook import Notebook, Words
-    from flashverify.probing.protocol import Seen
+    from flashverify.probing.answers import Seen
+    from flashverify.probing.notebook import Notebook
+    from flashverify.probing.words import Words
 
 __all__ = ["head_counts", "head_dims", "lengths"]
 
@@ -129,7 +130,8 @@ def _empties(notebook: Notebook) -> None:
         shapes.append(_sized(0, int(str(notebook.base["seq_k"])), notebook.base))
     if notebook.square:
         shapes = [_sized(0, 0, notebook.base)]
-    seen = [notebook.seen(words) for words in (*shapes, {"batch": 0})]
+    shapes.append({"batch": 0})
+    seen = [notebook.seen(words) for words in shapes]
     if all(each.ran for each in seen):
         notebook.infer("supports", "empty", True, "empty batches and sequences run")
     notebook.settled("supports", "empty")

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from flashverify.probing.topics.looks import looked
 
 if TYPE_CHECKING:
-    from flashverify.probing.notebook import Notebook, Words
+    from flashverify.probing.notebook import Notebook
+    from flashverify.probing.words import Words
 
 __all__ = ["storage"]
 
@@ -51,10 +52,10 @@ def storage(notebook: Notebook) -> None:
     notebook.settled("supports", "contiguous", *_KINDS)
     _strided_vectors(notebook)
     for kind in ("expanded", "transposed") if notebook.gradients else ():
-        words: Words = {"backward": "yes", "do": kind}
-        seen = notebook.seen(words)
+        turned: Words = {"backward": "yes", "do": kind}
+        seen = notebook.seen(turned)
         if seen.ran and notebook.verdict(seen) == "wrong":
-            notebook.suspect(f"a dO that is {kind}", seen.failure, words)
+            notebook.suspect(f"a dO that is {kind}", seen.failure, turned)
         elif not seen.ran:
             notebook.notes.append(f"a dO that is {kind} raises: {seen.raised}; contiguous=True leaves it out")
 

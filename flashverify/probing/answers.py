@@ -1,107 +1,26 @@
-"""What the command asks of the process that runs the subject, and what that process answers."""
+"""What the process that runs the subject of a probe answers."""
 
 from __future__ import annotations
 
 import msgspec
 
+from flashverify.probing.questions import Value
+
 __all__ = [
     "Answer",
-    "Assumed",
     "Empty",
-    "Explain",
     "Explained",
     "Failed",
-    "FormFit",
     "FormFitted",
-    "Load",
     "Loaded",
     "Lost",
-    "Question",
     "Reading",
     "Refuted",
-    "Repeat",
     "Repeated",
     "Returned",
     "Seen",
     "Signature",
-    "Trial",
-    "Value",
 ]
-
-Value = bool | int | float | str | None
-
-
-class Assumed(msgspec.Struct, frozen=True, kw_only=True):
-    """The conventions that a trial is judged under.
-
-    Attributes:
-        lse_base: of the returned LSE; empty where it is not judged.
-        gradients: asked of the backward.
-        form: fields of `Form` that differ from their defaults.
-        contiguous: every tensor is made contiguous first.
-        supports: fields of `Supports`, for questions that draw cases of their own; everything where there are none.
-    """
-
-    lse_base: str = "e"
-    gradients: tuple[str, ...] = ("dq", "dk", "dv")
-    form: dict[str, Value] = {}
-    contiguous: bool = False
-    supports: dict[str, Value | list[Value]] = {}
-
-
-class Load(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Load the subject; the first question of every process.
-
-    Attributes:
-        subject: as `--subject` takes it.
-        device: `cpu` or `cuda`.
-    """
-
-    subject: str
-    device: str
-
-
-class Trial(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Run one case.
-
-    Attributes:
-        case: its text.
-        assumed: the conventions.
-        readings: texts of cases of the same shape, by name: what the subject may have computed instead.
-        pages_alone: of a paged case, k and v are NaN outside the pages.
-    """
-
-    case: str
-    assumed: Assumed = Assumed()
-    readings: dict[str, str] = {}
-    pages_alone: bool = False
-
-
-class Repeat(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Compare the bits of one case over repeats, alone and in its batch."""
-
-    case: str
-    assumed: Assumed = Assumed()
-
-
-class FormFit(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Find the smallest numerical form that explains the cases `fitted`, and judge it on the cases `held_out`, of one dtype."""
-
-    fitted: tuple[str, ...]
-    held_out: tuple[str, ...]
-    assumed: Assumed
-    seconds: float
-
-
-class Explain(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Name the wrong semantics that explains the first failure of a case."""
-
-    case: str
-    assumed: Assumed
-    seconds: float
-
-
-Question = Load | Trial | Repeat | FormFit | Explain
 
 
 class Loaded(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -168,6 +87,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """What one case showed.
 
     Attributes:
+        dtype: of the case.
         raised: kind and text of the exception; empty where none was raised.
         read: what the subject looked at: names of fields of `Problem`, and of `Case` after `case.`.
         outputs: names of the returned ones.
@@ -181,6 +101,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         refused: why the declared `Supports` refuses the case; empty where it does not.
     """
 
+    dtype: str = ""
     raised: str = ""
     read: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
@@ -250,6 +171,9 @@ class FormFitted(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         held_out: cases that were held out and judged.
         failed: those of them that the form does not explain.
         signatures: rounded steps that are seen in the errors.
+        gross: outputs whose errors are no matter of rounding; nothing was fitted to them.
+        failures: of these, a sentence and the text of a case.
+        modelled: every model of a rounding was tried.
         reads_outputs: the share of the rounding of O that reaches the gradients: 1 of a backward that starts from the returned O, 0 of one
             that keeps its own; None where it cannot be told.
         tiles: keys of a tile under which the order of the sums is predicted, 0 where none is.
@@ -264,6 +188,9 @@ class FormFitted(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     held_out: int = 0
     failed: tuple[Refuted, ...] = ()
     signatures: tuple[Signature, ...] = ()
+    gross: tuple[str, ...] = ()
+    failures: dict[str, tuple[str, str]] = {}
+    modelled: bool = True
     reads_outputs: float | None = None
     tiles: int = 0
     worst: dict[str, float] = {}
