@@ -63,12 +63,17 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         failing: outputs outside their bounds.
         ratio: the largest error beside its bound.
-        apart: the largest squared error of an output beside its squared size, 0 where all are right.
+        distances: the squared error of each output beside its squared size.
     """
 
     failing: tuple[str, ...]
     ratio: float
-    apart: float
+    distances: dict[str, float]
+
+    @property
+    def apart(self) -> float:
+        """The largest of the distances."""
+        return max(self.distances.values(), default=0.0)
 
     @property
     def right(self) -> bool:
@@ -174,6 +179,7 @@ class FormFitted(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         gross: outputs whose errors are no matter of rounding; nothing was fitted to them.
         failures: of these, a sentence and the text of a case.
         modelled: every model of a rounding was tried.
+        searched: a form was found, or every one was tried.
         reads_outputs: the share of the rounding of O that reaches the gradients: 1 of a backward that starts from the returned O, 0 of one
             that keeps its own; None where it cannot be told.
         tiles: keys of a tile under which the order of the sums is predicted, 0 where none is.
@@ -191,6 +197,7 @@ class FormFitted(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     gross: tuple[str, ...] = ()
     failures: dict[str, tuple[str, str]] = {}
     modelled: bool = True
+    searched: bool = True
     reads_outputs: float | None = None
     tiles: int = 0
     worst: dict[str, float] = {}

@@ -29,7 +29,7 @@ __all__ = ["fitted_form"]
 
 _NEEDED = 2
 """Scenes of each kind without which nothing is said."""
-_SIGNATURES = 0.8
+_SIGNATURES = 0.6
 """Share of the time at whose end no further model of roundings is tried."""
 _MODELLED = ("o", "lse", "dq", "dk", "dv")
 _TILES = (16, 32, 64, 128)
@@ -54,7 +54,8 @@ def fitted_form(subject: Subject, asked: FormFit) -> FormFitted:
     signatures = _signatures(fitted, held, begun + _SIGNATURES * asked.seconds)
     base = dataclasses.replace(base, **declared_by((s.output, s.words) for s in signatures))
     modelled = time.monotonic() < begun + _SIGNATURES * asked.seconds
-    same, refuted = _smallest(fitted, base, time.monotonic() + asked.seconds)
+    end = begun + asked.seconds
+    same, refuted = _smallest(fitted, base, end)
     seen = declared_by((s.output, s.words) for s in signatures)
     found = seen | same[0] if same else None
     best_form = dataclasses.replace(base, **(found or {}))
@@ -70,6 +71,7 @@ def fitted_form(subject: Subject, asked: FormFit) -> FormFitted:
         gross=tuple(gross),
         failures=gross,
         modelled=modelled,
+        searched=bool(same) or time.monotonic() < end,
         reads_outputs=_reads_outputs([*fitted, *held]),
         tiles=_tiles(fitted, held) if found == {} else 0,
         worst=_worst([*fitted, *held], best_form),

@@ -150,16 +150,13 @@ class Notebook:
         if isinstance(answer, Lost):
             return Seen(raised=answer.why)
         assert isinstance(answer, Seen)
-        if (
-            answer.refused
-            and not pages_alone
-            and self.stated("supports")
-            and answer.ran
-            and self.verdict(answer) == "wrong"
-        ):
+        if not self.stated("supports"):
+            answer = msgspec.structs.replace(answer, refused="")
+        if answer.refused and not pages_alone and answer.ran and self.verdict(answer) == "wrong":
             self.silent.setdefault(answer.refused, (case, answer.failure))
             return msgspec.structs.replace(answer, raised=f"wrong outside what is declared: {answer.refused}")
-        if answer.right and not answer.refused and (answer.empty.o or answer.empty.lse):
+        forward = answer.ran and not {"o", "lse"} & set(answer.asked.failing)
+        if forward and not answer.refused and (answer.empty.o or answer.empty.lse):
             self.empty_rows.append((answer.empty.o, answer.empty.lse, case))
         return answer
 

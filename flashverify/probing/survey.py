@@ -6,6 +6,7 @@ import contextlib
 import time
 from typing import TYPE_CHECKING
 
+from flashverify.formats import DTYPES
 from flashverify.probing.declaration import code_of, fields_of, inferred_supports, plain_supports
 from flashverify.probing.notebook import Notebook, TimeOverError
 from flashverify.probing.record import Inference
@@ -17,7 +18,7 @@ from flashverify.probing.topics.masks import causal_mask, windows
 from flashverify.probing.topics.modifiers import modifiers, scales
 from flashverify.probing.topics.plainest import plainest_case, returned_outputs
 from flashverify.probing.topics.promises import empty_rows, launches, outside_lengths, repeats
-from flashverify.probing.topics.sizes import head_counts, head_dims, lengths
+from flashverify.probing.topics.sizes import empty_sizes, head_counts, head_dims, lengths
 from flashverify.probing.topics.storage import storage
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ TOPICS: dict[str, Callable[[Notebook], None]] = {
     "repeats": repeats,
     "launch values": launches,
     "combined parts": combined_parts,
+    "empty sizes": empty_sizes,
 }
 """What is asked after the plainest case, the gradients, the dtypes and their forms, by name, in this order."""
 _TOPICS, _HELD_OUT = 0.75, 0.9
@@ -63,7 +65,7 @@ def survey(
     device: str,
     seconds: float,
     topics: Sequence[str] | None = None,
-    forms: bool = True,
+    forms: Sequence[str] = DTYPES,
 ) -> Inference:
     """What a subject takes, returns and computes, worked out by trying.
 
@@ -74,7 +76,7 @@ def survey(
         device: `cpu` or `cuda`.
         seconds: after which nothing more is asked.
         topics: names out of `TOPICS`; None for all of them.
-        forms: the numerical form is inferred too.
+        forms: dtypes whose numerical form is inferred.
 
     Raises:
         NoVerdictError: the subject runs no case, or the harness failed.
@@ -89,7 +91,7 @@ def survey(
         "outputs": returned_outputs,
         "gradients": gradients,
         "dtypes": dtypes,
-        "numerical forms": lambda book: numerical_forms(book, seconds),
+        "numerical forms": lambda book: numerical_forms(book, seconds, forms),
         **TOPICS,
     }
     try:

@@ -152,7 +152,7 @@ def _compared(
 def _reading(
     expected: Expectations, outputs: Mapping[str, Tensor], truth: Truth, beyond: Mapping[str, Tensor]
 ) -> Reading:
-    failing, ratio, apart = [], 0.0, 0.0
+    failing, ratio, distances = [], 0.0, {}
     for name, asked, wrong in _compared(expected, outputs, truth, beyond):
         wanted, got = expected[name], outputs[name]
         if bool(wrong.any()):
@@ -160,8 +160,8 @@ def _reading(
         error = torch.where(asked, got - wanted.value, 0.0)
         beside = torch.where(error == 0, 0.0, error.abs() / wanted.total).nan_to_num(LOST, LOST, LOST)
         ratio = max(ratio, float(beside.amax()) if beside.numel() else 0.0)
-        apart = max(apart, _apart(error[asked], wanted.value[asked]))
-    return Reading(failing=tuple(failing), ratio=ratio, apart=apart)
+        distances[name] = _apart(error[asked], wanted.value[asked])
+    return Reading(failing=tuple(failing), ratio=ratio, distances=distances)
 
 
 def _apart(error: Tensor, value: Tensor) -> float:

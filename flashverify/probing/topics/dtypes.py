@@ -15,7 +15,7 @@ from flashverify.probing.record import FormRecord
 from flashverify.probing.words import case_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from flashverify.probing.notebook import Notebook
     from flashverify.probing.words import Words
@@ -43,7 +43,7 @@ _HELD_OUT: tuple[tuple[str, int, int], ...] = (
 """Regimes of values, with rows and keys in units of those of the plainest case; the two lists have no case in common. Those by which
 roundings are told apart come first."""
 _SEEDS = {"fitted": 11, "held out": 1007}
-_SECONDS = 0.4
+_SECONDS = 0.35
 """Of the whole time, for the forms of all dtypes."""
 
 
@@ -68,7 +68,7 @@ def _runs(notebook: Notebook, dtype: str) -> bool:
     return dtype == notebook.base["dtype"] or notebook.seen({"dtype": dtype}).ran
 
 
-def numerical_forms(notebook: Notebook, seconds: float) -> None:
+def numerical_forms(notebook: Notebook, seconds: float, asked: Sequence[str] = DTYPES) -> None:
     """The smallest form of each dtype that explains its cases.
 
     Fields that loosen a bound are no part of the declaration: they are said to look like a defect.
@@ -76,8 +76,9 @@ def numerical_forms(notebook: Notebook, seconds: float) -> None:
     Args:
         notebook: of the probe.
         seconds: of the whole probe.
+        asked: dtypes to fit.
     """
-    found = [dtype for dtype in notebook.values["supports", "dtypes"] if _declared(notebook, dtype)]
+    found = [dtype for dtype in notebook.values["supports", "dtypes"] if dtype in asked and _declared(notebook, dtype)]
     shares: list[float] = []
     kept: dict[str, dict[str, Any]] = {}
     for dtype in found:
@@ -97,7 +98,7 @@ def numerical_forms(notebook: Notebook, seconds: float) -> None:
         notebook.form_records.append(_record(dtype, fit))
         if notebook.stated("form"):
             _declared_form(notebook, dtype, fit, suspicious=len(notebook.suspects) > before)
-        if len(notebook.suspects) > before:
+        if len(notebook.suspects) > before or fit.found is None:
             notebook.doubtful.add(dtype)
     merged = {name: value for fields in kept.values() for name, value in fields.items()}
     for name, value in merged.items():
@@ -180,7 +181,8 @@ def _suspicions(notebook: Notebook, dtype: str, fit: FormFitted, loose: dict[str
     notebook.ignored |= set(fit.gross)
     seen = declared_by((signature.output, signature.words) for signature in fit.signatures)
     loose = {name: value for name, value in loose.items() if name not in seen}
-    if loose and not fit.signatures:
+    told = {signature.output for signature in fit.signatures}
+    if loose and not (fit.refuted and fit.refuted[0].output in told):
         smaller = fit.refuted[0] if fit.refuted else None
         against = f", where {smaller.output} is {smaller.ratio:.4g} times its bound" if smaller else ""
         others = [change for each in fit.others if (change := loosening(each)) and change != loose]
@@ -191,14 +193,18 @@ def _suspicions(notebook: Notebook, dtype: str, fit: FormFitted, loose: dict[str
             smaller.case if smaller else None,
             declare=" or ".join(map(_form_text, (loose, *others))),
         )
-    if fit.found is None and fit.refuted and not fit.signatures:
+    if fit.found is None and not fit.searched:
+        notebook.undecided.append(
+            f"form in {dtype}: {len(fit.refuted)} forms are refuted, and there was no time for the others"
+        )
+    elif fit.found is None and fit.refuted and fit.refuted[0].output not in told:
         first = fit.refuted[0]
         notebook.suspect(
             f"the numerical form in {dtype}",
             f"no form that is known explains {first.output}: {first.ratio:.4g} times the bound of the plainest one",
             first.case,
         )
-    for failed in fit.failed if fit.found is not None and not fit.signatures else ():
+    for failed in (each for each in fit.failed if fit.found is not None and each.output not in told):
         notebook.suspect(
             f"{failed.output} in {dtype}",
             f"the form that explains {fit.fitted} cases fails on one that was held out: {failed.ratio:.4g} times its bound",

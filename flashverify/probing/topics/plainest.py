@@ -107,6 +107,7 @@ def plainest_case(notebook: Notebook) -> None:
         names.remove("pages")
     if names:
         notebook.infer("supports", "required_masks", tuple(names), "it raises without them")
+        notebook.infer("supports", "masks", tuple(names), "the plainest case has them")
     if refusals:
         why, text = next(iter(refusals.items()))
         notebook.notes.append(f"not every plain case runs: {text} raised {why}")
@@ -119,39 +120,38 @@ def _only_lse(seen: Seen) -> bool:
 
 def returned_outputs(notebook: Notebook) -> None:
     """Layout and dtype of O and the LSE, the base of the LSE, and whether the plainest case is about right."""
-    words = notebook.base
-    keys = int(str(words["seq_k"]))
     readings: dict[str, Words] = {"scaled": {"scale": 1}}
-    if "causal" not in words:
+    if "causal" not in notebook.base:
         readings["causal"] = {"causal": "bottom-right"}
-    if "window" not in words and "causal" in words:
+    elif "window" not in notebook.base:
         readings["full"] = {"causal": None}
     seen = notebook.seen(None, readings)
     _layouts(notebook, seen)
+    near = [name for name, reading in seen.readings.items() if reading.distances.get("o", 1.0) < NEAR]
+    if near and "asked" not in near:
+        _read_as(notebook, near[0], readings[near[0]])
+        seen = notebook.seen()
     _lse(notebook, seen)
-    if notebook.lse_base != "e":
-        seen = notebook.seen(None, readings)
-    near = {name for name, reading in seen.readings.items() if reading.apart < NEAR}
-    if "asked" in near:
-        return
-    if "causal" in near and keys > 1:
-        notebook.base = words | {"causal": "bottom-right" if words["seq_q"] != words["seq_k"] else "top-left"}
+    if not near:
+        notebook.broken = True
+        notebook.suspect("the plainest case", f"the plainest case is wrong: {seen.failure}", {})
+
+
+def _read_as(notebook: Notebook, name: str, words: Words) -> None:
+    """The plainest case is right under another reading, which is asked for from now on."""
+    if name == "causal":
+        square = notebook.base["seq_q"] == notebook.base["seq_k"]
+        notebook.base = notebook.base | {"causal": "top-left" if square else "bottom-right"}
         required = (*notebook.values.get(("supports", "required_masks"), ()), "causal")
         notebook.infer("supports", "required_masks", required, "its outputs are causal where no mask is asked for")
-        return
-    said = {
-        "scaled": "the logits are not scaled: the outputs are those of scale=1",
-        "full": "the causal mask is not applied",
-    }
-    sentence = next(
-        (said[name] for name in ("scaled", "full") if name in near), f"the plainest case is wrong: {seen.failure}"
-    )
-    declare = "Supports(scales=(1.0,))" if "scaled" in near else ""
-    if "scaled" in near:
-        notebook.base = words | {"scale": 1}
+        notebook.infer("supports", "masks", required, "its outputs are causal where no mask is asked for")
+    elif name == "scaled":
+        sentence = "the logits are not scaled: the outputs are those of scale=1"
+        notebook.suspect("the scale", sentence, {}, declare="Supports(scales=(1.0,))")
+        notebook.base = notebook.base | words
     else:
-        notebook.broken = True
-    notebook.suspect("the plainest case", sentence, words, declare=declare)
+        notebook.suspect("causal", "the causal mask is not applied", {})
+        notebook.base = notebook.base | words
 
 
 def _layouts(notebook: Notebook, seen: Seen) -> None:

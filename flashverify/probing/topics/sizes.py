@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from flashverify.probing.notebook import Notebook
     from flashverify.probing.words import Words
 
-__all__ = ["head_counts", "head_dims", "lengths"]
+__all__ = ["empty_sizes", "head_counts", "head_dims", "lengths"]
 
 _MULTIPLES = (1, 8, 16, 32, 64, 128, 256)
 _UNITS = ((1, 1), (3, 3), (5, 5))
@@ -73,7 +73,6 @@ def lengths(notebook: Notebook) -> None:
             continue
         _tails(notebook, _sized(rows, keys, base))
     notebook.settled("supports", "seq_multiple", "square", "max_seq_q")
-    _empties(notebook)
 
 
 def _one_way(notebook: Notebook, *, wide: bool) -> None:
@@ -122,7 +121,8 @@ def _most_rows(notebook: Notebook, unit: int) -> None:
     notebook.infer("supports", "max_seq_q", most, "more rows raise, as far as powers of two were tried")
 
 
-def _empties(notebook: Notebook) -> None:
+def empty_sizes(notebook: Notebook) -> None:
+    """Empty batches and sequences, which may kill the process."""
     if "packed" in notebook.base:
         return
     shapes: list[Words] = [_sized(int(str(notebook.base["seq_q"])), 0, notebook.base)]
