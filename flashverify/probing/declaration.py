@@ -111,7 +111,7 @@ def _arguments(notebook: Notebook, of: str) -> Iterator[str]:
     if of in _CLASSES:
         defaults = {field.name: field.default for field in dataclasses.fields(_CLASSES[of])}
     for (kind, name), value in sorted(notebook.values.items(), key=lambda item: _order(item[0])):
-        if kind == of and (name not in defaults or defaults[name] != value):
+        if kind == of and (of, name) not in notebook.disputed and (name not in defaults or defaults[name] != value):
             text = f"frozenset({value_text(value)})" if isinstance(value, frozenset) else value_text(value)
             yield f"{name}={_number(text)}"
     if of == "supports" and notebook.refusals:

@@ -160,35 +160,35 @@ def _pairs(scene: Scene) -> int:
     return case.batch * case.heads_q * case.seq_q * case.seq_k
 
 
-_CERTAIN = 0.25
+_NEAR, _SURE = 0.2, 0.05
+"""Largest distance of a share from 0 or 1, and its largest standard error, for it to be told."""
 
 
 def _reads_outputs(scenes: Sequence[Scene]) -> float | None:
-    """How much of the rounding of O and the LSE reaches dQ and dK, by least squares; None where the scenes disagree or say nothing."""
-    shares = []
+    """How much of the rounding of O and the LSE reaches dQ and dK, by least squares over all scenes; None where it cannot be told."""
+    moves, errors = [], []
     for scene in scenes:
         if scene.inputs.do is None or scene.o is None or scene.lse is None or scene.case.dtype == "fp32":
             continue
         own = Truth(scene.inputs, scene.case.dtype, scene.form)
         given, exact = own.conditional(scene.o, scene.lse / scene.unit), own.backward()
-        along = size = 0.0
         for name in ("dq", "dk"):
             if name not in scene.outputs:
                 continue
             (a, bound), (b, _) = given[name], exact[name]
             scale = bound.total.where(torch.isfinite(bound.total), torch.inf)
-            moved, error = (a - b) / scale, (scene.outputs[name] - b) / scale
+            moved, error = ((x - b) / scale for x in (a, scene.outputs[name]))
             kept = torch.isfinite(moved) & torch.isfinite(error)
-            along += float((moved * error)[kept].sum())
-            size += float((moved**2)[kept].sum())
-        if size:
-            shares.append(along / size)
-    if len(shares) < _NEEDED:
+            moves.append(moved[kept])
+            errors.append(error[kept])
+    moved, error = (torch.cat(x) if x else torch.zeros(0) for x in (moves, errors))
+    size = float((moved**2).sum())
+    if not size:
         return None
-    middle = sorted(shares)[len(shares) // 2]
-    settled = round(middle)
-    near = [share for share in shares if abs(share - settled) < _CERTAIN]
-    return float(settled) if settled in (0, 1) and len(near) >= math.ceil(0.75 * len(shares)) else None
+    share = float((moved * error).sum()) / size
+    sure = math.sqrt(float((moved**2 * (error - share * moved) ** 2).sum())) / size
+    settled = round(share)
+    return float(settled) if settled in (0, 1) and abs(share - settled) < _NEAR and sure < _SURE else None
 
 
 def _tiles(fitted: Sequence[Scene], held: Sequence[Scene]) -> int:

@@ -11,6 +11,7 @@ import msgspec
 
 from flashverify.case.supports import Supports
 from flashverify.case.text import parse_case
+from flashverify.describe.fields import value_text
 from flashverify.errors import NoVerdictError, UsageError
 from flashverify.probing.answers import Failed, Lost, Seen
 from flashverify.probing.questions import Assumed, Trial
@@ -60,6 +61,7 @@ class Notebook:
         doubtful: dtypes whose roundings look like a defect.
         form_refuted: a case refuted the form that the author declares.
         values: inferred fields by (`supports`, `contract` or `form`, name).
+        disputed: fields whose inferred value contradicts the declared one, which no code to paste takes over.
         confirmed: declared fields that nothing refuted, which trials alone cannot infer.
         why: what shows them.
         silent: by the reason why the declared `Supports` refuses it, a case that ran nevertheless and was wrong, and how wrong.
@@ -83,6 +85,7 @@ class Notebook:
     doubtful: set[str] = field(default_factory=set)
     form_refuted: bool = False
     form_records: list[FormRecord] = field(default_factory=list)
+    disputed: set[tuple[str, str]] = field(default_factory=set)
     confirmed: set[tuple[str, str]] = field(default_factory=set)
     values: dict[tuple[str, str], Any] = field(default_factory=dict)
     why: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -197,6 +200,23 @@ class Notebook:
         defaults = {f.name: f.default for f in dataclasses.fields({"supports": Supports, "contract": Contract}[of])}
         for name in names:
             self.values.setdefault((of, name), defaults[name])
+
+    def dispute(self, name: str, sentence: str, shown: Words | str) -> bool:
+        """Whether the author declares another value of a field of `Contract` than was inferred, which looks like a defect.
+
+        Args:
+            name: of the field.
+            sentence: what was seen.
+            shown: a case that shows it, as in `suspect`.
+        """
+        declared = self.loaded.declared["contract"][name]
+        known = ("contract", name) in self.values
+        agrees = not known or value_text(self.values["contract", name]) == declared
+        if not self.stated("contract") or agrees or declared == "None":
+            return False
+        self.disputed.add(("contract", name))
+        self.suspect(name, f"{sentence}, where {name}={declared} is declared", shown)
+        return True
 
     def infer(self, of: str, name: str, value: Any, why: str = "") -> None:
         """Notes the value of a field."""

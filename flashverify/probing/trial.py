@@ -215,7 +215,7 @@ def _held(tensor: Tensor, where: Tensor, mean: Tensor | None = None) -> str:
     if bool(torch.isnan(values).all()):
         return "nan"
     if bool((values == values[0]).all()):
-        return repr(float(values[0]))
+        return repr(float(values[0]) or 0.0)
     if mean is not None and torch.allclose(values, mean[where], rtol=2e-2, atol=2e-2):
         return "mean of v"
     return "several values"

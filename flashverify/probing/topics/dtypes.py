@@ -107,6 +107,7 @@ def numerical_forms(notebook: Notebook, seconds: float, asked: Sequence[str] = D
         )
     if shares and len(set(shares)) == 1:
         notebook.infer("contract", "reads_outputs", shares[0] == 1.0, "the rounding of O is seen in dQ and dK, or not")
+        notebook.dispute("reads_outputs", f"the share of the rounding of O in dQ and dK is {shares[0]:g}", {})
     elif notebook.gradients:
         notebook.undecided.append(
             "reads_outputs: the errors of dQ and dK do not tell whether the backward starts from the returned O"

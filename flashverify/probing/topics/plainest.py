@@ -190,7 +190,5 @@ def _lse(notebook: Notebook, seen: Seen) -> None:
         notebook.undecided.append("base of the LSE: every LSE seen is 0 in both bases")
         return
     notebook.lse_base = base
-    if notebook.stated("contract") and notebook.loaded.declared["contract"]["lse_base"] != repr(base):
-        declared = notebook.loaded.declared["contract"]["lse_base"]
-        notebook.suspect("the base of the LSE", f"it is {base} where lse_base={declared} is declared", {})
     notebook.infer("contract", "lse_base", base, f"squared error {seen.bases[base]:.1e}, {other:.1e} in the other base")
+    notebook.dispute("lse_base", f"the LSE is in base {base}", {})

@@ -44,7 +44,7 @@ def empty_rows(notebook: Notebook) -> None:
     if not notebook.empty_rows:
         notebook.undecided.append("rows that see no key: no case that ran and is right has one")
         return
-    for at, name, standard in ((0, "o", 0.0), (1, "lse", -math.inf)):
+    for at, name in ((0, "o"), (1, "lse")):
         held = {entry[at]: entry[2] for entry in notebook.empty_rows if entry[at]}
         if not held:
             continue
@@ -64,15 +64,7 @@ def empty_rows(notebook: Notebook) -> None:
         else:
             value = float(next(iter(held)))
             notebook.infer("contract", field, value, f"{len(notebook.empty_rows)} cases")
-            declared = notebook.loaded.declared["contract"][field]
-            if notebook.stated("contract") and float(declared) != value:
-                notebook.suspect(
-                    f"{shown} of a row that sees no key",
-                    f"it is {value} where {field}={declared} is declared",
-                    held[repr(value)],
-                )
-            elif value == standard:
-                notebook.why["contract", field] += ", as by default"
+            notebook.dispute(field, f"{shown} of a row that sees no key is {value}", next(iter(held.values())))
 
 
 def outside_lengths(notebook: Notebook) -> None:
@@ -99,10 +91,7 @@ def outside_lengths(notebook: Notebook) -> None:
         if held:
             shown = ", ".join(sorted(held))
             notebook.infer("contract", "padding", "undefined", f"outside the lengths there is {shown}")
-            if notebook.stated("contract") and notebook.loaded.declared["contract"]["padding"] == "'written'":
-                notebook.suspect(
-                    "what lies outside the lengths", f"padding='written' is declared; there is {shown}", words
-                )
+            notebook.dispute("padding", f"outside the lengths there is {shown}", words)
 
 
 def repeats(notebook: Notebook) -> None:
@@ -124,8 +113,7 @@ def repeats(notebook: Notebook) -> None:
     for name, found in (("deterministic", again), ("batch_invariant", alone)):
         if found:
             notebook.infer("contract", name, False, found[0])
-            if notebook.loaded.declared["contract"][name] == "True":
-                notebook.suspect(name, f"{name}=True is declared, and {found[0]}", text)
+            notebook.dispute(name, found[0], text)
         else:
             notebook.held.append(f"{name}=True")
             notebook.confirmed.add(("contract", name))
