@@ -9,7 +9,6 @@ from flashverify.describe.fields import field_texts
 from flashverify.errors import FlashverifyError, UsageError
 from flashverify.probing.answers import Answer, Explained, Failed, Loaded, Repeated
 from flashverify.probing.questions import Explain, FormFit, Load, Question, Repeat, Trial
-from flashverify.subjects.function import FunctionSubject
 
 if TYPE_CHECKING:
     from flashverify.subjects.interface import Subject
@@ -52,6 +51,7 @@ class Answering:
         return _repeated(subject, question) if isinstance(question, Repeat) else _explained(subject, question)
 
     def _load(self, question: Load) -> Loaded:
+        from flashverify.probing.view import is_function
         from flashverify.subjects import has_gpu, load_subject
 
         subject = self._subject or load_subject(question.subject)
@@ -59,9 +59,9 @@ class Answering:
             raise UsageError(f"subject={question.subject!r} is not accepted: it needs an NVIDIA GPU")
         self._subject = subject
         declared: dict[str, Any] = {"supports": subject.supports, "contract": subject.contract}
-        function = isinstance(subject, FunctionSubject)
+        function = is_function(subject)
         explicit = [name for name, value in declared.items() if not function or value != type(value)()]
-        if not isinstance(subject, FunctionSubject) or subject.declared_form is not None:
+        if getattr(subject, "declared_form", subject) is not None:
             explicit.append("form")
         supports = subject.supports
         case = Case(

@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from flashverify.case.supports import Supports
 from flashverify.case.text import parse_case
-from flashverify.describe.fields import value_text
 from flashverify.errors import NoVerdictError, UsageError
 from flashverify.probing.answers import Failed, Lost, Seen
+from flashverify.probing.conclusions import Conclusions
 from flashverify.probing.questions import Assumed, Trial
-from flashverify.probing.record import Suspect
 from flashverify.probing.words import case_text
-from flashverify.subjects.interface import Contract
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from flashverify.probing.answers import Answer, Loaded
+    from flashverify.probing.answers import Answer
     from flashverify.probing.asking import Asker
     from flashverify.probing.questions import Question, Value
-    from flashverify.probing.record import FormRecord
-    from flashverify.probing.words import Refusal, Words
+    from flashverify.probing.words import Words
 
 __all__ = ["NEAR", "Notebook", "TimeOverError"]
 
@@ -43,15 +38,13 @@ class TimeOverError(Exception):
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Notebook:
-    """The state of a probe.
+class Notebook(Conclusions):
+    """The state of a probe: what was concluded, and what the next question takes for granted.
 
     Attributes:
         asker: runs the subject.
-        loaded: the subject as it declares itself.
         device: `cpu` or `cuda`.
         end: of the budget, by `time.monotonic()`.
-        base: words of the plainest case that runs.
         multiple, square, most_rows: lengths that run.
         lse_base: None where no LSE is returned.
         gradients: that the backward returns.
@@ -59,20 +52,13 @@ class Notebook:
         forms: fields of the form that explains the cases of a dtype; None where none does.
         ignored: outputs that are wrong in the plainest case, and no longer judged.
         doubtful: dtypes whose roundings look like a defect.
-        form_refuted: a case refuted the form that the author declares.
-        values: inferred fields by (`supports`, `contract` or `form`, name).
-        disputed: fields whose inferred value contradicts the declared one, which no code to paste takes over.
-        confirmed: declared fields that nothing refuted, which trials alone cannot infer.
-        why: what shows them.
-        silent: by the reason why the declared `Supports` refuses it, a case that ran nevertheless and was wrong, and how wrong.
+        empty_rows: what rows without keys held in each case that is right: O, the LSE, and its text.
         trials: questions that were asked.
     """
 
     asker: Asker
-    loaded: Loaded
     device: str
     end: float
-    base: Words = field(default_factory=dict)
     multiple: int = 1
     square: bool = False
     most_rows: int | None = None
@@ -83,21 +69,7 @@ class Notebook:
     forms: dict[str, dict[str, Value] | None] = field(default_factory=dict)
     ignored: set[str] = field(default_factory=set)
     doubtful: set[str] = field(default_factory=set)
-    form_refuted: bool = False
-    form_records: list[FormRecord] = field(default_factory=list)
-    disputed: set[tuple[str, str]] = field(default_factory=set)
-    confirmed: set[tuple[str, str]] = field(default_factory=set)
-    values: dict[tuple[str, str], Any] = field(default_factory=dict)
-    why: dict[tuple[str, str], str] = field(default_factory=dict)
-    suspects: list[Suspect] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    undecided: list[str] = field(default_factory=list)
-    held: list[str] = field(default_factory=list)
-    refusals: list[Refusal] = field(default_factory=list)
-    judged: int = 0
-    failed: list[str] = field(default_factory=list)
     empty_rows: list[tuple[str, str, str]] = field(default_factory=list)
-    silent: dict[str, tuple[str, str]] = field(default_factory=dict)
     trials: int = 0
 
     def ask(self, question: Question) -> Answer | Lost:
@@ -195,48 +167,6 @@ class Notebook:
             return "right" if near < NEAR and seen.dtype in self.doubtful else "wrong"
         return nearest if near < NEAR and seen.asked.apart > _FARTHER * near else "wrong"
 
-    def settled(self, of: str, *names: str) -> None:
-        """Fields that were asked for and have their defaults where nothing else was inferred."""
-        defaults = {f.name: f.default for f in dataclasses.fields({"supports": Supports, "contract": Contract}[of])}
-        for name in names:
-            self.values.setdefault((of, name), defaults[name])
-
-    def dispute(self, name: str, sentence: str, shown: Words | str) -> bool:
-        """Whether the author declares another value of a field of `Contract` than was inferred, which looks like a defect.
-
-        Args:
-            name: of the field.
-            sentence: what was seen.
-            shown: a case that shows it, as in `suspect`.
-        """
-        declared = self.loaded.declared["contract"][name]
-        known = ("contract", name) in self.values
-        agrees = not known or value_text(self.values["contract", name]) == declared
-        if not self.stated("contract") or agrees or declared == "None":
-            return False
-        self.disputed.add(("contract", name))
-        self.suspect(name, f"{sentence}, where {name}={declared} is declared", shown)
-        return True
-
-    def infer(self, of: str, name: str, value: Any, why: str = "") -> None:
-        """Notes the value of a field."""
-        self.values[of, name] = value
-        self.why[of, name] = why
-
-    def suspect(self, what: str, sentence: str, seen: Words | str | None = None, *, declare: str = "") -> None:
-        """Notes what looks like a defect; the same thing is noted once.
-
-        Args:
-            what: it concerns.
-            sentence: what was seen.
-            seen: words of the case that shows it, beside those of the base, or its text.
-            declare: what an author who means it has to declare.
-        """
-        case = seen if isinstance(seen, str) else "" if seen is None else case_text(self.base | seen)
-        if any(each.what == what for each in self.suspects):
-            return
-        self.suspects.append(Suspect(what=what, sentence=sentence, case=case, declare=declare))
-
     def lengths(self, rows: int, keys: int) -> Words:
         """Words of lengths that the subject takes, near the asked ones."""
         step = self.multiple
@@ -249,11 +179,3 @@ class Notebook:
         if "packed" in self.base:
             words["packed"] = f"0,{rows}/0,{keys}"
         return words
-
-    def stated(self, of: str) -> bool:
-        """Whether the author declared it."""
-        return of in self.loaded.explicit
-
-    def renamed(self, suspect: Suspect, **changes: str) -> None:
-        """Replaces what is said of a suspect."""
-        self.suspects[self.suspects.index(suspect)] = msgspec.structs.replace(suspect, **changes)

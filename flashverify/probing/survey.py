@@ -6,16 +6,18 @@ import contextlib
 import time
 from typing import TYPE_CHECKING
 
+from flashverify.errors import NoVerdictError
 from flashverify.formats import DTYPES
 from flashverify.probing.declaration import code_of, fields_of, inferred_supports, plain_supports
 from flashverify.probing.notebook import Notebook, TimeOverError
 from flashverify.probing.record import Inference
 from flashverify.probing.topics.backward import gradient_through_lse, gradients, gradients_of_terms
-from flashverify.probing.topics.dtypes import dtypes, numerical_forms, precisions
+from flashverify.probing.topics.dtypes import dtypes, precisions
 from flashverify.probing.topics.held_out import explain_suspects, held_out_cases
 from flashverify.probing.topics.mask_parts import combined_parts, other_masks
 from flashverify.probing.topics.masks import causal_mask, windows
 from flashverify.probing.topics.modifiers import modifiers, scales
+from flashverify.probing.topics.numerical_form import numerical_forms
 from flashverify.probing.topics.plainest import plainest_case, returned_outputs
 from flashverify.probing.topics.promises import empty_rows, launches, outside_lengths, repeats
 from flashverify.probing.topics.sizes import empty_sizes, head_counts, head_dims, lengths
@@ -85,7 +87,10 @@ def survey(
     notebook = Notebook(asker=asker, loaded=loaded, device=device, end=begun + seconds)
     chosen = list(TOPICS if topics is None else topics)
     notebook.end = begun + _TOPICS * seconds
-    plainest_case(notebook)
+    try:
+        plainest_case(notebook)
+    except TimeOverError as error:
+        raise NoVerdictError(f"no case ran within seconds={seconds:g}; --seconds gives more") from error
     left = ["outputs", "gradients", "dtypes", *(["numerical forms"] if forms else []), *chosen]
     steps: dict[str, Callable[[Notebook], None]] = {
         "outputs": returned_outputs,

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from flashverify.case.masks.mask import PARTS
 from flashverify.case.modifiers.logits import LOGIT_MODIFIERS
 from flashverify.probing.returns import brought_back
-from flashverify.subjects.function import FunctionSubject
 from flashverify.subjects.interface import Contract, Forward, Gradients, Supports
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable
 
     from flashverify.case.case import Case
     from flashverify.case.problem import Problem
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from flashverify.probing.questions import Assumed
     from flashverify.subjects.interface import Subject
 
-__all__ = ["View", "supports_of", "view_of"]
+__all__ = ["View", "is_function", "supports_of", "view_of"]
 
 _WIDEST: dict[str, Any] = {
     "precisions": ("ieee", "tf32", "tf32x3"),
@@ -101,25 +102,50 @@ def view_of(subject: Subject, assumed: Assumed) -> tuple[Subject, dict[str, Retu
     supports = dataclasses.replace(supports, contiguous=assumed.contiguous)
     contract = Contract(lse_base=None, gradients=frozenset(assumed.gradients), padding="undefined", reads_outputs=None)
     form = Form(**cast("dict[str, Any]", assumed.form | {"lse_base": assumed.lse_base}))
-    if not isinstance(subject, FunctionSubject):
+    if not is_function(subject):
         view = View(whole=subject, supports=supports, contract=contract, declared_form=form, returned=returned)
         return view, returned
-    function = subject.function
+    made = cast("Any", subject)
+    declared = {"supports": supports, "contract": contract, "declared_form": form}
+    function = _bringing_back(made.function, returned)
+    return cast("Subject", dataclasses.replace(made, function=function, **declared)), returned
+
+
+def is_function(subject: Subject) -> bool:
+    """Whether the subject is made of a function and its declarations, as `@subject` makes it."""
+    if not dataclasses.is_dataclass(subject):
+        return False
+    return {field.name for field in dataclasses.fields(subject)} >= {
+        "function",
+        "supports",
+        "contract",
+        "declared_form",
+    }
+
+
+def _bringing_back(function: Callable[[Problem], Any], returned: dict[str, Returned]) -> Callable[[Problem], Any]:
+    """The function with its outputs in the layout and dtype that the harness takes."""
 
     def call(problem: Problem) -> Any:
-        import torch
+        result = function(problem)
+        if isinstance(result, Mapping):
+            return {name: _back(name, value, problem, returned) for name, value in result.items()}
+        if isinstance(result, Forward):
+            o, lse = (_back(name, getattr(result, name), problem, returned) for name in ("o", "lse"))
+            return dataclasses.replace(result, o=o, lse=lse)
+        if isinstance(result, tuple):
+            names = itertools.chain(("o", "lse"), itertools.repeat(""))
+            return tuple(_back(name, value, problem, returned) for name, value in zip(names, result, strict=False))
+        return _back("o", result, problem, returned)
 
-        result: Any = function(problem)
-        if isinstance(result, dict):
-            pairs = dict(result)
-        else:
-            o, lse = result if isinstance(result, tuple) else (result, None)
-            pairs = {"o": o, "lse": lse}
-        for name, tensor in pairs.items():
-            if name in ("o", "lse") and isinstance(tensor, torch.Tensor):
-                dtype = problem.q.dtype if name == "o" else torch.float32
-                pairs[name], returned[name] = brought_back(name, tensor, problem.case, dtype)
-        return {name: value for name, value in pairs.items() if value is not None}
+    return call
 
-    found = dataclasses.replace(subject, function=call, supports=supports, contract=contract, declared_form=form)
-    return found, returned
+
+def _back(name: str, value: Any, problem: Problem, returned: dict[str, Returned]) -> Any:
+    import torch
+
+    if name not in ("o", "lse") or not isinstance(value, torch.Tensor):
+        return value
+    dtype = problem.q.dtype if name == "o" else torch.float32
+    value, returned[name] = brought_back(name, value, problem.case, dtype)
+    return value

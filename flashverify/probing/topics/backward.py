@@ -36,7 +36,7 @@ def gradients(notebook: Notebook) -> None:
     notebook.gradients = found
     notebook.infer("contract", "gradients", frozenset(found), "returned by a backward")
     notebook.settled("supports", "backward")
-    if not seen.unusable:
+    if not seen.unusable and not seen.refused:
         notebook.base = notebook.base | words
 
 

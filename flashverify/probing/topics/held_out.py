@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from flashverify.case.text import format_case
 from flashverify.probing.answers import Explained
-from flashverify.probing.notebook import TimeOverError
+from flashverify.probing.notebook import NEAR, TimeOverError
 from flashverify.probing.questions import Explain
 
 if TYPE_CHECKING:
@@ -44,7 +44,10 @@ def held_out_cases(notebook: Notebook, supports: Supports) -> None:
         if not seen.ran:
             notebook.notes.append(f"a case of the inferred declaration raises {seen.raised or seen.unusable}: {text}")
         elif case.dtype not in notebook.doubtful and not notebook.ignored:
-            notebook.suspect("a case of the inferred declaration", seen.failure, text)
+            sentence = (
+                f"the inferred form does not explain it: {seen.failure}" if seen.asked.apart < NEAR else seen.failure
+            )
+            notebook.suspect("a case of the inferred declaration", sentence, text)
         if len(notebook.failed) >= _MOST_FAILED:
             break
 

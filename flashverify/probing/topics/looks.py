@@ -31,7 +31,7 @@ _KNOWN = frozenset(
     {field.name for field in dataclasses.fields(Problem)}
     | {name for name, value in vars(Problem).items() if isinstance(value, property)}
 )
-_PLAIN = frozenset({"bshd", "contiguous", "max_q", "max_k"})
+_PLAIN = frozenset({"bshd", "contiguous", "gradients", "outputs"})
 
 
 def looked(seen: Seen, part: str) -> Literal["yes", "no", "perhaps"]:
