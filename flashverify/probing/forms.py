@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-__all__ = ["declared_by", "loosening", "rungs", "words_of"]
+__all__ = ["HARMLESS", "declared_by", "loosening", "rungs", "words_of"]
 
 _CHOICES: tuple[dict[str, Any], ...] = (
     {"bwd_lse_base": "e"},
@@ -120,7 +120,11 @@ def rungs(dtype: str) -> Iterator[list[dict[str, Any]]]:
 
 
 def _pairs(first: Any, second: Any) -> Iterator[dict[str, Any]]:
-    both = itertools.combinations(first, 2) if first is second else itertools.product(first, second)
+    both = itertools.combinations(first, 2) if first == second else itertools.product(first, second)
     for one, two in both:
         if not one.keys() & two.keys():
             yield one | two
+
+
+HARMLESS = 1 + len(_CHOICES) + len(list(_pairs(list(_CHOICES), list(_CHOICES))))
+"""Forms that loosen nothing: those that are tried first."""

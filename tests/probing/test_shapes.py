@@ -47,7 +47,9 @@ def test_heads_groups_and_batches_are_declared_as_they_run():
 
     assert inferred(found)["gqa"] == "False"
     assert "case.batch != 1" in inferred(found)["also"]
-    assert probed(refusing(lambda p: p.q.shape[1] == 3, "three heads"), "heads").code.count("heads_q=(1, 2, 8)") == 1
+    assert (
+        probed(refusing(lambda p: p.q.shape[1] == 3, "three heads"), "heads").code.count("heads_q=(1, 2, 8, 32)") == 1
+    )
 
 
 def test_powers_of_two_are_declared_as_a_list_of_head_dims():

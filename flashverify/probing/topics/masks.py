@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flashverify.probing.topics.parts import add_mask, has_part
+from flashverify.probing.words import Refusal
 
 if TYPE_CHECKING:
     from flashverify.probing.notebook import Notebook
@@ -66,18 +67,18 @@ def windows(notebook: Notebook) -> None:
     masks = notebook.values.get(("supports", "masks"), ())
     causal = next(iter(notebook.values.get(("supports", "causal"), ("bottom-right",)))) if "causal" in masks else None
     shape = notebook.lengths(_ROWS, 2 * _KEYS)
-    sides, shown = [], False
+    sides: list[str] = []
     for side, window in _SIDES.items():
-        alone: Words = shape | {"window": window}
-        seen = notebook.seen(alone, {"without": {"window": None}, "other": {"window_align": "bottom-right"}})
+        case: Words = shape | {"window": window}
+        seen = notebook.seen(case, {"without": {"window": None}, "other": {"window_align": "bottom-right"}})
         if not seen.ran and causal is not None and side == "left":
-            alone = notebook.lengths(2 * _KEYS, 2 * _KEYS) | {"window": window, "causal": causal}
-            seen = notebook.seen(alone, {"without": {"window": None}})
+            case = notebook.lengths(2 * _KEYS, 2 * _KEYS) | {"window": window, "causal": causal}
+            seen = notebook.seen(case, {"without": {"window": None}})
             if seen.ran:
-                notebook.notes.append("a window raises without causal: say so in `also`")
-        elif notebook.verdict(seen) == "other" and not shown:
-            shown = True
-        if notebook.verdict(seen) == "other" or has_part(notebook, "window", seen, alone):
+                _only_with_causal(notebook)
+        others = tuple(other for other in _SIDES if other != side)
+        declare = f"Supports(window_sides={others})"
+        if notebook.verdict(seen) == "other" or has_part(notebook, "window", seen, case, declare=declare):
             sides.append(side)
     if not sides:
         return
@@ -91,6 +92,17 @@ def windows(notebook: Notebook) -> None:
         seen = notebook.seen(words, {"without": {"window": None}})
         if seen.ran and notebook.verdict(seen) != "right":
             notebook.suspect("window with causal", seen.failure, words)
+
+
+def _only_with_causal(notebook: Notebook) -> None:
+    notebook.notes.append("a window raises without causal")
+    notebook.refusals.append(
+        Refusal(
+            code="case.mask.window is not None and case.mask.causal is None",
+            reason="a window without causal",
+            refuses=lambda case: case.mask.window is not None and case.mask.causal is None,
+        )
+    )
 
 
 def _alignments(notebook: Notebook, words: Words) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from flashverify.describe.fields import value_text
 from flashverify.formats import DTYPES
 from flashverify.probing.answers import FormFitted, Lost
-from flashverify.probing.forms import declared_by, loosening, words_of
+from flashverify.probing.forms import HARMLESS, declared_by, loosening, words_of
 from flashverify.probing.questions import FormFit
 from flashverify.probing.record import FormRecord
 from flashverify.probing.topics.form_cases import form_cases
@@ -138,15 +138,16 @@ def _suspicions(notebook: Notebook, dtype: str, fit: FormFitted, loose: dict[str
             smaller.case if smaller else None,
             declare=" or ".join(map(_form_text, (loose, *others))),
         )
-    if fit.found is None and not fit.searched:
+    if fit.found is None and len(fit.refuted) < HARMLESS:
         notebook.undecided.append(
             f"form in {dtype}: {len(fit.refuted)} forms are refuted, and there was no time for the others"
         )
-    elif fit.found is None and fit.refuted and fit.refuted[0].output not in told:
-        first = fit.refuted[0]
+    elif fit.found is None and fit.refuted[0].output not in told:
+        first, rest = fit.refuted[0], "" if fit.searched else ", and there was no time for more"
         notebook.suspect(
             f"the numerical form in {dtype}",
-            f"no form that is known explains {first.output}: {first.ratio:.4g} times the bound of the plainest one",
+            f"none of {len(fit.refuted)} forms that were tried explains {first.output}, which is {first.ratio:.4g} times its bound under the "
+            f"plainest one{rest}",
             first.case,
         )
     for failed in (each for each in fit.failed if fit.found is not None and each.output not in told):

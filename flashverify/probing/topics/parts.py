@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 __all__ = ["add_mask", "has_mask", "has_part"]
 
 
-def has_part(notebook: Notebook, part: str, seen: Seen, words: Words, *, kind: str = "masks") -> bool:
+def has_part(
+    notebook: Notebook, part: str, seen: Seen, words: Words, *, kind: str = "masks", declare: str = ""
+) -> bool:
     """Whether the subject has a part of the mask or a modifier, by one case of it with the reading `without`.
 
     A part that the subject never looks at is none that it has. One that it looks at and that changes nothing looks like a defect; so does a
@@ -26,6 +28,7 @@ def has_part(notebook: Notebook, part: str, seen: Seen, words: Words, *, kind: s
         seen: of the case.
         words: of the case.
         kind: the field of `Supports` that names such parts.
+        declare: what an author who means a wrong value has to declare.
     """
     verdict, look = notebook.verdict(seen), looked(seen, part)
     declared = notebook.stated("supports") and f"'{part}'" in notebook.loaded.declared["supports"].get(kind, "")
@@ -36,12 +39,14 @@ def has_part(notebook: Notebook, part: str, seen: Seen, words: Words, *, kind: s
         return False
     if verdict == "without":
         if declared or (look == "yes" and not notebook.stated("supports")):
-            notebook.suspect(part, f"{part} is handed over, and the outputs are those without it", words)
+            notebook.suspect(
+                part, f"{part} is handed over, and the outputs are those without it", words, declare=declare
+            )
             return True
         notebook.notes.append(f"{part} changes nothing: the outputs are those without it")
         return False
     if verdict == "wrong":
-        notebook.suspect(part, seen.failure, words)
+        notebook.suspect(part, seen.failure, words, declare=declare)
     return True
 
 

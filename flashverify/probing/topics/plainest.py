@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 from flashverify.errors import NoVerdictError
@@ -44,6 +45,7 @@ _OTHER: tuple[Words, ...] = (
     {"dim_qk": 32, "dim_v": 32},
     {"heads_q": 8, "heads_kv": 8},
     {"heads_q": 8, "heads_kv": 2},
+    {"heads_q": 32, "heads_kv": 8},
     {"heads_q": 1, "heads_kv": 1},
     {"seq_q": 256, "seq_k": 256},
     {"seq_q": 512, "seq_k": 512, "dim_qk": 128, "dim_v": 128},
@@ -65,11 +67,14 @@ _REQUIRED: tuple[tuple[str, Words], ...] = (
 
 
 def _candidates() -> Iterator[tuple[str, Words]]:
-    for parts, words in _REQUIRED:
-        for shape in _OTHER:
-            found = _PLAIN | shape
-            sizes = {"q": found["seq_q"], "k": found["seq_k"]}
-            yield parts, found | {key: str(value).format(**sizes) for key, value in words.items()}
+    """The plain case with one thing changed, then with two, each with every part that may be required."""
+    two = [one | other for one, other in itertools.combinations(_OTHER[1:], 2) if not one.keys() & other.keys()]
+    for shapes in (_OTHER, two):
+        for parts, words in _REQUIRED:
+            for shape in shapes:
+                found = _PLAIN | shape
+                sizes = {"q": found["seq_q"], "k": found["seq_k"]}
+                yield parts, found | {key: str(value).format(**sizes) for key, value in words.items()}
 
 
 def plainest_case(notebook: Notebook) -> None:

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from flashverify.probing.answers import Lost, Repeated
+from flashverify.probing.declaration import inferred_supports, plain_supports
 from flashverify.probing.questions import Repeat
 from flashverify.probing.words import case_text
 
@@ -100,7 +101,8 @@ def repeats(notebook: Notebook) -> None:
     if not any("batch" in refusal.code for refusal in notebook.refusals) and "packed" not in notebook.base:
         words |= {"batch": 2}
     text = case_text(notebook.base | words)
-    answer = notebook.ask(Repeat(case=text, assumed=notebook.assumed(str(notebook.base["dtype"]))))
+    supports = plain_supports(inferred_supports(notebook))
+    answer = notebook.ask(Repeat(case=text, assumed=notebook.assumed(str(notebook.base["dtype"]), supports=supports)))
     if isinstance(answer, Lost):
         notebook.undecided.append(f"deterministic, batch_invariant: {answer.why}")
         return
