@@ -52,18 +52,19 @@ def fitted_form(subject: Subject, asked: FormFit) -> FormFitted:
         fitted, held = ([without(scene, gross) for scene in scenes] for scenes in (fitted, held))
     base = Form(lse_base=asked.assumed.lse_base)
     signatures = _signatures(fitted, held, begun + _SIGNATURES * asked.seconds)
-    base = dataclasses.replace(base, **declared_by((s.output, s.words) for s in signatures))
+    seen = declared_by((s.output, s.words) for s in signatures)
+    plainest = _against(list(fitted), base) if seen else None
+    base = dataclasses.replace(base, **seen)
     modelled = time.monotonic() < begun + _SIGNATURES * asked.seconds
     end = begun + asked.seconds
     same, refuted = _smallest(fitted, base, end)
-    seen = declared_by((s.output, s.words) for s in signatures)
     found = seen | same[0] if same else None
     best_form = dataclasses.replace(base, **(found or {}))
     failed = [each for scene in held if (each := _refuted(scene, best_form)) is not None]
     return FormFitted(
         found=found,
         others=tuple(seen | change for change in same[1:]),
-        refuted=tuple(refuted),
+        refuted=(*([plainest] if plainest is not None else []), *refuted),
         fitted=len(fitted),
         held_out=len(held),
         failed=tuple(failed),

@@ -69,7 +69,7 @@ def test_a_subject_that_runs_nothing_is_exit_code_3(tmp_path):
         "from flashverify import subject\n@subject(device='cpu')\ndef none(p):\n    raise ValueError('never')\n",
         encoding="utf-8",
     )
-    result = CliRunner().invoke(main, ["probe", f"{path}:none", "--device", "cpu"])
+    result = CliRunner().invoke(main, ["probe", f"{path}:none", "--device", "cpu", "--seconds", "2"])
 
     assert result.exit_code == 3
     assert "ValueError: never" in result.output

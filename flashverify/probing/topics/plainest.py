@@ -6,7 +6,7 @@ import itertools
 from typing import TYPE_CHECKING
 
 from flashverify.errors import NoVerdictError
-from flashverify.probing.notebook import NEAR
+from flashverify.probing.notebook import NEAR, TimeOverError
 from flashverify.probing.returns import ADVICE
 from flashverify.probing.words import case_text
 from flashverify.subjects.inability import FORWARD_ONLY, inability_of
@@ -81,30 +81,29 @@ def plainest_case(notebook: Notebook) -> None:
     """The first case that the subject runs and that is about right, or else the first that it runs.
 
     Raises:
-        NoVerdictError: it runs none.
+        NoVerdictError: it runs none, or none in time.
     """
     refusals: dict[str, str] = {}
     first: tuple[str, Words] | None = None
-    for number, (parts, words) in enumerate(_candidates()):
-        if first is not None and number >= _TRIED:
-            break
-        seen = notebook.seen(words, {"causal": {"causal": "bottom-right"}})
-        if seen.ran:
-            first = first or (parts, words)
-            if seen.refused and notebook.stated("supports"):
-                continue
-            if min(reading.apart for reading in seen.readings.values()) < NEAR or _only_lse(seen):
-                first = (parts, words)
+    over = ""
+    try:
+        for number, candidate in enumerate(_candidates()):
+            if first is not None and number >= _TRIED:
                 break
-            continue
-        why = seen.raised or seen.unusable
-        refusals.setdefault(why, case_text(words))
-        unable = inability_of(why.partition(":")[0], why)
-        if unable is not None and unable is not FORWARD_ONLY:
-            raise NoVerdictError(f"the subject could not run: {unable.reason}\n  {why}\n  {unable.advice}")
+            seen = notebook.seen(candidate[1], {"causal": {"causal": "bottom-right"}})
+            if not seen.ran:
+                _refused(seen.raised or seen.unusable, candidate[1], refusals)
+                continue
+            first = first or candidate
+            outside = seen.refused and notebook.stated("supports")
+            if not outside and (min(reading.apart for reading in seen.readings.values()) < NEAR or _only_lse(seen)):
+                first = candidate
+                break
+    except TimeOverError:
+        over = ", and the time was over"
     if first is None:
         lines = "\n".join(f"  {why}\n    {case}" for why, case in list(refusals.items())[:_SHOWN])
-        raise NoVerdictError(f"the subject ran none of {notebook.trials} plain cases; it raised\n{lines}")
+        raise NoVerdictError(f"the subject ran none of {notebook.trials} plain cases{over}; it raised\n{lines}")
     needed, notebook.base = first
     names = needed.split()
     if "pages" in names:
@@ -116,6 +115,18 @@ def plainest_case(notebook: Notebook) -> None:
     if refusals:
         why, text = next(iter(refusals.items()))
         notebook.notes.append(f"not every plain case runs: {text} raised {why}")
+
+
+def _refused(why: str, words: Words, refusals: dict[str, str]) -> None:
+    """Notes why a case does not run.
+
+    Raises:
+        NoVerdictError: the reason says that none will.
+    """
+    refusals.setdefault(why, case_text(words))
+    unable = inability_of(why.partition(":")[0], why)
+    if unable is not None and unable is not FORWARD_ONLY:
+        raise NoVerdictError(f"the subject could not run: {unable.reason}\n  {why}\n  {unable.advice}")
 
 
 def _only_lse(seen: Seen) -> bool:
