@@ -76,6 +76,11 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
         return max(self.distances.values(), default=0.0)
 
     @property
+    def of_o(self) -> float:
+        """The distance of O, which a mistake in gradients does not reach."""
+        return self.distances.get("o", self.apart)
+
+    @property
     def right(self) -> bool:
         """Every output is within its bounds."""
         return not self.failing

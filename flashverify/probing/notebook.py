@@ -161,11 +161,11 @@ class Notebook(Conclusions):
         for name, reading in others.items():
             if reading.right:
                 return name
-        nearest = min(seen.readings, key=lambda name: seen.readings[name].apart)
-        near = seen.readings[nearest].apart
+        nearest = min(seen.readings, key=lambda name: seen.readings[name].of_o)
+        near = seen.readings[nearest].of_o
         if nearest == "asked":
-            return "right" if near < NEAR and seen.dtype in self.doubtful else "wrong"
-        return nearest if near < NEAR and seen.asked.apart > _FARTHER * near else "wrong"
+            return "right" if seen.asked.apart < NEAR and seen.dtype in self.doubtful else "wrong"
+        return nearest if near < NEAR and seen.asked.of_o > _FARTHER * near else "wrong"
 
     def lengths(self, rows: int, keys: int) -> Words:
         """Words of lengths that the subject takes, near the asked ones."""

@@ -151,6 +151,18 @@ def test_the_mean_of_v_and_nan_in_rows_without_keys_are_defects(empty):
     assert "empty_row" not in found.code
 
 
+def test_nan_in_rows_without_keys_hides_no_alignment():
+    def naive(p):
+        s = p.q.float() @ p.k.float().mT * p.scale
+        s = s if p.causal is None else s.masked_fill(~band(p, corner="bottom-right"), -torch.inf)
+        return (s.softmax(-1) @ p.v.float()).to(p.q.dtype), s.logsumexp(-1)
+
+    found = probed(naive, "causal", "rows without keys")
+
+    assert inferred(found)["causal"] == "('bottom-right',)"
+    assert suspects(found) == ["O of a row that sees no key"]
+
+
 def test_what_is_wrong_outside_the_declaration_is_no_defect():
     def square(p):
         return attention(p, scale=p.scale if p.q.shape[2] == p.k.shape[2] else 2 * p.scale)

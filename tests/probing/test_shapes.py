@@ -52,6 +52,18 @@ def test_heads_groups_and_batches_are_declared_as_they_run():
     )
 
 
+def test_groups_that_only_broadcasting_allows_are_refused_by_a_rule():
+    def broadcasting(p):
+        if 1 < p.k.shape[1] < p.q.shape[1]:
+            raise ValueError("sizes do not match")
+        return attention(p)
+
+    found = probed(broadcasting, "heads")
+
+    assert "1 < case.heads_kv < case.heads_q" in found.code
+    assert "group_sizes" not in found.code
+
+
 def test_powers_of_two_are_declared_as_a_list_of_head_dims():
     found = probed(
         refusing(lambda p: p.q.shape[3] & (p.q.shape[3] - 1) or p.v.shape[3] != p.q.shape[3], "dim"), "head dims"

@@ -10,6 +10,7 @@ from flashverify.probing.notebook import NEAR, TimeOverError
 from flashverify.probing.questions import Explain
 
 if TYPE_CHECKING:
+    from flashverify.case.case import Case
     from flashverify.case.supports import Supports
     from flashverify.probing.notebook import Notebook
 
@@ -43,13 +44,19 @@ def held_out_cases(notebook: Notebook, supports: Supports) -> None:
         notebook.failed.append(text)
         if not seen.ran:
             notebook.notes.append(f"a case of the inferred declaration raises {seen.raised or seen.unusable}: {text}")
-        elif case.dtype not in notebook.doubtful and not notebook.ignored:
+        elif case.dtype not in notebook.doubtful and not notebook.ignored and not _known(notebook, case):
             sentence = (
                 f"the inferred form does not explain it: {seen.failure}" if seen.asked.apart < NEAR else seen.failure
             )
             notebook.suspect("a case of the inferred declaration", sentence, text)
         if len(notebook.failed) >= _MOST_FAILED:
             break
+
+
+def _known(notebook: Notebook, case: Case) -> bool:
+    """Whether a part of the case looks like a defect already."""
+    names = {word for suspect in notebook.suspects for word in suspect.what.split()}
+    return bool(names & (case.mask.parts() | case.logits.names()))
 
 
 def explain_suspects(notebook: Notebook, supports: dict[str, Any], seconds: float) -> None:

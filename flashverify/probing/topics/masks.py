@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flashverify.probing.notebook import NEAR
 from flashverify.probing.topics.parts import add_mask, has_part
 from flashverify.probing.words import Refusal
 
 if TYPE_CHECKING:
+    from flashverify.probing.answers import Seen
     from flashverify.probing.notebook import Notebook
     from flashverify.probing.words import Words
 
@@ -43,12 +45,10 @@ def causal_mask(notebook: Notebook) -> None:
             notebook.infer("supports", "rectangular_causal", False, "causal with other rows than keys raises")
         notebook.undecided.append("alignment of causal: both are the same where there are as many rows as keys")
         return
-    verdicts = {asked: {notebook.verdict(seen) for _, seen in found} for asked, found in ran.items()}
+    verdicts = {asked: {_answer(notebook, seen) for _, seen in found} for asked, found in ran.items()}
     right = tuple(asked for asked in _ALIGNMENTS if verdicts[asked] == {"right"})
     for asked in _ALIGNMENTS:
-        wrong = next(
-            ((words, seen) for words, seen in ran[asked] if notebook.verdict(seen) in ("wrong", "without")), None
-        )
+        wrong = next((pair for pair in ran[asked] if _answer(notebook, pair[1]) in ("wrong", "without")), None)
         if wrong is not None:
             words, seen = wrong
             notebook.suspect(f"causal {asked}", seen.failure, words | {"causal": asked})
@@ -60,6 +60,12 @@ def causal_mask(notebook: Notebook) -> None:
             tuple(a for a in _ALIGNMENTS if a in right),
             "the other alignment is computed in its place, or raises",
         )
+
+
+def _answer(notebook: Notebook, seen: Seen) -> str:
+    """The verdict on a case; NaN in rows without keys, and in what it reaches, is told by itself."""
+    lost = seen.ran and "nan" in (seen.empty.o, seen.empty.lse) and seen.asked.of_o < NEAR
+    return "right" if lost else notebook.verdict(seen)
 
 
 def windows(notebook: Notebook) -> None:

@@ -149,13 +149,10 @@ def head_counts(notebook: Notebook) -> None:
             {q for (q, _), ran in zip(_HEADS, counts, strict=True) if ran} | {int(str(notebook.base["heads_q"]))}
         )
         notebook.infer("supports", "heads_q", tuple(found), "others of those tried raise")
-    groups = _ran(notebook, ({"heads_q": q, "heads_kv": kv} for q, kv in _GROUPS), "which kv head a query head reads")
-    if not any(groups) and notebook.base["heads_q"] == notebook.base["heads_kv"]:
-        notebook.infer("supports", "gqa", False, "groups of query heads raise")
-    elif not all(groups):
-        sizes = {q // kv for (q, kv), ran in zip(_GROUPS, groups, strict=True) if ran}
-        sizes |= {1} if any(counts) else set()
-        notebook.infer("supports", "group_sizes", tuple(sorted(sizes)), "others of those tried raise")
+    _groups(
+        notebook,
+        _ran(notebook, ({"heads_q": q, "heads_kv": kv} for q, kv in _GROUPS), "which kv head a query head reads"),
+    )
     notebook.settled("supports", "heads_q", "group_sizes", "gqa")
     if "packed" not in notebook.base and "klen" not in notebook.base:
         seen = _tried(notebook, {"batch": 3}, "several sequences in a batch")
@@ -164,6 +161,27 @@ def head_counts(notebook: Notebook) -> None:
             notebook.refusals.append(
                 Refusal(code="case.batch != 1", reason="batch", refuses=lambda case: case.batch != 1)
             )
+
+
+def _groups(notebook: Notebook, ran: list[bool]) -> None:
+    """What the groups that ran, and those that did not, say of others."""
+    right = {pair for pair, runs in zip(_GROUPS, ran, strict=True) if runs}
+    wrong = set(_GROUPS) - right
+    if not right and notebook.base["heads_q"] == notebook.base["heads_kv"]:
+        notebook.infer("supports", "gqa", False, "groups of query heads raise")
+    elif right and wrong and all(kv == 1 for _, kv in right) and all(kv > 1 for _, kv in wrong):
+        notebook.notes.append("groups of query heads raise where there are several kv heads")
+        notebook.refusals.append(
+            Refusal(
+                code="1 < case.heads_kv < case.heads_q",
+                reason="groups with several kv heads",
+                refuses=lambda case: 1 < case.heads_kv < case.heads_q,
+            )
+        )
+    elif wrong:
+        sizes = {q // kv for q, kv in right} - {q // kv for q, kv in wrong}
+        sizes |= {int(str(notebook.base["heads_q"])) // int(str(notebook.base["heads_kv"]))}
+        notebook.infer("supports", "group_sizes", tuple(sorted(sizes)), "others of those tried raise")
 
 
 def _ran(notebook: Notebook, cases: Iterable[Words], what: str) -> list[bool]:
