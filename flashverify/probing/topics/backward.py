@@ -33,10 +33,14 @@ def gradients(notebook: Notebook) -> None:
     if not found:
         notebook.infer("supports", "backward", False, f"no gradient is returned: {seen.unusable}")
         return
+    if seen.refused:
+        notebook.infer("supports", "backward", False, "it is declared")
+        notebook.notes.append("a backward runs, and backward=False is declared")
+        return
     notebook.gradients = found
     notebook.infer("contract", "gradients", frozenset(found), "returned by a backward")
     notebook.settled("supports", "backward")
-    if not seen.unusable and not seen.refused:
+    if not seen.unusable:
         notebook.base = notebook.base | words
 
 

@@ -123,6 +123,8 @@ def _refused(why: str, words: Words, refusals: dict[str, str]) -> None:
     Raises:
         NoVerdictError: the reason says that none will.
     """
+    if why.startswith("no such case"):
+        return
     refusals.setdefault(why, case_text(words))
     unable = inability_of(why.partition(":")[0], why)
     if unable is not None and unable is not FORWARD_ONLY:
