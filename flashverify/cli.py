@@ -28,6 +28,7 @@ from flashverify.campaign.commands.program import Program
 from flashverify.describe.command import describe_command
 from flashverify.errors import UsageError
 from flashverify.mutants.command import mutants_command
+from flashverify.probing.command import probe_command
 from flashverify.xray.command import xray_command
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ def main() -> None:
 main.add_command(bench_command)
 main.add_command(xray_command)
 main.add_command(describe_command)
+main.add_command(probe_command)
 main.add_command(mutants_command)
 
 

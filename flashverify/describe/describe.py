@@ -12,6 +12,7 @@ from flashverify.case.space.matrix import standard_matrix
 from flashverify.case.space.profiles import CPU, GPU
 from flashverify.case.space.rejections import raw_cases, rejections
 from flashverify.case.text import format_case
+from flashverify.describe.fields import field_texts
 from flashverify.describe.record import Description
 from flashverify.describe.untested import untested
 
@@ -63,15 +64,8 @@ def described(spec: str, subject: Subject, device: str, seed: int = 0) -> Descri
 
 
 def _fields(declared: Any) -> tuple[dict[str, str], dict[str, str]]:
-    """The fields that differ from their defaults, and the others, as Python text; a function by its name."""
-    own: dict[str, str] = {}
-    default: dict[str, str] = {}
-    for field in dataclasses.fields(declared):
-        value = getattr(declared, field.name)
-        text = getattr(value, "__qualname__", "a function") if callable(value) else _text(value)
-        (default if value == field.default else own)[field.name] = text
-    return own, default
-
-
-def _text(value: Any) -> str:
-    return f"{{{', '.join(map(repr, sorted(value)))}}}" if isinstance(value, frozenset) else repr(value)
+    """The fields that differ from their defaults, and the others, as Python text."""
+    texts = field_texts(declared)
+    default = {f.name for f in dataclasses.fields(declared) if getattr(declared, f.name) == f.default}
+    kept, left = ({name: text for name, text in texts.items() if (name in default) is which} for which in (False, True))
+    return kept, left

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from flashverify.diagnosis.observation import Scene
     from flashverify.diagnosis.precision.emulation import Steps
 
-__all__ = ["Fit", "asked", "best", "small"]
+__all__ = ["Fit", "asked", "best", "declared_share", "small"]
 
 _EXPLAINED = 0.75
 """Share of the squared error that a model must explain, on each case."""
@@ -92,6 +92,21 @@ def _share(
         shares.append(1.0 - float(((error - model)[known] ** 2).sum()) / whole)
         ratios.append(math.sqrt(whole / moved))
     return min(shares), ratios[0]
+
+
+def declared_share(scenes: list[Scene], name: str) -> float:
+    """The least share of the squared error of an output that its declared roundings predict, under the best width of tiles."""
+    return max(min(_share_declared(scene, name, tile) for scene in scenes) for tile in TILES)
+
+
+def _share_declared(scene: Scene, name: str, tile: int | None) -> float:
+    found = _predicted(scene, _tiled(declared(scene), tile), frozenset({name}))
+    if name not in found:
+        return 0.0
+    error, model = ((x - scene.right[name].value) / scene.right[name].total for x in (scene.outputs[name], found[name]))
+    known = asked(scene, name) & torch.isfinite(error) & torch.isfinite(model)
+    whole = float((error[known] ** 2).sum())
+    return 1.0 - float(((error - model)[known] ** 2).sum()) / whole if whole else 0.0
 
 
 def best(scenes: list[Scene], names: frozenset[str], deadline: float) -> list[Fit]:

@@ -7,6 +7,8 @@ import itertools
 import time
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from flashverify.diagnosis.expected import of_bound
 from flashverify.diagnosis.references import backward_asked, forward_asked
 from flashverify.truth import Truth
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 
     Change = dict[str, Any]
 
-__all__ = ["changes_text", "form_text", "other_order", "wider_form"]
+__all__ = ["changes_text", "form_text", "other_order", "wider_form", "worst_beside_bounds"]
 
 _MOST_IN_PAIRS = 8
 _TILES = (16, 32, 64, 128, 256)
@@ -95,6 +97,20 @@ def _widened(form: Form, change: Change) -> Form | None:
 
 def within(scene: Scene, form: Form, *, strict: bool = True) -> float:
     """The largest error beside its bound under another form, over all outputs; 0 where everything holds."""
+    return max(worst_beside_bounds(scene, form, strict=strict).values(), default=0.0)
+
+
+def worst_beside_bounds(
+    scene: Scene, form: Form, *, strict: bool = True, all_elements: bool = False
+) -> dict[str, float]:
+    """Per output that is outside its bounds under another form, the largest error beside its bound, at least 1.
+
+    Args:
+        scene: a run of the subject.
+        form: in place of its own.
+        strict: what a declared order of tiles predicts must hold too.
+        all_elements: outputs that are within their bounds are in the answer as well.
+    """
     truth = Truth(scene.inputs, scene.case.dtype, form)
     asked = forward_asked(truth, scene.problem, scene.contract)
     if strict:
@@ -105,14 +121,18 @@ def within(scene: Scene, form: Form, *, strict: bool = True) -> float:
     if scene.inputs.do is not None:
         o, lse = scene.o, scene.lse
         asked |= backward_asked(truth, scene.problem, o, None if lse is None else lse / scene.unit)
-    worst = 0.0
+    worst: dict[str, float] = {}
     for name, expected in asked.items():
         if name not in scene.outputs:
             continue
         wrong = ~expected.holds(scene.outputs[name], scene.free.get(name))
+        ratio = ((scene.outputs[name] - expected.value).abs() / expected.total).nan_to_num(1e300, 1e300, 1e300)
         if bool(wrong.any()):
-            ratio = ((scene.outputs[name] - expected.value).abs() / expected.total)[wrong]
-            worst = max(worst, float(ratio.nan_to_num(1e300, 1e300, 1e300).amax()), 1.0)
+            worst[name] = max(float(ratio[wrong].amax()), 1.0)
+        elif all_elements and ratio.numel():
+            idle = scene.outputs[name] == expected.value
+            free = scene.free.get(name)
+            worst[name] = float(torch.where(idle if free is None else idle | free, 0.0, ratio).amax())
     return worst
 
 

@@ -1,0 +1,1 @@
+"""The declaration of a subject worked out by trying: `flashverify probe`."""
