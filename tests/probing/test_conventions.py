@@ -17,6 +17,7 @@ def base_2(p):
     return attention(p, lse_unit=BASE_2)
 
 
+@pytest.mark.slow
 def test_of_a_plain_function_nothing_but_what_it_lacks_is_inferred():
     found = probed(natural)
 

@@ -24,6 +24,7 @@ def test_whole_tiles_and_squares_are_declared_where_the_rest_raises():
     assert not found.suspects
 
 
+@pytest.mark.slow
 def test_wrong_tails_are_a_defect_with_what_would_declare_it():
     def tails(p):
         whole = p.k.shape[2] // 16 * 16 or p.k.shape[2]
@@ -108,6 +109,7 @@ def test_a_function_without_gradients_is_forward_only():
     assert not found.suspects
 
 
+@pytest.mark.slow
 def test_a_wrong_gradient_is_a_defect_and_no_longer_judged():
     class Doubled(torch.autograd.Function):
         @staticmethod
@@ -126,6 +128,7 @@ def test_a_wrong_gradient_is_a_defect_and_no_longer_judged():
     assert suspects(found) == ["dk"]
 
 
+@pytest.mark.slow
 def test_without_time_the_rest_is_said_to_be_undecided():
     found = probed(attention, "lengths", "heads", seconds=1e-3 + 0.05)
 

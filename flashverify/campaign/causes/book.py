@@ -141,8 +141,8 @@ class CauseBook:
         owner = self._owners.get(key, key)
         return owner if owner in self._known else None
 
-    def companion(self, *, over: bool = False) -> tuple[Key, Key, str] | None:
-        """A finding that waits, the cause in whose company alone it was seen, and that in words; None where there is none left.
+    def companions(self, *, over: bool = False) -> Iterator[tuple[Key, Key, str]]:
+        """Findings that wait, each with the cause in whose company alone it was seen, and that in words. The least clear comes first.
 
         Args:
             over: nothing more will be asked. Then it is enough that nothing tells a finding apart from a cause, or from a clearer finding
@@ -163,8 +163,8 @@ class CauseBook:
                     break  # what follows is less clear than the finding itself
                 if lead.key.subject == record.key.subject and (why := self._company_of(record, lead, over)):
                     self._companions.keep(record.key)
-                    return record.key, lead.key, why
-        return None
+                    yield record.key, lead.key, why
+                    break
 
     def same(self, shown: Key, cause: Key) -> bool:
         """Whether two explained findings are one: the minimal case of `cause` shows the other.

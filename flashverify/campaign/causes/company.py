@@ -24,7 +24,7 @@ _TILE = 64
 """Rows or keys from which on a kernel makes several tiles of them."""
 _ENOUGH = 10
 """Cases of company that count; more of them say nothing more about a cause that is seen nearly everywhere."""
-_MOST = 20_000
+_MOST = 5_000
 """Different entries that are kept of a subject; what comes later is not counted."""
 
 Entry = tuple[frozenset[str], frozenset[tuple[Symptom, str]], frozenset[str]]
@@ -36,6 +36,7 @@ class Company:
 
     def __init__(self) -> None:
         self._entries: defaultdict[str, Counter[Entry]] = defaultdict(Counter)
+        self._failed: defaultdict[tuple[str, Symptom, str], list[Entry]] = defaultdict(list)
 
     def add(self, result: CaseResult) -> None:
         """Count a case that was judged; nothing where it would not have shown a failure."""
@@ -47,8 +48,12 @@ class Company:
         failures = frozenset((symptom(v), case.dtype) for v in result.failures)
         entry = (_parts(case), failures, frozenset((asked - set(VALUES)) | outputs))
         kept = self._entries[result.subject]
-        if entry in kept or len(kept) < _MOST:
-            kept[entry] += 1
+        if entry not in kept:
+            if len(kept) >= _MOST:
+                return
+            for failure, dtype in failures:
+                self._failed[result.subject, failure, dtype].append(entry)
+        kept[entry] += 1
 
     def met(self, bucket: Key, cause: Collection[Symptom], minimal: Case | None = None) -> tuple[int, float]:
         """How often a bucket was seen with a cause, and how probable that is for two that have nothing to do with each other.
@@ -64,17 +69,19 @@ class Company:
         Returns:
             (0, 1) where the bucket was seen on a case that could have shown the cause and did not.
         """
-        mine, entries = (symptom(bucket), bucket.dtype), self._entries[bucket.subject]
+        entries = self._entries[bucket.subject]
+        of_bucket = self._failed.get((bucket.subject, symptom(bucket), bucket.dtype), ())
         needed = frozenset() if minimal is None else _present(minimal)
 
         def shows(entry: Entry) -> bool:
             return needed <= entry[0] and any(seen in cause for seen, _ in entry[1])
 
-        of_bucket = [(entry, count) for entry, count in entries.items() if mine in entry[1]]
-        together = sum(count for entry, count in of_bucket if shows(entry))
-        if any(not shows(entry) and _could(entry, cause) for entry, _ in of_bucket) or not together:
+        if any(not shows(entry) and _could(entry, cause) for entry in of_bucket):
             return 0, 1.0
-        shared = frozenset.intersection(*(entry[0] for entry, _ in of_bucket))
+        together = sum(entries[entry] for entry in of_bucket if shows(entry))
+        if not together:
+            return 0, 1.0
+        shared = frozenset.intersection(*(entry[0] for entry in of_bucket))
         alike = [(e, n) for e, n in entries.items() if shared <= e[0] and (shows(e) or _could(e, cause))]
         rate = sum(count for e, count in alike if shows(e)) / sum(count for _, count in alike)
         return together, float(rate ** min(together, _ENOUGH))

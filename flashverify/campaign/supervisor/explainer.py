@@ -226,7 +226,7 @@ class Explainer:
             owner = self._ledger.tally.owners.get(cause, cause)
             if self._book.same(shown, owner):
                 self._fold(shown, owner, why)
-        while (found := self._book.companion(over=over)) is not None:
+        for found in self._book.companions(over=over):
             self._fold(*found)
 
     def _fold(self, key: Key, cause: Key, why: str) -> None:
