@@ -37,7 +37,6 @@ def plain():
     return found, answering.fits
 
 
-@pytest.mark.slow
 def test_the_plainest_form_explains_a_kernel_that_keeps_to_fp32(plain):
     found, _ = plain
 

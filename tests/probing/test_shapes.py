@@ -1,5 +1,6 @@
 """What runs: lengths, heads, head dims, strides, gradients. A raise is a case that the subject does not take."""
 
+import pytest
 import torch
 
 from flashverify import Supports
