@@ -64,6 +64,19 @@ def test_what_fails_without_the_mask_that_a_cause_needs_is_not_its_work():
     assert company.met(TOUCHED, CAUSE, minimal) == (0, 1.0)
 
 
+def test_a_finding_keeps_no_company_without_the_mask_of_its_minimal_case():
+    company = Company()
+    seen(company, "fv1", OUT, TOUCHED, times=4)
+    seen(company, "fv1", times=40)
+    causes, records = book(company, OUT, TOUCHED)
+    causes.looked(OUT, [causes.sighting(TOUCHED)])
+    records[OUT] = msgspec.structs.replace(records[OUT], case="fv1 seq_k=2 causal=top-left")
+    assert next(causes.companions(), None) is None
+    records[OUT] = msgspec.structs.replace(records[OUT], not_minimal="the time was over")
+
+    assert next(causes.companions())[:2] == (TOUCHED, OUT), "what it needs is not known"
+
+
 def test_one_case_without_the_cause_speaks_against_it_if_it_could_have_shown_it():
     company = Company()
     seen(company, "fv1", OUT, TOUCHED, times=5)

@@ -41,3 +41,13 @@ def test_another_cause_does_not(name):
 def test_nor_does_it_where_a_second_defect_shows_too():
     subject = planted(**ONE_MORE, output=doubled)
     assert not attributed(subject, *failure_of(subject, CASE + "fp32"), KNOWN)
+
+
+def test_a_cause_that_makes_values_too_large_accounts_for_infinities():
+    subject = planted(dk_factor=lambda s, p: 1 / p.scale)
+    case = parse_case("fv1 seq_q=9 seq_k=11 dim_qk=8 dim_v=8 dtype=fp16 scale=0.0001 regime=overflow seed=1")
+    failures = judge_case(subject, case, Plan.only("nonfinite", case)).failures
+    verdict = next(v for v in failures if (v.check, v.error, v.output) == ("nonfinite", "inf", "dk"))
+
+    assert attributed(subject, case, verdict, Diagnosis("gradient-without-scale"), alone=True)
+    assert not attributed(subject, case, verdict, Diagnosis("gradient-with-ln2"), alone=True)
