@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
+from flashverify.campaign.causes.reservoir import TILE
 from flashverify.campaign.causes.symptoms import VALUES, Symptom, symptom
 from flashverify.case.masks.mask import PARTS
 from flashverify.case.modifiers.logits import MODIFIERS
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Company"]
 
-_TILE = 64
-"""Rows or keys from which on a kernel makes several tiles of them."""
 _ENOUGH = 10
 """Cases of company that count; more of them say nothing more about a cause that is seen nearly everywhere."""
 _MOST = 5_000
@@ -119,8 +118,8 @@ def _parts(case: Case) -> frozenset[str]:
     }
     found = {f"{name}={value}" for name, value in case_features(case).items() if value != ABSENT and name not in sizes}
     order = {
-        "several tiles of rows": case.seq_q > _TILE,
-        "several tiles of keys": case.seq_k > _TILE,
+        "several tiles of rows": case.seq_q > TILE,
+        "several tiles of keys": case.seq_k > TILE,
         "more rows than keys": case.seq_q > case.seq_k,
         "several sequences": case.batch > 1,
         "groups of heads": case.heads_q > case.heads_kv,

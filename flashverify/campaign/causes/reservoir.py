@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from flashverify.case.case import Case
     from flashverify.judge.verdict import Key
 
-__all__ = ["Reservoir"]
+__all__ = ["TILE", "Reservoir"]
 
 _KEPT = 6
 """Cases of one bucket, the leading one included."""
-_TILE = 64
+TILE = 64
 """Rows or keys from which on a kernel makes several tiles of them."""
 
 
@@ -64,7 +64,7 @@ class Reservoir:
 def _features(sighting: Sighting, case: Case) -> object:
     """What decides which code runs on a case, and what else failed there."""
     storage, mask = case.storage, case.mask
-    sizes = (case.seq_q > case.seq_k, max(case.seq_q, case.seq_k) > _TILE, case.batch > 1, case.heads_q > case.heads_kv)
+    sizes = (case.seq_q > case.seq_k, max(case.seq_q, case.seq_k) > TILE, case.batch > 1, case.heads_q > case.heads_kv)
     memory = (storage.layout, storage.page_size is not None, storage.offset > 0, bool(case.launch))
     return (mask.parts(), case.logits.names(), case.dropout > 0, sizes, memory, _failing(sighting))
 

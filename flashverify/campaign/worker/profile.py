@@ -9,6 +9,7 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from flashverify.campaign.causes.companions import named
 from flashverify.campaign.causes.sighting import sightings_of
 from flashverify.campaign.causes.symptoms import VALUES, consequences, symptom
 from flashverify.campaign.protocol import Shown, Started
@@ -39,9 +40,8 @@ def profile(session: Session, task: Profile) -> None:
     spec, finding = task.cause.subject_spec, task.cause
     subject = session.subject(spec)
     known = {finding.key}
-    named = finding.diagnosis is not None and bool(finding.diagnosis.name)
     for plan in (_QUICK, _FULL):
-        for case, words in _variants(parse_case(finding.case), named):
+        for case, words in _variants(parse_case(finding.case), named(finding)):
             if time.monotonic() > end:
                 return
             if session.toolkit.refusal(subject, case) is not None:
@@ -59,7 +59,7 @@ def profile(session: Session, task: Profile) -> None:
                 session.emit(Shown(finding.key, tuple(buckets), why))
 
 
-def _variants(minimal: Case, named: bool) -> Iterator[tuple[Case, str]]:
+def _variants(minimal: Case, told: bool) -> Iterator[tuple[Case, str]]:
     """Cases without any part that `minimal` does not have, each with words for what was changed.
 
     A diagnosis can tell whose work the gradient of a part is; then there are cases with such a part too.
@@ -77,7 +77,7 @@ def _variants(minimal: Case, named: bool) -> Iterator[tuple[Case, str]]:
             ({"grad": backward}, " with a backward"),
             ({"grad": backward, "values": plain}, " with plain values"),
             ({"grad": backward, "values": plain, **sizes}, " with more rows and keys"),
-            *(({"grad": backward, "logits": logits}, " with a part more") for logits in _with_a_part(minimal) if named),
+            *(({"grad": backward, "logits": logits}, " with a part more") for logits in _with_a_part(minimal) if told),
         ]
         for changes, words in changed:
             case = change(minimal, dtype=dtype, precision=precision, **changes)
