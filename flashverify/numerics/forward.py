@@ -8,7 +8,7 @@ from torch import Tensor
 from flashverify.formats import FORMATS
 from flashverify.numerics.bound_inputs import BoundInputs
 from flashverify.numerics.chunk import Chunk
-from flashverify.numerics.coefficients import LN2, LOG2E, OVERFLOW_FP32, Coefficients, coefficients
+from flashverify.numerics.coefficients import LN2, LOG2E, OVERFLOW_FP32, Coefficients
 from flashverify.numerics.logits import largest_logit, logit_error, logit_overflow, sink_error
 from flashverify.numerics.result import ForwardBounds, check, exactly, finish
 from flashverify.numerics.self_error import float64_coefficients
@@ -135,7 +135,7 @@ def _evaluate(c: Coefficients, chunk: Chunk, s: _Shared, prescale: str) -> _Erro
 
 def _chunk_terms(problem: BoundInputs, chunk: Chunk, o: Tensor, lse: Tensor) -> tuple[ForwardTerms, dict[str, Tensor]]:
     c, c64 = (
-        coefficients(problem.form, problem.dtype, problem.shape, problem.scale, problem.features),
+        problem.coefficients(),
         float64_coefficients(problem.shape, problem.scale, problem.features),
     )
     prescale = problem.form.prescale_fwd

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -54,6 +55,12 @@ class Truth:
         return self._forward.lse == -math.inf
 
     @property
+    def exact_lse(self) -> torch.Tensor:
+        """The natural LSE `[B, Hq, Sq]`, float64."""
+        lse: torch.Tensor = self._forward.lse
+        return lse
+
+    @property
     def sums_sink(self) -> bool:
         """Whether the LSE of a row that sees no key is the sink of its head."""
         return self.form.empty_row_lse == "sink" and self.inputs.sink is not None
@@ -78,6 +85,18 @@ class Truth:
         forward = self.forward()
         return (forward if name in forward else self.backward())[name][0]
 
+    def directed(self) -> Truth:
+        """The same problem with bounds that hold only errors which may share a direction (docs/bounds.md, section 22)."""
+        part = copy.copy(self)
+        part.__dict__.pop("_forward_bounds", None)
+        part.problem = self.problem.directed_part()
+        return part
+
+    def natural(self, lse: torch.Tensor) -> torch.Tensor:
+        """A subject's LSE, in the base of `form.lse_base`, as a natural one in float64; -inf in rows that see no key."""
+        unit = 1.0 if self.form.lse_base == "e" else math.log(2.0)
+        return (lse.double() * unit).masked_fill(self.empty_rows, -math.inf)
+
     def conditional(self, o: torch.Tensor, lse: torch.Tensor) -> dict[str, tuple[torch.Tensor, OutputBound]]:
         """The same, given the subject's own stored O and LSE; rows that see no key keep the oracle's.
 
@@ -91,11 +110,7 @@ class Truth:
         self, o: torch.Tensor, lse: torch.Tensor
     ) -> tuple[dict[str, tuple[torch.Tensor, OutputBound]], dict[str, tuple[torch.Tensor, OutputBound]]]:
         """What `conditional` gives, and beside it the strict value and bound of `dv`, empty where nothing is sharper so."""
-        unit = 1.0 if self.form.lse_base == "e" else math.log(2.0)
-        empty = self.empty_rows
-        return self._gradients(
-            o.double().masked_fill(empty.unsqueeze(-1), 0.0), (lse.double() * unit).masked_fill(empty, -math.inf), None
-        )
+        return self._gradients(o.double().masked_fill(self.empty_rows.unsqueeze(-1), 0.0), self.natural(lse), None)
 
     def _gradients(
         self, o: torch.Tensor, lse: torch.Tensor, forward: ForwardBounds | None
