@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import math
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from flashverify.case.memory.host import on_cpu
 from flashverify.outputs import BACKWARD, INPUT_GRADIENTS
 from flashverify.truth.empty_rows import with_dlse_of_empty_rows, with_sink_as_lse
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     import torch
 
     from flashverify.numerics import BackwardBounds, Form, ForwardBounds, OutputBound, StrictBound
-    from flashverify.truth.inputs import Inputs, Pairs
+    from flashverify.truth.inputs import Inputs
 
-__all__ = ["Truth", "buckets_of", "distances", "exact_values", "float64_values", "kept_pairs", "table_biases"]
+__all__ = ["Truth", "gradients_of"]
 
 
 class Truth:
@@ -42,6 +42,20 @@ class Truth:
         i = self.inputs
         self.problem = BoundInputs.of(i.q, i.k, i.v, dtype=dtype, form=form, **i.problem())
         self._forward = oracles.forward(i.q, i.k, i.v, **i.problem())
+
+    def read_as(self, form: Form) -> Truth:
+        """The truth of the same problem for a form that differs in its backward alone."""
+        other = copy.copy(self)
+        other.form, other.problem = form, dataclasses.replace(self.problem, form=form)
+        return other
+
+    @cached_property
+    def readings(self) -> tuple[Truth, ...]:
+        """The truths of all forms that this form may stand for, itself first."""
+        from flashverify.numerics import readings
+
+        _ = self._forward_bounds  # which all of them share
+        return (self, *(self.read_as(form) for form in readings(self.form)[1:]))
 
     @cached_property
     def _forward_bounds(self) -> ForwardBounds:
@@ -80,6 +94,11 @@ class Truth:
         """(value, bound) of `delta` as `form.stored_delta` has it, `dq`, `dk`, `dv`, and of each learned tensor that the problem has, end to end."""
         return self._gradients(self._forward.o, self._forward.lse, self._forward_bounds)[0]
 
+    def widest(self) -> dict[str, tuple[torch.Tensor, OutputBound]]:
+        """What `backward` gives, with the largest bound of each element over all readings of the form."""
+        first, *others = (truth.backward() for truth in self.readings)
+        return {name: (value, bound.united([o[name][1] for o in others])) for name, (value, bound) in first.items()}
+
     def exact(self, name: str) -> torch.Tensor:
         """The exact value of an output, end to end."""
         forward = self.forward()
@@ -109,11 +128,45 @@ class Truth:
     def given(
         self, o: torch.Tensor, lse: torch.Tensor
     ) -> tuple[dict[str, tuple[torch.Tensor, OutputBound]], dict[str, tuple[torch.Tensor, OutputBound]]]:
-        """What `conditional` gives, and beside it the strict value and bound of `dv`, empty where nothing is sharper so."""
-        return self._gradients(o.double().masked_fill(self.empty_rows.unsqueeze(-1), 0.0), self.natural(lse), None)
+        """What `conditional` gives, and beside it the strict value and bound of `dv`, empty where nothing is sharper so.
+
+        Both are empty for a backward that reads neither O nor the LSE: there `backward` says everything.
+        """
+        from_weights, kept = self.form.delta_from == "p", self.form.p_from == "forward"
+        if from_weights and kept:
+            return {}, {}
+        o, lse, forward = self.read(o, lse)
+        stored = frozenset(({"o"} - {"o" if from_weights else ""}) | ({"lse"} - {"lse" if kept else ""}))
+        return self._gradients(o, lse, forward, stored)
+
+    def read(self, o: torch.Tensor, lse: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, ForwardBounds | None]:
+        """What the backward of the form starts from, float64, LSE natural: of the subject's own O and LSE what it reads.
+
+        `sum P dP` with `P = exp(S - lse)` is rowsum(dO * O) with the exact O times `exp(L - lse)`. The bounds of the forward come with
+        what is not the subject's own; their E64 of O is scaled likewise.
+
+        Args:
+            o: as in `conditional`.
+            lse: likewise.
+        """
+        empty, exact = self.empty_rows, self._forward
+        o, lse = o.double().masked_fill(empty.unsqueeze(-1), 0.0), self.natural(lse)
+        if self.form.p_from == "forward":
+            return o, exact.lse, self._forward_bounds
+        if self.form.delta_from != "p":
+            return o, lse, None
+        found = self._forward_bounds
+        factor = (exact.lse - lse).masked_fill(empty, 0.0).exp().unsqueeze(-1)
+        own = found.o.self_error + exact.o.abs() * (found.lse_base2[..., 1:] * math.log(2.0))
+        scaled = dataclasses.replace(found.o, self_error=(own * factor).nan_to_num(0.0))
+        return (exact.o * factor).masked_fill(empty.unsqueeze(-1), 0.0), lse, dataclasses.replace(found, o=scaled)
 
     def _gradients(
-        self, o: torch.Tensor, lse: torch.Tensor, forward: ForwardBounds | None
+        self,
+        o: torch.Tensor,
+        lse: torch.Tensor,
+        forward: ForwardBounds | None,
+        stored: frozenset[str] = frozenset(),
     ) -> tuple[dict[str, tuple[torch.Tensor, OutputBound]], dict[str, tuple[torch.Tensor, OutputBound]]]:
         import flashverify_oracles as oracles
         from flashverify.numerics import backward_bounds
@@ -129,8 +182,8 @@ class Truth:
             forward=self._forward,
             dlse=i.dlse,
             **i.learned(),
-            given_o=o if forward is None else None,
-            given_lse=lse if forward is None else None,
+            given_o=None if o is self._forward.o else o,
+            given_lse=None if lse is self._forward.lse else lse,
         )
         bounds: BackwardBounds = backward_bounds(
             self.problem,
@@ -139,15 +192,16 @@ class Truth:
             lse=lse,
             dlse=i.dlse,
             forward=forward,
+            stored=stored or None,
             relative_buckets=i.relative_buckets,
             **{name: getattr(values, name) for name in INPUT_GRADIENTS},
         )
-        found = _gradients(values)
+        found = gradients_of(values)
         if i.dlse is not None and self.form.stored_delta == "minus_dlse":
             found["delta"] = (found["delta"] - i.dlse.double()).masked_fill(self.empty_rows, 0.0)
         pairs = {name: (value, getattr(bounds, name)) for name, value in found.items()}
         if self.sums_sink and i.dlse is not None and "dsink" in pairs:
-            pairs["dsink"] = with_dlse_of_empty_rows(self, *pairs["dsink"], conditional=forward is None)
+            pairs["dsink"] = with_dlse_of_empty_rows(self, *pairs["dsink"], conditional="lse" in stored)
         return pairs, _strict("dv", bounds.strict)
 
 
@@ -155,82 +209,6 @@ def _strict(name: str, found: StrictBound | None) -> dict[str, tuple[torch.Tenso
     return {} if found is None else {name: (found.value, found.bound)}
 
 
-def _gradients(values: Any) -> dict[str, torch.Tensor]:
+def gradients_of(values: Any) -> dict[str, torch.Tensor]:
     """The gradients that there are, by name."""
     return {name: found for name in BACKWARD if (found := getattr(values, name)) is not None}
-
-
-def float64_values(inputs: Inputs) -> dict[str, torch.Tensor]:
-    """Every output in float64, LSE natural; the gradients only where there is a dO."""
-    import flashverify_oracles as oracles
-
-    i = inputs.dense()
-    forward = oracles.forward(i.q, i.k, i.v, **i.problem())
-    values = {"o": forward.o, "lse": forward.lse}
-    if i.do is not None:
-        values |= _gradients(
-            oracles.backward(i.q, i.k, i.v, i.do, **i.problem(), forward=forward, dlse=i.dlse, **i.learned())
-        )
-    return values
-
-
-def exact_values(
-    inputs: Inputs, *, given_o: torch.Tensor | None = None, given_lse: torch.Tensor | None = None
-) -> dict[str, Any]:
-    """Every output by mpmath, to about 96 bits, as object arrays of `mpmath.mpf`; LSE natural. For small problems only.
-
-    Args:
-        inputs: the problem, on any device.
-        given_o: the subject's O, for the conditional gradients.
-        given_lse: its LSE, natural.
-    """
-    import flashverify_oracles as oracles
-
-    i = inputs.dense()
-    result = oracles.exact_attention(
-        on_cpu(i.q),
-        on_cpu(i.k),
-        on_cpu(i.v),
-        on_cpu(i.do),
-        **{name: on_cpu(value) for name, value in i.problem().items()},
-        **{name: on_cpu(value) for name, value in i.learned().items()},
-        dlse=on_cpu(i.dlse),
-        given_o=on_cpu(given_o),
-        given_lse=on_cpu(given_lse),
-    )
-    return dict(result.arrays())
-
-
-def kept_pairs(
-    *, seed: int, offset: int, p: float, heads: int, sequence: torch.Tensor, row: torch.Tensor, key: torch.Tensor
-) -> Pairs:
-    """The pairs that dropout keeps, for `Inputs.keep`; `sequence` and `row` are `[B, Sq]`, `key` is `[B, Sk]`, int64."""
-    import flashverify_oracles as oracles
-
-    def keep(rows: slice, keys: slice) -> torch.Tensor:
-        return oracles.dropout_keep(
-            seed=seed, offset=offset, p=p, heads=heads, sequence=sequence[:, rows], row=row[:, rows], key=key[:, keys]
-        )
-
-    return keep
-
-
-def distances(slopes: torch.Tensor, row: torch.Tensor, key: torch.Tensor) -> Pairs:
-    """ALiBi for `Inputs.biases`; `slopes` is `[Hq]`, `row` `[B, Sq]` and `key` `[B, Sk]` are positions, int64."""
-    import flashverify_oracles as oracles
-
-    return lambda rows, keys: oracles.alibi(slopes, row[:, rows], key[:, keys])
-
-
-def table_biases(table: torch.Tensor, distance_buckets: torch.Tensor, row: torch.Tensor, key: torch.Tensor) -> Pairs:
-    """A relative bias for `Inputs.biases`; `table` is `[Hq, buckets]`, `distance_buckets` `[2 * reach + 1]`, positions as in `distances`."""
-    import flashverify_oracles as oracles
-
-    return lambda rows, keys: oracles.relative_bias(table, distance_buckets, row[:, rows], key[:, keys])
-
-
-def buckets_of(distance_buckets: torch.Tensor, row: torch.Tensor, key: torch.Tensor) -> Pairs:
-    """The bucket of each pair, for `Inputs.relative_buckets`; arguments as in `table_biases`."""
-    import flashverify_oracles as oracles
-
-    return lambda rows, keys: oracles.relative_buckets(distance_buckets, row[:, rows], key[:, keys])

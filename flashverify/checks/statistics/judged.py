@@ -71,7 +71,7 @@ def _outputs(base: BasePass) -> Iterator[_Output]:
         found = errors("o", *truth.forward()["o"], directed.forward()["o"][1])
         if found.groups >= GROUPS:
             yield "o", "end-to-end", found, output_sum(problem, chunk, truth.exact_lse), plain
-    if truth.inputs.do is None or not {"o", "lse"} <= outputs.keys() or contract.reads_outputs is False:
+    if truth.inputs.do is None or not {"o", "lse"} <= outputs.keys() or not contract.reads_outputs:
         return
     o, lse, _ = finite_stored(outputs["o"], outputs["lse"], truth)
     values, parts = truth.conditional(o, lse), directed.conditional(o, lse)
@@ -80,7 +80,7 @@ def _outputs(base: BasePass) -> Iterator[_Output]:
         if name in outputs:
             found = errors(name, *values[name], parts[name][1])
             if found.groups >= GROUPS:
-                yield name, "conditional", found, terms, plain and contract.reads_outputs is True
+                yield name, "conditional", found, terms, plain
 
 
 def _grouped(problem: BoundInputs, name: str, x: torch.Tensor) -> torch.Tensor:
