@@ -19,9 +19,9 @@ CASES = (
 )
 
 
-def attention(q, k, v):
+def attention(q, k, v, scale):
     assert q.is_cuda
-    p = (q.double() @ k.double().mT / q.shape[-1] ** 0.5).softmax(-1)
+    p = (q.double() @ k.double().mT * scale).softmax(-1)
     return (p @ v.double()).to(q.dtype)
 
 
