@@ -14,7 +14,7 @@ LAYERS = (
     {"flashverify.child_process", "flashverify.errors", "flashverify.formats", "flashverify.outputs"},
     {"flashverify.case", "flashverify.numerics", "flashverify.interpreter"},
     {"flashverify.subjects", "flashverify.truth"},
-    {"flashverify.judge"},
+    {"flashverify.adapters", "flashverify.judge"},
     {"flashverify.xray"},
     {"flashverify.checks"},
     {"flashverify.diagnosis"},
