@@ -1,5 +1,7 @@
 """Attention of one sequence in plain torch, in fp32 or wider: what the kernels of these tests are made of."""
 
+import itertools
+
 import torch
 
 
@@ -39,7 +41,7 @@ def sequences(starts_q, starts_k, function):
 
 def pairs(starts):
     starts = starts.tolist()
-    return list(zip(starts[:-1], starts[1:], strict=True))
+    return list(itertools.pairwise(starts))
 
 
 def filled(x, rows):
