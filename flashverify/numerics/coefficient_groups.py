@@ -75,6 +75,7 @@ class WeightCoefficients:
     """Sections 4, 5 and 10: errors of the exponents, of the row sum and of the cast of the weights.
 
     Attributes:
+        eps: Relative error of an exponential.
         gap: Coefficient of `m - S` (forward) and of `|S - L|` (backward).
         theta_fwd: Constant part of theta, forward; `theta_bwd` backward.
         split: Coefficient of a stored partial LSE in the weights of a split.
@@ -83,6 +84,7 @@ class WeightCoefficients:
         u_p: Unit roundoff of the cast of P and dS; 0 for fp32. `eta_p` its subnormal error, `p_max` its overflow threshold.
     """
 
+    eps: float
     gap: float
     theta_fwd: float
     theta_bwd: float
@@ -117,12 +119,14 @@ class OutputCoefficients:
     """Sections 5 and 7: O and the partial outputs of splits.
 
     Attributes:
+        normalise: What the weights are divided by, as in the form.
         dot_keys: D(Sk) with the rescales.
         div: Relative error of the division and of a split's merge.
         u_partial: Unit roundoff of a stored partial output, `eta_partial` its subnormal error; 0 for fp32.
         u_out: Unit roundoff of O, `eta_out` its subnormal error.
     """
 
+    normalise: str
     dot_keys: float
     div: float
     u_partial: float

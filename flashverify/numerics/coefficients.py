@@ -79,13 +79,19 @@ def _logits(s: Setting) -> LogitCoefficients:
     )
 
 
+def _by_lse(form: Form) -> bool:
+    """Whether the LSE stands for the row sum."""
+    return form.normalise in ("lse", "lse_weights")
+
+
 def _weights(s: Setting) -> WeightCoefficients:
     """Sections 4, 5 and 10."""
     form, eps = s.form, s.form.eps / (1 - s.form.eps)
     theta_fwd = eps + (eps + U) * s.rescales + form.gap_c * U * 2 * form.rescale_threshold * LN2
     # Weights that are kept have the roundings of the forward, and of the division by their sum.
-    theta_bwd = theta_fwd + 2 * DIV_EPS if form.p_from == "forward" else eps
+    theta_bwd = theta_fwd + 2 * DIV_EPS + eps * _by_lse(form) if form.p_from == "forward" else eps
     return WeightCoefficients(
+        eps=eps * _SECOND_ORDER,
         gap=form.gap_c * U * _SECOND_ORDER,
         theta_fwd=theta_fwd * _SECOND_ORDER,
         theta_bwd=theta_bwd * _SECOND_ORDER,
@@ -105,7 +111,7 @@ def _lse(s: Setting) -> LseCoefficients:
         lg2=LG2_EPS * (1 + s.splits),
         lse_natural=form.lse_base == "e",
         base_fwd=(3.0 if form.lse_base == "e" else 2.0) + (4.0 if s.splits else 0.0),
-        base_bwd=2 * U if form.bwd_lse_base == "e" else 0.0,
+        base_bwd=2 * U if form.bwd_lse_base == "e" or (form.p_from == "forward" and _by_lse(form)) else 0.0,
         base_bwd_conditional=2 * U if "e" in (form.lse_base, form.bwd_lse_base) else 0.0,
     )
 
@@ -115,6 +121,7 @@ def _output(s: Setting) -> OutputCoefficients:
     form, out = s.form, FORMATS[s.form.out_dtype or s.x.name]
     partial = None if form.partial_dtype == "fp32" else FORMATS[form.partial_dtype]
     return OutputCoefficients(
+        normalise=form.normalise,
         dot_keys=s.dot_keys + U * s.rescales + (8 * U * s.blocks if form.normalise == "every_block" else 0.0),
         div=2 * DIV_EPS * (1 + s.splits) + (0.0 if s.beside is None else s.beside.drop),
         u_partial=0.0 if partial is None else partial.u,

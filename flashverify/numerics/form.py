@@ -19,7 +19,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "row_sum": ("unrounded", "rounded"),
     "bwd_lse_base": ("2", "e"),
     "lse_base": ("e", "2"),
-    "normalise": ("end", "every_block"),
+    "normalise": ("end", "every_block", "lse", "lse_weights"),
     "dp_init": ("zero", "minus_delta"),
     "delta_from": ("unknown", "o", "o_fp32", "p"),
     "p_from": ("unknown", "lse", "forward"),
@@ -74,7 +74,8 @@ class Form:
         row_sum: The row sum adds the fp32 weights, or the rounded ones.
         bwd_lse_base: `"e"` when the backward converts a natural LSE to base 2.
         lse_base: Base of the LSE that the kernel returns.
-        normalise: Division by the row sum at the end, or after every block.
+        normalise: Division by the row sum at the end, or after every block; or the LSE in place of the sum: the accumulator times
+            `exp(m - lse)` at the end (`"lse"`), or weights `exp(S - lse)` after a pass that found the LSE (`"lse_weights"`).
         dp_init: Initial value of the dP accumulator.
         delta_from: What delta is summed from: the stored `"o"`, O before it is rounded (`"o_fp32"`), or `"p"`, as `sum P dP` with the P of
             the backward. `"unknown"` is judged by every reading, and right under one is right.

@@ -90,6 +90,8 @@ def overflow_domain(
         if c.delta_weights:
             row = row | (meets & ~chunk.empty)
         hidden = chunk.hidden_v * ado.sum(-1).amax(-1)[:, None, None] >= OVERFLOW_FP32
+    if c.delta_weights:  # 0 * inf in the delta of a row that sees nothing, and then in its dS
+        row = row | lost_empty
     reach_v = whole.any(-2, keepdim=True)
     if masked:
         capped = chunk.parts is not None and chunk.parts.cap is not None

@@ -62,6 +62,7 @@ def float64_coefficients(shape: Shape, scale: float, features: Features | None =
             prescale_bwd=0.0,
         ),
         WeightCoefficients(
+            eps=eps,
             gap=2 * u,
             theta_fwd=eps + (eps + u) * (blocks + sink),
             theta_bwd=eps,
@@ -74,6 +75,7 @@ def float64_coefficients(shape: Shape, scale: float, features: Features | None =
         ),
         LseCoefficients(lg2=2.0**-52, lse_natural=True, base_fwd=3.0, base_bwd=0.0, base_bwd_conditional=0.0),
         OutputCoefficients(
+            normalise="end",
             dot_keys=dot_keys + u * blocks,
             div=2 * u + drop,
             u_partial=0.0,

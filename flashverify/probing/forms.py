@@ -16,6 +16,8 @@ _CHOICES: tuple[dict[str, Any], ...] = (
     {"scale_ds": "operand"},
     {"scale_ds": "before"},
     {"normalise": "every_block"},
+    {"normalise": "lse"},
+    {"normalise": "lse_weights"},
     {"dp_init": "minus_delta"},
     {"delta_from": "p", "p_from": "forward"},
     {"delta_from": "p", "p_from": "lse"},

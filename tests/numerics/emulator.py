@@ -54,6 +54,7 @@ class Emulator:
     n_splits: int = 1
     delta_from: str = "o"
     keep_p: bool = False
+    normalise: str = "end"
     lean: Tensor | None = None
     """Sign of the error of each weight of the backward, in place of `ulps`."""
     defects: frozenset[str] = frozenset()
@@ -123,10 +124,18 @@ class Emulator:
             row = row * alpha + (rounded if self.row_sum_rounded else p).sum(-1, keepdim=True)
             acc = self.dot(rounded, v[:, :, keys], acc * (1.0 if "alpha_acc" in self.defects else alpha))
             m = m_new
-        o = torch.where(row > 0, acc / row, 0.0)
+        o, total = torch.where(row > 0, acc / row, 0.0), row
+        if self.normalise != "end":
+            lse = m + (torch.log(row) if self.natural else torch.log2(row))
+            lse = torch.where(row > 0, lse, 0.0)
+            o = acc * torch.where(row > 0, self.ex2(torch.where(row > 0, m, 0.0) - lse), 0.0)
+        if self.normalise == "lse_weights":
+            p = self.ex2(self.logits(q, k, vis) - lse)
+            o = self.dot(p.to(self.dtype).to(F32), v)
+            kept, row = p, torch.ones_like(row)
         self.o_fp32, self.p = o, torch.where(row > 0, kept / row, 0.0)
-        m = torch.where(row > 0, m, -math.inf)
-        return o, m + (torch.log(row) if self.natural else torch.log2(row))
+        m = torch.where(total > 0, m, -math.inf)
+        return o, m + (torch.log(total) if self.natural else torch.log2(total))
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, vis: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """O in the dtype, the natural LSE and the LSE kept for the backward."""

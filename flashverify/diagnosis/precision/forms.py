@@ -58,6 +58,8 @@ _SINGLES: tuple[Change, ...] = (
     {"partial_dtype": "{}"},
     {"out_dtype": "{}"},
     {"grad_dtype": "{}"},
+    {"normalise": "lse"},
+    {"normalise": "lse_weights"},
     {"delta_from": "o_fp32"},
     {"delta_from": "p"},
     {"delta_from": "p", "p_from": "forward"},
