@@ -6,9 +6,10 @@ import torch
 from torch import Tensor
 
 from flashverify.formats import FORMATS
+from flashverify.numerics.accumulators import accumulator_overflow
 from flashverify.numerics.bound_inputs import BoundInputs
 from flashverify.numerics.chunk import Chunk
-from flashverify.numerics.coefficients import LN2, LOG2E, OVERFLOW_FP32, Coefficients, coefficients
+from flashverify.numerics.coefficients import LN2, LOG2E, Coefficients, coefficients
 from flashverify.numerics.logits import largest_logit, logit_error, logit_overflow, sink_error
 from flashverify.numerics.normalising import LARGE, exponent_of_lse, lse_error
 from flashverify.numerics.result import ForwardBounds, check, exactly, finish
@@ -68,11 +69,9 @@ def _evaluate(c: Coefficients, chunk: Chunk, s: _Shared, prescale: str) -> _Erro
     offset = c.theta_fwd + rows
     common: Tensor | float = c.theta_fwd
     if c.split:
-        if c.normalise == "lse":  # each split by its own
-            theta.add_(torch.maximum(chunk.abs_s, chunk.m.abs()), alpha=8 * c.u)
         # The partial LSE L_s of a split is stored and read back as an exponent: |L_s| <= max(|S|, |m|) + log n for each of its keys, L - L_s <=
         # m - S + log n. Its own error therefore enters theta, beside one more exponential (counted in theta_fwd).
-        theta.add_(torch.maximum(chunk.abs_s, chunk.m.abs()), alpha=c.split).add_(s.gap, alpha=c.gap)
+        theta.add_(torch.maximum(chunk.abs_s, chunk.m.abs()), alpha=c.split + c.split_lse).add_(s.gap, alpha=c.gap)
         stored = log_n * (c.split + c.gap + c.row_sum) + c.lg2 * LN2 * log2_l.clamp(min=1.0)
         offset, common = offset + stored, common + stored
     theta.add_(offset)
@@ -124,9 +123,16 @@ def _evaluate(c: Coefficients, chunk: Chunk, s: _Shared, prescale: str) -> _Erro
     else:
         T1 = torch.where(lost, s.hull, torch.minimum(spread, s.hull))
 
-    Tu = inv * (s.nv * (c.eta_p + c.w) + s.abs_o * (terms * c.w) + (3 * c.w * chunk.factor) * chunk.n)
+    Tu = inv * (s.nv * (c.eta_p + c.w) + s.abs_o * (terms * c.w) + (3 * c.w * chunk.factor) * chunk.n + c.eta_acc)
+    Tu = Tu + s.nv * c.eta_cast
     drop_cast = 0.0 if c.features is None else c.features.drop_cast
-    core = T1 + pv * (c.u_p + c.u_partial + drop_cast) + Tu + (pv * (1 + c.u_p) + Tu) * c.dot_keys + c.eta_partial
+    core = (
+        T1
+        + pv * (c.u_p + c.u_partial + c.u_acc + drop_cast)
+        + Tu
+        + (pv * (1 + c.u_p) + Tu) * c.dot_keys
+        + c.eta_partial
+    )
     l_error: Tensor | float = c.row_sum + c.div
     if c.normalise == "lse":
         l_error = l_error + torch.expm1(of_lse.clamp(max=LARGE))
@@ -171,11 +177,7 @@ def _chunk_terms(problem: BoundInputs, chunk: Chunk, o: Tensor, lse: Tensor) -> 
         strict, strict_error = predict_o(problem, c, chunk, L=L, theta=found.theta, log_l=log_l, inv=found.inv, nv=nv)
 
     logits = logit_overflow(problem, chunk, prescale)
-    # p <= 2^tau at every running maximum, so sum |V| bounds every accumulator; l Pup |V| alone misses the early ones of ascending maxima.
-    accumulator = (nv * 2.0**problem.form.rescale_threshold >= OVERFLOW_FP32) & ~empty
-    if c.u_partial:  # a partial output lies in the hull of V, up to the roundings of its weights, and is cast
-        room = FORMATS[problem.form.partial_dtype].overflow / (1 + 2 * (c.u_p + c.dot_keys + c.row_sum + c.div))
-        accumulator = accumulator | ((torch.maximum(top, -low) >= room) & ~empty)
+    accumulator = accumulator_overflow(problem, c, chunk, nv)
     row = logits | chunk.bad | (unknown & ~empty)
     exempt = row | accumulator | (unknown_o & ~empty)
     if chunk.bad_v is not None:

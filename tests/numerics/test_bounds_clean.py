@@ -34,6 +34,17 @@ OTHERS: tuple[tuple[Mapping[str, object], Mapping[str, object]], ...] = (
     ({"normalise": "lse_weights"}, {"normalise": "lse_weights"}),
     ({"normalise": "lse_weights", "p_from": "forward"}, {"normalise": "lse_weights", "keep_p": True}),
     ({"delta_from": "o_fp32"}, {"delta_from": "o_fp32"}),
+    ({"s_dtype": "input"}, {"narrow": frozenset({"s"})}),
+    ({"pv_dtype": "input"}, {"narrow": frozenset({"pv"})}),
+    ({"dp_dtype": "input"}, {"narrow": frozenset({"dp"})}),
+    ({"k_smoothed": True}, {"smoothed": True}),
+    ({"normalise": "before_cast"}, {"normalise": "before_cast"}),
+    (
+        {"s_dtype": "input", "dp_dtype": "input", "normalise": "before_cast", "ds_from": "p_rounded"}
+        | {"delta_from": "p", "p_from": "forward", "scale_ds": "before"},
+        {"narrow": frozenset({"s", "dp"}), "normalise": "before_cast", "ds_rounded_p": True}
+        | {"delta_from": "p", "keep_p": True, "scale_ds_before": True},
+    ),
     ({"delta_from": "p", "p_from": "lse"}, {"delta_from": "p"}),
     ({"delta_from": "p", "p_from": "forward"}, {"delta_from": "p", "keep_p": True}),
     ({"delta_from": "o", "p_from": "forward"}, {"keep_p": True}),
