@@ -9,7 +9,8 @@ from flashverify import parse_case
 from flashverify.checks import Plan, judge_case
 from flashverify.checks.statistics.evidence import Errors, spread, steepest_tilt, tilt_limit
 from flashverify.numerics import FORMATS, Form
-from flashverify.numerics.systematic import rounds_plainly
+from flashverify.numerics.form import _CHOICES
+from flashverify.numerics.systematic import rounds_plainly, without_roundings
 from flashverify.numerics.weighted_sums import WeightedSum
 from flashverify.subjects import Contract, Supports
 from flashverify.subjects.hand_written import HandWrittenSubject
@@ -149,7 +150,35 @@ def test_a_lean_within_the_directed_part_scores_nothing():
     assert spread(leaning, torch.zeros_like(value))[2] == 64
 
 
+def test_every_field_of_a_form_is_said_to_round_to_nearest_or_kept():
+    """A new field that rounds values to 16 bits and is not named there would make `spread` blame right kernels."""
+    odd = {"n_splits": 2, "block_n": 64, "n_blocks": 3, "grad_adds": 2, "architecture": "sm_90", "exp_eps": 9.0}
+    kept = set()
+    for field in dataclasses.fields(Form):
+        default = getattr(Form(), field.name)
+        value = odd.get(field.name) or other_value(field.name, default)
+        form = dataclasses.replace(Form(block_n=64, prescale_bwd="k"), **{field.name: value})
+        if getattr(without_roundings(form), field.name) == value:
+            kept.add(field.name)
+
+    assert kept == {
+        *("exp", "exp_eps", "gap_c", "kappa", "kappa_bias", "rescale_threshold", "scale_ds", "normalise", "dp_init", "delta_from"),
+        *("p_from", "n_splits", "block_n", "n_blocks", "grad_adds", "grad_accum_of", "partial_lse_base", "bwd_lse_base", "lse_base"),
+        *("softcap", "softcap_slope", "max_source", "stored_delta", "empty_row_lse", "masked_ds", "dot", "architecture"),
+    }  # fmt: skip
+
+
+def other_value(name, default):
+    """A value of a field that is not its default."""
+    if isinstance(default, bool):
+        return not default
+    if isinstance(default, float):
+        return default + 1
+    return next(choice for choice in (*_CHOICES.get(name, ()), "fp16", "bf16") if choice not in (default, "fp32"))
+
+
 def test_every_form_that_rounds_more_is_told_apart():
     assert rounds_plainly(Form(out_dtype="fp16", block_n=64, key_order="ascending", architecture="sm_90"))
     assert not rounds_plainly(Form(grad_accum="fp16"))
     assert not rounds_plainly(Form(row_sum="rounded"))
+    assert not rounds_plainly(Form(o_accum="fp16"))

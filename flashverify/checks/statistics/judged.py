@@ -52,7 +52,7 @@ def _outputs(base: BasePass) -> Iterator[_Output]:
     outputs = {name: tensor.cpu() for name, tensor in base.execution.outputs.items()}
     inputs, tidy = inputs_of(problem_of_case)
     form = judged_form(base.subject, problem_of_case)
-    if tidy.taint or (form.prescale_fwd, form.prescale_bwd) != ("none", "none"):
+    if tidy.taint or form.k_smoothed or (form.prescale_fwd, form.prescale_bwd) != ("none", "none"):
         return
     truth = Truth(inputs, base.case.dtype, form)
     problem, chunk, directed = truth.problem, only_chunk(truth.problem), truth.directed()
