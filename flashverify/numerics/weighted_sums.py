@@ -17,6 +17,9 @@ __all__ = ["WeightedSum", "gradient_sums", "only_chunk", "output_sum"]
 
 # e^100 lies above the range of every weight that is judged.
 _CLAMP = 100.0
+_TINY = 1e-300
+_TERMS = 4
+_SPREAD = 0.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -42,6 +45,16 @@ class WeightedSum:
         size = self.operand.square()
         found: Tensor = (self.weights.square() @ size).mul_(self.unit**2 / 3)
         return found + size.sum(-2, keepdim=True) * (self.floor**2 / 3)
+
+    def various(self) -> Tensor:
+        """`[G, R]` bool: the weights of a row differ enough to be rounded each in its own way, four of them at least, by a quarter of their size."""
+        size = self.weights.abs()
+        total = size.sum(-1)
+        share = size / total.clamp(min=_TINY).unsqueeze(-1)
+        log = torch.where(size > 0, size, 1.0).log()
+        mean = (share * log).sum(-1, keepdim=True)
+        spread = (share * (log - mean).square()).sum(-1)
+        return (total > 0) & (share.square().sum(-1) <= 1 / _TERMS) & (spread >= _SPREAD**2)
 
     def shares(self, width: int) -> Iterator[Tensor]:
         """What each tile of `width` places contributes to y, `[G, R, C]`, in ascending order."""

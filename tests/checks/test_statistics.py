@@ -5,8 +5,9 @@ import dataclasses
 import pytest
 import torch
 
-from flashverify import parse_case
+from flashverify import corrected_interpreter, load_subject, parse_case
 from flashverify.checks import Plan, judge_case
+from flashverify.checks.statistics import SPEC
 from flashverify.checks.statistics.evidence import Errors, spread, steepest_tilt, tilt_limit
 from flashverify.numerics import FORMATS, Form
 from flashverify.numerics.form import _CHOICES
@@ -108,9 +109,9 @@ def test_what_stays_within_every_bound_is_seen_by_all_elements(defect, found):
     assert failures(**defect) == found
 
 
-def test_few_groups_and_even_weights_are_not_asked():
+def test_few_groups_and_flat_weights_are_not_asked():
     few = dataclasses.replace(CASE, heads_q=1, heads_kv=1, seq_q=24, seq_k=24)
-    flat = dataclasses.replace(CASE, scale=2.0**-8)
+    flat = dataclasses.replace(CASE, scale=2.0**-8, grad=dataclasses.replace(CASE.grad, backward=False))
 
     for case in (few, flat, dataclasses.replace(CASE, dtype="fp32")):
         verdicts = judge_case(subject(), case, Plan(checks=("statistics",))).verdicts
@@ -182,3 +183,20 @@ def test_every_form_that_rounds_more_is_told_apart():
     assert not rounds_plainly(Form(grad_accum="fp16"))
     assert not rounds_plainly(Form(row_sum="rounded"))
     assert not rounds_plainly(Form(o_accum="fp16"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "fv1 heads_q=2 seq_q=28 dim_qk=8 dim_v=8 dtype=bf16 dropout=0.1 backward=no",
+        "fv1 batch=2 seq_k=25 dim_qk=8 dtype=bf16 softcap=30 regime=negative",
+    ],
+    ids=["one key", "a saturated softcap"],
+)
+def test_groups_whose_weights_are_alike_are_not_asked(text):
+    """All their errors are one error, many times."""
+    case = parse_case(text)
+
+    assert SPEC.applies(subject(), case)
+    with corrected_interpreter():
+        assert judge_case(load_subject("bundled"), case, Plan(checks=("statistics",))).verdicts == ()

@@ -16,8 +16,6 @@ __all__ = ["SPEC"]
 
 EVEN_REGIMES = frozenset({"normal", "v-positive", "outlier", "negative", "logits-1e2"})
 """Regimes whose values are spread so evenly that the roundings of two rows, or of two keys, have nothing to do with each other."""
-_LEAST_LOGIT = 0.25
-"""Spread of the logits below which the weights of all rows are nearly the same, and are rounded alike."""
 _PAIRS = 1 << 21
 
 
@@ -26,7 +24,7 @@ def _applies(_: Subject, case: Case) -> bool:
 
     groups = case.batch * max(case.heads_q * case.seq_q, case.heads_kv * case.seq_k)
     pairs = case.batch * case.heads_q * case.seq_q * case.seq_k
-    even = case.values.regime in EVEN_REGIMES and abs(case.softmax_scale) * case.dim_qk**0.5 >= _LEAST_LOGIT
+    even = case.values.regime in EVEN_REGIMES
     return case.dtype != "fp32" and even and groups >= GROUPS and 0 < pairs <= _PAIRS
 
 

@@ -60,17 +60,19 @@ def _outputs(base: BasePass) -> Iterator[_Output]:
         return
     out, plain = FORMATS[base.case.dtype], rounds_plainly(form)
 
-    def errors(name: str, value: torch.Tensor, bound: OutputBound, part: OutputBound) -> Errors:
+    def errors(name: str, terms: WeightedSum, value: torch.Tensor, bound: OutputBound, part: OutputBound) -> Errors:
         usable = ~bound.exempt & (bound.bound > 0)
         if (undefined := base.undefined.get(name)) is not None:
             usable = usable & ~undefined.cpu()
         of = functools.partial(_grouped, problem, name)
-        return Errors.of(of(outputs[name]), of(value), of(part.bound), of(usable), out)
+        looked = of(usable) * terms.various().unsqueeze(-1)
+        return Errors.of(of(outputs[name]), of(value), of(part.bound), looked, out)
 
     if "o" in outputs:
-        found = errors("o", *truth.forward()["o"], directed.forward()["o"][1])
+        terms = output_sum(problem, chunk, truth.exact_lse)
+        found = errors("o", terms, *truth.forward()["o"], directed.forward()["o"][1])
         if found.groups >= GROUPS:
-            yield "o", "end-to-end", found, output_sum(problem, chunk, truth.exact_lse), plain
+            yield "o", "end-to-end", found, terms, plain
     if truth.inputs.do is None or not {"o", "lse"} <= outputs.keys() or not contract.reads_outputs:
         return
     o, lse, _ = finite_stored(outputs["o"], outputs["lse"], truth)
@@ -78,7 +80,7 @@ def _outputs(base: BasePass) -> Iterator[_Output]:
     sums = gradient_sums(problem, chunk, o=o, lse=truth.natural(lse), do=truth.inputs.do, dlse=truth.inputs.dlse)
     for name, terms in sums.items():
         if name in outputs:
-            found = errors(name, *values[name], parts[name][1])
+            found = errors(name, terms, *values[name], parts[name][1])
             if found.groups >= GROUPS:
                 yield name, "conditional", found, terms, plain
 
