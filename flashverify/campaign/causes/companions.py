@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flashverify.campaign.causes.needs import needs
 from flashverify.campaign.causes.symptoms import TOLD_BY_VALUES, VALUES, Symptom, symptom, unsteady
 from flashverify.case.text import parse_case
 from flashverify.judge.wording import plural
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from flashverify.campaign.causes.company import Company
     from flashverify.judge.record import FindingRecord
     from flashverify.judge.verdict import Key
@@ -17,6 +20,11 @@ __all__ = ["Companions", "named"]
 
 _RARELY, _HARDLY = 0.1, 0.01
 """Probabilities of company by chance at which it says that the cause is one: of what was not asked, and of what a trial denied."""
+
+_ALONE = 4
+"""Cases on which a bucket was seen alone that are run again."""
+_SEVERAL = 3
+"""Cases of company from which on two findings that need the same are one while the search goes on."""
 
 
 def named(finding: FindingRecord) -> bool:
@@ -34,10 +42,41 @@ class Companions:
     def __init__(self, company: Company) -> None:
         self._company = company
         self._kept: set[Key] = set()
+        self._at_work: dict[tuple[Key, Key], bool] = {}
+        self._shows: dict[Key, frozenset[Symptom]] = {}
 
     def keep(self, key: Key) -> None:
         """A bucket is folded for its company alone: that it is seen says nothing about others."""
         self._kept.add(key)
+
+    def tried(self, cause: Key, bucket: Key, at_work: bool) -> None:
+        """Whether a cause shows with other values on every case on which a bucket was seen alone."""
+        self._at_work[cause, bucket] = at_work
+
+    def minimal(self, key: Key, shows: Iterable[Key]) -> None:
+        """What the minimal case of a finding shows."""
+        self._shows[key] = frozenset(map(symptom, shows))
+
+    def alone(self, bucket: Key, cause: FindingRecord) -> tuple[str, ...]:
+        """A few cases on which a bucket was seen without a cause, where nobody tried yet whether that shows there with other values."""
+        told = named(cause) and bucket.check in TOLD_BY_VALUES
+        if told or (cause.key, bucket) in self._at_work:
+            return ()
+        return tuple(self._company.alone(bucket, self._symptoms_of(cause))[:_ALONE])
+
+    def needed(self, found: FindingRecord, lead: FindingRecord, *, over: bool) -> str:
+        """Why two explained findings are one, in words: nothing can be taken from one without taking away the other; empty where not.
+
+        The minimal case of `found` shows `lead` too, which needs something that most cases have not, and was never missing where `found`
+        was seen.
+        """
+        told = named(found) or (named(lead) and found.key.check in TOLD_BY_VALUES)
+        if told or lead.not_minimal or not lead.confirmation.failed or not needs(parse_case(lead.case)):
+            return ""
+        if not self._symptoms_of(lead) & self._shows.get(found.key, frozenset()):
+            return ""
+        together, _ = self._met(found.key, lead, explained=True)
+        return "its minimal case needs the same, and shows both" if together >= (1 if over else _SEVERAL) else ""
 
     def same(self, a: FindingRecord, b: FindingRecord) -> bool:
         """Whether two explained findings, of which the minimal case of one shows the other, fail alike in two dtypes or only together."""
@@ -76,7 +115,9 @@ class Companions:
 
     def _met(self, bucket: Key, cause: FindingRecord, *, explained: bool) -> tuple[int, float]:
         minimal = parse_case(cause.case) if explained and not cause.not_minimal else None
-        return self._company.met(bucket, self._symptoms_of(cause), minimal)
+        symptoms = self._symptoms_of(cause)
+        at_work = self._company.alone(bucket, symptoms) if self._at_work.get((cause.key, bucket)) else ()
+        return self._company.met(bucket, symptoms, minimal, at_work)
 
     def _symptoms_of(self, cause: FindingRecord) -> frozenset[Symptom]:
         """What a finding shows: of those that were folded into it those that more than company speaks for."""

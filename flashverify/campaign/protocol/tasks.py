@@ -83,7 +83,8 @@ class Minimise(msgspec.Struct, frozen=True, tag=True):
     Attributes:
         limit: seconds that all of it may take; what is not done by then is left out. None is no limit.
         first: the case that showed the failure first, tried again where the minimal one does not reproduce.
-        known: other causes, which are not to account for this one.
+        known: diagnoses of other causes. They are not to account for a second cause of its bucket; where one accounts for the minimal case
+            of a first one, no other diagnosis is made.
         apart: failures of causes without a name, which smaller cases are not to show.
         undiagnosed: no diagnosis is made.
     """

@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 from flashverify.campaign.causes.book import bucket_of
+from flashverify.campaign.causes.diagnoses import OF_VALUES
 from flashverify.campaign.causes.symptoms import TOLD_BY_VALUES, VALUES, consequences, symptom
 from flashverify.campaign.plan_name import PROCESS_CHECKS
 from flashverify.campaign.protocol import Attributed, Started
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = ["attribute"]
 
-_OF_VALUES = ("counting", "relations", "config")
-"""Checks that ask about values too, by way of other problems."""
 _REDUCED = 10
 """Simpler cases that are tried."""
 _IN_VAIN = 6
@@ -49,7 +48,8 @@ def attribute(session: Session, task: Attribute) -> None:
             why = None
         if task.trials or why:
             vain = 0 if why else vain + task.trials
-            session.emit(Attributed(task.cause.key, sighting, why or "", told=why is not None))
+            at_work = cause.at_work(sighting) if sighting.alone and not why else None
+            session.emit(Attributed(task.cause.key, sighting, why or "", told=why is not None, at_work=at_work))
         if time.monotonic() > end:
             return
 
@@ -71,7 +71,7 @@ class _Cause:
         check, case = sighting.key.check, parse_case(sighting.case)
         if (same := self._same_end(sighting)) is not None:
             return same
-        plain = sighting.verdict if check in TOLD_BY_VALUES else self._plain(sighting) if check in _OF_VALUES else None
+        plain = sighting.verdict if check in TOLD_BY_VALUES else self._plain(sighting) if check in OF_VALUES else None
         if plain is not None and sighting.case in self._denied:
             return ""  # what does not account for the clearest output of a case rarely accounts for another one
         words = "the same diagnosis" if plain is not None and self._attributed(case, plain) else self._follows(sighting)
@@ -86,7 +86,7 @@ class _Cause:
         case, owned = parse_case(sighting.case), bucket_of(sighting.key) in self._buckets
         if (same := self._same_end(sighting)) is not None:
             return same
-        asked = sighting.key.check in (*TOLD_BY_VALUES, *_OF_VALUES)
+        asked = sighting.key.check in (*TOLD_BY_VALUES, *OF_VALUES)
         answer = self._attributed(case, sighting.verdict) if asked else None
         told = answer is not None
         words: str | None = "the same diagnosis" if answer else self._follows(sighting)
@@ -98,6 +98,11 @@ class _Cause:
         if words:
             self._symptoms.add(symptom(sighting.key))
         return words
+
+    def at_work(self, sighting: Sighting) -> bool:
+        """Whether the finding shows with other values on every case on which a failure was seen without it."""
+        sizes = sighting.key.check not in TOLD_BY_VALUES
+        return all(self._replays.at_work(parse_case(text), sizes=sizes) for text in sighting.alone)
 
     def _attributed(self, case: Case, verdict: Verdict) -> bool | None:
         diagnosis = self._finding.diagnosis
