@@ -139,9 +139,11 @@ class _Cause:
         return next((v for v in sighting.failures if v.check in VALUES and v.output == output), None)
 
     def _follows(self, sighting: Sighting) -> str:
-        """Whether a gradient is wrong only because O or the LSE is, for which the cause accounts."""
+        """Whether a gradient is wrong only because O, the LSE or delta is, for which the cause accounts."""
         if sighting.key.check not in VALUES:
             return ""
+        if self._follows_from_delta(sighting):
+            return "follows from the wrong delta"
         words = consequences(sighting.failures, sighting.given).get(sighting.key.output, "")
         forward = [v for v in sighting.failures if v.check in VALUES and v.output in FORWARD]
         if not words or not forward:
@@ -149,6 +151,14 @@ class _Cause:
         told = [self._attributed(parse_case(sighting.case), verdict) for verdict in forward]
         known = [symptom(verdict) in self._symptoms for verdict in forward]
         return words if all(known if None in told else told) else ""
+
+    def _follows_from_delta(self, sighting: Sighting) -> bool:
+        delta = [v for v in sighting.failures if v.check in VALUES and v.output == "delta"]
+        if not any(symptom(v) in self._symptoms for v in delta):
+            return False
+        self._session.emit(Started())
+        case, output = parse_case(sighting.case), sighting.key.output
+        return self._session.toolkit.follows_from_delta(self._subject, case, output)
 
     def _same_end(self, sighting: Sighting) -> str | None:
         """Whether two runs ended in the same way, in words; None where both came to an end of their own."""
