@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from flashverify.campaign.causes.symptoms import TOLD_BY_VALUES
+from flashverify.diagnosis.families import canonical
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,10 +29,13 @@ def alike(key: Key, found: Diagnosis | None, known: Iterable[FindingRecord]) -> 
 
 
 def agreed(first: Diagnosis, second: Diagnosis) -> Diagnosis:
-    """Of two diagnoses of one defect the one with which fewer semantics are consistent, at the place of the first."""
-    if len(second.also) >= len(first.also):
-        return first
-    return msgspec.structs.replace(second, place=first.place)
+    """Of two diagnoses of one defect the one whose name stands for both, or with which fewer semantics are consistent, at the place of the first."""
+    if first.name != second.name and (name := canonical(first.name, second.name)):
+        clearer, other = (first, second) if name == first.name else (second, first)
+        clearer = msgspec.structs.replace(clearer, sentence=f"{clearer.sentence} Other cases show it so: {other.sentence}")
+    else:
+        clearer = second if len(second.also) < len(first.also) else first
+    return msgspec.structs.replace(clearer, place=first.place)
 
 
 def names(found: Iterable[FindingRecord]) -> dict[Key, Diagnosis]:
@@ -40,5 +44,6 @@ def names(found: Iterable[FindingRecord]) -> dict[Key, Diagnosis]:
 
 
 def _one(a: Diagnosis, b: Diagnosis) -> bool:
-    """Whether some semantics is consistent with the cases of both, under the same conditions."""
-    return a.conditions == b.conditions and bool({a.name, *a.also} & {b.name, *b.also} - {""})
+    """Whether one mistake has both names, or some semantics is consistent with the cases of both, under the same conditions."""
+    shared = {a.name, *a.also} & {b.name, *b.also} - {""}
+    return a.conditions == b.conditions and bool(shared or canonical(a.name, b.name))

@@ -199,7 +199,7 @@ class Explainer:
         if same is None or same.diagnosis is None or event.diagnosis is None:
             return None
         clearer = agreed(same.diagnosis, event.diagnosis)
-        return same if clearer is same.diagnosis else self._ledger.renamed(same.key, clearer)
+        return same if clearer == same.diagnosis else self._ledger.renamed(same.key, clearer)
 
     def _attributed(self, worker: int, event: Attributed) -> None:
         """A known cause accounts for a failure, or does not."""
