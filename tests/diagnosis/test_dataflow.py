@@ -8,7 +8,9 @@ from flashverify.diagnosis.dataflow import follows_from_delta
 from flashverify.subjects.interface import Forward
 from tests.diagnosis.planted import Plain
 
-CASE = parse_case("fv1 seq_q=9 seq_k=11 dim_qk=8 dim_v=8 dtype=fp32 sink=yes bias=shared relative_bias=4,8 seed=3 dlse=yes")
+CASE = parse_case(
+    "fv1 seq_q=9 seq_k=11 dim_qk=8 dim_v=8 dtype=fp32 sink=yes bias=shared relative_bias=4,8 seed=3 dlse=yes"
+)
 
 
 class WrongDelta(Plain):

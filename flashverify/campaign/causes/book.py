@@ -59,9 +59,10 @@ class CauseBook:
         self._settled: set[tuple[Key, str]] = set()
         self._further: Counter[Key] = Counter()
 
-    def explained(self, key: Key) -> None:
-        """A finding was minimised: it is a cause that others are held against."""
+    def explained(self, key: Key, shows: Iterable[Key] = ()) -> None:
+        """A finding was minimised: it is a cause that others are held against, and its minimal case shows these buckets."""
         self._known[key] = None
+        self._companions.minimal(key, shows)
 
     def forget(self, key: Key) -> None:
         """A finding was folded into another one."""
@@ -179,10 +180,6 @@ class CauseBook:
         pairs = ((later, lead) for lead, later in combinations(known, 2) if lead.key.subject == later.key.subject)
         asked = ((later.key, lead.key, self._companions.needed(later, lead, over=over)) for later, lead in pairs)
         return next((each for each in asked if each[2]), None)
-
-    def minimal(self, key: Key, shows: Iterable[Key] | None) -> None:
-        """What the minimal case of a finding shows; None where that is not known."""
-        self._companions.minimal(key, shows or ())
 
     def same(self, shown: Key, cause: Key) -> bool:
         """Whether two explained findings are one: the minimal case of `cause` shows the other.

@@ -21,8 +21,12 @@ __all__ = ["Companions", "named"]
 _RARELY, _HARDLY = 0.1, 0.01
 """Probabilities of company by chance at which it says that the cause is one: of what was not asked, and of what a trial denied."""
 
+_UNWRITTEN = "not-written"
+"""A name that says what was seen, not why."""
 _ALONE = 4
 """Cases on which a bucket was seen alone that are run again."""
+_LATE = 2
+"""Cases of a failure that may have been seen too late to be asked about."""
 _SEVERAL = 3
 """Cases of company from which on two findings that need the same are one while the search goes on."""
 
@@ -71,6 +75,7 @@ class Companions:
         was seen.
         """
         told = named(found) or (named(lead) and found.key.check in TOLD_BY_VALUES)
+        told = told and not (found.diagnosis is not None and found.diagnosis.name == _UNWRITTEN and not named(lead))
         if told or lead.not_minimal or not lead.confirmation.failed or not needs(parse_case(lead.case)):
             return ""
         if not self._symptoms_of(lead) & self._shows.get(found.key, frozenset()):
@@ -102,12 +107,14 @@ class Companions:
             return ""  # what is asked first says more
         shown = self._symptoms_of(lead)
         own_output = key.output in {output for check, _, output in shown if check in VALUES}
-        told = named(lead) and key.check in TOLD_BY_VALUES and not (looked and own_output)
+        told = named(lead) and key.check in TOLD_BY_VALUES
         if unsteady(shown, symptom(key)):
             return "the results differ from run to run"
         if lead.confirmation.repeats and not lead.confirmation.failed:
             return "that did not fail again in a fresh process either, or was not tried" if over else ""
         together, chance = self._met(key, lead, explained=explained)
+        if told and own_output:  # a diagnosis had no say, or nobody had time to ask what was seen that late
+            told = not looked and together > _LATE
         most = _HARDLY if denied else 1.0 if over and not told else _RARELY
         if not together or chance > most:
             return ""

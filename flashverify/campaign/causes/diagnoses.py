@@ -32,7 +32,9 @@ def agreed(first: Diagnosis, second: Diagnosis) -> Diagnosis:
     """Of two diagnoses of one defect the one whose name stands for both, or with which fewer semantics are consistent, at the place of the first."""
     if first.name != second.name and (name := canonical(first.name, second.name)):
         clearer, other = (first, second) if name == first.name else (second, first)
-        clearer = msgspec.structs.replace(clearer, sentence=f"{clearer.sentence} Other cases show it so: {other.sentence}")
+        clearer = msgspec.structs.replace(
+            clearer, sentence=f"{clearer.sentence} Other cases show it so: {other.sentence}"
+        )
     else:
         clearer = second if len(second.also) < len(first.also) else first
     return msgspec.structs.replace(clearer, place=first.place)

@@ -104,9 +104,7 @@ class Explainer:
         hang = record.verdict.check == "hang"  # every repeat and every candidate of a hang costs the whole time limit
         others = self._book.known(record.key.subject)
         known = names(others)
-        apart = [
-            c.key for c in others if record.key.cause and c.key not in known and symptom(c.key) != symptom(record.key)
-        ]
+        second = [c.key for c in others if record.key.cause and c.key not in known]
         return Minimise(
             record.subject_spec,
             record.key,
@@ -118,7 +116,7 @@ class Explainer:
             self._ledger.tally.quarantine(record.subject_spec),
             limit,
             known=tuple(known.values()),
-            apart=tuple(apart),
+            apart=tuple(key for key in second if symptom(key) != symptom(record.key)),
             undiagnosed=self._attempts[record.key] > 0,
         )
 
@@ -173,8 +171,7 @@ class Explainer:
         if (doubted := self._doubted.pop(event.key, None)) is not None and not self._stands(doubted, event):
             return
         record = self._ledger.minimal(event)
-        self._book.explained(record.key)
-        self._book.minimal(record.key, event.shows)
+        self._book.explained(record.key, event.shows or ())
         same = self._same_diagnosis(record.key, event)
         self._tell(FindingMinimal(record))
         if same is not None:

@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 from flashverify.campaign.causes.book import bucket_of
+from flashverify.campaign.causes.companions import named
 from flashverify.campaign.causes.diagnoses import OF_VALUES
 from flashverify.campaign.causes.symptoms import TOLD_BY_VALUES, VALUES, consequences, symptom
 from flashverify.campaign.plan_name import PROCESS_CHECKS
@@ -94,10 +95,17 @@ class _Cause:
         if not words and owned and not told:
             words = "shown together" if self._replays.shown_with(sighting, case) else ""
         elif not words and not owned and not (told and symptom(sighting.key) == symptom(self._finding.key)):
-            words = self._replays.why(sighting)
+            found = self._replays.why(sighting)
+            words = found or self._overflows(sighting, case) or found
         if words:
             self._symptoms.add(symptom(sighting.key))
         return words
+
+    def _overflows(self, sighting: Sighting, case: Case) -> str:
+        """Whether a value that is not finite is one of an output that a finding without a name makes far wrong with other values, in words."""
+        accuracy = ("accuracy", "bound", sighting.key.output)
+        asked = sighting.key.check == "nonfinite" and not named(self._finding) and accuracy in self._symptoms
+        return "far off there with other values" if asked and self._replays.far_off(case, accuracy) else ""
 
     def at_work(self, sighting: Sighting) -> bool:
         """Whether the finding shows with other values on every case on which a failure was seen without it."""

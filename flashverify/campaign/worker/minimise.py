@@ -52,9 +52,9 @@ def minimise(session: Session, task: Minimise) -> None:
         case, verdict, shows = parse_case(task.case), task.verdict, None
         deadline = begun + task.seconds
         skip = set(task.quarantine)
-        steps = shrink(case)
+        steps, known, accepted = shrink(case), None, 0
         candidate = next(steps, None)
-        while candidate is not None and time.monotonic() < deadline:
+        while known is None and candidate is not None and time.monotonic() < deadline:
             try:
                 result = None if format_case(candidate) in skip else judge(candidate)
                 found = None if result is None else _own_failure(session, task, candidate, result)
@@ -65,13 +65,17 @@ def minimise(session: Session, task: Minimise) -> None:
             if found is not None and result is not None:
                 case, verdict, shows = candidate, found, _buckets(result, candidate)
                 session.emit(Improved(task.key, format_case(case), verdict))
+                accepted += 1
+                if accepted.bit_count() == 1:  # after the first smaller case, the second, the fourth and so on
+                    known = _known(session, task, case, verdict)
             try:
                 candidate = steps.send(found is not None)
             except StopIteration:
                 candidate = None
 
         text, complete = format_case(case), candidate is None
-        if (known := _known(session, task, case, verdict)) is not None:
+        known = known or _known(session, task, case, verdict)
+        if known is not None:
             session.emit(Minimal(task.key, text, verdict, Confirmation(), known, complete, shows))
             return
         diagnosis = _diagnosis(session, task, text, verdict, end)

@@ -5,18 +5,20 @@ from __future__ import annotations
 from itertools import chain, islice, product
 from typing import TYPE_CHECKING, Any
 
-from flashverify.campaign.causes.symptoms import OF_BITS, REPEAT, VALUES, Symptoms, symptom
+from flashverify.campaign.causes.symptoms import FAR, OF_BITS, REPEAT, VALUES, Symptoms, symptom
 from flashverify.campaign.plan_name import PlanName
 from flashverify.campaign.shrink.shrinker import shrink
 from flashverify.case.case import Grad, Values
 from flashverify.case.changes import change
 from flashverify.case.text import format_case, parse_case
+from flashverify.judge.verdict import from_hex
 from flashverify.outputs import BACKWARD
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from flashverify.campaign.causes.sighting import Sighting
+    from flashverify.campaign.causes.symptoms import Symptom
     from flashverify.campaign.protocol import Attribute
     from flashverify.campaign.worker.main import Session
     from flashverify.case.case import Case
@@ -103,6 +105,15 @@ class Replays:
             if like is not None
             for twin in (self._as(like, dtype=dtype, values=values, grad=grad),)
         )
+
+    def far_off(self, case: Case, of: Symptom) -> bool:
+        """Whether an output is finite and far outside its bound where the case has plain values."""
+        plain = self._as(case, dtype=case.dtype, values=Values(seed=case.values.seed))
+        if plain is None:
+            return False
+        found = self.judge(plain, of[0]).failures
+        lost = ("nonfinite", of[2]) in {(v.check, v.output) for v in self.judge(plain, "nonfinite").failures}
+        return not lost and any(symptom(v) == of and v.ratio and from_hex(v.ratio) >= FAR for v in found)
 
     def _carried(self, dtype: str, *, backward: bool, like: Case | None = None) -> Iterator[Case]:
         """The finding's case in another dtype, with a backward where that is asked for: as it is, then with plain values.
