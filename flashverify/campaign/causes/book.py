@@ -172,8 +172,13 @@ class CauseBook:
 
     def needed(self, *, over: bool = False) -> Iterator[tuple[Key, Key, str]]:
         """Explained findings, each with an earlier one without which it does not show, and that in words."""
-        while (found := self._needed(over)) is not None:
-            yield found
+        yield from iter(lambda: self._needed(over), None)
+
+    def beside(self, found: FindingRecord) -> tuple[Key, ...]:
+        """Buckets of the findings that may be one with `found`, which is not explained yet, if its minimal case shows them too."""
+        known = () if found.key.cause else self.known(found.key.subject)
+        leads = (lead for lead in known if not lead.key.cause and self._companions.beside(found, lead))
+        return tuple(key for lead in leads for key in (lead.key, *(each.key for each in lead.folded)))
 
     def _needed(self, over: bool) -> tuple[Key, Key, str] | None:
         known = [self._records[key] for key in self._known if not key.cause]

@@ -71,17 +71,27 @@ class Companions:
     def needed(self, found: FindingRecord, lead: FindingRecord, *, over: bool) -> str:
         """Why two explained findings are one, in words: nothing can be taken from one without taking away the other; empty where not.
 
-        The minimal case of `found` shows `lead` too, which needs something that most cases have not, and was never missing where `found`
-        was seen.
+        The minimal case of `found` shows `lead` too, and `beside` holds.
         """
+        if not self._symptoms_of(lead) & self._shows.get(found.key, frozenset()) or not self.beside(
+            found, lead, over=over
+        ):
+            return ""
+        return "its minimal case needs the same, and shows both"
+
+    def beside(self, found: FindingRecord, lead: FindingRecord, *, over: bool = False) -> bool:
+        """Whether an explained finding, which needs something that most cases have not, was never missing where `found` was seen.
+
+        Where one of them has a name, values are not told so.
+        """
+        unwritten = found.diagnosis is not None and found.diagnosis.name == _UNWRITTEN and not named(lead)
         told = named(found) or (named(lead) and found.key.check in TOLD_BY_VALUES)
-        told = told and not (found.diagnosis is not None and found.diagnosis.name == _UNWRITTEN and not named(lead))
-        if told or lead.not_minimal or not lead.confirmation.failed or not needs(parse_case(lead.case)):
-            return ""
-        if not self._symptoms_of(lead) & self._shows.get(found.key, frozenset()):
-            return ""
+        if (told and not unwritten) or lead.not_minimal or not lead.confirmation.failed:
+            return False
+        if not needs(parse_case(lead.case)):
+            return False
         together, _ = self._met(found.key, lead, explained=True)
-        return "its minimal case needs the same, and shows both" if together >= (1 if over else _SEVERAL) else ""
+        return together >= (1 if over else _SEVERAL)
 
     def same(self, a: FindingRecord, b: FindingRecord) -> bool:
         """Whether two explained findings, of which the minimal case of one shows the other, fail alike in two dtypes or only together."""

@@ -86,6 +86,7 @@ class Minimise(msgspec.Struct, frozen=True, tag=True):
         known: diagnoses of other causes. They are not to account for a second cause of its bucket; where one accounts for the minimal case
             of a first one, no other diagnosis is made.
         apart: failures of causes without a name, which smaller cases are not to show.
+        beside: failures of another cause; where the minimal case shows one of them, it is neither diagnosed nor verified.
         undiagnosed: no diagnosis is made.
     """
 
@@ -100,6 +101,7 @@ class Minimise(msgspec.Struct, frozen=True, tag=True):
     limit: float | None = None
     known: tuple[Diagnosis, ...] = ()
     apart: tuple[Key, ...] = ()
+    beside: tuple[Key, ...] = ()
     undiagnosed: bool = False
 
 

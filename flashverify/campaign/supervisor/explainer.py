@@ -117,6 +117,7 @@ class Explainer:
             limit,
             known=tuple(known.values()),
             apart=tuple(key for key in second if symptom(key) != symptom(record.key)),
+            beside=self._book.beside(record),
             undiagnosed=self._attempts[record.key] > 0,
         )
 

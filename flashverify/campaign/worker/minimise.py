@@ -75,7 +75,7 @@ def minimise(session: Session, task: Minimise) -> None:
 
         text, complete = format_case(case), candidate is None
         known = known or _known(session, task, case, verdict)
-        if known is not None:
+        if known is not None or set(map(symptom, shows or ())) & set(map(symptom, task.beside)):
             session.emit(Minimal(task.key, text, verdict, Confirmation(), known, complete, shows))
             return
         diagnosis = _diagnosis(session, task, text, verdict, end)
