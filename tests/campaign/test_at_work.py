@@ -117,6 +117,17 @@ def test_a_late_failure_of_an_output_that_a_named_finding_makes_wrong_is_its_wor
     assert list(causes.companions(over=True)) == [], "there was time to ask"
 
 
+def test_a_wrong_shape_is_never_the_work_of_wrong_values():
+    company = Company()
+    shape = Key("k", "accuracy", "shape", "dk", "fp16")
+    seen(company, "fv1", OUT, shape, DK, times=4)
+
+    values, _ = book(company, OUT, DK)
+    assert [key for key, *_ in values.companions(over=True)] == [DK]
+    shapes, _ = book(company, OUT, shape)
+    assert list(shapes.companions(over=True)) == []
+
+
 class Session:
     """O of the subject is wrong, `ratio` times its bound, with several keys and values other than zeros; NaN with large ones."""
 

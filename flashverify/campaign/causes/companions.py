@@ -25,6 +25,8 @@ _UNWRITTEN = "not-written"
 """A name that says what was seen, not why."""
 _ALONE = 4
 """Cases on which a bucket was seen alone that are run again."""
+_SHAPE = "shape"
+"""An error that wrong values never make."""
 _LATE = 2
 """Cases of a failure that may have been seen too late to be asked about."""
 _SEVERAL = 3
@@ -116,6 +118,8 @@ class Companions:
         if not (looked or over):
             return ""  # what is asked first says more
         shown = self._symptoms_of(lead)
+        if key.error == _SHAPE and _SHAPE not in {error for _, error, _ in shown}:
+            return ""
         own_output = key.output in {output for check, _, output in shown if check in VALUES}
         told = named(lead) and key.check in TOLD_BY_VALUES
         if unsteady(shown, symptom(key)):

@@ -89,7 +89,7 @@ class Replays:
         return any(twin is not None and self._mine in self._look(twin, self._mine[0]).seen for twin in twins)
 
     def at_work(self, case: Case, *, sizes: bool) -> bool:
-        """Whether the finding shows where a case has other values, a dense dO, or the dtype of the finding.
+        """Whether the finding shows where a case has other values, a dO that is not 0, or the dtype of the finding.
 
         Args:
             case: one that does not show it.
@@ -97,7 +97,7 @@ class Replays:
         """
         values, grad = Values(seed=case.values.seed), case.grad
         if self._mine[2] in BACKWARD:
-            grad = Grad(dlse=True)
+            grad = Grad(dlse=True, do="dense" if grad.do == "zero" or not grad.backward else grad.do)
         larger = change(case, seq_q=max(case.seq_q, _FEW), seq_k=max(case.seq_k, _FEW)) if sizes else None
         return any(
             twin is not None and self._mine in self._look(twin, self._mine[0]).seen
