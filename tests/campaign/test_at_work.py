@@ -7,6 +7,7 @@ from flashverify.campaign.causes.company import Company
 from flashverify.campaign.causes.reservoir import Reservoir
 from flashverify.campaign.causes.sighting import Sighting
 from flashverify.campaign.protocol import Attribute
+from flashverify.campaign.supervisor.turns import Turns
 from flashverify.campaign.worker.replays import Replays
 from flashverify.case.text import format_case, parse_case
 from flashverify.judge.record import Confirmation, Diagnosis, FindingRecord
@@ -169,3 +170,14 @@ def test_a_finding_that_is_gone_on_too_few_cases_tells_nothing():
     sighting = Sighting(NAN, "fv1 seq_k=3 regime=large", failing(NAN), (failing(NAN), failing(OUT)))
 
     assert replays().why(sighting) is None
+
+
+def test_what_is_not_finite_has_its_turn_with_the_comparisons_with_exact_values():
+    turns, taken = Turns(), []
+    waiting = [finding(OUT), finding(NAN), finding(READ)]
+    for _ in range(4):
+        taken.append(turns.first(waiting).key.check)
+        turns.took(turns.first(waiting).key)
+
+    assert taken == ["accuracy", "sanitizer"] * 2
+    assert turns.first([finding(NAN), finding(READ)]).key == NAN, "what is clear comes first"

@@ -13,6 +13,7 @@ from flashverify.campaign.plan_name import PROCESS_CHECKS
 from flashverify.campaign.protocol import Attribute, Attributed, Minimal, Minimise, Profile, Shown
 from flashverify.campaign.supervisor.events import FindingFolded, FindingMinimal, FindingSeen
 from flashverify.campaign.supervisor.tally import first_record
+from flashverify.campaign.supervisor.turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,7 +61,7 @@ class Explainer:
         self._tasks: dict[int, Minimise | Attribute | Profile] = {}
         self._unanswered: dict[int, list[Sighting]] = {}
         self._attempts: Counter[Key] = Counter()
-        self._turns: Counter[str] = Counter()
+        self._turns = Turns()
         self._unprofiled: list[Key] = []
         self._shown: dict[Key, tuple[Key, str]] = {}  # by bucket the cause whose minimal case shows it
         self._doubted: dict[Key, FindingRecord] = {}  # no findings before they are shown to have a cause of their own
@@ -88,7 +89,7 @@ class Explainer:
         waiting += [record for key, record in self._doubted.items() if key.subject in free and not waiting]
         waiting = [record for record in waiting if self._attempts[record.key] < _ATTEMPTS]
         if waiting and limit != 0:
-            return self._minimisation(min(waiting, key=lambda record: self._turns[record.key.check]), limit)
+            return self._minimisation(self._turns.first(waiting), limit)
         for subject in free:
             if (found := self._book.further_question(subject)) is not None and limit != 0:
                 return Attribute(*found, limit)
@@ -128,7 +129,7 @@ class Explainer:
         self._time.begin(worker, task.limit)
         if isinstance(task, Minimise):
             self._attempts[task.key] += 1
-            self._turns[task.key.check] += 1
+            self._turns.took(task.key)
         elif isinstance(task, Profile):
             self._unprofiled.remove(task.cause.key)
 
@@ -196,8 +197,7 @@ class Explainer:
         same = alike(key, event.diagnosis, self._book.known(key.subject))
         if same is None or same.diagnosis is None or event.diagnosis is None:
             return None
-        clearer = agreed(same.diagnosis, event.diagnosis)
-        return same if clearer == same.diagnosis else self._ledger.renamed(same.key, clearer)
+        return self._ledger.renamed(same.key, agreed(same.diagnosis, event.diagnosis))
 
     def _attributed(self, worker: int, event: Attributed) -> None:
         """A known cause accounts for a failure, or does not."""
