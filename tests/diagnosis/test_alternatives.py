@@ -3,6 +3,7 @@
 import math
 
 import pytest
+import torch
 
 from flashverify.case.text import parse_case
 from flashverify.diagnosis.catalogue import SEMANTICS
@@ -58,3 +59,12 @@ def test_a_row_that_sees_the_one_before_it_does_so_in_a_tree_and_in_a_bitmap():
 @pytest.mark.parametrize("name", [s.name for s in SEMANTICS if s.name.startswith("softcap")])
 def test_a_softcap_on_a_case_without_keys_says_nothing(name):
     assert answer(planted(), "seq_q=3 seq_k=0 softcap=2 alibi=yes", name) in (Answer.SILENT, Answer.RIGHT)
+
+
+def test_a_walk_that_skips_what_a_prefix_opens_does_not_round_its_begin():
+    def before_the_diagonal(self, see):
+        row, key = torch.arange(see.shape[2])[:, None], torch.arange(see.shape[3])
+        return see & (key // 64 * 64 <= row)
+
+    skipping = planted(backward_see=before_the_diagonal)
+    assert answer(skipping, "seq_q=66 seq_k=66 causal=top-left prefix=66", "walk-begin-rounded-up") is Answer.OTHERWISE
