@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["canonical"]
+__all__ = ["canonical", "usual"]
 
 _FAMILIES = (
     # One edge of a band: kernels make a causal mask of the right edge of a window.
@@ -32,3 +32,8 @@ def canonical(first: str, second: str) -> str:
         return first
     found = next((family for family in _FAMILIES if first in family and second in family), ())
     return next((name for name in found if name in (first, second)), "")
+
+
+def usual(name: str) -> str:
+    """The name of the same mistake in the part that most kernels have; `name` itself where that is it."""
+    return next((family[0] for family in _FAMILIES if name in family), name)
