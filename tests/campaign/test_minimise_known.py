@@ -5,7 +5,7 @@ import pytest
 
 from flashverify.campaign.protocol import Improved, Minimal, Minimise, WorkerConfig
 from flashverify.campaign.worker.minimise import minimise
-from flashverify.case.text import format_case
+from flashverify.case.text import format_case, parse_case
 from flashverify.judge.record import Diagnosis
 from flashverify.judge.verdict import CaseResult, Key, Status, Verdict
 
@@ -74,3 +74,20 @@ def test_a_minimal_case_that_shows_what_it_was_never_seen_without_is_not_diagnos
     assert session.diagnosed == diagnosed
     assert set(found.shows) == {OUT, LSE}
     assert found.complete
+
+
+@pytest.mark.parametrize(("mode", "rows"), [("end-to-end", 2), ("strict", 1)])
+def test_what_is_outside_its_bound_is_not_made_a_failure_of_the_strict_prediction_alone(mode, rows):
+    class Strict(Session):
+        """With a single row only the strict prediction fails."""
+
+        def judge(self, spec, case, plan):
+            seen = "end-to-end" if case.seq_q > 1 else "strict"
+            verdict = Verdict(check="accuracy", status=Status.FAIL, error="bound", output="o", mode=seen)
+            return CaseResult(format_case(case), "k", "cpu", (verdict,))
+
+    session = Strict()
+    verdict = Verdict(check="accuracy", status=Status.FAIL, error="bound", output="o", mode=mode)
+    minimise(session, Minimise("k", OUT, FIRST, FIRST, verdict, 5.0, 0))
+
+    assert parse_case(session.events[-1].case).seq_q == rows

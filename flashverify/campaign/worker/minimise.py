@@ -163,8 +163,13 @@ def _failure(result: CaseResult, case: Case, key: Key) -> Verdict | None:
 
 
 def _own_failure(session: Session, task: Minimise, case: Case, result: CaseResult) -> Verdict | None:
-    """The failure, where no cause that is known accounts for it."""
+    """The failure, where no cause that is known accounts for it.
+
+    What is outside its bound is not made one where only the strict prediction fails: rounding alone may break that.
+    """
     found = _failure(result, case, task.key)
+    if found is not None and found.mode == "strict" and task.verdict.mode != "strict":
+        return None
     if found is None or {symptom(v) for v in result.failures} & set(map(symptom, task.apart)):
         return None
     subject = session.subject(task.subject)
