@@ -72,6 +72,9 @@ class Toolkit(Protocol):
     def attributed(self, subject: Any, case: Case, verdict: Verdict, diagnosis: Diagnosis) -> bool | None:
         """Whether what a diagnosis names makes the output of `verdict` what it is; None where that cannot be told."""
 
+    def follows_from_delta(self, subject: Any, case: Case, output: str) -> bool:
+        """Whether a gradient is wrong, and right given the subject's own delta, which is wrong too."""
+
 
 class _Bundled:
     """The checks, strategies and subjects of flashverify."""
@@ -168,6 +171,11 @@ class _Bundled:
         if not diagnosis.name or work(case) > LARGEST:
             return None
         return attributed(subject, case, verdict, diagnosis, alone=True)
+
+    def follows_from_delta(self, subject: Any, case: Case, output: str) -> bool:
+        from flashverify.diagnosis.dataflow import follows_from_delta
+
+        return follows_from_delta(subject, case, output)
 
 
 bundled: Toolkit = _Bundled()

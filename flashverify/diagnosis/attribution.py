@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from flashverify.diagnosis.catalogue import SEMANTICS
 from flashverify.diagnosis.claims import Answer, Claim
 from flashverify.diagnosis.conditions import parse
+from flashverify.diagnosis.families import canonical
 from flashverify.diagnosis.mixing import alternatives
 from flashverify.diagnosis.observation import LARGEST
 from flashverify.diagnosis.opening import first_scene, unwritten
@@ -34,7 +35,8 @@ def attributed(
         subject: the kernel under test.
         case: where it fails.
         verdict: the failing verdict.
-        diagnosis: of another failure of the same subject; where it has conditions, its semantics counts where they hold.
+        diagnosis: of another failure of the same subject; where it has conditions, its semantics counts where they hold. The same mistake
+            in another part of the case counts too.
         alone: whether only the output of `verdict` is to be accounted for; a gradient that is right given the subject's own O and LSE
             is accounted for with these.
 
@@ -60,7 +62,7 @@ def attributed(
         return True if unwritten(scene, failing) else None  # what is made of it need not be unwritten
     if work(scene.case) > LARGEST:
         return None
-    known = [semantics for semantics in SEMANTICS if semantics.name == diagnosis.name]
+    known = [semantics for semantics in SEMANTICS if canonical(semantics.name, diagnosis.name)]
     telling = [s for s in known if failing.keys() <= set(s.outputs) and alternatives(s, scene)]
     if not telling:
         return None

@@ -16,6 +16,7 @@ from flashverify.diagnosis.opening import first_scene, unwritten
 from flashverify.diagnosis.padding_experiment import padding_reaches
 from flashverify.diagnosis.place import first_line, place_of
 from flashverify.diagnosis.precision import precision_words
+from flashverify.diagnosis.siblings import sibling
 from flashverify.diagnosis.trials import Trials, work
 from flashverify.judge.record import Diagnosis
 from flashverify.outputs import BACKWARD, FORWARD
@@ -106,7 +107,7 @@ def diagnose(
         for start in starts:
             answer = search(trials, start) if trials.left() else None
             if answer is not None and (start is starts[0] or answer.explains(starts[0])):
-                return _of(answer, start, place, remark)
+                return _of(_in_alibi(trials, start, answer), start, place, remark)
         if search is named:
             precise = precision_words(subject, scene.case, verdict, min(end, time.monotonic() + _PRECISION))
             if precise is not None and precise.evidence:
@@ -120,6 +121,15 @@ def _in_fp32(trials: Trials, scene: Scene) -> Scene | None:
     """The run of the same case in fp32 with exact products; None where it is that already, or the subject refuses it."""
     twin = replace(scene.case, dtype="fp32", precision="ieee")
     return None if twin == scene.case else trials.scene(twin)
+
+
+def _in_alibi(trials: Trials, scene: Scene, answer: Named) -> Named:
+    """The answer, about ALiBi where the same mistake is made there: a modifier that more kernels have."""
+    found = sibling(trials, scene.case, answer.claims[0]) if trials.left() else None
+    if found is None:
+        return answer
+    evidence = f"{answer.evidence}; in the failing case, which has no ALiBi, {_plain(answer.claims[0])}"
+    return Named([found, *answer.claims[1:]], answer.conditions, evidence)
 
 
 def _of(answer: Named, scene: Scene, place: str, remark: str) -> Diagnosis:

@@ -122,6 +122,18 @@ def test_the_cases_that_are_kept_differ_in_parts_sizes_or_in_what_else_fails():
     assert [reservoir.unusual(s) for s in reservoir.beside(()) if s.key == key] == [False, False, True]
 
 
+def test_a_case_on_which_a_gradient_is_wrong_given_o_and_the_lse_is_kept_beside_those_on_which_it_follows():
+    reservoir = Reservoir()
+    keep(reservoir, "fv1 seq_q=4 seq_k=4", wrong("o"), wrong("dq"))
+    keep(reservoir, "fv1 seq_q=4 seq_k=5", wrong("o"), wrong("dq"))
+    keep(reservoir, "fv1 seq_q=4 seq_k=6", wrong("o"), wrong("dq"), wrong("dq", "conditional"))
+
+    key = Key("kernel", "accuracy", "bound", "dq", "fp16")
+    others = [sighting for sighting in reservoir.beside(()) if sighting.key == key]
+    assert [sighting.case for sighting in others] == ["fv1 seq_q=4 seq_k=6"]
+    assert all(map(reservoir.unusual, others)), "it is asked about first"
+
+
 def test_after_the_search_asking_for_one_cause_may_take_all_the_time_that_is_left():
     now = [0.0]
     budget = Budget(60.0, 120.0, clock=lambda: now[0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import partial
-from itertools import islice
+from itertools import combinations, islice
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -59,9 +59,10 @@ class CauseBook:
         self._settled: set[tuple[Key, str]] = set()
         self._further: Counter[Key] = Counter()
 
-    def explained(self, key: Key) -> None:
-        """A finding was minimised: it is a cause that others are held against."""
+    def explained(self, key: Key, shows: Iterable[Key] = ()) -> None:
+        """A finding was minimised: it is a cause that others are held against, and its minimal case shows these buckets."""
         self._known[key] = None
+        self._companions.minimal(key, shows)
 
     def forget(self, key: Key) -> None:
         """A finding was folded into another one."""
@@ -91,7 +92,8 @@ class CauseBook:
             subject: its name.
             trials: whether cases are to be run again in other ways; what takes one run at most is asked before that.
         """
-        return self._first(subject, partial(self._buckets, asked=self._asked if trials else self._asked | self._looked))
+        asked = self._asked if trials else self._asked | self._looked
+        return self._first(subject, partial(self._buckets, asked=asked, trials=trials))
 
     def looked(self, cause: Key, sightings: Iterable[Sighting]) -> None:
         """What takes one run at most was asked."""
@@ -107,12 +109,14 @@ class CauseBook:
         found = ((cause, tuple(islice(asked(cause), _ASKED))) for cause in self.known(subject))
         return next((each for each in found if each[1]), None)
 
-    def _buckets(self, cause: FindingRecord, asked: Set[tuple[Key, Key, str]]) -> Iterator[Sighting]:
+    def _buckets(self, cause: FindingRecord, *, asked: Set[tuple[Key, Key, str]], trials: bool) -> Iterator[Sighting]:
         for record in self.waiting():
-            if record.key.subject == cause.key.subject:
-                sighting = self.sighting(record.key)
-                if sighting is not None and (cause.key, record.key, sighting.case) not in asked:
-                    yield msgspec.structs.replace(sighting, key=record.key)
+            sighting = self.sighting(record.key)
+            if sighting is None or record.key.subject != cause.key.subject:
+                continue
+            alone = self._companions.alone(record.key, cause) if trials else ()
+            if alone or (cause.key, record.key, sighting.case) not in asked:
+                yield msgspec.structs.replace(sighting, key=record.key, alone=alone)
 
     def _others(self, cause: FindingRecord) -> Iterator[Sighting]:
         """Those that do not show the cause first, then those on which other things fail than on the first case of their bucket.
@@ -166,6 +170,22 @@ class CauseBook:
                     yield record.key, lead.key, why
                     break
 
+    def needed(self, *, over: bool = False) -> Iterator[tuple[Key, Key, str]]:
+        """Explained findings, each with an earlier one without which it does not show, and that in words."""
+        yield from iter(lambda: self._needed(over), None)
+
+    def beside(self, found: FindingRecord) -> tuple[Key, ...]:
+        """Buckets of the findings that may be one with `found`, which is not explained yet, if its minimal case shows them too."""
+        known = () if found.key.cause else self.known(found.key.subject)
+        leads = (lead for lead in known if not lead.key.cause and self._companions.beside(found, lead))
+        return tuple(key for lead in leads for key in (lead.key, *(each.key for each in lead.folded)))
+
+    def _needed(self, over: bool) -> tuple[Key, Key, str] | None:
+        known = [self._records[key] for key in self._known if not key.cause]
+        pairs = ((later, lead) for lead, later in combinations(known, 2) if lead.key.subject == later.key.subject)
+        asked = ((later.key, lead.key, self._companions.needed(later, lead, over=over)) for later, lead in pairs)
+        return next((each for each in asked if each[2]), None)
+
     def same(self, shown: Key, cause: Key) -> bool:
         """Whether two explained findings are one: the minimal case of `cause` shows the other.
 
@@ -192,8 +212,12 @@ class CauseBook:
         """The case that a finding is known by; None of one that an older run left."""
         return self._opened[key] if key in self._opened else self._seen.leading(key)
 
-    def answer(self, cause: Key, sighting: Sighting, why: str, *, told: bool = True) -> None:
+    def answer(
+        self, cause: Key, sighting: Sighting, why: str, *, told: bool = True, at_work: bool | None = None
+    ) -> None:
         """Whether a cause accounts for a failure: `why` in words, empty where it does not, or where that could not be told."""
+        if sighting.alone:
+            self._companions.tried(cause, sighting.key, bool(at_work))
         question = (cause, sighting.key, sighting.case)
         self._asked.add(question)
         self._further[cause] += self.is_known(self._owners.get(sighting.key, sighting.key))

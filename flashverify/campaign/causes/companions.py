@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flashverify.campaign.causes.needs import needs
 from flashverify.campaign.causes.symptoms import TOLD_BY_VALUES, VALUES, Symptom, symptom, unsteady
 from flashverify.case.text import parse_case
 from flashverify.judge.wording import plural
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from flashverify.campaign.causes.company import Company
     from flashverify.judge.record import FindingRecord
     from flashverify.judge.verdict import Key
@@ -17,6 +20,17 @@ __all__ = ["Companions", "named"]
 
 _RARELY, _HARDLY = 0.1, 0.01
 """Probabilities of company by chance at which it says that the cause is one: of what was not asked, and of what a trial denied."""
+
+_UNWRITTEN = "not-written"
+"""A name that says what was seen, not why."""
+_ALONE = 4
+"""Cases on which a bucket was seen alone that are run again."""
+_SHAPE = "shape"
+"""An error that wrong values never make."""
+_LATE = 2
+"""Cases of a failure that may have been seen too late to be asked about."""
+_SEVERAL = 3
+"""Cases of company from which on two findings that need the same are one while the search goes on."""
 
 
 def named(finding: FindingRecord) -> bool:
@@ -34,10 +48,52 @@ class Companions:
     def __init__(self, company: Company) -> None:
         self._company = company
         self._kept: set[Key] = set()
+        self._at_work: dict[tuple[Key, Key], bool] = {}
+        self._shows: dict[Key, frozenset[Symptom]] = {}
 
     def keep(self, key: Key) -> None:
         """A bucket is folded for its company alone: that it is seen says nothing about others."""
         self._kept.add(key)
+
+    def tried(self, cause: Key, bucket: Key, at_work: bool) -> None:
+        """Whether a cause shows with other values on every case on which a bucket was seen alone."""
+        self._at_work[cause, bucket] = at_work
+
+    def minimal(self, key: Key, shows: Iterable[Key]) -> None:
+        """What the minimal case of a finding shows."""
+        self._shows[key] = frozenset(map(symptom, shows))
+
+    def alone(self, bucket: Key, cause: FindingRecord) -> tuple[str, ...]:
+        """A few cases on which a bucket was seen without a cause, where nobody tried yet whether that shows there with other values."""
+        told = named(cause) and bucket.check in TOLD_BY_VALUES
+        if told or (cause.key, bucket) in self._at_work:
+            return ()
+        return tuple(self._company.alone(bucket, self._symptoms_of(cause))[:_ALONE])
+
+    def needed(self, found: FindingRecord, lead: FindingRecord, *, over: bool) -> str:
+        """Why two explained findings are one, in words: nothing can be taken from one without taking away the other; empty where not.
+
+        The minimal case of `found` shows `lead` too, and `beside` holds.
+        """
+        if not self._symptoms_of(lead) & self._shows.get(found.key, frozenset()) or not self.beside(
+            found, lead, over=over
+        ):
+            return ""
+        return "its minimal case needs the same, and shows both"
+
+    def beside(self, found: FindingRecord, lead: FindingRecord, *, over: bool = False) -> bool:
+        """Whether an explained finding, which needs something that most cases have not, was never missing where `found` was seen.
+
+        Where one of them has a name, values are not told so.
+        """
+        unwritten = found.diagnosis is not None and found.diagnosis.name == _UNWRITTEN and not named(lead)
+        told = named(found) or (named(lead) and found.key.check in TOLD_BY_VALUES)
+        if (told and not unwritten) or lead.not_minimal or not lead.confirmation.failed:
+            return False
+        if not needs(parse_case(lead.case)):
+            return False
+        together, _ = self._met(found.key, lead, explained=True)
+        return together >= (1 if over else _SEVERAL)
 
     def same(self, a: FindingRecord, b: FindingRecord) -> bool:
         """Whether two explained findings, of which the minimal case of one shows the other, fail alike in two dtypes or only together."""
@@ -62,13 +118,17 @@ class Companions:
         if not (looked or over):
             return ""  # what is asked first says more
         shown = self._symptoms_of(lead)
+        if key.error == _SHAPE and _SHAPE not in {error for _, error, _ in shown}:
+            return ""
         own_output = key.output in {output for check, _, output in shown if check in VALUES}
-        told = named(lead) and key.check in TOLD_BY_VALUES and not (looked and own_output)
+        told = named(lead) and key.check in TOLD_BY_VALUES
         if unsteady(shown, symptom(key)):
             return "the results differ from run to run"
         if lead.confirmation.repeats and not lead.confirmation.failed:
             return "that did not fail again in a fresh process either, or was not tried" if over else ""
         together, chance = self._met(key, lead, explained=explained)
+        if told and own_output:  # a diagnosis had no say, or nobody had time to ask what was seen that late
+            told = not looked and together > _LATE
         most = _HARDLY if denied else 1.0 if over and not told else _RARELY
         if not together or chance > most:
             return ""
@@ -76,7 +136,9 @@ class Companions:
 
     def _met(self, bucket: Key, cause: FindingRecord, *, explained: bool) -> tuple[int, float]:
         minimal = parse_case(cause.case) if explained and not cause.not_minimal else None
-        return self._company.met(bucket, self._symptoms_of(cause), minimal)
+        symptoms = self._symptoms_of(cause)
+        at_work = self._company.alone(bucket, symptoms) if self._at_work.get((cause.key, bucket)) else ()
+        return self._company.met(bucket, symptoms, minimal, at_work)
 
     def _symptoms_of(self, cause: FindingRecord) -> frozenset[Symptom]:
         """What a finding shows: of those that were folded into it those that more than company speaks for."""

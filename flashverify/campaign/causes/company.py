@@ -36,6 +36,7 @@ class Company:
     def __init__(self) -> None:
         self._entries: defaultdict[str, Counter[Entry]] = defaultdict(Counter)
         self._failed: defaultdict[tuple[str, Symptom, str], list[Entry]] = defaultdict(list)
+        self._first: dict[tuple[str, Entry], str] = {}
 
     def add(self, result: CaseResult) -> None:
         """Count a case that was judged; nothing where it would not have shown a failure."""
@@ -50,11 +51,27 @@ class Company:
         if entry not in kept:
             if len(kept) >= _MOST:
                 return
+            self._first[result.subject, entry] = result.case
             for failure, dtype in failures:
                 self._failed[result.subject, failure, dtype].append(entry)
         kept[entry] += 1
 
-    def met(self, bucket: Key, cause: Collection[Symptom], minimal: Case | None = None) -> tuple[int, float]:
+    def alone(self, bucket: Key, cause: Collection[Symptom]) -> list[str]:
+        """Cases, each with other parts or failures, on which a bucket was seen without a cause that could have been seen there."""
+        of_bucket = self._failed.get((bucket.subject, symptom(bucket), bucket.dtype), ())
+        return [
+            self._first[bucket.subject, entry]
+            for entry in of_bucket
+            if _could(entry, cause) and not any(seen in cause for seen, _ in entry[1])
+        ]
+
+    def met(
+        self,
+        bucket: Key,
+        cause: Collection[Symptom],
+        minimal: Case | None = None,
+        at_work: Collection[str] = (),
+    ) -> tuple[int, float]:
         """How often a bucket was seen with a cause, and how probable that is for two that have nothing to do with each other.
 
         The cause is expected on as many of the bucket's cases as it is seen on among all cases that have the parts that the bucket's
@@ -64,6 +81,7 @@ class Company:
             bucket: failures with one symptom in one dtype.
             cause: every symptom of the cause.
             minimal: its minimal case, where it has one: what fails without the mask and the modifiers of that is not its work.
+            at_work: those of `alone` on which the cause shows with other values.
 
         Returns:
             (0, 1) where the bucket was seen on a case that could have shown the cause and did not.
@@ -71,18 +89,21 @@ class Company:
         entries = self._entries[bucket.subject]
         of_bucket = self._failed.get((bucket.subject, symptom(bucket), bucket.dtype), ())
         needed = frozenset() if minimal is None else _present(minimal)
+        working = {entry for entry in of_bucket if self._first[bucket.subject, entry] in at_work}
 
         def shows(entry: Entry) -> bool:
             return needed <= entry[0] and any(seen in cause for seen, _ in entry[1])
 
-        if any(not shows(entry) and _could(entry, cause) for entry in of_bucket):
+        met = {entry for entry in of_bucket if shows(entry)} | working
+        if any(entry not in met and _could(entry, cause) for entry in of_bucket):
             return 0, 1.0
-        together = sum(entries[entry] for entry in of_bucket if shows(entry))
+        together = sum(entries[entry] for entry in met)
         if not together:
             return 0, 1.0
         shared = frozenset.intersection(*(entry[0] for entry in of_bucket))
         alike = [(e, n) for e, n in entries.items() if shared <= e[0] and (shows(e) or _could(e, cause))]
-        rate = sum(count for e, count in alike if shows(e)) / sum(count for _, count in alike)
+        usual = sum(count for e, count in alike if shows(e) or e in working)
+        rate = usual / sum(count for _, count in alike) if alike else 1.0
         return together, float(rate ** min(together, _ENOUGH))
 
 
@@ -95,11 +116,16 @@ def _could(entry: Entry, cause: Collection[Symptom]) -> bool:
     return any(what in entry[2] and not hidden for what, hidden in asked)
 
 
+_BITS = "bitmap", "tree"
+"""Parts of which kernels get a bit for each pair of a row and a key: a defect of one shows with the other."""
+
+
 def _present(case: Case) -> frozenset[str]:
     """Parts of the mask, modifiers, pages and a backward, as far as the case has them."""
     found = case_features(case)
     names = (*(part.name for part in PARTS), *(modifier.name for modifier in MODIFIERS), "paged", "backward")
-    return frozenset(f"has {name}" for name in names if found.get(name, ABSENT) != ABSENT)
+    present = [name for name in names if found.get(name, ABSENT) != ABSENT]
+    return frozenset(f"has {_BITS[0] if name in _BITS else name}" for name in present)
 
 
 def _parts(case: Case) -> frozenset[str]:

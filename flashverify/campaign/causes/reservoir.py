@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flashverify.campaign.causes.symptoms import consequences
 from flashverify.case.text import parse_case
 
 if TYPE_CHECKING:
@@ -69,5 +70,7 @@ def _features(sighting: Sighting, case: Case) -> object:
     return (mask.parts(), case.logits.names(), case.dropout > 0, sizes, memory, _failing(sighting))
 
 
-def _failing(sighting: Sighting) -> frozenset[tuple[str, str]]:
-    return frozenset((verdict.check, verdict.output) for verdict in sighting.failures)
+def _failing(sighting: Sighting) -> frozenset[tuple[str, str, bool]]:
+    """What fails, and which of it only follows from a wrong O or LSE."""
+    following = consequences(sighting.failures, sighting.given)
+    return frozenset((verdict.check, verdict.output, verdict.output in following) for verdict in sighting.failures)

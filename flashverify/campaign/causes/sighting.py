@@ -19,6 +19,7 @@ class Sighting(msgspec.Struct, frozen=True, omit_defaults=True):
         verdict: the failing verdict.
         failures: everything that failed on the case, without messages.
         given: outputs that were judged given the kernel's own O and LSE too.
+        alone: cases of the bucket on which the cause that is asked about was not seen, though it could have been.
     """
 
     key: Key
@@ -26,6 +27,7 @@ class Sighting(msgspec.Struct, frozen=True, omit_defaults=True):
     verdict: Verdict
     failures: tuple[Verdict, ...] = ()
     given: tuple[str, ...] = ()
+    alone: tuple[str, ...] = ()
 
 
 def sightings_of(result: CaseResult) -> dict[Key, Sighting]:

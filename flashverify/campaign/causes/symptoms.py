@@ -12,13 +12,24 @@ if TYPE_CHECKING:
 
     from flashverify.judge.verdict import CaseResult, Key, Verdict
 
-__all__ = ["OF_BITS", "REPEAT", "TOLD_BY_VALUES", "VALUES", "Symptoms", "consequences", "symptom", "unsteady"]
+__all__ = [
+    "FAR",
+    "OF_BITS",
+    "REPEAT",
+    "TOLD_BY_VALUES",
+    "VALUES",
+    "Symptom",
+    "Symptoms",
+    "consequences",
+    "symptom",
+    "unsteady",
+]
 
 VALUES = ("accuracy", "nonfinite")
 """Checks that compare an output of the case itself with its exact value."""
 TOLD_BY_VALUES = (*VALUES, "padding")
 """Checks whose failures a diagnosis accounts for by itself: it says what the values are."""
-_FAR = 64.0
+FAR = 64.0
 """Errors of O or the LSE, in bounds, from which on a gradient that used them could not be right end to end."""
 
 REPEAT = "determinism", "repeat"
@@ -54,7 +65,7 @@ def consequences(failures: Iterable[Verdict], given: Collection[str]) -> dict[st
     if not forward:
         return {}
     name = "O" if any(v.output == "o" for v in forward) else "LSE"
-    far = any(v.ratio and from_hex(v.ratio) >= _FAR for v in forward)
+    far = any(v.ratio and from_hex(v.ratio) >= FAR for v in forward)
     words: dict[str, str] = {}
     for output in BACKWARD:
         modes = {v.mode for v in found if v.output == output}

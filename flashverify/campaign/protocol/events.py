@@ -70,7 +70,12 @@ class Improved(msgspec.Struct, frozen=True, tag=True):
 
 
 class Minimal(msgspec.Struct, frozen=True, tag=True):
-    """The smallest case found, verified; `complete` where nothing was left to simplify."""
+    """The smallest case found, verified.
+
+    Attributes:
+        complete: nothing was left to simplify.
+        shows: every bucket that the case fell into when the check of the finding was asked; None where that is not known.
+    """
 
     key: Key
     case: str
@@ -78,6 +83,7 @@ class Minimal(msgspec.Struct, frozen=True, tag=True):
     confirmation: Confirmation
     diagnosis: Diagnosis | None = None
     complete: bool = True
+    shows: tuple[Key, ...] | None = None
 
 
 class Attributed(msgspec.Struct, frozen=True, tag=True):
@@ -85,12 +91,14 @@ class Attributed(msgspec.Struct, frozen=True, tag=True):
 
     Attributes:
         told: whether the question was answered; where not, `why` is empty too.
+        at_work: whether the cause shows with other values on every case on which the bucket was seen alone; None where that was not asked.
     """
 
     cause: Key
     asked: Sighting
     why: str
     told: bool = True
+    at_work: bool | None = None
 
 
 class Shown(msgspec.Struct, frozen=True, tag=True):

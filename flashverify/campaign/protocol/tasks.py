@@ -83,8 +83,10 @@ class Minimise(msgspec.Struct, frozen=True, tag=True):
     Attributes:
         limit: seconds that all of it may take; what is not done by then is left out. None is no limit.
         first: the case that showed the failure first, tried again where the minimal one does not reproduce.
-        known: other causes, which are not to account for this one.
+        known: diagnoses of other causes. They are not to account for a second cause of its bucket; where one accounts for the minimal case
+            of a first one, no other diagnosis is made.
         apart: failures of causes without a name, which smaller cases are not to show.
+        beside: failures of another cause; where the minimal case shows one of them, it is neither diagnosed nor verified.
         undiagnosed: no diagnosis is made.
     """
 
@@ -99,6 +101,7 @@ class Minimise(msgspec.Struct, frozen=True, tag=True):
     limit: float | None = None
     known: tuple[Diagnosis, ...] = ()
     apart: tuple[Key, ...] = ()
+    beside: tuple[Key, ...] = ()
     undiagnosed: bool = False
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import product
+from itertools import chain, product
 from typing import TYPE_CHECKING
 
 from flashverify.campaign.causes.book import CauseBook
-from flashverify.campaign.causes.symptoms import TOLD_BY_VALUES, symptom
+from flashverify.campaign.causes.diagnoses import agreed, alike, names
+from flashverify.campaign.causes.symptoms import symptom
 from flashverify.campaign.plan_name import PROCESS_CHECKS
 from flashverify.campaign.protocol import Attribute, Attributed, Minimal, Minimise, Profile, Shown
 from flashverify.campaign.supervisor.events import FindingFolded, FindingMinimal, FindingSeen
 from flashverify.campaign.supervisor.tally import first_record
+from flashverify.campaign.supervisor.turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,7 +61,7 @@ class Explainer:
         self._tasks: dict[int, Minimise | Attribute | Profile] = {}
         self._unanswered: dict[int, list[Sighting]] = {}
         self._attempts: Counter[Key] = Counter()
-        self._turns: Counter[str] = Counter()
+        self._turns = Turns()
         self._unprofiled: list[Key] = []
         self._shown: dict[Key, tuple[Key, str]] = {}  # by bucket the cause whose minimal case shows it
         self._doubted: dict[Key, FindingRecord] = {}  # no findings before they are shown to have a cause of their own
@@ -87,7 +89,7 @@ class Explainer:
         waiting += [record for key, record in self._doubted.items() if key.subject in free and not waiting]
         waiting = [record for record in waiting if self._attempts[record.key] < _ATTEMPTS]
         if waiting and limit != 0:
-            return self._minimisation(min(waiting, key=lambda record: self._turns[record.key.check]), limit)
+            return self._minimisation(self._turns.first(waiting), limit)
         for subject in free:
             if (found := self._book.further_question(subject)) is not None and limit != 0:
                 return Attribute(*found, limit)
@@ -101,8 +103,9 @@ class Explainer:
     def _minimisation(self, record: FindingRecord, limit: float | None) -> Minimise:
         shrinking = self._config.shrink_seconds if limit is None else min(self._config.shrink_seconds, limit / 2)
         hang = record.verdict.check == "hang"  # every repeat and every candidate of a hang costs the whole time limit
-        others = self._book.known(record.key.subject) if record.key.cause else []
-        named = {cause.key: cause.diagnosis for cause in others if cause.diagnosis is not None and cause.diagnosis.name}
+        others = self._book.known(record.key.subject)
+        known = names(others)
+        second = [c.key for c in others if record.key.cause and c.key not in known]
         return Minimise(
             record.subject_spec,
             record.key,
@@ -113,8 +116,9 @@ class Explainer:
             1 if hang else self._config.repeats,
             self._ledger.tally.quarantine(record.subject_spec),
             limit,
-            known=tuple(named.values()),
-            apart=tuple(c.key for c in others if c.key not in named and symptom(c.key) != symptom(record.key)),
+            known=tuple(known.values()),
+            apart=tuple(key for key in second if symptom(key) != symptom(record.key)),
+            beside=self._book.beside(record),
             undiagnosed=self._attempts[record.key] > 0,
         )
 
@@ -125,7 +129,7 @@ class Explainer:
         self._time.begin(worker, task.limit)
         if isinstance(task, Minimise):
             self._attempts[task.key] += 1
-            self._turns[task.key.check] += 1
+            self._turns.took(task.key)
         elif isinstance(task, Profile):
             self._unprofiled.remove(task.cause.key)
 
@@ -169,7 +173,7 @@ class Explainer:
         if (doubted := self._doubted.pop(event.key, None)) is not None and not self._stands(doubted, event):
             return
         record = self._ledger.minimal(event)
-        self._book.explained(record.key)
+        self._book.explained(record.key, event.shows or ())
         same = self._same_diagnosis(record.key, event)
         self._tell(FindingMinimal(record))
         if same is not None:
@@ -189,19 +193,16 @@ class Explainer:
         return True
 
     def _same_diagnosis(self, key: Key, event: Minimal) -> FindingRecord | None:
-        """The cause that has the same diagnosis, though it did not account for the case as it was first seen."""
-        found = event.diagnosis
-        if found is None or not found.name or key.check not in TOLD_BY_VALUES:
+        """The cause that has the same diagnosis, though it did not account for the case as it was first seen; it takes the one that says more."""
+        same = alike(key, event.diagnosis, self._book.known(key.subject))
+        if same is None or same.diagnosis is None or event.diagnosis is None:
             return None
-        others = (cause for cause in self._book.known(key.subject) if cause.key != key)
-        same = (found.name, found.conditions)
-        named = ((cause, cause.diagnosis) for cause in others if cause.diagnosis is not None)
-        return next((cause for cause, words in named if (words.name, words.conditions) == same), None)
+        return self._ledger.renamed(same.key, agreed(same.diagnosis, event.diagnosis))
 
     def _attributed(self, worker: int, event: Attributed) -> None:
         """A known cause accounts for a failure, or does not."""
         self._unanswered[worker].remove(event.asked)
-        self._book.answer(event.cause, event.asked, event.why, told=event.told)
+        self._book.answer(event.cause, event.asked, event.why, told=event.told, at_work=event.at_work)
         key, leading = event.asked.key, self._book.sighting(event.asked.key)
         waits = key in self._ledger.tally.records and not self._book.is_known(key)
         if event.why and waits and leading is not None and leading.case == event.asked.case:
@@ -226,7 +227,7 @@ class Explainer:
             owner = self._ledger.tally.owners.get(cause, cause)
             if self._book.same(shown, owner):
                 self._fold(shown, owner, why)
-        for found in self._book.companions(over=over):
+        for found in chain(self._book.companions(over=over), self._book.needed(over=over)):
             self._fold(*found)
 
     def _fold(self, key: Key, cause: Key, why: str) -> None:

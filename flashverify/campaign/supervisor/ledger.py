@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from flashverify.campaign.protocol import CaseJudged, Improved, Minimal
     from flashverify.campaign.store.writer import StoredRun
     from flashverify.campaign.supervisor.schedule import CampaignConfig
-    from flashverify.judge.record import FindingRecord
+    from flashverify.judge.record import Diagnosis, FindingRecord
     from flashverify.judge.verdict import CaseResult, Key
 
 __all__ = ["Ledger"]
@@ -141,6 +141,10 @@ class Ledger:
         self.store.remove_finding(key)
         self._unwritten.discard(key)
         return record
+
+    def renamed(self, key: Key, diagnosis: Diagnosis) -> FindingRecord:
+        """A finding has a diagnosis that says more than its own."""
+        return self.rewrite(self.tally.replace(key, diagnosis=diagnosis))
 
     def rewrite(self, record: FindingRecord) -> FindingRecord:
         """Stores a finding as it is now."""

@@ -9,6 +9,8 @@ import time
 from typing import TYPE_CHECKING
 
 from flashverify.campaign.causes.book import bucket_of
+from flashverify.campaign.causes.companions import named
+from flashverify.campaign.causes.diagnoses import OF_VALUES
 from flashverify.campaign.causes.symptoms import TOLD_BY_VALUES, VALUES, consequences, symptom
 from flashverify.campaign.plan_name import PROCESS_CHECKS
 from flashverify.campaign.protocol import Attributed, Started
@@ -26,12 +28,12 @@ if TYPE_CHECKING:
 
 __all__ = ["attribute"]
 
-_OF_VALUES = ("counting", "relations", "config")
-"""Checks that ask about values too, by way of other problems."""
 _REDUCED = 10
 """Simpler cases that are tried."""
 _IN_VAIN = 6
 """Failures in a row that trials do not account for, after which the others are left to another cause."""
+_ACCESS = re.compile(r"^(.*: \w+: \w+ of [^\[]+)\[")
+"""Source lines, kernel, kind and tensor in the message of a sanitizer."""
 _FRAME = re.compile(r'File "(.*?)", line (\d+)')
 
 
@@ -49,7 +51,8 @@ def attribute(session: Session, task: Attribute) -> None:
             why = None
         if task.trials or why:
             vain = 0 if why else vain + task.trials
-            session.emit(Attributed(task.cause.key, sighting, why or "", told=why is not None))
+            at_work = cause.at_work(sighting) if sighting.alone and not why else None
+            session.emit(Attributed(task.cause.key, sighting, why or "", told=why is not None, at_work=at_work))
         if time.monotonic() > end:
             return
 
@@ -65,13 +68,17 @@ class _Cause:
         self._told = session.told.setdefault(task.cause.key, {})
         self._buckets = {bucket_of(key) for key in (task.cause.key, *(folded.key for folded in task.cause.folded))}
         self._symptoms = set(map(symptom, self._buckets))
+        messages = (task.cause.verdict.message, *(folded.message for folded in task.cause.folded))
+        self._accesses = set(map(_access, messages)) - {""}
 
     def at_once(self, sighting: Sighting) -> str:
         """Why it accounts for a failure, in words, with one run at most; empty where that does not say."""
         check, case = sighting.key.check, parse_case(sighting.case)
+        if check == "sanitizer" and _access(sighting.verdict.message) in self._accesses:
+            return "the same access of memory"
         if (same := self._same_end(sighting)) is not None:
             return same
-        plain = sighting.verdict if check in TOLD_BY_VALUES else self._plain(sighting) if check in _OF_VALUES else None
+        plain = sighting.verdict if check in TOLD_BY_VALUES else self._plain(sighting) if check in OF_VALUES else None
         if plain is not None and sighting.case in self._denied:
             return ""  # what does not account for the clearest output of a case rarely accounts for another one
         words = "the same diagnosis" if plain is not None and self._attributed(case, plain) else self._follows(sighting)
@@ -86,7 +93,7 @@ class _Cause:
         case, owned = parse_case(sighting.case), bucket_of(sighting.key) in self._buckets
         if (same := self._same_end(sighting)) is not None:
             return same
-        asked = sighting.key.check in (*TOLD_BY_VALUES, *_OF_VALUES)
+        asked = sighting.key.check in (*TOLD_BY_VALUES, *OF_VALUES)
         answer = self._attributed(case, sighting.verdict) if asked else None
         told = answer is not None
         words: str | None = "the same diagnosis" if answer else self._follows(sighting)
@@ -94,10 +101,22 @@ class _Cause:
         if not words and owned and not told:
             words = "shown together" if self._replays.shown_with(sighting, case) else ""
         elif not words and not owned and not (told and symptom(sighting.key) == symptom(self._finding.key)):
-            words = self._replays.why(sighting)
+            found = self._replays.why(sighting)
+            words = found or self._overflows(sighting, case) or found
         if words:
             self._symptoms.add(symptom(sighting.key))
         return words
+
+    def _overflows(self, sighting: Sighting, case: Case) -> str:
+        """Whether a value that is not finite is one of an output that a finding without a name makes far wrong with other values, in words."""
+        accuracy = ("accuracy", "bound", sighting.key.output)
+        asked = sighting.key.check == "nonfinite" and not named(self._finding) and accuracy in self._symptoms
+        return "far off there with other values" if asked and self._replays.far_off(case, accuracy) else ""
+
+    def at_work(self, sighting: Sighting) -> bool:
+        """Whether the finding shows with other values on every case on which a failure was seen without it."""
+        sizes = sighting.key.check not in TOLD_BY_VALUES
+        return all(self._replays.at_work(parse_case(text), sizes=sizes) for text in sighting.alone)
 
     def _attributed(self, case: Case, verdict: Verdict) -> bool | None:
         diagnosis = self._finding.diagnosis
@@ -134,9 +153,11 @@ class _Cause:
         return next((v for v in sighting.failures if v.check in VALUES and v.output == output), None)
 
     def _follows(self, sighting: Sighting) -> str:
-        """Whether a gradient is wrong only because O or the LSE is, for which the cause accounts."""
+        """Whether a gradient is wrong only because O, the LSE or delta is, for which the cause accounts."""
         if sighting.key.check not in VALUES:
             return ""
+        if self._follows_from_delta(sighting):
+            return "follows from the wrong delta"
         words = consequences(sighting.failures, sighting.given).get(sighting.key.output, "")
         forward = [v for v in sighting.failures if v.check in VALUES and v.output in FORWARD]
         if not words or not forward:
@@ -144,6 +165,14 @@ class _Cause:
         told = [self._attributed(parse_case(sighting.case), verdict) for verdict in forward]
         known = [symptom(verdict) in self._symptoms for verdict in forward]
         return words if all(known if None in told else told) else ""
+
+    def _follows_from_delta(self, sighting: Sighting) -> bool:
+        delta = [v for v in sighting.failures if v.check in VALUES and v.output == "delta"]
+        if not any(symptom(v) in self._symptoms for v in delta):
+            return False
+        self._session.emit(Started())
+        case, output = parse_case(sighting.case), sighting.key.output
+        return self._session.toolkit.follows_from_delta(self._subject, case, output)
 
     def _same_end(self, sighting: Sighting) -> str | None:
         """Whether two runs ended in the same way, in words; None where both came to an end of their own."""
@@ -163,3 +192,9 @@ class _Cause:
             return ""
         frames = [_FRAME.findall(each.traceback)[-1:] for each in (mine, verdict)]
         return "the same exception at the same line" if frames[0] and frames[0] == frames[1] else ""
+
+
+def _access(message: str) -> str:
+    """Which line of which kernel loads or stores which tensor, where a message says that; empty where not."""
+    found = _ACCESS.match(message)
+    return found[1] if found else ""

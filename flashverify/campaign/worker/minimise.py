@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from flashverify.campaign.causes.book import bucket_of
-from flashverify.campaign.causes.symptoms import symptom
+from flashverify.campaign.causes.diagnoses import OF_VALUES
+from flashverify.campaign.causes.symptoms import TOLD_BY_VALUES, symptom
 from flashverify.campaign.plan_name import PROCESS_CHECKS, PlanName
 from flashverify.campaign.protocol import Improved, Judge, Minimal, Minimise, Started
 from flashverify.campaign.shrink.shrinker import shrink
@@ -48,40 +49,46 @@ def minimise(session: Session, task: Minimise) -> None:
                 return probe.judge(Judge(task.subject, format_case(case), plan), deadline=end).result
             return session.judge(task.subject, case, plan)
 
-        case, verdict = parse_case(task.case), task.verdict
+        case, verdict, shows = parse_case(task.case), task.verdict, None
         deadline = begun + task.seconds
         skip = set(task.quarantine)
-        steps = shrink(case)
+        steps, known, accepted = shrink(case), None, 0
         candidate = next(steps, None)
-        while candidate is not None and time.monotonic() < deadline:
+        while known is None and candidate is not None and time.monotonic() < deadline:
             try:
-                found = (
-                    None if format_case(candidate) in skip else _own_failure(session, task, candidate, judge(candidate))
-                )
+                result = None if format_case(candidate) in skip else judge(candidate)
+                found = None if result is None else _own_failure(session, task, candidate, result)
             except NoVerdictError:
                 if time.monotonic() < end:
                     raise
                 break
-            if found is not None:
-                case, verdict = candidate, found
+            if found is not None and result is not None:
+                case, verdict, shows = candidate, found, _buckets(result, candidate)
                 session.emit(Improved(task.key, format_case(case), verdict))
+                accepted += 1
+                if accepted.bit_count() == 1:  # after the first smaller case, the second, the fourth and so on
+                    known = _known(session, task, case, verdict)
             try:
                 candidate = steps.send(found is not None)
             except StopIteration:
                 candidate = None
 
         text, complete = format_case(case), candidate is None
+        known = known or _known(session, task, case, verdict)
+        if known is not None or set(map(symptom, shows or ())) & set(map(symptom, task.beside)):
+            session.emit(Minimal(task.key, text, verdict, Confirmation(), known, complete, shows))
+            return
         diagnosis = _diagnosis(session, task, text, verdict, end)
         verdict, confirmation = _verify(probe, task, text, plan, verdict, end)
         if task.repeats and confirmation.repeats and not confirmation.failed and text != task.first:
             # Smaller, but only inside this process: the first sight is the better witness if it stands alone.
             again, second = _verify(probe, task, task.first, plan, verdict, end)
             if second.failed:
-                text, verdict, confirmation = task.first, again, second
+                text, verdict, confirmation, shows = task.first, again, second, None
                 diagnosis = _diagnosis(session, task, text, verdict, end)
     if confirmation.repeats and not confirmation.failed:
         diagnosis = None
-    session.emit(Minimal(task.key, text, verdict, confirmation, diagnosis, complete))
+    session.emit(Minimal(task.key, text, verdict, confirmation, diagnosis, complete, shows))
 
 
 def _verify(
@@ -131,16 +138,40 @@ def _diagnosis(session: Session, task: Minimise, text: str, verdict: Verdict, en
         return None
 
 
+def _known(session: Session, task: Minimise, case: Case, verdict: Verdict) -> Diagnosis | None:
+    """The diagnosis of another finding that accounts for the minimal case too, though it had no say on the case as it was seen first."""
+    if task.key.cause or task.key.check not in (*TOLD_BY_VALUES, *OF_VALUES):
+        return None
+    session.emit(Started())
+    subject = session.subject(task.subject)
+    try:
+        return next((d for d in task.known if session.toolkit.attributed(subject, case, verdict, d)), None)
+    except Exception as error:  # it stays a finding of its own
+        print(f"attribution failed: {type(error).__name__}: {error}", file=sys.stderr)
+        return None
+
+
+def _buckets(result: CaseResult, case: Case) -> tuple[Key, ...]:
+    return tuple(
+        sorted({v.key(result.subject, case.dtype) for v in result.failures if result.case_of(v) == result.case})
+    )
+
+
 def _failure(result: CaseResult, case: Case, key: Key) -> Verdict | None:
     bucket = bucket_of(key)
     return next((v for v in result.failures if v.key(result.subject, case.dtype) == bucket), None)
 
 
 def _own_failure(session: Session, task: Minimise, case: Case, result: CaseResult) -> Verdict | None:
-    """The failure, where no cause that is known accounts for it."""
+    """The failure, where no cause that is known accounts for it.
+
+    What is outside its bound is not made one where only the strict prediction fails: rounding alone may break that.
+    """
     found = _failure(result, case, task.key)
+    if found is not None and found.mode == "strict" and task.verdict.mode != "strict":
+        return None
     if found is None or {symptom(v) for v in result.failures} & set(map(symptom, task.apart)):
         return None
     subject = session.subject(task.subject)
-    known = any(session.toolkit.attributed(subject, case, found, diagnosis) for diagnosis in task.known)
-    return None if known else found
+    known = task.known if task.key.cause else ()
+    return None if any(session.toolkit.attributed(subject, case, found, diagnosis) for diagnosis in known) else found

@@ -5,18 +5,20 @@ from __future__ import annotations
 from itertools import chain, islice, product
 from typing import TYPE_CHECKING, Any
 
-from flashverify.campaign.causes.symptoms import OF_BITS, REPEAT, VALUES, Symptoms, symptom
+from flashverify.campaign.causes.symptoms import FAR, OF_BITS, REPEAT, VALUES, Symptoms, symptom
 from flashverify.campaign.plan_name import PlanName
 from flashverify.campaign.shrink.shrinker import shrink
 from flashverify.case.case import Grad, Values
 from flashverify.case.changes import change
 from flashverify.case.text import format_case, parse_case
+from flashverify.judge.verdict import from_hex
 from flashverify.outputs import BACKWARD
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from flashverify.campaign.causes.sighting import Sighting
+    from flashverify.campaign.causes.symptoms import Symptom
     from flashverify.campaign.protocol import Attribute
     from flashverify.campaign.worker.main import Session
     from flashverify.case.case import Case
@@ -27,6 +29,8 @@ __all__ = ["Replays"]
 _TRIED, _NEEDED, _ENOUGH = 16, 2, 4
 """Simpler cases that are tried, and of those on which the finding is gone, how many are needed and used."""
 _TILE = 128
+_FEW = 20
+"""Rows and keys with which most defects show."""
 
 
 class Replays:
@@ -56,7 +60,8 @@ class Replays:
             return ""
         for carried in self._carried(case.dtype, backward=other[2] in BACKWARD, like=case):
             if other in self._look(carried, other[0]).own:
-                return "comes and goes with it" if self._together(carried, other) else ""
+                together = self._together(carried, other)
+                return "comes and goes with it" if together else "" if together is False else None
         return None
 
     def _in_another_dtype(self, sighting: Sighting, case: Case) -> str | None:
@@ -83,6 +88,33 @@ class Replays:
         twins = (case, self._as(case, dtype=own), self._as(case, dtype=own, values=plain))
         return any(twin is not None and self._mine in self._look(twin, self._mine[0]).seen for twin in twins)
 
+    def at_work(self, case: Case, *, sizes: bool) -> bool:
+        """Whether the finding shows where a case has other values, a dO that is not 0, or the dtype of the finding.
+
+        Args:
+            case: one that does not show it.
+            sizes: whether more rows and keys count too: what is no comparison of values shows on a case that is too small for wrong values.
+        """
+        values, grad = Values(seed=case.values.seed), case.grad
+        if self._mine[2] in BACKWARD:
+            grad = Grad(dlse=True, do="dense" if grad.do == "zero" or not grad.backward else grad.do)
+        larger = change(case, seq_q=max(case.seq_q, _FEW), seq_k=max(case.seq_k, _FEW)) if sizes else None
+        return any(
+            twin is not None and self._mine in self._look(twin, self._mine[0]).seen
+            for like, dtype in product((case, larger), dict.fromkeys((self._case.dtype, case.dtype)))
+            if like is not None
+            for twin in (self._as(like, dtype=dtype, values=values, grad=grad),)
+        )
+
+    def far_off(self, case: Case, of: Symptom) -> bool:
+        """Whether an output is finite and far outside its bound where the case has plain values."""
+        plain = self._as(case, dtype=case.dtype, values=Values(seed=case.values.seed))
+        if plain is None:
+            return False
+        found = self.judge(plain, of[0]).failures
+        lost = ("nonfinite", of[2]) in {(v.check, v.output) for v in self.judge(plain, "nonfinite").failures}
+        return not lost and any(symptom(v) == of and v.ratio and from_hex(v.ratio) >= FAR for v in found)
+
     def _carried(self, dtype: str, *, backward: bool, like: Case | None = None) -> Iterator[Case]:
         """The finding's case in another dtype, with a backward where that is asked for: as it is, then with plain values.
 
@@ -98,10 +130,12 @@ class Replays:
             if twin is not None and self._mine in self._look(twin, self._mine[0]).seen:
                 yield twin
 
-    def _together(self, case: Case, other: tuple[str, str, str]) -> bool:
-        """Whether the other failure is gone wherever a simpler case does not show the finding."""
+    def _together(self, case: Case, other: tuple[str, str, str]) -> bool | None:
+        """Whether the other failure is gone wherever a simpler case does not show the finding; None where too few cases do not show it."""
         gone = [g for g in self._without(case) if self._look(g, other[0]).asked(other)]
-        return len(gone) >= _NEEDED and all(other not in self._look(g, other[0]).own for g in gone)
+        if any(other in self._look(g, other[0]).own for g in gone):
+            return False
+        return True if len(gone) >= _NEEDED else None
 
     def _without(self, case: Case) -> list[Case]:
         """Cases with a part less than `case` that do not show the finding."""

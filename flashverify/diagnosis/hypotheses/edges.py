@@ -94,6 +94,9 @@ def _queries_begin(scene: Scene, by: str) -> Iterator[Alternative]:
         for rows in TILES:
             detail = f"tiles of {rows} rows and {keys} keys"
             if by == "up":
+                visible = scene.inputs.visible
+                if visible is not None and bool((visible & (i < first // rows * rows)).any()):
+                    continue  # a prefix opens pairs before the edge, which a walk that begins there loses however it rounds
                 yield Alternative(inputs=with_parts(scene, begin=i >= -(-first // rows) * rows), detail=detail)
             else:
                 taken = (i >= last // rows * rows) & (i < last)

@@ -11,6 +11,7 @@ from flashverify.diagnosis.hypothesis import Alternative, Semantics
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from flashverify.diagnosis.hypothesis import Finish
     from flashverify.diagnosis.observation import Scene
 
 __all__ = ["SCALES"]
@@ -19,15 +20,22 @@ _LOG2E = 1.0 / math.log(2.0)
 
 
 def _scale(factor: Callable[[float, int], float]) -> Callable[[Scene], Iterator[Alternative]]:
-    """The scale times a function of the scale and the head dimension."""
+    """The scale times a function of the scale and the head dimension: everywhere, or in the weights alone."""
 
     def build(scene: Scene) -> Iterator[Alternative]:
         scale, dim = scene.inputs.scale, scene.case.dim_qk
         wrong = factor(scale, dim)
         if wrong != scale and math.isfinite(wrong):
             yield Alternative(inputs=replace(scene.inputs, scale=wrong))
+            if scene.inputs.do is not None and wrong:
+                yield Alternative(inputs=replace(scene.inputs, scale=wrong), finish=_as_declared(scale / wrong))
 
     return build
+
+
+def _as_declared(factor: float) -> Finish:
+    """The scale by which dQ and dK are multiplied is the declared one."""
+    return lambda found: {name: x.times(factor) if name in ("dq", "dk") else x for name, x in found.items()}
 
 
 def _scale_off(scene: Scene) -> Iterator[Alternative]:

@@ -112,7 +112,7 @@ def _cap(kind: str) -> Callable[[Scene], Iterator[Alternative]]:
             if i.visible is not None:
                 hot = hot & i.visible
             rows = hot.any(-1)
-            keys = hot.any(-2).reshape(hot.shape[0], -1, scene.group, hot.shape[3]).any(2)
+            keys = hot.any(-2).reshape(hot.shape[0], scene.case.heads_kv, scene.group, hot.shape[3]).any(2)
 
             def finish(found: Expectations) -> Expectations:
                 where = {"o": rows.unsqueeze(-1), "lse": rows, "dq": rows.unsqueeze(-1)}

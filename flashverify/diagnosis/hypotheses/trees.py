@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from flashverify.case.masks.patterns import bitmap_tensor
 from flashverify.case.masks.tree import ancestors
 from flashverify.diagnosis.hypothesis import Alternative, Semantics
 from flashverify.diagnosis.mask_tensors import tree, with_parts
@@ -54,6 +55,15 @@ def _previous(scene: Scene, table: Tensor) -> Tensor:
     return table
 
 
+def _sees_the_one_before(scene: Scene) -> Iterator[Alternative]:
+    """Of a bitmap, which kernels read as they read a tree: each row sees the key before the one of its own number."""
+    yield from _tree(_previous)(scene)
+    bits = bitmap_tensor(scene.case)
+    if bits is not None and min(bits.shape[-2:]) and max(bits.shape[-2:]) > 1:
+        row, key = torch.arange(bits.shape[-2])[:, None], torch.arange(bits.shape[-1])
+        yield Alternative(inputs=with_parts(scene, bitmap=bits | (key == row - 1)))
+
+
 def _parents(scene: Scene, table: Tensor) -> Tensor:
     table = torch.zeros_like(table)
     for first, parents in _trees(scene):
@@ -99,8 +109,8 @@ TREES = (
     ),
     Semantics(
         name="tree-previous-node",
-        sentence="a tree node also sees the node before it, whatever branch that is on",
-        build=_tree(_previous),
+        sentence="a tree node, or a row of a bitmap, also sees the one before it, whatever its bit says",
+        build=_sees_the_one_before,
     ),
     Semantics(
         name="tree-parents-only",

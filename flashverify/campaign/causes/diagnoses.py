@@ -1,0 +1,51 @@
+"""Which of several diagnoses name one defect."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from flashverify.campaign.causes.symptoms import TOLD_BY_VALUES
+from flashverify.diagnosis.families import canonical
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from flashverify.judge.record import Diagnosis, FindingRecord
+    from flashverify.judge.verdict import Key
+
+__all__ = ["OF_VALUES", "agreed", "alike", "names"]
+
+OF_VALUES = ("counting", "relations", "config")
+"""Checks that ask about values too, by way of other problems."""
+
+
+def alike(key: Key, found: Diagnosis | None, known: Iterable[FindingRecord]) -> FindingRecord | None:
+    """The first of the `known` findings whose diagnosis names the same defect as `found`, the diagnosis of the finding `key`."""
+    if found is None or not found.name or key.check not in (*TOLD_BY_VALUES, *OF_VALUES):
+        return None
+    return next((r for r in known if r.key != key and r.diagnosis is not None and _one(r.diagnosis, found)), None)
+
+
+def agreed(first: Diagnosis, second: Diagnosis) -> Diagnosis:
+    """Of two diagnoses of one defect the one whose name stands for both, or with which fewer semantics are consistent, at the place of the first."""
+    if first.name != second.name and (name := canonical(first.name, second.name)):
+        clearer, other = (first, second) if name == first.name else (second, first)
+        clearer = msgspec.structs.replace(
+            clearer, sentence=f"{clearer.sentence} Other cases show it so: {other.sentence}"
+        )
+    else:
+        clearer = second if len(second.also) < len(first.also) else first
+    return msgspec.structs.replace(clearer, place=first.place)
+
+
+def names(found: Iterable[FindingRecord]) -> dict[Key, Diagnosis]:
+    """The diagnoses that have a name, by finding."""
+    return {r.key: r.diagnosis for r in found if r.diagnosis is not None and r.diagnosis.name}
+
+
+def _one(a: Diagnosis, b: Diagnosis) -> bool:
+    """Whether one mistake has both names, or some semantics is consistent with the cases of both, under the same conditions."""
+    shared = {a.name, *a.also} & {b.name, *b.also} - {""}
+    return a.conditions == b.conditions and bool(shared or canonical(a.name, b.name))

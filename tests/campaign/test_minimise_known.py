@@ -1,0 +1,93 @@
+"""What a known cause accounts for on the way to a minimal case is neither diagnosed anew nor verified."""
+
+import msgspec
+import pytest
+
+from flashverify.campaign.protocol import Improved, Minimal, Minimise, WorkerConfig
+from flashverify.campaign.worker.minimise import minimise
+from flashverify.case.text import format_case, parse_case
+from flashverify.judge.record import Diagnosis
+from flashverify.judge.verdict import CaseResult, Key, Status, Verdict
+
+OUT, LSE = Key("k", "accuracy", "bound", "o", "fp16"), Key("k", "accuracy", "bound", "lse", "fp16")
+KNOWN = Diagnosis("causal-ignored")
+FIRST = "fv1 seq_q=4 seq_k=4 causal=top-left softcap=2 backward=no"
+
+
+class Session:
+    """O is wrong with a causal mask, and the LSE with it; a known diagnosis has its say without a softcap."""
+
+    setup = WorkerConfig("fake_toolkit:toolkit", "cpu", "", 0, 10.0)
+
+    def __init__(self, says=True):
+        self.toolkit, self.says, self.events, self.diagnosed = self, says, [], 0
+
+    def subject(self, spec):
+        return spec
+
+    def judge(self, spec, case, plan):
+        wrong = [OUT, LSE] if case.mask.causal else []
+        verdicts = [Verdict(check=k.check, status=Status.FAIL, error=k.error, output=k.output) for k in wrong]
+        return CaseResult(format_case(case), "k", "cpu", tuple(verdicts))
+
+    def attributed(self, subject, case, verdict, diagnosis):
+        return self.says if case.logits.softcap is None else None
+
+    def diagnose(self, *asked, **given):
+        self.diagnosed += 1
+        return Diagnosis("", "It is described.")
+
+    def emit(self, event):
+        self.events.append(event)
+
+    def minimised(self, **given):
+        verdict = Verdict(check="accuracy", status=Status.FAIL, error="bound", output="o")
+        minimise(self, Minimise("k", OUT, FIRST, FIRST, verdict, 5.0, 0, **given))
+        (found,) = [event for event in self.events if isinstance(event, Minimal)]
+        return found
+
+
+def test_a_known_diagnosis_ends_the_shrinking():
+    told, untold = Session(), Session(says=False)
+
+    assert told.minimised(known=(KNOWN,)).diagnosis == KNOWN
+    assert told.diagnosed == 0
+    assert untold.minimised(known=(KNOWN,)).diagnosis.sentence == "It is described."
+    steps = [sum(isinstance(event, Improved) for event in session.events) for session in (told, untold)]
+    assert steps[0] < steps[1], "nothing smaller is looked for"
+
+
+def test_a_second_cause_is_never_given_the_diagnosis_that_it_was_told_apart_from():
+    second = Session()
+    second_key = msgspec.structs.replace(OUT, cause=1)
+    verdict = Verdict(check="accuracy", status=Status.FAIL, error="bound", output="o")
+    minimise(second, Minimise("k", second_key, FIRST, FIRST, verdict, 5.0, 0, known=(KNOWN,)))
+
+    assert second.events[-1].diagnosis != KNOWN
+
+
+@pytest.mark.parametrize(("beside", "diagnosed"), [((LSE,), 0), ((msgspec.structs.replace(LSE, output="dq"),), 1)])
+def test_a_minimal_case_that_shows_what_it_was_never_seen_without_is_not_diagnosed(beside, diagnosed):
+    session = Session()
+    found = session.minimised(beside=beside)
+
+    assert session.diagnosed == diagnosed
+    assert set(found.shows) == {OUT, LSE}
+    assert found.complete
+
+
+@pytest.mark.parametrize(("mode", "rows"), [("end-to-end", 2), ("strict", 1)])
+def test_what_is_outside_its_bound_is_not_made_a_failure_of_the_strict_prediction_alone(mode, rows):
+    class Strict(Session):
+        """With a single row only the strict prediction fails."""
+
+        def judge(self, spec, case, plan):
+            seen = "end-to-end" if case.seq_q > 1 else "strict"
+            verdict = Verdict(check="accuracy", status=Status.FAIL, error="bound", output="o", mode=seen)
+            return CaseResult(format_case(case), "k", "cpu", (verdict,))
+
+    session = Strict()
+    verdict = Verdict(check="accuracy", status=Status.FAIL, error="bound", output="o", mode=mode)
+    minimise(session, Minimise("k", OUT, FIRST, FIRST, verdict, 5.0, 0))
+
+    assert parse_case(session.events[-1].case).seq_q == rows
