@@ -177,8 +177,8 @@ def merge_form(case: Case, *, lse_base: str, partial_dtype: str, splits: int) ->
         n_splits=splits,
         partial_dtype=case.dtype if partial_dtype == "input" else "fp32",
         partial_lse_base=lse_base,
+        partials="given",
         kappa=0.0,
-        architecture="ieee",
     )
 
 

@@ -120,7 +120,7 @@ def _form(case: Case) -> Form:
         gap_c=3.0 + 8.0 * steps,
         exp_eps=5.0 + 64.0 * steps,
         normalise="every_block",
-        architecture="ieee",
+        partials="given",
     )
 
 

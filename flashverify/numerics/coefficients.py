@@ -66,6 +66,13 @@ def _logits(s: Setting) -> LogitCoefficients:
         u_pre = 0.0 if prescale == "none" else x.u
         return ((s.dot(s.shape.D) * (1 + u_pre) + u_pre) * sc + 2 * W) * _SECOND_ORDER
 
+    if (
+        form.partials == "given"
+    ):  # nothing computes a logit; kappa counts roundings of a stored LSE beside those of a split
+        none = dict.fromkeys(
+            ("s_dot_fwd", "s_dot_bwd", "s_max", "s_const", "s_flush", "prescale_fwd", "prescale_bwd"), 0.0
+        )
+        return LogitCoefficients(s_abs=form.kappa * U * _SECOND_ORDER, **none)
     prescaled = (form.prescale_fwd, form.prescale_bwd) != ("none", "none")
     return LogitCoefficients(
         s_dot_fwd=s_dot(form.prescale_fwd),
@@ -89,7 +96,7 @@ def _weights(s: Setting) -> WeightCoefficients:
         split=(7 * U if form.partial_lse_base == "e" else 3 * U) if s.splits else 0.0,
         row_sum=s.sums * U / (1 - min(s.sums * U, 0.5)),
         row_sum_rounded=form.row_sum == "rounded" and s.x.narrow,
-        u_p=s.x.u if s.x.narrow else 0.0,
+        u_p=s.x.u if s.x.narrow and form.partials == "computed" else 0.0,
         eta_p=s.eta_p * (2 if s.beside is not None and s.beside.drop_cast else 1),
         p_max=min(s.x.max, OVERFLOW_FP32) if s.x.narrow else OVERFLOW_FP32,
     )

@@ -21,6 +21,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "lse_base": ("e", "2"),
     "normalise": ("end", "every_block"),
     "dp_init": ("zero", "minus_delta"),
+    "partials": ("computed", "given"),
     "partial_dtype": DTYPES,
     "partial_lse_base": ("2", "e"),
     "grad_accum": DTYPES,
@@ -74,6 +75,7 @@ class Form:
         lse_base: Base of the LSE that the kernel returns.
         normalise: Division by the row sum at the end, or after every block.
         dp_init: Initial value of the dP accumulator.
+        partials: The kernel computes the parts that it merges, or is given them: O and LSE of each of `n_splits` parts, exact but for one rounding.
         partial_dtype: dtype of partial outputs of split-KV or ring attention.
         grad_accum: dtype in which gradients are accumulated across blocks, by atomics or in the output itself.
         grad_accum_of: Which of them: `"dq"` across key blocks, `"dkv"` across query blocks, or `"all"`.
@@ -113,6 +115,7 @@ class Form:
     lse_base: str = "e"
     normalise: str = "end"
     dp_init: str = "zero"
+    partials: str = "computed"
     partial_dtype: str = "fp32"
     grad_accum: str = "fp32"
     grad_accum_of: str = "dq"

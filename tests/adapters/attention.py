@@ -27,7 +27,7 @@ def attend(q, k, v, scale, *, causal=False, window=(-1, -1), softcap=0.0, slopes
     s = s.masked_fill(hidden, float("-inf"))
     terms = s if sink is None else torch.cat((s, sink.float().view(-1, 1, 1).expand(-1, s.shape[1], 1)), 2)
     if not terms.shape[2]:
-        nothing = q[..., :1] * 0 + v.sum()  # zeros that autograd can differentiate
+        nothing = q[..., :1] * 0 + v.sum() + k.sum()  # zeros that autograd can differentiate
         return nothing.expand(-1, -1, v.shape[2]), terms.new_full(terms.shape[:2], float("-inf")).T
     largest = terms.amax(2, keepdim=True)
     largest = largest.masked_fill(largest.isneginf(), 0.0)
