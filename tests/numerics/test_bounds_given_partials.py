@@ -45,6 +45,31 @@ def test_an_adverse_merge_stays_within_the_bound_and_comes_close():
     assert all(ratio > 0.2 for ratio in worst.values()), worst
 
 
+def adverse_step(out, lse, block_out, block_lse):
+    """A step of a ring, likewise: the running O and LSE are in fp32."""
+    block_lse = block_lse.transpose(1, 2).unsqueeze(-1)
+    if out is None:
+        return block_out.float(), block_lse
+    sign = torch.sign(block_out[..., :1].double() - out[..., :1])
+    signed = ((lse.double(), -sign), (block_lse.double(), sign))
+    largest = torch.maximum(lse, block_lse).double()
+    old, new = (torch.exp((x * (1 + s * U) - largest) * (1 + 3 * U * s)) * (1 + 5 * U * s) for x, s in signed)
+    total = (old + new) * (1 + 2 * U)
+    merged = (old * out + new * block_out.double()) / total * (1 + 4 * U)
+    return merged.float(), ((largest + total.log() * (1 + 2 * U) + 2.0**-22) * (1 + U)).float()
+
+
+def test_an_adverse_ring_stays_within_the_bound():
+    ring, worst = adapters.ring_merge(adverse_step, device="cpu"), 0.0
+    for text in CASES:
+        case = parse_case(text.replace("splits:2", "blocks:2").replace("splits:5", "blocks:4"))
+        result = judge_case(ring, case, checks=("accuracy", "nonfinite"))
+        assert result.failures == ()
+        worst = max(worst, *(float.fromhex(stats.worst) for stats in result.stats))
+
+    assert worst > 0.05
+
+
 def coarse(o, lse):
     """A merge whose LSE is off by a relative 2^-18."""
     merged, total = adverse(o, lse)
