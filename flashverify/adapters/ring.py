@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from flashverify.adapters.declaration import Changes, accepts, declare
-from flashverify.adapters.merges import evenly
+from flashverify.adapters.merging import evenly, too_large
 from flashverify.adapters.partials import handed_over, partial_results
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def ring_merge(
             "launch": (_BLOCKS,),
             "even_launches": False,
             "compiles": False,
-            "also": _refusal,
+            "also": too_large,
         },
         contract={},
         form=_form,
@@ -120,16 +120,9 @@ def _form(case: Case) -> Form:
         gap_c=3.0 + 8.0 * steps,
         exp_eps=5.0 + 64.0 * steps,
         normalise="every_block",
-        architecture="ieee",
+        partials="given",
     )
 
 
 def _count(case: Case) -> int:
     return dict(case.launch).get("blocks", 2)
-
-
-def _refusal(case: Case) -> str | None:
-    """Why a case is left out, or None."""
-    if any(abs(edit.value) >= 1e30 for edit in case.values.edits) or abs(case.softmax_scale) >= 1e30:
-        return "an element of 1e30 or more: the LSE of a partial may leave fp32"
-    return None

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from flashverify.adapters.declaration import Changes, accepts, declare
 from flashverify.adapters.features import left_of
-from flashverify.adapters.new_tokens import last_keys, too_few_keys
+from flashverify.adapters.new_tokens import last_keys, too_few_keys, without_last_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -121,7 +121,7 @@ def sglang_extend(
     def call(p: Problem) -> Any:
         x, rows = p.paged("sglang"), p.case.seq_q
         o = x.q.new_empty(len(x.q), p.case.heads_q, p.case.dim_v)
-        prefix_indptr, prefix = _prefix(x.kv_indptr, x.kv_indices, rows)
+        prefix_indptr, prefix = without_last_keys(x.kv_indptr, x.kv_indices, rows)
         given: dict[str, Any] = {
             "q_extend": x.q,
             "k_extend": last_keys(p.k, x.seq_lens, rows),
@@ -222,21 +222,6 @@ def sglang_prefill(
 def _logits(kernel: Callable[..., Any]) -> tuple[str, ...]:
     words = {"logit_cap": "softcap", "sinks": "sink"}
     return tuple(field for parameter, field in words.items() if accepts(kernel, parameter))
-
-
-def _prefix(indptr: Any, indices: Any, rows: int) -> tuple[Any, Any]:
-    """`kv_indptr` and `kv_indices` without the last `rows` keys of each sequence; behind them lie the others."""
-    import torch
-
-    from flashverify.case.memory.handed import copied
-
-    counts = indptr[1:] - indptr[:-1] - rows
-    starts = torch.nn.functional.pad(counts.clamp(min=0).cumsum(0, dtype=torch.int32), (1, 0))
-    place = torch.arange(len(indices), device=indices.device)
-    sequence = torch.bucketize(place, indptr[1:].long(), right=True).clamp(max=len(counts) - 1)
-    kept = (place < indptr[-1]) & (place - indptr.long()[sequence] < counts[sequence])
-    order = torch.argsort((~kept).to(torch.uint8), stable=True)
-    return copied("kv_indptr", starts), copied("kv_indices", indices[order])
 
 
 def _rectangular(case: Case) -> str | None:

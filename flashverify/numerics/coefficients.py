@@ -66,6 +66,13 @@ def _logits(s: Setting) -> LogitCoefficients:
         u_pre = 0.0 if prescale == "none" else x.u
         return ((s.dot(s.shape.D) * (1 + u_pre) + u_pre) * sc + 2 * W) * _SECOND_ORDER * (1 + 3 * s.u_s)
 
+    if (
+        form.partials == "given"
+    ):  # nothing computes a logit; kappa counts roundings of a stored LSE beside those of a split
+        none = dict.fromkeys(
+            ("s_dot_fwd", "s_dot_bwd", "s_max", "s_const", "s_flush", "prescale_fwd", "prescale_bwd"), 0.0
+        )
+        return LogitCoefficients(s_abs=form.kappa * U * _SECOND_ORDER, **none)
     prescaled = (form.prescale_fwd, form.prescale_bwd) != ("none", "none")
     s_abs = form.kappa * U * _SECOND_ORDER + 2 * s.u_s * (1 + s.u_s)
     # |K - mean| <= |K| + max |K|: the product and its roundings grow by those of max |K|, and the correction of the LSE is one more product.
@@ -104,7 +111,7 @@ def _weights(s: Setting) -> WeightCoefficients:
         split_lse=8 * U if form.normalise == "lse" else 0.0,
         row_sum=s.sums * U / (1 - min(s.sums * U, 0.5)),
         row_sum_rounded=form.row_sum == "rounded" and s.x.narrow,
-        u_p=s.x.u if s.x.narrow else 0.0,
+        u_p=s.x.u if s.x.narrow and form.partials == "computed" else 0.0,
         eta_p=s.eta_p * (2 if s.beside is not None and s.beside.drop_cast else 1),
         p_max=min(s.x.max, OVERFLOW_FP32) if s.x.narrow else OVERFLOW_FP32,
     )

@@ -27,6 +27,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "dp_init": ("zero", "minus_delta"),
     "delta_from": ("unknown", "o", "o_fp32", "p"),
     "p_from": ("unknown", "lse", "forward"),
+    "partials": ("computed", "given"),
     "partial_dtype": DTYPES,
     "partial_lse_base": ("2", "e"),
     "grad_accum": DTYPES,
@@ -90,6 +91,7 @@ class Form:
             the backward. `"unknown"` is judged by every reading, and right under one is right.
         p_from: Where the P of the backward comes from: recomputed from the stored LSE (`"lse"`) or kept from the forward in fp32
             (`"forward"`), which takes no splits and no operand that is prescaled in the backward alone. `"unknown"` likewise.
+        partials: The kernel computes the parts that it merges, or is given them: O and LSE of each of `n_splits` parts, exact but for one rounding.
         partial_dtype: dtype of partial outputs of split-KV or ring attention.
         grad_accum: dtype in which gradients are accumulated across blocks, by atomics or in the output itself.
         grad_accum_of: Which of them: `"dq"` across key blocks, `"dkv"` across query blocks, or `"all"`.
@@ -136,6 +138,7 @@ class Form:
     dp_init: str = "zero"
     delta_from: str = "unknown"
     p_from: str = "unknown"
+    partials: str = "computed"
     partial_dtype: str = "fp32"
     grad_accum: str = "fp32"
     grad_accum_of: str = "dq"

@@ -19,10 +19,13 @@ _BLOCKS = (16, 32, 64, 128, 256)
 def key_blocks(form: Form, Sk: int) -> tuple[int, int]:
     """Return `(BN + 2 Nb, Nb)`: the roundings of a row sum and the key blocks of a row, each the largest over the block sizes allowed.
 
+    Parts that are given are the blocks, one weight each.
     A block of BN keys sums at most min(BN, Sk) non-zero weights; masked weights are exact zeros.
     """
     if Sk == 0:
         return 0, 0
+    if form.partials == "given":
+        return 2 * form.n_splits, form.n_splits
     sizes = (form.block_n,) if form.block_n is not None else _BLOCKS
     pairs = []
     for size in sizes:
@@ -73,12 +76,14 @@ class Setting:
 
     @property
     def eta_p(self) -> float:
-        """Subnormal error of one cast of P or dS."""
-        return self.x.eta if self.x.narrow else 0.0
+        """Subnormal error of one cast of P or dS; a merge casts no weights."""
+        return self.x.eta if self.x.narrow and self.form.partials == "computed" else 0.0
 
     @property
     def dot_keys(self) -> float:
         """A dot over the keys; one of its own for every tile, added to the accumulator, costs one rounding a tile."""
+        if self.form.partials == "given":  # one product a part, in fp32
+            return dot_coefficient(self.form.n_splits, dtype="fp32", dot="ieee", architecture="ieee") + U * self.blocks
         return self.dot(self.shape.Sk, self.form.n_splits) + U * self.blocks
 
     @property

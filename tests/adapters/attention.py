@@ -26,9 +26,14 @@ def attend(q, k, v, scale, *, causal=False, window=(-1, -1), softcap=0.0, slopes
         hidden = hidden | (key > place + right)
     s = s.masked_fill(hidden, float("-inf"))
     terms = s if sink is None else torch.cat((s, sink.float().view(-1, 1, 1).expand(-1, s.shape[1], 1)), 2)
-    lse = torch.logsumexp(terms, 2) if terms.shape[2] else terms.new_full(terms.shape[:2], float("-inf"))
-    p = (s - lse.masked_fill(lse.isneginf(), 0.0).unsqueeze(2)).exp()
-    return torch.einsum("hij,jhd->ihd", p, v).to(q.dtype), lse.T
+    if not terms.shape[2]:
+        nothing = q[..., :1] * 0 + v.sum() + k.sum()  # zeros that autograd can differentiate
+        return nothing.expand(-1, -1, v.shape[2]), terms.new_full(terms.shape[:2], float("-inf")).T
+    largest = terms.amax(2, keepdim=True)
+    largest = largest.masked_fill(largest.isneginf(), 0.0)
+    total = (terms - largest).exp().sum(2, keepdim=True)
+    p = (s - largest).exp() / total.masked_fill(total == 0, 1.0)
+    return torch.einsum("hij,jhd->ihd", p, v).to(q.dtype), (largest + total.log()).squeeze(2).T
 
 
 def sequences(starts_q, starts_k, function):

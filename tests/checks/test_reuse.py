@@ -13,7 +13,7 @@ from flashverify.checks.reuse import questions as reuse
 from flashverify.checks.reuse.cuda import Captured
 from flashverify.checks.reuse.saved_tensors import Saved
 from flashverify.judge.verdict import Status
-from flashverify.subjects import Contract, Forward, Gradients
+from flashverify.subjects import Contract, Forward, Gradients, Supports
 from tests.checks.naive import attention, make
 from tests.checks.test_engine import PLAIN, Wrapped
 
@@ -91,6 +91,22 @@ def test_lengths_kept_from_the_first_call_fail():
     plan = Plan(checks=("reuse",), questions={"reuse": ("lengths",)})
 
     assert errors(make(lengths_of_the_first), case, plan)[0] == {"lengths"}
+
+
+def test_lengths_that_the_subject_refuses_are_not_asked_for():
+    seen = []
+
+    def noting(p):
+        seen.append(p.case.mask.key_lengths)
+        return attention(p)
+
+    long = Supports(
+        masks=("key_lengths",), also=lambda case: "too few keys" if min(case.mask.key_lengths or (9,)) < 4 else None
+    )
+    assert errors(make(noting, supports=long), LENGTHS)[0] == set()
+    assert (2, 4) not in seen
+    assert errors(make(noting), LENGTHS)[0] == set()
+    assert (2, 4) in seen
 
 
 def test_a_call_that_drifts_fails_at_the_tenth():

@@ -165,7 +165,7 @@ def test_every_field_of_a_form_is_said_to_round_to_nearest_or_kept():
     assert kept == {
         *("exp", "exp_eps", "gap_c", "kappa", "kappa_bias", "rescale_threshold", "scale_ds", "normalise", "dp_init", "delta_from"),
         *("p_from", "n_splits", "block_n", "n_blocks", "grad_adds", "grad_accum_of", "partial_lse_base", "bwd_lse_base", "lse_base"),
-        *("softcap", "softcap_slope", "max_source", "stored_delta", "empty_row_lse", "masked_ds", "dot", "architecture"),
+        *("softcap", "softcap_slope", "max_source", "stored_delta", "empty_row_lse", "masked_ds", "dot", "architecture", "partials"),
     }  # fmt: skip
 
 

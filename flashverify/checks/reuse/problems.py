@@ -10,7 +10,7 @@ from flashverify.case.case import Storage, Values
 from flashverify.case.masks.mask import LENGTHS, Mask
 from flashverify.case.memory.materialize import materialize
 from flashverify.case.space.fit import fitted
-from flashverify.checks.passes.derived_problems import FLOATS, overwrite, work
+from flashverify.checks.passes.derived_problems import FLOATS, overwrite, plain, work
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,8 +61,8 @@ def value_changes(problem: Problem) -> Changes:
     return found
 
 
-def shorter(problem: Problem) -> Problem | None:
-    """The problem with about half of each declared length, in the same tensors; None where no length is declared or all are 0.
+def shorter(subject: Subject, problem: Problem) -> Problem | None:
+    """The problem with about half of each declared length, in the same tensors; None where no length is declared, all are 0, or the subject refuses it.
 
     Nor is there one of a paged problem under a window: shorter sequences need pages that the table does not name.
     """
@@ -76,9 +76,8 @@ def shorter(problem: Problem) -> Problem | None:
     }
     if not halves:
         return None
-    return dataclasses.replace(
-        problem, case=dataclasses.replace(problem.case, mask=dataclasses.replace(mask, **halves))
-    )
+    case = dataclasses.replace(problem.case, mask=dataclasses.replace(mask, **halves))
+    return None if subject.supports.refusal(plain(case)) is not None else dataclasses.replace(problem, case=case)
 
 
 def length_changes(problem: Problem, other: Problem) -> Changes:

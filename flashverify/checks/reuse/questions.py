@@ -61,7 +61,7 @@ def values(first: BasePass) -> Iterator[Verdict] | None:
 def lengths(first: BasePass) -> Iterator[Verdict] | None:
     """The same memory with shorter lengths."""
     subject, base = first.subject, first.execution
-    other = shorter(base.problem)
+    other = shorter(subject, base.problem)
     return None if other is None else _between(subject, base, other, length_changes(base.problem, other), "lengths")
 
 
@@ -148,7 +148,7 @@ def _replayed(subject: Subject, base: Execution) -> Iterator[Verdict]:
         yield _verdict("graph", "", (), text, Status.FAIL if promised else Status.PASS)
         return
     yield from _same(subject, base, graph.replay(problem), "graph", "the replay of a graph")
-    other = shorter(problem)
+    other = shorter(subject, problem)
     changes = value_changes(problem) + ([] if other is None else length_changes(problem, other))
     with overwritten(changes):
         eager = execute(subject, other or problem)
