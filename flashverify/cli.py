@@ -19,6 +19,7 @@ from flashverify.bench.command import bench_command
 from flashverify.campaign.commands.options import (
     FAIL_FAST,
     JSON,
+    REFUSALS,
     REPORT,
     settings_of,
     shared_options,
@@ -72,14 +73,16 @@ def _report_writer(unwanted: bool) -> Callable[[Path], Sequence[Path]] | None:
 @shared_options("subject", "max-cases", "max-findings", "hours", "minutes", "workers", "out", "device", "numerics")
 @FAIL_FAST
 @shrink_option("shrink findings [default: keep the smallest failing case of the matrix]")
+@REFUSALS
 @JSON
 @REPORT
-def run_command(as_json: bool, no_report: bool, **options: Any) -> int:
+def run_command(as_json: bool, no_report: bool, refusals: bool, **options: Any) -> int:
     """Judge the fixed matrix of cases, every poison and variant."""
     from flashverify.campaign.commands.campaign import campaign_config, run_campaign
 
     config = campaign_config("run", settings_of(options))
-    return run_campaign(config, as_json=as_json, report=_report_writer(no_report)).exit_code
+    report = _report_writer(no_report)
+    return run_campaign(config, as_json=as_json, report=report, refusals=refusals).exit_code
 
 
 @main.command()
@@ -90,9 +93,10 @@ def run_command(as_json: bool, no_report: bool, **options: Any) -> int:
 @shrink_option("shrink findings, within a third of the time [default: shrink]")
 @click.option("--matrix", is_flag=True, help="judge the fixed matrix of `run` first, within the same budget")
 @click.option("--no-corpus", is_flag=True, help="skip the packaged corpus, which is judged before anything is drawn")
+@REFUSALS
 @JSON
 @REPORT
-def fuzz(matrix: bool, no_corpus: bool, as_json: bool, no_report: bool, **options: Any) -> int:
+def fuzz(matrix: bool, no_corpus: bool, as_json: bool, no_report: bool, refusals: bool, **options: Any) -> int:
     """Search for failing cases within a budget [default: 10 minutes]; findings are shrunk, verified and diagnosed beside it.
 
     With --out naming an unfinished run, go on with it: --max-cases counts the whole run, --hours and --minutes this call.
@@ -100,7 +104,8 @@ def fuzz(matrix: bool, no_corpus: bool, as_json: bool, no_report: bool, **option
     from flashverify.campaign.commands.campaign import campaign_config, run_campaign
 
     config = campaign_config("fuzz", settings_of(options), matrix=matrix, corpus=not no_corpus)
-    return run_campaign(config, as_json=as_json, report=_report_writer(no_report)).exit_code
+    report = _report_writer(no_report)
+    return run_campaign(config, as_json=as_json, report=report, refusals=refusals).exit_code
 
 
 @main.command()
@@ -109,8 +114,11 @@ def fuzz(matrix: bool, no_corpus: bool, as_json: bool, no_report: bool, **option
 @click.option("--subject", metavar="SPEC", help="registered name or module:name [default: the one in the file]")
 @click.option("--check", metavar="NAME", default="", help="only this check")
 @click.option("--diagnose", is_flag=True, help="say which wrong semantics explains the first failure")
+@click.option("--outside", is_flag=True, help="judge a case that the subject does not declare, by its accuracy")
 @JSON
-def replay(case: str, subject: str | None, check: str, diagnose: bool, as_json: bool, **options: Any) -> int:
+def replay(
+    case: str, subject: str | None, check: str, diagnose: bool, outside: bool, as_json: bool, **options: Any
+) -> int:
     """Judge one case again, in a process of its own: its text, a case.json, a finding folder, or text on stdin."""
     from flashverify.campaign import environment, toolkit
     from flashverify.campaign.commands.replay import read_case, replay_case, result_code, result_lines
@@ -128,7 +136,7 @@ def replay(case: str, subject: str | None, check: str, diagnose: bool, as_json: 
     device = environment.resolve_device(settings.device)
     numerics = environment.resolve_numerics(settings.numerics or (device == "cpu" and found.numerics) or None, device)
     setup = ProcessSetup(toolkit.BUNDLED, device, START_LIMIT, plain=True, numerics=numerics)
-    plan = str(PlanName.of_check(check))
+    plan = "outside" if outside else str(PlanName.of_check(check))
     result, diagnosis = replay_case(spec, found.case, plan, setup, diagnose=diagnose)
     if as_json:
         words = {"diagnosis": msgspec.to_builtins(diagnosis)} if diagnose else {}

@@ -1,4 +1,4 @@
-"""The name of a plan, as it crosses processes and stands in stored scripts: `run`, `fuzz` or `only:CHECK`."""
+"""The name of a plan, as it crosses processes and stands in stored scripts: `run`, `fuzz`, `outside` or `only:CHECK`."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ class PlanName:
     """Which plan a worker is to make of a case; `str` gives the text.
 
     Attributes:
-        kind: `run`, everything; `fuzz`, what the case draws; `only`, one check in full.
+        kind: `run`, everything; `fuzz`, what the case draws; `outside`, accuracy of a case that the subject does not declare; `only`, one
+            check in full.
         check: of `only`, otherwise empty.
     """
 
-    kind: Literal["run", "fuzz", "only"]
+    kind: Literal["run", "fuzz", "outside", "only"]
     check: str = ""
 
     def __str__(self) -> str:
@@ -33,14 +34,16 @@ class PlanName:
         """The name that `text` spells; that the check exists is not asked here.
 
         Raises:
-            UsageError: it is none of `run`, `fuzz` and `only:CHECK`.
+            UsageError: it is none of `run`, `fuzz`, `outside` and `only:CHECK`.
         """
-        kind, colon, check = text.partition(":")
+        kind, _, check = text.partition(":")
         if kind == "only" and check:
             return cls("only", check)
-        if kind in ("run", "fuzz") and not colon:
-            return cls("run" if kind == "run" else "fuzz")
-        raise UsageError(f"plan={text!r} is not accepted: run, fuzz or only:CHECK")
+        whole: tuple[Literal["run", "fuzz", "outside"], ...] = ("run", "fuzz", "outside")
+        for name in whole:
+            if text == name:
+                return cls(name)
+        raise UsageError(f"plan={text!r} is not accepted: run, fuzz, outside or only:CHECK")
 
     @classmethod
     def of_check(cls, check: str) -> PlanName:

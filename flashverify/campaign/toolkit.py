@@ -59,7 +59,7 @@ class Toolkit(Protocol):
         """Why the subject does not accept the case, or None."""
 
     def judge(self, subject: Any, case: Case, plan: str) -> CaseResult:
-        """Every verdict on the case; `plan` is `run`, `fuzz` or `only:CHECK`."""
+        """Every verdict on the case; `plan` is `run`, `fuzz`, `outside` or `only:CHECK`."""
 
     def confirm(self, subject: Any, case: Case, verdict: Verdict) -> Confirmation:
         """What the multi-precision oracle says of a failure."""
@@ -142,6 +142,10 @@ class _Bundled:
         from flashverify.checks import CHECKS, Plan, judge_case
 
         named = PlanName.parse(plan)
+        if named.kind == "outside":
+            from flashverify.campaign.refusals.judging import result_outside
+
+            return result_outside(subject, case)
         if not named.check:
             made = Plan.run() if named.kind == "run" else Plan.fuzz(case)
             reported = self._reported.setdefault(subject.name, set())

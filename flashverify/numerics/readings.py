@@ -32,7 +32,10 @@ def readings(form: Form) -> tuple[Form, ...]:
             continue
         if p_from == "forward" and form.recomputes:
             continue
-        found.append(dataclasses.replace(form, delta_from=delta_from, p_from=p_from))
+        own = dataclasses.replace(form, delta_from=delta_from, p_from=p_from)
+        if own != form and (delta_from, p_from) == ("p", "forward") and form.scale_ds == "after":
+            own = dataclasses.replace(own, scale_ds="operand")  # autograd multiplies dS, unrounded, before its dots
+        found.append(own)
     return tuple(found)
 
 

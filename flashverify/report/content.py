@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from flashverify.campaign.card.content import Card, card_of
+from flashverify.campaign.refusals.record import read_refusals
 from flashverify.checks.registry import CHECKS
 from flashverify.judge.record import THIN
 from flashverify.judge.verdict import Status
@@ -15,6 +16,7 @@ from flashverify.judge.wording import evidence_text, plural
 from flashverify.report.aggregate import Aggregate, Bucket
 
 if TYPE_CHECKING:
+    from flashverify.campaign.refusals.record import Refusals
     from flashverify.campaign.store.reader import StoredRun
     from flashverify.judge.record import FindingRecord, RunRecord, Summary
     from flashverify.judge.verdict import Key
@@ -41,7 +43,7 @@ class Headline:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Everything that is rendered; `pending` are failures of the results that no finding stands for yet."""
+    """Everything that is rendered; `pending` are failures of the results that no finding stands for yet, `refusals` cases outside a declaration."""
 
     headline: Headline
     record: RunRecord
@@ -49,6 +51,7 @@ class Report:
     findings: tuple[Card, ...]
     pending: tuple[tuple[Key, Bucket], ...]
     aggregate: Aggregate
+    refusals: Refusals | None = None
 
     @property
     def seconds(self) -> float:
@@ -67,7 +70,7 @@ def build_report(run: StoredRun) -> Report:
     known = {key for finding in findings for key in _buckets(finding.record)}
     pending = tuple((key, bucket) for key, bucket in sorted(aggregate.failures.items()) if key not in known)
     headline = _headline(aggregate, run.summary, len(findings), len(pending), tuple(run.problems))
-    return Report(headline, run.record, run.summary, findings, pending, aggregate)
+    return Report(headline, run.record, run.summary, findings, pending, aggregate, read_refusals(run.path))
 
 
 def _buckets(record: FindingRecord) -> set[Key]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
 from flashverify.campaign.card.map_text import map_caption, map_place
+from flashverify.campaign.refusals.words import ADVICE, OUTCOMES, counts_text
 from flashverify.case.case import REGIMES
 from flashverify.checks.registry import failure_title
 from flashverify.judge import wording
@@ -91,6 +92,9 @@ def render_html(report: Report) -> str:
             most_rows=_MOST_ROWS,
             ratio_sentence=RATIO_SENTENCE,
             figures_for=_FIGURES_FOR,
+            outside_counts=None if report.refusals is None else counts_text(report.refusals),
+            outside_advice=ADVICE,
+            outside_words=OUTCOMES,
         )
         + "\n"
     )

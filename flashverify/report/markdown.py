@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from flashverify.campaign.refusals.words import ADVICE, OUTCOMES, counts_text
 from flashverify.judge.record import THIN
 from flashverify.judge.verdict import Status
 from flashverify.judge.wording import count_text, duration_text, evidence_text, plural, share_text, worse
@@ -54,10 +55,25 @@ def _sections(report: Report) -> Iterator[str]:
         f"{duration_text(report.seconds)}. {RATIO_SENTENCE}"
     )
     yield from finding_sections(report)
+    yield from _refusals(report)
     yield from _tested(report)
     yield from _accuracy(report)
     yield from _counts(report)
     yield _environment(report)
+
+
+def _refusals(report: Report) -> Iterator[str]:
+    if report.refusals is None:
+        return
+    rows = [
+        [words(OUTCOMES[each.outcome]), code(each.subject), words(each.property), words(each.message), code(each.case)]
+        for each in report.refusals.bad
+    ]
+    text = f"## Outside the declaration\n\n{words(counts_text(report.refusals))}."
+    if rows:
+        head = ["Outcome", "Subject", "Property", "What was seen", "Case"]
+        text += f" {words(ADVICE)}\n\n{table(head, rows[:_MOST_ROWS], left=5)}"
+    yield text
 
 
 def _tested(report: Report) -> Iterator[str]:

@@ -13,7 +13,7 @@ def test_a_name_survives_as_text(text):
 
 @pytest.mark.parametrize("text", ["", "Run", "only", "only:", "run:accuracy", "fuzzy"])
 def test_what_is_no_name_is_refused(text):
-    with pytest.raises(UsageError, match="run, fuzz or only:CHECK"):
+    with pytest.raises(UsageError, match="run, fuzz, outside or only:CHECK"):
         PlanName.parse(text)
 
 

@@ -62,8 +62,7 @@ def test_a_delta_that_no_reading_explains_makes_a_warning():
     assert any("wrong given the returned O and LSE" in warning for warning in result.warnings)
 
 
-@pytest.mark.parametrize("dtype", ["fp16", "bf16", "fp32"])
-@pytest.mark.parametrize("regime", ["integers", "normal", "v-positive"])
+@pytest.mark.parametrize(("dtype", "regime"), [("fp16", "integers"), ("bf16", "v-positive"), ("fp32", "v-positive")])
 def test_autograd_of_the_definition_needs_no_declaration(dtype, regime):
     """Its delta is the sum of P dP with the P of the forward: given O and LSE alone it is far outside."""
     case = parse_case(f"fv1 seq_q=9 seq_k=20 dim_qk=16 dim_v=16 dtype={dtype} regime={regime} causal=top-left")
@@ -75,7 +74,7 @@ def test_autograd_of_the_definition_needs_no_declaration(dtype, regime):
             s = ((p.q.float() @ p.k.float().mT) * p.scale).masked_fill(~p.dense_mask(), -torch.inf)
             return (s.softmax(-1) @ p.v.float()).to(p.q.dtype), s.logsumexp(-1)
 
-        found[reads_outputs] = judge_case(kernel, case, Plan(checks=("accuracy", "relations")))
+        found[reads_outputs] = judge_case(kernel, case, Plan(checks=("accuracy",)))
     assert not found[None].failures
     assert not found[None].warnings
     assert bool(found[True].failures) == (dtype != "fp32")

@@ -93,6 +93,7 @@ def test_readings_begin_with_the_stored_outputs_and_leave_out_what_a_form_contra
     assert len(set(every)) == 6
     assert {form.p_from for form in readings(Form(n_splits=2))} == {"lse"}
     assert [form.p_from for form in readings(Form(delta_from="p"))] == ["forward", "lse"]
+    assert [form.scale_ds for form in readings(Form())] == ["after", "operand", "after", "after", "after", "after"]
     assert readings(Form(delta_from="o", p_from="lse")) == (Form(delta_from="o", p_from="lse"),)
     with pytest.raises(ValueError, match="p_from='forward' is not accepted with n_splits > 1"):
         Form(p_from="forward", n_splits=2)

@@ -14,8 +14,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from flashverify.campaign import environment, toolkit
-from flashverify.campaign.commands.terminal import StatusLine, summary_json, verdict_lines
+from flashverify.campaign.commands.terminal import StatusLine, one_line, summary_json, verdict_lines
+from flashverify.campaign.refusals.asking import ask_outside
+from flashverify.campaign.refusals.record import OUTSIDE_WRONG, write_refusals
+from flashverify.campaign.refusals.words import refusal_lines
 from flashverify.campaign.store.writer import open_run
 from flashverify.campaign.supervisor.engine import Engine
 from flashverify.campaign.supervisor.schedule import CampaignConfig
@@ -26,6 +31,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from flashverify.campaign.commands.settings import Settings
+    from flashverify.campaign.refusals.record import Refusals
     from flashverify.judge.record import Summary
 
 __all__ = ["campaign_config", "default_subjects", "default_workers", "run_campaign"]
@@ -139,7 +145,12 @@ def _signals(stop: Callable[[int], None]) -> Iterator[None]:
 
 
 def run_campaign(
-    config: CampaignConfig, *, as_json: bool = False, report: Report | None = None, quiet: bool = False
+    config: CampaignConfig,
+    *,
+    as_json: bool = False,
+    report: Report | None = None,
+    quiet: bool = False,
+    refusals: bool = False,
 ) -> Summary:
     """Run it, report it, print the verdict (stdout) and progress (stderr).
 
@@ -148,6 +159,8 @@ def run_campaign(
         as_json: print one JSON object instead of the verdict in words.
         report: writes the report of a run folder; a run without one keeps its verdict.
         quiet: print no verdict.
+        refusals: then put cases outside the declarations. Where they are neither refused nor right, the summary that is returned has exit
+            code 4 in place of 0; the stored one says what was found inside.
 
     Raises:
         FlashverifyError: a subject cannot be loaded, no worker survives, or the disk refuses.
@@ -158,16 +171,39 @@ def run_campaign(
             for problem in engine.problems:
                 print(f"flashverify: warning: {problem}", file=sys.stderr)
             summary = engine.run()
+            outside = _outside(config, status) if refusals and summary.exit_code in (0, 1) else None
             reports = _written(report, config.out)
     findings, worst, tally = engine.tally.findings(), engine.tally.worst, engine.tally
     lines = verdict_lines(
         summary, findings, worst, config.out, reports, errors=tally.errors, first_error=tally.first_error
     )
+    if outside is not None and outside.bad and summary.exit_code == 0:
+        summary = msgspec.structs.replace(summary, exit_code=OUTSIDE_WRONG)
     if as_json:
-        print(json.dumps(summary_json(summary, findings, worst, config.out, reports, lines[0])))
+        found = summary_json(summary, findings, worst, config.out, reports, lines[0])
+        words = {} if outside is None else {"refusals": msgspec.to_builtins(outside)}
+        print(json.dumps(found | words))
     elif not quiet:
-        print("\n".join(lines))
+        print("\n".join([*lines, *([] if outside is None else ["", *map(one_line, refusal_lines(outside))])]))
     return summary
+
+
+def _outside(config: CampaignConfig, status: StatusLine) -> Refusals | None:
+    """What the subjects make of cases outside their declarations, stored in the run folder; None where that cannot be said."""
+    status.note("cases outside the declaration")
+    try:
+        found = ask_outside(
+            config.subjects,
+            device=config.device,
+            seed=config.seed,
+            numerics=config.numerics,
+            case_limit=config.case_limit,
+        )
+        write_refusals(config.out, found)
+    except FlashverifyError as error:
+        print(f"flashverify: warning: no case outside the declaration: {error}", file=sys.stderr)
+        return None
+    return found
 
 
 def _written(report: Report | None, out: Path) -> tuple[Path, ...]:

@@ -12,7 +12,7 @@ import click
 if TYPE_CHECKING:
     from flashverify.campaign.commands.settings import Settings
 
-__all__ = ["FAIL_FAST", "JSON", "REPORT", "settings_of", "shared_options", "shrink_option"]
+__all__ = ["FAIL_FAST", "JSON", "REFUSALS", "REPORT", "settings_of", "shared_options", "shrink_option"]
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -66,5 +66,10 @@ def shrink_option(text: str) -> Callable[[_Command], _Command]:
     return click.option("--shrink/--no-shrink", default=None, help=text)
 
 
+REFUSALS = click.option(
+    "--refusals",
+    is_flag=True,
+    help="then put cases outside the declaration, each by one property: they must be refused or right; exit code 4 where they are not",
+)
 JSON = click.option("--json", "as_json", is_flag=True, help="print one JSON object on stdout")
 REPORT = click.option("--no-report", is_flag=True, help="store the run, write no report")

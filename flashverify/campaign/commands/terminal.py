@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from flashverify.judge.record import FindingRecord, Summary
     from flashverify.judge.verdict import Key
 
-__all__ = ["StatusLine", "summary_json", "verdict_lines"]
+__all__ = ["StatusLine", "one_line", "summary_json", "verdict_lines"]
 
 _PLAIN_EVERY = 10.0
 _MOST_UNEXPLAINED = 3
@@ -44,7 +44,8 @@ def _ratios(worst: dict[str, float]) -> str:
     return " ".join(f"{output} {ratio:.3g}" for output, ratio in sorted(worst.items()))
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
+    """The text with what cannot be printed, line ends among it, replaced."""
     return "".join(c if c.isprintable() else "?" for c in text)
 
 
@@ -109,11 +110,16 @@ class StatusLine:
         elif isinstance(event, WorkerLost):
             self._print(f"worker {event.worker} lost: {event.reason}" + (f": {event.case}" if event.case else ""))
 
+    def note(self, words: str) -> None:
+        """Say what begins now."""
+        if self._live is not None:
+            self._live.update(words)
+
     def _print(self, line: str) -> None:
         if self._live is not None:
-            self._live.console.print(_one_line(line), soft_wrap=True)
+            self._live.console.print(one_line(line), soft_wrap=True)
         else:
-            print(_one_line(line), file=sys.stderr, flush=True)
+            print(one_line(line), file=sys.stderr, flush=True)
 
 
 def _words(key: Key) -> str:
@@ -181,7 +187,7 @@ def verdict_lines(
         ]
         lines += [f"  {_words(record.key)}: {plural(record.count, 'case')}" for record in others]
     lines += ["", f"run: {out}"] + [f"report: {path}" for path in reports]
-    return [_one_line(line) for line in lines]
+    return [one_line(line) for line in lines]
 
 
 def _width() -> int:

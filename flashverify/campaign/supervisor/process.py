@@ -19,7 +19,7 @@ from flashverify.campaign.worker.inflight import Inflight, read_inflight
 from flashverify.child_process import child_environment
 from flashverify.judge.verdict import Status, Verdict
 
-__all__ = ["ProcessSetup", "WorkerProcess", "death_verdict", "hang_verdict"]
+__all__ = ["ProcessSetup", "WorkerProcess", "death_verdict", "hang_verdict", "worker_environment"]
 
 _TAIL_BYTES = 16 * 1024
 _MAX_EVENT_BYTES = 64 * 1024 * 1024
@@ -35,7 +35,7 @@ class ProcessSetup(msgspec.Struct, frozen=True):
     numerics: str = "ieee"
 
 
-def _environment(device: str) -> dict[str, str]:
+def worker_environment(device: str) -> dict[str, str]:
     """The child's environment: one thread per worker."""
     return child_environment(interpret=device == "cpu") | {
         "HYPOTHESIS_STORAGE_DIRECTORY": str(Path(tempfile.gettempdir()) / f"flashverify-hypothesis-{os.getuid()}"),
@@ -59,7 +59,7 @@ class WorkerProcess:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 pass_fds=(write,),
-                env=_environment(setup.device),
+                env=worker_environment(setup.device),
                 process_group=0,  # a Ctrl-C of the terminal reaches the supervisor alone
             )
         finally:
