@@ -24,6 +24,8 @@ _SEVERAL = (False, *(True,) * 15)
 """Whether lengths are asked to pass the tile in both directions, where the work of the profile allows that."""
 _MOST_ROW_TILES, _MOST_KEY_TILES = 3, 4
 """Tiles of cases with several of them, beyond which a case costs more than it shows."""
+_FEW_ROWS = 8
+"""Rows behind the first tile of cases with many tiles of keys."""
 _NARROW = ("",) * 34 + ("one query", "one key")
 """Which side of a case has length 1; a few in a hundred, so that every part of the mask meets both."""
 _PREFIXED = (False, True, True, True)
@@ -56,21 +58,22 @@ def draw_lengths(
     pairs, few = min(pairs, profile.max_pairs), supports.max_seq_q
     limit = profile.max_long if few else draw(sampled_from((profile.max_seq,) * 3 + (profile.max_long,)))
     several, equal, swapped = draw(sampled_from(_SEVERAL)), draw(one_in(4)), draw(one_in(4))
-    together = equal or ("causal" in parts and not supports.rectangular_causal)
+    forced = "causal" in parts and not supports.rectangular_causal
+    together = forced or (equal and not (several and (max(tile) + 1) ** 2 > pairs >= (tile[0] + 1) * (tile[1] + 1)))
     least_q, least_k = (max(tile) + 1,) * 2 if together else (tile[0] + 1, tile[1] + 1)
     long = limit == profile.max_long
     most_q, most_k = profile.max_seq, limit
     several = several and least_q * max(least_k, profile.least_long if long else 1) <= pairs and not few
-    if several:
-        most_q, most_k = (
-            min(most_q, _MOST_ROW_TILES * tile[0]),
-            limit if long else min(limit, _MOST_KEY_TILES * tile[1]),
-        )
-        least_k = max(least_k, profile.least_long if long and not together else 1)
+    if several and long:
+        most_q, least_k = tile[0] + _FEW_ROWS, max(least_k, profile.least_long if not together else 1)
+    elif several:
+        most_q, most_k = min(most_q, _MOST_ROW_TILES * tile[0]), min(limit, _MOST_KEY_TILES * tile[1])
     else:
         least_q, least_k = 1, profile.least_long if long else 1
     seq_q = Choices(draw).size(least_q, min(most_q, pairs // (least_k if several else 1), few or pairs))
     most_k = min(most_k, pairs // seq_q)
+    if several and long:
+        least_k = max(least_k, most_k // 2)
     seq_k = Choices(draw).size(least_k if several else min(least_k, most_k), most_k)
     if together:
         seq_q = seq_k = min(seq_k, isqrt(pairs), few or seq_k)
@@ -81,7 +84,7 @@ def draw_lengths(
         if draw(sampled_from(_PREFIXED)) and seq_k <= seq_q:
             seq_k = seq_q + min(max(seq_k, 1), max(pairs // seq_q - seq_q, 0))
         return (0 if empty else seq_q), (0 if empty == "seq_k" else max(seq_q, seq_k))
-    if together and not equal and empty in ("seq_q", "seq_k"):
+    if forced and empty in ("seq_q", "seq_k"):
         return 0, 0
     return (0 if empty == "seq_q" else seq_q), (0 if empty == "seq_k" else seq_k)
 
