@@ -12,16 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from flashverify.case.case import (
-    DTYPES,
-    POISONS,
-    PRECISIONS,
-    REGIMES,
-    Case,
-    Grad,
-    Storage,
-    Values,
-)
+from flashverify.case.case import DTYPES, PRECISIONS, REGIMES, Case, Values
 from flashverify.case.modifiers.dropout import draw_threshold
 from flashverify.case.space.compile_keys import CompileKey, list_compile_keys, page_choices
 from flashverify.case.space.declared_lengths import draw_declared_lengths, draw_packed
@@ -42,6 +33,7 @@ from flashverify.case.space.optional_parts import (
 from flashverify.case.space.profiles import CPU, GPU, Profile
 from flashverify.case.space.sampling import one_in, sampled_from
 from flashverify.case.space.seen import sees_something
+from flashverify.case.space.storage_draws import draw_grad, draw_storage, scale_choices
 from flashverify.case.space.tile_sizes import tile_of
 from flashverify.case.tensors import TENSORS
 
@@ -182,17 +174,17 @@ def _cases(draw: Draw, supports: Supports, profile: Profile, kinds: SearchStrate
         dim_v=dim_v,
         dtype=kind.dtype,
         precision=kind.precision,
-        scale=draw(sampled_from(_scales(supports))),
+        scale=draw(sampled_from(scale_choices(supports))),
         mask=mask,
         logits=logits,
         dropout=dropout,
         values=Values(regime=draw(sampled_from(_REGIMES)), seed=draw(st.integers(0, 255))),
         storage=dataclasses.replace(
-            _storage(draw, supports, kind.aligned),
+            draw_storage(draw, supports, kind.aligned),
             page_size=kind.page_size,
             kept_pages=kind.page_size is not None and not supports.freed_pages,
         ),
-        grad=_grad(draw, supports),
+        grad=draw_grad(draw, supports),
         launch=kind.launch,
     )
     if case.dropout and draw(one_in(3)):
@@ -233,36 +225,3 @@ def _draw_mask(
 def _has_vectors(case: Case) -> bool:
     """Whether a tensor of the case may be every second element of its buffer."""
     return any(spec.dtype == "fp32" and spec.shape is not None and spec.shape(case) for spec in TENSORS.values())
-
-
-def _scales(supports: Supports) -> list[float | None]:
-    """Scales of the signs that the subject has; the default, first, most often."""
-    scales: list[float | None] = [None] * (3 * ("default" in supports.scales))
-    scales += [float(scale) for scale in supports.scales if not isinstance(scale, str)]
-    if "positive" in supports.scales:
-        scales += [None] * 7 + [1.0, 0.125, 1e4, 1e-30, 2.0**-140]
-    if "zero" in supports.scales:
-        scales += [0.0]
-    if "negative" in supports.scales:
-        scales += [-0.125, -1.0]
-    return scales
-
-
-def _storage(draw: Draw, supports: Supports, aligned: bool) -> Storage:
-    gaps = ((0, 0, 8) if aligned else (0, 1, 3)) if supports.gaps else (0,)
-    offsets = (0, 0, 8) if aligned else (1, 4)
-    return Storage(
-        layout=draw(sampled_from([layout for layout in ("bhsd", "bshd") if layout in supports.layouts])),
-        gap=draw(sampled_from(gaps)),
-        offset=draw(sampled_from(offsets)),
-        expand=supports.expand and draw(one_in(6)),
-        padding=draw(sampled_from(POISONS)),
-    )
-
-
-def _grad(draw: Draw, supports: Supports) -> Grad:
-    strided = () if supports.contiguous else ("expanded", "transposed")
-    do = draw(sampled_from(("dense", "dense", "dense", *strided, "zero")))
-    dlse = supports.dlse and draw(st.booleans())
-    forward_only = draw(one_in(10))
-    return Grad(do=do, dlse=dlse) if supports.backward and not forward_only else Grad(backward=False)
