@@ -60,6 +60,7 @@ REGIMES = (
     "sentinels",
     "delta-cancels",
     "subnormal-o",
+    "shifted",
     "overflow",
 )
 """From plain to wild: shrinking moves to the left."""

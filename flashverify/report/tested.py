@@ -10,6 +10,7 @@ from flashverify.case.case import DTYPES, LAYOUTS
 from flashverify.case.masks.mask import PARTS
 from flashverify.case.modifiers.logits import MODIFIERS
 from flashverify.judge.wording import evidence_text, plural
+from flashverify.report.pairs import PAIRED, pairs_of, pairs_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -45,6 +46,7 @@ class AxesSeen:
 
     cases: int = 0
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    pairs: Counter[tuple[str, str]] = field(default_factory=Counter)
     rows: int = 0
     keys: int = 0
 
@@ -52,6 +54,7 @@ class AxesSeen:
         """Count a judged case."""
         self.cases += 1
         self.counts.update(axes.traits)
+        self.pairs.update(pairs_of(axes.traits))
         self.rows, self.keys = max(self.rows, axes.seq_q), max(self.keys, axes.seq_k)
 
     def table(self, evidence: Iterable[str]) -> list[Row]:
@@ -68,6 +71,11 @@ class AxesSeen:
             order = [*(v for v in known if v in found), *sorted(found.keys() - set(known))]
             missing = [value for value in known if value not in found]
             yield Row(title, _values({v: found[v] for v in order}) or "none", ", ".join(missing))
+        seen = [value for axis in PAIRED for value in self._of(axis)]
+        if len(seen) > 1:
+            met, never, apart = pairs_text(seen, self.pairs)
+            cannot = f"; no case can have {_cut(apart)}" if apart else ""
+            yield Row("Two of these masks and modifiers together", f"{met} pairs{cannot}", _cut(never))
         dims = self._of("head dim")
         largest = max((_number(value) for value in dims), default=0)
         yield Row("Head dims", _values(dims), f"above {largest}" if largest < 256 else "")

@@ -79,7 +79,7 @@ MET = {
         lambda c: [(c.mask.causal, c.mask.window_alignment)] if c.mask.window else [],
         {(None, None), (None, "bottom-right"), ("top-left", None), ("bottom-right", None)},
     ),
-    "always packed": (lambda c: [len(c.mask.packed.lengths())], {1, 2, 3, 4, 7}),
+    "always packed": (lambda c: [len(c.mask.packed.lengths())], {1, 2, 3, 4, 7, 12, 24}),
     "always paged": (lambda c: [c.storage.page_size], {16, 5}),
     "configurations": (
         lambda c: [c.launch],

@@ -53,6 +53,25 @@ def test_what_a_plain_run_leaves_out():
     assert rows["Device"] == ("NVIDIA H200 (sm_90)", "")
 
 
+def test_pairs_that_met_that_did_not_and_that_cannot_are_listed():
+    rows = table(
+        "fv1 seq_q=3 seq_k=9 causal=top-left klen=7",
+        "fv1 seq_q=3 seq_k=9 causal=bottom-right softcap=2",
+        "fv1 seq_q=3 seq_k=9 tree=-1,0,1",
+    )
+    tested, missing = rows["Two of these masks and modifiers together"]
+
+    assert tested == (
+        "2 of 7 pairs; no case can have causal bottom-right with causal top-left, causal bottom-right with tree, "
+        "causal top-left with tree"
+    )
+    assert missing == (
+        "causal bottom-right with key lengths, causal top-left with softcap, key lengths with softcap, "
+        "key lengths with tree, softcap with tree"
+    )
+    assert "Two of these masks and modifiers together" not in table("fv1 seq_q=3 backward=no")
+
+
 def test_a_long_list_of_values_is_cut_in_its_middle():
     tested = table(*(f"fv1 dim_qk={8 * n} dim_v={8 * n}" for n in range(1, 31)))["Head dims"][0]
     assert tested.startswith("8 (1), 16 (1)")

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.errors import Unsatisfiable
 
 from flashverify.campaign.worker.climb import Climber
+from flashverify.case.space.coverage import Coverage
 from flashverify.case.text import format_case
 from flashverify.errors import UsageError
 
@@ -31,6 +32,8 @@ __all__ = ["draw", "draw_some", "search"]
 _ROUND = 10
 """Examples of one run of Hypothesis. From the eleventh on most examples of a run are the last one with one part copied over
 another: of 200 examples of one run only some 45 are independent draws, and a third are cases that it had before."""
+_LEFT_OUT = 2
+"""Of a round of different cases, those that are left out because their pairs of traits are the best covered ones."""
 _BARREN = 5
 """Rounds in a row without a new case after which a strategy is exhausted."""
 _REFUSED = 2
@@ -97,16 +100,21 @@ def draw_some(session: Session, subject: Any, examples: int, seed_value: int) ->
 
 
 def _fresh(strategy: SearchStrategy[Case], examples: int, seed_value: int) -> Iterator[Case]:
-    """Different cases, drawn independently of each other in rounds, the simplest case of all in the first of them alone."""
-    seeds, seen = random.Random(seed_value), dict[str, None]()
+    """Different cases, drawn independently of each other in rounds, the simplest case of all in the first of them alone.
+
+    Of each full round those are left out that add least to the pairs of traits that the others cover.
+    """
+    seeds, seen, coverage = random.Random(seed_value), dict[str, None](), Coverage()
     barren = 0
     while len(seen) < examples and barren < (_BARREN if seen else _REFUSED):
         found: list[Case] = []
         _round(strategy, found, seeds.getrandbits(64))
         new = {text: case for case in found if (text := format_case(case)) not in seen}
         barren = 0 if new else barren + 1
-        for text, case in list(new.items())[: examples - len(seen)]:
-            seen[text] = None
+        kept = coverage.without_least(list(new.values()), _LEFT_OUT if len(new) == _ROUND else 0)
+        for case in kept[: examples - len(seen)]:
+            seen[format_case(case)] = None
+            coverage.add(case)
             yield case
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
 from flashverify.case.codec import ints, ints_text
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from flashverify.case.case import Case
 
 __all__ = ["PACKED", "Packed"]
+
+_MANY = 7
+"""Sequences from which on a draw often has one long one among short ones."""
+_SHORT = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +100,10 @@ class _Packed(MaskPart):
 
 
 def _cumulative(source: Source, count: int, total: int) -> tuple[int, ...]:
-    """Cumulative lengths of `count` sequences in `total` positions: even shares, anything, 1 or 0."""
-    rest = total - (source.size(1, total // 2) if total > 1 and source.flag() else 0)
+    """Cumulative lengths of `count` sequences in `total` positions: even shares, anything, 1 or 0; of many often a long one among short ones."""
+    rest = total - (source.size(1, total // 2) if total > 1 and source.one_in(3) else 0)
+    if count >= _MANY and source.flag():
+        return _uneven(source, count, rest)
     cu = [0]
     for left in range(count, 0, -1):
         kinds = (rest // left, rest // left, "size", "size", 1, 0) if left > 1 else (rest, rest, rest, 0)
@@ -106,6 +112,16 @@ def _cumulative(source: Source, count: int, total: int) -> tuple[int, ...]:
         cu.append(cu[-1] + length)
         rest -= length
     return tuple(cu)
+
+
+def _uneven(source: Source, count: int, total: int) -> tuple[int, ...]:
+    """A long sequence among short ones, whose lengths repeat."""
+    most = max(min(_SHORT, total // (2 * count)), 1)
+    short = source.integers(0, most, least=1, most=_SHORT)
+    lengths = [short[n % len(short)] for n in range(count)]
+    place = source.integer(0, count - 1)
+    lengths[place] = max(total - sum(lengths) + lengths[place], 0)
+    return tuple(min(end, total) for end in accumulate(lengths, initial=0))
 
 
 PACKED = _Packed()

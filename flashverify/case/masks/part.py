@@ -179,13 +179,15 @@ class LengthsPart(MaskPart):
         return ints_text(value)
 
     def draw(self, source: Source, drawn: Drawn) -> tuple[int, ...]:
-        """Most often full or inside, sometimes 0 or 1."""
+        """Most often full or most of it, else inside, sometimes 0 or 1."""
         full = self.full(drawn.seq_q, drawn.seq_k)
-        kinds = ("full", "inside", "inside", "one", "none")
+        kinds = ("full", "most", "inside", "most", "full", "most", "inside", "one", "none")
 
         def length() -> int:
             kind = source.choice(kinds)
-            return source.size(0, full) if kind == "inside" else {"full": full, "one": min(1, full), "none": 0}[kind]
+            if kind in ("most", "inside"):
+                return source.size(full // 2 if kind == "most" else 0, full)
+            return {"full": full, "one": min(1, full), "none": 0}[kind]
 
         return tuple(length() for _ in range(drawn.sequences))
 

@@ -62,6 +62,9 @@ def _blocks(blocks: Blocks, shape: tuple[int, ...]) -> Bools:
     if blocks.butterfly:
         apart = np.arange(shape[2], dtype=np.int64)[:, None] ^ np.arange(shape[3], dtype=np.int64)
         live |= (apart & (apart - 1)) == 0
+    if blocks.sliding:
+        diagonal = np.arange(shape[2], dtype=np.int64)[:, None] * blocks.rows // blocks.keys
+        live |= np.abs(np.arange(shape[3], dtype=np.int64) - diagonal) < blocks.sliding
     return _frozen(live)
 
 

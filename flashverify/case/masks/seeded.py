@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LIVE", "SeededPart"]
 
-LIVE = (128, 256, 0, 16, 240)
+LIVE = (128, 256, 128, 240, 0, 16, 240)
 """Shares of live pairs or blocks to draw from, in 256."""
 
 

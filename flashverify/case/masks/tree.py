@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from flashverify.case.codec import ints, ints_text
 from flashverify.case.masks.packed import Packed
 from flashverify.case.masks.part import Condition, Drawn, MaskPart, Role, Source
+from flashverify.case.masks.tree_shapes import draw_tree
 from flashverify.case.require import require
 from flashverify.errors import UsageError
 
@@ -20,10 +21,7 @@ if TYPE_CHECKING:
     from flashverify.case.masks.mask import Mask
     from flashverify.case.masks.pairs import Pairs
 
-__all__ = ["TREE", "ancestors", "draw_tree", "nodes_seen"]
-
-_DRAWN = 12
-"""Parents that are drawn one by one; beyond it the drawn ones repeat as distances, so that a draw stays short."""
+__all__ = ["TREE", "ancestors", "nodes_seen"]
 
 
 class _Tree(MaskPart):
@@ -123,19 +121,6 @@ def nodes_seen(pairs: Pairs, table: torch.Tensor, *, moved: int = 0) -> torch.Te
     node = pairs.key - first - moved
     inside = (node >= 0) & (node < table.shape[1])
     return (node < 0) | (inside & table[pairs.row_index, node.clamp(0, table.shape[1] - 1)])
-
-
-def draw_tree(source: Source, nodes: int) -> tuple[int, ...]:
-    """Parents of `nodes` nodes, each -1 or a smaller index: a chain, a star, a binary tree, single roots, or anything else."""
-    kind = source.choice(("chain", "any", "any", "any", "star", "binary", "roots"))
-    if kind == "any":
-        steps = source.integers(0, _DRAWN, least=1, most=_DRAWN)
-        return tuple(max(-1, node - 1 - steps[node % len(steps)]) for node in range(nodes))
-    if kind == "star":
-        return tuple(min(node - 1, 0) for node in range(nodes))
-    if kind == "binary":
-        return tuple((node - 1) // 2 for node in range(nodes))
-    return tuple(node - 1 if kind == "chain" else -1 for node in range(nodes))
 
 
 TREE = _Tree()

@@ -32,8 +32,9 @@ class _Softcap(Modifier):
         return float_text(value)
 
     def draw(self, source: Source, supports: Supports) -> Any:
-        """A cap that is usual, one that flattens everything, and one between."""
-        return source.choice((30.0, 1.0, 50.0))
+        """A cap that is usual, one that flattens everything, and any from 2^-6 to 2^13, whole numbers and fractions."""
+        cap = source.choice((30.0, 1.0, 50.0, 0.0, 0.0, 0.0))
+        return cap or source.integer(33, 64) * 2.0 ** source.integer(-11, 7)
 
 
 SOFTCAP = _Softcap()

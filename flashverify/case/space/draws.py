@@ -1,9 +1,8 @@
-"""Draws of the lengths, the mask and the modifiers of a case."""
+"""Draws of the mask and the modifiers of a case, and the source of choices that they ask."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from math import isqrt
 from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
@@ -19,12 +18,11 @@ if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
     from flashverify.case.masks.packed import Packed
-    from flashverify.case.space.profiles import Profile
     from flashverify.case.supports import Supports
 
     Draw = Callable[[SearchStrategy[Any]], Any]
 
-__all__ = ["Choices", "draw_lengths", "draw_mask", "draw_modifiers"]
+__all__ = ["Choices", "draw_mask", "draw_modifiers"]
 
 _EDGES = tuple(
     sorted({0, 1, 2, 3, 5, 11, 13, 37, 53, 97, *(t + d for t in (8, 16, 24, 32, 48, 64, 80, 96) for d in (-1, 0, 1))})
@@ -63,33 +61,6 @@ class Choices:
     def one_in(self, n: int) -> bool:
         """True about once in `n` draws."""
         return bool(self._draw(one_in(n)))
-
-
-def draw_lengths(
-    draw: Draw, supports: Supports, profile: Profile, parts: frozenset[str], pairs: int, empty: str
-) -> tuple[int, int]:
-    """seq_q and seq_k: independent, equal, or one short and the other long; about `pairs` of them at most.
-
-    Of a subject with few query rows the keys are the long ones.
-    """
-    few = supports.max_seq_q
-    limit = profile.max_long if few else draw(sampled_from((profile.max_seq,) * 3 + (profile.max_long,)))
-    equal, swapped = draw(one_in(4)), draw(one_in(4))
-    pairs = min(pairs, profile.max_pairs)
-    seq_q = Choices(draw).size(1, min(profile.max_seq, pairs, few or pairs))
-    most = min(limit, pairs // seq_q)
-    seq_k = Choices(draw).size(min(profile.least_long, most) if limit == profile.max_long else 1, most)
-    square = min(seq_k, isqrt(pairs), few or seq_k)
-    if "tree" in parts:
-        seq_q = 0 if empty else min(seq_q, isqrt(pairs))
-        return seq_q, (0 if empty == "seq_k" else max(seq_q, seq_k))
-    if "causal" in parts and not supports.rectangular_causal:
-        return (0, 0) if empty in ("seq_q", "seq_k") else (square, square)
-    if equal:
-        seq_q = seq_k = square
-    elif swapped and seq_k <= (few or seq_k):
-        seq_q, seq_k = seq_k, seq_q
-    return (0 if empty == "seq_q" else seq_q), (0 if empty == "seq_k" else seq_k)
 
 
 def draw_mask(

@@ -15,10 +15,12 @@ if TYPE_CHECKING:
 
     Heads = tuple[int, int, int]
 
-__all__ = ["head_choices"]
+__all__ = ["all_head_choices", "head_choices"]
 
 _GROUPS = (1, 2, 3, 4, 6, 8)
 """Group sizes of a subject that has declared numbers of heads and any group."""
+_WIDE = 20
+"""One case in so many has a large group of query heads."""
 _FEW = 3
 """Numbers of heads of a range that are all beyond the profile."""
 
@@ -47,6 +49,21 @@ def head_choices(supports: Supports, profile: Profile) -> list[Heads]:
     choices = sorted({each for n in numbers for each in _of(n, groups, most)}, key=lambda each: each[0] * each[1])
     light = choices[0][1] * 2
     return [each for each in choices if each[0] * each[1] <= light] * 2 + choices
+
+
+def all_head_choices(supports: Supports, profile: Profile) -> list[Heads]:
+    """Those of `head_choices`, and behind them large groups, which are one draw in twenty; none of these for declared numbers of heads.
+
+    Args:
+        supports: what the subject declares.
+        profile: how large the cases may be.
+    """
+    usual, groups = head_choices(supports, profile), supports.group_sizes
+    if supports.heads_q is not None or not supports.gqa:
+        return usual
+    wide = [heads for heads in profile.wide_heads if groups is None or heads[1] // heads[2] in groups]
+    times = -(-len(wide) * (_WIDE - 1) // len(usual)) if wide and usual else 1
+    return usual * times + wide
 
 
 def _of(heads_q: int, groups: list[int], most: int) -> Iterator[Heads]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import strategies as st
 
 from flashverify.case.space.sampling import one_in, sampled_from
+from flashverify.case.space.tile_sizes import LARGEST_TILE, LEAST_TILE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,13 +20,12 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_launch", "launch_of_key", "lengths_at_tiles"]
 
-_EVERY = 6
+_EVERY = 3
 """One compile key in so many has a launch configuration where these are not drawn evenly."""
 _MOST_DEFAULT = 8
 """At least one case in so many has the default configuration."""
-_LEAST_TILE = 8
-"""Launch values below it are no sizes of tiles."""
-_LARGEST_TILE = 256
+_SMALL = 4
+"""How often the smaller half of the values of a parameter stands among those that are drawn from: small tiles make several of them."""
 
 
 def draw_launch(draw: Draw, supports: Supports) -> Launch:
@@ -34,12 +34,18 @@ def draw_launch(draw: Draw, supports: Supports) -> Launch:
     if not configs:
         return ()
     if not supports.even_launches:
-        if not draw(one_in(4)):
+        if not draw(sampled_from((False, *(True,) * 5))):
             return ()
         if supports.launch_configs:
             return _of(draw, configs)
-        return tuple(sorted((name, draw(sampled_from(values))) for name, values in supports.launch))
+        return tuple(sorted((name, draw(sampled_from(_small_first(values)))) for name, values in supports.launch))
     return () if draw(_default(len(configs))) else _of(draw, configs)
+
+
+def _small_first(values: tuple[int, ...]) -> tuple[int, ...]:
+    """The values, the smaller half of them more than once."""
+    ordered = sorted(values)
+    return (*ordered[: (len(ordered) + 1) // 2] * (_SMALL - 1), *values)
 
 
 def _default(configs: int) -> SearchStrategy[bool]:
@@ -93,7 +99,7 @@ def lengths_at_tiles(
         pairs: most rows times keys; up to four times as many where both must pass the largest tile.
         most: length of the shorter side, or one more than the largest tile.
     """
-    tiles = [value for _, value in launch if _LEAST_TILE <= value <= _LARGEST_TILE]
+    tiles = [value for _, value in launch if LEAST_TILE <= value <= LARGEST_TILE]
     if not (supports.even_launches and tiles and 0 not in lengths) or draw(one_in(4)):
         return lengths
     rows, keys = supports.rows(), supports.keys()

@@ -48,13 +48,16 @@ def standard_matrix(supports: Supports, *, device: str) -> tuple[Case, ...]:
         *paged(supports.page_sizes),
         *launch_entries(supports),
     )
-    entries = (*generated, *listed("added"))
+    decodes = supports.max_seq_q is not None or bool(supports.page_sizes)
+    long = listed("long keys") if decodes else ()
+    entries = (*generated, *listed("added"), *long)
     base, pages = _base(supports), ("", *(f"page_size={size}" for size in supports.page_sizes))
     found: dict[Case, None] = {}
     for number, entry in enumerate(entries):
         values, mask, *rest = (rotation[number % len(rotation)] for rotation in ROTATIONS)
         page = pages[number % len(pages)]
-        for rotated in ((values, mask, *rest, page), (values, *rest, page), (values, page), (page,), ()):
+        whole = [] if entry in long else [(values, mask, *rest, page), (values, *rest, page)]
+        for rotated in (*whole, (values, page), (page,), ()):
             case = _case([base, *rotated, entry, *_few_rows(supports, entry)])
             case = case and fitted(supports, case, number)
             if case is not None:

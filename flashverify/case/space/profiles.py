@@ -13,6 +13,8 @@ class Profile:
 
     Attributes:
         heads: (batch, heads_q, heads_kv), from plain to wild.
+        wide_heads: (batch, heads_q, heads_kv) with large groups, drawn in a few cases.
+        tile: rows and keys of a tile where no launch value says it.
         dims: (dim_qk, dim_v), from plain to wild; a pair that stands twice is drawn twice as often.
         max_seq: longest query and key sequence.
         max_long: longest one where the other is short.
@@ -25,6 +27,8 @@ class Profile:
     """
 
     heads: tuple[tuple[int, int, int], ...]
+    wide_heads: tuple[tuple[int, int, int], ...]
+    tile: tuple[int, int]
     dims: tuple[tuple[int, int], ...]
     max_seq: int
     max_long: int
@@ -42,6 +46,18 @@ class Profile:
         return replace(self, least_long=least, max_long=most, max_pairs=pairs)
 
 
+_WIDE_HEADS = (
+    *((1, 5, 1), (1, 7, 1), (1, 8, 1), (1, 10, 2)) * 2,
+    (1, 12, 1),
+    (1, 16, 1),
+    (1, 17, 1),
+    (1, 24, 1),
+    (1, 34, 2),
+    (1, 48, 2),
+    (1, 64, 1),
+)
+"""Groups of 5 to 64 query heads, powers of two and others."""
+
 CPU = Profile(
     heads=(
         (1, 1, 1),
@@ -56,6 +72,8 @@ CPU = Profile(
         (2, 2, 2),
         (1, 6, 2),
     ),
+    wide_heads=_WIDE_HEADS,
+    tile=(64, 64),
     dims=(
         *((8, 8), (16, 16), (16, 16), (32, 32), (24, 24), (40, 40), (64, 64), (64, 64), (72, 72), (128, 128)),
         *((8, 32), (32, 16), (16, 64), (64, 24), (40, 72), (128, 64), (256, 256), (256, 64)),
@@ -63,7 +81,7 @@ CPU = Profile(
     max_seq=80,
     max_long=260,
     max_pairs=80**2,
-    max_work=2_500_000,
+    max_work=1_600_000,
 )
 """Interpreted kernels: a case in well under a second on one core."""
 
@@ -84,6 +102,8 @@ GPU = Profile(
         ),
         *((1, 8, 1), (3, 4, 2), (16, 1, 1), (1, 12, 2)),
     ),
+    wide_heads=(*_WIDE_HEADS, (2, 48, 2), (1, 96, 2), (1, 128, 2)),
+    tile=(128, 64),
     dims=(
         (64, 64),
         (128, 128),

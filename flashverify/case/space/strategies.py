@@ -12,23 +12,16 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from flashverify.case.case import (
-    DTYPES,
-    POISONS,
-    PRECISIONS,
-    REGIMES,
-    Case,
-    Grad,
-    Storage,
-    Values,
-)
+from flashverify.case.case import DTYPES, PRECISIONS, REGIMES, Case, Values
 from flashverify.case.modifiers.dropout import draw_threshold
 from flashverify.case.space.compile_keys import CompileKey, list_compile_keys, page_choices
 from flashverify.case.space.declared_lengths import draw_declared_lengths, draw_packed
-from flashverify.case.space.draws import Choices, draw_lengths, draw_mask, draw_modifiers
+from flashverify.case.space.dims import dim_choices
+from flashverify.case.space.draws import Choices, draw_mask, draw_modifiers
 from flashverify.case.space.edits import draw_edits
-from flashverify.case.space.heads import head_choices
+from flashverify.case.space.heads import all_head_choices
 from flashverify.case.space.launches import draw_launch, lengths_at_tiles
+from flashverify.case.space.lengths import draw_lengths, narrowed
 from flashverify.case.space.optional_parts import (
     alignments,
     block_sizes,
@@ -39,6 +32,9 @@ from flashverify.case.space.optional_parts import (
 )
 from flashverify.case.space.profiles import CPU, GPU, Profile
 from flashverify.case.space.sampling import one_in, sampled_from
+from flashverify.case.space.seen import sees_something
+from flashverify.case.space.storage_draws import draw_grad, draw_storage, scale_choices
+from flashverify.case.space.tile_sizes import tile_of
 from flashverify.case.tensors import TENSORS
 
 if TYPE_CHECKING:
@@ -46,6 +42,8 @@ if TYPE_CHECKING:
 
     from hypothesis.strategies import SearchStrategy
 
+    from flashverify.case.masks.mask import Mask
+    from flashverify.case.masks.packed import Packed
     from flashverify.case.supports import Supports
 
     Draw = Callable[[SearchStrategy[Any]], Any]
@@ -54,6 +52,14 @@ __all__ = ["CPU", "GPU", "Profile", "cases", "drawn_dtypes"]
 
 _REGIMES = (*REGIMES, "normal", "normal", "v-positive")
 """Those that every defect of the arithmetic shows with are likelier than those built against one."""
+_SEQUENCES = (1, 2, 2, 3, 2, 3, 4, 7, 2, 4, 3, 12, 24)
+"""Packed sequences of a case."""
+_EMPTY = 40
+"""One case in so many has an empty batch or sequence."""
+_BLANK = (True, *(False,) * 24)
+"""Whether a mask may hide every pair; true is simpler, so that every case shrinks freely."""
+_MASKS = 4
+"""Masks that are drawn until a row sees a key."""
 _MAX_TABLE = 2**22
 """Most pairs over all heads and sequences where a bias or a bitmap has one element for each."""
 
@@ -67,7 +73,7 @@ def cases(supports: Supports, *, profile: Profile = CPU) -> SearchStrategy[Case]
         supports: what the subject declares.
         profile: how large the cases may be.
     """
-    dims = _dims(supports, profile)
+    dims = dim_choices(supports, profile)
     formats = [
         (dtype, precision)
         for dtype in drawn_dtypes(supports, profile)
@@ -83,16 +89,10 @@ def cases(supports: Supports, *, profile: Profile = CPU) -> SearchStrategy[Case]
     return _cases(supports, profile, _free_kinds(supports, dims, formats))
 
 
-def _dims(supports: Supports, profile: Profile) -> list[tuple[int, int]]:
-    """(dim_qk, dim_v) of the profile that the subject has."""
-    dims = [p for p in profile.dims if all(d % supports.dim_multiple == 0 and d <= supports.dim_max for d in p)]
-    return [(d, dv) for d, dv in dims if d == dv or not supports.equal_dims] or [(supports.dim_multiple,) * 2]
-
-
 def drawn_dtypes(supports: Supports, profile: Profile) -> tuple[str, ...]:
     """The dtypes of the cases: those whose plainest case `supports.also` accepts, or all where it accepts none."""
     dtypes = [d for d in DTYPES if d in supports.dtypes and (d == "fp32" or "ieee" in supports.precisions)]
-    (dim_qk, dim_v), *_ = _dims(supports, profile)
+    (dim_qk, dim_v), *_ = dim_choices(supports, profile)
     if supports.also is not None:
         plain = Case(dim_qk=dim_qk, dim_v=dim_v)
         dtypes = [d for d in dtypes if supports.also(dataclasses.replace(plain, dtype=d)) is None] or dtypes
@@ -138,20 +138,20 @@ def _free_kinds(
 
 @st.composite
 def _cases(draw: Draw, supports: Supports, profile: Profile, kinds: SearchStrategy[CompileKey]) -> Case:
-    batch, heads_q, heads_kv = draw(sampled_from(head_choices(supports, profile)))
-    empty = draw(sampled_from(("batch", "seq_q", "seq_k"))) if supports.empty and draw(one_in(12)) else ""
+    batch, heads_q, heads_kv = draw(sampled_from(all_head_choices(supports, profile)))
+    empty = draw(sampled_from(("batch", "seq_q", "seq_k"))) if supports.empty and draw(one_in(_EMPTY)) else ""
     batch = 0 if empty == "batch" else batch
     kind = draw(kinds)
     (dim_qk, dim_v), parts = kind.dims, kind.parts
     sequences = batch
     if "packed" in parts:
-        sequences, batch = (draw(sampled_from((1, 2, 2, 3, 4, 7))) if batch else 0), 1
+        sequences, batch = (draw(sampled_from(_SEQUENCES)) if batch else 0), 1
     pairs = max(profile.max_work // max(batch * heads_q * (dim_qk + dim_v), 1), 4)
     if "bitmap" in parts or "bias" in kind.features:
         pairs = min(pairs, max(_MAX_TABLE // max(batch * heads_q, 1), 4))
     reach, packed = profile.reaching(kind.features), None
     if not supports.declares_lengths(parts):
-        lengths = draw_lengths(draw, supports, reach, parts, pairs, empty)
+        lengths = draw_lengths(draw, supports, reach, parts, pairs, empty, tile_of(kind.launch, *profile.tile))
     elif "packed" in parts:
         packed, *buffers = draw_packed(draw, supports, reach, parts, pairs, sequences)
         lengths = (buffers[0], buffers[1])
@@ -159,8 +159,10 @@ def _cases(draw: Draw, supports: Supports, profile: Profile, kinds: SearchStrate
         lengths = draw_declared_lengths(draw, supports, reach, parts, pairs, empty)
     if kind.launch and packed is None:
         lengths = lengths_at_tiles(draw, supports, kind.launch, parts, lengths, pairs, profile.max_seq)
+    if packed is None:
+        lengths = narrowed(draw, supports, parts, lengths)
     seq_q, seq_k = lengths
-    mask = draw_mask(draw, supports, parts, (sequences, seq_q, seq_k), kind.block, packed)
+    mask = _draw_mask(draw, supports, parts, kind, (batch, sequences, heads_q, *lengths), packed)
     logits, dropout = draw_modifiers(draw, supports, kind.features)
     case = Case(
         batch=batch,
@@ -172,17 +174,17 @@ def _cases(draw: Draw, supports: Supports, profile: Profile, kinds: SearchStrate
         dim_v=dim_v,
         dtype=kind.dtype,
         precision=kind.precision,
-        scale=draw(sampled_from(_scales(supports))),
+        scale=draw(sampled_from(scale_choices(supports))),
         mask=mask,
         logits=logits,
         dropout=dropout,
         values=Values(regime=draw(sampled_from(_REGIMES)), seed=draw(st.integers(0, 255))),
         storage=dataclasses.replace(
-            _storage(draw, supports, kind.aligned),
+            draw_storage(draw, supports, kind.aligned),
             page_size=kind.page_size,
             kept_pages=kind.page_size is not None and not supports.freed_pages,
         ),
-        grad=_grad(draw, supports),
+        grad=draw_grad(draw, supports),
         launch=kind.launch,
     )
     if case.dropout and draw(one_in(3)):
@@ -202,39 +204,24 @@ def _cases(draw: Draw, supports: Supports, profile: Profile, kinds: SearchStrate
     return case
 
 
+def _draw_mask(
+    draw: Draw,
+    supports: Supports,
+    parts: frozenset[str],
+    kind: CompileKey,
+    sizes: tuple[int, int, int, int, int],
+    packed: Packed | None,
+) -> Mask:
+    """A mask with these parts under which, but for a few cases, some row sees some key; sizes are batch, sequences, heads, rows and keys."""
+    batch, sequences, heads, seq_q, seq_k = sizes
+    blank = draw(sampled_from(_BLANK)) or not parts or 0 in (batch, sequences, seq_q, seq_k)
+    for _ in range(_MASKS):
+        mask = draw_mask(draw, supports, parts, (sequences, seq_q, seq_k), kind.block, packed)
+        if blank or sees_something(mask, batch=batch, heads=heads, seq_q=seq_q, seq_k=seq_k):
+            break
+    return mask
+
+
 def _has_vectors(case: Case) -> bool:
     """Whether a tensor of the case may be every second element of its buffer."""
     return any(spec.dtype == "fp32" and spec.shape is not None and spec.shape(case) for spec in TENSORS.values())
-
-
-def _scales(supports: Supports) -> list[float | None]:
-    """Scales of the signs that the subject has; the default, first, most often."""
-    scales: list[float | None] = [None] * (3 * ("default" in supports.scales))
-    scales += [float(scale) for scale in supports.scales if not isinstance(scale, str)]
-    if "positive" in supports.scales:
-        scales += [None] * 7 + [1.0, 0.125, 1e4, 1e-30, 2.0**-140]
-    if "zero" in supports.scales:
-        scales += [0.0]
-    if "negative" in supports.scales:
-        scales += [-0.125, -1.0]
-    return scales
-
-
-def _storage(draw: Draw, supports: Supports, aligned: bool) -> Storage:
-    gaps = ((0, 0, 8) if aligned else (0, 1, 3)) if supports.gaps else (0,)
-    offsets = (0, 0, 8) if aligned else (1, 4)
-    return Storage(
-        layout=draw(sampled_from([layout for layout in ("bhsd", "bshd") if layout in supports.layouts])),
-        gap=draw(sampled_from(gaps)),
-        offset=draw(sampled_from(offsets)),
-        expand=supports.expand and draw(one_in(6)),
-        padding=draw(sampled_from(POISONS)),
-    )
-
-
-def _grad(draw: Draw, supports: Supports) -> Grad:
-    strided = () if supports.contiguous else ("expanded", "transposed")
-    do = draw(sampled_from(("dense", "dense", "dense", *strided, "zero")))
-    dlse = supports.dlse and draw(st.booleans())
-    forward_only = draw(one_in(10))
-    return Grad(do=do, dlse=dlse) if supports.backward and not forward_only else Grad(backward=False)

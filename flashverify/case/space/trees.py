@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
-from flashverify.case.masks.tree import draw_tree
+from flashverify.case.masks.tree_shapes import draw_tree
 from flashverify.case.space.draws import Choices
 
 if TYPE_CHECKING:

@@ -28,12 +28,14 @@ ADVERSARIAL_DOC = {
     "sentinels": "all logits below a number that masks are written with, by seed modulo 6: -1e4, -1e5, -1e6, -1e9, -2^60, -2^110",
     "delta-cancels": "v nearly constant and dO nearly parallel to it: dP and delta are large and cancel",
     "subnormal-o": "v around the smallest normal number: O is subnormal in the dtype",
+    "shifted": "usual logits around a number far from 0, by seed modulo 12: 8, 32, 64, 96, 128 and 1024, below 0 for odd seeds",
 }
 """One line per regime."""
 
 _TILES = (16, 32, 48, 64, 80, 128)
 _SENTINELS = (14, 17, 20, 30, 60, 110)
 """Exponents one or more above the sentinels in use: finite ones of masks, and where they stand for -inf."""
+_SHIFTS = (8, 32, 64, 96, 128, 1024)
 _LN2 = float.fromhex("0x1.62e42fefa39efp-1")
 _WEIGHTS = (0, 0, 1, 7, 8, 9, 10, 11, 12, 13, 14, 15, 23, 24, 25, 26, 87, 104, 125, 126, 127, 128, 148, 149, 150, 151)
 """Exponents of weights: ends of precision, of the normal and of the subnormal numbers of fp16, bf16 and fp32, and 88 and 104 by
@@ -124,6 +126,19 @@ def _subnormal_o(fill: Fill) -> Tensors:
     return {"v": fill.normal("v", fill.format.emin - 2)}
 
 
+def _shifted(fill: Fill) -> Tensors:
+    """Half of the channels hold the shift, the others the usual logits."""
+    seed, dim = fill.case.values.seed, fill.case.dim_qk
+    steady = (dim + 1) // 2
+    for_q, for_k = fill.directions()
+    shift_q, shift_k = fill.aligned(_SHIFTS[seed // 2 % len(_SHIFTS)] * dim / steady)
+    power_q, power_k = fill.spread(3)
+    q, k = fill.normal("q", power_q), fill.normal("k", power_k)
+    q[..., :steady] = for_q[..., :steady] * 2.0**shift_q
+    k[..., :steady] = for_k[..., :steady] * 2.0**shift_k * (-1) ** (seed % 2)
+    return {"q": q, "k": k}
+
+
 ADVERSARIAL: dict[str, Callable[[Fill], Tensors]] = {
     "descending": _descending,
     "spikes": _spikes,
@@ -133,4 +148,5 @@ ADVERSARIAL: dict[str, Callable[[Fill], Tensors]] = {
     "sentinels": _sentinels,
     "delta-cancels": _delta_cancels,
     "subnormal-o": _subnormal_o,
+    "shifted": _shifted,
 }

@@ -1,0 +1,89 @@
+"""The shares of drawn cases that docs/search.md states."""
+
+import re
+from math import sqrt
+from pathlib import Path
+
+import pytest
+
+from flashverify.campaign.worker import search
+from flashverify.case import Supports
+from flashverify.case.masks.tree_shapes import shape_of
+from flashverify.case.space.seen import sees_something
+from flashverify.case.space.strategies import cases
+from flashverify.case.space.traits import sequences_of, tiles_of, trees_of
+
+TABLE = Path(__file__).parents[2] / "docs" / "search.md"
+FAMILY = Supports(
+    masks=("causal", "window", "key_lengths", "query_lengths", "packed", "tree", "blocks", "bitmap", "prefix_lengths"),
+    logits=("softcap", "bias", "sink"),
+    empty=True,
+    launch=(("block_m", (16, 32, 64, 128)), ("block_n", (16, 32, 64, 128))),
+    even_launches=False,
+)
+
+
+def everything(case):
+    return [case]
+
+
+def trees(case):
+    return [(tree, before) for tree, before in trees_of(case) if len(tree) >= 4]
+
+
+def spread(case):
+    rows = [n for n, _ in sequences_of(case)] or [0]
+    return max(rows) > 4 * sum(rows) / len(rows)
+
+
+SHARES = {
+    "several tiles of rows and of keys": (everything, lambda c: min(tiles_of(c)) > 1),
+    "no visible pair": (
+        everything,
+        lambda c: not sees_something(c.mask, batch=c.batch, heads=c.heads_q, seq_q=c.seq_q, seq_k=c.seq_k),
+    ),
+    "one query or one key": (everything, lambda c: 1 in (c.seq_q, c.seq_k)),
+    "groups of more than 4 query heads": (everything, lambda c: c.heads_q // c.heads_kv > 4),
+    "one root with branches": (trees, lambda tree: shape_of(tree[0]) in ("single root", "star", "binary")),
+    "keys before the nodes": (trees, lambda tree: tree[1] > 0),
+    "a sequence of more than 4 means": (lambda c: [c] * bool(c.mask.packed), spread),
+    "other softcaps than 1, 30 and 50": (
+        lambda c: [c.logits.softcap] if c.logits.softcap else [],
+        lambda cap: cap not in (1.0, 30.0, 50.0),
+    ),
+    "a sliding window of blocks": (lambda c: [c.mask.blocks] if c.mask.blocks else [], lambda blocks: blocks.sliding),
+}
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    return search.draw(cases(FAMILY), 600, 0)
+
+
+def stated():
+    rows = re.findall(r"^\| (.+) \| (at least|at most) (\d+) % \| .+ \|$", TABLE.read_text(encoding="utf-8"), re.M)
+    return {name: (kind, int(percent) / 100) for name, kind, percent in rows}
+
+
+def test_the_table_states_every_share_that_is_measured():
+    assert stated().keys() == SHARES.keys()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SHARES)
+def test_draws_have_the_stated_share(drawn, name):
+    (among, has), (kind, bound) = SHARES[name], stated()[name]
+    found = [bool(has(each)) for case in drawn for each in among(case)]
+    share, margin = sum(found) / len(found), 3 * sqrt(bound * (1 - bound) / len(found))
+
+    assert len(found) > 20
+    assert share >= bound - margin if kind == "at least" else share <= bound + margin, (share, len(found))
+
+
+@pytest.mark.slow
+def test_lengths_have_every_remainder_of_a_tile_and_every_part_meets_one_query_and_one_key(drawn):
+    assert {case.seq_k % 16 for case in drawn} == {case.seq_q % 16 for case in drawn} == set(range(16))
+    assert len({case.seq_k % 64 for case in drawn}) > 60
+    for axis in ("seq_q", "seq_k"):
+        met = {part for case in drawn if getattr(case, axis) == 1 for part in case.mask.parts()}
+        assert len(met) >= 8, met
