@@ -21,7 +21,7 @@ LAYERS = (
     {"flashverify.bench", "flashverify.campaign", "flashverify.compiling", "flashverify.mutants"},
     {"flashverify.report", "flashverify.api", "flashverify.describe"},
     {"flashverify.probing"},
-    {"flashverify.cli", "flashverify.__main__"},
+    {"flashverify.cli", "flashverify.__main__", "flashverify.pytest_plugin"},
 )
 # What a package may take from another one of its own layer: nothing, but for these.
 SAME_LAYER = {("flashverify.__main__", "flashverify.cli"), ("flashverify.mutants", "flashverify.campaign")}

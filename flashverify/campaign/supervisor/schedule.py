@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from flashverify.campaign.protocol import Batch, CaseList, Chunk, Task
@@ -13,7 +13,7 @@ from flashverify.campaign.toolkit import BUNDLED
 from flashverify.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
 __all__ = ["CampaignConfig", "Schedule", "batch_seed"]
@@ -49,6 +49,7 @@ class CampaignConfig:
         toolkit: `module:name` of the toolkit.
         command: the command line, for the record.
         numerics: of interpreted kernels.
+        environment: variables of the workers, beside those of this process.
     """
 
     kind: str
@@ -75,6 +76,7 @@ class CampaignConfig:
     toolkit: str = BUNDLED
     command: str = ""
     numerics: str = "ieee"
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name, accepted, good in (

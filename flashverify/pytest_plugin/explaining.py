@@ -1,0 +1,129 @@
+"""The findings behind the failing cases of a test: made smaller, verified and diagnosed once in a session, whoever sees them first."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+import msgspec
+from filelock import FileLock
+
+from flashverify.campaign import toolkit
+from flashverify.campaign.causes.sighting import sightings_of
+from flashverify.campaign.shrink.shrinker import measure
+from flashverify.campaign.store.reproduction import replay_line
+from flashverify.campaign.supervisor.engine import Engine
+from flashverify.campaign.supervisor.schedule import CampaignConfig
+from flashverify.campaign.supervisor.tally import first_record
+from flashverify.case.text import parse_case
+from flashverify.judge.record import FindingRecord
+from flashverify.report.content import buckets_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from flashverify.campaign.causes.sighting import Sighting
+    from flashverify.judge.verdict import CaseResult, Key
+    from flashverify.pytest_plugin.groups import Group
+    from flashverify.pytest_plugin.runtime import Runtime
+
+__all__ = ["Explained", "explained"]
+
+_MOST_CASES = 8
+_SECONDS = 60.0
+
+
+class Shared(msgspec.Struct, frozen=True):
+    """A finding, and the test that explained it."""
+
+    record: FindingRecord
+    test: str
+
+
+class Explained(msgspec.Struct, frozen=True):
+    """A finding as a test sees it.
+
+    Attributes:
+        record: what is known.
+        test: that explained it; `here` where that is this one.
+        message: of the failure in this test's own case, and `replay`, the command for that.
+    """
+
+    record: FindingRecord
+    test: str
+    here: bool
+    message: str
+    replay: str
+
+
+def explained(runtime: Runtime, group: Group, test: str, failing: Sequence[CaseResult]) -> list[Explained]:
+    """The findings that account for the failures of a test.
+
+    Failures that a finding of an earlier test accounts for are not explained again. One that could not be explained stands as it was seen.
+
+    Args:
+        runtime: of this process.
+        group: whose cases failed.
+        test: its name.
+        failing: results with failures.
+    """
+    seen: dict[Key, tuple[CaseResult, Sighting]] = {}
+    for result in sorted(failing, key=lambda result: measure(parse_case(result.case))):
+        for key, sighting in sightings_of(result).items():
+            seen.setdefault(key, (result, sighting))
+    file = _file(runtime.folder, group.name.load)
+    with FileLock(f"{file}.lock"):
+        known = _read(file)
+        covered = _covered(known)
+        unknown = {result.case: result for key, (result, _) in seen.items() if key not in covered}
+        if unknown and runtime.explains:
+            made = _campaign(runtime, group, list(unknown)[:_MOST_CASES], number=len(known))
+            known += [Shared(record, test) for record in made if not buckets_of(record) <= covered]
+        covered = _covered(known)
+        for key, (result, sighting) in seen.items():
+            if key not in covered:
+                known.append(Shared(first_record(key, sighting, result.evidence, group.name.load, 0.0), test))
+        file.write_bytes(msgspec.json.encode(known))
+    return [_as_seen(shared, seen, group, test) for shared in known if buckets_of(shared.record) & seen.keys()]
+
+
+def _file(folder: Path, spec: str) -> Path:
+    return folder / f"findings-{hashlib.blake2b(spec.encode(), digest_size=8).hexdigest()}.json"
+
+
+def _read(file: Path) -> list[Shared]:
+    return msgspec.json.decode(file.read_bytes(), type=list[Shared]) if file.exists() else []
+
+
+def _covered(known: Iterable[Shared]) -> set[Key]:
+    return {key for shared in known for key in buckets_of(shared.record)}
+
+
+def _as_seen(shared: Shared, seen: dict[Key, tuple[CaseResult, Sighting]], group: Group, test: str) -> Explained:
+    key = min(buckets_of(shared.record) & seen.keys(), key=lambda key: measure(parse_case(seen[key][1].case)))
+    result, sighting = seen[key]
+    named = msgspec.structs.replace(shared.record, subject_spec=group.name.shown)
+    own = first_record(key, sighting, result.evidence, group.name.shown, 0.0)
+    return Explained(named, shared.test, shared.test == test, sighting.verdict.message, replay_line(own))
+
+
+def _campaign(runtime: Runtime, group: Group, cases: Sequence[str], *, number: int) -> tuple[FindingRecord, ...]:
+    """The findings of a run over some cases, in processes of its own."""
+    config = CampaignConfig(
+        kind="run",
+        subjects=(group.name.load,),
+        out=runtime.scratch / f"run-{number}",
+        device=runtime.device,
+        workers=1,
+        cases=tuple(cases),
+        explain_seconds=_SECONDS,
+        repeats=1,
+        case_limit=runtime.case_limit,
+        toolkit=toolkit.BUNDLED,
+        numerics=runtime.numerics,
+        environment=runtime.variables,
+    )
+    engine = Engine(config)
+    engine.run()
+    return engine.tally.findings()

@@ -1,0 +1,40 @@
+"""What a failing test prints: the card of each finding, and what reproduces it."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+from flashverify.campaign.card.content import card_of
+from flashverify.campaign.card.lines import card_lines
+from flashverify.judge.wording import plural, visible
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from flashverify.judge.verdict import CaseResult
+    from flashverify.pytest_plugin.explaining import Explained
+    from flashverify.pytest_plugin.groups import Group
+
+__all__ = ["failure_text"]
+
+_NARROWEST = 60
+
+
+def failure_text(
+    findings: Sequence[Explained], failing: Sequence[CaseResult], cases: int, group: Group, seed: int
+) -> str:
+    """The cards of the findings that this test explained, and a reference to those that another one did."""
+    width = max(_NARROWEST, shutil.get_terminal_size().columns)
+    lines: list[str] = []
+    for number, found in enumerate(findings, 1):
+        card = card_of(found.record)
+        if found.here:
+            lines += [*card_lines(card, number=number * (len(findings) > 1), width=width), ""]
+        else:
+            title = f"{number}. {card.title}" if len(findings) > 1 else card.title
+            lines += [visible(title), f"  {visible(found.message)}", f"  the card stands at {found.test}"]
+            lines += [f"  {visible(found.replay)}", ""]
+    drawn = f", drawn from seed {seed}" if group.drawn is not None else ""
+    share = f"{len(failing)} of {plural(cases, 'case')}" if cases > 1 else "the case"
+    return "\n".join([*lines, f"{share} of this test failed{drawn}"])
