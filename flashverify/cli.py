@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from flashverify.baseline.reading import baseline_for
 from flashverify.bench.command import bench_command
 from flashverify.campaign.commands.options import (
     FAIL_FAST,
@@ -69,7 +70,9 @@ def _report_writer(unwanted: bool) -> Callable[[Path], Sequence[Path]] | None:
 
 
 @main.command("run")
-@shared_options("subject", "max-cases", "max-findings", "hours", "minutes", "workers", "out", "device", "numerics")
+@shared_options(
+    "subject", "max-cases", "max-findings", "hours", "minutes", "workers", "out", "device", "numerics", "baseline"
+)
 @FAIL_FAST
 @shrink_option("shrink findings [default: keep the smallest failing case of the matrix]")
 @JSON
@@ -78,13 +81,24 @@ def run_command(as_json: bool, no_report: bool, **options: Any) -> int:
     """Judge the fixed matrix of cases, every poison and variant."""
     from flashverify.campaign.commands.campaign import campaign_config, run_campaign
 
-    config = campaign_config("run", settings_of(options))
-    return run_campaign(config, as_json=as_json, report=_report_writer(no_report)).exit_code
+    settings = settings_of(options)
+    config, baseline = campaign_config("run", settings), baseline_for(settings.baseline, Path.cwd())
+    return run_campaign(config, as_json=as_json, report=_report_writer(no_report), baseline=baseline).exit_code
 
 
 @main.command()
 @shared_options(
-    "subject", "hours", "minutes", "max-cases", "max-findings", "seed", "workers", "out", "device", "numerics"
+    "subject",
+    "hours",
+    "minutes",
+    "max-cases",
+    "max-findings",
+    "seed",
+    "workers",
+    "out",
+    "device",
+    "numerics",
+    "baseline",
 )
 @FAIL_FAST
 @shrink_option("shrink findings, within a third of the time [default: shrink]")
@@ -99,8 +113,10 @@ def fuzz(matrix: bool, no_corpus: bool, as_json: bool, no_report: bool, **option
     """
     from flashverify.campaign.commands.campaign import campaign_config, run_campaign
 
-    config = campaign_config("fuzz", settings_of(options), matrix=matrix, corpus=not no_corpus)
-    return run_campaign(config, as_json=as_json, report=_report_writer(no_report)).exit_code
+    settings = settings_of(options)
+    config = campaign_config("fuzz", settings, matrix=matrix, corpus=not no_corpus)
+    baseline = baseline_for(settings.baseline, Path.cwd())
+    return run_campaign(config, as_json=as_json, report=_report_writer(no_report), baseline=baseline).exit_code
 
 
 @main.command()
@@ -156,7 +172,7 @@ def report(run_dir: str, as_json: bool) -> int:
 @main.command()
 @click.argument("before")
 @click.argument("after")
-@shared_options("seed", "max-cases", "workers", "out", "device")
+@shared_options("seed", "max-cases", "workers", "out", "device", "baseline")
 @click.option(
     "--cases", metavar="N", type=click.IntRange(min=1), help="judge N drawn cases instead of the standard matrix"
 )
@@ -169,7 +185,8 @@ def compare(before: str, after: str, cases: int | None, as_json: bool, **options
     settings = settings_of(options)
     if settings.out is None:
         settings = replace(settings, out=f"flashverify-out/compare-{os.getpid()}")
-    comparison = compare_runs(*comparable_runs(before, after, settings, cases or 0))
+    baseline = baseline_for(settings.baseline, Path.cwd())
+    comparison = compare_runs(*comparable_runs(before, after, settings, cases or 0), baseline)
     text = comparison.to_json() if as_json else comparison.to_text()
     click.echo(text if isinstance(text, str) else json.dumps(text))
     return int(comparison.exit_code)

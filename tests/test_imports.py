@@ -15,6 +15,7 @@ LAYERS = (
     {"flashverify.case", "flashverify.numerics", "flashverify.interpreter"},
     {"flashverify.subjects", "flashverify.truth"},
     {"flashverify.judge"},
+    {"flashverify.baseline"},
     {"flashverify.xray"},
     {"flashverify.checks"},
     {"flashverify.diagnosis"},

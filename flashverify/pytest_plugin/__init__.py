@@ -34,6 +34,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--flashverify-profile", metavar="cpu|gpu", help="how large drawn cases are, whatever a test asks for"
     )
     group.addoption(
+        "--flashverify-baseline",
+        metavar="FILE",
+        help="failures that may stand [default: flashverify-baseline.toml beside pyproject.toml, if it is there]",
+    )
+    group.addoption(
+        "--flashverify-update-baseline",
+        action="store_true",
+        help="append what it does not know; each entry is refused until you give it a reason and a link",
+    )
+    group.addoption(
         "--flashverify-no-explain",
         action="store_true",
         help="neither make failing cases smaller nor name their cause; saves about a minute of the first failure",
@@ -149,6 +159,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """What was judged, in a few lines; nothing where nothing was."""
+    if hasattr(config, "workerinput"):
+        return  # the process that started this worker says it for all
     if RUNTIME in config.stash or SHARED in config.stash:
         from flashverify.pytest_plugin.summary import write_summary
 

@@ -11,7 +11,7 @@ from flashverify.pytest_plugin import CASE, GROUP
 from flashverify.pytest_plugin.groups import groups_of, single_cases_of
 from flashverify.pytest_plugin.naming import name_of
 from flashverify.pytest_plugin.request import asked_of
-from flashverify.pytest_plugin.stash import USED
+from flashverify.pytest_plugin.stash import USED, runtime_of
 
 if TYPE_CHECKING:
     from flashverify.pytest_plugin.groups import Group
@@ -44,7 +44,7 @@ def _groups(metafunc: pytest.Metafunc) -> list[Group]:
     )
     name = name_of(asked.subject, metafunc.module, config.rootpath)
     if CASE not in metafunc.fixturenames:
-        return list(groups_of(asked, name))
+        return list(groups_of(asked, name, runtime_of(config).baseline))
     if not asked.number and not asked.listed:
         raise UsageError(
             f"cases='standard' is not accepted with {CASE}: a number, or the list flashverify.standard_cases(subject)"

@@ -16,7 +16,7 @@ from flashverify.campaign.supervisor.engine import Engine
 from flashverify.campaign.supervisor.schedule import CampaignConfig
 from flashverify.campaign.supervisor.tally import first_record
 from flashverify.case.text import parse_case
-from flashverify.judge.record import FindingRecord
+from flashverify.judge.record import FindingRecord, Folded
 from flashverify.report.content import buckets_of
 
 if TYPE_CHECKING:
@@ -28,8 +28,11 @@ if TYPE_CHECKING:
     from flashverify.pytest_plugin.groups import Group
     from flashverify.pytest_plugin.runtime import Runtime
 
-__all__ = ["Explained", "explained"]
+    _Seen = dict[Key, tuple[CaseResult, Sighting]]
 
+__all__ = ["Explained", "explained", "explained_in"]
+
+_PREFIX = "findings-"
 _MOST_CASES = 8
 _SECONDS = 60.0
 
@@ -68,28 +71,64 @@ def explained(runtime: Runtime, group: Group, test: str, failing: Sequence[CaseR
         test: its name.
         failing: results with failures.
     """
-    seen: dict[Key, tuple[CaseResult, Sighting]] = {}
+    seen: _Seen = {}
     for result in sorted(failing, key=lambda result: measure(parse_case(result.case))):
         for key, sighting in sightings_of(result).items():
             seen.setdefault(key, (result, sighting))
-    file = _file(runtime.folder, group.name.load)
+    file = runtime.folder / f"{_PREFIX}{hashlib.blake2b(group.name.load.encode(), digest_size=8).hexdigest()}.json"
     with FileLock(f"{file}.lock"):
         known = _read(file)
-        covered = _covered(known)
-        unknown = {result.case: result for key, (result, _) in seen.items() if key not in covered}
+        covered = _covered(known) - _doubted(runtime, group, known, seen)
+        unknown = [result.case for key, (result, _) in seen.items() if key not in covered]
         if unknown and runtime.explains:
-            made = _campaign(runtime, group, list(unknown)[:_MOST_CASES], number=len(known))
-            known += [Shared(record, test) for record in made if not buckets_of(record) <= covered]
+            made = _campaign(runtime, group, list(dict.fromkeys(unknown))[:_MOST_CASES], number=len(known))
+            for record in made:
+                if not buckets_of(record) <= covered:
+                    _put(known, Shared(record, test))
         covered = _covered(known)
         for key, (result, sighting) in seen.items():
             if key not in covered:
-                known.append(Shared(first_record(key, sighting, result.evidence, group.name.load, 0.0), test))
+                known.append(Shared(first_record(key, sighting, result.evidence, group.name.shown, 0.0), test))
         file.write_bytes(msgspec.json.encode(known))
     return [_as_seen(shared, seen, group, test) for shared in known if buckets_of(shared.record) & seen.keys()]
 
 
-def _file(folder: Path, spec: str) -> Path:
-    return folder / f"findings-{hashlib.blake2b(spec.encode(), digest_size=8).hexdigest()}.json"
+def _put(known: list[Shared], new: Shared) -> None:
+    """Add a finding; one with the diagnosis of another is that finding in other outputs and dtypes."""
+    name = new.record.diagnosis.name if new.record.diagnosis is not None else ""
+    for number, old in enumerate(known):
+        if name and old.record.diagnosis is not None and old.record.diagnosis.name == name:
+            fresh = sorted(buckets_of(new.record) - buckets_of(old.record))
+            message = new.record.verdict.message
+            folded = (Folded(key, new.record.case, message, "it has the same diagnosis") for key in fresh)
+            record = msgspec.structs.replace(old.record, folded=(*old.record.folded, *folded))
+            known[number] = Shared(record, old.test)
+            return
+    known.append(new)
+
+
+def explained_in(folder: Path) -> list[FindingRecord]:
+    """The findings of a session, from its folder."""
+    return [shared.record for file in sorted(folder.glob(f"{_PREFIX}*.json")) for shared in _read(file)]
+
+
+def _doubted(runtime: Runtime, group: Group, known: Sequence[Shared], seen: _Seen) -> set[Key]:
+    """The failures of this test that look like a finding of another one which may stand, but are not diagnosed as that.
+
+    What may stand is not to hide anything else, so each of its failures is diagnosed anew.
+    """
+    if runtime.baseline is None or not runtime.explains:
+        return set()
+    causes: dict[Key, set[str]] = {}
+    for shared in known:
+        entry = runtime.baseline.known_as(shared.record)
+        for key in buckets_of(shared.record) & seen.keys():
+            causes.setdefault(key, set()).add("" if entry is None else entry.cause)
+    return {
+        key
+        for key, names in causes.items()
+        if "" not in names and runtime.cause_of(group, seen[key][1].case, key) not in names
+    }
 
 
 def _read(file: Path) -> list[Shared]:
@@ -100,12 +139,11 @@ def _covered(known: Iterable[Shared]) -> set[Key]:
     return {key for shared in known for key in buckets_of(shared.record)}
 
 
-def _as_seen(shared: Shared, seen: dict[Key, tuple[CaseResult, Sighting]], group: Group, test: str) -> Explained:
+def _as_seen(shared: Shared, seen: _Seen, group: Group, test: str) -> Explained:
     key = min(buckets_of(shared.record) & seen.keys(), key=lambda key: measure(parse_case(seen[key][1].case)))
     result, sighting = seen[key]
-    named = msgspec.structs.replace(shared.record, subject_spec=group.name.shown)
     own = first_record(key, sighting, result.evidence, group.name.shown, 0.0)
-    return Explained(named, shared.test, shared.test == test, sighting.verdict.message, replay_line(own))
+    return Explained(shared.record, shared.test, shared.test == test, sighting.verdict.message, replay_line(own))
 
 
 def _campaign(runtime: Runtime, group: Group, cases: Sequence[str], *, number: int) -> tuple[FindingRecord, ...]:
@@ -126,4 +164,5 @@ def _campaign(runtime: Runtime, group: Group, cases: Sequence[str], *, number: i
     )
     engine = Engine(config)
     engine.run()
-    return engine.tally.findings()
+    found = engine.tally.findings()
+    return tuple(msgspec.structs.replace(record, subject_spec=group.name.shown) for record in found)

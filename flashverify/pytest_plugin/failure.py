@@ -22,9 +22,23 @@ _NARROWEST = 60
 
 
 def failure_text(
-    findings: Sequence[Explained], failing: Sequence[CaseResult], cases: int, group: Group, seed: int
+    findings: Sequence[Explained],
+    exceeded: Sequence[str],
+    failing: Sequence[CaseResult],
+    cases: int,
+    group: Group,
+    seed: int,
 ) -> str:
-    """The cards of the findings that this test explained, and a reference to those that another one did."""
+    """What fails in a test.
+
+    Args:
+        findings: that may not stand: with their cards where this test explained them, otherwise with a reference to the one that did.
+        exceeded: ratios above their ceilings, in words.
+        failing: results with failures.
+        cases: of the test.
+        group: of the test.
+        seed: of the session.
+    """
     width = max(_NARROWEST, shutil.get_terminal_size().columns)
     lines: list[str] = []
     for number, found in enumerate(findings, 1):
@@ -35,6 +49,7 @@ def failure_text(
             title = f"{number}. {card.title}" if len(findings) > 1 else card.title
             lines += [visible(title), f"  {visible(found.message)}", f"  the card stands at {found.test}"]
             lines += [f"  {visible(found.replay)}", ""]
+    lines += [line for text in exceeded for line in (*text.splitlines(), "")]
     drawn = f", drawn from seed {seed}" if group.drawn is not None else ""
     share = f"{len(failing)} of {plural(cases, 'case')}" if cases > 1 else "the case"
-    return "\n".join([*lines, f"{share} of this test failed{drawn}"])
+    return "\n".join([*lines, f"{share} of this test failed{drawn}"] if findings else lines)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from flashverify.baseline.entries import Baseline
     from flashverify.pytest_plugin.naming import SubjectName
     from flashverify.pytest_plugin.request import Asked
 
@@ -31,6 +32,7 @@ class Group:
         drawn: number of the drawn group, and `count`, how many of its cases; None where nothing is drawn.
         shard: number of a group of the matrix, from 0.
         listed: a case of a list; empty otherwise.
+        known: number of the entry of the baseline whose case this is, from 0.
         single: position of the one case in its drawn group that a test of its own cases has.
     """
 
@@ -42,10 +44,14 @@ class Group:
     shard: int | None = None
     listed: str = ""
     single: int | None = None
+    known: int | None = None
 
 
-def groups_of(asked: Asked, name: SubjectName) -> Iterator[Group]:
-    """The tests of a marker whose cases the plugin judges."""
+def groups_of(asked: Asked, name: SubjectName, baseline: Baseline | None = None) -> Iterator[Group]:
+    """The tests of a marker whose cases the plugin judges; where it names no cases, those of the baseline's entries about the subject too."""
+    for number, entry in enumerate(baseline.known if baseline is not None and not asked.listed else ()):
+        if entry.subject == name.shown and entry.case:
+            yield Group(asked=asked, name=name, id=f"known-{number + 1}", listed=entry.case, known=number)
     if asked.listed:
         yield from _listed(asked, name)
     elif asked.number:

@@ -15,6 +15,7 @@ from flashverify.judge.verdict import Status
 from flashverify.pytest_plugin.explaining import explained
 from flashverify.pytest_plugin.failure import failure_text
 from flashverify.pytest_plugin.seen import worst_of
+from flashverify.pytest_plugin.standing import Standing
 from flashverify.pytest_plugin.stash import runtime_of
 
 if TYPE_CHECKING:
@@ -52,16 +53,21 @@ def judge_group(item: pytest.Function, group: Group) -> None:
         properties = {"subject": group.name.shown, "seed": str(runtime.seed)}
         if (worst := worst_of(results)) is not None:
             properties |= {"ratio": f"{worst.value:.6g}", "case": worst.case}
-        if failing:
-            findings = explained(runtime, group, item.nodeid, failing)
+        verdict = Standing(runtime, group, results)
+        findings = explained(runtime, group, item.nodeid, failing) if failing and not verdict.own_case else []
+        verdict.hold(findings)
+        if findings:
             lead = findings[0].record
             found = lead.diagnosis
             properties |= {"case": lead.case, "diagnosis": found.name if found is not None else ""}
     except FlashverifyError as error:
         raise _failed(f"no verdict: {error}") from None
     item.user_properties += [(f"flashverify_{name}", text) for name, text in properties.items() if text]
+    if verdict.unknown or verdict.exceeded:
+        text = failure_text(verdict.unknown, verdict.exceeded, failing, len(results), group, runtime.seed)
+        pytest.fail(text, pytrace=False)
     if failing:
-        pytest.fail(failure_text(findings, failing, len(results), group, runtime.seed), pytrace=False)
+        pytest.xfail(verdict.reason)
     _require_verdict(results)
 
 

@@ -7,8 +7,10 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from flashverify.baseline.reading import baseline_for
 from flashverify.campaign import environment, toolkit
 from flashverify.campaign.commands.settings import load_settings
+from flashverify.campaign.plan_name import PlanName
 from flashverify.campaign.protocol import CaseList, Judge
 from flashverify.campaign.supervisor.probe import Probe
 from flashverify.campaign.supervisor.process import ProcessSetup
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
     import pytest
 
+    from flashverify.judge.verdict import Key
     from flashverify.pytest_plugin.groups import Group
 
 __all__ = ["Runtime"]
@@ -48,6 +51,7 @@ class Runtime:
         worker: of xdist; empty without it.
         variables: of the environment of the processes that judge, beside those of this process.
         seen: what was judged so far.
+        baseline: the failures that may stand; None where there are none.
         explains: whether failing cases are made smaller and diagnosed.
 
     Raises:
@@ -65,6 +69,7 @@ class Runtime:
         self.gpus = visible_gpus(os.environ) if self.device == "cuda" else ()
         self.gpu = gpu_of(self.worker, self.gpus)
         self.variables = self._variables()
+        self.baseline = baseline_for(config.getoption("--flashverify-baseline"), self.root)
         self.explains = not config.getoption("--flashverify-no-explain")
         self.folder = folder_of(config)
         self.scratch = Path(tempfile.mkdtemp(dir=self.folder))
@@ -130,6 +135,16 @@ class Runtime:
             stats=tuple(dict.fromkeys(stats for result in results for stats in result.stats)),
             seconds=sum(result.seconds for result in results),
         )
+
+    def cause_of(self, group: Group, case: str, key: Key) -> str:
+        """The name of what explains a failure of a case; empty where nothing does.
+
+        Raises:
+            FlashverifyError: the harness failed.
+        """
+        task = Judge(group.name.load, case, str(PlanName.of_check(key.check)), diagnose=key)
+        found = self._asked(group.name.load, lambda: self._process().judge(task)).diagnosis
+        return found.name if found is not None else ""
 
     def _verdicts(self, spec: str, case: str, plan: str) -> CaseResult:
         return self._asked(spec, lambda: self._process().judge(Judge(spec, case, plan)).result)

@@ -44,9 +44,16 @@ class SubjectSeen(msgspec.Struct):
 
 
 class Seen(msgspec.Struct):
-    """What was seen of every subject, by the name that is shown."""
+    """What was seen of every subject, by the name that is shown.
+
+    Attributes:
+        met: numbers of the entries of the baseline that stood for a failure.
+        fixed: those of entries whose own case passed.
+    """
 
     subjects: dict[str, SubjectSeen] = {}
+    met: set[int] = set()
+    fixed: set[int] = set()
 
     def add(self, subject: str, dtype: str, result: CaseResult) -> None:
         """Count a case."""
@@ -69,7 +76,10 @@ class Seen(msgspec.Struct):
         """All files of a folder, added up."""
         total = cls()
         for file in sorted(folder.glob(f"{_PREFIX}*.json")):
-            for name, part in msgspec.json.decode(file.read_bytes(), type=cls).subjects.items():
+            written = msgspec.json.decode(file.read_bytes(), type=cls)
+            total.met |= written.met
+            total.fixed |= written.fixed
+            for name, part in written.subjects.items():
                 entry = total.subjects.setdefault(name, SubjectSeen())
                 entry.judged += part.judged
                 entry.covering += part.covering

@@ -25,6 +25,7 @@ def kernel(x):
 def test_triton_compiles_in_this_process_whatever_is_judged_beside_it():
     assert type(kernel).__name__ == "JITFunction"
 """
+SOME = "cases-0-3 or here or whatever"
 HERE = """
 import pytest
 from flashverify import Contract, Supports, subject
@@ -62,7 +63,7 @@ def example(tmp_path):
 
 @pytest.mark.slow
 def test_right_kernels_pass_and_a_wrong_one_fails_beside_tests_that_know_nothing_of_it(example):
-    done = example("--import-mode=importlib", "--flashverify-cases", "4", "--flashverify-no-explain", "-ra")
+    done = example("--import-mode=importlib", "--flashverify-cases", "4", "--flashverify-no-explain", "-ra", "-k", SOME)
 
     assert re.search(r"1 failed, \d+ passed", done.stdout), done.stdout + done.stderr
     assert "FAILED tests/test_attention.py::test_wrong[cases-0-3]" in done.stdout

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from flashverify.campaign import environment, toolkit
 from flashverify.campaign.commands.terminal import StatusLine, summary_json, verdict_lines
+from flashverify.campaign.commands.waived import assessed, lines_under, summary_under
 from flashverify.campaign.store.writer import open_run
 from flashverify.campaign.supervisor.engine import Engine
 from flashverify.campaign.supervisor.schedule import CampaignConfig
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
 
+    from flashverify.baseline.entries import Baseline
     from flashverify.campaign.commands.settings import Settings
     from flashverify.judge.record import Summary
 
@@ -139,7 +141,12 @@ def _signals(stop: Callable[[int], None]) -> Iterator[None]:
 
 
 def run_campaign(
-    config: CampaignConfig, *, as_json: bool = False, report: Report | None = None, quiet: bool = False
+    config: CampaignConfig,
+    *,
+    as_json: bool = False,
+    report: Report | None = None,
+    quiet: bool = False,
+    baseline: Baseline | None = None,
 ) -> Summary:
     """Run it, report it, print the verdict (stdout) and progress (stderr).
 
@@ -148,6 +155,10 @@ def run_campaign(
         as_json: print one JSON object instead of the verdict in words.
         report: writes the report of a run folder; a run without one keeps its verdict.
         quiet: print no verdict.
+        baseline: known failures, which leave the verdict and the exit code clean.
+
+    Returns:
+        The summary; under a baseline, its findings are those that the baseline does not know.
 
     Raises:
         FlashverifyError: a subject cannot be loaded, no worker survives, or the disk refuses.
@@ -160,11 +171,18 @@ def run_campaign(
             summary = engine.run()
             reports = _written(report, config.out)
     findings, worst, tally = engine.tally.findings(), engine.tally.worst, engine.tally
+    held = None
+    if baseline is not None and summary.stopped != "interrupted":
+        held = assessed(baseline, engine, config)
+        summary, findings = summary_under(held, summary, tally.errors), held.unknown
     lines = verdict_lines(
         summary, findings, worst, config.out, reports, errors=tally.errors, first_error=tally.first_error
     )
+    if held is not None:
+        lines = lines_under(lines, held)
     if as_json:
-        print(json.dumps(summary_json(summary, findings, worst, config.out, reports, lines[0])))
+        fields = {"baseline": held.fields()} if held is not None else {}
+        print(json.dumps(summary_json(summary, findings, worst, config.out, reports, lines[0]) | fields))
     elif not quiet:
         print("\n".join(lines))
     return summary

@@ -33,6 +33,10 @@ def shared_options(*names: str) -> Callable[[_Command], _Command]:
             "metavar": "ieee|h100|a100",
             "help": "of interpreted kernels, a GPU's also with +2ulp, -2ulp or +0ulp at its end [default: ieee]",
         },
+        "baseline": {
+            "metavar": "FILE",
+            "help": "failures that may stand [default: flashverify-baseline.toml beside pyproject.toml, if it is there]",
+        },
     }
 
     def decorate(command: _Command) -> _Command:
