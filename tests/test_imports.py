@@ -21,6 +21,7 @@ LAYERS = (
     {"flashverify.diagnosis"},
     {"flashverify.bench", "flashverify.campaign", "flashverify.compiling", "flashverify.mutants"},
     {"flashverify.report", "flashverify.api", "flashverify.describe"},
+    {"flashverify.ci"},
     {"flashverify.probing"},
     {"flashverify.cli", "flashverify.__main__", "flashverify.pytest_plugin"},
 )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flashverify.errors import UsageError
+from flashverify.subjects.source import module_file
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -42,7 +43,7 @@ def name_of(subject: object, module: ModuleType, root: Path) -> SubjectName:
     for owner in _owners(subject, module):
         name = next((key for key, value in vars(owner).items() if value is subject and not key.startswith("__")), "")
         path = Path(getattr(owner, "__file__", None) or "").resolve()
-        if name and _importable(owner.__name__, path):
+        if name and module_file(owner.__name__) == path:
             return SubjectName(f"{owner.__name__}:{name}", f"{owner.__name__}:{name}")
         if name and path.is_file():
             shown = path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
@@ -58,18 +59,3 @@ def _owners(subject: object, module: ModuleType) -> list[ModuleType]:
     names = (getattr(getattr(subject, "function", None), "__module__", None), type(subject).__module__)
     found = [sys.modules.get(name) if isinstance(name, str) else None for name in names]
     return [owner for owner in (found[0], module, found[1]) if owner is not None]
-
-
-def _importable(name: str, file: Path) -> bool:
-    """Whether another process with the same path that imports `name` gets this file."""
-    where, parts = None, name.split(".")
-    for number in range(1, len(parts) + 1):
-        finders = (finder.find_spec(".".join(parts[:number]), where) for finder in sys.meta_path)
-        try:
-            found = next((spec for spec in finders if spec is not None), None)
-        except (ImportError, AttributeError, ValueError):
-            return False
-        if found is None:
-            return False
-        where = found.submodule_search_locations
-    return found is not None and found.origin is not None and Path(found.origin).resolve() == file

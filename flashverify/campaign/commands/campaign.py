@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
 
+    from flashverify.baseline.assessment import Assessment
     from flashverify.baseline.entries import Baseline
     from flashverify.campaign.commands.settings import Settings
     from flashverify.judge.record import Summary
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["campaign_config", "default_subjects", "default_workers", "run_campaign"]
 
 Report = Callable[[Path], Iterable[Path]]
+Ended = Callable[[Path, str, int, "Assessment | None"], None]
 _DEFAULT_SECONDS = 600.0
 _EXPLAIN_SECONDS = 60.0
 _MEMORY_SHARE = 0.8
@@ -67,6 +69,7 @@ def campaign_config(
     settings: Settings,
     *,
     cases: tuple[str, ...] = (),
+    kept: tuple[str, ...] = (),
     matrix: bool = False,
     corpus: bool = False,
 ) -> CampaignConfig:
@@ -100,6 +103,7 @@ def campaign_config(
         seconds=seconds,
         max_cases=settings.max_cases,
         cases=cases,
+        kept=kept,
         matrix=matrix,
         corpus=corpus,
         shrink=kind == "fuzz" if settings.shrink is None else settings.shrink,
@@ -147,6 +151,7 @@ def run_campaign(
     report: Report | None = None,
     quiet: bool = False,
     baseline: Baseline | None = None,
+    ended: Ended | None = None,
 ) -> Summary:
     """Run it, report it, print the verdict (stdout) and progress (stderr).
 
@@ -156,6 +161,7 @@ def run_campaign(
         report: writes the report of a run folder; a run without one keeps its verdict.
         quiet: print no verdict.
         baseline: known failures, which leave the verdict and the exit code clean.
+        ended: called with the run folder, the first line of the verdict, the exit code and what the baseline says.
 
     Returns:
         The summary; under a baseline, its findings are those that the baseline does not know.
@@ -185,6 +191,8 @@ def run_campaign(
         print(json.dumps(summary_json(summary, findings, worst, config.out, reports, lines[0]) | fields))
     elif not quiet:
         print("\n".join(lines))
+    if ended is not None:
+        ended(config.out, lines[0], summary.exit_code, held)
     return summary
 
 

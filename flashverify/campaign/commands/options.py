@@ -12,7 +12,7 @@ import click
 if TYPE_CHECKING:
     from flashverify.campaign.commands.settings import Settings
 
-__all__ = ["FAIL_FAST", "JSON", "REPORT", "settings_of", "shared_options", "shrink_option"]
+__all__ = ["CORPUS", "FAIL_FAST", "JSON", "REPORT", "settings_of", "shared_options", "shrink_option"]
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -70,5 +70,10 @@ def shrink_option(text: str) -> Callable[[_Command], _Command]:
     return click.option("--shrink/--no-shrink", default=None, help=text)
 
 
+CORPUS = click.option(
+    "--corpus",
+    metavar="FILE",
+    help="judge the cases of a file first, and add to it what failed and what came near a bound",
+)
 JSON = click.option("--json", "as_json", is_flag=True, help="print one JSON object on stdout")
 REPORT = click.option("--no-report", is_flag=True, help="store the run, write no report")

@@ -35,6 +35,7 @@ class CampaignConfig:
         max_cases: cases of the whole run, resumed ones included; None is none.
         cases: text forms that `run` judges instead of the matrix.
         matrix: whether `fuzz` judges the matrix before it searches.
+        kept: text forms of cases that are judged before all others.
         corpus: whether `fuzz` judges the packaged corpus before all else; it takes half of `max_cases` at most.
         shrink: shrink findings; verification happens either way.
         batch: examples per batch of the search.
@@ -61,6 +62,7 @@ class CampaignConfig:
     seconds: float | None = None
     max_cases: int | None = None
     cases: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
     matrix: bool = False
     corpus: bool = False
     shrink: bool = True
@@ -126,6 +128,9 @@ class Schedule:
             if config.kind == "run" or config.matrix:
                 self._listings.extend(CaseList(spec) for spec in config.subjects)
         self._room_of_corpus = None if config.max_cases is None else config.max_cases // 2
+        if not batches:
+            for spec in config.subjects if config.kept else ():
+                self.listed(spec, config.kept, corpus=config.kind == "fuzz")
 
     def listed(self, spec: str, cases: tuple[str, ...], *, corpus: bool = False) -> None:
         """The matrix of a subject is known, or what it accepts of the corpus."""
