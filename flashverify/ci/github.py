@@ -9,10 +9,11 @@ from flashverify.ci.sarif import place_of
 from flashverify.judge.wording import visible
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from flashverify.ci.outcome import Outcome
+    from flashverify.baseline.entries import Known
+    from flashverify.campaign.card.content import Card
 
 __all__ = ["MOST_ANNOTATIONS", "MOST_SUMMARY", "annotation_lines", "append_summary", "in_github"]
 
@@ -28,18 +29,23 @@ def in_github(environ: Mapping[str, str]) -> bool:
     return environ.get("GITHUB_ACTIONS") == "true"
 
 
-def annotation_lines(outcome: Outcome, root: Path) -> list[str]:
-    """An error for each finding that may not stand, a notice for each that may; without a finding, one line for no verdict."""
-    errors, notices = [], []
-    for card in outcome.report.findings:
-        entry, place = outcome.known_as(card), place_of(card.record.subject_spec, root)
+def annotation_lines(
+    cards: Iterable[tuple[Card, Known | None]], others: Iterable[tuple[str, str]], root: Path
+) -> list[str]:
+    """The annotations of a step: an error for each finding that may not stand, a notice for each that may.
+
+    Args:
+        cards: of the findings, each with its entry in the baseline.
+        others: title and text of further errors.
+        root: folder of the repository, from which files are named.
+    """
+    errors, notices = [_command("error", title, text) for title, text in others], []
+    for card, entry in cards:
+        place = place_of(card.record.subject_spec, root)
         if entry is None:
             errors.append(_command("error", card.title, "\n".join(card_lines(card)[1:]), place))
         else:
             notices.append(_command("notice", f"known: {card.title}", f"{entry.reason} ({entry.link})", place))
-    errors += [_command("error", "Above what the baseline lets stand", text) for text in outcome.exceeded]
-    if outcome.exit_code not in (0, 1):
-        errors.insert(0, _command("error", "flashverify", outcome.headline))
     more = len(errors) - MOST_ANNOTATIONS
     if more > 0:
         text = f"{more + 1} more are in the summary of this step"

@@ -39,6 +39,12 @@ class Outcome:
         return next((entry for record, entry in pairs if record.key == card.record.key), None)
 
     @property
+    def errors(self) -> list[tuple[str, str]]:
+        """Title and text of what stands against the run beside its findings."""
+        verdict = [("flashverify", self.headline)] if self.exit_code not in (0, 1) else []
+        return verdict + [("Above what the baseline lets stand", text) for text in self.exceeded]
+
+    @property
     def known_buckets(self) -> set[Key]:
         """The failures that may stand."""
         return {key for record, _ in (self.held.known if self.held is not None else ()) for key in buckets_of(record)}

@@ -57,7 +57,8 @@ class CiFiles:
             outcome = Outcome(build_report(open_run(run)), headline, exit_code, held)
             self._write(outcome)
             if in_github(os.environ):
-                print("\n".join(annotation_lines(outcome, Path.cwd())), file=sys.stderr)
+                cards = [(card, outcome.known_as(card)) for card in outcome.report.findings]
+                print("\n".join(annotation_lines(cards, outcome.errors, Path.cwd())), file=sys.stderr)
                 _summary(os.environ, comment(outcome))
         except (FlashverifyError, OSError) as error:
             print(f"flashverify: warning: an output for the CI is missing: {error}", file=sys.stderr)

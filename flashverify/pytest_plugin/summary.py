@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import datetime
+import os
 from typing import TYPE_CHECKING, Any
 
 from flashverify.baseline.additions import add_entries, entry_of, ratio_entry
 from flashverify.baseline.reading import NAME
+from flashverify.campaign.card.content import card_of
+from flashverify.ci.github import annotation_lines, in_github
 from flashverify.judge.record import THIN
 from flashverify.judge.wording import plural
 from flashverify.pytest_plugin.explaining import explained_in
@@ -31,8 +34,22 @@ def write_summary(reporter: Any, config: pytest.Config) -> None:
     reporter.write_sep("=", "flashverify")
     for line in (*seen.lines(), *_thin(seen), *_baseline_lines(seen, runtime_of(config).baseline)):
         reporter.write_line(line)
+    for line in _github_lines(config):
+        reporter.write_line(line)
     if config.getoption("--flashverify-update-baseline"):
         reporter.write_line(_updated(seen, config))
+
+
+def _github_lines(config: pytest.Config) -> list[str]:
+    """Annotations for the findings of the session, where this runs in GitHub Actions."""
+    if not in_github(os.environ):
+        return []
+    baseline = runtime_of(config).baseline
+    found = [
+        (card_of(record), baseline.known_as(record) if baseline is not None else None)
+        for record in explained_in(folder_of(config))
+    ]
+    return annotation_lines(found, (), config.rootpath)
 
 
 def _thin(seen: Seen) -> Iterator[str]:

@@ -34,6 +34,10 @@ def outcome(folder, findings, *, known=(), exceeded=(), code=1, headline="FAIL: 
     return Outcome(build_report(run), headline, code, held)
 
 
+def annotated(found, root):
+    return annotation_lines([(card, found.known_as(card)) for card in found.report.findings], found.errors, root)
+
+
 def test_sarif_has_what_code_scanning_needs(tmp_path):
     (tmp_path / "my").mkdir()
     (tmp_path / "my/module.py").write_text("import x\n\n\n@subject()\ndef kernel(p):\n    pass\n")
@@ -78,8 +82,8 @@ def test_annotations_keep_to_their_limits_and_carry_no_other_command(tmp_path):
     ]
     sentence = explained().diagnosis.__class__("x", HOSTILE)
 
-    lines = annotation_lines(outcome(tmp_path, many), tmp_path)
-    (hostile,) = annotation_lines(outcome(tmp_path / "2", (explained(diagnosis=sentence),)), tmp_path)
+    lines = annotated(outcome(tmp_path, many), tmp_path)
+    (hostile,) = annotated(outcome(tmp_path / "2", (explained(diagnosis=sentence),)), tmp_path)
 
     assert len(lines) == MOST_ANNOTATIONS
     assert lines[0].startswith("::error file=my/module.py,line=1,title=")
@@ -92,10 +96,10 @@ def test_annotations_keep_to_their_limits_and_carry_no_other_command(tmp_path):
 
 
 def test_a_known_finding_is_a_notice_and_a_ceiling_an_error(tmp_path):
-    lines = annotation_lines(
+    lines = annotated(
         outcome(tmp_path, (explained(),), known=("causal-one-key-more",), exceeded=("o fp16 is high",)), tmp_path
     )
-    nothing = annotation_lines(outcome(tmp_path / "2", (), code=3, headline="NO VERDICT: no case was judged"), tmp_path)
+    nothing = annotated(outcome(tmp_path / "2", (), code=3, headline="NO VERDICT: no case was judged"), tmp_path)
 
     assert lines[0] == "::error title=Above what the baseline lets stand::o fp16 is high"
     assert lines[1].startswith("::notice file=my/module.py,line=1,title=known%3A The causal mask")

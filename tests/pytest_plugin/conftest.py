@@ -19,10 +19,11 @@ _CONFTEST = "from flashverify.campaign import toolkit\n\ntoolkit.BUNDLED = 'fake
 class Session:
     """What a session of pytest left: its output, its folder, and the test cases of its JUnit file."""
 
-    def __init__(self, folder, *arguments):
+    def __init__(self, folder, *arguments, github=""):
         path = os.pathsep.join(map(str, (ROOT, ROOT / "kernels", ROOT / "oracles", FAKES)))
         environment = os.environ | {"PYTHONPATH": path, "FLASHVERIFY_DEVICE": "cpu", "COLUMNS": "100"}
-        for name in ("TRITON_INTERPRET", "PYTEST_ADDOPTS", "GITHUB_ACTIONS"):
+        environment["GITHUB_ACTIONS"] = github
+        for name in ("TRITON_INTERPRET", "PYTEST_ADDOPTS"):
             environment.pop(name, None)
         command = [
             sys.executable,
@@ -56,14 +57,14 @@ class Session:
 def session(tmp_path_factory):
     """Runs pytest in a new project whose one test file has this text."""
 
-    def run(source, *arguments, **files):
+    def run(source, *arguments, github="", **files):
         folder = tmp_path_factory.mktemp("project")
         (folder / "pyproject.toml").write_text('[tool.pytest.ini_options]\naddopts = "-ra"\n')
         (folder / "conftest.py").write_text(_CONFTEST)
         (folder / "test_it.py").write_text(f"import flashverify\nimport pytest\n\n{source}")
         for name, text in files.items():
             (folder / name.replace("__", "-").replace("_toml", ".toml")).write_text(text)
-        return Session(folder, *arguments)
+        return Session(folder, *arguments, github=github)
 
     return run
 

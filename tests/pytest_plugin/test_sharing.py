@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow
 def found(session):
     baseline = "\n".join(["format = 1", table("known", KNOWN_TAIL), table("known", GONE), table("ratio", LOW)])
     options = ("-n", "2", "--flashverify-seed", "random", "--flashverify-update-baseline")
-    return session(SOURCE, *options, flashverify__baseline_toml=baseline)
+    return session(SOURCE, *options, github="true", flashverify__baseline_toml=baseline)
 
 
 def test_workers_share_a_seed_a_header_and_a_card(found):
@@ -48,6 +48,13 @@ def test_a_known_failure_is_expected_and_said_when_it_is_gone(found):
     assert "tail: scale-missing: it is being rewritten (https://example.org/7)" in found.text
     assert found.outcome("test_tail[known-2]")[0] == "passed"
     assert "known, not seen: tail: gone (https://example.org/7): its own case passes: take the entry out" in found.text
+
+
+def test_github_gets_one_annotation_a_finding(found):
+    lines = [line for line in found.text.splitlines() if line.startswith("::")]
+
+    assert sorted(line.split()[0] for line in lines) == ["::error", "::notice"]
+    assert any("file=slow-tail.py,line=1" in line for line in lines)
 
 
 def test_a_ratio_above_its_ceiling_fails(found):
