@@ -34,6 +34,7 @@ __all__ = ["Explained", "explained", "explained_in"]
 
 _PREFIX = "findings-"
 _MOST_CASES = 8
+_SWITCHED_OFF = "explaining is switched off (--flashverify-no-explain)"
 _SECONDS = 60.0
 
 
@@ -88,7 +89,9 @@ def explained(runtime: Runtime, group: Group, test: str, failing: Sequence[CaseR
         covered = _covered(known)
         for key, (result, sighting) in seen.items():
             if key not in covered:
-                known.append(Shared(first_record(key, sighting, result.evidence, group.name.shown, 0.0), test))
+                seen_only = first_record(key, sighting, result.evidence, group.name.shown, 0.0)
+                why = seen_only.not_minimal if runtime.explains else _SWITCHED_OFF
+                known.append(Shared(msgspec.structs.replace(seen_only, not_minimal=why), test))
         file.write_bytes(msgspec.json.encode(known))
     return [_as_seen(shared, seen, group, test) for shared in known if buckets_of(shared.record) & seen.keys()]
 

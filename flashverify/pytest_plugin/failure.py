@@ -40,16 +40,27 @@ def failure_text(
         seed: of the session.
     """
     width = max(_NARROWEST, shutil.get_terminal_size().columns)
+    unseen = [found for found in findings if found.here and not found.record.confirmation.repeats][1:]
+    shown = [found for found in findings if found not in unseen]
     lines: list[str] = []
-    for number, found in enumerate(findings, 1):
+    for number, found in enumerate(shown, 1):
         card = card_of(found.record)
         if found.here:
-            lines += [*card_lines(card, number=number * (len(findings) > 1), width=width), ""]
+            lines += [*card_lines(card, number=number * (len(shown) > 1), width=width), ""]
         else:
-            title = f"{number}. {card.title}" if len(findings) > 1 else card.title
+            title = f"{number}. {card.title}" if len(shown) > 1 else card.title
             lines += [visible(title), f"  {visible(found.message)}", f"  the card stands at {found.test}"]
             lines += [f"  {visible(found.replay)}", ""]
+    if unseen:
+        lines += ["also failing, which may have the same cause:", *map(_line, unseen), ""]
     lines += [line for text in exceeded for line in (*text.splitlines(), "")]
     drawn = f", drawn from seed {seed}" if group.drawn is not None else ""
     share = f"{len(failing)} of {plural(cases, 'case')}" if cases > 1 else "the case"
     return "\n".join([*lines, f"{share} of this test failed{drawn}"] if findings else lines)
+
+
+def _line(found: Explained) -> str:
+    """A failure that nobody explained, beside one whose card is shown."""
+    key = found.record.key
+    about = " ".join(word for word in (key.output, key.dtype, key.check) if word)
+    return visible(f"  {about}: {found.message}")

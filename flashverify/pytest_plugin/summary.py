@@ -87,5 +87,6 @@ def _updated(seen: Seen, config: pytest.Config) -> str:
     if not unknown and not ratios:
         return f"{path}: nothing to add"
     add_entries(path, [*(entry_of(record, today) for record in unknown), *ratios])
-    told = f"{plural(len(unknown), 'failure')} and {plural(len(ratios), 'ratio')} added"
+    counts = [plural(len(each), name) for each, name in ((unknown, "failure"), (ratios, "ratio")) if each]
+    told = f"{' and '.join(counts)} added"
     return f"{path}: {told}" + "; each failure is refused until you give it a reason and a link" * bool(unknown)

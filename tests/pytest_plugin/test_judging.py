@@ -15,6 +15,7 @@ SOURCE = "".join(
     (
         marked("'clean', cases=25", body="print('the body ran')", name="test_clean"),
         marked("'tail', cases=['fv1 seq_k=30 dim_v=8']", body="raise AssertionError('the body ran')", name="test_tail"),
+        marked("'two', cases=['fv1 seq_k=30 dim_v=32 layout=bshd']", name="test_two"),
         marked("'segfault', cases=['fv1 seq_q=50', 'fv1 seq_q=5']", name="test_killed"),
         marked("'clean', cases=['fv1 seq_q=7'], checks=['accuracy', 'memory']", name="test_checks"),
         marked("'refuses', cases=['fv1']", name="test_unsupported"),
@@ -22,6 +23,9 @@ SOURCE = "".join(
         marked("'missing', cases=2", name="test_missing"),
         marked("'clean', cases=2", body=OWN, parameters="attention_case", name="test_own"),
         "def test_alone(attention_case):\n    pass\n\n",
+        "import hypothesis\nhypothesis.settings.register_profile('mine', max_examples=3)\n",
+        "hypothesis.settings.load_profile('mine')\n",
+        "def test_settings():\n    assert hypothesis.settings.default.max_examples == 3\n\n",
         "class TestUnit(__import__('unittest').TestCase):\n    @pytest.mark.flashverify('clean')\n    def test_unit(self):\n        pass\n",
     )
 )
@@ -54,6 +58,18 @@ def test_a_failure_prints_its_card_and_its_replay_and_no_frame_of_the_plugin(fou
     assert "how sure: not verified yet" in text
     assert "\n  flashverify replay 'fv1 seq_k=30 dim_v=8' --subject tail --check accuracy\n" in text
     assert not re.search(r"Traceback|pytest_plugin|running\.py|the body ran", text)
+
+
+def test_without_explanations_one_failure_has_a_card_and_the_others_a_line(found):
+    text = found.outcome("test_two[0: seq_k=30 dim_v=32 layout=bshd]")[1]
+
+    assert text.count("how sure: ") == text.count("flashverify replay ") == 1
+    assert "not minimal: explaining is switched off (--flashverify-no-explain)" in text
+    assert re.search(r"also failing, which may have the same cause:\n  (dq fp16 memory|o fp16 accuracy): ", text)
+
+
+def test_settings_of_hypothesis_stay_the_projects(found):
+    assert found.outcome("test_settings")[0] == "passed"
 
 
 def test_a_case_that_kills_the_process_is_a_failure_and_the_next_one_is_judged(found):
