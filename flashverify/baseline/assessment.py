@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from flashverify.judge.wording import plural, visible
+from flashverify.judge.wording import visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -51,19 +51,16 @@ class Assessment:
 
     def lines(self) -> list[str]:
         """The baseline's part of a verdict."""
-        found = [
-            f"known: {record.key.dtype} {record.key.check}, {plural(record.count, 'case')}: {entry.title}: {entry.reason} ({entry.link})"
-            for record, entry in self.known
-        ]
+        found = [f"known: {entry.title}: {entry.reason} ({entry.link})" for _, entry in self.known]
         found += [f"known, but worse: {text}" for text in self.worse]
         found += [f"above its ceiling: {text}" for text in self.exceeded]
         found += [f"known, not seen: {entry.title} ({entry.link}): {text}" for entry, text in self.absent]
-        return [*map(visible, found), f"baseline: {self.baseline.path}"]
+        return [*map(visible, dict.fromkeys(found)), f"baseline: {self.baseline.shown}"]
 
     def fields(self) -> dict[str, object]:
         """The same for a program."""
         return {
-            "path": str(self.baseline.path),
+            "path": self.baseline.shown,
             "known": [
                 {"title": entry.title, "reason": entry.reason, "link": entry.link, "case": record.case}
                 for record, entry in self.known

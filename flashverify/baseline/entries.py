@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flashverify.judge.wording import ratio_of, ratio_text
 
 if TYPE_CHECKING:
     import datetime
-    from pathlib import Path
 
     from flashverify.judge.record import FindingRecord
 
@@ -120,6 +120,12 @@ class Baseline:
     path: Path
     known: tuple[Known, ...] = ()
     ceilings: tuple[Ceiling, ...] = ()
+
+    @property
+    def shown(self) -> str:
+        """Its path, from the current folder where it lies below."""
+        here = Path.cwd()
+        return str(self.path.relative_to(here) if self.path.is_relative_to(here) else self.path)
 
     def known_as(self, record: FindingRecord) -> Known | None:
         """The entry that a finding is; None where the baseline does not know it, or lets less of it stand."""

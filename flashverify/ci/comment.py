@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flashverify.report.markdown import render_markdown
-from flashverify.report.markdown_text import words
+from flashverify.report.markdown_text import folded, words
 
 if TYPE_CHECKING:
     from flashverify.ci.outcome import Outcome
@@ -38,4 +38,5 @@ def comment(outcome: Outcome) -> str:
     if len(lines) > _MOST_LINES:
         lines = [*lines[:_MOST_LINES], f"- and {len(lines) - _MOST_LINES} more"]
     head = f"# {_MARKS.get(outcome.exit_code, '⚠️')} {words(outcome.headline)}"
-    return marked("\n\n".join([head, "\n".join(lines), "The run itself, without the baseline:", report]))
+    whole = folded("The run itself, without the baseline", report)
+    return marked("\n\n".join([head, "\n".join(lines), whole]))
