@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from flashverify.baseline.reading import baseline_for
 from flashverify.bench.command import bench_command
 from flashverify.campaign.commands.options import (
+    CORPUS,
     FAIL_FAST,
     JSON,
     REFUSALS,
@@ -26,6 +28,8 @@ from flashverify.campaign.commands.options import (
     shrink_option,
 )
 from flashverify.campaign.commands.program import Program
+from flashverify.ci.options import CI_COMMENT, ci_options
+from flashverify.compiling.command import compile_command
 from flashverify.describe.command import describe_command
 from flashverify.errors import UsageError
 from flashverify.mutants.command import mutants_command
@@ -52,6 +56,7 @@ def main() -> None:
 
 
 main.add_command(bench_command)
+main.add_command(compile_command)
 main.add_command(xray_command)
 main.add_command(describe_command)
 main.add_command(probe_command)
@@ -69,43 +74,79 @@ def _report_writer(unwanted: bool) -> Callable[[Path], Sequence[Path]] | None:
     return None if unwanted else write
 
 
+def _campaign(
+    kind: str,
+    options: dict[str, Any],
+    as_json: bool,
+    no_report: bool,
+    *,
+    matrix: bool = False,
+    packaged: bool = False,
+) -> int:
+    """Run a campaign with its baseline, its kept cases and its outputs for a CI; the exit code."""
+    from flashverify.campaign.commands.campaign import campaign_config, run_campaign
+    from flashverify.campaign.corpus.kept import keep_cases, kept_cases
+    from flashverify.ci.writing import CiFiles
+
+    files, corpus, refusals = CiFiles.take(options), options.pop("corpus"), options.pop("refusals")
+    settings = settings_of(options)
+    baseline = baseline_for(settings.baseline, Path.cwd())
+    kept = kept_cases(Path(corpus)) if corpus else ()
+    config = campaign_config(kind, settings, kept=kept, matrix=matrix, corpus=packaged)
+    report = _report_writer(no_report)
+    summary = run_campaign(
+        config, as_json=as_json, report=report, refusals=refusals, baseline=baseline, ended=files.write
+    )
+    if corpus:
+        keep_cases(Path(corpus), config.out)
+    return summary.exit_code
+
+
 @main.command("run")
-@shared_options("subject", "max-cases", "max-findings", "hours", "minutes", "workers", "out", "device", "numerics")
+@shared_options(
+    "subject", "max-cases", "max-findings", "hours", "minutes", "workers", "out", "device", "numerics", "baseline"
+)
 @FAIL_FAST
 @shrink_option("shrink findings [default: keep the smallest failing case of the matrix]")
+@CORPUS
 @REFUSALS
+@ci_options
 @JSON
 @REPORT
-def run_command(as_json: bool, no_report: bool, refusals: bool, **options: Any) -> int:
+def run_command(as_json: bool, no_report: bool, **options: Any) -> int:
     """Judge the fixed matrix of cases, every poison and variant."""
-    from flashverify.campaign.commands.campaign import campaign_config, run_campaign
-
-    config = campaign_config("run", settings_of(options))
-    report = _report_writer(no_report)
-    return run_campaign(config, as_json=as_json, report=report, refusals=refusals).exit_code
+    return _campaign("run", options, as_json, no_report)
 
 
 @main.command()
 @shared_options(
-    "subject", "hours", "minutes", "max-cases", "max-findings", "seed", "workers", "out", "device", "numerics"
+    "subject",
+    "hours",
+    "minutes",
+    "max-cases",
+    "max-findings",
+    "seed",
+    "workers",
+    "out",
+    "device",
+    "numerics",
+    "baseline",
 )
 @FAIL_FAST
 @shrink_option("shrink findings, within a third of the time [default: shrink]")
 @click.option("--matrix", is_flag=True, help="judge the fixed matrix of `run` first, within the same budget")
 @click.option("--no-corpus", is_flag=True, help="skip the packaged corpus, which is judged before anything is drawn")
+@CORPUS
 @REFUSALS
+@ci_options
 @JSON
 @REPORT
-def fuzz(matrix: bool, no_corpus: bool, as_json: bool, no_report: bool, refusals: bool, **options: Any) -> int:
+def fuzz(matrix: bool, no_corpus: bool, as_json: bool, no_report: bool, **options: Any) -> int:
     """Search for failing cases within a budget [default: 10 minutes]; findings are shrunk, verified and diagnosed beside it.
 
     With --out naming an unfinished run, go on with it: --max-cases counts the whole run, --hours and --minutes this call.
     """
-    from flashverify.campaign.commands.campaign import campaign_config, run_campaign
-
-    config = campaign_config("fuzz", settings_of(options), matrix=matrix, corpus=not no_corpus)
-    report = _report_writer(no_report)
-    return run_campaign(config, as_json=as_json, report=report, refusals=refusals).exit_code
+    return _campaign("fuzz", options, as_json, no_report, matrix=matrix, packaged=not no_corpus)
 
 
 @main.command()
@@ -148,13 +189,17 @@ def replay(
 
 @main.command()
 @click.argument("run_dir", metavar="RUN_DIR")
+@ci_options
 @JSON
-def report(run_dir: str, as_json: bool) -> int:
-    """Write the report of a stored run again: HTML, Markdown and JSON."""
+def report(run_dir: str, as_json: bool, **options: Any) -> int:
+    """Write the report of a stored run again: HTML, Markdown and JSON, and outputs for a CI."""
     from flashverify.campaign.store.writer import open_run
 
-    open_run(run_dir)
+    summary = open_run(run_dir).summary
+    from flashverify.ci.writing import CiFiles
     from flashverify.report import write_report
+
+    CiFiles.take(options).write(Path(run_dir), "", summary.exit_code if summary else 3, None)
 
     paths = [str(path) for path in write_report(Path(run_dir))]
     click.echo(json.dumps({"reports": paths, "exit_code": 0}) if as_json else "\n".join(paths))
@@ -164,48 +209,27 @@ def report(run_dir: str, as_json: bool) -> int:
 @main.command()
 @click.argument("before")
 @click.argument("after")
-@shared_options("seed", "max-cases", "workers", "out", "device")
+@shared_options("seed", "max-cases", "workers", "out", "device", "baseline")
 @click.option(
     "--cases", metavar="N", type=click.IntRange(min=1), help="judge N drawn cases instead of the standard matrix"
 )
+@CI_COMMENT
 @JSON
-def compare(before: str, after: str, cases: int | None, as_json: bool, **options: Any) -> int:
+def compare(before: str, after: str, cases: int | None, comment: str | None, as_json: bool, **options: Any) -> int:
     """Compare two stored runs, or two subjects on the very same cases; exit code 1 is: do not merge."""
     from flashverify.campaign.commands.paired import comparable_runs
+    from flashverify.ci.writing import write_comparison_ci
     from flashverify.report.compare import compare_runs
 
     settings = settings_of(options)
     if settings.out is None:
         settings = replace(settings, out=f"flashverify-out/compare-{os.getpid()}")
-    comparison = compare_runs(*comparable_runs(before, after, settings, cases or 0))
+    baseline = baseline_for(settings.baseline, Path.cwd())
+    comparison = compare_runs(*comparable_runs(before, after, settings, cases or 0), baseline)
+    write_comparison_ci(comparison.to_markdown(), comment)
     text = comparison.to_json() if as_json else comparison.to_text()
     click.echo(text if isinstance(text, str) else json.dumps(text))
     return int(comparison.exit_code)
-
-
-@main.command("compile")
-@click.option("--subject", multiple=True, metavar="SPEC", help="registered name or module:name; repeatable")
-@click.option("--arch", multiple=True, metavar="sm_NN", help="repeatable [default: sm_80, sm_90 and sm_100]")
-@click.option("--only", metavar="TEXT", default="", help="only launches with this text in their kernel or label")
-@click.option(
-    "--sample", metavar="N", type=click.IntRange(min=1), help="compile only N, spread evenly over all of them"
-)
-@JSON
-def compile_command(
-    subject: tuple[str, ...], arch: tuple[str, ...], only: str, sample: int | None, as_json: bool
-) -> int:
-    """Compile Triton kernels without a GPU: registers, shared memory, spills, and hazards in the intermediate code.
-
-    Exit code 1 is: a hazard, or a kernel that does not compile.
-    """
-    from flashverify.compiling import ARCHITECTURES, as_text, compile_launches, exit_code, find_jobs, spread
-    from flashverify.compiling import as_json as to_json
-    from flashverify.subjects import default_subjects
-
-    jobs = find_jobs(subject or default_subjects(), arch or ARCHITECTURES, only=only)
-    found = compile_launches(spread(jobs, sample))
-    click.echo(json.dumps(to_json(found, of=len(jobs))) if as_json else as_text(found, of=len(jobs)))
-    return exit_code(found)
 
 
 @main.command("list")

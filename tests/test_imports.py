@@ -16,13 +16,15 @@ LAYERS = (
     {"flashverify.case", "flashverify.numerics", "flashverify.interpreter"},
     {"flashverify.subjects", "flashverify.truth"},
     {"flashverify.adapters", "flashverify.judge"},
+    {"flashverify.baseline"},
     {"flashverify.xray"},
     {"flashverify.checks"},
     {"flashverify.diagnosis"},
     {"flashverify.bench", "flashverify.campaign", "flashverify.compiling", "flashverify.mutants"},
     {"flashverify.report", "flashverify.api", "flashverify.describe"},
+    {"flashverify.ci"},
     {"flashverify.probing"},
-    {"flashverify.cli", "flashverify.__main__"},
+    {"flashverify.cli", "flashverify.__main__", "flashverify.pytest_plugin"},
 )
 # What a package may take from another one of its own layer: nothing, but for these.
 SAME_LAYER = {("flashverify.__main__", "flashverify.cli"), ("flashverify.mutants", "flashverify.campaign")}

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from flashverify.subjects.interface import Subject
 
-__all__ = ["corrected_interpreter", "interpreted_for", "refuse_stock_bf16", "unlaunched"]
+__all__ = ["corrected_interpreter", "interpretable", "interpreted_for", "refuse_stock_bf16", "unlaunched"]
 
 _ADVICE = (
     "set TRITON_INTERPRET=1 before triton is first imported (in the environment, or at the top of conftest.py) and run kernels inside "
@@ -134,7 +134,7 @@ def interpreted_for(subject: Subject) -> Iterator[None]:
         raise UsageError(
             f"subject {subject.name!r} is not accepted on this machine without an NVIDIA GPU; to interpret its kernels {_ADVICE}"
         )
-    if subject.device() != "cpu" or _session() is not None or not _may_interpret():
+    if subject.device() != "cpu" or not interpretable():
         yield
         return
     with corrected_interpreter():
@@ -152,6 +152,11 @@ def unlaunched(subject: Subject, message: str) -> str | None:
     if not compiled or not any(text in message for text in _NOT_LAUNCHED):
         return None
     return f"subject {subject.name!r} launches Triton kernels on the CPU, but this process compiles them ({message}): {_ADVICE}"
+
+
+def interpretable() -> bool:
+    """Whether kernels of this process are interpreted and the corrected interpreter is not open."""
+    return _session() is None and _may_interpret()
 
 
 def _may_interpret() -> bool:

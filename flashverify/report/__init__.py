@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from flashverify.baseline.entries import Baseline
     from flashverify.report.compare import Comparison
 
 __all__ = ["compare_runs", "write_comparison", "write_junit", "write_report"]
@@ -55,8 +56,8 @@ def write_junit(run_dir: Path, path: Path) -> None:
     write_atomic(Path(path), render_junit(build_report(open_run(Path(run_dir)))))
 
 
-def compare_runs(before: Path, after: Path) -> Comparison:
-    """Compare two runs on the cases that both judged.
+def compare_runs(before: Path, after: Path, baseline: Baseline | None = None) -> Comparison:
+    """Compare two runs on the cases that both judged; failures that the baseline knows may stand.
 
     Raises:
         NoVerdictError: no case was judged in both.
@@ -64,7 +65,7 @@ def compare_runs(before: Path, after: Path) -> Comparison:
     """
     from flashverify.report import compare
 
-    return compare.compare_runs(Path(before), Path(after))
+    return compare.compare_runs(Path(before), Path(after), baseline)
 
 
 def write_comparison(comparison: Comparison, path: Path) -> None:

@@ -14,9 +14,9 @@ from flashverify.report.bias import Bias
 from flashverify.report.group import GroupKey, percentile, rank
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Set
 
-    from flashverify.report.joined import Pair, Place, Seen
+    from flashverify.report.joined import Identity, Pair, Place, Seen
 
 __all__ = ["GROWTH", "LISTED", "Changed", "Mover", "Row", "changed", "grew", "movers", "rows"]
 
@@ -82,10 +82,14 @@ def grew(before: float, after: float) -> bool:
     return after >= _NEGLIGIBLE and after > GROWTH * before
 
 
-def changed(pair: Pair, first: Seen, second: Seen) -> Changed | None:
-    """The failures of `second` that `first` does not have."""
+def changed(pair: Pair, first: Seen, second: Seen, known: Set[Identity] = frozenset()) -> Changed | None:
+    """The failures of `second` that `first` does not have, and that are not known."""
     old = first.failures
-    new = {identity: message for identity, message in second.failures.items() if identity not in old}
+    new = {
+        identity: message
+        for identity, message in second.failures.items()
+        if identity not in old and identity not in known
+    }
     if not new:
         return None
     return Changed(pair.subject, pair.case, tuple(failure_title(*identity) for identity in sorted(new)), new[min(new)])

@@ -17,11 +17,14 @@ from flashverify.campaign.store.reader import open_run
 from flashverify.errors import NoVerdictError
 from flashverify.judge.wording import plural, ratio_text
 from flashverify.report.change import LISTED, Changed, Mover, Row, changed, grew, movers, rows
+from flashverify.report.held import Held
 from flashverify.report.joined import Pair, changed_settings, join, notes_about
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
+
+    from flashverify.baseline.entries import Baseline
 
 __all__ = ["Comparison", "compare_runs"]
 
@@ -69,8 +72,13 @@ class Comparison:
         return to_json(self)
 
 
-def compare_runs(before: Path, after: Path) -> Comparison:
+def compare_runs(before: Path, after: Path, baseline: Baseline | None = None) -> Comparison:
     """Compare two run folders.
+
+    Args:
+        before: of the earlier run.
+        after: of the later one.
+        baseline: failures that may stand: a case that newly fails for their causes is no reason against the change, only one to look.
 
     Raises:
         NoVerdictError: no case was judged in both.
@@ -79,7 +87,10 @@ def compare_runs(before: Path, after: Path) -> Comparison:
     old, new = open_run(before), open_run(after)
     joined = join(old, new)
     both = [pair for pair in joined.pairs if pair.before.judged and pair.after.judged]
-    failing = [found for pair in joined.pairs if (found := changed(pair, pair.before, pair.after))]
+    held = Held(baseline, new)
+    failing = [
+        found for pair in joined.pairs if (found := changed(pair, pair.before, pair.after, held.identities(pair)))
+    ]
     passing = [found for pair in both if not pair.after.failures and (found := changed(pair, pair.after, pair.before))]
     if not both and not failing:
         raise NoVerdictError(f"none of the {plural(len(joined.pairs), 'common case')} was judged in both runs")
@@ -90,7 +101,8 @@ def compare_runs(before: Path, after: Path) -> Comparison:
         doubts.append(
             f"{plural(len(joined.only_before), 'case')} of the earlier run {'is' if len(joined.only_before) == 1 else 'are'} not in the later one"
         )
-    errors = _error_reasons(failing)
+    errors = _error_reasons(failing) + held.exceeded(table)
+    doubts += held.doubts(joined.pairs)
     return Comparison(
         decision="do not merge" if errors else "look" if doubts else "may merge",
         reasons=tuple(errors + doubts),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from flashverify.judge.record import FindingRecord, RunRecord, Summary
     from flashverify.judge.verdict import Key
 
-__all__ = ["RATIO_SENTENCE", "Headline", "Level", "Report", "build_report"]
+__all__ = ["RATIO_SENTENCE", "Headline", "Level", "Report", "buckets_of", "build_report"]
 
 Level = Literal["clean", "findings", "none"]
 RATIO_SENTENCE = (
@@ -67,13 +67,13 @@ def build_report(run: StoredRun) -> Report:
     """
     aggregate = Aggregate.of(run.results())
     findings = tuple(card_of(f.record, f"findings/{f.path.name}/repro.py" if f.path.name else "") for f in run.findings)
-    known = {key for finding in findings for key in _buckets(finding.record)}
+    known = {key for finding in findings for key in buckets_of(finding.record)}
     pending = tuple((key, bucket) for key, bucket in sorted(aggregate.failures.items()) if key not in known)
     headline = _headline(aggregate, run.summary, len(findings), len(pending), tuple(run.problems))
     return Report(headline, run.record, run.summary, findings, pending, aggregate, read_refusals(run.path))
 
 
-def _buckets(record: FindingRecord) -> set[Key]:
+def buckets_of(record: FindingRecord) -> set[Key]:
     """The failures that a finding stands for. Results know no causes, so those of any cause are meant."""
     keys = {record.key, *(folded.key for folded in record.folded)}
     return keys | {msgspec.structs.replace(key, cause=0) for key in keys}

@@ -8,16 +8,25 @@ from xml.etree import ElementTree as ET
 from flashverify.campaign.card.lines import card_lines
 from flashverify.checks.registry import failure_title
 from flashverify.judge.verdict import Status
-from flashverify.judge.wording import visible
+from flashverify.judge.wording import plural, visible
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence, Set
+
+    from flashverify.judge.verdict import Key
     from flashverify.report.content import Report
 
 __all__ = ["render_junit"]
 
 
-def render_junit(report: Report) -> bytes:
-    """The document. A failing check is a failure, whatever became of its findings; without a verdict there is an error."""
+def render_junit(report: Report, known: Set[Key] = frozenset(), exceeded: Sequence[str] = ()) -> bytes:
+    """The document. A failing check is a failure, whatever became of its findings; without a verdict there is an error.
+
+    Args:
+        report: of a run.
+        known: failures that may stand: a check that shows no others is skipped.
+        exceeded: ratios above what may stand, in words.
+    """
     root = ET.Element("testsuites", name="flashverify")
     for subject, totals in report.aggregate.subjects.items():
         suite = ET.SubElement(root, "testsuite", name=visible(subject), time=f"{totals.seconds:.3f}")
@@ -26,13 +35,21 @@ def render_junit(report: Report) -> bytes:
             case = ET.SubElement(
                 suite, "testcase", classname=visible(subject), name=visible(check), time=f"{totals.seconds:.3f}"
             )
-            if count := totals.checks[check, Status.FAIL]:
+            failing = {key for key in report.aggregate.failures if (key.subject, key.check) == (subject, check)}
+            if failing and failing <= known:
+                message = f"{plural(len(failing), 'failure')} known to the baseline"
+                ET.SubElement(case, "skipped", message=message)
+            elif count := totals.checks[check, Status.FAIL]:
                 _problem(case, "failure", f"{count} of {totals.judged} cases failed", _details(report, subject, check))
             elif totals.checks[check, Status.ERROR]:
                 _problem(case, "error", f"{totals.checks[check, Status.ERROR]} cases could not be judged", "")
         if refused := totals.outcomes[Status.UNSUPPORTED]:
             case = ET.SubElement(suite, "testcase", classname=visible(subject), name="supports")
             ET.SubElement(case, "skipped", message=f"{refused} cases were refused by the subject")
+    if exceeded:
+        suite = ET.SubElement(root, "testsuite", name="flashverify baseline")
+        case = ET.SubElement(suite, "testcase", classname="flashverify", name="ratios")
+        _problem(case, "failure", f"{plural(len(exceeded), 'ratio')} above the baseline", "\n".join(exceeded))
     if report.headline.level == "none":
         suite = ET.SubElement(root, "testsuite", name="flashverify")
         case = ET.SubElement(suite, "testcase", classname="flashverify", name="verdict")

@@ -18,6 +18,7 @@ import msgspec
 
 from flashverify.campaign import environment, toolkit
 from flashverify.campaign.commands.terminal import StatusLine, one_line, summary_json, verdict_lines
+from flashverify.campaign.commands.waived import assessed, lines_under, summary_under
 from flashverify.campaign.refusals.asking import ask_outside
 from flashverify.campaign.refusals.record import OUTSIDE_WRONG, write_refusals
 from flashverify.campaign.refusals.words import refusal_lines
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
 
+    from flashverify.baseline.assessment import Assessment
+    from flashverify.baseline.entries import Baseline
     from flashverify.campaign.commands.settings import Settings
     from flashverify.campaign.refusals.record import Refusals
     from flashverify.judge.record import Summary
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["campaign_config", "default_subjects", "default_workers", "run_campaign"]
 
 Report = Callable[[Path], Iterable[Path]]
+Ended = Callable[[Path, str, int, "Assessment | None"], None]
 _DEFAULT_SECONDS = 600.0
 _EXPLAIN_SECONDS = 60.0
 _MEMORY_SHARE = 0.8
@@ -71,6 +75,7 @@ def campaign_config(
     settings: Settings,
     *,
     cases: tuple[str, ...] = (),
+    kept: tuple[str, ...] = (),
     matrix: bool = False,
     corpus: bool = False,
 ) -> CampaignConfig:
@@ -104,6 +109,7 @@ def campaign_config(
         seconds=seconds,
         max_cases=settings.max_cases,
         cases=cases,
+        kept=kept,
         matrix=matrix,
         corpus=corpus,
         shrink=kind == "fuzz" if settings.shrink is None else settings.shrink,
@@ -151,6 +157,8 @@ def run_campaign(
     report: Report | None = None,
     quiet: bool = False,
     refusals: bool = False,
+    baseline: Baseline | None = None,
+    ended: Ended | None = None,
 ) -> Summary:
     """Run it, report it, print the verdict (stdout) and progress (stderr).
 
@@ -161,6 +169,11 @@ def run_campaign(
         quiet: print no verdict.
         refusals: then put cases outside the declarations. Where they are neither refused nor right, the summary that is returned has exit
             code 4 in place of 0; the stored one says what was found inside.
+        baseline: known failures, which leave the verdict and the exit code clean.
+        ended: called with the run folder, the first line of the verdict, the exit code and what the baseline says.
+
+    Returns:
+        The summary; under a baseline, its findings are those that the baseline does not know.
 
     Raises:
         FlashverifyError: a subject cannot be loaded, no worker survives, or the disk refuses.
@@ -174,17 +187,27 @@ def run_campaign(
             outside = _outside(config, status) if refusals and summary.exit_code in (0, 1) else None
             reports = _written(report, config.out)
     findings, worst, tally = engine.tally.findings(), engine.tally.worst, engine.tally
+    held = None
+    if baseline is not None and summary.stopped != "interrupted":
+        held = assessed(baseline, engine, config)
+        summary, findings = summary_under(held, summary, tally.errors), held.unknown
     lines = verdict_lines(
         summary, findings, worst, config.out, reports, errors=tally.errors, first_error=tally.first_error
     )
     if outside is not None and outside.bad and summary.exit_code == 0:
         summary = msgspec.structs.replace(summary, exit_code=OUTSIDE_WRONG)
+    if held is not None:
+        lines = lines_under(lines, held)
+    if outside is not None:
+        lines = [*lines, "", *map(one_line, refusal_lines(outside))]
     if as_json:
-        found = summary_json(summary, findings, worst, config.out, reports, lines[0])
-        words = {} if outside is None else {"refusals": msgspec.to_builtins(outside)}
-        print(json.dumps(found | words))
+        fields = {"baseline": held.fields()} if held is not None else {}
+        fields |= {"refusals": msgspec.to_builtins(outside)} if outside is not None else {}
+        print(json.dumps(summary_json(summary, findings, worst, config.out, reports, lines[0]) | fields))
     elif not quiet:
-        print("\n".join([*lines, *([] if outside is None else ["", *map(one_line, refusal_lines(outside))])]))
+        print("\n".join(lines))
+    if ended is not None:
+        ended(config.out, lines[0], summary.exit_code, held)
     return summary
 
 

@@ -12,7 +12,7 @@ import click
 if TYPE_CHECKING:
     from flashverify.campaign.commands.settings import Settings
 
-__all__ = ["FAIL_FAST", "JSON", "REFUSALS", "REPORT", "settings_of", "shared_options", "shrink_option"]
+__all__ = ["CORPUS", "FAIL_FAST", "JSON", "REFUSALS", "REPORT", "settings_of", "shared_options", "shrink_option"]
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -32,6 +32,10 @@ def shared_options(*names: str) -> Callable[[_Command], _Command]:
         "numerics": {
             "metavar": "ieee|h100|a100",
             "help": "of interpreted kernels, a GPU's also with +2ulp, -2ulp or +0ulp at its end [default: ieee]",
+        },
+        "baseline": {
+            "metavar": "FILE",
+            "help": "failures that may stand [default: flashverify-baseline.toml beside pyproject.toml, if it is there]",
         },
     }
 
@@ -70,6 +74,11 @@ REFUSALS = click.option(
     "--refusals",
     is_flag=True,
     help="then put cases outside the declaration, each by one property: they must be refused or right; exit code 4 where they are not",
+)
+CORPUS = click.option(
+    "--corpus",
+    metavar="FILE",
+    help="judge the cases of a file first, and add to it what failed and what came near a bound",
 )
 JSON = click.option("--json", "as_json", is_flag=True, help="print one JSON object on stdout")
 REPORT = click.option("--no-report", is_flag=True, help="store the run, write no report")

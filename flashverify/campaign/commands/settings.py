@@ -79,6 +79,7 @@ KEYS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "out": (_text, "a folder"),
     "device": (_device, f"one of {', '.join(DEVICES)}"),
     "numerics": (_numerics, f"one of {', '.join(NUMERICS)}"),
+    "baseline": (_text, "a file"),
 }
 """Every key, its parser, and what it accepts, in words."""
 
@@ -98,6 +99,7 @@ class Settings:
     out: str | None = None
     device: str = "auto"
     numerics: str | None = None
+    baseline: str | None = None
 
 
 def load_settings(options: Mapping[str, Any], environ: Mapping[str, str], folder: Path) -> Settings:

@@ -68,6 +68,7 @@ class CaseList(msgspec.Struct, frozen=True, tag=True):
 
     Attributes:
         corpus: the cases of the packaged corpus that it accepts, in place of the matrix.
+        profile: how large drawn cases may be, `cpu` or `gpu`; empty is that of the device.
     """
 
     subject: str
@@ -75,6 +76,7 @@ class CaseList(msgspec.Struct, frozen=True, tag=True):
     examples: int = 0
     seed: int = 0
     corpus: bool = False
+    profile: str = ""
 
 
 class Minimise(msgspec.Struct, frozen=True, tag=True):

@@ -72,7 +72,8 @@ class Engine:
         )
         self._schedule = Schedule(config, self._claim, self._ledger.batches)
         self._explainer = Explainer(config, self._ledger, self.explaining, self._tell, lambda: self.budget.elapsed)
-        setup = ProcessSetup(config.toolkit, config.device, config.case_limit, numerics=config.numerics)
+        variables = dict(config.environment)
+        setup = ProcessSetup(config.toolkit, config.device, config.case_limit, False, config.numerics, variables)
         self._pool = Pool(setup, [self.store.inflight_path(n) for n in range(config.workers)], config.memory)
 
     def _claim(self, batches: int) -> None:

@@ -6,12 +6,12 @@ import math
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
 from flashverify.campaign import environment
-from flashverify.campaign.protocol import Event, Judge, Judged, Ready, Started, WorkerFailed
+from flashverify.campaign.protocol import CaseList, CasesListed, Event, Judge, Judged, Ready, Started, WorkerFailed
 from flashverify.campaign.supervisor.process import ProcessSetup, WorkerProcess, death_verdict, hang_verdict
 from flashverify.errors import FlashverifyError, NoVerdictError, SubjectLoadError, UsageError
 from flashverify.judge.verdict import CaseResult, Verdict
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["START_LIMIT", "Probe", "failure_of"]
 
+_Answer = TypeVar("_Answer", Judged, CasesListed)
 START_LIMIT = 300.0
 """Seconds that a worker may take to import torch, Triton and a subject."""
 
@@ -58,6 +59,25 @@ class Probe:
             NoVerdictError: the deadline passed, or the harness failed.
             FlashverifyError: the subject cannot be loaded.
         """
+        answer = self._ask(task, Judged, deadline)
+        return self._lost(task, answer) if isinstance(answer, Verdict) else answer
+
+    def cases(self, task: CaseList, *, deadline: float = math.inf) -> tuple[str, ...]:
+        """Text forms of the cases that a task names; see `CaseList`.
+
+        Raises:
+            NoVerdictError: the deadline passed, or the process died.
+            FlashverifyError: a subject cannot be loaded.
+        """
+        answer = self._ask(task, CasesListed, deadline)
+        if isinstance(answer, Verdict):
+            printed = self._process.printed() if self._process is not None else ""
+            self.reset()
+            raise NoVerdictError(f"no cases for {task.subject!r}: {answer.message}; the worker printed: {printed}")
+        return answer.cases
+
+    def _ask(self, task: Judge | CaseList, kind: type[_Answer], deadline: float) -> _Answer | Verdict:
+        """The answer of the child; where it died or hung, that as a verdict."""
         process = self.start()
         self._fresh = False
         process.send(task)
@@ -72,7 +92,7 @@ class Probe:
             except msgspec.MsgspecError as error:
                 raise NoVerdictError(f"a worker sent something that is no event: {error}") from error
             for event in events:
-                if isinstance(event, Judged):
+                if isinstance(event, kind):
                     return event
                 if isinstance(event, WorkerFailed):
                     self.reset()
@@ -83,9 +103,9 @@ class Probe:
                         self._setup.case_limit if isinstance(event, Started) else START_LIMIT,
                     )
             if dead is not None:
-                return self._lost(task, death_verdict(dead, process.printed()))
+                return death_verdict(dead, process.printed())
             if time.monotonic() - begun > limit:
-                return self._lost(task, hang_verdict(limit))
+                return hang_verdict(limit)
             if time.monotonic() > deadline:
                 self.reset()
                 raise NoVerdictError("the time for the case is over")

@@ -26,13 +26,18 @@ _MAX_EVENT_BYTES = 64 * 1024 * 1024
 
 
 class ProcessSetup(msgspec.Struct, frozen=True):
-    """What every worker of a campaign shares; see `WorkerConfig`."""
+    """What every worker of a campaign shares; see `WorkerConfig`.
+
+    Attributes:
+        environment: variables that its processes have beside those of this process, as the GPU that they see.
+    """
 
     toolkit: str
     device: str
     case_limit: float
     plain: bool = False
     numerics: str = "ieee"
+    environment: dict[str, str] = {}
 
 
 def worker_environment(device: str) -> dict[str, str]:
@@ -59,7 +64,7 @@ class WorkerProcess:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 pass_fds=(write,),
-                env=worker_environment(setup.device),
+                env=worker_environment(setup.device) | setup.environment,
                 process_group=0,  # a Ctrl-C of the terminal reaches the supervisor alone
             )
         finally:

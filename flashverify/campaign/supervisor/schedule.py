@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from flashverify.campaign.protocol import Batch, CaseList, Chunk, Task
@@ -13,7 +13,7 @@ from flashverify.campaign.toolkit import BUNDLED
 from flashverify.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
 __all__ = ["CampaignConfig", "Schedule", "batch_seed"]
@@ -35,6 +35,7 @@ class CampaignConfig:
         max_cases: cases of the whole run, resumed ones included; None is none.
         cases: text forms that `run` judges instead of the matrix.
         matrix: whether `fuzz` judges the matrix before it searches.
+        kept: text forms of cases that are judged before all others.
         corpus: whether `fuzz` judges the packaged corpus before all else; it takes half of `max_cases` at most.
         shrink: shrink findings; verification happens either way.
         batch: examples per batch of the search.
@@ -49,6 +50,7 @@ class CampaignConfig:
         toolkit: `module:name` of the toolkit.
         command: the command line, for the record.
         numerics: of interpreted kernels.
+        environment: variables of the workers, beside those of this process.
     """
 
     kind: str
@@ -60,6 +62,7 @@ class CampaignConfig:
     seconds: float | None = None
     max_cases: int | None = None
     cases: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
     matrix: bool = False
     corpus: bool = False
     shrink: bool = True
@@ -75,6 +78,7 @@ class CampaignConfig:
     toolkit: str = BUNDLED
     command: str = ""
     numerics: str = "ieee"
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name, accepted, good in (
@@ -124,6 +128,9 @@ class Schedule:
             if config.kind == "run" or config.matrix:
                 self._listings.extend(CaseList(spec) for spec in config.subjects)
         self._room_of_corpus = None if config.max_cases is None else config.max_cases // 2
+        if not batches:
+            for spec in config.subjects if config.kept else ():
+                self.listed(spec, config.kept, corpus=config.kind == "fuzz")
 
     def listed(self, spec: str, cases: tuple[str, ...], *, corpus: bool = False) -> None:
         """The matrix of a subject is known, or what it accepts of the corpus."""

@@ -87,15 +87,15 @@ def draw(strategy: SearchStrategy[Case], examples: int, seed_value: int) -> tupl
     return tuple(_fresh(strategy, examples, seed_value))
 
 
-def draw_some(session: Session, subject: Any, examples: int, seed_value: int) -> tuple[Case, ...]:
-    """`examples` different cases of a subject, or fewer where it has no more.
+def draw_some(session: Session, subject: Any, examples: int, seed_value: int, device: str) -> tuple[Case, ...]:
+    """`examples` different cases of a subject as they are drawn for a device, or fewer where it has no more.
 
     Raises:
         UsageError: it refuses every draw.
     """
-    drawn = draw(session.toolkit.strategy(subject, session.device), examples, seed_value)
+    drawn = draw(session.toolkit.strategy(subject, device), examples, seed_value)
     if not drawn:
-        raise UsageError(session.toolkit.undrawable(subject, session.device))
+        raise UsageError(session.toolkit.undrawable(subject, device))
     return drawn
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-__all__ = ["CPU", "GPU", "Profile"]
+__all__ = ["CPU", "DEVICE_OF_PROFILE", "GPU", "Profile"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,3 +126,6 @@ GPU = Profile(
     kinds=96,
 )
 """Compiled kernels: few pairs of head dims and a finite list of kinds, because each is a compilation of its own."""
+
+DEVICE_OF_PROFILE = {"cpu": "cpu", "gpu": "cuda"}
+"""The device whose profile a name stands for."""
