@@ -58,14 +58,14 @@ def test_a_process_gets_the_variables_of_its_setup(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("profile", "device"), [("", "cpu"), ("gpu", "cuda"), ("cpu", "cpu")])
-def test_a_profile_decides_how_large_cases_are_drawn(profile, device):
+def test_a_profile_decides_how_large_cases_are_drawn(tmp_path, profile, device):
     asked = []
     toolkit = SimpleNamespace(
         load=lambda spec: spec,
         strategy=lambda subject, device: asked.append(device) or strategies.just(Case()),
         refusal=lambda subject, case: None,
     )
-    session = Session(WorkerConfig("t:t", "cpu", "note", 0, 1.0), None, toolkit)
+    session = Session(WorkerConfig("t:t", "cpu", str(tmp_path / "note"), 0, 1.0), None, toolkit)
     session.emit = lambda event: asked.append(event.cases) if isinstance(event, CasesListed) else None
 
     session.run(CaseList("s", examples=1, profile=profile))
