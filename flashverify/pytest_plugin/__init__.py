@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from flashverify.pytest_plugin.stash import RUNTIME, SHARED, USED, leave_word, shared_folder
+from flashverify.pytest_plugin.stash import RUNTIME, SHARED, USED, leave_word, marked, shared_folder
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -161,7 +161,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     """What was judged, in a few lines; nothing where nothing was."""
     if hasattr(config, "workerinput"):
         return  # the process that started this worker says it for all
-    if RUNTIME in config.stash or SHARED in config.stash:
+    if RUNTIME in config.stash or marked(config):
         from flashverify.pytest_plugin.summary import write_summary
 
         write_summary(terminalreporter, config)

@@ -4,17 +4,20 @@ import re
 import subprocess
 import sys
 import textwrap
+import types
 
 import pytest
 
 # pytester forgets the modules that a run imported; numpy cannot be imported twice, so all of them are there before.
 import flashverify.pytest_plugin.collection
 import flashverify.pytest_plugin.header
-import flashverify.pytest_plugin.runtime  # noqa: F401
+import flashverify.pytest_plugin.running
+import flashverify.pytest_plugin.summary
 from flashverify.errors import UsageError
 from flashverify.pytest_plugin.gpus import gpu_of, visible_gpus
 from flashverify.pytest_plugin.naming import name_of
 from flashverify.pytest_plugin.request import asked_of
+from flashverify.pytest_plugin.stash import leave_word, shared_folder
 from tests.pytest_plugin.conftest import PLUGIN, marked
 
 pytest_plugins = ["pytester"]
@@ -151,3 +154,16 @@ def test_loading_the_plugin_imports_nothing_that_takes_time():
         assert new == {"flashverify"}, new
     """
     subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True)
+
+
+def test_workers_of_xdist_without_a_marked_test_cost_no_summary(monkeypatch, tmp_path):
+    config = types.SimpleNamespace(stash=pytest.Stash())
+    monkeypatch.setitem(sys.modules, "flashverify.pytest_plugin.summary", None)  # its import would fail
+    folder = shared_folder(config)
+
+    flashverify.pytest_plugin.pytest_terminal_summary(None, config)
+    leave_word(config)
+    with pytest.raises(ImportError):
+        flashverify.pytest_plugin.pytest_terminal_summary(None, config)
+    flashverify.pytest_plugin.pytest_unconfigure(config)
+    assert not folder.exists()

@@ -4,11 +4,15 @@ from types import SimpleNamespace
 
 import msgspec
 import pytest
+from hypothesis import strategies
 
 from flashverify.baseline.reading import read_baseline
 from flashverify.campaign.causes.sighting import sightings_of
+from flashverify.campaign.protocol import CaseList, CasesListed, WorkerConfig
 from flashverify.campaign.supervisor import process
 from flashverify.campaign.supervisor.process import ProcessSetup, WorkerProcess
+from flashverify.campaign.worker.main import Session
+from flashverify.case.case import Case
 from flashverify.pytest_plugin.explaining import Shared, _doubted, _put
 from flashverify.report.content import buckets_of
 from tests.baseline.test_reading import KNOWN, table, written
@@ -51,3 +55,19 @@ def test_a_process_gets_the_variables_of_its_setup(tmp_path, monkeypatch):
 
     assert given["CUDA_VISIBLE_DEVICES"] == "3"
     assert "TRITON_INTERPRET" not in given
+
+
+@pytest.mark.parametrize(("profile", "device"), [("", "cpu"), ("gpu", "cuda"), ("cpu", "cpu")])
+def test_a_profile_decides_how_large_cases_are_drawn(tmp_path, profile, device):
+    asked = []
+    toolkit = SimpleNamespace(
+        load=lambda spec: spec,
+        strategy=lambda subject, device: asked.append(device) or strategies.just(Case()),
+        refusal=lambda subject, case: None,
+    )
+    session = Session(WorkerConfig("t:t", "cpu", str(tmp_path / "note"), 0, 1.0), None, toolkit)
+    session.emit = lambda event: asked.append(event.cases) if isinstance(event, CasesListed) else None
+
+    session.run(CaseList("s", examples=1, profile=profile))
+
+    assert asked == [device, ("fv1",)]
