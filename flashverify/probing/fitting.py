@@ -103,7 +103,11 @@ def _smallest(scenes: Sequence[Scene], base: Form, deadline: float) -> tuple[lis
     for rung in rungs(scenes[0].case.dtype):
         found = []
         for change in rung:
-            against = _against(order, dataclasses.replace(base, **change))
+            try:
+                form = dataclasses.replace(base, **change)
+            except ValueError:  # it contradicts the roundings that were seen
+                continue
+            against = _against(order, form)
             if against is None:
                 found.append(dict(change))
             else:
