@@ -46,7 +46,7 @@ def mask_mod_of(p: Problem) -> Condition | None:
             mask.blocks.keys,
         )
         conditions.append(lambda b, h, i, j: blocks[b, h, i // height, j // width])
-    return _all(conditions) if mask.parts() else None
+    return _all(conditions) if conditions else None
 
 
 def score_mod_of(p: Problem) -> Callable[..., torch.Tensor] | None:
