@@ -44,13 +44,13 @@ def flex_attention(
     Args:
         kernel: takes (q, k, v, score_mod=, block_mask=, scale=, enable_gqa=, return_aux= or return_lse=); torch's own by default. What
             `torch.compile` made is one too.
-        compiled: `torch.compile(kernel, dynamic=True)` is what is called.
+        compiled: `torch.compile(kernel, dynamic=True)` is what is called; on the CPU without an LSE, which torch does not compile there.
         masked_by: `block_mask` gives the mask as a block mask; `score_mod` gives none, and hidden logits are -inf.
         block_size: of the block mask.
         name: in reports; that of the kernel by default.
         device: `auto`, `cpu` or `cuda`.
         form: the numerical form; by default the widest one, with as many splits of the keys as torch may make for few rows.
-        contract: fields of `Contract` to replace.
+        contract: fields of `Contract` to replace; with `lse_base=None` no LSE is asked for.
         **supports: fields of `Supports` to replace.
 
     Raises:
@@ -66,6 +66,9 @@ def flex_attention(
     where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     names = [n for n in ("return_aux", "return_lse") if has_parameter(given, n)]
     wanted = "return_aux" if "return_aux" in names else "return_lse" if names or accepts(given, "return_lse") else None
+    without = compiled and where == "cpu"
+    if without or (contract is not None and contract.get("lse_base", "e") is None):
+        wanted = None
     declared = {
         "masks": ("causal", "window", "prefix_lengths", "packed", "bitmap", "blocks"),
         "window_alignments": ("top-left", "bottom-right"),

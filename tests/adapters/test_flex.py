@@ -5,6 +5,8 @@ from torch.nn.attention import flex_attention as flex
 
 from flashverify import judge_case, parse_case
 from flashverify.adapters import flex_attention
+from flashverify.adapters.flex_mods import mask_mod_of
+from flashverify.case.memory.materialize import materialize
 from flashverify.errors import UsageError
 
 SIZES = "dim_qk=16 dim_v=8 backward=no"
@@ -73,6 +75,12 @@ def test_a_kernel_without_an_lse_is_asked_for_none():
 
     assert failures(kernel, CASES[2]) == ()
     assert flex_attention(kernel).contract.lse_base is None
+
+
+def test_a_window_that_is_open_on_both_sides_is_no_mask():
+    problem, _ = materialize(parse_case("fv1 seq_q=3 seq_k=5 window=*,* window_align=bottom-right"))
+
+    assert mask_mod_of(problem) is None
 
 
 def test_an_unknown_way_to_mask_is_refused():

@@ -107,6 +107,26 @@ def test_an_unknown_exception_is_a_finding_at_once_and_ends_a_run_in_which_nothi
         cases.take(result("misspelt", MANY), "m:mine")
 
 
+def raising(word, line, number):
+    trace = f'Traceback\n  File "mine.py", line {line}, in mine\nTypeError: expected {word}'
+    verdict = Verdict("exception", Status.FAIL, "TypeError", "exception", message=f"expected {word}", traceback=trace)
+    return result(number=number, verdicts=(verdict,))
+
+
+def test_an_exception_from_the_same_line_is_the_same_whatever_it_names():
+    cases = FirstCases()
+    words = ("Half", "Float")
+    kept(cases, [raising(words[n % 2], 7, n) for n in range(1, MANY)])
+    with pytest.raises(NoVerdictError, match=f"each of its first {MANY} cases raised expected Half"):
+        cases.take(raising("Half", 7, MANY), "m:mine")
+
+
+def test_exceptions_from_two_lines_are_findings():
+    cases = FirstCases()
+    found = kept(cases, [raising(f"one of {'ab'[n % 2]}", n % 2, n) for n in range(1, MANY + 5)])
+    assert all(found)
+
+
 def test_a_run_that_ends_before_it_is_decided_ends_with_what_is_known():
     cases = FirstCases()
     cases.take(result("no-gpu"), "m:mine")

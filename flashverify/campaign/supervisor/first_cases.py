@@ -33,6 +33,7 @@ class _Subject:
     """The first cases of one subject; those that are held back are no findings yet."""
 
     wording: str = ""
+    place: tuple[str, ...] = ()
     known: Inability | None = None
     count: int = 0
     ran: bool = False
@@ -81,11 +82,12 @@ class FirstCases:
             subject.ran = True
             open_still = not backward and (subject.known is FORWARD_ONLY or not subject.count)
             return [kept] if open_still else subject.release(kept)
-        wording = re.sub(r"\d+", "#", raised.message)
+        wording, place = re.sub(r"\d+", "#", raised.message), _place(raised)
+        other = wording != subject.wording and (not place or place != subject.place)
         known = inability_of(raised.output, raised.message)
-        if (subject.count and wording != subject.wording) or (subject.ran and known is not FORWARD_ONLY):
+        if (subject.count and other) or (subject.ran and known is not FORWARD_ONLY):
             return subject.release(kept)
-        subject.wording, subject.known, subject.count = wording, known, subject.count + 1
+        subject.wording, subject.place, subject.known, subject.count = wording, place, known, subject.count + 1
         if known is None:
             if subject.count >= MANY:
                 raise _error(subject, kept, raised)
@@ -120,6 +122,12 @@ def _raised(result: CaseResult) -> Verdict | None:
     """The exception that was raised before there was any output."""
     first = next(iter(result.verdicts), None)
     return first if first is not None and first.check == "exception" else None
+
+
+def _place(raised: Verdict) -> tuple[str, ...]:
+    """The lines of code through which an exception passed, with its class: words of its message may name the dtype or the layout of a case."""
+    frames = re.findall(r'File "[^"]*", line \d+', raised.traceback)
+    return (raised.output, *frames) if frames else ()
 
 
 def _error(subject: _Subject, kept: Kept, raised: Verdict) -> FlashverifyError:
