@@ -40,6 +40,7 @@ if _TYPE_CHECKING:  # what type checkers read; tests/api/test_public_names.py ho
     from flashverify.judge.verdict import OutputStats as OutputStats
     from flashverify.judge.verdict import Status as Status
     from flashverify.judge.verdict import Verdict as Verdict
+    from flashverify.launching.pretend import pretend_cuda as pretend_cuda
     from flashverify.numerics.form import Form as Form
     from flashverify.subjects.function import subject as subject
     from flashverify.subjects.interface import Contract as Contract
@@ -47,6 +48,7 @@ if _TYPE_CHECKING:  # what type checkers read; tests/api/test_public_names.py ho
     from flashverify.subjects.interface import Gradients as Gradients
     from flashverify.subjects.interface import Subject as Subject
     from flashverify.subjects.interface import Supports as Supports
+    from flashverify.subjects.kernel import kernel_subject as kernel_subject
     from flashverify.subjects.registry import load_subject as load_subject
 
     __version__: str
@@ -65,9 +67,11 @@ _NAMES = {
     "errors": "CaseTextError ConfigError FlashverifyError NoVerdictError SelfCheckError StoreError SubjectLoadError "
     "UnsupportedCaseError UsageError",
     "judge.verdict": "CaseResult OutputStats Status Verdict",
+    "launching.pretend": "pretend_cuda",
     "numerics.form": "Form",
     "subjects.function": "subject",
     "subjects.interface": "Contract Forward Gradients Subject Supports",
+    "subjects.kernel": "kernel_subject",
     "subjects.registry": "load_subject",
 }
 _HOMES = {name: f"{__name__}.{module}" for module, names in _NAMES.items() for name in names.split()}

@@ -24,6 +24,8 @@ __all__ = ["Executor"]
 
 _NUMBERS = frozenset({int, float, bool, str, type(None)})
 _REMEMBERED = 1 << 12
+_KINDS = {float: tl.float32, bool: tl.int1}
+"""The types of Python's numbers where a parameter declares none; that of an integer depends on its value."""
 _SCALARS = {"i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "fp16", "bf16", "fp32", "fp64"}
 
 
@@ -72,7 +74,10 @@ class Executor(stock.GridExecutor):  # type: ignore[misc]
         Raises:
             InterpreterError: the kernel raised an exception, which is its cause.
         """
-        kwargs = {name: value for name, value in kwargs.items() if name in self.signature.names}
+        with torch._C.DisableTorchFunction():  # what tensors answer under a mode of the caller's is not what they are
+            self._launch(args, {name: value for name, value in kwargs.items() if name in self.signature.names})
+
+    def _launch(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         elsewhere = any(_on_gpu(x) for x in (*args, *kwargs.values()) if x.__class__ not in _NUMBERS)
         args_host, kwargs_host = self._init_args_hst(args, kwargs) if elsewhere else (args, kwargs)
         for hook in self.pre_run_hooks:
@@ -117,8 +122,8 @@ class Executor(stock.GridExecutor):  # type: ignore[misc]
         return found
 
     def _scalar(self, name: str, value: Any) -> Any:
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            kind = self.signature.types.get(name, tl.float32 if isinstance(value, float) else None)
+        if isinstance(value, (int, float)):
+            kind = self.signature.types.get(name, _KINDS.get(value.__class__))
             if kind is not None:
                 return tl.tensor(handle(np.array([value]).astype(numpy_dtype(kind)), kind), kind)
         return stock._implicit_cvt(value)

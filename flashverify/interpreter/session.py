@@ -14,6 +14,8 @@ from collections import Counter
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from triton.runtime.autotuner import Autotuner
+
 from flashverify.errors import UsageError
 from flashverify.interpreter import calls, language
 from flashverify.interpreter.executor import Executor
@@ -22,6 +24,7 @@ from flashverify.interpreter.hooks import builder, check_hooks, interpreting, st
 from flashverify.interpreter.lockstep import Lockstep
 from flashverify.interpreter.numerics import Numerics
 from flashverify.interpreter.products import Products
+from flashverify.launching.autotuning import first_left
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -176,6 +179,7 @@ def _opened(
     _replace(undo, stock, "GridExecutor", executor)
     for owner, name, value in (*language.replacements(), *language.memoised(), *calls.builtins()):
         _replace(undo, owner, name, value)
+    _replace(undo, Autotuner, "run", first_left(Autotuner.run))
     _replace(undo, stock.InterpretedFunction, "__call__", calls.replayed_function(state.watched))
     b.on_open()
     return state

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from flashverify.errors import UsageError
+from flashverify.launching.autotuning import Choices, configured
+from flashverify.launching.pretend import pretend_cuda
 from flashverify.outputs import FORWARD
 from flashverify.subjects.evidence import evidence_on
 from flashverify.subjects.interface import Contract, Forward, Supports
@@ -27,7 +30,18 @@ Function = Callable[
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredSubject:
-    """A function and its declarations."""
+    """A function and its declarations.
+
+    Args:
+        name: in reports.
+        function: the forward.
+        supports: the cases it accepts.
+        contract: its promises.
+        declared_form: its numerical form, or a function of the case; None is the widest one.
+        where: `auto`, `cpu` or `cuda`.
+        capability: of the GPU that is pretended on a machine without one; None is none.
+        configurations: of autotuned kernels, by launch configuration of a case.
+    """
 
     name: str
     function: Function
@@ -35,6 +49,17 @@ class DeclaredSubject:
     contract: Contract
     declared_form: Form | Callable[[Case], Form] | None = None
     where: str = "auto"
+    capability: tuple[int, int] | None = None
+    configurations: Choices = dataclasses.field(default_factory=dict)
+
+    @contextlib.contextmanager
+    def surroundings(self, problem: Problem) -> Iterator[None]:
+        """What the code of the subject runs in: the GPU that it pretends, and the configuration of the case."""
+        with contextlib.ExitStack() as stack:
+            if self.capability is not None and not problem.q.is_cuda:
+                stack.enter_context(pretend_cuda(self.capability))
+            stack.enter_context(configured(self.configurations, problem.case.launch))
+            yield
 
     def form(self, case: Case) -> Form:
         """The declared form, or the defaults that hold for a kernel that declares nothing."""

@@ -6,6 +6,8 @@ import dataclasses
 from typing import TYPE_CHECKING, Any, overload
 
 from flashverify.errors import UsageError
+from flashverify.launching.autotuning import choices
+from flashverify.launching.gpus import require_capability
 from flashverify.outputs import INPUT_GRADIENTS, output
 from flashverify.subjects.declared import DeclaredSubject, Function
 from flashverify.subjects.hand_written import Backward, HandWrittenSubject
@@ -50,7 +52,7 @@ class FunctionSubject(DeclaredSubject):
             for name in self._promised(problem)
         }
         given: dict[str, Any] = {output(name).gradient_of or "": leaf for name, leaf in leaves.items()}
-        with torch.set_grad_enabled(bool(wanted)):
+        with torch.set_grad_enabled(bool(wanted)), self.surroundings(problem):
             found = self.returned(self.function(dataclasses.replace(problem, **given)))
         detached = None if found.lse is None else found.lse.detach()
         return Forward(found.o.detach(), detached, (leaves, found.o, found.lse))
@@ -72,8 +74,7 @@ class FunctionSubject(DeclaredSubject):
         found = self._backward(problem, self._forward(problem, names), names)
         return {name: gradient for name, gradient in found.items() if gradient is not None}
 
-    @staticmethod
-    def _backward(problem: Problem, forward: Forward, wanted: tuple[str, ...]) -> dict[str, Any]:
+    def _backward(self, problem: Problem, forward: Forward, wanted: tuple[str, ...]) -> dict[str, Any]:
         """The gradients wanted; None for one of a bias or a sink that O and LSE do not depend on."""
         import torch
 
@@ -84,7 +85,8 @@ class FunctionSubject(DeclaredSubject):
         inputs = tuple(leaves[name] for name in wanted)
         unused = any(output(name).optional for name in wanted)
         outputs, gradients = zip(*pairs, strict=True)
-        found = torch.autograd.grad(outputs, inputs, gradients, retain_graph=True, allow_unused=unused)
+        with self.surroundings(problem):
+            found = torch.autograd.grad(outputs, inputs, gradients, retain_graph=True, allow_unused=unused)
         return dict(zip(wanted, found, strict=True))
 
 
@@ -97,6 +99,8 @@ def subject(
     form: Form | Callable[[Case], Form] | None = None,
     device: str = "auto",
     backward: None = None,
+    autotuned: Any = (),
+    pretend_cuda: tuple[int, int] | None = None,
 ) -> Callable[[Function], FunctionSubject]: ...
 
 
@@ -109,6 +113,8 @@ def subject(
     form: Form | Callable[[Case], Form] | None = None,
     device: str = "auto",
     backward: Backward,
+    autotuned: Any = (),
+    pretend_cuda: tuple[int, int] | None = None,
 ) -> Callable[[Function], HandWrittenSubject]: ...
 
 
@@ -120,6 +126,8 @@ def subject(
     form: Form | Callable[[Case], Form] | None = None,
     device: str = "auto",
     backward: Backward | None = None,
+    autotuned: Any = (),
+    pretend_cuda: tuple[int, int] | None = None,
 ) -> Callable[[Function], FunctionSubject] | Callable[[Function], HandWrittenSubject]:
     """Declares a function as a subject.
 
@@ -143,12 +151,17 @@ def subject(
         device: `auto`, `cpu` or `cuda`.
         backward: a backward written by hand, in place of autograd: a function of the problem and of the `Forward`, whose `saved` is that
             of the `Forward` that the function returned. It returns `Gradients`, (dq, dk, dv), or a mapping such as that of `p.gradients`.
+        autotuned: the kernel, or several, that the function launches and that @triton.autotune decorates: each of their configurations
+            becomes one of `Supports.launch_configs`, and a case that has it is run with it.
+        pretend_cuda: compute capability of the GPU that `flashverify.pretend_cuda` answers for around this subject's code, on a machine
+            without one.
 
     Returns:
         A decorator: the function becomes a `Subject`.
 
     Raises:
-        UsageError: `device` is unknown, or there is a backward of which the contract promises nothing.
+        UsageError: `device` or the capability is unknown, there is a backward of which the contract promises nothing, or what is said to be
+            autotuned is not, or has its launch values declared as well.
     """
     if device not in ("auto", "cpu", "cuda"):
         raise UsageError(f"device={device!r} is not accepted: 'auto', 'cpu' or 'cuda'")
@@ -158,6 +171,15 @@ def subject(
         if backward is not None:
             raise UsageError("backward=... is not accepted with Contract(gradients=frozenset()): name what it returns")
         accepted = dataclasses.replace(accepted, backward=False)
+    if pretend_cuda is not None:
+        require_capability("pretend_cuda", pretend_cuda)
+    configurations = choices(autotuned if isinstance(autotuned, tuple | list) else (autotuned,))
+    if configurations:
+        if accepted.launches():
+            raise UsageError(
+                "autotuned=... is not accepted with Supports(launch=..., launch_configs=...): leave these out"
+            )
+        accepted = dataclasses.replace(accepted, launch_configs=tuple(configurations))
 
     def wrap(function: Function) -> Any:
         declared: dict[str, Any] = {
@@ -165,6 +187,8 @@ def subject(
             "function": function,
             "supports": accepted,
             "contract": promised,
+            "capability": pretend_cuda,
+            "configurations": configurations,
             "declared_form": form,
             "where": device,
         }

@@ -30,7 +30,7 @@ class HandWrittenSubject(DeclaredSubject):
         """Calls the function."""
         import torch
 
-        with torch.no_grad():
+        with torch.no_grad(), self.surroundings(problem):
             return self.returned(self.function(problem))
 
     def backward(self, problem: Problem, forward: Forward) -> Gradients:
@@ -41,7 +41,7 @@ class HandWrittenSubject(DeclaredSubject):
         """
         import torch
 
-        with torch.no_grad():
+        with torch.no_grad(), self.surroundings(problem):
             found = self.backward_function(problem, forward)
         if isinstance(found, Gradients):
             return found

@@ -1,0 +1,1 @@
+"""Kernels launched as their files have them: configurations of an autotuned kernel, and a GPU that is pretended."""
