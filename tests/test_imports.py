@@ -15,7 +15,7 @@ LAYERS = (
     {"flashverify.launching"},
     {"flashverify.case", "flashverify.numerics", "flashverify.interpreter"},
     {"flashverify.subjects", "flashverify.truth"},
-    {"flashverify.judge"},
+    {"flashverify.adapters", "flashverify.judge"},
     {"flashverify.xray"},
     {"flashverify.checks"},
     {"flashverify.diagnosis"},

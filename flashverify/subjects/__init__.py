@@ -1,4 +1,4 @@
-"""Kernels under test: the interface, `@subject`, loading by name, and adapters for implementations that others wrote."""
+"""Kernels under test: the interface, `@subject`, and loading by name."""
 
 from flashverify.subjects.function import FunctionSubject, subject
 from flashverify.subjects.interface import Contract, Forward, Gradients, Selective, Subject, Supports

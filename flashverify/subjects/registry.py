@@ -52,16 +52,16 @@ REGISTERED = (
         bundled=True,
     ),
     Registered(
-        "torch-cpu", "flashverify.subjects.torch_cpu:TORCH_CPU", "torch's flash attention on the CPU, with its LSE"
+        "torch-cpu", "flashverify.adapters.torch_cpu:TORCH_CPU", "torch's flash attention on the CPU, with its LSE"
     ),
     Registered(
-        "sdpa-flash", "flashverify.subjects.torch_cuda:SDPA_FLASH", "torch SDPA, FlashAttention-2 backend", True
+        "sdpa-flash", "flashverify.adapters.torch_cuda:SDPA_FLASH", "torch SDPA, FlashAttention-2 backend", True
     ),
-    Registered("sdpa-cudnn", "flashverify.subjects.torch_cuda:SDPA_CUDNN", "torch SDPA, cuDNN backend", True),
+    Registered("sdpa-cudnn", "flashverify.adapters.torch_cuda:SDPA_CUDNN", "torch SDPA, cuDNN backend", True),
     Registered(
-        "sdpa-efficient", "flashverify.subjects.torch_cuda:SDPA_EFFICIENT", "torch SDPA, memory-efficient backend", True
+        "sdpa-efficient", "flashverify.adapters.torch_cuda:SDPA_EFFICIENT", "torch SDPA, memory-efficient backend", True
     ),
-    Registered("sdpa-math", "flashverify.subjects.torch_cuda:SDPA_MATH", "torch SDPA, math backend, without LSE", True),
+    Registered("sdpa-math", "flashverify.adapters.torch_cuda:SDPA_MATH", "torch SDPA, math backend, without LSE", True),
     Registered(
         "standard", "flashverify.subjects.algorithms:STANDARD", "Algorithm 0: S and P in memory; forward, interpreted"
     ),

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from flashverify.subjects.torch_cpu import TORCH_CPU
+from flashverify.adapters.torch_cpu import TORCH_CPU
 
 
 class Wrong:

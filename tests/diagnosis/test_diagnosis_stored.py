@@ -16,7 +16,7 @@ import math
 from dataclasses import replace
 
 from flashverify.subjects import Forward
-from flashverify.subjects.torch_cpu import TORCH_CPU
+from flashverify.adapters.torch_cpu import TORCH_CPU
 
 
 class Wrong:
