@@ -56,8 +56,8 @@ CATALOGUE: tuple[Release, ...] = (
         version="1.3",
         licence="Apache-2.0",
         kernels=(
-            Kernel(name="varlen", what="conch.ops.attention.varlen_attention: paged, causal, softcap"),
-            Kernel(name="paged", what="conch.ops.attention.paged_attention: paged decoding, split keys, softcap"),
+            Kernel(name="varlen", what="conch.ops.attention.varlen_attention: paged, causal"),
+            Kernel(name="paged", what="conch.ops.attention.paged_attention: paged decoding, split keys"),
         ),
     ),
     Release(
@@ -110,8 +110,8 @@ CATALOGUE: tuple[Release, ...] = (
         bare=("lmdeploy", "lmdeploy.pytorch", "lmdeploy.pytorch.kernels", "lmdeploy.pytorch.kernels.cuda"),
         stubs=("lmdeploy.utils", "lmdeploy.messages"),
         kernels=(
-            Kernel(name="prefill", what="flash_attn_varlen_func: packed, causal, left windows, softcap, ALiBi, sinks"),
-            Kernel(name="paged", what="flash_attn_with_kvcache: paged decoding, split keys, left windows, softcap, sinks"),
+            Kernel(name="prefill", what="flash_attn_varlen_func: packed, causal, left windows, ALiBi, sinks"),
+            Kernel(name="paged", what="flash_attn_with_kvcache: paged decoding, split keys, left windows, ALiBi, sinks"),
         ),
     ),
     Release(
@@ -131,6 +131,28 @@ CATALOGUE: tuple[Release, ...] = (
         settings=(("FLASH_ATTENTION_SKIP_CUDA_BUILD", "TRUE"),),
         bare=("flash_attn", "flash_attn.flash_attn_triton_amd"),
         kernels=(Kernel(name="amd", what="flash_attn_triton_amd.fwd_prefill: causal, ALiBi, GQA, LSE"),),
+    ),
+    Release(
+        name="flag_gems",
+        distribution="flag-gems",
+        version="5.0.2",
+        licence="Apache-2.0",
+        needs=("pyyaml", "sqlalchemy", "typing_extensions", "packaging"),
+        bare=("flag_gems", "flag_gems.ops"),
+        kernels=(
+            Kernel(name="sdpa", what="ops.attention.scaled_dot_product_attention: causal, GQA, backward"),
+            Kernel(name="flash", what="ops.attention.flash_attention_forward: causal, windows, ALiBi, softcap, LSE"),
+        ),
+    ),
+    Release(
+        name="jvp_flash_attention",
+        distribution="jvp-flash-attention",
+        version="0.14.0",
+        licence="MIT",
+        kernels=(
+            Kernel(name="whole", what="JVPAttn.fwd_dual: lengths that are multiples of 32, causal, backward"),
+            Kernel(name="even", what="JVPAttn.fwd_dual: any even length from 32 on, causal"),
+        ),
     ),
     Release(
         name="liger_kernel",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from flashverify.gallery.catalogue import release
-from flashverify.gallery.conditions import triton_form
+from flashverify.gallery.conditions import no_zero_window, triton_form
 from flashverify.gallery.place import modules_of
 from flashverify.subjects.function import subject
 from flashverify.subjects.interface import Contract, Supports
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 triton_flash = modules_of(release("aule"))("aule.triton_flash")
 
-_PLAIN = Supports(precisions=("tf32",), masks=("causal",), causal=("top-left",), equal_dims=True)
+_PLAIN = Supports(precisions=("tf32",), masks=("causal",), causal=("top-left",), equal_dims=True, square=True)
 
 
 @subject(supports=_PLAIN, contract=Contract(lse_base=None), form=triton_form())
@@ -30,7 +30,9 @@ def flash(p: Problem) -> Any:
         required_masks=("causal", "window"),
         causal=("top-left",),
         window_sides=("left",),
+        square=True,
         equal_dims=True,
+        also=no_zero_window,
     ),
     contract=Contract(lse_base=None),
     form=triton_form(),

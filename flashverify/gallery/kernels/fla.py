@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from flashverify.gallery.catalogue import release
 from flashverify.gallery.conditions import triton_form
 from flashverify.gallery.place import modules_of
+from flashverify.launching.pretend import pretend_cuda
 from flashverify.subjects.function import subject
 from flashverify.subjects.interface import Contract, Supports
 
 if TYPE_CHECKING:
     from flashverify.case.problem import Problem
 
-module = modules_of(release("fla"))
-parallel_attention = module("fla.ops.attn.parallel")
-decoding = module("fla.ops.attn.decoding")
+with pretend_cuda((9, 0)):
+    module = modules_of(release("fla"))
+    parallel_attention = module("fla.ops.attn.parallel")
+    decoding = module("fla.ops.attn.decoding")
 
 
 @subject(
@@ -31,6 +35,7 @@ decoding = module("fla.ops.attn.decoding")
     ),
     contract=Contract(lse_base=None, padding="undefined", gradients=frozenset({"dq", "dk", "dv", "dsink"})),
     form=triton_form(),
+    pretend_cuda=(9, 0),
 )
 def parallel(p: Problem) -> Any:
     window = None if p.window is None or p.window[0] is None else p.window[0] + 1
@@ -39,9 +44,10 @@ def parallel(p: Problem) -> Any:
         o = parallel_attention.parallel_attn(x.q, x.k, x.v, scale=p.scale, window_size=window, sink_bias=p.sink)
         return p.outputs(o, layout="bshd")
     y = p.varlen()
-    q, k, v = (t[None] for t in (y.q, y.k, y.v))
+    q, k, v = (t[None, : int(y.cu_seqlens_q[-1])] for t in (y.q, y.k, y.v))
     given = {"scale": p.scale, "window_size": window, "cu_seqlens": y.cu_seqlens_q, "sink_bias": p.sink}
-    return p.outputs(parallel_attention.parallel_attn(q, k, v, **given)[0], layout="thd")
+    o = parallel_attention.parallel_attn(q, k, v, **given)[0]
+    return p.outputs(torch.nn.functional.pad(o, (0, 0, 0, 0, 0, len(y.q) - len(o))), layout="thd")
 
 
 @subject(
@@ -50,6 +56,7 @@ def parallel(p: Problem) -> Any:
     ),
     contract=Contract(lse_base=None),
     form=triton_form(),
+    pretend_cuda=(9, 0),
 )
 def decode(p: Problem) -> Any:
     x = p.varlen()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 cascade = modules_of(release("flashinfer"))("flashinfer.triton.cascade")
 
 _SUPPORTS = Supports(masks=("key_lengths",), dim_max=32, backward=False)
-_CONTRACT = Contract(lse_base="2", padding="undefined")
+_CONTRACT = Contract(lse_base="2", padding="undefined", empty_row_o=None, empty_row_lse=None)
 
 
 def _form(case: Case) -> Form:

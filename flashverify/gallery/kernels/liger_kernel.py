@@ -19,7 +19,7 @@ neighborhood_attention = modules_of(release("liger_kernel"))("liger_kernel.ops.f
 
 def _not_symmetric(case: Case) -> str | None:
     window = case.mask.window
-    return "the window is not the same on both sides" if window is None or window[0] != window[1] else None
+    return "the window is not the same on both sides" if window is None or None in window or window[0] != window[1] else None
 
 
 @subject(
@@ -36,5 +36,6 @@ def _not_symmetric(case: Case) -> str | None:
     form=triton_form(),
 )
 def neighborhood(p: Problem) -> Any:
-    size = 2 * (p.window or (0, 0))[0] + 1
+    left, _ = p.window or (0, 0)
+    size = 2 * (left or 0) + 1
     return neighborhood_attention.LigerFusedNeighborhoodAttentionFunction.apply(p.q, p.k, p.v, size, 1, p.scale)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
-from unittest.mock import patch
 
 import torch
 
 from flashverify.gallery.catalogue import release
 from flashverify.gallery.conditions import dims_among, triton_form
 from flashverify.gallery.place import modules_of
+from flashverify.launching.pretend import pretend_cuda
 from flashverify.subjects.function import subject
 from flashverify.subjects.interface import Contract, Supports
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from flashverify.case.problem import Problem
 
 module = modules_of(release("lightllm"))
-with patch.object(torch.cuda, "get_device_name", return_value=""):
+with pretend_cuda((9, 0)):
     context = module("lightllm.models.llama.triton_kernel.context_flashattention_nopad")
     gqa_decode = module("lightllm.models.llama.triton_kernel.gqa_decode_flashattention_nopad")
 

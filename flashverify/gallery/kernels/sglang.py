@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from flashverify.gallery.catalogue import release
-from flashverify.gallery.conditions import triton_form
+from flashverify.gallery.conditions import rows_end_at_keys, triton_form
 from flashverify.gallery.partials import halves
 from flashverify.gallery.place import modules_of
 from flashverify.numerics.form import Form
@@ -15,7 +15,6 @@ from flashverify.subjects.function import subject
 from flashverify.subjects.interface import Contract, Supports
 
 if TYPE_CHECKING:
-    from flashverify.case.case import Case
     from flashverify.case.problem import Problem
 
 module = modules_of(release("sglang"))
@@ -68,19 +67,13 @@ def decode(p: Problem) -> Any:
 
 @subject(
     supports=Supports(masks=("key_lengths",), backward=False),
-    contract=Contract(padding="undefined"),
+    contract=Contract(padding="undefined", empty_row_o=None, empty_row_lse=None),
     form=lambda case: Form(n_splits=2, partial_dtype=case.dtype, partial_lse_base="e"),
 )
 def merge(p: Problem) -> Any:
     o, lse = merge_state.merge_state_triton(*halves(p))
     shape = (p.case.batch, p.case.seq_q, p.case.heads_q)
     return p.outputs(o.view(*shape, -1), lse.view(shape), "bshd", "bsh")
-
-
-def _rows_end_at_keys(case: Case) -> str | None:
-    """Why the rows are not the last ones of their keys, or None."""
-    lengths = ((case.seq_q, case.seq_k),) if case.mask.packed is None else case.mask.packed.lengths()
-    return "a sequence has more rows than keys" if any(rows > keys for rows, keys in lengths) else None
 
 
 @subject(
@@ -90,7 +83,7 @@ def _rows_end_at_keys(case: Case) -> str | None:
         required_masks=("causal",),
         causal=("bottom-right",),
         logits=("softcap", "sink"),
-        also=_rows_end_at_keys,
+        also=rows_end_at_keys,
         backward=False,
     ),
     contract=Contract(lse_base=None, padding="undefined"),

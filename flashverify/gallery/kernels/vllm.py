@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 
 from flashverify.gallery.catalogue import release
-from flashverify.gallery.conditions import no_zero_window, triton_form
+from flashverify.gallery.conditions import alibi_under_causal, all_of, no_zero_window, rows_end_at_keys, triton_form
 from flashverify.gallery.partials import halves
 from flashverify.gallery.place import modules_of
 from flashverify.gallery.stubs import Anything
@@ -19,6 +19,7 @@ from flashverify.subjects.function import subject
 from flashverify.subjects.interface import Contract, Supports
 
 if TYPE_CHECKING:
+    from flashverify.case.case import Case
     from flashverify.case.problem import Problem
 
 platform = Anything(fp8_dtype=lambda: torch.float8_e4m3fn)
@@ -60,6 +61,12 @@ def prefill(p: Problem) -> Any:
     return p.outputs(o, layout="thd")
 
 
+def _causal_window(case: Case) -> str | None:
+    """Why there is a window without causal, or None."""
+    windowed = case.mask.window is not None and case.mask.causal is None
+    return "a window without causal" if windowed else None
+
+
 @subject(
     supports=Supports(
         precisions=("tf32",),
@@ -71,9 +78,10 @@ def prefill(p: Problem) -> Any:
         page_sizes=(16, 32, 64),
         always_paged=True,
         equal_dims=True,
+        also=all_of(rows_end_at_keys, alibi_under_causal, _causal_window),
         backward=False,
     ),
-    contract=Contract(lse_base=None, padding="undefined"),
+    contract=Contract(lse_base=None, padding="undefined", empty_row_o=None),
     form=triton_form(),
 )
 def unified(p: Problem) -> Any:

@@ -1,0 +1,38 @@
+"""FlagGems' attention in Triton."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from flashverify.gallery.catalogue import release
+from flashverify.gallery.conditions import dims_among, triton_form
+from flashverify.gallery.place import modules_of
+from flashverify.launching.pretend import pretend_cuda
+from flashverify.subjects.function import subject
+from flashverify.subjects.interface import Contract, Supports
+
+if TYPE_CHECKING:
+    from flashverify.case.problem import Problem
+
+with pretend_cuda((9, 0)):
+    attention = modules_of(release("flag_gems"))("flag_gems.ops.attention")
+
+
+@subject(
+    supports=Supports(
+        precisions=("tf32",),
+        masks=("causal",),
+        causal=("top-left",),
+        square=True,
+        equal_dims=True,
+        contiguous=True,
+        also=dims_among(16, 32, 64, 128),
+    ),
+    contract=Contract(lse_base=None),
+    form=triton_form(prescale_bwd="k"),
+    pretend_cuda=(9, 0),
+)
+def sdpa(p: Problem) -> Any:
+    return attention.scaled_dot_product_attention(
+        p.q, p.k, p.v, is_causal=p.causal is not None, scale=p.scale, enable_gqa=True
+    )
