@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
 import triton
-from triton.runtime.jit import _normalize_ty, mangle_type
+from triton.runtime.jit import mangle_type
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from flashverify.interpreter.blocks import Descriptor
 from flashverify.interpreter.formats import numpy_dtype
 from flashverify.interpreter.hooks import handle, stock, tl
 from flashverify.interpreter.layer import Diverged, Launch, Signal, TooLarge, field_name, fields_of, leaves
 from flashverify.interpreter.memory import Replayed
+from flashverify.interpreter.signature import Signature
 
 if TYPE_CHECKING:
     from flashverify.interpreter.session import Session
@@ -26,45 +26,20 @@ _NUMBERS = frozenset({int, float, bool, str, type(None)})
 _REMEMBERED = 1 << 12
 _KINDS = {float: tl.float32, bool: tl.int1}
 """The types of Python's numbers where a parameter declares none; that of an integer depends on its value."""
-_SCALARS = {"i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "fp16", "bf16", "fp32", "fp64"}
-
-
-class _Signature:
-    """What a kernel declares about its parameters."""
-
-    def __init__(self, fn: Any) -> None:
-        spec = inspect.getfullargspec(fn)
-        self.names = set(spec.args)
-        self.defaults = dict(zip(reversed(spec.args), reversed(spec.defaults or ()), strict=False))
-        self.order = None if spec.varargs or spec.varkw or spec.kwonlyargs else spec.args
-        declared = {name: _normalize_ty(annotation) for name, annotation in fn.__annotations__.items()}
-        self.constexprs = {name for name, kind in declared.items() if kind == "constexpr"}
-        self.types = {name: tl.str_to_ty(kind, None) for name, kind in declared.items() if kind in _SCALARS}
-        for name, annotation in fn.__annotations__.items():
-            self.types |= _declared_fields(name, _meant(annotation, fn.__globals__))
-        self.integers: dict[tuple[str, int], Any] = {}
-
-    def bound(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        """Arguments by name, in the order of the parameters; a wrong call raises what calling `fn` would."""
-        if self.order is not None and not args:
-            given = {**self.defaults, **kwargs}
-            if len(given) == len(self.order):
-                return {name: given[name] for name in self.order}
-        return inspect.getcallargs(fn, *args, **kwargs)
 
 
 class Executor(stock.GridExecutor):  # type: ignore[misc]
     """One launch. Triton makes one per launch with `(fn, arg_names, grid, pre_run_hooks)`; `session` is its class's."""
 
     session: ClassVar[Session]
-    _signatures: ClassVar[dict[Any, _Signature]]
+    _signatures: ClassVar[dict[Any, Signature]]
     _pointers: ClassVar[dict[Any, Any]]
 
     def __init__(self, fn: Any, arg_names: Any, grid: Any, pre_run_hooks: Any = ()) -> None:
         self.fn, self.arg_names, self.grid, self.pre_run_hooks = fn, arg_names, grid, pre_run_hooks
         found = self._signatures.get(fn)
         if found is None:
-            found = self._signatures[fn] = _Signature(fn)
+            found = self._signatures[fn] = Signature(fn)
         self.signature = found
         self.constexprs = found.constexprs
 
@@ -106,6 +81,9 @@ class Executor(stock.GridExecutor):  # type: ignore[misc]
             if kind is None:
                 kind = self._pointers[value.dtype] = tl.str_to_ty(mangle_type(value), None)
             return tl.tensor(handle(np.array([value.data_ptr()], np.uint64), kind), kind)
+        if isinstance(value, TensorDescriptor):
+            base = self._argument(name, value.base)
+            return Descriptor(base, value.shape, value.strides, value.block_shape, value.padding)
         if value.__class__ is int:
             return self._integer(name, value)
         return self._scalar(name, value)
@@ -208,24 +186,6 @@ class Executor(stock.GridExecutor):  # type: ignore[misc]
     def _take_back(self) -> None:
         self.session.builder.undo()
         self.session.builder.on_undo()
-
-
-def _meant(annotation: Any, names: dict[str, Any]) -> Any:
-    """What a parameter is annotated with: Triton compiles the source anew, and annotations are text then."""
-    if not isinstance(annotation, str):
-        return annotation
-    first, *rest = annotation.split(".")
-    return functools.reduce(lambda found, part: getattr(found, part, None), rest, names.get(first))
-
-
-def _declared_fields(name: str, annotation: Any) -> dict[str, Any]:
-    """The types that the fields of a parameter declare, where its annotation is a class of tuples with names."""
-    found: dict[str, Any] = {}
-    if isinstance(annotation, type) and hasattr(annotation, "_fields"):
-        for field, kind in getattr(annotation, "__annotations__", {}).items():
-            path = field_name(name, field)
-            found |= {path: kind} if isinstance(kind, tl.dtype) else _declared_fields(path, kind)
-    return found
 
 
 def _on_gpu(x: Any) -> bool:

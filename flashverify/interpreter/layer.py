@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from flashverify.interpreter.hooks import InterpreterBuilder
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+from flashverify.interpreter.hooks import InterpreterBuilder, tl
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,6 +16,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = ["Diverged", "Launch", "Layer", "Signal", "TooLarge", "Unsupported", "field_name", "fields_of", "leaves"]
+
+_DESCRIPTORS = (TensorDescriptor, tl.core.tensor_descriptor)
 
 
 class Signal(BaseException):
@@ -70,11 +74,13 @@ def leaves(arguments: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     """What the arguments of a launch hold, by name, in order.
 
     A tuple holds what its fields hold, named `tuple.field` (`tuple.0` without names); a tensor in a field `ptr` has the name of
-    the tuple: the other fields describe it.
+    the tuple: the other fields describe it. A tensor descriptor holds its tensor, likewise.
     """
     for name, value in arguments.items():
         if isinstance(value, tuple):
             yield from leaves({field_name(name, field): x for field, x in fields_of(value)})
+        elif isinstance(value, _DESCRIPTORS):
+            yield name, value.base
         else:
             yield name, value
 

@@ -18,6 +18,7 @@ from triton.runtime.autotuner import Autotuner
 
 from flashverify.errors import UsageError
 from flashverify.interpreter import calls, language
+from flashverify.interpreter.block_accesses import block_accesses
 from flashverify.interpreter.executor import Executor
 from flashverify.interpreter.formats import numpy_dtype
 from flashverify.interpreter.hooks import builder, check_hooks, interpreting, stock, tl
@@ -178,6 +179,8 @@ def _opened(
     executor = type("SessionExecutor", (Executor,), {"session": state, "_signatures": {}, "_pointers": {}})
     _replace(undo, stock, "GridExecutor", executor)
     for owner, name, value in (*language.replacements(), *language.memoised(), *calls.builtins()):
+        _replace(undo, owner, name, value)
+    for owner, name, value in tuple(block_accesses()):
         _replace(undo, owner, name, value)
     _replace(undo, Autotuner, "run", first_left(Autotuner.run))
     _replace(undo, stock.InterpretedFunction, "__call__", calls.replayed_function(state.watched))
