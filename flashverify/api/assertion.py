@@ -43,14 +43,15 @@ def assert_attention_close(
     padding: Literal["written", "undefined"] = "written",
     empty_row_o: float = 0.0,
     empty_row_lse: float = -math.inf,
-    conditional: bool = True,
+    conditional: bool | None = None,
     not_interpreted: bool = False,
     **options: Unpack[AttentionOptions],
 ) -> tuple[OutputStats, ...]:
     """Asserts that every element of every given output is within the bound of a correct kernel.
 
     There is no tolerance to choose: the bound of each element follows from the inputs, the dtype and the numerical form. Given O and LSE,
-    the gradients are judged a second time (mode `conditional`), against the oracle that uses that very O and LSE.
+    the gradients are judged a second time (mode `conditional`), against the oracle that uses that very O and LSE. Gradients that are wrong
+    so are right where another backward explains all of them, such as autograd's, whose delta is the sum of P dP.
 
         o, lse = my_attention(q, k, v, causal=True)
         assert_attention_close(q, k, v, o=o, lse=lse, causal="top-left")
@@ -74,8 +75,9 @@ def assert_attention_close(
             packed sequences they always may.
         empty_row_o: O of a row that sees no key.
         empty_row_lse: LSE of such a row.
-        conditional: whether the backward reads the given O and LSE, as that of every flash attention. False for one that keeps them
-            in higher precision, such as autograd of the definition.
+        conditional: whether the backward reads the given O and LSE, as that of every flash attention. None is unknown: it may keep P or an
+            unrounded O, as autograd of the definition does (`Form.delta_from`, `Form.p_from`), and must be right as one of these. False
+            for one that reads neither: it is judged end to end alone.
         not_interpreted: says that no kernel of the outputs ran in Triton's own interpreter. It is asked where bf16 on the CPU cannot be
             trusted: see `corrected_interpreter`.
         options: masks, modifiers of the logits, dropout and incoming gradients: see `AttentionOptions`.

@@ -1,7 +1,8 @@
 """The checks `accuracy` and `nonfinite`: every element of every output within its bound, every non-finite value allowed.
 
 The backward is judged twice: end to end, and given the subject's own stored O and LSE, which removes their error from the
-bound and so sees a defect of the backward itself far more sharply. Where a form declares the order of its tiles, O and dV are
+bound and so sees a defect of the backward itself far more sharply. Where a form leaves open what the backward starts from, gradients
+that are right under one reading of it are right. Where a form declares the order of its tiles, O and dV are
 judged once more, strictly: against the weights as they must be rounded (docs/bounds.md, section 14). A subject that promises what huge
 biases, slopes and sinks act as is held to it where no bound says anything (`saturation`).
 """
@@ -21,6 +22,8 @@ from flashverify.outputs import COMMON_GRADIENTS, OUTPUTS, expected_shapes, outp
 from flashverify.truth import Truth, inputs_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import torch
 
     from flashverify.case.problem import Problem
@@ -64,8 +67,11 @@ class Accuracy:
 
 
 def judged_form(subject: Subject, problem: Problem) -> Form:
-    """The form that the bounds assume: the subject's, with the base of the LSE that it returns and what that is in empty rows."""
+    """The form that the bounds assume: the subject's, with what its contract says of the LSE, of empty rows and of what its backward reads."""
+    from flashverify.numerics import from_outputs
+
     form, contract = subject.form(problem.case), subject.contract
+    form = from_outputs(form) if contract.reads_outputs else form
     base, row = contract.lse_base or form.lse_base, "sink" if contract.empty_row_lse == "sink" else "none"
     same = (form.lse_base, form.empty_row_lse) == (base, row)
     return form if same else dataclasses.replace(form, lse_base=base, empty_row_lse=row)
@@ -131,25 +137,21 @@ def check_accuracy(subject: Subject, execution: Execution) -> Accuracy:
     ]
     comparisons += [judge("o", STRICT, *pair) for pair in truth.strict().values() if "o" in outputs]
     if inputs.do is not None:
-        comparisons += [
-            judge(name, END_TO_END, value, bound)
-            for name, (value, bound) in truth.backward().items()
-            if name in outputs
-        ]
-        if "lse" in outputs and contract.reads_outputs is not False:
-            o, lse, bad = finite_stored(outputs["o"], outputs["lse"], truth)
-            lost = {} if bad is None else rows_reach(bad, problem)
-            given = [
-                judge(name, mode, value, bound, lost.get(name))
-                for mode, pairs in zip((CONDITIONAL, STRICT), truth.given(o, lse), strict=True)
-                for name, (value, bound) in pairs.items()
-                if name in outputs
-            ]
-            doubtful = _doubtful(comparisons, given) if contract.reads_outputs is None else ""
-            if doubtful:
-                warnings.append(doubtful)
-            else:
-                comparisons += given
+        first: tuple[list[Comparison], list[Comparison]] | None = None
+        for reading in truth.readings:
+            found = _gradients(reading, judge, outputs, problem, conditional=contract.reads_outputs is not False)
+            first = first or found
+            if not any(comparison.verdicts for part in found for comparison in part):
+                break
+        else:
+            assert first is not None
+            found = first
+        comparisons += found[0]
+        doubtful = _doubtful(comparisons, found[1]) if contract.reads_outputs is None else ""
+        if doubtful:
+            warnings.append(doubtful)
+        else:
+            comparisons += found[1]
     broken: tuple[Verdict, ...] = ()
     promised = 0
     if contract.modifiers_saturate and not taint:
@@ -158,6 +160,24 @@ def check_accuracy(subject: Subject, execution: Execution) -> Accuracy:
     if taint and all(bool(torch.isfinite(outputs[name]).all()) for name in ("o", *COMMON_GRADIENTS) if name in outputs):
         warnings.append("a non-finite input left every output finite")
     return Accuracy(tuple(comparisons), tuple(warnings), broken, promised)
+
+
+def _gradients(
+    truth: Truth, judge: Callable[..., Comparison], outputs: dict[str, torch.Tensor], problem: Problem, *, conditional: bool
+) -> tuple[list[Comparison], list[Comparison]]:  # fmt: skip
+    """Comparisons of the gradients under one reading of the form: end to end, and given O and the LSE where that is asked."""
+    pairs = truth.backward().items()
+    whole = [judge(name, END_TO_END, value, bound) for name, (value, bound) in pairs if name in outputs]
+    if "lse" not in outputs or not conditional:
+        return whole, []
+    o, lse, bad = finite_stored(outputs["o"], outputs["lse"], truth)
+    lost = {} if bad is None else rows_reach(bad, problem)
+    return whole, [
+        judge(name, mode, value, bound, lost.get(name))
+        for mode, found in zip((CONDITIONAL, STRICT), truth.given(o, lse), strict=True)
+        for name, (value, bound) in found.items()
+        if name in outputs
+    ]
 
 
 def _doubtful(end_to_end: list[Comparison], given: list[Comparison]) -> str:

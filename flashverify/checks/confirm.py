@@ -53,8 +53,7 @@ def confirm(subject: Subject, case: Case, verdict: Verdict) -> Confirmation:
     truth = Truth(inputs, case.dtype, form)
     unit = 1.0 if form.lse_base == "e" else math.log(2.0)
     if verdict.mode == CONDITIONAL:
-        o, lse = outputs["o"], outputs["lse"].double() * unit
-        lse = lse.masked_fill(truth.empty_rows, -math.inf)
+        o, lse, _ = truth.read(outputs["o"], outputs["lse"])
         exact = exact_values(inputs, given_o=o, given_lse=lse)
         bounds = truth.conditional(outputs["o"], outputs["lse"])
     else:

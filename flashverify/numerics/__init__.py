@@ -9,6 +9,7 @@ from flashverify.numerics.bound_inputs import BoundInputs
 from flashverify.numerics.form import Form
 from flashverify.numerics.forward import forward_bounds
 from flashverify.numerics.primitives import ARCHITECTURES, Architecture, architecture_of, dot_coefficient
+from flashverify.numerics.readings import from_outputs, readings
 from flashverify.numerics.result import BackwardBounds, ForwardBounds, OutputBound, StrictBound
 
 __all__ = [
@@ -27,4 +28,6 @@ __all__ = [
     "dot_coefficient",
     "format_of",
     "forward_bounds",
+    "from_outputs",
+    "readings",
 ]

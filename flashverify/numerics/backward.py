@@ -1,7 +1,7 @@
 """Worst-case bounds of delta, dQ, dK, dV and of the gradients of what modifies the logits (docs/bounds.md, sections 8 to 13), end to end and conditional."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 import torch
@@ -11,6 +11,7 @@ from flashverify.formats import FORMATS
 from flashverify.numerics.bound_inputs import BoundInputs, Pairs
 from flashverify.numerics.chunk import Chunk, finite_rows
 from flashverify.numerics.coefficients import LN2, Coefficients, coefficients
+from flashverify.numerics.delta import error_of_o, stored_delta
 from flashverify.numerics.gradients import CLAMP, State, gradient_errors, gradient_of, trivial_ranges
 from flashverify.numerics.learned import PairTerms, bias_bound, joined_bias, onto_bias
 from flashverify.numerics.logits import logit_overflow
@@ -47,11 +48,13 @@ def backward_bounds(
     drelative_bias: Tensor | None = None,
     relative_buckets: Pairs | None = None,
     forward: ForwardBounds | None = None,
+    stored: Collection[str] | None = None,
 ) -> BackwardBounds:
     """Bound every element of delta, dQ, dK and dV, and of the gradients of bias, sink and relative bias, for a kernel of the problem's form.
 
     End to end (`forward` given): `o`, `lse` and the gradients are the oracle's, and the errors of the stored O and LSE are carried through.
     Conditional (`forward` None): `o` and `lse` are the subject's own, the oracle's gradients were computed from them, and their error is no part of B.
+    A backward that reads only one of them is given the bounds of the forward for the other, and `stored` names the one that it reads.
 
     Args:
         problem: The problem.
@@ -67,6 +70,7 @@ def backward_bounds(
         drelative_bias: The oracle's gradient of the table of a relative bias, `[Hq, buckets]`, float64, or None.
         relative_buckets: The bucket of each pair, as `onto_buckets` takes it; given with `drelative_bias`.
         forward: The forward bounds, for the end-to-end mode.
+        stored: Which of `"o"` and `"lse"` are the subject's own; None for both where `forward` is None, and for neither where it is given.
 
     Returns:
         The bounds and E64; of delta, of what the form says that it holds. Rows that see nothing, and keys that nothing sees, are exact: bound 0.
@@ -83,13 +87,15 @@ def backward_bounds(
             drelative_bias=None if drelative_bias is None else exactly(drelative_bias),
         )  # fmt: skip
     parts = []
+    stored = frozenset(("o", "lse") if forward is None else ()) if stored is None else stored
+    error_o = error_of_o(problem, o, forward, stored="o" in stored)
     reasons: dict[str, Tensor] = {}
     shape = None if dbias is None else dbias.shape
     of_table = None
     if drelative_bias is not None and relative_buckets is not None:
         of_table = functools.partial(onto_buckets, problem, relative_buckets, drelative_bias.shape[1])
     for chunk in problem.chunks():
-        given = (do, o, lse, dq, dlse, forward, shape, of_table)
+        given = (do, o, lse, dq, dlse, forward, stored, error_o, shape, of_table)
         parts.append(_chunk_terms(problem, chunk, c, c64, *given, with_sink=dsink is not None))
         reasons = {name: count + reasons.get(name, 0) for name, count in parts[-1].reasons.items()}
     rows = joined_rows(problem, [part.rows for part in parts])
@@ -142,17 +148,6 @@ def backward_bounds(
     return result
 
 
-def _stored_delta(
-    problem: BoundInputs, c: Coefficients, c64: Coefficients, dlse: Tensor | None, delta: Tensor, B: Tensor, E: Tensor, trivial: Tensor
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    """What a returned delta holds, its B and E64 and its trivial range: dLSE, where it was subtracted, costs one more rounding (section 8)."""
-    if dlse is None or problem.form.stored_delta == "plain":
-        return delta, B, E, trivial
-    stored = delta - dlse
-    B, E = (x + (stored.abs() + x) * y.u + 2 * y.w for x, y in ((B, c), (E, c64)))
-    return stored, B, E, trivial + dlse.abs() + 4 * c.w
-
-
 @dataclass(slots=True, kw_only=True, eq=False)
 class _ChunkTerms:
     """Terms of one chunk: of its rows, of the sums over them, counts of exemptions, and terms of a bias, a sink and a relative bias."""
@@ -175,10 +170,12 @@ def _joined_sink(parts: list[_ChunkTerms]) -> SinkTerms:
 
 def _chunk_terms(
     problem: BoundInputs, chunk: Chunk, c: Coefficients, c64: Coefficients,
-    do: Tensor, o: Tensor, lse: Tensor, dq: Tensor, dlse: Tensor | None, forward: ForwardBounds | None,
+    do: Tensor, o: Tensor, lse: Tensor, dq: Tensor, dlse: Tensor | None,
+    forward: ForwardBounds | None, stored: Collection[str], error_o: Tensor | None,
     bias_shape: torch.Size | None, of_table: Callable[[Chunk], Callable[[Tensor], Tensor]] | None, *, with_sink: bool,
 ) -> _ChunkTerms:  # fmt: skip
-    empty, prescale = chunk.empty, problem.form.prescale_bwd
+    form = problem.form
+    empty, prescale = chunk.empty, form.prescale_fwd if form.p_from == "forward" else form.prescale_bwd
     g = gradient_of(problem, chunk, do, dlse)
     o = torch.where(empty, 0.0, problem.cut(o, chunk.rows))
     L = problem.cut(lse.unsqueeze(-1), chunk.rows).masked_fill(empty, 0.0)
@@ -190,19 +187,19 @@ def _chunk_terms(
     X = (g.dp - delta if g.dlse is None else g.dp - (delta - g.dlse)).abs_()
     s = State(o=o, L=L, R=R, P=P, X=X, ds=P * X, delta=delta, Adelta=(g.ado * o.abs()).sum(-1, keepdim=True))
     none = torch.zeros_like(empty)
-    underflow = None if forward is None else problem.cut(forward.o_underflow, chunk.rows)
-    if forward is None:
-        B_o = E_o = B_L = E_L = None
-        o_over = lse_over = none
-    else:
-        B_o, E_o = problem.cut(forward.o.bound, chunk.rows), problem.cut(forward.o.self_error, chunk.rows)
+    B_o = None if error_o is None else problem.cut(error_o, chunk.rows)
+    underflow = E_o = B_L = E_L = None
+    o_over = lse_over = none
+    if forward is not None and "o" not in stored:
+        E_o = problem.cut(forward.o.self_error, chunk.rows)
+        if form.delta_from != "p":
+            underflow = problem.cut(forward.o_underflow, chunk.rows)
+            o_over = problem.cut(forward.o.may_overflow | forward.o.exempt, chunk.rows).any(-1, keepdim=True)
+    if forward is not None and "lse" not in stored:
         both = problem.cut(forward.lse_base2, chunk.rows) * LN2
-        B_L, E_L = both[..., :1], both[..., 1:]
-        o_over = torch.isinf(B_o).any(-1, keepdim=True) | (
-            problem.cut(forward.o.may_overflow, chunk.rows).sum(-1, keepdim=True) > 0
-        )
-        lse_over = torch.isinf(B_L)
-        B_o, B_L = torch.where(torch.isinf(B_o), 0.0, B_o), torch.where(lse_over, 0.0, B_L)
+        lse_over = torch.isinf(both[..., :1])
+        B_L, E_L = torch.where(lse_over, 0.0, both[..., :1]), both[..., 1:]
+    B_o = None if B_o is None else torch.where(torch.isinf(B_o), 0.0, B_o)
     cores = gradient_errors(c, chunk, g, s, B_o, B_L, prescale)
     self_cores = gradient_errors(c64, chunk, g, s, E_o, E_L, "none")
     in_p = {
@@ -214,14 +211,14 @@ def _chunk_terms(
     if chunk.bad_v is not None:
         in_ds["non_finite_v"] = chunk.bad_v.any(-1, keepdim=True)
     over = overflow_domain(
-        c, chunk, g, s, cores, logit_overflow(problem, chunk, prescale), in_p, in_ds, masked=problem.form.masked_ds
+        c, chunk, g, s, cores, logit_overflow(problem, chunk, prescale), in_p, in_ds, masked=form.masked_ds
     )
     t_delta, t_X, t_dq, t_dk, t_dv = trivial_ranges(problem, c, chunk, g, s, underflow)
-    stored, b_delta, e_delta, t_stored = _stored_delta(
+    returned, b_delta, e_delta, t_returned = stored_delta(
         problem, c, c64, g.dlse, delta, cores.delta, self_cores.delta, t_delta
     )
     rows = RowTerms(
-        delta=stored, delta_bound=b_delta, delta_self=e_delta, delta_trivial=t_stored, delta_exempt=over.delta,
+        delta=returned, delta_bound=b_delta, delta_self=e_delta, delta_trivial=t_returned, delta_exempt=over.delta,
         dq=problem.cut(dq, chunk.rows), dq_core=cores.dq, dq_self=self_cores.dq, dq_trivial=t_dq, dq_exempt=over.dq.expand_as(t_dq),
         empty=empty, dq_exact=empty & ~over.empty,
     )  # fmt: skip
@@ -232,7 +229,7 @@ def _chunk_terms(
         core=cores.dv, self_core=self_cores.dv, trivial=t_dv, exempt=over.dv.expand_as(cores.dv), hidden=over.hidden_v
     )
     strict = None
-    if forward is None and predicts_dv(problem):
+    if "lse" in stored and predicts_dv(problem):
         value, core = predict_dv(problem, c, chunk, P=P, Pb=cores.Pb, ado=g.ado, do=g.do)
         strict = PredictedSum(value=value, core=core)
     seen = chunk.over_rows(torch.ones_like(chunk.n)) > 0

@@ -138,6 +138,8 @@ class DerivativeCoefficients:
     Attributes:
         dot_v: D(Dv).
         dp_delta: The dP accumulator starts at -delta.
+        delta_weights: delta is the sum of P dP, and not of dO O.
+        weights_kept: P is the forward's, and not recomputed from the LSE.
         ds_rounded_p: dS is taken from the rounded P.
         ds_cast: Factor of dS at its cast: the scale where it comes first.
         eta_ds: Subnormal error of the cast of dS as it reaches a gradient, before the other operand.
@@ -146,6 +148,8 @@ class DerivativeCoefficients:
 
     dot_v: float
     dp_delta: bool
+    delta_weights: bool
+    weights_kept: bool
     ds_rounded_p: bool
     ds_cast: float
     eta_ds: float

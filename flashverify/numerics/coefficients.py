@@ -82,10 +82,13 @@ def _logits(s: Setting) -> LogitCoefficients:
 def _weights(s: Setting) -> WeightCoefficients:
     """Sections 4, 5 and 10."""
     form, eps = s.form, s.form.eps / (1 - s.form.eps)
+    theta_fwd = eps + (eps + U) * s.rescales + form.gap_c * U * 2 * form.rescale_threshold * LN2
+    # Weights that are kept have the roundings of the forward, and of the division by their sum.
+    theta_bwd = theta_fwd + 2 * DIV_EPS if form.p_from == "forward" else eps
     return WeightCoefficients(
         gap=form.gap_c * U * _SECOND_ORDER,
-        theta_fwd=(eps + (eps + U) * s.rescales + form.gap_c * U * 2 * form.rescale_threshold * LN2) * _SECOND_ORDER,
-        theta_bwd=eps * _SECOND_ORDER,
+        theta_fwd=theta_fwd * _SECOND_ORDER,
+        theta_bwd=theta_bwd * _SECOND_ORDER,
         split=(7 * U if form.partial_lse_base == "e" else 3 * U) if s.splits else 0.0,
         row_sum=s.sums * U / (1 - min(s.sums * U, 0.5)),
         row_sum_rounded=form.row_sum == "rounded" and s.x.narrow,
@@ -127,6 +130,8 @@ def _derivatives(s: Setting) -> DerivativeCoefficients:
     return DerivativeCoefficients(
         dot_v=s.dot(s.shape.Dv) + (0.0 if s.beside is None else s.beside.drop),
         dp_delta=form.dp_init == "minus_delta",
+        delta_weights=form.delta_from == "p",
+        weights_kept=form.p_from == "forward",
         ds_rounded_p=form.ds_from == "p_rounded" and s.x.narrow,
         ds_cast=sc if form.scale_ds == "before" else 1.0,
         # dS is cast unscaled: its subnormal error reaches the gradient times the scale. sc dS is cast: it reaches it as it is.

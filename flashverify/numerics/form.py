@@ -21,6 +21,8 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "lse_base": ("e", "2"),
     "normalise": ("end", "every_block"),
     "dp_init": ("zero", "minus_delta"),
+    "delta_from": ("unknown", "o", "o_fp32", "p"),
+    "p_from": ("unknown", "lse", "forward"),
     "partial_dtype": DTYPES,
     "partial_lse_base": ("2", "e"),
     "grad_accum": DTYPES,
@@ -74,6 +76,10 @@ class Form:
         lse_base: Base of the LSE that the kernel returns.
         normalise: Division by the row sum at the end, or after every block.
         dp_init: Initial value of the dP accumulator.
+        delta_from: What delta is summed from: the stored `"o"`, O before it is rounded (`"o_fp32"`), or `"p"`, as `sum P dP` with the P of
+            the backward. `"unknown"` is judged by every reading, and right under one is right.
+        p_from: Where the P of the backward comes from: recomputed from the stored LSE (`"lse"`) or kept from the forward in fp32
+            (`"forward"`), which takes no splits and no operand that is prescaled in the backward alone. `"unknown"` likewise.
         partial_dtype: dtype of partial outputs of split-KV or ring attention.
         grad_accum: dtype in which gradients are accumulated across blocks, by atomics or in the output itself.
         grad_accum_of: Which of them: `"dq"` across key blocks, `"dkv"` across query blocks, or `"all"`.
@@ -113,6 +119,8 @@ class Form:
     lse_base: str = "e"
     normalise: str = "end"
     dp_init: str = "zero"
+    delta_from: str = "unknown"
+    p_from: str = "unknown"
     partial_dtype: str = "fp32"
     grad_accum: str = "fp32"
     grad_accum_of: str = "dq"
@@ -169,11 +177,20 @@ class Form:
             self._refuse("architecture", "a name such as 'sm_90'")
         if self.grad_uses_prescaled and self.prescale_bwd == "none":
             raise ValueError("grad_uses_prescaled=True needs prescale_bwd='q' or 'k', got prescale_bwd='none'")
+        if self.p_from == "forward" and self.recomputes:
+            raise ValueError(
+                "p_from='forward' is not accepted with n_splits > 1, prescale_bwd or bwd_lse_base='e': these recompute P from an LSE"
+            )
         if self.key_order == "ascending" and self.block_n is None:
             raise ValueError("key_order='ascending' needs block_n, the keys of a tile, got block_n=None")
 
     def _refuse(self, name: str, accepted: str) -> NoReturn:
         raise ValueError(f"{name}={getattr(self, name)!r} is not a valid form value; accepted: {accepted}")
+
+    @property
+    def recomputes(self) -> bool:
+        """Whether another field says that the backward recomputes P."""
+        return self.n_splits > 1 or self.prescale_bwd != "none" or self.bwd_lse_base == "e"
 
     @property
     def eps(self) -> float:

@@ -199,8 +199,9 @@ def forward_bounds(problem: BoundInputs, o: Tensor, lse: Tensor) -> ForwardBound
     if problem.shape.Sk == 0 or lse.numel() == 0:
         nothing = torch.zeros(*lse.shape, 2, dtype=torch.float64, device=lse.device)
         return ForwardBounds(
-            o=exactly(o), lse=exactly(lse), lse_base2=nothing, o_underflow=torch.zeros_like(o), reasons={}
-        )
+            o=exactly(o), lse=exactly(lse), lse_base2=nothing, reasons={},
+            o_unrounded=torch.zeros_like(o), o_underflow=torch.zeros_like(o),
+        )  # fmt: skip
     parts, reasons = [], dict[str, Tensor]()
     for chunk in problem.chunks():
         terms, counted = _chunk_terms(problem, chunk, o, lse)
@@ -230,5 +231,6 @@ def forward_bounds(problem: BoundInputs, o: Tensor, lse: Tensor) -> ForwardBound
         strict = join_strict(o_bound, rows.o, rows.strict, rows.strict_error, out, out.eta)
     lse_base2 = torch.cat([b2.masked_fill(row & ~empty, torch.inf), e2], -1)
     return ForwardBounds(
-        o=o_bound, lse=bound, lse_base2=lse_base2, o_underflow=rows.o_flushed, reasons=reasons, strict=strict
-    )
+        o=o_bound, lse=bound, lse_base2=lse_base2, reasons=reasons, strict=strict,
+        o_unrounded=rows.o_before.masked_fill(empty, 0.0), o_underflow=rows.o_flushed,
+    )  # fmt: skip

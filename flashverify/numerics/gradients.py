@@ -8,6 +8,7 @@ from torch import Tensor
 from flashverify.numerics.bound_inputs import BoundInputs
 from flashverify.numerics.chunk import Chunk, finite_rows
 from flashverify.numerics.coefficients import LN2, Coefficients
+from flashverify.numerics.delta import delta_of_output, delta_of_weights, weights_underflow
 from flashverify.numerics.logits import TanhError, logit_error
 
 __all__ = ["CLAMP", "Cores", "Gradient", "State", "gradient_errors", "gradient_of", "trivial_ranges"]
@@ -104,13 +105,7 @@ def gradient_errors(
 ) -> Cores:
     """Errors of delta and of the three gradients before their finalisation; B_o and B_L are None in the conditional mode."""
     sc, Dv = c.grad_scale, chunk.v.shape[-1]
-    delta = s.Adelta * ((Dv + 1) * c.u) + Dv * c.w
-    if B_o is not None:
-        delta = delta + (g.ado * B_o).sum(-1, keepdim=True) * (1 + (Dv + 1) * c.u)
-    if c.flush:
-        delta = delta + (g.ado.sum(-1, keepdim=True) + s.o.abs().sum(-1, keepdim=True)) * c.flush
-
-    theta, rows, tanh_error = logit_error(c, chunk, prescale, backward=True)
+    theta, rows, tanh_error = logit_error(c, chunk, prescale, backward=not c.weights_kept)
     offset = c.theta_bwd + rows
     base = c.base_bwd_conditional if B_L is None else c.base_bwd
     if base:
@@ -123,8 +118,9 @@ def gradient_errors(
     chunk.add_visible(BP, c.w)
     Pb = chunk.add_visible(Pe, c.w)
 
-    # E bounds the error of X = dP - delta + dLSE before its own subtraction.
-    row_E = delta + Dv * c.w * chunk.factor
+    # E bounds the error of X = dP - delta + dLSE before its own subtraction: of dP, of delta, of dLSE.
+    delta = None if c.delta_weights else delta_of_output(c, Dv, g, s, B_o)
+    row_E: Tensor | float = Dv * c.w * chunk.factor if delta is None else delta + Dv * c.w * chunk.factor
     if c.dp_delta:
         row_E = row_E + s.delta.abs() * c.dot_v
     if g.dlse is not None:
@@ -135,6 +131,9 @@ def gradient_errors(
     E = (E if chunk.kept is None else E.mul_(chunk.kept)).add_(row_E)
     if c.flush:
         E.add_((chunk.av.sum(-1) * (c.flush * chunk.factor)).unsqueeze(-2))
+    if delta is None:
+        delta = delta_of_weights(c, chunk, g, BP, Pb, E)
+        E.add_(g.dp.abs(), alpha=2 * c.u).add_(delta + s.delta.abs() * (2 * c.u))  # P dP - P delta as two products
     BdS = torch.addcmul(BP * s.X, Pb, torch.mul(E, 1 + 3 * c.u).add_(s.X, alpha=3 * c.u))
     if c.ds_rounded_p:
         BdS.add_(chunk.mask(Pb * c.u_p + c.eta_p).mul_(s.X + E))
@@ -207,6 +206,8 @@ def trivial_ranges(
     lost = g.ado.sum(-1, keepdim=True)
     scaled = chunk.factor
     flushed = c.flush * (lost + s.o.abs().sum(-1, keepdim=True)) + Dv * c.w
+    if c.delta_weights:
+        flushed = flushed + weights_underflow(c, chunk, g, lost)
     if underflow is not None:
         flushed = flushed + (g.ado * underflow).sum(-1, keepdim=True)
     delta = (

@@ -73,6 +73,11 @@ def overflow_domain(
         wide = cores.ds_wide >= OVERFLOW_FP32
         dP = dP | wide
     limit_row = min(OVERFLOW_FP32, limit_p) if c.ds_rounded_p else OVERFLOW_FP32
+    if (
+        c.delta_weights
+    ):  # a dP that overflows reaches delta and with it the whole row, that of an invisible pair too: its weight is 0
+        wide = dP.any(-1, keepdim=True) | ((cores.Pb * g.AdP).sum(-1, keepdim=True) >= OVERFLOW_FP32)
+        in_ds = in_ds | {"delta_weights_overflow": wide & ~chunk.empty}
     over_row = ((S_row >= limit_s) | (P_row >= limit_row)).unsqueeze(-1) | dP.any(-1, keepdim=True)
     over_col = ((S_col >= limit_s) | (P_col >= limit_row)).unsqueeze(-1) | dP.any(-2).unsqueeze(-1)
     whole = torch.stack([logits, chunk.bad, *in_p.values()]).any(0)
@@ -82,6 +87,8 @@ def overflow_domain(
     if chunk.hidden_v is not None and not masked:
         meets = ado.sum(-1, keepdim=True) * chunk.hidden_v.amax(-2, keepdim=True) >= OVERFLOW_FP32
         over_row, lost_empty = over_row | meets, lost_empty | (meets & chunk.empty)
+        if c.delta_weights:
+            row = row | (meets & ~chunk.empty)
         hidden = chunk.hidden_v * ado.sum(-1).amax(-1)[:, None, None] >= OVERFLOW_FP32
     reach_v = whole.any(-2, keepdim=True)
     if masked:

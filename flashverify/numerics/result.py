@@ -1,6 +1,6 @@
 """The bounds of one output, and how to read them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -38,6 +38,20 @@ class OutputBound:
         """`bound + self_error`, the denominator of a ratio."""
         return self.bound + self.self_error
 
+    def united(self, others: Sequence["OutputBound"]) -> "OutputBound":
+        """The bound of an element that is right where it is right under one of several bounds of the same value."""
+        found = self
+        for x in others:
+            found = OutputBound(
+                bound=torch.maximum(found.bound, x.bound),
+                self_error=torch.maximum(found.self_error, x.self_error),
+                may_overflow=found.may_overflow | x.may_overflow,
+                may_flip=found.may_flip | x.may_flip,
+                must_overflow=found.must_overflow & x.must_overflow,
+                uninformative=found.uninformative | x.uninformative,
+            )
+        return found
+
     @property
     def exempt(self) -> Tensor:
         """bool: elements with no finite bound, about which nothing is asked."""
@@ -72,6 +86,7 @@ class ForwardBounds:
         o: Of O, `[B, Hq, Sq, Dv]`.
         lse: Of the LSE, `[B, Hq, Sq]`, in the base of `form.lse_base`.
         lse_base2: Of the LSE in base 2 before any conversion, absolute, `[B, Hq, Sq, 2]`: B and E64.
+        o_unrounded: B of O before its rounding, `[B, Hq, Sq, Dv]`, 0 where O is exact.
         o_underflow: The part of O's B that comes from underflow and flushing, `[B, Hq, Sq, Dv]`.
         reasons: Number of exempt rows or elements by reason, 0-d integer tensors.
         strict: Of O, where the order of the tiles is declared, or None.
@@ -80,6 +95,7 @@ class ForwardBounds:
     o: OutputBound
     lse: OutputBound
     lse_base2: Tensor
+    o_unrounded: Tensor
     o_underflow: Tensor
     reasons: Mapping[str, Tensor]
     strict: StrictBound | None = None

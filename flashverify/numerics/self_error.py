@@ -84,6 +84,8 @@ def float64_coefficients(shape: Shape, scale: float, features: Features | None =
         DerivativeCoefficients(
             dot_v=dot_coefficient(shape.Dv, dtype="fp64") + drop,
             dp_delta=False,
+            delta_weights=False,
+            weights_kept=False,
             ds_rounded_p=False,
             ds_cast=1.0,
             eta_ds=0.0,

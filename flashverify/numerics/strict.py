@@ -42,10 +42,15 @@ def predicts_o(problem: BoundInputs) -> bool:
 
 
 def predicts_dv(problem: BoundInputs) -> bool:
-    """Whether section 14 covers dV, given the subject's own LSE: not with dropout, narrow accumulators or heads that are rounded before their sum."""
+    """Whether section 14 covers dV, given the subject's own LSE: not with P of the forward, dropout, narrow accumulators or heads that are rounded before their sum."""
     form = problem.form
     narrow = form.grad_accum != "fp32" and form.grad_accum_of != "dq"
-    return not narrow and (form.gqa_partial == "fp32" or problem.shape.group == 1) and _predicts(form, problem)
+    return (
+        form.p_from != "forward"
+        and not narrow
+        and (form.gqa_partial == "fp32" or problem.shape.group == 1)
+        and _predicts(form, problem)
+    )
 
 
 def _cast(x: Tensor, dtype: torch.dtype) -> Tensor:

@@ -17,6 +17,8 @@ _CHOICES: tuple[dict[str, Any], ...] = (
     {"scale_ds": "before"},
     {"normalise": "every_block"},
     {"dp_init": "minus_delta"},
+    {"delta_from": "p", "p_from": "forward"},
+    {"delta_from": "p", "p_from": "lse"},
 )
 """Where a kernel that keeps to fp32 may put its roundings, the usual ones first."""
 

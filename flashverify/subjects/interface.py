@@ -38,8 +38,9 @@ class Contract:
             bias, each sink and their sums with the scaled products act as the largest finite number of their sign where they
             leave fp32, and slopes beyond 2^96 as 2^96. Gradients of rows whose logits are that large are left open.
         reads_outputs: the backward starts from the returned O and LSE, as that of flash attention does, and so its gradients are judged
-            given these too; None is unknown: gradients that are right end to end and wrong given O and LSE make a warning, no failure.
-            False for a backward that keeps them in another precision or keeps P.
+            given these too. None is unknown: gradients that are right as those of a backward that keeps P or an unrounded O are right
+            (`Form.delta_from`, `Form.p_from`), and those that are right end to end but as no such backward's given O and LSE make a
+            warning, no failure. False leaves the comparison given O and LSE out.
         graphs: a pass can be captured in a CUDA graph; None is unknown: a capture is tried, and no failure where it is refused.
 
     Raises:

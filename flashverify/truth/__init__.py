@@ -5,8 +5,9 @@
 
 from flashverify.truth.from_problem import inputs_of
 from flashverify.truth.inputs import Inputs
+from flashverify.truth.pair_sources import distances, kept_pairs
 from flashverify.truth.taint import Clean, clean
-from flashverify.truth.values import Truth, distances, exact_values, float64_values, kept_pairs
+from flashverify.truth.values import Truth, exact_values, float64_values
 
 __all__ = [
     "Clean",

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from flashverify.case.modifiers.alibi import acting_slopes
 from flashverify.truth.inputs import Inputs
+from flashverify.truth.pair_sources import buckets_of, distances, kept_pairs, table_biases
 from flashverify.truth.taint import Clean, clean
-from flashverify.truth.values import buckets_of, distances, kept_pairs, table_biases
 
 if TYPE_CHECKING:
     import torch

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import math
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -14,9 +16,9 @@ if TYPE_CHECKING:
     import torch
 
     from flashverify.numerics import BackwardBounds, Form, ForwardBounds, OutputBound, StrictBound
-    from flashverify.truth.inputs import Inputs, Pairs
+    from flashverify.truth.inputs import Inputs
 
-__all__ = ["Truth", "buckets_of", "distances", "exact_values", "float64_values", "kept_pairs", "table_biases"]
+__all__ = ["Truth", "exact_values", "float64_values"]
 
 
 class Truth:
@@ -41,6 +43,20 @@ class Truth:
         i = self.inputs
         self.problem = BoundInputs.of(i.q, i.k, i.v, dtype=dtype, form=form, **i.problem())
         self._forward = oracles.forward(i.q, i.k, i.v, **i.problem())
+
+    def read_as(self, form: Form) -> Truth:
+        """The truth of the same problem for a form that differs in its backward alone."""
+        other = copy.copy(self)
+        other.form, other.problem = form, dataclasses.replace(self.problem, form=form)
+        return other
+
+    @cached_property
+    def readings(self) -> tuple[Truth, ...]:
+        """The truths of all forms that this form may stand for, itself first."""
+        from flashverify.numerics import readings
+
+        _ = self._forward_bounds  # which all of them share
+        return (self, *(self.read_as(form) for form in readings(self.form)[1:]))
 
     @cached_property
     def _forward_bounds(self) -> ForwardBounds:
@@ -73,6 +89,11 @@ class Truth:
         """(value, bound) of `delta` as `form.stored_delta` has it, `dq`, `dk`, `dv`, and of each learned tensor that the problem has, end to end."""
         return self._gradients(self._forward.o, self._forward.lse, self._forward_bounds)[0]
 
+    def widest(self) -> dict[str, tuple[torch.Tensor, OutputBound]]:
+        """What `backward` gives, with the largest bound of each element over all readings of the form."""
+        first, *others = (truth.backward() for truth in self.readings)
+        return {name: (value, bound.united([o[name][1] for o in others])) for name, (value, bound) in first.items()}
+
     def exact(self, name: str) -> torch.Tensor:
         """The exact value of an output, end to end."""
         forward = self.forward()
@@ -90,15 +111,47 @@ class Truth:
     def given(
         self, o: torch.Tensor, lse: torch.Tensor
     ) -> tuple[dict[str, tuple[torch.Tensor, OutputBound]], dict[str, tuple[torch.Tensor, OutputBound]]]:
-        """What `conditional` gives, and beside it the strict value and bound of `dv`, empty where nothing is sharper so."""
+        """What `conditional` gives, and beside it the strict value and bound of `dv`, empty where nothing is sharper so.
+
+        Both are empty for a backward that reads neither O nor the LSE: there `backward` says everything.
+        """
+        from_weights, kept = self.form.delta_from == "p", self.form.p_from == "forward"
+        if from_weights and kept:
+            return {}, {}
+        o, lse, forward = self.read(o, lse)
+        stored = frozenset(({"o"} - {"o" if from_weights else ""}) | ({"lse"} - {"lse" if kept else ""}))
+        return self._gradients(o, lse, forward, stored)
+
+    def read(self, o: torch.Tensor, lse: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, ForwardBounds | None]:
+        """What the backward of the form starts from, float64, LSE natural: of the subject's own O and LSE what it reads.
+
+        `sum P dP` with `P = exp(S - lse)` is rowsum(dO * O) with the exact O times `exp(L - lse)`. The bounds of the forward come with
+        what is not the subject's own; their E64 of O is scaled likewise.
+
+        Args:
+            o: as in `conditional`.
+            lse: likewise.
+        """
         unit = 1.0 if self.form.lse_base == "e" else math.log(2.0)
-        empty = self.empty_rows
-        return self._gradients(
-            o.double().masked_fill(empty.unsqueeze(-1), 0.0), (lse.double() * unit).masked_fill(empty, -math.inf), None
-        )
+        empty, exact = self.empty_rows, self._forward
+        o = o.double().masked_fill(empty.unsqueeze(-1), 0.0)
+        lse = (lse.double() * unit).masked_fill(empty, -math.inf)
+        if self.form.p_from == "forward":
+            return o, exact.lse, self._forward_bounds
+        if self.form.delta_from != "p":
+            return o, lse, None
+        found = self._forward_bounds
+        factor = (exact.lse - lse).masked_fill(empty, 0.0).exp().unsqueeze(-1)
+        own = found.o.self_error + exact.o.abs() * (found.lse_base2[..., 1:] * math.log(2.0))
+        scaled = dataclasses.replace(found.o, self_error=(own * factor).nan_to_num(0.0))
+        return (exact.o * factor).masked_fill(empty.unsqueeze(-1), 0.0), lse, dataclasses.replace(found, o=scaled)
 
     def _gradients(
-        self, o: torch.Tensor, lse: torch.Tensor, forward: ForwardBounds | None
+        self,
+        o: torch.Tensor,
+        lse: torch.Tensor,
+        forward: ForwardBounds | None,
+        stored: frozenset[str] = frozenset(),
     ) -> tuple[dict[str, tuple[torch.Tensor, OutputBound]], dict[str, tuple[torch.Tensor, OutputBound]]]:
         import flashverify_oracles as oracles
         from flashverify.numerics import backward_bounds
@@ -114,8 +167,8 @@ class Truth:
             forward=self._forward,
             dlse=i.dlse,
             **i.learned(),
-            given_o=o if forward is None else None,
-            given_lse=lse if forward is None else None,
+            given_o=None if o is self._forward.o else o,
+            given_lse=None if lse is self._forward.lse else lse,
         )
         bounds: BackwardBounds = backward_bounds(
             self.problem,
@@ -124,6 +177,7 @@ class Truth:
             lse=lse,
             dlse=i.dlse,
             forward=forward,
+            stored=stored or None,
             relative_buckets=i.relative_buckets,
             **{name: getattr(values, name) for name in INPUT_GRADIENTS},
         )
@@ -132,7 +186,7 @@ class Truth:
             found["delta"] = (found["delta"] - i.dlse.double()).masked_fill(self.empty_rows, 0.0)
         pairs = {name: (value, getattr(bounds, name)) for name, value in found.items()}
         if self.sums_sink and i.dlse is not None and "dsink" in pairs:
-            pairs["dsink"] = with_dlse_of_empty_rows(self, *pairs["dsink"], conditional=forward is None)
+            pairs["dsink"] = with_dlse_of_empty_rows(self, *pairs["dsink"], conditional="lse" in stored)
         return pairs, _strict("dv", bounds.strict)
 
 
@@ -184,38 +238,3 @@ def exact_values(
         given_lse=on_cpu(given_lse),
     )
     return dict(result.arrays())
-
-
-def kept_pairs(
-    *, seed: int, offset: int, p: float, heads: int, sequence: torch.Tensor, row: torch.Tensor, key: torch.Tensor
-) -> Pairs:
-    """The pairs that dropout keeps, for `Inputs.keep`; `sequence` and `row` are `[B, Sq]`, `key` is `[B, Sk]`, int64."""
-    import flashverify_oracles as oracles
-
-    def keep(rows: slice, keys: slice) -> torch.Tensor:
-        return oracles.dropout_keep(
-            seed=seed, offset=offset, p=p, heads=heads, sequence=sequence[:, rows], row=row[:, rows], key=key[:, keys]
-        )
-
-    return keep
-
-
-def distances(slopes: torch.Tensor, row: torch.Tensor, key: torch.Tensor) -> Pairs:
-    """ALiBi for `Inputs.biases`; `slopes` is `[Hq]`, `row` `[B, Sq]` and `key` `[B, Sk]` are positions, int64."""
-    import flashverify_oracles as oracles
-
-    return lambda rows, keys: oracles.alibi(slopes, row[:, rows], key[:, keys])
-
-
-def table_biases(table: torch.Tensor, distance_buckets: torch.Tensor, row: torch.Tensor, key: torch.Tensor) -> Pairs:
-    """A relative bias for `Inputs.biases`; `table` is `[Hq, buckets]`, `distance_buckets` `[2 * reach + 1]`, positions as in `distances`."""
-    import flashverify_oracles as oracles
-
-    return lambda rows, keys: oracles.relative_bias(table, distance_buckets, row[:, rows], key[:, keys])
-
-
-def buckets_of(distance_buckets: torch.Tensor, row: torch.Tensor, key: torch.Tensor) -> Pairs:
-    """The bucket of each pair, for `Inputs.relative_buckets`; arguments as in `table_biases`."""
-    import flashverify_oracles as oracles
-
-    return lambda rows, keys: oracles.relative_buckets(distance_buckets, row[:, rows], key[:, keys])

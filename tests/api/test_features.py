@@ -337,7 +337,7 @@ def test_a_bad_option_is_named(options, message, draw):
         assert_attention_close(*inputs_of(p), o=p.do, **options)
 
 
-def test_a_backward_that_keeps_o_in_higher_precision_is_judged_end_to_end_alone(draw):
+def test_a_backward_that_keeps_o_in_higher_precision_is_right_unless_it_is_said_to_read_the_outputs(draw):
     p = draw(torch.bfloat16, kv=4)
     sink = p.normal(4).requires_grad_()
     logits = p.q.double() @ p.k.double().mT / 4
@@ -347,8 +347,12 @@ def test_a_backward_that_keeps_o_in_higher_precision_is_judged_end_to_end_alone(
     outputs["dsink"] = torch.autograd.grad(o, sink, p.do.double())[0]
 
     with pytest.raises(AssertionError, match="does not read this O and LSE is judged with conditional=False"):
+        assert_attention_close(*inputs_of(p), **outputs, do=p.do, sink=sink, conditional=True)
+    for conditional in (None, False):
+        assert_attention_close(*inputs_of(p), **outputs, do=p.do, sink=sink, conditional=conditional)
+    outputs["dsink"] = outputs["dsink"] * (1 + 2.0**-9)
+    with pytest.raises(AssertionError, match="dsink"):
         assert_attention_close(*inputs_of(p), **outputs, do=p.do, sink=sink)
-    assert_attention_close(*inputs_of(p), **outputs, do=p.do, sink=sink, conditional=False)
 
 
 def test_an_unknown_option_is_named_with_those_that_exist(draw):

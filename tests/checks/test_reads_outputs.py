@@ -52,8 +52,33 @@ def test_a_backward_that_keeps_o_unrounded_passes(reads_outputs):
     result = judged(unrounded, reads_outputs)
 
     assert {verdict.status for verdict in result.verdicts} == {Status.PASS}
-    assert any("reads_outputs=True" in warning for warning in result.warnings) == (reads_outputs is None)
-    assert "conditional" not in {stats.mode for stats in result.stats}
+    assert not result.warnings
+
+
+def test_a_delta_that_no_reading_explains_makes_a_warning():
+    result = judged(lambda o: o * (1 + 2.0**-7), None)
+
+    assert {verdict.status for verdict in result.verdicts} == {Status.PASS}
+    assert any("wrong given the returned O and LSE" in warning for warning in result.warnings)
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "bf16", "fp32"])
+@pytest.mark.parametrize("regime", ["integers", "normal", "v-positive"])
+def test_autograd_of_the_definition_needs_no_declaration(dtype, regime):
+    """Its delta is the sum of P dP with the P of the forward: given O and LSE alone it is far outside."""
+    case = parse_case(f"fv1 seq_q=9 seq_k=20 dim_qk=16 dim_v=16 dtype={dtype} regime={regime} causal=top-left")
+    found = {}
+    for reads_outputs in (None, True):
+
+        @subject(supports=Supports(gqa=False, masks=("causal",)), contract=Contract(reads_outputs=reads_outputs))
+        def kernel(p):
+            s = ((p.q.float() @ p.k.float().mT) * p.scale).masked_fill(~p.dense_mask(), -torch.inf)
+            return (s.softmax(-1) @ p.v.float()).to(p.q.dtype), s.logsumexp(-1)
+
+        found[reads_outputs] = judge_case(kernel, case, Plan(checks=("accuracy", "relations")))
+    assert not found[None].failures
+    assert not found[None].warnings
+    assert bool(found[True].failures) == (dtype != "fp32")
 
 
 def test_a_backward_that_promises_to_read_the_returned_o_and_does_not_fails():

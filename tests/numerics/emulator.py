@@ -52,6 +52,10 @@ class Emulator:
     convert_lse: bool = False
     tau: float = 0.0
     n_splits: int = 1
+    delta_from: str = "o"
+    keep_p: bool = False
+    lean: Tensor | None = None
+    """Sign of the error of each weight of the backward, in place of `ulps`."""
     defects: frozenset[str] = frozenset()
     generator: torch.Generator = field(default_factory=lambda: torch.Generator().manual_seed(0))
 
@@ -63,10 +67,10 @@ class Emulator:
         self.c = one if self.natural else one * log2e
         self.log2e = log2e
 
-    def ex2(self, t: Tensor) -> Tensor:
+    def ex2(self, t: Tensor, lean: Tensor | None = None) -> Tensor:
         exact = torch.exp(t.double()) if self.natural else torch.exp2(t.double())
         if self.exp_error:
-            exact = exact * (1 + self.exp_error * self.ulps)
+            exact = exact * (1 + self.exp_error * (self.ulps if lean is None else lean))
         r = exact.to(F32)
         if not self.exp_error:
             sign = torch.full_like(r, float(self.ulps))
@@ -96,6 +100,7 @@ class Emulator:
         """Unrounded O and LSE (in the kernel's own base) of one split."""
         m = torch.full((*q.shape[:3], 1), -math.inf)
         row, acc = torch.zeros_like(m), torch.zeros(*q.shape[:3], v.shape[-1])
+        kept = torch.zeros(*q.shape[:3], 0)
         for start in range(0, k.shape[2], self.block_n):
             keys = slice(start, start + self.block_n)
             z = self.logits(q, k[:, :, keys], vis[..., keys])
@@ -107,8 +112,9 @@ class Emulator:
                 t = torch.where(vis[..., keys], (dots * self.c.double() - m_safe.double()).to(F32), -math.inf)
             else:
                 t = z - m_safe
-            p = self.ex2(t)
+            p = self.ex2(t) if self.lean is None else self.ex2(t, self.lean[..., keys])
             alpha = self.ex2(m - m_safe)
+            kept = torch.cat([kept * alpha, p], -1)
             if "alpha" in self.defects:
                 alpha = torch.ones_like(alpha)
             rounded = p.to(self.dtype).to(F32)
@@ -118,6 +124,7 @@ class Emulator:
             acc = self.dot(rounded, v[:, :, keys], acc * (1.0 if "alpha_acc" in self.defects else alpha))
             m = m_new
         o = torch.where(row > 0, acc / row, 0.0)
+        self.o_fp32, self.p = o, torch.where(row > 0, kept / row, 0.0)
         m = torch.where(row > 0, m, -math.inf)
         return o, m + (torch.log(row) if self.natural else torch.log2(row))
 
@@ -148,7 +155,7 @@ class Emulator:
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """delta, dQ, dK, dV."""
         heads, (ke, ve) = k.shape[1], (self.expand(q, k), self.expand(q, v))
-        delta = (do.to(F32) * o.to(F32)).sum(-1, keepdim=True)
+        delta = (do.to(F32) * (self.o_fp32 if self.delta_from == "o_fp32" else o.to(F32))).sum(-1, keepdim=True)
         if self.prescale_k_bwd:
             z = torch.where(vis, self.dot(q, (ke.to(F32) * self.c).to(self.dtype).mT), -math.inf)
         else:
@@ -156,8 +163,15 @@ class Emulator:
         if "unmasked" in self.defects:
             z[..., 0, -1] = (self.dot(q, ke.mT) * self.c)[..., 0, -1]
         live = torch.isfinite(kept)
-        p = torch.where(live, self.ex2(z - torch.where(live, kept, 0.0)), 0.0)
+        t = z - torch.where(live, kept, 0.0)
+        p = (
+            self.p
+            if self.keep_p
+            else torch.where(live, self.ex2(t) if self.lean is None else self.ex2(t, self.lean), 0.0)
+        )
         dp = self.dot(do, ve.mT)
+        if self.delta_from == "p":
+            delta = (p * dp).sum(-1, keepdim=True)
         x = dp - (0.0 if "delta" in self.defects else delta if dlse is None else delta - dlse.to(F32).unsqueeze(-1))
         p16 = p.to(self.dtype)
         ds = (p16.to(F32) if self.ds_rounded_p else p) * x

@@ -56,8 +56,14 @@ def measure(  # type: ignore[no-untyped-def]
     found = {name: x for name, x in found.items() if getattr(E, name, None) is not None}
     for name, x in found.items():
         ratios[name] = worst(x, getattr(grads, name), getattr(E, name))
-    given = float64.backward(q, k, v, do, forward=truth, given_o=o, given_lse=lse, **backward)
-    C = backward_bounds(problem, o=o, lse=lse, **values(given), **same)
+    form = problem.form
+    stored = frozenset({"o"} if form.delta_from != "p" else ()) | frozenset({"lse"} if form.p_from != "forward" else ())
+    factor = (truth.lse - lse.double()).nan_to_num(0.0, 0.0, 0.0).exp().unsqueeze(-1)
+    read_o = o if "o" in stored else truth.o * (factor if "lse" in stored else 1.0)
+    read_lse = lse if "lse" in stored else truth.lse
+    given = float64.backward(q, k, v, do, forward=truth, given_o=read_o, given_lse=read_lse, **backward)
+    rest = {"forward": None if len(stored) == 2 else F, "stored": stored}
+    C = backward_bounds(problem, o=read_o, lse=read_lse, **values(given), **same, **rest)
     for name, x in found.items():
         ratios[name + "|"] = worst(x, getattr(given, name), getattr(C, name))
     for name, x, strict in (("o", o, F.strict), ("dv", found["dv"], C.strict)):

@@ -26,6 +26,10 @@ FORMS: tuple[tuple[Mapping[str, object], Mapping[str, object]], ...] = (
     ({"rescale_threshold": 8.0}, {"tau": 8.0}),
     ({"n_splits": 3}, {"n_splits": 3}),
     ({"bwd_lse_base": "e"}, {"convert_lse": True}),
+    ({"delta_from": "o_fp32"}, {"delta_from": "o_fp32"}),
+    ({"delta_from": "p", "p_from": "lse"}, {"delta_from": "p"}),
+    ({"delta_from": "p", "p_from": "forward"}, {"delta_from": "p", "keep_p": True}),
+    ({"delta_from": "o", "p_from": "forward"}, {"keep_p": True}),
 )
 
 

@@ -118,7 +118,7 @@ def sides(subject: Subject, execution: Execution, inputs: Inputs | None = None) 
     truth = Truth(inputs or inputs_of(problem)[0], problem.case.dtype, judged_form(subject, problem))
     pairs = truth.forward()
     if truth.inputs.do is not None:
-        pairs |= truth.backward()
+        pairs |= truth.widest()
     undefined, found = undefined_elements(problem, subject.contract), {}
     for name, tensor in outputs.items():
         bound = pairs[name][1]

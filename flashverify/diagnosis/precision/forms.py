@@ -58,6 +58,9 @@ _SINGLES: tuple[Change, ...] = (
     {"partial_dtype": "{}"},
     {"out_dtype": "{}"},
     {"grad_dtype": "{}"},
+    {"delta_from": "o_fp32"},
+    {"delta_from": "p"},
+    {"delta_from": "p", "p_from": "forward"},
 )
 """Changes of a form, the usual ones first; `{}` stands for a 16-bit dtype."""
 

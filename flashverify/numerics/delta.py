@@ -1,0 +1,84 @@
+"""Errors of delta before its use: of rowsum(dO * O), or of sum P dP (docs/bounds.md, section 8)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flashverify.formats import FORMATS
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from flashverify.numerics.bound_inputs import BoundInputs
+    from flashverify.numerics.chunk import Chunk
+    from flashverify.numerics.coefficients import Coefficients
+    from flashverify.numerics.gradients import Gradient, State
+    from flashverify.numerics.result import ForwardBounds
+
+__all__ = ["delta_of_output", "delta_of_weights", "error_of_o", "stored_delta", "weights_underflow"]
+
+
+def error_of_o(problem: BoundInputs, o: Tensor, forward: ForwardBounds | None, *, stored: bool) -> Tensor | None:
+    """How far the O that delta is summed from may be from `o`, `[B, Hq, Sq, Dv]`; None where it is `o`, or where delta is no sum over O.
+
+    Args:
+        problem: The problem.
+        o: The oracle's O, or the subject's own.
+        forward: Bounds of the forward, where `o` is the oracle's.
+        stored: `o` is the subject's own: O before its rounding lies within half a spacing of it.
+    """
+    source = problem.form.delta_from
+    if source == "p":
+        return None
+    if not stored:
+        assert forward is not None
+        return forward.o_unrounded if source == "o_fp32" else forward.o.bound
+    out = FORMATS[problem.form.out_dtype or problem.dtype]
+    return o.double().abs() * out.u + out.eta if source == "o_fp32" and out.narrow else None
+
+
+def delta_of_output(c: Coefficients, Dv: int, g: Gradient, s: State, B_o: Tensor | None) -> Tensor:
+    """Error of rowsum(dO * O), `[G, M, 1]`; `B_o` is how far O may be off, or None."""
+    delta = s.Adelta * ((Dv + 1) * c.u) + Dv * c.w
+    if B_o is not None:
+        delta = delta + (g.ado * B_o).sum(-1, keepdim=True) * (1 + (Dv + 1) * c.u)
+    if c.flush:
+        delta = delta + (g.ado.sum(-1, keepdim=True) + s.o.abs().sum(-1, keepdim=True)) * c.flush
+    return delta
+
+
+def delta_of_weights(c: Coefficients, chunk: Chunk, g: Gradient, BP: Tensor, Pb: Tensor, E: Tensor) -> Tensor:
+    """Error of sum P dP in any order, `[G, M, 1]`.
+
+    A product is off by `B_P |dP| + Pb B_dP`, and at most n roundings of products and sums lie above it.
+
+    Args:
+        c: The coefficients.
+        chunk: The chunk.
+        g: Its gradient.
+        BP: Error of P, `[G, M, N]`, 0 where invisible.
+        Pb: Largest P, likewise.
+        E: Error of dP, and of terms that are added to it.
+    """
+    size = g.dp.abs()
+    roundings = c.u * (chunk.n + 1)
+    roundings = roundings / (1 - roundings.clamp(max=0.5))
+    error = (BP * size).add_(Pb * E).sum(-1, keepdim=True)
+    return error + (Pb * (size + E)).sum(-1, keepdim=True) * roundings + chunk.n * c.w
+
+
+def weights_underflow(c: Coefficients, chunk: Chunk, g: Gradient, lost: Tensor) -> Tensor:
+    """What sum P dP loses to underflow and flushing with weights in [0, 1], `[G, M, 1]`; `lost` is the sum of |dO|."""
+    flushed = chunk.factor * (chunk.v.shape[-1] * c.w + c.flush * (lost + chunk.av.sum(-1).amax(-1)[:, None, None]))
+    return chunk.n * (flushed + c.w) + c.w * chunk.mask(g.AdP).sum(-1, keepdim=True)
+
+
+def stored_delta(
+    problem: BoundInputs, c: Coefficients, c64: Coefficients, dlse: Tensor | None, delta: Tensor, B: Tensor, E: Tensor, trivial: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    """What a returned delta holds, its B and E64 and its trivial range: dLSE, where it was subtracted, costs one more rounding."""
+    if dlse is None or problem.form.stored_delta == "plain":
+        return delta, B, E, trivial
+    stored = delta - dlse
+    B, E = (x + (stored.abs() + x) * y.u + 2 * y.w for x, y in ((B, c), (E, c64)))
+    return stored, B, E, trivial + dlse.abs() + 4 * c.w

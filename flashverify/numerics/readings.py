@@ -1,0 +1,45 @@
+"""The backwards that a form leaves open: what delta is summed from, and where P comes from."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from flashverify.numerics.form import Form
+
+__all__ = ["from_outputs", "readings"]
+
+_READINGS = (
+    ("o", "lse"),  # flash attention: the stored O and LSE
+    ("p", "forward"),  # autograd of the definition
+    ("p", "lse"),
+    ("o_fp32", "lse"),
+    ("o", "forward"),
+    ("o_fp32", "forward"),
+)
+"""(`delta_from`, `p_from`), the usual ones first."""
+
+
+def readings(form: Form) -> tuple[Form, ...]:
+    """Every form that a form with fields `"unknown"` may stand for; one that declares both stands for itself.
+
+    A kernel is right where it is right under one of them. The first is the one that the bounds of the form itself assume.
+    """
+    found = []
+    for delta_from, p_from in _READINGS:
+        if form.delta_from not in ("unknown", delta_from) or form.p_from not in ("unknown", p_from):
+            continue
+        if p_from == "forward" and form.recomputes:
+            continue
+        found.append(dataclasses.replace(form, delta_from=delta_from, p_from=p_from))
+    return tuple(found)
+
+
+def from_outputs(form: Form) -> Form:
+    """The form of a kernel whose backward starts from the O and the LSE that it returns, where it leaves that open."""
+    return dataclasses.replace(
+        form,
+        delta_from="o" if form.delta_from == "unknown" else form.delta_from,
+        p_from="lse" if form.p_from == "unknown" else form.p_from,
+    )
