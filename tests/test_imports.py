@@ -21,7 +21,7 @@ LAYERS = (
     {"flashverify.diagnosis"},
     {"flashverify.bench", "flashverify.campaign", "flashverify.compiling", "flashverify.mutants"},
     {"flashverify.report", "flashverify.api", "flashverify.describe"},
-    {"flashverify.probing"},
+    {"flashverify.gallery", "flashverify.probing"},
     {"flashverify.cli", "flashverify.__main__"},
 )
 # What a package may take from another one of its own layer: nothing, but for these.

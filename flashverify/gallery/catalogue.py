@@ -15,7 +15,10 @@ CATALOGUE: tuple[Release, ...] = (
         bare=("fskernels", "fskernels.triton", "fskernels.paged_attn"),
         kernels=(
             Kernel(name="forward", what="fskernels.triton.triton_fa2.flash_attention_2_fwd: dense"),
-            Kernel(name="decode", what="fskernels.triton.triton_gqa_decode.flash_decode_gqa_varlen: packed keys, GQA, sinks"),
+            Kernel(
+                name="decode",
+                what="fskernels.triton.triton_gqa_decode.flash_decode_gqa_varlen: packed keys, GQA, sinks",
+            ),
             Kernel(name="paged", what="fskernels.paged_attn.triton_paged_attn.paged_flash_decode: paged keys, GQA"),
         ),
     ),
@@ -26,7 +29,14 @@ CATALOGUE: tuple[Release, ...] = (
         licence="Apache-2.0",
         bare=("vllm", "vllm.v1", "vllm.v1.attention", "vllm.v1.attention.ops", "vllm.utils"),
         stubs=(
-            *("vllm.platforms", "vllm.envs", "vllm.logger", "vllm.triton_utils", "vllm.config", "vllm.utils.torch_utils"),
+            *(
+                "vllm.platforms",
+                "vllm.envs",
+                "vllm.logger",
+                "vllm.triton_utils",
+                "vllm.config",
+                "vllm.utils.torch_utils",
+            ),
             *("vllm.v1.attention.backends", "vllm.v1.kv_cache_layout", "vllm.v1.kv_cache_spec_registry"),
         ),
         kernels=(
@@ -68,7 +78,10 @@ CATALOGUE: tuple[Release, ...] = (
         needs=("einops",),
         bare=("fla.ops", "fla.ops.attn"),
         kernels=(
-            Kernel(name="parallel", what="fla.ops.attn.parallel.parallel_attn: causal, left windows, sinks, packed, backward"),
+            Kernel(
+                name="parallel",
+                what="fla.ops.attn.parallel.parallel_attn: causal, left windows, sinks, packed, backward",
+            ),
             Kernel(name="decode", what="fla.ops.attn.decoding.attn_decoding_one_step: packed keys, sinks"),
         ),
     ),
@@ -81,7 +94,10 @@ CATALOGUE: tuple[Release, ...] = (
         stubs=("flashinfer.triton.utils",),
         kernels=(
             Kernel(name="merge", what="flashinfer.triton.cascade.merge_state: two partial results, LSE in base 2"),
-            Kernel(name="merge_several", what="flashinfer.triton.cascade.merge_states: stacked partial results, LSE in base 2"),
+            Kernel(
+                name="merge_several",
+                what="flashinfer.triton.cascade.merge_states: stacked partial results, LSE in base 2",
+            ),
         ),
     ),
     Release(
@@ -111,7 +127,9 @@ CATALOGUE: tuple[Release, ...] = (
         stubs=("lmdeploy.utils", "lmdeploy.messages"),
         kernels=(
             Kernel(name="prefill", what="flash_attn_varlen_func: packed, causal, left windows, ALiBi, sinks"),
-            Kernel(name="paged", what="flash_attn_with_kvcache: paged decoding, split keys, left windows, ALiBi, sinks"),
+            Kernel(
+                name="paged", what="flash_attn_with_kvcache: paged decoding, split keys, left windows, ALiBi, sinks"
+            ),
         ),
     ),
     Release(
@@ -137,12 +155,10 @@ CATALOGUE: tuple[Release, ...] = (
         distribution="flag-gems",
         version="5.0.2",
         licence="Apache-2.0",
-        needs=("pyyaml", "sqlalchemy", "typing_extensions", "packaging"),
+        needs=("pyyaml",),
         bare=("flag_gems", "flag_gems.ops"),
-        kernels=(
-            Kernel(name="sdpa", what="ops.attention.scaled_dot_product_attention: causal, GQA, backward"),
-            Kernel(name="flash", what="ops.attention.flash_attention_forward: causal, windows, ALiBi, softcap, LSE"),
-        ),
+        stubs=("flag_gems.utils", "flag_gems.ops.flash_api"),
+        kernels=(Kernel(name="sdpa", what="ops.attention.scaled_dot_product_attention: causal, GQA, backward"),),
     ),
     Release(
         name="jvp_flash_attention",
@@ -160,7 +176,9 @@ CATALOGUE: tuple[Release, ...] = (
         version="0.8.5",
         licence="BSD-2-Clause",
         bare=("liger_kernel", "liger_kernel.ops"),
-        kernels=(Kernel(name="neighborhood", what="LigerFusedNeighborhoodAttentionFunction: symmetric windows, backward"),),
+        kernels=(
+            Kernel(name="neighborhood", what="LigerFusedNeighborhoodAttentionFunction: symmetric windows, backward"),
+        ),
     ),
     Release(
         name="lightllm",

@@ -28,7 +28,9 @@ def dims_among(*accepted: int) -> Callable[[Case], str | None]:
     """Both head dims are among these."""
 
     def refusal(case: Case) -> str | None:
-        refused = [f"{name}={dim}" for name, dim in (("dim_qk", case.dim_qk), ("dim_v", case.dim_v)) if dim not in accepted]
+        refused = [
+            f"{name}={dim}" for name, dim in (("dim_qk", case.dim_qk), ("dim_v", case.dim_v)) if dim not in accepted
+        ]
         return f"{refused[0]}: head dims are {', '.join(map(str, accepted))}" if refused else None
 
     return refusal

@@ -61,7 +61,9 @@ def _download(requirement: str, into: Path, release: Release, *, source: bool) -
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise NoVerdictError(f"{requirement} was not fetched in {_LIMIT:g} s; is the package index reachable?") from None
+        raise NoVerdictError(
+            f"{requirement} was not fetched in {_LIMIT:g} s; is the package index reachable?"
+        ) from None
     archives = sorted(into.iterdir())
     if done.returncode or not archives:
         lines = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or done.stderr.splitlines()

@@ -25,7 +25,10 @@ def halves(p: Problem) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.
         p.key_lengths[:, None] if p.key_lengths is not None else torch.full((1, 1), keys, device=p.q.device)
     )
     k, v = (
-        torch.where(seen[:, None, :, None], t, 0).double().repeat_interleave(group, dim=1).expand(p.case.batch, -1, -1, -1)
+        torch.where(seen[:, None, :, None], t, 0)
+        .double()
+        .repeat_interleave(group, dim=1)
+        .expand(p.case.batch, -1, -1, -1)
         for t in (p.k, p.v)
     )
     s = (p.q.double() @ k.mT * p.scale).masked_fill(~seen[:, None, None, :], float("-inf"))

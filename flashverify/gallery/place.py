@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import os
 import sys
 from pathlib import Path
@@ -16,12 +17,15 @@ if TYPE_CHECKING:
 
     from flashverify.gallery.release import Release
 
-__all__ = ["FOLDER", "VERSION", "folder_of", "modules_of", "wanted_version"]
+__all__ = ["FOLDER", "TUTORIAL", "VERSION", "folder_of", "module_of_file", "modules_of", "wanted_version"]
 
 FOLDER = "ATTENTION_GALLERY"
 """The environment variable that names the folder of the releases."""
 VERSION = "ATTENTION_GALLERY_VERSION_"
 """Begins the environment variable that names another version of a release than the tried one."""
+
+TUTORIAL = "ATTENTION_GALLERY_TUTORIAL"
+"""The environment variable that names the file of Triton's tutorial."""
 
 
 def wanted_version(release: Release) -> str:
@@ -54,3 +58,19 @@ def modules_of(release: Release, values: Mapping[str, Mapping[str, object]] | No
     sys.path.insert(0, str(folder))
     import_without(release.bare, release.stubs, values)
     return importlib.import_module
+
+
+def module_of_file() -> Any:
+    """The tutorial's file as a module.
+
+    Raises:
+        NoVerdictError: no file is named, or it cannot be loaded.
+    """
+    file = os.environ.get(TUTORIAL)
+    spec = importlib.util.spec_from_file_location("fused_attention_tutorial", file) if file else None
+    if spec is None or spec.loader is None:
+        raise NoVerdictError(f"{TUTORIAL} names no Python file: `flashverify gallery tutorial --tutorial FILE` sets it")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module

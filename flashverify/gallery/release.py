@@ -36,6 +36,7 @@ class Release:
         source: it is unpacked from its source archive, because the wheel lacks the kernels or does not exist.
         settings: environment variables that let its source archive state its metadata without a GPU toolkit.
         bare: packages whose `__init__` is left out: it imports what no kernel needs.
+        file: it is a file that the user names.
         stubs: modules, with what is below them, that are not installed and that no kernel needs: anything is found in them.
     """
 
@@ -49,6 +50,7 @@ class Release:
     settings: tuple[tuple[str, str], ...] = ()
     bare: tuple[str, ...] = ()
     stubs: tuple[str, ...] = ()
+    file: bool = False
 
     def spec(self, kernel: Kernel) -> str:
         """What `--subject` takes."""

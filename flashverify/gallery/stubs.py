@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib.machinery
 import sys
-from collections.abc import Iterator, Mapping, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, MutableSequence, Sequence
 
 __all__ = ["Anything", "import_without"]
 
@@ -15,7 +17,7 @@ __all__ = ["Anything", "import_without"]
 class Anything:
     """What a stub holds: false, empty and zero, but for the given attributes; as a decorator it returns what it decorates."""
 
-    def __init__(self, *args: object, **given: object) -> None:
+    def __init__(self, *args: object, **given: object) -> None:  # noqa: ARG002
         self.__dict__.update(given)
 
     def __getattr__(self, name: str) -> Any:
@@ -23,7 +25,7 @@ class Anything:
             raise AttributeError(name)
         return Anything()
 
-    def __call__(self, *args: Any, **given: object) -> Any:
+    def __call__(self, *args: Any, **given: object) -> Any:  # noqa: D102
         return args[0] if len(args) == 1 and not given and callable(args[0]) else Anything()
 
     def __getitem__(self, key: object) -> Any:
@@ -51,7 +53,7 @@ class Anything:
 
 
 class _Stub(ModuleType):
-    __path__: Sequence[str] = ()
+    __path__: MutableSequence[str] = []  # noqa: RUF012
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") and name.endswith("__"):

@@ -20,7 +20,9 @@ paged_decode = module("fskernels.paged_attn.triton_paged_attn")
 
 
 @subject(
-    supports=Supports(precisions=("tf32",), gqa=False, equal_dims=True, also=dims_among(16, 32, 64, 128, 256), backward=False),
+    supports=Supports(
+        precisions=("tf32",), gqa=False, equal_dims=True, also=dims_among(16, 32, 64, 128, 256), backward=False
+    ),
     contract=Contract(lse_base=None),
     form=triton_form(),
 )

@@ -20,7 +20,13 @@ with pretend_cuda((9, 0)):
 
 @subject(
     supports=Supports(
-        dtypes=("fp16",), masks=("causal",), required_masks=("causal",), square=True, equal_dims=True, gqa=False, dim_max=128
+        dtypes=("fp16",),
+        masks=("causal",),
+        required_masks=("causal",),
+        square=True,
+        equal_dims=True,
+        gqa=False,
+        dim_max=128,
     ),
     contract=Contract(lse_base=None),
     form=triton_form(),

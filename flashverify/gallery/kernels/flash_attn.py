@@ -22,7 +22,13 @@ with pretend_cuda((9, 0)):
 
 @subject(
     supports=Supports(
-        precisions=("tf32",), masks=("causal",), causal=("bottom-right",), logits=("alibi",), equal_dims=True, also=alibi_under_causal, backward=False
+        precisions=("tf32",),
+        masks=("causal",),
+        causal=("bottom-right",),
+        logits=("alibi",),
+        equal_dims=True,
+        also=alibi_under_causal,
+        backward=False,
     ),
     contract=Contract(empty_row_lse=0.0),
     form=triton_form(),

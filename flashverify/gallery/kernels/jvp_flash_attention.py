@@ -25,6 +25,7 @@ _SUPPORTS = Supports(
     square=True,
     equal_dims=True,
     gqa=False,
+    contiguous=True,
     also=dims_among(32, 64, 128, 256),
 )
 

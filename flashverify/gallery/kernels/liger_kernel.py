@@ -19,7 +19,11 @@ neighborhood_attention = modules_of(release("liger_kernel"))("liger_kernel.ops.f
 
 def _not_symmetric(case: Case) -> str | None:
     window = case.mask.window
-    return "the window is not the same on both sides" if window is None or None in window or window[0] != window[1] else None
+    return (
+        "the window is not the same on both sides"
+        if window is None or None in window or window[0] != window[1]
+        else None
+    )
 
 
 @subject(

@@ -58,7 +58,21 @@ def decode(p: Problem) -> Any:
     partial_lse = torch.empty(rows, heads, 4, dtype=torch.float32, device=x.q.device)
     splits = torch.full((rows,), 4, dtype=torch.int32, device=x.q.device)
     decode_attention.decode_attention_fwd(
-        *(x.q, x.k_buffer, x.v_buffer, o, x.kv_indptr, x.kv_indices, partial, partial_lse, splits, 4, p.scale, 1.0, 1.0),
+        *(
+            x.q,
+            x.k_buffer,
+            x.v_buffer,
+            o,
+            x.kv_indptr,
+            x.kv_indices,
+            partial,
+            partial_lse,
+            splits,
+            4,
+            p.scale,
+            1.0,
+            1.0,
+        ),
         logit_cap=p.softcap or 0.0,
         sinks=p.sink,
     )
@@ -98,7 +112,23 @@ def extend(p: Problem) -> Any:
     new = torch.cat([torch.arange(s + n, e) for s, n, e in zip(starts, cached, ends, strict=True)]).to(x.q.device)
     kv_indptr = torch.tensor([0, *cached], dtype=torch.int32, device=x.q.device).cumsum(0, dtype=torch.int32)
     extend_attention.extend_attention_fwd(
-        *(x.q, x.k[new], x.v[new], o, x.k, x.v, x.cu_seqlens_q, kv_indptr, old, None, True, None, x.max_seqlen_q, 1.0, 1.0),
+        *(
+            x.q,
+            x.k[new],
+            x.v[new],
+            o,
+            x.k,
+            x.v,
+            x.cu_seqlens_q,
+            kv_indptr,
+            old,
+            None,
+            True,
+            None,
+            x.max_seqlen_q,
+            1.0,
+            1.0,
+        ),
         sm_scale=p.scale,
         logit_cap=p.softcap or 0.0,
         sinks=p.sink,

@@ -1,0 +1,83 @@
+"""The command `flashverify gallery`."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from flashverify.errors import UsageError
+from flashverify.gallery.judging import judge
+from flashverify.gallery.selection import choose, use_tutorial, use_versions
+from flashverify.gallery.table import catalogue_text, page, progress_line
+from flashverify.subjects.registry import has_gpu
+
+if TYPE_CHECKING:
+    from flashverify.gallery.records import Judged
+
+__all__ = ["gallery_command"]
+
+
+@click.command("gallery")
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option("--list", "as_list", is_flag=True, help="say what the gallery holds, and judge nothing")
+@click.option(
+    "--minutes", metavar="M", type=click.FloatRange(min=0.05), default=1.0, help="of search per kernel [default: 1]"
+)
+@click.option("--version", "versions", multiple=True, metavar="NAME==X", help="instead of the tried one; repeatable")
+@click.option("--tutorial", metavar="FILE", help="06-fused-attention.py of Triton's tutorials, which is in no package")
+@click.option(
+    "--device", metavar="cpu|cuda", default="cpu", help="where the kernels run [default: cpu, in the interpreter]"
+)
+@click.option("--out", metavar="DIR", help="table and runs go there [default: a new folder in flashverify-out]")
+@click.option("--json", "as_json", is_flag=True, help="print one JSON object on stdout")
+def gallery_command(
+    names: tuple[str, ...],
+    as_list: bool,
+    minutes: float,
+    versions: tuple[str, ...],
+    tutorial: str | None,
+    device: str,
+    out: str | None,
+    as_json: bool,
+) -> int:
+    """Judge kernels that others wrote: fetch each NAME from the package index, wire it, and search it for failing cases.
+
+    NAME is a package of the gallery, or package:kernel [default: all]. A package is fetched without its dependencies, its Python files
+    alone, into ~/.cache/flashverify/gallery or the folder that ATTENTION_GALLERY names. Exit code 1 is: a kernel has findings; 3 is: no kernel
+    was judged.
+    """
+    if device not in ("cpu", "cuda"):
+        raise UsageError(f"device={device!r} is not accepted: cpu or cuda")
+    if device == "cuda" and not has_gpu():
+        raise UsageError("device='cuda' is not accepted: this machine has no NVIDIA GPU; use cpu")
+    if tutorial is not None:
+        use_tutorial(tutorial)
+    chosen = choose(names, tutorial=tutorial is not None)
+    use_versions(versions, [release for release, _ in chosen])
+    if as_list:
+        click.echo(catalogue_text())
+        return 0
+    folder = Path(out or f"flashverify-out/gallery-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}")
+    folder.mkdir(parents=True, exist_ok=True)
+    rows: list[Judged] = []
+    for release, kernel in chosen:
+        rows.append(judge(release, kernel, minutes, device, folder))
+        click.echo(progress_line(rows[-1]), err=as_json)
+        command = shlex.join(("flashverify", *sys.argv[1:]))
+        (folder / "gallery.md").write_text(page(rows, minutes, command), encoding="utf-8")
+        (folder / "gallery.json").write_bytes(msgspec.json.format(msgspec.json.encode(rows)))
+    codes = {row.exit_code for row in rows}
+    code = 1 if 1 in codes else 0 if 0 in codes else 3
+    if as_json:
+        click.echo(json.dumps({"kernels": msgspec.to_builtins(rows), "out": str(folder), "exit_code": code}))
+    else:
+        click.echo(f"table: {folder / 'gallery.md'}")
+    return code

@@ -1,0 +1,95 @@
+"""One kernel of the gallery, judged by `flashverify fuzz` in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+from flashverify.errors import NoVerdictError
+from flashverify.gallery.install import install
+from flashverify.gallery.records import Finding, Judged
+from flashverify.gallery.selection import version_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from flashverify.gallery.release import Kernel, Release
+
+__all__ = ["judge"]
+
+_GRACE = 600.0
+"""Seconds that loading, minimising and the report may take beside the search."""
+
+
+def judge(release: Release, kernel: Kernel, minutes: float, device: str, out: Path) -> Judged:
+    """Install the release if need be, and search its kernel for `minutes`; a kernel that cannot be judged is no error."""
+    about: dict[str, Any] = {
+        "release": release.name,
+        "distribution": release.distribution or ("file" if release.file else "torch"),
+        "version": version_of(release),
+        "licence": release.licence,
+        "kernel": kernel.name,
+        "what": kernel.what,
+        "by_hand": kernel.findings if version_of(release) == release.version else (),
+    }
+    try:
+        if release.distribution:
+            install(release)
+        said = _fuzz(release.spec(kernel), minutes, device, out / f"{release.name}-{kernel.name}")
+    except NoVerdictError as error:
+        return Judged(**about, verdict=f"not judged: {error}", exit_code=3)
+    summary = said["summary"]
+    return Judged(
+        **about,
+        verdict=said["verdict"],
+        exit_code=said["exit_code"],
+        cases=summary.get("cases", 0),
+        covering=summary.get("covering", 0),
+        seconds=round(summary.get("seconds", 0.0), 1),
+        worst={output: float.fromhex(ratio) for output, ratio in said["worst"].items()},
+        findings=tuple(_finding(record) for record in said["findings"]),
+    )
+
+
+def _finding(record: dict[str, Any]) -> Finding:
+    key = record["key"]
+    return Finding(
+        title=record["title"],
+        failure=record["failure"],
+        check=key["check"],
+        cases=record.get("count", 1),
+        case=record["case"],
+        replay=record["replay"],
+    )
+
+
+def _fuzz(spec: str, minutes: float, device: str, out: Path) -> dict[str, Any]:
+    """What the search prints as JSON.
+
+    Raises:
+        NoVerdictError: it printed none, in words of its own.
+    """
+    command = (sys.executable, "-m", "flashverify", "fuzz", "--subject", spec, "--minutes", f"{minutes:g}", "--json")
+    try:
+        done = subprocess.run(
+            (*command, "--device", device, "--out", str(out)),
+            capture_output=True,
+            text=True,
+            timeout=60 * minutes + _GRACE,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise NoVerdictError(f"the search did not end within {60 * minutes + _GRACE:g} s") from None
+    try:
+        said: dict[str, Any] = json.loads(done.stdout)
+    except ValueError:
+        lines = [line for line in done.stderr.splitlines() if line.strip()]
+        words = (
+            [line for line in lines if line.startswith("flashverify: error: ")]
+            or lines[-1:]
+            or [f"exit code {done.returncode}"]
+        )
+        raise NoVerdictError(words[-1].removeprefix("flashverify: error: ")) from None
+    return said

@@ -1,0 +1,70 @@
+"""`flashverify gallery` on a fake package on disk: its verdict, its table, and its errors."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from flashverify.cli import main
+from flashverify.gallery.place import TUTORIAL, VERSION
+from tests.gallery.conftest import FORWARD
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, ["gallery", *map(str, arguments)])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("scale", "code"), [pytest.param("sm_scale", 0, id="right"), pytest.param("1.01 * sm_scale", 1, id="wrong")]
+)
+def test_a_package_is_judged_and_the_table_says_what_was_found(fake, tmp_path, scale, code):
+    fake(FORWARD.replace("* sm_scale", f"* {scale}"))
+
+    result = run("fasterkernels:forward", "--minutes", "0.06", "--out", tmp_path / "out", "--json")
+
+    assert result.exit_code == code, result.output
+    (row,) = json.loads((tmp_path / "out" / "gallery.json").read_text())
+    table = (tmp_path / "out" / "gallery.md").read_text()
+    assert row["cases"] > 0
+    assert "| fasterkernels | 0.2.0 | MIT | `forward`" in table
+    assert bool(row["findings"]) == bool(code) == ("flashverify replay" in table)
+
+
+def test_what_cannot_be_fetched_is_a_row_and_no_verdict(shelf, tmp_path):
+    result = run("fasterkernels:forward", "--out", tmp_path / "out")
+
+    assert result.exit_code == 3
+    assert "not judged: fasterkernels==0.2.0 was not fetched" in (tmp_path / "out" / "gallery.md").read_text()
+
+
+def test_another_version_is_looked_for(shelf, tmp_path, monkeypatch):
+    monkeypatch.setenv(VERSION + "FASTERKERNELS", "")  # restored at the end
+
+    result = run("fasterkernels:forward", "--version", "fasterkernels==0.1.9", "--out", tmp_path / "out")
+
+    assert "fasterkernels==0.1.9 was not fetched" in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nix"], "NAME='nix' is not in the gallery: one of .*vllm"),
+        (["vllm:nix"], "NAME='vllm:nix' is not in the gallery: one of vllm:prefill"),
+        (["vllm", "--version", "vllm=1"], "--version 'vllm=1' is not accepted: NAME==VERSION"),
+        (
+            ["vllm", "--version", "sglang==1"],
+            "--version 'sglang==1' names no fetched release that is judged: one of vllm",
+        ),
+        (["vllm", "--device", "tpu"], "device='tpu' is not accepted: cpu or cuda"),
+        (["--tutorial", "nothing.py"], "--tutorial 'nothing.py' is not accepted: a Python file"),
+        (["tutorial"], "--tutorial is missing"),
+    ],
+)
+def test_bad_input_gets_one_clear_error(arguments, message, monkeypatch):
+    monkeypatch.delenv(TUTORIAL, raising=False)
+    result = run(*arguments)
+
+    assert result.exit_code == 2
+    assert result.output.count("error") == 1
+    assert __import__("re").search(message, result.output), result.output
