@@ -1,7 +1,8 @@
 """PyTorch's scaled-dot-product backends on a GPU, called through the aten ops that return LSE.
 
 All three fused backends take a causal mask with equal lengths only, return the natural LSE, and allocate their outputs in
-C++, where no guard band can be put around them.
+C++, where no guard band can be put around them. Flash and cuDNN take fewer kv heads than query heads; `adapters.sdpa` calls the
+same backends as users do, with masks.
 """
 
 from __future__ import annotations
@@ -51,10 +52,11 @@ class SdpaBackend:
     call_backward: Callable[[Problem, Forward], tuple[torch.Tensor, torch.Tensor, torch.Tensor]]
 
     def form(self, case: Case) -> Form:
-        """The declared numerical form; the splits of the keys depend on the case."""
+        """The declared numerical form; the splits of the keys depend on the case, and each query head's dK and dV are rounded apart."""
         from flashverify.numerics.form import Form
 
-        return Form(dot=case.precision, n_splits=self.splits(case), **self.form_fields)
+        partial = "fp32" if case.heads_q == case.heads_kv else "input"
+        return Form(dot=case.precision, n_splits=self.splits(case), gqa_partial=partial, **self.form_fields)
 
     def device(self) -> str:
         """Always `cuda`."""
@@ -152,7 +154,8 @@ def _flash_splits(case: Case) -> int:
     import torch
 
     multiprocessors = torch.cuda.get_device_properties(0).multi_processor_count
-    tiles = case.batch * case.heads_q * math.ceil(case.seq_q / 64)
+    rows, heads = (case.heads_q // case.heads_kv, case.heads_kv) if case.seq_q == 1 else (case.seq_q, case.heads_q)
+    tiles = case.batch * heads * math.ceil(rows / 64)  # one query: those of a group become the rows of a tile
     block = 256 if case.dim_qk <= 64 else 128 if case.dim_qk <= 128 else 64
     return 1 if tiles >= 0.8 * 2 * multiprocessors else max(1, min(128, math.ceil(case.seq_k / block)))
 
@@ -178,7 +181,7 @@ _NATURAL = Contract(lse_base="e", reads_outputs=True)
 
 SDPA_FLASH = SdpaBackend(
     name="sdpa-flash",
-    supports=_FUSED,
+    supports=dataclasses.replace(_FUSED, gqa=True),
     contract=_NATURAL,
     form_fields={"gap_c": 3.0, "max_source": "apart"},
     splits=_flash_splits,
@@ -188,7 +191,7 @@ SDPA_FLASH = SdpaBackend(
 SDPA_CUDNN = SdpaBackend(
     name="sdpa-cudnn",
     # Rows with gaps are left out: the plan of one stride is reused for another, and gradients are read from the gaps.
-    supports=dataclasses.replace(_FUSED, gaps=False, also=_cudnn_refusal),
+    supports=dataclasses.replace(_FUSED, gqa=True, gaps=False, also=_cudnn_refusal),
     contract=_NATURAL,
     form_fields={"gap_c": 3.0, "scale_ds": "before"},
     call_forward=_cudnn_forward,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import TYPE_CHECKING, Any, overload
 
 from flashverify.errors import UsageError
 from flashverify.launching.autotuning import choices
 from flashverify.launching.gpus import require_capability
 from flashverify.outputs import INPUT_GRADIENTS, output
+from flashverify.subjects.compiled import any_number_of_shapes, differentiated, graph_is_spent
 from flashverify.subjects.declared import DeclaredSubject, Function
 from flashverify.subjects.hand_written import Backward, HandWrittenSubject
 from flashverify.subjects.inability import not_differentiable
@@ -52,13 +54,15 @@ class FunctionSubject(DeclaredSubject):
             for name in self._promised(problem)
         }
         given: dict[str, Any] = {output(name).gradient_of or "": leaf for name, leaf in leaves.items()}
-        with torch.set_grad_enabled(bool(wanted)), self.surroundings(problem):
+        with torch.set_grad_enabled(bool(wanted)), any_number_of_shapes(), self.surroundings(problem):
             found = self.returned(self.function(dataclasses.replace(problem, **given)))
         detached = None if found.lse is None else found.lse.detach()
         return Forward(found.o.detach(), detached, (leaves, found.o, found.lse))
 
     def backward(self, problem: Problem, forward: Forward) -> Gradients:
-        """Gradients by autograd, from dO and, where the case has one, dLSE; the graph is kept for another backward.
+        """Gradients by autograd, from dO and, where the case has one, dLSE.
+
+        The graph is kept for another backward. Where torch compiled the function and refuses that, another backward runs the forward again.
 
         Raises:
             UsageError: the function returned an O without a gradient.
@@ -66,7 +70,13 @@ class FunctionSubject(DeclaredSubject):
         _, o, _ = forward.saved
         if not o.requires_grad:
             raise UsageError(not_differentiable(self.name))
-        return Gradients(**self._backward(problem, forward, self._promised(problem)))
+        names = self._promised(problem)
+        try:
+            return Gradients(**self._backward(problem, forward, names))
+        except RuntimeError as error:
+            if not graph_is_spent(error):
+                raise
+        return Gradients(**self._backward(problem, self._forward(problem, names), names))
 
     def backward_of(self, problem: Problem, forward: Forward, wanted: frozenset[str]) -> dict[str, torch.Tensor]:  # noqa: ARG002
         """Some of the gradients, from a forward of their own in which no other input requires one."""
@@ -85,8 +95,9 @@ class FunctionSubject(DeclaredSubject):
         inputs = tuple(leaves[name] for name in wanted)
         unused = any(output(name).optional for name in wanted)
         outputs, gradients = zip(*pairs, strict=True)
+        walk = functools.partial(torch.autograd.grad, outputs, inputs, gradients, allow_unused=unused)
         with self.surroundings(problem):
-            found = torch.autograd.grad(outputs, inputs, gradients, retain_graph=True, allow_unused=unused)
+            found = differentiated(walk)
         return dict(zip(wanted, found, strict=True))
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from flashverify.errors import UsageError
 from flashverify.outputs import BACKWARD
+from flashverify.subjects.compiled import any_number_of_shapes
 from flashverify.subjects.declared import DeclaredSubject
 from flashverify.subjects.interface import Forward, Gradients
 
@@ -30,7 +31,7 @@ class HandWrittenSubject(DeclaredSubject):
         """Calls the function."""
         import torch
 
-        with torch.no_grad(), self.surroundings(problem):
+        with torch.no_grad(), any_number_of_shapes(), self.surroundings(problem):
             return self.returned(self.function(problem))
 
     def backward(self, problem: Problem, forward: Forward) -> Gradients:
@@ -41,7 +42,7 @@ class HandWrittenSubject(DeclaredSubject):
         """
         import torch
 
-        with torch.no_grad(), self.surroundings(problem):
+        with torch.no_grad(), any_number_of_shapes(), self.surroundings(problem):
             found = self.backward_function(problem, forward)
         if isinstance(found, Gradients):
             return found

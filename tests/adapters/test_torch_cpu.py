@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from flashverify import parse_case
+from flashverify.adapters.torch_cpu import EXP_ERROR_16_BIT, TORCH_CPU, TorchCpu
 from flashverify.checks import Plan, judge_case
 from flashverify.subjects.interface import Gradients
-from flashverify.adapters.torch_cpu import EXP_ERROR_16_BIT, TORCH_CPU, TorchCpu
 from tests.fast_tier import fast_one_in
 
 FLASH = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu

@@ -39,11 +39,22 @@ _ABSOLUTE = ("torch::autograd::CopySlices", "AsStridedBackward0")
 
 
 class GuardMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Replaces the result of every factory function by a guarded tensor of the same shape and strides."""
+    """Replaces the result of every factory function by a guarded tensor of the same shape and strides.
+
+    A higher-order operator runs without the mode, and so does what torch compiled: their own allocations are not guarded. With the mode
+    on its stack torch would run a compiled function uncompiled.
+    """
+
+    supports_higher_order_operators = True
 
     def __init__(self, guard: Guard) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._guard = guard
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Compiled functions stay compiled inside the mode."""
+        return True
 
     def __torch_dispatch__(
         self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
