@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import math
 from contextlib import AbstractContextManager, nullcontext
@@ -75,6 +76,10 @@ class Toolkit(Protocol):
 class _Bundled:
     """The checks, strategies and subjects of flashverify."""
 
+    def __init__(self) -> None:
+        # By subject, the loads whose undefined lanes this process has reported: they would fail nearly every case.
+        self._reported: dict[str, set[Any]] = {}
+
     def open(self, device: str, *, plain: bool, numerics: str = "ieee") -> AbstractContextManager[object]:
         if device != "cpu":
             return nullcontext()
@@ -135,7 +140,9 @@ class _Bundled:
 
         named = PlanName.parse(plan)
         if not named.check:
-            return judge_case(subject, case, Plan.run() if named.kind == "run" else Plan.fuzz(case))
+            made = Plan.run() if named.kind == "run" else Plan.fuzz(case)
+            reported = self._reported.setdefault(subject.name, set())
+            return judge_case(subject, case, dataclasses.replace(made, reported=reported))
         accepted = (*CHECKS, "exception")
         if named.check not in accepted:
             raise UsageError(f"check={named.check!r} is not accepted: one of {', '.join(accepted)}")

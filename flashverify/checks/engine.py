@@ -77,7 +77,7 @@ class _Judgement:
         if shapes:
             self._keep(shapes)
             return
-        self.base = BasePass(self.subject, execution, arena, self.plan.calls, self.plan.configs)
+        self.base = BasePass(self.subject, execution, arena, self.plan.calls, self.plan.configs, self.plan.reported)
         try:
             self._ask(self.base)
         except (FlashverifyError, AssertionError) as error:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from flashverify.case.case import Case
+    from flashverify.interpreter.memory import Place
 
 __all__ = ["Plan"]
 
@@ -32,6 +33,8 @@ class Plan:
         spare: (check, question) pairs that are left out where the sanitizer needs the pass.
         calls: for the check `reuse`, which call must still equal the first one.
         configs: launches that the check `config` runs, at most.
+        reported: for the check `sanitizer`, places of loads whose undefined lanes were reported: they are not asked for again, and those
+            that are found are added. None asks for each in every case.
         thorough: multiply-adds of the forward up to which a case is asked everything, see `for_case`; None is any number.
 
     Raises:
@@ -43,6 +46,7 @@ class Plan:
     spare: tuple[tuple[str, str], ...] = ()
     calls: int = 10
     configs: int = 16
+    reported: set[Place] | None = None
     thorough: int | None = None
 
     def __post_init__(self) -> None:

@@ -12,7 +12,7 @@ from flashverify.checks.spec import CheckSpec, ErrorClass, Need, Question, Slot
 from flashverify.judge.verdict import Status, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     import torch
 
@@ -32,18 +32,25 @@ _NON_FINITE = ("nan", "inf", "saturation")
 
 
 def check_sanitizer(
-    subject: Subject, base: Execution, fills: tuple[str, ...], undefined: dict[str, torch.Tensor]
+    subject: Subject,
+    base: Execution,
+    fills: tuple[str, ...],
+    undefined: dict[str, torch.Tensor],
+    reported: set[Place] | None = None,
 ) -> Iterator[Verdict]:
     """Failing verdicts of the error classes `out-of-bounds`, `uninitialised`, `double-write`, `race`, `input-store`, `undefined-lane`.
 
     The first five come from the base pass. Lanes that are masked off without `other=` are no failure by themselves: where the
-    base pass loaded any, it is repeated with other values in them, and an output that changes depends on one.
+    base pass loaded any, it is repeated with other values in them, and an output that changes depends on one. Lanes at places that were
+    reported before are left alone; a passing verdict, which becomes a warning, names them. `Contract(masked_loads="zero")` declares that
+    all such lanes are 0.
 
     Args:
         subject: the kernel under test.
         base: the pass, made under a sanitizer.
         fills: values to try in undefined lanes, against the 0 of the base pass.
         undefined: per output the elements that the contract leaves open.
+        reported: places that were reported before, to which those of failing verdicts are added; None where each is reported every time.
     """
     watch = base.watch
     assert watch is not None
@@ -56,17 +63,25 @@ def check_sanitizer(
             index=report.index,
             message=str(report),
         )
-    if not watch.lanes:
+    known = set() if reported is None else reported
+    lanes = [lane for lane in watch.lanes.values() if lane.place not in known]
+    told = {lane.argument: lane for lane in watch.lanes.values() if lane.place in known}
+    if subject.contract.masked_loads == "zero":
         return
-    for fill in fills:
-        found = _difference(subject, base, fill, None, undefined)
+    for argument, lane in told.items():
+        message = f"{lane.place}: masked off without other=, which an output depends on; reported once"
+        yield Verdict(check="sanitizer", status=Status.PASS, output=argument, error="undefined-lane", message=message)
+    places = dict.fromkeys(lane.place for lane in lanes)
+    for fill in fills if places else ():
+        found = _difference(subject, base, fill, places if told else None, undefined)
         if found is None:
             continue
-        lanes, guilty = list(watch.lanes.values()), []
-        for where in dict.fromkeys(lane.place for lane in lanes):
-            alone = _difference(subject, base, fill, where, undefined)
+        guilty = []
+        for where in places:
+            alone = _difference(subject, base, fill, (where,), undefined)
             guilty += [] if alone is None else [(alone, lane) for lane in lanes if lane.place == where]
         for (output, index, text), lane in guilty[:_LISTED] or [(found, lanes[0])]:
+            known.add(lane.place)
             yield Verdict(
                 check="sanitizer",
                 status=Status.FAIL,
@@ -103,7 +118,7 @@ def explained(subject: Subject, base: Execution, verdicts: list[Verdict]) -> lis
 
 
 def _difference(
-    subject: Subject, base: Execution, fill: str, only: Place | None, undefined: dict[str, torch.Tensor]
+    subject: Subject, base: Execution, fill: str, only: Collection[Place] | None, undefined: dict[str, torch.Tensor]
 ) -> tuple[str, tuple[int, ...], str] | None:
     """The first output that differs from `base` with `fill` in undefined lanes: its name, the element, both values."""
     outputs = execute(subject, base.problem, fill=fill, only=only).outputs
@@ -117,7 +132,7 @@ def _difference(
 def _run(base: BasePass, fills: tuple[str, ...]) -> list[Verdict] | None:
     if base.execution.watch is None:
         return None
-    return list(check_sanitizer(base.subject, base.execution, fills, base.undefined))
+    return list(check_sanitizer(base.subject, base.execution, fills, base.undefined, base.reported))
 
 
 SPEC = CheckSpec(
@@ -145,4 +160,5 @@ SPEC = CheckSpec(
         ),
     ),
     run=_run,
+    remark=lambda verdict: f"{verdict.output}: {verdict.message}",
 )

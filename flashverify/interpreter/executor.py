@@ -16,6 +16,7 @@ from flashverify.interpreter.hooks import handle, stock, tl
 from flashverify.interpreter.layer import Diverged, Launch, Signal, TooLarge, field_name, fields_of, leaves
 from flashverify.interpreter.memory import Replayed
 from flashverify.interpreter.signature import Signature
+from flashverify.interpreter.spellings import advised
 
 if TYPE_CHECKING:
     from flashverify.interpreter.session import Session
@@ -133,7 +134,7 @@ class Executor(stock.GridExecutor):  # type: ignore[misc]
         except Exception as error:
             if triton.knobs.compilation.front_end_debugging:
                 raise
-            raise stock.InterpreterError(repr(error)) from error
+            raise stock.InterpreterError(advised(error)) from error
 
     # --- in lockstep ------------------------------------------------------------------------------------------------
 

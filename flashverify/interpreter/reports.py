@@ -84,7 +84,7 @@ class Watch:
         inputs: addresses of the storages that the kernels must not write to.
         poison: the bit pattern of a tensor's memory that nobody has written, or None.
         fill: one of `FILLS`: the value of undefined lanes in place of 0, or None.
-        only: the one place where they are filled, or None for all.
+        only: the places where they are filled, or None for all.
         launches: seen so far.
         reports: by (kind, place, argument).
         lanes: undefined lanes, by (place, argument).
@@ -94,7 +94,7 @@ class Watch:
     inputs: Collection[int] = frozenset()
     poison: Callable[[torch.Tensor], int | None] | None = None
     fill: str | None = None
-    only: Place | None = None
+    only: Collection[Place] | None = None
     launches: int = 0
     reports: dict[tuple[str, Place, str], Report] = field(default_factory=dict)
     lanes: dict[tuple[Place, str], Lane] = field(default_factory=dict)

@@ -177,7 +177,7 @@ class Sanitizer(Tagged):
             program = program_of(self.launch, int(self.programs[lane[0] if self.lockstep else 0]))
             shown = tuple(lane[1:] if self.lockstep else lane)
             watched.lanes[key] = Lane(kernel=self.launch.name, argument=name, place=where, program=program, lane=shown)
-        if watched.fill is None or (watched.only is not None and watched.only != where):
+        if watched.fill is None or (watched.only is not None and where not in watched.only):
             return None
         element = ptrs.get_element_ty()
         return handle(np.full(keep.shape, extreme(numpy_dtype(element), watched.fill)), element)

@@ -19,6 +19,7 @@ from triton.runtime.autotuner import Autotuner
 from flashverify.errors import UsageError
 from flashverify.interpreter import calls, language
 from flashverify.interpreter.block_accesses import block_accesses
+from flashverify.interpreter.device_library import device_functions
 from flashverify.interpreter.executor import Executor
 from flashverify.interpreter.formats import numpy_dtype
 from flashverify.interpreter.hooks import builder, check_hooks, interpreting, stock, tl
@@ -180,7 +181,7 @@ def _opened(
     _replace(undo, stock, "GridExecutor", executor)
     for owner, name, value in (*language.replacements(), *language.memoised(), *calls.builtins()):
         _replace(undo, owner, name, value)
-    for owner, name, value in tuple(block_accesses()):
+    for owner, name, value in (*block_accesses(), *device_functions()):
         _replace(undo, owner, name, value)
     _replace(undo, Autotuner, "run", first_left(Autotuner.run))
     _replace(undo, stock.InterpretedFunction, "__call__", calls.replayed_function(state.watched))

@@ -41,10 +41,12 @@ class Contract:
             given these too. None is unknown: gradients that are right as those of a backward that keeps P or an unrounded O are right
             (`Form.delta_from`, `Form.p_from`), and those that are right end to end but as no such backward's given O and LSE make a
             warning, no failure. False leaves the comparison given O and LSE out.
+        masked_loads: what lanes of a Triton load hold that are masked off without `other=`: `undefined`, as its language has it, or
+            `zero`, as compiled kernels have it in practice. Undefined ones that an output depends on are a failure of the check sanitizer.
         graphs: a pass can be captured in a CUDA graph; None is unknown: a capture is tried, and no failure where it is refused.
 
     Raises:
-        UsageError: `gradients` is no frozenset of these names, or the value of an empty row is none of those above.
+        UsageError: `gradients` is no frozenset of these names, or another field has a value that is none of those above.
     """
 
     lse_base: Literal["e", "2"] | None = "e"
@@ -56,6 +58,7 @@ class Contract:
     gradients: frozenset[str] = frozenset({"dq", "dk", "dv"})
     modifiers_saturate: bool = False
     reads_outputs: bool | None = None
+    masked_loads: Literal["undefined", "zero"] = "undefined"
     graphs: bool | None = None
 
     def __post_init__(self) -> None:
@@ -63,6 +66,8 @@ class Contract:
             raise UsageError(
                 f"Contract(gradients={self.gradients!r}) is not accepted: a frozenset of {', '.join(sorted(BACKWARD))}"
             )
+        if self.masked_loads not in ("undefined", "zero"):
+            raise UsageError(f"Contract(masked_loads={self.masked_loads!r}) is not accepted: 'undefined' or 'zero'")
         for name, others in (("empty_row_o", (None,)), ("empty_row_lse", ("sink", None))):
             value = getattr(self, name)
             if value not in others and (isinstance(value, bool) or not isinstance(value, int | float)):

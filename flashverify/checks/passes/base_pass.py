@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from flashverify.case.memory.arena import Arena
     from flashverify.checks.accuracy import Accuracy
     from flashverify.checks.passes.execution import Execution
+    from flashverify.interpreter.memory import Place
     from flashverify.subjects.interface import Subject
 
 __all__ = ["ORACLE_LIMIT", "BasePass"]
@@ -33,6 +34,7 @@ class BasePass:
         arena: the storage of its inputs.
         calls: for the check `reuse`, which call must still equal the first one.
         launches: for the check `config`, how many other launches are run, at most.
+        reported: for the check `sanitizer`, see `Plan.reported`.
     """
 
     subject: Subject
@@ -40,6 +42,7 @@ class BasePass:
     arena: Arena
     calls: int
     launches: int
+    reported: set[Place] | None = None
 
     @property
     def case(self) -> Case:

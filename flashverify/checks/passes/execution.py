@@ -14,6 +14,8 @@ from flashverify.outputs import BACKWARD, FORWARD, OUTPUTS, output
 from flashverify.subjects.blame import subject_code
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     import torch
 
     from flashverify.case.memory.guard import Guard
@@ -47,7 +49,12 @@ class Execution:
 
 
 def execute(
-    subject: Subject, problem: Problem, *, pattern: int = 0, fill: str | None = None, only: Place | None = None
+    subject: Subject,
+    problem: Problem,
+    *,
+    pattern: int = 0,
+    fill: str | None = None,
+    only: Collection[Place] | None = None,
 ) -> Execution:
     """Runs the forward and, where the case has one and O has the right shape, the backward.
 
@@ -56,7 +63,7 @@ def execute(
         problem: its inputs.
         pattern: which of the two bit patterns fills the memory that the subject allocates.
         fill: value of undefined lanes of interpreted kernels, see `flashverify.interpreter.FILLS`; None is 0.
-        only: the one load whose undefined lanes are filled; None is all.
+        only: the loads whose undefined lanes are filled; None is all.
 
     Raises:
         Exception: whatever the subject raises.
@@ -94,7 +101,7 @@ def _called_for(problem: Problem, contract: Contract) -> frozenset[str]:
 
 
 def _watching(
-    inputs: set[int], guard: Guard, fill: str | None, only: Place | None
+    inputs: set[int], guard: Guard, fill: str | None, only: Collection[Place] | None
 ) -> contextlib.AbstractContextManager[Watch | None]:
     """The sanitizer told of the memory that is input, now and later, where an open session has one."""
     loaded = sys.modules.get("flashverify.interpreter.sanitizer")
