@@ -8,6 +8,33 @@ __all__ = ["CATALOGUE", "release"]
 
 CATALOGUE: tuple[Release, ...] = (
     Release(
+        name="torch",
+        distribution="",
+        version="2.13.0",
+        licence="BSD-3-Clause",
+        kernels=(
+            Kernel(name="sdpa_flash", what="scaled_dot_product_attention, flash backend: causal, backward"),
+            Kernel(name="sdpa_math", what="scaled_dot_product_attention, math backend: causal, backward"),
+            Kernel(
+                name="sdpa_mask",
+                what="scaled_dot_product_attention with a mask, math backend: windows, patterns, backward",
+            ),
+            Kernel(
+                name="flex",
+                what="flex_attention with a block mask: causal, windows, packed, patterns, ALiBi, softcap, LSE",
+            ),
+            Kernel(name="flex_score", what="flex_attention with score_mod alone: the same"),
+        ),
+    ),
+    Release(
+        name="tutorial",
+        distribution="",
+        version="",
+        licence="MIT",
+        file=True,
+        kernels=(Kernel(name="attention", what="06-fused-attention.py: attention, causal, backward"),),
+    ),
+    Release(
         name="fasterkernels",
         distribution="fasterkernels",
         version="0.2.0",
@@ -41,7 +68,8 @@ CATALOGUE: tuple[Release, ...] = (
         ),
         kernels=(
             Kernel(name="prefill", what="context_attention_fwd: packed, causal, windows, sinks"),
-            Kernel(name="unified", what="unified_attention: paged, causal, left windows, softcap, ALiBi, sinks"),
+            Kernel(name="unified", what="unified_attention: paged, causal, left windows, softcap, sinks"),
+            Kernel(name="unified_alibi", what="unified_attention: paged, causal, left windows, ALiBi"),
             Kernel(name="decode", what="decode_attention_fwd: paged by token, split keys, softcap, LSE"),
             Kernel(name="merge", what="merge_attn_states: two partial results, LSE"),
         ),
@@ -57,7 +85,11 @@ CATALOGUE: tuple[Release, ...] = (
             Kernel(name="prefill", what="prefill_attention.context_attention_fwd: packed, causal"),
             Kernel(name="decode", what="decode_attention_fwd: paged by token, split keys, softcap, sinks"),
             Kernel(name="merge", what="merge_state_triton: two partial results, LSE"),
-            Kernel(name="extend", what="extend_attention_fwd: packed, causal, softcap, sinks, LSE"),
+            Kernel(
+                name="extend",
+                what="extend_attention_fwd: cached and new tokens, softcap, sinks",
+                module="sglang_extend",
+            ),
         ),
     ),
     Release(

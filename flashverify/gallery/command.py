@@ -14,7 +14,7 @@ import click
 import msgspec
 
 from flashverify.errors import UsageError
-from flashverify.gallery.judging import judge
+from flashverify.gallery.judging import Budget, judge
 from flashverify.gallery.selection import choose, use_tutorial, use_versions
 from flashverify.gallery.table import catalogue_text, page, progress_line
 from flashverify.subjects.registry import has_gpu
@@ -28,9 +28,8 @@ __all__ = ["gallery_command"]
 @click.command("gallery")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option("--list", "as_list", is_flag=True, help="say what the gallery holds, and judge nothing")
-@click.option(
-    "--minutes", metavar="M", type=click.FloatRange(min=0.05), default=1.0, help="of search per kernel [default: 1]"
-)
+@click.option("--minutes", metavar="M", type=click.FloatRange(min=0.05), help="of search per kernel [default: 1]")
+@click.option("--max-cases", metavar="N", type=click.IntRange(min=1), help="per kernel; without --minutes in any time")
 @click.option("--version", "versions", multiple=True, metavar="NAME==X", help="instead of the tried one; repeatable")
 @click.option("--tutorial", metavar="FILE", help="06-fused-attention.py of Triton's tutorials, which is in no package")
 @click.option(
@@ -41,7 +40,8 @@ __all__ = ["gallery_command"]
 def gallery_command(
     names: tuple[str, ...],
     as_list: bool,
-    minutes: float,
+    minutes: float | None,
+    max_cases: int | None,
     versions: tuple[str, ...],
     tutorial: str | None,
     device: str,
@@ -65,14 +65,15 @@ def gallery_command(
     if as_list:
         click.echo(catalogue_text())
         return 0
+    budget = Budget(minutes=1.0 if minutes is None and max_cases is None else minutes, cases=max_cases)
     folder = Path(out or f"flashverify-out/gallery-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}")
     folder.mkdir(parents=True, exist_ok=True)
     rows: list[Judged] = []
     for release, kernel in chosen:
-        rows.append(judge(release, kernel, minutes, device, folder))
+        rows.append(judge(release, kernel, budget, device, folder))
         click.echo(progress_line(rows[-1]), err=as_json)
         command = shlex.join(("flashverify", *sys.argv[1:]))
-        (folder / "gallery.md").write_text(page(rows, minutes, command), encoding="utf-8")
+        (folder / "gallery.md").write_text(page(rows, command), encoding="utf-8")
         (folder / "gallery.json").write_bytes(msgspec.json.format(msgspec.json.encode(rows)))
     codes = {row.exit_code for row in rows}
     code = 1 if 1 in codes else 0 if 0 in codes else 3

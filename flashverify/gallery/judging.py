@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flashverify.errors import NoVerdictError
@@ -17,14 +18,38 @@ if TYPE_CHECKING:
 
     from flashverify.gallery.release import Kernel, Release
 
-__all__ = ["judge"]
+__all__ = ["Budget", "judge"]
 
 _GRACE = 600.0
 """Seconds that loading, minimising and the report may take beside the search."""
+_LONGEST = 7200.0
+"""Seconds that a search without a limit of time may take."""
 
 
-def judge(release: Release, kernel: Kernel, minutes: float, device: str, out: Path) -> Judged:
-    """Install the release if need be, and search its kernel for `minutes`; a kernel that cannot be judged is no error."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """How long one kernel is searched.
+
+    Args:
+        minutes: None is any time.
+        cases: None is any number.
+    """
+
+    minutes: float | None = None
+    cases: int | None = None
+
+    def options(self) -> tuple[str, ...]:
+        """As the command `fuzz` takes them."""
+        given = {"--minutes": self.minutes, "--max-cases": self.cases}
+        return tuple(word for name, value in given.items() if value is not None for word in (name, f"{value:g}"))
+
+    def limit(self) -> float:
+        """Seconds after which the process is given up."""
+        return _LONGEST if self.minutes is None else 60 * self.minutes + _GRACE
+
+
+def judge(release: Release, kernel: Kernel, budget: Budget, device: str, out: Path) -> Judged:
+    """Install the release if need be, and search its kernel; a kernel that cannot be judged is no error."""
     about: dict[str, Any] = {
         "release": release.name,
         "distribution": release.distribution or ("file" if release.file else "torch"),
@@ -37,7 +62,7 @@ def judge(release: Release, kernel: Kernel, minutes: float, device: str, out: Pa
     try:
         if release.distribution:
             install(release)
-        said = _fuzz(release.spec(kernel), minutes, device, out / f"{release.name}-{kernel.name}")
+        said = _fuzz(release.spec(kernel), budget, device, out / f"{release.name}-{kernel.name}")
     except NoVerdictError as error:
         return Judged(**about, verdict=f"not judged: {error}", exit_code=3)
     summary = said["summary"]
@@ -65,23 +90,23 @@ def _finding(record: dict[str, Any]) -> Finding:
     )
 
 
-def _fuzz(spec: str, minutes: float, device: str, out: Path) -> dict[str, Any]:
+def _fuzz(spec: str, budget: Budget, device: str, out: Path) -> dict[str, Any]:
     """What the search prints as JSON.
 
     Raises:
         NoVerdictError: it printed none, in words of its own.
     """
-    command = (sys.executable, "-m", "flashverify", "fuzz", "--subject", spec, "--minutes", f"{minutes:g}", "--json")
+    command = (sys.executable, "-m", "flashverify", "fuzz", "--subject", spec, "--json")
     try:
         done = subprocess.run(
-            (*command, "--device", device, "--out", str(out)),
+            (*command, *budget.options(), "--device", device, "--out", str(out)),
             capture_output=True,
             text=True,
-            timeout=60 * minutes + _GRACE,
+            timeout=budget.limit(),
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise NoVerdictError(f"the search did not end within {60 * minutes + _GRACE:g} s") from None
+        raise NoVerdictError(f"the search did not end within {budget.limit():g} s") from None
     try:
         said: dict[str, Any] = json.loads(done.stdout)
     except ValueError:

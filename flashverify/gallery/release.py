@@ -14,12 +14,14 @@ class Kernel:
     Args:
         name: of the subject in the module of adapters.
         what: the function that is judged, and of what it is given.
+        module: of adapters in `flashverify.gallery.kernels`, where it is not that of the release.
         findings: hand judgement of what was found in the tried version: `defect: ...`, with the file that describes it, or `limit: ...`.
     """
 
     name: str
     what: str
     findings: tuple[str, ...] = ()
+    module: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,4 +56,4 @@ class Release:
 
     def spec(self, kernel: Kernel) -> str:
         """What `--subject` takes."""
-        return f"flashverify.gallery.kernels.{self.name}:{kernel.name}"
+        return f"flashverify.gallery.kernels.{kernel.module or self.name}:{kernel.name}"

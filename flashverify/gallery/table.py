@@ -23,12 +23,12 @@ def progress_line(judged: Judged) -> str:
     return f"{judged.release}:{judged.kernel} {judged.version}: {judged.verdict} ({judged.cases} cases)"
 
 
-def page(rows: Sequence[Judged], minutes: float, command: str) -> str:
+def page(rows: Sequence[Judged], command: str) -> str:
     """Markdown: the table, and each finding with its command."""
     lines = [
         "# Gallery\n",
-        f"Kernels that others wrote, judged by `{command}`: {minutes:g} minutes each. A ratio above 1 is a finding; what was judged by "
-        "hand says whether it is a defect, and where it is described.\n",
+        f"Kernels that others wrote, judged by `{command}`. A ratio above 1 is a finding; what was judged by hand says whether it is a "
+        "defect, and where it is described.\n",
         "| package | version | licence | kernel | cases | covering | worst error / bound | verdict | by hand |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]

@@ -34,7 +34,7 @@ with pretend_cuda((8, 0)):
         also=all_of(rows_end_at_keys, no_zero_window, alibi_under_causal),
         backward=False,
     ),
-    contract=Contract(lse_base=None, padding="undefined", empty_row_o=None),
+    contract=Contract(lse_base=None, padding="undefined", empty_row_o=None, masked_loads="zero"),
     form=triton_form(),
     pretend_cuda=(8, 0),
 )
@@ -64,7 +64,7 @@ def prefill(p: Problem) -> Any:
         also=no_zero_window,
         backward=False,
     ),
-    contract=Contract(lse_base=None, empty_row_o=None),
+    contract=Contract(lse_base=None, empty_row_o=None, masked_loads="zero"),
     form=triton_form(),
     pretend_cuda=(8, 0),
 )

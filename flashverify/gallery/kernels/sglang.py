@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from flashverify.gallery.catalogue import release
-from flashverify.gallery.conditions import rows_end_at_keys, triton_form
+from flashverify.gallery.conditions import triton_form
 from flashverify.gallery.partials import halves
 from flashverify.gallery.place import modules_of
 from flashverify.numerics.form import Form
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 module = modules_of(release("sglang"))
 prefill_attention = module("sglang.kernels.ops.attention.prefill_attention")
 decode_attention = module("sglang.kernels.ops.attention.decode_attention")
-extend_attention = module("sglang.kernels.ops.attention.extend_attention")
 merge_state = module("sglang.kernels.ops.attention.merge_state")
 
 
@@ -52,30 +51,13 @@ def prefill(p: Problem) -> Any:
 )
 def decode(p: Problem) -> Any:
     x = p.paged("sglang")
-    (rows, heads, _), dim_v = x.q.shape, x.v_buffer.shape[-1]
-    o = x.q.new_empty(rows, heads, dim_v)
-    partial = torch.empty(rows, heads, 4, dim_v, dtype=torch.float32, device=x.q.device)
-    partial_lse = torch.empty(rows, heads, 4, dtype=torch.float32, device=x.q.device)
-    splits = torch.full((rows,), 4, dtype=torch.int32, device=x.q.device)
-    decode_attention.decode_attention_fwd(
-        *(
-            x.q,
-            x.k_buffer,
-            x.v_buffer,
-            o,
-            x.kv_indptr,
-            x.kv_indices,
-            partial,
-            partial_lse,
-            splits,
-            4,
-            p.scale,
-            1.0,
-            1.0,
-        ),
-        logit_cap=p.softcap or 0.0,
-        sinks=p.sink,
-    )
+    shape = (*x.q.shape[:2], 4)
+    o, partial_lse = x.q.new_empty(*shape[:2], x.v_buffer.shape[-1]), x.q.new_empty(shape, dtype=torch.float32)
+    partial = x.q.new_empty(*shape, x.v_buffer.shape[-1], dtype=torch.float32)
+    splits = torch.full(shape[:1], 4, dtype=torch.int32, device=x.q.device)
+    given = (x.q, x.k_buffer, x.v_buffer, o, x.kv_indptr, x.kv_indices, partial, partial_lse, splits, 4)
+    options = {"logit_cap": p.softcap or 0.0, "sinks": p.sink}
+    decode_attention.decode_attention_fwd(*given, p.scale, 1.0, 1.0, **options)
     return p.outputs(o, layout="thd")
 
 
@@ -88,49 +70,3 @@ def merge(p: Problem) -> Any:
     o, lse = merge_state.merge_state_triton(*halves(p))
     shape = (p.case.batch, p.case.seq_q, p.case.heads_q)
     return p.outputs(o.view(*shape, -1), lse.view(shape), "bshd", "bsh")
-
-
-@subject(
-    supports=Supports(
-        precisions=("tf32",),
-        masks=("causal", "packed"),
-        required_masks=("causal",),
-        causal=("bottom-right",),
-        logits=("softcap", "sink"),
-        also=rows_end_at_keys,
-        backward=False,
-    ),
-    contract=Contract(lse_base=None, padding="undefined"),
-    form=triton_form(),
-)
-def extend(p: Problem) -> Any:
-    x = p.varlen()
-    o = x.q.new_empty(*x.q.shape[:2], x.v.shape[-1])
-    cached = (x.cu_seqlens_k.diff() - x.cu_seqlens_q.diff()).tolist()
-    starts, ends = x.cu_seqlens_k[:-1].tolist(), x.cu_seqlens_k[1:].tolist()
-    old = torch.cat([torch.arange(s, s + n) for s, n in zip(starts, cached, strict=True)]).to(x.q.device)
-    new = torch.cat([torch.arange(s + n, e) for s, n, e in zip(starts, cached, ends, strict=True)]).to(x.q.device)
-    kv_indptr = torch.tensor([0, *cached], dtype=torch.int32, device=x.q.device).cumsum(0, dtype=torch.int32)
-    extend_attention.extend_attention_fwd(
-        *(
-            x.q,
-            x.k[new],
-            x.v[new],
-            o,
-            x.k,
-            x.v,
-            x.cu_seqlens_q,
-            kv_indptr,
-            old,
-            None,
-            True,
-            None,
-            x.max_seqlen_q,
-            1.0,
-            1.0,
-        ),
-        sm_scale=p.scale,
-        logit_cap=p.softcap or 0.0,
-        sinks=p.sink,
-    )
-    return p.outputs(o, layout="thd")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import triton
 import triton.language as tl
 
 from flashverify.gallery.catalogue import release
-from flashverify.gallery.conditions import alibi_under_causal, all_of, no_zero_window, rows_end_at_keys, triton_form
+from flashverify.gallery.conditions import no_zero_window, rows_end_at_keys, triton_form
 from flashverify.gallery.partials import halves
 from flashverify.gallery.place import modules_of
 from flashverify.gallery.stubs import Anything
@@ -19,7 +20,6 @@ from flashverify.subjects.function import subject
 from flashverify.subjects.interface import Contract, Supports
 
 if TYPE_CHECKING:
-    from flashverify.case.case import Case
     from flashverify.case.problem import Problem
 
 platform = Anything(fp8_dtype=lambda: torch.float8_e4m3fn)
@@ -61,41 +61,46 @@ def prefill(p: Problem) -> Any:
     return p.outputs(o, layout="thd")
 
 
-def _causal_window(case: Case) -> str | None:
-    """Why there is a window without causal, or None."""
-    windowed = case.mask.window is not None and case.mask.causal is None
-    return "a window without causal" if windowed else None
-
-
-@subject(
-    supports=Supports(
-        precisions=("tf32",),
-        masks=("causal", "window", "key_lengths", "query_lengths"),
-        causal=("bottom-right",),
-        window_alignments=("bottom-right",),
-        window_sides=("left",),
-        logits=("softcap", "alibi", "sink"),
-        page_sizes=(16, 32, 64),
-        always_paged=True,
-        equal_dims=True,
-        also=all_of(rows_end_at_keys, alibi_under_causal, _causal_window),
-        backward=False,
-    ),
-    contract=Contract(lse_base=None, padding="undefined", empty_row_o=None),
-    form=triton_form(),
+_PAGED = Supports(
+    precisions=("tf32",),
+    masks=("causal", "window", "key_lengths", "query_lengths"),
+    required_masks=("causal",),
+    causal=("bottom-right",),
+    window_sides=("left",),
+    page_sizes=(16, 32, 64),
+    always_paged=True,
+    freed_pages=False,
+    equal_dims=True,
+    also=rows_end_at_keys,
+    backward=False,
 )
-def unified(p: Problem) -> Any:
+_TOKENS = Contract(lse_base=None, padding="undefined", empty_row_o=None)
+
+
+def _unified(p: Problem) -> Any:
     x = p.paged("vllm")
     o = torch.empty_like(x.q)
     left = -1 if p.window is None or p.window[0] is None else p.window[0]
     lengths = (x.query_start_loc, x.max_query_len, x.seq_lens, x.max_seq_len)
     unified_attention.unified_attention(
-        *(x.q, x.key_cache, x.value_cache, o, *lengths, p.scale, p.causal is not None, (left, 0), x.block_table),
+        *(x.q, x.key_cache, x.value_cache, o, *lengths, p.scale, True, (left, 0), x.block_table),
         *(p.softcap or 0, None, None, None),
         alibi_slopes=p.slopes,
         sinks=p.sink,
     )
     return p.outputs(o, layout="thd")
+
+
+@subject(supports=dataclasses.replace(_PAGED, logits=("softcap", "sink")), contract=_TOKENS, form=triton_form())
+def unified(p: Problem) -> Any:
+    return _unified(p)
+
+
+@subject(
+    supports=dataclasses.replace(_PAGED, logits=("alibi",), wild_slopes=False), contract=_TOKENS, form=triton_form()
+)
+def unified_alibi(p: Problem) -> Any:
+    return _unified(p)
 
 
 @subject(
