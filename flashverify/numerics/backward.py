@@ -127,7 +127,7 @@ def backward_bounds(
             b_delta,
             b_delta,
             rows.delta_self.squeeze(-1),
-            exact=rows.empty.squeeze(-1),
+            exact=(rows.dq_exact if problem.form.delta_from == "p" else rows.empty).squeeze(-1),
             exempt=rows.delta_exempt.squeeze(-1),
             trivial=rows.delta_trivial.squeeze(-1),
             out=FORMATS["fp32"],

@@ -57,6 +57,7 @@ class LogitCoefficients:
         s_max: Coefficient of `max(|S|, |m|)`, forward.
         s_const: Constant error.
         s_flush: Coefficient of `sum |q| + sum |k|`.
+        s_mean: Coefficient of `sum |q| max_j |k|` of a smoothed K, `s_mean_eta` of `sum |q|`; 0 without one.
         prescale_fwd: Coefficient of the sum over the operand that is not prescaled; `prescale_bwd` likewise.
     """
 
@@ -66,6 +67,8 @@ class LogitCoefficients:
     s_max: float
     s_const: float
     s_flush: float
+    s_mean: float
+    s_mean_eta: float
     prescale_fwd: float
     prescale_bwd: float
 
@@ -75,18 +78,21 @@ class WeightCoefficients:
     """Sections 4, 5 and 10: errors of the exponents, of the row sum and of the cast of the weights.
 
     Attributes:
+        eps: Relative error of an exponential.
         gap: Coefficient of `m - S` (forward) and of `|S - L|` (backward).
         theta_fwd: Constant part of theta, forward; `theta_bwd` backward.
-        split: Coefficient of a stored partial LSE in the weights of a split.
+        split: Coefficient of a stored partial LSE in the weights of a split; `split_lse` more where it also stands for the row sum.
         row_sum: Relative error of l.
         row_sum_rounded: The row sum adds the rounded weights.
         u_p: Unit roundoff of the cast of P and dS; 0 for fp32. `eta_p` its subnormal error, `p_max` its overflow threshold.
     """
 
+    eps: float
     gap: float
     theta_fwd: float
     theta_bwd: float
     split: float
+    split_lse: float
     row_sum: float
     row_sum_rounded: bool
     u_p: float
@@ -117,14 +123,23 @@ class OutputCoefficients:
     """Sections 5 and 7: O and the partial outputs of splits.
 
     Attributes:
+        normalise: What the weights are divided by, as in the form.
         dot_keys: D(Sk) with the rescales.
         div: Relative error of the division and of a split's merge.
+        u_acc: Relative error of the products of the tiles and of the accumulator where they are narrow, `eta_acc` their subnormal error, before the division.
+        eta_cast: Subnormal error of a weight that is divided by its sum before its cast, else 0.
+        acc_limit: Largest sum that they take.
         u_partial: Unit roundoff of a stored partial output, `eta_partial` its subnormal error; 0 for fp32.
         u_out: Unit roundoff of O, `eta_out` its subnormal error.
     """
 
+    normalise: str
     dot_keys: float
     div: float
+    u_acc: float
+    eta_acc: float
+    eta_cast: float
+    acc_limit: float
     u_partial: float
     eta_partial: float
     u_out: float
@@ -137,6 +152,7 @@ class DerivativeCoefficients:
 
     Attributes:
         dot_v: D(Dv).
+        u_dp: Unit roundoff of dP where it is narrow, `eta_dp` its subnormal error, `dp_limit` the largest that it takes.
         dp_delta: The dP accumulator starts at -delta.
         delta_weights: delta is the sum of P dP, and not of dO O.
         weights_kept: P is the forward's, and not recomputed from the LSE.
@@ -147,6 +163,9 @@ class DerivativeCoefficients:
     """
 
     dot_v: float
+    u_dp: float
+    eta_dp: float
+    dp_limit: float
     dp_delta: bool
     delta_weights: bool
     weights_kept: bool

@@ -64,19 +64,29 @@ def _logits(s: Setting) -> LogitCoefficients:
     def s_dot(prescale: str) -> float:
         # The product with the scale is one of kappa's; a prescaled operand adds one rounding to the input dtype. fl(scale log2 e) may be subnormal.
         u_pre = 0.0 if prescale == "none" else x.u
-        return ((s.dot(s.shape.D) * (1 + u_pre) + u_pre) * sc + 2 * W) * _SECOND_ORDER
+        return ((s.dot(s.shape.D) * (1 + u_pre) + u_pre) * sc + 2 * W) * _SECOND_ORDER * (1 + 3 * s.u_s)
 
     prescaled = (form.prescale_fwd, form.prescale_bwd) != ("none", "none")
+    s_abs = form.kappa * U * _SECOND_ORDER + 2 * s.u_s * (1 + s.u_s)
+    # |K - mean| <= |K| + max |K|: the product and its roundings grow by those of max |K|, and the correction of the LSE is one more product.
+    smoothed = x.u * sc * (1 + s.dot(s.shape.D)) if form.k_smoothed and x.narrow else 0.0
     return LogitCoefficients(
-        s_dot_fwd=s_dot(form.prescale_fwd),
-        s_dot_bwd=s_dot(form.prescale_bwd),
-        s_abs=form.kappa * U * _SECOND_ORDER,
+        s_mean=s_dot(form.prescale_fwd) * 2 + smoothed + s_abs * sc + 4 * U * sc if form.k_smoothed else 0.0,
+        s_mean_eta=(x.eta + W) * sc if form.k_smoothed else 0.0,
+        s_dot_fwd=s_dot(form.prescale_fwd) + smoothed,
+        s_dot_bwd=s_dot(form.prescale_bwd) + smoothed,
+        s_abs=s_abs,
         s_max=2 * U * _SECOND_ORDER if form.max_source == "apart" else 0.0,
-        s_const=s.shape.D * W * (max(sc, 1.0) if prescaled else sc) + W,
+        s_const=s.shape.D * W * (max(sc, 1.0) if prescaled else sc) + W + (x.eta * (sc + 1) if s.u_s else 0.0),
         s_flush=0.0 if x.subnormals else W * sc,
         prescale_fwd=x.eta / LOG2E if form.prescale_fwd != "none" else 0.0,
         prescale_bwd=x.eta / LOG2E if form.prescale_bwd != "none" else 0.0,
     )
+
+
+def _by_lse(form: Form) -> bool:
+    """Whether the LSE stands for the row sum."""
+    return form.normalise in ("lse", "lse_weights")
 
 
 def _weights(s: Setting) -> WeightCoefficients:
@@ -84,12 +94,14 @@ def _weights(s: Setting) -> WeightCoefficients:
     form, eps = s.form, s.form.eps / (1 - s.form.eps)
     theta_fwd = eps + (eps + U) * s.rescales + form.gap_c * U * 2 * form.rescale_threshold * LN2
     # Weights that are kept have the roundings of the forward, and of the division by their sum.
-    theta_bwd = theta_fwd + 2 * DIV_EPS if form.p_from == "forward" else eps
+    theta_bwd = theta_fwd + 2 * DIV_EPS + eps * _by_lse(form) if form.p_from == "forward" else eps
     return WeightCoefficients(
+        eps=eps * _SECOND_ORDER,
         gap=form.gap_c * U * _SECOND_ORDER,
         theta_fwd=theta_fwd * _SECOND_ORDER,
         theta_bwd=theta_bwd * _SECOND_ORDER,
         split=(7 * U if form.partial_lse_base == "e" else 3 * U) if s.splits else 0.0,
+        split_lse=8 * U if form.normalise == "lse" else 0.0,
         row_sum=s.sums * U / (1 - min(s.sums * U, 0.5)),
         row_sum_rounded=form.row_sum == "rounded" and s.x.narrow,
         u_p=s.x.u if s.x.narrow else 0.0,
@@ -105,7 +117,7 @@ def _lse(s: Setting) -> LseCoefficients:
         lg2=LG2_EPS * (1 + s.splits),
         lse_natural=form.lse_base == "e",
         base_fwd=(3.0 if form.lse_base == "e" else 2.0) + (4.0 if s.splits else 0.0),
-        base_bwd=2 * U if form.bwd_lse_base == "e" else 0.0,
+        base_bwd=2 * U if form.bwd_lse_base == "e" or (form.p_from == "forward" and _by_lse(form)) else 0.0,
         base_bwd_conditional=2 * U if "e" in (form.lse_base, form.bwd_lse_base) else 0.0,
     )
 
@@ -114,8 +126,19 @@ def _output(s: Setting) -> OutputCoefficients:
     """Sections 5 and 7."""
     form, out = s.form, FORMATS[s.form.out_dtype or s.x.name]
     partial = None if form.partial_dtype == "fp32" else FORMATS[form.partial_dtype]
+    divisions = {"every_block": s.blocks, "before_cast": 1}.get(form.normalise, 0)
+    narrow_pv, accum = form.pv_dtype == "input" and s.x.narrow, FORMATS[form.o_accum]
+    u_pv, eta_pv = (s.x.u, s.x.eta) if narrow_pv else (0.0, 0.0)
+    u_acc, eta_acc = (accum.u, accum.eta) if form.o_accum != "fp32" else (0.0, 0.0)
+    limits = [OVERFLOW_FP32, *([s.x.max] if narrow_pv else []), *([accum.max] if u_acc else [])]
+    limit = min(limits) / (1 + max(u_pv, u_acc)) ** 2
     return OutputCoefficients(
-        dot_keys=s.dot_keys + U * s.rescales + (8 * U * s.blocks if form.normalise == "every_block" else 0.0),
+        normalise=form.normalise,
+        dot_keys=s.dot_keys + U * s.rescales + divisions * 8 * U,
+        u_acc=math.expm1(u_pv + 2 * s.blocks * u_acc),
+        eta_acc=(eta_pv + 2 * eta_acc) * s.blocks,
+        eta_cast=s.eta_p if form.normalise == "before_cast" else 0.0,
+        acc_limit=limit,
         div=2 * DIV_EPS * (1 + s.splits) + (0.0 if s.beside is None else s.beside.drop),
         u_partial=0.0 if partial is None else partial.u,
         eta_partial=0.0 if partial is None else partial.eta,
@@ -126,16 +149,21 @@ def _output(s: Setting) -> OutputCoefficients:
 
 def _derivatives(s: Setting) -> DerivativeCoefficients:
     """Sections 9 and 11."""
-    form, sc = s.form, s.scale
+    form, sc, narrow_dp = s.form, s.scale, s.form.dp_dtype == "input" and s.x.narrow
     return DerivativeCoefficients(
         dot_v=s.dot(s.shape.Dv) + (0.0 if s.beside is None else s.beside.drop),
+        u_dp=s.x.u if narrow_dp else 0.0,
+        eta_dp=s.x.eta if narrow_dp else 0.0,
+        dp_limit=min(s.x.max, OVERFLOW_FP32) / (1 + 2 * s.x.u) if narrow_dp else OVERFLOW_FP32,
         dp_delta=form.dp_init == "minus_delta",
         delta_weights=form.delta_from == "p",
         weights_kept=form.p_from == "forward",
         ds_rounded_p=form.ds_from == "p_rounded" and s.x.narrow,
         ds_cast=sc if form.scale_ds == "before" else 1.0,
         # dS is cast unscaled: its subnormal error reaches the gradient times the scale. sc dS is cast: it reaches it as it is.
-        eta_ds=s.eta_p * (1.0 if form.scale_ds == "before" else sc) + (W if form.scale_ds == "operand" else 0.0),
+        eta_ds=s.eta_p * (1.0 if form.scale_ds == "before" else sc)
+        + (W if form.scale_ds == "operand" else 0.0)
+        + (s.x.eta * (1 + sc) if s.u_s else 0.0),
         u_dbias=s.x.u if form.dbias_partial == "input" else 0.0,
         eta_dbias=s.x.eta if form.dbias_partial == "input" else 0.0,
     )
@@ -164,8 +192,13 @@ def _gradients(s: Setting) -> GradientCoefficients:
         eta_grad=grad.eta,
         grad_scale=W if flushed else sc,
         operand=sc if form.scale_ds == "operand" else 0.0,
-        cast_q=(1 + u_p) * (1 + dot_keys) - 1 + scaled + adds_q * accum.u + flushed,
-        cast_k=(1 + u_p) * (1 + dot_queries) - 1 + scaled + (x.u if per_head else 0.0) + adds_k * accum.u + flushed,
+        cast_q=(1 + u_p) * (1 + dot_keys) * (1 + s.u_s) - 1 + scaled + adds_q * accum.u + flushed,
+        cast_k=(1 + u_p) * (1 + dot_queries) * (1 + s.u_s)
+        - 1
+        + scaled
+        + (x.u if per_head else 0.0)
+        + adds_k * accum.u
+        + flushed,
         cast_v=(1 + u_p) * (1 + dot_queries) - 1 + (x.u if per_head else 0.0) + adds_k * accum.u + s.drop,
         acc_q=min(accum.max, OVERFLOW_FP32) / up if narrow_q else full,
         acc_k=min(accum.max, OVERFLOW_FP32) / up if narrow_k else narrow_head / up,

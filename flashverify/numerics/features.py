@@ -91,6 +91,8 @@ def feature_coefficients(form: Form, dtype: str, features: Features) -> FeatureC
     u, w, cap = 2.0**-24, 2.0**-126, features.softcap or 0.0
     flat, rel = {"exp": (form.eps / 2, 8 * u), "tanh": (0.0, TANH_EPS), "approx": (0.0, TANH_APPROX_EPS)}[form.softcap]
     narrow = form.dropout_scale == "input" and features.keep and format_of(dtype).narrow
+    u_s = format_of(dtype).u if form.s_dtype == "input" and format_of(dtype).narrow else 0.0
+    eta_s = format_of(dtype).eta if u_s else 0.0
     return FeatureCoefficients(
         cap_in=DIV_EPS,
         cap_dot=2 * w * cap,
@@ -101,9 +103,9 @@ def feature_coefficients(form: Form, dtype: str, features: Features) -> FeatureC
         # e: eps, both sums, a division and two products; its exponent is rounded twice, 2u each of 2 |x|.
         gain=(form.eps + 11 * u) * _SECOND_ORDER if form.softcap_slope == "product" else 8 * u,
         gain_slope=4 * u,
-        bias=form.kappa_bias * u * _SECOND_ORDER,
-        bias_const=2 * w * features.biases,
-        add=u * _SECOND_ORDER,
+        bias=form.kappa_bias * u * _SECOND_ORDER + u_s * (1 + u_s),
+        bias_const=(2 * w + 2 * eta_s) * features.biases,
+        add=u * _SECOND_ORDER + u_s * (1 + u_s),
         drop=_scaled(features, u),
         # The factor itself, and its product with a weight, are rounded to the input dtype.
         drop_cast=2 * format_of(dtype).u if narrow else 0.0,

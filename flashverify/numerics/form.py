@@ -19,7 +19,11 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "row_sum": ("unrounded", "rounded"),
     "bwd_lse_base": ("2", "e"),
     "lse_base": ("e", "2"),
-    "normalise": ("end", "every_block"),
+    "normalise": ("end", "every_block", "before_cast", "lse", "lse_weights"),
+    "s_dtype": ("fp32", "input"),
+    "pv_dtype": ("fp32", "input"),
+    "dp_dtype": ("fp32", "input"),
+    "o_accum": DTYPES,
     "dp_init": ("zero", "minus_delta"),
     "delta_from": ("unknown", "o", "o_fp32", "p"),
     "p_from": ("unknown", "lse", "forward"),
@@ -39,7 +43,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "dot": ("ieee", "tf32", "tf32x3"),
 }
 _OPTIONAL_DTYPES = ("out_dtype", "grad_dtype")
-_FLAGS = ("grad_uses_prescaled", "masked_ds")
+_FLAGS = ("grad_uses_prescaled", "k_smoothed", "masked_ds")
 # A P tile that was not rescaled reaches 2^tau and must survive its cast to fp16.
 _MAX_TAU = 15.0
 _NUMBERS = (
@@ -74,7 +78,13 @@ class Form:
         row_sum: The row sum adds the fp32 weights, or the rounded ones.
         bwd_lse_base: `"e"` when the backward converts a natural LSE to base 2.
         lse_base: Base of the LSE that the kernel returns.
-        normalise: Division by the row sum at the end, or after every block.
+        s_dtype: dtype in which S is kept: where it is the input's, S and its gradient are rounded after the dot, after the scale and after each bias.
+        pv_dtype: dtype of the product P V of a tile, before it is added to the accumulator.
+        dp_dtype: dtype of the product dO V^T.
+        o_accum: dtype of the accumulator of O, which is rounded twice a block where it is narrow.
+        k_smoothed: A mean of K over keys is subtracted from K before the dot and the difference is rounded to the input dtype; the LSE is corrected.
+        normalise: Division by the row sum at the end, after every block, or of the weights before their cast (`"before_cast"`); or the LSE in place of the sum: the accumulator times
+            `exp(m - lse)` at the end (`"lse"`), or weights `exp(S - lse)` after a pass that found the LSE (`"lse_weights"`).
         dp_init: Initial value of the dP accumulator.
         delta_from: What delta is summed from: the stored `"o"`, O before it is rounded (`"o_fp32"`), or `"p"`, as `sum P dP` with the P of
             the backward. `"unknown"` is judged by every reading, and right under one is right.
@@ -118,6 +128,11 @@ class Form:
     bwd_lse_base: str = "2"
     lse_base: str = "e"
     normalise: str = "end"
+    s_dtype: str = "fp32"
+    pv_dtype: str = "fp32"
+    dp_dtype: str = "fp32"
+    o_accum: str = "fp32"
+    k_smoothed: bool = False
     dp_init: str = "zero"
     delta_from: str = "unknown"
     p_from: str = "unknown"

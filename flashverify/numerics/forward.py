@@ -6,10 +6,12 @@ import torch
 from torch import Tensor
 
 from flashverify.formats import FORMATS
+from flashverify.numerics.accumulators import accumulator_overflow
 from flashverify.numerics.bound_inputs import BoundInputs
 from flashverify.numerics.chunk import Chunk
-from flashverify.numerics.coefficients import LN2, LOG2E, OVERFLOW_FP32, Coefficients, coefficients
+from flashverify.numerics.coefficients import LN2, LOG2E, Coefficients, coefficients
 from flashverify.numerics.logits import largest_logit, logit_error, logit_overflow, sink_error
+from flashverify.numerics.normalising import LARGE, exponent_of_lse, lse_error
 from flashverify.numerics.result import ForwardBounds, check, exactly, finish
 from flashverify.numerics.self_error import float64_coefficients
 from flashverify.numerics.strict import join_strict, predict_o, predicts_o
@@ -17,8 +19,6 @@ from flashverify.numerics.terms import ForwardTerms, joined_rows
 
 __all__ = ["forward_bounds"]
 
-# Above this, exp(theta) is replaced by the largest theta of the row: log sum P e^theta <= max (S - L + theta) + log n.
-_LARGE = 30.0
 # e^500 times V^2 (1e77) times N stays finite; a weight that large leaves the hull of V as the bound.
 _CLAMP = 500.0
 # A smaller sum P e^-theta says nothing, and the hull of V is the bound; e^(_CLAMP / 2) over it stays finite, so 0 V^2 meets no infinity.
@@ -71,7 +71,7 @@ def _evaluate(c: Coefficients, chunk: Chunk, s: _Shared, prescale: str) -> _Erro
     if c.split:
         # The partial LSE L_s of a split is stored and read back as an exponent: |L_s| <= max(|S|, |m|) + log n for each of its keys, L - L_s <=
         # m - S + log n. Its own error therefore enters theta, beside one more exponential (counted in theta_fwd).
-        theta.add_(torch.maximum(chunk.abs_s, chunk.m.abs()), alpha=c.split).add_(s.gap, alpha=c.gap)
+        theta.add_(torch.maximum(chunk.abs_s, chunk.m.abs()), alpha=c.split + c.split_lse).add_(s.gap, alpha=c.gap)
         stored = log_n * (c.split + c.gap + c.row_sum) + c.lg2 * LN2 * log2_l.clamp(min=1.0)
         offset, common = offset + stored, common + stored
     theta.add_(offset)
@@ -90,7 +90,21 @@ def _evaluate(c: Coefficients, chunk: Chunk, s: _Shared, prescale: str) -> _Erro
         Dlo = Dlo + s.sink.clamp(max=_CLAMP).exp_() * (1 - h)
     lost = Dlo < _TINY
     Dlo = Dlo.clamp(min=_TINY)
-    Pup = (Pe / Dlo).clamp_(max=1.0).masked_fill_(lost, 1.0)
+    # The computed l is at least its largest term, 1 up to rounding (e^-2u|m| where the maximum is rounded apart).
+    floor = 0.9 * torch.exp(-c.s_max * chunk.m.abs()).clamp_(min=_TINY)
+    inv = 1.0 / torch.maximum(s.row_sum * Dlo, floor)
+    log_sum = torch.where(largest > LARGE, largest + log_n, torch.log1p(w1))
+    relative, lse = lse_error(c, chunk, inv, log_sum, log2_l, s.L2, s.m2)
+    of_lse, sum_inv = exponent_of_lse(c, s.L2 * LN2, s.m2 * LN2, log2_l, log_sum), inv
+    if c.normalise == "lse_weights":
+        # The second pass has no rescales: its exponential is that of the LSE.
+        reached = theta + (lse * LN2 + of_lse + log2_l * (c.gap * LN2) - c.theta_fwd)
+        Pe = torch.add(s.R, reached).clamp_(max=_CLAMP).exp_()
+        W = Pe * torch.expm1(-reached).neg_()
+        w1, Dlo, inv = W.sum(-1, keepdim=True), torch.ones_like(Dlo), torch.ones_like(inv)
+        Pup = Pe
+    else:
+        Pup = (Pe / Dlo).clamp_(max=1.0).masked_fill_(lost, 1.0)
     pv = chunk.mask(Pup) @ chunk.av if chunk.kept is None else (Pup * chunk.kept @ chunk.av).mul_(chunk.factor)
 
     Dv = chunk.v.shape[-1]
@@ -101,17 +115,29 @@ def _evaluate(c: Coefficients, chunk: Chunk, s: _Shared, prescale: str) -> _Erro
     square = torch.addcmul(Wv2, s.o * s.o, w1)
     cross = 2 * s.o * Wv
     inner = (square - cross).clamp_(min=0.0).add_(square.add_(cross.abs()), alpha=2.0**-50)
-    T1 = torch.where(lost, s.hull, torch.minimum(inner.sqrt_() * (w1.sqrt() / Dlo), s.hull))
+    spread = inner.sqrt_() * (w1.sqrt() / Dlo)
+    if (
+        c.normalise == "lse_weights"
+    ):  # nothing makes their sum 1: beside what is centred on O, O times the error of the sum
+        T1 = torch.minimum(spread, s.hull * (1 + w1)) + s.abs_o * w1
+    else:
+        T1 = torch.where(lost, s.hull, torch.minimum(spread, s.hull))
 
-    # The computed l is at least its largest term, 1 up to rounding (e^-2u|m| where the maximum is rounded apart).
-    floor = 0.9 * torch.exp(-c.s_max * chunk.m.abs()).clamp_(min=_TINY)
-    inv = 1.0 / torch.maximum(s.row_sum * Dlo, floor)
-    Tu = inv * (s.nv * (c.eta_p + c.w) + s.abs_o * (terms * c.w) + (3 * c.w * chunk.factor) * chunk.n)
+    Tu = inv * (s.nv * (c.eta_p + c.w) + s.abs_o * (terms * c.w) + (3 * c.w * chunk.factor) * chunk.n + c.eta_acc)
+    Tu = Tu + s.nv * c.eta_cast
     drop_cast = 0.0 if c.features is None else c.features.drop_cast
-    core = T1 + pv * (c.u_p + c.u_partial + drop_cast) + Tu + (pv * (1 + c.u_p) + Tu) * c.dot_keys + c.eta_partial
+    core = (
+        T1
+        + pv * (c.u_p + c.u_partial + c.u_acc + drop_cast)
+        + Tu
+        + (pv * (1 + c.u_p) + Tu) * c.dot_keys
+        + c.eta_partial
+    )
     l_error: Tensor | float = c.row_sum + c.div
+    if c.normalise == "lse":
+        l_error = l_error + torch.expm1(of_lse.clamp(max=LARGE))
     if c.split:  # the merged LSE is rounded before it normalises every split: an error common to the row, which centring on O does not see
-        l_error = l_error + torch.expm1((s.L2 * LN2 + 1).mul_(c.split).clamp_(max=_LARGE))
+        l_error = l_error + torch.expm1((s.L2 * LN2 + 1).mul_(c.split).clamp_(max=LARGE))
     flushed = Tu * (1 + c.dot_keys) + c.eta_partial
     if c.row_sum_rounded:
         lost_sum = s.abs_o * (chunk.n * inv * c.eta_p)
@@ -120,16 +146,8 @@ def _evaluate(c: Coefficients, chunk: Chunk, s: _Shared, prescale: str) -> _Erro
     after = before + (s.abs_o + before) * c.u_out + c.eta_out
     flushed = flushed * ((1 + l_error) * (1 + c.u_out)) + c.eta_out
 
-    log_sum = torch.where(largest > _LARGE, largest + log_n, torch.log1p(w1))
-    relative = log_sum + c.row_sum + terms * inv * c.w
-    if c.row_sum_rounded:
-        relative = relative + (c.u_p + chunk.n * inv * c.eta_p) * (1 + 2 * c.u_p)
-    # A logarithm that is taken in base 2 and converted costs 2u log2 l more, also where the sum with m cancels.
-    lse = (
-        relative * (1 / LN2) + (log2_l + log_sum).clamp(min=1.0) * c.lg2 + (s.L2 * c.base_fwd + s.m2 + 2 * log2_l) * c.u
-    )
     return _Errors(
-        before=before, after=after, flushed=flushed, lse=lse * (1 + 2.0**-17), theta=theta, log_l=relative, inv=inv
+        before=before, after=after, flushed=flushed, lse=lse * (1 + 2.0**-17), theta=theta, log_l=relative, inv=sum_inv
     )
 
 
@@ -159,11 +177,7 @@ def _chunk_terms(problem: BoundInputs, chunk: Chunk, o: Tensor, lse: Tensor) -> 
         strict, strict_error = predict_o(problem, c, chunk, L=L, theta=found.theta, log_l=log_l, inv=found.inv, nv=nv)
 
     logits = logit_overflow(problem, chunk, prescale)
-    # p <= 2^tau at every running maximum, so sum |V| bounds every accumulator; l Pup |V| alone misses the early ones of ascending maxima.
-    accumulator = (nv * 2.0**problem.form.rescale_threshold >= OVERFLOW_FP32) & ~empty
-    if c.u_partial:  # a partial output lies in the hull of V, up to the roundings of its weights, and is cast
-        room = FORMATS[problem.form.partial_dtype].overflow / (1 + 2 * (c.u_p + c.dot_keys + c.row_sum + c.div))
-        accumulator = accumulator | ((torch.maximum(top, -low) >= room) & ~empty)
+    accumulator = accumulator_overflow(problem, c, chunk, nv)
     row = logits | chunk.bad | (unknown & ~empty)
     exempt = row | accumulator | (unknown_o & ~empty)
     if chunk.bad_v is not None:

@@ -131,8 +131,11 @@ def gradient_errors(
     E = (E if chunk.kept is None else E.mul_(chunk.kept)).add_(row_E)
     if c.flush:
         E.add_((chunk.av.sum(-1) * (c.flush * chunk.factor)).unsqueeze(-2))
+    if c.u_dp:
+        E.mul_(1 + c.u_dp).add_(g.dp.abs(), alpha=c.u_dp).add_(c.eta_dp)
     if delta is None:
-        delta = delta_of_weights(c, chunk, g, BP, Pb, E)
+        cast = BP + chunk.mask(Pb * c.u_p + c.eta_p) if c.ds_rounded_p else BP
+        delta = delta_of_weights(c, chunk, g, cast, Pb + (cast - BP), E)
         E.add_(g.dp.abs(), alpha=2 * c.u).add_(delta + s.delta.abs() * (2 * c.u))  # P dP - P delta as two products
     BdS = torch.addcmul(BP * s.X, Pb, torch.mul(E, 1 + 3 * c.u).add_(s.X, alpha=3 * c.u))
     if c.ds_rounded_p:
@@ -216,6 +219,7 @@ def trivial_ranges(
     rows = delta + (2 * c.flush * scaled) * lost + 2 * Dv * c.w * scaled
     if g.dlse is not None:
         rows = rows + g.dlse.abs()
+    rows = rows + 2 * c.eta_dp
     X = g.AdP + rows
     if c.flush:
         X.add_((chunk.av.sum(-1) * (2 * c.flush * scaled)).unsqueeze(-2))

@@ -48,6 +48,8 @@ def logit_error(
     keys = c.s_flush + (eta if prescale == "q" else 0.0)
     if keys:
         theta.add_((chunk.ak.sum(-1) * keys).unsqueeze(-2))
+    if c.s_mean:
+        theta.add_(_smoothed(chunk) * c.s_mean + chunk.aq.sum(-1, keepdim=True) * c.s_mean_eta)
     offset: Tensor | float = chunk.aq.sum(-1, keepdim=True) * rows + c.s_const if rows else c.s_const
     tanh_error = None
     if parts is not None:
@@ -114,6 +116,15 @@ def logit_overflow(problem: BoundInputs, chunk: Chunk, prescale: str) -> Tensor:
     sc = abs(problem.scale)
     largest = chunk.A.amax(-1, keepdim=True) if chunk.A.shape[-1] else torch.zeros_like(chunk.n)
     over = largest * max(1.0, sc * LOG2E) >= OVERFLOW_FP32
+    form, x = problem.form, format_of(problem.dtype)
+    if form.k_smoothed:  # the difference from the mean is cast
+        largest = largest + _smoothed(chunk)
+        wide = 2 * chunk.ak.flatten(1).amax(-1) if chunk.ak.numel() else chunk.ak.new_zeros(len(chunk.ak))
+        over = over | (wide >= min(x.max, OVERFLOW_FP32) / (1 + x.u))[:, None, None]
+    if form.s_dtype == "input" and x.narrow:
+        limit = min(x.max, OVERFLOW_FP32) / (1 + x.u) ** 3
+        largest_s = torch.maximum(largest * max(1.0, sc), chunk.m.abs() + _largest_bias(chunk))
+        over = over | (largest_s >= limit)
     if problem.features is not None:
         over = over | _part_overflow(chunk, largest, sc)
     if prescale != "none":
@@ -125,6 +136,18 @@ def logit_overflow(problem: BoundInputs, chunk: Chunk, prescale: str) -> Tensor:
             keys = (chunk.ak.amax(-1, keepdim=True) * (sc * LOG2E) >= limit).double()
             over = over | (chunk.over_keys(keys) > 0)
     return over & ~chunk.empty
+
+
+def _smoothed(chunk: Chunk) -> Tensor:
+    """`sum |q| max_j |k|` over the keys that any row sees, `[G, M, 1]`: the product with any mean of K is no larger."""
+    if not chunk.ak.shape[-2]:
+        return torch.zeros_like(chunk.n)
+    return chunk.aq @ chunk.ak.amax(-2).unsqueeze(-1)
+
+
+def _largest_bias(chunk: Chunk) -> Tensor | float:
+    """The largest magnitude of the biases of a row, `[G, M, 1]`."""
+    return 0.0 if chunk.parts is None or chunk.parts.bias is None else chunk.parts.bias.amax(-1, keepdim=True)
 
 
 def _part_overflow(chunk: Chunk, largest: Tensor, sc: float) -> Tensor:

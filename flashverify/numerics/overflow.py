@@ -56,13 +56,14 @@ def overflow_domain(
     limit_s = min(limit_s, OVERFLOW_FP32 / max(1.0, c.operand))
     room = OVERFLOW_FP32 - s.Adelta - (0.0 if g.dlse is None else g.dlse.abs())
     # Of invisible pairs too: there the weight is 0, and 0 * inf is NaN in a kernel that masks the logits only. So it is in rows that see nothing.
-    dP, ado, lost_empty = g.AdP >= room, g.ado, torch.zeros_like(chunk.empty)
+    largest_dp = min(OVERFLOW_FP32, c.dp_limit)
+    dP, ado, lost_empty = (g.AdP >= room) | (g.AdP >= largest_dp), g.ado, torch.zeros_like(chunk.empty)
     if masked:
         dP = _visible(chunk, dP)
     elif g.empty_ado is not None:
         ado = g.ado + g.empty_ado
         of_empty = (g.empty_ado @ chunk.av.mT) * chunk.factor
-        wide = (of_empty if g.empty_dlse is None else of_empty + g.empty_dlse) >= OVERFLOW_FP32
+        wide = (of_empty if g.empty_dlse is None else of_empty + g.empty_dlse) >= largest_dp
         dP, lost_empty = dP | wide, wide.any(-1, keepdim=True)
     delta_over = (room <= 0) & ~chunk.empty
     largest_p = cores.Pb if chunk.kept is None else cores.Pb * chunk.factor
@@ -85,11 +86,13 @@ def overflow_domain(
     # A key that no row sees may share a tile with rows that do the product: 0 * inf in its dK and in their dQ. Rows beyond the key lengths are the caller's to zero.
     hidden = torch.zeros_like(over_col)
     if chunk.hidden_v is not None and not masked:
-        meets = ado.sum(-1, keepdim=True) * chunk.hidden_v.amax(-2, keepdim=True) >= OVERFLOW_FP32
+        meets = ado.sum(-1, keepdim=True) * chunk.hidden_v.amax(-2, keepdim=True) >= largest_dp
         over_row, lost_empty = over_row | meets, lost_empty | (meets & chunk.empty)
         if c.delta_weights:
             row = row | (meets & ~chunk.empty)
-        hidden = chunk.hidden_v * ado.sum(-1).amax(-1)[:, None, None] >= OVERFLOW_FP32
+        hidden = chunk.hidden_v * ado.sum(-1).amax(-1)[:, None, None] >= largest_dp
+    if c.delta_weights:  # 0 * inf in the delta of a row that sees nothing, and then in its dS
+        row = row | lost_empty
     reach_v = whole.any(-2, keepdim=True)
     if masked:
         capped = chunk.parts is not None and chunk.parts.cap is not None

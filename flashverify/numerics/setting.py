@@ -67,6 +67,11 @@ class Setting:
         return dot_coefficient(K, dtype=self.x.name, dot=form.dot, architecture=form.architecture, parts=parts)
 
     @property
+    def u_s(self) -> float:
+        """Unit roundoff of S where it is kept in the input dtype, else 0."""
+        return self.x.u if self.form.s_dtype == "input" and self.x.narrow else 0.0
+
+    @property
     def eta_p(self) -> float:
         """Subnormal error of one cast of P or dS."""
         return self.x.eta if self.x.narrow else 0.0

@@ -33,11 +33,12 @@ def predicts_o(problem: BoundInputs) -> bool:
     """Whether section 14 covers O of the problem's form.
 
     It does not cover dropout (weights may be scaled before their cast), splits, a threshold of the rescale, a maximum that is
-    rounded apart, weights that are normalised every block, a row sum of rounded weights and 16-bit partial results.
+    rounded apart, another normalisation than at the end, a row sum of rounded weights and 16-bit partial results, products and accumulators.
     """
     form = problem.form
     plain = form.n_splits == 1 and form.rescale_threshold == 0 and form.partial_dtype == "fp32"
     plain = plain and (form.max_source, form.normalise, form.row_sum) == ("exponent", "end", "unrounded")
+    plain = plain and (form.pv_dtype, form.o_accum) == ("fp32", "fp32")
     return plain and form.block_n is not None and _predicts(form, problem)
 
 

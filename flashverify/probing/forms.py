@@ -16,6 +16,8 @@ _CHOICES: tuple[dict[str, Any], ...] = (
     {"scale_ds": "operand"},
     {"scale_ds": "before"},
     {"normalise": "every_block"},
+    {"normalise": "lse"},
+    {"normalise": "lse_weights"},
     {"dp_init": "minus_delta"},
     {"delta_from": "p", "p_from": "forward"},
     {"delta_from": "p", "p_from": "lse"},
@@ -39,6 +41,14 @@ _LOOSER: tuple[dict[str, Any], ...] = (
     {"exp": "poly", "exp_eps": 2000.0},
     {"dot": "tf32x3"},
     {"dot": "tf32"},
+    {"normalise": "before_cast"},
+    {"s_dtype": "input"},
+    {"pv_dtype": "input"},
+    {"dp_dtype": "input"},
+    {"s_dtype": "input", "dp_dtype": "input", "normalise": "before_cast", "ds_from": "p_rounded", "scale_ds": "before"}
+    | {"delta_from": "p", "p_from": "forward"},
+    {"k_smoothed": True},
+    {"o_accum": "{}"},
     {"gqa_partial": "input"},
     {"grad_accum": "{}", "grad_accum_of": "dq"},
     {"grad_accum": "{}", "grad_accum_of": "dkv"},
@@ -60,6 +70,12 @@ _WORDS = {
     "kappa": "a logit has more than four roundings",
     "kappa_bias": "a bias has more than four roundings before it is added",
     "dot": "fp32 operands of a dot are cut to tf32",
+    "s_dtype": "S and its gradient are rounded to 16 bits",
+    "pv_dtype": "the product P V of each tile is rounded to 16 bits",
+    "dp_dtype": "dP is rounded to 16 bits",
+    "o_accum": "O is accumulated in 16 bits",
+    "k_smoothed": "the mean of K is subtracted and the difference rounded to 16 bits",
+    "normalise": "weights are divided by their sum before they are rounded",
     "gqa_partial": "dK and dV of each query head are rounded before they are summed over the group",
     "grad_accum": "gradients are accumulated in 16 bits",
     "partial_dtype": "partial outputs are kept in 16 bits",
@@ -73,7 +89,7 @@ _HARMLESS = frozenset(name for choice in _CHOICES for name in choice) | {"lse_ba
 
 def loosening(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Those fields of a form that only its author may declare."""
-    return {name: value for name, value in fields.items() if name not in _HARMLESS}
+    return {name: value for name, value in fields.items() if name not in _HARMLESS or value == "before_cast"}
 
 
 def words_of(fields: Mapping[str, Any]) -> str:

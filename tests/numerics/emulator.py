@@ -54,6 +54,10 @@ class Emulator:
     n_splits: int = 1
     delta_from: str = "o"
     keep_p: bool = False
+    normalise: str = "end"
+    narrow: frozenset[str] = frozenset()
+    """What is rounded to the dtype beside P and dS: s, pv, dp, acc."""
+    smoothed: bool = False
     lean: Tensor | None = None
     """Sign of the error of each weight of the backward, in place of `ulps`."""
     defects: frozenset[str] = frozenset()
@@ -90,8 +94,21 @@ class Emulator:
         out = a @ b
         return out if c is None else out + c
 
+    def cast(self, name: str, x: Tensor) -> Tensor:
+        return x.to(self.dtype).to(F32) if name in self.narrow else x
+
     def logits(self, q: Tensor, k: Tensor, vis: Tensor) -> Tensor:
-        return torch.where(vis, self.dot(q, k.mT) * self.c, -math.inf)
+        s = self.cast("s", self.dot(q, k.mT))
+        if "s" in self.narrow:
+            return torch.where(vis, self.cast("s", s * self.sc) * (1 if self.natural else self.log2e), -math.inf)
+        return torch.where(vis, s * self.c, -math.inf)
+
+    def smooth(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor | float]:
+        """K without its mean, in the dtype, and what the LSE lacks for it."""
+        if not self.smoothed:
+            return k, 0.0
+        mean = k.to(F32).mean(2, keepdim=True).to(self.dtype).to(F32)
+        return (k.to(F32) - mean).to(self.dtype), self.dot(q, mean.mT) * self.c
 
     def expand(self, q: Tensor, k: Tensor) -> Tensor:
         return k.repeat_interleave(q.shape[1] // k.shape[1], 1)
@@ -121,16 +138,31 @@ class Emulator:
             if "key" in self.defects and start == 0:
                 rounded[..., 0], p[..., 0] = 0.0, 0.0
             row = row * alpha + (rounded if self.row_sum_rounded else p).sum(-1, keepdim=True)
-            acc = self.dot(rounded, v[:, :, keys], acc * (1.0 if "alpha_acc" in self.defects else alpha))
+            acc = acc * (1.0 if "alpha_acc" in self.defects else alpha)
+            if self.narrow & {"pv", "acc"}:
+                acc = self.cast("acc", self.cast("acc", acc) + self.cast("pv", self.dot(rounded, v[:, :, keys])))
+            else:
+                acc = self.dot(rounded, v[:, :, keys], acc)
             m = m_new
-        o = torch.where(row > 0, acc / row, 0.0)
+        o, total = torch.where(row > 0, acc / row, 0.0), row
+        if self.normalise in ("lse", "lse_weights"):
+            lse = m + (torch.log(row) if self.natural else torch.log2(row))
+            lse = torch.where(row > 0, lse, 0.0)
+            o = acc * torch.where(row > 0, self.ex2(torch.where(row > 0, m, 0.0) - lse), 0.0)
+        if self.normalise == "lse_weights":
+            p = self.ex2(self.logits(q, k, vis) - lse)
+            o = self.dot(p.to(self.dtype).to(F32), v)
+            kept, row = p, torch.ones_like(row)
+        if self.normalise == "before_cast":
+            o = self.dot(torch.where(row > 0, kept / row, 0.0).to(self.dtype), v)
         self.o_fp32, self.p = o, torch.where(row > 0, kept / row, 0.0)
-        m = torch.where(row > 0, m, -math.inf)
-        return o, m + (torch.log(row) if self.natural else torch.log2(row))
+        m = torch.where(total > 0, m, -math.inf)
+        return o, m + (torch.log(total) if self.natural else torch.log2(total))
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, vis: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """O in the dtype, the natural LSE and the LSE kept for the backward."""
         k, v = self.expand(q, k), self.expand(q, v)
+        k, missing = self.smooth(q, k)
         size = -(-k.shape[2] // self.n_splits) if k.shape[2] else 1
         cuts = [slice(i, i + size) for i in range(0, max(1, k.shape[2]), size)]
         parts = [self.part(q, k[:, :, cut], v[:, :, cut], vis[..., cut]) for cut in cuts]
@@ -142,6 +174,7 @@ class Emulator:
             total = weights.sum(0)
             o = torch.where(total > 0, (torch.stack([x for x, _ in parts]) * weights).sum(0) / total, 0.0)
             lse = top + (torch.log(total) if self.natural else torch.log2(total))
+        lse = lse + missing
         kept = lse
         returned = lse if self.natural else lse * torch.tensor(math.log(2.0), dtype=F32)
         if "lse_base" in self.defects:
@@ -156,7 +189,10 @@ class Emulator:
         """delta, dQ, dK, dV."""
         heads, (ke, ve) = k.shape[1], (self.expand(q, k), self.expand(q, v))
         delta = (do.to(F32) * (self.o_fp32 if self.delta_from == "o_fp32" else o.to(F32))).sum(-1, keepdim=True)
-        if self.prescale_k_bwd:
+        if self.smoothed:
+            smooth, missing = self.smooth(q, ke)
+            z = self.logits(q, smooth, vis) + missing
+        elif self.prescale_k_bwd:
             z = torch.where(vis, self.dot(q, (ke.to(F32) * self.c).to(self.dtype).mT), -math.inf)
         else:
             z = self.logits(q, ke, vis)
@@ -169,15 +205,17 @@ class Emulator:
             if self.keep_p
             else torch.where(live, self.ex2(t) if self.lean is None else self.ex2(t, self.lean), 0.0)
         )
-        dp = self.dot(do, ve.mT)
+        dp = self.cast("dp", self.dot(do, ve.mT))
         if self.delta_from == "p":
-            delta = (p * dp).sum(-1, keepdim=True)
+            delta = ((p.to(self.dtype).to(F32) if self.ds_rounded_p else p) * dp).sum(-1, keepdim=True)
         x = dp - (0.0 if "delta" in self.defects else delta if dlse is None else delta - dlse.to(F32).unsqueeze(-1))
         p16 = p.to(self.dtype)
         ds = (p16.to(F32) if self.ds_rounded_p else p) * x
         if self.scale_ds_before:
             ds = ds * self.sc
         ds = torch.where(live, ds, 0.0)
+        if "s" in self.narrow:
+            ds = self.cast("s", ds)
         ds16, after = ds.to(self.dtype), torch.ones(()) if self.scale_ds_before else self.sc
         if self.scale_ds_operand:
             ds16, after = ds16.to(F32) * self.sc, torch.ones(())

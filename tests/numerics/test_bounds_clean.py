@@ -26,7 +26,25 @@ FORMS: tuple[tuple[Mapping[str, object], Mapping[str, object]], ...] = (
     ({"rescale_threshold": 8.0}, {"tau": 8.0}),
     ({"n_splits": 3}, {"n_splits": 3}),
     ({"bwd_lse_base": "e"}, {"convert_lse": True}),
+)
+# Each is played in some of the regimes.
+OTHERS: tuple[tuple[Mapping[str, object], Mapping[str, object]], ...] = (
+    ({"normalise": "lse"}, {"normalise": "lse"}),
+    ({"normalise": "lse", "exp": "exp", "n_splits": 3}, {"normalise": "lse", "natural": True, "n_splits": 3}),
+    ({"normalise": "lse_weights"}, {"normalise": "lse_weights"}),
+    ({"normalise": "lse_weights", "p_from": "forward"}, {"normalise": "lse_weights", "keep_p": True}),
     ({"delta_from": "o_fp32"}, {"delta_from": "o_fp32"}),
+    ({"s_dtype": "input"}, {"narrow": frozenset({"s"})}),
+    ({"pv_dtype": "input"}, {"narrow": frozenset({"pv"})}),
+    ({"dp_dtype": "input"}, {"narrow": frozenset({"dp"})}),
+    ({"k_smoothed": True}, {"smoothed": True}),
+    ({"normalise": "before_cast"}, {"normalise": "before_cast"}),
+    (
+        {"s_dtype": "input", "dp_dtype": "input", "normalise": "before_cast", "ds_from": "p_rounded"}
+        | {"delta_from": "p", "p_from": "forward", "scale_ds": "before"},
+        {"narrow": frozenset({"s", "dp"}), "normalise": "before_cast", "ds_rounded_p": True}
+        | {"delta_from": "p", "keep_p": True, "scale_ds_before": True},
+    ),
     ({"delta_from": "p", "p_from": "lse"}, {"delta_from": "p"}),
     ({"delta_from": "p", "p_from": "forward"}, {"delta_from": "p", "keep_p": True}),
     ({"delta_from": "o", "p_from": "forward"}, {"keep_p": True}),
@@ -44,7 +62,8 @@ def assert_clean(ratios: dict[str, float]) -> None:
 )
 @pytest.mark.parametrize("regime", fast_one_in(3, REGIMES))
 def test_every_form_in_every_regime(regime: str, dtype: torch.dtype) -> None:
-    for seed, (declared, played) in enumerate(FORMS):
+    other = OTHERS[(REGIMES.index(regime) + len(NAMES[dtype]) * (dtype == torch.bfloat16)) % len(OTHERS)]
+    for seed, (declared, played) in enumerate((*FORMS, other)):
         block = (16, 32)[seed % 2]
         vis = None if seed % 3 == 0 else torch.ones(33, 48, dtype=torch.bool).tril((0, -5)[seed % 2])
         q, k, v, do = draw(regime, dtype, (1, 4, 2, 33, 48, 32, 16), seed)

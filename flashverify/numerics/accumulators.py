@@ -1,0 +1,35 @@
+"""Where an accumulator or a partial output of the forward may leave its format (docs/bounds.md, section 13)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from flashverify.formats import FORMATS
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from flashverify.numerics.bound_inputs import BoundInputs
+    from flashverify.numerics.chunk import Chunk
+    from flashverify.numerics.coefficients import Coefficients
+
+__all__ = ["accumulator_overflow"]
+
+
+def accumulator_overflow(problem: BoundInputs, c: Coefficients, chunk: Chunk, nv: Tensor) -> Tensor:
+    """Elements of O, bool `[G, M, Dv]`.
+
+    Args:
+        problem: The problem.
+        c: The coefficients.
+        chunk: The chunk.
+        nv: Sum of |V| over the visible keys, `[G, M, Dv]`.
+    """
+    # p <= 2^tau at every running maximum, so sum |V| bounds every accumulator; l Pup |V| alone misses the early ones of ascending maxima.
+    over: Tensor = nv * 2.0**problem.form.rescale_threshold >= c.acc_limit
+    if c.u_partial:  # a partial output lies in the hull of V, up to the roundings of its weights, and is cast
+        room = FORMATS[problem.form.partial_dtype].overflow / (1 + 2 * (c.u_p + c.dot_keys + c.row_sum + c.div))
+        over = over | (torch.maximum(chunk.top, -chunk.low) >= room)
+    return over & ~chunk.empty
