@@ -98,8 +98,8 @@ CATALOGUE: tuple[Release, ...] = (
         version="1.3",
         licence="Apache-2.0",
         kernels=(
-            Kernel(name="varlen", what="conch.ops.attention.varlen_attention: paged, causal"),
-            Kernel(name="paged", what="conch.ops.attention.paged_attention: paged decoding, split keys"),
+            Kernel(name="varlen", what="conch.ops.attention.varlen_attention: paged, causal, softcap"),
+            Kernel(name="paged", what="conch.ops.attention.paged_attention: paged decoding, split keys, softcap"),
         ),
     ),
     Release(
@@ -160,7 +160,7 @@ CATALOGUE: tuple[Release, ...] = (
         kernels=(
             Kernel(name="prefill", what="flash_attn_varlen_func: packed, causal, left windows, ALiBi, sinks"),
             Kernel(
-                name="paged", what="flash_attn_with_kvcache: paged decoding, split keys, left windows, ALiBi, sinks"
+                name="paged", what="flash_attn_with_kvcache: paged decoding, split keys, left windows, softcap, sinks"
             ),
         ),
     ),

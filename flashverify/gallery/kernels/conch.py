@@ -23,6 +23,7 @@ paged_attention = module("conch.ops.attention.paged_attention")
         precisions=("tf32",),
         masks=("causal", "key_lengths", "query_lengths"),
         causal=("bottom-right",),
+        logits=("softcap",),
         page_sizes=(16, 32),
         always_paged=True,
         equal_dims=True,
@@ -35,7 +36,7 @@ paged_attention = module("conch.ops.attention.paged_attention")
 def varlen(p: Problem) -> Any:
     x = p.paged("vllm")
     lengths = (x.query_start_loc, x.max_query_len, x.seq_lens, x.max_seq_len, x.block_table)
-    given = {"causal": p.causal is not None, "scale": p.scale}
+    given = {"causal": p.causal is not None, "scale": p.scale, "softcap": p.softcap or 0.0}
     o = varlen_attention.varlen_attention(x.q, x.key_cache, x.value_cache, *lengths, **given)
     return p.outputs(o, layout="thd")
 
@@ -44,6 +45,7 @@ def varlen(p: Problem) -> Any:
     supports=Supports(
         precisions=("tf32",),
         masks=("key_lengths",),
+        logits=("softcap",),
         seq_q=(1,),
         page_sizes=(16, 32),
         always_paged=True,
@@ -55,6 +57,6 @@ def varlen(p: Problem) -> Any:
 )
 def paged(p: Problem) -> Any:
     x = p.paged("vllm")
-    given = {"scale": p.scale}
+    given = {"scale": p.scale, "softcap": p.softcap or 0.0}
     o = paged_attention.paged_attention(x.q, x.key_cache, x.value_cache, x.block_table, x.seq_lens, **given)
     return p.outputs(o, layout="thd")

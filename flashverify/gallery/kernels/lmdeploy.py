@@ -29,7 +29,7 @@ with pretend_cuda((8, 0)):
         causal=("bottom-right",),
         window_alignments=("bottom-right",),
         window_sides=("left",),
-        logits=("alibi", "sink"),
+        logits=("softcap", "alibi", "sink"),
         wild_slopes=False,
         also=all_of(rows_end_at_keys, no_zero_window, alibi_under_causal),
         backward=False,
@@ -43,7 +43,7 @@ def prefill(p: Problem) -> Any:
     left = -1 if p.window is None or p.window[0] is None else p.window[0]
     lengths = (x.cu_seqlens_q, x.cu_seqlens_k, x.max_seqlen_q, x.max_seqlen_k)
     o = flash_attention.flash_attn_varlen_func(
-        *(x.q, x.k, x.v, *lengths, p.scale, p.causal is not None, (left, left)),
+        *(x.q, x.k, x.v, *lengths, p.scale, p.causal is not None, (left, left), p.softcap or 0.0),
         alibi_slopes=p.slopes,
         sinks=p.sink,
         kv_layout="shd",
@@ -57,7 +57,7 @@ def prefill(p: Problem) -> Any:
         masks=("window", "key_lengths"),
         window_alignments=("bottom-right",),
         window_sides=("left",),
-        logits=("sink",),
+        logits=("softcap", "sink"),
         seq_q=(1,),
         page_sizes=(16, 32),
         always_paged=True,
@@ -75,6 +75,7 @@ def paged(p: Problem) -> Any:
         *(x.q, x.key_cache, x.value_cache, x.seq_lens, x.block_table),
         softmax_scale=p.scale,
         window_size=left,
+        softcap=p.softcap or 0.0,
         alibi_slopes=p.slopes,
         sinks=p.sink,
     )
