@@ -189,5 +189,7 @@ def _promises(contract: Contract) -> Iterator[str]:
         yield "the same bits over repeats: measured, never a failure"
     if contract.batch_invariant is None:
         yield "the same bits alone and in a batch: measured, never a failure"
+    if contract.masked_loads == "zero":
+        yield "masked lanes of loads without other=: zero by contract"
     if contract.graphs is None:
         yield "capture in a CUDA graph: tried, never a failure where it is refused"

@@ -100,7 +100,7 @@ def _nothing(*_: Any, **__: Any) -> None:
 
 def device_functions() -> Iterator[tuple[Any, str, Any]]:
     """What is replaced in `triton.language.extra`: (owner, name, value)."""
-    made = {name: _of_one(function) for name, function in _UNARY.items()}
+    made: dict[str, Any] = {name: _of_one(function) for name, function in _UNARY.items()}
     made |= {name: _of_two(function) for name, function in _BINARY.items()}
     made |= {name: _test(function) for name, function in _TESTS.items()}
     for path in _MODULES:

@@ -98,7 +98,11 @@ _LANGUAGE = (
     "core.constexpr",
     "core.reduce",
     "core.tensor",
+    "core.tensor_descriptor",
+    "core.tensor_descriptor_base_type",
     "core.tensor.T",
+    "make_block_ptr",
+    "make_tensor_descriptor",
     "pointer_type",
     "str_to_ty",
 )

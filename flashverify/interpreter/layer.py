@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Diverged", "Launch", "Layer", "Signal", "TooLarge", "Unsupported", "field_name", "fields_of", "leaves"]
 
-_DESCRIPTORS = (TensorDescriptor, tl.core.tensor_descriptor)
+_DESCRIPTORS = (TensorDescriptor, getattr(tl.core, "tensor_descriptor", TensorDescriptor))
 
 
 class Signal(BaseException):

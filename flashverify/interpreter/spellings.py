@@ -32,6 +32,10 @@ _ADVICE: tuple[tuple[str, str], ...] = (
         r"module 'triton.language.math' has no attribute '(\w+)'",
         f"write {_LIBDEVICE} and libdevice.\\1 for tl.math.\\1",
     ),
+    (
+        r"(Did you forget to add @triton.jit)",
+        "import its file inside the corrected interpreter: a function of libdevice got a name before",
+    ),
     (r"module 'triton.language' has no attribute '(_experimental_\w*descriptor\w*)'", f"take {_DESCRIPTOR}"),
     (r"module 'triton.language' has no attribute '(\w+)'", "this name is gone, or belongs to another release"),
     (

@@ -87,25 +87,25 @@ def _values(configs: Sequence[Any]) -> list[dict[str, int]]:
 
 @contextlib.contextmanager
 def configured(known: Choices, launch: Launch) -> Iterator[None]:
-    """Until the end of the block the autotuner of a launch configuration has no other choice, unless it prunes this one.
+    """Until the end of the block these autotuners time nothing: that of the case has its configuration, every other one its first.
 
     Args:
         known: of `choices`.
-        launch: of the case; empty leaves the choice to the autotuner, which takes the first one in the interpreter.
+        launch: of the case.
     """
-    tuner, config = known.get(launch, (None, None))
-    if tuner is None:
+    chosen, config = known.get(launch, (None, None))
+    with contextlib.ExitStack() as undo:
+        for tuner in {id(tuner): tuner for tuner, _ in known.values()}.values():
+            tuner.run = _bound(tuner, config if tuner is chosen else None)  # of this object, above that of its class
+            undo.callback(delattr, tuner, "run")
         yield
-        return
 
+
+def _bound(tuner: Any, config: Any) -> Callable[..., Any]:
     def run(*args: Any, **kwargs: Any) -> Any:
         return _run(type(tuner).run, tuner, config, args, kwargs)
 
-    tuner.run = run  # of this object, above that of its class
-    try:
-        yield
-    finally:
-        del tuner.run
+    return run
 
 
 def first_left(run: Callable[..., Any]) -> Callable[..., Any]:

@@ -58,7 +58,8 @@ class DeclaredSubject:
         with contextlib.ExitStack() as stack:
             if self.capability is not None and not problem.q.is_cuda:
                 stack.enter_context(pretend_cuda(self.capability))
-            stack.enter_context(configured(self.configurations, problem.case.launch))
+            if self.configurations:
+                stack.enter_context(configured(self.configurations, problem.case.launch))
             yield
 
     def form(self, case: Case) -> Form:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["FORWARD_ONLY", "Inability", "inability_of", "not_differentiable"]
+__all__ = ["FORWARD_ONLY", "NO_GPU", "PRETEND", "Inability", "inability_of", "not_differentiable"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +24,12 @@ class Inability:
     kinds: tuple[str, ...] = ()
 
 
+PRETEND = ". Import it inside `with flashverify.pretend_cuda((9, 0)):`, and declare @subject(pretend_cuda=(9, 0))"
+"""What helps a file that asks for a GPU while it is imported."""
 NO_GPU = Inability(
     reason="it needs a GPU, and there is none that it can use",
     advice="Run it on a machine with a GPU. Triton kernels need none: with --device cpu they run in Triton's interpreter, if the "
-    "subject hands them CPU tensors and asks no driver.",
+    "subject hands them CPU tensors and asks no driver; @subject(pretend_cuda=(9, 0)) answers code that does ask.",
     texts=(
         "0 active drivers",
         "not compiled with CUDA",

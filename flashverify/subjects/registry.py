@@ -10,13 +10,15 @@ import functools
 import importlib
 import os
 import sys
+import traceback
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flashverify.errors import SubjectLoadError
+from flashverify.errors import FlashverifyError, SubjectLoadError
 from flashverify.subjects.files import module_of_file
+from flashverify.subjects.inability import NO_GPU, PRETEND, inability_of
 
 if TYPE_CHECKING:
     from flashverify.subjects.interface import Subject
@@ -176,4 +178,12 @@ def _resolve(spec: str, module_name: str, attribute: str) -> object:
         raise SubjectLoadError(f"subject {spec!r} cannot be imported: {error}") from error
     except AttributeError as error:
         raise SubjectLoadError(f"subject {spec!r}: {error}") from error
+    except FlashverifyError:
+        raise
+    except Exception as error:
+        kind, frames = type(error).__name__, traceback.extract_tb(error.__traceback__)
+        frame = next(x for x in reversed(frames) if not {"torch", "triton"} & set(Path(x.filename).parts))
+        text = f"subject {spec!r} cannot be imported: {kind}: {error} ({frame.filename}:{frame.lineno})"
+        advice = PRETEND if inability_of(kind, str(error)) is NO_GPU else ""
+        raise SubjectLoadError(f"{text}{advice}") from error
     return value

@@ -9,6 +9,8 @@ import pytest
 import torch
 import triton
 import triton.language as tl
+from triton.language.extra import libdevice
+from triton.runtime.autotuner import Autotuner
 
 from flashverify.errors import UsageError
 from flashverify.interpreter import active, check_hooks, faithful, session
@@ -33,7 +35,7 @@ def launch(dtype=torch.float32):
 def state():
     """Everything that Triton keeps where a session may touch it."""
     owners = (stock, stock.interpreter_builder, InterpreterBuilder, tl, tl.core, tl.math, tl.standard, tl.core.tensor)
-    owners += (tl.core.block_type, tl.core.dtype, tl.core.tensor_descriptor_base)
+    owners += (tl.core.block_type, tl.core.dtype, tl.core.tensor_descriptor_base, Autotuner, libdevice, tl.extra.cuda)
     found = {(n, name): value for n, owner in enumerate(owners) for name, value in vars(owner).items()}
     return {**found, "class": stock.interpreter_builder.__class__}
 

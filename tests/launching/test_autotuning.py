@@ -7,6 +7,7 @@ import torch
 import triton
 from triton import Config
 from triton.language import constexpr
+from triton.runtime.autotuner import Autotuner
 
 from flashverify import Contract, UsageError, judge_case, kernel_subject, subject
 from flashverify.launching.autotuning import choices
@@ -77,6 +78,14 @@ def test_a_configuration_that_pruning_rules_out_is_never_run():
         }
     )
     assert blocks(kernel, OF_32) == {16}
+
+
+def test_a_declared_kernel_is_not_timed_where_the_interpreter_is_not_open(monkeypatch):
+    monkeypatch.setattr(Autotuner, "run", getattr(Autotuner.run, "one_config", Autotuner.run))
+    kernel = tuned(do_bench=lambda *_, **__: pytest.fail("it was timed"))
+
+    assert blocks(kernel) == {16}
+    assert blocks(kernel, OF_32) == {32}
 
 
 def test_a_perf_model_prunes_too():

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from flashverify.errors import SubjectLoadError
+from flashverify.errors import SubjectLoadError, UsageError
 from flashverify.subjects import Subject, describe_subjects, has_gpu, load_subject, registry
 
 TEN_LINES = """
@@ -137,3 +137,29 @@ def test_one_function_decides_whether_there_is_a_gpu():
     naming = {path.relative_to(root).as_posix() for path in files if "/dev/" + "nvidiactl" in path.read_text("utf-8")}
 
     assert naming == {"flashverify/subjects/registry.py"}
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (
+            "torch.zeros(1, device='cuda')",
+            r"cannot be imported: .*CUDA.*users_file.py:2\). Import it inside `with flashverify.pretend_cuda",
+        ),
+        ("1 / 0", r"cannot be imported: ZeroDivisionError: division by zero \(.*users_file.py:2\)$"),
+    ],
+)
+def test_an_exception_of_a_file_that_is_imported_names_the_line(tmp_path, line, message):
+    if "cuda" in line and has_gpu():
+        pytest.skip("there is a GPU")
+    (tmp_path / "users_file.py").write_text(f"import torch\n{line}\n")
+
+    with pytest.raises(SubjectLoadError, match=message):
+        load_subject(f"{tmp_path}/users_file.py:mine")
+
+
+def test_a_wrong_declaration_in_a_file_is_told_as_it_is(tmp_path):
+    (tmp_path / "users_supports.py").write_text("import flashverify\nflashverify.Supports(dtypes=('int8',))\n")
+
+    with pytest.raises(UsageError, match=r"^Supports\(dtypes="):
+        load_subject(f"{tmp_path}/users_supports.py:mine")
