@@ -4,7 +4,7 @@ import pytest
 from torch.nn.attention import flex_attention as flex
 
 from flashverify import judge_case, parse_case
-from flashverify.adapters.flex import flex_attention
+from flashverify.adapters import flex_attention
 from flashverify.errors import UsageError
 
 SIZES = "dim_qk=16 dim_v=8 backward=no"

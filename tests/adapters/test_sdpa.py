@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from flashverify import judge_case, load_subject, parse_case
-from flashverify.adapters.sdpa import sdpa
+from flashverify.adapters import sdpa
 from flashverify.errors import UsageError
 
 SIZES = "batch=2 heads_q=4 heads_kv=2 dim_qk=16 dim_v=16"

@@ -161,7 +161,7 @@ def _refusal(case: Case, backend: str, where: str, *, added: bool) -> str | None
     """
     from flashverify.adapters.torch_cpu import TORCH_CPU
 
-    added = (added and case.mask.parts()) or (backend == "math" and case.mask.causal is not None)
+    added = (added and bool(case.mask.parts())) or (backend == "math" and case.mask.causal is not None)
     if added and any(abs(edit.value) >= _HUGE for edit in case.values.edits):
         return "an element of 1e30 or more: the mask is added, and inf - inf is NaN where the logit of a hidden key overflows"
     also = TORCH_CPU.supports.also if where == "cpu" and backend != "math" else None
