@@ -158,7 +158,7 @@ CATALOGUE: tuple[Release, ...] = (
         bare=("lmdeploy", "lmdeploy.pytorch", "lmdeploy.pytorch.kernels", "lmdeploy.pytorch.kernels.cuda"),
         stubs=("lmdeploy.utils", "lmdeploy.messages"),
         kernels=(
-            Kernel(name="prefill", what="flash_attn_varlen_func: packed, causal, left windows, ALiBi, sinks"),
+            Kernel(name="prefill", what="flash_attn_varlen_func: packed, causal, left windows, softcap, ALiBi, sinks"),
             Kernel(
                 name="paged", what="flash_attn_with_kvcache: paged decoding, split keys, left windows, softcap, sinks"
             ),

@@ -82,7 +82,7 @@ def _finding(record: dict[str, Any]) -> Finding:
     key = record["key"]
     return Finding(
         title=record["title"],
-        failure=record["failure"],
+        failure=record["verdict"]["message"],
         check=key["check"],
         cases=record.get("count", 1),
         case=record["case"],
