@@ -8,19 +8,16 @@ import shlex
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
 from flashverify.errors import UsageError
 from flashverify.gallery.judging import Budget, judge
+from flashverify.gallery.records import Judged
 from flashverify.gallery.selection import choose, use_tutorial, use_versions
 from flashverify.gallery.table import catalogue_text, page, progress_line
 from flashverify.subjects.registry import has_gpu
-
-if TYPE_CHECKING:
-    from flashverify.gallery.records import Judged
 
 __all__ = ["gallery_command"]
 
@@ -35,7 +32,11 @@ __all__ = ["gallery_command"]
 @click.option(
     "--device", metavar="cpu|cuda", default="cpu", help="where the kernels run [default: cpu, in the interpreter]"
 )
-@click.option("--out", metavar="DIR", help="table and runs go there [default: a new folder in flashverify-out]")
+@click.option(
+    "--out",
+    metavar="DIR",
+    help="table and runs go there; rows of an earlier table are kept [default: a new one in flashverify-out]",
+)
 @click.option("--json", "as_json", is_flag=True, help="print one JSON object on stdout")
 def gallery_command(
     names: tuple[str, ...],
@@ -68,17 +69,36 @@ def gallery_command(
     budget = Budget(minutes=1.0 if minutes is None and max_cases is None else minutes, cases=max_cases)
     folder = Path(out or f"flashverify-out/gallery-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}")
     folder.mkdir(parents=True, exist_ok=True)
-    rows: list[Judged] = []
+    rows = _judged_before(folder / "gallery.json")
+    fresh: list[Judged] = []
     for release, kernel in chosen:
-        rows.append(judge(release, kernel, budget, device, folder))
-        click.echo(progress_line(rows[-1]), err=as_json)
+        fresh.append(judge(release, kernel, budget, device, folder))
+        click.echo(progress_line(fresh[-1]), err=as_json)
+        rows[release.name, kernel.name] = fresh[-1]
         command = shlex.join(("flashverify", *sys.argv[1:]))
-        (folder / "gallery.md").write_text(page(rows, command), encoding="utf-8")
-        (folder / "gallery.json").write_bytes(msgspec.json.format(msgspec.json.encode(rows)))
-    codes = {row.exit_code for row in rows}
+        (folder / "gallery.md").write_text(page(list(rows.values()), command), encoding="utf-8")
+        (folder / "gallery.json").write_bytes(msgspec.json.format(msgspec.json.encode(list(rows.values()))))
+    codes = {row.exit_code for row in fresh}
     code = 1 if 1 in codes else 0 if 0 in codes else 3
     if as_json:
-        click.echo(json.dumps({"kernels": msgspec.to_builtins(rows), "out": str(folder), "exit_code": code}))
+        click.echo(json.dumps({"kernels": msgspec.to_builtins(fresh), "out": str(folder), "exit_code": code}))
     else:
         click.echo(f"table: {folder / 'gallery.md'}")
     return code
+
+
+def _judged_before(table: Path) -> dict[tuple[str, str], Judged]:
+    """The rows of a table that an earlier call left in the folder.
+
+    Raises:
+        UsageError: it is no table of the gallery.
+    """
+    if not table.exists():
+        return {}
+    try:
+        rows = msgspec.json.decode(table.read_bytes(), type=tuple[Judged, ...])
+    except (OSError, msgspec.MsgspecError) as error:
+        raise UsageError(
+            f"--out {str(table.parent)!r} is not accepted: {table.name} in it is no table ({error})"
+        ) from error
+    return {(row.release, row.kernel): row for row in rows}

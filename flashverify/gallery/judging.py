@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
@@ -62,7 +63,7 @@ def judge(release: Release, kernel: Kernel, budget: Budget, device: str, out: Pa
     try:
         if release.distribution:
             install(release)
-        said = _fuzz(release.spec(kernel), budget, device, out / f"{release.name}-{kernel.name}")
+        said = _fuzz(release.spec(kernel), budget, device, _free(out / f"{release.name}-{kernel.name}"))
     except NoVerdictError as error:
         return Judged(**about, verdict=f"not judged: {error}", exit_code=3)
     summary = said["summary"]
@@ -76,6 +77,12 @@ def judge(release: Release, kernel: Kernel, budget: Budget, device: str, out: Pa
         worst={output: float.fromhex(ratio) for output, ratio in said["worst"].items()},
         findings=tuple(_finding(record) for record in said["findings"]),
     )
+
+
+def _free(folder: Path) -> Path:
+    """The folder, or where an earlier call left a run in it, one with the next free number."""
+    numbered = (folder.with_name(f"{folder.name}-{number}") for number in itertools.count(2))
+    return next(place for place in itertools.chain((folder,), numbered) if not place.exists())
 
 
 def _finding(record: dict[str, Any]) -> Finding:

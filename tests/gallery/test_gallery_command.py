@@ -7,8 +7,9 @@ import pytest
 from click.testing import CliRunner
 
 from flashverify.cli import main
+from flashverify.errors import NoVerdictError
 from flashverify.gallery import judging
-from flashverify.gallery.place import TUTORIAL, VERSION
+from flashverify.gallery.place import TUTORIAL, VERSION, wanted_version
 from tests.gallery.conftest import FORWARD
 
 
@@ -43,6 +44,36 @@ def test_a_clean_search_is_a_row_without_findings(fake, tmp_path, monkeypatch):
     assert "| 200 | 150 | o 0.5 | PASS: no finding |" in (tmp_path / "out" / "gallery.md").read_text()
 
 
+def test_a_second_call_keeps_the_rows_of_the_first_and_replaces_its_own(fake, tmp_path, monkeypatch):
+    fake()
+    said = {"verdict": "PASS: no finding", "exit_code": 0, "findings": [], "worst": {}, "summary": {"cases": 1}}
+    places = []
+
+    def fuzz(spec, budget, device, out):
+        places.append(out.name)
+        out.mkdir()
+        return said
+
+    monkeypatch.setattr(judging, "_fuzz", fuzz)
+    run("fasterkernels:forward", "fasterkernels:paged", "--out", tmp_path)
+    said["summary"] = {"cases": 2}
+
+    run("fasterkernels:paged", "--out", tmp_path)
+
+    rows = json.loads((tmp_path / "gallery.json").read_text())
+    assert [(row["kernel"], row["cases"]) for row in rows] == [("forward", 1), ("paged", 2)]
+    assert places == ["fasterkernels-forward", "fasterkernels-paged", "fasterkernels-paged-2"]
+
+
+def test_a_folder_whose_table_is_damaged_is_refused(fake, tmp_path):
+    (tmp_path / "gallery.json").write_text("{}")
+
+    result = run("fasterkernels:forward", "--out", tmp_path)
+
+    assert result.exit_code == 2
+    assert "is not accepted: gallery.json in it is no table" in result.output
+
+
 @pytest.mark.parametrize(
     ("budget", "options"),
     [
@@ -55,19 +86,17 @@ def test_the_budget_is_that_of_the_search(budget, options):
     assert budget.options() == options
 
 
-def test_what_cannot_be_fetched_is_a_row_and_no_verdict(shelf, tmp_path):
-    result = run("fasterkernels:forward", "--out", tmp_path / "out")
+def test_what_cannot_be_fetched_is_a_row_and_no_verdict(shelf, tmp_path, monkeypatch):
+    def install(release):
+        raise NoVerdictError(f"{release.name} {wanted_version(release)} was not fetched")
 
-    assert result.exit_code == 3
-    assert "not judged: fasterkernels==0.2.0 was not fetched" in (tmp_path / "out" / "gallery.md").read_text()
-
-
-def test_another_version_is_looked_for(shelf, tmp_path, monkeypatch):
+    monkeypatch.setattr(judging, "install", install)
     monkeypatch.setenv(VERSION + "FASTERKERNELS", "")  # restored at the end
 
     result = run("fasterkernels:forward", "--version", "fasterkernels==0.1.9", "--out", tmp_path / "out")
 
-    assert "fasterkernels==0.1.9 was not fetched" in result.output
+    assert result.exit_code == 3
+    assert "not judged: fasterkernels 0.1.9 was not fetched" in (tmp_path / "out" / "gallery.md").read_text()
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ _SUPPORTS = Supports(
 @subject(
     supports=dataclasses.replace(_SUPPORTS, seq_q=range(32, 129, 32)),
     contract=Contract(lse_base=None),
-    form=triton_form(),
+    form=triton_form(prescale_bwd="k"),
     pretend_cuda=(8, 0),
 )
 def whole(p: Problem) -> Any:
@@ -43,7 +43,7 @@ def whole(p: Problem) -> Any:
 @subject(
     supports=dataclasses.replace(_SUPPORTS, seq_q=range(32, 129, 2), backward=False),
     contract=Contract(lse_base=None),
-    form=triton_form(),
+    form=triton_form(prescale_bwd="k"),
     pretend_cuda=(8, 0),
 )
 def even(p: Problem) -> Any:
