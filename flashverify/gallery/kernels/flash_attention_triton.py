@@ -29,7 +29,7 @@ with pretend_cuda((9, 0)):
         dim_max=128,
     ),
     contract=Contract(lse_base=None),
-    form=triton_form(normalise="lse"),
+    form=triton_form(normalise="lse", scale_ds="before"),
     pretend_cuda=(9, 0),
 )
 def causal(p: Problem) -> Any:
