@@ -19,6 +19,7 @@ import functools
 import json
 import os
 import runpy
+import shutil
 import statistics
 import subprocess
 import sys
@@ -119,6 +120,7 @@ def run(defect: Sequence[Mutant], minutes: float, device: str, cores: Iterable[i
             name = "+".join(mutant.name for mutant in defect)
             (keep / f"{name}.json").write_text(printed, encoding="utf-8")
             (keep / f"{name}.txt").write_text("".join(said), encoding="utf-8")
+            shutil.copytree(folder / "run", keep / name, dirs_exist_ok=True)
     found = report.get("findings", [])
     diagnoses = tuple(msgspec.convert(f.get("diagnosis") or {}, Diagnosis) for f in found)
     declared = tuple(dict.fromkeys(mutant.semantics for mutant in defect if mutant.semantics))
@@ -215,7 +217,7 @@ def main() -> int:
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
     parser.add_argument("--cores", type=int, metavar="N", help="of its own to each run [default: all to all]")
-    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="what each run printed stays there")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="what each run printed and stored stays there")
     parser.add_argument("--table", action="store_true", help="print the table of FILE and run nothing")
     options = parser.parse_args()
     lines = options.file.read_bytes().splitlines() if options.file.exists() else []

@@ -17,6 +17,8 @@ from flashverify.adapters.flashinfer import (
     flashinfer_single,
 )
 from flashverify.adapters.flex import flex_attention
+from flashverify.adapters.merges import merge_attn_states, merge_state, merge_states
+from flashverify.adapters.ring import ring_merge
 from flashverify.adapters.scaled_dot_product import sdpa
 from flashverify.adapters.sglang import sglang_decode, sglang_extend, sglang_prefill
 from flashverify.adapters.tutorial import triton_tutorial
@@ -32,6 +34,10 @@ __all__ = [
     "flashinfer_ragged",
     "flashinfer_single",
     "flex_attention",
+    "merge_attn_states",
+    "merge_state",
+    "merge_states",
+    "ring_merge",
     "sdpa",
     "sglang_decode",
     "sglang_extend",

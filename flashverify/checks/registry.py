@@ -17,6 +17,7 @@ from flashverify.checks import (
     relations,
     reuse,
     sanitizer,
+    statistics,
 )
 from flashverify.checks.outcomes import OUTCOMES
 
@@ -29,6 +30,7 @@ CHECK_SPECS: tuple[CheckSpec, ...] = (
     memory.SPEC,
     against_oracle.ACCURACY,
     against_oracle.NONFINITE,
+    statistics.SPEC,
     padding.SPEC,
     sanitizer.SPEC,
     determinism.SPEC,

@@ -25,7 +25,7 @@ def pretend_cuda(capability: tuple[int, int] = (9, 0)) -> Iterator[None]:
 
         @flashverify.subject(pretend_cuda=(9, 0))
         def mine(p):
-            return attention(p.q, p.k, p.v)  # asserts q.is_cuda, allocates on 'cuda'
+            return attention(p.q, p.k, p.v, p.scale)  # asserts q.is_cuda, allocates on 'cuda'
 
     Kernels are launched in the interpreter, so the process must interpret. Inside the block:
 

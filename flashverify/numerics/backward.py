@@ -10,7 +10,7 @@ from torch import Tensor
 from flashverify.formats import FORMATS
 from flashverify.numerics.bound_inputs import BoundInputs, Pairs
 from flashverify.numerics.chunk import Chunk, finite_rows
-from flashverify.numerics.coefficients import LN2, Coefficients, coefficients
+from flashverify.numerics.coefficients import LN2, Coefficients
 from flashverify.numerics.delta import error_of_o, stored_delta
 from flashverify.numerics.gradients import CLAMP, State, gradient_errors, gradient_of, trivial_ranges
 from flashverify.numerics.learned import PairTerms, bias_bound, joined_bias, onto_bias
@@ -76,7 +76,7 @@ def backward_bounds(
         The bounds and E64; of delta, of what the form says that it holds. Rows that see nothing, and keys that nothing sees, are exact: bound 0.
     """
     c, c64 = (
-        coefficients(problem.form, problem.dtype, problem.shape, problem.scale, problem.features),
+        problem.coefficients(),
         float64_coefficients(problem.shape, problem.scale, problem.features),
     )
     out = FORMATS[problem.form.grad_dtype or problem.dtype]

@@ -1,5 +1,6 @@
 """An attention problem prepared for the bounds: grouped by kv head, cut into chunks of query rows, masked, free of NaN."""
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -9,10 +10,11 @@ from torch import Tensor
 
 from flashverify.formats import DTYPES, FORMATS, format_of
 from flashverify.numerics.chunk import Chunk
-from flashverify.numerics.coefficients import Shape
+from flashverify.numerics.coefficients import Coefficients, Shape, coefficients
 from flashverify.numerics.features import Features
 from flashverify.numerics.form import Form
 from flashverify.numerics.prepare import chunk_of, visible_operands
+from flashverify.numerics.systematic import without_rounding_to_nearest, without_roundings
 
 __all__ = ["BoundInputs", "Pairs"]
 
@@ -39,6 +41,7 @@ class BoundInputs:
         biases: Additive terms of the logits, natural units, each like `visible` but real.
         sink: `[Hq]` float64 sink logits, natural units, or None.
         keep: Pairs that dropout keeps, like `visible`.
+        directed: The bounds hold what may share a direction, and no rounding to nearest (section 22).
     """
 
     q: Tensor
@@ -54,6 +57,7 @@ class BoundInputs:
     sink: Tensor | None = None
     keep: Pairs | None = None
     chunk_elements: int = _CHUNK_ELEMENTS
+    directed: bool = False
     _only: Chunk | None = None
 
     @classmethod
@@ -136,6 +140,15 @@ class BoundInputs:
             keep=keep,
             chunk_elements=chunk_elements,
         )
+
+    def coefficients(self) -> Coefficients:
+        """Those of the form."""
+        c = coefficients(self.form, self.dtype, self.shape, self.scale, self.features)
+        return without_rounding_to_nearest(c, truncates=self.form.architecture != "ieee") if self.directed else c
+
+    def directed_part(self) -> "BoundInputs":
+        """The problem whose bounds hold the errors that may share a direction."""
+        return dataclasses.replace(self, form=without_roundings(self.form), directed=True)
 
     def magnitude(self, x: Tensor) -> Tensor:
         """|x| as a matrix unit aligns it: a subnormal operand enters with the smallest normal exponent and leading zeros.

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from flashverify.numerics.bound_inputs import BoundInputs
-from flashverify.numerics.coefficients import LN2, LOG2E, OVERFLOW_FP32, coefficients
+from flashverify.numerics.coefficients import LN2, LOG2E, OVERFLOW_FP32
 from flashverify.numerics.learned import sum_error
 
 __all__ = ["dsink_error", "lse_error"]
@@ -19,7 +19,7 @@ def lse_error(problem: BoundInputs) -> tuple[Tensor, Tensor]:
     Section 6 with one column of weight 1: its exponent has the roundings of the sink, and its logarithm is that of about 1.
     """
     assert problem.sink is not None
-    c = coefficients(problem.form, problem.dtype, problem.shape, problem.scale, problem.features)
+    c = problem.coefficients()
     assert c.features is not None
     size = problem.sink.abs()
     theta = size * (c.features.bias + c.s_max + c.split) + c.theta_fwd + 2 * c.w
@@ -44,7 +44,7 @@ def dsink_error(problem: BoundInputs, dlse: Tensor, *, conditional: bool) -> Ten
         conditional: Given the stored LSE; otherwise its error enters P_s.
     """
     assert problem.sink is not None
-    c = coefficients(problem.form, problem.dtype, problem.shape, problem.scale, problem.features)
+    c = problem.coefficients()
     assert c.features is not None
     size = problem.sink.abs()
     theta = size * (c.features.bias + (c.base_bwd_conditional if conditional else c.base_bwd)) + c.theta_bwd

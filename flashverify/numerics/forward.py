@@ -9,7 +9,7 @@ from flashverify.formats import FORMATS
 from flashverify.numerics.accumulators import accumulator_overflow
 from flashverify.numerics.bound_inputs import BoundInputs
 from flashverify.numerics.chunk import Chunk
-from flashverify.numerics.coefficients import LN2, LOG2E, Coefficients, coefficients
+from flashverify.numerics.coefficients import LN2, LOG2E, Coefficients
 from flashverify.numerics.logits import largest_logit, logit_error, logit_overflow, sink_error
 from flashverify.numerics.normalising import LARGE, exponent_of_lse, lse_error
 from flashverify.numerics.result import ForwardBounds, check, exactly, finish
@@ -153,7 +153,7 @@ def _evaluate(c: Coefficients, chunk: Chunk, s: _Shared, prescale: str) -> _Erro
 
 def _chunk_terms(problem: BoundInputs, chunk: Chunk, o: Tensor, lse: Tensor) -> tuple[ForwardTerms, dict[str, Tensor]]:
     c, c64 = (
-        coefficients(problem.form, problem.dtype, problem.shape, problem.scale, problem.features),
+        problem.coefficients(),
         float64_coefficients(problem.shape, problem.scale, problem.features),
     )
     prescale = problem.form.prescale_fwd

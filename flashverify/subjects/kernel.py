@@ -60,7 +60,7 @@ def kernel_subject(
         mine = kernel_subject(
             _fwd_kernel,
             grid=lambda p, meta: (triton.cdiv(p.case.seq_q, meta["BLOCK_M"]), p.case.batch * p.case.heads_q),
-            arguments=lambda p, out: (p.q, p.k, p.v, p.scale, out.lse, out.o, *p.q.stride(), p.case.seq_q, p.case.seq_k),
+            arguments=lambda p, out: {"q": p.q, "k": p.k, "v": p.v, "o": out.o, "lse": out.lse, "keys": p.case.seq_k},
             outputs={"o": "bhsd", "lse": "bhs"},
             launch={"BLOCK_M": (64, 32, 128), "BLOCK_N": (64, 32)},
             supports=Supports(dtypes=("fp16",), contiguous=True, equal_dims=True),

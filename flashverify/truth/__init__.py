@@ -3,11 +3,12 @@
 `inputs_of` takes a problem apart into what the oracles are given and what non-finite inputs may have reached; `Truth` has values and bounds.
 """
 
+from flashverify.truth.exact import exact_values, float64_values
 from flashverify.truth.from_problem import inputs_of
 from flashverify.truth.inputs import Inputs
 from flashverify.truth.pair_sources import distances, kept_pairs
 from flashverify.truth.taint import Clean, clean
-from flashverify.truth.values import Truth, exact_values, float64_values
+from flashverify.truth.values import Truth
 
 __all__ = [
     "Clean",

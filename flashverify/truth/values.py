@@ -8,7 +8,6 @@ import math
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from flashverify.case.memory.host import on_cpu
 from flashverify.outputs import BACKWARD, INPUT_GRADIENTS
 from flashverify.truth.empty_rows import with_dlse_of_empty_rows, with_sink_as_lse
 
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from flashverify.numerics import BackwardBounds, Form, ForwardBounds, OutputBound, StrictBound
     from flashverify.truth.inputs import Inputs
 
-__all__ = ["Truth", "exact_values", "float64_values"]
+__all__ = ["Truth", "gradients_of"]
 
 
 class Truth:
@@ -70,6 +69,12 @@ class Truth:
         return self._forward.lse == -math.inf
 
     @property
+    def exact_lse(self) -> torch.Tensor:
+        """The natural LSE `[B, Hq, Sq]`, float64."""
+        lse: torch.Tensor = self._forward.lse
+        return lse
+
+    @property
     def sums_sink(self) -> bool:
         """Whether the LSE of a row that sees no key is the sink of its head."""
         return self.form.empty_row_lse == "sink" and self.inputs.sink is not None
@@ -98,6 +103,18 @@ class Truth:
         """The exact value of an output, end to end."""
         forward = self.forward()
         return (forward if name in forward else self.backward())[name][0]
+
+    def directed(self) -> Truth:
+        """The same problem with bounds that hold only errors which may share a direction (docs/bounds.md, section 22)."""
+        part = copy.copy(self)
+        part.__dict__.pop("_forward_bounds", None)
+        part.problem = self.problem.directed_part()
+        return part
+
+    def natural(self, lse: torch.Tensor) -> torch.Tensor:
+        """A subject's LSE, in the base of `form.lse_base`, as a natural one in float64; -inf in rows that see no key."""
+        unit = 1.0 if self.form.lse_base == "e" else math.log(2.0)
+        return (lse.double() * unit).masked_fill(self.empty_rows, -math.inf)
 
     def conditional(self, o: torch.Tensor, lse: torch.Tensor) -> dict[str, tuple[torch.Tensor, OutputBound]]:
         """The same, given the subject's own stored O and LSE; rows that see no key keep the oracle's.
@@ -132,10 +149,8 @@ class Truth:
             o: as in `conditional`.
             lse: likewise.
         """
-        unit = 1.0 if self.form.lse_base == "e" else math.log(2.0)
         empty, exact = self.empty_rows, self._forward
-        o = o.double().masked_fill(empty.unsqueeze(-1), 0.0)
-        lse = (lse.double() * unit).masked_fill(empty, -math.inf)
+        o, lse = o.double().masked_fill(empty.unsqueeze(-1), 0.0), self.natural(lse)
         if self.form.p_from == "forward":
             return o, exact.lse, self._forward_bounds
         if self.form.delta_from != "p":
@@ -181,7 +196,7 @@ class Truth:
             relative_buckets=i.relative_buckets,
             **{name: getattr(values, name) for name in INPUT_GRADIENTS},
         )
-        found = _gradients(values)
+        found = gradients_of(values)
         if i.dlse is not None and self.form.stored_delta == "minus_dlse":
             found["delta"] = (found["delta"] - i.dlse.double()).masked_fill(self.empty_rows, 0.0)
         pairs = {name: (value, getattr(bounds, name)) for name, value in found.items()}
@@ -194,47 +209,6 @@ def _strict(name: str, found: StrictBound | None) -> dict[str, tuple[torch.Tenso
     return {} if found is None else {name: (found.value, found.bound)}
 
 
-def _gradients(values: Any) -> dict[str, torch.Tensor]:
+def gradients_of(values: Any) -> dict[str, torch.Tensor]:
     """The gradients that there are, by name."""
     return {name: found for name in BACKWARD if (found := getattr(values, name)) is not None}
-
-
-def float64_values(inputs: Inputs) -> dict[str, torch.Tensor]:
-    """Every output in float64, LSE natural; the gradients only where there is a dO."""
-    import flashverify_oracles as oracles
-
-    i = inputs.dense()
-    forward = oracles.forward(i.q, i.k, i.v, **i.problem())
-    values = {"o": forward.o, "lse": forward.lse}
-    if i.do is not None:
-        values |= _gradients(
-            oracles.backward(i.q, i.k, i.v, i.do, **i.problem(), forward=forward, dlse=i.dlse, **i.learned())
-        )
-    return values
-
-
-def exact_values(
-    inputs: Inputs, *, given_o: torch.Tensor | None = None, given_lse: torch.Tensor | None = None
-) -> dict[str, Any]:
-    """Every output by mpmath, to about 96 bits, as object arrays of `mpmath.mpf`; LSE natural. For small problems only.
-
-    Args:
-        inputs: the problem, on any device.
-        given_o: the subject's O, for the conditional gradients.
-        given_lse: its LSE, natural.
-    """
-    import flashverify_oracles as oracles
-
-    i = inputs.dense()
-    result = oracles.exact_attention(
-        on_cpu(i.q),
-        on_cpu(i.k),
-        on_cpu(i.v),
-        on_cpu(i.do),
-        **{name: on_cpu(value) for name, value in i.problem().items()},
-        **{name: on_cpu(value) for name, value in i.learned().items()},
-        dlse=on_cpu(i.dlse),
-        given_o=on_cpu(given_o),
-        given_lse=on_cpu(given_lse),
-    )
-    return dict(result.arrays())

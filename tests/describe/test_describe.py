@@ -102,6 +102,7 @@ PROMISED = {
         {"O and LSE of rows that see no key, and their delta and dQ: undefined by contract"},
     ),
     "repeats": ({"deterministic": None}, {"the same bits over repeats: measured, never a failure"}),
+    "masked loads": ({"masked_loads": "zero"}, {"masked lanes of loads without other=: zero by contract"}),
 }
 
 

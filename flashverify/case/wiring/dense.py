@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from flashverify.case.memory.handed import copied
@@ -16,11 +17,17 @@ __all__ = ["bias_of_pairs", "mask_of_pairs"]
 
 def mask_of_pairs(problem: Problem) -> torch.Tensor | None:
     """`[B, 1 or Hq, Sq, Sk]` bool, true where the row sees the key; None where every row sees every key."""
-    from flashverify.case.masks.predicate import visible
+    import torch
+
+    from flashverify.case.masks.predicate import visible_parts
 
     case = problem.case
-    see = visible(case, problem.q.device)
-    return None if see is None else copied("mask", see(slice(0, case.seq_q), slice(0, case.seq_k)))
+    if not case.mask.parts():
+        return None
+    parts = visible_parts(case, problem.q.device)
+    if problem.bitmap is not None:  # of keys in another order, or of some of them, it is given and not drawn
+        parts["bitmap"] = problem.bitmap
+    return copied("mask", reduce(torch.logical_and, parts.values()))
 
 
 def bias_of_pairs(problem: Problem) -> torch.Tensor | None:

@@ -16,6 +16,14 @@ def made(words):
     return materialize(parse_case(f"{SHAPE} {words}"))[0]
 
 
+def test_a_bitmap_that_is_given_stands_in_the_mask_and_not_the_one_that_the_case_draws():
+    problem = made("bitmap=99,1 klen=9,4")
+    turned = dataclasses.replace(problem, bitmap=~problem.bitmap)
+
+    assert bool((turned.dense_mask() ^ problem.dense_mask())[0].all())
+    assert not bool((turned.dense_mask() | problem.dense_mask())[1, :, :, 4:].any())
+
+
 def test_without_a_mask_there_is_none():
     assert made("").dense_mask() is None
     assert made("").dense_bias() is None

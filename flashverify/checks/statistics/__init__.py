@@ -1,0 +1,63 @@
+"""The check `statistics`: what the errors of all elements of a 16-bit output say together, where each is within its bound."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flashverify.checks.spec import CheckSpec, ErrorClass, Need
+
+if TYPE_CHECKING:
+    from flashverify.case.case import Case
+    from flashverify.checks.passes.base_pass import BasePass
+    from flashverify.judge.verdict import Verdict
+    from flashverify.subjects.interface import Subject
+
+__all__ = ["SPEC"]
+
+EVEN_REGIMES = frozenset({"normal", "v-positive", "outlier", "negative", "logits-1e2"})
+"""Regimes whose values are spread so evenly that the roundings of two rows, or of two keys, have nothing to do with each other."""
+_LEAST_LOGIT = 0.25
+"""Spread of the logits below which the weights of all rows are nearly the same, and are rounded alike."""
+_PAIRS = 1 << 21
+
+
+def _applies(_: Subject, case: Case) -> bool:
+    from flashverify.checks.statistics.judged import GROUPS
+
+    groups = case.batch * max(case.heads_q * case.seq_q, case.heads_kv * case.seq_k)
+    pairs = case.batch * case.heads_q * case.seq_q * case.seq_k
+    even = case.values.regime in EVEN_REGIMES and abs(case.softmax_scale) * case.dim_qk**0.5 >= _LEAST_LOGIT
+    return case.dtype != "fp32" and even and groups >= GROUPS and 0 < pairs <= _PAIRS
+
+
+def _run(base: BasePass, _: tuple[str, ...]) -> list[Verdict] | None:
+    from flashverify.checks.statistics.judged import check_statistics
+
+    return check_statistics(base)
+
+
+SPEC = CheckSpec(
+    name="statistics",
+    question="Have the errors of a 16-bit output a common direction, a link to one tile, or a size that roundings to nearest do not have?",
+    needs=(Need.ORACLE,),
+    errors=(
+        ErrorClass(
+            "drift",
+            "errors of {output} share a direction",
+            "the output is too large or too small by a common fraction, far below the bound of an element: something is truncated or scaled",
+        ),
+        ErrorClass(
+            "tile",
+            "errors of {output} follow one tile",
+            "the share of one tile of keys or rows enters by a common fraction too much or too little, far below the bound of an element",
+        ),
+        ErrorClass(
+            "spread",
+            "errors of {output} are larger than its roundings",
+            "more is rounded to 16 bits than the form declares, such as an accumulator",
+        ),
+    ),
+    run=_run,
+    applies=_applies,
+    of_right_passes=True,
+)

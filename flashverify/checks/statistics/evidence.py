@@ -1,0 +1,120 @@
+"""What the errors of all elements of a 16-bit output say together (docs/bounds.md, section 22)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from flashverify.formats import Format
+    from flashverify.numerics.weighted_sums import WeightedSum
+
+__all__ = ["Errors", "Tilt", "spread", "steepest_tilt", "tilt_limit"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Errors:
+    """Errors of one output in groups that share a row or a key, float64 `[G, R, C]`; a group is `[C]`.
+
+    Attributes:
+        value: exact values.
+        error: of the output, 0 where `weight` is.
+        directed: what may share a direction, an upper bound of its magnitude; with `h^2 / |value|`, because values between two numbers of
+            the format lie closer to the smaller one a little more often.
+        weight: `1 / h^2` with h half the spacing of the format at the value, 0 for elements that are not looked at.
+    """
+
+    value: torch.Tensor
+    error: torch.Tensor
+    directed: torch.Tensor
+    weight: torch.Tensor
+
+    @property
+    def groups(self) -> int:
+        """Groups with an element that is looked at."""
+        return int((self.weight > 0).any(-1).sum())
+
+    @classmethod
+    def of(
+        cls, got: torch.Tensor, value: torch.Tensor, directed: torch.Tensor, usable: torch.Tensor, out: Format
+    ) -> Errors:
+        """Errors of an output; all arguments `[G, R, C]`, float64, `usable` 1 or 0, `out` the output's format."""
+        size = value.abs()
+        half = torch.exp2(torch.floor(torch.log2(size.clamp(min=out.min_normal)))) * out.u
+        looked = (usable > 0) & (size >= out.min_normal) & torch.isfinite(got) & (directed <= half)
+        return cls(
+            value=value,
+            error=torch.where(looked, got - value, 0.0),
+            directed=torch.where(looked, directed + half.square() / size.clamp(min=out.min_normal), 0.0),
+            weight=torch.where(looked, half**-2, 0.0),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Tilt:
+    """How far errors lean along a direction.
+
+    Attributes:
+        score: the lean beyond what may share a direction, over the square root of the sum of squares of the groups' leans.
+        slope: error over direction, the fraction of it that the output has too much.
+        groups: that took part.
+        tile: width and number of the tile that is the direction; None for the whole value.
+    """
+
+    score: float
+    slope: float
+    groups: int
+    tile: tuple[int, int] | None = None
+
+
+def tilt_limit(alpha: float, questions: int) -> float:
+    """The score that errors without a direction of their own exceed with probability alpha at most, over all questions."""
+    return math.sqrt(2 * math.log(2 * questions / alpha))
+
+
+def _tilt(errors: Errors, direction: torch.Tensor, tile: tuple[int, int] | None = None) -> Tilt:
+    along = errors.weight * direction
+    lean = (along * errors.error).sum(-1)
+    room = (along.abs() * errors.directed).sum(-1)
+    size = (along * direction).sum()
+    norm = float(lean.square().sum().sqrt())
+    total = float(lean.sum())
+    score = max(abs(total) - float(room.sum()), 0.0) / norm if norm > 0 else 0.0
+    return Tilt(score, total / float(size) if float(size) > 0 else 0.0, int((lean != 0).sum()), tile)
+
+
+def steepest_tilt(errors: Errors, terms: WeightedSum, widths: Sequence[int]) -> tuple[Tilt, Tilt | None, int]:
+    """The tilt along the value; the steepest one along the share of a tile, None where there is one tile; and the number of directions tried."""
+    tried, steepest = 1, None
+    for width in widths:
+        shares = list(terms.shares(width))
+        if len(shares) < 2:
+            continue
+        for number, share in enumerate(shares):
+            tried += 1
+            tilt = _tilt(errors, share, (width, number))
+            if steepest is None or tilt.score > steepest.score:
+                steepest = tilt
+    return _tilt(errors, errors.value), steepest, tried
+
+
+def spread(errors: Errors, variance: torch.Tensor) -> tuple[float, float, int]:
+    """Mean over the groups of error^2 / variance, its standard error, and the number of groups.
+
+    Args:
+        errors: of the output.
+        variance: `[G, R, C]`, what roundings to nearest give at most, the output's own not included.
+    """
+    usable = errors.weight > 0
+    most = variance + torch.where(usable, 1 / errors.weight, 0.0) / 3 + errors.directed.square()
+    shares = torch.where(usable, errors.error.square() / most.clamp(min=1e-300), 0.0)
+    count = usable.sum(-1)
+    groups = (shares.sum(-1) / count.clamp(min=1))[count > 0]
+    if groups.numel() < 2:
+        return 0.0, math.inf, int(groups.numel())
+    return float(groups.mean()), float(groups.std() / math.sqrt(groups.numel())), int(groups.numel())

@@ -1,0 +1,119 @@
+"""Every 16-bit output as a weighted sum over keys or rows: what one tile contributes, and the noise of weights that are rounded to nearest.
+
+docs/bounds.md, section 22.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from flashverify.formats import FORMATS
+from flashverify.numerics.bound_inputs import BoundInputs
+from flashverify.numerics.chunk import Chunk, finite_rows
+
+__all__ = ["WeightedSum", "gradient_sums", "only_chunk", "output_sum"]
+
+# e^100 lies above the range of every weight that is judged.
+_CLAMP = 100.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class WeightedSum:
+    """`y = weights @ operand`, float64; R rows of the output, T terms, C channels.
+
+    Attributes:
+        weights: `[G, R, T]`; the kernel rounds them to the input dtype.
+        operand: `[G, T, C]`.
+        place: `[T]` position of each term in its sequence of keys or rows, which tiles are cut from.
+        unit: Unit roundoff of the weights' dtype.
+        floor: Absolute error of a weight that is subnormal there.
+    """
+
+    weights: Tensor
+    operand: Tensor
+    place: Tensor
+    unit: float
+    floor: float
+
+    def noise(self) -> Tensor:
+        """`[G, R, C]` variance of y from the roundings of the weights: independent and uniform, `(u w)^2 / 3` at most."""
+        size = self.operand.square()
+        found: Tensor = (self.weights.square() @ size).mul_(self.unit**2 / 3)
+        return found + size.sum(-2, keepdim=True) * (self.floor**2 / 3)
+
+    def shares(self, width: int) -> Iterator[Tensor]:
+        """What each tile of `width` places contributes to y, `[G, R, C]`, in ascending order."""
+        tile = self.place // width
+        for number in range(int(tile.max()) + 1 if tile.numel() else 0):
+            here = (tile == number).nonzero().squeeze(-1)
+            yield self.weights[..., here] @ self.operand[:, here]
+
+
+def only_chunk(problem: BoundInputs) -> Chunk | None:
+    """The chunk that holds all rows of the problem; None where there are several."""
+    chunks = problem.chunks()
+    first = next(chunks)
+    return first if next(chunks, None) is None else None
+
+
+def output_sum(problem: BoundInputs, chunk: Chunk, lse: Tensor) -> WeightedSum:
+    """O as a sum over keys.
+
+    Args:
+        problem: The problem.
+        chunk: Its only chunk.
+        lse: `[B, Hq, Sq]`, natural.
+    """
+    kept = _weights(problem, chunk, lse)
+    if chunk.kept is not None:
+        kept = kept * chunk.kept * chunk.factor
+    return _sum(problem, kept, chunk.v, torch.arange(problem.shape.Sk, device=kept.device))
+
+
+def gradient_sums(
+    problem: BoundInputs, chunk: Chunk, *, o: Tensor, lse: Tensor, do: Tensor, dlse: Tensor | None
+) -> dict[str, WeightedSum]:
+    """DQ as a sum over keys, dK and dV as sums over the rows of a group.
+
+    Args:
+        problem: The problem.
+        chunk: Its only chunk.
+        o: O that delta is taken of, `[B, Hq, Sq, Dv]`.
+        lse: `[B, Hq, Sq]`, natural.
+        do: `[B, Hq, Sq, Dv]`.
+        dlse: `[B, Hq, Sq]`, or None.
+    """
+    P = _weights(problem, chunk, lse)
+    g = torch.where(chunk.empty, 0.0, problem.cut(do, chunk.rows))
+    g = torch.where(finite_rows(g), g, 0.0)
+    delta = (g * torch.where(chunk.empty, 0.0, problem.cut(o, chunk.rows))).sum(-1, keepdim=True)
+    if dlse is not None:
+        delta = delta - torch.where(chunk.empty, 0.0, problem.cut(dlse.unsqueeze(-1), chunk.rows))
+    dp, kept = g @ chunk.v.mT, P
+    if chunk.kept is not None:
+        dp, kept = dp * chunk.kept * chunk.factor, P * chunk.kept * chunk.factor
+    ds = P * (dp - delta)
+    if chunk.parts is not None and chunk.parts.gain is not None:
+        ds = ds * chunk.parts.gain
+    ds = chunk.mask(ds) * problem.scale
+    keys = torch.arange(problem.shape.Sk, device=P.device)
+    rows = torch.arange(problem.shape.Sq, device=P.device).repeat(problem.shape.group)
+    return {
+        "dq": _sum(problem, ds, chunk.k, keys, abs(problem.scale)),
+        "dk": _sum(problem, ds.mT, chunk.q, rows, abs(problem.scale)),
+        "dv": _sum(problem, kept.mT, g, rows),
+    }
+
+
+def _weights(problem: BoundInputs, chunk: Chunk, lse: Tensor) -> Tensor:
+    """P `[G, M, N]`."""
+    L = problem.cut(lse.unsqueeze(-1), chunk.rows)
+    L = torch.where(chunk.empty | ~torch.isfinite(L), 0.0, L)
+    return chunk.mask((chunk.S - L).clamp(max=_CLAMP).exp())
+
+
+def _sum(problem: BoundInputs, weights: Tensor, operand: Tensor, place: Tensor, scale: float = 1.0) -> WeightedSum:
+    x = FORMATS[problem.dtype]
+    return WeightedSum(weights=weights, operand=operand, place=place, unit=x.u, floor=x.eta * scale)

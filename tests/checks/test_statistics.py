@@ -1,0 +1,184 @@
+"""Errors that no bound of an element can see, and that all elements together show."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from flashverify import parse_case
+from flashverify.checks import Plan, judge_case
+from flashverify.checks.statistics.evidence import Errors, spread, steepest_tilt, tilt_limit
+from flashverify.numerics import FORMATS, Form
+from flashverify.numerics.form import _CHOICES
+from flashverify.numerics.systematic import rounds_plainly, without_roundings
+from flashverify.numerics.weighted_sums import WeightedSum
+from flashverify.subjects import Contract, Supports
+from flashverify.subjects.hand_written import HandWrittenSubject
+
+CASE = parse_case("fv1 heads_q=2 heads_kv=2 seq_q=96 seq_k=144 dim_qk=16 dim_v=16")
+TILE = 24
+
+
+def cut(x, dtype):
+    """Cut off where a cast rounds."""
+    nearest = x.to(dtype)
+    up = nearest.double().abs() > x.abs()
+    return torch.where(up, torch.nextafter(nearest, torch.zeros_like(nearest)), nearest)
+
+
+def rounded(x, dtype):
+    return x.to(dtype)
+
+
+def summed(weights, operand, dtype, narrow):
+    """`weights @ operand` over tiles of terms; `narrow` keeps the sum in the dtype."""
+    total = torch.zeros(*weights.shape[:-1], operand.shape[-1], dtype=torch.float64)
+    for start in range(0, weights.shape[-1], TILE):
+        total = total + weights[..., start : start + TILE].double() @ operand[..., start : start + TILE, :].double()
+        total = total.to(dtype).double() if narrow else total
+    return total
+
+
+def forward(p, *, cast_p=rounded, narrow=()):
+    """A forward in float64 but for the casts of P and of O."""
+    q, k, v = p.q.double(), p.k.double(), p.v.double()
+    s = q @ k.mT * p.scale
+    m = s.amax(-1, keepdim=True)
+    w = torch.exp(s - m)
+    total = w.sum(-1, keepdim=True)
+    o = summed(cast_p(w, p.q.dtype), v, p.q.dtype, "o" in narrow) / total
+    return o.to(p.q.dtype), (m + total.log()).squeeze(-1).float()
+
+
+def backward(p, given, *, cast_p=rounded, cast_ds=rounded, narrow=(), first_tiles=1.0):
+    """Its backward likewise; the first 32 rows enter dK times `first_tiles`."""
+    dtype, q, k, v, do = p.q.dtype, p.q.double(), p.k.double(), p.v.double(), p.do.double()
+    weights = torch.exp(q @ k.mT * p.scale - given.lse.double().unsqueeze(-1))
+    ds = weights * (do @ v.mT - (do * given.o.double()).sum(-1, keepdim=True))
+    cast = cast_ds(ds, dtype)
+    by_key = cast.double()
+    by_key[..., :32, :] *= first_tiles
+    dq = summed(cast, k, dtype, "dq" in narrow) * p.scale
+    dk = summed(by_key.mT, q, dtype, False) * p.scale
+    dv = summed(cast_p(weights, dtype).mT, do, dtype, "dv" in narrow)
+    return tuple(x.to(dtype) for x in (dq, dk, dv))
+
+
+def subject(**defect):
+    """Everything in float64 but what a kernel rounds to 16 bits; one of these may be done wrongly."""
+    of_forward = {name: value for name, value in defect.items() if name in ("cast_p", "narrow")}
+    return HandWrittenSubject(
+        name="careful",
+        function=lambda p: forward(p, **of_forward),
+        backward_function=lambda p, given: backward(p, given, **defect),
+        supports=Supports(dtypes=("fp16", "bf16", "fp32"), scales=("positive",)),
+        contract=Contract(reads_outputs=True),
+        declared_form=Form(architecture="ieee"),
+        where="cpu",
+    )
+
+
+def failures(case=CASE, **defect):
+    judged = judge_case(subject(**defect), case, Plan(checks=("accuracy", "statistics")))
+    return {(v.check, v.output, v.error) for v in judged.failures}
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+@pytest.mark.parametrize("regime", ["normal", "v-positive", "outlier", "negative", "logits-1e2"])
+def test_a_right_kernel_neither_drifts_nor_spreads(dtype, regime):
+    case = dataclasses.replace(CASE, dtype=dtype, values=dataclasses.replace(CASE.values, regime=regime))
+
+    assert failures(case) == set()
+
+
+@pytest.mark.parametrize(
+    ("defect", "found"),
+    [
+        (
+            {"cast_p": cut},
+            {("statistics", "o", "drift"), ("statistics", "dv", "drift"), ("statistics", "dv", "spread")},
+        ),
+        ({"cast_ds": cut}, {("statistics", name, error) for name in ("dq", "dk") for error in ("drift", "spread")}),
+        ({"narrow": ("dq",)}, {("statistics", "dq", "spread")}),
+        ({"first_tiles": 1 + 2.0**-11}, {("statistics", "dk", "tile")}),
+    ],
+    ids=["P cut off", "dS cut off", "dQ in 16 bits", "a tile too large"],
+)
+def test_what_stays_within_every_bound_is_seen_by_all_elements(defect, found):
+    assert failures(**defect) == found
+
+
+def test_few_groups_and_even_weights_are_not_asked():
+    few = dataclasses.replace(CASE, heads_q=1, heads_kv=1, seq_q=24, seq_k=24)
+    flat = dataclasses.replace(CASE, scale=2.0**-8)
+
+    for case in (few, flat, dataclasses.replace(CASE, dtype="fp32")):
+        verdicts = judge_case(subject(), case, Plan(checks=("statistics",))).verdicts
+        assert verdicts == ()
+
+
+def errors_of(error, value):
+    out = FORMATS["fp16"]
+    return Errors.of(value + error, value, torch.zeros_like(value), torch.ones_like(value), out)
+
+
+def test_the_score_is_a_tail_of_even_signs():
+    """Leans of wildly different sizes and even signs: scores above x are no more than `2 exp(-x^2 / 2)`."""
+    generator = torch.Generator().manual_seed(7)
+    value = 1 + torch.rand(1, 64, 4, generator=generator, dtype=torch.float64)
+    terms = WeightedSum(
+        weights=torch.ones(1, 64, 1).double(), operand=value[:, :1], place=torch.zeros(1), unit=0.0, floor=0.0
+    )
+    scores = []
+    for _ in range(2000):
+        size = torch.exp(2 * torch.randn(1, 64, 1, generator=generator, dtype=torch.float64)) * 2.0**-14
+        sign = torch.randint(0, 2, (1, 64, 1), generator=generator).double() * 2 - 1
+        scores.append(steepest_tilt(errors_of(size * sign, value), terms, ())[0].score)
+
+    for x in (1.5, 2.0, 2.5):
+        assert 2000 * 0.001 < sum(score > x for score in scores) + 2 <= 2000 * 2 * torch.tensor(-x * x / 2).exp() + 2
+    assert tilt_limit(1e-9, 1) == pytest.approx(6.54, abs=0.01)
+
+
+def test_a_lean_within_the_directed_part_scores_nothing():
+    value = torch.linspace(1, 2, 64 * 4, dtype=torch.float64).view(1, 64, 4)
+    leaning = Errors.of(value * (1 + 2.0**-13), value, value * 2.0**-13, torch.ones_like(value), FORMATS["fp16"])
+    terms = WeightedSum(weights=value[..., :1], operand=value[:, :1], place=torch.zeros(1), unit=0.0, floor=0.0)
+
+    assert steepest_tilt(leaning, terms, ())[0].score == 0
+    assert steepest_tilt(errors_of(value * 2.0**-13, value), terms, ())[0].score > 7
+    assert spread(leaning, torch.zeros_like(value))[2] == 64
+
+
+def test_every_field_of_a_form_is_said_to_round_to_nearest_or_kept():
+    """A new field that rounds values to 16 bits and is not named there would make `spread` blame right kernels."""
+    odd = {"n_splits": 2, "block_n": 64, "n_blocks": 3, "grad_adds": 2, "architecture": "sm_90", "exp_eps": 9.0}
+    kept = set()
+    for field in dataclasses.fields(Form):
+        default = getattr(Form(), field.name)
+        value = odd.get(field.name) or other_value(field.name, default)
+        form = dataclasses.replace(Form(block_n=64, prescale_bwd="k"), **{field.name: value})
+        if getattr(without_roundings(form), field.name) == value:
+            kept.add(field.name)
+
+    assert kept == {
+        *("exp", "exp_eps", "gap_c", "kappa", "kappa_bias", "rescale_threshold", "scale_ds", "normalise", "dp_init", "delta_from"),
+        *("p_from", "n_splits", "block_n", "n_blocks", "grad_adds", "grad_accum_of", "partial_lse_base", "bwd_lse_base", "lse_base"),
+        *("softcap", "softcap_slope", "max_source", "stored_delta", "empty_row_lse", "masked_ds", "dot", "architecture"),
+    }  # fmt: skip
+
+
+def other_value(name, default):
+    """A value of a field that is not its default."""
+    if isinstance(default, bool):
+        return not default
+    if isinstance(default, float):
+        return default + 1
+    return next(choice for choice in (*_CHOICES.get(name, ()), "fp16", "bf16") if choice not in (default, "fp32"))
+
+
+def test_every_form_that_rounds_more_is_told_apart():
+    assert rounds_plainly(Form(out_dtype="fp16", block_n=64, key_order="ascending", architecture="sm_90"))
+    assert not rounds_plainly(Form(grad_accum="fp16"))
+    assert not rounds_plainly(Form(row_sum="rounded"))
+    assert not rounds_plainly(Form(o_accum="fp16"))
