@@ -25,13 +25,18 @@ def functions_in(module: str) -> list[ast.FunctionDef]:
 
 
 def names_in(module: str) -> set[str]:
-    """The names of a module's subjects: decorated functions, and those that an adapter of flashverify makes."""
+    """The names of a module's subjects: decorated functions, and what the adapters of flashverify make."""
+    body = ast.parse((FOLDER / f"{module}.py").read_text()).body
+    makers = {
+        alias.name
+        for node in body
+        if isinstance(node, ast.ImportFrom) and node.module == "flashverify.adapters"
+        for alias in node.names
+    }
     made = {
-        target.id
-        for node in ast.parse((FOLDER / f"{module}.py").read_text()).body
-        if module == "torch" and isinstance(node, ast.Assign)
-        for target in node.targets
-        if isinstance(target, ast.Name)
+        node.targets[0].id
+        for node in body
+        if isinstance(node, ast.Assign) and getattr(getattr(node.value, "func", None), "id", "") in makers
     }
     return {f.name for f in functions_in(module)} | made
 

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from flashverify.adapters import merge_state
 from flashverify.gallery.catalogue import release
 from flashverify.gallery.conditions import triton_form
-from flashverify.gallery.partials import halves
 from flashverify.gallery.place import modules_of
-from flashverify.numerics.form import Form
 from flashverify.subjects.function import subject
 from flashverify.subjects.interface import Contract, Supports
 
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 module = modules_of(release("sglang"))
 prefill_attention = module("sglang.kernels.ops.attention.prefill_attention")
 decode_attention = module("sglang.kernels.ops.attention.decode_attention")
-merge_state = module("sglang.kernels.ops.attention.merge_state")
+merges = module("sglang.kernels.ops.attention.merge_state")
 
 
 @subject(
@@ -61,12 +60,9 @@ def decode(p: Problem) -> Any:
     return p.outputs(o, layout="thd")
 
 
-@subject(
-    supports=Supports(masks=("key_lengths",), backward=False),
-    contract=Contract(padding="undefined", empty_row_o=None, empty_row_lse=None),
-    form=lambda case: Form(n_splits=2, partial_dtype=case.dtype, partial_lse_base="e"),
+merge = merge_state(
+    merges.merge_state_triton,
+    lse_base="e",
+    name="merge",
+    contract={"empty_row_o": None, "empty_row_lse": None, "padding": "undefined"},
 )
-def merge(p: Problem) -> Any:
-    o, lse = merge_state.merge_state_triton(*halves(p))
-    shape = (p.case.batch, p.case.seq_q, p.case.heads_q)
-    return p.outputs(o.view(*shape, -1), lse.view(shape), "bshd", "bsh")

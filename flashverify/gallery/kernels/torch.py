@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from flashverify.adapters.flex import flex_attention
-from flashverify.adapters.sdpa import sdpa
+from flashverify.adapters import flex_attention, sdpa
 
 sdpa_flash = sdpa("flash", device="cpu")
 sdpa_math = sdpa("math", device="cpu")

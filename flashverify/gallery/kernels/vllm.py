@@ -10,12 +10,11 @@ import torch
 import triton
 import triton.language as tl
 
+from flashverify.adapters import merge_attn_states
 from flashverify.gallery.catalogue import release
 from flashverify.gallery.conditions import no_zero_window, rows_end_at_keys, triton_form
-from flashverify.gallery.partials import halves
 from flashverify.gallery.place import modules_of
 from flashverify.gallery.stubs import Anything
-from flashverify.numerics.form import Form
 from flashverify.subjects.function import subject
 from flashverify.subjects.interface import Contract, Supports
 
@@ -129,14 +128,4 @@ def decode(p: Problem) -> Any:
     return p.outputs(o, lse, "thd", "th")
 
 
-@subject(
-    supports=Supports(masks=("key_lengths",), backward=False),
-    contract=Contract(padding="undefined"),
-    form=lambda case: Form(n_splits=2, partial_dtype=case.dtype, partial_lse_base="e"),
-)
-def merge(p: Problem) -> Any:
-    o_a, lse_a, o_b, lse_b = halves(p)
-    o, lse = torch.empty_like(o_a), torch.empty_like(lse_a.mT)
-    merge_states.merge_attn_states(o, o_a, lse_a.mT, o_b, lse_b.mT, lse)
-    shape = (p.case.batch, p.case.seq_q, p.case.heads_q)
-    return p.outputs(o.view(*shape, -1), lse.mT.reshape(shape), "bshd", "bsh")
+merge = merge_attn_states(merge_states.merge_attn_states, name="merge", contract={"padding": "undefined"})
