@@ -58,7 +58,6 @@ def judge(release: Release, kernel: Kernel, budget: Budget, device: str, out: Pa
         "licence": release.licence,
         "kernel": kernel.name,
         "what": kernel.what,
-        "by_hand": kernel.findings if version_of(release) == release.version else (),
     }
     try:
         if release.distribution:

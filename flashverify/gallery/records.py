@@ -44,7 +44,6 @@ class Judged(msgspec.Struct, frozen=True):
         seconds: of the search.
         worst: largest error / bound by output.
         findings: of this run.
-        by_hand: what was said of findings by hand, where the version is the one that was tried.
     """
 
     release: str
@@ -60,4 +59,3 @@ class Judged(msgspec.Struct, frozen=True):
     seconds: float = 0.0
     worst: dict[str, float] = {}
     findings: tuple[Finding, ...] = ()
-    by_hand: tuple[str, ...] = ()

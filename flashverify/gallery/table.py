@@ -34,7 +34,7 @@ def page(rows: Sequence[Judged], command: str) -> str:
     ]
     for row in rows:
         worst = ", ".join(f"{output} {ratio:.3g}" for output, ratio in sorted(row.worst.items()))
-        by_hand = "; ".join(row.by_hand)
+        by_hand = "; ".join(_said_by_hand(row))
         cells = (row.distribution, row.version, row.licence, f"`{row.kernel}`: {row.what}")
         numbers = (str(row.cases), str(row.covering), worst, row.verdict, by_hand)
         lines.append("| " + " | ".join(_cell(cell) for cell in (*cells, *numbers)) + " |")
@@ -43,6 +43,17 @@ def page(rows: Sequence[Judged], command: str) -> str:
             lines += ["", f"## {row.distribution} {row.version}: {row.kernel}"]
             lines += [line for finding in row.findings for line in _finding_lines(finding)]
     return "\n".join(lines) + "\n"
+
+
+def _said_by_hand(row: Judged) -> tuple[str, ...]:
+    """What the catalogue says of the kernel's findings, if this is the version that was tried."""
+    known = [(release, kernel) for release in CATALOGUE for kernel in release.kernels]
+    matching = (
+        kernel.findings
+        for release, kernel in known
+        if (release.name, kernel.name) == (row.release, row.kernel) and row.version.startswith(release.version)
+    )
+    return next(matching, ())
 
 
 def _finding_lines(finding: Finding) -> list[str]:

@@ -55,7 +55,7 @@ def parallel(p: Problem) -> Any:
         precisions=("tf32",), masks=("key_lengths",), logits=("sink",), seq_q=(1,), contiguous=True, backward=False
     ),
     contract=Contract(lse_base=None),
-    form=triton_form(),
+    form=triton_form(prescale_fwd="q"),
     pretend_cuda=(9, 0),
 )
 def decode(p: Problem) -> Any:
