@@ -97,7 +97,15 @@ TRAINING: tuple[Release, ...] = (
         needs=("pyyaml",),
         bare=("flag_gems", "flag_gems.ops"),
         stubs=("flag_gems.utils", "flag_gems.ops.flash_api"),
-        kernels=(Kernel(name="sdpa", what="ops.attention.scaled_dot_product_attention: causal, GQA, backward"),),
+        kernels=(
+            Kernel(
+                name="sdpa",
+                what="ops.attention.scaled_dot_product_attention: causal, GQA, backward",
+                findings=(
+                    "defect: [gradients are causal whatever was asked for](gallery/flag-gems-noncausal-backward.md)",
+                ),
+            ),
+        ),
     ),
     Release(
         name="jvp_flash_attention",

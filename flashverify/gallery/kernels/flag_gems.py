@@ -40,7 +40,7 @@ with pretend_cuda((9, 0)):
         square=True,
         equal_dims=True,
         contiguous=True,
-        also=dims_among(16, 32, 64, 128),
+        also=dims_among(64, 128),
     ),
     contract=Contract(lse_base=None),
     form=triton_form(prescale_bwd="k"),

@@ -23,8 +23,9 @@ triton_splitk.FwOp.SPLIT_K = 3
     supports=Supports(
         dtypes=("fp16", "bf16"), equal_dims=True, gqa=False, also=dims_among(16, 32, 64, 128, 256), backward=False
     ),
-    contract=Contract(),
+    contract=Contract(masked_loads="zero"),
     form=triton_form(n_splits=3),
+    pretend_cuda=(8, 0),
 )
 def splitk(p: Problem) -> Any:
     x = p.bshd()
