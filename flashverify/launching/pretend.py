@@ -33,7 +33,7 @@ def pretend_cuda(capability: tuple[int, int] = (9, 0)) -> Iterator[None]:
       of the CPU say that it lies on device 0.
     - `torch.cuda.is_available`, `device_count`, `current_device`, `device`, `get_device_capability`, `get_device_properties`,
       `get_device_name`, `current_stream`, `stream`, `synchronize` and others answer for a GPU of the capability; `triton.runtime.driver.active`
-      does too.
+      does too, and `torch.version.cuda` names a release.
     - `torch.cuda.Event` and `torch.cuda.CUDAGraph` raise an error: there is nothing to time and nothing to capture.
 
     A tensor that the code left on the CPU by mistake says that it is on the GPU. Everything is put back at the end of the block. Only the

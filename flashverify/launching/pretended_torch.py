@@ -21,6 +21,8 @@ __all__ = ["answering", "pretended_torch"]
 
 _ENGINE = "_engine_run_backward"
 """The function of `torch.autograd` that both `grad` and `backward` end in."""
+_TOOLKIT = "12.8"
+"""The release of CUDA that torch says it was built with."""
 _depth = 0
 
 
@@ -153,6 +155,8 @@ def pretended_torch(capability: tuple[int, int]) -> Iterator[None]:
                 before = getattr(owner, name)
                 undo.callback(setattr, owner, name, before)
                 setattr(owner, name, _for_thread(before, answer))
+        undo.callback(setattr, torch.version, "cuda", torch.version.cuda)
+        torch.version.cuda = _TOOLKIT
         _depth += 1
         try:
             with mode:

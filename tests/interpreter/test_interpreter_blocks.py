@@ -161,6 +161,27 @@ def test_what_the_hardware_refuses_of_a_descriptor_is_refused(opened):
 
 
 @triton.jit
+def block_of(x, rows, M: tl.constexpr, N: tl.constexpr):
+    return tl.make_tensor_descriptor(x, [rows, N], [N, 1], [M, N]).load([0, 0])
+
+
+@triton.jit
+def copied(x, y, rows, M: tl.constexpr, N: tl.constexpr):
+    at = tl.arange(0, M)[:, None] * N + tl.arange(0, N)[None, :]
+    tl.store(y + at, block_of(x, rows, M, N))
+
+
+def test_a_descriptor_of_a_device_function_is_checked_at_each_launch(opened):
+    x, y = numbers(9, 16), torch.zeros(8, 16)
+    for _ in range(2):
+        copied[(1,)](x, y, 9, M=8, N=16)
+    with pytest.raises(triton.runtime.errors.InterpreterError, match="not aligned to 16 bytes"):
+        copied[(1,)](x.view(-1)[1:], y, 8, M=8, N=16)
+
+    assert torch.equal(y, x[:8])
+
+
+@triton.jit
 def with_flag(x, y, flag, N: tl.constexpr):
     n = tl.arange(0, N)
     values = tl.load(x + n)

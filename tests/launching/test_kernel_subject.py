@@ -67,6 +67,13 @@ def test_a_store_past_the_end_is_seen_under_a_pretended_gpu():
     assert ("sanitizer", "out-of-bounds") in failures(made(arguments=short, pretend_cuda=(9, 0)))
 
 
+def test_a_store_into_an_input_is_seen_under_a_pretended_gpu():
+    def onto_q(p, out):
+        return arguments(p, out) | {"o": p.q}
+
+    assert ("sanitizer", "input-store") in failures(made(arguments=onto_q, pretend_cuda=(9, 0)))
+
+
 def test_arguments_may_come_in_the_order_of_the_parameters():
     assert failures(made(arguments=lambda p, out: tuple(arguments(p, out).values()))) == set()
 

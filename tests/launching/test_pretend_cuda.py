@@ -69,14 +69,17 @@ def test_tensors_of_the_cpu_say_that_they_are_on_the_gpu():
 
 
 def test_torch_cuda_answers_for_the_capability():
+    release = torch.version.cuda
     with pretend_cuda((8, 0)):
         assert torch.cuda.is_available()
         assert torch.cuda.get_device_capability("cuda") == (8, 0)
         assert torch.cuda.get_device_properties(0).multi_processor_count == 108
         assert (torch.cuda.current_device(), torch.cuda.device_count()) == (0, 1)
         assert torch.cuda.current_stream().cuda_stream == 0
+        assert torch.version.cuda
         torch.cuda.synchronize()
     assert not torch.cuda.is_available()
+    assert torch.version.cuda == release
 
 
 def test_the_driver_of_triton_answers_for_the_capability():
