@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flashverify.gallery.catalogue import CATALOGUE
+from flashverify.judge.wording import plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,7 +58,10 @@ def _said_by_hand(row: Judged) -> tuple[str, ...]:
 
 
 def _finding_lines(finding: Finding) -> list[str]:
-    return [f"- {finding.title}, {finding.check}, {finding.cases} cases: {finding.failure}", f"  `{finding.replay}`"]
+    return [
+        f"- {finding.title}, {finding.check}, {plural(finding.cases, 'case')}: {finding.failure}",
+        f"  `{finding.replay}`",
+    ]
 
 
 def catalogue_text() -> str:
