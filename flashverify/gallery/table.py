@@ -58,10 +58,8 @@ def _said_by_hand(row: Judged) -> tuple[str, ...]:
 
 
 def _finding_lines(finding: Finding) -> list[str]:
-    return [
-        f"- {finding.title}, {finding.check}, {plural(finding.cases, 'case')}: {finding.failure}",
-        f"  `{finding.replay}`",
-    ]
+    cases = plural(finding.cases, "case")
+    return [f"- {finding.title}, {finding.check}, {cases}: {finding.failure}", f"  `{finding.replay}`"]
 
 
 def catalogue_text() -> str:
