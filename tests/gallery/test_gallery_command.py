@@ -1,5 +1,6 @@
 """`flashverify gallery` on a fake package on disk: its verdict, its table, and its errors."""
 
+import hashlib
 import json
 import re
 
@@ -9,7 +10,8 @@ from click.testing import CliRunner
 from flashverify.cli import main
 from flashverify.errors import NoVerdictError
 from flashverify.gallery import judging
-from flashverify.gallery.place import TUTORIAL, VERSION, wanted_version
+from flashverify.gallery.place import TUTORIAL, VERSION, module_of_file, wanted_version
+from flashverify.gallery.selection import choose, use_tutorial, version_of
 from tests.gallery.conftest import FORWARD
 
 
@@ -121,3 +123,16 @@ def test_bad_input_gets_one_clear_error(arguments, message, monkeypatch):
     assert result.exit_code == 2
     assert result.output.count("error") == 1
     assert re.search(message, result.output), result.output
+
+
+def test_the_version_of_the_tutorial_is_the_hash_of_its_file(tmp_path, monkeypatch):
+    monkeypatch.delenv(TUTORIAL, raising=False)
+    file = tmp_path / "06-fused-attention.py"
+    file.write_bytes(b"attention = None\n")
+
+    use_tutorial(str(file))
+    (chosen,) = choose(["tutorial"], tutorial=True)
+
+    assert version_of(chosen[0]) == hashlib.sha256(b"attention = None\n").hexdigest()[:16]
+    assert module_of_file().attention is None
+    monkeypatch.delenv(TUTORIAL)
