@@ -32,6 +32,7 @@ from flashverify.ci.options import CI_COMMENT, ci_options
 from flashverify.compiling.command import compile_command
 from flashverify.describe.command import describe_command
 from flashverify.errors import UsageError
+from flashverify.gallery.command import gallery_command
 from flashverify.mutants.command import mutants_command
 from flashverify.probing.command import probe_command
 from flashverify.xray.command import xray_command
@@ -61,6 +62,7 @@ main.add_command(xray_command)
 main.add_command(describe_command)
 main.add_command(probe_command)
 main.add_command(mutants_command)
+main.add_command(gallery_command)
 
 
 def _report_writer(unwanted: bool) -> Callable[[Path], Sequence[Path]] | None:

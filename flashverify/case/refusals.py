@@ -39,7 +39,11 @@ def _of_masks(supports: Supports, case: Case) -> Iterator[Rule]:
     mask, parts, blocks = case.mask, case.mask.parts(), case.mask.blocks
     rectangle = next((pair for pair in _sequences(case) if pair[0] != pair[1]), None)
     yield case.dtype not in supports.dtypes, f"dtype={case.dtype}, it has {supports.dtypes}"
-    yield case.precision not in supports.precisions, f"precision={case.precision}, it has {supports.precisions}"
+    fp32 = case.dtype == "fp32"
+    yield (
+        fp32 and case.precision not in supports.precisions,
+        f"precision={case.precision}, it has {supports.precisions}",
+    )
     yield not parts <= set(supports.masks), f"mask parts {sorted(parts)}, it has {supports.masks}"
     yield not parts >= set(supports.required_masks), f"mask parts {sorted(parts)}, it needs {supports.required_masks}"
     yield len(parts) > 1 and not supports.combine_masks, f"mask parts {sorted(parts)} combined"

@@ -28,7 +28,7 @@ class Supports:
 
     Args:
         dtypes: of q, k, v.
-        precisions: of fp32 products.
+        precisions: of fp32 products. A Triton kernel whose products are left to `tl.dot` has `("tf32",)`; 16-bit types have one alone.
         masks: parts of the mask that the subject has, by the names of the fields of `Mask`.
         required_masks: parts that every case has, such as `("packed",)` of a kernel that takes packed sequences alone.
         combine_masks: whether several parts may be present at once.

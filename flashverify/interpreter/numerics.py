@@ -190,19 +190,23 @@ class Numerics(Layer):
     def create_atomic_rmw(self, rmwOp: Any, ptr: Any, val: Any, mask: Any, *rest: Any) -> Any:
         """An atomic operation; on bf16, which Triton's compiled code lacks, only the addition.
 
+        A sum in fp16 that overflows is infinite, as on a GPU; Triton's compiled code raises there.
+
         Raises:
             NotImplementedError: another operation on bf16.
         """
-        if val.data.dtype != BF16:
+        dtype, addition = val.data.dtype, rmwOp == stock._ir.ATOMIC_OP.FADD
+        if dtype != BF16 and not (dtype == np.float16 and addition):
             return super().create_atomic_rmw(rmwOp, ptr, val, mask, *rest)
-        if rmwOp != stock._ir.ATOMIC_OP.FADD:
+        if not addition:
             raise NotImplementedError(f"atomic {rmwOp} on bf16 is not supported by flashverify.interpreter")
         found = np.zeros(val.data.shape, np.uint16)
         address, addend, keep = (np.broadcast_to(x.data, found.shape) for x in (ptr, val, mask))
         for lane in zip(*np.nonzero(keep), strict=True):
             at = np.ascontiguousarray(address[lane]).reshape(1)
             before = native.load(at, np.ones(1, bool), np.zeros(1, np.uint16), _UINT[2])
-            after = before.view(BF16) + addend[lane]
+            with np.errstate(over="ignore", invalid="ignore"):
+                after = before.view(dtype) + addend[lane]
             native.store(at, after.view(np.uint16), np.ones(1, bool))
             found[lane] = before[0]
-        return handle(found.view(BF16), val.dtype.scalar)
+        return handle(found.view(dtype), val.dtype.scalar)

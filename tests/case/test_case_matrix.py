@@ -111,6 +111,7 @@ def test_a_narrow_subject_has_a_matrix_too(name):
 
     assert len(matrix) >= least
     assert all(supports.refusal(case) is None for case in matrix)
+    assert {case.dtype for case in matrix} == set(supports.dtypes)
 
 
 def test_another_device_is_refused():

@@ -141,6 +141,12 @@ def test_only_supported_cases_are_drawn(name):
     )
 
 
+def test_the_precision_of_fp32_products_leaves_16_bit_types_alone():
+    drawn = draw(60, Supports(precisions=("tf32",)))
+
+    assert {(c.dtype, c.precision) for c in drawn} == {("fp16", "ieee"), ("bf16", "ieee"), ("fp32", "tf32")}
+
+
 HUGE = ("sink", "slopes", "bias")
 
 

@@ -216,6 +216,18 @@ def test_atomic_addition_of_bf16_and_the_refusal_of_the_rest():
     assert [name for name, _ in opened.fallbacks] == ["accumulate", "accumulate"]
 
 
+def test_an_atomic_sum_of_fp16_that_overflows_is_infinite():
+    x = torch.tensor([1.5, 2.5, -0.5, 2048.0] * 3, dtype=torch.float16)
+    large = torch.full((12,), 60000.0, dtype=torch.float16)
+    sums = torch.zeros(2, dtype=torch.float16)
+    with session():
+        accumulate[(3,)](sums, x, LARGEST=False)
+        accumulate[(3,)](sums[1:], large, LARGEST=False)
+
+    assert sums[1] == torch.inf
+    assert abs(sums[0].item() - 6154.5) <= 8
+
+
 @triton.jit
 def argument_types(x_ptr, out_ptr, factor, stride: tl.int64):
     p = tl.program_id(0)

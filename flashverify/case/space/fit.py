@@ -34,14 +34,16 @@ _SMALL = 80**2
 def fitted(supports: Supports, case: Case, number: int = 0) -> Case | None:
     """The case with the axes that the subject declares narrowly changed to declared values; None where there is none.
 
-    Lengths, heads, sides and alignment of a window, missing parts of the mask, pages and the strides of dO are changed. A refusal for
-    another reason stays one.
+    Lengths, heads, sides and alignment of a window, missing parts of the mask, pages, the strides of dO and the
+    precision of fp32 products are changed. A refusal for another reason stays one.
 
     Args:
         supports: what the subject declares.
         case: any.
         number: of the case in its list; the choices take turns by it.
     """
+    if case.dtype == "fp32" and case.precision == "ieee" and "ieee" not in supports.precisions:
+        case = replace(case, precision=supports.precisions[0])
     if supports.refusal(case) is None:
         return case
     if not _is_narrow(supports):

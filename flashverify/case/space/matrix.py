@@ -71,8 +71,6 @@ def _base(supports: Supports) -> str:
     dim = -(-32 // supports.dim_multiple) * supports.dim_multiple
     dim = min(dim, supports.dim_max // supports.dim_multiple * supports.dim_multiple)
     words = [_SHAPE, f"dim_qk={dim} dim_v={dim} dtype={supports.dtypes[0]}"]
-    if "ieee" not in supports.precisions:
-        words.append(f"dtype=fp32 precision={supports.precisions[0]}")
     if not supports.gqa:
         words.append("heads_kv=2")
     if not supports.backward:
