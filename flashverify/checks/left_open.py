@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 from flashverify.outputs import OUTPUTS, output, pinned_rows
@@ -72,12 +73,15 @@ def pinned_elements(truth: Truth, problem: Problem, contract: Contract) -> dict[
 
 
 def _rows_without_keys(problem: Problem) -> torch.Tensor:
-    """Bool `[B, Hq, Sq]`."""
+    """Bool `[B, Hq, Sq]`. The bitmap is that of the problem: of keys in another order, or of some of them, it is given and not drawn."""
     import torch
 
-    from flashverify.case.masks.predicate import visible
+    from flashverify.case.masks.predicate import visible, visible_parts
 
     case, device = problem.case, problem.q.device
+    if problem.bitmap is not None:
+        seen = functools.reduce(torch.logical_and, (visible_parts(case, device) | {"bitmap": problem.bitmap}).values())
+        return ~seen.any(-1).expand(case.shape_o[:3])
     see = visible(case, device)
     if see is None or case.seq_k == 0:
         return torch.full(case.shape_o[:3], case.seq_k == 0, device=device)

@@ -209,6 +209,17 @@ def test_a_weight_that_depends_on_the_number_of_its_key_breaks_permutation_and_s
     assert by_itself(make(favours), case, "split-merge") == {"seq_k=2"}
 
 
+def test_rows_that_are_open_in_a_part_of_the_keys_are_those_of_its_own_bitmap():
+    def undefined(p):
+        o, lse = masked(p)
+        return o, lse.masked_fill(lse == -math.inf, math.nan)
+
+    open_rows = Contract(empty_row_o=None, empty_row_lse=None)
+    case = parse_case("fv1 heads_q=2 heads_kv=2 seq_q=9 seq_k=9 dtype=fp32 bitmap=40,2,1 klen=9 seed=4")
+
+    assert broken(make(undefined, supports=BF16, contract=open_rows), case, ("split-merge",)) == set()
+
+
 def test_weights_that_are_no_softmax_break_the_shift():
     def saturated(p):
         return attention(dataclasses.replace(p, q=p.q.clamp(max=0.5)))
