@@ -137,7 +137,11 @@ SERVING: tuple[Release, ...] = (
         bare=("lmdeploy", "lmdeploy.pytorch", "lmdeploy.pytorch.kernels", "lmdeploy.pytorch.kernels.cuda"),
         stubs=("lmdeploy.utils", "lmdeploy.messages"),
         kernels=(
-            Kernel(name="prefill", what="flash_attn_varlen_func: packed, causal, left windows, softcap, ALiBi, sinks"),
+            Kernel(
+                name="prefill",
+                what="flash_attn_varlen_func: packed, causal, left windows, softcap, ALiBi, sinks",
+                findings=("defect: [ALiBi is added after the maximum](gallery/lmdeploy-alibi-maximum.md)",),
+            ),
             Kernel(
                 name="paged",
                 what="flash_attn_with_kvcache: paged decoding, split keys, left windows, softcap, sinks",
