@@ -78,7 +78,11 @@ SERVING: tuple[Release, ...] = (
         bare=("sglang", "sglang.srt", "sglang.kernels", "sglang.kernels.ops", "sglang.kernels.ops.attention"),
         stubs=("sglang.srt.utils", "sglang.srt.environ"),
         kernels=(
-            Kernel(name="prefill", what="prefill_attention.context_attention_fwd: packed, causal"),
+            Kernel(
+                name="prefill",
+                what="prefill_attention.context_attention_fwd: packed, causal",
+                findings=("defect: [a masked logit that overflows gives NaN](gallery/sglang-additive-mask.md)",),
+            ),
             Kernel(
                 name="decode",
                 what="decode_attention_fwd: paged by token, split keys, softcap, sinks",

@@ -37,7 +37,7 @@ def _not_symmetric(case: Case) -> str | None:
         also=_not_symmetric,
     ),
     contract=Contract(lse_base=None),
-    form=triton_form(s_dtype="input", normalise="before_cast"),
+    form=triton_form(s_dtype="input", dp_dtype="input", ds_from="p_rounded", normalise="before_cast"),
 )
 def neighborhood(p: Problem) -> Any:
     left, _ = p.window or (0, 0)
