@@ -70,7 +70,18 @@ def _logits(s: Setting) -> LogitCoefficients:
         form.partials == "given"
     ):  # nothing computes a logit; kappa counts roundings of a stored LSE beside those of a split
         none = dict.fromkeys(
-            ("s_dot_fwd", "s_dot_bwd", "s_max", "s_const", "s_flush", "prescale_fwd", "prescale_bwd"), 0.0
+            (
+                "s_dot_fwd",
+                "s_dot_bwd",
+                "s_max",
+                "s_const",
+                "s_flush",
+                "s_mean",
+                "s_mean_eta",
+                "prescale_fwd",
+                "prescale_bwd",
+            ),
+            0.0,
         )
         return LogitCoefficients(s_abs=form.kappa * U * _SECOND_ORDER, **none)
     prescaled = (form.prescale_fwd, form.prescale_bwd) != ("none", "none")

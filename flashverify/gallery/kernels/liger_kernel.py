@@ -37,7 +37,7 @@ def _not_symmetric(case: Case) -> str | None:
         also=_not_symmetric,
     ),
     contract=Contract(lse_base=None),
-    form=lambda case: triton_form(s_dtype=case.dtype, normalise="before_cast")(case),
+    form=triton_form(s_dtype="input", normalise="before_cast"),
 )
 def neighborhood(p: Problem) -> Any:
     left, _ = p.window or (0, 0)
