@@ -4,8 +4,8 @@
     python benchmarks/sight.py FILE --table
 
 A line of FILE, JSON, is one defect at one length and dtype, with the checks that fail; what FILE holds already is not judged again. The
-case has two heads, 64 rows of as many keys as the length says, normal values, D = 64, a causal mask, and a backward. The checks asked are
-`accuracy`, `nonfinite`, `statistics` and `counting`. The table names the checks that see a defect at every length, and the first length
+cases have two heads, 96 rows, three keys more than the length says, D = 64, a causal mask and a backward; values are normal, positive in V,
+and of logits near -256. The checks asked are `accuracy`, `nonfinite`, `statistics` and `counting`; a defect is seen that one case shows. The table names the checks that see a defect at every length, and the first length
 at which none does.
 """
 
@@ -24,6 +24,7 @@ import msgspec
 
 LENGTHS = (64, 128, 256, 512, 1024, 2048, 4096, 8192)
 DTYPES = ("fp16", "bf16", "fp32")
+REGIMES = ("normal", "v-positive", "negative")
 CHECKS = ("accuracy", "nonfinite", "statistics", "counting")
 DEFECTS = """
 weights_truncated weights_of_dv_truncated ds_truncated accumulator_in_the_input_dtype dq_accumulated_in_the_input_dtype
@@ -56,10 +57,9 @@ def look(defect: str, todo: list[tuple[int, str]]) -> list[Sight]:
         spec = "bundled" if defect == CLEAN else build_mutant({m.name: m for m in CURATED}[defect], Path(folder))
         subject = load_subject(spec)
         for length, dtype in todo:
-            case = parse_case(
-                f"fv1 heads_q=2 heads_kv=2 seq_q=64 seq_k={length} dim_qk=64 dim_v=64 dtype={dtype} causal=bottom-right"
-            )
-            failures = judge_case(subject, case, Plan(checks=CHECKS)).failures
+            shape = f"heads_q=2 heads_kv=2 seq_q=96 seq_k={length + 3} dim_qk=64 dim_v=64"
+            cases = [parse_case(f"fv1 {shape} dtype={dtype} causal=bottom-right regime={regime}") for regime in REGIMES]
+            failures = [v for case in cases for v in judge_case(subject, case, Plan(checks=CHECKS)).failures]
             found.append(Sight(defect, length, dtype, tuple(dict.fromkeys(f"{v.check} {v.output}" for v in failures))))
     return found
 
