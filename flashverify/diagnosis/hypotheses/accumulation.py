@@ -35,7 +35,8 @@ def _of_kept_keys(scene: Scene, kept: Tensor, detail: str) -> Alternative:
             return found
         row = (found["lse"].value * scene.unit - natural).exp().nan_to_num(0.0, 0.0, 0.0)
         o = found["o"].times(row.unsqueeze(-1))  # weights below the smallest normal number may be flushed
-        return {"o": replace(o, total=o.total + least), "lse": scene.right["lse"]}
+        lse = {name: right for name, right in scene.right.items() if name == "lse"}  # a subject may return none
+        return {"o": replace(o, total=o.total + least), **lse}
 
     return Alternative(inputs=with_parts(scene, kept=kept), finish=finish, detail=detail)
 

@@ -74,7 +74,8 @@ def _wrong(target: str, chosen: dict[str, Chosen], times: float) -> Change:
                 return found
             row = (found["lse"].value * scene.unit - natural).nan_to_num(0.0, 0.0, 0.0).unsqueeze(-1)
             if target == "accumulator":
-                return {"o": found["o"].times(row.exp()), "lse": scene.right["lse"]}
+                lse = {name: right for name, right in scene.right.items() if name == "lse"}  # a subject may return none
+                return {"o": found["o"].times(row.exp()), **lse}
             return {"o": scene.right["o"].times((-row).exp()), "lse": found["lse"]}
 
         for size in tiles(scene):
