@@ -115,7 +115,10 @@ class Scene:
         truth = self.truth if alternative.inputs is None else self._truth_of(alternative.inputs)
         wanted = {name for name in names if name in self.outputs}
         if wanted & set(FORWARD):
-            values = self.declared(FORWARD) if same else self._forward(truth)
+            stored = same and (
+                alternative.finish is None or "lse" in self.outputs
+            )  # what changes O may start from the LSE
+            values = self.declared(FORWARD) if stored else self._forward(truth)
             found |= values if alternative.finish is None else alternative.finish(values)
         if wanted & set(BACKWARD):
             o, lse = self.o, self.lse
