@@ -20,7 +20,8 @@ def run(*arguments):
 
 
 @pytest.mark.slow
-def test_a_package_on_disk_is_judged_and_the_table_says_what_was_found(fake, tmp_path):
+def test_a_package_on_disk_is_judged_and_the_table_says_what_was_found(fake, tmp_path, monkeypatch):
+    monkeypatch.setenv("FLASHVERIFY_WORKERS", "1")
     fake(FORWARD.replace("v.double()", "2 * v.double()"))
 
     result = run("fasterkernels:forward", "--max-cases", 5, "--out", tmp_path / "out", "--json")
