@@ -18,7 +18,9 @@ __all__ = ["WeightedSum", "gradient_sums", "only_chunk", "output_sum"]
 # e^100 lies above the range of every weight that is judged.
 _CLAMP = 100.0
 _TINY = 1e-300
-_TERMS = 4
+_KINDS = 4
+# Weights that are nearer to each other are of one kind.
+_ALIKE = 2.0**-16
 _SPREAD = 0.25
 
 
@@ -47,14 +49,14 @@ class WeightedSum:
         return found + size.sum(-2, keepdim=True) * (self.floor**2 / 3)
 
     def various(self) -> Tensor:
-        """`[G, R]` bool: the weights of a row differ enough to be rounded each in its own way, four of them at least, by a quarter of their size."""
-        size = self.weights.abs()
-        total = size.sum(-1)
-        share = size / total.clamp(min=_TINY).unsqueeze(-1)
+        """`[G, R]` bool: the weights of a row are rounded each in its own way: they are worth four different ones, and differ by a quarter of their size."""
+        size, _ = self.weights.abs().sort(-1)
+        share = size / size.sum(-1, keepdim=True).clamp(min=_TINY)
         log = torch.where(size > 0, size, 1.0).log()
-        mean = (share * log).sum(-1, keepdim=True)
-        spread = (share * (log - mean).square()).sum(-1)
-        return (total > 0) & (share.square().sum(-1) <= 1 / _TERMS) & (spread >= _SPREAD**2)
+        spread = (share * (log - (share * log).sum(-1, keepdim=True)).square()).sum(-1)
+        kind = torch.nn.functional.pad(size[..., 1:] > size[..., :-1] * (1 + _ALIKE), (1, 0)).cumsum(-1)
+        kinds = torch.zeros_like(share).scatter_add_(-1, kind, share)
+        return (size.sum(-1) > 0) & (kinds.square().sum(-1) <= 1 / _KINDS) & (spread >= _SPREAD**2)
 
     def shares(self, width: int) -> Iterator[Tensor]:
         """What each tile of `width` places contributes to y, `[G, R, C]`, in ascending order."""

@@ -16,6 +16,10 @@ __all__ = ["SPEC"]
 
 EVEN_REGIMES = frozenset({"normal", "v-positive", "outlier", "negative", "logits-1e2"})
 """Regimes whose values are spread so evenly that the roundings of two rows, or of two keys, have nothing to do with each other."""
+_NARROW = frozenset({"normal", "v-positive"})
+"""Those with logits of about `|scale| sqrt(dim)`, which a softcap as large leaves apart."""
+_LEAST_LOGIT = 0.25
+"""Spread of the products below which biases alone decide, the same for many rows."""
 _PAIRS = 1 << 21
 
 
@@ -24,8 +28,10 @@ def _applies(_: Subject, case: Case) -> bool:
 
     groups = case.batch * max(case.heads_q * case.seq_q, case.heads_kv * case.seq_k)
     pairs = case.batch * case.heads_q * case.seq_q * case.seq_k
-    even = case.values.regime in EVEN_REGIMES
-    return case.dtype != "fp32" and even and groups >= GROUPS and 0 < pairs <= _PAIRS
+    spread, softcap = abs(case.softmax_scale) * case.dim_qk**0.5, case.logits.softcap
+    even = case.values.regime in EVEN_REGIMES and spread >= _LEAST_LOGIT
+    bent = softcap is not None and (case.values.regime not in _NARROW or softcap < spread)
+    return case.dtype != "fp32" and even and not bent and groups >= GROUPS and 0 < pairs <= _PAIRS
 
 
 def _run(base: BasePass, _: tuple[str, ...]) -> list[Verdict] | None:
