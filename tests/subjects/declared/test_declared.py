@@ -96,9 +96,12 @@ def leaks(case):
 
 
 def test_the_pair_of_tiles_that_leaks_is_drawn_and_found():
-    rare, even = (draw(tile_pairs(even=even).supports, 40, 8) for even in (False, True))
-    found = next(case for case in even if leaks(case))
-    assert not any(map(leaks, rare))
+    rare, even = (
+        [case for seed in range(4) for case in draw(tile_pairs(even=even).supports, 200, seed) if leaks(case)]
+        for even in (False, True)
+    )
+    found = even[0]
+    assert len(even) > len(rare)
     kernel = tile_pairs(even=True)
     case = dataclasses.replace(found, values=parse_case("fv1 seed=1").values)
 
