@@ -29,7 +29,7 @@ CHECKS = ("accuracy", "nonfinite", "statistics", "counting")
 DEFECTS = """
 weights_truncated weights_of_dv_truncated ds_truncated accumulator_in_the_input_dtype dq_accumulated_in_the_input_dtype
 dv_accumulated_in_the_input_dtype row_sum_in_bf16 row_sum_of_rounded_weights logits_in_the_input_dtype lse_in_the_input_dtype
-log2_of_e_in_five_digits alpha_not_applied causal_off_by_one last_tile_moved_back delta_missing dk_without_scale
+log2_of_e_in_five_digits alpha_not_applied causal_off_by_one delta_missing dk_without_scale
 lse_in_the_wrong_base running_max_starts_at_zero
 """.split()  # noqa: SIM905
 CLEAN = "none"
