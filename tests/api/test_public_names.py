@@ -92,7 +92,7 @@ def test_no_submodule_hides_a_name():
         "import flashverify\n"
         "count = 0\n"
         "for module in pkgutil.walk_packages(flashverify.__path__, 'flashverify.'):\n"
-        "    if not module.name.endswith('__main__'):\n"
+        "    if not module.name.endswith('__main__') and not module.name.startswith('flashverify.gallery.kernels.'):\n"
         "        importlib.import_module(module.name)\n"
         "        count += 1\n"
         "for name in flashverify.__all__:\n"

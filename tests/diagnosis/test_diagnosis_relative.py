@@ -22,7 +22,7 @@ DEFECTS = [
         {"relative_distance": lambda s, d, reach: (-d).clamp(-reach, reach)},
     ),
     (
-        "relative-bias-without-shift",
+        "alibi-without-shift",  # ALiBi takes the same distances
         FORWARD + "relative_bias=8,20,both causal=bottom-right",
         {
             "distance": lambda s, p: (
