@@ -8,6 +8,7 @@ comes before its launch.
 from __future__ import annotations
 
 import contextlib
+import traceback
 from typing import TYPE_CHECKING, Any
 
 from flashverify.errors import UsageError
@@ -25,6 +26,8 @@ Choices = dict["Launch", tuple[Any, Any]]
 
 _OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 _NUMBER = "config"
+_STATIC_ASSERT = "_new_static_assert"
+"""The function of Triton's interpreter that `tl.static_assert` becomes."""
 
 
 def choices(kernels: Sequence[Any]) -> Choices:
@@ -119,15 +122,38 @@ def first_left(run: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _run(run: Callable[..., Any], tuner: Any, wanted: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A launch with `wanted`, or with the first configuration that is left where pruning rules it out or nothing is wanted."""
+    """A launch with `wanted`, or with the first configuration that is left where pruning or the kernel itself rules it out, or nothing is wanted."""
     run = getattr(run, "one_config", run)
     configs = tuner.configs
     if len(configs) == 1:
         return run(tuner, *args, **kwargs)
     tuner.nargs = dict(zip(tuner.arg_names, args, strict=False))
     left = tuner.prune_configs(kwargs)
-    tuner.configs = [next((config for config in left if wanted is not None and config == wanted), left[0])]
+    first = next((config for config in left if wanted is not None and config == wanted), left[0])
+    order = [first, *(config for config in left if config is not first)]
     try:
-        return run(tuner, *args, **kwargs)
+        for config in order:
+            tuner.configs = [config]
+            try:
+                return run(tuner, *args, **kwargs)
+            except Exception as error:
+                if config is order[-1] or not _passes_over(error):
+                    raise
     finally:
         tuner.configs = configs
+    raise AssertionError("pruning left no configuration")
+
+
+def _passes_over(error: BaseException) -> bool:
+    """Whether an autotuner passes over a configuration that raises this: what it compiles fails a `tl.static_assert`, or does not fit the GPU."""
+    from triton.compiler.errors import CompileTimeAssertionFailure
+    from triton.runtime.errors import OutOfResources, PTXASError
+
+    chain: BaseException | None = error
+    while chain is not None:
+        frames = list(traceback.walk_tb(chain.__traceback__))
+        interpreted = isinstance(chain, AssertionError) and frames and frames[-1][0].f_code.co_name == _STATIC_ASSERT
+        if interpreted or isinstance(chain, (CompileTimeAssertionFailure, OutOfResources, PTXASError)):
+            return True
+        chain = chain.__cause__ or chain.__context__
+    return False

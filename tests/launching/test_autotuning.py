@@ -8,9 +8,10 @@ import triton
 from triton import Config
 from triton.language import constexpr
 from triton.runtime.autotuner import Autotuner
+from triton.runtime.errors import InterpreterError
 
 from flashverify import Contract, UsageError, judge_case, kernel_subject, subject
-from flashverify.launching.autotuning import choices
+from flashverify.launching.autotuning import choices, configured
 from tests.launching.conftest import CASE, SUPPORTS
 from tests.launching.kernels import arguments, attention_kernel, grid
 
@@ -78,6 +79,25 @@ def test_a_configuration_that_pruning_rules_out_is_never_run():
         }
     )
     assert blocks(kernel, OF_32) == {16}
+
+
+@triton.jit
+def narrow(x, BLOCK: constexpr):
+    triton.language.static_assert(BLOCK <= 16)
+    at = triton.language.arange(0, BLOCK)
+    triton.language.store(x + at, at * 0 + BLOCK)
+
+
+def test_a_configuration_that_the_kernel_itself_rules_out_is_passed_over():
+    kernel = triton.autotune([Config({"BLOCK": n}) for n in (32, 16, 8)], key=[])(narrow)
+    x = torch.zeros(32)
+    with configured(choices([kernel]), (("BLOCK", 32),)):
+        kernel[(1,)](x)
+
+    assert x.tolist() == [16.0] * 16 + [0.0] * 16
+    wide = triton.autotune([Config({"BLOCK": n}) for n in (32, 64)], key=[])(narrow)
+    with configured(choices([wide]), ()), pytest.raises(InterpreterError, match="AssertionError"):
+        wide[(1,)](x)
 
 
 def test_a_declared_kernel_is_not_timed_where_the_interpreter_is_not_open(monkeypatch):

@@ -48,7 +48,7 @@ with pretend_cuda((9, 0)):
         seq_multiple=128,
         equal_dims=True,
         contiguous=True,
-        also=dims_among(128),
+        also=dims_among(64, 128),
     ),
     contract=Contract(lse_base=None),
     form=triton_form(prescale_bwd="k"),
