@@ -32,7 +32,13 @@ TRAINING: tuple[Release, ...] = (
         version="",
         licence="MIT",
         file=True,
-        kernels=(Kernel(name="attention", what="06-fused-attention.py: attention, causal, backward"),),
+        kernels=(
+            Kernel(
+                name="attention",
+                what="06-fused-attention.py: attention, causal, backward",
+                findings=("defect: [the mask constant](gallery/tutorial-mask-constant.md)",),
+            ),
+        ),
     ),
     Release(
         name="fla",
