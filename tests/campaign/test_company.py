@@ -226,3 +226,12 @@ def test_the_minimal_case_of_a_finding_shows_what_else_is_its_work(name, refused
     assert ("o", "accuracy", "fp32") in session.shown
     assert not [key for key in session.shown if key[2] == "bf16"], "the finding does not show there"
     assert (gradients <= session.shown.keys()) is (not name), "where a diagnosis has a say, it decides"
+
+
+def test_wrong_values_of_a_larger_case_are_not_the_work_of_a_finding_about_memory():
+    session = Minimal(refused=True)
+    finding = FindingRecord(TOUCHED, "fv1 seq_q=101 seq_k=2 backward=no", "fv1", failing(TOUCHED), "cpu", "k")
+    profile(session, Profile(finding))
+
+    assert ("dk", "accuracy", "fp16") in session.shown, "with a backward, at the same size"
+    assert ("o", "accuracy", "fp16") not in session.shown, "O needs nine keys, and memory does not"

@@ -38,10 +38,10 @@ def profile(session: Session, task: Profile) -> None:
     """Emit `Shown` for each case that shows the finding, until the limit: every dtype is asked quickly first, then by every check."""
     end = math.inf if task.limit is None else time.monotonic() + task.limit
     spec, finding = task.cause.subject_spec, task.cause
-    subject = session.subject(spec)
+    subject, minimal = session.subject(spec), parse_case(finding.case)
     known = {finding.key}
     for plan in (_QUICK, _FULL):
-        for case, words in _variants(parse_case(finding.case), named(finding)):
+        for case, words in _variants(minimal, named(finding)):
             if time.monotonic() > end:
                 return
             if session.toolkit.refusal(subject, case) is not None:
@@ -51,7 +51,7 @@ def profile(session: Session, task: Profile) -> None:
                 continue
             found: defaultdict[str, list[Key]] = defaultdict(list)
             for key, sighting in sightings_of(result).items():
-                if key not in known and _accounts(session, task, sighting):
+                if key not in known and not _by_size(key, case, task, minimal) and _accounts(session, task, sighting):
                     known.add(key)
                     follows = consequences(sighting.failures, sighting.given).get(key.output, "")
                     found[follows or f"its minimal case{words} shows it too"].append(key)
@@ -84,6 +84,12 @@ def _variants(minimal: Case, told: bool) -> Iterator[tuple[Case, str]]:
             if case is not None and format_case(case) not in seen:
                 seen.add(format_case(case))
                 yield case, in_dtype + words
+
+
+def _by_size(key: Key, case: Case, task: Profile, minimal: Case) -> bool:
+    """Whether wrong values may come of the size alone: a larger case shows them beside a finding that is not about values."""
+    larger = (case.seq_q, case.seq_k) != (minimal.seq_q, minimal.seq_k)
+    return larger and key.check in VALUES and task.cause.key.check not in VALUES
 
 
 def _with_a_part(minimal: Case) -> Iterator[Logits]:
