@@ -294,7 +294,7 @@ def test_kill_9_at_any_point_neither_repeats_nor_drops_a_finding(tmp_path, lines
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
     stored = open_run(out)
-    before = {f.record.key for f in stored.findings}
+    before = {key for f in stored.findings for key in (f.record.key, *(each.key for each in f.record.folded))}
     failed = {v.key(r.subject, parse_case(r.case).dtype) for r in stored.results() for v in r.failures}
     assert failed <= before, "a finding is on disk before its result"
     assert stored.summary is None
