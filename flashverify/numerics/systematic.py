@@ -1,7 +1,7 @@
 """The part of a bound whose errors may all point the same way (docs/bounds.md, section 22).
 
 Rounding to nearest has no direction of its own, whatever is rounded. What may have one: the constants of the logits, the exponential, the
-logarithm and the division, underflow, and the products of a matrix unit that truncates.
+logarithm and the division, numbers of fp32 that are flushed, and the products of a matrix unit that truncates.
 """
 
 import dataclasses

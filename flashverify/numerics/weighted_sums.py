@@ -33,7 +33,7 @@ class WeightedSum:
         operand: `[G, T, C]`.
         place: `[T]` position of each term in its sequence of keys or rows, which tiles are cut from.
         unit: Unit roundoff of the weights' dtype.
-        floor: Absolute error of a weight that is subnormal there.
+        floor: Absolute error of a weight that is subnormal there; one of twice that may become zero.
     """
 
     weights: Tensor
@@ -47,6 +47,12 @@ class WeightedSum:
         size = self.operand.square()
         found: Tensor = (self.weights.square() @ size).mul_(self.unit**2 / 3)
         return found + size.sum(-2, keepdim=True) * (self.floor**2 / 3)
+
+    def vanishing(self) -> Tensor:
+        """`[G, R, C]`: what y loses at most by weights that may be rounded to zero, which has a direction."""
+        size = self.weights.abs()
+        found: Tensor = torch.where(size <= 2 * self.floor, size, 0.0) @ self.operand.abs()
+        return found
 
     def various(self) -> Tensor:
         """`[G, R]` bool: the weights of a row are rounded each in its own way: they are worth four different ones, and differ by a quarter of their size."""
@@ -113,11 +119,13 @@ def gradient_sums(
     if chunk.parts is not None and chunk.parts.gain is not None:
         ds = ds * chunk.parts.gain
     ds = chunk.mask(ds) * problem.scale
+    # dS is cast with the scale in it, or the cast is scaled after the dot: its subnormal error then is, too.
+    scaled = 1.0 if problem.form.scale_ds == "before" else abs(problem.scale)
     keys = torch.arange(problem.shape.Sk, device=P.device)
     rows = torch.arange(problem.shape.Sq, device=P.device).repeat(problem.shape.group)
     return {
-        "dq": _sum(problem, ds, chunk.k, keys, abs(problem.scale)),
-        "dk": _sum(problem, ds.mT, chunk.q, rows, abs(problem.scale)),
+        "dq": _sum(problem, ds, chunk.k, keys, scaled),
+        "dk": _sum(problem, ds.mT, chunk.q, rows, scaled),
         "dv": _sum(problem, kept.mT, g, rows),
     }
 

@@ -223,3 +223,11 @@ def test_weights_of_a_group_are_various(weights, various):
     terms = WeightedSum(weights=row, operand=row.mT, place=torch.arange(6), unit=0.0, floor=0.0)
 
     assert terms.various().tolist() == [[various]]
+
+
+def test_weights_that_may_become_zero_are_lost_in_one_direction():
+    row = torch.tensor([1.0, -(2.0**-24), 2.0**-26, 2.0**-23], dtype=torch.float64).view(1, 1, -1)
+    operand = torch.tensor([5.0, -2.0, 4.0, 7.0], dtype=torch.float64).view(1, -1, 1)
+    terms = WeightedSum(weights=row, operand=operand, place=torch.arange(4), unit=2.0**-11, floor=FORMATS["fp16"].eta)
+
+    assert terms.vanishing().item() == 2 * 2.0**-24 + 4 * 2.0**-26

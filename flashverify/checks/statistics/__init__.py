@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SPEC"]
 
-EVEN_REGIMES = frozenset({"normal", "v-positive", "outlier", "negative", "logits-1e2"})
+_EVEN_REGIMES = frozenset({"normal", "v-positive", "outlier", "negative", "logits-1e2"})
 """Regimes whose values are spread so evenly that the roundings of two rows, or of two keys, have nothing to do with each other."""
 _NARROW = frozenset({"normal", "v-positive"})
 """Those with logits of about `|scale| sqrt(dim)`, which a softcap as large leaves apart."""
@@ -29,7 +29,7 @@ def _applies(_: Subject, case: Case) -> bool:
     groups = case.batch * max(case.heads_q * case.seq_q, case.heads_kv * case.seq_k)
     pairs = case.batch * case.heads_q * case.seq_q * case.seq_k
     spread, softcap = abs(case.softmax_scale) * case.dim_qk**0.5, case.logits.softcap
-    even = case.values.regime in EVEN_REGIMES and spread >= _LEAST_LOGIT
+    even = case.values.regime in _EVEN_REGIMES and spread >= _LEAST_LOGIT
     bent = softcap is not None and (case.values.regime not in _NARROW or softcap < spread)
     return case.dtype != "fp32" and even and not bent and groups >= GROUPS and 0 < pairs <= _PAIRS
 

@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 __all__ = ["ALPHA", "GROUPS", "check_statistics"]
 
 ALPHA = 1e-9
-"""Probability that a right output of one case is said to drift, or to follow a tile; of a million cases one in some hundred."""
+"""Probability that a right output of one case is said to drift, or to follow a tile."""
 GROUPS = 50
 """Rows or keys below which nothing is asked: a score is at most the square root of their number."""
 _WIDTHS = (16, 32, 64, 128)
 _STANDARD_ERRORS = 8.0
-_ALONG_KEYS, _ALONG_ROWS = "keys", "rows"
-_TERMS = {"o": _ALONG_KEYS, "dq": _ALONG_KEYS, "dk": _ALONG_ROWS, "dv": _ALONG_ROWS}
+_TERMS = {"o": "keys", "dq": "keys", "dk": "rows", "dv": "rows"}
+"""What each output is a sum over."""
 
 
 def check_statistics(base: BasePass) -> list[Verdict] | None:
     """Failing verdicts about the outputs of a pass within its bounds; None where no output could be asked."""
-    looked = [verdicts for one in _outputs(base) for verdicts in [list(_failures(*one))]]
-    return [verdict for verdicts in looked for verdict in verdicts] if looked else None
+    asked = list(_outputs(base))
+    return [verdict for output in asked for verdict in _failures(*output)] if asked else None
 
 
 _Output = tuple[str, str, "Errors", "WeightedSum", bool]
@@ -66,7 +66,7 @@ def _outputs(base: BasePass) -> Iterator[_Output]:
             usable = usable & ~undefined.cpu()
         of = functools.partial(_grouped, problem, name)
         looked = of(usable) * terms.various().unsqueeze(-1)
-        return Errors.of(of(outputs[name]), of(value), of(part.bound), looked, out)
+        return Errors.of(of(outputs[name]), of(value), of(part.bound) + terms.vanishing(), looked, out)
 
     if "o" in outputs:
         terms = output_sum(problem, chunk, truth.exact_lse)
