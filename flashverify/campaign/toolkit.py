@@ -8,6 +8,7 @@ import math
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Protocol
 
+from flashverify.campaign.ahead import CompilesAhead
 from flashverify.campaign.plan_name import PlanName
 from flashverify.errors import UsageError
 
@@ -76,7 +77,7 @@ class Toolkit(Protocol):
         """Whether a gradient is wrong, and right given the subject's own delta, which is wrong too."""
 
 
-class _Bundled:
+class _Bundled(CompilesAhead):
     """The checks, strategies and subjects of flashverify."""
 
     def __init__(self) -> None:
@@ -85,6 +86,8 @@ class _Bundled:
 
     def open(self, device: str, *, plain: bool, numerics: str = "ieee") -> AbstractContextManager[object]:
         if device != "cpu":
+            import torch  # noqa: F401  (so that the first answer of a worker says which GPU it has)
+
             return nullcontext()
         from flashverify.interpreter import Sanitizer, faithful
         from flashverify.interpreter.hardware import mode

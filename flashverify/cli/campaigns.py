@@ -90,6 +90,7 @@ def run_command(as_json: bool, no_report: bool, **options: Any) -> int:
     "max-findings",
     "seed",
     "workers",
+    "compilers",
     "out",
     "device",
     "numerics",

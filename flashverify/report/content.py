@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from flashverify.campaign.card.content import Card, card_of
 from flashverify.campaign.refusals.record import read_refusals
+from flashverify.campaign.store.stats import read_stats, stats_sentence
 from flashverify.checks.registry import CHECKS
 from flashverify.judge.record import THIN
 from flashverify.judge.verdict import Status
@@ -70,6 +71,8 @@ def build_report(run: StoredRun) -> Report:
     known = {key for finding in findings for key in buckets_of(finding.record)}
     pending = tuple((key, bucket) for key, bucket in sorted(aggregate.failures.items()) if key not in known)
     headline = _headline(aggregate, run.summary, len(findings), len(pending), tuple(run.problems))
+    if (stats := read_stats(run.path)) is not None:
+        headline = replace(headline, notes=(*headline.notes, stats_sentence(stats)))
     return Report(headline, run.record, run.summary, findings, pending, aggregate, read_refusals(run.path))
 
 

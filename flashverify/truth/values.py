@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from flashverify.outputs import BACKWARD, INPUT_GRADIENTS
+from flashverify.truth.clock import timed
 from flashverify.truth.empty_rows import with_dlse_of_empty_rows, with_sink_as_lse
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class Truth:
         problem: as the bounds take it.
     """
 
+    @timed
     def __init__(self, inputs: Inputs, dtype: str, form: Form) -> None:
         import flashverify_oracles as oracles
         from flashverify.numerics import BoundInputs
@@ -58,6 +60,7 @@ class Truth:
         return (self, *(self.read_as(form) for form in readings(self.form)[1:]))
 
     @cached_property
+    @timed
     def _forward_bounds(self) -> ForwardBounds:
         from flashverify.numerics import forward_bounds
 
@@ -161,6 +164,7 @@ class Truth:
         scaled = dataclasses.replace(found.o, self_error=(own * factor).nan_to_num(0.0))
         return (exact.o * factor).masked_fill(empty.unsqueeze(-1), 0.0), lse, dataclasses.replace(found, o=scaled)
 
+    @timed
     def _gradients(
         self,
         o: torch.Tensor,

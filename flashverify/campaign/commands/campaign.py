@@ -19,6 +19,7 @@ import msgspec
 from flashverify.campaign import environment, toolkit
 from flashverify.campaign.commands.terminal import StatusLine, one_line, summary_json, verdict_lines
 from flashverify.campaign.commands.waived import assessed, lines_under, summary_under
+from flashverify.campaign.kernel_cache import cache_environment
 from flashverify.campaign.refusals.asking import ask_outside
 from flashverify.campaign.refusals.record import OUTSIDE_WRONG, write_refusals
 from flashverify.campaign.refusals.words import refusal_lines
@@ -70,6 +71,13 @@ def default_workers(device: str) -> int:
     return cpus if device == "cpu" else max(1, min(14, cpus - 2))
 
 
+def default_compilers(kind: str, device: str, workers: int, asked: int | None) -> int:
+    """Processes that compile ahead: for a search on a GPU as many as it has workers, and none beside a single one."""
+    if kind != "fuzz" or device == "cpu":
+        return 0
+    return asked if asked is not None else workers if workers > 1 else 0
+
+
 def campaign_config(
     kind: str,
     settings: Settings,
@@ -87,6 +95,7 @@ def campaign_config(
     device = environment.resolve_device(settings.device)
     workers = settings.workers or default_workers(device)
     out = Path(settings.out or f"flashverify-out/{kind}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}")
+    compilers = default_compilers(kind, device, workers, settings.compilers)
     seed, subjects, numerics = settings.seed, settings.subject, settings.numerics
     if kind == "fuzz" and (out / "run.json").exists() and None in (seed, subjects, numerics):
         record = open_run(out).record  # a resumed run brings its own seed, subjects and numerics
@@ -99,9 +108,10 @@ def campaign_config(
         seconds = _DEFAULT_SECONDS
     for spec in subjects or ():
         toolkit.load_toolkit(toolkit.BUNDLED).require_findable(spec)
+    subjects = subjects or default_subjects()
     return CampaignConfig(
         kind=kind,
-        subjects=subjects or default_subjects(),
+        subjects=subjects,
         out=out,
         device=device,
         workers=workers,
@@ -116,10 +126,12 @@ def campaign_config(
         max_findings=1 if settings.fail_fast else settings.max_findings,
         explain_seconds=_EXPLAIN_SECONDS,
         case_limit=60.0 if device == "cpu" else 120.0,
-        memory=_memory_per_worker(workers),
+        memory=_memory_per_worker(workers + compilers),
         toolkit=toolkit.BUNDLED,
         numerics=environment.resolve_numerics(numerics, device),
         command=shlex.join(("flashverify", *sys.argv[1:])),
+        compilers=compilers,
+        environment=cache_environment(subjects, os.environ) if device == "cuda" else {},
     )
 
 

@@ -27,6 +27,10 @@ def shared_options(*names: str) -> Callable[[_Command], _Command]:
         "max-findings": {"metavar": "N", "help": "end the search when so many findings were seen"},
         "seed": {"metavar": "N", "help": "seed of the campaign"},
         "workers": {"metavar": "N", "help": "processes [default: one per CPU]"},
+        "compilers": {
+            "metavar": "N",
+            "help": "processes that compile ahead of a search on a GPU; 0 is none [default: as many as workers]",
+        },
         "out": {"metavar": "DIR", "help": "run folder [default: a new one in flashverify-out]"},
         "device": {"metavar": "auto|cpu|cuda", "help": "where the subjects run [default: auto]"},
         "numerics": {

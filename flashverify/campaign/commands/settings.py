@@ -76,6 +76,7 @@ KEYS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "shrink": (_flag, "true or false"),
     "seed": (lambda value: _whole(0, 2**64, value), "an integer, 0 <= seed < 2**64"),
     "workers": (lambda value: _whole(1, 1025, value), "an integer, 1 <= workers <= 1024"),
+    "compilers": (lambda value: _whole(0, 1025, value), "an integer, 0 <= compilers <= 1024"),
     "out": (_text, "a folder"),
     "device": (_device, f"one of {', '.join(DEVICES)}"),
     "numerics": (_numerics, f"one of {', '.join(NUMERICS)}"),
@@ -96,6 +97,7 @@ class Settings:
     shrink: bool | None = None
     seed: int | None = None
     workers: int | None = None
+    compilers: int | None = None
     out: str | None = None
     device: str = "auto"
     numerics: str | None = None

@@ -24,12 +24,15 @@ if TYPE_CHECKING:
 
     from rich.status import Status
 
+    from flashverify.campaign.store.stats import Stats
     from flashverify.judge.record import FindingRecord, Summary
     from flashverify.judge.verdict import Key
 
 __all__ = ["StatusLine", "one_line", "summary_json", "verdict_lines"]
 
 _PLAIN_EVERY = 10.0
+_SHARES = 3
+"""Shares of the workers' time that a status line has room for."""
 _MOST_UNEXPLAINED = 3
 """Findings that have a card in the terminal although nobody verified them."""
 
@@ -42,6 +45,12 @@ def _clock(seconds: float) -> str:
 
 def _ratios(worst: dict[str, float]) -> str:
     return " ".join(f"{output} {ratio:.3g}" for output, ratio in sorted(worst.items()))
+
+
+def _shares(stats: Stats) -> str:
+    """The largest shares of the workers' time."""
+    largest = sorted(stats.shares.items(), key=lambda each: -each[1])[:_SHARES]
+    return " ".join(f"{name} {100 * share:.0f}%" for name, share in largest)
 
 
 def one_line(text: str) -> str:
@@ -59,6 +68,8 @@ def status_text(p: Progress) -> str:
     parts += [f"{p.errors} errors"] * bool(p.errors)
     parts += [f"{p.restarts} restarts"] * bool(p.restarts)
     parts.append(f"{_clock(p.remaining)} left" if p.remaining is not None else f"{_clock(p.elapsed)} gone")
+    if p.stats is not None:
+        parts.append(f"{p.stats.compiled} compiled, {_shares(p.stats)}")
     parts += [f"worst {_ratios(p.worst)}"] * bool(p.worst)
     return " · ".join(parts)
 

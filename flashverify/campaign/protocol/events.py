@@ -16,8 +16,11 @@ __all__ = [
     "Improved",
     "Judged",
     "Minimal",
+    "Prepared",
+    "PutOff",
     "Ready",
     "Shown",
+    "Spent",
     "Started",
     "TaskDone",
     "WorkerFailed",
@@ -35,16 +38,53 @@ class Started(msgspec.Struct, frozen=True, tag=True):
     """A case was announced on disk and begins; also a sign of life during long work."""
 
 
+class Spent(msgspec.Struct, frozen=True):
+    """What a case took of a GPU's worker beside its own work: kernels that were compiled, and seconds of the compiler and of the oracle."""
+
+    compiled: int = 0
+    compiling: float = 0.0
+    oracle: float = 0.0
+
+
 class CaseJudged(msgspec.Struct, frozen=True, tag=True):
     """A case of the campaign was judged; the worker waits for a `Reply`.
 
     Attributes:
         form: numerical form of the subject, in words, with its first result only.
+        spent: on a GPU, what the case took.
     """
 
     subject: str
     result: CaseResult
     form: str = ""
+    spent: Spent = Spent()
+
+
+class PutOff(msgspec.Struct, frozen=True, tag=True):
+    """A drawn case was not judged, because one of its kernels is not compiled."""
+
+    subject: str
+    case: str
+
+
+class Prepared(msgspec.Struct, frozen=True, tag=True):
+    """Answer to `Prepare`: the cases, whose kernels are compiled now.
+
+    Attributes:
+        kind: as in the task.
+        launches: of Triton kernels that the cases made.
+        compiled: kernels that were not in the cache.
+        usual: kinds that a search should have before others; 0 where no kind was asked for.
+        total: kinds that there are.
+    """
+
+    subject: str
+    cases: tuple[str, ...]
+    kind: int = -1
+    launches: int = 0
+    compiled: int = 0
+    usual: int = 0
+    total: int = 0
 
 
 class CasesListed(msgspec.Struct, frozen=True, tag=True):
@@ -125,6 +165,8 @@ Event = (
     | Started
     | CaseJudged
     | CasesListed
+    | PutOff
+    | Prepared
     | Judged
     | Improved
     | Minimal

@@ -15,6 +15,7 @@ __all__ = [
     "Chunk",
     "Judge",
     "Minimise",
+    "Prepare",
     "Profile",
     "Reply",
     "Task",
@@ -34,6 +35,7 @@ class WorkerConfig(msgspec.Struct, frozen=True):
         case_limit: seconds that one case may take.
         plain: whether interpreted programs run one after the other instead of in lockstep.
         numerics: of interpreted kernels.
+        ahead: compute capability, such as `9.0`, for which the worker compiles and judges nothing; empty is a worker that judges.
     """
 
     toolkit: str
@@ -43,16 +45,22 @@ class WorkerConfig(msgspec.Struct, frozen=True):
     case_limit: float
     plain: bool = False
     numerics: str = "ieee"
+    ahead: str = ""
 
 
 class Batch(msgspec.Struct, frozen=True, tag=True):
-    """Draw `examples` cases for `subject` from `seed` and judge them."""
+    """Draw `examples` cases for `subject` from `seed` and judge them.
+
+    Attributes:
+        kinds: those whose kernels are compiled, of which alone is drawn; a case that needs another kernel is put off. None is every kind.
+    """
 
     subject: str
     number: int
     seed: int
     examples: int
     quarantine: tuple[str, ...] = ()
+    kinds: tuple[int, ...] | None = None
 
 
 class Chunk(msgspec.Struct, frozen=True, tag=True):
@@ -144,7 +152,17 @@ class Judge(msgspec.Struct, frozen=True, tag=True):
     first: str = ""
 
 
-Task = Batch | Chunk | CaseList | Minimise | Attribute | Profile | Judge
+class Prepare(msgspec.Struct, frozen=True, tag=True):
+    """Compile what judging `cases` launches, or, without any, what `examples` cases of a kind launch, which are drawn from `seed`."""
+
+    subject: str
+    cases: tuple[str, ...] = ()
+    kind: int = -1
+    seed: int = 0
+    examples: int = 0
+
+
+Task = Batch | Chunk | CaseList | Minimise | Attribute | Profile | Judge | Prepare
 
 
 class Reply(msgspec.Struct, frozen=True):

@@ -87,6 +87,11 @@ class Explaining:
         """Findings that are being explained now."""
         return len(self._active)
 
+    @property
+    def spent(self) -> float:
+        """Seconds of workers that were spent, those of tasks that are not done yet among them."""
+        return self._spent + sum(self._clock() - begun for begun, _ in self._active.values())
+
     def judged(self, seconds: float) -> None:
         """A case took so long."""
         self._judging += seconds
@@ -115,8 +120,7 @@ class Explaining:
         """Seconds until the share is used up by those that are being explained, on the wall clock; None without a limit."""
         if (allowance := self._allowance) is None:
             return None
-        spent = self._spent + sum(self._clock() - begun for begun, _ in self._active.values())
-        left = max(0.0, allowance - spent) / max(1, self.active)
+        left = max(0.0, allowance - self.spent) / max(1, self.active)
         return left if (end := self._budget.until_the_end) is None else min(left, end)
 
     def next_slice(self, most: float, *, searching: bool, folding: bool = False) -> float | None:

@@ -17,6 +17,7 @@ from flashverify.campaign.protocol import (
     Event,
     Improved,
     Minimal,
+    PutOff,
     Ready,
     Reply,
     Shown,
@@ -27,10 +28,10 @@ from flashverify.campaign.supervisor.budget import Budget, Explaining
 from flashverify.campaign.supervisor.events import FindingSeen, Finished, Progress, WorkerLost
 from flashverify.campaign.supervisor.explainer import Explainer
 from flashverify.campaign.supervisor.first_cases import FirstCases
+from flashverify.campaign.supervisor.gpu import processes
 from flashverify.campaign.supervisor.ledger import Ledger
-from flashverify.campaign.supervisor.pool import EXPLAINING, Loss, Pool, Slot
+from flashverify.campaign.supervisor.pool import EXPLAINING, Loss, Slot
 from flashverify.campaign.supervisor.probe import failure_of
-from flashverify.campaign.supervisor.process import ProcessSetup
 from flashverify.campaign.supervisor.schedule import CampaignConfig, Schedule
 from flashverify.errors import NoVerdictError, SelfCheckError, UsageError
 from flashverify.judge.verdict import CaseResult
@@ -58,10 +59,8 @@ class Engine:
     """
 
     def __init__(self, config: CampaignConfig, listeners: Sequence[Listener] = ()) -> None:
-        self._config = config
-        self._listeners = listeners
-        self._reason = ""
-        self._exit_code = 0
+        self._config, self._listeners = config, listeners
+        self._reason, self._exit_code = "", 0
         self._fruitless = 0  # workers lost since a case was last judged
         self._ledger = Ledger(config)
         self.store, self.tally, self.problems = self._ledger.store, self._ledger.tally, self._ledger.problems
@@ -70,14 +69,10 @@ class Engine:
         self.explaining = Explaining(
             self.budget, config.workers, share=config.explain_share, least=config.explain_seconds
         )
-        self._schedule = Schedule(config, self._claim, self._ledger.batches)
         self._explainer = Explainer(config, self._ledger, self.explaining, self._tell, lambda: self.budget.elapsed)
-        variables = dict(config.environment)
-        setup = ProcessSetup(config.toolkit, config.device, config.case_limit, False, config.numerics, variables)
-        self._pool = Pool(setup, [self.store.inflight_path(n) for n in range(config.workers)], config.memory)
-
-    def _claim(self, batches: int) -> None:
-        self.store.claim(batches, self.budget.elapsed)
+        self._pool, self._gpu = processes(config, self.store)
+        claim = lambda batches: self.store.claim(batches, self.budget.elapsed)  # noqa: E731
+        self._schedule = Schedule(config, claim, self._ledger.batches, self._gpu.compilers.readiness)
 
     def stop(self, reason: str = "interrupted", exit_code: int = 130) -> None:
         """End at the next tick: store what is known, leave the cases in flight. Safe in a signal handler."""
@@ -99,12 +94,14 @@ class Engine:
                         self._handle(slot, event)
                     for loss in self._pool.losses(self._abandon_after()):
                         self._lost(loss)
+                    self._gpu.tick(self.tally.judged, self.explaining, over=self._schedule.stopped)
                     self._tell(self.progress())
             finally:
                 self._pool.close()
+                self._gpu.compilers.close()
             return self._finish()
         finally:
-            self.store.close(self._pool.notes)
+            self.store.close((*self._pool.notes, *self._gpu.compilers.notes))
 
     def _over(self) -> bool:
         if self._reason == "interrupted" or self.budget.until_the_end == 0:
@@ -160,6 +157,7 @@ class Engine:
             slot.answered += 1
             slot.process.send(Reply(self._schedule.stopped or bool(self._reason)))
             self._ledger.describe(event)
+            self._gpu.judged(event)
         elif isinstance(event, CasesListed):
             assert isinstance(slot.task, CaseList)
             self._schedule.listed(slot.task.subject, event.cases, corpus=slot.task.corpus)
@@ -167,11 +165,14 @@ class Engine:
             self._explainer.told(slot.number, event)
         elif isinstance(event, TaskDone):
             if isinstance(slot.task, Batch):
-                self._schedule.batch_ended(slot.answered)
+                self._schedule.batch_ended(slot.answered + slot.put_off)
             self._explainer.ended(slot.number)
             self._pool.done(slot)
+        elif isinstance(event, PutOff):
+            self._gpu.compilers.waits(event)
         elif isinstance(event, Ready):
             self._ledger.machine(event.environment)
+            self._gpu.compilers.machine(event.environment)
         elif isinstance(event, WorkerFailed):
             self._failed(slot, event)
 
@@ -227,9 +228,9 @@ class Engine:
         if self._reason != "interrupted":
             self._first.end()
         self._explainer.end()
-        summary = self.tally.summary(
-            self._ledger.restarts, self.budget.elapsed, self._reason or "budget", self._exit_code
-        )
+        self._gpu.finish(self.explaining)
+        restarts, reason = self._ledger.restarts, self._reason or "budget"
+        summary = self.tally.summary(restarts, self.budget.elapsed, reason, self._exit_code)
         order = None
         if self._config.kind == "run":
             names = {r.subject_spec: r.key.subject for r in self.tally.records.values()} | self._pool.names
@@ -241,7 +242,8 @@ class Engine:
     def progress(self) -> Progress:
         """Where the campaign stands."""
         found = self.tally.progress(self._ledger.restarts, self.budget.elapsed, self.budget.left, self._schedule.total)
-        return msgspec.structs.replace(found, explaining=self.explaining.active, explaining_left=self.explaining.left)
+        now, stats = self.explaining, self._gpu.stats
+        return msgspec.structs.replace(found, explaining=now.active, explaining_left=now.left, stats=stats)
 
     def _tell(self, event: msgspec.Struct) -> None:
         for listener in self._listeners:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from flashverify.campaign.store.stats import Stats
 from flashverify.judge.record import FindingRecord, Folded, Summary
 
 __all__ = ["FindingFolded", "FindingMinimal", "FindingSeen", "Finished", "Progress", "WorkerLost"]
@@ -48,6 +49,7 @@ class Progress(msgspec.Struct, frozen=True):
         explaining: findings that are being minimised, verified and diagnosed now.
         explained: findings that were.
         explaining_left: seconds until the time for that is over, None where it is not limited.
+        stats: on a GPU, what was compiled and where the time of the workers goes, some seconds ago.
     """
 
     elapsed: float
@@ -63,6 +65,7 @@ class Progress(msgspec.Struct, frozen=True):
     explaining: int = 0
     explained: int = 0
     explaining_left: float | None = None
+    stats: Stats | None = None
 
 
 class Finished(msgspec.Struct, frozen=True):

@@ -23,6 +23,7 @@ from flashverify.campaign.protocol import (
     Event,
     Minimise,
     Profile,
+    PutOff,
     Ready,
     Started,
     Task,
@@ -50,6 +51,7 @@ class Slot:
     Args:
         task: what it does; None while it waits.
         answered: results of this task that were stored.
+        put_off: cases of this task that wait for a compiler.
         since: when it last gave a sign of life.
         limit: seconds from then on until it counts as hanging.
         failure: why it ends, where it said so.
@@ -60,6 +62,7 @@ class Slot:
     process: WorkerProcess
     task: Task | None = None
     answered: int = 0
+    put_off: int = 0
     since: float = 0.0
     limit: float = START_LIMIT
     failure: str = ""
@@ -129,15 +132,23 @@ class Pool:
 
     def give(self, number: int, task: Task) -> None:
         """Hand a task to a free worker."""
-        if number not in self._slots:
-            self.notes[number].unlink(missing_ok=True)
-            process = WorkerProcess(self._setup, self.notes[number])
-            self._slots[number] = Slot(number, process)
-            for descriptor in process.descriptors:
-                self._selector.register(descriptor, selectors.EVENT_READ, number)
-        slot = self._slots[number]
-        slot.task, slot.answered, slot.since, slot.limit = task, 0, time.monotonic(), START_LIMIT
+        slot = self._slots.get(number) or self._started(number)
+        slot.task, slot.answered, slot.put_off = task, 0, 0
+        slot.since, slot.limit = time.monotonic(), START_LIMIT
         slot.process.send(task)
+
+    def start(self) -> None:
+        """Start every worker before there is a task."""
+        for number in range(len(self.notes)):
+            self._started(number)
+
+    def _started(self, number: int) -> Slot:
+        self.notes[number].unlink(missing_ok=True)
+        process = WorkerProcess(self._setup, self.notes[number])
+        self._slots[number] = slot = Slot(number, process)
+        for descriptor in process.descriptors:
+            self._selector.register(descriptor, selectors.EVENT_READ, number)
+        return slot
 
     def done(self, slot: Slot) -> None:
         """The worker waits again."""
@@ -165,6 +176,7 @@ class Pool:
         for event in events:
             slot.since = time.monotonic()
             slot.limit = self._setup.case_limit if isinstance(event, Started) else START_LIMIT
+            slot.put_off += isinstance(event, PutOff)
             if isinstance(event, CaseJudged):
                 self.names[event.subject] = event.result.subject
             if not isinstance(event, Ready) or event.environment:

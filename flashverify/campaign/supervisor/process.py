@@ -30,6 +30,7 @@ class ProcessSetup(msgspec.Struct, frozen=True):
 
     Attributes:
         environment: variables that its processes have beside those of this process, as the GPU that they see.
+        ahead: see `WorkerConfig`.
     """
 
     toolkit: str
@@ -38,6 +39,7 @@ class ProcessSetup(msgspec.Struct, frozen=True):
     plain: bool = False
     numerics: str = "ieee"
     environment: dict[str, str] = {}
+    ahead: str = ""
 
 
 def worker_environment(device: str) -> dict[str, str]:
@@ -55,7 +57,14 @@ class WorkerProcess:
         self.inflight = inflight
         self._events, write = os.pipe()
         config = WorkerConfig(
-            setup.toolkit, setup.device, str(inflight), write, setup.case_limit, setup.plain, setup.numerics
+            setup.toolkit,
+            setup.device,
+            str(inflight),
+            write,
+            setup.case_limit,
+            setup.plain,
+            setup.numerics,
+            setup.ahead,
         )
         try:
             self.popen = subprocess.Popen(

@@ -16,9 +16,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from flashverify.campaign.supervisor.readiness import Readiness
+
 __all__ = ["CampaignConfig", "Schedule", "batch_seed"]
 
 _CHUNK = 8
+_READY_BATCH = 40
+"""Examples of a batch of a subject whose kernels are compiled ahead: the next batch knows more kinds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +54,7 @@ class CampaignConfig:
         toolkit: `module:name` of the toolkit.
         command: the command line, for the record.
         numerics: of interpreted kernels.
+        compilers: processes that compile ahead of a search on a GPU; 0 is none, and workers compile what they launch.
         environment: variables of the workers, beside those of this process.
     """
 
@@ -78,6 +83,7 @@ class CampaignConfig:
     toolkit: str = BUNDLED
     command: str = ""
     numerics: str = "ieee"
+    compilers: int = 0
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -86,6 +92,7 @@ class CampaignConfig:
             ("subjects", "at least one, each once", 0 < len(self.subjects) == len(set(self.subjects))),
             ("device", "'cpu' or 'cuda'", self.device in ("cpu", "cuda")),
             ("workers", "1 or more", self.workers >= 1),
+            ("compilers", "0 or more", self.compilers >= 0),
             ("seed", "0 <= seed < 2**64", 0 <= self.seed < 2**64),
             ("seconds", "a positive number", self.seconds is None or self.seconds > 0),
             ("max_cases", "1 or more", self.max_cases is None or self.max_cases >= 1),
@@ -109,8 +116,14 @@ class Schedule:
     Listed cases come in the order in which they were listed, the corpus before the matrix, and both before what is drawn.
     """
 
-    def __init__(self, config: CampaignConfig, claim: Callable[[int], None], batches: int = 0) -> None:
-        self._config = config
+    def __init__(
+        self,
+        config: CampaignConfig,
+        claim: Callable[[int], None],
+        batches: int = 0,
+        readiness: Readiness | None = None,
+    ) -> None:
+        self._config, self._readiness = config, readiness
         self._claim = claim
         self.batches = batches
         self.stopped = False
@@ -137,6 +150,9 @@ class Schedule:
         if corpus:
             cases = cases[: self._room_of_corpus]
             self._room_of_corpus = None if self._room_of_corpus is None else self._room_of_corpus - len(cases)
+            if self._readiness is not None:
+                self._readiness.listed(spec, cases)
+                return
         else:
             room = None if self._config.max_cases is None else max(0, self._config.max_cases - len(self.order))
             cases = cases[:room]
@@ -191,11 +207,23 @@ class Schedule:
             return None
         if room is not None and room <= 0:
             return None
-        self._claim(self.batches + 1)
-        number, self.batches = self.batches, self.batches + 1
-        spec = self._config.subjects[number % len(self._config.subjects)]
-        examples = self._config.batch if room is None else min(self._config.batch, room)
-        return Batch(spec, number, batch_seed(self._config.seed, spec, number), examples, quarantine(spec))
+        if self._readiness is not None and (chunk := self._readiness.chunk(room)) is not None:
+            return chunk
+        return self._batch(room, quarantine)
+
+    def _batch(self, room: int | None, quarantine: Callable[[str], tuple[str, ...]]) -> Batch | None:
+        """The next batch; of a subject whose kernels are compiled ahead a short one, and none where none is compiled yet."""
+        number, subjects = self.batches, self._config.subjects
+        for spec in (*subjects[number % len(subjects) :], *subjects[: number % len(subjects)]):
+            kinds = None if self._readiness is None else self._readiness.kinds(spec)
+            if kinds == ():
+                continue
+            self._claim(number + 1)
+            self.batches = number + 1
+            size = self._config.batch if kinds is None else min(self._config.batch, _READY_BATCH)
+            examples = size if room is None else min(size, room)
+            return Batch(spec, number, batch_seed(self._config.seed, spec, number), examples, quarantine(spec), kinds)
+        return None
 
     @property
     def cases_wait(self) -> bool:

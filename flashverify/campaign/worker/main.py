@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import msgspec
 
 from flashverify.campaign import environment
+from flashverify.campaign.ahead import AheadToolkit, compiling_ahead, since
 from flashverify.campaign.plan_name import PlanName
 from flashverify.campaign.protocol import (
     Attribute,
@@ -26,9 +27,11 @@ from flashverify.campaign.protocol import (
     Judge,
     Judged,
     Minimise,
+    Prepare,
     Profile,
     Ready,
     Reply,
+    Spent,
     Started,
     Task,
     TaskDone,
@@ -42,7 +45,6 @@ from flashverify.campaign.toolkit import Toolkit, load_toolkit
 from flashverify.campaign.worker.guard import guard_process, open_channel
 from flashverify.campaign.worker.inflight import Inflight, InflightFile
 from flashverify.campaign.worker.lost_device import leave_a_lost_device
-from flashverify.case.space.profiles import DEVICE_OF_PROFILE
 from flashverify.case.text import format_case, parse_case
 from flashverify.errors import UsageError
 from flashverify.judge.record import Confirmation
@@ -50,6 +52,8 @@ from flashverify.judge.verdict import CaseResult, Key, Status, Verdict
 from flashverify.subjects.blame import traceback_text
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from flashverify.case.case import Case
 
 __all__ = ["Session", "main"]
@@ -60,6 +64,7 @@ class Session:
 
     Attributes:
         told: by finding whether its diagnosis accounts for a verdict of a case, as far as it was asked.
+        launched: launches that a worker that compiles ahead has rehearsed so far.
     """
 
     def __init__(self, config: WorkerConfig, tasks: BinaryIO, toolkit: Toolkit) -> None:
@@ -72,6 +77,8 @@ class Session:
         self._subjects: dict[str, Any] = {}
         self._described: set[str] = set()
         self.told: dict[Key, dict[tuple[str, str, str], bool | None]] = {}
+        self.launched: Callable[[], int] = lambda: 0
+        self._before = Spent()
 
     def emit(self, event: msgspec.Struct) -> None:
         """One event to the supervisor."""
@@ -85,13 +92,26 @@ class Session:
             self._subjects[spec] = self.toolkit.load(spec)
         return self._subjects[spec]
 
+    def announce(self, spec: str, text: str) -> None:
+        """A case begins."""
+        self._note.announce(Inflight(spec, self._name(spec), text))
+        self.emit(Started())
+
+    def clear(self) -> None:
+        """No case runs."""
+        self._note.clear()
+
+    def _name(self, spec: str) -> str:
+        return str(getattr(self.subject(spec), "name", spec))
+
+    def _spent(self) -> Spent:
+        return self.toolkit.spent() if self.device == "cuda" and isinstance(self.toolkit, AheadToolkit) else Spent()
+
     def judge(self, spec: str, case: Case, plan: str) -> CaseResult:
         """Announce and judge a case. An exception out of the harness is an `error` verdict, never a pass or a fail."""
         subject, text = self.subject(spec), format_case(case)
-        name = str(getattr(subject, "name", spec))
-        self._note.announce(Inflight(spec, name, text))
-        self.emit(Started())
-        begun = time.perf_counter()
+        self.announce(spec, text)
+        self._before, begun = self._spent(), time.perf_counter()
         try:
             result = self.toolkit.judge(subject, case, plan)
         except Exception as error:
@@ -105,10 +125,10 @@ class Session:
                 message=message[:2000],
                 traceback=traceback_text(error),
             )
-            result = CaseResult(case=text, subject=name, evidence=self.device, verdicts=(verdict,))
+            result = CaseResult(case=text, subject=self._name(spec), evidence=self.device, verdicts=(verdict,))
         if self.device == "cuda" and any(v.check in ("exception", "harness") for v in result.verdicts):
             leave_a_lost_device()
-        self._note.clear()
+        self.clear()
         if not result.seconds:
             result = msgspec.structs.replace(result, seconds=round(time.perf_counter() - begun, 6))
         return result
@@ -119,7 +139,7 @@ class Session:
         if spec not in self._described:
             self._described.add(spec)
             form = self._form(spec)
-        self.emit(CaseJudged(spec, result, form))
+        self.emit(CaseJudged(spec, result, form, since(self._before, self._spent())))
         line = self._tasks.readline()
         return not line or msgspec.json.decode(line, type=Reply).stop
 
@@ -142,7 +162,9 @@ class Session:
                 if self.report(task.subject, self.judge(task.subject, parse_case(text), task.plan)):
                     break
         elif isinstance(task, CaseList):
-            self.emit(CasesListed(self._list(task)))
+            from flashverify.campaign.worker.listing import listed
+
+            self.emit(CasesListed(listed(self, task)))
         elif isinstance(task, Minimise):
             from flashverify.campaign.worker.minimise import minimise
 
@@ -155,26 +177,13 @@ class Session:
             from flashverify.campaign.worker.profile import profile
 
             profile(self, task)
+        elif isinstance(task, Prepare):
+            from flashverify.campaign.worker.ahead import prepare
+
+            prepare(self, task)
         else:
             self._judge_one(task)
         self.emit(TaskDone())
-
-    def _list(self, task: CaseList) -> tuple[str, ...]:
-        subject = self.subject(task.subject)
-        if task.examples:
-            from flashverify.campaign.worker.search import draw_some
-
-            device = DEVICE_OF_PROFILE.get(task.profile, self.device)
-            drawn = draw_some(self, subject, task.examples, task.seed, device)
-        elif task.corpus:
-            from flashverify.campaign.corpus import corpus_cases
-
-            drawn = tuple(case for case in corpus_cases(self.device) if self.toolkit.refusal(subject, case) is None)
-        else:
-            drawn = self.toolkit.matrix(subject, self.device)
-        others = [self.subject(spec) for spec in task.also]
-        kept = (c for c in drawn if all(self.toolkit.refusal(other, c) is None for other in others))
-        return tuple(dict.fromkeys(map(format_case, kept)))
 
     def _judge_one(self, task: Judge) -> None:
         case, first = parse_case(task.case), parse_case(task.first or task.case)
@@ -211,19 +220,25 @@ def main() -> int:
         toolkit = load_toolkit(config.toolkit)
         with toolkit.open(config.device, plain=config.plain, numerics=config.numerics):
             session = Session(config, tasks, toolkit)
-            session.emit(Ready({}))
-            known = False
-            while line := tasks.readline():
-                session.run(decode_task(line))
-                if not known and (found := environment.gpu()):
-                    known = True
-                    session.emit(Ready(found))
+            with compiling_ahead(toolkit, config.ahead) as session.launched:
+                _serve(session, tasks)
     except Exception as error:
         message = str(error) if isinstance(error, UsageError) else f"{type(error).__name__}: {error} ({_place(error)})"
         os.write(config.events_fd, encode(WorkerFailed(type(error).__name__, message)))
         traceback.print_exc()
         return 1
     return 0
+
+
+def _serve(session: Session, tasks: BinaryIO) -> None:
+    """Carry out tasks until the end of input; tell what is known of the machine once it is."""
+    known = False
+    session.emit(Ready(environment.gpu()))
+    while line := tasks.readline():
+        session.run(decode_task(line))
+        if not known and (found := environment.gpu()):
+            known = True
+            session.emit(Ready(found))
 
 
 if __name__ == "__main__":

@@ -13,19 +13,21 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.errors import Unsatisfiable
 
+from flashverify.campaign.ahead import ahead_of
 from flashverify.campaign.worker.climb import Climber
 from flashverify.case.space.coverage import Coverage
 from flashverify.case.text import format_case
 from flashverify.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from hypothesis.strategies import SearchStrategy
 
     from flashverify.campaign.protocol import Batch
     from flashverify.campaign.worker.main import Session
     from flashverify.case.case import Case
+    from flashverify.judge.verdict import CaseResult
 
 __all__ = ["draw", "draw_some", "search"]
 
@@ -51,6 +53,7 @@ def search(session: Session, task: Batch) -> None:
         UsageError: nothing can be drawn, because the subject refuses every draw; the message says for which reasons.
     """
     subject, climber = session.subject(task.subject), Climber(task.seed)
+    strategy, judge = _means(session, subject, task)
     seen = set(task.quarantine)
     left = task.examples
 
@@ -60,19 +63,21 @@ def search(session: Session, task: Batch) -> None:
         text = format_case(case)
         if text not in seen:
             seen.add(text)
+            result = judge(case)
+            if result is None:
+                return True
             left -= 1
-            result = session.judge(task.subject, case, "fuzz")
             climber.note(case, result)
             return not session.report(task.subject, result) and left > 0
         return True
 
     climbs = task.examples // _CLIMBING
     drawn = 0
-    for case in _fresh(session.toolkit.strategy(subject, session.device), task.examples - climbs, task.seed):
+    for case in _fresh(strategy, task.examples - climbs, task.seed):
         drawn += 1
         if not visit(case):
             return
-    if not drawn:
+    if not drawn and task.kinds is None:
         raise UsageError(session.toolkit.undrawable(subject, session.device))
     for _ in range(_TRIES * climbs):
         neighbour = climber.propose()
@@ -80,6 +85,18 @@ def search(session: Session, task: Batch) -> None:
             continue
         if not visit(neighbour):
             return
+
+
+def _means(
+    session: Session, subject: Any, task: Batch
+) -> tuple[SearchStrategy[Case], Callable[[Case], CaseResult | None]]:
+    """What is drawn from, and how a case is judged; where only some kinds are compiled, that gives None for a case that is put off."""
+    if task.kinds is None:
+        return session.toolkit.strategy(subject, session.device), lambda case: session.judge(task.subject, case, "fuzz")
+    from flashverify.campaign.worker.ahead import judge_compiled
+
+    strategy = ahead_of(session.toolkit).of_kinds(subject, task.kinds)
+    return strategy, lambda case: judge_compiled(session, task.subject, case)
 
 
 def draw(strategy: SearchStrategy[Case], examples: int, seed_value: int) -> tuple[Case, ...]:

@@ -38,7 +38,7 @@ from flashverify.case.space.tile_sizes import tile_of
 from flashverify.case.tensors import TENSORS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from hypothesis.strategies import SearchStrategy
 
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     Draw = Callable[[SearchStrategy[Any]], Any]
 
-__all__ = ["CPU", "GPU", "Profile", "cases", "drawn_dtypes"]
+__all__ = ["CPU", "GPU", "Profile", "all_kinds", "cases", "drawn_dtypes", "usual_kinds"]
 
 _REGIMES = (*REGIMES, "normal", "normal", "v-positive")
 """Those that every defect of the arithmetic shows with are likelier than those built against one."""
@@ -62,9 +62,11 @@ _MASKS = 4
 """Masks that are drawn until a row sees a key."""
 _MAX_TABLE = 2**22
 """Most pairs over all heads and sequences where a bias or a bitmap has one element for each."""
+_ALL_KINDS = 2048
+"""Kinds that a long search may reach, of which equal ones are one."""
 
 
-def cases(supports: Supports, *, profile: Profile = CPU) -> SearchStrategy[Case]:
+def cases(supports: Supports, *, profile: Profile = CPU, kinds: Sequence[CompileKey] = ()) -> SearchStrategy[Case]:
     """Cases that a subject supports, by construction; only `supports.also` may reject a draw.
 
     A dtype whose plainest case `supports.also` refuses is not drawn at all.
@@ -72,21 +74,36 @@ def cases(supports: Supports, *, profile: Profile = CPU) -> SearchStrategy[Case]
     Args:
         supports: what the subject declares.
         profile: how large the cases may be.
+        kinds: those that are drawn, such as some of `all_kinds`; none are those of the profile.
     """
-    dims = dim_choices(supports, profile)
-    formats = [
+    if kinds:
+        return _cases(supports, profile, st.sampled_from(kinds))
+    dims, formats = dim_choices(supports, profile), _formats(supports, profile)
+    if profile.kinds is not None and supports.compiles:
+        count = usual_kinds(supports, profile.kinds)
+        return _cases(supports, profile, sampled_from(list_compile_keys(supports, dims, formats, count)))
+    return _cases(supports, profile, _free_kinds(supports, dims, formats))
+
+
+def all_kinds(supports: Supports, profile: Profile) -> tuple[CompileKey, ...]:
+    """The kinds that a compiled subject may be drawn from, those of the profile first; each stretch of them is spread over all axes."""
+    return list_compile_keys(supports, dim_choices(supports, profile), _formats(supports, profile), _ALL_KINDS)
+
+
+def usual_kinds(supports: Supports, kinds: int) -> int:
+    """How many kinds of a list of `kinds` a subject has: a third more for one with every extra."""
+    extras = len(supports.logits) + supports.dropout + len(extra_masks(supports))
+    return kinds + kinds * extras // 24
+
+
+def _formats(supports: Supports, profile: Profile) -> list[tuple[str, str]]:
+    """(dtype, precision) to choose from."""
+    return [
         (dtype, precision)
         for dtype in drawn_dtypes(supports, profile)
         for precision in PRECISIONS
         if (precision in supports.precisions if dtype == "fp32" else precision == "ieee")
     ]
-    if profile.kinds is not None and supports.compiles:
-        return _cases(
-            supports,
-            profile,
-            sampled_from(list_compile_keys(supports, dims, formats, _count(supports, profile.kinds))),
-        )
-    return _cases(supports, profile, _free_kinds(supports, dims, formats))
 
 
 def drawn_dtypes(supports: Supports, profile: Profile) -> tuple[str, ...]:
@@ -97,12 +114,6 @@ def drawn_dtypes(supports: Supports, profile: Profile) -> tuple[str, ...]:
         plain = Case(dim_qk=dim_qk, dim_v=dim_v)
         dtypes = [d for d in dtypes if supports.also(dataclasses.replace(plain, dtype=d)) is None] or dtypes
     return tuple(dtypes)
-
-
-def _count(supports: Supports, kinds: int) -> int:
-    """A third more for a subject with every extra."""
-    extras = len(supports.logits) + supports.dropout + len(extra_masks(supports))
-    return kinds + kinds * extras // 24
 
 
 @st.composite

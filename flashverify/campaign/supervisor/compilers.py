@@ -1,0 +1,121 @@
+"""The processes that compile ahead of the workers of a search on a GPU. They see no GPU themselves."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from flashverify.campaign.protocol import Prepare, Prepared, PutOff, WorkerFailed
+from flashverify.campaign.supervisor.pool import Pool
+from flashverify.campaign.supervisor.probe import START_LIMIT
+from flashverify.campaign.supervisor.readiness import Readiness
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from flashverify.campaign.supervisor.pool import Loss
+    from flashverify.campaign.supervisor.process import ProcessSetup
+    from flashverify.campaign.supervisor.schedule import CampaignConfig
+
+__all__ = ["Compilers"]
+
+_LIMIT = 600.0
+"""Seconds that the kernels of one case may take."""
+_LOSSES = 20
+"""Processes that may be lost before nothing is compiled ahead any more."""
+
+
+class Compilers:
+    """Compiles what `Readiness` names, once the architecture of the GPU is known.
+
+    Args:
+        config: of the campaign; it says how many processes compile, none where kernels are interpreted.
+        setup: of the workers.
+        notes: where each process announces its case.
+
+    Attributes:
+        readiness: None where nothing is compiled ahead.
+    """
+
+    def __init__(self, config: CampaignConfig, setup: ProcessSetup, notes: list[Path]) -> None:
+        ahead = config.compilers and config.device == "cuda" and config.kind == "fuzz"
+        self.readiness = Readiness(config.subjects, config.seed) if ahead else None
+        self._config, self._setup, self.notes = config, setup, notes if ahead else []
+        self._pool: Pool | None = None
+        self._begun = time.monotonic()
+        self._losses, self._closed = 0, False
+
+    def machine(self, found: dict[str, str]) -> None:
+        """A worker told of its GPU: compiling begins, with the first one."""
+        architecture = found.get("gpu_arch", "").removeprefix("sm_")
+        if self.readiness is None or self._closed or self._pool is not None or not architecture.isdigit():
+            return
+        setup = msgspec.structs.replace(
+            self._setup,
+            case_limit=_LIMIT,
+            environment=self._setup.environment | {"CUDA_VISIBLE_DEVICES": ""},
+            ahead=f"{architecture[:-1]}.{architecture[-1]}",
+        )
+        self._pool = Pool(setup, self.notes, self._config.memory)
+        self._begun = time.monotonic()
+
+    def waits(self, event: PutOff) -> None:
+        """A worker put a case off."""
+        if self.readiness is not None:
+            self.readiness.wait(event.subject, event.case)
+
+    def tick(self, judged: int, *, over: bool) -> None:
+        """Hand out what is to be compiled and take in what was; never waits.
+
+        Args:
+            judged: cases so far.
+            over: nothing more will be judged.
+        """
+        readiness, pool = self.readiness, self._pool
+        if readiness is None or self._closed:
+            return
+        if pool is None:
+            if time.monotonic() - self._begun > START_LIMIT:
+                self._give_up(self._config.subjects)  # no worker can say which GPU it has
+            return
+        if over or readiness.off >= set(self._config.subjects):
+            self.close()
+            return
+        for number in pool.free():
+            task = readiness.next(judged, time.monotonic() - self._begun)
+            if task is None:
+                break
+            pool.give(number, task)
+        for slot, event in pool.events(0.0) if pool.slots else ():
+            if isinstance(event, Prepared):
+                readiness.prepared(event)
+                pool.done(slot)
+            elif isinstance(event, WorkerFailed):
+                slot.failure = event.message
+        for loss in pool.losses(None):
+            self._lost(loss, readiness)
+
+    def _lost(self, loss: Loss, readiness: Readiness) -> None:
+        """A process is gone: what it had goes on, unless it says that it cannot compile, or too many are lost."""
+        self._losses += 1
+        task, note = loss.task, loss.in_flight
+        if not isinstance(task, Prepare) or self._losses > _LOSSES:
+            self._give_up(self._config.subjects)
+            return
+        readiness.lost(task, note.case if note is not None else None)
+        if loss.failure:
+            self._give_up((task.subject,))
+
+    def _give_up(self, specs: tuple[str, ...]) -> None:
+        for spec in specs:
+            if self.readiness is not None:
+                self.readiness.give_up(spec)
+
+    def close(self) -> None:
+        """End the processes."""
+        if self._pool is not None:
+            self._pool.close()
+            self._pool = None
+        self._closed = True

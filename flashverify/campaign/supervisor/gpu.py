@@ -1,0 +1,93 @@
+"""What a campaign on a GPU has beside its workers: processes that compile ahead, a cache of kernels, and counts of where the time goes."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from flashverify.campaign.kernel_cache import CACHE_VARIABLE, folder_size
+from flashverify.campaign.store.stats import Stats, write_stats
+from flashverify.campaign.supervisor.compilers import Compilers
+from flashverify.campaign.supervisor.pool import Pool
+from flashverify.campaign.supervisor.process import ProcessSetup
+from flashverify.campaign.supervisor.time_shares import TimeShares
+
+if TYPE_CHECKING:
+    from flashverify.campaign.protocol import CaseJudged
+    from flashverify.campaign.store.writer import RunStore
+    from flashverify.campaign.supervisor.budget import Explaining
+    from flashverify.campaign.supervisor.schedule import CampaignConfig
+
+__all__ = ["Gpu", "processes"]
+
+
+def processes(config: CampaignConfig, store: RunStore) -> tuple[Pool, Gpu]:
+    """The workers of a campaign, and what it has beside them on a GPU."""
+    variables = dict(config.environment)
+    setup = ProcessSetup(config.toolkit, config.device, config.case_limit, False, config.numerics, variables)
+    notes = [store.inflight_path(n) for n in range(config.workers + config.compilers)]
+    workers = Pool(setup, notes[: config.workers], config.memory)
+    compilers = Compilers(config, setup, notes[config.workers :])
+    if compilers.readiness is not None:
+        workers.start()
+    return workers, Gpu(config, store, compilers)
+
+
+class Gpu:
+    """Does nothing where kernels are interpreted.
+
+    Args:
+        config: of the campaign.
+        store: its folder.
+        compilers: its processes that compile ahead.
+
+    Attributes:
+        compilers: likewise.
+        stats: the counts as they were stored last; None where there are none.
+    """
+
+    def __init__(self, config: CampaignConfig, store: RunStore, compilers: Compilers) -> None:
+        self.compilers, self._store = compilers, store
+        self._compiled = config.device == "cuda"
+        self._cache = config.environment.get(CACHE_VARIABLE, "")
+        self._shares = TimeShares(config.workers, config.compilers)
+        self._begun = time.monotonic()
+        self.stats: Stats | None = None
+
+    def judged(self, event: CaseJudged) -> None:
+        """A case of the campaign was judged."""
+        self._shares.judged(event)
+
+    def tick(self, cases: int, explaining: Explaining, *, over: bool) -> None:
+        """Compile ahead, and store the counts every ten seconds.
+
+        Args:
+            cases: judged so far.
+            explaining: the time that findings take.
+            over: nothing more will be judged.
+        """
+        self.compilers.tick(cases, over=over)
+        if self._compiled and self._shares.due(time.monotonic() - self._begun, self._ahead):
+            self._write(explaining)
+
+    @property
+    def _ahead(self) -> int:
+        readiness = self.compilers.readiness
+        return 0 if readiness is None else readiness.compiled
+
+    def _write(self, explaining: Explaining, *, size: int = 0) -> None:
+        found = self._shares.stats(time.monotonic() - self._begun, ahead=self._ahead, explaining=explaining.spent)
+        readiness = self.compilers.readiness
+        if readiness is not None:
+            found = msgspec.structs.replace(
+                found, kinds=readiness.ready, put_off=readiness.put_off, dropped=readiness.dropped
+            )
+        self.stats = msgspec.structs.replace(found, cache=self._cache, cache_bytes=size)
+        write_stats(self._store.path, self.stats)
+
+    def finish(self, explaining: Explaining) -> None:
+        """Store the counts of the end."""
+        if self._compiled:
+            self._write(explaining, size=folder_size(self._cache))

@@ -1,0 +1,182 @@
+"""Which cases of a search on a GPU are compiled, and what is compiled next.
+
+Kinds of cases are compiled one after the other, in the order of a list of which each stretch is spread over all axes, so that the next
+kind is what is covered least. Beside them wait the cases of the corpus, and drawn cases of kinds that are ready which ask for one kernel
+more. Everything that is compiled is judged; cases that wait are bounded in number and those go whose pairs of traits are covered best.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from flashverify.campaign.protocol import Chunk, Prepare
+from flashverify.campaign.supervisor.schedule import batch_seed
+from flashverify.case.space.coverage import Coverage
+from flashverify.case.text import parse_case
+
+if TYPE_CHECKING:
+    from flashverify.campaign.protocol import Prepared
+    from flashverify.case.case import Case
+
+__all__ = ["Readiness"]
+
+_EXAMPLES = 8
+"""Cases of a kind that are compiled before it is drawn from; of ten of them the first two ask for nearly every kernel."""
+_LISTED = 2
+"""Cases of the corpus in one task."""
+_WAITING = 64
+"""Drawn cases of a subject that wait at most."""
+_FREE_SECONDS = 120.0
+"""Until then everything is compiled at once."""
+_PER_CASE = 10 / 1000
+"""From then on so many kernels for each case that is judged."""
+
+
+@dataclass(slots=True)
+class _Subject:
+    """What is ready of one subject.
+
+    Attributes:
+        next: the first kind that nobody compiles yet.
+        total: kinds that there are; None while nobody said so.
+        ready: kinds that are drawn from.
+        listed: cases of the corpus that wait.
+        waiting: drawn cases that wait.
+        chosen: what the cases cover that waited and were compiled.
+        turn: which source comes next.
+    """
+
+    next: int = 0
+    total: int | None = None
+    ready: list[int] = field(default_factory=list)
+    listed: deque[str] = field(default_factory=deque)
+    waiting: dict[str, Case] = field(default_factory=dict)
+    chosen: Coverage = field(default_factory=Coverage)
+    turn: int = 0
+
+
+class Readiness:
+    """What is ready, waits, and is compiled next.
+
+    Args:
+        subjects: specs.
+        seed: of the campaign.
+
+    Attributes:
+        off: specs of subjects that launch no Triton kernel, or of which none can be compiled ahead; they are drawn freely.
+        dropped: drawn cases that had to go.
+        compiled: kernels that were compiled ahead.
+    """
+
+    def __init__(self, subjects: tuple[str, ...], seed: int) -> None:
+        self._seed = seed
+        self._subjects = {spec: _Subject() for spec in subjects}
+        self._order = deque(subjects)
+        self._chunks: deque[Chunk] = deque()
+        self._free_until: tuple[int, int] | None = None
+        self.off: set[str] = set()
+        self.put_off = self.dropped = self.compiled = 0
+
+    @property
+    def ready(self) -> int:
+        """Kinds that are drawn from, of all subjects."""
+        return sum(len(each.ready) for each in self._subjects.values())
+
+    def kinds(self, spec: str) -> tuple[int, ...] | None:
+        """What a batch of a subject is drawn from; None is every kind, and an empty tuple nothing yet."""
+        return None if spec in self.off else tuple(self._subjects[spec].ready)
+
+    def chunk(self, room: int | None) -> Chunk | None:
+        """Cases that were compiled, at most `room` of them; None where there are none."""
+        if not self._chunks or room == 0:
+            return None
+        chunk = self._chunks.popleft()
+        if room is not None and len(chunk.cases) > room:
+            self._chunks.appendleft(Chunk(chunk.subject, chunk.cases[room:], chunk.plan))
+            chunk = Chunk(chunk.subject, chunk.cases[:room], chunk.plan)
+        return chunk
+
+    def listed(self, spec: str, cases: tuple[str, ...]) -> None:
+        """Cases that are judged first; none of them is dropped."""
+        if spec in self.off:
+            self._judge(spec, cases)
+        else:
+            self._subjects[spec].listed.extend(cases)
+
+    def wait(self, spec: str, text: str) -> None:
+        """A drawn case asks for a kernel that is not compiled."""
+        self.put_off += 1
+        subject = self._subjects[spec]
+        subject.waiting[text] = parse_case(text)
+        if len(subject.waiting) > _WAITING:
+            del subject.waiting[min(subject.waiting, key=lambda t: subject.chosen.gain(subject.waiting[t]))]
+            self.dropped += 1
+
+    def next(self, judged: int, elapsed: float) -> Prepare | None:
+        """What is compiled next; None where nothing waits, or where enough was compiled for the cases that were judged.
+
+        Args:
+            judged: cases so far.
+            elapsed: seconds since the search began.
+        """
+        if elapsed >= _FREE_SECONDS:
+            self._free_until = self._free_until or (judged, self.compiled)
+            cases, compiled = self._free_until
+            if self.compiled - compiled > _PER_CASE * (judged - cases):
+                return None
+        for _ in range(len(self._order)):
+            self._order.rotate(-1)
+            spec = self._order[-1]
+            if spec not in self.off and (task := self._of(spec)) is not None:
+                return task
+        return None
+
+    def _of(self, spec: str) -> Prepare | None:
+        """The next task of a subject: a kind, cases of the corpus and a drawn case take turns, as far as there are any."""
+        subject = self._subjects[spec]
+        for _ in range(3):
+            subject.turn += 1
+            if subject.turn % 3 == 1 and (subject.total is None or subject.next < subject.total):
+                kind, subject.next = subject.next, subject.next + 1
+                return Prepare(spec, kind=kind, seed=batch_seed(self._seed, f"{spec} kind", kind), examples=_EXAMPLES)
+            if subject.turn % 3 == 2 and subject.listed:
+                count = min(_LISTED, len(subject.listed))
+                return Prepare(spec, tuple(subject.listed.popleft() for _ in range(count)))
+            if subject.turn % 3 == 0 and subject.waiting:
+                text = max(subject.waiting, key=lambda t: subject.chosen.gain(subject.waiting[t]))
+                subject.chosen.add(subject.waiting.pop(text))
+                return Prepare(spec, (text,))
+        return None
+
+    def prepared(self, answer: Prepared) -> None:
+        """A task ended."""
+        spec, subject = answer.subject, self._subjects[answer.subject]
+        self.compiled += answer.compiled
+        self._judge(spec, answer.cases)
+        if answer.kind < 0:
+            return
+        subject.total = answer.total
+        if answer.cases:
+            subject.ready.append(answer.kind)
+        if not answer.usual or (answer.cases and not answer.launches):
+            self.give_up(spec)
+
+    def lost(self, task: Prepare, case: str | None) -> None:
+        """The process that compiled for a task is gone; a worker judges the case that it was at, and the kind is left out."""
+        rest = tuple(text for text in task.cases if text != case)
+        self._subjects[task.subject].listed.extendleft(reversed(rest))
+        self._judge(task.subject, () if case is None else (case,))
+
+    def give_up(self, spec: str) -> None:
+        """Nothing of a subject is compiled ahead: what waits is judged, and everything is drawn."""
+        subject = self._subjects[spec]
+        self.off.add(spec)
+        self._judge(spec, (*subject.listed, *subject.waiting))
+        subject.listed.clear()
+        subject.waiting.clear()
+
+    def _judge(self, spec: str, cases: tuple[str, ...]) -> None:
+        """Hand cases to workers, a few at a time."""
+        self._chunks.extend(Chunk(spec, cases[i : i + _LISTED], "fuzz") for i in range(0, len(cases), _LISTED))
