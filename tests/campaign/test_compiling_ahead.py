@@ -1,8 +1,7 @@
 """A search on a GPU, pretended: which process compiles what, and what is judged meanwhile."""
 
-import os
-
 import pytest
+
 from flashverify.campaign.store.stats import read_stats
 from flashverify.campaign.store.writer import open_run
 from flashverify.campaign.supervisor.engine import Engine

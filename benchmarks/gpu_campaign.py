@@ -1,0 +1,121 @@
+"""Cases a second of a search on a GPU, over time: with workers that compile what they launch, and with processes that compile ahead.
+
+    python benchmarks/gpu_campaign.py [--subject SPEC]... [--seconds N] [--workers N] [--modes each,ahead,again] [--json FILE]
+
+Each subject is searched once a mode, in one sitting, with the same seed and every check of a search:
+
+    each    workers compile what they launch, with an empty cache of kernels
+    ahead   as many processes compile ahead of the workers, with another empty cache
+    again   the same with the cache that `ahead` left, and another seed
+
+Per interval of ten seconds: cases a second, kernels compiled. At the end: compiled kernels per thousand cases, in all and after two
+minutes, and where the time of the workers went. A subject that fails is named; its rate counts all the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+import msgspec
+
+from flashverify.campaign.commands.campaign import default_workers
+from flashverify.campaign.environment import resolve_device
+from flashverify.campaign.kernel_cache import CACHE_VARIABLE
+from flashverify.campaign.store.stats import read_stats
+from flashverify.campaign.supervisor.engine import Engine
+from flashverify.campaign.supervisor.schedule import CampaignConfig
+
+MODES = ("each", "ahead", "again")
+
+
+def search(spec: str, mode: str, cache: Path, options: argparse.Namespace) -> dict[str, object]:
+    """One search, and what it says of itself."""
+    out = Path(tempfile.mkdtemp(prefix=f"gpu-campaign-{mode}-"))
+    config = CampaignConfig(
+        kind="fuzz",
+        subjects=(spec,),
+        out=out,
+        device="cuda",
+        workers=options.workers,
+        compilers=0 if mode == "each" else options.compilers or options.workers,
+        seconds=options.seconds,
+        seed=options.seed + (mode == "again"),
+        corpus=True,
+        case_limit=120.0,
+        explain_seconds=60.0,
+        environment={CACHE_VARIABLE: str(cache)},
+    )
+    engine = Engine(config)
+    summary = engine.run()
+    stats = read_stats(out)
+    shutil.rmtree(out, ignore_errors=True)
+    return {
+        "subject": spec,
+        "mode": mode,
+        "findings": [str(record.key.slug()) for record in engine.tally.findings()],
+        "restarts": summary.restarts,
+        "first_error": engine.tally.first_error,
+        "stats": msgspec.to_builtins(stats),
+    }
+
+
+def intervals(timeline: list[list[float]]) -> list[tuple[float, float, int]]:
+    """(seconds, cases a second, kernels compiled) of each interval."""
+    found = []
+    for (begun, cases, compiled), (ended, more, now) in itertools.pairwise(timeline):
+        found.append((ended, (more - cases) / max(ended - begun, 1e-9), int(now - compiled)))
+    return found
+
+
+def show(row: dict[str, object]) -> None:
+    """One search as text."""
+    stats = row["stats"]
+    assert isinstance(stats, dict)
+    rate = stats["cases"] / max(stats["seconds"], 1e-9)
+    print(f"{row['subject']} {row['mode']}: {stats['cases']} cases, {rate:.1f}/s in {stats['seconds']:.0f} s")
+    print("  " + "  ".join(f"{at:.0f}s {speed:.1f}/s +{new}" for at, speed, new in intervals(stats["timeline"])))
+    print(
+        f"  compiled {stats['compiled']} ({stats['compiled_by_workers']} by workers), {stats['per_thousand_cases']} per thousand cases, "
+        f"later {stats['later_per_thousand_cases']}; kinds {stats['kinds']}, put off {stats['put_off']}, dropped {stats['dropped']}, "
+        f"cache {stats['cache_bytes'] / 2**20:.0f} MiB"
+    )
+    print(f"  shares {stats['shares']}; restarts {row['restarts']}; findings {row['findings']}; {row['first_error']}")
+    sys.stdout.flush()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--subject", action="append")
+    parser.add_argument("--seconds", type=float, default=90.0)
+    parser.add_argument("--workers", type=int, default=default_workers("cuda"))
+    parser.add_argument(
+        "--compilers", type=int, default=0, help="processes that compile ahead; 0 is as many as workers"
+    )
+    parser.add_argument("--modes", default=",".join(MODES))
+    parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    modes = options.modes.split(",")
+    if unknown := set(modes) - set(MODES):
+        parser.error(f"--modes={','.join(sorted(unknown))} is not accepted: {','.join(MODES)}")
+    resolve_device("cuda")
+    rows = []
+    with tempfile.TemporaryDirectory(prefix="gpu-campaign-kernels-") as kernels:
+        for number, spec in enumerate(options.subject or ["bundled"]):
+            for mode in modes:
+                cache = Path(kernels) / f"{number}-{'each' if mode == 'each' else 'ahead'}"
+                rows.append(search(spec, mode, cache, options))
+                show(rows[-1])
+                if options.json:
+                    options.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
