@@ -42,10 +42,15 @@ def rehearsed_launches(capability: tuple[int, int]) -> Iterator[Launches]:
     from triton.runtime.jit import JITFunction
 
     found, launch, tune = Launches(), JITFunction.run, Autotuner.run
+    launchers: set[str] = set()
 
     def compile_only(kernel: Any, *args: Any, grid: Any, **options: Any) -> Any:
         found.count += 1
-        return launch(kernel, *args, grid=grid, **(options | {"warmup": True}))
+        made = launch(kernel, *args, grid=grid, **(options | {"warmup": True}))
+        if made is not None and made.hash not in launchers:
+            launchers.add(made.hash)
+            _build_launcher(made)
+        return made
 
     def compile_each(tuner: Any, *args: Any, **options: Any) -> Any:
         tuner.nargs = dict(zip(tuner.arg_names, args, strict=False))
@@ -64,3 +69,14 @@ def rehearsed_launches(capability: tuple[int, int]) -> Iterator[Launches]:
             yield found
         finally:
             JITFunction.run, Autotuner.run = launch, tune
+
+
+def _build_launcher(kernel: Any) -> None:
+    """Builds the module of C by which Triton 3.6 launches kernels of one signature; later releases have one for all.
+
+    Where it cannot be built, as without NVIDIA's library, the first launch on the GPU says why.
+    """
+    with contextlib.suppress(Exception):
+        from triton.backends.nvidia.driver import CudaLauncher
+
+        CudaLauncher(kernel.src, kernel.metadata)
