@@ -4,6 +4,7 @@
 <run>/results.jsonl             one CaseResult a line
 <run>/findings/<slug>/          case.json (text form of the minimal case), finding.json (FindingRecord), repro.py
 <run>/summary.json              Summary, written last
+<run>/stats.json                of a campaign on a GPU, what was compiled and where the time went (`flashverify.campaign.store.stats`)
 <run>/report.{html,md,json}     the report
 """
 

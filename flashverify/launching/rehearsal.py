@@ -55,13 +55,19 @@ def rehearsed_launches(capability: tuple[int, int]) -> Iterator[Launches]:
     def compile_each(tuner: Any, *args: Any, **options: Any) -> Any:
         tuner.nargs = dict(zip(tuner.arg_names, args, strict=False))
         configs = tuner.prune_configs(options) if len(tuner.configs) > 1 else tuner.configs
+        made, failed = [], None
         for config in configs:
             chosen = config.all_kwargs()
-            if config.pre_hook is not None:
-                config.pre_hook({**tuner.nargs, **options, **chosen})
-            made = tuner.fn.run(*args, **options, **chosen)
+            try:
+                if config.pre_hook is not None:
+                    config.pre_hook({**tuner.nargs, **options, **chosen})
+                made.append(tuner.fn.run(*args, **options, **chosen))
+            except Exception as error:  # a configuration that does not compile is passed over, as the tuner does
+                failed = error
         tuner.nargs = None
-        return made
+        if not made and failed is not None:
+            raise failed
+        return made[0]
 
     with pretend_cuda(capability):
         JITFunction.run, Autotuner.run = compile_only, compile_each

@@ -55,7 +55,7 @@ class TimeShares:
         self._timeline.append((round(seconds, 1), self._cases, self._compiled + ahead))
         if len(self._timeline) >= _POINTS:
             self._timeline, self._step = self._timeline[::2], 2 * self._step
-        self._next = seconds + self._step
+        self._next = self._timeline[-1][0] + self._step
         return True
 
     def stats(self, seconds: float, *, ahead: int = 0, explaining: float = 0.0) -> Stats:
