@@ -17,12 +17,14 @@ if TYPE_CHECKING:
 __all__ = ["CACHE_VARIABLE", "cache_environment", "folder_size"]
 
 CACHE_VARIABLE = "TRITON_CACHE_DIR"
+_BINARY_ONLY = "TRITON_STORE_BINARY_ONLY"
+"""Intermediate code is most of what is stored, and of what a process that loads a kernel reads and keeps in its memory."""
 _KEPT = 8
 """Folders that are kept, those used last."""
 
 
 def cache_environment(specs: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
-    """The variable that names Triton's cache for the processes of a campaign: the one that is set, or a folder of ours.
+    """The variables of Triton's cache for the processes of a campaign: the folder that is set, or one of ours, which holds binaries alone.
 
     Triton looks up a kernel by its source, its arguments, its options, the compiler and the GPU. So a folder never gives a wrong kernel;
     one for each source lets old ones go. The folder is `flashverify/triton/<subjects>-<hash>` in `$XDG_CACHE_HOME` or `~/.cache`.
@@ -42,7 +44,7 @@ def cache_environment(specs: Sequence[str], environ: Mapping[str, str]) -> dict[
         _prune(base)
     except OSError:
         return {}
-    return {CACHE_VARIABLE: str(folder)}
+    return {_BINARY_ONLY: environ.get(_BINARY_ONLY, "1"), CACHE_VARIABLE: str(folder)}
 
 
 def folder_size(folder: str) -> int:

@@ -126,7 +126,7 @@ def campaign_config(
         max_findings=1 if settings.fail_fast else settings.max_findings,
         explain_seconds=_EXPLAIN_SECONDS,
         case_limit=60.0 if device == "cpu" else 120.0,
-        memory=_memory_per_worker(workers + compilers),
+        memory=_memory_per_worker(workers, compilers),
         toolkit=toolkit.BUNDLED,
         numerics=environment.resolve_numerics(numerics, device),
         command=shlex.join(("flashverify", *sys.argv[1:])),
@@ -135,9 +135,11 @@ def campaign_config(
     )
 
 
-def _memory_per_worker(workers: int) -> int | None:
+def _memory_per_worker(workers: int, compilers: int) -> int | None:
+    """Of each process; one that compiles needs half as much as one that judges."""
     try:
-        return int(_MEMORY_SHARE * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / workers)
+        total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        return int(_MEMORY_SHARE * total / (workers + compilers / 2))
     except (ValueError, OSError):
         return None
 

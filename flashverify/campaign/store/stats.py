@@ -37,6 +37,7 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
         kinds: kinds of cases that are compiled.
         put_off: drawn cases that had to wait for a kernel.
         dropped: those among them that were never judged, because others cover more.
+        waiting: cases of the corpus and drawn ones that still wait.
         cache: Triton's folder of compiled kernels.
         cache_bytes: its size at the end; 0 while the campaign runs.
         timeline: (seconds, cases, compiled) at intervals of ten seconds, or longer equal ones.
@@ -54,6 +55,7 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     kinds: int = 0
     put_off: int = 0
     dropped: int = 0
+    waiting: int = 0
     cache: str = ""
     cache_bytes: int = 0
     timeline: tuple[tuple[float, int, int], ...] = ()
@@ -86,6 +88,8 @@ def stats_sentence(stats: Stats) -> str:
         + (f" ({later:.0f} after the first {LATER / 60:.0f} minutes)" if later is not None else "")
         + f", {plural(stats.compiled_by_workers, 'time')} while a worker waited. Time of the workers: {shares}."
     )
+    if stats.waiting:
+        text += f" {plural(stats.waiting, 'case')} of the corpus and of the search were not judged, for want of a compiled kernel."
     if stats.cache_bytes:
         text += f" Compiled kernels are kept in {stats.cache} ({stats.cache_bytes / 2**20:.0f} MiB)."
     return text

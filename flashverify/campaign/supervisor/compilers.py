@@ -66,18 +66,19 @@ class Compilers:
         if self.readiness is not None:
             self.readiness.wait(event.subject, event.case)
 
-    def tick(self, judged: int, *, over: bool) -> None:
+    def tick(self, judged: int, *, over: bool, alone: bool = False) -> None:
         """Hand out what is to be compiled and take in what was; never waits.
 
         Args:
             judged: cases so far.
             over: nothing more will be judged.
+            alone: no worker runs.
         """
         readiness, pool = self.readiness, self._pool
         if readiness is None or self._closed:
             return
         if pool is None:
-            if time.monotonic() - self._begun > START_LIMIT:
+            if alone or time.monotonic() - self._begun > START_LIMIT:
                 self._give_up(self._config.subjects)  # no worker can say which GPU it has
             return
         if over or readiness.off >= set(self._config.subjects):

@@ -30,9 +30,7 @@ def processes(config: CampaignConfig, store: RunStore) -> tuple[Pool, Gpu]:
     notes = [store.inflight_path(n) for n in range(config.workers + config.compilers)]
     workers = Pool(setup, notes[: config.workers], config.memory)
     compilers = Compilers(config, setup, notes[config.workers :])
-    if compilers.readiness is not None:
-        workers.start()
-    return workers, Gpu(config, store, compilers)
+    return workers, Gpu(config, store, workers, compilers)
 
 
 class Gpu:
@@ -41,6 +39,7 @@ class Gpu:
     Args:
         config: of the campaign.
         store: its folder.
+        workers: its processes that judge.
         compilers: its processes that compile ahead.
 
     Attributes:
@@ -48,8 +47,8 @@ class Gpu:
         stats: the counts as they were stored last; None where there are none.
     """
 
-    def __init__(self, config: CampaignConfig, store: RunStore, compilers: Compilers) -> None:
-        self.compilers, self._store = compilers, store
+    def __init__(self, config: CampaignConfig, store: RunStore, workers: Pool, compilers: Compilers) -> None:
+        self.compilers, self._store, self._workers, self._started = compilers, store, workers, False
         self._compiled = config.device == "cuda"
         self._cache = config.environment.get(CACHE_VARIABLE, "")
         self._shares = TimeShares(config.workers, config.compilers)
@@ -68,7 +67,10 @@ class Gpu:
             explaining: the time that findings take.
             over: nothing more will be judged.
         """
-        self.compilers.tick(cases, over=over)
+        if self.compilers.readiness is not None and not self._started:
+            self._started = True
+            self._workers.start()  # the first of them says which GPU there is
+        self.compilers.tick(cases, over=over, alone=not self._workers.slots)
         if self._compiled and self._shares.due(time.monotonic() - self._begun, self._ahead):
             self._write(explaining)
 
@@ -82,7 +84,11 @@ class Gpu:
         readiness = self.compilers.readiness
         if readiness is not None:
             found = msgspec.structs.replace(
-                found, kinds=readiness.ready, put_off=readiness.put_off, dropped=readiness.dropped
+                found,
+                kinds=readiness.ready,
+                put_off=readiness.put_off,
+                dropped=readiness.dropped,
+                waiting=readiness.waiting,
             )
         self.stats = msgspec.structs.replace(found, cache=self._cache, cache_bytes=size)
         write_stats(self._store.path, self.stats)

@@ -138,9 +138,10 @@ class Pool:
         slot.process.send(task)
 
     def start(self) -> None:
-        """Start every worker before there is a task."""
+        """Start every worker that does not run, before it has a task."""
         for number in range(len(self.notes)):
-            self._started(number)
+            if number not in self._slots:
+                self._started(number)
 
     def _started(self, number: int) -> Slot:
         self.notes[number].unlink(missing_ok=True)

@@ -84,6 +84,11 @@ class Readiness:
         """Kinds that are drawn from, of all subjects."""
         return sum(len(each.ready) for each in self._subjects.values())
 
+    @property
+    def waiting(self) -> int:
+        """Cases of the corpus and drawn ones that wait for a compiler, of all subjects."""
+        return sum(len(each.listed) + len(each.waiting) for each in self._subjects.values())
+
     def kinds(self, spec: str) -> tuple[int, ...] | None:
         """What a batch of a subject is drawn from; None is every kind, and an empty tuple nothing yet."""
         return None if spec in self.off else tuple(self._subjects[spec].ready)
