@@ -49,7 +49,7 @@ def search(spec: str, mode: str, cache: Path, options: argparse.Namespace) -> di
         corpus=True,
         case_limit=120.0,
         explain_seconds=60.0,
-        environment={CACHE_VARIABLE: str(cache)},
+        environment={CACHE_VARIABLE: str(cache), "TRITON_STORE_BINARY_ONLY": "0" if mode == "each" else "1"},
     )
     engine = Engine(config)
     summary = engine.run()
@@ -58,7 +58,18 @@ def search(spec: str, mode: str, cache: Path, options: argparse.Namespace) -> di
     return {
         "subject": spec,
         "mode": mode,
-        "findings": [str(record.key.slug()) for record in engine.tally.findings()],
+        "findings": [
+            {
+                "key": record.key.slug(),
+                "case": record.case,
+                "first": record.first,
+                "message": record.verdict.message,
+                "count": record.count,
+                "failed": f"{record.confirmation.failed} of {record.confirmation.repeats} fresh runs",
+                "diagnosis": "" if record.diagnosis is None else record.diagnosis.sentence,
+            }
+            for record in engine.tally.findings()
+        ],
         "restarts": summary.restarts,
         "first_error": engine.tally.first_error,
         "stats": msgspec.to_builtins(stats),

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from flashverify.campaign.protocol import Spent
@@ -17,13 +16,11 @@ if TYPE_CHECKING:
 
     from flashverify.campaign.toolkit import Toolkit
     from flashverify.case.case import Case
+    from flashverify.case.space.compile_keys import CompileKey
     from flashverify.launching.compilations import Compilations
     from flashverify.launching.rehearsal import Launches
 
 __all__ = ["AheadToolkit", "CompilesAhead", "ahead_of", "compiling_ahead", "since"]
-
-_NICE = 10
-"""How far processes that compile stand back behind those that judge."""
 
 
 @runtime_checkable
@@ -62,7 +59,7 @@ def ahead_of(toolkit: Toolkit) -> AheadToolkit:
 
 @contextmanager
 def compiling_ahead(toolkit: Toolkit, capability: str) -> Iterator[Callable[[], int]]:
-    """Until the end of the block launches of this process only compile, and it stands back behind others.
+    """Until the end of the block launches of this process only compile.
 
     Args:
         toolkit: of its subjects.
@@ -75,7 +72,6 @@ def compiling_ahead(toolkit: Toolkit, capability: str) -> Iterator[Callable[[], 
         yield lambda: 0
         return
     major, minor = map(int, capability.split("."))
-    os.nice(_NICE)
     with ahead_of(toolkit).rehearsal((major, minor)) as launches:
         yield lambda: launches.count
 
@@ -100,6 +96,11 @@ class CompilesAhead:
         return Spent(found.compiled, found.seconds, oracle_seconds())
 
     @cached_property
+    def _listed(self) -> dict[str, tuple[CompileKey, ...]]:
+        """Kinds by the name of their subject."""
+        return {}
+
+    @cached_property
     def _counts(self) -> Compilations:
         """Counted from the first question until the process ends."""
         from flashverify.launching.compilations import counting_compilations
@@ -111,7 +112,7 @@ class CompilesAhead:
         """See `AheadToolkit`."""
         from flashverify.case.space.strategies import GPU, usual_kinds
 
-        listed = len(_kinds(subject))
+        listed = len(self._kinds(subject))
         if not subject.supports.compiles or GPU.kinds is None:
             return 0, 0
         return min(listed, usual_kinds(subject.supports, GPU.kinds)), listed
@@ -120,8 +121,16 @@ class CompilesAhead:
         """See `AheadToolkit`."""
         from flashverify.case.space.strategies import GPU, cases
 
-        listed = _kinds(subject)
+        listed = self._kinds(subject)
         return cases(subject.supports, profile=GPU, kinds=[listed[kind] for kind in kinds])
+
+    def _kinds(self, subject: Any) -> tuple[CompileKey, ...]:
+        """Every kind of a subject, listed once a process."""
+        from flashverify.case.space.strategies import GPU, all_kinds
+
+        if subject.name not in self._listed:
+            self._listed[subject.name] = all_kinds(subject.supports, GPU)
+        return self._listed[subject.name]
 
     @contextmanager
     def rehearsal(self, capability: tuple[int, int]) -> Iterator[Launches]:
@@ -143,11 +152,3 @@ class CompilesAhead:
         from flashverify.launching.compilations import compiled_kernels_only
 
         return compiled_kernels_only()
-
-
-@lru_cache(maxsize=64)
-def _kinds(subject: Any) -> Any:
-    """Every kind of a subject, listed once a process."""
-    from flashverify.case.space.strategies import GPU, all_kinds
-
-    return all_kinds(subject.supports, GPU)

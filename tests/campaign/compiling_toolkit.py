@@ -25,7 +25,7 @@ def folder():
 def keys(subject, case):
     if subject.name == "plain":
         return []
-    return [f"dim-{case.dim_v}", *([f"wide-{case.dim_v}"] if case.seq_k > 48 else [])]
+    return [f"dim-{case.dim_v}", *([f"odd-{case.dim_v}"] if case.seq_k % 16 == 3 else [])]
 
 
 class CompilingToolkit(FakeToolkit):

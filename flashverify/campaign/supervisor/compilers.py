@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from flashverify.campaign.protocol import Prepare, Prepared, PutOff, WorkerFailed
+from flashverify.campaign.supervisor.events import WorkerLost
 from flashverify.campaign.supervisor.pool import Pool
 from flashverify.campaign.supervisor.probe import START_LIMIT
 from flashverify.campaign.supervisor.readiness import Readiness
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from flashverify.campaign.supervisor.pool import Loss
@@ -34,15 +36,19 @@ class Compilers:
         config: of the campaign; it says how many processes compile, none where kernels are interpreted.
         setup: of the workers.
         notes: where each process announces its case.
+        tell: is told of processes that are lost.
 
     Attributes:
         readiness: None where nothing is compiled ahead.
     """
 
-    def __init__(self, config: CampaignConfig, setup: ProcessSetup, notes: list[Path]) -> None:
+    def __init__(
+        self, config: CampaignConfig, setup: ProcessSetup, notes: list[Path], tell: Callable[[msgspec.Struct], None]
+    ) -> None:
         ahead = config.compilers and config.device == "cuda" and config.kind == "fuzz"
         self.readiness = Readiness(config.subjects, config.seed) if ahead else None
-        self._config, self._setup, self.notes = config, setup, notes if ahead else []
+        self._config, self._setup, self._tell = config, setup, tell
+        self.notes = notes if ahead else []
         self._pool: Pool | None = None
         self._begun = time.monotonic()
         self._losses, self._closed = 0, False
@@ -102,6 +108,8 @@ class Compilers:
         """A process is gone: what it had goes on, unless it says that it cannot compile, or too many are lost."""
         self._losses += 1
         task, note = loss.task, loss.in_flight
+        reason = f"compiling ahead: {loss.failure or loss.verdict.message}"
+        self._tell(WorkerLost(self._config.workers + loss.worker, reason, note.case if note else ""))
         if not isinstance(task, Prepare) or self._losses > _LOSSES:
             self._give_up(self._config.subjects)
             return

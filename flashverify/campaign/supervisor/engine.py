@@ -70,7 +70,7 @@ class Engine:
             self.budget, config.workers, share=config.explain_share, least=config.explain_seconds
         )
         self._explainer = Explainer(config, self._ledger, self.explaining, self._tell, lambda: self.budget.elapsed)
-        self._pool, self._gpu = processes(config, self.store)
+        self._pool, self._gpu = processes(config, self.store, self._tell)
         claim = lambda batches: self.store.claim(batches, self.budget.elapsed)  # noqa: E731
         self._schedule = Schedule(config, claim, self._ledger.batches, self._gpu.compilers.readiness)
 

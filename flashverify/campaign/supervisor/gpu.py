@@ -15,6 +15,8 @@ from flashverify.campaign.supervisor.process import ProcessSetup
 from flashverify.campaign.supervisor.time_shares import TimeShares
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from flashverify.campaign.protocol import CaseJudged
     from flashverify.campaign.store.writer import RunStore
     from flashverify.campaign.supervisor.budget import Explaining
@@ -23,13 +25,13 @@ if TYPE_CHECKING:
 __all__ = ["Gpu", "processes"]
 
 
-def processes(config: CampaignConfig, store: RunStore) -> tuple[Pool, Gpu]:
+def processes(config: CampaignConfig, store: RunStore, tell: Callable[[msgspec.Struct], None]) -> tuple[Pool, Gpu]:
     """The workers of a campaign, and what it has beside them on a GPU."""
     variables = dict(config.environment)
     setup = ProcessSetup(config.toolkit, config.device, config.case_limit, False, config.numerics, variables)
     notes = [store.inflight_path(n) for n in range(config.workers + config.compilers)]
     workers = Pool(setup, notes[: config.workers], config.memory)
-    compilers = Compilers(config, setup, notes[config.workers :])
+    compilers = Compilers(config, setup, notes[config.workers :], tell)
     return workers, Gpu(config, store, workers, compilers)
 
 
