@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -105,8 +106,9 @@ class CompilesAhead:
         """Counted from the first question until the process ends."""
         from flashverify.launching.compilations import counting_compilations
 
-        self._held = ExitStack()
-        return self._held.enter_context(counting_compilations())
+        held = ExitStack()
+        atexit.register(held.close)
+        return held.enter_context(counting_compilations())
 
     def kinds(self, subject: Any) -> tuple[int, int]:
         """See `AheadToolkit`."""
