@@ -9,7 +9,7 @@ Each subject is searched once a mode, in one sitting, with the same seed and eve
     again   the same with the cache that `ahead` left, and another seed
 
 Per interval of ten seconds: cases a second, kernels compiled. At the end: compiled kernels per thousand cases, in all and after two
-minutes, and where the time of the workers went. A subject that fails is named; its rate counts all the same.
+minutes, and where the time of the workers went. The findings of a search are printed, and stored beside the file of `--json`.
 """
 
 from __future__ import annotations
@@ -54,22 +54,14 @@ def search(spec: str, mode: str, cache: Path, options: argparse.Namespace) -> di
     engine = Engine(config)
     summary = engine.run()
     stats = read_stats(out)
+    if options.json and summary.findings:  # finding.json and repro.py of each, in one file
+        name = f"{options.json.with_suffix('')}-{len(list(options.json.parent.glob('*.tar.gz')))}"
+        shutil.make_archive(name, "gztar", out / "findings")
     shutil.rmtree(out, ignore_errors=True)
     return {
         "subject": spec,
         "mode": mode,
-        "findings": [
-            {
-                "key": record.key.slug(),
-                "case": record.case,
-                "first": record.first,
-                "message": record.verdict.message,
-                "count": record.count,
-                "failed": f"{record.confirmation.failed} of {record.confirmation.repeats} fresh runs",
-                "diagnosis": "" if record.diagnosis is None else record.diagnosis.sentence,
-            }
-            for record in engine.tally.findings()
-        ],
+        "findings": [msgspec.to_builtins(record) for record in engine.tally.findings()],
         "restarts": summary.restarts,
         "first_error": engine.tally.first_error,
         "stats": msgspec.to_builtins(stats),
@@ -96,7 +88,17 @@ def show(row: dict[str, object]) -> None:
         f"later {stats['later_per_thousand_cases']}; kinds {stats['kinds']}, put off {stats['put_off']}, dropped {stats['dropped']}, "
         f"cache {stats['cache_bytes'] / 2**20:.0f} MiB"
     )
-    print(f"  shares {stats['shares']}; restarts {row['restarts']}; findings {row['findings']}; {row['first_error']}")
+    print(f"  shares {stats['shares']}; restarts {row['restarts']} {row['first_error']}")
+    findings = row["findings"]
+    assert isinstance(findings, list)
+    for record in findings:
+        confirmed = record["confirmation"]
+        print(
+            f"  finding, {record['count']} cases, failed {confirmed.get('failed', 0)} of {confirmed.get('repeats', 0)} fresh runs:"
+        )
+        print(f"    {record['verdict']['check']}: {record['verdict'].get('message', '')}")
+        print(f"    minimal {record['case']}")
+        print(f"    first   {record['first']}")
     sys.stdout.flush()
 
 
