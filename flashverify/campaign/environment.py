@@ -12,7 +12,16 @@ from pathlib import Path
 
 from flashverify.errors import UsageError
 
-__all__ = ["DEVICES", "NUMERICS", "collect", "cpu_count", "evidence", "resolve_device", "resolve_numerics"]
+__all__ = [
+    "DEVICES",
+    "NUMERICS",
+    "architecture",
+    "collect",
+    "cpu_count",
+    "evidence",
+    "resolve_device",
+    "resolve_numerics",
+]
 
 DEVICES = ("auto", "cpu", "cuda")
 NUMERICS = ("ieee", *(f"{gpu}{error}" for gpu in ("h100", "a100") for error in ("", "+2ulp", "-2ulp", "+0ulp")))
@@ -87,6 +96,17 @@ def collect(device: str = "") -> dict[str, str]:
         found["device"] = device
         found["triton_mode"] = "interpreter" if device == "cpu" else "compiled"
     return found | _commit() | gpu()
+
+
+def architecture() -> str:
+    """Of the GPUs of this machine, such as `sm_90`, by NVIDIA's own tool; empty where it is not there or the GPUs differ. Imports no torch."""
+    command = ("nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader")
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    major, _, minor = ",".join(sorted(set(done.stdout.split()))).partition(".")
+    return f"sm_{major}{minor}" if major.isdigit() and minor.isdigit() else ""
 
 
 def gpu() -> dict[str, str]:

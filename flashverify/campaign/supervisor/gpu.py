@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from flashverify.campaign.environment import architecture
 from flashverify.campaign.kernel_cache import CACHE_VARIABLE, folder_size
 from flashverify.campaign.store.stats import Stats, write_stats
 from flashverify.campaign.supervisor.compilers import Compilers
@@ -71,7 +72,8 @@ class Gpu:
         """
         if self.compilers.readiness is not None and not self._started:
             self._started = True
-            self._workers.start()  # the first of them says which GPU there is
+            self._workers.start()  # the first of them says which GPU there is, where the machine does not
+            self.compilers.machine({"gpu_arch": architecture()})
         self.compilers.tick(cases, over=over, alone=not self._workers.slots)
         if self._compiled and self._shares.due(time.monotonic() - self._begun, self._ahead):
             self._write(explaining)
