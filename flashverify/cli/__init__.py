@@ -16,6 +16,7 @@ from flashverify.describe.command import describe_command
 from flashverify.gallery.command import gallery_command
 from flashverify.mutants.command import mutants_command
 from flashverify.probing.command import probe_command
+from flashverify.vectors.command import vectors_command
 from flashverify.xray.command import xray_command
 
 __all__ = ["main"]
@@ -49,5 +50,6 @@ for command in (
     probe_command,
     mutants_command,
     gallery_command,
+    vectors_command,
 ):
     main.add_command(command)
