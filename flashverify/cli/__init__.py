@@ -10,7 +10,8 @@ import click
 from flashverify.bench.command import bench_command
 from flashverify.campaign.commands.program import Program
 from flashverify.cli.campaigns import fuzz_command, run_command
-from flashverify.cli.stored import compare_command, list_command, replay_command, report_command
+from flashverify.cli.stored import list_command, replay_command, report_command
+from flashverify.comparing.command import compare_command
 from flashverify.compiling.command import compile_command
 from flashverify.describe.command import describe_command
 from flashverify.gallery.command import gallery_command

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from flashverify.case.masks.predicate import visible
 from flashverify.case.memory.materialize import materialize
 from flashverify.case.tensors import TENSORS
+from flashverify.checks.answers import answers_of
 from flashverify.truth import inputs_of
-from flashverify.vectors.answers import answers_of
 
 if TYPE_CHECKING:
     import torch

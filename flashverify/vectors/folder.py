@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flashverify.case.text import format_case
+from flashverify.checks.answers import Rule
 from flashverify.describe.fields import field_texts
 from flashverify.errors import UsageError
-from flashverify.vectors.answers import Rule
 from flashverify.vectors.contents import contents_of
 from flashverify.vectors.formats import FORMATS
 

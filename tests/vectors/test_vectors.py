@@ -13,9 +13,9 @@ from click.testing import CliRunner
 from flashverify import Contract, Form, Supports, parse_case, subject
 from flashverify.case.memory.materialize import materialize
 from flashverify.checks.accuracy import check_accuracy
+from flashverify.checks.answers import answers_of
 from flashverify.checks.passes.execution import Execution
 from flashverify.cli import main
-from flashverify.vectors.answers import answers_of
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "vectors.md"
 CASES = (
