@@ -85,6 +85,10 @@ KEYS: dict[str, tuple[Callable[[Any], Any], str]] = {
 """Every key, its parser, and what it accepts, in words."""
 
 
+_TABLES = ("compare",)
+"""Tables inside [tool.flashverify] that a command of their own reads."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """The settings in force; None where nothing was set."""
@@ -159,6 +163,7 @@ def _pyproject(folder: Path) -> dict[str, Any]:
         table = tomllib.loads(file.read_text(encoding="utf-8")).get("tool", {}).get("flashverify", {})
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"cannot read {file}: {error}") from error
+    table = {key: value for key, value in table.items() if key not in _TABLES}
     for key in table:
         if key not in KEYS:
             raise ConfigError(f"unknown key {key!r} in [tool.flashverify] of {file}; accepted: {', '.join(KEYS)}")

@@ -59,7 +59,7 @@ class WorkerProcess:
         config = WorkerConfig(
             setup.toolkit,
             setup.device,
-            str(inflight),
+            str(inflight.absolute()),
             write,
             setup.case_limit,
             setup.plain,
