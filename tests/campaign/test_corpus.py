@@ -11,6 +11,7 @@ from flashverify.campaign.protocol import Batch, CaseList, Chunk, WorkerConfig
 from flashverify.campaign.supervisor.schedule import CampaignConfig, Schedule
 from flashverify.campaign.toolkit import BUNDLED
 from flashverify.campaign.toolkit import bundled as toolkit
+from flashverify.campaign.worker.listing import listed
 from flashverify.campaign.worker.main import Session
 from flashverify.case import DTYPES, REGIMES, parse_case
 from flashverify.case.masks.mask import PARTS
@@ -88,16 +89,16 @@ def test_a_gpu_judges_the_cases_with_its_own_head_dims():
 
 
 def test_a_worker_lists_the_corpus_of_its_device(tmp_path):
-    listed = {}
+    found = {}
     for device in ("cpu", "cuda"):
         config = WorkerConfig(
             toolkit=BUNDLED, device=device, inflight=str(tmp_path / device), events_fd=0, case_limit=1.0
         )
         session = Session(config, io.BytesIO(), toolkit)
-        listed[device] = session._list(CaseList("torch-cpu", corpus=True))
+        found[device] = listed(session, CaseList("torch-cpu", corpus=True))
 
-    assert set(listed["cuda"]) < set(listed["cpu"])
-    assert {parse_case(text) for text in listed["cuda"]} <= set(corpus_cases("cuda"))
+    assert set(found["cuda"]) < set(found["cpu"])
+    assert {parse_case(text) for text in found["cuda"]} <= set(corpus_cases("cuda"))
 
 
 def test_good_lines_are_read():
