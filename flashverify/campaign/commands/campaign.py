@@ -87,10 +87,10 @@ def campaign_config(
     device = environment.resolve_device(settings.device)
     workers = settings.workers or default_workers(device)
     out = Path(settings.out or f"flashverify-out/{kind}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}")
-    seed, subjects, numerics = settings.seed, settings.subject, settings.numerics
-    if kind == "fuzz" and (out / "run.json").exists() and None in (seed, subjects, numerics):
-        record = open_run(out).record  # a resumed run brings its own seed, subjects and numerics
-        numerics = numerics or record.numerics
+    seed, subjects, numerics, profile = settings.seed, settings.subject, settings.numerics, settings.profile
+    if kind == "fuzz" and (out / "run.json").exists() and None in (seed, subjects, numerics, profile):
+        record = open_run(out).record  # a resumed run brings its own seed, subjects, numerics and profile
+        numerics, profile = numerics or record.numerics, profile or record.profile
         seed, subjects = record.seed if seed is None else seed, subjects or record.subjects
     if seed is None:
         seed = secrets.randbits(32) if kind == "fuzz" else 0
@@ -119,6 +119,7 @@ def campaign_config(
         memory=_memory_per_worker(workers),
         toolkit=toolkit.BUNDLED,
         numerics=environment.resolve_numerics(numerics, device),
+        profile=(profile or "") if kind == "fuzz" else "",
         command=shlex.join(("flashverify", *sys.argv[1:])),
     )
 

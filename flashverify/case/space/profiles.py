@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-__all__ = ["CPU", "DEVICE_OF_PROFILE", "GPU", "Profile"]
+__all__ = ["CPU", "GPU", "LONGEST", "LONG_CPU", "LONG_GPU", "PROFILES", "Profile", "profile_of"]
+
+LONGEST = 65_536
+"""Longest query and key sequence of the profile `long`."""
+PROFILES = ("cpu", "gpu", "long")
+"""The names of profiles; that of the device where none is named."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +29,8 @@ class Profile:
         max_work: of batch * heads_q * seq_q * seq_k * (dim_qk + dim_v); up to four times as much where lengths pass the largest tile.
         kinds: combinations of dims, dtype, mask parts, alignment and launch parameters that are drawn of a subject that
             compiles; None is every one.
+        log_uniform: lengths are drawn evenly by octave, decode-shaped, prefill-shaped and independent ones.
+        max_elements: of one tensor of log-uniform lengths: batch * heads_q * length * head dim.
     """
 
     heads: tuple[tuple[int, int, int], ...]
@@ -37,6 +44,8 @@ class Profile:
     far: tuple[int, int, int] | None = None
     kinds: int | None = None
     least_long: int = 1
+    log_uniform: bool = False
+    max_elements: int = 2**24
 
     def reaching(self, features: frozenset[str]) -> Profile:
         """The profile of cases with these features."""
@@ -127,5 +136,46 @@ GPU = Profile(
 )
 """Compiled kernels: few pairs of head dims and a finite list of kinds, because each is a compilation of its own."""
 
-DEVICE_OF_PROFILE = {"cpu": "cpu", "gpu": "cuda"}
-"""The device whose profile a name stands for."""
+LONG_CPU = Profile(
+    heads=((1, 1, 1), (1, 2, 1), (1, 2, 2), (2, 1, 1), (1, 4, 2), (1, 4, 1)),
+    wide_heads=(),
+    tile=(64, 64),
+    dims=((16, 16), (16, 16), (32, 32), (64, 64), (8, 32), (128, 128), (72, 40)),
+    max_seq=LONGEST,
+    max_long=LONGEST,
+    max_pairs=2**20,
+    max_work=2**25,
+    log_uniform=True,
+)
+"""Twenty times the work of `CPU`: some seconds a case in the interpreter. Every row is judged."""
+
+LONG_GPU = Profile(
+    heads=((1, 1, 1), (1, 2, 1), (1, 2, 2), (2, 1, 1), (1, 4, 2), (1, 8, 1), (4, 1, 1), (1, 12, 2), (1, 32, 8)),
+    wide_heads=(),
+    tile=(128, 64),
+    dims=((64, 64), (128, 128), (64, 64), (128, 128), (32, 32), (16, 16), (96, 96), (256, 256), (128, 64), (64, 128)),
+    max_seq=LONGEST,
+    max_long=LONGEST,
+    max_pairs=LONGEST**2,
+    max_work=2**40,
+    kinds=96,
+    log_uniform=True,
+)
+"""Up to 65,536 rows and as many keys of one head of 128 channels; of large cases the oracle judges rows and keys that are sampled."""
+
+_OF_DEVICE = {"cpu": CPU, "cuda": GPU}
+_NAMED = {
+    "cpu": {"cpu": CPU, "cuda": CPU},
+    "gpu": {"cpu": GPU, "cuda": GPU},
+    "long": {"cpu": LONG_CPU, "cuda": LONG_GPU},
+}
+
+
+def profile_of(device: str, name: str = "") -> Profile:
+    """How large the cases are that are drawn for a subject.
+
+    Args:
+        device: `cpu` or `cuda`, where the subject runs.
+        name: one of `PROFILES`; empty is that of the device.
+    """
+    return _NAMED[name][device] if name else _OF_DEVICE[device]
