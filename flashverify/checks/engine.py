@@ -30,7 +30,7 @@ def judge_case(subject: Subject, case: Case, plan: Plan) -> CaseResult:
 
     A case that the subject does not support gives one `unsupported` verdict. An exception inside the subject is a failure of
     the check `exception`, one inside the harness (a NaN bound, an oracle that cannot be trusted) a verdict `error`. Of a case
-    beyond `flashverify.checks.passes.base_pass.ORACLE_LIMIT` the verdict of `accuracy` is `exempt`.
+    beyond `flashverify.checks.passes.base_pass.ORACLE_LIMIT` the oracle judges a part, which `CaseResult.sampled` names.
 
     Args:
         subject: the kernel under test.
@@ -50,6 +50,7 @@ def judge_case(subject: Subject, case: Case, plan: Plan) -> CaseResult:
         stats=() if compared is None else tuple(comparison.stats for comparison in compared.comparisons),
         seconds=round(time.perf_counter() - started, 6),
         warnings=tuple(dict.fromkeys((*warnings, *judged.remarks))),
+        sampled=None if compared is None else compared.sampled,
     )
 
 
