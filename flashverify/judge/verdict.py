@@ -125,9 +125,10 @@ class OutputStats(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Sampled(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the oracle judged of a case that is too large for all of it.
+    """What the oracle judged of cases that are too large for all of them.
 
     Attributes:
+        cases: their number.
         rows: judged in O, LSE, delta and dQ; `of_rows` there are.
         keys: judged in dK and dV; `of_keys` there are.
         left_out: outputs of which the oracle judged nothing.
@@ -138,10 +139,29 @@ class Sampled(msgspec.Struct, frozen=True, omit_defaults=True):
     keys: int
     of_keys: int
     left_out: tuple[str, ...] = ()
+    cases: int = 1
+
+    def plus(self, other: Sampled | None) -> Sampled:
+        """Both together."""
+        if other is None:
+            return self
+        return Sampled(
+            rows=self.rows + other.rows,
+            of_rows=self.of_rows + other.of_rows,
+            keys=self.keys + other.keys,
+            of_keys=self.of_keys + other.of_keys,
+            left_out=tuple(sorted({*self.left_out, *other.left_out})),
+            cases=self.cases + other.cases,
+        )
 
     def __str__(self) -> str:
-        said = f"the oracle judged {self.rows:,} of {self.of_rows:,} rows and {self.keys:,} of {self.of_keys:,} keys"
-        return f"{said}, and nothing of {', '.join(self.left_out)}" if self.left_out else said
+        of = "" if self.cases == 1 else f"of {self.cases:,} large cases "
+        said = (
+            f"{of}the oracle judged {self.rows:,} of {self.of_rows:,} rows and {self.keys:,} of {self.of_keys:,} keys"
+        )
+        left = f"nothing of {', '.join(self.left_out)}" if self.left_out else ""
+        in_one = left if self.cases == 1 else f"{left} in some"
+        return f"{said}, and {in_one}" if left else said
 
 
 class CaseResult(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -25,6 +25,7 @@ from flashverify.campaign.refusals.words import refusal_lines
 from flashverify.campaign.store.writer import open_run
 from flashverify.campaign.supervisor.engine import Engine
 from flashverify.campaign.supervisor.schedule import CampaignConfig
+from flashverify.case.space.profiles import out_of_reach
 from flashverify.errors import FlashverifyError, NoVerdictError
 
 if TYPE_CHECKING:
@@ -193,7 +194,14 @@ def run_campaign(
         held = assessed(baseline, engine, config)
         summary, findings = summary_under(held, summary, tally.errors), held.unknown
     lines = verdict_lines(
-        summary, findings, worst, config.out, reports, errors=tally.errors, first_error=tally.first_error
+        summary,
+        findings,
+        worst,
+        config.out,
+        reports,
+        errors=tally.errors,
+        first_error=tally.first_error,
+        sampled=tally.sampled,
     )
     if outside is not None and outside.bad and summary.exit_code == 0:
         summary = msgspec.structs.replace(summary, exit_code=OUTSIDE_WRONG)
@@ -201,6 +209,8 @@ def run_campaign(
         lines = lines_under(lines, held)
     if outside is not None:
         lines = [*lines, "", *map(one_line, refusal_lines(outside))]
+    if unreached := out_of_reach(config.device, config.profile):
+        lines = [*lines, one_line(unreached)]
     if as_json:
         fields = {"baseline": held.fields()} if held is not None else {}
         fields |= {"refusals": msgspec.to_builtins(outside)} if outside is not None else {}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import isqrt
 
-__all__ = ["CPU", "GPU", "LONGEST", "LONG_CPU", "LONG_GPU", "PROFILES", "Profile", "profile_of"]
+__all__ = ["CPU", "GPU", "LONGEST", "LONG_CPU", "LONG_GPU", "PROFILES", "Profile", "out_of_reach", "profile_of"]
 
 LONGEST = 65_536
 """Longest query and key sequence of the profile `long`."""
@@ -179,3 +180,17 @@ def profile_of(device: str, name: str = "") -> Profile:
         name: one of `PROFILES`; empty is that of the device.
     """
     return _NAMED[name][device] if name else _OF_DEVICE[device]
+
+
+def out_of_reach(device: str, name: str) -> str:
+    """Which lengths a profile of that name does not draw on the device, though it draws each of them with others; empty for none."""
+    profile = profile_of(device, name)
+    if not profile.log_uniform:
+        return ""
+    pairs = min(profile.max_pairs, profile.max_work // min(d + dv for d, dv in profile.dims))
+    if pairs >= profile.max_seq**2:
+        return ""
+    return (
+        f"profile {name} on a {device.upper()}: out of reach are more than {pairs // profile.max_seq:,} rows over {profile.max_seq:,} keys, "
+        f"more than {isqrt(pairs):,} over as many, and in general more than {pairs:,} pairs of a head; a GPU reaches all of them"
+    )
