@@ -45,6 +45,7 @@ Ended = Callable[[Path, str, int, "Assessment | None"], None]
 _DEFAULT_SECONDS = 600.0
 _EXPLAIN_SECONDS = 60.0
 _MEMORY_SHARE = 0.8
+_LONG_LIMIT = 300.0
 
 
 def default_subjects() -> tuple[str, ...]:
@@ -116,7 +117,7 @@ def campaign_config(
         shrink=kind == "fuzz" if settings.shrink is None else settings.shrink,
         max_findings=1 if settings.fail_fast else settings.max_findings,
         explain_seconds=_EXPLAIN_SECONDS,
-        case_limit=60.0 if device == "cpu" else 120.0,
+        case_limit=_LONG_LIMIT if profile == "long" else 60.0 if device == "cpu" else 120.0,
         memory=_memory_per_worker(workers),
         toolkit=toolkit.BUNDLED,
         numerics=environment.resolve_numerics(numerics, device),

@@ -31,6 +31,7 @@ class Profile:
         kinds: combinations of dims, dtype, mask parts, alignment and launch parameters that are drawn of a subject that
             compiles; None is every one.
         log_uniform: lengths are drawn evenly by octave, decode-shaped, prefill-shaped and independent ones.
+        max_tiles: along one axis, of a subject with launch configurations: the interpreter walks over them one by one. None is any number.
         max_elements: of one tensor of log-uniform lengths: batch * heads_q * length * head dim.
     """
 
@@ -47,6 +48,7 @@ class Profile:
     least_long: int = 1
     log_uniform: bool = False
     max_elements: int = 2**24
+    max_tiles: int | None = None
 
     def reaching(self, features: frozenset[str]) -> Profile:
         """The profile of cases with these features."""
@@ -146,6 +148,7 @@ LONG_CPU = Profile(
     max_long=LONGEST,
     max_pairs=2**20,
     max_work=2**25,
+    max_tiles=512,
     log_uniform=True,
 )
 """Twenty times the work of `CPU`: some seconds a case in the interpreter. Every row is judged."""
@@ -192,5 +195,11 @@ def out_of_reach(device: str, name: str) -> str:
         return ""
     return (
         f"profile {name} on a {device.upper()}: out of reach are more than {pairs // profile.max_seq:,} rows over {profile.max_seq:,} keys, "
-        f"more than {isqrt(pairs):,} over as many, and in general more than {pairs:,} pairs of a head; a GPU reaches all of them"
+        f"more than {isqrt(pairs):,} over as many, more than {pairs:,} pairs of a head"
+        + (
+            f", and of a kernel with launch configurations more than {profile.max_tiles} tiles in a row"
+            if profile.max_tiles
+            else ""
+        )
+        + "; a GPU reaches all of them"
     )

@@ -153,6 +153,8 @@ def _cases(draw: Draw, supports: Supports, profile: Profile, kinds: SearchStrate
     reach, packed = profile.reaching(kind.features), None
     if profile.log_uniform:
         longest = min(profile.max_seq, profile.max_elements // max(batch * heads_q * max(dim_qk, dim_v), 1))
+        if profile.max_tiles is not None and supports.launches():
+            longest = min(longest, profile.max_tiles * min(tile_of(kind.launch, *profile.tile)))
         room = {"pairs": min(pairs, profile.max_pairs), "longest": longest}
         if "packed" in parts:
             packed, *buffers = draw_long_packed(draw, supports, parts, **room, sequences=sequences)
