@@ -60,6 +60,7 @@ _WIDEST: dict[str, Any] = {
     "expand": True,
     "strided": True,
     "dlse": True,
+    "transposed": True,
 }
 """The widest value of each property that a declaration may narrow."""
 

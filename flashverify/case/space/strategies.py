@@ -202,6 +202,8 @@ def _cases(draw: Draw, supports: Supports, profile: Profile, kinds: SearchStrate
         case = dataclasses.replace(case, dropout=draw_threshold(Choices(draw), case))
     if supports.strided and _has_vectors(case) and draw(one_in(3)):
         case = dataclasses.replace(case, storage=dataclasses.replace(case.storage, strided=True))
+    if supports.transposed and case.storage.page_size is None and draw(one_in(5)):
+        case = dataclasses.replace(case, storage=dataclasses.replace(case.storage, transposed=True))
     if draw(one_in(6)):
         case = dataclasses.replace(
             case, values=dataclasses.replace(case.values, edits=draw_edits(draw, supports, case))
