@@ -158,6 +158,17 @@ def test_a_nan_at_an_edge_is_found():
     assert ("nonfinite", "nan", "o") in {(v.check, v.error, v.output) for v in failures}
 
 
+def test_a_nan_that_the_oracle_does_not_look_at_is_found_all_the_same():
+    row = next(n for n in range(70, 150) if n not in _rows_of(flash(), LARGE))
+    found = {v.output: v for v in judged(flash(outputs=spoil(0, row, float("nan")))).failures}
+
+    assert found["o"].check == "nonfinite"
+    assert found["o"].index == (0, 0, row, 0)
+    assert (
+        found["o"].message == f"o[0, 0, {row}, 0] is NaN where no input is and nothing overflows (8 of 2400 elements)"
+    )
+
+
 def test_a_key_that_one_row_drops_is_counted_though_the_oracle_does_not_judge_the_row():
     forward = dataclasses.replace(LARGE, grad=dataclasses.replace(LARGE.grad, backward=False))
     row = next(n for n in range(70, 150) if n not in _rows_of(make(), forward))

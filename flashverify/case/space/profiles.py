@@ -47,7 +47,7 @@ class Profile:
     kinds: int | None = None
     least_long: int = 1
     log_uniform: bool = False
-    max_elements: int = 2**24
+    max_elements: int = 2**23
     max_tiles: int | None = None
 
     def reaching(self, features: frozenset[str]) -> Profile:

@@ -25,6 +25,7 @@ from flashverify.checks.accuracy import (
 )
 from flashverify.checks.left_open import pinned_elements, undefined_elements
 from flashverify.checks.passes.derived_problems import work
+from flashverify.checks.sampled.census import nan_failures
 from flashverify.checks.sampled.overflow import stays_in_range
 from flashverify.checks.sampled.positions import judged_keys, judged_rows
 from flashverify.judge.compare import Comparison, Part, compare_output
@@ -72,11 +73,17 @@ class _Sample:
         """Rows first, then keys where there are gradients."""
         inputs, case = self.inputs, self.execution.problem.case
         rows = judged_rows(case, inputs, self.execution.outputs)
+        in_range = stays_in_range(
+            self.execution.problem,
+            inputs,
+            self.execution.outputs["o"],
+            judged_form(self.subject, self.execution.problem),
+        )
         comparisons, warnings = self._rows(rows)
         keys = inputs.k.new_zeros(0).long()
         if inputs.do is not None:
             keys = judged_keys(case, inputs)
-            found = self._keys(keys)
+            found = self._keys(keys) if in_range else None
             if found is None and work(case) <= WHOLE_LIMIT:
                 return check_accuracy(self.subject, self.execution)
             if found is None:
@@ -91,7 +98,10 @@ class _Sample:
             of_keys=case.seq_k,
             left_out=tuple(name for name in self.execution.outputs if name not in known),
         )
-        return Accuracy(tuple(comparisons), tuple(warnings), sampled=sampled)
+        broken = nan_failures(self.subject, self.execution) if in_range and not self.tidy.taint else []
+        said = {verdict.output for each in comparisons for verdict in each.verdicts if verdict.error == "nan"}
+        found_nan = tuple(verdict for verdict in broken if verdict.output not in said)
+        return Accuracy(tuple(comparisons), tuple(warnings), found_nan, sampled=sampled)
 
     def _rows(self, rows: torch.Tensor) -> tuple[list[Comparison], list[str]]:
         problem, outputs, contract = self.execution.problem, self.execution.outputs, self.subject.contract
@@ -131,8 +141,6 @@ class _Sample:
         problem, outputs, contract = self.execution.problem, self.execution.outputs, self.subject.contract
         form = judged_form(self.subject, problem)
         if contract.reads_outputs is False or "lse" not in outputs or form.k_smoothed:
-            return None
-        if not stays_in_range(problem, self.inputs, outputs["o"], form):
             return None
         truth = Truth(of_keys(self.inputs, keys), problem.case.dtype, form)
         judge = _Judge(self, truth, keys, "key")

@@ -22,10 +22,10 @@ _ROOM = 4.0
 
 
 def stays_in_range(problem: Problem, inputs: Inputs, o: torch.Tensor, form: Form) -> bool:
-    """Whether no logit, dP, delta or dS of any pair, visible or not, can overflow.
+    """Whether no logit, sum over V, dP, delta or dS of any pair, visible or not, can overflow.
 
     A row that overflows spoils keys that it does not see, in a tile that it shares with them; where no row can, what a key's gradients are
-    depends on the rows that see it.
+    depends on the rows that see it, and nothing is NaN.
 
     Args:
         problem: the tensors.
@@ -33,28 +33,35 @@ def stays_in_range(problem: Problem, inputs: Inputs, o: torch.Tensor, form: Form
         o: the subject's O, `[B, Hq, Sq, Dv]`.
         form: of the subject.
     """
-    assert inputs.do is not None
-    scale, largest_k, largest_v = abs(inputs.scale), _largest(inputs.k), _largest(inputs.v)
-    products = float((inputs.q.abs() @ largest_k).amax())
-    logits = max(products, products * max(scale, 1.0)) + _added(problem)
-    keep = 1.0 / (1.0 - inputs.dropout)
-    do = inputs.do.abs()
-    values = float((do @ largest_v).amax()) * keep
-    delta = float((do * o.double().abs().nan_to_num(0.0, 0.0, 0.0)).sum(-1).amax())
-    dlse = 0.0 if inputs.dlse is None else float(inputs.dlse.abs().amax())
-    ds = (values + delta + dlse) * max(scale, 1.0)
-    narrow = FORMATS[problem.case.dtype]
-    limit = min(narrow.max, OVERFLOW_FP32)
-    rows = problem.case.seq_q * (problem.case.heads_q // problem.case.heads_kv)
-    sums = ds * max(float(inputs.q.abs().amax()), float(inputs.k.abs().amax()), 1.0) * max(rows, problem.case.seq_k)
+    limit = min(FORMATS[problem.case.dtype].max, OVERFLOW_FP32)
+    scale = max(abs(inputs.scale), 1.0)
+    products = float((inputs.q.abs() @ _largest(inputs.k)).amax())
+    logits = products * scale + _added(problem)
+    narrow_o = form.o_accum != "fp32" or form.pv_dtype != "fp32" or form.partial_dtype != "fp32"
     largest = [
         (logits * LOG2E, limit if form.s_dtype == "input" else OVERFLOW_FP32),
-        (ds, limit),  # dS is cast to the format of the inputs
-        (sums, OVERFLOW_FP32 if form.grad_accum == "fp32" else limit),
-        (float(inputs.k.abs().amax()) * max(scale, 1.0) * LOG2E, limit if "k" in (form.prescale_fwd, form.prescale_bwd) else OVERFLOW_FP32),
-        (float(inputs.q.abs().amax()) * max(scale, 1.0) * LOG2E, limit if "q" in (form.prescale_fwd, form.prescale_bwd) else OVERFLOW_FP32),
-    ]  # fmt: skip
+        (float(inputs.v.abs().amax()) * problem.case.seq_k, limit if narrow_o else OVERFLOW_FP32),
+    ]
+    for name, operand in (("q", inputs.q), ("k", inputs.k)):
+        prescaled = name in (form.prescale_fwd, form.prescale_bwd)
+        largest.append((float(operand.abs().amax()) * scale * LOG2E, limit if prescaled else OVERFLOW_FP32))
+    if inputs.do is not None:
+        largest += _backward(problem, inputs, o, form, limit)
     return all(math.isfinite(value) and _ROOM * value < most for value, most in largest)
+
+
+def _backward(problem: Problem, inputs: Inputs, o: torch.Tensor, form: Form, limit: float) -> list[tuple[float, float]]:
+    """The largest dS, which is cast to the format of the inputs, and the largest sum of a gradient, each with its limit."""
+    assert inputs.do is not None
+    do, scale = inputs.do.abs(), max(abs(inputs.scale), 1.0)
+    values = float((do @ _largest(inputs.v)).amax()) / (1.0 - inputs.dropout)
+    delta = float((do * o.double().abs().nan_to_num(0.0, 0.0, 0.0)).sum(-1).amax())
+    dlse = 0.0 if inputs.dlse is None else float(inputs.dlse.abs().amax())
+    ds = (values + delta + dlse) * scale
+    rows = problem.case.seq_q * (problem.case.heads_q // problem.case.heads_kv)
+    operand = max(float(inputs.q.abs().amax()), float(inputs.k.abs().amax()), 1.0)
+    sums = ds * operand * max(rows, problem.case.seq_k)
+    return [(ds, limit), (sums, OVERFLOW_FP32 if form.grad_accum == "fp32" else limit)]
 
 
 def _largest(x: torch.Tensor) -> torch.Tensor:
