@@ -27,7 +27,7 @@ LIMIT = 65_535
 """Programs along the axes y and z of a grid, at most."""
 _REACHED = 2**20
 """Sizes up to which a limit counts: a batch, heads or positions of that many."""
-_GROWN = (
+_GROWN: tuple[tuple[str, dict[str, Any], Callable[[Case], int]], ...] = (
     ("batch", {"batch": 2}, lambda case: case.batch),
     ("query heads", {"heads_q": 4, "heads_kv": 4}, lambda case: case.heads_q),
     ("query rows", {"seq_q": 512}, lambda case: case.seq_q),
@@ -67,7 +67,8 @@ def grid_hazards(subject: Subject, plainest: Case, run: Callable[[Subject, Case]
 
 def _is_refused(subject: Subject, plainest: Case, changes: dict[str, int], size: int) -> bool:
     """Whether the subject declares that it does not take so many; nothing is run."""
-    return subject.supports.refusal(dataclasses.replace(plainest, **dict.fromkeys(changes, size))) is not None
+    larger: dict[str, Any] = dict.fromkeys(changes, size)
+    return subject.supports.refusal(dataclasses.replace(plainest, **larger)) is not None
 
 
 def _extents(subject: Subject, case: Case, run: Callable[[Subject, Case], None]) -> Extents:

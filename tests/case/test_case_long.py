@@ -19,7 +19,7 @@ def drawn(supports, device, count=150):
 
 @pytest.fixture(scope="module")
 def on_gpu():
-    return drawn(PLAIN, "cuda", 200)
+    return drawn(PLAIN, "cuda", 180)
 
 
 def test_keys_are_drawn_from_every_octave(on_gpu):
@@ -32,8 +32,8 @@ def test_keys_are_drawn_from_every_octave(on_gpu):
 
 
 def test_there_are_decode_prefill_and_tall_shapes(on_gpu):
-    assert any(case.seq_q == 1 and case.seq_k > 8192 for case in on_gpu)
-    assert any(case.seq_q > 4096 and case.seq_k > 4096 for case in on_gpu)
+    assert any(case.seq_q <= 16 and case.seq_k > 8192 for case in on_gpu)
+    assert any(case.seq_q > 2048 and case.seq_k > 2048 for case in on_gpu)
     assert any(case.seq_q > 16 * case.seq_k for case in on_gpu)
 
 
@@ -48,7 +48,7 @@ def test_packed_sequences_are_very_uneven(on_gpu):
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_the_work_stays_within_the_profile(device):
     profile = profile_of(device, "long")
-    for case in drawn(PLAIN, device, 60):
+    for case in drawn(PLAIN, device, 40):
         pairs = case.batch * case.heads_q * case.seq_q * case.seq_k
         assert pairs * (case.dim_qk + case.dim_v) <= profile.max_work, case
         assert max(case.seq_q, case.seq_k) <= LONGEST
@@ -75,7 +75,7 @@ def test_declared_lengths_are_kept(declared):
 
 
 def test_a_tree_stays_small_behind_a_long_prefix():
-    found = drawn(Supports(masks=("tree",), required_masks=("tree",), compiles=False), "cuda", 60)
+    found = drawn(Supports(masks=("tree",), required_masks=("tree",), compiles=False), "cuda", 30)
 
     assert max(case.seq_q for case in found) <= 64
     assert max(case.seq_k for case in found) > 4096
