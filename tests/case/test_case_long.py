@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from flashverify.campaign.worker import search
-from flashverify.case.space.profiles import LONGEST, profile_of
+from flashverify.case.space.profiles import LONGEST, out_of_reach, profile_of
 from flashverify.case.space.strategies import cases
 from flashverify.case.supports import Supports
 
@@ -79,3 +79,14 @@ def test_a_tree_stays_small_behind_a_long_prefix():
 
     assert max(case.seq_q for case in found) <= 64
     assert max(case.seq_k for case in found) > 4096
+
+
+def test_what_a_cpu_does_not_reach_is_said():
+    said = out_of_reach("cpu", "long")
+    reached = [case.seq_q * case.seq_k for case in drawn(PLAIN, "cpu", 40)]
+
+    assert (
+        "more than 16 rows over 65,536 keys, more than 1,024 over as many, more than 1,048,576 pairs of a head" in said
+    )
+    assert max(reached) <= 1_048_576
+    assert out_of_reach("cuda", "long") == out_of_reach("cpu", "cpu") == out_of_reach("cpu", "") == ""

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from flashverify import parse_case
+from flashverify.campaign.commands.replay import result_lines
 from flashverify.case.memory.materialize import materialize
 from flashverify.checks import Plan, judge_case
 from flashverify.checks.passes import base_pass
@@ -121,6 +122,7 @@ def test_a_right_kernel_passes_and_the_result_says_what_was_judged():
         == f"the oracle judged {result.sampled.rows} of 150 rows and {result.sampled.keys} of 210 keys"
     )
     assert CaseResult.from_json(result.to_json()) == result
+    assert f"  sampled: {result.sampled}; relations and counting look at the others" in result_lines(result)
 
 
 def spoil(number, row, amount):
