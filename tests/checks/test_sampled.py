@@ -8,7 +8,7 @@ import torch
 from flashverify import parse_case
 from flashverify.campaign.commands.replay import result_lines
 from flashverify.case.memory.materialize import materialize
-from flashverify.checks import Plan, judge_case
+from flashverify.checks import Plan, engine, judge_case
 from flashverify.checks.passes import base_pass
 from flashverify.checks.sampled import judging, positions
 from flashverify.checks.sampled.overflow import stays_in_range
@@ -224,3 +224,15 @@ def test_first_last_and_edges_are_among_the_positions():
     assert {0, 4999} <= set(positions.judged_rows(case, inputs, outputs).tolist())
     rows = positions._edges(5000, 64, (0, 700, 4100), __import__("numpy").random.default_rng(0))
     assert {0, 4999, 63, 64, 699, 700, 4099, 4100, 1023, 1024, 4095, 4096, 4991, 4992} <= set(rows)
+
+
+@pytest.mark.parametrize(("scores", "status"), [(1000, Status.UNSUPPORTED), (10**6, Status.FAIL)])
+def test_only_a_case_of_many_scores_may_leave_a_gpu_without_memory(monkeypatch, scores, status):
+    def dense(_):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 16.00 GiB")
+
+    monkeypatch.setattr(engine, "_MANY_SCORES", scores)
+    (verdict,) = judged(make(dense)).verdicts
+
+    assert verdict.status is status
+    assert "CUDA out of memory" in verdict.message
