@@ -10,7 +10,7 @@ import pytest
 
 from flashverify.errors import StoreError
 from flashverify.judge.record import Summary
-from flashverify.judge.verdict import Key, OutputStats, Sampled, Status, Verdict, to_hex
+from flashverify.judge.verdict import Key, OutputStats, Status, Verdict, to_hex
 from flashverify.report import write_junit, write_report
 from tests.report.page import Page
 from tests.report.synthetic import campaign, failing, finding, header, result, stats, write_run
@@ -239,24 +239,3 @@ def test_case_results_round_trip():
     for one in campaign(30):
         assert msgspec.json.decode(one.to_json(), type=type(one)) == one
         assert all(isinstance(s, OutputStats) for s in one.stats)
-
-
-def test_every_page_says_how_much_of_large_cases_was_judged(tmp_path):
-    parts = [Sampled(rows=10, of_rows=1000, keys=4, of_keys=5000), Sampled(30, 2000, 0, 7000, left_out=("dk", "dv"))]
-    results = [
-        result(f"fv1 seed={n}", verdicts=(Verdict("accuracy", Status.PASS),), sampled=each)
-        for n, each in enumerate(parts)
-    ]
-    page, markdown, data = pages(tmp_path, results)
-    said = "of 2 large cases the oracle judged 40 of 3,000 rows and 4 of 12,000 keys, and nothing of dk, dv in some"
-
-    assert said in markdown
-    assert said in page.text
-    assert data["sampled"] == {
-        "rows": 40,
-        "of_rows": 3000,
-        "keys": 4,
-        "of_keys": 12000,
-        "left_out": ["dk", "dv"],
-        "cases": 2,
-    }
