@@ -126,6 +126,7 @@ class RunRecord(msgspec.Struct, frozen=True, omit_defaults=True):
         started: seconds since the epoch.
         form: per subject, the numerical form that its bounds assume, in words.
         numerics: of interpreted kernels.
+        profile: how large drawn cases are; empty is that of the device.
     """
 
     kind: str
@@ -137,6 +138,7 @@ class RunRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     form: dict[str, str] = {}
     format: int = FORMAT
     numerics: str = "ieee"
+    profile: str = ""
 
 
 class Summary(msgspec.Struct, frozen=True, omit_defaults=True):

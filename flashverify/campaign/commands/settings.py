@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flashverify.campaign.environment import DEVICES, NUMERICS
+from flashverify.case.space.profiles import PROFILES
 from flashverify.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
@@ -55,6 +56,12 @@ def _numerics(value: Any) -> str:
     return str(value)
 
 
+def _profile(value: Any) -> str:
+    if value not in PROFILES:
+        raise ValueError
+    return str(value)
+
+
 def _flag(value: Any) -> bool:
     words = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
     return value if isinstance(value, bool) else words[value.lower()]
@@ -80,6 +87,7 @@ KEYS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "device": (_device, f"one of {', '.join(DEVICES)}"),
     "numerics": (_numerics, f"one of {', '.join(NUMERICS)}"),
     "baseline": (_text, "a file"),
+    "profile": (_profile, f"one of {', '.join(PROFILES)}"),
 }
 """Every key, its parser, and what it accepts, in words."""
 
@@ -104,6 +112,7 @@ class Settings:
     device: str = "auto"
     numerics: str | None = None
     baseline: str | None = None
+    profile: str | None = None
 
 
 def load_settings(options: Mapping[str, Any], environ: Mapping[str, str], folder: Path) -> Settings:

@@ -46,13 +46,18 @@ class WorkerConfig(msgspec.Struct, frozen=True):
 
 
 class Batch(msgspec.Struct, frozen=True, tag=True):
-    """Draw `examples` cases for `subject` from `seed` and judge them."""
+    """Draw `examples` cases for `subject` from `seed` and judge them.
+
+    Attributes:
+        profile: how large drawn cases are, one of `PROFILES`; empty is that of the device.
+    """
 
     subject: str
     number: int
     seed: int
     examples: int
     quarantine: tuple[str, ...] = ()
+    profile: str = ""
 
 
 class Chunk(msgspec.Struct, frozen=True, tag=True):
@@ -68,7 +73,7 @@ class CaseList(msgspec.Struct, frozen=True, tag=True):
 
     Attributes:
         corpus: the cases of the packaged corpus that it accepts, in place of the matrix.
-        profile: how large drawn cases may be, `cpu` or `gpu`; empty is that of the device.
+        profile: how large drawn cases are, one of `PROFILES`; empty is that of the device.
     """
 
     subject: str

@@ -70,6 +70,7 @@ class Ledger:
                     config.command,
                     time.time(),
                     numerics=config.numerics,
+                    profile=config.profile,
                 )
                 self.store.write_header(self._header)
         except BaseException:

@@ -51,6 +51,7 @@ class CampaignConfig:
         command: the command line, for the record.
         numerics: of interpreted kernels.
         environment: variables of the workers, beside those of this process.
+        profile: how large drawn cases are; empty is that of the device.
     """
 
     kind: str
@@ -79,6 +80,7 @@ class CampaignConfig:
     command: str = ""
     numerics: str = "ieee"
     environment: Mapping[str, str] = field(default_factory=dict)
+    profile: str = ""
 
     def __post_init__(self) -> None:
         for name, accepted, good in (
@@ -195,7 +197,8 @@ class Schedule:
         number, self.batches = self.batches, self.batches + 1
         spec = self._config.subjects[number % len(self._config.subjects)]
         examples = self._config.batch if room is None else min(self._config.batch, room)
-        return Batch(spec, number, batch_seed(self._config.seed, spec, number), examples, quarantine(spec))
+        seed = batch_seed(self._config.seed, spec, number)
+        return Batch(spec, number, seed, examples, quarantine(spec), self._config.profile)
 
     @property
     def cases_wait(self) -> bool:

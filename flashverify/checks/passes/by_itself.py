@@ -15,8 +15,7 @@ import msgspec
 
 from flashverify.case.memory.materialize import materialize
 from flashverify.checks.accuracy import check_accuracy, shape_failures
-from flashverify.checks.passes.base_pass import ORACLE_LIMIT
-from flashverify.checks.passes.derived_problems import work
+from flashverify.checks.passes.base_pass import beyond_oracle
 from flashverify.checks.passes.execution import execute
 from flashverify.errors import UsageError
 from flashverify.judge.verdict import Status, Verdict
@@ -57,7 +56,7 @@ def told_by_itself(subject: Subject, base: Case, found: list[Verdict], others: I
     """
     failing = {verdict.output for verdict in found if verdict.status is Status.FAIL}
     for case in dict.fromkeys(others) if failing else ():
-        if case == base or work(case) > ORACLE_LIMIT or subject.supports.refusal(case) is not None:
+        if case == base or beyond_oracle(case) or subject.supports.refusal(case) is not None:
             continue
         wrong = [verdict for verdict in wrong_by_itself(subject, case) if verdict.output in failing]
         if wrong and not remembers(subject, base, case):
