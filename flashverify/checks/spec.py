@@ -55,6 +55,7 @@ class Slot(StrEnum):
     SAME_BITS = "same bits"
     SPARE = "spare"
     FILL = "fill"
+    ADDRESSES = "addresses"
     NONE = "none"
 
 

@@ -1,0 +1,196 @@
+"""The check `addresses`: offsets beyond 2^31 elements, asked of small tensors whose strides are huge."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING
+
+from flashverify.case.memory.far.guard import far_outputs
+from flashverify.case.memory.far.problem import far_problem
+from flashverify.case.memory.far.strides import FAR_AXES
+from flashverify.checks.accuracy import check_accuracy
+from flashverify.checks.passes.bitwise import first_difference
+from flashverify.checks.passes.execution import execute
+from flashverify.checks.spec import CheckSpec, ErrorClass, Need, Question, Slot
+from flashverify.judge.verdict import Status, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    import torch
+
+    from flashverify.case.case import Case
+    from flashverify.case.problem import Problem
+    from flashverify.checks.passes.base_pass import BasePass
+    from flashverify.checks.passes.execution import Execution
+    from flashverify.interpreter.memory import Place
+    from flashverify.interpreter.wraps import Loss, Wrap, Wraps
+    from flashverify.subjects.interface import Subject
+
+__all__ = ["ALLOCATIONS", "SPEC", "check_addresses"]
+
+ALLOCATIONS = "allocations"
+"""The question about memory that the subject allocates; the others are `FAR_AXES`."""
+
+_LISTED = 3
+
+
+def check_addresses(
+    subject: Subject, base: Execution, questions: tuple[str, ...], undefined: dict[str, torch.Tensor]
+) -> Iterator[Verdict]:
+    """Failing verdicts of the error classes `int32-overflow` and `far-values`; passing ones where the subject raises an exception.
+
+    Each question is a pass over the same values in tensors that span nearly 2^32 elements, under a sanitizer that knows which
+    elements are theirs. An access 2^32 elements before an element of its tensor is an offset that did not fit 32 bits. Other
+    accesses outside a tensor mean that the kernel does not follow the strides that it is given, and such a pass says nothing.
+
+    Args:
+        subject: the kernel under test.
+        base: the pass, made under a sanitizer.
+        questions: axes, see `FAR_AXES`, or `ALLOCATIONS`: the inputs stay, and memory of two axes or more that the subject allocates is
+            stretched as by `all`.
+        undefined: per output the elements that the contract leaves open.
+    """
+    told: set[tuple[Place, str]] = set()
+    for question in questions:
+        try:
+            problem = base.problem if question == ALLOCATIONS else far_problem(base.problem, question)
+        except OSError as error:
+            yield _remark(question, f"this machine gives no memory that spans 2^31 elements: {error}")
+            continue
+        if problem is not None:
+            yield from _asked(subject, base, question, problem, undefined, told)
+
+
+def _asked(
+    subject: Subject,
+    base: Execution,
+    question: str,
+    problem: Problem,
+    undefined: dict[str, torch.Tensor],
+    told: set[tuple[Place, str]],
+) -> Iterator[Verdict]:
+    from flashverify.interpreter.wraps import Wraps, losses
+
+    wraps = Wraps()
+    run = functools.partial(execute, subject, problem, guarding=far_outputs(stretched=question == ALLOCATIONS))
+    execution, error = _tried(run, wraps)
+    found = {where: wrap for where, wrap in wraps.found.items() if where not in told}
+    told |= set(found)
+    if found:
+        with losses() as lost:
+            _tried(run, Wraps())
+        for wrap in list(found.values())[:_LISTED]:
+            yield _overflow(question, wrap, _cause(wrap, lost.values()))
+    elif wraps.found:
+        return
+    elif question != ALLOCATIONS and error is not None:
+        yield _remark(question, f"not examined, {type(error).__name__}: {error}".splitlines()[0])
+    elif question != ALLOCATIONS and wraps.strays:
+        yield _remark(question, "not examined, a kernel does not follow the strides that it is given")
+    elif execution is not None and not wraps.strays and _differ(base, execution, undefined):
+        yield from _wrong(subject, question, execution)
+
+
+def _cause(wrap: Wrap, lost: Iterable[Loss]) -> Loss | None:
+    """The arithmetic of the kernel whose lost result comes closest to the offset from below."""
+    below = [loss for loss in lost if loss.kernel == wrap.kernel and loss.exact <= wrap.offset]
+    return max(below, key=lambda loss: loss.exact, default=None)
+
+
+def _tried(run: functools.partial[Execution], wraps: Wraps) -> tuple[Execution | None, Exception | None]:
+    try:
+        return run(wraps=wraps), None
+    except Exception as error:
+        return None, error
+
+
+def _overflow(question: str, wrap: Wrap, cause: Loss | None) -> Verdict:
+    lost = "" if cause is None else f"; {cause}"
+    return Verdict(
+        check="addresses",
+        status=Status.FAIL,
+        output=wrap.argument,
+        error="int32-overflow",
+        index=wrap.index,
+        message=f"{wrap}{lost}; {_stretched(question)}",
+    )
+
+
+def _differ(base: Execution, far: Execution, undefined: dict[str, torch.Tensor]) -> bool:
+    return any(
+        name not in far.outputs or first_difference(expected, far.outputs[name], undefined.get(name)) is not None
+        for name, expected in base.outputs.items()
+    )
+
+
+def _wrong(subject: Subject, question: str, execution: Execution) -> Iterator[Verdict]:
+    """Outputs outside their bounds: other bits alone may come of another path that the subject takes by strides."""
+    failing = {verdict.output: verdict for verdict in reversed(check_accuracy(subject, execution).failures())}
+    for verdict in failing.values():
+        yield Verdict(
+            check="addresses",
+            status=Status.FAIL,
+            output=verdict.output,
+            error="far-values",
+            index=verdict.index,
+            message=f"{verdict.message}; {_stretched(question)}",
+        )
+
+
+def _stretched(question: str) -> str:
+    what = {"all": "every stride of the inputs", ALLOCATIONS: "every stride of the subject's own memory"}
+    return f"stretched: {what.get(question, f'the stride of the {question} axis')}"
+
+
+def _remark(question: str, text: str) -> Verdict:
+    return Verdict(
+        check="addresses", status=Status.PASS, error="int32-overflow", message=f"{_stretched(question)}: {text}"
+    )
+
+
+def _stands(question: str, case: Case) -> bool:
+    """Whether the axis has three entries, so that a product alone leaves 32 bits; two of them are asked by `all`."""
+    sizes = {"batch": case.batch, "head": case.heads_q, "row": max(case.seq_q, case.seq_k)}
+    if question == "page":
+        return case.storage.page_size is not None
+    return sizes.get(question, 3) > 2
+
+
+def _applies(subject: Subject, _case: Case) -> bool:
+    return subject.supports.far_strides
+
+
+def _run(base: BasePass, questions: tuple[str, ...]) -> list[Verdict] | None:
+    if base.execution.watch is None or not questions:
+        return None
+    return list(check_addresses(base.subject, base.execution, questions, base.undefined))
+
+
+SPEC = CheckSpec(
+    name="addresses",
+    question="In the interpreter: is every element found where tensors span more than 2^31 elements, with strides whose products "
+    "with an index do not fit 32 bits?",
+    needs=(Need.INTERPRETER, Need.PASSES),
+    questions=tuple(
+        Question(name=name, slot=Slot.ADDRESSES, stands=functools.partial(_stands, name))
+        for name in (*FAR_AXES, ALLOCATIONS)
+    ),
+    errors=(
+        ErrorClass(
+            "int32-overflow",
+            "an offset into {output} overflows 32 bits",
+            "an access lies 2^32 elements before an element of its tensor: an offset from 2^31 on was computed in 32 bits",
+        ),
+        ErrorClass(
+            "far-values",
+            "{output} is wrong where tensors span more than 2^31 elements",
+            "an output is outside its bounds in tensors with huge strides alone",
+        ),
+    ),
+    run=_run,
+    applies=_applies,
+    of_right_passes=True,
+    shared_out=True,
+    remark=lambda verdict: f"addresses: {verdict.message}",
+)
