@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from flashverify.interpreter.wraps import Loss, Wrap, Wraps
     from flashverify.subjects.interface import Subject
 
-__all__ = ["ALLOCATIONS", "SPEC", "check_addresses"]
+__all__ = ["OWN", "SPEC", "check_addresses"]
 
-ALLOCATIONS = "allocations"
-"""The question about memory that the subject allocates; the others are `FAR_AXES`."""
+OWN = {"own-first": 0, "own-second": 1, "own-third": 2}
+"""Questions about memory that the subject allocates, with the axis that is stretched; the others are `FAR_AXES`."""
 
 _LISTED = 3
 
@@ -47,14 +47,13 @@ def check_addresses(
     Args:
         subject: the kernel under test.
         base: the pass, made under a sanitizer.
-        questions: axes, see `FAR_AXES`, or `ALLOCATIONS`: the inputs stay, and memory of two axes or more that the subject allocates is
-            stretched as by `all`.
+        questions: axes, see `FAR_AXES`, or of `OWN`: the inputs stay, and an axis but the last of what the subject allocates is stretched.
         undefined: per output the elements that the contract leaves open.
     """
     told: set[tuple[Place, str]] = set()
     for question in questions:
         try:
-            problem = base.problem if question == ALLOCATIONS else far_problem(base.problem, question)
+            problem = base.problem if question in OWN else far_problem(base.problem, question)
         except OSError as error:
             yield _remark(question, f"this machine gives no memory that spans 2^31 elements: {error}")
             continue
@@ -73,7 +72,7 @@ def _asked(
     from flashverify.interpreter.wraps import Wraps, losses
 
     wraps = Wraps()
-    run = functools.partial(execute, subject, problem, guarding=far_outputs(stretched=question == ALLOCATIONS))
+    run = functools.partial(execute, subject, problem, guarding=far_outputs(OWN.get(question)))
     execution, error = _tried(run, wraps)
     found = {where: wrap for where, wrap in wraps.found.items() if where not in told}
     told |= set(found)
@@ -84,9 +83,9 @@ def _asked(
             yield _overflow(question, wrap, _cause(wrap, lost.values()))
     elif wraps.found:
         return
-    elif question != ALLOCATIONS and error is not None:
+    elif question not in OWN and error is not None:
         yield _remark(question, f"not examined, {type(error).__name__}: {error}".splitlines()[0])
-    elif question != ALLOCATIONS and wraps.strays:
+    elif question not in OWN and wraps.strays:
         yield _remark(question, "not examined, a kernel does not follow the strides that it is given")
     elif execution is not None and not wraps.strays and _differ(base, execution, undefined):
         yield from _wrong(subject, question, execution)
@@ -139,8 +138,9 @@ def _wrong(subject: Subject, question: str, execution: Execution) -> Iterator[Ve
 
 
 def _stretched(question: str) -> str:
-    what = {"all": "every stride of the inputs", ALLOCATIONS: "every stride of the subject's own memory"}
-    return f"stretched: {what.get(question, f'the stride of the {question} axis')}"
+    if question in OWN:
+        return f"stretched: the {question.removeprefix('own-')} axis of the subject's own memory"
+    return f"stretched: {'every stride of the inputs' if question == 'all' else f'the stride of the {question} axis'}"
 
 
 def _remark(question: str, text: str) -> Verdict:
@@ -173,8 +173,7 @@ SPEC = CheckSpec(
     "with an index do not fit 32 bits?",
     needs=(Need.INTERPRETER, Need.PASSES),
     questions=tuple(
-        Question(name=name, slot=Slot.ADDRESSES, stands=functools.partial(_stands, name))
-        for name in (*FAR_AXES, ALLOCATIONS)
+        Question(name=name, slot=Slot.ADDRESSES, stands=functools.partial(_stands, name)) for name in (*FAR_AXES, *OWN)
     ),
     errors=(
         ErrorClass(

@@ -28,18 +28,19 @@ class FarGuard(Guard):
 
     Args:
         pattern: see `Guard`.
-        stretched: whether floating-point tensors of two axes or more are stretched as `far_strides` has it.
+        axis: the axis along which floating-point tensors that have it before their last one are stretched; None for none.
     """
 
-    def __init__(self, pattern: int, *, stretched: bool) -> None:
+    def __init__(self, pattern: int, axis: int | None) -> None:
         super().__init__(pattern)
-        self._stretched = stretched
+        self._axis = axis
 
     def surround(self, tensor: torch.Tensor, *, filled: bool) -> torch.Tensor:
         """As `Guard.surround`; of a stretched tensor the strides are larger."""
         shape, strides = tuple(tensor.shape), tensor.stride()
-        floats = tensor.is_floating_point() and tensor.device.type == "cpu" and tensor.dim() > 1
-        far = far_strides(shape, strides, None) if self._stretched and floats else None
+        floats = tensor.is_floating_point() and tensor.device.type == "cpu"
+        has = floats and self._axis is not None and self._axis < tensor.dim() - 1
+        far = far_strides(shape, strides, self._axis) if has else None
         if far is None and (tensor.device.type != "cpu" or span(shape, strides) < _LARGE):
             return super().surround(tensor, filled=filled)
         if self._word(tensor) is None:
@@ -54,18 +55,18 @@ class FarGuard(Guard):
         return []
 
 
-def far_outputs(*, stretched: bool) -> Callable[..., AbstractContextManager[Guard]]:
+def far_outputs(axis: int | None) -> Callable[..., AbstractContextManager[Guard]]:
     """What stands in for `guard_outputs` in a pass over a far problem.
 
     Args:
-        stretched: see `FarGuard`.
+        axis: see `FarGuard`.
     """
 
     @contextmanager
     def guarding(*, pattern: int = 0) -> Iterator[Guard]:
         from flashverify.case.memory.guard_mode import GuardMode
 
-        guard = FarGuard(pattern, stretched=stretched)
+        guard = FarGuard(pattern, axis)
         with GuardMode(guard):
             yield guard
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from flashverify.case.memory.far.strides import far_strides
+from flashverify.case.memory.far.strides import FAR_AXES, far_strides
 from flashverify.case.tensors import TENSORS
 from flashverify.errors import UsageError
 
@@ -26,7 +26,6 @@ _NAMES = {
     "head": ("head_q", "head_kv"),
     "row": ("row", "key"),
 }
-_POOL = {"page": 0, "row": 1, "head": 2}
 _VIEWS = 1 << 15
 """Vectors along the last axis that a tensor may have: each touches a page of memory of its own."""
 
@@ -34,7 +33,8 @@ _VIEWS = 1 << 15
 def far_problem(problem: Problem, axis: str, place: Place | None = None) -> Problem | None:
     """The problem in stretched tensors: those of the case's dtype and, where its storage is strided, those of fp32.
 
-    Integers, patterns of bits and vectors stay, and so do fp32 tensors that subjects may take to be contiguous.
+    Integers, patterns of bits and vectors stay, and so do fp32 tensors that subjects may take to be contiguous. Of a pool only the
+    stride of its pages is stretched by itself: no page holds 2^31 elements.
 
     Args:
         problem: left as it is.
@@ -48,8 +48,8 @@ def far_problem(problem: Problem, axis: str, place: Place | None = None) -> Prob
         UsageError: the axis is unknown.
         OSError: the memory cannot be had.
     """
-    if axis not in (*_NAMES, *_POOL, "all"):
-        raise UsageError(f"axis={axis!r} is not accepted: one of {(*_NAMES, 'page', 'all')}")
+    if axis not in FAR_AXES:
+        raise UsageError(f"axis={axis!r} is not accepted: one of {FAR_AXES}")
     place = place or host_copy
     found: dict[str, Any] = {}
     for name, spec in TENSORS.items():
@@ -59,10 +59,10 @@ def far_problem(problem: Problem, axis: str, place: Place | None = None) -> Prob
         number = None if axis == "all" else spec.axis(*_NAMES.get(axis, ()))
         if axis == "all" or number is not None:
             _add(found, name, tensor, number, place)
-    if problem.pages is not None and (axis == "all" or axis in _POOL):
+    if problem.pages is not None and axis in ("page", "all"):
         pools: dict[str, Any] = {}
         for name in ("k", "v"):
-            _add(pools, name, getattr(problem.pages, name), _POOL.get(axis), place)
+            _add(pools, name, getattr(problem.pages, name), 0 if axis == "page" else None, place)
         if pools:
             found["pages"] = dataclasses.replace(problem.pages, **pools)
     return dataclasses.replace(problem, **found) if found else None
