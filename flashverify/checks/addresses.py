@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 from flashverify.case.memory.far.guard import far_outputs
 from flashverify.case.memory.far.problem import far_problem
 from flashverify.case.memory.far.strides import FAR_AXES
+from flashverify.case.memory.materialize import materialize
 from flashverify.checks.accuracy import check_accuracy
 from flashverify.checks.passes.bitwise import first_difference
+from flashverify.checks.passes.enlarged import with_heads, with_sequences
 from flashverify.checks.passes.execution import execute
 from flashverify.checks.spec import CheckSpec, ErrorClass, Need, Question, Slot
 from flashverify.judge.verdict import Status, Verdict
@@ -32,6 +34,12 @@ __all__ = ["OWN", "SPEC", "check_addresses"]
 OWN = {"own-first": 0, "own-second": 1, "own-third": 2}
 """Questions about memory that the subject allocates, with the axis that is stretched; the others are `FAR_AXES`."""
 
+_ENLARGED = {
+    "batch": with_sequences,
+    "head": with_heads,
+    "own-first": with_sequences,
+    "own-second": with_heads,
+}
 _LISTED = 3
 
 
@@ -53,12 +61,21 @@ def check_addresses(
     told: set[tuple[Place, str]] = set()
     for question in questions:
         try:
-            problem = base.problem if question in OWN else far_problem(base.problem, question)
+            problem = _problem(subject, base.problem, question)
         except OSError as error:
             yield _remark(question, f"this machine gives no memory that spans 2^31 elements: {error}")
             continue
         if problem is not None:
             yield from _asked(subject, base, question, problem, undefined, told)
+
+
+def _problem(subject: Subject, problem: Problem, question: str) -> Problem | None:
+    """What a question is asked of: three sequences or heads where it is about these; None where it has nothing to stretch."""
+    enlarge = _ENLARGED.get(question)
+    larger = problem.case if enlarge is None else enlarge(subject, problem.case)
+    if larger != problem.case:
+        problem, _ = materialize(larger, subject.device())
+    return problem if question in OWN else far_problem(problem, question)
 
 
 def _asked(
@@ -87,7 +104,12 @@ def _asked(
         yield _remark(question, f"not examined, {type(error).__name__}: {error}".splitlines()[0])
     elif question not in OWN and wraps.strays:
         yield _remark(question, "not examined, a kernel does not follow the strides that it is given")
-    elif execution is not None and not wraps.strays and _differ(base, execution, undefined):
+    elif (
+        execution is not None
+        and not wraps.strays
+        and problem.case == base.problem.case
+        and _differ(base, execution, undefined)
+    ):
         yield from _wrong(subject, question, execution)
 
 
@@ -150,11 +172,10 @@ def _remark(question: str, text: str) -> Verdict:
 
 
 def _stands(question: str, case: Case) -> bool:
-    """Whether the axis has three entries, so that a product alone leaves 32 bits; two of them are asked by `all`."""
-    sizes = {"batch": case.batch, "head": case.heads_q, "row": max(case.seq_q, case.seq_k)}
+    """Whether the case has such an axis."""
     if question == "page":
         return case.storage.page_size is not None
-    return sizes.get(question, 3) > 2
+    return question != "batch" or case.mask.packed is None
 
 
 def _applies(subject: Subject, _case: Case) -> bool:
@@ -190,6 +211,6 @@ SPEC = CheckSpec(
     run=_run,
     applies=_applies,
     of_right_passes=True,
-    shared_out=True,
+    always_shared=True,
     remark=lambda verdict: f"addresses: {verdict.message}",
 )

@@ -132,9 +132,7 @@ def test_a_kernel_that_does_not_follow_its_strides_is_not_accused_and_says_so(tm
 
 
 def test_memory_of_a_subject_that_must_be_contiguous_is_left_alone(tmp_path):
-    kernel = planted(
-        tmp_path, "lse_batch + h * lse_head + first_q + i", "tl.num_programs(1) * rows + h * rows + i"
-    )
+    kernel = planted(tmp_path, "lse_batch + h * lse_head + first_q + i", "tl.num_programs(1) * rows + h * rows + i")
 
     assert addresses(kernel, FORWARD, *OWN).failures == addresses(kernel, FORWARD, *OWN).warnings == ()
 

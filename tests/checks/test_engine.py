@@ -296,7 +296,8 @@ def test_a_run_asks_every_question_of_small_cases_and_each_of_some_larger_ones()
     )
     plan = Plan.run()
 
-    assert plan.for_case(small) == plan
+    asked = plan.for_case(small)
+    assert {name for name in asked.checks if asked.asked(name) != plan.asked(name)} == {"addresses"}
     parts = [plan.for_case(case) for case in large]
     for check in ("relations", "reuse"):
         assert {name for part in parts for name in part.asked(check)} == set(plan.asked(check))
