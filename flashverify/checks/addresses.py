@@ -9,10 +9,9 @@ from flashverify.case.memory.far.guard import far_outputs
 from flashverify.case.memory.far.problem import far_problem
 from flashverify.case.memory.far.strides import FAR_AXES
 from flashverify.case.memory.materialize import materialize
-from flashverify.checks.accuracy import check_accuracy
-from flashverify.checks.passes.bitwise import first_difference
 from flashverify.checks.passes.enlarged import with_heads, with_sequences
 from flashverify.checks.passes.execution import execute
+from flashverify.checks.passes.far_values import differ, far_values, wrong_values
 from flashverify.checks.spec import CheckSpec, ErrorClass, Need, Question, Slot
 from flashverify.judge.verdict import Status, Verdict
 
@@ -22,10 +21,11 @@ if TYPE_CHECKING:
     import torch
 
     from flashverify.case.case import Case
+    from flashverify.case.memory.far.problem import Place
     from flashverify.case.problem import Problem
     from flashverify.checks.passes.base_pass import BasePass
     from flashverify.checks.passes.execution import Execution
-    from flashverify.interpreter.memory import Place
+    from flashverify.interpreter.memory import Place as Line
     from flashverify.interpreter.wraps import Loss, Wrap, Wraps
     from flashverify.subjects.interface import Subject
 
@@ -44,7 +44,11 @@ _LISTED = 3
 
 
 def check_addresses(
-    subject: Subject, base: Execution, questions: tuple[str, ...], undefined: dict[str, torch.Tensor]
+    subject: Subject,
+    base: Execution,
+    questions: tuple[str, ...],
+    undefined: dict[str, torch.Tensor],
+    place: Place | None = None,
 ) -> Iterator[Verdict]:
     """Failing verdicts of the error classes `int32-overflow` and `far-values`; passing ones where the subject raises an exception.
 
@@ -57,25 +61,28 @@ def check_addresses(
         base: the pass, made under a sanitizer.
         questions: axes, see `FAR_AXES`, or of `OWN`: the inputs stay, and an axis but the last of what the subject allocates is stretched.
         undefined: per output the elements that the contract leaves open.
+        place: see `far_problem`. A pass that was not made under a sanitizer is judged by its values alone.
     """
-    told: set[tuple[Place, str]] = set()
+    told: set[tuple[Line, str]] = set()
     for question in questions:
         try:
-            problem = _problem(subject, base.problem, question)
+            problem = _problem(subject, base.problem, question, place)
         except OSError as error:
             yield _remark(question, f"this machine gives no memory that spans 2^31 elements: {error}")
             continue
-        if problem is not None:
+        if problem is not None and base.watch is None:
+            yield from far_values(subject, base, problem, undefined, stretched(question))
+        elif problem is not None:
             yield from _asked(subject, base, question, problem, undefined, told)
 
 
-def _problem(subject: Subject, problem: Problem, question: str) -> Problem | None:
+def _problem(subject: Subject, problem: Problem, question: str, place: Place | None) -> Problem | None:
     """What a question is asked of: three sequences or heads where it is about these; None where it has nothing to stretch."""
     enlarge = _ENLARGED.get(question)
     larger = problem.case if enlarge is None else enlarge(subject, problem.case)
-    if larger != problem.case:
+    if larger != problem.case and place is None:
         problem, _ = materialize(larger, subject.device())
-    return problem if question in OWN else far_problem(problem, question)
+    return problem if question in OWN else far_problem(problem, question, place)
 
 
 def _asked(
@@ -84,7 +91,7 @@ def _asked(
     question: str,
     problem: Problem,
     undefined: dict[str, torch.Tensor],
-    told: set[tuple[Place, str]],
+    told: set[tuple[Line, str]],
 ) -> Iterator[Verdict]:
     from flashverify.interpreter.wraps import Wraps, losses
 
@@ -108,9 +115,9 @@ def _asked(
         execution is not None
         and not wraps.strays
         and problem.case == base.problem.case
-        and _differ(base, execution, undefined)
+        and differ(base, execution, undefined)
     ):
-        yield from _wrong(subject, question, execution)
+        yield from wrong_values(subject, execution, stretched(question))
 
 
 def _cause(wrap: Wrap, lost: Iterable[Loss]) -> Loss | None:
@@ -134,32 +141,12 @@ def _overflow(question: str, wrap: Wrap, cause: Loss | None) -> Verdict:
         output=wrap.argument,
         error="int32-overflow",
         index=wrap.index,
-        message=f"{wrap}{lost}; {_stretched(question)}",
+        message=f"{wrap}{lost}; {stretched(question)}",
     )
 
 
-def _differ(base: Execution, far: Execution, undefined: dict[str, torch.Tensor]) -> bool:
-    return any(
-        name not in far.outputs or first_difference(expected, far.outputs[name], undefined.get(name)) is not None
-        for name, expected in base.outputs.items()
-    )
-
-
-def _wrong(subject: Subject, question: str, execution: Execution) -> Iterator[Verdict]:
-    """Outputs outside their bounds: other bits alone may come of another path that the subject takes by strides."""
-    failing = {verdict.output: verdict for verdict in reversed(check_accuracy(subject, execution).failures())}
-    for verdict in failing.values():
-        yield Verdict(
-            check="addresses",
-            status=Status.FAIL,
-            output=verdict.output,
-            error="far-values",
-            index=verdict.index,
-            message=f"{verdict.message}; {_stretched(question)}",
-        )
-
-
-def _stretched(question: str) -> str:
+def stretched(question: str) -> str:
+    """What a question makes huge, in words."""
     if question in OWN:
         return f"stretched: the {question.removeprefix('own-')} axis of the subject's own memory"
     return f"stretched: {'every stride of the inputs' if question == 'all' else f'the stride of the {question} axis'}"
@@ -167,7 +154,7 @@ def _stretched(question: str) -> str:
 
 def _remark(question: str, text: str) -> Verdict:
     return Verdict(
-        check="addresses", status=Status.PASS, error="int32-overflow", message=f"{_stretched(question)}: {text}"
+        check="addresses", status=Status.PASS, error="int32-overflow", message=f"{stretched(question)}: {text}"
     )
 
 

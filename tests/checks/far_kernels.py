@@ -48,13 +48,14 @@ def forward_kernel(
         p = tl.exp(s - largest[:, None])
         total = total * tl.exp(before - largest) + tl.sum(p, 1)
         acc = acc * tl.exp(before - largest)[:, None] + tl.dot(p, v.to(tl.float32), input_precision="ieee")
-    o = acc / total[:, None]
+    o = acc / tl.where(total > 0, total, 1.0)[:, None]
+    lse = tl.where(total > 0, largest + tl.log(total), float("-inf"))
     tl.store(
         o_ptr + o_at + i[:, None] * o_row + dv[None, :],
         o.to(o_ptr.dtype.element_ty),
         mask=here[:, None] & (dv < DV)[None, :],
     )
-    tl.store(lse_ptr + b * lse_batch + h * lse_head + first_q + i, largest + tl.log(total), mask=here)
+    tl.store(lse_ptr + b * lse_batch + h * lse_head + first_q + i, lse, mask=here)
 
 
 @triton.jit

@@ -2,11 +2,10 @@
 
 import dataclasses
 import re
-from pathlib import Path
 
 import pytest
 
-from flashverify import Supports, parse_case
+from flashverify import Supports
 from flashverify.case.memory.far.strides import FAR_AXES
 from flashverify.checks import Plan, judge_case
 from flashverify.checks.addresses import OWN
@@ -15,44 +14,8 @@ from flashverify.interpreter.hooks import interpreting
 from flashverify.mutants import build_mutant
 from flashverify.mutants.bank.memory import MEMORY_BANK
 from flashverify.subjects import load_subject
-from tests.checks import far_kernels
+from tests.checks.far_defects import DECODE, DEFECTS, DENSE, FORWARD, KERNELS, PACKED, PAGE, PAGED, TOKENS, written
 from tests.fast_tier import fast_one_in
-
-DENSE = parse_case("fv1 batch=3 heads_q=3 heads_kv=3 seq_q=4 seq_k=4 dim_qk=16 dim_v=16 dtype=fp32")
-FORWARD = dataclasses.replace(DENSE, grad=dataclasses.replace(DENSE.grad, backward=False))
-PAIR = parse_case("fv1 batch=2 heads_q=2 heads_kv=2 seq_q=4 seq_k=4 dim_qk=16 dim_v=16 dtype=fp32 backward=no")
-PACKED = parse_case(
-    "fv1 heads_q=2 heads_kv=2 seq_q=9 seq_k=9 dim_qk=16 dim_v=16 dtype=fp32 packed=0,2,5,9/0,2,5,9 backward=no"
-)
-PAGED = parse_case("fv1 batch=3 seq_k=40 dim_qk=16 dim_v=16 dtype=fp32 klen=40,7,33 page_size=16 backward=no")
-KERNELS = Path(far_kernels.__file__)
-DECODE = KERNELS.parents[2] / "examples/paged_decode.py"
-"""Kind of defect: the question and the case that show it, the text that is replaced, and what replaces it."""
-DEFECTS = {
-    "batch stride": ("batch", FORWARD, "q_at = b * q_batch", "q_at = tl.program_id(0) * q_batch"),
-    "head stride": ("head", FORWARD, "v_batch + h // group * v_head + first_k", "v_batch + tl.program_id(1) // group * v_head + first_k"),
-    "row stride": ("row", FORWARD, "i[:, None] * q_row + d[None, :], mask=here", "i.to(tl.int32)[:, None] * q_row + d[None, :], mask=here"),
-    "key stride": ("row", FORWARD, "v_at + j.to(tl.int64)[:, None] * v_row", "v_at + j[:, None] * v_row"),
-    "cast after the product": ("batch", FORWARD, "k_at = b * k_batch", "k_at = (tl.program_id(0) * k_batch).to(tl.int64)"),
-    "whole offset in 32 bits": ("all", FORWARD, "q_at = b * q_batch + h * q_head + first_q * q_row",
-                                "q_at = (b * q_batch + h * q_head + first_q * q_row).to(tl.int32)"),
-    "sum of offsets that fit": ("batch", PAIR, "q_at = b * q_batch + h * q_head + first_q * q_row",
-                                "q_at = tl.program_id(0) * q_batch + tl.program_id(1) * q_head + first_q.to(tl.int32) * q_row"),
-    "stride of O": ("own-second", FORWARD, "+ h * o_head + first_q", "+ tl.program_id(1) * o_head + first_q"),
-    "offset of LSE": ("own-first", FORWARD, "lse_ptr + b * lse_batch + h * lse_head + first_q",
-                      "lse_ptr + tl.program_id(0) * lse_batch + h * lse_head + first_q"),
-    "offset of delta": ("own-first", DENSE, "delta_ptr + b * delta_batch + h * delta_head + i, tl",
-                        "delta_ptr + tl.program_id(0) * delta_batch + h * delta_head + i, tl"),
-    "sums of dK": ("own-first", DENSE, "dk_at, dv_at = b * dk_batch", "dk_at, dv_at = tl.program_id(0) * dk_batch"),
-    "scratch of dQ": ("own-third", DENSE, "+ i[:, None] * scratch_row", "+ i.to(tl.int32)[:, None] * scratch_row"),
-    "stride of dO": ("row", DENSE, "i[:, None] * do_row + dv[None, :] * do_channel, mask=wide_v",
-                     "i.to(tl.int32)[:, None] * do_row + dv[None, :] * do_channel, mask=wide_v"),
-}  # fmt: skip
-TOKENS = (
-    "first_k = tl.load(cu_q_ptr + b).to(tl.int64), tl.load(cu_k_ptr + b).to(tl.int64)",
-    "first_k = tl.load(cu_q_ptr + b).to(tl.int64), tl.load(cu_k_ptr + b)",
-)
-PAGE = ("mask=here, other=0).to(tl.int64)", "mask=here, other=0)")
 
 
 @pytest.fixture(autouse=True)
@@ -63,12 +26,8 @@ def _sanitized():
         yield
 
 
-def planted(folder, before, after, source=KERNELS, name="attend"):
-    text = source.read_text()
-    assert text.count(before) == 1
-    path = folder / "planted.py"
-    path.write_text(text.replace(before, after))
-    return load_subject(f"{path}:{name}")
+def planted(folder, *change, **where):
+    return load_subject(written(folder, *change, **where))
 
 
 def addresses(subject, case, *questions):
@@ -108,7 +67,7 @@ def test_the_product_of_a_cumulative_length_and_a_stride_is_found(tmp_path):
 
 
 def test_the_product_of_a_page_and_its_stride_is_found(tmp_path):
-    kernel = planted(tmp_path, *PAGE, DECODE, "paged_decode")
+    kernel = planted(tmp_path, *PAGE, source=DECODE, name="paged_decode")
 
     assert failures(kernel, PAGED, "page") == {("addresses", "int32-overflow", name) for name in ("k_ptr", "v_ptr")}
     assert failures(kernel, PAGED, "batch") == set()
