@@ -22,11 +22,22 @@ import torch
 from flashverify import parse_case
 from flashverify.case.memory.far.cuda import cuda_copy, unavailable
 from flashverify.case.memory.materialize import materialize
-from flashverify.checks.addresses import OWN, check_addresses
+from flashverify.checks.addresses import check_addresses
 from flashverify.checks.left_open import undefined_elements
 from flashverify.checks.passes.execution import execute
 from flashverify.subjects import load_subject
-from tests.checks.far_defects import DECODE, DEFECTS, DENSE, KERNELS, PACKED, PAGE, PAGED, TOKENS, written
+from tests.checks.far_defects import (
+    DECODE,
+    DEFECTS,
+    DENSE,
+    KERNELS,
+    OF_ALLOCATIONS,
+    PACKED,
+    PAGE,
+    PAGED,
+    TOKENS,
+    written,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,7 +77,7 @@ def judged(subject_text: str, case: Case, *questions: str) -> dict[str, Any]:
 def defects(folder: Path) -> Iterator[tuple[str, str, Case, str]]:
     """Name, subject, case and question of each planted defect."""
     for name, (question, case, *change) in DEFECTS.items():
-        if question not in OWN:
+        if name not in OF_ALLOCATIONS:
             place = folder / name.replace(" ", "_")
             place.mkdir()
             yield name, written(place, *change), case, question

@@ -11,7 +11,7 @@ from flashverify.case.memory.far.strides import FAR_AXES
 from flashverify.case.memory.materialize import materialize
 from flashverify.checks.passes.enlarged import with_heads, with_sequences
 from flashverify.checks.passes.execution import execute
-from flashverify.checks.passes.far_values import differ, far_values, wrong_values
+from flashverify.checks.passes.far_values import far_values, wrong_values
 from flashverify.checks.spec import CheckSpec, ErrorClass, Need, Question, Slot
 from flashverify.judge.verdict import Status, Verdict
 
@@ -29,16 +29,13 @@ if TYPE_CHECKING:
     from flashverify.interpreter.wraps import Loss, Wrap, Wraps
     from flashverify.subjects.interface import Subject
 
-__all__ = ["OWN", "SPEC", "check_addresses"]
+__all__ = ["SPEC", "check_addresses"]
 
-OWN = {"own-first": 0, "own-second": 1, "own-third": 2}
-"""Questions about memory that the subject allocates, with the axis that is stretched; the others are `FAR_AXES`."""
-
+_OWN = {"batch": 0, "head": 1, "row": 2}
+"""The axis that is stretched of what the subject allocates, whose order of axes nobody knows."""
 _ENLARGED = {
     "batch": with_sequences,
     "head": with_heads,
-    "own-first": with_sequences,
-    "own-second": with_heads,
 }
 _LISTED = 3
 
@@ -59,7 +56,8 @@ def check_addresses(
     Args:
         subject: the kernel under test.
         base: the pass, made under a sanitizer.
-        questions: axes, see `FAR_AXES`, or of `OWN`: the inputs stay, and an axis but the last of what the subject allocates is stretched.
+        questions: of `FAR_AXES`. Under `batch`, `head` and `row` the first, second or third axis of what the subject allocates is
+            stretched too, unless the subject raises an exception then.
         undefined: per output the elements that the contract leaves open.
         place: see `far_problem`. A pass that was not made under a sanitizer is judged by its values alone.
     """
@@ -82,7 +80,7 @@ def _problem(subject: Subject, problem: Problem, question: str, place: Place | N
     larger = problem.case if enlarge is None else enlarge(subject, problem.case)
     if larger != problem.case and place is None:
         problem, _ = materialize(larger, subject.device())
-    return problem if question in OWN else far_problem(problem, question, place)
+    return far_problem(problem, question, place)
 
 
 def _asked(
@@ -93,31 +91,28 @@ def _asked(
     undefined: dict[str, torch.Tensor],
     told: set[tuple[Line, str]],
 ) -> Iterator[Verdict]:
-    from flashverify.interpreter.wraps import Wraps, losses
+    from flashverify.interpreter.wraps import losses
 
-    wraps = Wraps()
-    run = functools.partial(execute, subject, problem, guarding=far_outputs(OWN.get(question)))
-    execution, error = _tried(run, wraps)
+    own = _OWN.get(question)
+    execution, wraps, error = _tried(subject, problem, own)
+    if error is not None and not wraps.found and own is not None:
+        own = None
+        execution, wraps, error = _tried(subject, problem, own)
     found = {where: wrap for where, wrap in wraps.found.items() if where not in told}
     told |= set(found)
     if found:
         with losses() as lost:
-            _tried(run, Wraps())
+            _tried(subject, problem, own)
         for wrap in list(found.values())[:_LISTED]:
             yield _overflow(question, wrap, _cause(wrap, lost.values()))
     elif wraps.found:
         return
-    elif question not in OWN and error is not None:
+    elif error is not None:
         yield _remark(question, f"not examined, {type(error).__name__}: {error}".splitlines()[0])
-    elif question not in OWN and wraps.strays:
+    elif wraps.strays:
         yield _remark(question, "not examined, a kernel does not follow the strides that it is given")
-    elif (
-        execution is not None
-        and not wraps.strays
-        and problem.case == base.problem.case
-        and differ(base, execution, undefined)
-    ):
-        yield from wrong_values(subject, execution, stretched(question))
+    elif execution is not None and not wraps.own_strays and problem.case == base.problem.case:
+        yield from wrong_values(subject, base, execution, undefined, stretched(question))
 
 
 def _cause(wrap: Wrap, lost: Iterable[Loss]) -> Loss | None:
@@ -126,11 +121,14 @@ def _cause(wrap: Wrap, lost: Iterable[Loss]) -> Loss | None:
     return max(below, key=lambda loss: loss.exact, default=None)
 
 
-def _tried(run: functools.partial[Execution], wraps: Wraps) -> tuple[Execution | None, Exception | None]:
+def _tried(subject: Subject, problem: Problem, own: int | None) -> tuple[Execution | None, Wraps, Exception | None]:
+    from flashverify.interpreter.wraps import Wraps
+
+    wraps = Wraps()
     try:
-        return run(wraps=wraps), None
+        return execute(subject, problem, guarding=far_outputs(own), wraps=wraps), wraps, None
     except Exception as error:
-        return None, error
+        return None, wraps, error
 
 
 def _overflow(question: str, wrap: Wrap, cause: Loss | None) -> Verdict:
@@ -147,9 +145,7 @@ def _overflow(question: str, wrap: Wrap, cause: Loss | None) -> Verdict:
 
 def stretched(question: str) -> str:
     """What a question makes huge, in words."""
-    if question in OWN:
-        return f"stretched: the {question.removeprefix('own-')} axis of the subject's own memory"
-    return f"stretched: {'every stride of the inputs' if question == 'all' else f'the stride of the {question} axis'}"
+    return f"stretched: {'every stride' if question == 'all' else f'the stride of the {question} axis'}"
 
 
 def _remark(question: str, text: str) -> Verdict:
@@ -181,7 +177,7 @@ SPEC = CheckSpec(
     "with an index do not fit 32 bits?",
     needs=(Need.INTERPRETER, Need.PASSES),
     questions=tuple(
-        Question(name=name, slot=Slot.ADDRESSES, stands=functools.partial(_stands, name)) for name in (*FAR_AXES, *OWN)
+        Question(name=name, slot=Slot.ADDRESSES, stands=functools.partial(_stands, name)) for name in FAR_AXES
     ),
     errors=(
         ErrorClass(

@@ -60,11 +60,13 @@ class Wraps:
 
     Attributes:
         found: by (place, argument).
-        strays: other accesses outside the elements of a tensor: the kernel does not follow the strides that it is given.
+        strays: other accesses outside the elements of an input: the kernel does not follow the strides that it is given.
+        own_strays: the same of what the subject allocated.
     """
 
     found: dict[tuple[Place, str], Wrap] = field(default_factory=dict)
     strays: int = 0
+    own_strays: int = 0
 
     def look(self, builder: Any, access: str, argument: Argument, at: Any, strange: Any) -> None:
         """Tells apart the lanes of an access that lie outside a tensor.
@@ -81,7 +83,8 @@ class Wraps:
         wrapped = strange if outside is None else strange & ~outside
         count = int(np.count_nonzero(wrapped))
         if count < int(np.count_nonzero(strange)):
-            self.strays += 1
+            is_input = argument.tensor.untyped_storage().data_ptr() in builder.watched.inputs
+            self.strays, self.own_strays = self.strays + is_input, self.own_strays + (not is_input)
         where = place(builder.launch)
         if not count or (where, argument.name) in self.found:
             return

@@ -23,16 +23,18 @@ DEFECTS = {
                                 "q_at = (b * q_batch + h * q_head + first_q * q_row).to(tl.int32)"),
     "sum of offsets that fit": ("all", PAIR, "q_at = b * q_batch + h * q_head + first_q * q_row",
                                 "q_at = tl.program_id(0) * q_batch + tl.program_id(1) * q_head + first_q.to(tl.int32) * q_row"),
-    "stride of O": ("own-second", FORWARD, "+ h * o_head + first_q", "+ tl.program_id(1) * o_head + first_q"),
-    "offset of LSE": ("own-first", FORWARD, "lse_ptr + b * lse_batch + h * lse_head + first_q",
+    "stride of O": ("head", FORWARD, "+ h * o_head + first_q", "+ tl.program_id(1) * o_head + first_q"),
+    "offset of LSE": ("batch", FORWARD, "lse_ptr + b * lse_batch + h * lse_head + first_q",
                       "lse_ptr + tl.program_id(0) * lse_batch + h * lse_head + first_q"),
-    "offset of delta": ("own-first", DENSE, "delta_ptr + b * delta_batch + h * delta_head + i, tl",
+    "offset of delta": ("batch", DENSE, "delta_ptr + b * delta_batch + h * delta_head + i, tl",
                         "delta_ptr + tl.program_id(0) * delta_batch + h * delta_head + i, tl"),
-    "sums of dK": ("own-first", DENSE, "dk_at, dv_at = b * dk_batch", "dk_at, dv_at = tl.program_id(0) * dk_batch"),
-    "scratch of dQ": ("own-third", DENSE, "+ i[:, None] * scratch_row", "+ i.to(tl.int32)[:, None] * scratch_row"),
+    "sums of dK": ("batch", DENSE, "dk_at, dv_at = b * dk_batch", "dk_at, dv_at = tl.program_id(0) * dk_batch"),
+    "scratch of dQ": ("row", DENSE, "+ i[:, None] * scratch_row", "+ i.to(tl.int32)[:, None] * scratch_row"),
     "stride of dO": ("row", DENSE, "i[:, None] * do_row + dv[None, :] * do_channel, mask=wide_v",
                      "i.to(tl.int32)[:, None] * do_row + dv[None, :] * do_channel, mask=wide_v"),
 }  # fmt: skip
+OF_ALLOCATIONS = ("stride of O", "offset of LSE", "offset of delta", "sums of dK", "scratch of dQ")
+"""Defects in offsets into what the subject allocates."""
 TOKENS = (
     "first_k = tl.load(cu_q_ptr + b).to(tl.int64), tl.load(cu_k_ptr + b).to(tl.int64)",
     "first_k = tl.load(cu_q_ptr + b).to(tl.int64), tl.load(cu_k_ptr + b)",

@@ -8,7 +8,6 @@ import pytest
 from flashverify import Supports
 from flashverify.case.memory.far.strides import FAR_AXES
 from flashverify.checks import Plan, judge_case
-from flashverify.checks.addresses import OWN
 from flashverify.interpreter import Sanitizer, faithful
 from flashverify.interpreter.hooks import interpreting
 from flashverify.mutants import build_mutant
@@ -31,9 +30,7 @@ def planted(folder, *change, **where):
 
 
 def addresses(subject, case, *questions):
-    return judge_case(
-        subject, case, Plan(checks=("addresses",), questions={"addresses": questions or (*FAR_AXES, *OWN)})
-    )
+    return judge_case(subject, case, Plan(checks=("addresses",), questions={"addresses": questions or FAR_AXES}))
 
 
 def failures(subject, case, *questions):
@@ -93,7 +90,7 @@ def test_a_kernel_that_does_not_follow_its_strides_is_not_accused_and_says_so(tm
 def test_memory_of_a_subject_that_must_be_contiguous_is_left_alone(tmp_path):
     kernel = planted(tmp_path, "lse_batch + h * lse_head + first_q + i", "tl.num_programs(1) * rows + h * rows + i")
 
-    assert addresses(kernel, FORWARD, *OWN).failures == addresses(kernel, FORWARD, *OWN).warnings == ()
+    assert addresses(kernel, FORWARD).failures == addresses(kernel, FORWARD).warnings == ()
 
 
 def test_a_refusal_of_huge_strides_is_told_and_is_no_failure():

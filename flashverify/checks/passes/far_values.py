@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from flashverify.checks.passes.execution import Execution
     from flashverify.subjects.interface import Subject
 
-__all__ = ["differ", "far_values", "wrong_values"]
+__all__ = ["far_values", "wrong_values"]
 
 
 def far_values(
@@ -38,21 +38,28 @@ def far_values(
         Exception: whatever the subject raises.
     """
     execution = execute(subject, problem, guarding=far_outputs(None))
-    if differ(base, execution, undefined):
-        yield from wrong_values(subject, execution, what)
+    yield from wrong_values(subject, base, execution, undefined, what)
 
 
-def differ(base: Execution, far: Execution, undefined: dict[str, torch.Tensor]) -> bool:
-    """Whether an output has other bits."""
-    return any(
-        name not in far.outputs or first_difference(expected, far.outputs[name], undefined.get(name)) is not None
+def wrong_values(
+    subject: Subject, base: Execution, far: Execution, undefined: dict[str, torch.Tensor], what: str
+) -> Iterator[Verdict]:
+    """Where bits differ, outputs outside their bounds: other bits alone may come of another path that the subject takes by strides.
+
+    Args:
+        subject: the kernel under test.
+        base: the pass over the same values in small tensors.
+        far: the pass in far ones.
+        undefined: per output the elements that the contract leaves open.
+        what: is stretched, for the message.
+    """
+    alike = (
+        name in far.outputs and first_difference(expected, far.outputs[name], undefined.get(name)) is None
         for name, expected in base.outputs.items()
     )
-
-
-def wrong_values(subject: Subject, execution: Execution, what: str) -> Iterator[Verdict]:
-    """Outputs outside their bounds: other bits alone may come of another path that the subject takes by strides."""
-    failing = {verdict.output: verdict for verdict in reversed(check_accuracy(subject, execution).failures())}
+    if all(alike):
+        return
+    failing = {verdict.output: verdict for verdict in reversed(check_accuracy(subject, far).failures())}
     for verdict in failing.values():
         yield Verdict(
             check="addresses",
