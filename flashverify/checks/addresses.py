@@ -104,7 +104,7 @@ def _asked(
         with losses() as lost:
             _tried(subject, problem, own)
         for wrap in list(found.values())[:_LISTED]:
-            yield _overflow(question, wrap, _cause(wrap, lost.values()))
+            yield _overflow(_words(question, problem.case, base.problem.case), wrap, _cause(wrap, lost.values()))
     elif wraps.found:
         return
     elif error is not None:
@@ -131,7 +131,12 @@ def _tried(subject: Subject, problem: Problem, own: int | None) -> tuple[Executi
         return None, wraps, error
 
 
-def _overflow(question: str, wrap: Wrap, cause: Loss | None) -> Verdict:
+def _words(question: str, asked: Case, given: Case) -> str:
+    larger = (f"{name}={getattr(asked, name)}" for name in ("batch", "heads_q", "heads_kv"))
+    return stretched(question) if asked == given else f"{stretched(question)} with {' '.join(larger)}"
+
+
+def _overflow(words: str, wrap: Wrap, cause: Loss | None) -> Verdict:
     lost = "" if cause is None else f"; {cause}"
     return Verdict(
         check="addresses",
@@ -139,7 +144,7 @@ def _overflow(question: str, wrap: Wrap, cause: Loss | None) -> Verdict:
         output=wrap.argument,
         error="int32-overflow",
         index=wrap.index,
-        message=f"{wrap}{lost}; {stretched(question)}",
+        message=f"{wrap}{lost}; {words}",
     )
 
 
