@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from flashverify.case.case import Case
 
 MIXED = parse_case(
-    "fv1 batch=3 heads_q=6 heads_kv=3 seq_q=70 seq_k=90 dim_qk=64 dim_v=64 causal=bottom-right klen=90,40,77"
+    "fv1 batch=3 heads_q=3 heads_kv=3 seq_q=33 seq_k=40 dim_qk=64 dim_v=64 causal=bottom-right klen=40,20,37"
 )
 
 

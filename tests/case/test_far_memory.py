@@ -1,5 +1,6 @@
 """Tensors that span nearly 2^32 elements: their strides, their values, and what they cost."""
 
+import itertools
 import resource
 
 import numpy as np
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flashverify import parse_case
-from flashverify.case.memory.far import host
+from flashverify.case.memory.far import cuda, host
 from flashverify.case.memory.far.guard import far_outputs
 from flashverify.case.memory.far.problem import far_problem
 from flashverify.case.memory.far.strides import FAR_AXES, far_strides, span
@@ -111,3 +112,42 @@ def test_memory_that_cannot_be_had_is_an_error_of_the_system(monkeypatch):
     monkeypatch.setattr(host, "sparse", full)
     with pytest.raises(OSError, match="no addresses"):
         far_problem(materialize(CASE)[0], "batch")
+
+
+@pytest.mark.parametrize(("axis", "pages"), [(0, 3), (2, 5), (None, 3 * 2 * 5)])
+def test_a_window_of_a_gpu_is_mapped_whole_and_only_pages_with_elements_have_memory_of_their_own(
+    monkeypatch, axis, pages
+):
+    page, calls, released = 2 << 20, [], []
+
+    def call(name, *args):
+        calls.append((name, *args))
+        if name == "cuMemGetAllocationGranularity":
+            args[0]._obj.value = page
+        elif name == "cuMemAddressReserve":
+            args[0]._obj.value = 1 << 40
+        elif name == "cuMemCreate":
+            args[0]._obj.value = len(calls)
+
+    monkeypatch.setattr(cuda, "_call", call)
+    monkeypatch.setattr(cuda, "_released", lambda *args: released.append(args))
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda _device=None: None)
+    shape, strides = (3, 2, 5, 8), (80, 40, 8, 1)
+    far = far_strides(shape, strides, axis)
+    window = cuda._Window(torch.zeros(shape, dtype=torch.float16), far)
+
+    (total,) = (args[1] for name, *args in calls if name == "cuMemAddressReserve")
+    maps = [(at, size, handle) for name, at, size, _, handle, _ in (c for c in calls if c[0] == "cuMemMap")]
+    assert maps[0][0] == 1 << 40
+    assert all(at + size == following for (at, size, _), (following, *_) in itertools.pairwise(maps))
+    assert maps[-1][0] + maps[-1][1] == (1 << 40) + total
+    created = {handle: size for size, handle in ((c[2], n + 1) for n, c in enumerate(calls) if c[0] == "cuMemCreate")}
+    own = {handle for *_, handle in maps if [h for *_, h in maps].count(handle) == 1}
+    assert sum(created[handle] for handle in own) == pages * page
+    assert sum(created.values()) - pages * page == 64 << 20
+    base = window.__cuda_array_interface__["data"][0]
+    assert base - (1 << 40) >= 2**31 * 2  # an address that wrapped is mapped, too
+    for offset in offsets(shape, far):
+        assert any(at <= base + 2 * int(offset) < at + size for at, size, handle in maps if handle in own)
+    del window
+    assert len(released) == 1
