@@ -14,6 +14,7 @@ from flashverify.case.memory.far import cuda, host
 from flashverify.case.memory.far.guard import far_outputs
 from flashverify.case.memory.far.problem import far_problem
 from flashverify.case.memory.far.strides import FAR_AXES, far_strides, span
+from flashverify.case.memory.handed import copied
 from flashverify.case.memory.materialize import materialize
 from flashverify.errors import UsageError
 
@@ -87,6 +88,8 @@ def test_what_a_subject_allocates_is_stretched_along_one_axis_and_knows_what_is_
         o, lse, counts = torch.empty(2, 3, 4, 8), torch.zeros(3, 4), torch.empty(2, 3, 4, dtype=torch.int32)
         o[0, 2] = 1.0
 
+    with far_outputs(1)():
+        assert copied("k", torch.ones(2, 3, 4, 8)).is_contiguous()
     assert o.stride()[0::2] == (96, 8)
     assert 2 * o.stride(1) > 2**31
     assert int(guard.unwritten(o).sum()) == 2 * 3 * 4 * 8 - 32

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from flashverify.case.memory.far.host import host_tensor
 from flashverify.case.memory.far.strides import far_strides, span
 from flashverify.case.memory.guard import Guard
+from flashverify.case.memory.handed import copying
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -36,9 +37,9 @@ class FarGuard(Guard):
         self._axis = axis
 
     def surround(self, tensor: torch.Tensor, *, filled: bool) -> torch.Tensor:
-        """As `Guard.surround`; of a stretched tensor the strides are larger."""
+        """As `Guard.surround`; of a stretched tensor the strides are larger. Copies that helpers promise to be contiguous are not stretched."""
         shape, strides = tuple(tensor.shape), tensor.stride()
-        floats = tensor.is_floating_point() and tensor.device.type == "cpu"
+        floats = tensor.is_floating_point() and tensor.device.type == "cpu" and not copying()
         has = floats and self._axis is not None and self._axis < tensor.dim() - 1
         far = far_strides(shape, strides, self._axis) if has else None
         if far is None and (tensor.device.type != "cpu" or span(shape, strides) < _LARGE):
