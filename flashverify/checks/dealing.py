@@ -24,6 +24,8 @@ BUDGET = 4
 """Passes of the subject for a fuzzed case, the base pass among them."""
 _SPARE_IN = 4
 """The spare slot is used for one case in so many: its questions cost as much as everything else."""
+_ADDRESSES_IN = 2
+"""The slot for addresses is used for one in so many of the cases that ask no spare question."""
 
 Candidate = tuple["CheckSpec", "Question"]
 
@@ -45,7 +47,8 @@ def deal(case: Case, specs: Sequence[CheckSpec]) -> Dealt:
     """The questions of a fuzzed case.
 
     The spare question goes first, then the padding, then the question about equal bits, as far as the budget reaches. One about
-    equal bits that takes two passes leaves no room for a spare one, and gives way to the sanitizer as that would.
+    equal bits that takes two passes leaves no room for a spare one, and gives way to the sanitizer as that would. The question about
+    addresses takes the pass of the spare one in half of the cases without one.
 
     Args:
         case: its text draws the questions; those that it does not call for are no candidates, but for the spare slot, whose
@@ -59,9 +62,12 @@ def deal(case: Case, specs: Sequence[CheckSpec]) -> Dealt:
     if not takes_spare and _number(text, "spare") % _SPARE_IN == 0:
         spare = _draw(text, Slot.SPARE, case, specs)
     gives_way = same_bits if takes_spare else spare
+    far: Candidate | None = None
+    if gives_way is None and _number(text, "addresses") % _ADDRESSES_IN == 0:
+        far = gives_way = _draw(text, Slot.ADDRESSES, case, specs)
     left = BUDGET - 1
     kept: list[Candidate] = []
-    for candidate in (spare, padding, same_bits):
+    for candidate in (spare, padding, same_bits, far):
         if candidate is not None and candidate[1].cost(case) <= left:
             left -= candidate[1].cost(case)
             kept.append(candidate)

@@ -55,6 +55,7 @@ class Slot(StrEnum):
     SAME_BITS = "same bits"
     SPARE = "spare"
     FILL = "fill"
+    ADDRESSES = "addresses"
     NONE = "none"
 
 
@@ -114,6 +115,7 @@ class CheckSpec:
         of_right_passes: asked only of a pass within its bounds; one outside them would fail here too, which says nothing new.
         beyond_oracle: asked also of cases that no oracle can reach.
         shared_out: above `Plan.thorough` a third of the questions is asked, by the case's text.
+        always_shared: `flashverify run` asks every case a third of the questions, whatever its size.
         remark: a passing verdict as a warning.
     """
 
@@ -127,6 +129,7 @@ class CheckSpec:
     of_right_passes: bool = False
     beyond_oracle: bool = False
     shared_out: bool = False
+    always_shared: bool = False
     remark: Callable[[Verdict], str] = differs
 
     @property

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import torch
 
     from flashverify.interpreter.memory import Place
+    from flashverify.interpreter.wraps import Wraps
 
 __all__ = ["FILLS", "Kind", "Lane", "Report", "Watch"]
 
@@ -89,6 +90,7 @@ class Watch:
         reports: by (kind, place, argument).
         lanes: undefined lanes, by (place, argument).
         dropped: misuses at places that have a report already.
+        wraps: where accesses outside a tensor are told apart; None where nobody asks.
     """
 
     inputs: Collection[int] = frozenset()
@@ -99,6 +101,7 @@ class Watch:
     reports: dict[tuple[str, Place, str], Report] = field(default_factory=dict)
     lanes: dict[tuple[Place, str], Lane] = field(default_factory=dict)
     dropped: Counter[str] = field(default_factory=Counter)
+    wraps: Wraps | None = None
 
     def add(self, report: Report) -> None:
         """Keep the first report of its kind, line (and line that called it) and argument."""

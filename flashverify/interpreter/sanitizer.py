@@ -128,6 +128,8 @@ class Sanitizer(Tagged):
         strange &= keep
         if not strange.any():
             return keep, lanes
+        if self.watched.wraps is not None:
+            self.watched.wraps.look(self, access, argument, at, strange)
         element = argument.element(at.flat[strange.argmax()])
         if element < 0:
             detail = f"{-element} elements before the tensor"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flashverify.interpreter.formats import is_float
+from flashverify.sparse_memory import zeros
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,7 +54,7 @@ class Shadow:
             atomic: whether others' atomic operations are no conflict.
         """
         if self._writers is None:
-            self._writers = np.zeros(self._size, np.int32)  # untouched pages cost nothing
+            self._writers = zeros(self._size, np.int32)
         writers, whole = self._writers, bool(keep.all())
         places = self._at(at if whole else at[keep]).reshape(-1)
         own = np.broadcast_to(owners, at.shape)

@@ -21,6 +21,7 @@ SPARE = (
     *("alone", "key-permutation", "split-merge", "lse-shift", "linear-do", "hidden-keys", "hull", "lse-range"),
     *("ds-sum", "calls", "values", "lengths", "larger", "backward", "counting"),
 )
+ADDRESSES = ("batch", "head", "row", "all")
 TWO_PASSES = ("split-merge", "linear-do", "alone", "backward", "values", "lengths", "larger")
 MANY = 4_000
 
@@ -45,7 +46,7 @@ def near(count, share, total=MANY):
     ids=["plain", "forward", "launch"],
 )  # fmt: skip
 def test_every_question_of_a_slot_has_the_same_share(case, exact, double):
-    drawn, spare, padding, fills = (collections.Counter() for _ in range(4))
+    drawn, spare, padding, fills, far = (collections.Counter() for _ in range(5))
     for each in seeded(case, MANY):
         plan = Plan.fuzz(each)
         names = {(check, name) for check in plan.questions for name in plan.asked(check)}
@@ -54,6 +55,7 @@ def test_every_question_of_a_slot_has_the_same_share(case, exact, double):
         spare.update(name for _, name in names if name in SPARE)
         padding.update(plan.asked("padding"))
         fills.update(plan.asked("sanitizer"))
+        far.update(plan.asked("addresses"))
         assert single <= {name for _, name in names}
 
     places = len(SAME_BITS) + len(exact)
@@ -69,6 +71,9 @@ def test_every_question_of_a_slot_has_the_same_share(case, exact, double):
     assert set(padding) == set(POISONS) - {case.storage.padding}
     for name, count in padding.items():
         assert near(count, (1 - given / len(SPARE)) / len(padding)), name
+    for name in ADDRESSES:  # in half of the cases in which nothing else takes the place of a spare question
+        assert near(far[name], (1 - doubled) * 3 / 4 / 2 / len(ADDRESSES)), name
+    assert set(far) == set(ADDRESSES)
     assert all(near(count, 1 / 3) for count in fills.values())
     assert len(fills) == 3
 
