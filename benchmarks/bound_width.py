@@ -113,9 +113,7 @@ def record(options: argparse.Namespace) -> int:
     drawn = draw(bundled.strategy(bundled.load(options.subject), "cpu"), options.cases, options.seed)
     wanted = [(number, str(case)) for number, case in enumerate(drawn) if number % parts == part - 1]
     with ProcessPoolExecutor(options.jobs, get_context("spawn")) as processes:
-        lines = [
-            line for line in processes.map(measured, *zip(*wanted, strict=True), chunksize=4) if line is not None
-        ]
+        lines = [line for line in processes.map(measured, *zip(*wanted, strict=True), chunksize=4) if line is not None]
     text = "".join(f"{line}\n" for line in lines).encode()
     options.file.write_bytes(gzip.compress(text, mtime=0) if options.file.suffix == ".gz" else text)
     print(f"{len(lines)} cases in {options.file}")
@@ -166,7 +164,9 @@ def mean(output: dict[str, Any]) -> float | None:
 
 def show(lines: dict[str, dict[str, Any]]) -> None:
     """Prints the percentiles of a record."""
-    print("| output | dtype | elements | uninformative, % | width in spacings: median / 90 % / 99 % |\n|---|---|---|---|---|")
+    print(
+        "| output | dtype | elements | uninformative, % | width in spacings: median / 90 % / 99 % |\n|---|---|---|---|---|"
+    )
     for (name, dtype), (widths_of, counts) in sorted(pooled(lines).items()):
         vague = 100 * counts["uninformative"] / max(counts["elements"], 1)
         print(f"| {name} | {dtype} | {counts['elements']} | {vague:.2f} | {cell(percentiles(widths_of))} |")
@@ -186,7 +186,9 @@ def compare(before: dict[str, dict[str, Any]], after: dict[str, dict[str, Any]])
             if a is not None and b is not None:
                 factors[name, line["dtype"]][round((a - b) * _BIN)] += 1
                 wider += [f"{name} is 2^{b - a:.2g} times as wide: {key}"] * (b > a + 1 / _BIN)
-    print("| output | dtype | before: median / 90 % / 99 % | after | before / after of a case | sharper cases |\n|---|---|---|---|---|---|")
+    print(
+        "| output | dtype | before: median / 90 % / 99 % | after | before / after of a case | sharper cases |\n|---|---|---|---|---|---|"
+    )
     for key in sorted(old):
         sharper = sum(n for step, n in factors[key].items() if step > 0)
         print(

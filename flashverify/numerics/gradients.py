@@ -127,7 +127,7 @@ def gradient_errors(
     delta = None if c.delta_weights else delta_of_output(c, Dv, g, s, B_o)
     row_E: Tensor | float = Dv * c.w * chunk.factor if delta is None else delta + Dv * c.w * chunk.factor
     if c.dp_delta:
-        row_E = row_E + s.delta.abs() * c.dot_v
+        row_E = row_E + s.delta.abs() * (c.dot_v + c.u_dp)
     if g.dlse is not None:
         row_E = row_E + g.dlse.abs() * (2 * c.u)
     E = torch.mul(g.AdP, c.dot_v)
