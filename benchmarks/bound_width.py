@@ -26,9 +26,10 @@ from typing import Any
 
 os.environ.setdefault("TRITON_INTERPRET", "1")
 
+# One that takes every part of the case space, and one that takes bf16 on a CPU.
+SUBJECTS = ("bundled", "torch-cpu")
 SHARES = (0.5, 0.9, 0.99)
 _BIN = 8
-# An element whose bound is 0 is exact; its width is no number.
 _CHOICES: dict[str, tuple[Any, ...]] = {
     "exp": ("ex2", "ex2", "exp", "poly"),
     "gap_c": (1.0, 3.0),
@@ -110,7 +111,12 @@ def record(options: argparse.Namespace) -> int:
     from flashverify.campaign.worker.search import draw
 
     part, parts = map(int, options.part.split("/"))
-    drawn = draw(bundled.strategy(bundled.load(options.subject), "cpu"), options.cases, options.seed)
+    subjects = options.subject or SUBJECTS
+    drawn = [
+        case
+        for name in subjects
+        for case in draw(bundled.strategy(bundled.load(name), "cpu"), options.cases // len(subjects), options.seed)
+    ]
     wanted = [(number, str(case)) for number, case in enumerate(drawn) if number % parts == part - 1]
     with ProcessPoolExecutor(options.jobs, get_context("spawn")) as processes:
         lines = [line for line in processes.map(measured, *zip(*wanted, strict=True), chunksize=4) if line is not None]
@@ -209,7 +215,7 @@ def main() -> int:
     made.add_argument("--seed", type=int, default=0)
     made.add_argument("--jobs", type=int, default=1, help="processes")
     made.add_argument("--part", default="1/1", metavar="K/N", help="every N-th case, from the K-th on")
-    made.add_argument("--subject", default="bundled", help="whose cases are drawn")
+    made.add_argument("--subject", action="append", metavar="NAME", help="whose cases are drawn; repeatable")
     commands.add_parser("show").add_argument("file", type=Path)
     both = commands.add_parser("compare")
     both.add_argument("before", type=Path)
