@@ -3,9 +3,13 @@
 import dataclasses
 
 import pytest
+import torch
 
-from flashverify.numerics import BoundInputs
+from flashverify.numerics import BoundInputs, Form
 from tests.numerics.climbing import climb
+from tests.numerics.formed_backward import FormedKernel
+from tests.numerics.ratios import measure
+from tests.numerics.regimes import draw
 
 RARE = (
     {"grad_accum": "bf16", "grad_accum_of": "all"},
@@ -46,3 +50,19 @@ def test_a_bound_without_one_of_its_terms_is_exceeded(monkeypatch: pytest.Monkey
         BoundInputs, "coefficients", lambda problem: dataclasses.replace(true(problem), theta_fwd=0.0, theta_bwd=0.0)
     )
     assert max(max(climb(number, 2, exp="poly").worst.values()) for number in range(2)) > 1
+
+
+def test_a_narrow_dp_that_starts_at_minus_delta_rounds_delta_too() -> None:
+    """Keys of small V have a dP far below delta, so that the rounding of dP - delta exceeds that of dP."""
+    form = Form(
+        dp_dtype="input", dp_init="minus_delta", delta_from="o", p_from="lse", gap_c=1.0, kappa=2.0, block_n=16, architecture="ieee"
+    )  # fmt: skip
+    tensors = draw("v_constant", torch.bfloat16, (1, 2, 1, 8, 24, 16, 16), 1)
+    tensors[2][:, :, ::2] *= 2.0**-8
+    bias = torch.zeros(1, 2, 8, 24, dtype=torch.bfloat16)
+    kernel = FormedKernel(form=form, dtype=torch.bfloat16, scale=0.25, bias=bias)
+    ratios = measure(
+        kernel, *tensors, scale=0.25, form=form, features={"biases": (bias,)}, bias_shape=tuple(bias.shape)
+    )
+    assert all(ratio <= 1 for name, ratio in ratios.items() if name not in ("exempt", "vague"))
+    assert ratios["dbias|"] > 0.6
