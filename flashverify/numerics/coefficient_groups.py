@@ -56,7 +56,7 @@ class LogitCoefficients:
         s_abs: Coefficient of `|S|`.
         s_max: Coefficient of `max(|S|, |m|)`, forward.
         s_const: Constant error.
-        s_flush: Coefficient of `sum |q| + sum |k|`.
+        s_flush: Coefficient of the products that flushed operands lose; 0 where none is flushed.
         s_mean: Coefficient of `sum |q| max_j |k|` of a smoothed K, `s_mean_eta` of `sum |q|`; 0 without one.
         prescale_fwd: Coefficient of the sum over the operand that is not prescaled; `prescale_bwd` likewise.
     """

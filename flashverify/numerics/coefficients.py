@@ -64,7 +64,8 @@ def _logits(s: Setting) -> LogitCoefficients:
     def s_dot(prescale: str) -> float:
         # The product with the scale is one of kappa's; a prescaled operand adds one rounding to the input dtype. fl(scale log2 e) may be subnormal.
         u_pre = 0.0 if prescale == "none" else x.u
-        return ((s.dot(s.shape.D) * (1 + u_pre) + u_pre) * sc + 2 * W) * _SECOND_ORDER * (1 + 3 * s.u_s)
+        subnormal = 2 * W if 0 < sc < 2 * W else 0.0
+        return ((s.dot(s.shape.D) * (1 + u_pre) + u_pre) * sc + subnormal) * _SECOND_ORDER * (1 + 3 * s.u_s)
 
     if (
         form.partials == "given"
@@ -96,7 +97,7 @@ def _logits(s: Setting) -> LogitCoefficients:
         s_abs=s_abs,
         s_max=2 * U * _SECOND_ORDER if form.max_source == "apart" else 0.0,
         s_const=s.shape.D * W * (max(sc, 1.0) if prescaled else sc) + W + (x.eta * (sc + 1) if s.u_s else 0.0),
-        s_flush=0.0 if x.subnormals else W * sc,
+        s_flush=0.0 if x.subnormals else sc * _SECOND_ORDER,
         prescale_fwd=x.eta / LOG2E if form.prescale_fwd != "none" else 0.0,
         prescale_bwd=x.eta / LOG2E if form.prescale_bwd != "none" else 0.0,
     )

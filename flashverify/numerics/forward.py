@@ -10,6 +10,7 @@ from flashverify.numerics.accumulators import accumulator_overflow
 from flashverify.numerics.bound_inputs import BoundInputs
 from flashverify.numerics.chunk import Chunk
 from flashverify.numerics.coefficients import LN2, LOG2E, Coefficients
+from flashverify.numerics.hull import hull_of_rows
 from flashverify.numerics.logits import largest_logit, logit_error, logit_overflow, sink_error
 from flashverify.numerics.normalising import LARGE, exponent_of_lse, lse_error
 from flashverify.numerics.result import ForwardBounds, check, exactly, finish
@@ -116,12 +117,11 @@ def _evaluate(c: Coefficients, chunk: Chunk, s: _Shared, prescale: str) -> _Erro
     cross = 2 * s.o * Wv
     inner = (square - cross).clamp_(min=0.0).add_(square.add_(cross.abs()), alpha=2.0**-50)
     spread = inner.sqrt_() * (w1.sqrt() / Dlo)
-    if (
-        c.normalise == "lse_weights"
-    ):  # nothing makes their sum 1: beside what is centred on O, O times the error of the sum
+    if c.normalise == "lse_weights":  # nothing makes their sum 1: O times the error of the sum more
         T1 = torch.minimum(spread, s.hull * (1 + w1)) + s.abs_o * w1
-    else:
-        T1 = torch.where(lost, s.hull, torch.minimum(spread, s.hull))
+    else:  # up to w1 = Dlo the spread is no larger than the hull of the row
+        hull = hull_of_rows(chunk, s.o, s.hull, lost | (w1 > Dlo))
+        T1 = torch.where(lost, hull, torch.minimum(spread, hull))
 
     Tu = inv * (s.nv * (c.eta_p + c.w) + s.abs_o * (terms * c.w) + (3 * c.w * chunk.factor) * chunk.n + c.eta_acc)
     Tu = Tu + s.nv * c.eta_cast

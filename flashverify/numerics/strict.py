@@ -156,8 +156,8 @@ def predict_dv(
     if problem.form.architecture != "ieee":
         error = chunk.add_visible(error, c.dot_queries * x.min_normal)
     core = error.mT @ ado
-    if c.flush:
-        core.add_(most.sum(-2).unsqueeze(-1), alpha=c.flush)
+    if (small := problem.flushable(do)) is not None:
+        core.add_(most.mT @ small)
     return weights.mT @ do, core
 
 
