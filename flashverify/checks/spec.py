@@ -55,6 +55,7 @@ class Slot(StrEnum):
     SAME_BITS = "same bits"
     SPARE = "spare"
     FILL = "fill"
+    STATE = "state"
     NONE = "none"
 
 
@@ -84,6 +85,7 @@ class Question:
         stands: whether the case can be asked, as far as the case alone tells. Asked where a fuzzed case draws its questions, but not for
             the spare slot; the check still answers None where it has nothing to examine.
         of_right_passes: asked only of a pass within its bounds, as `CheckSpec.of_right_passes`.
+        weight: chances in the draw of its slot.
     """
 
     name: str
@@ -92,6 +94,7 @@ class Question:
     passes_pinned: int | None = None
     stands: Callable[[Case], bool] = always
     of_right_passes: bool = False
+    weight: int = 1
 
     def cost(self, case: Case) -> int:
         """Passes of the subject that the question takes of a case, at most."""
