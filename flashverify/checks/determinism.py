@@ -1,7 +1,7 @@
 """The check `determinism`: bitwise equal over repeats, alone as in a batch, with sequences and heads in another order.
 
-Interpreted kernels also with their programs in another order: reversed, drawn by the case's seed, or one of them last; in every other
-case programs that use atomic operations take turns. On a GPU the repeats run beside other work (`flashverify.checks.passes.timing`).
+Interpreted kernels also with their programs in another order: reversed, drawn by the case's seed, or one of them last; programs that
+use atomic operations take turns. On a GPU the repeats run beside other work (`flashverify.checks.passes.timing`).
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ _VARIANTS = ("repeat", "solo-sequence", "solo-head", "permuted", "program-order"
 _SAME_PROBLEM = ("repeat", "program-order")
 _DISTURBED = 4
 """Repeats on a GPU."""
+_SELDOM = 1 / 16
+"""Share of the places at which another program goes on, where most programs are to run in one piece."""
 
 
 def promised(subject: Subject, variant: str) -> bool:
@@ -111,7 +113,7 @@ def _verdict(subject: Subject, variant: str, name: str, index: tuple[int, ...], 
 
 @contextlib.contextmanager
 def _order(case: Case) -> Iterator[None]:
-    """Interpreted programs in reverse, by a draw of the seed, or with one of them last; taking turns for every other four seeds."""
+    """Interpreted programs in reverse, by a draw of the seed, or with one of them last. Those that use atomic operations take turns, often or seldom: one may wait for another."""
     import numpy as np
 
     session = sys.modules["flashverify.interpreter.session"].active()
@@ -128,7 +130,7 @@ def _order(case: Case) -> Iterator[None]:
 
     session.order = order
     try:
-        with session.interleaved(seed) if seed // 4 % 2 == 0 else contextlib.nullcontext():
+        with session.interleaved(seed, 1.0 if seed // 4 % 2 == 0 else _SELDOM):
             yield
     finally:
         session.order = before

@@ -28,10 +28,10 @@ class _Program(threading.Thread):
 
     def __init__(self, number: int, body: Callable[[int], None], ended: threading.Semaphore) -> None:
         super().__init__(daemon=True)
-        self.number, self.error, self.over, self.stopped = number, None, False, False
+        self.number, self.over, self.stopped = number, False, False
+        self.error: BaseException | None = None
         self.turn = threading.Semaphore(0)
         self._body, self._ended = body, ended
-        self.error: BaseException | None
 
     def run(self) -> None:
         self.turn.acquire()
@@ -59,9 +59,11 @@ class Turns:
 
     Args:
         seed: of the draws.
+        share: of the places at which another program may go on, those at which one does.
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, share: float = 1.0) -> None:
+        self._share = share
         self._random = np.random.default_rng(seed)
         self._back = threading.Semaphore(0)
         self._running: _Program | None = None
@@ -101,8 +103,9 @@ class Turns:
 
     def switch(self) -> None:
         """Another program goes on; nothing where no turns are taken."""
-        if self._running is not None and self._running is threading.current_thread():
-            self._running.give_up_turn()
+        running = self._running
+        if running is not None and running is threading.current_thread() and self._random.random() < self._share:
+            running.give_up_turn()
 
 
 class Switching(Layer):

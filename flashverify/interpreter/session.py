@@ -86,9 +86,9 @@ class Session:
         self.partitions[key] = groups
 
     @contextlib.contextmanager
-    def interleaved(self, seed: int) -> Iterator[None]:
-        """Programs that do not run in lockstep take turns until the end of the block, drawn by `seed`."""
-        before, self.turns = self.turns, Turns(seed)
+    def interleaved(self, seed: int, share: float = 1.0) -> Iterator[None]:
+        """Programs that do not run in lockstep take turns until the end of the block, see `Turns`."""
+        before, self.turns = self.turns, Turns(seed, share)
         try:
             with self.extended(Switching):
                 yield

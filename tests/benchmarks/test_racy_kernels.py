@@ -1,14 +1,22 @@
 """The planted races of `benchmarks/racy_kernels.py` in the interpreter: each is found, and its control is not."""
 
+import dataclasses
+import itertools
+
 import gpu_races
 import pytest
 import torch
 from racy_kernels import RACES, chain
 
+from flashverify import parse_case
+from flashverify.checks import Plan, determinism, judge_case
 from flashverify.interpreter import Sanitizer, session, watch
 from flashverify.interpreter.hooks import interpreting
+from tests.checks.naive import SUPPORTS, attention, make
 
 SEEDS = range(6)
+CASE = parse_case("fv1 heads_q=2 heads_kv=2 seq_q=3 seq_k=5 dtype=fp32 backward=no")
+PLAN = Plan(checks=("sanitizer", "determinism"), questions={"determinism": ("program-order",)})
 
 EACH = pytest.mark.parametrize("race", RACES, ids=lambda race: race.name)
 
@@ -60,6 +68,43 @@ def test_scratch_of_two_heads_is_right_in_every_order_of_whole_programs_and_wron
             assert torch.equal(race.run(chained, 1, 2, False), race.expected)
 
     assert not any(right_in_turns(race, safe=False))
+
+
+@EACH
+def test_an_attention_with_a_race_fails_the_check_that_names_it(race):
+    def racy(p, *, safe=False):
+        o, lse = attention(p)
+        return o + (race.run(chain("cpu", 64), 1, 2, safe) - race.expected).sum(), lse
+
+    def told(function):
+        seeds = (each for each in range(8) if each % 4 == 0)
+        cases = [dataclasses.replace(CASE, values=dataclasses.replace(CASE.values, seed=seed)) for seed in seeds]
+        subject = make(function, supports=dataclasses.replace(SUPPORTS, backward=False))
+        return {(v.check, v.error) for case in cases for v in judge_case(subject, case, PLAN).failures}
+
+    with session(Sanitizer):
+        found, control = told(racy), told(lambda p: racy(p, safe=True))
+
+    assert control == set()
+    named = (
+        {("determinism", "order")}
+        if race.name == "sum_in_any_order"
+        else {("sanitizer", "race"), ("sanitizer", "double-write")}
+    )
+    assert found & named
+
+
+def test_the_orders_of_programs_are_permutations():
+    with session() as opened:
+        for seed in range(16):
+            case = dataclasses.replace(CASE, values=dataclasses.replace(CASE.values, seed=seed))
+            with determinism._order(case):
+                assert sorted(opened.order(7)) == list(range(7))
+                assert list(opened.order(0)) == []
+                assert opened.turns is not None
+                if seed % 4 == 2:
+                    assert sum(a > b for a, b in itertools.pairwise(opened.order(7))) <= 1, "one program is last"
+            assert (opened.order, opened.turns) == (None, None)
 
 
 def test_the_script_counts_wrong_answers_and_stirs_beside_them(monkeypatch):

@@ -76,7 +76,9 @@ def _mapped(
 ) -> Problem:
     found: dict[str, Any] = {name: take(getattr(problem, name), getattr(other, name)) for name in TENSORS}
     if problem.pages is not None and other.pages is not None:
-        pages = {name: take(getattr(problem.pages, name), getattr(other.pages, name)) for name in ("k", "v", "table")}
+        pages: dict[str, Any] = {
+            name: take(getattr(problem.pages, name), getattr(other.pages, name)) for name in ("k", "v", "table")
+        }
         found["pages"] = dataclasses.replace(other.pages, **pages)
     return dataclasses.replace(other, **found)
 
@@ -99,7 +101,7 @@ def _bytes(tensor: torch.Tensor) -> torch.Tensor:
 
     words = torch.empty(0, dtype=torch.uint8, device=tensor.device)
     start = tensor.storage_offset() * tensor.element_size()
-    return words.set_(tensor.untyped_storage(), start, (_span(tensor),))
+    return words.set_(tensor.untyped_storage(), start, (_span(tensor),), (1,))
 
 
 def _view(target: torch.Tensor, value: torch.Tensor) -> torch.Tensor | None:
