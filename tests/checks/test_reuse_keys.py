@@ -10,6 +10,7 @@ from flashverify.campaign.worker.search import draw
 from flashverify.case.memory.materialize import materialize
 from flashverify.checks import Plan, judge_case
 from flashverify.checks.reuse.held import held, moved
+from tests.checks.naive import SUPPORTS, attention, make
 from tests.checks.stale import STALE, keeps_nothing, stale
 
 CASE = parse_case("fv1 heads_q=2 heads_kv=2 seq_q=6 seq_k=7 dtype=fp32 seed=1 backward=no")
@@ -40,6 +41,19 @@ def test_what_is_kept_is_found_by_the_question_that_names_it(name):
         addressed = any(key in name for key in ("address", "object"))
         assert ("goes by addresses" in message) is addressed, message
     assert "with equal shapes and" in message
+
+
+@pytest.mark.parametrize("wrong", ["scale", "raises"])
+def test_a_neighbour_that_is_wrong_by_itself_says_nothing_about_state(wrong):
+    """The search draws it, and tells it under its own text."""
+
+    def function(p):
+        other = p.scale != CASE.softmax_scale
+        if other and wrong == "raises":
+            raise ValueError("no other scale")
+        return attention(p, extra=0.5 * other)
+
+    assert told(make(function, supports=dataclasses.replace(SUPPORTS, backward=False)), CASE) == (set(), "")
 
 
 def test_another_problem_in_the_memory_of_a_case_changes_no_address_object_or_version():

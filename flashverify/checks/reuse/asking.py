@@ -37,15 +37,17 @@ class Other:
         what: it differs in from the case, in words.
         problem: of equal shapes; its memory is its own.
         case: of a problem that holds the same.
+        told: whether its failures are told where it is wrong by itself. Those of a case that nobody asked for say nothing about state.
     """
 
     what: str
     problem: Problem
     case: Case
+    told: bool = True
 
 
 def between(first: BasePass, name: str, others: Iterable[Other], *, elsewhere: bool = False) -> Iterator[Verdict]:
-    """The case, then the others at the same addresses, then the case again; it ends with the first that fails.
+    """The case, then the others at the same addresses, up to the first that fails, then the case again.
 
     Args:
         first: the base pass.
@@ -58,13 +60,19 @@ def between(first: BasePass, name: str, others: Iterable[Other], *, elsewhere: b
     for other in others:
         said.append(other.what)
         with held(base.problem, other.problem) as asked:
-            execution = execute(subject, asked)
+            try:
+                execution = execute(subject, asked)
+            except Exception:
+                if other.told or not _raises(subject, other.case):
+                    raise
+                continue
             failing = next(iter(shape_failures(execution)), None) or first_failure(subject, execution)
             if elsewhere and failing is None:
                 again = list(_elsewhere(subject, base.problem))
-        if failing is not None:
-            yield from _answered(first, name, other, failing)
-            return
+        verdicts = [] if failing is None else list(_answered(first, name, other, failing))
+        yield from verdicts
+        if verdicts:
+            break
     what = f"a call after one with equal shapes and {' and one with '.join(said)}"
     for each in again or [execute(subject, base.problem, pattern=1)]:
         verdicts = list(same(subject, base, each, name, what))
@@ -80,8 +88,19 @@ def _answered(first: BasePass, name: str, other: Other, failing: Verdict) -> Ite
     for verdict in told_by_itself(
         subject, first.case, list(blamed_on(subject, first.execution, failing, name, earlier)), (other.case,)
     ):
-        kept = _kept_by(subject, other.case) if verdict.error == name else ""
-        yield msgspec.structs.replace(verdict, message=verdict.message + kept)
+        if verdict.error == name:
+            yield msgspec.structs.replace(verdict, message=verdict.message + _kept_by(subject, other.case))
+        elif other.told:
+            yield verdict
+
+
+def _raises(subject: Subject, case: Case) -> bool:
+    """Whether the subject raises an exception on a case in memory of its own."""
+    try:
+        execute(subject, materialize(case, subject.device())[0])
+    except Exception:
+        return True
+    return False
 
 
 def _elsewhere(subject: Subject, problem: Problem) -> Iterator[Execution]:

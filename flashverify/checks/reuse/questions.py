@@ -87,7 +87,7 @@ def storage(first: BasePass) -> Iterator[Verdict] | None:
 
 def _neighbours(first: BasePass, name: str, found: list[Neighbour]) -> Iterator[Verdict] | None:
     device = first.subject.device()
-    others = (Other(what, materialize(case, device)[0], case) for what, case in found)
+    others = (Other(what, materialize(case, device)[0], case, told=False) for what, case in found)
     return between(first, name, others) if found else None
 
 
