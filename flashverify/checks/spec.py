@@ -56,6 +56,7 @@ class Slot(StrEnum):
     SPARE = "spare"
     FILL = "fill"
     ADDRESSES = "addresses"
+    STATE = "state"
     NONE = "none"
 
 
@@ -85,6 +86,7 @@ class Question:
         stands: whether the case can be asked, as far as the case alone tells. Asked where a fuzzed case draws its questions, but not for
             the spare slot; the check still answers None where it has nothing to examine.
         of_right_passes: asked only of a pass within its bounds, as `CheckSpec.of_right_passes`.
+        weight: chances in the draw of its slot.
     """
 
     name: str
@@ -93,6 +95,7 @@ class Question:
     passes_pinned: int | None = None
     stands: Callable[[Case], bool] = always
     of_right_passes: bool = False
+    weight: int = 1
 
     def cost(self, case: Case) -> int:
         """Passes of the subject that the question takes of a case, at most."""
