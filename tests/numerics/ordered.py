@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 import torch
 from torch import Tensor
 
-from flashverify.numerics import BoundInputs, Form, ForwardBounds, forward_bounds
+from flashverify.numerics import BoundInputs, Form, forward_bounds
 from flashverify_oracles import float64
 
 U = 2.0**-24
@@ -82,18 +82,13 @@ def run(x: Kernels, seen: Tensor, block: int, sink: Tensor | None = None) -> tup
     return o, m + log + x.end[:, 0] * LOG * (log / math.log(2.0)).abs().clamp(min=1.0)
 
 
-def bounds(x: Kernels, seen: Tensor, block: int, sink: Tensor | None) -> tuple[float64.Forward, ForwardBounds]:
-    """The oracle's values of the rows of the kernels, and the bounds of their form; O is not rounded."""
+def ratios(x: Kernels, seen: Tensor, block: int, sink: Tensor | None = None) -> dict[str, Tensor]:
+    """Of each kernel `[B]`, the largest error over its bound: of the LSE, of O and, in 16 bits, of O about the predicted one."""
     form = Form(block_n=block, key_order="ascending", gap_c=1.0, kappa=2.0, architecture="ieee", out_dtype="fp32")
     asked = {"scale": 1.0, "visible": seen.expand(1, len(seen)), "sink": sink}
     truth = float64.forward(x.q, x.k, x.v, **asked)  # type: ignore[arg-type]
     problem = BoundInputs.of(x.q, x.k, x.v, dtype=x.v.dtype, form=form, **asked)  # type: ignore[arg-type]
-    return truth, forward_bounds(problem, truth.o, truth.lse)
-
-
-def ratios(x: Kernels, seen: Tensor, block: int, sink: Tensor | None = None) -> dict[str, Tensor]:
-    """Of each kernel `[B]`, the largest error over its bound: of the LSE, of O and, in 16 bits, of O about the predicted one."""
-    truth, found = bounds(x, seen, block, sink)
+    found = forward_bounds(problem, truth.o, truth.lse)
     o, lse = run(x, seen, block, sink)
 
     def worst(value: Tensor, expected: Tensor, bound: Tensor) -> Tensor:
