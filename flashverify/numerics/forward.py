@@ -171,7 +171,7 @@ def _chunk_terms(problem: BoundInputs, chunk: Chunk, o: Tensor, lse: Tensor) -> 
     own = _evaluate(c64, chunk, shared, "none")
     strict = strict_error = None
     if found.walk is not None and predicts_o(problem):
-        log_l = found.log_l + own.lse * LN2
+        log_l = found.log_l * (1 + 2.0**-17) + own.lse * LN2
         strict, strict_error = predict_o(problem, c, chunk, L=L, walk=found.walk, log_l=log_l, inv=found.inv, nv=nv)
 
     logits = logit_overflow(problem, chunk, prescale)

@@ -91,7 +91,7 @@ def predict_o(
     x, high, low = FORMATS[problem.dtype], walk.high, walk.low
     middle, width = (high + low).mul_(0.5), (high - low).mul_(0.5)
     share = torch.exp((middle - L.unsqueeze(-1)).clamp_(max=_LARGE))
-    own = c.eps * (1 + OWN) + OWN_FLAT
+    own = (c.eps + width[..., -1:, :] * (2 * c.gap)) * (1 + OWN) + OWN_FLAT
     most = _cast(torch.exp_(walk.up.sub(low).add_(own).clamp_(max=c.theta_bwd)), x.dtype).mul_(share)
     least = _lowest(torch.exp_(walk.down.sub(high).sub_(own)), x.dtype, c.w).mul_(share)
 
@@ -101,7 +101,7 @@ def predict_o(
     shared = torch.where(apart < _FEW, width[..., -1:, :], 0.0)
     moved = torch.where(later, width + shared, torch.where(apart < _FEW, 0.0, width))
     rescales = walk.rescales.unsqueeze(-1)
-    moved = moved + (walk.top - low) * (rescales > 0) * (c.gap * (1 + OWN)) + rescales * own
+    moved = moved + (walk.top - low) * (rescales > 0) * (c.gap * (1 + OWN)) + rescales * (c.eps * (1 + OWN))
     common = shared.squeeze(-1) + log_l
     moved = moved.clamp_(max=_LARGE).expm1_()
     coefficient = moved.mul(1 + c.tile_dot).add_(c.tile_dot)
