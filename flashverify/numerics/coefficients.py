@@ -17,7 +17,7 @@ from flashverify.numerics.coefficient_groups import (
 )
 from flashverify.numerics.features import Features
 from flashverify.numerics.form import Form
-from flashverify.numerics.primitives import DIV_EPS, LG2_EPS
+from flashverify.numerics.primitives import DIV_EPS, LG2_EPS, operand_error
 from flashverify.numerics.setting import Setting, U, W, setting_of
 
 __all__ = ["LN2", "LOG2E", "OVERFLOW_FP32", "Coefficients", "Shape", "coefficients"]
@@ -151,8 +151,14 @@ def _output(s: Setting) -> OutputCoefficients:
     u_acc, eta_acc = (accum.u, accum.eta) if form.o_accum != "fp32" else (0.0, 0.0)
     limits = [OVERFLOW_FP32, *([s.x.max] if narrow_pv else []), *([accum.max] if u_acc else [])]
     limit = min(limits) / (1 + max(u_pv, u_acc)) ** 2
+    ordered = form.key_order == "ascending" and form.block_n is not None and s.shape.Sk > 0
+    tile = s.dot(min(form.block_n or 0, s.shape.Sk)) if ordered else 0.0
+    # Operands that are truncated cost the products, not the accumulator. 2u: acc alpha, and acc + the product where it is a sum of its own.
+    operands = operand_error(s.x.name, form.dot)
     return OutputCoefficients(
         normalise=form.normalise,
+        tile_dot=(tile + 2 * U) * _SECOND_ORDER if ordered else 0.0,
+        tile_sum=(tile - operands + 2 * U) * _SECOND_ORDER if ordered else 0.0,
         dot_keys=s.dot_keys + U * s.rescales + divisions * 8 * U,
         u_acc=math.expm1(u_pv + 2 * s.blocks * u_acc),
         eta_acc=(eta_pv + 2 * eta_acc) * s.blocks,
