@@ -135,6 +135,7 @@ class CaseResult(msgspec.Struct, frozen=True, omit_defaults=True):
         stats: of every comparison with the oracle.
         seconds: that it took.
         warnings: remarks that are no failures.
+        origin: the list or the batch of a campaign that it belongs to, as `batch 12`; empty where there is none.
     """
 
     case: str
@@ -144,6 +145,7 @@ class CaseResult(msgspec.Struct, frozen=True, omit_defaults=True):
     stats: tuple[OutputStats, ...] = ()
     seconds: float = 0.0
     warnings: tuple[str, ...] = ()
+    origin: str = ""
 
     @property
     def failures(self) -> tuple[Verdict, ...]:

@@ -45,14 +45,15 @@ _TRIES = 8
 
 
 def search(session: Session, task: Batch) -> None:
-    """Judge the cases of one batch; each case once, quarantined ones never.
+    """Judge the cases of one batch; each case once, quarantined ones and those that were judged before never.
 
     Raises:
         UsageError: nothing can be drawn, because the subject refuses every draw; the message says for which reasons.
     """
     subject, climber = session.subject(task.subject), Climber(task.seed)
-    seen = set(task.quarantine)
-    left = task.examples
+    known = {each.case: each for each in task.answered}
+    seen = set(task.quarantine) - known.keys()
+    left = task.examples if task.most is None else task.most
 
     def visit(case: Case) -> bool:
         """Whether the batch goes on."""
@@ -61,6 +62,9 @@ def search(session: Session, task: Batch) -> None:
         if text not in seen:
             seen.add(text)
             left -= 1
+            if (answered := known.get(text)) is not None:
+                climber.remember(case, answered.ratios)
+                return left > 0
             result = session.judge(task.subject, case, "fuzz")
             climber.note(case, result)
             return not session.report(task.subject, result) and left > 0
@@ -70,7 +74,7 @@ def search(session: Session, task: Batch) -> None:
     drawn = 0
     for case in _fresh(session.toolkit.strategy(subject, session.device), task.examples - climbs, task.seed):
         drawn += 1
-        if not visit(case):
+        if (drawn > 1 or task.simplest) and not visit(case):
             return
     if not drawn:
         raise UsageError(session.toolkit.undrawable(subject, session.device))
