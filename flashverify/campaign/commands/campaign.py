@@ -88,7 +88,7 @@ def campaign_config(
     workers = settings.workers or default_workers(device)
     out = Path(settings.out or f"flashverify-out/{kind}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}")
     seed, subjects, numerics = settings.seed, settings.subject, settings.numerics
-    if kind == "fuzz" and (out / "run.json").exists() and None in (seed, subjects, numerics):
+    if (out / "run.json").exists() and None in (seed, subjects, numerics):
         record = open_run(out).record  # a resumed run brings its own seed, subjects and numerics
         numerics = numerics or record.numerics
         seed, subjects = record.seed if seed is None else seed, subjects or record.subjects
@@ -132,7 +132,7 @@ def _memory_per_worker(workers: int) -> int | None:
 
 @contextmanager
 def _signals(stop: Callable[[int], None]) -> Iterator[None]:
-    """The first SIGINT or SIGTERM calls `stop`; the second ends the process, and its workers with it."""
+    """The first SIGINT, SIGTERM or SIGHUP calls `stop`; the second ends the process, and its workers with it. `nohup` keeps its word."""
     seen = False
 
     def handle(number: int, _frame: FrameType | None) -> None:
@@ -142,7 +142,10 @@ def _signals(stop: Callable[[int], None]) -> Iterator[None]:
         seen = True
         stop(128 + number)
 
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
+    before = {number: signal.signal(number, handle) for number in numbers}
     try:
         yield
     finally:

@@ -71,8 +71,8 @@ def search(session: Session, task: Batch) -> None:
         return True
 
     climbs = task.examples // _CLIMBING
-    drawn = 0
-    for case in _fresh(session.toolkit.strategy(subject, session.device), task.examples - climbs, task.seed):
+    drawn, draws = 0, task.examples - climbs + (not task.simplest)
+    for case in _fresh(session.toolkit.strategy(subject, session.device), draws, task.seed):
         drawn += 1
         if (drawn > 1 or task.simplest) and not visit(case):
             return
