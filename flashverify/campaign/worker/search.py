@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.errors import Unsatisfiable
 
 from flashverify.campaign.worker.climb import Climber
+from flashverify.campaign.worker.stable_draws import stable_draws
 from flashverify.case.space.coverage import Coverage
 from flashverify.case.text import format_case
 from flashverify.errors import UsageError
@@ -136,5 +137,5 @@ def _round(strategy: SearchStrategy[Case], found: list[Case], seed_value: int) -
     def body(case: Case) -> None:
         found.append(case)
 
-    with contextlib.suppress(Unsatisfiable):  # the subject refuses every draw of this round
+    with stable_draws(), contextlib.suppress(Unsatisfiable):  # the subject refuses every draw of this round
         body()
