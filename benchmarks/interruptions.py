@@ -30,7 +30,7 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
-from flashverify.campaign.commands.campaign import _signals
+from flashverify.campaign.commands.signals import ending_signals
 from flashverify.campaign.store.reader import open_run
 from flashverify.campaign.supervisor.engine import Engine
 from flashverify.campaign.supervisor.schedule import CampaignConfig
@@ -95,7 +95,7 @@ def drive(kind: str, workers: int, out: Path, log: Path) -> int:
     """One command: the campaign with the signals of the command line."""
     try:
         engine = Engine(config(kind, workers, out, log))
-        with _signals(lambda code: engine.stop("interrupted", code)):
+        with ending_signals(lambda code: engine.stop("interrupted", code)):
             summary = engine.run()
     except FlashverifyError as error:
         print(error, flush=True)

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from flashverify.campaign.commands.campaign import _signals
+from flashverify.campaign.commands.signals import ending_signals
 from flashverify.campaign.store.results import RESULTS
 
 COMMAND = """
@@ -91,7 +91,7 @@ def test_what_is_no_finding_has_another_code(words, code, said):
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_signal_ends_a_campaign_after_a_flush(number, code):
     told = []
-    with _signals(told.append):
+    with ending_signals(told.append):
         os.kill(os.getpid(), number)
     assert told == [code]
 
@@ -99,7 +99,7 @@ def test_a_signal_ends_a_campaign_after_a_flush(number, code):
 def test_a_campaign_under_nohup_lives_on():
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with _signals(pytest.fail):
+        with ending_signals(pytest.fail):
             os.kill(os.getpid(), signal.SIGHUP)
     finally:
         signal.signal(signal.SIGHUP, before)

@@ -6,17 +6,16 @@ import json
 import os
 import secrets
 import shlex
-import signal
 import sys
 import time
 from collections.abc import Callable, Iterable
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from flashverify.campaign import environment, toolkit
+from flashverify.campaign.commands.signals import ending_signals
 from flashverify.campaign.commands.terminal import StatusLine, one_line, summary_json, verdict_lines
 from flashverify.campaign.commands.waived import assessed, lines_under, summary_under
 from flashverify.campaign.refusals.asking import ask_outside
@@ -28,9 +27,6 @@ from flashverify.campaign.supervisor.schedule import CampaignConfig
 from flashverify.errors import FlashverifyError, NoVerdictError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from types import FrameType
-
     from flashverify.baseline.assessment import Assessment
     from flashverify.baseline.entries import Baseline
     from flashverify.campaign.commands.settings import Settings
@@ -130,29 +126,6 @@ def _memory_per_worker(workers: int) -> int | None:
         return None
 
 
-@contextmanager
-def _signals(stop: Callable[[int], None]) -> Iterator[None]:
-    """The first SIGINT, SIGTERM or SIGHUP calls `stop`; the second ends the process, and its workers with it. `nohup` keeps its word."""
-    seen = False
-
-    def handle(number: int, _frame: FrameType | None) -> None:
-        nonlocal seen
-        if seen:
-            os._exit(128 + number)
-        seen = True
-        stop(128 + number)
-
-    numbers = [signal.SIGINT, signal.SIGTERM]
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-        numbers.append(signal.SIGHUP)
-    before = {number: signal.signal(number, handle) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
 def run_campaign(
     config: CampaignConfig,
     *,
@@ -183,7 +156,7 @@ def run_campaign(
     """
     with StatusLine() as status:
         engine = Engine(config, (status,))
-        with _signals(lambda code: engine.stop("interrupted", code)):
+        with ending_signals(lambda code: engine.stop("interrupted", code)):
             for problem in engine.problems:
                 print(f"flashverify: warning: {problem}", file=sys.stderr)
             summary = engine.run()
