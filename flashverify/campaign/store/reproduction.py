@@ -119,7 +119,7 @@ def read_reproduction(path: Path) -> Reproduction:
     file = path / "case.json" if path.is_dir() else path
     if path.is_dir() and not file.exists():
         raise StoreError(f"{path} is not a finding folder: it has no case.json")
-    data = read_capped(file)
+    data = read_capped(file, within=path if file != path else None)
     try:
         if file.name.startswith("finding.json"):
             return decode(case_json(decode(data, FindingRecord)), Reproduction)
