@@ -69,11 +69,12 @@ def stored_lines(
             except DamagedRecordError:
                 bad.add(line)
                 continue
-            mark = hashlib.blake2b(line, digest_size=8).digest()
-            if mark in seen:
-                bad.repeated += 1
-                continue
-            seen.add(mark)
+            if sealed:  # without the mark of a list or a batch two lines may be alike by chance
+                mark = hashlib.blake2b(line, digest_size=8).digest()
+                if mark in seen:
+                    bad.repeated += 1
+                    continue
+                seen.add(mark)
             yield result, line
     except FileNotFoundError:
         return
