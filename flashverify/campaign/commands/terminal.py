@@ -146,7 +146,8 @@ def _headline_of(summary: Summary, errors: int, first_error: str) -> str:
         part = f": {summary.part}" if summary.part else ""
         return _STOPPED[summary.stopped] + part + (f", {findings} so far" if summary.findings else "")
     verdict = _verdict_of(summary, findings, errors, first_error)
-    return verdict + (f"; only {summary.part}" if summary.part and summary.cases else "")
+    partial = summary.part and summary.cases and summary.stopped == "budget"
+    return verdict + (f"; only {summary.part}" if partial else "")
 
 
 def _verdict_of(summary: Summary, findings: str, errors: int, first_error: str) -> str:
