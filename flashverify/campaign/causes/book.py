@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from flashverify.campaign.causes.clearness import clearest_first, clearness
-from flashverify.campaign.causes.companions import Companions, named
+from flashverify.campaign.causes.clearness import clearness
+from flashverify.campaign.causes.companions import named
+from flashverify.campaign.causes.known import KnownCauses
 from flashverify.campaign.causes.symptoms import TOLD_BY_VALUES, symptom
 
 if TYPE_CHECKING:
@@ -37,8 +38,8 @@ def bucket_of(key: Key) -> Key:
     return msgspec.structs.replace(key, cause=0)
 
 
-class CauseBook:
-    """The findings of a campaign as causes: known ones, which were explained, and buckets that wait.
+class CauseBook(KnownCauses):
+    """Known causes, what was asked of them, and what still is.
 
     Args:
         records: the findings, as the tally keeps them.
@@ -50,40 +51,14 @@ class CauseBook:
     def __init__(
         self, records: dict[Key, FindingRecord], owners: dict[Key, Key], seen: Reservoir, company: Company
     ) -> None:
-        self._records, self._owners, self._seen, self._companions = records, owners, seen, Companions(company)
-        self._known = {key: None for key, record in records.items() if record.confirmation.repeats}
+        super().__init__(records, owners, company)
+        self._seen = seen
         self._opened: dict[Key, Sighting] = {}  # what leads a second cause of a bucket
         self._asked: set[tuple[Key, Key, str]] = set()
         self._looked: set[tuple[Key, Key, str]] = set()
         self._denied: set[tuple[Key, Key, str]] = set()
         self._settled: set[tuple[Key, str]] = set()
         self._further: Counter[Key] = Counter()
-
-    def explained(self, key: Key, shows: Iterable[Key] = ()) -> None:
-        """A finding was minimised: it is a cause that others are held against, and its minimal case shows these buckets."""
-        self._known[key] = None
-        self._companions.minimal(key, shows)
-
-    def forget(self, key: Key) -> None:
-        """A finding was folded into another one."""
-        self._known.pop(key, None)
-
-    def is_known(self, key: Key) -> bool:
-        """Whether a finding was explained."""
-        return key in self._known
-
-    def owner_of(self, bucket: Key) -> FindingRecord:
-        """The finding that a bucket is, or was folded into."""
-        return self._records[self._owners.get(bucket, bucket)]
-
-    def known(self, subject: str) -> list[FindingRecord]:
-        """The causes of a subject, by name, that can account for others: they were explained, and their cases fail again."""
-        found = [self._records[key] for key in self._known if key.subject == subject]
-        return [r for r in found if r.confirmation.failed or not r.confirmation.repeats]
-
-    def waiting(self) -> list[FindingRecord]:
-        """The findings that were not explained, the clearest first."""
-        return clearest_first(record for key, record in self._records.items() if key not in self._known)
 
     def question(self, subject: str, *, trials: bool) -> tuple[FindingRecord, tuple[Sighting, ...]] | None:
         """A cause, and the waiting buckets that it may account for; None where everything was asked.
@@ -152,15 +127,7 @@ class CauseBook:
             over: nothing more will be asked. Then it is enough that nothing tells a finding apart from a cause, or from a clearer finding
                 that waits as well.
         """
-        known = [self._records[key] for key in self._known]
-        leads = [record for record in known if record.confirmation.failed or not (over or record.confirmation.repeats)]
-        waiting = self.waiting()
-        if over:
-            unsure = [record for record in known if not record.confirmation.repeats and record.not_minimal]
-            waiting = [r for r in known if r.confirmation.repeats and r not in leads] + clearest_first(
-                [*waiting, *unsure]
-            )
-            leads = [*leads, *waiting]
+        leads, waiting = self._leads(over)
         for record in reversed([record for record in waiting if not record.key.cause]):
             for lead in leads:
                 if lead.key == record.key:

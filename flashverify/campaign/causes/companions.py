@@ -8,6 +8,7 @@ from flashverify.campaign.causes.needs import needs
 from flashverify.campaign.causes.symptoms import TOLD_BY_VALUES, VALUES, Symptom, symptom, unsteady
 from flashverify.case.text import parse_case
 from flashverify.judge.wording import plural
+from flashverify.outputs import FORWARD
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -70,6 +71,11 @@ class Companions:
             return ()
         return tuple(self._company.alone(bucket, self._symptoms_of(cause))[:_ALONE])
 
+    def never_alone(self, bucket: Key, cause: FindingRecord) -> tuple[bool, bool]:
+        """Whether a bucket was never seen without an explained finding, and whether chance hardly explains that."""
+        together, chance = self._met(bucket, cause, explained=True)
+        return together > 0, together > 0 and chance <= _HARDLY
+
     def needed(self, found: FindingRecord, lead: FindingRecord, *, over: bool) -> str:
         """Why two explained findings are one, in words: nothing can be taken from one without taking away the other; empty where not.
 
@@ -120,7 +126,10 @@ class Companions:
         shown = self._symptoms_of(lead)
         if key.error == _SHAPE and _SHAPE not in {error for _, error, _ in shown}:
             return ""
-        own_output = key.output in {output for check, _, output in shown if check in VALUES}
+        outputs = {output for check, _, output in shown if check in VALUES}
+        if key.check in VALUES and key.output in FORWARD and outputs and not outputs & set(FORWARD):
+            return ""  # the forward is over before a gradient goes wrong
+        own_output = key.output in outputs
         told = named(lead) and key.check in TOLD_BY_VALUES
         if unsteady(shown, symptom(key)):
             return "the results differ from run to run"
