@@ -130,10 +130,13 @@ def test_a_wrong_shape_is_never_the_work_of_wrong_values():
 
 
 class Session:
-    """O of the subject is wrong, `ratio` times its bound, with several keys and values other than zeros; NaN with large ones."""
+    """O of the subject is wrong, `ratio` times its bound, with several keys and values other than zeros; NaN with large ones.
 
-    def __init__(self, ratio=1e3):
-        self.toolkit, self.ratio = self, ratio
+    With `only`, O is wrong in that regime alone.
+    """
+
+    def __init__(self, ratio=1e3, only=""):
+        self.toolkit, self.ratio, self.only = self, ratio, only
 
     def subject(self, spec):
         return spec
@@ -143,19 +146,25 @@ class Session:
 
     def judge(self, spec, case, plan):
         regime = case.values.regime
-        wrong = [OUT] * (case.seq_k > 1 and regime != "zeros") + [NAN] * (regime == "large")
+        shows = regime == self.only if self.only else regime != "zeros"
+        wrong = [OUT] * (case.seq_k > 1 and shows) + [NAN] * (regime == "large")
         asked = [failing(key, self.ratio) for key in wrong if key.check == plan.removeprefix("only:")]
         return result(format_case(case), *asked)
 
 
-def replays(**given):
-    return Replays(Session(**given), Attribute(finding(OUT, "fv1 seq_k=2"), ()))
+def replays(regime="normal", **given):
+    return Replays(Session(**given), Attribute(finding(OUT, f"fv1 seq_k=2 regime={regime}"), ()))
 
 
 def test_other_values_show_a_cause_and_a_larger_case_does_where_no_values_are_compared():
     assert replays().at_work(parse_case("fv1 seq_k=3 regime=zeros"), sizes=False)
     assert not replays().at_work(parse_case("fv1 regime=zeros"), sizes=False)
     assert replays().at_work(parse_case("fv1 regime=zeros"), sizes=True)
+
+
+def test_a_cause_that_shows_with_the_values_of_its_own_case_alone_is_at_work_where_these_show_it():
+    assert replays(only="integers", regime="integers").at_work(parse_case("fv1 seq_k=3 regime=large"), sizes=False)
+    assert not replays(only="integers", regime="one-hot").at_work(parse_case("fv1 seq_k=3 regime=large"), sizes=False)
 
 
 def test_a_value_that_is_not_finite_belongs_to_an_output_that_is_far_off_with_plain_values():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import partial
-from itertools import combinations, islice
+from itertools import chain, combinations, islice, product
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -149,8 +149,11 @@ class CauseBook(KnownCauses):
 
     def _needed(self, over: bool) -> tuple[Key, Key, str] | None:
         known = [self._records[key] for key in self._known if not key.cause]
-        pairs = ((later, lead) for lead, later in combinations(known, 2) if lead.key.subject == later.key.subject)
-        asked = ((later.key, lead.key, self._companions.needed(later, lead, over=over)) for later, lead in pairs)
+        leads = [*known, *self.waiting()] if over else known
+        asked = chain(
+            ((a.key, b.key, self._companions.overwrites(a, b)) for a, b in product(known, leads) if _two(a, b)),
+            ((b.key, a.key, self._companions.needed(b, a, over=over)) for a, b in combinations(known, 2) if _two(a, b)),
+        )
         return next((each for each in asked if each[2]), None)
 
     def same(self, shown: Key, cause: Key) -> bool:
@@ -169,6 +172,7 @@ class CauseBook(KnownCauses):
         return self._companions.why(
             record.key,
             lead,
+            message=record.verdict.message,
             explained=self.is_known(lead.key),
             looked=question in self._looked or question in self._asked,
             denied=question in self._denied,
@@ -215,3 +219,8 @@ class CauseBook(KnownCauses):
     def _causes_of(self, bucket: Key) -> int:
         keys = (*self._records, *self._owners, *self._opened)
         return 1 + max((key.cause for key in keys if bucket_of(key) == bucket), default=0)
+
+
+def _two(a: FindingRecord, b: FindingRecord) -> bool:
+    """Whether these are two findings of one subject."""
+    return a.key != b.key and a.key.subject == b.key.subject

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flashverify.campaign.causes.accesses import access, accesses, overwritten, stores
 from flashverify.campaign.causes.needs import needs
 from flashverify.campaign.causes.symptoms import TOLD_BY_VALUES, VALUES, Symptom, symptom, unsteady
 from flashverify.case.text import parse_case
@@ -26,6 +27,8 @@ _UNWRITTEN = "not-written"
 """A name that says what was seen, not why."""
 _ALONE = 4
 """Cases on which a bucket was seen alone that are run again."""
+_LINKED = 1e-4
+"""Probability by chance at which it is enough that a failure is seen with a cause on half of its cases."""
 _SHAPE = "shape"
 """An error that wrong values never make."""
 _LATE = 2
@@ -81,25 +84,31 @@ class Companions:
 
         The minimal case of `found` shows `lead` too, and `beside` holds.
         """
-        if not self._symptoms_of(lead) & self._shows.get(found.key, frozenset()) or not self.beside(
-            found, lead, over=over
-        ):
+        if self._symptoms_of(lead) & self._shows.get(found.key, frozenset()) and self.beside(found, lead, over=over):
+            return "its minimal case needs the same, and shows both"
+        failed = lead.confirmation.failed or not lead.confirmation.repeats
+        if _told(found, lead) or not failed:
             return ""
-        return "its minimal case needs the same, and shows both"
+        return self._linked(found.key, lead, explained=True) or self._linked(lead.key, found, explained=True)
 
     def beside(self, found: FindingRecord, lead: FindingRecord, *, over: bool = False) -> bool:
         """Whether an explained finding, which needs something that most cases have not, was never missing where `found` was seen.
 
         Where one of them has a name, values are not told so.
         """
-        unwritten = found.diagnosis is not None and found.diagnosis.name == _UNWRITTEN and not named(lead)
-        told = named(found) or (named(lead) and found.key.check in TOLD_BY_VALUES)
-        if (told and not unwritten) or lead.not_minimal or not lead.confirmation.failed:
+        if _told(found, lead) or lead.not_minimal or not lead.confirmation.failed:
             return False
         if not needs(parse_case(lead.case)):
             return False
         together, _ = self._met(found.key, lead, explained=True)
         return together >= (1 if over else _SEVERAL)
+
+    def overwrites(self, found: FindingRecord, lead: FindingRecord) -> str:
+        """Whether memory holds what the stores left there that a sanitizer complains about in `lead`, in words."""
+        if not overwritten(found.key) or not (made := stores(lead)):
+            return ""
+        together, _ = self._company.met(found.key, made)
+        return f"seen on {plural(together, 'case')}, never without a store outside its elements" if together else ""
 
     def same(self, a: FindingRecord, b: FindingRecord) -> bool:
         """Whether two explained findings, of which the minimal case of one shows the other, fail alike in two dtypes or only together."""
@@ -110,12 +119,23 @@ class Companions:
         met = (self._met(a.key, b, explained=True), self._met(b.key, a, explained=True))
         return any(together and chance <= _RARELY for together, chance in met)
 
-    def why(self, key: Key, lead: FindingRecord, *, explained: bool, looked: bool, denied: bool, over: bool) -> str:
+    def why(
+        self,
+        key: Key,
+        lead: FindingRecord,
+        *,
+        message: str,
+        explained: bool,
+        looked: bool,
+        denied: bool,
+        over: bool,
+    ) -> str:
         """Why a bucket has the cause of a finding, in words; empty where company does not say so.
 
         Args:
             key: the bucket.
             lead: the finding.
+            message: of the bucket's verdict.
             explained: whether that was minimised.
             looked: whether it was asked what takes one run at most.
             denied: whether it was asked, and does not account for the bucket.
@@ -123,6 +143,8 @@ class Companions:
         """
         if not (looked or over):
             return ""  # what is asked first says more
+        if over and key.check == "sanitizer" and access(message) in accesses(lead):
+            return "the same access of memory"
         shown = self._symptoms_of(lead)
         if key.error == _SHAPE and _SHAPE not in {error for _, error, _ in shown}:
             return ""
@@ -140,7 +162,7 @@ class Companions:
             told = not looked and together > _LATE
         most = _HARDLY if denied else 1.0 if over and not told else _RARELY
         if not together or chance > most:
-            return ""
+            return "" if told or (denied and key.check in VALUES) else self._linked(key, lead, explained=explained)
         return f"seen on {plural(together, 'case')}, never without it" + "; nothing tells it apart" * (chance > _RARELY)
 
     def _met(self, bucket: Key, cause: FindingRecord, *, explained: bool) -> tuple[int, float]:
@@ -149,7 +171,22 @@ class Companions:
         at_work = self._company.alone(bucket, symptoms) if self._at_work.get((cause.key, bucket)) else ()
         return self._company.met(bucket, symptoms, minimal, at_work)
 
+    def _linked(self, bucket: Key, cause: FindingRecord, *, explained: bool) -> str:
+        """Whether a failure is seen with a cause far more often than chance explains, though not always, in words."""
+        minimal = parse_case(cause.case) if explained and not cause.not_minimal else None
+        together, several, chance = self._company.linked(bucket, self._symptoms_of(cause), minimal)
+        if chance > _LINKED or 2 * together < several:
+            return ""
+        return f"seen with it on {together} of {plural(several, 'case')}, which chance does not explain"
+
     def _symptoms_of(self, cause: FindingRecord) -> frozenset[Symptom]:
         """What a finding shows: of those that were folded into it those that more than company speaks for."""
         folded = (each.key for each in cause.folded if each.key not in self._kept)
         return frozenset(map(symptom, (cause.key, *folded)))
+
+
+def _told(found: FindingRecord, lead: FindingRecord) -> bool:
+    """Whether a name tells explained findings apart. That something is never written is what was seen, not why."""
+    mine, other = (record.diagnosis.name if record.diagnosis is not None else "" for record in (found, lead))
+    unwritten = mine == _UNWRITTEN and other in ("", _UNWRITTEN)
+    return not unwritten and (bool(mine) or (bool(other) and found.key.check in TOLD_BY_VALUES))
