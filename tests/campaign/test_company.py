@@ -7,7 +7,7 @@ from flashverify.campaign.causes.company import Company
 from flashverify.campaign.causes.symptoms import unsteady
 from flashverify.case.text import parse_case
 from flashverify.judge.record import Confirmation, Diagnosis
-from flashverify.judge.verdict import CaseResult, Key
+from flashverify.judge.verdict import CaseResult, Key, OutputStats
 from tests.campaign.company_seen import CAUSE, DK, OUT, TOUCHED, book, failing, seen
 
 
@@ -169,3 +169,15 @@ def test_wrong_values_of_the_forward_are_not_the_work_of_a_gradient():
     causes, _ = book(company, DK, TOUCHED)
 
     assert next(causes.companions(over=True))[:2] == (TOUCHED, DK)
+
+
+def test_a_failure_of_a_problem_that_a_check_made_counts_for_the_parts_of_that_problem():
+    company = Company()
+    lengths = "fv1 seq_k=9 klen=4"
+    made = [msgspec.structs.replace(failing(key), case=lengths) for key in (OUT, DK)]
+    stats = (OutputStats("o", "end-to-end", 4), OutputStats("dk", "end-to-end", 4))
+    company.add(CaseResult("fv1 seq_k=4", "k", "cpu", (failing(TOUCHED), *made), stats))
+
+    assert company.met(DK, CAUSE, parse_case(lengths))[0] == 1, "both failed with lengths"
+    assert company.alone(TOUCHED, CAUSE) == ["fv1 seq_k=4"], "on the case itself O was right"
+    assert company.alone(OUT, {("memory", "touched", "o")}) == [], "nobody looked at memory there"

@@ -41,21 +41,32 @@ class Company:
         self._first: dict[tuple[str, Entry], str] = {}
 
     def add(self, result: CaseResult) -> None:
-        """Count a case that was judged; nothing where it would not have shown a failure."""
+        """Count a case that was judged, and each that a check made of it and found wrong by itself.
+
+        Nothing is counted where a case would not have shown a failure. Of a case that a check made only the values were looked at.
+        """
         if not (result.failures or result.coverage):
             return
-        case = parse_case(result.case)
-        asked = {v.check for v in result.verdicts if v.status in (Status.PASS, Status.FAIL)}
+        asked = {v.check for v in result.verdicts if v.status in (Status.PASS, Status.FAIL)} - set(VALUES)
         outputs = {f"values of {each.output}" for each in result.stats}
-        failures = frozenset((symptom(v), case.dtype) for v in result.failures)
-        entry = (_parts(case), failures, frozenset((asked - set(VALUES)) | outputs))
-        kept = self._entries[result.subject]
+        failing: dict[str, set[Symptom]] = {result.case: set()}
+        for verdict in result.failures:
+            failing.setdefault(result.case_of(verdict), set()).add(symptom(verdict))
+        for text, failures in failing.items():
+            own = asked if text == result.case else {check for check, *_ in failures} - set(VALUES)
+            self._count(result.subject, text, failures, frozenset(own | outputs))
+
+    def _count(self, subject: str, text: str, symptoms: set[Symptom], asked: frozenset[str]) -> None:
+        case = parse_case(text)
+        failures = frozenset((each, case.dtype) for each in symptoms)
+        entry = (_parts(case), failures, asked)
+        kept = self._entries[subject]
         if entry not in kept:
             if len(kept) >= _MOST:
                 return
-            self._first[result.subject, entry] = result.case
+            self._first[subject, entry] = text
             for failure, dtype in failures:
-                self._failed[result.subject, failure, dtype].append(entry)
+                self._failed[subject, failure, dtype].append(entry)
         kept[entry] += 1
 
     def alone(self, bucket: Key, cause: Collection[Symptom]) -> list[str]:
