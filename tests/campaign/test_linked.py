@@ -4,12 +4,15 @@ import msgspec
 import pytest
 
 from flashverify.campaign.causes.company import Company
+from flashverify.campaign.causes.shown import ShownBeside
+from flashverify.campaign.protocol import Shown
 from flashverify.judge.record import Confirmation, Diagnosis
 from flashverify.judge.verdict import Key
 from tests.campaign.company_seen import CAUSE, DK, OUT, TOUCHED, book, failing, seen
 from tests.campaign.test_same_access import OUTSIDE, TWICE
 
 WRITTEN = Key("k", "sanitizer", "out-of-bounds", "o_view", "fp16")
+DRIFT = Key("k", "statistics", "drift", "o", "fp16")
 DOUBLED = Key("k", "sanitizer", "double-write", "o_view", "fp16")
 
 
@@ -144,3 +147,44 @@ def test_at_the_end_two_complaints_about_one_access_are_one_finding():
 
     sanitized(records, DOUBLED, TWICE.replace("forward.py:121", "forward.py:122"))
     assert list(causes.companions(over=True)) == []
+
+
+@pytest.mark.parametrize(
+    ("folded", "changes"),
+    [
+        (True, {}),
+        (True, {"dtype": "bf16"}),
+        (True, {"case": "fv1 causal=top-left", "not_minimal": "the time was over"}),
+        (False, {"case": "fv1 causal=top-left"}),
+        (False, {"ratio": 64.0}),
+        (False, {"dtype": "fp32"}),
+        (False, {"output": "lse"}),
+        (False, {"diagnosis": Diagnosis("scale-missing")}),
+    ],
+)
+def test_a_statistic_of_errors_belongs_to_small_errors_of_the_same_output_that_need_no_part(folded, changes):
+    key = msgspec.structs.replace(OUT, **{k: v for k, v in changes.items() if k in ("dtype", "output")})
+    changes = {k: v for k, v in changes.items() if k in ("case", "not_minimal", "diagnosis")} | {
+        "verdict": msgspec.structs.replace(failing(key), ratio=changes.get("ratio", 2.0).hex())
+    }
+    company = Company()
+    seen(company, "fv1", key, outputs=(key.output,), times=9)
+    seen(company, "fv1", DRIFT, outputs=(key.output,))
+    waiting, records = book(company, key, DRIFT)
+    records[key] = msgspec.structs.replace(records[key], **changes)
+    explained, others = both_explained(company, key, DRIFT)
+    others[key] = msgspec.structs.replace(others[key], **changes)
+
+    assert [each[0] for each in waiting.companions(over=True)] == [DRIFT] * folded
+    assert (next(explained.needed(), None) is not None) is folded
+
+
+def test_what_the_case_of_a_finding_shows_in_other_ways_tells_that_two_need_the_same():
+    company = Company()
+    seen(company, "fv1 causal=top-left", OUT, TOUCHED, times=3)
+    causes, records = both_explained(company, OUT, TOUCHED)
+    records[OUT] = msgspec.structs.replace(records[OUT], case="fv1 seq_q=2 causal=top-left")
+    assert next(causes.needed(), None) is None
+    ShownBeside(causes, {}).add(Shown(TOUCHED, (OUT,), "with plain values"))
+
+    assert next(causes.needed())[:2] == (TOUCHED, OUT)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flashverify.campaign.causes.accesses import access, accesses, overwritten, stores
-from flashverify.campaign.causes.needs import needs
+from flashverify.campaign.causes.needs import needs, small_errors
 from flashverify.campaign.causes.symptoms import TOLD_BY_VALUES, VALUES, Symptom, symptom, unsteady
 from flashverify.case.text import parse_case
 from flashverify.judge.wording import plural
@@ -29,6 +29,7 @@ _ALONE = 4
 """Cases on which a bucket was seen alone that are run again."""
 _LINKED = 1e-4
 """Probability by chance at which it is enough that a failure is seen with a cause on half of its cases."""
+_SMALL_ERRORS = "it makes small errors of the same output"
 _SHAPE = "shape"
 """An error that wrong values never make."""
 _LATE = 2
@@ -64,8 +65,8 @@ class Companions:
         self._at_work[cause, bucket] = at_work
 
     def minimal(self, key: Key, shows: Iterable[Key]) -> None:
-        """What the minimal case of a finding shows."""
-        self._shows[key] = frozenset(map(symptom, shows))
+        """What the minimal case of a finding shows, as it is or with a backward, in another dtype, with plain values."""
+        self._shows[key] = self._shows.get(key, frozenset()) | frozenset(map(symptom, shows))
 
     def alone(self, bucket: Key, cause: FindingRecord) -> tuple[str, ...]:
         """A few cases on which a bucket was seen without a cause, where nobody tried yet whether that shows there with other values."""
@@ -89,6 +90,8 @@ class Companions:
         failed = lead.confirmation.failed or not lead.confirmation.repeats
         if _told(found, lead) or not failed:
             return ""
+        if small_errors(found.key, lead):
+            return _SMALL_ERRORS
         return self._linked(found.key, lead, explained=True) or self._linked(lead.key, found, explained=True)
 
     def beside(self, found: FindingRecord, lead: FindingRecord, *, over: bool = False) -> bool:
@@ -145,6 +148,8 @@ class Companions:
             return ""  # what is asked first says more
         if over and key.check == "sanitizer" and access(message) in accesses(lead):
             return "the same access of memory"
+        if small_errors(key, lead):
+            return _SMALL_ERRORS
         shown = self._symptoms_of(lead)
         if key.error == _SHAPE and _SHAPE not in {error for _, error, _ in shown}:
             return ""

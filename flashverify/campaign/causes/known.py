@@ -39,6 +39,10 @@ class KnownCauses:
         self._known[key] = None
         self._companions.minimal(key, shows)
 
+    def shown_by(self, key: Key, buckets: Iterable[Key]) -> None:
+        """The minimal case of a finding shows these buckets too, in other dtypes, with a backward or with plain values."""
+        self._companions.minimal(key, buckets)
+
     def forget(self, key: Key) -> None:
         """A finding was folded into another one."""
         self._known.pop(key, None)

@@ -33,6 +33,7 @@ class ShownBeside:
     def add(self, event: Shown) -> None:
         """A worker saw buckets beside a finding. What was said of a bucket first stays."""
         kept = self._shown if event.sure else self._unsure
+        self._book.shown_by(event.cause, event.buckets)
         for bucket in event.buckets:
             kept.setdefault(bucket, (event.cause, event.why))
 
