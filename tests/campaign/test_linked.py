@@ -132,6 +132,9 @@ def test_at_the_end_memory_goes_to_a_store_that_nobody_had_time_to_explain():
 
     assert next(causes.needed(), None) is None
     assert next(causes.needed(over=True))[:2] == (TOUCHED, WRITTEN)
+    waiting, records = book(company, OUT, TOUCHED, WRITTEN)
+    sanitized(records, WRITTEN, OUTSIDE)
+    assert next(waiting.needed(over=True))[:2] == (TOUCHED, WRITTEN)
 
 
 def test_at_the_end_two_complaints_about_one_access_are_one_finding():

@@ -149,9 +149,9 @@ class CauseBook(KnownCauses):
 
     def _needed(self, over: bool) -> tuple[Key, Key, str] | None:
         known = [self._records[key] for key in self._known if not key.cause]
-        leads = [*known, *self.waiting()] if over else known
+        leads = known + [record for record in self.waiting() if over and not record.key.cause]
         asked = chain(
-            ((a.key, b.key, self._companions.overwrites(a, b)) for a, b in product(known, leads) if _two(a, b)),
+            ((a.key, b.key, self._companions.overwrites(a, b)) for a, b in product(leads, leads) if _two(a, b)),
             ((b.key, a.key, self._companions.needed(b, a, over=over)) for a, b in combinations(known, 2) if _two(a, b)),
         )
         return next((each for each in asked if each[2]), None)
