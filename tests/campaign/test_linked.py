@@ -89,6 +89,20 @@ def test_values_go_to_no_cause_whose_name_or_a_trial_denies_them():
     assert next(both_explained(company, OUT, DK)[0].needed())[:2] == (DK, OUT)
 
 
+@pytest.mark.parametrize(("ratio", "folded"), [(2.0, False), (100.0, True)])
+def test_small_errors_of_two_outputs_come_of_the_same_values(ratio, folded):
+    company = Company()
+    seen(company, "fv1", OUT, DK, times=9)
+    seen(company, "fv1", DK)
+    seen(company, "fv1", times=40)
+    causes, records = both_explained(company, OUT, DK)
+    for key, each in ((OUT, 2.0), (DK, ratio)):
+        verdict = msgspec.structs.replace(failing(key), ratio=each.hex())
+        records[key] = msgspec.structs.replace(records[key], verdict=verdict)
+
+    assert (next(causes.needed(), None) is not None) is folded
+
+
 @pytest.mark.parametrize(
     ("name", "other", "folded"),
     [

@@ -170,9 +170,8 @@ class CauseBook(KnownCauses):
         sighting = self.sighting(record.key)
         question = (lead.key, record.key, sighting.case if sighting else "")
         return self._companions.why(
-            record.key,
+            record,
             lead,
-            message=record.verdict.message,
             explained=self.is_known(lead.key),
             looked=question in self._looked or question in self._asked,
             denied=question in self._denied,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flashverify.campaign.causes.accesses import access, accesses, overwritten, stores
-from flashverify.campaign.causes.needs import needs, small_errors
+from flashverify.campaign.causes.needs import needs, small, small_errors
 from flashverify.campaign.causes.symptoms import TOLD_BY_VALUES, VALUES, Symptom, symptom, unsteady
 from flashverify.case.text import parse_case
 from flashverify.judge.wording import plural
@@ -92,7 +92,7 @@ class Companions:
             return ""
         if small_errors(found.key, lead):
             return _SMALL_ERRORS
-        return self._linked(found.key, lead, explained=True) or self._linked(lead.key, found, explained=True)
+        return self._linked(found, lead, explained=True) or self._linked(lead, found, explained=True)
 
     def beside(self, found: FindingRecord, lead: FindingRecord, *, over: bool = False) -> bool:
         """Whether an explained finding, which needs something that most cases have not, was never missing where `found` was seen.
@@ -124,10 +124,9 @@ class Companions:
 
     def why(
         self,
-        key: Key,
+        found: FindingRecord,
         lead: FindingRecord,
         *,
-        message: str,
         explained: bool,
         looked: bool,
         denied: bool,
@@ -136,17 +135,17 @@ class Companions:
         """Why a bucket has the cause of a finding, in words; empty where company does not say so.
 
         Args:
-            key: the bucket.
+            found: the bucket.
             lead: the finding.
-            message: of the bucket's verdict.
             explained: whether that was minimised.
             looked: whether it was asked what takes one run at most.
             denied: whether it was asked, and does not account for the bucket.
             over: nothing more will be asked.
         """
+        key = found.key
         if not (looked or over):
             return ""  # what is asked first says more
-        if over and key.check == "sanitizer" and access(message) in accesses(lead):
+        if over and key.check == "sanitizer" and access(found.verdict.message) in accesses(lead):
             return "the same access of memory"
         if small_errors(key, lead):
             return _SMALL_ERRORS
@@ -167,7 +166,7 @@ class Companions:
             told = not looked and together > _LATE
         most = _HARDLY if denied else 1.0 if over and not told else _RARELY
         if not together or chance > most:
-            return "" if told or (denied and key.check in VALUES) else self._linked(key, lead, explained=explained)
+            return "" if told or (denied and key.check in VALUES) else self._linked(found, lead, explained=explained)
         return f"seen on {plural(together, 'case')}, never without it" + "; nothing tells it apart" * (chance > _RARELY)
 
     def _met(self, bucket: Key, cause: FindingRecord, *, explained: bool) -> tuple[int, float]:
@@ -176,10 +175,15 @@ class Companions:
         at_work = self._company.alone(bucket, symptoms) if self._at_work.get((cause.key, bucket)) else ()
         return self._company.met(bucket, symptoms, minimal, at_work)
 
-    def _linked(self, bucket: Key, cause: FindingRecord, *, explained: bool) -> str:
-        """Whether a failure is seen with a cause far more often than chance explains, though not always, in words."""
+    def _linked(self, found: FindingRecord, cause: FindingRecord, *, explained: bool) -> str:
+        """Whether a failure is seen with a cause far more often than chance explains, though not always, in words.
+
+        Small errors of two outputs come of the same values, whatever their causes are.
+        """
+        if small(found) and small(cause):
+            return ""
         minimal = parse_case(cause.case) if explained and not cause.not_minimal else None
-        together, several, chance = self._company.linked(bucket, self._symptoms_of(cause), minimal)
+        together, several, chance = self._company.linked(found.key, self._symptoms_of(cause), minimal)
         if chance > _LINKED or 2 * together < several:
             return ""
         return f"seen with it on {together} of {plural(several, 'case')}, which chance does not explain"

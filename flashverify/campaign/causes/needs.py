@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from flashverify.judge.record import FindingRecord
     from flashverify.judge.verdict import Key
 
-__all__ = ["needs", "small_errors"]
+__all__ = ["needs", "small", "small_errors"]
 
 
 def needs(minimal: Case) -> frozenset[str]:
@@ -39,8 +39,12 @@ def small_errors(key: Key, lead: FindingRecord) -> bool:
         return False
     somewhere = not lead.not_minimal and needs(parse_case(lead.case))
     named = lead.diagnosis is not None and lead.diagnosis.name
-    ratio = from_hex(lead.verdict.ratio) if lead.verdict.ratio else FAR
-    return lead.key.dtype != "fp32" and not somewhere and not named and ratio < FAR
+    return lead.key.dtype != "fp32" and not somewhere and not named and small(lead)
+
+
+def small(finding: FindingRecord) -> bool:
+    """Whether a finding is a value outside its bound by little."""
+    return bool(finding.verdict.ratio) and from_hex(finding.verdict.ratio) < FAR
 
 
 def _needs(case: Case) -> Iterator[str]:
