@@ -9,7 +9,7 @@ from flashverify.campaign.causes.needs import needs, small, small_errors
 from flashverify.campaign.causes.symptoms import TOLD_BY_VALUES, VALUES, Symptom, symptom, unsteady
 from flashverify.case.text import parse_case
 from flashverify.judge.wording import plural
-from flashverify.outputs import FORWARD
+from flashverify.outputs import BACKWARD, FORWARD
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -34,6 +34,9 @@ _SHAPE = "shape"
 """An error that wrong values never make."""
 _LATE = 2
 """Cases of a failure that may have been seen too late to be asked about."""
+_OF_LOGITS = frozenset({"dq", "dk"})
+_OF_PARTS = frozenset(BACKWARD) - _OF_LOGITS - {"delta", "dv"}
+"""Gradients that are made of those of the logits, and exist with a modifier alone."""
 _SEVERAL = 3
 """Cases of company from which on two findings that need the same are one while the search goes on."""
 
@@ -164,6 +167,8 @@ class Companions:
         together, chance = self._met(key, lead, explained=explained)
         if told and own_output:  # a diagnosis had no say, or nobody had time to ask what was seen that late
             told = not looked and together > _LATE
+        elif told and key.output in _OF_PARTS and outputs & _OF_LOGITS:
+            told = together > _LATE
         most = _HARDLY if denied else 1.0 if over and not told else _RARELY
         if not together or chance > most:
             return "" if told or (denied and key.check in VALUES) else self._linked(found, lead, explained=explained)

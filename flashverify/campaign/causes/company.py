@@ -165,8 +165,8 @@ def _could(entry: Entry, cause: Collection[Symptom]) -> bool:
     return any(what in entry[2] and not hidden for what, hidden in asked)
 
 
-_BITS = "bitmap", "tree"
-"""Parts of which kernels get a bit for each pair of a row and a key: a defect of one shows with the other."""
+_ALIKE = {"tree": "bitmap", "query_lengths": "key_lengths"}
+"""Parts that kernels get in the same way, as a bit for each pair or as a length for each sequence: a defect of one shows with the other."""
 
 
 def _present(case: Case) -> frozenset[str]:
@@ -174,7 +174,7 @@ def _present(case: Case) -> frozenset[str]:
     found = case_features(case)
     names = (*(part.name for part in PARTS), *(modifier.name for modifier in MODIFIERS), "paged", "backward")
     present = [name for name in names if found.get(name, ABSENT) != ABSENT]
-    return frozenset(f"has {_BITS[0] if name in _BITS else name}" for name in present)
+    return frozenset(f"has {_ALIKE.get(name, name)}" for name in present)
 
 
 def _parts(case: Case) -> frozenset[str]:
