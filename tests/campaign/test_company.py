@@ -6,7 +6,7 @@ import pytest
 from flashverify.campaign.causes.company import Company
 from flashverify.campaign.causes.symptoms import unsteady
 from flashverify.case.text import parse_case
-from flashverify.judge.record import Confirmation, Diagnosis
+from flashverify.judge.record import Confirmation, Diagnosis, Folded
 from flashverify.judge.verdict import CaseResult, Key, OutputStats
 from tests.campaign.company_seen import CAUSE, DK, OUT, TOUCHED, book, failing, seen
 
@@ -181,3 +181,20 @@ def test_a_failure_of_a_problem_that_a_check_made_counts_for_the_parts_of_that_p
     assert company.met(DK, CAUSE, parse_case(lengths))[0] == 1, "both failed with lengths"
     assert company.alone(TOUCHED, CAUSE) == ["fv1 seq_k=4"], "on the case itself O was right"
     assert company.alone(OUT, {("memory", "touched", "o")}) == [], "nobody looked at memory there"
+
+
+def test_a_bucket_that_was_seen_alone_in_another_dtype_stays_at_the_end_though_it_holds_that():
+    company = Company()
+    in_fp32 = msgspec.structs.replace(DK, dtype="fp32")
+    seen(company, "fv1 dtype=fp32", msgspec.structs.replace(OUT, dtype="fp32"), in_fp32)
+    seen(company, "fv1", OUT, DK)
+    seen(company, "fv1", DK)
+    causes, records = book(company, OUT, in_fp32, DK)
+    folds = causes.companions(over=True)
+    assert next(folds)[:2] == (DK, in_fp32)
+    del records[DK]
+    records[in_fp32] = msgspec.structs.replace(records[in_fp32], folded=(Folded(DK, "fv1", "", "company"),))
+    assert list(folds) == []
+
+    records[in_fp32] = msgspec.structs.replace(records[in_fp32], folded=())
+    assert [fold[:2] for fold in causes.companions(over=True)] == [(in_fp32, OUT)]

@@ -132,7 +132,7 @@ class CauseBook(KnownCauses):
             for lead in leads:
                 if lead.key == record.key:
                     break  # what follows is less clear than the finding itself
-                if lead.key.subject == record.key.subject and (why := self._company_of(record, lead, over)):
+                if lead.key.subject == record.key.subject and (why := self._company_of(record.key, lead.key, over)):
                     self._companions.keep(record.key)
                     yield record.key, lead.key, why
                     break
@@ -166,8 +166,8 @@ class CauseBook(KnownCauses):
         found = self._records[shown]
         return not named(found) and self._companions.same(found, self._records[cause])
 
-    def _company_of(self, record: FindingRecord, lead: FindingRecord, over: bool) -> str:
-        sighting = self.sighting(record.key)
+    def _company_of(self, found: Key, cause: Key, over: bool) -> str:
+        record, lead, sighting = self._records[found], self._records[cause], self.sighting(found)
         question = (lead.key, record.key, sighting.case if sighting else "")
         return self._companions.why(
             record,

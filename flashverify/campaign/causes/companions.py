@@ -164,6 +164,8 @@ class Companions:
             return "the results differ from run to run"
         if lead.confirmation.repeats and not lead.confirmation.failed:
             return "that did not fail again in a fresh process either, or was not tried" if over else ""
+        if self._alone_elsewhere(found, lead):
+            return ""
         together, chance = self._met(key, lead, explained=explained)
         if told and own_output:  # a diagnosis had no say, or nobody had time to ask what was seen that late
             told = not looked and together > _LATE
@@ -192,6 +194,12 @@ class Companions:
         if chance > _LINKED or 2 * together < several:
             return ""
         return f"seen with it on {together} of {plural(several, 'case')}, which chance does not explain"
+
+    def _alone_elsewhere(self, found: FindingRecord, lead: FindingRecord) -> bool:
+        """Whether the same output in another dtype, which a bucket holds, was seen without a finding that could have been seen there."""
+        held = (each.key for each in found.folded if symptom(each.key) == symptom(found.key))
+        shown = self._symptoms_of(lead)
+        return any(self._company.alone(key, shown) and not self._at_work.get((lead.key, key)) for key in held)
 
     def _symptoms_of(self, cause: FindingRecord) -> frozenset[Symptom]:
         """What a finding shows: of those that were folded into it those that more than company speaks for."""
