@@ -24,6 +24,8 @@ __all__ = ["enter_sources", "require_own_sources", "sources_environment"]
 
 _VARIABLE = "_FLASHVERIFY_SOURCES"
 _HARNESS = ("flashverify", "flashverify_oracles")
+_STARTED = ("__main__", "__mp_main__")
+"""What the process was started with: a module of the harness, too."""
 _SHOWN = 5
 
 
@@ -81,7 +83,7 @@ def require_own_sources(spec: str) -> None:
     strangers = sorted(
         name
         for name, module in sys.modules.items()
-        if name.partition(".")[0] not in _HARNESS
+        if name.partition(".")[0] not in (*_HARNESS, *_STARTED)
         and (file := getattr(module, "__file__", None))
         and _within(Path(file).resolve(), project)
         and not _within(Path(file).resolve(), folder)

@@ -2,8 +2,9 @@
 
 from flashverify.campaign.protocol import Chunk, Prepare, Prepared
 from flashverify.campaign.supervisor.readiness import Readiness
-from flashverify.campaign.supervisor.schedule import CampaignConfig, Schedule
 from flashverify.case.case import Case
+from flashverify.judge.verdict import CaseResult
+from tests.campaign.notes import Notes, following, schedule
 
 
 def answer(task, cases=("a", "b"), **changes):
@@ -26,7 +27,7 @@ def test_a_kind_is_drawn_from_once_it_is_compiled_and_its_cases_are_judged():
     ready.prepared(answer(task))
 
     assert (ready.kinds("s"), ready.ready, ready.compiled) == ((0,), 1, 4)
-    assert ready.chunk(None) == Chunk("s", ("a", "b"), "fuzz")
+    assert ready.chunk(None) == Chunk("s", ("a", "b"), "fuzz", "compiled s")
     assert ready.chunk(None) is None
 
 
@@ -40,7 +41,7 @@ def test_a_kind_of_which_nothing_can_be_drawn_is_left_out():
 
 def test_corpus_kinds_and_cases_that_were_put_off_take_turns_until_nothing_waits():
     ready, (first, second, third, *_) = Readiness(("s",), 0), texts(4)
-    ready.listed("s", (first, second, third))
+    ready.listed(Chunk("s", (first, second, third), "fuzz", "corpus s"))
     ready.wait("s", texts(4)[3])
 
     tasks = []
@@ -87,38 +88,140 @@ def test_of_the_cases_that_wait_those_go_that_cover_least():
 
 def test_a_subject_without_kernels_is_drawn_freely_and_nothing_of_it_is_kept_back():
     ready = Readiness(("s", "t"), 0)
-    ready.listed("s", ("x",))
+    ready.listed(Chunk("s", ("x",), "fuzz", "corpus s"))
     ready.prepared(answer(Prepare("s", kind=0), launches=0))
 
     assert (ready.kinds("s"), ready.kinds("t")) == (None, ())
-    assert [ready.chunk(None).cases, ready.chunk(None).cases] == [("a", "b"), ("x",)]
+    assert [ready.chunk(None).cases, ready.chunk(None).cases] == [("x",), ("a", "b")]
     assert {ready.next(0, 0.0).subject for _ in range(3)} == {"t"}
-    ready.listed("s", ("y",))
+    ready.listed(Chunk("s", ("y",), "fuzz", "corpus s"))
     assert ready.chunk(None).cases == ("y",)
 
 
 def test_the_case_over_which_a_compiler_died_is_judged_and_the_others_are_compiled():
     ready = Readiness(("s",), 0)
-    ready.lost(Prepare("s", ("a", "b")), "a")
+    ready.listed(Chunk("s", ("a", "b"), "fuzz", "corpus s"))
+    task = next(task for task in iter(lambda: ready.next(0, 0.0), None) if task.cases)
+    ready.lost(task, "a")
 
-    assert ready.chunk(None).cases == ("a",)
+    assert ready.chunk(None) == Chunk("s", ("a",), "fuzz", "corpus s")
     assert ("b",) in [ready.next(0, 0.0).cases for _ in range(3)]
 
 
+def test_a_case_of_the_corpus_that_is_being_compiled_when_its_subject_is_given_up_is_judged_once():
+    ready = Readiness(("s",), 0)
+    ready.listed(Chunk("s", ("a", "b", "c"), "fuzz", "corpus s"))
+    task = next(task for task in iter(lambda: ready.next(0, 0.0), None) if task.cases)
+    ready.give_up("s")
+    ready.prepared(answer(task))
+
+    judged = [case for chunk in iter(lambda: ready.chunk(0), None) for case in chunk.cases]
+    assert sorted(judged) == ["a", "b", "c"]
+    assert not ready.lists_wait
+
+
+def of_a_gpu(tmp_path, notes=None, stored=(), **changes):
+    given = {"device": "cuda", "workers": 2, "compilers": 1, "ready": True}
+    return schedule(tmp_path, notes, stored, **(given | changes))
+
+
+def result(case, origin):
+    return CaseResult(case, "s", "cuda", (), origin=origin)
+
+
+def judge(found, chunk, cases=None):
+    """A worker judges cases of a chunk or a batch, and they are stored; the results."""
+    marked = [found.answered(chunk, result(case, "")) for case in cases or chunk.cases]
+    for each in marked:
+        found.stored(each)
+    return marked
+
+
 def test_batches_wait_for_a_kind_and_are_drawn_from_those_that_are_ready(tmp_path):
-    config = CampaignConfig(kind="fuzz", subjects=("s", "t"), out=tmp_path, device="cuda", workers=2, corpus=True)
-    ready = Readiness(config.subjects, 0)
-    schedule = Schedule(config, lambda _: None, readiness=ready)
-    schedule.next(None, False, lambda _: ())
-    schedule.next(None, False, lambda _: ())  # the corpus of each
-    schedule.listed("s", ("a", "b", "c"), corpus=True)
-    assert schedule.next(None, False, lambda _: ()) is None
+    found, ready = of_a_gpu(tmp_path, corpus=True, max_cases=50)
+    for _ in range(2):
+        following(found)  # the corpus of each
+    found.listed("a", ("x", "y", "z"), corpus=True)
+    assert following(found) is None, "how many cases are drawn is not known"
+    found.listed("b", (), corpus=True)
+    assert following(found) is None
+    assert found.cases_wait, "for a compiler"
 
-    ready.prepared(answer(Prepare("t", kind=0)))
-    chunk = schedule.next(1, False, lambda _: ())
-    batches = [schedule.next(30, False, lambda _: ()) for _ in range(2)]
+    ready.prepared(answer(Prepare("b", kind=0)))
+    chunk, batch = following(found), following(found)
 
-    assert chunk == Chunk("t", ("a",), "fuzz")
-    assert batches[0] == Chunk("t", ("b",), "fuzz")
-    assert (batches[1].subject, batches[1].kinds, batches[1].examples) == ("t", (0,), 30)
-    assert schedule.next(0, False, lambda _: ()) is None
+    assert chunk == Chunk("b", ("a", "b"), "fuzz", "compiled b")
+    assert (batch.subject, batch.kinds, batch.examples, batch.fixed) == ("b", (0,), 40, False)
+    assert (batch.number, batch.most) == (1, 40), "the first batch is of the other subject, and waits"
+    rest = following(found)
+    assert (rest.number, rest.most) == (3, 50 - 3 - 2 - 40)
+    assert following(found) is None
+
+
+def test_what_is_compiled_ahead_counts_and_no_case_more_is_judged_than_asked_for(tmp_path):
+    found, ready = of_a_gpu(tmp_path, subjects=("a",), max_cases=12, batch=5)
+    ready.prepared(answer(Prepare("a", kind=0), cases=("1", "2", "3", "4")))
+    chunks = [following(found) for _ in range(2)]
+    batch, last = following(found), following(found)
+
+    assert [len(chunk.cases) for chunk in chunks] == [2, 2]
+    assert (batch.most, last.most) == (5, 3)
+    for text in texts(3):
+        ready.wait("a", text)
+    for task in [task for task in (ready.next(0, 0.0) for _ in range(9)) if task is not None and task.cases]:
+        ready.prepared(answer(task))
+    assert following(found) is None, "there is no room beside the batches"
+    judge(found, batch, ("5", "6", "7"))
+    found.batch_ended(batch, stopped=False, put_off=2)
+    judge(found, last, ("8",))
+    found.batch_ended(last, stopped=False, put_off=2)
+    later = [following(found) for _ in range(4)]
+
+    assert [chunk.cases for chunk in later[:3]] == [(text,) for text in texts(3)]
+    assert later[3].most == 1
+    assert found.part == "4 of 12 cases judged"
+
+
+def test_a_run_that_goes_on_judges_what_was_put_off_and_nothing_twice(tmp_path):
+    notes = Notes()
+    found, ready = of_a_gpu(tmp_path, notes, subjects=("a",))
+    first, second, third = texts(3)
+    ready.prepared(answer(Prepare("a", kind=0), cases=("1", "2")))
+    stored = judge(found, following(found), ("1",))
+    batch = following(found)
+    stored += judge(found, batch, ("5",))
+    ready.wait("a", first)
+    ready.wait("a", second)
+    ready.wait("a", third)
+    found.batch_ended(batch, stopped=False, put_off=3)
+    waiting = next(task for task in iter(lambda: ready.next(0, 0.0), None) if task.cases)
+    ready.prepared(answer(waiting))
+    stored += judge(found, following(found))
+    following(found)  # a batch, which notes what waits
+
+    found, ready = of_a_gpu(tmp_path, notes, [(each, "a") for each in stored], subjects=("a",))
+    assert following(found) is None
+    ready.prepared(answer(Prepare("a", kind=0), cases=("1", "2")))
+    assert following(found).cases == ("2",)
+    for text in texts(3):
+        ready.wait("a", text)
+    tasks = [task for task in iter(lambda: ready.next(0, 0.0), None) if task.cases]
+    assert sorted(case for task in tasks for case in task.cases) == sorted({first, second, third} - {*waiting.cases})
+    assert following(found).number == 1, "the first batch is over"
+
+
+def test_a_batch_whose_worker_was_lost_goes_on_with_the_kinds_that_are_ready_then(tmp_path):
+    found, ready = of_a_gpu(tmp_path, subjects=("a",), max_cases=60)
+    ready.prepared(answer(Prepare("a", kind=0), cases=()))
+    ready.prepared(answer(Prepare("a", kind=1), cases=("1",)))
+    following(found)
+    batch = following(found)
+    judge(found, batch, ("5", "6"))
+    ready.prepared(answer(Prepare("a", kind=4), cases=("2",)))
+    assert found.lost(batch, 2)
+    judge(found, following(found))
+    again = following(found)
+
+    assert (batch.kinds, again.kinds) == ((1,), (1, 4))
+    assert (again.number, again.most, again.fixed) == (batch.number, 40, False)
+    assert [each.case for each in again.answered] == ["5", "6"]

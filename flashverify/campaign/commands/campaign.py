@@ -6,17 +6,16 @@ import json
 import os
 import secrets
 import shlex
-import signal
 import sys
 import time
 from collections.abc import Callable, Iterable
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from flashverify.campaign import environment, toolkit
+from flashverify.campaign.commands.signals import ending_signals
 from flashverify.campaign.commands.terminal import StatusLine, one_line, summary_json, verdict_lines
 from flashverify.campaign.commands.waived import assessed, lines_under, summary_under
 from flashverify.campaign.kernel_cache import cache_environment
@@ -26,12 +25,10 @@ from flashverify.campaign.refusals.words import refusal_lines
 from flashverify.campaign.store.writer import open_run
 from flashverify.campaign.supervisor.engine import Engine
 from flashverify.campaign.supervisor.schedule import CampaignConfig
+from flashverify.case.space.profiles import out_of_reach
 from flashverify.errors import FlashverifyError, NoVerdictError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from types import FrameType
-
     from flashverify.baseline.assessment import Assessment
     from flashverify.baseline.entries import Baseline
     from flashverify.campaign.commands.settings import Settings
@@ -45,6 +42,7 @@ Ended = Callable[[Path, str, int, "Assessment | None"], None]
 _DEFAULT_SECONDS = 600.0
 _EXPLAIN_SECONDS = 60.0
 _MEMORY_SHARE = 0.8
+_LONG_LIMIT = 300.0
 
 
 def default_subjects() -> tuple[str, ...]:
@@ -96,10 +94,10 @@ def campaign_config(
     workers = settings.workers or default_workers(device)
     out = Path(settings.out or f"flashverify-out/{kind}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}")
     compilers = default_compilers(kind, device, workers, settings.compilers)
-    seed, subjects, numerics = settings.seed, settings.subject, settings.numerics
-    if kind == "fuzz" and (out / "run.json").exists() and None in (seed, subjects, numerics):
-        record = open_run(out).record  # a resumed run brings its own seed, subjects and numerics
-        numerics = numerics or record.numerics
+    seed, subjects, numerics, profile = settings.seed, settings.subject, settings.numerics, settings.profile
+    if (out / "run.json").exists() and None in (seed, subjects, numerics, profile):
+        record = open_run(out).record  # a resumed run brings its own seed, subjects, numerics and profile
+        numerics, profile = numerics or record.numerics, profile or record.profile
         seed, subjects = record.seed if seed is None else seed, subjects or record.subjects
     if seed is None:
         seed = secrets.randbits(32) if kind == "fuzz" else 0
@@ -125,10 +123,11 @@ def campaign_config(
         shrink=kind == "fuzz" if settings.shrink is None else settings.shrink,
         max_findings=1 if settings.fail_fast else settings.max_findings,
         explain_seconds=_EXPLAIN_SECONDS,
-        case_limit=60.0 if device == "cpu" else 120.0,
+        case_limit=_LONG_LIMIT if profile == "long" else 60.0 if device == "cpu" else 120.0,
         memory=_memory_per_worker(workers, compilers),
         toolkit=toolkit.BUNDLED,
         numerics=environment.resolve_numerics(numerics, device),
+        profile=(profile or "") if kind == "fuzz" else "",
         command=shlex.join(("flashverify", *sys.argv[1:])),
         compilers=compilers,
         environment=cache_environment(subjects, os.environ) if device == "cuda" else {},
@@ -142,26 +141,6 @@ def _memory_per_worker(workers: int, compilers: int) -> int | None:
         return int(_MEMORY_SHARE * total / (workers + compilers / 2))
     except (ValueError, OSError):
         return None
-
-
-@contextmanager
-def _signals(stop: Callable[[int], None]) -> Iterator[None]:
-    """The first SIGINT or SIGTERM calls `stop`; the second ends the process, and its workers with it."""
-    seen = False
-
-    def handle(number: int, _frame: FrameType | None) -> None:
-        nonlocal seen
-        if seen:
-            os._exit(128 + number)
-        seen = True
-        stop(128 + number)
-
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def run_campaign(
@@ -194,7 +173,7 @@ def run_campaign(
     """
     with StatusLine() as status:
         engine = Engine(config, (status,))
-        with _signals(lambda code: engine.stop("interrupted", code)):
+        with ending_signals(lambda code: engine.stop("interrupted", code)):
             for problem in engine.problems:
                 print(f"flashverify: warning: {problem}", file=sys.stderr)
             summary = engine.run()
@@ -206,7 +185,14 @@ def run_campaign(
         held = assessed(baseline, engine, config)
         summary, findings = summary_under(held, summary, tally.errors), held.unknown
     lines = verdict_lines(
-        summary, findings, worst, config.out, reports, errors=tally.errors, first_error=tally.first_error
+        summary,
+        findings,
+        worst,
+        config.out,
+        reports,
+        errors=tally.errors,
+        first_error=tally.first_error,
+        sampled=tally.sampled,
     )
     if outside is not None and outside.bad and summary.exit_code == 0:
         summary = msgspec.structs.replace(summary, exit_code=OUTSIDE_WRONG)
@@ -214,6 +200,8 @@ def run_campaign(
         lines = lines_under(lines, held)
     if outside is not None:
         lines = [*lines, "", *map(one_line, refusal_lines(outside))]
+    if unreached := out_of_reach(config.device, config.profile):
+        lines = [*lines, one_line(unreached)]
     if as_json:
         fields = {"baseline": held.fields()} if held is not None else {}
         fields |= {"refusals": msgspec.to_builtins(outside)} if outside is not None else {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import sys
 import time
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from flashverify.campaign.store.stats import Stats
     from flashverify.judge.record import FindingRecord, Summary
-    from flashverify.judge.verdict import Key
+    from flashverify.judge.verdict import Key, Sampled
 
 __all__ = ["StatusLine", "one_line", "summary_json", "verdict_lines"]
 
@@ -153,7 +154,14 @@ _STOPPED = {
 def _headline_of(summary: Summary, errors: int, first_error: str) -> str:
     findings = plural(summary.findings, "finding")
     if summary.stopped in _STOPPED:
-        return _STOPPED[summary.stopped] + (f", {findings} so far" if summary.findings else "")
+        part = f": {summary.part}" if summary.part else ""
+        return _STOPPED[summary.stopped] + part + (f", {findings} so far" if summary.findings else "")
+    verdict = _verdict_of(summary, findings, errors, first_error)
+    partial = summary.part and summary.cases and summary.stopped == "budget"
+    return verdict + (f"; only {summary.part}" if partial else "")
+
+
+def _verdict_of(summary: Summary, findings: str, errors: int, first_error: str) -> str:
     if not summary.cases:
         return "NO VERDICT: no case was judged" + (f" ({first_error})" if first_error else "")
     if summary.findings:
@@ -177,6 +185,7 @@ def verdict_lines(
     *,
     errors: int = 0,
     first_error: str = "",
+    sampled: Sampled | None = None,
 ) -> list[str]:
     """The end of a campaign in words: the verdict first, then counts, ratios, findings, files."""
     lines = [
@@ -186,6 +195,8 @@ def verdict_lines(
     ]
     if errors and first_error not in lines[0]:
         lines.append(f"not judged, first cause: {first_error}")
+    if sampled is not None:
+        lines.append(f"{sampled}; relations and counting look at the others")
     if worst:
         lines.append(f"worst error / bound: {_ratios(worst)}")
     shown = [record for n, record in enumerate(findings) if n < _MOST_UNEXPLAINED or record.confirmation.repeats]
@@ -198,6 +209,8 @@ def verdict_lines(
         ]
         lines += [f"  {_words(record.key)}: {plural(record.count, 'case')}" for record in others]
     lines += ["", f"run: {out}"] + [f"report: {path}" for path in reports]
+    if summary.stopped != "budget":
+        lines.append(f"unfinished: with --out {shlex.quote(str(out))} the same command goes on")
     return [one_line(line) for line in lines]
 
 

@@ -23,6 +23,7 @@ from flashverify.campaign.protocol.events import (
     decode_event,
 )
 from flashverify.campaign.protocol.tasks import (
+    Answered,
     Attribute,
     Batch,
     CaseList,
@@ -38,6 +39,7 @@ from flashverify.campaign.protocol.tasks import (
 )
 
 __all__ = [
+    "Answered",
     "Attribute",
     "Attributed",
     "Batch",

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from flashverify.campaign.supervisor.compiled_cases import CompiledCases
+    from flashverify.campaign.supervisor.config import CampaignConfig
     from flashverify.campaign.supervisor.pool import Loss
     from flashverify.campaign.supervisor.process import ProcessSetup
-    from flashverify.campaign.supervisor.schedule import CampaignConfig
 
 __all__ = ["Compilers"]
 
@@ -36,6 +37,7 @@ class Compilers:
         config: of the campaign; it says how many processes compile, none where kernels are interpreted.
         setup: of the workers.
         notes: where each process announces its case.
+        cases: those that are judged outside of batches.
         tell: is told of processes that are lost.
 
     Attributes:
@@ -43,12 +45,16 @@ class Compilers:
     """
 
     def __init__(
-        self, config: CampaignConfig, setup: ProcessSetup, notes: list[Path], tell: Callable[[msgspec.Struct], None]
+        self,
+        config: CampaignConfig,
+        setup: ProcessSetup,
+        notes: list[Path],
+        cases: CompiledCases,
+        tell: Callable[[msgspec.Struct], None],
     ) -> None:
-        ahead = config.compilers and config.device == "cuda" and config.kind == "fuzz"
-        self.readiness = Readiness(config.subjects, config.seed) if ahead else None
+        self.readiness = Readiness(config.subjects, config.seed, cases) if config.ahead else None
         self._config, self._setup, self._tell = config, setup, tell
-        self.notes = notes if ahead else []
+        self.notes = notes if config.ahead else []
         self._pool: Pool | None = None
         self._begun = time.monotonic()
         self._losses, self._closed = 0, False

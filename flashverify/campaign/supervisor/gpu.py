@@ -21,18 +21,21 @@ if TYPE_CHECKING:
     from flashverify.campaign.protocol import CaseJudged
     from flashverify.campaign.store.writer import RunStore
     from flashverify.campaign.supervisor.budget import Explaining
-    from flashverify.campaign.supervisor.schedule import CampaignConfig
+    from flashverify.campaign.supervisor.compiled_cases import CompiledCases
+    from flashverify.campaign.supervisor.config import CampaignConfig
 
 __all__ = ["Gpu", "processes"]
 
 
-def processes(config: CampaignConfig, store: RunStore, tell: Callable[[msgspec.Struct], None]) -> tuple[Pool, Gpu]:
-    """The workers of a campaign, and what it has beside them on a GPU."""
+def processes(
+    config: CampaignConfig, store: RunStore, cases: CompiledCases, tell: Callable[[msgspec.Struct], None]
+) -> tuple[Pool, Gpu]:
+    """The workers of a campaign, and what it has beside them on a GPU; `cases` are those that it judges outside of batches."""
     variables = dict(config.environment)
     setup = ProcessSetup(config.toolkit, config.device, config.case_limit, False, config.numerics, variables)
     notes = [store.inflight_path(n) for n in range(config.workers + config.compilers)]
     workers = Pool(setup, notes[: config.workers], config.memory)
-    compilers = Compilers(config, setup, notes[config.workers :], tell)
+    compilers = Compilers(config, setup, notes[config.workers :], cases, tell)
     return workers, Gpu(config, store, workers, compilers)
 
 

@@ -11,8 +11,11 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from flashverify.campaign.protocol import Chunk, Prepare
-from flashverify.campaign.supervisor.schedule import batch_seed
+from flashverify.campaign.supervisor.batches import batch_seed
+from flashverify.campaign.supervisor.compiled_cases import CompiledCases
 from flashverify.case.space.coverage import Coverage
 from flashverify.case.text import parse_case
 
@@ -43,7 +46,9 @@ class _Subject:
         total: kinds that there are; None while nobody said so.
         ready: kinds that are drawn from.
         listed: cases of the corpus that wait.
+        origins: what the results of these are marked with, until workers can have them.
         waiting: drawn cases that wait.
+        out: cases of both that are being compiled.
         chosen: what the cases cover that waited and were compiled.
         turn: which source comes next.
     """
@@ -52,7 +57,9 @@ class _Subject:
     total: int | None = None
     ready: list[int] = field(default_factory=list)
     listed: deque[str] = field(default_factory=deque)
+    origins: dict[str, str] = field(default_factory=dict)
     waiting: dict[str, Case] = field(default_factory=dict)
+    out: dict[str, None] = field(default_factory=dict)
     chosen: Coverage = field(default_factory=Coverage)
     turn: int = 0
 
@@ -63,6 +70,7 @@ class Readiness:
     Args:
         subjects: specs.
         seed: of the campaign.
+        cases: those that are judged outside of batches; what a run that is resumed had put off waits again.
 
     Attributes:
         off: specs of subjects that launch no Triton kernel, or of which none can be compiled ahead; they are drawn freely.
@@ -70,10 +78,13 @@ class Readiness:
         compiled: kernels that were compiled ahead.
     """
 
-    def __init__(self, subjects: tuple[str, ...], seed: int) -> None:
-        self._seed = seed
+    def __init__(self, subjects: tuple[str, ...], seed: int, cases: CompiledCases | None = None) -> None:
+        self._seed, self._cases = seed, CompiledCases({}) if cases is None else cases
         self._subjects = {spec: _Subject() for spec in subjects}
+        for spec, subject in self._subjects.items():
+            subject.waiting = {text: parse_case(text) for text in self._cases.left_over(spec)}
         self._order = deque(subjects)
+        self._lists: deque[Chunk] = deque()
         self._chunks: deque[Chunk] = deque()
         self._free_until: tuple[int, int] | None = None
         self.off: set[str] = set()
@@ -89,34 +100,50 @@ class Readiness:
         """Cases of the corpus and drawn ones that wait for a compiler, of all subjects."""
         return sum(len(each.listed) + len(each.waiting) for each in self._subjects.values())
 
+    @property
+    def lists_wait(self) -> bool:
+        """Whether a case of the corpus waits for a compiler or a worker."""
+        return bool(self._lists) or any(each.origins for each in self._subjects.values())
+
     def kinds(self, spec: str) -> tuple[int, ...] | None:
         """What a batch of a subject is drawn from; None is every kind, and an empty tuple nothing yet."""
         return None if spec in self.off else tuple(self._subjects[spec].ready)
 
     def chunk(self, room: int | None) -> Chunk | None:
-        """Cases that were compiled, at most `room` of them; None where there are none."""
+        """Cases that were compiled; of those that are not of the corpus at most `room`. None where there are none."""
+        if self._lists:
+            return self._lists.popleft()
         if not self._chunks or room == 0:
             return None
         chunk = self._chunks.popleft()
         if room is not None and len(chunk.cases) > room:
-            self._chunks.appendleft(Chunk(chunk.subject, chunk.cases[room:], chunk.plan))
-            chunk = Chunk(chunk.subject, chunk.cases[:room], chunk.plan)
+            self._chunks.appendleft(msgspec.structs.replace(chunk, cases=chunk.cases[room:]))
+            chunk = msgspec.structs.replace(chunk, cases=chunk.cases[:room])
         return chunk
 
-    def listed(self, spec: str, cases: tuple[str, ...]) -> None:
+    def listed(self, chunk: Chunk) -> None:
         """Cases that are judged first; none of them is dropped."""
-        if spec in self.off:
-            self._judge(spec, cases)
-        else:
-            self._subjects[spec].listed.extend(cases)
+        if chunk.subject in self.off:
+            self._lists.append(chunk)
+            return
+        subject = self._subjects[chunk.subject]
+        subject.listed.extend(chunk.cases)
+        subject.origins |= dict.fromkeys(chunk.cases, chunk.origin)
 
     def wait(self, spec: str, text: str) -> None:
         """A drawn case asks for a kernel that is not compiled."""
+        if text in self._subjects[spec].origins or not self._cases.put_off(spec, text):
+            return
         self.put_off += 1
         subject = self._subjects[spec]
+        if spec in self.off:
+            self._judge(spec, (text,))
+            return
         subject.waiting[text] = parse_case(text)
         if len(subject.waiting) > _WAITING:
-            del subject.waiting[min(subject.waiting, key=lambda t: subject.chosen.gain(subject.waiting[t]))]
+            least = min(subject.waiting, key=lambda t: subject.chosen.gain(subject.waiting[t]))
+            del subject.waiting[least]
+            self._cases.dropped(spec, least)
             self.dropped += 1
 
     def next(self, judged: int, elapsed: float) -> Prepare | None:
@@ -148,20 +175,25 @@ class Readiness:
                 return Prepare(spec, kind=kind, seed=batch_seed(self._seed, f"{spec} kind", kind), examples=_EXAMPLES)
             if subject.turn % 3 == 2 and subject.listed:
                 count = min(_LISTED, len(subject.listed))
-                return Prepare(spec, tuple(subject.listed.popleft() for _ in range(count)))
+                return self._task(spec, tuple(subject.listed.popleft() for _ in range(count)))
             if subject.turn % 3 == 0 and subject.waiting:
                 text = max(subject.waiting, key=lambda t: subject.chosen.gain(subject.waiting[t]))
                 subject.chosen.add(subject.waiting.pop(text))
-                return Prepare(spec, (text,))
+                return self._task(spec, (text,))
         return None
+
+    def _task(self, spec: str, cases: tuple[str, ...]) -> Prepare:
+        self._subjects[spec].out |= dict.fromkeys(cases)
+        return Prepare(spec, cases)
 
     def prepared(self, answer: Prepared) -> None:
         """A task ended."""
         spec, subject = answer.subject, self._subjects[answer.subject]
         self.compiled += answer.compiled
-        self._judge(spec, answer.cases)
         if answer.kind < 0:
+            self._judge(spec, self._back(spec, answer.cases))
             return
+        self._judge(spec, self._cases.new(spec, answer.cases))
         subject.total = answer.total
         if answer.cases:
             subject.ready.append(answer.kind)
@@ -170,18 +202,39 @@ class Readiness:
 
     def lost(self, task: Prepare, case: str | None) -> None:
         """The process that compiled for a task is gone; a worker judges the case that it was at, and the kind is left out."""
-        rest = tuple(text for text in task.cases if text != case)
-        self._subjects[task.subject].listed.extendleft(reversed(rest))
-        self._judge(task.subject, () if case is None else (case,))
+        spec = task.subject
+        if task.kind < 0:
+            back = self._back(spec, task.cases)
+            self._subjects[spec].listed.extendleft(text for text in reversed(back) if text != case)
+            self._judge(spec, tuple(text for text in back if text == case))
+        elif case is not None:
+            self._judge(spec, self._cases.new(spec, (case,)))
 
     def give_up(self, spec: str) -> None:
-        """Nothing of a subject is compiled ahead: what waits is judged, and everything is drawn."""
+        """Nothing of a subject is compiled ahead: what waits or is being compiled is judged, and everything is drawn."""
         subject = self._subjects[spec]
         self.off.add(spec)
-        self._judge(spec, (*subject.listed, *subject.waiting))
+        self._judge(spec, (*subject.out, *subject.listed, *subject.waiting))
+        subject.out.clear()
         subject.listed.clear()
         subject.waiting.clear()
 
+    def _back(self, spec: str, cases: tuple[str, ...]) -> tuple[str, ...]:
+        """Those cases that were being compiled; they no longer are."""
+        out = self._subjects[spec].out
+        found = tuple(text for text in cases if text in out)
+        for text in found:
+            del out[text]
+        return found
+
     def _judge(self, spec: str, cases: tuple[str, ...]) -> None:
         """Hand cases to workers, a few at a time."""
-        self._chunks.extend(Chunk(spec, cases[i : i + _LISTED], "fuzz") for i in range(0, len(cases), _LISTED))
+        origins, own = self._subjects[spec].origins, self._cases.origin(spec)
+        for origin in dict.fromkeys(origins.get(text, own) for text in cases):
+            found = [text for text in cases if origins.get(text, own) == origin]
+            chunks = self._chunks if origin == own else self._lists
+            chunks.extend(
+                Chunk(spec, tuple(found[i : i + _LISTED]), "fuzz", origin) for i in range(0, len(found), _LISTED)
+            )
+        for text in cases:
+            origins.pop(text, None)

@@ -2,183 +2,112 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections import deque
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from flashverify.campaign.protocol import Batch, CaseList, Chunk, Task
-from flashverify.campaign.toolkit import BUNDLED
-from flashverify.errors import UsageError
+from flashverify.campaign.supervisor.batches import batch_seed
+from flashverify.campaign.supervisor.config import CampaignConfig
+from flashverify.campaign.supervisor.journal import batch_of
+from flashverify.campaign.supervisor.lists import CORPUS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
+    from collections.abc import Callable
 
+    from flashverify.campaign.supervisor.journal import Journal
     from flashverify.campaign.supervisor.readiness import Readiness
+    from flashverify.judge.verdict import CaseResult
 
 __all__ = ["CampaignConfig", "Schedule", "batch_seed"]
 
-_CHUNK = 8
 _READY_BATCH = 40
-"""Examples of a batch of a subject whose kernels are compiled ahead: the next batch knows more kinds."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CampaignConfig:
-    """Everything that a campaign is told.
-
-    Args:
-        kind: `run` judges the fixed matrix (or `cases`), `fuzz` searches.
-        subjects: specs.
-        out: the run folder.
-        device: `cpu` or `cuda`, resolved.
-        workers: processes.
-        seconds: time budget of this call; None is none.
-        max_cases: cases of the whole run, resumed ones included; None is none.
-        cases: text forms that `run` judges instead of the matrix.
-        matrix: whether `fuzz` judges the matrix before it searches.
-        kept: text forms of cases that are judged before all others.
-        corpus: whether `fuzz` judges the packaged corpus before all else; it takes half of `max_cases` at most.
-        shrink: shrink findings; verification happens either way.
-        batch: examples per batch of the search.
-        case_limit: seconds that one case may take.
-        shrink_seconds: time limit of shrinking, per bucket.
-        explain_share: of the time, for minimising, verifying and diagnosing findings.
-        explain_seconds: seconds of workers that this may take at least where there is no time budget; None is no limit.
-        max_findings: findings after which the search ends; None is no limit.
-        repeats: fresh verifications of a minimal case.
-        grace: seconds after the budget within which what has begun may end; an eighth of the budget at most.
-        memory: bytes that one worker may use; None is no limit.
-        toolkit: `module:name` of the toolkit.
-        command: the command line, for the record.
-        numerics: of interpreted kernels.
-        compilers: processes that compile ahead of a search on a GPU; 0 is none, and workers compile what they launch.
-        environment: variables of the workers, beside those of this process.
-    """
-
-    kind: str
-    subjects: tuple[str, ...]
-    out: Path
-    device: str
-    workers: int
-    seed: int = 0
-    seconds: float | None = None
-    max_cases: int | None = None
-    cases: tuple[str, ...] = ()
-    kept: tuple[str, ...] = ()
-    matrix: bool = False
-    corpus: bool = False
-    shrink: bool = True
-    batch: int = 200
-    case_limit: float = 60.0
-    shrink_seconds: float = 30.0
-    explain_share: float = 1 / 3
-    explain_seconds: float | None = None
-    max_findings: int | None = None
-    repeats: int = 3
-    grace: float = 120.0
-    memory: int | None = None
-    toolkit: str = BUNDLED
-    command: str = ""
-    numerics: str = "ieee"
-    compilers: int = 0
-    environment: Mapping[str, str] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        for name, accepted, good in (
-            ("kind", "'run' or 'fuzz'", self.kind in ("run", "fuzz")),
-            ("subjects", "at least one, each once", 0 < len(self.subjects) == len(set(self.subjects))),
-            ("device", "'cpu' or 'cuda'", self.device in ("cpu", "cuda")),
-            ("workers", "1 or more", self.workers >= 1),
-            ("compilers", "0 or more", self.compilers >= 0),
-            ("seed", "0 <= seed < 2**64", 0 <= self.seed < 2**64),
-            ("seconds", "a positive number", self.seconds is None or self.seconds > 0),
-            ("max_cases", "1 or more", self.max_cases is None or self.max_cases >= 1),
-            ("batch", "1 or more", self.batch >= 1),
-            ("explain_share", "0 < explain_share < 1", 0 < self.explain_share < 1),
-            ("max_findings", "1 or more", self.max_findings is None or self.max_findings >= 1),
-        ):
-            if not good:
-                raise UsageError(f"{name}={getattr(self, name)!r} is not accepted: {accepted}")
-
-
-def batch_seed(seed: int, subject: str, batch: int) -> int:
-    """Seed of a batch, the same on every machine and for every number of workers."""
-    data = json.dumps([seed, subject, batch]).encode()
-    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "big")
+"""Cases of a batch of a subject whose kernels are compiled ahead: the next batch knows more kinds."""
 
 
 class Schedule:
     """Hands out tasks: listings first, then findings to explain (beside a search), then cases, then findings of a matrix.
 
     Listed cases come in the order in which they were listed, the corpus before the matrix, and both before what is drawn.
+
+    Args:
+        config: of the campaign.
+        journal: what was handed out before, and where it is noted.
+        readiness: what is compiled, where kernels are compiled ahead.
     """
 
-    def __init__(
-        self,
-        config: CampaignConfig,
-        claim: Callable[[int], None],
-        batches: int = 0,
-        readiness: Readiness | None = None,
-    ) -> None:
-        self._config, self._readiness = config, readiness
-        self._claim = claim
-        self.batches = batches
+    def __init__(self, config: CampaignConfig, journal: Journal, readiness: Readiness | None = None) -> None:
+        self._config = config
+        self._journal, self._readiness = journal, readiness
+        self._lists, self._batches, self._compiled = journal.lists, journal.batches, journal.compiled
         self.stopped = False
-        self.total: int | None = config.max_cases
-        self.order: list[tuple[str, str]] = []
-        self._listings: deque[Task] = deque()
+        self._listings: deque[Task] = deque(self._lists.unlisted())
         self._chunks: deque[Task] = deque()
+        self._take_lists()
         self._barren = 0
-        if config.kind == "run" and config.cases:
-            for spec in config.subjects:
-                self.listed(spec, config.cases)
-        elif not batches:
-            if config.kind == "fuzz" and config.corpus:
-                self._listings.extend(CaseList(spec, corpus=True) for spec in config.subjects)
-            if config.kind == "run" or config.matrix:
-                self._listings.extend(CaseList(spec) for spec in config.subjects)
-        self._room_of_corpus = None if config.max_cases is None else config.max_cases // 2
-        if not batches:
-            for spec in config.subjects if config.kept else ():
-                self.listed(spec, config.kept, corpus=config.kind == "fuzz")
+
+    @property
+    def total(self) -> int | None:
+        """Cases to judge; None where that is not known."""
+        return self._lists.size if self._config.kind == "run" else self._config.max_cases
 
     def listed(self, spec: str, cases: tuple[str, ...], *, corpus: bool = False) -> None:
         """The matrix of a subject is known, or what it accepts of the corpus."""
-        if corpus:
-            cases = cases[: self._room_of_corpus]
-            self._room_of_corpus = None if self._room_of_corpus is None else self._room_of_corpus - len(cases)
-            if self._readiness is not None:
-                self._readiness.listed(spec, cases)
-                return
-        else:
-            room = None if self._config.max_cases is None else max(0, self._config.max_cases - len(self.order))
-            cases = cases[:room]
-        if self._config.kind == "run":
-            self.order += [(spec, case) for case in cases]
-            self.total = len(self.order)
-        # Small chunks towards the end of a short list, so that no worker is left waiting for another.
-        size = max(1, min(_CHUNK, len(cases) // (4 * self._config.workers)))
-        plan = "fuzz" if corpus else "run"
-        self._chunks.extend(Chunk(spec, cases[i : i + size], plan) for i in range(0, len(cases), size))
+        self._lists.listed(spec, cases, corpus=corpus)
+        self._journal.note_lists()
+        self._take_lists()
 
-    def batch_ended(self, results: int) -> None:
-        """Three batches in a row without a new case: the space is exhausted."""
-        self._barren = 0 if results else self._barren + 1
+    def _take_lists(self) -> None:
+        """Lists whose cases can be handed out; those of the corpus are compiled first, where anything is."""
+        for chunk in self._lists.chunks():
+            if self._readiness is not None and chunk.origin.startswith(f"{CORPUS} "):
+                self._readiness.listed(chunk)
+            else:
+                self._chunks.append(chunk)
+
+    def answered(self, task: Batch | Chunk, result: CaseResult) -> CaseResult:
+        """A case of a task was judged; its result, marked with where it belongs."""
+        marked = msgspec.structs.replace(result, origin=task.origin)
+        if isinstance(task, Batch):
+            self._batches.answered(task.number, marked)
+        elif (spec := self._compiled.spec_of(task.origin)) is not None:
+            self._compiled.answered(spec, result.case)
+        return marked
+
+    def stored(self, result: CaseResult) -> None:
+        """A result is in the store."""
+        if (number := batch_of(result.origin)) is not None:
+            self._batches.stored(number)
+        elif (spec := self._compiled.spec_of(result.origin)) is not None:
+            self._compiled.stored(spec, result.case)
+        elif result.origin:
+            self._lists.stored(result.origin, result.case)
+        else:
+            self._journal.unmarked += 1
+
+    def batch_ended(self, task: Batch, *, stopped: bool, put_off: int = 0) -> None:
+        """A worker is done with a batch, or was told to stop. Three in a row without a case, put off or not: the space is exhausted."""
+        count = self._batches.done(task.number, stopped=stopped)
+        self._barren = 0 if count or stopped or put_off else self._barren + 1
         self.stopped = self.stopped or self._barren >= 3
 
-    def lost(self, task: Task, answered: int) -> None:
-        """A worker died over `task` after it had answered for so many of its cases, the deadly one included."""
+    def lost(self, task: Task, answered: int) -> bool:
+        """A worker died over `task` after it had answered for so many of its cases, the deadly one included.
+
+        Returns:
+            Whether another worker gets the rest.
+        """
         if isinstance(task, CaseList):
             self._listings.append(task)
         elif isinstance(task, Chunk) and task.cases[answered:]:
-            self._chunks.appendleft(Chunk(task.subject, task.cases[answered:], task.plan))
+            self._chunks.appendleft(Chunk(task.subject, task.cases[answered:], task.plan, task.origin))
+        elif isinstance(task, Batch):
+            return self._batches.lost(task.number)
+        return True
 
     def next(
         self,
-        room: int | None,
         busy: bool,
         quarantine: Callable[[str], tuple[str, ...]],
         *,
@@ -188,13 +117,11 @@ class Schedule:
         """The next task.
 
         Args:
-            room: cases that the budget still allows beyond those handed out; None is no limit.
             busy: whether another worker is still judging cases.
             quarantine: the deadly cases of a subject.
             explain: gives the next task about findings; None where there is none now.
             beside: whether findings are explained while cases wait.
         """
-        run = self._config.kind == "run"
         if self._listings and not self.stopped:
             return self._listings.popleft()
         if (beside or self.stopped or not (self._chunks or busy)) and (task := explain()) is not None:
@@ -203,29 +130,83 @@ class Schedule:
             return None
         if self._chunks:
             return self._chunks.popleft()
-        if run:
+        if self._config.kind == "run" or self._waits_for_lists:
             return None
-        if room is not None and room <= 0:
-            return None
-        if self._readiness is not None and (chunk := self._readiness.chunk(room)) is not None:
-            return chunk
-        return self._batch(room, quarantine)
+        return self._compiled_chunk() or self._batch(quarantine)
 
-    def _batch(self, room: int | None, quarantine: Callable[[str], tuple[str, ...]]) -> Batch | None:
-        """The next batch; of a subject whose kernels are compiled ahead a short one, and none where none is compiled yet."""
-        number, subjects = self.batches, self._config.subjects
-        for spec in (*subjects[number % len(subjects) :], *subjects[: number % len(subjects)]):
-            kinds = None if self._readiness is None else self._readiness.kinds(spec)
-            if kinds == ():
-                continue
-            self._claim(number + 1)
-            self.batches = number + 1
-            size = self._config.batch if kinds is None else min(self._config.batch, _READY_BATCH)
-            examples = size if room is None else min(size, room)
-            return Batch(spec, number, batch_seed(self._config.seed, spec, number), examples, quarantine(spec), kinds)
-        return None
+    def _compiled_chunk(self) -> Chunk | None:
+        """Cases that were compiled ahead, as far as there is room for them beside the batches that are handed out."""
+        if self._readiness is None:
+            return None
+        room = self._room
+        chunk = self._readiness.chunk(None if room is None else max(0, room - self._batches.promised))
+        if chunk is not None and self._compiled.spec_of(chunk.origin) is not None:
+            self._compiled.promised += len(chunk.cases)
+        return chunk
+
+    def _kinds(self, spec: str) -> tuple[int, ...] | None:
+        """What a batch of a subject is drawn from: kinds that are compiled, which may be none yet; None is everything."""
+        return None if self._readiness is None else self._readiness.kinds(spec)
+
+    def _size(self, spec: str) -> int:
+        """Cases of a batch of a subject."""
+        kinds = self._kinds(spec)
+        return self._config.batch if kinds is None else min(self._config.batch, _READY_BATCH) if kinds else 0
+
+    def _batch(self, quarantine: Callable[[str], tuple[str, ...]]) -> Batch | None:
+        sizes = tuple(map(self._size, self._config.subjects)) if self._readiness is not None else ()
+        if (grant := self._batches.next(self._room, sizes)) is None:
+            return None
+        self._journal.note_batches()
+        spec = self._journal.spec_of(grant.number)
+        return Batch(
+            spec,
+            grant.number,
+            batch_seed(self._config.seed, spec, grant.number),
+            self._size(spec),
+            quarantine(spec),
+            grant.most,
+            grant.answered,
+            grant.number < len(self._config.subjects),
+            self._config.profile,
+            self._kinds(spec),
+            self._readiness is None,
+        )
+
+    @property
+    def _waits_for_lists(self) -> bool:
+        """Whether the cases that are left for drawing are not known."""
+        return self._config.max_cases is not None and not self._lists.known
+
+    @property
+    def _room(self) -> int | None:
+        """Cases that batches may judge in all; None is no limit."""
+        return self._room_beside(self._compiled.promised)
+
+    def _room_beside(self, compiled: int) -> int | None:
+        """The same where so many cases that were compiled ahead count."""
+        most = self._config.max_cases
+        return None if most is None else max(0, most - self._lists.size - self._journal.unmarked - compiled)
 
     @property
     def cases_wait(self) -> bool:
         """Whether a list of cases waits, or is still to be made; batches of a search aside."""
-        return not self.stopped and bool(self._listings or self._chunks)
+        compiled = self._readiness is not None and self._readiness.lists_wait
+        return not self.stopped and bool(self._listings or self._chunks or compiled)
+
+    @property
+    def draws_wait(self) -> bool:
+        """Whether a batch could be handed out now."""
+        if self._config.kind == "run" or self.stopped or self._waits_for_lists:
+            return False
+        return self._batches.some_left(self._room)
+
+    @property
+    def part(self) -> str:
+        """What was judged of the cases that were to be judged, in words; empty where that is all of them, or time was the only limit."""
+        lists, compiled = self._lists.part(), self._compiled.judged
+        room = self._room_beside(compiled)
+        if lists or room is None or self._config.kind == "run" or not self._batches.some_left(room, out=True):
+            return lists
+        judged = self._lists.size + self._journal.unmarked + compiled + self._batches.answers
+        return f"{judged:,} of {self.total:,} cases judged"

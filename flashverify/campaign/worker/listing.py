@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flashverify.case.space.profiles import DEVICE_OF_PROFILE
 from flashverify.case.text import format_case
 
 if TYPE_CHECKING:
@@ -24,8 +23,7 @@ def listed(session: Session, task: CaseList) -> tuple[str, ...]:
     if task.examples:
         from flashverify.campaign.worker.search import draw_some
 
-        device = DEVICE_OF_PROFILE.get(task.profile, session.device)
-        drawn = draw_some(session, subject, task.examples, task.seed, device)
+        drawn = draw_some(session, subject, task.examples, task.seed, task.profile)
     elif task.corpus:
         from flashverify.campaign.corpus import corpus_cases
 

@@ -15,8 +15,9 @@ from hypothesis.errors import Unsatisfiable
 
 from flashverify.campaign.ahead import ahead_of
 from flashverify.campaign.worker.climb import Climber
+from flashverify.campaign.worker.stable_draws import stable_draws
 from flashverify.case.space.coverage import Coverage
-from flashverify.case.text import format_case
+from flashverify.case.text import format_case, parse_case
 from flashverify.errors import UsageError
 
 if TYPE_CHECKING:
@@ -47,15 +48,21 @@ _TRIES = 8
 
 
 def search(session: Session, task: Batch) -> None:
-    """Judge the cases of one batch; each case once, quarantined ones never.
+    """Judge the cases of one batch; each case once, quarantined ones and those that were judged before never.
 
     Raises:
         UsageError: nothing can be drawn, because the subject refuses every draw; the message says for which reasons.
     """
     subject, climber = session.subject(task.subject), Climber(task.seed)
     strategy, judge = _means(session, subject, task)
-    seen = set(task.quarantine)
-    left = task.examples
+    known = {each.case: each for each in task.answered}
+    seen = set(task.quarantine) - known.keys()
+    left = task.examples if task.most is None else task.most
+    if not task.fixed:
+        for text, answered in known.items():
+            climber.remember(parse_case(text), answered.ratios)
+        seen |= known.keys()
+        left -= len(known)
 
     def visit(case: Case) -> bool:
         """Whether the batch goes on."""
@@ -63,8 +70,11 @@ def search(session: Session, task: Batch) -> None:
         text = format_case(case)
         if text not in seen:
             seen.add(text)
-            result = judge(case)
-            if result is None:
+            if (answered := known.get(text)) is not None:
+                left -= 1
+                climber.remember(case, answered.ratios)
+                return left > 0
+            if (result := judge(case)) is None:
                 return True
             left -= 1
             climber.note(case, result)
@@ -72,13 +82,13 @@ def search(session: Session, task: Batch) -> None:
         return True
 
     climbs = task.examples // _CLIMBING
-    drawn = 0
-    for case in _fresh(strategy, task.examples - climbs, task.seed):
+    drawn, draws = 0, task.examples - climbs + (not task.simplest)
+    for case in _fresh(strategy, draws, task.seed):
         drawn += 1
-        if not visit(case):
+        if (drawn > 1 or task.simplest) and not visit(case):
             return
     if not drawn and task.kinds is None:
-        raise UsageError(session.toolkit.undrawable(subject, session.device))
+        raise UsageError(session.toolkit.undrawable(subject, session.device, task.profile))
     for _ in range(_TRIES * climbs):
         neighbour = climber.propose()
         if neighbour is None or session.toolkit.refusal(subject, neighbour) is not None:
@@ -92,7 +102,8 @@ def _means(
 ) -> tuple[SearchStrategy[Case], Callable[[Case], CaseResult | None]]:
     """What is drawn from, and how a case is judged; where only some kinds are compiled, that gives None for a case that is put off."""
     if task.kinds is None:
-        return session.toolkit.strategy(subject, session.device), lambda case: session.judge(task.subject, case, "fuzz")
+        strategy = session.toolkit.strategy(subject, session.device, task.profile)
+        return strategy, lambda case: session.judge(task.subject, case, "fuzz")
     from flashverify.campaign.worker.ahead import judge_compiled
 
     strategy = ahead_of(session.toolkit).of_kinds(subject, task.kinds)
@@ -104,15 +115,15 @@ def draw(strategy: SearchStrategy[Case], examples: int, seed_value: int) -> tupl
     return tuple(_fresh(strategy, examples, seed_value))
 
 
-def draw_some(session: Session, subject: Any, examples: int, seed_value: int, device: str) -> tuple[Case, ...]:
-    """`examples` different cases of a subject as they are drawn for a device, or fewer where it has no more.
+def draw_some(session: Session, subject: Any, examples: int, seed_value: int, profile: str) -> tuple[Case, ...]:
+    """`examples` different cases of a subject as large as a profile says, or fewer where it has no more.
 
     Raises:
         UsageError: it refuses every draw.
     """
-    drawn = draw(session.toolkit.strategy(subject, device), examples, seed_value)
+    drawn = draw(session.toolkit.strategy(subject, session.device, profile), examples, seed_value)
     if not drawn:
-        raise UsageError(session.toolkit.undrawable(subject, device))
+        raise UsageError(session.toolkit.undrawable(subject, session.device, profile))
     return drawn
 
 
@@ -149,5 +160,5 @@ def _round(strategy: SearchStrategy[Case], found: list[Case], seed_value: int) -
     def body(case: Case) -> None:
         found.append(case)
 
-    with contextlib.suppress(Unsatisfiable):  # the subject refuses every draw of this round
+    with stable_draws(), contextlib.suppress(Unsatisfiable):  # the subject refuses every draw of this round
         body()
