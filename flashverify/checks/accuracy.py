@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from flashverify.case.memory.host import on_cpu
 from flashverify.checks.left_open import pinned_elements, undefined_elements
+from flashverify.checks.passes.comparing import compares
 from flashverify.checks.passes.derived_problems import work
 from flashverify.judge.compare import Comparison, compare_output
 from flashverify.judge.verdict import Status, Verdict
@@ -197,8 +198,8 @@ def doubtful(end_to_end: list[Comparison], given: list[Comparison]) -> str:
 
 
 def first_failure(subject: Subject, execution: Execution) -> Verdict | None:
-    """The first failing verdict of `accuracy` and `nonfinite` about a pass; None where every element is within its bound."""
-    return next(iter(check_accuracy(subject, execution).failures()), None)
+    """The first failing verdict of `accuracy` and `nonfinite` about a pass; None where every element is within its bound, and in a rehearsal."""
+    return None if not compares() else next(iter(check_accuracy(subject, execution).failures()), None)
 
 
 def tainted(tidy: Clean, form: Form) -> dict[str, torch.Tensor]:

@@ -17,7 +17,7 @@ from flashverify.launching.pretended_tensors import DEVICE, CudaTensors
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["answering", "pretended_torch"]
+__all__ = ["PretendedStream", "answering", "pretended_torch"]
 
 _ENGINE = "_engine_run_backward"
 """The function of `torch.autograd` that both `grad` and `backward` end in."""
@@ -31,12 +31,15 @@ def answering() -> bool:
     return _depth > 0
 
 
-class _Stream:
+class PretendedStream:
     """The default stream, in which everything is done at once."""
 
     cuda_stream = 0
     device = DEVICE
     device_index = 0
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        """Whatever a stream is made with."""
 
     def synchronize(self, *_: Any) -> None:
         """Nothing to wait for."""
@@ -89,7 +92,7 @@ def _properties(capability: tuple[int, int]) -> SimpleNamespace:
 
 def _answers(capability: tuple[int, int]) -> dict[str, Callable[..., Any]]:
     """What functions of `torch.cuda` become."""
-    gpu, properties, stream = GPUS[capability], _properties(capability), _Stream()
+    gpu, properties, stream = GPUS[capability], _properties(capability), PretendedStream()
     fixed: dict[str, Any] = {
         "is_available": True,
         "is_initialized": True,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flashverify.launching.pretend import pretend_cuda
+from flashverify.launching.pretended_streams import pretended_streams
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +28,8 @@ def rehearsed_launches(capability: tuple[int, int]) -> Iterator[Launches]:
 
     The host code of the subject runs as its users run it, over tensors of the CPU that say they lie on a GPU, and the arguments of its
     launches are classified by Triton itself. So the key of a compilation is the one that the same launch asks for on the GPU. Of an
-    autotuned kernel every configuration is compiled that it would time.
+    autotuned kernel every configuration is compiled that it would time. What is launched on a stream of its own, or captured in a CUDA
+    graph, is compiled likewise.
 
     Args:
         capability: (major, minor) of the GPU.
@@ -69,7 +71,7 @@ def rehearsed_launches(capability: tuple[int, int]) -> Iterator[Launches]:
             raise failed
         return made[0]
 
-    with pretend_cuda(capability):
+    with pretend_cuda(capability), pretended_streams():
         JITFunction.run, Autotuner.run = compile_only, compile_each
         try:
             yield found

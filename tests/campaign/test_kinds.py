@@ -1,6 +1,7 @@
 """The kinds that a compiled subject is drawn from, and a case that is run for its launches alone."""
 
 import pytest
+import torch
 
 from flashverify import Supports, parse_case, subject
 from flashverify.campaign.ahead import AheadToolkit, ahead_of, since
@@ -12,11 +13,12 @@ from flashverify.case.space.strategies import GPU, cases
 from flashverify.checks import Plan
 from flashverify.checks.rehearsal import rehearse_case
 from flashverify.errors import UsageError
+from flashverify.launching.rehearsal import rehearsed_launches
 
 SUPPORTS = Supports(dtypes=("fp32", "bf16"), masks=("causal",), logits=("softcap",), dim_max=64, equal_dims=True)
 
 
-def made(supports=SUPPORTS, calls=None, fails=False):
+def made(supports=SUPPORTS, calls=None, fails=False, computes=True):
     @subject(supports=supports, device="cpu")
     def mine(p):
         if calls is not None:
@@ -24,7 +26,8 @@ def made(supports=SUPPORTS, calls=None, fails=False):
         if fails:
             raise ValueError("no")
         s = (p.q.float() @ p.k.float().mT * p.scale).softmax(-1)
-        return (s @ p.v.float()).to(p.q.dtype), s.sum(-1)
+        found = (s @ p.v.float()).to(p.q.dtype), s.sum(-1)
+        return found if computes else tuple(x + torch.rand_like(x) for x in found)
 
     return mine
 
@@ -65,6 +68,24 @@ def test_a_rehearsal_makes_the_passes_of_a_judgement_and_judges_nothing():
     assert counts[1] > 6
     assert rehearse_case(made(fails=True), case, plans[0]) == "ValueError: no"
     assert rehearse_case(made(), parse_case("fv1 dtype=fp16"), plans[0]) == "", "what is not supported is not run"
+
+
+def test_a_rehearsal_asks_each_question_to_its_end_on_streams_and_in_graphs_too():
+    case = parse_case("fv1 seq_q=5 seq_k=9 dim_qk=8 dim_v=8 dtype=fp32 causal=top-left")
+    passes = {}
+    for check, question in (
+        *(("reuse", name) for name in ("settings", "stream", "together", "graph")),
+        ("determinism", "repeat"),
+        ("addresses", "all"),
+    ):
+        calls = []
+        with rehearsed_launches((9, 0)):
+            plan = Plan(checks=("accuracy", check), questions={check: (question,)})
+            assert rehearse_case(made(calls=calls, computes=False), case, plan) == ""
+        passes[question] = len(calls) - 1  # beside the base pass
+
+    # Two other settings and the case again; the case and one with other values, eight times each; what warms up, is captured and is eager.
+    assert passes == {"settings": 3, "stream": 1, "together": 17, "graph": 5, "repeat": 4, "all": 0}
 
 
 def test_what_was_spent_is_a_difference():
