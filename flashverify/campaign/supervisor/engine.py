@@ -35,10 +35,10 @@ from flashverify.campaign.supervisor.pool import EXPLAINING, Loss, Slot
 from flashverify.campaign.supervisor.probe import failure_of
 from flashverify.campaign.supervisor.schedule import CampaignConfig, Schedule
 from flashverify.errors import NoVerdictError, SelfCheckError, UsageError
-from flashverify.judge.verdict import CaseResult
 
 if TYPE_CHECKING:
     from flashverify.judge.record import Summary
+    from flashverify.judge.verdict import CaseResult
 
 __all__ = ["Engine", "Listener"]
 
@@ -205,7 +205,7 @@ class Engine:
             evidence = self.tally.evidence.get(
                 note.name, environment.evidence(self._config.device, self._config.numerics)
             )
-            result = CaseResult(note.case, note.name, evidence, (loss.verdict,), seconds=round(loss.seconds, 3))
+            result = loss.result(note, evidence)
             self._keep(
                 self._schedule.answered(task, result) if isinstance(task, Batch | Chunk) else result, note.subject
             )
@@ -230,11 +230,8 @@ class Engine:
             self._first.end()
         self._explainer.end()
         self._gpu.finish(self.explaining)
-        summary = self.tally.summary(
-            self._ledger.restarts, self.budget.elapsed, self._reason or "budget", self._exit_code
-        )
-        summary = msgspec.structs.replace(summary, part=self._schedule.part)
-        self._ledger.finish(summary)
+        reason = self._reason or "budget"
+        summary = self._ledger.finish(self.budget.elapsed, reason, self._exit_code, self._schedule.part)
         self._tell(Finished(summary))
         return summary
 

@@ -158,8 +158,17 @@ class Ledger:
         self._unwritten.discard(record.key)
         return record
 
-    def finish(self, summary: Summary) -> None:
-        """Stores what is left, and the summary last; the results of a run over lists are put in their order."""
+    def finish(self, elapsed: float, reason: str, exit_code: int, part: str) -> Summary:
+        """Stores what is left, and the summary last; the results of a run over lists are put in their order.
+
+        Args:
+            elapsed: seconds.
+            reason: why the run ended.
+            exit_code: that an interrupted run ends with.
+            part: what was judged of the cases that were to be judged, in words.
+        """
+        summary = self.tally.summary(self.restarts, elapsed, reason, exit_code)
+        summary = msgspec.structs.replace(summary, part=part)
         over = summary.stopped in ("budget", "findings")
         for record in list(self.tally.records.values()):
             if over and record.not_minimal == NOT_YET:
@@ -173,3 +182,4 @@ class Ledger:
             self.store.sort_results(self.journal.lists.order())
         self.journal.note_batches()
         self.store.write_summary(summary)
+        return summary

@@ -27,6 +27,7 @@ from flashverify.campaign.protocol import (
 )
 from flashverify.campaign.supervisor.probe import START_LIMIT
 from flashverify.campaign.supervisor.process import ProcessSetup, WorkerProcess, death_verdict, hang_verdict
+from flashverify.judge.verdict import CaseResult
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,6 +80,10 @@ class Loss:
     failure: str
     seconds: float
     abandoned: bool = False
+
+    def result(self, note: Inflight, evidence: str) -> CaseResult:
+        """That of the case in flight, whose verdict is the death of the worker."""
+        return CaseResult(note.case, note.name, evidence, (self.verdict,), seconds=round(self.seconds, 3))
 
 
 class Pool:
