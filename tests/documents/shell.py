@@ -17,6 +17,7 @@ OTHERS = {"cd", "cp", "g++", "./judge", "git", "pip", "python3", "wait", "xz"}
 PLUGIN = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "flashverify/pytest_plugin").glob("*.py"))
 TARGETS = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
 ENDS = {"&&", "||", "|", ";", "&"}
+REDIRECTIONS = {">", "<", ">>"}
 
 
 def commands(text):
@@ -30,20 +31,18 @@ def commands(text):
                 if found:
                     yield found
                 found = []
-            elif word not in (">", "<", ">>") and (n == 0 or words[n - 1] not in (">", "<", ">>")):
-                if found or not re.match(r"[A-Z_]+=", word):
-                    found.append(word)
+            elif not {word, words[n - 1] if n else ""} & REDIRECTIONS and (found or not re.match(r"[A-Z_]+=", word)):
+                found.append(word)
 
 
 def wrong_with(words, folder):
     """The complaints about a command of a page in `folder`."""
     program, arguments = words[0].rpartition("/")[2], words[1:]
-    if words[0] in OTHERS or program in OTHERS:
+    if words[0] in OTHERS or program == "pip":
         return []
     check = {"flashverify": _flashverify, "python": _python, "pytest": _pytest, "make": _make, "ruff": _nothing}
-    if program == words[0] or ".venv/bin" in words[0] or "wheel/bin" in words[0]:
-        if program in check:
-            return check[program](arguments, folder)
+    if program in check and words[0].removesuffix(program) in ("", ".venv/bin/", "wheel/bin/"):
+        return check[program](arguments, folder)
     return [f"unknown command {words[0]}: tests/documents/shell.py lists those of the reader's machine"]
 
 

@@ -55,9 +55,8 @@ def test_the_declaration_and_the_marker_of_the_page_are_those_of_the_files():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", ["replay", "xray"])
-def test_a_command_prints_what_the_page_shows(copy, command):
-    at = next(n for n, b in enumerate(BLOCKS) if b.language == "sh" and b.text.startswith(f"flashverify {command}"))
+def test_the_xray_prints_what_the_page_shows(copy):
+    at = next(n for n, b in enumerate(BLOCKS) if b.language == "sh" and b.text.startswith("flashverify xray"))
     done = subprocess.run(
         [sys.executable, "-m", *shlex.split(BLOCKS[at].text), "--device", "cpu"],
         cwd=copy,
@@ -65,11 +64,6 @@ def test_a_command_prints_what_the_page_shows(copy, command):
         text=True,
         check=False,
     )
-    shown, printed = (untimed(text).splitlines() for text in (BLOCKS[at + 1].text, done.stdout))
 
     assert done.returncode == 1
-    assert [line for line in shown if line.strip() != "..." and line not in printed] == []
-
-
-def untimed(text):
-    return re.sub(r", [\d.]+ s\)", ")", text)
+    assert set(BLOCKS[at + 1].text.splitlines()) - {"..."} <= set(done.stdout.splitlines())
