@@ -97,10 +97,19 @@ def plain_markdown(text: str) -> str:
     parts = _FENCED.split(re.sub(r"\A(<!--.*?-->\s*)+", "", text, flags=re.DOTALL))
     for n, part in enumerate(parts):
         if n % 2:
-            parts[n] = re.sub(r"^ {2,3}(?=\S)", "    ", part, flags=re.MULTILINE) if part.startswith(" ") else part
+            parts[n] = _indented(part) if part.startswith(" ") else part
         else:
-            parts[n] = re.sub(r"^((?![-#|>]|\d+\. |\s).*)\n(?=- |1\. )", r"\1\n\n", part, flags=re.MULTILINE)
+            part = re.sub(r"^((?![-#|>]|\d+\. |\s).*)\n(?=- |1\. )", r"\1\n\n", part, flags=re.MULTILINE)
+            part = re.sub(r"(\n\n {2,3}\S.*)\n(?=- |\d+\. )", r"\1\n\n", part)
+            parts[n] = re.sub(r"^ {2,3}(?=\S)", "    ", part, flags=re.MULTILINE)
     return "".join(parts)
+
+
+def _indented(block: str) -> str:
+    """A fenced block within a list as an indented one."""
+    lines = block.splitlines()
+    margin = len(lines[0]) - len(lines[0].lstrip())
+    return "\n".join(" " * 8 + line[margin:] if line.strip() else "" for line in lines[1:-1])
 
 
 def navigation(folder: Path) -> list[Any]:

@@ -87,9 +87,11 @@ def test_pages_are_staged_with_the_files_that_they_link_to(tree, tmp_path):
 
 
 def test_lists_and_blocks_are_written_for_the_renderer():
-    text = "One:\n- a\n- b\n\n1. c\n\n   ```sh\n   ls\n   ```\n\n```\nx\n- y\n```\n"
+    text = "One:\n- a\n  - b\n\n1. c\n\n   ```sh\n   ls\n   ```\n\n   more\n2. d\n\n```\n  x\n- y\n```\n"
 
-    assert site.plain_markdown(text) == ("One:\n\n- a\n- b\n\n1. c\n\n    ```sh\n    ls\n    ```\n\n```\nx\n- y\n```\n")
+    assert site.plain_markdown(text) == (
+        "One:\n\n- a\n    - b\n\n1. c\n\n        ls\n\n    more\n\n2. d\n\n```\n  x\n- y\n```\n"
+    )
 
 
 @pytest.mark.parametrize(

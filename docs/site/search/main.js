@@ -14,7 +14,7 @@
       var inTitle = count(section.low_title, words[n]);
       var inText = count(section.low_text, words[n]);
       if (!inTitle && !inText) return 0;
-      total += 20 * Math.min(inTitle, 1) + Math.min(inText, 10) / Math.log(20 + section.text.length);
+      total += 2 * Math.min(inTitle, 1) + inText / (inText + 1 + section.text.length / 1000);
     }
     return total;
   }
