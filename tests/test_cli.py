@@ -200,7 +200,8 @@ def test_a_signal_stores_everything_and_exits(tmp_path, number, code):
     run = open_run(tmp_path / "r")
     seen = len(run.findings)  # the search goes on until the signal arrives, and may meet a second one
     assert seen >= 1
-    assert out.splitlines()[0] == f"INTERRUPTED, {seen} finding{'s' * (seen > 1)} so far"
+    assert run.summary.part.endswith("corpus cases judged")
+    assert out.splitlines()[0] == f"INTERRUPTED: {run.summary.part}, {seen} finding{'s' * (seen > 1)} so far"
     assert ("interrupted", code) == (run.summary.stopped, run.summary.exit_code)
     assert run.summary.cases == len(list(run.results())) > 0
 

@@ -11,7 +11,10 @@ ROOT = Path(__file__).resolve().parents[1]
 
 # Lowest first. A module may import its own layer's package and every layer below it.
 LAYERS = (
-    {"flashverify.child_process", "flashverify.errors", "flashverify.formats", "flashverify.outputs"},
+    {
+        *("flashverify.child_process", "flashverify.errors", "flashverify.formats", "flashverify.outputs"),
+        "flashverify.sparse_memory",
+    },
     {"flashverify.launching"},
     {"flashverify.case", "flashverify.numerics", "flashverify.interpreter"},
     {"flashverify.subjects", "flashverify.truth"},

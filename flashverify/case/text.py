@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["VERSION", "format_case", "parse_case"]
 
 VERSION = "fv1"
+_GROUPED = re.compile(r"(?<![A-Za-z0-9_])[0-9]+_")
+"""A number with an underscore, as `1_6`, which Python takes for 16; names as `block_m` have letters before theirs."""
 _SECTIONS = {"mask": Mask, "logits": Logits, "values": Values, "storage": Storage, "grad": Grad}
 
 
@@ -73,6 +76,8 @@ def parse_case(text: str) -> Case:
         if not separator or key not in axes:
             raise CaseTextError(f"unknown word {word[:80]!r} in a case; accepted keys: {', '.join(axes)}")
         axis = axes[key]
+        if not value.isascii() or _GROUPED.search(value):
+            raise CaseTextError(f"{key}={value[:80]!r} is not accepted: ASCII, digits without underscores between them")
         if axis.field in sections[axis.section]:
             raise CaseTextError(f"{key} is given twice in a case")
         try:

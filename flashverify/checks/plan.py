@@ -95,9 +95,19 @@ class Plan:
         return self.questions.get(check, check_spec(check).question_names)
 
     def for_case(self, case: Case) -> Plan:
-        """The plan itself for small cases; above `thorough` a third of the questions, the second call and one launch, by the case's text."""
-        if self.thorough is None or work(case) <= self.thorough:
+        """What a case is asked, by its text: of checks that are shared out a third of the questions, above `thorough` of more of them.
+
+        Above it there are one more call and one launch, too. Without `thorough` the plan stays as it is.
+        """
+        if self.thorough is None:
             return self
-        turn = zlib.crc32(str(case).encode()) % _SHARE
-        shared = {spec.name: self.asked(spec.name)[turn::_SHARE] for spec in CHECK_SPECS if spec.shared_out}
+        small, turn = work(case) <= self.thorough, zlib.crc32(str(case).encode()) % _SHARE
+        sharing = sorted((s for s in CHECK_SPECS if s.always_shared or s.shared_out), key=lambda s: s.always_shared)
+        shared = {  # begun in different places: their longest parts do not meet
+            spec.name: self.asked(spec.name)[(turn + number) % _SHARE :: _SHARE]
+            for number, spec in enumerate(sharing)
+            if spec.always_shared or not small
+        }
+        if small:
+            return replace(self, questions={**self.questions, **shared})
         return replace(self, questions={**self.questions, **shared}, calls=2, configs=1)

@@ -24,8 +24,8 @@ __all__ = ["main"]
 
 _EXIT_CODES = """
 Exit codes: 0 clean and the budget met; 1 findings; 2 usage or configuration; 3 no verdict (no case was judged, every
-worker died, the disk is full); 4 clean, but silently wrong outside a declaration (--refusals); 130 and 143 after SIGINT
-and SIGTERM, with everything stored.
+worker died, the disk is full); 4 clean, but silently wrong outside a declaration (--refusals); 129, 130 and 143 after
+SIGHUP, SIGINT and SIGTERM, with everything stored.
 
 Loading a subject runs its code.
 """

@@ -77,7 +77,10 @@ def _campaign(
 @JSON
 @REPORT
 def run_command(as_json: bool, no_report: bool, **options: Any) -> int:
-    """Judge the fixed matrix of cases, every poison and variant."""
+    """Judge the fixed matrix of cases, every poison and variant.
+
+    With --out naming an unfinished run, go on with it.
+    """
     return _campaign("run", options, as_json, no_report)
 
 

@@ -1,10 +1,14 @@
 """What a run leaves on disk besides its case results: its header, its findings, its summary.
 
 <run>/run.json                  RunRecord, written first
+<run>/lists.json                the lists of cases that are judged before any is drawn
+<run>/progress.json             the batches of draws that were handed out
 <run>/results.jsonl             one CaseResult a line
 <run>/findings/<slug>/          case.json (text form of the minimal case), finding.json (FindingRecord), repro.py
 <run>/summary.json              Summary, written last
 <run>/report.{html,md,json}     the report
+
+Each of these records, and each line of results, ends with a member `crc32`, the checksum of everything before it.
 """
 
 from __future__ import annotations
@@ -127,6 +131,7 @@ class RunRecord(msgspec.Struct, frozen=True, omit_defaults=True):
         form: per subject, the numerical form that its bounds assume, in words.
         numerics: of interpreted kernels.
         profile: how large drawn cases are; empty is that of the device.
+        sealed: whether every record of the folder ends with its checksum.
     """
 
     kind: str
@@ -139,6 +144,7 @@ class RunRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     format: int = FORMAT
     numerics: str = "ieee"
     profile: str = ""
+    sealed: bool = False
 
 
 class Summary(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -151,6 +157,7 @@ class Summary(msgspec.Struct, frozen=True, omit_defaults=True):
         seconds: wall clock.
         stopped: why it ended: `budget`, `findings` (as many as asked for), `interrupted`, `workers`, `disk`.
         exit_code: of the command.
+        part: what was judged of the cases that were to be judged, in words, where that is not all.
     """
 
     cases: int
@@ -161,3 +168,4 @@ class Summary(msgspec.Struct, frozen=True, omit_defaults=True):
     seconds: float
     stopped: str
     exit_code: int
+    part: str = ""

@@ -176,6 +176,7 @@ class CaseResult(msgspec.Struct, frozen=True, omit_defaults=True):
         seconds: that it took.
         warnings: remarks that are no failures.
         sampled: which part the oracle judged; None is all of it.
+        origin: the list or the batch of a campaign that it belongs to, as `batch 12`; empty where there is none.
     """
 
     case: str
@@ -186,6 +187,7 @@ class CaseResult(msgspec.Struct, frozen=True, omit_defaults=True):
     seconds: float = 0.0
     warnings: tuple[str, ...] = ()
     sampled: Sampled | None = None
+    origin: str = ""
 
     @property
     def failures(self) -> tuple[Verdict, ...]:

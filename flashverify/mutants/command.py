@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
 import time
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from flashverify.campaign.commands.signals import ending_signals
 from flashverify.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from flashverify.mutants.runner.records import MutantResult
 
@@ -72,8 +71,8 @@ def mutants_command(
 ) -> int:
     """Plant defects in the bundled kernels and see whether the harness finds them: the test of the tester.
 
-    Exit codes: 0 all found and all controls quiet; 1 survivors, false alarms or errors; 2 usage; 3 nothing was judged; 130 and 143
-    after SIGINT and SIGTERM, with everything stored.
+    Exit codes: 0 all found and all controls quiet; 1 survivors, false alarms or errors; 2 usage; 3 nothing was judged; 129,
+    130 and 143 after SIGHUP, SIGINT and SIGTERM, with everything stored.
     """
     from flashverify.campaign import environment
     from flashverify.campaign.corpus import corpus_cases
@@ -100,7 +99,8 @@ def mutants_command(
         memory=_memory_per_worker(workers),
         corpus=corpus_cases(),
     )
-    with _signals() as code:
+    code: list[int] = []
+    with ending_signals(code.append):
         results = run_mutants(run, each=_progress(len(mutants)), stopped=lambda: bool(code))
     left = len(mutants) - len(results)
     figures = summary.as_json(results, left=left) | {"out": str(run.out), "seed": seed, "device": device}
@@ -122,21 +122,3 @@ def _progress(total: int) -> Callable[[MutantResult, int], None]:
         print(f"[{total - left}/{total}] {result.status.value:11} {result.name}{by}{cost}", file=sys.stderr, flush=True)
 
     return each
-
-
-@contextmanager
-def _signals() -> Iterator[list[int]]:
-    """The exit code after the first SIGINT or SIGTERM; the second ends the process, and its workers with it."""
-    seen: list[int] = []
-
-    def handle(number: int, _frame: object) -> None:
-        if seen:
-            os._exit(128 + number)
-        seen.append(128 + number)
-
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield seen
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

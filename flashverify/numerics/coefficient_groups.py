@@ -3,6 +3,7 @@
 All are absolute values in natural units unless a name says otherwise.
 """
 
+import math
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
@@ -56,7 +57,7 @@ class LogitCoefficients:
         s_abs: Coefficient of `|S|`.
         s_max: Coefficient of `max(|S|, |m|)`, forward.
         s_const: Constant error.
-        s_flush: Coefficient of `sum |q| + sum |k|`.
+        s_flush: Coefficient of the products that flushed operands lose; 0 where none is flushed.
         s_mean: Coefficient of `sum |q| max_j |k|` of a smoothed K, `s_mean_eta` of `sum |q|`; 0 without one.
         prescale_fwd: Coefficient of the sum over the operand that is not prescaled; `prescale_bwd` likewise.
     """
@@ -125,6 +126,8 @@ class OutputCoefficients:
     Attributes:
         normalise: What the weights are divided by, as in the form.
         dot_keys: D(Sk) with the rescales.
+        tile_dot: D(BN) of a tile of the declared size with the roundings of its rescale and of its sum, on the tile's own products; `tile_sum` the same on the
+            accumulator that it is added to; 0 where no order of the tiles is declared.
         div: Relative error of the division and of a split's merge.
         u_acc: Relative error of the products of the tiles and of the accumulator where they are narrow, `eta_acc` their subnormal error, before the division.
         eta_cast: Subnormal error of a weight that is divided by its sum before its cast, else 0.
@@ -144,6 +147,8 @@ class OutputCoefficients:
     eta_partial: float
     u_out: float
     eta_out: float
+    tile_dot: float = 0.0
+    tile_sum: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,6 +165,7 @@ class DerivativeCoefficients:
         ds_cast: Factor of dS at its cast: the scale where it comes first.
         eta_ds: Subnormal error of the cast of dS as it reaches a gradient, before the other operand.
         u_dbias: Unit roundoff of each head's dS before it is added to the gradient of a bias, `eta_dbias` its subnormal error; 0 for fp32.
+        dbias_max: From this size on that dS leaves its format; infinite for fp32.
     """
 
     dot_v: float
@@ -173,6 +179,7 @@ class DerivativeCoefficients:
     ds_cast: float
     eta_ds: float
     u_dbias: float = 0.0
+    dbias_max: float = math.inf
     eta_dbias: float = 0.0
 
 

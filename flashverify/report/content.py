@@ -146,6 +146,8 @@ def _notes(aggregate: Aggregate, summary: Summary | None, problems: tuple[str, .
         notes.append("The search ended when it had as many findings as were asked for.")
     elif summary.stopped != "budget":
         notes.append(f"The run was {_stop_text(summary)} before its budget was met.")
+    if summary is not None and summary.part:
+        notes.append(f"Not every case that was to be judged was: {summary.part}.")
     if summary is not None and summary.restarts:
         notes.append(
             f"{plural(summary.restarts, 'worker')} died or hung and {'was' if summary.restarts == 1 else 'were'} replaced."

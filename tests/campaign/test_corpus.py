@@ -8,7 +8,6 @@ import torch
 
 from flashverify.campaign.corpus import DETECTING, WORST, corpus_cases, format_entry, parse_entries, read_corpus
 from flashverify.campaign.protocol import Batch, CaseList, Chunk, WorkerConfig
-from flashverify.campaign.supervisor.schedule import CampaignConfig, Schedule
 from flashverify.campaign.toolkit import BUNDLED
 from flashverify.campaign.toolkit import bundled as toolkit
 from flashverify.campaign.worker.main import Session
@@ -20,6 +19,7 @@ from flashverify.case.space.profiles import GPU
 from flashverify.errors import UsageError
 from flashverify.mutants import Mutant, build_mutant
 from flashverify.subjects import has_gpu
+from tests.campaign.notes import following, schedule
 from tests.fast_tier import fast_one_in
 
 GOOD = "0.5000 o end-to-end bundled fv1 seq_q=2\nname_1,name_2 fv1 seq_q=3\n# a comment\n"
@@ -131,21 +131,14 @@ def test_a_damaged_line_is_an_error_that_names_it(line, named):
         parse_entries("x", f"{GOOD}{line}\n")
 
 
-def schedule(tmp_path, **changes):
-    given = {"kind": "fuzz", "subjects": ("a", "b"), "out": tmp_path, "device": "cpu", "workers": 1, "corpus": True}
-    return Schedule(CampaignConfig(**(given | changes)), lambda _: None)
-
-
-def tasks(found, room=None):
-    while not isinstance(task := found.next(room, False, lambda _: ()), Batch):
+def tasks(found):
+    while not isinstance(task := following(found), Batch | None):
         yield task
 
 
 def test_the_corpus_is_judged_first_in_the_plan_of_the_search(tmp_path):
-    found = schedule(tmp_path)
-    assert [CaseList("a", corpus=True), CaseList("b", corpus=True)] == [
-        found.next(None, False, lambda _: ()) for _ in "ab"
-    ]
+    found = schedule(tmp_path, corpus=True)
+    assert [CaseList("a", corpus=True), CaseList("b", corpus=True)] == [following(found) for _ in "ab"]
     found.listed("a", tuple("123"), corpus=True)
     found.listed("b", ("4",), corpus=True)
 
@@ -155,22 +148,24 @@ def test_the_corpus_is_judged_first_in_the_plan_of_the_search(tmp_path):
     assert [(c.subject, case) for c in chunks for case in c.cases] == [("a", "1"), ("a", "2"), ("a", "3"), ("b", "4")]
 
 
-def test_the_corpus_takes_half_of_the_cases_at_most_and_none_of_a_resumed_run(tmp_path):
-    found = schedule(tmp_path, max_cases=6)
-    found.listed("a", tuple("12"), corpus=True)
-    found.listed("b", tuple("34"), corpus=True)
+@pytest.mark.parametrize("first", ["ab", "ba"])
+def test_the_corpus_takes_half_of_the_cases_at_most_whichever_subject_is_listed_first(tmp_path, first):
+    found = schedule(tmp_path, max_cases=6, corpus=True)
+    listed = {"a": tuple("12"), "b": tuple("34")}
+    assert [CaseList, CaseList] == [type(following(found)) for _ in "ab"]
+    found.listed(first[0], listed[first[0]], corpus=True)
+    assert following(found) is None, "what is left for drawing is not known"
+    found.listed(first[1], listed[first[1]], corpus=True)
 
-    assert [case for task in tasks(found, 6) if isinstance(task, Chunk) for case in task.cases] == ["1", "2", "3"]
-    config = CampaignConfig(kind="fuzz", subjects=("a",), out=tmp_path, device="cpu", workers=1, corpus=True)
-    assert isinstance(Schedule(config, lambda _: None, 3).next(None, False, lambda _: ()), Batch)
-    assert isinstance(schedule(tmp_path, corpus=False).next(None, False, lambda _: ()), Batch)
+    assert [case for task in tasks(found) for case in task.cases] == ["1", "2", "3"]
+    assert isinstance(following(schedule(tmp_path)), Batch)
 
 
 def test_what_a_lost_worker_left_of_a_chunk_keeps_its_plan(tmp_path):
     found = schedule(tmp_path)
-    found.lost(Chunk("a", tuple("123"), "fuzz"), 1)
+    assert found.lost(Chunk("a", tuple("123"), "fuzz", "corpus a"), 1)
 
-    assert [Chunk("a", tuple("23"), "fuzz")] == [task for task in tasks(found) if isinstance(task, Chunk)]
+    assert [Chunk("a", tuple("23"), "fuzz", "corpus a")] == list(tasks(found))
 
 
 @pytest.mark.slow

@@ -6,9 +6,10 @@ from flashverify.campaign.commands.campaign import campaign_config
 from flashverify.campaign.commands.settings import KEYS, Settings, load_settings
 from flashverify.campaign.environment import resolve_numerics
 from flashverify.campaign.store.resume import check_resumable
-from flashverify.campaign.supervisor.schedule import CampaignConfig, Schedule
+from flashverify.campaign.supervisor.schedule import CampaignConfig
 from flashverify.errors import ConfigError, UsageError
 from flashverify.judge.record import RunRecord
+from tests.campaign.notes import following, schedule
 
 
 def pyproject(folder, text):
@@ -38,7 +39,22 @@ def test_the_file_is_looked_up_towards_the_root(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text", ["sede = 1", 'seed = "x"', "seed = 1.5", "seed = true", "subject = [1]", 'device = "tpu"', "seed = ["]
+    "text",
+    [
+        "sede = 1",
+        'seed = "x"',
+        'seed = "1_6"',
+        'seed = "\u0663"',
+        "seed = 1.5",
+        "seed = true",
+        "minutes = [1]",
+        "subject = [1]",
+        'device = "tpu"',
+        "device = [1]",
+        "out = {a = 1}",
+        "shrink = 3",
+        "seed = [",
+    ],
 )
 def test_the_file_is_checked(tmp_path, text):
     pyproject(tmp_path, text)
@@ -46,6 +62,21 @@ def test_the_file_is_checked(tmp_path, text):
     with pytest.raises(ConfigError) as raised:
         load_settings({}, {}, tmp_path)
     assert text.split()[0] in str(raised.value) or "cannot read" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("tool = 3", "tool=3"),
+        ("[tool]\nflashverify = 3", "flashverify=3"),
+        ("[[tool.flashverify]]\nseed = 1", "flashverify="),
+    ],
+)
+def test_a_file_whose_table_is_none_is_refused(tmp_path, text, named):
+    (tmp_path / "pyproject.toml").write_text(text, encoding="utf-8")
+
+    with pytest.raises(ConfigError, match=rf"{named}.*pyproject.toml is not accepted: a table, \[tool.flashverify\]"):
+        load_settings({}, {}, tmp_path)
 
 
 def test_unknown_variables_are_errors(tmp_path):
@@ -57,6 +88,8 @@ def test_unknown_variables_are_errors(tmp_path):
     ("key", "value"),
     [
         ("hours", "nan"),
+        ("hours", "1e308"),
+        ("minutes", "1_0"),
         ("minutes", "0"),
         ("max-cases", "0"),
         ("seed", "-1"),
@@ -64,6 +97,9 @@ def test_unknown_variables_are_errors(tmp_path):
         ("workers", "x"),
         ("workers", "0"),
         ("out", ""),
+        ("out", "x" * 300),
+        ("out", "x/" * 2500),
+        ("out", "a\udcff"),
         ("device", "tpu"),
         ("subject", ("a", "a")),
     ],
@@ -119,7 +155,7 @@ def test_the_profile_of_drawn_cases_comes_from_every_layer(tmp_path):
 
 def test_a_search_draws_by_its_profile_and_goes_on_with_no_other(tmp_path):
     config = CampaignConfig(kind="fuzz", subjects=("mine",), out=tmp_path, device="cpu", workers=1, profile="long")
-    task = Schedule(config, lambda _: None).next(None, False, lambda _: ())
+    task = following(schedule(tmp_path, subjects=("mine",), profile="long"))
     stored = SimpleNamespace(record=RunRecord("fuzz", ("mine",), 0, {}, profile="cpu"), summary=None)
 
     assert task.profile == "long"

@@ -186,6 +186,13 @@ def test_something_else_is_no_reproduction(tmp_path):
         read_reproduction(tmp_path)
 
 
+def test_a_finding_folder_is_read_without_following_or_waiting(tmp_path):
+    os.mkfifo(tmp_path / "case.json")
+
+    with pytest.raises(StoreError, match="no regular file"):
+        read_reproduction(tmp_path)
+
+
 def test_a_torn_note_names_no_case(tmp_path):
     path = tmp_path / "note"
     note, long = InflightFile(str(path)), Inflight("m:s", "s", "fv1 " + "x" * 9000)

@@ -11,8 +11,8 @@ from flashverify import cli
 from flashverify.campaign import toolkit
 from flashverify.campaign.corpus.kept import keep_cases, kept_cases
 from flashverify.campaign.protocol import Batch, Chunk
-from flashverify.campaign.supervisor.schedule import CampaignConfig, Schedule
 from flashverify.errors import ConfigError
+from tests.campaign.notes import following, schedule
 from tests.report.synthetic import explained, failing, result, stats, write_run
 
 FAKES = Path(__file__).resolve().parents[1] / "campaign"
@@ -68,15 +68,12 @@ def test_a_run_begins_with_the_kept_cases_and_writes_everything_in_github(call, 
 
 
 def test_a_search_judges_the_kept_cases_before_it_draws(tmp_path):
-    config = CampaignConfig(
-        kind="fuzz", subjects=("s",), out=tmp_path, device="cpu", workers=1, kept=("fv1", "fv1 seq_k=3")
-    )
+    found = schedule(tmp_path, subjects=("s",), kept=("fv1", "fv1 seq_k=3"))
 
-    def first(batches):
-        return Schedule(config, lambda number: None, batches).next(None, False, lambda spec: ())
-
-    assert first(0) == Chunk("s", ("fv1",), "fuzz")
-    assert isinstance(first(3), Batch)
+    assert [Chunk("s", (case,), "fuzz", "kept s") for case in ("fv1", "fv1 seq_k=3")] == [
+        following(found) for _ in "ab"
+    ]
+    assert isinstance(following(found), Batch)
 
 
 def test_outside_of_github_nothing_is_written_that_was_not_asked_for(call, tmp_path, monkeypatch):

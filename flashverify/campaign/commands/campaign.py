@@ -6,17 +6,16 @@ import json
 import os
 import secrets
 import shlex
-import signal
 import sys
 import time
 from collections.abc import Callable, Iterable
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from flashverify.campaign import environment, toolkit
+from flashverify.campaign.commands.signals import ending_signals
 from flashverify.campaign.commands.terminal import StatusLine, one_line, summary_json, verdict_lines
 from flashverify.campaign.commands.waived import assessed, lines_under, summary_under
 from flashverify.campaign.refusals.asking import ask_outside
@@ -29,9 +28,6 @@ from flashverify.case.space.profiles import out_of_reach
 from flashverify.errors import FlashverifyError, NoVerdictError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from types import FrameType
-
     from flashverify.baseline.assessment import Assessment
     from flashverify.baseline.entries import Baseline
     from flashverify.campaign.commands.settings import Settings
@@ -90,7 +86,7 @@ def campaign_config(
     workers = settings.workers or default_workers(device)
     out = Path(settings.out or f"flashverify-out/{kind}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}")
     seed, subjects, numerics, profile = settings.seed, settings.subject, settings.numerics, settings.profile
-    if kind == "fuzz" and (out / "run.json").exists() and None in (seed, subjects, numerics, profile):
+    if (out / "run.json").exists() and None in (seed, subjects, numerics, profile):
         record = open_run(out).record  # a resumed run brings its own seed, subjects, numerics and profile
         numerics, profile = numerics or record.numerics, profile or record.profile
         seed, subjects = record.seed if seed is None else seed, subjects or record.subjects
@@ -133,26 +129,6 @@ def _memory_per_worker(workers: int) -> int | None:
         return None
 
 
-@contextmanager
-def _signals(stop: Callable[[int], None]) -> Iterator[None]:
-    """The first SIGINT or SIGTERM calls `stop`; the second ends the process, and its workers with it."""
-    seen = False
-
-    def handle(number: int, _frame: FrameType | None) -> None:
-        nonlocal seen
-        if seen:
-            os._exit(128 + number)
-        seen = True
-        stop(128 + number)
-
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
 def run_campaign(
     config: CampaignConfig,
     *,
@@ -183,7 +159,7 @@ def run_campaign(
     """
     with StatusLine() as status:
         engine = Engine(config, (status,))
-        with _signals(lambda code: engine.stop("interrupted", code)):
+        with ending_signals(lambda code: engine.stop("interrupted", code)):
             for problem in engine.problems:
                 print(f"flashverify: warning: {problem}", file=sys.stderr)
             summary = engine.run()

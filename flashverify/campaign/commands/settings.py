@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import math
+import os
 import tomllib
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flashverify.campaign.environment import DEVICES, NUMERICS
@@ -13,23 +14,34 @@ from flashverify.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
 __all__ = ["KEYS", "Settings", "load_settings"]
 
 _PREFIX = "FLASHVERIFY_"
+_MOST_BYTES, _PATH_BYTES = 255, 3000
+"""Of one name, and of a path below which a run still has room for its files."""
+_MOST_HOURS = 1_000_000.0
+
+
+def _plain(value: Any) -> Any:
+    """A number, or text that spells one without underscores and with ASCII digits."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise ValueError
+    if isinstance(value, str) and ("_" in value or not value.isascii()):
+        raise ValueError
+    return value
 
 
 def _whole(low: int, high: int, value: Any) -> int:
-    number = int(value) if not isinstance(value, float | bool) else None
+    number = int(_plain(value)) if not isinstance(value, float) else None
     if number is None or not low <= number < high:
         raise ValueError
     return number
 
 
-def _positive(value: Any) -> float:
-    number = float(value) if not isinstance(value, bool) else 0.0
-    if not 0 < number < math.inf:
+def _positive(most: float, value: Any) -> float:
+    number = float(_plain(value))
+    if not 0 < number <= most:
         raise ValueError
     return number
 
@@ -70,20 +82,28 @@ def _flag(value: Any) -> bool:
 def _text(value: Any) -> str:
     if not isinstance(value, str) or not value or "\0" in value:
         raise ValueError
+    value.encode()  # bytes of a path that are no UTF-8
     return value
+
+
+def _folder(value: Any) -> str:
+    text = _text(value)
+    if any(len(os.fsencode(part)) > _MOST_BYTES for part in Path(text).parts) or len(os.fsencode(text)) > _PATH_BYTES:
+        raise ValueError
+    return text
 
 
 KEYS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "subject": (_names, "names of subjects, each once (`flashverify list` shows them), or module:name"),
-    "hours": (_positive, "a positive number"),
-    "minutes": (_positive, "a positive number"),
+    "hours": (lambda value: _positive(_MOST_HOURS, value), f"a positive number, at most {_MOST_HOURS:.0f}"),
+    "minutes": (lambda value: _positive(60 * _MOST_HOURS, value), f"a positive number, at most {60 * _MOST_HOURS:.0f}"),
     "max-cases": (lambda value: _whole(1, 2**63, value), "an integer >= 1"),
     "max-findings": (lambda value: _whole(1, 2**63, value), "an integer >= 1"),
     "fail-fast": (_flag, "true or false"),
     "shrink": (_flag, "true or false"),
     "seed": (lambda value: _whole(0, 2**64, value), "an integer, 0 <= seed < 2**64"),
     "workers": (lambda value: _whole(1, 1025, value), "an integer, 1 <= workers <= 1024"),
-    "out": (_text, "a folder"),
+    "out": (_folder, f"a folder, each name in it of at most {_MOST_BYTES} bytes of UTF-8"),
     "device": (_device, f"one of {', '.join(DEVICES)}"),
     "numerics": (_numerics, f"one of {', '.join(NUMERICS)}"),
     "baseline": (_text, "a file"),
@@ -167,9 +187,13 @@ def _pyproject(folder: Path) -> dict[str, Any]:
     if file is None:
         return {}
     try:
-        table = tomllib.loads(file.read_text(encoding="utf-8")).get("tool", {}).get("flashverify", {})
+        table: Any = tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"cannot read {file}: {error}") from error
+    for name in ("tool", "flashverify"):
+        table = table.get(name, {})
+        if not isinstance(table, dict):
+            raise ConfigError(f"{name}={table!r} in {file} is not accepted: a table, [tool.flashverify]")
     table = {key: value for key, value in table.items() if key not in _TABLES}
     for key in table:
         if key not in KEYS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import sys
 import time
@@ -142,7 +143,14 @@ _STOPPED = {
 def _headline_of(summary: Summary, errors: int, first_error: str) -> str:
     findings = plural(summary.findings, "finding")
     if summary.stopped in _STOPPED:
-        return _STOPPED[summary.stopped] + (f", {findings} so far" if summary.findings else "")
+        part = f": {summary.part}" if summary.part else ""
+        return _STOPPED[summary.stopped] + part + (f", {findings} so far" if summary.findings else "")
+    verdict = _verdict_of(summary, findings, errors, first_error)
+    partial = summary.part and summary.cases and summary.stopped == "budget"
+    return verdict + (f"; only {summary.part}" if partial else "")
+
+
+def _verdict_of(summary: Summary, findings: str, errors: int, first_error: str) -> str:
     if not summary.cases:
         return "NO VERDICT: no case was judged" + (f" ({first_error})" if first_error else "")
     if summary.findings:
@@ -190,6 +198,8 @@ def verdict_lines(
         ]
         lines += [f"  {_words(record.key)}: {plural(record.count, 'case')}" for record in others]
     lines += ["", f"run: {out}"] + [f"report: {path}" for path in reports]
+    if summary.stopped != "budget":
+        lines.append(f"unfinished: with --out {shlex.quote(str(out))} the same command goes on")
     return [one_line(line) for line in lines]
 
 

@@ -20,6 +20,7 @@ from flashverify.campaign.protocol.events import (
     decode_event,
 )
 from flashverify.campaign.protocol.tasks import (
+    Answered,
     Attribute,
     Batch,
     CaseList,
@@ -34,6 +35,7 @@ from flashverify.campaign.protocol.tasks import (
 )
 
 __all__ = [
+    "Answered",
     "Attribute",
     "Attributed",
     "Batch",

@@ -9,6 +9,7 @@ from flashverify.judge.record import Diagnosis, FindingRecord
 from flashverify.judge.verdict import Key, Verdict
 
 __all__ = [
+    "Answered",
     "Attribute",
     "Batch",
     "CaseList",
@@ -45,10 +46,25 @@ class WorkerConfig(msgspec.Struct, frozen=True):
     numerics: str = "ieee"
 
 
+class Answered(msgspec.Struct, frozen=True):
+    """A case of a batch that was judged before.
+
+    Attributes:
+        case: its text.
+        ratios: worst error / bound by output and mode, where they exceed those of the cases before it.
+    """
+
+    case: str
+    ratios: dict[str, float] = {}
+
+
 class Batch(msgspec.Struct, frozen=True, tag=True):
     """Draw `examples` cases for `subject` from `seed` and judge them.
 
     Attributes:
+        most: cases after which the batch is left, those of `answered` included; None is all.
+        answered: its first cases, which were judged before and are not judged again.
+        simplest: whether the first draw, the simplest case of all, is judged; it is in the first batch of a subject.
         profile: how large drawn cases are, one of `PROFILES`; empty is that of the device.
     """
 
@@ -57,15 +73,24 @@ class Batch(msgspec.Struct, frozen=True, tag=True):
     seed: int
     examples: int
     quarantine: tuple[str, ...] = ()
+    most: int | None = None
+    answered: tuple[Answered, ...] = ()
+    simplest: bool = True
     profile: str = ""
+
+    @property
+    def origin(self) -> str:
+        """What its results are marked with."""
+        return f"batch {self.number}"
 
 
 class Chunk(msgspec.Struct, frozen=True, tag=True):
-    """Judge these cases by `plan`, the text of a `PlanName`."""
+    """Judge these cases by `plan`, the text of a `PlanName`; their results are marked with `origin`, the list that they are of."""
 
     subject: str
     cases: tuple[str, ...]
     plan: str = "run"
+    origin: str = ""
 
 
 class CaseList(msgspec.Struct, frozen=True, tag=True):

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from flashverify.campaign.store.files import read_capped, write_atomic
+from flashverify.campaign.store.sealing import DamagedRecordError, decode, pretty
+from flashverify.errors import StoreError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -95,14 +97,12 @@ class Refusals(msgspec.Struct, frozen=True):
 
 def write_refusals(folder: Path, record: Refusals) -> None:
     """Stores it in a run folder."""
-    write_atomic(folder / FILE, msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")
+    write_atomic(folder / FILE, pretty(record))
 
 
 def read_refusals(folder: Path) -> Refusals | None:
     """What is stored in a run folder; None where nothing was asked, or it is damaged."""
-    if not (folder / FILE).exists():
-        return None
     try:
-        return msgspec.json.decode(read_capped(folder / FILE), type=Refusals)
-    except msgspec.MsgspecError:
+        return decode(read_capped(folder / FILE, within=folder), Refusals)
+    except (StoreError, DamagedRecordError):
         return None

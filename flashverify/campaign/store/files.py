@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import tempfile
 from pathlib import Path
 
 from flashverify.errors import StoreError
 
-__all__ = ["MAX_FILE_BYTES", "read_capped", "set_aside", "write_atomic"]
+__all__ = ["MAX_FILE_BYTES", "open_inside", "read_capped", "set_aside", "strange", "write_atomic"]
 
 MAX_FILE_BYTES = 16 * 1024 * 1024
 
@@ -51,16 +52,55 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def read_capped(path: Path, limit: int = MAX_FILE_BYTES) -> bytes:
+def strange(path: Path, within: Path, *, folder: bool = False) -> str:
+    """Why what stands at `path` is not a file, or a folder, of `within`, in words; empty where it is one, or where nothing is there.
+
+    A link may lead out of the folder, and a FIFO waits for ever. Neither is ever followed or opened.
+    """
+    for each in (*reversed([p for p in path.parents if p.is_relative_to(within) and p != within]), path):
+        try:
+            mode = each.lstat().st_mode
+        except OSError:
+            return ""
+        if each is not path or folder:
+            if not stat.S_ISDIR(mode):
+                return f"{each} is no folder"
+        elif not stat.S_ISREG(mode):
+            return f"{each} is no regular file"
+    return ""
+
+
+def open_inside(path: Path, within: Path, flags: int = os.O_RDONLY) -> int:
+    """A descriptor of a regular file below the folder `within`, reached without a link; never waits.
+
+    Raises:
+        FileNotFoundError: it is missing, and `flags` do not make it.
+        OSError: it cannot be opened, or something else stands there.
+    """
+    if why := strange(path, within):
+        raise OSError(why)
+    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(f"{path} is no regular file")
+    return descriptor
+
+
+def read_capped(path: Path, limit: int = MAX_FILE_BYTES, *, within: Path | None = None) -> bytes:
     """The bytes of `path`.
+
+    Args:
+        path: a file.
+        limit: bytes that it may have.
+        within: the folder that it has to lie in, as a regular file; None is anywhere.
 
     Raises:
         StoreError: it is missing, unreadable, or larger than `limit` bytes.
     """
     try:
-        with path.open("rb") as file:
-            data = file.read(limit + 1)
-    except OSError as error:
+        with path.open("rb") if within is None else os.fdopen(open_inside(path, within), "rb") as file:
+            data: bytes = file.read(limit + 1)
+    except (OSError, ValueError) as error:
         raise StoreError(f"cannot read {path}: {error}") from error
     if len(data) > limit:
         raise StoreError(f"{path} is larger than {limit} bytes and is not read")
@@ -68,10 +108,10 @@ def read_capped(path: Path, limit: int = MAX_FILE_BYTES) -> bytes:
 
 
 def set_aside(path: Path, *, move: bool = True) -> Path | None:
-    """Move (or copy) a damaged file to the first free name `<name>.corrupt[.N]`; None where the folder refuses."""
+    """Move (or copy) what is damaged to the first free name `<name>.corrupt[.N]`; None where the folder refuses. A link is moved itself."""
     for number in range(1000):
         aside = path.with_name(f"{path.name}.corrupt" + (f".{number}" if number else ""))
-        if aside.exists():
+        if os.path.lexists(aside):
             continue
         try:
             if move:

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import gzip
-import zlib
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-import msgspec
-
-from flashverify.campaign.store.files import read_capped, set_aside, write_atomic
+from flashverify.campaign.store.files import read_capped, set_aside, strange
+from flashverify.campaign.store.results import RESULTS, stored_lines
+from flashverify.campaign.store.sealing import DamagedRecordError, decode
 from flashverify.errors import StoreError
 from flashverify.judge.record import FORMAT, FindingRecord, RunRecord, Summary
-from flashverify.judge.verdict import CaseResult
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from flashverify.judge.verdict import CaseResult
+
 __all__ = ["FINDING", "FINDINGS", "RESULTS", "RUN", "SUMMARY", "StoredFinding", "StoredRun", "open_run"]
 
-RUN, RESULTS, SUMMARY, FINDINGS, FINDING = "run.json", "results.jsonl", "summary.json", "findings", "finding.json"
-MAX_LINE_BYTES = 4 * 1024 * 1024
-MAX_RESULTS_BYTES = 64 * 1024**3
+RUN, SUMMARY, FINDINGS, FINDING = "run.json", "summary.json", "findings", "finding.json"
 _Record = TypeVar("_Record", RunRecord, Summary, FindingRecord)
 
 
@@ -52,58 +50,23 @@ class StoredRun:
     summary: Summary | None
     problems: list[str] = field(default_factory=list)
 
-    def results(self) -> Iterator[CaseResult]:
+    def results(self, *, parsed: bool = False) -> Iterator[CaseResult]:
         """The case results, in the order of the file; streamed.
 
-        Damaged lines are skipped, copied to `results.jsonl.corrupt` and counted in `problems`.
+        Damaged lines are skipped, copied to `results.jsonl.corrupt` and counted in `problems`, as are repeated ones.
+
+        Args:
+            parsed: skip lines of other versions too whose case is none; lines of this one are checked by their checksum.
 
         Raises:
             StoreError: the file cannot be read.
         """
-        bad: list[bytes] = []
-        try:
-            with _open_results(self.path) as file:
-                for line in _lines(file):
-                    try:
-                        yield CaseResult.from_json(line)
-                    except (msgspec.MsgspecError, UnicodeDecodeError):
-                        bad.append(line)
-        except FileNotFoundError:
-            return
-        except (OSError, EOFError, zlib.error) as error:
-            raise StoreError(f"cannot read {self.path / RESULTS}: {error}") from error
-        if bad:
-            self._keep_aside(bad)
+        for result, _ in self.lines(parsed=parsed):
+            yield result
 
-    def _keep_aside(self, bad: list[bytes]) -> None:
-        problem = f"{RESULTS}: {len(bad)} damaged line(s) ignored"
-        if problem not in self.problems:
-            self.problems.append(problem)
-        data = b"".join(line if line.endswith(b"\n") else line + b"\n" for line in bad)
-        aside = self.path / f"{RESULTS}.corrupt"
-        try:
-            if not aside.exists() or aside.read_bytes() != data:
-                write_atomic(aside, data)
-        except (StoreError, OSError) as error:
-            self.problems.append(str(error))
-
-
-def _open_results(folder: Path) -> BinaryIO:
-    plain = folder / RESULTS
-    if not plain.exists() and (packed := folder / f"{RESULTS}.gz").exists():
-        return gzip.open(packed, "rb")  # type: ignore[return-value]
-    return plain.open("rb")
-
-
-def _lines(file: BinaryIO) -> Iterator[bytes]:
-    """Lines without blank ones; one longer than the cap comes in pieces, which are no JSON and hence damaged."""
-    total = 0
-    while line := file.readline(MAX_LINE_BYTES):
-        total += len(line)
-        if total > MAX_RESULTS_BYTES:
-            raise StoreError(f"results are larger than {MAX_RESULTS_BYTES} bytes and are not read")
-        if line.strip():
-            yield line
+    def lines(self, *, parsed: bool = False) -> Iterator[tuple[CaseResult, bytes]]:
+        """The same with the line of each."""
+        return stored_lines(self.path, self.problems, sealed=self.record.sealed, parsed=parsed)
 
 
 def open_run(path: Path | str) -> StoredRun:
@@ -113,30 +76,60 @@ def open_run(path: Path | str) -> StoredRun:
         StoreError: it is no run folder, its header is damaged, or it was written by a newer format.
     """
     folder = Path(path)
-    if not (folder / RUN).is_file():
-        raise StoreError(f"{folder} is not a run folder: it has no {RUN}")
+    try:
+        if not os.path.lexists(folder / RUN):
+            raise StoreError(f"{folder} is not a run folder: it has no {RUN}")
+    except ValueError as error:
+        raise StoreError(f"{str(path)!r} is not a run folder: {error}") from error
     problems: list[str] = []
-    record = _read(folder / RUN, RunRecord, problems, move=False)
+    record = _read(folder / RUN, folder, RunRecord, problems, move=False)
     if record is None:
         raise StoreError(problems[0])
     if record.format > FORMAT:
         raise StoreError(f"{folder / RUN} has format {record.format}; this version reads up to {FORMAT}")
-    summary = _read(folder / SUMMARY, Summary, problems) if (folder / SUMMARY).exists() else None
+    sealed = record.sealed
+    present = os.path.lexists(folder / SUMMARY)
+    summary = _read(folder / SUMMARY, folder, Summary, problems, sealed=sealed) if present else None
     findings = []
-    for file in sorted((folder / FINDINGS).glob(f"*/{FINDING}")):
-        if (found := _read(file, FindingRecord, problems)) is not None:
+    for file in _finding_files(folder, problems):
+        if (found := _read(file, folder, FindingRecord, problems, sealed=sealed)) is not None:
             findings.append(StoredFinding(file.parent, found))
     findings.sort(key=lambda finding: (finding.record.seconds, finding.record.key))
     return StoredRun(path=folder, record=record, findings=tuple(findings), summary=summary, problems=problems)
 
 
-def _read(path: Path, kind: type[_Record], problems: list[str], *, move: bool = True) -> _Record | None:
+def _finding_files(folder: Path, problems: list[str]) -> Iterator[Path]:
+    """The finding.json of each finding; what is no folder of this run is named and left alone."""
+    if why := strange(folder / FINDINGS, folder, folder=True):
+        problems.append(f"{why} and is not read")
+        return
     try:
-        return msgspec.json.decode(read_capped(path), type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        aside = set_aside(path, move=move)
-        kept = f"kept as {aside.name}" if aside else "and could not be set aside"
-        problems.append(f"{path} is damaged ({error}), {kept}")
+        names = sorted(os.listdir(folder / FINDINGS))
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        problems.append(f"cannot read {folder / FINDINGS}: {error}")
+        return
+    for name in names:
+        each = folder / FINDINGS / name
+        if each.is_symlink():
+            problems.append(f"{each} is a link and is not followed")
+        elif os.path.lexists(each / FINDING):
+            yield each / FINDING
+
+
+def _read(
+    path: Path, folder: Path, kind: type[_Record], problems: list[str], *, move: bool = True, sealed: bool = False
+) -> _Record | None:
+    try:
+        return decode(read_capped(path, within=folder), kind, sealed=sealed)
+    except DamagedRecordError as error:
+        problem = f"{path} is damaged ({error})"
     except StoreError as error:
-        problems.append(str(error))
+        problem = str(error)
+        if not strange(path, folder):  # it is a file, and cannot be read now
+            problems.append(problem)
+            return None
+    aside = set_aside(path, move=move) if move or not strange(path, folder) else None
+    problems.append(f"{problem}, " + (f"kept as {aside.name}" if aside else "and could not be set aside"))
     return None

@@ -9,6 +9,7 @@ import msgspec
 
 from flashverify.campaign.plan_name import PROCESS_CHECKS
 from flashverify.campaign.store.files import read_capped
+from flashverify.campaign.store.sealing import DamagedRecordError, decode
 from flashverify.errors import StoreError, UsageError
 from flashverify.judge.record import FORMAT, FindingRecord
 
@@ -118,11 +119,10 @@ def read_reproduction(path: Path) -> Reproduction:
     file = path / "case.json" if path.is_dir() else path
     if path.is_dir() and not file.exists():
         raise StoreError(f"{path} is not a finding folder: it has no case.json")
-    data = read_capped(file)
+    data = read_capped(file, within=path if file != path else None)
     try:
         if file.name.startswith("finding.json"):
-            record = msgspec.json.decode(data, type=FindingRecord)
-            return msgspec.json.decode(case_json(record), type=Reproduction)
-        return msgspec.json.decode(data, type=Reproduction)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            return decode(case_json(decode(data, FindingRecord)), Reproduction)
+        return decode(data, Reproduction)
+    except DamagedRecordError as error:
         raise UsageError(f"{file} is not the case.json of a finding: {error}") from error

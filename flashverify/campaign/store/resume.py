@@ -1,29 +1,37 @@
-"""Going on with a search that was interrupted or killed."""
+"""Going on with a run that was interrupted or killed."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flashverify.errors import UsageError
+from flashverify.campaign.store.files import set_aside
+from flashverify.campaign.store.reader import FINDING
+from flashverify.case.text import parse_case
+from flashverify.errors import CaseTextError, UsageError
 
 if TYPE_CHECKING:
-    from flashverify.campaign.store.reader import StoredRun
+    from collections.abc import Iterator
+
+    from flashverify.campaign.store.reader import StoredFinding, StoredRun
     from flashverify.campaign.supervisor.schedule import CampaignConfig
     from flashverify.campaign.supervisor.tally import Tally
     from flashverify.judge.record import FindingRecord
+    from flashverify.judge.verdict import CaseResult
 
 __all__ = ["check_resumable", "recount"]
 
 
 def check_resumable(stored: StoredRun, config: CampaignConfig) -> None:
-    """Only an unfinished search goes on, with the subjects and the seed that it began with.
+    """Only an unfinished run goes on, as what it began as: with the same subjects, seed and numerics.
 
     Raises:
         UsageError: the folder holds something else.
     """
     out = f"out={str(config.out)!r} is not accepted"
-    if config.kind != "fuzz" or stored.record.kind != "fuzz":
-        raise UsageError(f"{out}: it holds a run already; name a new folder")
+    if stored.summary is not None and stored.summary.stopped == "budget":
+        raise UsageError(f"{out}: it holds a finished run; name a new folder")
+    if config.kind != stored.record.kind:
+        raise UsageError(f"{out}: it holds a run of `{stored.record.kind}`; name a new folder")
     for name, old, new in (
         ("subject", stored.record.subjects, config.subjects),
         ("seed", stored.record.seed, config.seed),
@@ -32,19 +40,47 @@ def check_resumable(stored: StoredRun, config: CampaignConfig) -> None:
     ):
         if old != new:
             raise UsageError(f"{out}: it holds a run with {name}={old}, not {new}")
-    if stored.summary is not None and stored.summary.stopped == "budget":
-        raise UsageError(f"{out}: it holds a finished run; name a new folder")
 
 
-def recount(tally: Tally, stored: StoredRun, config: CampaignConfig, seconds: float) -> list[FindingRecord]:
-    """Add what is stored to `tally`; the findings that results show and no folder holds, to be written again."""
-    records = {finding.record.key: finding.record for finding in stored.findings}
+def recount(
+    tally: Tally, stored: StoredRun, config: CampaignConfig, seconds: float, missing: list[FindingRecord]
+) -> Iterator[tuple[CaseResult, str]]:
+    """Add what is stored to `tally`; each result, with the spec of its subject.
+
+    Args:
+        tally: of a campaign that has judged nothing yet.
+        stored: the run that it goes on with.
+        config: of the campaign.
+        seconds: of the calls before.
+        missing: gets the findings that results show and no folder holds, to be written again.
+    """
+    records = {finding.record.key: finding.record for finding in stored.findings if _sound(finding, stored.problems)}
     tally.owners.update({folded.key: key for key, record in records.items() for folded in record.folded})
     tally.records.update({key: record for key, record in records.items() if key not in tally.owners})
     specs = {record.key.subject: record.subject_spec for record in tally.records.values()}
     fallback = config.subjects[0] if len(config.subjects) == 1 else ""
-    missing = []
-    for result in stored.results():
-        spec = specs.get(result.subject) or fallback or result.subject
+    for result in stored.results(parsed=True):
+        spec = _spec(result.origin, config) or specs.get(result.subject) or fallback or result.subject
         missing += tally.add(result, spec, seconds)
-    return missing
+        yield result, spec
+
+
+def _spec(origin: str, config: CampaignConfig) -> str:
+    """The spec of the subject of a result, by the list or the batch that it is marked with; empty where it is not."""
+    kind, _, rest = origin.partition(" ")
+    if kind == "batch" and rest.isascii() and rest.isdigit():
+        return config.subjects[int(rest) % len(config.subjects)]
+    return rest if rest in config.subjects else ""
+
+
+def _sound(finding: StoredFinding, problems: list[str]) -> bool:
+    """Whether every case of a finding is one. Records without checksum may be damaged there."""
+    record = finding.record
+    try:
+        for text in (record.case, record.first, *(folded.case for folded in record.folded)):
+            parse_case(text)
+    except CaseTextError as error:
+        aside = set_aside(finding.path / FINDING)
+        problems.append(f"{finding.path / FINDING} is damaged ({error})" + (f", kept as {aside.name}" if aside else ""))
+        return False
+    return True

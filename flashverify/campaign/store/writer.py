@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 from filelock import FileLock, Timeout
 
-from flashverify.campaign.store.files import read_capped, write_atomic
+from flashverify.campaign.store.files import open_inside, read_capped, set_aside, strange, write_atomic
 from flashverify.campaign.store.reader import (
     FINDING,
     FINDINGS,
-    RESULTS,
     RUN,
     SUMMARY,
     StoredFinding,
@@ -21,6 +21,8 @@ from flashverify.campaign.store.reader import (
     open_run,
 )
 from flashverify.campaign.store.reproduction import case_json, repro_script
+from flashverify.campaign.store.results import RESULTS
+from flashverify.campaign.store.sealing import DamagedRecordError, decode, pretty, seal
 from flashverify.errors import StoreError, UsageError
 
 if TYPE_CHECKING:
@@ -30,16 +32,29 @@ if TYPE_CHECKING:
     from flashverify.judge.record import FindingRecord, RunRecord, Summary
     from flashverify.judge.verdict import CaseResult, Key
 
-__all__ = ["RunStore", "StoredFinding", "StoredRun", "finding_name", "open_run"]
+__all__ = ["Claims", "RunStore", "StoredFinding", "StoredRun", "finding_name", "open_run"]
 
-_PROGRESS, _CASE, _SCRIPT = "progress.json", "case.json", "repro.py"
+_PROGRESS, _LISTS, _CASE, _SCRIPT = "progress.json", "lists.json", "case.json", "repro.py"
+_INFLIGHT = "inflight"
+_Note = TypeVar("_Note")
 
 
 class Claims(msgspec.Struct, frozen=True):
-    """How many batches have been handed out; a resumed campaign begins after them."""
+    """The batches that were handed out.
+
+    Attributes:
+        batches: how many; their numbers are those below.
+        seconds: that the run took up to then.
+        open: those of which something is left to judge; None in runs of versions that did not note it.
+    """
 
     batches: int = 0
     seconds: float = 0.0
+    open: tuple[int, ...] | None = None
+
+
+class _Lists(msgspec.Struct, frozen=True):
+    lists: dict[str, tuple[str, ...]] = {}
 
 
 def finding_name(key: Key) -> str:
@@ -61,8 +76,11 @@ class RunStore:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.problems: list[str] = []
         try:
-            (path / FINDINGS).mkdir(parents=True, exist_ok=True)
+            path.mkdir(parents=True, exist_ok=True)
+            self._clear_the_way()
+            (path / FINDINGS).mkdir(exist_ok=True)
             self._lock = FileLock(path / ".lock")
             self._lock.acquire(timeout=0)
         except Timeout:
@@ -71,10 +89,38 @@ class RunStore:
             raise StoreError(f"cannot write to {path}: {error}") from error
         self._results = -1
 
+    def _clear_the_way(self) -> None:
+        """Put aside links, FIFOs and the like under names that this writes to: they may lead anywhere."""
+        files, folders = (".lock", RUN, RESULTS, SUMMARY, _PROGRESS, _LISTS), (FINDINGS, _INFLIGHT)
+        found = [self.path / name for name in (*files, *folders)]
+        with contextlib.suppress(OSError):
+            found += [self.path / FINDINGS / name for name in sorted(os.listdir(self.path / FINDINGS))]
+        for each in found:
+            folder = each.name in folders or each.parent != self.path
+            why = strange(each, self.path, folder=folder)
+            if not why or (each.parent != self.path and not each.is_symlink()):
+                continue
+            if each.name in (".lock", RUN):
+                raise OSError(why)
+            aside = set_aside(each)
+            self.problems.append(f"{why}, " + (f"kept as {aside.name}" if aside else "and could not be set aside"))
+            if aside is None:
+                raise OSError(why)
+
     @property
     def exists(self) -> bool:
-        """Whether the folder holds a run already."""
-        return (self.path / RUN).exists()
+        """Whether the folder holds a run already.
+
+        Raises:
+            UsageError: it holds parts of one, without a header.
+        """
+        if (self.path / RUN).exists():
+            return True
+        if (self.path / RESULTS).exists() or any((self.path / FINDINGS).iterdir()):
+            raise UsageError(
+                f"out={str(self.path)!r} is not accepted: it holds results without {RUN}; name a new folder"
+            )
+        return False
 
     def read(self) -> StoredRun:
         """What the folder holds now."""
@@ -82,11 +128,11 @@ class RunStore:
 
     def write_header(self, record: RunRecord) -> None:
         """Write or replace run.json."""
-        write_atomic(self.path / RUN, _pretty(record))
+        write_atomic(self.path / RUN, pretty(record))
 
     def append(self, result: CaseResult) -> None:
         """Append one line to results.jsonl."""
-        line = result.to_json() + b"\n"
+        line = seal(result.to_json()) + b"\n"
         try:
             if self._results < 0:
                 self._results = self._open_results()
@@ -98,18 +144,18 @@ class RunStore:
     def _open_results(self) -> int:
         """Open for appending; a last line torn by a kill is ended, so that it alone is damaged."""
         path = self.path / RESULTS
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        descriptor = open_inside(path, self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         size = os.fstat(descriptor).st_size
         if size and os.pread(descriptor, 1, size - 1) != b"\n":
             os.write(descriptor, b"\n")
         return descriptor
 
     def sort_results(self, order: dict[tuple[str, str], int]) -> None:
-        """Rewrite results.jsonl in the order given by (subject, case); results that it does not name come last."""
-        results = list(self.read().results())
-        results.sort(key=lambda r: order.get((r.subject, r.case), len(order)))
+        """Rewrite results.jsonl in the order given by (origin, case); results that it does not name come last."""
+        lines = list(self.read().lines())
+        lines.sort(key=lambda each: order.get((each[0].origin, each[0].case), len(order)))
         self._close_results()
-        write_atomic(self.path / RESULTS, b"".join(r.to_json() + b"\n" for r in results))
+        write_atomic(self.path / RESULTS, b"".join(line.rstrip(b"\n") + b"\n" for _, line in lines))
 
     def write_finding(self, record: FindingRecord) -> Path:
         """Write a finding's folder; finding.json comes last and makes it valid."""
@@ -120,7 +166,7 @@ class RunStore:
             raise StoreError(f"cannot write {folder}: {error}") from error
         write_atomic(folder / _CASE, case_json(record))
         write_atomic(folder / _SCRIPT, repro_script(record))
-        write_atomic(folder / FINDING, _pretty(record))
+        write_atomic(folder / FINDING, pretty(record))
         return folder
 
     def remove_finding(self, key: Key) -> None:
@@ -139,19 +185,36 @@ class RunStore:
         return self.path / FINDINGS / finding_name(key)
 
     def claims(self) -> Claims:
-        """The batches handed out so far; none where the note is missing or damaged, which repeats seeds, not findings."""
-        try:
-            return msgspec.json.decode(read_capped(self.path / _PROGRESS), type=Claims)
-        except (StoreError, msgspec.MsgspecError, UnicodeDecodeError):
-            return Claims()
+        """The batches handed out so far; none where the note is missing or damaged: what was judged is known by the results."""
+        return self._noted(_PROGRESS, Claims) or Claims(open=())
 
-    def claim(self, batches: int, seconds: float) -> None:
-        """Note that `batches` batches have been handed out, before a worker gets the last of them."""
-        write_atomic(self.path / _PROGRESS, msgspec.json.encode(Claims(batches, round(seconds, 3))), durable=False)
+    def claim(self, claims: Claims) -> None:
+        """Note which batches were handed out, before a worker gets the last of them."""
+        write_atomic(self.path / _PROGRESS, seal(msgspec.json.encode(claims)), durable=False)
+
+    def lists(self) -> dict[str, tuple[str, ...]]:
+        """The lists of cases by name, as far as they are known; a damaged note is made anew."""
+        noted = self._noted(_LISTS, _Lists)
+        return dict(noted.lists) if noted is not None else {}
+
+    def write_lists(self, lists: dict[str, tuple[str, ...]]) -> None:
+        """Note the lists before a case of them is judged."""
+        write_atomic(self.path / _LISTS, seal(msgspec.json.encode(_Lists(lists))))
+
+    def _noted(self, name: str, kind: type[_Note]) -> _Note | None:
+        path = self.path / name
+        if not path.exists():
+            return None
+        try:
+            return decode(read_capped(path, within=self.path), kind)
+        except (StoreError, DamagedRecordError) as error:
+            aside = set_aside(path)
+            self.problems.append(f"{path} is damaged ({error})" + (f", kept as {aside.name}" if aside else ""))
+            return None
 
     def inflight_path(self, worker: int) -> Path:
         """Where worker number `worker` announces its case."""
-        folder = self.path / "inflight"
+        folder = self.path / _INFLIGHT
         try:
             folder.mkdir(exist_ok=True)
         except OSError as error:
@@ -161,7 +224,7 @@ class RunStore:
     def write_summary(self, summary: Summary) -> None:
         """Write summary.json, after forcing the results to the disk."""
         self._close_results()
-        write_atomic(self.path / SUMMARY, _pretty(summary))
+        write_atomic(self.path / SUMMARY, pretty(summary))
 
     def forget_summary(self) -> None:
         """Remove the summary of an interrupted run that goes on."""
@@ -185,7 +248,3 @@ class RunStore:
                 path.unlink(missing_ok=True)
         finally:
             self._lock.release()
-
-
-def _pretty(record: msgspec.Struct) -> bytes:
-    return msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n"

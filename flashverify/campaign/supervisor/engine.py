@@ -14,6 +14,7 @@ from flashverify.campaign.protocol import (
     CaseJudged,
     CaseList,
     CasesListed,
+    Chunk,
     Event,
     Improved,
     Minimal,
@@ -66,18 +67,16 @@ class Engine:
         self._ledger = Ledger(config)
         self.store, self.tally, self.problems = self._ledger.store, self._ledger.tally, self._ledger.problems
         self._first = FirstCases(resumed=self.tally.drawn > 0)
-        self.budget = Budget(config.seconds, config.grace, before=self._ledger.before)
+        self.budget = Budget(config.seconds, config.grace, before=self._ledger.journal.before)
+        self._ledger.journal.clock(lambda: self.budget.elapsed)
         self.explaining = Explaining(
             self.budget, config.workers, share=config.explain_share, least=config.explain_seconds
         )
-        self._schedule = Schedule(config, self._claim, self._ledger.batches)
+        self._schedule = Schedule(config, self._ledger.journal)
         self._explainer = Explainer(config, self._ledger, self.explaining, self._tell, lambda: self.budget.elapsed)
         variables = dict(config.environment)
         setup = ProcessSetup(config.toolkit, config.device, config.case_limit, False, config.numerics, variables)
         self._pool = Pool(setup, [self.store.inflight_path(n) for n in range(config.workers)], config.memory)
-
-    def _claim(self, batches: int) -> None:
-        self.store.claim(batches, self.budget.elapsed)
 
     def stop(self, reason: str = "interrupted", exit_code: int = 130) -> None:
         """End at the next tick: store what is known, leave the cases in flight. Safe in a signal handler."""
@@ -121,13 +120,11 @@ class Engine:
     @property
     def _searching(self) -> bool:
         """Whether there are cases to judge, in a worker or still to be handed out."""
-        endless = self._config.kind == "fuzz" and not self._schedule.stopped and self._room() != 0
-        return self._pool.judging or endless or self._schedule.cases_wait
+        return self._pool.judging or self._schedule.cases_wait or self._schedule.draws_wait
 
     def _assign(self) -> None:
         for number in self._pool.free():
             task = self._schedule.next(
-                self._room(),
                 self._pool.judging,
                 self.tally.quarantine,
                 explain=lambda: self._explainer.next(self._searching),
@@ -147,14 +144,11 @@ class Engine:
         left, seconds = self.budget.left, self._config.seconds
         return left is not None and seconds is not None and left <= self._config.explain_share * seconds
 
-    def _room(self) -> int | None:
-        if self._config.max_cases is None:
-            return None
-        return max(0, self._config.max_cases - self.tally.drawn - self._first.held - self._pool.unanswered)
-
     def _handle(self, slot: Slot, event: Event) -> None:
         if isinstance(event, CaseJudged):
-            for kept in self._first.take(event.result, event.subject):
+            assert isinstance(slot.task, Batch | Chunk)
+            result = self._schedule.answered(slot.task, event.result)
+            for kept in self._first.take(result, event.subject):
                 self._keep(*kept)
             self._fruitless = 0
             slot.answered += 1
@@ -167,7 +161,7 @@ class Engine:
             self._explainer.told(slot.number, event)
         elif isinstance(event, TaskDone):
             if isinstance(slot.task, Batch):
-                self._schedule.batch_ended(slot.answered)
+                self._schedule.batch_ended(slot.task, stopped=self._schedule.stopped or bool(self._reason))
             self._explainer.ended(slot.number)
             self._pool.done(slot)
         elif isinstance(event, Ready):
@@ -178,7 +172,9 @@ class Engine:
     def _keep(self, result: CaseResult, spec: str) -> None:
         self.explaining.judged(result.seconds)
         first = not self.tally.records
-        for record, new in self._ledger.keep(result, spec, self.budget.elapsed):
+        changed = self._ledger.keep(result, spec, self.budget.elapsed)
+        self._schedule.stored(result)
+        for record, new in changed:
             if new:
                 self._tell(FindingSeen(record, first=first))
                 first = False
@@ -201,16 +197,18 @@ class Engine:
             return
         ledger.restarts += 1
         self._fruitless += 1
-        self._tell(WorkerLost(loss.worker, loss.verdict.message, note.case if note else ""))
         if note is not None and not loss.failure:
             evidence = self.tally.evidence.get(
                 note.name, environment.evidence(self._config.device, self._config.numerics)
             )
             result = CaseResult(note.case, note.name, evidence, (loss.verdict,), seconds=round(loss.seconds, 3))
-            self._keep(result, note.subject)
+            self._keep(
+                self._schedule.answered(task, result) if isinstance(task, Batch | Chunk) else result, note.subject
+            )
             loss.answered += 1
-        if task is not None:
-            self._schedule.lost(task, loss.answered)
+        goes_on = task is None or self._schedule.lost(task, loss.answered)
+        reason = loss.verdict.message + ("" if goes_on else "; the rest of its batch is given up")
+        self._tell(WorkerLost(loss.worker, reason, note.case if note else ""))
         if self._fruitless > self._config.workers + 3 or ledger.restarts > 10 + self.tally.drawn // 4:
             if not self.tally.drawn:
                 raise NoVerdictError(
@@ -230,11 +228,8 @@ class Engine:
         summary = self.tally.summary(
             self._ledger.restarts, self.budget.elapsed, self._reason or "budget", self._exit_code
         )
-        order = None
-        if self._config.kind == "run":
-            names = {r.subject_spec: r.key.subject for r in self.tally.records.values()} | self._pool.names
-            order = {(names.get(s, s), c): i for i, (s, c) in enumerate(self._schedule.order)}
-        self._ledger.finish(order, summary, self._schedule.batches)
+        summary = msgspec.structs.replace(summary, part=self._schedule.part)
+        self._ledger.finish(summary)
         self._tell(Finished(summary))
         return summary
 

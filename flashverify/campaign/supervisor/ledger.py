@@ -10,6 +10,7 @@ import msgspec
 from flashverify.campaign import environment
 from flashverify.campaign.store.resume import check_resumable, recount
 from flashverify.campaign.store.writer import RunStore
+from flashverify.campaign.supervisor.journal import Journal
 from flashverify.campaign.supervisor.tally import NOT_YET, Tally
 from flashverify.judge.record import RunRecord, Summary
 
@@ -35,8 +36,7 @@ class Ledger:
     Attributes:
         tally: what was seen.
         store: the folder, locked.
-        before: seconds of the calls that are resumed.
-        batches: of the search that were handed out.
+        journal: what was handed out, and what of it was judged.
         restarts: workers that were lost.
         problems: what was damaged in a resumed folder, in words.
 
@@ -49,17 +49,15 @@ class Ledger:
         self._config = config
         self._unwritten: set[Key] = set()
         self.tally = Tally()
-        self.restarts, self.before = 0, 0.0
+        self.restarts = 0
         self.problems: tuple[str, ...] = ()
         self.store = RunStore(config.out)
         try:
             stored = self.store.read() if self.store.exists else None
             if stored is not None:
                 check_resumable(stored, config)
-            claims = self.store.claims()
-            self.batches = claims.batches
             if stored is not None:
-                self._resume(stored, claims.seconds)
+                self.journal = self._resume(stored)
             else:
                 found = environment.collect(config.device)
                 self._header = RunRecord(
@@ -71,21 +69,28 @@ class Ledger:
                     time.time(),
                     numerics=config.numerics,
                     profile=config.profile,
+                    sealed=True,
                 )
                 self.store.write_header(self._header)
+                self.journal = Journal(config, self.store)
+            self.problems = (*self.store.problems, *(stored.problems if stored is not None else ()))
         except BaseException:
             self.store.close()
             raise
 
-    def _resume(self, stored: StoredRun, seconds: float) -> None:
-        self._header, self.before = stored.record, seconds
+    def _resume(self, stored: StoredRun) -> Journal:
+        self._header = stored.record
         self.restarts = stored.summary.restarts if stored.summary else 0
-        for record in recount(self.tally, stored, self._config, seconds):
-            self.store.write_finding(record)
+        missing: list[FindingRecord] = []
+        before = self.store.claims().seconds
+        counted = recount(self.tally, stored, self._config, before, missing)
+        journal = Journal(self._config, self.store, counted, sealed=stored.record.sealed)
+        for record in missing:
+            self.store.write_finding(self.tally.records.get(record.key, record))
         for key in self.tally.owners:  # a kill may have left the folder of a finding that another one holds already
             self.store.remove_finding(key)
-        self.problems = tuple(stored.problems)
         self.store.forget_summary()
+        return journal
 
     def keep(self, result: CaseResult, spec: str, elapsed: float) -> list[tuple[FindingRecord, bool]]:
         """Stores a result; the findings that it changed, and whether each is new."""
@@ -153,14 +158,8 @@ class Ledger:
         self._unwritten.discard(record.key)
         return record
 
-    def finish(self, order: dict[tuple[str, str], int] | None, summary: Summary, batches: int) -> None:
-        """Stores what is left, and the summary last.
-
-        Args:
-            order: places of (subject, case) in the list of results; None leaves them as they came.
-            summary: the end.
-            batches: of the search that were handed out.
-        """
+    def finish(self, summary: Summary) -> None:
+        """Stores what is left, and the summary last; the results of a run over lists are put in their order."""
         over = summary.stopped in ("budget", "findings")
         for record in list(self.tally.records.values()):
             if over and record.not_minimal == NOT_YET:
@@ -170,7 +169,7 @@ class Ledger:
         for key in sorted(self._unwritten):
             self.store.write_finding(self.tally.records[key])
         self._unwritten.clear()
-        if order is not None and self.tally.drawn:
-            self.store.sort_results(order)
-        self.store.claim(batches, summary.seconds)
+        if self._config.kind == "run" and self.tally.drawn:
+            self.store.sort_results(self.journal.lists.order())
+        self.journal.note_batches()
         self.store.write_summary(summary)

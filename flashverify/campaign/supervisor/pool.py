@@ -17,9 +17,6 @@ import msgspec
 
 from flashverify.campaign.protocol import (
     Attribute,
-    Batch,
-    CaseJudged,
-    Chunk,
     Event,
     Minimise,
     Profile,
@@ -94,7 +91,6 @@ class Pool:
         self._setup, self.notes, self._memory = setup, notes, memory
         self._slots: dict[int, Slot] = {}
         self._selector = selectors.DefaultSelector()
-        self.names: dict[str, str] = {}
 
     @property
     def slots(self) -> tuple[Slot, ...]:
@@ -110,16 +106,6 @@ class Pool:
     def judging(self) -> bool:
         """Whether any worker judges or lists cases."""
         return any(slot.task is not None and not isinstance(slot.task, EXPLAINING) for slot in self._slots.values())
-
-    @property
-    def unanswered(self) -> int:
-        """Cases that were handed out and did not come back yet."""
-        tasks = ((slot.task, slot.answered) for slot in self._slots.values())
-        return sum(
-            (task.examples if isinstance(task, Batch) else len(task.cases)) - answered
-            for task, answered in tasks
-            if isinstance(task, Batch | Chunk)
-        )
 
     def free(self) -> Iterator[int]:
         """Numbers of the workers that wait, running ones first; not running ones are started when they get a task."""
@@ -165,8 +151,6 @@ class Pool:
         for event in events:
             slot.since = time.monotonic()
             slot.limit = self._setup.case_limit if isinstance(event, Started) else START_LIMIT
-            if isinstance(event, CaseJudged):
-                self.names[event.subject] = event.result.subject
             if not isinstance(event, Ready) or event.environment:
                 yield event
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from flashverify.campaign.protocol import Batch, CaseList, Chunk, Task
+from flashverify.campaign.supervisor.batches import batch_seed
+from flashverify.campaign.supervisor.journal import batch_of
 from flashverify.campaign.toolkit import BUNDLED
 from flashverify.errors import UsageError
 
@@ -16,9 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-__all__ = ["CampaignConfig", "Schedule", "batch_seed"]
+    from flashverify.campaign.supervisor.journal import Journal
+    from flashverify.judge.verdict import CaseResult
 
-_CHUNK = 8
+__all__ = ["CampaignConfig", "Schedule", "batch_seed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,72 +102,74 @@ class CampaignConfig:
                 raise UsageError(f"{name}={getattr(self, name)!r} is not accepted: {accepted}")
 
 
-def batch_seed(seed: int, subject: str, batch: int) -> int:
-    """Seed of a batch, the same on every machine and for every number of workers."""
-    data = json.dumps([seed, subject, batch]).encode()
-    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "big")
-
-
 class Schedule:
     """Hands out tasks: listings first, then findings to explain (beside a search), then cases, then findings of a matrix.
 
     Listed cases come in the order in which they were listed, the corpus before the matrix, and both before what is drawn.
+
+    Args:
+        config: of the campaign.
+        journal: what was handed out before, and where it is noted.
     """
 
-    def __init__(self, config: CampaignConfig, claim: Callable[[int], None], batches: int = 0) -> None:
+    def __init__(self, config: CampaignConfig, journal: Journal) -> None:
         self._config = config
-        self._claim = claim
-        self.batches = batches
+        self._journal = journal
+        self._lists, self._batches = journal.lists, journal.batches
         self.stopped = False
-        self.total: int | None = config.max_cases
-        self.order: list[tuple[str, str]] = []
-        self._listings: deque[Task] = deque()
-        self._chunks: deque[Task] = deque()
+        self._listings: deque[Task] = deque(self._lists.unlisted())
+        self._chunks: deque[Task] = deque(self._lists.chunks())
         self._barren = 0
-        if config.kind == "run" and config.cases:
-            for spec in config.subjects:
-                self.listed(spec, config.cases)
-        elif not batches:
-            if config.kind == "fuzz" and config.corpus:
-                self._listings.extend(CaseList(spec, corpus=True) for spec in config.subjects)
-            if config.kind == "run" or config.matrix:
-                self._listings.extend(CaseList(spec) for spec in config.subjects)
-        self._room_of_corpus = None if config.max_cases is None else config.max_cases // 2
-        if not batches:
-            for spec in config.subjects if config.kept else ():
-                self.listed(spec, config.kept, corpus=config.kind == "fuzz")
+
+    @property
+    def total(self) -> int | None:
+        """Cases to judge; None where that is not known."""
+        return self._lists.size if self._config.kind == "run" else self._config.max_cases
 
     def listed(self, spec: str, cases: tuple[str, ...], *, corpus: bool = False) -> None:
         """The matrix of a subject is known, or what it accepts of the corpus."""
-        if corpus:
-            cases = cases[: self._room_of_corpus]
-            self._room_of_corpus = None if self._room_of_corpus is None else self._room_of_corpus - len(cases)
-        else:
-            room = None if self._config.max_cases is None else max(0, self._config.max_cases - len(self.order))
-            cases = cases[:room]
-        if self._config.kind == "run":
-            self.order += [(spec, case) for case in cases]
-            self.total = len(self.order)
-        # Small chunks towards the end of a short list, so that no worker is left waiting for another.
-        size = max(1, min(_CHUNK, len(cases) // (4 * self._config.workers)))
-        plan = "fuzz" if corpus else "run"
-        self._chunks.extend(Chunk(spec, cases[i : i + size], plan) for i in range(0, len(cases), size))
+        self._lists.listed(spec, cases, corpus=corpus)
+        self._journal.note_lists()
+        self._chunks.extend(self._lists.chunks())
 
-    def batch_ended(self, results: int) -> None:
-        """Three batches in a row without a new case: the space is exhausted."""
-        self._barren = 0 if results else self._barren + 1
+    def answered(self, task: Batch | Chunk, result: CaseResult) -> CaseResult:
+        """A case of a task was judged; its result, marked with where it belongs."""
+        marked = msgspec.structs.replace(result, origin=task.origin)
+        if isinstance(task, Batch):
+            self._batches.answered(task.number, marked)
+        return marked
+
+    def stored(self, result: CaseResult) -> None:
+        """A result is in the store."""
+        if (number := batch_of(result.origin)) is not None:
+            self._batches.stored(number)
+        elif result.origin:
+            self._lists.stored(result.origin, result.case)
+        else:
+            self._journal.unmarked += 1
+
+    def batch_ended(self, task: Batch, *, stopped: bool) -> None:
+        """A worker is done with a batch, or was told to stop. Three in a row without a case: the space is exhausted."""
+        count = self._batches.done(task.number, stopped=stopped)
+        self._barren = 0 if count or stopped else self._barren + 1
         self.stopped = self.stopped or self._barren >= 3
 
-    def lost(self, task: Task, answered: int) -> None:
-        """A worker died over `task` after it had answered for so many of its cases, the deadly one included."""
+    def lost(self, task: Task, answered: int) -> bool:
+        """A worker died over `task` after it had answered for so many of its cases, the deadly one included.
+
+        Returns:
+            Whether another worker gets the rest.
+        """
         if isinstance(task, CaseList):
             self._listings.append(task)
         elif isinstance(task, Chunk) and task.cases[answered:]:
-            self._chunks.appendleft(Chunk(task.subject, task.cases[answered:], task.plan))
+            self._chunks.appendleft(Chunk(task.subject, task.cases[answered:], task.plan, task.origin))
+        elif isinstance(task, Batch):
+            return self._batches.lost(task.number)
+        return True
 
     def next(
         self,
-        room: int | None,
         busy: bool,
         quarantine: Callable[[str], tuple[str, ...]],
         *,
@@ -174,13 +179,11 @@ class Schedule:
         """The next task.
 
         Args:
-            room: cases that the budget still allows beyond those handed out; None is no limit.
             busy: whether another worker is still judging cases.
             quarantine: the deadly cases of a subject.
             explain: gives the next task about findings; None where there is none now.
             beside: whether findings are explained while cases wait.
         """
-        run = self._config.kind == "run"
         if self._listings and not self.stopped:
             return self._listings.popleft()
         if (beside or self.stopped or not (self._chunks or busy)) and (task := explain()) is not None:
@@ -189,18 +192,57 @@ class Schedule:
             return None
         if self._chunks:
             return self._chunks.popleft()
-        if run:
+        return self._batch(quarantine)
+
+    def _batch(self, quarantine: Callable[[str], tuple[str, ...]]) -> Batch | None:
+        if self._config.kind == "run" or self._waits_for_lists or (grant := self._batches.next(self._room)) is None:
             return None
-        if room is not None and room <= 0:
-            return None
-        self._claim(self.batches + 1)
-        number, self.batches = self.batches, self.batches + 1
-        spec = self._config.subjects[number % len(self._config.subjects)]
-        examples = self._config.batch if room is None else min(self._config.batch, room)
-        seed = batch_seed(self._config.seed, spec, number)
-        return Batch(spec, number, seed, examples, quarantine(spec), self._config.profile)
+        self._journal.note_batches()
+        spec = self._journal.spec_of(grant.number)
+        return Batch(
+            spec,
+            grant.number,
+            batch_seed(self._config.seed, spec, grant.number),
+            self._config.batch,
+            quarantine(spec),
+            grant.most,
+            grant.answered,
+            grant.number < len(self._config.subjects),
+            self._config.profile,
+        )
+
+    @property
+    def _waits_for_lists(self) -> bool:
+        """Whether the cases that are left for drawing are not known."""
+        return self._config.max_cases is not None and not self._lists.known
+
+    @property
+    def _room(self) -> int | None:
+        """Cases that may be drawn in all; None is no limit."""
+        most = self._config.max_cases
+        return None if most is None else max(0, most - self._lists.size - self._journal.unmarked)
 
     @property
     def cases_wait(self) -> bool:
         """Whether a list of cases waits, or is still to be made; batches of a search aside."""
         return not self.stopped and bool(self._listings or self._chunks)
+
+    @property
+    def draws_wait(self) -> bool:
+        """Whether a batch could be handed out now."""
+        if self._config.kind == "run" or self.stopped or self._waits_for_lists:
+            return False
+        return self._batches.some_left(self._room)
+
+    @property
+    def part(self) -> str:
+        """What was judged of the cases that were to be judged, in words; empty where that is all of them, or time was the only limit."""
+        lists = self._lists.part()
+        if (
+            lists
+            or self._room is None
+            or self._config.kind == "run"
+            or not self._batches.some_left(self._room, out=True)
+        ):
+            return lists
+        return f"{self._lists.size + self._journal.unmarked + self._batches.answers:,} of {self.total:,} cases judged"

@@ -6,33 +6,24 @@ the mask, modifications of the logits, storage, launch parameters.
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING
 
 from flashverify.case.case import REGIMES, Case
 from flashverify.case.changes import change
-from flashverify.judge.verdict import from_hex
+from flashverify.judge.ratios import ratios
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from flashverify.judge.verdict import CaseResult
 
-__all__ = ["Climber", "ratios"]
+__all__ = ["Climber"]
 
 _SEEDS = 2**16
 _SCALES = (None, 1.0, 0.125)
 _GRADS = ("dense", "expanded", "transposed")
-
-
-def ratios(result: CaseResult) -> dict[str, float]:
-    """Worst error / bound by `output mode`, where it is a positive number: of several judgements of an output the largest."""
-    found: dict[str, float] = {}
-    for stats in result.stats:
-        ratio, label = from_hex(stats.worst), f"{stats.output} {stats.mode}"
-        if 0 < ratio < math.inf:
-            found[label] = max(ratio, found.get(label, 0.0))
-    return found
 
 
 class Climber:
@@ -49,7 +40,11 @@ class Climber:
 
     def note(self, case: Case, result: CaseResult) -> None:
         """Remember where this case came closer than any before."""
-        for label, ratio in ratios(result).items():
+        self.remember(case, ratios(result))
+
+    def remember(self, case: Case, found: Mapping[str, float]) -> None:
+        """The same for a case whose ratios are known."""
+        for label, ratio in found.items():
             if ratio > self._best.get(label, (0.0, case))[0]:
                 self._best[label] = (ratio, case)
 

@@ -44,10 +44,10 @@ class InflightFile:
 def read_inflight(path: Path) -> Inflight | None:
     """The case in flight, or None where there is none or the note is torn."""
     try:
-        data = read_capped(path)
+        data = read_capped(path, within=path.parent)
         length, checksum, text = int(data[:8], 16), int(data[9:17], 16), data[18:]
         if not length or zlib.crc32(text[:length]) != checksum:
             return None
         return msgspec.json.decode(text[:length], type=Inflight)
-    except (StoreError, ValueError, msgspec.MsgspecError):
+    except (StoreError, ValueError, RecursionError, msgspec.MsgspecError):
         return None

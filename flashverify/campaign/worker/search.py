@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.errors import Unsatisfiable
 
 from flashverify.campaign.worker.climb import Climber
+from flashverify.campaign.worker.stable_draws import stable_draws
 from flashverify.case.space.coverage import Coverage
 from flashverify.case.text import format_case
 from flashverify.errors import UsageError
@@ -45,14 +46,15 @@ _TRIES = 8
 
 
 def search(session: Session, task: Batch) -> None:
-    """Judge the cases of one batch; each case once, quarantined ones never.
+    """Judge the cases of one batch; each case once, quarantined ones and those that were judged before never.
 
     Raises:
         UsageError: nothing can be drawn, because the subject refuses every draw; the message says for which reasons.
     """
     subject, climber = session.subject(task.subject), Climber(task.seed)
-    seen = set(task.quarantine)
-    left = task.examples
+    known = {each.case: each for each in task.answered}
+    seen = set(task.quarantine) - known.keys()
+    left = task.examples if task.most is None else task.most
 
     def visit(case: Case) -> bool:
         """Whether the batch goes on."""
@@ -61,6 +63,9 @@ def search(session: Session, task: Batch) -> None:
         if text not in seen:
             seen.add(text)
             left -= 1
+            if (answered := known.get(text)) is not None:
+                climber.remember(case, answered.ratios)
+                return left > 0
             result = session.judge(task.subject, case, "fuzz")
             climber.note(case, result)
             return not session.report(task.subject, result) and left > 0
@@ -68,10 +73,10 @@ def search(session: Session, task: Batch) -> None:
 
     climbs = task.examples // _CLIMBING
     strategy = session.toolkit.strategy(subject, session.device, task.profile)
-    drawn = 0
-    for case in _fresh(strategy, task.examples - climbs, task.seed):
+    drawn, draws = 0, task.examples - climbs + (not task.simplest)
+    for case in _fresh(strategy, draws, task.seed):
         drawn += 1
-        if not visit(case):
+        if (drawn > 1 or task.simplest) and not visit(case):
             return
     if not drawn:
         raise UsageError(session.toolkit.undrawable(subject, session.device, task.profile))
@@ -133,5 +138,5 @@ def _round(strategy: SearchStrategy[Case], found: list[Case], seed_value: int) -
     def body(case: Case) -> None:
         found.append(case)
 
-    with contextlib.suppress(Unsatisfiable):  # the subject refuses every draw of this round
+    with stable_draws(), contextlib.suppress(Unsatisfiable):  # the subject refuses every draw of this round
         body()

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from filelock import FileLock, Timeout
 
-from flashverify.campaign.store.files import read_capped, set_aside, write_atomic
+from flashverify.campaign.store.files import open_inside, read_capped, set_aside, write_atomic
+from flashverify.campaign.store.sealing import DamagedRecordError, decode
 from flashverify.errors import StoreError, UsageError
 from flashverify.mutants.runner.records import Header, MutantResult
 
@@ -61,8 +62,8 @@ class MutantFolder:
             write_atomic(file, msgspec.json.format(msgspec.json.encode(header), indent=2) + b"\n")
             return
         try:
-            before = msgspec.json.decode(read_capped(file), type=Header)
-        except msgspec.MsgspecError as error:
+            before = decode(read_capped(file, within=self.path), Header)
+        except DamagedRecordError as error:
             raise StoreError(f"{file} is damaged: {error}") from error
         changed = [name for name in Header.__struct_fields__ if getattr(before, name) != getattr(header, name)]
         if changed:
@@ -72,10 +73,10 @@ class MutantFolder:
     def cases(self) -> dict[str, tuple[str, ...]] | None:
         """The cases drawn for the run by subject, or None where they have not been drawn."""
         try:
-            return msgspec.json.decode(read_capped(self.path / _CASES), type=dict[str, tuple[str, ...]])
+            return decode(read_capped(self.path / _CASES, within=self.path), dict[str, tuple[str, ...]])
         except StoreError:
             return None
-        except msgspec.MsgspecError as error:
+        except DamagedRecordError as error:
             raise StoreError(f"{self.path / _CASES} is damaged: {error}") from error
 
     def write_cases(self, cases: dict[str, tuple[str, ...]]) -> None:
@@ -88,12 +89,12 @@ class MutantFolder:
         if not file.exists():
             return {}
         found: dict[str, MutantResult] = {}
-        lines = read_capped(file, _MAX_RESULTS).split(b"\n")
+        lines = read_capped(file, _MAX_RESULTS, within=self.path).split(b"\n")
         torn = bool(lines[-1])
         for line in lines[:-1]:
             try:
-                result = msgspec.json.decode(line, type=MutantResult)
-            except msgspec.MsgspecError:
+                result = decode(line, MutantResult)
+            except DamagedRecordError:
                 torn = True
                 continue
             found.setdefault(result.name, result)
@@ -106,7 +107,7 @@ class MutantFolder:
         """One line, on the disk when this returns."""
         file = self.path / _RESULTS
         try:
-            descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+            descriptor = open_inside(file, self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
             try:
                 data = msgspec.json.encode(result) + b"\n"
                 while data:

@@ -1,0 +1,136 @@
+"""The lines of results.jsonl: each is judged by itself, and what is damaged or repeated costs that line alone."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import zlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, BinaryIO
+
+from flashverify.campaign.store.files import open_inside, set_aside, strange, write_atomic
+from flashverify.campaign.store.sealing import DamagedRecordError, decode
+from flashverify.errors import StoreError
+from flashverify.judge.verdict import CaseResult
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+__all__ = ["RESULTS", "stored_lines"]
+
+RESULTS = "results.jsonl"
+MAX_LINE_BYTES = 4 * 1024 * 1024
+MAX_RESULTS_BYTES = 64 * 1024**3
+_KEPT_BYTES = 16 * 1024 * 1024
+"""Of damaged lines, as much is copied."""
+
+
+@dataclass(slots=True)
+class _Bad:
+    """Lines that are no results; `repeated` are copies of earlier ones."""
+
+    lines: int = 0
+    repeated: int = 0
+    kept: list[bytes] = field(default_factory=list)
+    size: int = 0
+
+    def add(self, line: bytes) -> None:
+        self.lines += 1
+        if self.size < _KEPT_BYTES:
+            self.kept.append(line.rstrip(b"\n") + b"\n")
+            self.size += len(line)
+
+
+def stored_lines(
+    folder: Path, problems: list[str], *, sealed: bool, parsed: bool
+) -> Iterator[tuple[CaseResult, bytes]]:
+    """The results of a run folder with their lines, in the order of the file; streamed.
+
+    Damaged lines are copied to `results.jsonl.corrupt`. They, repeated ones and what ends the file early are told in `problems`.
+
+    Args:
+        folder: of the run.
+        problems: in words; each once.
+        sealed: whether each line has to have a checksum.
+        parsed: whether the text of a case has to be one in lines without checksum too.
+
+    Raises:
+        StoreError: the file cannot be read.
+    """
+    bad, seen = _Bad(), set[bytes]()
+    try:
+        for line in _lines(folder, problems):
+            try:
+                if len(line) > MAX_LINE_BYTES:
+                    raise DamagedRecordError("it is too long")
+                result = decode(line, CaseResult, sealed=sealed, parsed=parsed)
+            except DamagedRecordError:
+                bad.add(line)
+                continue
+            if sealed:  # without the mark of a list or a batch two lines may be alike by chance
+                mark = hashlib.blake2b(line, digest_size=8).digest()
+                if mark in seen:
+                    bad.repeated += 1
+                    continue
+                seen.add(mark)
+            yield result, line
+    except FileNotFoundError:
+        return
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        _tell(problems, f"{RESULTS}.gz: what follows is damaged and ignored: {error}")
+    except (OSError, ValueError) as error:
+        raise StoreError(f"cannot read {folder / RESULTS}: {error}") from error
+    if bad.repeated:
+        _tell(problems, f"{RESULTS}: {bad.repeated} repeated line(s) ignored")
+    if bad.lines:
+        _keep_aside(folder, bad, problems)
+
+
+def _tell(problems: list[str], problem: str) -> None:
+    if problem not in problems:
+        problems.append(problem)
+
+
+def _keep_aside(folder: Path, bad: _Bad, problems: list[str]) -> None:
+    _tell(problems, f"{RESULTS}: {bad.lines} damaged line(s) ignored")
+    data, aside = b"".join(bad.kept), folder / f"{RESULTS}.corrupt"
+    try:
+        if strange(aside, folder):
+            set_aside(aside)
+        if not aside.exists() or aside.read_bytes() != data:
+            write_atomic(aside, data)
+    except (StoreError, OSError) as error:
+        _tell(problems, str(error))
+
+
+def _lines(folder: Path, problems: list[str]) -> Iterator[bytes]:
+    """Lines without blank ones; of one that is too long the beginning, longer than the cap."""
+    plain, packed = folder / RESULTS, folder / f"{RESULTS}.gz"
+    found = plain if os.path.lexists(plain) or not os.path.lexists(packed) else packed
+    if why := strange(found, folder):
+        aside = set_aside(found)
+        problems.append(f"{why} and is not read" + (f", kept as {aside.name}" if aside else ""))
+        return
+    total = 0
+    with os.fdopen(open_inside(found, folder), "rb") as raw, _unpacked(raw, found is packed) as file:
+        while line := file.readline(MAX_LINE_BYTES + 1):
+            piece = line
+            while len(piece) > MAX_LINE_BYTES and not piece.endswith(b"\n"):
+                total += len(piece)
+                _check_size(total)
+                piece = file.readline(MAX_LINE_BYTES + 1)
+            total += len(piece)
+            _check_size(total)
+            if line.strip():
+                yield line
+
+
+def _unpacked(raw: BinaryIO, packed: bool) -> BinaryIO:
+    return gzip.GzipFile(fileobj=raw) if packed else raw  # type: ignore[return-value]
+
+
+def _check_size(total: int) -> None:
+    if total > MAX_RESULTS_BYTES:
+        raise StoreError(f"results are larger than {MAX_RESULTS_BYTES} bytes and are not read")

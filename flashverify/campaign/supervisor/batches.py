@@ -1,0 +1,175 @@
+"""The batches of a search: which were handed out, what of each was answered, and how many cases each may still judge."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from flashverify.campaign.protocol import Answered
+from flashverify.campaign.store.writer import Claims
+from flashverify.judge.ratios import ratios
+
+if TYPE_CHECKING:
+    from flashverify.judge.verdict import CaseResult
+
+__all__ = ["Batches", "Grant", "batch_seed"]
+
+_ATTEMPTS = 3
+"""Workers in a row that may die over a batch without an answer before it is given up."""
+
+
+def batch_seed(seed: int, subject: str, batch: int) -> int:
+    """Seed of a batch, the same on every machine and for every number of workers."""
+    data = json.dumps([seed, subject, batch]).encode()
+    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "big")
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A batch to hand out.
+
+    Args:
+        number: of the batch.
+        most: cases of it that may be judged, those of `answered` included.
+        answered: its first cases, which are not judged again.
+    """
+
+    number: int
+    most: int
+    answered: tuple[Answered, ...]
+
+
+@dataclass(slots=True)
+class _Open:
+    """A batch of which something is left, or whose last results are not stored yet."""
+
+    answered: dict[str, Answered] = field(default_factory=dict)
+    closest: dict[str, float] = field(default_factory=dict)
+    stored: int = 0
+    most: int = 0
+    out: bool = False
+    ended: bool = False
+    fruitless: int = 0
+
+    def note(self, result: CaseResult) -> None:
+        """Of the ratios those are kept that a climber would remember."""
+        nearer = {label: r for label, r in ratios(result).items() if r > self.closest.get(label, 0.0)}
+        self.closest |= nearer
+        self.answered[result.case] = Answered(result.case, nearer)
+        self.fruitless = 0
+
+
+class Batches:
+    """A batch is the same cases in the same order whoever draws it, so that it can be gone on with from any of them.
+
+    With a limit, the run judges the first cases of the batches in the order of their numbers, whichever worker has which: a batch may use
+    what is certainly left by those before it.
+
+    Args:
+        size: cases of a batch.
+        claims: what a run that is resumed had handed out.
+    """
+
+    def __init__(self, size: int, claims: Claims) -> None:
+        self._size = size
+        self._next = claims.batches
+        self._ended: dict[int, int] = {}  # by number, cases that were judged
+        self._open: dict[int, _Open] = {n: _Open() for n in claims.open or () if 0 <= n < self._next}
+
+    def resumed(self, number: int, result: CaseResult) -> None:
+        """A stored result of a batch. One that the note of what was handed out does not know was lost with it, and goes on."""
+        if number >= self._next:
+            self._open |= {n: _Open() for n in range(self._next, number + 1)}
+            self._next = number + 1
+        self.answered(number, result)
+        self.stored(number)
+
+    def answered(self, number: int, result: CaseResult) -> None:
+        """A case of a batch was judged."""
+        if number in self._open:
+            self._open[number].note(result)
+        else:
+            self._ended[number] = self._ended.get(number, 0) + 1
+
+    def stored(self, number: int) -> None:
+        """The result of a case is in the store."""
+        if number in self._open:
+            self._open[number].stored += 1
+            self._settle(number)
+
+    def _settle(self, number: int) -> None:
+        state = self._open[number]
+        if state.ended and state.stored >= len(state.answered):
+            self._ended[number] = len(state.answered)
+            del self._open[number]
+
+    def next(self, room: int | None) -> Grant | None:
+        """The first batch that has cases to judge, noted as handed out; None where there is no room for any.
+
+        Args:
+            room: cases that all batches together may judge; None is no limit.
+        """
+        for number in (*sorted(self._open), self._next):
+            state = self._open.get(number) or _Open()
+            most = min(self._size, self._allowance(number, room))
+            if state.out or state.ended or most <= len(state.answered):
+                continue
+            state.out, state.most = True, int(most)
+            self._open[number] = state
+            self._next = max(self._next, number + 1)
+            return Grant(number, state.most, tuple(state.answered.values()))
+        return None
+
+    def some_left(self, room: int | None, *, out: bool = False) -> bool:
+        """Whether `next` would give one; with `out`, whether a batch that is handed out has cases left counts too."""
+        return any(
+            min(self._size, self._allowance(number, room)) > len(state.answered)
+            for number, state in (*self._open.items(), (self._next, _Open()))
+            if (out or not state.out) and not state.ended
+        )
+
+    def _allowance(self, number: int, room: int | None) -> float:
+        """Cases of a batch that are among the first `room` of all, however many those before it still judge."""
+        if room is None:
+            return math.inf
+        before = sum(count for n, count in self._ended.items() if n < number)
+        before += sum(len(s.answered) if s.ended else self._size for n, s in self._open.items() if n < number)
+        others = sum(self._ended.values())
+        others += sum(s.most if s.out else len(s.answered) for n, s in self._open.items() if n != number)
+        return min(room - before, room - others)
+
+    def done(self, number: int, *, stopped: bool) -> int:
+        """A worker is done with a batch; how many cases it has been.
+
+        Args:
+            number: of the batch.
+            stopped: whether the worker was told to stop.
+        """
+        state = self._open[number]
+        state.out = False
+        count = len(state.answered)
+        state.ended = not stopped and (count < state.most or count >= self._size)
+        self._settle(number)
+        return count
+
+    def lost(self, number: int) -> bool:
+        """A worker died over a batch, which goes on with another; False where it is given up because one after the other died."""
+        state = self._open[number]
+        state.out = False
+        state.fruitless += 1
+        state.ended = state.fruitless >= _ATTEMPTS
+        given_up = state.ended
+        self._settle(number)
+        return not given_up
+
+    @property
+    def answers(self) -> int:
+        """Cases of all batches that were judged."""
+        return sum(self._ended.values()) + sum(len(state.answered) for state in self._open.values())
+
+    def claims(self, seconds: float) -> Claims:
+        """What is to be noted."""
+        return Claims(self._next, round(seconds, 3), tuple(sorted(self._open)))

@@ -1,0 +1,88 @@
+"""The journal of a campaign: what was handed out, what of it was judged, and what of that is on the disk."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flashverify.campaign.supervisor.batches import Batches
+from flashverify.campaign.supervisor.lists import CORPUS, KEPT, MATRIX, Lists
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from flashverify.campaign.store.writer import RunStore
+    from flashverify.campaign.supervisor.schedule import CampaignConfig
+    from flashverify.judge.verdict import CaseResult
+
+__all__ = ["Journal", "batch_of"]
+
+_BATCH = "batch "
+
+
+def batch_of(origin: str) -> int | None:
+    """The number of the batch that a result is marked with; None where that is a list, or nothing."""
+    number = origin.removeprefix(_BATCH)
+    return int(number) if number != origin and number.isascii() and number.isdigit() else None
+
+
+class Journal:
+    """Reads from the store what a run had handed out, and notes what is handed out from now on.
+
+    Attributes:
+        lists: cases that are judged before any is drawn.
+        batches: of draws.
+        unmarked: results that are marked with neither, as version 0.1.0 stored them.
+        before: seconds of the calls that are resumed.
+
+    Args:
+        config: of the campaign.
+        store: the run folder.
+        stored: the results of a run that is resumed, with the specs of their subjects.
+        sealed: whether results are marked with where they belong.
+    """
+
+    def __init__(
+        self,
+        config: CampaignConfig,
+        store: RunStore,
+        stored: Iterable[tuple[CaseResult, str]] = (),
+        *,
+        sealed: bool = True,
+    ) -> None:
+        self._config, self._store = config, store
+        claims = store.claims()
+        self.before = claims.seconds
+        self._elapsed: Callable[[], float] = lambda: self.before
+        self.batches = Batches(config.batch, claims)
+        self.unmarked = 0
+        judged: dict[str, set[str]] = {}
+        over = claims.open is None and claims.batches > 0
+        for result, spec in stored:
+            number = batch_of(result.origin)
+            if number is not None:
+                self.batches.resumed(number, result)
+            elif result.origin:
+                judged.setdefault(result.origin, set()).add(result.case)
+            elif sealed or over:
+                self.unmarked += 1
+            else:
+                for kind in (KEPT, CORPUS, MATRIX):
+                    judged.setdefault(f"{kind} {spec}", set()).add(result.case)
+        self.lists = Lists(config, store.lists(), judged, over=over)
+        self.note_lists()
+
+    def clock(self, elapsed: Callable[[], float]) -> None:
+        """Where the seconds of the run are read from."""
+        self._elapsed = elapsed
+
+    def spec_of(self, number: int) -> str:
+        """The subject of a batch."""
+        return self._config.subjects[number % len(self._config.subjects)]
+
+    def note_lists(self) -> None:
+        """Before a listed case is handed out."""
+        self._store.write_lists(self.lists.noted())
+
+    def note_batches(self) -> None:
+        """Before a batch is handed out, and at the end."""
+        self._store.claim(self.batches.claims(self._elapsed()))
