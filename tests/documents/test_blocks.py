@@ -6,6 +6,8 @@ import tomllib
 import pytest
 import torch
 
+from flashverify import corrected_interpreter, judge_case, load_subject, parse_case
+from flashverify.subjects.registry import REGISTERED
 from tests.documents.blocks import GENERATED, INLINE, PAGES, all_blocks, blocks, prose
 from tests.documents.programs import why_not_run, wrong_names
 from tests.documents.shell import commands, unknown_options, wrong_with
@@ -122,3 +124,28 @@ def test_wrong_commands_and_names_are_found(tmp_path):
 )
 def test_a_block_runs_unless_it_needs_something_of_the_reader(text, reason):
     assert why_not_run(text) == reason
+
+
+REPLAYS = sorted(
+    {
+        (
+            words[words.index("--subject") + 1],
+            words[2],
+            words[words.index("--check") + 1] if "--check" in words else "accuracy",
+        )
+        for block in all_blocks("sh")
+        if "reports" not in block.page.parts
+        for words in commands(block.text)
+        if words[:2] == ["flashverify", "replay"] and words[2].startswith("fv1 ") and "..." not in words[2]
+    }
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "text", "check"), [x for x in REPLAYS if x[0] in {one.name for one in REGISTERED}])
+def test_a_case_that_a_page_replays_passes_on_every_subject_but_the_wrong_example(name, text, check):
+    with corrected_interpreter():
+        result = judge_case(load_subject(name), parse_case(text), checks=(check,))
+
+    assert result.verdicts
+    assert bool(result.failures) == (name == "seed-document")
