@@ -66,3 +66,15 @@ def test_a_case_that_kills_the_compiler_is_judged_by_a_worker(tmp_path, log):
     assert any(case.dim_v == 8 for case in cases)
     assert {tuple(line.split()) for line in log.read_text().splitlines()} >= {("worker", "dim-8"), ("ahead", "dim-16")}
     assert stats.compiled_by_workers >= 1
+
+
+@pytest.mark.slow
+def test_a_search_that_goes_on_judges_no_case_twice_and_none_more_than_asked_for(tmp_path, log):
+    search(tmp_path / "run", "clean", max_cases=40)
+    (tmp_path / "run" / "summary.json").unlink()  # as if it had been killed
+    summary, stats, cases = search(tmp_path / "run", "clean", max_cases=110)
+
+    judged = [(each.origin, each.case) for each in open_run(tmp_path / "run").results()]
+    assert summary.cases == len(cases) == len(judged) == len(set(judged)) == 110
+    assert {origin.split()[0] for origin, _ in judged} == {"batch", "compiled"}
+    assert stats.compiled_by_workers == 0
