@@ -112,7 +112,8 @@ class CompilesAhead:
 
     def kinds(self, subject: Any) -> tuple[int, int]:
         """See `AheadToolkit`."""
-        from flashverify.case.space.strategies import GPU, usual_kinds
+        from flashverify.case.space.compile_keys import usual_kinds
+        from flashverify.case.space.strategies import GPU
 
         listed = len(self._kinds(subject))
         if not subject.supports.compiles or GPU.kinds is None:

@@ -13,7 +13,7 @@ from flashverify.case.space.optional_parts import alignments, all_extras, all_pa
 if TYPE_CHECKING:
     from flashverify.case.supports import Supports
 
-__all__ = ["CompileKey", "list_compile_keys", "page_choices"]
+__all__ = ["CompileKey", "list_compile_keys", "page_choices", "usual_kinds"]
 
 _UNALIGNED_EVERY = 4
 
@@ -107,3 +107,9 @@ def page_choices(supports: Supports) -> tuple[int | None, ...]:
     if supports.always_paged:
         return supports.page_sizes
     return (None, *supports.page_sizes, *supports.page_sizes[:1])
+
+
+def usual_kinds(supports: Supports, kinds: int) -> int:
+    """How many kinds of a list of `kinds` a subject has: a third more for one with every extra."""
+    extras = len(supports.logits) + supports.dropout + len(extra_masks(supports))
+    return kinds + kinds * extras // 24

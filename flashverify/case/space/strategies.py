@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from flashverify.case.case import DTYPES, PRECISIONS, REGIMES, Case, Values
 from flashverify.case.modifiers.dropout import draw_threshold
-from flashverify.case.space.compile_keys import CompileKey, list_compile_keys, page_choices
+from flashverify.case.space.compile_keys import CompileKey, list_compile_keys, page_choices, usual_kinds
 from flashverify.case.space.declared_lengths import draw_declared_lengths, draw_packed
 from flashverify.case.space.dims import dim_choices
 from flashverify.case.space.draws import Choices, draw_mask, draw_modifiers
@@ -29,7 +29,6 @@ from flashverify.case.space.optional_parts import (
     combine,
     draw_extras,
     draw_parts,
-    extra_masks,
 )
 from flashverify.case.space.profiles import CPU, GPU, Profile
 from flashverify.case.space.sampling import one_in, sampled_from
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
 
     Draw = Callable[[SearchStrategy[Any]], Any]
 
-__all__ = ["CPU", "GPU", "Profile", "all_kinds", "cases", "drawn_dtypes", "usual_kinds"]
+__all__ = ["CPU", "GPU", "Profile", "all_kinds", "cases", "drawn_dtypes"]
 
 _REGIMES = (*REGIMES, "normal", "normal", "v-positive")
 """Those that every defect of the arithmetic shows with are likelier than those built against one."""
@@ -89,12 +88,6 @@ def cases(supports: Supports, *, profile: Profile = CPU, kinds: Sequence[Compile
 def all_kinds(supports: Supports, profile: Profile) -> tuple[CompileKey, ...]:
     """The kinds that a compiled subject may be drawn from, those of the profile first; each stretch of them is spread over all axes."""
     return list_compile_keys(supports, dim_choices(supports, profile), _formats(supports, profile), _ALL_KINDS)
-
-
-def usual_kinds(supports: Supports, kinds: int) -> int:
-    """How many kinds of a list of `kinds` a subject has: a third more for one with every extra."""
-    extras = len(supports.logits) + supports.dropout + len(extra_masks(supports))
-    return kinds + kinds * extras // 24
 
 
 def _formats(supports: Supports, profile: Profile) -> list[tuple[str, str]]:
