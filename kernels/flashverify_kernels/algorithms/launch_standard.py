@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from flashverify_kernels.algorithms.setting import Forward, Gradients, Setting, Shapes, launch, padded
+from flashverify_kernels.algorithms.setting import Forward, Gradients, Setting, Shapes, keeps_all, launch, padded
 from flashverify_kernels.algorithms.standard import (
     product_kernel,
     score_gradient_kernel,
@@ -16,6 +16,7 @@ from flashverify_kernels.algorithms.standard import (
 
 def standard_forward(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, setting: Setting) -> Forward:
     """Algorithm 0: S in fp32 and P in the dtype of q, both in memory."""
+    keeps_all(setting)
     shapes = Shapes(q, v, setting)
     s, p = shapes.square(q, torch.float32), shapes.square(q, q.dtype)
     lse2 = shapes.rows(-math.inf, q)
@@ -30,17 +31,13 @@ def standard_forward(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, setting:
 def standard_backward(
     do: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, forward: Forward, setting: Setting
 ) -> Gradients:
-    """Algorithm 3: (dQ, dK, dV) of as many kv heads as query heads; dP in fp32 and dS in the dtype of q, both in memory.
-
-    Raises:
-        ValueError: query heads share kv heads.
-    """
+    """Algorithm 3: (dQ, dK, dV); dP in fp32 and dS in the dtype of q, both in memory. A group's dK and dV are summed in fp32."""
+    keeps_all(setting)
     shapes = Shapes(q, v, setting)
-    if shapes.group != 1:
-        raise ValueError(f"q: {shapes.heads} query heads need as many kv heads, got {shapes.kv_heads}")
     (p,) = forward.kept
     dp, ds = shapes.square(q, torch.float32), shapes.square(q, q.dtype)
-    dq, dk, dv = (torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in (q, k, v))
+    dq = torch.empty(q.shape, dtype=q.dtype, device=q.device)
+    dk, dv = shapes.of_query_heads(k), shapes.of_query_heads(v)
     rows = shapes.matrices * shapes.tiles_m
     sizes = {"sq": shapes.sq, "sk": shapes.sk}
     _product(p, do, dv, 1.0, shapes, transposed=True)
@@ -60,7 +57,7 @@ def standard_backward(
     launch(score_gradient_kernel, rows, p_ptr=p, dp_ptr=dp, ds_ptr=ds, **sizes, **shapes.whole_rows)
     _product(ds, k, dq, setting.scale, shapes, transposed=False)
     _product(ds, q, dk, setting.scale, shapes, transposed=True)
-    return dq, dk, dv
+    return dq, shapes.of_groups(dk, k.dtype), shapes.of_groups(dv, v.dtype)
 
 
 def _product(

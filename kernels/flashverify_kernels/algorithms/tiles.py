@@ -53,6 +53,18 @@ def logits(q, k, i, j, k_end, sq, align_end, scale_log2, CAUSAL: tl.constexpr):
 
 
 @triton.jit
+def kept(i, j, n, seed, offset, threshold):
+    """Which pairs of matrix `n` dropout keeps, `[len(i), len(j)]` bool.
+
+    Those whose word j % 4 of Philox4x32-10, with key `seed` and counter (j // 4, i, n, offset), is at least `threshold`.
+    """
+    w0, w1, w2, w3 = tl.philox(seed.to(tl.uint64), (j // 4)[None, :], i[:, None], n.to(tl.uint32), offset.to(tl.uint32))
+    part = (j % 4)[None, :]
+    word = tl.where(part == 0, w0, tl.where(part == 1, w1, tl.where(part == 2, w2, w3)))
+    return word >= threshold.to(tl.uint32)
+
+
+@triton.jit
 def finite(m):
     """A pivot: `m`, or 0 for a row without keys, so that -inf is never subtracted from -inf."""
     return tl.where(m == float("-inf"), 0.0, m)

@@ -1,0 +1,67 @@
+"""The backward of the standard algorithm is judged: defects of its steps are failures."""
+
+import pytest
+
+from flashverify.case.text import parse_case
+from flashverify.checks import Plan, judge_case
+from flashverify.subjects import load_subject
+from flashverify_kernels.algorithms import launch_standard
+
+CASE = "fv1 batch=2 heads_q=4 heads_kv=2 seq_q=20 seq_k=37 dim_qk=16 dim_v=24 klen=33,37 causal=bottom-right dtype={}"
+
+
+def failures(dtype):
+    case = parse_case(CASE.format(dtype))
+    return {v.output for v in judge_case(load_subject("standard"), case, Plan.only("accuracy", case)).failures}
+
+
+DEFECTS = {
+    "no row sum": (lambda dp, p: 0.0, {"dq", "dk"}),
+    "a key left out of the row sum": (lambda dp, p: (p.float() * dp)[..., 1:].sum(-1, keepdim=True), {"dq", "dk"}),
+    "a row sum of the other rows": (lambda dp, p: (p.float() * dp).sum(-1, keepdim=True).roll(1, -2), {"dq", "dk"}),
+}
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "bf16", "fp32"])
+def test_nothing_fails_as_it_is(dtype):
+    assert not failures(dtype)
+
+
+@pytest.mark.parametrize("name", DEFECTS)
+@pytest.mark.parametrize("dtype", ["bf16", "fp32"])
+def test_a_wrong_row_sum_is_found(monkeypatch, name, dtype):
+    delta, outputs = DEFECTS[name]
+    launch = launch_standard.launch
+
+    def wrong(kernel, programs, **arguments):
+        if kernel is launch_standard.score_gradient_kernel:
+            p, dp = arguments["p_ptr"], arguments["dp_ptr"]
+            arguments["ds_ptr"].copy_(p.float() * (dp - delta(dp=dp, p=p)))
+        else:
+            launch(kernel, programs, **arguments)
+
+    monkeypatch.setattr(launch_standard, "launch", wrong)
+
+    assert failures(dtype) == outputs
+
+
+@pytest.mark.parametrize(("place", "outputs"), [(0, {"dv"}), (1, {"dq"}), (2, {"dk"})], ids=["dV", "dQ", "dK"])
+def test_a_product_with_another_scale_is_found(monkeypatch, place, outputs):
+    product, calls = launch_standard._product, []
+
+    def wrong(a, b, c, scale, shapes, *, transposed):
+        calls.append(c)
+        product(a, b, c, scale * (1.001 if len(calls) == place + 2 else 1), shapes, transposed=transposed)  # after P V
+
+    monkeypatch.setattr(launch_standard, "_product", wrong)
+
+    assert failures("fp32") == outputs
+
+
+def test_a_group_whose_last_head_is_left_out_is_found(monkeypatch):
+    def wrong(self, x, dtype):
+        return x.view(self.batch, self.kv_heads, self.group, *x.shape[2:])[:, :, :-1].sum(2).to(dtype)
+
+    monkeypatch.setattr(launch_standard.Shapes, "of_groups", wrong)
+
+    assert failures("fp32") == {"dk", "dv"}
