@@ -57,7 +57,7 @@ class Algorithm:
         name: str,
         prefix: str,
         *,
-        form: Mapping[str, str] | None = None,
+        form: Mapping[str, Any] | None = None,
         backward: bool = True,
         delta: bool = False,
         blocks: bool = False,

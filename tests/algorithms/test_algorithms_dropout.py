@@ -69,6 +69,7 @@ def test_other_draws_are_found(monkeypatch, name, defect):
 
 STEPS = {
     "P of dV is not dropped": ("p_dropped.to(do.dtype)", "p.to(do.dtype)", {"dv"}),
+    "dV is not scaled": ("dv_j *= keep_scale", "dv_j *= 1.0", {"dv"}),
     "dP is not scaled": ("dp = tl.where(keep, dp * keep_scale, 0.0)", "dp = tl.where(keep, dp, 0.0)", {"dq", "dk"}),
     "dP is not dropped": ("dp = tl.where(keep, dp * keep_scale, 0.0)", "dp = dp * keep_scale", {"dq", "dk"}),
     "dS of the dropped P": ("p * (dp - delta[:, None])", "p_dropped * (dp - delta[:, None])", {"dq", "dk"}),
@@ -91,6 +92,25 @@ def test_a_sum_of_the_weights_that_are_kept_alone_is_found(edited):
     )
 
     assert failures("paper-flash") >= {"o", "lse"}
+
+
+def test_o_has_a_direction_where_the_factor_multiplies_the_weights_before_their_rounding(edited):
+    q, k, v, _ = (x.to(torch.bfloat16) for x in inputs())
+    v = v.abs()
+    drop = Dropout(0.1, 3)
+
+    def mean_error():
+        wide = [x.float() for x in (q, k, v)]
+        found, exact = (paper_forward(*x, setting(drop)).o.double() for x in ((q, k, v), wide))
+        return float((found / exact - 1).mean())
+
+    scaled_last = mean_error()
+    edited("paper_forward_kernel", "pv = tl.dot(p.to(v.dtype), v,", "pv = tl.dot((p * keep_scale).to(v.dtype), v,")
+    edited("paper_forward_kernel", "pv *= keep_scale", "pv *= 1.0")
+    scaled_first = mean_error()
+
+    assert abs(scaled_last) < 1e-4
+    assert scaled_first < -2e-4  # 1 / 0.9 in bf16 is 0.16 % too small, and so is every largest weight, 1
 
 
 def test_dropout_stores_no_mask():

@@ -54,7 +54,7 @@ def standard_backward(
         **shapes.values,
         **shapes.blocks,
     )
-    launch(score_gradient_kernel, rows, p_ptr=p, dp_ptr=dp, ds_ptr=ds, **sizes, **shapes.whole_rows)
+    launch(score_gradient_kernel, rows, p_ptr=p, dp_ptr=dp, ds_ptr=ds, **shapes.mask, **sizes, **shapes.whole_rows)
     _product(ds, k, dq, setting.scale, shapes, transposed=False)
     _product(ds, q, dk, setting.scale, shapes, transposed=True)
     return dq, shapes.of_groups(dk, k.dtype), shapes.of_groups(dv, v.dtype)

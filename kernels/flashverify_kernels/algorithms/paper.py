@@ -38,6 +38,7 @@ def paper_forward_kernel(
 ):
     """Algorithms 2 and 5, one program per (batch, query head); O, m and l hold 0, -inf and 0 before.
 
+    The factor of dropout multiplies P V in fp32: of the weights it would shift the rounding of every largest one, 1, alike.
     Of a dead block nothing is loaded but the keys and values, which Algorithm 5 loads before it looks.
 
     Args:
@@ -94,8 +95,10 @@ def paper_forward_kernel(
                 l_new = alpha * l_i + beta * tl.sum(p, 1)
                 divisor = tl.where(l_new == 0.0, 1.0, l_new)
                 if keep_scale is not None:
-                    p = tl.where(kept(i, j, n, seed, offset, threshold), p * keep_scale, 0.0)
+                    p = tl.where(kept(i, j, n, seed, offset, threshold), p, 0.0)
                 pv = tl.dot(p.to(v.dtype), v, input_precision="ieee")
+                if keep_scale is not None:
+                    pv *= keep_scale
                 o = ((l_i * alpha)[:, None] * o + beta[:, None] * pv) / divisor[:, None]
                 store(o_ptr, o, i, sq, dv, BLOCK_DV)
                 tl.store(m_ptr + i, m_new, mask=i < sq)
@@ -139,7 +142,7 @@ def paper_backward_kernel(
 ):
     """Algorithm 4, of live blocks alone where there is a pattern, one program per (batch, kv head); dQ holds 0 before.
 
-    P is exp2(z - (m + log2 l)) and not exp2(z - m) / l, the dK of a block gets its scale at the end, and a group's heads
+    P is exp2(z - (m + log2 l)) and not exp2(z - m) / l, the dK of a block gets its scale and dV its factor of dropout at the end, and a group's heads
     follow one another inside a block of keys.
 
     Arguments as in `paper_forward_kernel`, and:
@@ -177,7 +180,7 @@ def paper_backward_kernel(
                     p_dropped = p
                     if keep_scale is not None:
                         keep = kept(i, j, n, seed, offset, threshold)
-                        p_dropped = tl.where(keep, p * keep_scale, 0.0)
+                        p_dropped = tl.where(keep, p, 0.0)
                         dp = tl.where(keep, dp * keep_scale, 0.0)
                     dv_j = tl.dot(tl.trans(p_dropped.to(do.dtype)), do, dv_j, input_precision="ieee")
                     delta = tl.sum(do.to(tl.float32) * o.to(tl.float32), 1)
@@ -185,5 +188,7 @@ def paper_backward_kernel(
                     dq += scale * tl.dot(ds, k, input_precision="ieee")
                     store(head(dq_ptr, n, sq, d), dq, i, sq, d, BLOCK_D)
                     dk_j = tl.dot(tl.trans(ds), q, dk_j, input_precision="ieee")
+        if keep_scale is not None:
+            dv_j *= keep_scale
         store(dk_ptr, dk_j * scale, j, sk, d, BLOCK_D)
         store(dv_ptr, dv_j, j, sk, dv, BLOCK_DV)

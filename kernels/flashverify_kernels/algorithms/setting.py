@@ -97,6 +97,7 @@ class Shapes:
             "CAUSAL": setting.causal is not None,
             **self.blocks,
         }
+        self.mask = {name: self.common[name] for name in ("lengths_ptr", "heads", "align_end", "CAUSAL")}
         self.values = {"dv": self.dv, "BLOCK_DV": padded(self.dv)}
         self.pattern = self._pattern(setting.blocks)
         self.draws = _draws(setting.dropout)

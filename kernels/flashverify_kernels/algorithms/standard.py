@@ -2,7 +2,17 @@
 
 import triton.language as tl
 
-from flashverify_kernels.algorithms.tiles import finite, head, key_count, load, load_square, logits, store, store_square
+from flashverify_kernels.algorithms.tiles import (
+    finite,
+    head,
+    key_count,
+    load,
+    load_square,
+    logits,
+    store,
+    store_square,
+    visible,
+)
 from flashverify_kernels.device.jit import kernel
 
 
@@ -132,14 +142,26 @@ def weight_gradient_kernel(
 
 @kernel
 def score_gradient_kernel(
-    p_ptr, dp_ptr, ds_ptr, sq: tl.int32, sk: tl.int32, BLOCK_M: tl.constexpr, BLOCK_S: tl.constexpr
+    p_ptr,
+    dp_ptr,
+    ds_ptr,
+    lengths_ptr,
+    heads: tl.int32,
+    sq: tl.int32,
+    sk: tl.int32,
+    align_end: tl.int32,
+    BLOCK_M: tl.constexpr,
+    BLOCK_S: tl.constexpr,
+    CAUSAL: tl.constexpr,
 ):
-    """Algorithm 3, line 3: dS = P (dP - sum P dP) of one tile of whole rows."""
+    """Algorithm 3, line 3: dS = P (dP - sum P dP) of one tile of whole rows; exact zeros where a query does not see a key."""
     tiles = (sq + BLOCK_M - 1) // BLOCK_M
     n = tl.program_id(0) // tiles
     i = tl.program_id(0) % tiles * BLOCK_M + tl.arange(0, BLOCK_M)
     j = tl.arange(0, BLOCK_S)
+    see = visible(i, j, key_count(lengths_ptr, n // heads, sk), sq, align_end, CAUSAL)
     p = load_square(head(p_ptr, n, sq, sk), i, j, sq, sk, 0.0).to(tl.float32)
     dp = load_square(head(dp_ptr, n, sq, sk), i, j, sq, sk, 0.0)
-    ds = p * (dp - tl.sum(p * dp, 1)[:, None])
+    delta = tl.sum(tl.where(see, p * dp, 0.0), 1)
+    ds = tl.where(see, p * (dp - delta[:, None]), 0.0)
     store_square(head(ds_ptr, n, sq, sk), ds, i, j, sq, sk)
