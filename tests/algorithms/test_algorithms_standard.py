@@ -67,10 +67,15 @@ def test_a_group_whose_last_head_is_left_out_is_found(monkeypatch):
     assert failures("fp32") == {"dk", "dv"}
 
 
-def test_a_sum_that_overflows_reaches_no_key_beyond_the_length():
-    case = parse_case(
-        "fv1 heads_q=4 heads_kv=2 seq_q=25 seq_k=24 dim_v=64 dtype=bf16 klen=12 regime=outlier seed=187 "
-        "edits=do:0,2,22,63:-0x1.fep+127"
-    )
+@pytest.mark.parametrize(
+    "case",
+    [
+        "heads_q=4 heads_kv=2 seq_q=25 seq_k=24 dim_v=64 klen=12 regime=outlier seed=187 edits=do:0,2,22,63:-0x1.fep+127",
+        "seq_q=17 seq_k=26 dim_v=24 scale=-1 klen=21 regime=v-constant edits=k:0,0,11,4:-0x1.fep+127",
+    ],
+    ids=["sum P dP", "logit"],
+)
+def test_what_overflows_reaches_no_key_beyond_the_length(case):
+    case = parse_case(f"fv1 dtype=bf16 {case}")
 
     assert not judge_case(load_subject("standard"), case, Plan.only("accuracy", case)).failures

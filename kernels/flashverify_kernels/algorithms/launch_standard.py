@@ -23,7 +23,17 @@ def standard_forward(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, setting:
     o = torch.empty(*q.shape[:3], shapes.dv, dtype=q.dtype, device=q.device)
     rows = shapes.matrices * shapes.tiles_m
     launch(scores_kernel, rows * shapes.tiles_n, q_ptr=q, k_ptr=k, s_ptr=s, **shapes.common)
-    launch(softmax_kernel, rows, s_ptr=s, p_ptr=p, lse2_ptr=lse2, sq=shapes.sq, sk=shapes.sk, **shapes.whole_rows)
+    launch(
+        softmax_kernel,
+        rows,
+        s_ptr=s,
+        p_ptr=p,
+        lse2_ptr=lse2,
+        sq=shapes.sq,
+        sk=shapes.sk,
+        **shapes.mask,
+        **shapes.whole_rows,
+    )
     _product(p, v, o, 1.0, shapes, transposed=False)
     return Forward(o, lse2 * math.log(2), (p,))
 

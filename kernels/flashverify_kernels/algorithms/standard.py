@@ -47,8 +47,23 @@ def scores_kernel(
 
 
 @kernel
-def softmax_kernel(s_ptr, p_ptr, lse2_ptr, sq: tl.int32, sk: tl.int32, BLOCK_M: tl.constexpr, BLOCK_S: tl.constexpr):
-    """Algorithm 0, line 2: P and LSE of one tile of whole rows; BLOCK_S is sk rounded up to a power of two."""
+def softmax_kernel(
+    s_ptr,
+    p_ptr,
+    lse2_ptr,
+    lengths_ptr,
+    heads: tl.int32,
+    sq: tl.int32,
+    sk: tl.int32,
+    align_end: tl.int32,
+    BLOCK_M: tl.constexpr,
+    BLOCK_S: tl.constexpr,
+    CAUSAL: tl.constexpr,
+):
+    """Algorithm 0, line 2: P and LSE of one tile of whole rows; BLOCK_S is sk rounded up to a power of two.
+
+    P is exactly 0 where a query does not see a key, also where a logit of its row overflows.
+    """
     tiles = (sq + BLOCK_M - 1) // BLOCK_M
     n = tl.program_id(0) // tiles
     i = tl.program_id(0) % tiles * BLOCK_M + tl.arange(0, BLOCK_M)
@@ -58,7 +73,8 @@ def softmax_kernel(s_ptr, p_ptr, lse2_ptr, sq: tl.int32, sk: tl.int32, BLOCK_M: 
     p = tl.exp2(z - finite(m_i)[:, None])
     l_i = tl.sum(p, 1)
     divisor = tl.where(l_i == 0.0, 1.0, l_i)
-    store_square(head(p_ptr, n, sq, sk), p / divisor[:, None], i, j, sq, sk)
+    see = visible(i, j, key_count(lengths_ptr, n // heads, sk), sq, align_end, CAUSAL)
+    store_square(head(p_ptr, n, sq, sk), tl.where(see, p / divisor[:, None], 0.0), i, j, sq, sk)
     tl.store(head(lse2_ptr, n, sq, 1) + i, m_i + tl.log2(divisor), mask=i < sq)
 
 
