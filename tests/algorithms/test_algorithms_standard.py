@@ -1,11 +1,12 @@
 """The backward of the standard algorithm is judged: defects of its steps are failures."""
 
 import pytest
+import torch
 
 from flashverify.case.text import parse_case
 from flashverify.checks import Plan, judge_case
 from flashverify.subjects import load_subject
-from flashverify_kernels.algorithms import launch_standard
+from flashverify_kernels.algorithms import Setting, launch_standard, standard_backward, standard_forward
 
 CASE = "fv1 batch=2 heads_q=4 heads_kv=2 seq_q=20 seq_k=37 dim_qk=16 dim_v=24 klen=33,37 causal=bottom-right dtype={}"
 
@@ -79,3 +80,18 @@ def test_what_overflows_reaches_no_key_beyond_the_length(case):
     case = parse_case(f"fv1 dtype=bf16 {case}")
 
     assert not judge_case(load_subject("standard"), case, Plan.only("accuracy", case)).failures
+
+
+def test_the_sum_over_a_group_does_not_depend_on_the_number_of_keys():
+    generator = torch.Generator().manual_seed(0)
+    q, do = (torch.randn(1, 34, 4, 72, generator=generator) for _ in range(2))
+    k, v = (torch.randn(1, 2, 24, 72, generator=generator) for _ in range(2))
+    found = []
+    for n in (17, 24):
+        setting = Setting(scale=0.25, key_lengths=torch.tensor([17], dtype=torch.int32), block_m=16, block_n=16)
+        inputs = q, k[:, :, :n], v[:, :, :n]
+        found.append(standard_backward(do, *inputs, standard_forward(*inputs, setting), setting))
+
+    for short, long in zip(found[0][1:], found[1][1:], strict=True):
+        assert torch.equal(short, long[:, :, :17])
+        assert not long[:, :, 17:].any()

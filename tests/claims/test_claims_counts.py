@@ -163,6 +163,7 @@ def test_accesses_at_the_sizes_that_the_paper_calls_typical():
     assert round(accesses(4096, 128, *blocks(128, half, math.ceil)) / 1e6, 1) == 67.8
     assert round(standard_accesses(4096, 128) / 1e6, 1) == 69.2
     assert times_fewer(128, half) == pytest.approx(1.02, abs=0.01)
+    assert times_fewer(100, half) == pytest.approx(1.64, abs=0.01)  # the introduction's d
     assert times_fewer(64, half) == pytest.approx(3.9, abs=0.1)
     assert times_fewer(128, half // 2) < 0.6  # fp32: more accesses, not fewer
     assert times_fewer(64, half // 2) == pytest.approx(2, abs=0.1)

@@ -123,10 +123,11 @@ class Shapes:
         return torch.empty(self.batch, self.heads, *like.shape[2:], dtype=dtype, device=like.device)
 
     def of_groups(self, x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-        """Its sum over the heads of a group, `[B, Hkv, Sk, D]`."""
+        """Its sum over the heads of a group, one after the other whatever the shape, `[B, Hkv, Sk, D]`."""
         if self.group == 1:
             return x
-        return x.view(self.batch, self.kv_heads, self.group, *x.shape[2:]).sum(2).to(dtype)
+        first, *others = x.view(self.batch, self.kv_heads, self.group, *x.shape[2:]).unbind(2)
+        return sum(others, first).to(dtype)
 
 
 def _draws(drop: Dropout | None) -> dict[str, Any]:
