@@ -131,6 +131,8 @@ class RunRecord(msgspec.Struct, frozen=True, omit_defaults=True):
         form: per subject, the numerical form that its bounds assume, in words.
         numerics: of interpreted kernels.
         sealed: whether every record of the folder ends with its checksum.
+        shard: `I/N` where the run is one of N shards, otherwise empty.
+        max_cases: budget in cases, that of all shards together; None where there is none.
     """
 
     kind: str
@@ -143,6 +145,8 @@ class RunRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     format: int = FORMAT
     numerics: str = "ieee"
     sealed: bool = False
+    shard: str = ""
+    max_cases: int | None = None
 
 
 class Summary(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -24,7 +24,8 @@ from flashverify.campaign.refusals.words import refusal_lines
 from flashverify.campaign.store.writer import open_run
 from flashverify.campaign.supervisor.engine import Engine
 from flashverify.campaign.supervisor.schedule import CampaignConfig
-from flashverify.errors import FlashverifyError, NoVerdictError
+from flashverify.campaign.supervisor.shard import Shard
+from flashverify.errors import FlashverifyError, NoVerdictError, UsageError
 
 if TYPE_CHECKING:
     from flashverify.baseline.assessment import Assessment
@@ -84,10 +85,14 @@ def campaign_config(
     workers = settings.workers or default_workers(device)
     out = Path(settings.out or f"flashverify-out/{kind}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}")
     seed, subjects, numerics = settings.seed, settings.subject, settings.numerics
-    if (out / "run.json").exists() and None in (seed, subjects, numerics):
-        record = open_run(out).record  # a resumed run brings its own seed, subjects and numerics
+    shard = settings.shard
+    if (out / "run.json").exists() and None in (seed, subjects, numerics, shard):
+        record = open_run(out).record  # a resumed run brings its own seed, subjects, numerics and shard
+        shard = record.shard if shard is None else shard
         numerics = numerics or record.numerics
         seed, subjects = record.seed if seed is None else seed, subjects or record.subjects
+    if seed is None and shard and kind == "fuzz":
+        raise UsageError("--seed is missing: the shards of one search have the same seed")
     if seed is None:
         seed = secrets.randbits(32) if kind == "fuzz" else 0
     seconds = settings.seconds
@@ -102,6 +107,7 @@ def campaign_config(
         device=device,
         workers=workers,
         seed=seed,
+        shard=Shard.parse(shard or ""),
         seconds=seconds,
         max_cases=settings.max_cases,
         cases=cases,

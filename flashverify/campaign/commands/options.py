@@ -26,6 +26,7 @@ def shared_options(*names: str) -> Callable[[_Command], _Command]:
         "max-cases": {"metavar": "N", "help": "budget in cases"},
         "max-findings": {"metavar": "N", "help": "end the search when so many findings were seen"},
         "seed": {"metavar": "N", "help": "seed of the campaign"},
+        "shard": {"metavar": "I/N", "help": "judge part I of N; `flashverify merge` makes one run of the parts"},
         "workers": {"metavar": "N", "help": "processes [default: one per CPU]"},
         "out": {"metavar": "DIR", "help": "run folder [default: a new one in flashverify-out]"},
         "device": {"metavar": "auto|cpu|cuda", "help": "where the subjects run [default: auto]"},

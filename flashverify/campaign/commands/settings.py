@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flashverify.campaign.environment import DEVICES, NUMERICS
+from flashverify.campaign.supervisor.shard import MOST_SHARDS, Shard
 from flashverify.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
@@ -95,6 +96,7 @@ KEYS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "fail-fast": (_flag, "true or false"),
     "shrink": (_flag, "true or false"),
     "seed": (lambda value: _whole(0, 2**64, value), "an integer, 0 <= seed < 2**64"),
+    "shard": (lambda value: str(Shard.parse(_text(value))), f"I/N, 1 <= I <= N <= {MOST_SHARDS:,}"),
     "workers": (lambda value: _whole(1, 1025, value), "an integer, 1 <= workers <= 1024"),
     "out": (_folder, f"a folder, each name in it of at most {_MOST_BYTES} bytes of UTF-8"),
     "device": (_device, f"one of {', '.join(DEVICES)}"),
@@ -115,6 +117,7 @@ class Settings:
     fail_fast: bool | None = None
     shrink: bool | None = None
     seed: int | None = None
+    shard: str | None = None
     workers: int | None = None
     out: str | None = None
     device: str = "auto"

@@ -11,6 +11,7 @@ import msgspec
 from flashverify.campaign.protocol import Batch, CaseList, Chunk, Task
 from flashverify.campaign.supervisor.batches import batch_seed
 from flashverify.campaign.supervisor.journal import batch_of
+from flashverify.campaign.supervisor.shard import WHOLE, Shard
 from flashverify.campaign.toolkit import BUNDLED
 from flashverify.errors import UsageError
 
@@ -34,8 +35,9 @@ class CampaignConfig:
         out: the run folder.
         device: `cpu` or `cuda`, resolved.
         workers: processes.
+        shard: which part of the cases and batches is judged.
         seconds: time budget of this call; None is none.
-        max_cases: cases of the whole run, resumed ones included; None is none.
+        max_cases: cases of the whole run, resumed ones and those of other shards included; None is none.
         cases: text forms that `run` judges instead of the matrix.
         matrix: whether `fuzz` judges the matrix before it searches.
         kept: text forms of cases that are judged before all others.
@@ -62,6 +64,7 @@ class CampaignConfig:
     device: str
     workers: int
     seed: int = 0
+    shard: Shard = WHOLE
     seconds: float | None = None
     max_cases: int | None = None
     cases: tuple[str, ...] = ()
@@ -121,8 +124,12 @@ class Schedule:
 
     @property
     def total(self) -> int | None:
-        """Cases to judge; None where that is not known."""
-        return self._lists.size if self._config.kind == "run" else self._config.max_cases
+        """Cases to judge, of this shard; None where that is not known."""
+        if self._config.kind == "run":
+            return self._lists.own
+        if self._config.shard == WHOLE or self._room is None:
+            return self._config.max_cases
+        return self._lists.own + self._batches.own(self._room)
 
     def listed(self, spec: str, cases: tuple[str, ...], *, corpus: bool = False) -> None:
         """The matrix of a subject is known, or what it accepts of the corpus."""
@@ -242,4 +249,4 @@ class Schedule:
             or not self._batches.some_left(self._room, out=True)
         ):
             return lists
-        return f"{self._lists.size + self._journal.unmarked + self._batches.answers:,} of {self.total:,} cases judged"
+        return f"{self._lists.own + self._journal.unmarked + self._batches.answers:,} of {self.total:,} cases judged"
