@@ -1,6 +1,6 @@
 """The distribution of drawn cases: which share of them lies where on each axis, and which pairs of axes meet.
 
-    python benchmarks/drawn_cases.py [--subject bundled] [--device cpu] [--cases 2000] [--seed 0] [--json FILE] [--pairs]
+    python benchmarks/drawn_cases.py [--subject bundled] [--device cpu] [--profile cpu|gpu|long] [--cases 2000] [--seed 0] [--json FILE] [--pairs]
 
 Cases are drawn as `flashverify fuzz` draws them, and none is run. A tile is that of the launch values of the case, and 64 by 64 where it has
 none. `--pairs` adds the pairs of parts that no case has, and the least covered ones.
@@ -21,10 +21,12 @@ os.environ.setdefault("TRITON_INTERPRET", "1")
 
 from flashverify.campaign.toolkit import bundled
 from flashverify.campaign.worker.search import draw
-from flashverify.case.masks.predicate import visible
 from flashverify.case.masks.tree_shapes import shape_of
+from flashverify.case.space.profiles import PROFILES
+from flashverify.case.space.seen import sees_something
 from flashverify.case.space.tile_sizes import USUAL_TILE
 from flashverify.case.space.traits import pair_counts, sequences_of, tiles_of, traits_of, trees_of
+from flashverify.checks.passes.base_pass import beyond_oracle
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -43,10 +45,14 @@ def shares(values: Iterable[Any], total: int | None = None) -> dict[str, float]:
 
 def sees(case: Case) -> bool:
     """Whether any row sees any key."""
-    if 0 in (case.batch, case.seq_q, case.seq_k):
-        return False
-    seen = visible(case)
-    return seen is None or bool(seen(slice(0, case.seq_q), slice(0, case.seq_k)).any())
+    sizes = {"batch": case.batch, "heads": case.heads_q, "seq_q": case.seq_q, "seq_k": case.seq_k}
+    return sees_something(case.mask, **sizes)
+
+
+def octaves(lengths: Iterable[int]) -> dict[str, float]:
+    """The share of lengths up to each power of two and above the one before it, in percent."""
+    counts = Counter(1 << (n - 1).bit_length() if n else 0 for n in lengths)
+    return {str(end): round(100 * count / counts.total(), 1) for end, count in sorted(counts.items())}
 
 
 def spread(case: Case) -> str:
@@ -76,6 +82,13 @@ def distribution(drawn: Sequence[Case]) -> dict[str, Any]:
         "longest keys": max(keys),
         "keys, median": statistics.median(keys),
         "keys, residues of 64": len({n % USUAL_TILE for n in keys}),
+        "rows up to, %": octaves(case.seq_q for case in drawn),
+        "keys up to, %": octaves(case.seq_k for case in drawn),
+        "few rows over more than 1024 keys, %": shares(c.seq_q <= 16 and c.seq_k > 1024 for c in drawn).get(
+            "True", 0.0
+        ),
+        "more than 1024 rows and keys, %": shares(min(c.seq_q, c.seq_k) > 1024 for c in drawn).get("True", 0.0),
+        "judged by sample, %": shares(map(beyond_oracle, drawn)).get("True", 0.0),
         "rows, residues of 64": len({case.seq_q % USUAL_TILE for case in drawn}),
         "trees of 4 nodes or more": len(trees),
         "shape of these, %": shares(shape_of(tree) for tree, _ in trees),
@@ -124,12 +137,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--subject", default="bundled", help="as `flashverify fuzz` takes it")
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
+    parser.add_argument("--profile", default="", choices=PROFILES, help="by default that of the device")
     parser.add_argument("--cases", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path, metavar="FILE")
     parser.add_argument("--pairs", action="store_true")
     options = parser.parse_args()
-    strategy = bundled.strategy(bundled.load(options.subject), options.device)
+    strategy = bundled.strategy(bundled.load(options.subject), options.device, options.profile)
     drawn = draw(strategy, options.cases, options.seed)
     found = distribution(drawn)
     for name, value in found.items():

@@ -11,7 +11,10 @@ ROOT = Path(__file__).resolve().parents[1]
 
 # Lowest first. A module may import its own layer's package and every layer below it.
 LAYERS = (
-    {"flashverify.child_process", "flashverify.errors", "flashverify.formats", "flashverify.outputs"},
+    {
+        *("flashverify.child_process", "flashverify.errors", "flashverify.formats", "flashverify.outputs"),
+        "flashverify.sparse_memory",
+    },
     {"flashverify.launching"},
     {"flashverify.case", "flashverify.numerics", "flashverify.interpreter"},
     {"flashverify.subjects", "flashverify.truth"},
@@ -23,7 +26,7 @@ LAYERS = (
     {"flashverify.bench", "flashverify.campaign", "flashverify.compiling", "flashverify.mutants"},
     {"flashverify.report", "flashverify.api", "flashverify.describe"},
     {"flashverify.ci"},
-    {"flashverify.gallery", "flashverify.probing"},
+    {"flashverify.comparing", "flashverify.gallery", "flashverify.probing", "flashverify.vectors"},
     {"flashverify.cli", "flashverify.__main__", "flashverify.pytest_plugin"},
 )
 # What a package may take from another one of its own layer: nothing, but for these.

@@ -35,10 +35,10 @@ def cases(subject: Subject | Supports | str, *, device: str = "cpu") -> SearchSt
         SubjectLoadError: there is no such subject, or its module cannot be imported.
         UsageError: the device or the subject is not accepted.
     """
-    from flashverify.case.space.strategies import CPU, GPU
+    from flashverify.case.space.profiles import profile_of
     from flashverify.case.space.strategies import cases as drawn
 
-    return drawn(_supports(subject, device), profile=GPU if device == "cuda" else CPU)
+    return drawn(_supports(subject, device), profile=profile_of(device))
 
 
 def standard_cases(subject: Subject | Supports | str, *, device: str = "cpu") -> tuple[Case, ...]:

@@ -46,10 +46,10 @@ class Toolkit(Protocol):
     def form(self, subject: Any) -> str:
         """The numerical form of the subject, in words."""
 
-    def strategy(self, subject: Any, device: str) -> SearchStrategy[Case]:
-        """Cases to search, on `cpu` or `cuda`."""
+    def strategy(self, subject: Any, device: str, profile: str = "") -> SearchStrategy[Case]:
+        """Cases to search, on `cpu` or `cuda`; as large as that profile says, or that of the device."""
 
-    def undrawable(self, subject: Any, device: str) -> str:
+    def undrawable(self, subject: Any, device: str, profile: str = "") -> str:
         """Why there are no cases to search: what is not accepted, and which condition refuses what share of the draws."""
 
     def matrix(self, subject: Any, device: str) -> tuple[Case, ...]:
@@ -113,17 +113,18 @@ class _Bundled:
             if values
         )
 
-    def strategy(self, subject: Any, device: str) -> SearchStrategy[Case]:
-        from flashverify.case.space.strategies import CPU, GPU, cases
+    def strategy(self, subject: Any, device: str, profile: str = "") -> SearchStrategy[Case]:
+        from flashverify.case.space.profiles import profile_of
+        from flashverify.case.space.strategies import cases
 
-        return cases(subject.supports, profile=GPU if device == "cuda" else CPU)
+        return cases(subject.supports, profile=profile_of(device, profile))
 
-    def undrawable(self, subject: Any, device: str) -> str:
+    def undrawable(self, subject: Any, device: str, profile: str = "") -> str:
         from flashverify.campaign.worker.search import draw
-        from flashverify.case.space.profiles import CPU, GPU
+        from flashverify.case.space.profiles import profile_of
         from flashverify.case.space.rejections import raw_cases, rejections
 
-        drawn = draw(raw_cases(subject.supports, GPU if device == "cuda" else CPU), _RAW_DRAWS, 0)
+        drawn = draw(raw_cases(subject.supports, profile_of(device, profile)), _RAW_DRAWS, 0)
         found = "; ".join(str(each) for each in rejections(subject.supports, drawn)[:_REASONS])
         return (
             f"subject {subject.name!r} is not accepted: `also` refuses every case that is drawn; accepted: one that leaves some. "

@@ -104,6 +104,7 @@ def _of_storage(supports: Supports, case: Case) -> Iterator[Rule]:
     )
     yield storage.expand and not supports.expand, "expand=yes"
     yield storage.strided and not supports.strided, "strided=yes"
+    yield storage.transposed and not supports.transposed, "transposed=yes"
     yield (
         storage.page_size is not None and storage.page_size not in supports.page_sizes,
         f"page_size={storage.page_size}, it has {supports.page_sizes}",

@@ -59,12 +59,14 @@ class Supports:
         empty: whether batch, seq_q and seq_k may be 0.
         scales: the scales that are right: signs ("positive", "zero", "negative"), "default" for 1 / sqrt(dim_qk), and numbers.
         layouts: of `Storage`.
-        contiguous: whether every tensor must be contiguous, in the first of `layouts`. It stands for gaps, expand and strided that are
-            False, and leaves out a dO that is expanded or transposed.
+        contiguous: whether every tensor must be contiguous, in the first of `layouts`. It stands for gaps, expand, strided,
+            transposed and far_strides that are False, and leaves out a dO that is expanded or transposed.
         gaps: whether rows may be padded (strides larger than the row).
         unaligned: whether pointers and strides may be no multiple of 16 bytes.
+        far_strides: whether tensors may span 2^31 elements and more, as by the stride of a batch, head, row or page.
         expand: whether k and v may have stride 0.
         strided: whether slopes, sink and dlse may have any strides.
+        transposed: whether the last axis of q, k, v and a bias may be any but contiguous.
         non_finite: whether NaN and Inf inside the declared lengths are drawn.
         backward: whether it has gradients.
         dlse: whether a gradient may arrive through LSE.
@@ -114,8 +116,10 @@ class Supports:
     contiguous: bool = False
     gaps: bool = True
     unaligned: bool = True
+    far_strides: bool = True
     expand: bool = True
     strided: bool = False
+    transposed: bool = False
     non_finite: bool = True
     backward: bool = True
     dlse: bool = False

@@ -62,7 +62,8 @@ def checked(supports: Supports) -> dict[str, Any]:
         object.__setattr__(supports, name, value)
     found["launch_configs"] = _configs(supports)
     if supports.contiguous:
-        found |= {"gaps": False, "expand": False, "strided": False, "layouts": tuple(supports.layouts[:1])}
+        left_out = ("gaps", "expand", "strided", "transposed", "far_strides")
+        found |= dict.fromkeys(left_out, False) | {"layouts": tuple(supports.layouts[:1])}
     _check_masks(supports)
     _check_lengths(supports)
     group_choices(supports)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from flashverify.case.problem import Problem
     from flashverify.checks.passes.execution import Execution
+    from flashverify.judge.verdict import Sampled
     from flashverify.numerics import Form, OutputBound
     from flashverify.subjects.interface import Subject
     from flashverify.truth import Clean
@@ -35,11 +36,13 @@ if TYPE_CHECKING:
 __all__ = [
     "Accuracy",
     "check_accuracy",
+    "doubtful",
     "finite_stored",
     "first_failure",
     "judged_form",
     "shape_failures",
     "tainted",
+    "united",
 ]
 
 END_TO_END, CONDITIONAL, STRICT = "end-to-end", "conditional", "strict"
@@ -54,12 +57,14 @@ class Accuracy:
 
     Attributes:
         promised: exempt elements of which something is asked all the same.
+        sampled: which part was compared; None is all of it.
     """
 
     comparisons: tuple[Comparison, ...]
     warnings: tuple[str, ...]
     broken: tuple[Verdict, ...] = ()
     promised: int = 0
+    sampled: Sampled | None = None
 
     def failures(self) -> list[Verdict]:
         """Every failing verdict of `accuracy` and `nonfinite`."""
@@ -125,7 +130,7 @@ def check_accuracy(subject: Subject, execution: Execution) -> Accuracy:
             value,
             bound,
             mode=mode,
-            taint=_union(taint.get(name), lost),
+            taint=united(taint.get(name), lost),
             pinned=mask,
             pinned_value=fixed,
             undefined=undefined.get(name),
@@ -147,9 +152,9 @@ def check_accuracy(subject: Subject, execution: Execution) -> Accuracy:
             assert first is not None
             found = first
         comparisons += found[0]
-        doubtful = _doubtful(comparisons, found[1]) if contract.reads_outputs is None else ""
-        if doubtful:
-            warnings.append(doubtful)
+        doubt = doubtful(comparisons, found[1]) if contract.reads_outputs is None else ""
+        if doubt:
+            warnings.append(doubt)
         else:
             comparisons += found[1]
     broken: tuple[Verdict, ...] = ()
@@ -180,7 +185,7 @@ def _gradients(
     ]
 
 
-def _doubtful(end_to_end: list[Comparison], given: list[Comparison]) -> str:
+def doubtful(end_to_end: list[Comparison], given: list[Comparison]) -> str:
     """Why gradients that are wrong given O and LSE are no failure of a subject that may not read them; empty where they are right or wrong at all."""
     wrong = sorted({c.stats.output for c in given if c.verdicts}, key=OUTPUTS.index)
     if not wrong or any(c.verdicts for c in end_to_end):
@@ -204,7 +209,8 @@ def tainted(tidy: Clean, form: Form) -> dict[str, torch.Tensor]:
     return found
 
 
-def _union(a: torch.Tensor | None, b: torch.Tensor | None) -> torch.Tensor | None:
+def united(a: torch.Tensor | None, b: torch.Tensor | None) -> torch.Tensor | None:
+    """The elements of either mask; None where there is neither."""
     return b if a is None else a if b is None else a | b
 
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["SPEC", "check_counting", "count_masks"]
 
+_PAIRS = 1 << 34
+"""Pairs of all heads up to which the declared mask is summed up: 65,536 rows and keys of four heads."""
 _TELLING = ("normal", "q-zero")
 """Values with which a wrong pair mostly shows in a plain pass."""
 
@@ -96,5 +98,7 @@ SPEC = CheckSpec(
         ErrorClass("lse-count", "LSE counts another number of keys", "the mass of LSE is not that of the visible keys"),
     ),
     run=_run,
+    applies=lambda _, case: case.batch * case.heads_q * case.seq_q * case.seq_k <= _PAIRS,
     of_right_passes=True,
+    beyond_oracle=True,
 )

@@ -1,4 +1,4 @@
-"""Which questions a fuzzed case is asked: one of each slot, within four passes of the kernels.
+"""Which questions a fuzzed case is asked: one of each slot, within four passes of the kernels; one case in three is asked about state on top.
 
 Each question of a slot gets a number from the case's text and its own name, and the largest number wins. A new question so takes its
 share from each of the others, and leaves every other case with the question that it had.
@@ -21,9 +21,13 @@ if TYPE_CHECKING:
 __all__ = ["BUDGET", "Dealt", "deal"]
 
 BUDGET = 4
-"""Passes of the subject for a fuzzed case, the base pass among them."""
+"""Passes of the subject for a fuzzed case, the base pass among them and a question about state not."""
 _SPARE_IN = 4
 """The spare slot is used for one case in so many: its questions cost as much as everything else."""
+_ADDRESSES_IN = 2
+"""The slot for addresses is used for one in so many of the cases that ask no spare question."""
+_STATE_IN = 3
+"""A question about what is kept between calls is put to one case in so many: each key of a cache is another question, and 50 cases must reach all."""
 
 Candidate = tuple["CheckSpec", "Question"]
 
@@ -45,7 +49,8 @@ def deal(case: Case, specs: Sequence[CheckSpec]) -> Dealt:
     """The questions of a fuzzed case.
 
     The spare question goes first, then the padding, then the question about equal bits, as far as the budget reaches. One about
-    equal bits that takes two passes leaves no room for a spare one, and gives way to the sanitizer as that would.
+    equal bits that takes two passes leaves no room for a spare one, and gives way to the sanitizer as that would. The question about
+    addresses takes the pass of the spare one in half of the cases without one.
 
     Args:
         case: its text draws the questions; those that it does not call for are no candidates, but for the spare slot, whose
@@ -59,14 +64,17 @@ def deal(case: Case, specs: Sequence[CheckSpec]) -> Dealt:
     if not takes_spare and _number(text, "spare") % _SPARE_IN == 0:
         spare = _draw(text, Slot.SPARE, case, specs)
     gives_way = same_bits if takes_spare else spare
+    far: Candidate | None = None
+    if gives_way is None and _number(text, "addresses") % _ADDRESSES_IN == 0:
+        far = gives_way = _draw(text, Slot.ADDRESSES, case, specs)
     left = BUDGET - 1
     kept: list[Candidate] = []
-    for candidate in (spare, padding, same_bits):
+    for candidate in (spare, padding, same_bits, far):
         if candidate is not None and candidate[1].cost(case) <= left:
             left -= candidate[1].cost(case)
             kept.append(candidate)
-    if fill is not None:
-        kept.append(fill)
+    state = _draw(text, Slot.STATE, case, specs) if _number(text, "state") % _STATE_IN == 0 else None
+    kept += [candidate for candidate in (fill, state) if candidate is not None]
     questions = {
         spec.name: tuple(question.name for owner, question in kept if owner is spec) for spec in specs if spec.questions
     }
@@ -81,7 +89,13 @@ def _draw(text: str, slot: Slot, case: Case, specs: Sequence[CheckSpec]) -> Cand
         for question in spec.questions
         if question.slot is slot and (slot is Slot.SPARE or question.stands(case))
     ]
-    return max(candidates, key=lambda pair: _number(text, f"{pair[0].name}:{pair[1].name}"), default=None)
+    return max(candidates, key=lambda pair: _chance(text, *pair), default=None)
+
+
+def _chance(text: str, spec: CheckSpec, question: Question) -> int:
+    """The largest of as many numbers as the question has chances."""
+    name = f"{spec.name}:{question.name}"
+    return max(_number(text, name if chance == 0 else f"{name}:{chance}") for chance in range(question.weight))
 
 
 def _number(text: str, name: str) -> int:

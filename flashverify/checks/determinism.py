@@ -1,6 +1,7 @@
 """The check `determinism`: bitwise equal over repeats, alone as in a batch, with sequences and heads in another order.
 
-Interpreted kernels also with their programs in another order: reversed, or drawn by the case's seed.
+Interpreted kernels also with their programs in another order: reversed, drawn by the case's seed, or one of them last; programs that
+use atomic operations take turns. On a GPU the repeats run beside other work (`flashverify.checks.passes.timing`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from flashverify.checks.left_open import undefined_elements
 from flashverify.checks.passes.bitwise import first_difference
 from flashverify.checks.passes.by_itself import told_by_itself
 from flashverify.checks.passes.execution import execute
+from flashverify.checks.passes.timing import Disturbance
 from flashverify.checks.passes.variants import variants_of
 from flashverify.checks.spec import CheckSpec, ErrorClass, Need, Question, Slot
 from flashverify.judge.verdict import Status, Verdict
@@ -33,6 +35,10 @@ __all__ = ["SPEC", "check_determinism", "promised"]
 
 _VARIANTS = ("repeat", "solo-sequence", "solo-head", "permuted", "program-order")
 _SAME_PROBLEM = ("repeat", "program-order")
+_DISTURBED = 4
+"""Repeats on a GPU."""
+_SELDOM = 1 / 16
+"""Share of the places at which another program goes on, where most programs are to run in one piece."""
 
 
 def promised(subject: Subject, variant: str) -> bool:
@@ -52,20 +58,33 @@ def check_determinism(subject: Subject, base: Execution, variants: tuple[str, ..
     compared = 0
     for variant in variants:
         for problem, select in _supported(subject, variants_of(base, variant)):
-            with _order(problem.case) if variant == "program-order" else contextlib.nullcontext():
-                outputs = execute(subject, problem, pattern=1).outputs
-            different = []
-            for name, whole in base.outputs.items():
-                own = select(whole, name)
-                if own is None:
-                    continue
-                compared += 1
-                ignore = select(undefined[name].expand(whole.shape), name) if name in undefined else None
-                if (difference := first_difference(own, outputs[name], ignore)) is not None:
-                    different.append(_verdict(subject, variant, name, *difference))
+            different: list[Verdict] = []
+            for outputs in _answers(subject, problem, variant):
+                for name, whole in base.outputs.items():
+                    own = select(whole, name)
+                    if own is None:
+                        continue
+                    compared += 1
+                    ignore = select(undefined[name].expand(whole.shape), name) if name in undefined else None
+                    if (difference := first_difference(own, outputs[name], ignore)) is not None:
+                        different.append(_verdict(subject, variant, name, *difference))
+                if different:
+                    break
             others = () if variant in _SAME_PROBLEM else (problem.case,)
             found += told_by_itself(subject, base.problem.case, different, others)
     return found if compared else None
+
+
+def _answers(subject: Subject, problem: Problem, variant: str) -> Iterator[dict[str, torch.Tensor]]:
+    """The outputs of the passes of a variant: several where a repeat runs on a GPU, each beside other work, otherwise one."""
+    if variant == "repeat" and problem.q.is_cuda:
+        disturbance = Disturbance(problem.q.device, problem.case.values.seed)
+        for _ in range(_DISTURBED):
+            disturbance.stir()
+            yield execute(subject, problem, pattern=1).outputs
+        return
+    with _order(problem.case) if variant == "program-order" else contextlib.nullcontext():
+        yield execute(subject, problem, pattern=1).outputs
 
 
 def _unasked(subject: Subject, base: Execution) -> dict[str, torch.Tensor]:
@@ -94,18 +113,25 @@ def _verdict(subject: Subject, variant: str, name: str, index: tuple[int, ...], 
 
 @contextlib.contextmanager
 def _order(case: Case) -> Iterator[None]:
-    """Interpreted programs in reverse, or for every other seed in an order drawn by it."""
+    """Interpreted programs in reverse, by a draw of the seed, or with one of them last. Those that use atomic operations take turns, often or seldom: one may wait for another."""
     import numpy as np
 
     session = sys.modules["flashverify.interpreter.session"].active()
     seed, before = case.values.seed, session.order
 
     def order(count: int) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
-        return np.arange(count)[::-1] if seed % 2 else np.random.default_rng(seed).permutation(count)
+        if seed % 2:
+            return np.arange(count)[::-1]
+        drawn = np.random.default_rng(seed)
+        if seed % 4 == 0:
+            return drawn.permutation(count)
+        late = int(drawn.integers(max(count, 1)))
+        return np.concatenate([np.delete(np.arange(count), slice(late, late + 1)), np.arange(count)[late : late + 1]])
 
     session.order = order
     try:
-        yield
+        with session.interleaved(seed, 1.0 if seed // 4 % 2 == 0 else _SELDOM):
+            yield
     finally:
         session.order = before
 

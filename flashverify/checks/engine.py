@@ -25,12 +25,22 @@ if TYPE_CHECKING:
 __all__ = ["judge_case"]
 
 
+_NO_MEMORY = "OutOfMemoryError"
+_MANY_SCORES = 1 << 28
+"""Scores, rows times keys of all heads, from which on a subject that holds them all may run out of memory: a GiB in fp32."""
+
+
+def _scores(case: Case) -> int:
+    return case.batch * case.heads_q * case.seq_q * case.seq_k
+
+
 def judge_case(subject: Subject, case: Case, plan: Plan) -> CaseResult:
     """Every verdict about `subject` on `case`.
 
-    A case that the subject does not support gives one `unsupported` verdict. An exception inside the subject is a failure of
+    A case that the subject does not support gives one `unsupported` verdict, and so does one of 2^28 scores or more that leaves a GPU
+    without memory. An exception inside the subject is a failure of
     the check `exception`, one inside the harness (a NaN bound, an oracle that cannot be trusted) a verdict `error`. Of a case
-    beyond `flashverify.checks.passes.base_pass.ORACLE_LIMIT` the verdict of `accuracy` is `exempt`.
+    beyond `flashverify.checks.passes.base_pass.ORACLE_LIMIT` the oracle judges a part, which `CaseResult.sampled` names.
 
     Args:
         subject: the kernel under test.
@@ -50,6 +60,7 @@ def judge_case(subject: Subject, case: Case, plan: Plan) -> CaseResult:
         stats=() if compared is None else tuple(comparison.stats for comparison in compared.comparisons),
         seconds=round(time.perf_counter() - started, 6),
         warnings=tuple(dict.fromkeys((*warnings, *judged.remarks))),
+        sampled=None if compared is None else compared.sampled,
     )
 
 
@@ -71,6 +82,10 @@ class _Judgement:
         try:
             execution = execute(self.subject, problem)
         except Exception as error:
+            if type(error).__name__ == _NO_MEMORY and _scores(self.case) >= _MANY_SCORES:
+                reason = f"a GPU has no memory for it: {str(error).splitlines()[0][:200]}"
+                self.verdicts.append(Verdict(check="supports", status=Status.UNSUPPORTED, message=reason))
+                return
             self._blame(error, "the first pass")
             return
         shapes = shape_failures(execution)

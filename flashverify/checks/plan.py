@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from flashverify.checks.dealing import deal
+from flashverify.checks.passes.base_pass import beyond_oracle
 from flashverify.checks.passes.derived_problems import work
 from flashverify.checks.registry import CHECK_SPECS, CHECKS, check_spec
 from flashverify.errors import UsageError
@@ -73,7 +74,9 @@ class Plan:
 
     @classmethod
     def fuzz(cls, case: Case) -> Plan:
-        """At most four passes, drawn by the case's text (`flashverify.checks.dealing`)."""
+        """At most four passes, drawn by the case's text (`flashverify.checks.dealing`); of a case beyond the oracle all that covers every row."""
+        if beyond_oracle(case):
+            return cls(checks=tuple(spec.name for spec in CHECK_SPECS if spec.beyond_oracle))
         dealt = deal(case, CHECK_SPECS)
         return cls(
             checks=tuple(spec.name for spec in CHECK_SPECS if not spec.questions or dealt.questions[spec.name]),
@@ -92,9 +95,19 @@ class Plan:
         return self.questions.get(check, check_spec(check).question_names)
 
     def for_case(self, case: Case) -> Plan:
-        """The plan itself for small cases; above `thorough` a third of the questions, the second call and one launch, by the case's text."""
-        if self.thorough is None or work(case) <= self.thorough:
+        """What a case is asked, by its text: of checks that are shared out a third of the questions, above `thorough` of more of them.
+
+        Above it there are one more call and one launch, too. Without `thorough` the plan stays as it is.
+        """
+        if self.thorough is None:
             return self
-        turn = zlib.crc32(str(case).encode()) % _SHARE
-        shared = {spec.name: self.asked(spec.name)[turn::_SHARE] for spec in CHECK_SPECS if spec.shared_out}
+        small, turn = work(case) <= self.thorough, zlib.crc32(str(case).encode()) % _SHARE
+        sharing = sorted((s for s in CHECK_SPECS if s.always_shared or s.shared_out), key=lambda s: s.always_shared)
+        shared = {  # begun in different places: their longest parts do not meet
+            spec.name: self.asked(spec.name)[(turn + number) % _SHARE :: _SHARE]
+            for number, spec in enumerate(sharing)
+            if spec.always_shared or not small
+        }
+        if small:
+            return replace(self, questions={**self.questions, **shared})
         return replace(self, questions={**self.questions, **shared}, calls=2, configs=1)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flashverify.checks import (
+    addresses,
     against_oracle,
     config,
     counting,
@@ -33,6 +34,7 @@ CHECK_SPECS: tuple[CheckSpec, ...] = (
     statistics.SPEC,
     padding.SPEC,
     sanitizer.SPEC,
+    addresses.SPEC,
     determinism.SPEC,
     relations.SPEC,
     counting.SPEC,

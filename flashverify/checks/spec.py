@@ -55,6 +55,8 @@ class Slot(StrEnum):
     SAME_BITS = "same bits"
     SPARE = "spare"
     FILL = "fill"
+    ADDRESSES = "addresses"
+    STATE = "state"
     NONE = "none"
 
 
@@ -84,6 +86,7 @@ class Question:
         stands: whether the case can be asked, as far as the case alone tells. Asked where a fuzzed case draws its questions, but not for
             the spare slot; the check still answers None where it has nothing to examine.
         of_right_passes: asked only of a pass within its bounds, as `CheckSpec.of_right_passes`.
+        weight: chances in the draw of its slot.
     """
 
     name: str
@@ -92,6 +95,7 @@ class Question:
     passes_pinned: int | None = None
     stands: Callable[[Case], bool] = always
     of_right_passes: bool = False
+    weight: int = 1
 
     def cost(self, case: Case) -> int:
         """Passes of the subject that the question takes of a case, at most."""
@@ -114,6 +118,7 @@ class CheckSpec:
         of_right_passes: asked only of a pass within its bounds; one outside them would fail here too, which says nothing new.
         beyond_oracle: asked also of cases that no oracle can reach.
         shared_out: above `Plan.thorough` a third of the questions is asked, by the case's text.
+        always_shared: `flashverify run` asks every case a third of the questions, whatever its size.
         remark: a passing verdict as a warning.
     """
 
@@ -127,6 +132,7 @@ class CheckSpec:
     of_right_passes: bool = False
     beyond_oracle: bool = False
     shared_out: bool = False
+    always_shared: bool = False
     remark: Callable[[Verdict], str] = differs
 
     @property

@@ -10,12 +10,14 @@ import click
 from flashverify.bench.command import bench_command
 from flashverify.campaign.commands.program import Program
 from flashverify.cli.campaigns import fuzz_command, run_command
-from flashverify.cli.stored import compare_command, list_command, replay_command, report_command
+from flashverify.cli.stored import list_command, replay_command, report_command
+from flashverify.comparing.command import compare_command
 from flashverify.compiling.command import compile_command
 from flashverify.describe.command import describe_command
 from flashverify.gallery.command import gallery_command
 from flashverify.mutants.command import mutants_command
 from flashverify.probing.command import probe_command
+from flashverify.vectors.command import vectors_command
 from flashverify.xray.command import xray_command
 
 __all__ = ["main"]
@@ -49,5 +51,6 @@ for command in (
     probe_command,
     mutants_command,
     gallery_command,
+    vectors_command,
 ):
     main.add_command(command)

@@ -98,6 +98,7 @@ def run_command(as_json: bool, no_report: bool, **options: Any) -> int:
     "device",
     "numerics",
     "baseline",
+    "profile",
 )
 @FAIL_FAST
 @shrink_option("shrink findings, within a third of the time [default: shrink]")

@@ -1,23 +1,20 @@
-"""`flashverify replay`, `report`, `compare` and `list`: what is stored or registered already."""
+"""`flashverify replay`, `report` and `list`: what is stored or registered already."""
 
 from __future__ import annotations
 
 import json
-import os
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
 
-from flashverify.baseline.reading import baseline_for
 from flashverify.campaign.commands.options import JSON, settings_of, shared_options
-from flashverify.ci.options import CI_COMMENT, ci_options
+from flashverify.ci.options import ci_options
 from flashverify.errors import UsageError
 
-__all__ = ["compare_command", "list_command", "replay_command", "report_command"]
+__all__ = ["list_command", "replay_command", "report_command"]
 
 
 @click.command("replay")
@@ -75,34 +72,6 @@ def report_command(run_dir: str, as_json: bool, **options: Any) -> int:
     paths = [str(path) for path in write_report(Path(run_dir))]
     click.echo(json.dumps({"reports": paths, "exit_code": 0}) if as_json else "\n".join(paths))
     return 0
-
-
-@click.command("compare")
-@click.argument("before")
-@click.argument("after")
-@shared_options("seed", "max-cases", "workers", "out", "device", "baseline")
-@click.option(
-    "--cases", metavar="N", type=click.IntRange(min=1), help="judge N drawn cases instead of the standard matrix"
-)
-@CI_COMMENT
-@JSON
-def compare_command(
-    before: str, after: str, cases: int | None, comment: str | None, as_json: bool, **options: Any
-) -> int:
-    """Compare two stored runs, or two subjects on the very same cases; exit code 1 is: do not merge."""
-    from flashverify.campaign.commands.paired import comparable_runs
-    from flashverify.ci.writing import write_comparison_ci
-    from flashverify.report.compare import compare_runs
-
-    settings = settings_of(options)
-    if settings.out is None:
-        settings = replace(settings, out=f"flashverify-out/compare-{os.getpid()}")
-    baseline = baseline_for(settings.baseline, Path.cwd())
-    comparison = compare_runs(*comparable_runs(before, after, settings, cases or 0), baseline)
-    write_comparison_ci(comparison.to_markdown(), comment)
-    text = comparison.to_json() if as_json else comparison.to_text()
-    click.echo(text if isinstance(text, str) else json.dumps(text))
-    return int(comparison.exit_code)
 
 
 @click.command("list")

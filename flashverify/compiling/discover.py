@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from flashverify.compiling.grids import grid_hazards
+from flashverify.compiling.records import Hazard
 from flashverify.subjects.launches import Argument, Device, Element, Launch, Opaque, Pointer, Real, Record, Value
 
 if TYPE_CHECKING:
@@ -37,11 +39,13 @@ class Discovery(msgspec.Struct, frozen=True, kw_only=True):
         deterministic: whether the contract promises equal bits.
         launches: each kind once.
         problem: why there are none.
+        hazards: of the grids of these launches.
     """
 
     deterministic: bool
     launches: tuple[Launch, ...]
     problem: str = ""
+    hazards: tuple[Hazard, ...] = ()
 
 
 def discover(subject: Subject) -> Discovery:
@@ -55,7 +59,7 @@ def discover(subject: Subject) -> Discovery:
     from flashverify.interpreter import faithful
 
     found: dict[tuple[str, ...], Launch] = {}
-    problem = "it accepts none of the small cases"
+    problem, hazards, plainest = "it accepts none of the small cases", tuple[Hazard, ...](), None
     with faithful():
         for case in _cases(subject):
             launches: list[Launch] = []
@@ -67,7 +71,11 @@ def discover(subject: Subject) -> Discovery:
                 problem = f"{_label(case)}: {type(error).__name__}: {error}"
             for launch in launches:
                 found.setdefault(_key(launch), launch)
-    return Discovery(deterministic=deterministic, launches=tuple(found.values()), problem="" if found else problem)
+            plainest = plainest or (case if launches else None)
+        if plainest is not None:
+            hazards = grid_hazards(subject, plainest, _run)
+    why = "" if found else problem
+    return Discovery(deterministic=deterministic, launches=tuple(found.values()), problem=why, hazards=hazards)
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ class Hazard(msgspec.Struct, frozen=True, kw_only=True, order=True):
     """Code that is wrong for some input, or on some compiler, though it may give the right values here.
 
     Args:
-        kind: `unfilled-load`, `int32-offset`, `atomic` or `undefined-register`.
+        kind: `unfilled-load`, `int32-offset`, `atomic`, `grid-limit` or `undefined-register`.
         where: `file:line`; of machine code, the kernel and the address.
         what: one sentence.
     """
@@ -40,12 +40,13 @@ class Built(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """One compilation to do: `deterministic` is the contract's promise."""
+    """One compilation to do: `deterministic` is the contract's promise, `hazards` are those of the launch itself."""
 
     subject: str
     capability: int
     deterministic: bool
     launch: Launch
+    hazards: tuple[Hazard, ...] = ()
 
 
 class Compilation(msgspec.Struct, frozen=True, kw_only=True):

@@ -64,7 +64,13 @@ def find_jobs(specs: Sequence[str], architectures: Sequence[str] = ARCHITECTURES
         if found.problem:
             raise NoVerdictError(f"subject {spec!r} gives nothing to compile: {found.problem}")
         jobs += [
-            Job(subject=spec, capability=capability, deterministic=found.deterministic, launch=launch)
+            Job(
+                subject=spec,
+                capability=capability,
+                deterministic=found.deterministic,
+                launch=launch,
+                hazards=tuple(h for h in found.hazards if f" of {launch.kernel} " in h.what),
+            )
             for launch in found.launches
             for capability in capabilities
             if only in f"{launch.kernel} {launch.label}"

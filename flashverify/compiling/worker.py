@@ -60,7 +60,7 @@ def compile_job(job: Job) -> Built:
         shared=built.metadata.shared,
         stack=used.stack,
         loop_spills=used.loop_spills,
-        hazards=(*find_hazards(built.asm["ttir"], deterministic=job.deterministic), *unset),
+        hazards=(*find_hazards(built.asm["ttir"], deterministic=job.deterministic), *job.hazards, *unset),
     )
 
 

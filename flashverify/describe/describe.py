@@ -9,7 +9,7 @@ from flashverify.campaign.corpus import corpus_cases
 from flashverify.campaign.toolkit import bundled
 from flashverify.campaign.worker.search import draw
 from flashverify.case.space.matrix import standard_matrix
-from flashverify.case.space.profiles import CPU, GPU
+from flashverify.case.space.profiles import profile_of
 from flashverify.case.space.rejections import raw_cases, rejections
 from flashverify.case.text import format_case
 from flashverify.describe.fields import field_texts
@@ -42,7 +42,7 @@ def described(spec: str, subject: Subject, device: str, seed: int = 0) -> Descri
     shown = drawn[_SHOWN] if len(drawn) == _DRAWN else drawn[:3]
     conditions = []
     if supports.also is not None:
-        conditions = rejections(supports, draw(raw_cases(supports, GPU if device == "cuda" else CPU), _RAW, seed))
+        conditions = rejections(supports, draw(raw_cases(supports, profile_of(device)), _RAW, seed))
     declared = {"supports": supports, "contract": contract} | ({"form": subject.form(drawn[-1])} if drawn else {})
     own, default = zip(*map(_fields, declared.values()), strict=True)
     fields = dict(zip(declared, own, strict=True))

@@ -147,6 +147,8 @@ def _layouts(supports: Supports) -> Iterator[str]:
         (supports.gaps, "gaps between rows"),
         (supports.unaligned, "pointers and strides that are no multiple of 16 bytes"),
         (supports.expand, "k and v with stride 0"),
+        (supports.transposed, "q, k and v whose last axis is not contiguous"),
+        (supports.far_strides, "tensors that span 2^31 elements"),
         (not supports.contiguous, "dO expanded or transposed"),
     )
     yield from (what for drawn, what in facts if not drawn and (supports.backward or "dO" not in what))

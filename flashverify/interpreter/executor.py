@@ -117,17 +117,18 @@ class Executor(stock.GridExecutor):  # type: ignore[misc]
         session.launches += 1
         if session.lockstep and count:
             programs = self._together(launch, programs)
-        for program in programs:
-            self._alone(launch, int(program))
+        if session.turns is not None and len(programs) > 1:
+            self._in_turns(launch, programs)
+        else:
+            for program in programs:
+                self._alone(launch, int(program))
         session.builder.on_finish(launch)
 
     # --- one at a time ----------------------------------------------------------------------------------------------
 
     def _alone(self, launch: Launch, program: int) -> None:
         b = self.session.builder
-        _, y, z = launch.grid
-        b.set_grid_idx(program // (y * z), program // z % y, program % z)
-        b.programs = np.array([program])
+        self._enter(launch, program)
         b.on_attempt()
         try:
             self.fn(**launch.arguments)
@@ -135,6 +136,22 @@ class Executor(stock.GridExecutor):  # type: ignore[misc]
             if triton.knobs.compilation.front_end_debugging:
                 raise
             raise stock.InterpreterError(advised(error)) from error
+
+    def _enter(self, launch: Launch, program: int) -> None:
+        """The builder works for this program from here on."""
+        b, (_, y, z) = self.session.builder, launch.grid
+        b.set_grid_idx(program // (y * z), program // z % y, program % z)
+        b.programs = np.array([program])
+
+    def _in_turns(self, launch: Launch, programs: Any) -> None:
+        b, turns = self.session.builder, self.session.turns
+        b.turns = turns
+        try:
+            turns.run(
+                programs, lambda program: self._alone(launch, program), lambda program: self._enter(launch, program)
+            )
+        finally:
+            b.turns = None
 
     # --- in lockstep ------------------------------------------------------------------------------------------------
 

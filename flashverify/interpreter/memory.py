@@ -15,6 +15,7 @@ import torch
 
 from flashverify.interpreter.hooks import triton_root
 from flashverify.interpreter.layer import Layer, leaves
+from flashverify.sparse_memory import zeros
 
 if TYPE_CHECKING:
     from flashverify.interpreter.layer import Launch
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Argument", "Lanes", "Place", "Replayed", "Tagged", "inner_place", "place", "program_of"]
 
 _REMEMBERED = 256
+_FAR = 1 << 28  # elements from which on a layout is not kept
 _OUTSIDE = (str(Path(__file__).parent), triton_root(), str(Path(np.__file__).parent))
 _passed: dict[str, bool] = {}
 
@@ -110,7 +112,7 @@ class _Layout:
             at = np.zeros((), np.int64)
             for stride, n in axes:
                 at = at[..., None] + np.arange(n) * stride
-            self.own = np.zeros(self.extent + 1, bool)  # untouched pages cost nothing
+            self.own = zeros(self.extent + 1, bool)
             self.own[at] = True
 
 
@@ -137,9 +139,11 @@ class Argument:
         key = (tuple(tensor.shape), tensor.stride())
         layout = _layouts.get(key)
         if layout is None:
-            if len(_layouts) >= _REMEMBERED:
-                _layouts.clear()
-            layout = _layouts[key] = _Layout(*key)
+            layout = _Layout(*key)
+            if layout.extent < _FAR:
+                if len(_layouts) >= _REMEMBERED:
+                    _layouts.clear()
+                _layouts[key] = layout
         self.name, self.tensor, self.base, self.size = name, tensor, tensor.data_ptr(), tensor.element_size()
         self.extent, self.own = layout.extent, layout.own
         self.shift = self.size.bit_length() - 1

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+from flashverify.interpreter.memory import place, program_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     import torch
 
-    from flashverify.interpreter.memory import Place
+    from flashverify.interpreter.layer import Launch
+    from flashverify.interpreter.memory import Argument, Place
+    from flashverify.interpreter.wraps import Wraps
 
-__all__ = ["FILLS", "Kind", "Lane", "Report", "Watch"]
+__all__ = ["FILLS", "Kind", "Lane", "Report", "Watch", "report"]
 
 Kind = Literal["out-of-bounds", "uninitialised", "double-write", "race", "input-store"]
 
@@ -89,6 +93,7 @@ class Watch:
         reports: by (kind, place, argument).
         lanes: undefined lanes, by (place, argument).
         dropped: misuses at places that have a report already.
+        wraps: where accesses outside a tensor are told apart; None where nobody asks.
     """
 
     inputs: Collection[int] = frozenset()
@@ -99,6 +104,7 @@ class Watch:
     reports: dict[tuple[str, Place, str], Report] = field(default_factory=dict)
     lanes: dict[tuple[Place, str], Lane] = field(default_factory=dict)
     dropped: Counter[str] = field(default_factory=Counter)
+    wraps: Wraps | None = None
 
     def add(self, report: Report) -> None:
         """Keep the first report of its kind, line (and line that called it) and argument."""
@@ -107,3 +113,42 @@ class Watch:
             self.dropped[report.kind] += 1
         else:
             self.reports[key] = report
+
+
+def report(
+    launch: Launch,
+    programs: Any,
+    kind: Kind,
+    access: str,
+    argument: Argument | None,
+    at: Any,
+    bad: Any,
+    detail: str,
+    where: Place | None = None,
+) -> Report:
+    """A report of the lanes `bad` of an operation.
+
+    Args:
+        launch: that runs.
+        programs: the flat numbers of those that the operation is of.
+        kind: what it is.
+        access: `load`, `store` or `atomic`.
+        argument: the tensor, if it is known.
+        at: addresses of the lanes.
+        bad: the lanes concerned, at least one.
+        detail: what is wrong, in words.
+        where: the line; None is the one where the kernel is now.
+    """
+    first = int(bad.argmax())
+    row = first * bad.shape[0] // bad.size if len(programs) > 1 and bad.shape[0] == len(programs) else 0
+    return Report(
+        kind=kind,
+        access=access,
+        kernel=launch.name,
+        argument="" if argument is None else argument.name,
+        place=where or place(launch),
+        program=program_of(launch, int(programs[row])),
+        index=() if argument is None else argument.index(int(at.flat[first])),
+        lanes=int(bad.sum()),
+        detail=detail,
+    )

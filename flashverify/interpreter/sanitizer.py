@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from flashverify.interpreter.formats import numpy_dtype
 from flashverify.interpreter.hooks import handle
-from flashverify.interpreter.memory import Argument, Lanes, Place, Tagged, place, program_of
+from flashverify.interpreter.memory import Argument, Lanes, Tagged, place, program_of
 from flashverify.interpreter.numerics import as_array
-from flashverify.interpreter.reports import Kind, Lane, Report, Watch
+from flashverify.interpreter.ordering import Order
+from flashverify.interpreter.reports import Kind, Lane, Watch, report
 from flashverify.interpreter.session import active
 from flashverify.interpreter.shadow import Shadow, State, extreme
 
@@ -32,32 +34,27 @@ class Sanitizer(Tagged):
 
     watched: Watch
     _shadows: dict[tuple[int, int], Shadow]
-    _conflicts: list[tuple[Shadow, Report]]
+    _order: Order
 
     def on_open(self) -> None:
         """A watch for launches outside any other."""
         super().on_open()
-        self.watched, self._shadows, self._conflicts = Watch(), {}, []
+        self.watched, self._shadows, self._order = Watch(), {}, Order(0)
 
     def on_launch(self, launch: Launch) -> None:
         """Fresh shadows."""
         super().on_launch(launch)
         self.watched.launches += 1
-        self._shadows, self._conflicts = {}, []
+        self._shadows, self._order = {}, Order(math.prod(launch.grid))
 
     def on_finish(self, launch: Launch) -> None:
-        """Report what programs did to each other, unless atomic operations elsewhere may have put them in order."""
-        shadows = tuple(self._shadows.values())
-        for shadow in shadows:
+        """Report loads of what other programs stored, unless atomic operations put the two in order."""
+        for shadow in self._shadows.values():
             for access, at, bad, writer in shadow.races():
                 argument, where, programs = access
-                detail = "written by an atomic operation" if writer < 0 else f"written by program {self._ids(writer)}"
-                report = self._made("race", "load", argument, at, bad, f"{detail} in the same launch", where, programs)
-                self._conflicts.append((shadow, report))
-        for shadow, report in self._conflicts:
-            if not any(other.atomic for other in shadows if other is not shadow):
-                self.watched.add(report)
-        self._shadows, self._conflicts = {}, []
+                detail = f"written by {self._writer(writer)} in the same launch"
+                self.watched.add(report(launch, programs, "race", "load", argument, at, bad, detail, where))
+        self._shadows = {}
         super().on_finish(launch)
 
     # --- operations -------------------------------------------------------------------------------------------------
@@ -93,7 +90,7 @@ class Sanitizer(Tagged):
         """As a load and a store that other programs' atomic operations do not disturb."""
         keep = as_array(mask)
         argument = self.argument(ptr, keep)
-        keep, _ = self._written("atomic", ptr, keep)
+        keep = self._synchronised(ptr, keep, *rest)
         if argument is not None and self._state(argument).poison is not None:
             before = super().create_masked_load(ptr, handle(np.ascontiguousarray(keep), None), None)
             self._fresh("atomic", argument, ptr.data, keep, before.data)
@@ -106,7 +103,7 @@ class Sanitizer(Tagged):
             IndexError: it is outside.
         """
         keep = np.ones(ptr.data.shape, bool)
-        if not self._written("atomic", ptr, keep)[0].all():
+        if not self._synchronised(ptr, keep, *rest).all():
             raise IndexError("a compare-and-swap outside its tensor")
         return super().create_atomic_cas(ptr, cmp, val, *rest)
 
@@ -128,6 +125,8 @@ class Sanitizer(Tagged):
         strange &= keep
         if not strange.any():
             return keep, lanes
+        if self.watched.wraps is not None:
+            self.watched.wraps.look(self, access, argument, at, strange)
         element = argument.element(at.flat[strange.argmax()])
         if element < 0:
             detail = f"{-element} elements before the tensor"
@@ -148,10 +147,22 @@ class Sanitizer(Tagged):
         if state.is_input and keep.any():
             self._report("input-store", access, argument, at, keep, "the tensor is an input")
         for bad, writer in state.shadow.claim(at, keep, self._owners(keep), atomic=access == "atomic"):
-            other = "an atomic operation" if writer < 0 else f"program {self._ids(writer)}"
-            detail = f"{other} writes the element too"
-            self._conflicts.append((state.shadow, self._made("double-write", access, argument, at, bad, detail)))
+            self._report("double-write", access, argument, at, bad, f"{self._writer(writer)} writes the element too")
         return keep, lanes
+
+    def _synchronised(self, ptrs: Any, keep: Any, sem: Any, scope: Any) -> Any:
+        """The lanes of an atomic operation that are inside their tensor, with the order that it makes among programs."""
+        argument = self.argument(ptrs, keep)
+        if argument is None or scope.name == "CTA" or sem.name == "RELAXED":
+            return self._written("atomic", ptrs, keep)[0]
+        shadow, program = self._state(argument).shadow, int(self.programs[0])
+        places = shadow.places(ptrs.data, keep & ~_strange(argument, ptrs.data))
+        if sem.name != "RELEASE":
+            self._order.acquire(program, shadow, places)
+        inside, _ = self._written("atomic", ptrs, keep)
+        if sem.name != "ACQUIRE":
+            self._order.release(program, shadow, places)
+        return inside
 
     def _fresh(self, access: str, argument: Argument, at: Any, keep: Any, data: Any) -> None:
         poison = argument.state.poison
@@ -187,46 +198,26 @@ class Sanitizer(Tagged):
     def _state(self, argument: Argument) -> State:
         state: State | None = argument.state
         if state is None:
-            state = argument.state = State(argument, self.watched, self._shadows)
+            state = argument.state = State(argument, self.watched, self._shadows, self._order)
         return state
 
     def _owners(self, keep: Any) -> Any:
-        """One more than the program of each lane, broadcastable."""
-        owners = (self.programs + 1).astype(np.int32)
-        return owners.reshape(-1, *(1,) * (keep.ndim - 1)) if self.lockstep else owners[0]
+        """The segment of each lane, broadcastable."""
+        if not self.lockstep:
+            return np.int32(self._order.segment(int(self.programs[0])))
+        return (self.programs + 1).astype(np.int32).reshape(-1, *(1,) * (keep.ndim - 1))
 
-    def _ids(self, owner: int) -> tuple[int, int, int]:
-        return program_of(self.launch, owner - 1)
+    def _writer(self, segment: int) -> str:
+        program = int(self._order.programs(np.array(segment)))
+        return "an atomic operation" if segment < 0 else f"program {program_of(self.launch, program)}"
 
     def _report(self, kind: Kind, access: str, argument: Argument | None, at: Any, bad: Any, detail: str) -> None:
-        self.watched.add(self._made(kind, access, argument, at, bad, detail))
+        self.watched.add(report(self.launch, self.programs, kind, access, argument, at, bad, detail))
 
-    def _made(
-        self,
-        kind: Kind,
-        access: str,
-        argument: Argument | None,
-        at: Any,
-        bad: Any,
-        detail: str,
-        where: Place | None = None,
-        programs: Any = None,
-    ) -> Report:
-        first = int(bad.argmax())
-        programs = self.programs if programs is None else programs
-        row = first * bad.shape[0] // bad.size if len(programs) > 1 and bad.shape[0] == len(programs) else 0
-        address = int(at.flat[first])
-        return Report(
-            kind=kind,
-            access=access,
-            kernel=self.launch.name,
-            argument="" if argument is None else argument.name,
-            place=where or place(self.launch),
-            program=program_of(self.launch, int(programs[row])),
-            index=() if argument is None else argument.index(address),
-            lanes=int(np.count_nonzero(bad)),
-            detail=detail,
-        )
+
+def _strange(argument: Argument, at: Any) -> Any:
+    found = argument.strange(argument.places(at))
+    return np.zeros(at.shape, bool) if found is None else found
 
 
 @contextlib.contextmanager

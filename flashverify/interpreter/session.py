@@ -23,6 +23,7 @@ from flashverify.interpreter.device_library import device_functions
 from flashverify.interpreter.executor import Executor
 from flashverify.interpreter.formats import numpy_dtype
 from flashverify.interpreter.hooks import builder, check_hooks, interpreting, stock, tl
+from flashverify.interpreter.interleaving import Switching, Turns
 from flashverify.interpreter.lockstep import Lockstep
 from flashverify.interpreter.numerics import Numerics
 from flashverify.interpreter.products import Products
@@ -54,6 +55,7 @@ class Session:
         lockstep_class: its class while they run in lockstep.
         lockstep: whether launches try to run in lockstep.
         order: from the number of programs of a launch to the order in which they run; None is ascending.
+        turns: programs that do not run in lockstep take turns by it, at the places of `Switching`; None is one after the other.
         limit: elements that one array of a lockstep may have.
         lock: held by the launch that runs.
         watched: names that replayed device functions use.
@@ -69,6 +71,7 @@ class Session:
     lockstep: bool
     order: Callable[[int], Any] | None
     limit: int
+    turns: Any = None
     lock: threading.RLock = dataclasses.field(default_factory=threading.RLock)
     watched: calls.Globals = dataclasses.field(default_factory=calls.Globals)
     partitions: dict[Any, list[Any]] = dataclasses.field(default_factory=dict)
@@ -81,6 +84,16 @@ class Session:
         if len(self.partitions) >= _REMEMBERED:
             self.partitions.clear()
         self.partitions[key] = groups
+
+    @contextlib.contextmanager
+    def interleaved(self, seed: int, share: float = 1.0) -> Iterator[None]:
+        """Programs that do not run in lockstep take turns until the end of the block, see `Turns`."""
+        before, self.turns = self.turns, Turns(seed, share)
+        try:
+            with self.extended(Switching):
+                yield
+        finally:
+            self.turns = before
 
     @contextlib.contextmanager
     def extended(self, *mixins: type[Layer]) -> Iterator[None]:

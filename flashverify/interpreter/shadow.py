@@ -7,63 +7,71 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flashverify.interpreter.formats import is_float
+from flashverify.sparse_memory import zeros
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from flashverify.interpreter.memory import Argument
+    from flashverify.interpreter.ordering import Order
     from flashverify.interpreter.reports import Watch
 
 __all__ = ["Shadow", "State", "extreme"]
 
 _LANES = 1 << 20
 _EXTREMES = {"nan": np.nan, "high": 3e38, "low": -3e38}
-_ATOMIC = -1
 
 
 class Shadow:
-    """Owners of the elements of one storage: 0 is nobody, n + 1 is program n, -1 is an atomic operation.
+    """Writers of the elements of one storage: the segment of a program (`Order`), negative after an atomic operation, 0 for nobody.
 
     Args:
         start: address of the storage.
         nbytes: its size.
         shift: log2 of the size of an element.
+        order: of the programs of the launch.
 
     Attributes:
-        atomic: whether an atomic operation was done on it.
+        size: elements.
+        released: per element what was released through it, for `Order`; None before the first release.
     """
 
-    def __init__(self, start: int, nbytes: int, shift: int) -> None:
-        self._start, self._size, self._shift = start, nbytes >> shift, shift
+    def __init__(self, start: int, nbytes: int, shift: int, order: Order) -> None:
+        self._start, self.size, self._shift, self._order = start, nbytes >> shift, shift, order
         self._writers: Any = None
         self._loads: list[tuple[Any, Any, Any, Any]] = []
         self._room = _LANES
-        self.atomic = False
+        self.released: Any = None
+
+    def places(self, at: Any, keep: Any) -> Any:
+        """The elements at the addresses of lanes that are kept, `[lanes]`."""
+        return self._at(at[keep]).reshape(-1)
 
     def _at(self, at: Any) -> Any:
         return ((at - np.uint64(self._start)) >> np.uint64(self._shift)).view(np.int64)
 
     def claim(self, at: Any, keep: Any, owners: Any, *, atomic: bool) -> Iterator[tuple[Any, int]]:
-        """Note a store; yield the lanes whose element another program has written, and the first of those writers.
+        """Note a store; yield the lanes whose element another program has written in no order with it, and the first of those writers.
 
         Args:
             at: addresses, all inside the storage where `keep`.
             keep: which lanes are stored.
-            owners: of the lanes, broadcastable.
+            owners: segments of the lanes, broadcastable.
             atomic: whether others' atomic operations are no conflict.
         """
         if self._writers is None:
-            self._writers = np.zeros(self._size, np.int32)  # untouched pages cost nothing
+            self._writers = zeros(self.size, np.int32)
         writers, whole = self._writers, bool(keep.all())
         places = self._at(at if whole else at[keep]).reshape(-1)
         own = np.broadcast_to(owners, at.shape)
         own = (own if whole else own[keep]).reshape(-1)
         before = writers[places]
         clash = (before != 0) & (before != own)
+        if clash.any():
+            clash[clash] = self._order.apart(before[clash], own[clash])
         if atomic:
-            self.atomic = True
-            clash &= before != _ATOMIC
-            writers[places] = _ATOMIC
+            clash &= before > 0
+            writers[places] = -own
         else:
             writers[places] = own
             after = writers[places]
@@ -83,20 +91,23 @@ class Shadow:
             access: given back by `races`.
             at: addresses.
             keep: which lanes are loaded.
-            owners: of the lanes, broadcastable; 0 where all programs load the same.
+            owners: segments of the lanes, broadcastable; 0 where all programs load the same.
         """
         self._room -= at.size
         if self._room > 0:
             self._loads.append((access, at, keep, owners))
 
     def races(self) -> Iterator[tuple[Any, Any, Any, int]]:
-        """Loads of elements that another program wrote: (access, addresses, lanes, the first writer)."""
+        """Loads of elements that another program wrote in no order with them: (access, addresses, lanes, the first writer)."""
         if self._writers is None:
             return
         for access, at, keep, owners in self._loads:
             places = np.where(keep, self._at(at), 0)
             found = np.where(keep, self._writers[places], 0)
             bad = (found != 0) & (found != owners)
+            if bad.any() and np.any(owners):
+                by = np.broadcast_to(owners, found.shape)[bad]
+                bad[bad] = self._order.apart(found[bad], by)
             if bad.any():
                 yield access, at, bad, int(found.flat[bad.argmax()])
 
@@ -112,7 +123,9 @@ class State:
 
     __slots__ = ("is_input", "poison", "shadow")
 
-    def __init__(self, argument: Argument, watched: Watch, shadows: dict[tuple[int, int], Shadow]) -> None:
+    def __init__(
+        self, argument: Argument, watched: Watch, shadows: dict[tuple[int, int], Shadow], order: Order
+    ) -> None:
         storage = argument.tensor.untyped_storage()
         start = storage.data_ptr()
         self.is_input = start in watched.inputs
@@ -121,7 +134,7 @@ class State:
         key = (start, argument.size)
         shadow = shadows.get(key)
         if shadow is None:
-            shadow = shadows[key] = Shadow(start, storage.nbytes(), argument.shift)
+            shadow = shadows[key] = Shadow(start, storage.nbytes(), argument.shift, order)
         self.shadow = shadow
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from flashverify.judge.verdict import OutputStats, Status, Verdict, to_hex
 from flashverify.judge.wrong_map import wrong_map
+from flashverify.outputs import output as output_spec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,9 +19,32 @@ if TYPE_CHECKING:
 
     from flashverify.numerics.result import OutputBound
 
-__all__ = ["Comparison", "compare_output"]
+__all__ = ["Comparison", "Part", "compare_output"]
 
 _QUANTILE_LIMIT = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some positions of an output along one axis.
+
+    Attributes:
+        axis: `row` or `key`.
+        positions: their numbers in the whole output, ascending.
+        size: of the axis in the whole output.
+    """
+
+    axis: str
+    positions: tuple[int, ...]
+    size: int
+
+    def __str__(self) -> str:
+        return f"{len(self.positions):,} of {self.size:,} {self.axis}s"
+
+    def index(self, output: str, index: tuple[int, ...]) -> tuple[int, ...]:
+        """The index in the whole output of an element of the part."""
+        place = output_spec(output).axis(self.axis)
+        return tuple(self.positions[i] if axis == place else i for axis, i in enumerate(index))
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +67,7 @@ def compare_output(
     pinned_value: float = 0.0,
     undefined: torch.Tensor | None = None,
     exact: Callable[[], torch.Tensor] | None = None,
+    part: Part | None = None,
 ) -> Comparison:
     """Judges every element of `got`.
 
@@ -57,6 +82,7 @@ def compare_output(
         pinned_value: the contract's value there.
         undefined: bool, broadcasts: elements about which the contract says nothing.
         exact: of mode `strict`, where `expected` is what a correct kernel of the form returns: the exact values, float64.
+        part: which positions of the whole output these are; None is all of them.
 
     Returns:
         The statistics over the judged elements and one failing verdict per class of error.
@@ -99,13 +125,14 @@ def compare_output(
         worst=to_hex(worst),
         median=to_hex(median),
         p99=to_hex(p99),
-        index=index,
+        index=index if part is None else part.index(output, index),
         signed=to_hex(bias / summed) if summed else "",
         telling=telling,
     )
     truth = None if exact is None or not failing else exact()
     return Comparison(
-        stats, tuple(_failure(name, output, mode, classes[name], x, expected, bound, ratio, truth) for name in failing)
+        stats,
+        tuple(_failure(name, output, mode, classes[name], x, expected, bound, ratio, truth, part) for name in failing),
     )
 
 
@@ -169,13 +196,16 @@ def _failure(
     bound: OutputBound,
     ratio: torch.Tensor,
     exact: torch.Tensor | None,
+    part: Part | None,
 ) -> Verdict:
     """The verdict of one class of error, at its worst element (the first one where there is no worst)."""
     import torch
 
     key = torch.where(where, ratio, -torch.ones_like(ratio)) if name == "bound" else where.to(torch.int8)
     position = int(key.reshape(-1).argmax())
-    index = _unravel(position, x.shape)
+    index, of = _unravel(position, x.shape), ""
+    if part is not None:
+        index, of = part.index(output, index), f", {part}"
     values = {
         "got": float(x.reshape(-1)[position]),
         "expected": float(expected.reshape(-1)[position]),
@@ -194,6 +224,6 @@ def _failure(
         mode=mode,
         ratio=to_hex(float(ratio.reshape(-1)[position])) if name == "bound" else "",
         index=index,
-        message=f"{output}{list(index)} is {_ASKED[name].format(**values, reference=reference)} ({count} of {x.numel()} elements, {mode})",
-        map=wrong_map(output, where.expand_as(x)),
+        message=f"{output}{list(index)} is {_ASKED[name].format(**values, reference=reference)} ({count} of {x.numel()} elements, {mode}{of})",
+        map=wrong_map(output, where.expand_as(x)) if part is None else None,
     )

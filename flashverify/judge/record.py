@@ -130,6 +130,7 @@ class RunRecord(msgspec.Struct, frozen=True, omit_defaults=True):
         started: seconds since the epoch.
         form: per subject, the numerical form that its bounds assume, in words.
         numerics: of interpreted kernels.
+        profile: how large drawn cases are; empty is that of the device.
         sealed: whether every record of the folder ends with its checksum.
         shard: `I/N` where the run is one of N shards, otherwise empty.
         max_cases: budget in cases, that of all shards together; None where there is none.
@@ -144,6 +145,7 @@ class RunRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     form: dict[str, str] = {}
     format: int = FORMAT
     numerics: str = "ieee"
+    profile: str = ""
     sealed: bool = False
     shard: str = ""
     max_cases: int | None = None

@@ -10,7 +10,7 @@ import msgspec
 
 from flashverify.judge.wrong_map import WrongMap
 
-__all__ = ["CaseResult", "Key", "OutputStats", "Status", "Verdict", "from_hex", "to_hex"]
+__all__ = ["CaseResult", "Key", "OutputStats", "Sampled", "Status", "Verdict", "from_hex", "to_hex"]
 
 
 class Status(StrEnum):
@@ -124,6 +124,46 @@ class OutputStats(msgspec.Struct, frozen=True, omit_defaults=True):
     telling: int = -1
 
 
+class Sampled(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the oracle judged of cases that are too large for all of them.
+
+    Attributes:
+        cases: their number.
+        rows: judged in O, LSE, delta and dQ; `of_rows` there are.
+        keys: judged in dK and dV; `of_keys` there are.
+        left_out: outputs of which the oracle judged nothing.
+    """
+
+    rows: int
+    of_rows: int
+    keys: int
+    of_keys: int
+    left_out: tuple[str, ...] = ()
+    cases: int = 1
+
+    def plus(self, other: Sampled | None) -> Sampled:
+        """Both together."""
+        if other is None:
+            return self
+        return Sampled(
+            rows=self.rows + other.rows,
+            of_rows=self.of_rows + other.of_rows,
+            keys=self.keys + other.keys,
+            of_keys=self.of_keys + other.of_keys,
+            left_out=tuple(sorted({*self.left_out, *other.left_out})),
+            cases=self.cases + other.cases,
+        )
+
+    def __str__(self) -> str:
+        of = "" if self.cases == 1 else f"of {self.cases:,} large cases "
+        said = (
+            f"{of}the oracle judged {self.rows:,} of {self.of_rows:,} rows and {self.keys:,} of {self.of_keys:,} keys"
+        )
+        left = f"nothing of {', '.join(self.left_out)}" if self.left_out else ""
+        in_one = left if self.cases == 1 else f"{left} in some"
+        return f"{said}, and {in_one}" if left else said
+
+
 class CaseResult(msgspec.Struct, frozen=True, omit_defaults=True):
     """Everything that was said about one case.
 
@@ -135,6 +175,7 @@ class CaseResult(msgspec.Struct, frozen=True, omit_defaults=True):
         stats: of every comparison with the oracle.
         seconds: that it took.
         warnings: remarks that are no failures.
+        sampled: which part the oracle judged; None is all of it.
         origin: the list or the batch of a campaign that it belongs to, as `batch 12`; empty where there is none.
     """
 
@@ -145,6 +186,7 @@ class CaseResult(msgspec.Struct, frozen=True, omit_defaults=True):
     stats: tuple[OutputStats, ...] = ()
     seconds: float = 0.0
     warnings: tuple[str, ...] = ()
+    sampled: Sampled | None = None
     origin: str = ""
 
     @property

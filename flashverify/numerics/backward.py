@@ -12,7 +12,7 @@ from flashverify.numerics.bound_inputs import BoundInputs, Pairs
 from flashverify.numerics.chunk import Chunk, finite_rows
 from flashverify.numerics.coefficients import LN2, Coefficients
 from flashverify.numerics.delta import error_of_o, stored_delta
-from flashverify.numerics.gradients import CLAMP, State, gradient_errors, gradient_of, trivial_ranges
+from flashverify.numerics.gradients import CLAMP, State, gradient_errors, gradient_of
 from flashverify.numerics.learned import PairTerms, bias_bound, joined_bias, onto_bias
 from flashverify.numerics.logits import logit_overflow
 from flashverify.numerics.overflow import overflow_domain
@@ -22,6 +22,7 @@ from flashverify.numerics.self_error import float64_coefficients
 from flashverify.numerics.sinks import SinkTerms, sink_bound, sink_errors, sink_terms
 from flashverify.numerics.strict import join_strict, predict_dv, predicts_dv
 from flashverify.numerics.terms import KeySum, KeyTerms, PredictedSum, RowTerms, joined_rows
+from flashverify.numerics.trivial import trivial_ranges
 
 __all__ = ["backward_bounds"]
 
@@ -213,7 +214,7 @@ def _chunk_terms(
     over = overflow_domain(
         c, chunk, g, s, cores, logit_overflow(problem, chunk, prescale), in_p, in_ds, masked=form.masked_ds
     )
-    t_delta, t_X, t_dq, t_dk, t_dv = trivial_ranges(problem, c, chunk, g, s, underflow)
+    t_delta, t_X, t_dq, t_dk, t_dv = trivial_ranges(problem, c, chunk, g, s, B_o, underflow)
     returned, b_delta, e_delta, t_returned = stored_delta(
         problem, c, c64, g.dlse, delta, cores.delta, self_cores.delta, t_delta
     )

@@ -12,6 +12,7 @@ from flashverify.formats import DTYPES, FORMATS, format_of
 from flashverify.numerics.chunk import Chunk
 from flashverify.numerics.coefficients import Coefficients, Shape, coefficients
 from flashverify.numerics.features import Features
+from flashverify.numerics.flushing import flushable_part
 from flashverify.numerics.form import Form
 from flashverify.numerics.prepare import chunk_of, visible_operands
 from flashverify.numerics.systematic import without_rounding_to_nearest, without_roundings
@@ -161,6 +162,10 @@ class BoundInputs:
             return size
         return torch.where(size > 0, size.clamp(min=FORMATS[self.dtype].min_normal), size)
 
+    def flushable(self, x: Tensor) -> Tensor | None:
+        """How much of each element of an operand hardware may flush to zero, or None."""
+        return flushable_part(x, self.dtype, self.form)
+
     def cut(self, x: Tensor, rows: slice) -> Tensor:
         """Rows of `x` `[B, Hq, Sq, C]` as `[G, M, C]` float64."""
         B, Hkv, group = self.q.shape[:3]
@@ -230,6 +235,7 @@ class BoundInputs:
             rows,
             operands,
             magnitude=self.magnitude,
+            flushable=self.flushable,
             scale=self.scale,
             softcap=softcap,
             biases=[self._pairs(x, rows) for x in self.biases],

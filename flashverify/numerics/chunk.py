@@ -96,6 +96,7 @@ class Chunk:
         sink: `[G, M, 1]` the sink's logit, or None.
         kept: `[G, M, N]` visible pairs that dropout keeps as 0/1, or None without dropout.
         factor: `1 / (1 - p)`, 1 without dropout.
+        small_q, small_k, small_v: What of each element of an operand may be flushed to zero, or None where it is nothing.
         cache: Terms of the last gradient, for a second look at the same one.
     """
 
@@ -123,6 +124,9 @@ class Chunk:
     sink: Tensor | None = None
     kept: Tensor | None = None
     factor: float = 1.0
+    small_q: Tensor | None = None
+    small_k: Tensor | None = None
+    small_v: Tensor | None = None
     cache: dict[str, object] = field(default_factory=dict)
 
     def mask(self, x: Tensor) -> Tensor:

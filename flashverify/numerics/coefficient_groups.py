@@ -56,7 +56,7 @@ class LogitCoefficients:
         s_abs: Coefficient of `|S|`.
         s_max: Coefficient of `max(|S|, |m|)`, forward.
         s_const: Constant error.
-        s_flush: Coefficient of `sum |q| + sum |k|`.
+        s_flush: Coefficient of the products that flushed operands lose; 0 where none is flushed.
         s_mean: Coefficient of `sum |q| max_j |k|` of a smoothed K, `s_mean_eta` of `sum |q|`; 0 without one.
         prescale_fwd: Coefficient of the sum over the operand that is not prescaled; `prescale_bwd` likewise.
     """
@@ -125,6 +125,8 @@ class OutputCoefficients:
     Attributes:
         normalise: What the weights are divided by, as in the form.
         dot_keys: D(Sk) with the rescales.
+        tile_dot: D(BN) of a tile of the declared size with the roundings of its rescale and of its sum, on the tile's own products; `tile_sum` the same on the
+            accumulator that it is added to; 0 where no order of the tiles is declared.
         div: Relative error of the division and of a split's merge.
         u_acc: Relative error of the products of the tiles and of the accumulator where they are narrow, `eta_acc` their subnormal error, before the division.
         eta_cast: Subnormal error of a weight that is divided by its sum before its cast, else 0.
@@ -144,6 +146,8 @@ class OutputCoefficients:
     eta_partial: float
     u_out: float
     eta_out: float
+    tile_dot: float = 0.0
+    tile_sum: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)

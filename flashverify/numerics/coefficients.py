@@ -17,7 +17,7 @@ from flashverify.numerics.coefficient_groups import (
 )
 from flashverify.numerics.features import Features
 from flashverify.numerics.form import Form
-from flashverify.numerics.primitives import DIV_EPS, LG2_EPS
+from flashverify.numerics.primitives import DIV_EPS, LG2_EPS, operand_error
 from flashverify.numerics.setting import Setting, U, W, setting_of
 
 __all__ = ["LN2", "LOG2E", "OVERFLOW_FP32", "Coefficients", "Shape", "coefficients"]
@@ -64,7 +64,8 @@ def _logits(s: Setting) -> LogitCoefficients:
     def s_dot(prescale: str) -> float:
         # The product with the scale is one of kappa's; a prescaled operand adds one rounding to the input dtype. fl(scale log2 e) may be subnormal.
         u_pre = 0.0 if prescale == "none" else x.u
-        return ((s.dot(s.shape.D) * (1 + u_pre) + u_pre) * sc + 2 * W) * _SECOND_ORDER * (1 + 3 * s.u_s)
+        subnormal = 2 * W if 0 < sc < 2 * W else 0.0
+        return ((s.dot(s.shape.D) * (1 + u_pre) + u_pre) * sc + subnormal) * _SECOND_ORDER * (1 + 3 * s.u_s)
 
     if (
         form.partials == "given"
@@ -96,7 +97,7 @@ def _logits(s: Setting) -> LogitCoefficients:
         s_abs=s_abs,
         s_max=2 * U * _SECOND_ORDER if form.max_source == "apart" else 0.0,
         s_const=s.shape.D * W * (max(sc, 1.0) if prescaled else sc) + W + (x.eta * (sc + 1) if s.u_s else 0.0),
-        s_flush=0.0 if x.subnormals else W * sc,
+        s_flush=0.0 if x.subnormals else sc * _SECOND_ORDER,
         prescale_fwd=x.eta / LOG2E if form.prescale_fwd != "none" else 0.0,
         prescale_bwd=x.eta / LOG2E if form.prescale_bwd != "none" else 0.0,
     )
@@ -150,8 +151,14 @@ def _output(s: Setting) -> OutputCoefficients:
     u_acc, eta_acc = (accum.u, accum.eta) if form.o_accum != "fp32" else (0.0, 0.0)
     limits = [OVERFLOW_FP32, *([s.x.max] if narrow_pv else []), *([accum.max] if u_acc else [])]
     limit = min(limits) / (1 + max(u_pv, u_acc)) ** 2
+    ordered = form.key_order == "ascending" and form.block_n is not None and s.shape.Sk > 0
+    tile = s.dot(min(form.block_n or 0, s.shape.Sk)) if ordered else 0.0
+    # Operands that are truncated cost the products, not the accumulator. 2u: acc alpha, and acc + the product where it is a sum of its own.
+    operands = operand_error(s.x.name, form.dot)
     return OutputCoefficients(
         normalise=form.normalise,
+        tile_dot=(tile + 2 * U) * _SECOND_ORDER if ordered else 0.0,
+        tile_sum=(tile - operands + 2 * U) * _SECOND_ORDER if ordered else 0.0,
         dot_keys=s.dot_keys + U * s.rescales + divisions * 8 * U,
         u_acc=math.expm1(u_pv + 2 * s.blocks * u_acc),
         eta_acc=(eta_pv + 2 * eta_acc) * s.blocks,

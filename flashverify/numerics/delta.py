@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import torch
+
 from flashverify.formats import FORMATS
 
 if TYPE_CHECKING:
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
     from flashverify.numerics.gradients import Gradient, State
     from flashverify.numerics.result import ForwardBounds
 
-__all__ = ["delta_of_output", "delta_of_weights", "error_of_o", "stored_delta", "weights_underflow"]
+__all__ = ["delta_of_output", "delta_of_weights", "error_of_o", "flushed_delta", "stored_delta", "weights_underflow"]
 
 
 def error_of_o(problem: BoundInputs, o: Tensor, forward: ForwardBounds | None, *, stored: bool) -> Tensor | None:
@@ -42,9 +44,15 @@ def delta_of_output(c: Coefficients, Dv: int, g: Gradient, s: State, B_o: Tensor
     delta = s.Adelta * ((Dv + 1) * c.u) + Dv * c.w
     if B_o is not None:
         delta = delta + (g.ado * B_o).sum(-1, keepdim=True) * (1 + (Dv + 1) * c.u)
-    if c.flush:
-        delta = delta + (g.ado.sum(-1, keepdim=True) + s.o.abs().sum(-1, keepdim=True)) * c.flush
-    return delta
+    return delta + flushed_delta(c, g, s, B_o)
+
+
+def flushed_delta(c: Coefficients, g: Gradient, s: State, B_o: Tensor | None) -> Tensor:
+    """What rowsum(dO * O) loses where dO is flushed, or O, which may be subnormal where it is not known to be larger: `[G, M, 1]`."""
+    size = s.o.abs()
+    small = ((size if B_o is None else size - B_o) < c.flush) & (B_o is not None or size > 0)
+    lost = torch.where(small, g.ado, 0.0).sum(-1, keepdim=True) * c.flush
+    return lost if g.small_do is None else lost + (g.small_do * size).sum(-1, keepdim=True) * bool(c.flush)
 
 
 def delta_of_weights(c: Coefficients, chunk: Chunk, g: Gradient, BP: Tensor, Pb: Tensor, E: Tensor) -> Tensor:
@@ -67,9 +75,11 @@ def delta_of_weights(c: Coefficients, chunk: Chunk, g: Gradient, BP: Tensor, Pb:
     return error + (Pb * (size + E)).sum(-1, keepdim=True) * roundings + chunk.n * c.w
 
 
-def weights_underflow(c: Coefficients, chunk: Chunk, g: Gradient, lost: Tensor) -> Tensor:
-    """What sum P dP loses to underflow and flushing with weights in [0, 1], `[G, M, 1]`; `lost` is the sum of |dO|."""
-    flushed = chunk.factor * (chunk.v.shape[-1] * c.w + c.flush * (lost + chunk.av.sum(-1).amax(-1)[:, None, None]))
+def weights_underflow(c: Coefficients, chunk: Chunk, g: Gradient) -> Tensor:
+    """What sum P dP loses to underflow and flushing with weights in [0, 1], `[G, M, 1]`."""
+    flushed: Tensor | float = chunk.factor * (chunk.v.shape[-1] * c.w)
+    if g.flushed_dp is not None:
+        flushed = flushed + g.flushed_dp.amax(-1, keepdim=True)
     return chunk.n * (flushed + c.w) + c.w * chunk.mask(g.AdP).sum(-1, keepdim=True)
 
 

@@ -41,7 +41,7 @@ class FeatureCoefficients:
 
     Attributes:
         cap_in: Coefficient of `|t|`, natural units, in the argument of tanh, beside kappa: the division by the cap.
-        cap_dot: Coefficient of `sum |q| |k|` there: `fl(scale / cap)` may be subnormal.
+        cap_dot: Coefficient of `sum |q| |k|` there where `fl(scale / cap)` or `fl(1 / cap)` is subnormal, else 0.
         cap_const: Constant error of a capped logit from flushing.
         cap_flat: Absolute error of the computed tanh; `cap_rel` relative to it.
         gain_product: The derivative of tanh is computed as a product and has a relative error.
@@ -74,7 +74,7 @@ def _scaled(features: Features, u: float) -> float:
     return (6 + features.dropout * features.factor) * u if features.keep else 0.0
 
 
-def feature_coefficients(form: Form, dtype: str, features: Features) -> FeatureCoefficients:
+def feature_coefficients(form: Form, dtype: str, scale: float, features: Features) -> FeatureCoefficients:
     """Coefficients of a subject of a form.
 
     tanh(x) = sign(x) (1 - e) / (1 + e) with e = 2^(-2 |x| log2 e): e has the relative error `eps + 4u |x|`, which reaches tanh times
@@ -83,6 +83,7 @@ def feature_coefficients(form: Form, dtype: str, features: Features) -> FeatureC
     Args:
         form: Its numerical form.
         dtype: Input dtype.
+        scale: Softmax scale, any sign.
         features: Of the problem.
 
     Returns:
@@ -91,11 +92,13 @@ def feature_coefficients(form: Form, dtype: str, features: Features) -> FeatureC
     u, w, cap = 2.0**-24, 2.0**-126, features.softcap or 0.0
     flat, rel = {"exp": (form.eps / 2, 8 * u), "tanh": (0.0, TANH_EPS), "approx": (0.0, TANH_APPROX_EPS)}[form.softcap]
     narrow = form.dropout_scale == "input" and features.keep and format_of(dtype).narrow
+    # scale / cap, its double times log2 e, and 1 / cap.
+    subnormal = cap > 0 and (0 < abs(scale) < 2 * w * max(1.0, cap) or cap > 1 / (4 * w))
     u_s = format_of(dtype).u if form.s_dtype == "input" and format_of(dtype).narrow else 0.0
     eta_s = format_of(dtype).eta if u_s else 0.0
     return FeatureCoefficients(
         cap_in=DIV_EPS,
-        cap_dot=2 * w * cap,
+        cap_dot=2 * w * cap * subnormal,
         cap_const=w * (2 * cap + 2),
         cap_flat=flat * _SECOND_ORDER,
         cap_rel=rel * _SECOND_ORDER,

@@ -109,8 +109,9 @@ class Form:
         n_blocks: Key blocks visited by a row; None for `ceil(Sk / block_n)`.
         n_splits: Splits of the keys merged through their LSEs.
         key_order: `"ascending"`: tiles of `block_n` keys that begin at its multiples, counted from the first key of the problem, are visited in
-            ascending order; a tile without a visible key changes nothing, and a sink enters after the last. It makes 16-bit weights predictable
-            (docs/bounds.md, section 14) and needs `block_n`.
+            ascending order; a tile without a visible key changes nothing, and a sink enters after the last. The weights of a tile are summed and
+            then added to one row sum, and its product with V to one accumulator. It makes 16-bit weights predictable and every bound of the
+            forward sharper (docs/bounds.md, sections 4 to 14), and needs `block_n`.
         dot: Precision of fp32 dots.
         architecture: `"sm_80"`, `"sm_90"`, ..., `"ieee"` (interpreter, CPU); anything else gets the maximum over all.
         out_dtype: dtype of O; None for the input's.

@@ -10,12 +10,16 @@ from flashverify.numerics.accumulators import accumulator_overflow
 from flashverify.numerics.bound_inputs import BoundInputs
 from flashverify.numerics.chunk import Chunk
 from flashverify.numerics.coefficients import LN2, LOG2E, Coefficients
+from flashverify.numerics.hull import hull_of_rows
 from flashverify.numerics.logits import largest_logit, logit_error, logit_overflow, sink_error
 from flashverify.numerics.normalising import LARGE, exponent_of_lse, lse_error
 from flashverify.numerics.result import ForwardBounds, check, exactly, finish
+from flashverify.numerics.running_maximum import RunningMaximum, follows_order, running_maximum
 from flashverify.numerics.self_error import float64_coefficients
+from flashverify.numerics.spread import centred_spread
 from flashverify.numerics.strict import join_strict, predict_o, predicts_o
 from flashverify.numerics.terms import ForwardTerms, joined_rows
+from flashverify.numerics.tile_sums import accumulates_in_order, sum_error
 
 __all__ = ["forward_bounds"]
 
@@ -50,13 +54,13 @@ class _Errors:
     after: Tensor
     flushed: Tensor  # the part of it that comes from underflow
     lse: Tensor  # base 2
-    theta: Tensor  # of the exponents, [G, M, N]
+    walk: RunningMaximum | None  # where the order of the tiles is declared
     log_l: Tensor  # of the logarithm of the row sum, natural
     inv: Tensor  # largest 1 / l
 
 
-def _evaluate(c: Coefficients, chunk: Chunk, s: _Shared, prescale: str) -> _Errors:
-    """Return the bounds of O and of the LSE, and what the strict bound takes from them.
+def _evaluate(c: Coefficients, chunk: Chunk, s: _Shared, prescale: str, ordered: BoundInputs | None = None) -> _Errors:
+    """Return the bounds of O and of the LSE, and what the strict bound takes from them; `ordered` is the problem where its form declares the order of the tiles.
 
     With theta the exponent's error, `w_hat = w (1 + e)`, `|e| <= expm1(theta)`, and `O_hat - O = sum P e (V - O) / (1 + sum P e)`. Centred on O, a row
     with one dominant key keeps a small bound; Cauchy-Schwarz turns `sum W |V - O|` into matrix products.
@@ -74,6 +78,10 @@ def _evaluate(c: Coefficients, chunk: Chunk, s: _Shared, prescale: str) -> _Erro
         theta.add_(torch.maximum(chunk.abs_s, chunk.m.abs()), alpha=c.split + c.split_lse).add_(s.gap, alpha=c.gap)
         stored = log_n * (c.split + c.gap + c.row_sum) + c.lg2 * LN2 * log2_l.clamp(min=1.0)
         offset, common = offset + stored, common + stored
+    walk = None
+    if ordered is not None:
+        walk, common = running_maximum(ordered, c, chunk, theta.add_(rows)), c.eps
+        offset = walk.constants(c)[..., : theta.shape[-1]]
     theta.add_(offset)
     T = s.R + theta
     largest = T.amax(-1, keepdim=True)
@@ -90,11 +98,13 @@ def _evaluate(c: Coefficients, chunk: Chunk, s: _Shared, prescale: str) -> _Erro
         Dlo = Dlo + s.sink.clamp(max=_CLAMP).exp_() * (1 - h)
     lost = Dlo < _TINY
     Dlo = Dlo.clamp(min=_TINY)
+    apart = (2 * w1 / Dlo).clamp_(max=2.0)  # between the exact weights and the computed ones, both normalised
+    row_sum = c.row_sum if walk is None else walk.row_sum(c, s.P, apart)
     # The computed l is at least its largest term, 1 up to rounding (e^-2u|m| where the maximum is rounded apart).
     floor = 0.9 * torch.exp(-c.s_max * chunk.m.abs()).clamp_(min=_TINY)
     inv = 1.0 / torch.maximum(s.row_sum * Dlo, floor)
     log_sum = torch.where(largest > LARGE, largest + log_n, torch.log1p(w1))
-    relative, lse = lse_error(c, chunk, inv, log_sum, log2_l, s.L2, s.m2)
+    relative, lse = lse_error(c, chunk, inv, log_sum, log2_l, s.L2, s.m2, row_sum)
     of_lse, sum_inv = exponent_of_lse(c, s.L2 * LN2, s.m2 * LN2, log2_l, log_sum), inv
     if c.normalise == "lse_weights":
         # The second pass has no rescales: its exponential is that of the LSE.
@@ -107,33 +117,21 @@ def _evaluate(c: Coefficients, chunk: Chunk, s: _Shared, prescale: str) -> _Erro
         Pup = (Pe / Dlo).clamp_(max=1.0).masked_fill_(lost, 1.0)
     pv = chunk.mask(Pup) @ chunk.av if chunk.kept is None else (Pup * chunk.kept @ chunk.av).mul_(chunk.factor)
 
-    Dv = chunk.v.shape[-1]
-    Wvv = (W if chunk.kept is None else W * chunk.kept) @ chunk.vv
-    Wv, Wv2 = Wvv[..., :Dv], Wvv[..., Dv:]
-    if chunk.kept is not None:
-        Wv, Wv2 = Wv * chunk.factor, Wv2 * chunk.factor**2
-    square = torch.addcmul(Wv2, s.o * s.o, w1)
-    cross = 2 * s.o * Wv
-    inner = (square - cross).clamp_(min=0.0).add_(square.add_(cross.abs()), alpha=2.0**-50)
-    spread = inner.sqrt_() * (w1.sqrt() / Dlo)
-    if (
-        c.normalise == "lse_weights"
-    ):  # nothing makes their sum 1: beside what is centred on O, O times the error of the sum
+    spread = centred_spread(chunk, s.o, W, w1, Dlo)
+    if c.normalise == "lse_weights":  # nothing makes their sum 1: beside the spread, O times the error of the sum
         T1 = torch.minimum(spread, s.hull * (1 + w1)) + s.abs_o * w1
-    else:
-        T1 = torch.where(lost, s.hull, torch.minimum(spread, s.hull))
+    else:  # up to w1 = Dlo the spread is no larger than the hull of the row
+        hull = hull_of_rows(chunk, s.o, s.hull, lost | (w1 > Dlo))
+        T1 = torch.where(lost, hull, torch.minimum(spread, hull))
 
     Tu = inv * (s.nv * (c.eta_p + c.w) + s.abs_o * (terms * c.w) + (3 * c.w * chunk.factor) * chunk.n + c.eta_acc)
     Tu = Tu + s.nv * c.eta_cast
     drop_cast = 0.0 if c.features is None else c.features.drop_cast
-    core = (
-        T1
-        + pv * (c.u_p + c.u_partial + c.u_acc + drop_cast)
-        + Tu
-        + (pv * (1 + c.u_p) + Tu) * c.dot_keys
-        + c.eta_partial
-    )
-    l_error: Tensor | float = c.row_sum + c.div
+    summed = (pv * (1 + c.u_p) + Tu) * c.dot_keys
+    if walk is not None and ordered is not None and accumulates_in_order(ordered):
+        summed = torch.minimum(summed, sum_error(c, chunk, walk, P=s.P, pv=pv, flushed=Tu, apart=apart))
+    core = T1 + pv * (c.u_p + c.u_partial + c.u_acc + drop_cast) + Tu + summed + c.eta_partial
+    l_error: Tensor | float = row_sum + c.div
     if c.normalise == "lse":
         l_error = l_error + torch.expm1(of_lse.clamp(max=LARGE))
     if c.split:  # the merged LSE is rounded before it normalises every split: an error common to the row, which centring on O does not see
@@ -147,7 +145,7 @@ def _evaluate(c: Coefficients, chunk: Chunk, s: _Shared, prescale: str) -> _Erro
     flushed = flushed * ((1 + l_error) * (1 + c.u_out)) + c.eta_out
 
     return _Errors(
-        before=before, after=after, flushed=flushed, lse=lse * (1 + 2.0**-17), theta=theta, log_l=relative, inv=sum_inv
+        before=before, after=after, flushed=flushed, lse=lse * (1 + 2.0**-17), walk=walk, log_l=relative, inv=sum_inv
     )
 
 
@@ -169,12 +167,12 @@ def _chunk_terms(problem: BoundInputs, chunk: Chunk, o: Tensor, lse: Tensor) -> 
         L2=L.abs() * LOG2E, m2=chunk.m.abs() * LOG2E, nv=nv, hull=torch.maximum(top - o, o - low).clamp_(min=0.0),
         sink=None if chunk.sink is None else chunk.sink - L,
     )  # fmt: skip
-    found = _evaluate(c, chunk, shared, prescale)
+    found = _evaluate(c, chunk, shared, prescale, problem if follows_order(problem) else None)
     own = _evaluate(c64, chunk, shared, "none")
     strict = strict_error = None
-    if predicts_o(problem):
-        log_l = found.log_l + own.lse * LN2
-        strict, strict_error = predict_o(problem, c, chunk, L=L, theta=found.theta, log_l=log_l, inv=found.inv, nv=nv)
+    if found.walk is not None and predicts_o(problem):
+        log_l = found.log_l * (1 + 2.0**-17) + own.lse * LN2
+        strict, strict_error = predict_o(problem, c, chunk, L=L, walk=found.walk, log_l=log_l, inv=found.inv, nv=nv)
 
     logits = logit_overflow(problem, chunk, prescale)
     accumulator = accumulator_overflow(problem, c, chunk, nv)

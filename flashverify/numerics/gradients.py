@@ -8,10 +8,11 @@ from torch import Tensor
 from flashverify.numerics.bound_inputs import BoundInputs
 from flashverify.numerics.chunk import Chunk, finite_rows
 from flashverify.numerics.coefficients import LN2, Coefficients
-from flashverify.numerics.delta import delta_of_output, delta_of_weights, weights_underflow
+from flashverify.numerics.delta import delta_of_output, delta_of_weights
+from flashverify.numerics.flushing import CAST, flushed_operand, flushed_products
 from flashverify.numerics.logits import TanhError, logit_error
 
-__all__ = ["CLAMP", "Cores", "Gradient", "State", "gradient_errors", "gradient_of", "trivial_ranges"]
+__all__ = ["CLAMP", "Cores", "Gradient", "State", "gradient_errors", "gradient_of"]
 
 # e^100 lies above the fp32 range, so a weight that large is exempt; smaller powers keep every product below finite.
 CLAMP = 100.0
@@ -29,6 +30,8 @@ class Gradient:
     AdP: Tensor  # |dO| |V|^T, scaled, of dropped pairs too
     nk: Tensor  # sum of |K| over visible keys, [G, M, D]
     nq: Tensor  # sum of |Q| over visible rows, [G, N, D]
+    small_do: Tensor | None  # what of dO may be flushed
+    flushed_dp: Tensor | None  # what flushed operands of dP lose, scaled, [G, M, N]
     ndo: Tensor  # sum of |dO| over visible rows that keep the key, scaled, [G, N, Dv]
     empty_ado: (
         Tensor | None
@@ -85,8 +88,10 @@ def gradient_of(problem: BoundInputs, chunk: Chunk, do: Tensor, dlse: Tensor | N
         if dlse is not None:
             empty_dlse = torch.where(chunk.empty, problem.cut(dlse.unsqueeze(-1), chunk.rows), 0.0).abs()
             empty_dlse = empty_dlse.nan_to_num(0.0, 0.0, 0.0)
+    small_do = problem.flushable(g)
+    flushed_dp = flushed_products(ado, small_do, chunk.av, chunk.small_v)
     result = Gradient(
-        do=g, ado=ado, bad=bad & ~chunk.empty, dlse=d, dp=dp, AdP=AdP,
+        do=g, ado=ado, small_do=small_do, flushed_dp=None if flushed_dp is None else flushed_dp.mul_(chunk.factor), bad=bad & ~chunk.empty, dlse=d, dp=dp, AdP=AdP,
         nk=chunk.over_keys(chunk.ak), nq=chunk.over_rows(chunk.aq), ndo=chunk.over_kept_rows(ado), sources=(do, dlse),
         empty_ado=empty_ado, empty_dlse=empty_dlse,
     )  # fmt: skip
@@ -122,15 +127,13 @@ def gradient_errors(
     delta = None if c.delta_weights else delta_of_output(c, Dv, g, s, B_o)
     row_E: Tensor | float = Dv * c.w * chunk.factor if delta is None else delta + Dv * c.w * chunk.factor
     if c.dp_delta:
-        row_E = row_E + s.delta.abs() * c.dot_v
+        row_E = row_E + s.delta.abs() * (c.dot_v + c.u_dp)
     if g.dlse is not None:
         row_E = row_E + g.dlse.abs() * (2 * c.u)
-    if c.flush:
-        row_E = row_E + g.ado.sum(-1, keepdim=True) * (c.flush * chunk.factor)
     E = torch.mul(g.AdP, c.dot_v)
     E = (E if chunk.kept is None else E.mul_(chunk.kept)).add_(row_E)
-    if c.flush:
-        E.add_((chunk.av.sum(-1) * (c.flush * chunk.factor)).unsqueeze(-2))
+    if c.flush and g.flushed_dp is not None:
+        E.add_(g.flushed_dp)
     if c.u_dp:
         E.mul_(1 + c.u_dp).add_(g.dp.abs(), alpha=c.u_dp).add_(c.eta_dp)
     if delta is None:
@@ -154,11 +157,12 @@ def gradient_errors(
     for prescaled, y, dim in ((c.prescaled_q, dq, -1), (c.prescaled_k, dk, -2)):
         if prescaled:
             y.add_(dS_max.sum(dim).unsqueeze(-1), alpha=c.prescale_bwd)
-    if lost := c.flush * sc + (c.w if c.operand else 0.0):  # of K and Q, and of their products with the scale
-        dq.add_(dS_max.sum(-1, keepdim=True), alpha=lost)
-        dk.add_(dS_max.sum(-2).unsqueeze(-1), alpha=lost)
-    if c.flush:
-        dv.add_(P_kept.sum(-2).unsqueeze(-1), alpha=c.flush * chunk.factor)
+    if (lost := flushed_operand(c, chunk.ak, chunk.small_k)) is not None:
+        dq.add_(dS_max @ lost)
+    if (lost := flushed_operand(c, chunk.aq, chunk.small_q)) is not None:
+        dk.add_(dS_max.mT @ lost)
+    if c.flush and g.small_do is not None:
+        dv.add_(P_kept.mT @ g.small_do, alpha=CAST * chunk.factor)
     return Cores(delta=delta, dq=dq, dk=dk, dv=dv, Pb=Pb, ds_max=dS_max, ds_error=ds_error, ds_wide=ds_wide)
 
 
@@ -193,45 +197,3 @@ def _moved(x: Tensor, gain: Tensor, b: Tensor) -> Tensor:
     log_gain = (x + torch.log1p(torch.exp(-2 * x)) - LN2).mul_(-2)
     far = (log_gain + 2 * b).clamp_(max=0.0).exp_().sub_(gain).clamp_(min=0.0)
     return torch.where(b < 0.5, (2 * b).clamp(max=1.0).expm1_().mul_(gain), far)
-
-
-def trivial_ranges(
-    problem: BoundInputs, c: Coefficients, chunk: Chunk, g: Gradient, s: State, underflow: Tensor | None
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """The largest magnitudes of delta, X `[G, M, N]`, dQ, dK and dV with weights in [0, 1], and twice their errors from underflow (section 0).
-
-    `|dO| max |V|` stands for delta and `|dO| |V|^T + |dO| max |V| + |dLSE|` for X; what is lost to underflow enters where the formulas of B have it.
-    `underflow` is the part of B_O that comes from it, None in the conditional mode.
-    """
-    # Three times the surplus over |scale|: what a flushed scale costs is underflow too.
-    sc, Dv = abs(problem.scale), chunk.v.shape[-1]
-    sc += 3 * (c.grad_scale - sc)
-    lost = g.ado.sum(-1, keepdim=True)
-    scaled = chunk.factor
-    flushed = c.flush * (lost + s.o.abs().sum(-1, keepdim=True)) + Dv * c.w
-    if c.delta_weights:
-        flushed = flushed + weights_underflow(c, chunk, g, lost)
-    if underflow is not None:
-        flushed = flushed + (g.ado * underflow).sum(-1, keepdim=True)
-    delta = (
-        torch.maximum(s.Adelta, (g.ado * chunk.av.amax(-2, keepdim=True)).sum(-1, keepdim=True) * scaled) + 2 * flushed
-    )
-    rows = delta + (2 * c.flush * scaled) * lost + 2 * Dv * c.w * scaled
-    if g.dlse is not None:
-        rows = rows + g.dlse.abs()
-    rows = rows + 2 * c.eta_dp
-    X = g.AdP + rows
-    if c.flush:
-        X.add_((chunk.av.sum(-1) * (2 * c.flush * scaled)).unsqueeze(-2))
-    X = chunk.mask(X)
-    const = 2 * (c.eta_ds + c.w * sc)
-    dq = (X @ chunk.ak).mul_(sc).add_(g.nk, alpha=const).add_(2 * c.const_q)
-    dk = (X.mT @ chunk.aq).mul_(sc).add_(g.nq, alpha=const)
-    dv = g.ndo * (1 + 2 * (c.eta_p + c.w))
-    for prescaled, y, dim in ((c.prescaled_q, dq, -1), (c.prescaled_k, dk, -2)):
-        small = c.flush * sc + (c.prescale_bwd if prescaled else 0.0) + (c.w if c.operand else 0.0)
-        if small:
-            y.add_(X.sum(dim).unsqueeze(-1), alpha=2 * small)
-    if c.flush:
-        dv.add_(chunk.over_kept_rows(torch.ones_like(chunk.n)), alpha=2 * c.flush)
-    return delta, X, dq, dk, dv

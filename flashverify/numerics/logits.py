@@ -10,6 +10,7 @@ from flashverify.numerics.bound_inputs import BoundInputs
 from flashverify.numerics.chunk import Chunk, Parts
 from flashverify.numerics.coefficients import LOG2E, OVERFLOW_FP32, Coefficients
 from flashverify.numerics.features import FeatureCoefficients
+from flashverify.numerics.flushing import flushed_products
 
 __all__ = ["TanhError", "largest_logit", "logit_error", "logit_overflow", "sink_error"]
 
@@ -27,7 +28,7 @@ def logit_error(
 ) -> tuple[Tensor, Tensor | float, TanhError | None]:
     """B_S, natural units, without its gap term.
 
-    `B_t = D(d) |scale| sum |q| |k| + kappa u |t| + d w |scale| + 2w sum |q| |k|`, and for a prescaled operand `+ u_x |scale| sum |q| |k| + eta_x sum |other| / log2 e`;
+    `B_t = D(d) |scale| sum |q| |k| + kappa u |t| + d w |scale|`, `2w sum |q| |k|` where the scale is subnormal, what flushed operands lose, and for a prescaled operand `+ u_x |scale| sum |q| |k| + eta_x sum |other| / log2 e`;
     then through softcap and biases.
 
     Args:
@@ -44,13 +45,15 @@ def logit_error(
     theta = torch.mul(chunk.A, c.s_dot_bwd if backward else c.s_dot_fwd)
     theta.add_(chunk.abs_s if parts is None else parts.size, alpha=c.s_abs)
     eta = c.prescale_bwd if backward else c.prescale_fwd
-    rows = c.s_flush + (eta if prescale == "k" else 0.0)
-    keys = c.s_flush + (eta if prescale == "q" else 0.0)
-    if keys:
-        theta.add_((chunk.ak.sum(-1) * keys).unsqueeze(-2))
+    if prescale == "q":
+        theta.add_((chunk.ak.sum(-1) * eta).unsqueeze(-2))
+    if c.s_flush and (flushed := flushed_products(chunk.aq, chunk.small_q, chunk.ak, chunk.small_k)) is not None:
+        theta.add_(flushed, alpha=c.s_flush)
     if c.s_mean:
-        theta.add_(_smoothed(chunk) * c.s_mean + chunk.aq.sum(-1, keepdim=True) * c.s_mean_eta)
-    offset: Tensor | float = chunk.aq.sum(-1, keepdim=True) * rows + c.s_const if rows else c.s_const
+        theta.add_(_smoothed(chunk, chunk.aq) * c.s_mean + chunk.aq.sum(-1, keepdim=True) * c.s_mean_eta)
+        if chunk.small_q is not None:
+            theta.add_(_smoothed(chunk, chunk.small_q), alpha=c.s_flush)
+    offset: Tensor | float = chunk.aq.sum(-1, keepdim=True) * eta + c.s_const if prescale == "k" else c.s_const
     tanh_error = None
     if parts is not None:
         assert c.features is not None
@@ -118,7 +121,7 @@ def logit_overflow(problem: BoundInputs, chunk: Chunk, prescale: str) -> Tensor:
     over = largest * max(1.0, sc * LOG2E) >= OVERFLOW_FP32
     form, x = problem.form, format_of(problem.dtype)
     if form.k_smoothed:  # the difference from the mean is cast
-        largest = largest + _smoothed(chunk)
+        largest = largest + _smoothed(chunk, chunk.aq)
         wide = 2 * chunk.ak.flatten(1).amax(-1) if chunk.ak.numel() else chunk.ak.new_zeros(len(chunk.ak))
         over = over | (wide >= min(x.max, OVERFLOW_FP32) / (1 + x.u))[:, None, None]
     if form.s_dtype == "input" and x.narrow:
@@ -138,11 +141,11 @@ def logit_overflow(problem: BoundInputs, chunk: Chunk, prescale: str) -> Tensor:
     return over & ~chunk.empty
 
 
-def _smoothed(chunk: Chunk) -> Tensor:
-    """`sum |q| max_j |k|` over the keys that any row sees, `[G, M, 1]`: the product with any mean of K is no larger."""
+def _smoothed(chunk: Chunk, aq: Tensor) -> Tensor:
+    """`sum |q| max_j |k|` over the keys that any row sees, `[G, M, 1]`, of |q| or a part of it: the product with any mean of K is no larger."""
     if not chunk.ak.shape[-2]:
         return torch.zeros_like(chunk.n)
-    return chunk.aq @ chunk.ak.amax(-2).unsqueeze(-1)
+    return aq @ chunk.ak.amax(-2).unsqueeze(-1)
 
 
 def _largest_bias(chunk: Chunk) -> Tensor | float:

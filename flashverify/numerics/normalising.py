@@ -20,7 +20,14 @@ _LN2 = math.log(2.0)
 
 
 def lse_error(
-    c: Coefficients, chunk: Chunk, inv: Tensor, log_sum: Tensor, log2_l: Tensor, L2: Tensor, m2: Tensor
+    c: Coefficients,
+    chunk: Chunk,
+    inv: Tensor,
+    log_sum: Tensor,
+    log2_l: Tensor,
+    L2: Tensor,
+    m2: Tensor,
+    row_sum: Tensor | float,
 ) -> tuple[Tensor, Tensor]:
     """Errors of the logarithm of the row sum, natural, and of the LSE, base 2, `[G, M, 1]`.
 
@@ -32,8 +39,9 @@ def lse_error(
         log2_l: Logarithm of the row sum.
         L2: |L| in base 2.
         m2: |m| in base 2.
+        row_sum: Relative error of the row sum's additions.
     """
-    relative = log_sum + c.row_sum + chunk.terms * inv * c.w
+    relative = log_sum + row_sum + chunk.terms * inv * c.w
     if c.row_sum_rounded:
         relative = relative + (c.u_p + chunk.n * inv * c.eta_p) * (1 + 2 * c.u_p)
     # A logarithm that is taken in base 2 and converted costs 2u log2 l more, also where the sum with m cancels.

@@ -57,7 +57,8 @@ def overflow_domain(
     room = OVERFLOW_FP32 - s.Adelta - (0.0 if g.dlse is None else g.dlse.abs())
     # Of invisible pairs too: there the weight is 0, and 0 * inf is NaN in a kernel that masks the logits only. So it is in rows that see nothing.
     largest_dp = min(OVERFLOW_FP32, c.dp_limit)
-    dP, ado, lost_empty = (g.AdP >= room) | (g.AdP >= largest_dp), g.ado, torch.zeros_like(chunk.empty)
+    rounded = g.AdP + s.Adelta if c.dp_delta and c.u_dp else g.AdP
+    dP, ado, lost_empty = (g.AdP >= room) | (rounded >= largest_dp), g.ado, torch.zeros_like(chunk.empty)
     if masked:
         dP = _visible(chunk, dP)
     elif g.empty_ado is not None:

@@ -86,6 +86,7 @@ def chunk_of(
     x: Operands,
     *,
     magnitude: Callable[[Tensor], Tensor],
+    flushable: Callable[[Tensor], Tensor | None],
     scale: float,
     softcap: float | None,
     biases: Sequence[Tensor],
@@ -99,6 +100,7 @@ def chunk_of(
         rows: The query rows.
         x: Their operands.
         magnitude: |x| as a matrix unit aligns it.
+        flushable: What of each element of an operand may be flushed, or None.
         scale: Softmax scale.
         softcap: The softcap, or None.
         biases: `[G, M, N]` each.
@@ -131,4 +133,5 @@ def chunk_of(
         rows=rows, q=x.q, k=x.k, v=x.v, aq=aq, ak=ak, av=av, vv=torch.cat([x.v, x.v * x.v], -1), vis=x.vis, n=x.n, empty=x.empty,
         A=A, S=S, abs_s=S.abs(), m=m, bad=bad, bad_v=x.bad_v, top=top, low=low, hidden_v=hidden_v,
         parts=parts, sink=sink, kept=kept, factor=factor,
+        small_q=flushable(x.q), small_k=flushable(x.k), small_v=flushable(x.v),
     )  # fmt: skip

@@ -21,6 +21,7 @@ __all__ = [
     "Architecture",
     "architecture_of",
     "dot_coefficient",
+    "operand_error",
 ]
 
 _U32 = 2.0**-24
@@ -126,5 +127,10 @@ def dot_coefficient(K: int, *, dtype: str, dot: str = "ieee", architecture: str 
                 steps = parts * math.ceil(math.ceil(K / parts) / block) * (3 if tf32 and dot == "tf32x3" else 1)
                 t = max(t, steps * block * entry.per_product(tf32))
     A = math.expm1(min(t, 700.0))
-    E = {"ieee": 0.0, "tf32": 2.0**-9 + 2.0**-20, "tf32x3": 5 * 2.0**-22}[dot] if tf32 else 0.0
+    E = operand_error(dtype, dot)
     return A * (1 + E) + E
+
+
+def operand_error(dtype: str, dot: str) -> float:
+    """E of `dot_coefficient`: what a product loses because its operands are cut; the arguments are those of `dot_coefficient`."""
+    return {"ieee": 0.0, "tf32": 2.0**-9 + 2.0**-20, "tf32x3": 5 * 2.0**-22}[dot] if dtype == "fp32" else 0.0

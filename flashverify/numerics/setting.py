@@ -97,7 +97,7 @@ def setting_of(form: Form, dtype: str, shape: Shape, scale: float, features: Fea
     """The setting of a subject; the arguments are those of `coefficients`."""
     sums, blocks = key_blocks(form, shape.Sk)
     splits, sink = form.n_splits > 1, features is not None and features.sink
-    beside = None if features is None else feature_coefficients(form, dtype, features)
+    beside = None if features is None else feature_coefficients(form, dtype, scale, features)
     factor, drop = (
         (1.0, 0.0) if features is None or beside is None else (features.factor, beside.drop + beside.drop_cast)
     )

@@ -2,24 +2,24 @@
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad, threshold
+from torch.nn.functional import threshold
 
 from flashverify.formats import FORMATS, Format
 from flashverify.numerics.bound_inputs import BoundInputs
 from flashverify.numerics.chunk import MASKED, Chunk
 from flashverify.numerics.coefficients import Coefficients
 from flashverify.numerics.form import Form
-from flashverify.numerics.logits import sink_error
 from flashverify.numerics.result import OutputBound, StrictBound
+from flashverify.numerics.running_maximum import OWN, OWN_FLAT, RunningMaximum, follows_order
+from flashverify.numerics.tile_sums import growth, running_sum
 
 __all__ = ["join_strict", "predict_dv", "predict_o", "predicts_dv", "predicts_o"]
 
-# What float64 adds to an error that was derived at 2^-24: relative to it, and absolute in an exponent.
-_OWN = 2.0**-20
-_OWN_FLAT = 2.0**-46
 # A running maximum that is known no better than this predicts nothing; the coefficient of its weights stays finite.
 _WIDEST = 1.0
 _LARGE = 30.0
+# Share of a row's weight before its last maximum from which on the error of that maximum is no common factor.
+_FEW = 0.25
 # The sign and exponent of a float64.
 _EXPONENT = -(1 << 52)
 
@@ -32,14 +32,12 @@ def _predicts(form: Form, problem: BoundInputs) -> bool:
 def predicts_o(problem: BoundInputs) -> bool:
     """Whether section 14 covers O of the problem's form.
 
-    It does not cover dropout (weights may be scaled before their cast), splits, a threshold of the rescale, a maximum that is
-    rounded apart, another normalisation than at the end, a row sum of rounded weights and 16-bit partial results, products and accumulators.
+    It does not cover dropout (weights may be scaled before their cast), maxima and sums that do not follow the order of the tiles, a row sum
+    of rounded weights and 16-bit partial results, products and accumulators.
     """
     form = problem.form
-    plain = form.n_splits == 1 and form.rescale_threshold == 0 and form.partial_dtype == "fp32"
-    plain = plain and (form.max_source, form.normalise, form.row_sum) == ("exponent", "end", "unrounded")
-    plain = plain and (form.pv_dtype, form.o_accum) == ("fp32", "fp32")
-    return plain and form.block_n is not None and _predicts(form, problem)
+    plain = (form.row_sum, form.partial_dtype, form.pv_dtype, form.o_accum) == ("unrounded", "fp32", "fp32", "fp32")
+    return plain and follows_order(problem) and _predicts(form, problem)
 
 
 def predicts_dv(problem: BoundInputs) -> bool:
@@ -64,22 +62,13 @@ def _lowest(x: Tensor, dtype: torch.dtype, w: float) -> Tensor:
     return threshold(_cast(x, dtype), w, 0.0)
 
 
-def _tiles(x: Tensor, block: int) -> Tensor:
-    """`[G, M, N]` as `[G, M, tiles, block]`, filled up with invisible pairs."""
-    G, M, N = x.shape
-    if block >= N:
-        return x.unsqueeze(-2)
-    rest = -N % block
-    return (pad(x, (0, rest), value=MASKED) if rest else x).view(G, M, -1, block)
-
-
 def predict_o(
     problem: BoundInputs,
     c: Coefficients,
     chunk: Chunk,
     *,
     L: Tensor,
-    theta: Tensor,
+    walk: RunningMaximum,
     log_l: Tensor,
     inv: Tensor,
     nv: Tensor,
@@ -91,7 +80,7 @@ def predict_o(
         c: The coefficients.
         chunk: The chunk.
         L: The oracle's LSE, `[G, M, 1]`, 0 in empty rows.
-        theta: Error of the exponents `[G, M, N]`, its constants included.
+        walk: The running maxima of its rows.
         log_l: `[G, M, 1]` error of the logarithm of the row sum about L, float64's own included.
         inv: `[G, M, 1]` the largest that 1 / l may be.
         nv: Sum of |V| over visible keys, `[G, M, Dv]`.
@@ -99,33 +88,33 @@ def predict_o(
     Returns:
         Both `[G, M, Dv]`; the error is infinite where nothing is predicted.
     """
-    form = problem.form
-    x, block = FORMATS[problem.dtype], form.block_n
-    assert block is not None
-    up = _tiles(torch.add(chunk.S, theta, alpha=1 + _OWN), block)
-    down = _tiles(torch.sub(chunk.S, theta, alpha=1 + _OWN), block)
-    # The running maximum lies between those of the lowest and of the highest logits; the constants are no part of a logit's error.
-    high = torch.cummax(up.amax(-1), -1).values.sub_(c.theta_fwd - _OWN_FLAT).unsqueeze(-1)
-    low = torch.cummax(down.amax(-1), -1).values.add_(c.theta_fwd - _OWN_FLAT).unsqueeze(-1)
+    x, high, low = FORMATS[problem.dtype], walk.high, walk.low
     middle, width = (high + low).mul_(0.5), (high - low).mul_(0.5)
-    top = high[..., -1:, :]
-    if chunk.sink is not None:
-        top = torch.maximum(top, (chunk.sink + sink_error(c, chunk, chunk.sink)).unsqueeze(-1))
     share = torch.exp((middle - L.unsqueeze(-1)).clamp_(max=_LARGE))
-    moved = width.add(top - low, alpha=c.gap * (1 + _OWN)).add_(c.theta_fwd).add_(log_l.unsqueeze(-1))
-    moved = moved.clamp_(max=_LARGE).expm1_()
-    coefficient = moved.mul(1 + c.dot_keys).add_(c.dot_keys * (1 + _OWN))
+    own = (c.eps + width[..., -1:, :] * (2 * c.gap)) * (1 + OWN) + OWN_FLAT
+    most = _cast(torch.exp_(walk.up.sub(low).add_(own).clamp_(max=c.theta_bwd)), x.dtype).mul_(share)
+    least = _lowest(torch.exp_(walk.down.sub(high).sub_(own)), x.dtype, c.w).mul_(share)
 
-    most = _cast(torch.exp_(up.sub(low).clamp_(max=c.theta_bwd)), x.dtype).mul_(share)
-    least = _lowest(torch.exp_(down.sub(high)), x.dtype, c.w).mul_(share)
+    # Tiles after which the maximum stays share its error, which moves O along O; it is taken out of rows that have most of their weight there.
+    later = (walk.moves > 0).unsqueeze(-1)
+    apart = (most.sum(-1, keepdim=True) * later).sum(-2, keepdim=True)
+    shared = torch.where(apart < _FEW, width[..., -1:, :], 0.0)
+    moved = torch.where(later, width + shared, torch.where(apart < _FEW, 0.0, width))
+    rescales = walk.rescales.unsqueeze(-1)
+    moved = moved + (walk.top - low) * (rescales > 0) * (c.gap * (1 + OWN)) + rescales * (c.eps * (1 + OWN))
+    common = shared.squeeze(-1) + log_l
+    moved = moved.clamp_(max=_LARGE).expm1_()
+    coefficient = moved.mul(1 + c.tile_dot).add_(c.tile_dot)
+
     error = torch.addcmul(torch.sub(most, least).mul_(0.5), most, coefficient)
     error, weights = (y.flatten(-2)[..., : chunk.S.shape[-1]] for y in (error, most.add_(least).mul_(0.5)))
 
-    value = weights @ chunk.v
+    value, passed = running_sum(weights, chunk.v, walk)
     # A subnormal weight enters a matrix unit with the exponent of the smallest normal number.
-    aligned = 2 * c.dot_keys * x.min_normal if form.architecture != "ieee" else 0.0
+    aligned = 2 * c.tile_dot * x.min_normal if problem.form.architecture != "ieee" else 0.0
     core = torch.addcmul(error @ chunk.av, inv, nv * (c.w + aligned) + (4 * c.w) * chunk.n)
-    core = core + (value.abs() + core) * c.div
+    core = (core + passed * (c.tile_sum * (1 + OWN))) * growth(c, walk)
+    core = core + (value.abs() + core) * (common.clamp(max=_LARGE).expm1_() * (1 + c.div) + c.div)
     lost = ((width > _WIDEST) & (middle > MASKED / 2)).any(-2) | (log_l > _WIDEST)
     return value, core.masked_fill_(lost, torch.inf)
 
@@ -148,16 +137,16 @@ def predict_dv(
         Both `[G, N, Dv]`.
     """
     x = FORMATS[problem.dtype]
-    largest = torch.mul(Pb, 1 + _OWN + _OWN_FLAT).sub_(P, alpha=_OWN)
+    largest = torch.mul(Pb, 1 + OWN + OWN_FLAT).sub_(P, alpha=OWN)
     least = _lowest(torch.div(P * P, largest.clamp(min=c.w)), x.dtype, c.w)
     most = _cast(largest, x.dtype)
     weights, error = (most + least).mul_(0.5), (most - least).mul_(0.5)
-    error.add_(most, alpha=c.dot_queries * (1 + _OWN))
+    error.add_(most, alpha=c.dot_queries * (1 + OWN))
     if problem.form.architecture != "ieee":
         error = chunk.add_visible(error, c.dot_queries * x.min_normal)
     core = error.mT @ ado
-    if c.flush:
-        core.add_(most.sum(-2).unsqueeze(-1), alpha=c.flush)
+    if (small := problem.flushable(do)) is not None:
+        core.add_(most.mT @ small)
     return weights.mT @ do, core
 
 

@@ -39,6 +39,7 @@ _WIDEST: dict[str, Any] = {
     "scales": ("positive", "zero", "negative"),
     "dlse": True,
     "strided": True,
+    "transposed": True,
 }
 
 

@@ -31,7 +31,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption("--flashverify-cases", metavar="N", help="cases that each marked test draws, whatever it asks for")
     group.addoption(
-        "--flashverify-profile", metavar="cpu|gpu", help="how large drawn cases are, whatever a test asks for"
+        "--flashverify-profile", metavar="cpu|gpu|long", help="how large drawn cases are, whatever a test asks for"
     )
     group.addoption(
         "--flashverify-baseline",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flashverify.case.case import Case
-from flashverify.case.space.profiles import DEVICE_OF_PROFILE
+from flashverify.case.space.profiles import PROFILES
 from flashverify.case.text import format_case, parse_case
 from flashverify.errors import UsageError
 
@@ -99,8 +99,8 @@ def _cases(value: object) -> tuple[int, tuple[str, ...]]:
 def _profile(value: object, name: str) -> str:
     if value is None:
         return ""
-    if not isinstance(value, str) or value not in DEVICE_OF_PROFILE:
-        raise UsageError(f"{name}={value!r:.100} is not accepted: one of {', '.join(DEVICE_OF_PROFILE)}")
+    if not isinstance(value, str) or value not in PROFILES:
+        raise UsageError(f"{name}={value!r:.100} is not accepted: one of {', '.join(PROFILES)}")
     return value
 
 

@@ -47,6 +47,7 @@ class Runtime:
     Attributes:
         device: `cpu` or `cuda`, where subjects run.
         numerics: of interpreted kernels.
+        profile: how large drawn cases are where neither a marker nor an option says it; empty is that of the device.
         seed: of the drawn cases.
         worker: of xdist; empty without it.
         variables: of the environment of the processes that judge, beside those of this process.
@@ -63,6 +64,7 @@ class Runtime:
         settings = load_settings({}, os.environ, self.root)
         self.device = environment.resolve_device(settings.device)
         self.numerics = environment.resolve_numerics(settings.numerics, self.device)
+        self.profile = settings.profile or ""
         given = config.getoption("--flashverify-seed")
         self.seed = settings.seed or 0 if given is None else whole_number(given, "--flashverify-seed", least=0)
         self.worker = str(getattr(config, "workerinput", {}).get("workerid", ""))
@@ -106,12 +108,13 @@ class Runtime:
         if group.listed:
             return (group.listed,)
         name = group.name
-        key = (name.load, group.asked.profile, group.drawn, group.count)
+        profile = group.asked.profile or self.profile
+        key = (name.load, profile, group.drawn, group.count)
         if key not in self._listed:
             task = CaseList(name.load)
             if group.drawn is not None:
                 seed = batch_seed(self.seed, name.shown, group.drawn)
-                task = CaseList(name.load, examples=group.count, seed=seed, profile=group.asked.profile)
+                task = CaseList(name.load, examples=group.count, seed=seed, profile=profile)
             self._listed[key] = self._asked(name.load, lambda: self._process().cases(task))
         found = self._listed[key]
         return found if group.shard is None else found[group.shard :: SHARDS]

@@ -1,4 +1,4 @@
-"""Reports of stored runs: HTML, Markdown and JSON of one run, and the comparison of two.
+"""Reports of stored runs: HTML, Markdown, JSON and JUnit XML of one run.
 
 Imports neither torch nor triton; matplotlib and jinja2 are imported when a page is drawn.
 """
@@ -6,15 +6,8 @@ Imports neither torch nor triton; matplotlib and jinja2 are imported when a page
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from flashverify.baseline.entries import Baseline
-    from flashverify.report.compare import Comparison
-
-__all__ = ["compare_runs", "write_comparison", "write_junit", "write_report"]
+__all__ = ["write_junit", "write_report"]
 
 
 def write_report(run_dir: Path) -> tuple[Path, Path, Path]:
@@ -54,36 +47,3 @@ def write_junit(run_dir: Path, path: Path) -> None:
     from flashverify.report.junit import render_junit
 
     write_atomic(Path(path), render_junit(build_report(open_run(Path(run_dir)))))
-
-
-def compare_runs(before: Path, after: Path, baseline: Baseline | None = None) -> Comparison:
-    """Compare two runs on the cases that both judged; failures that the baseline knows may stand.
-
-    Raises:
-        NoVerdictError: no case was judged in both.
-        StoreError: a folder is no run, or its data cannot be read.
-    """
-    from flashverify.report import compare
-
-    return compare.compare_runs(Path(before), Path(after), baseline)
-
-
-def write_comparison(comparison: Comparison, path: Path) -> None:
-    """Write a comparison atomically: JSON for `.json`, plain text for `.txt`, Markdown for `.md`.
-
-    Raises:
-        UsageError: the file has another suffix.
-        StoreError: it cannot be written.
-    """
-    from flashverify.campaign.store.files import write_atomic
-    from flashverify.errors import UsageError
-
-    path = Path(path)
-    writers: dict[str, Callable[[], str]] = {
-        ".json": comparison.to_json,
-        ".md": comparison.to_markdown,
-        ".txt": comparison.to_text,
-    }
-    if path.suffix not in writers:
-        raise UsageError(f"path={str(path)!r} is not accepted: it ends in {', '.join(writers)}")
-    write_atomic(path, writers[path.suffix]().encode())

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from flashverify.judge.verdict import CaseResult, Key, Status, Verdict
+from flashverify.judge.verdict import CaseResult, Key, Sampled, Status, Verdict
 from flashverify.judge.wording import worse
 from flashverify.report.axes import axes_of
 from flashverify.report.group import Group, GroupKey, Peak, rank
@@ -60,6 +60,7 @@ class Aggregate:
     unsupported: Counter[str] = field(default_factory=Counter)
     errors: Counter[str] = field(default_factory=Counter)
     warnings: Counter[str] = field(default_factory=Counter)
+    sampled: Sampled | None = None
 
     @classmethod
     def of(cls, results: Iterable[CaseResult]) -> Aggregate:
@@ -78,6 +79,8 @@ class Aggregate:
         totals.seconds += result.seconds if math.isfinite(result.seconds) else 0.0
         for warning in result.warnings:
             _count(self.warnings, warning)
+        if result.sampled is not None:
+            self.sampled = result.sampled.plus(self.sampled)
         if status is Status.UNSUPPORTED:
             _count(self.unsupported, result.unsupported or "")
             return

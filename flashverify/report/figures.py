@@ -18,14 +18,13 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes as Plot
 
-__all__ = ["HEAT_LEVELS", "heat_map", "length_curve"]
+__all__ = ["COLOURS", "HEAT_LEVELS", "drawn", "heat_map", "length_curve"]
 
 HEAT_LEVELS = (0.1, 0.25, 0.5, 1.0)
 """Upper ends of the first four levels; the fifth is everything above 1."""
 
 _FLOOR, _CEILING = 1e-4, 1e4
-# matplotlib draws in these; each becomes a CSS variable of the page.
-_COLOURS = {
+COLOURS = {
     "ink": "#0a0b01",
     "muted": "#0a0b02",
     "grid": "#0a0b03",
@@ -34,6 +33,7 @@ _COLOURS = {
     **{f"series-{n}": f"#0a0b1{n}" for n in range(6)},
     **{f"heat-{n}": f"#0a0b2{n}" for n in range(5)},
 }
+"""What matplotlib draws in; each becomes a CSS variable of the page."""
 _SERIES_DASHES = ("-", (0, (5, 2)), (0, (1.5, 1.5)), "-.", (0, (7, 2, 1, 2)), ":")
 _MARKERS = ("o", "s", "^", "D", "v", "P")
 
@@ -59,7 +59,7 @@ def length_curve(name: str, title: str, series: Mapping[str, Mapping[int, float]
             plot.plot(
                 xs,
                 ys,
-                color=_COLOURS[f"series-{number}"],
+                color=COLOURS[f"series-{number}"],
                 linestyle=style,
                 linewidth=1.4,
                 marker=_MARKERS[number],
@@ -67,7 +67,7 @@ def length_curve(name: str, title: str, series: Mapping[str, Mapping[int, float]
                 zorder=3,
             )
         values = [_shown(r) for line in series.values() for r in line.values()]
-        plot.axhline(1.0, color=_COLOURS["limit"], linewidth=1.0, zorder=2)
+        plot.axhline(1.0, color=COLOURS["limit"], linewidth=1.0, zorder=2)
         plot.set_yscale("log")
         low, high = min([0.1, *values]), max([1.0, *values])
         plot.set_ylim(10 ** math.floor(math.log10(low)), 10 ** max(0.35, math.ceil(math.log10(high) - 1e-9)))
@@ -77,9 +77,9 @@ def length_curve(name: str, title: str, series: Mapping[str, Mapping[int, float]
             lambda value, _: f"{value:g}" if 1e-3 <= value <= 1e3 else f"1e{round(math.log10(value))}"
         )
         plot.minorticks_off()
-        plot.grid(axis="y", color=_COLOURS["grid"], linewidth=0.6)
+        plot.grid(axis="y", color=COLOURS["grid"], linewidth=0.6)
 
-    return _svg(name, title, draw)
+    return drawn(name, title, draw)
 
 
 def heat_map(name: str, title: str, cells: Mapping[tuple[int, int], float], along: str) -> str:
@@ -98,7 +98,7 @@ def heat_map(name: str, title: str, cells: Mapping[tuple[int, int], float], alon
         buckets = sorted({bucket for bucket, _ in cells})
         place = {bucket: y for y, bucket in enumerate(buckets)}
         for (bucket, column), ratio in sorted(cells.items()):
-            fill = _COLOURS[f"heat-{_level(ratio)}"]
+            fill = COLOURS[f"heat-{_level(ratio)}"]
             plot.add_patch(Rectangle((column + 0.04, place[bucket] + 0.06), 0.92, 0.88, facecolor=fill, linewidth=0))
         plot.set_xlim(0, BINS)
         plot.set_ylim(0, max(1, len(buckets)))
@@ -109,7 +109,7 @@ def heat_map(name: str, title: str, cells: Mapping[tuple[int, int], float], alon
         step = max(1, math.ceil(len(buckets) / 9))
         plot.set_yticks([y + 0.5 for y in range(len(buckets))][::step], _ends(buckets)[::step])
 
-    return _svg(name, title, draw)
+    return drawn(name, title, draw)
 
 
 def _ends(buckets: list[int]) -> list[str]:
@@ -133,7 +133,14 @@ def _ticks(plot: Plot, labels: list[str]) -> None:
     plot.set_xticks(places, [labels[p] for p in places])
 
 
-def _svg(name: str, title: str, draw: Callable[[Plot], None]) -> str:
+def drawn(name: str, title: str, draw: Callable[[Plot], None]) -> str:
+    """The figure that `draw` draws, as an `svg` element.
+
+    Args:
+        name: unique on the page; prefixes the ids.
+        title: text alternative.
+        draw: draws in `COLOURS` alone.
+    """
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -149,7 +156,7 @@ def _svg(name: str, title: str, draw: Callable[[Plot], None]) -> str:
         draw(plot)
         for side in plot.spines.values():
             side.set_visible(False)
-        plot.tick_params(length=0, labelcolor=_COLOURS["muted"])
+        plot.tick_params(length=0, labelcolor=COLOURS["muted"])
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
     return _inline(buffer.getvalue(), name, title)
@@ -162,7 +169,7 @@ def _inline(svg: str, name: str, title: str) -> str:
     svg = re.sub(r' xmlns(?::\w+)?="[^"]*"', "", svg)
     svg = re.sub(r'(\bid="|url\(#|xlink:href="#)', rf"\g<1>{name}-", svg)
     svg = re.sub(r"font: ([\d.]+px) [^;\"]*", r"font-size: \1", svg)
-    for variable, colour in _COLOURS.items():
+    for variable, colour in COLOURS.items():
         svg = svg.replace(colour, f"var(--{variable})")
     view = re.search(r'viewBox="[^"]*"', svg)
     opening = f'<svg class="plot" role="img" aria-label="{html.escape(title)}" {view.group() if view else ""}>'

@@ -19,6 +19,7 @@ number for it. The whole ratio is null where nothing was judged.
                   worst ratio by_length ({up_to, ratio}; up_to is the largest length of a bucket), by_regime, by_mask,
                   by_position ({up_to, bin, ratio}; bin is a sixteenth of the rows, of the keys for dk and dv)
     unsupported, errors, warnings       cases by text
+    sampled                             rows and keys that the oracle judged of cases too large for all of them, or null
     refusals      null, or what became of cases outside the declarations: cases (subject, case, property, outcome, message), counts by
                   outcome, unfinished
     run           the stored header; summary: the stored summary or null
@@ -77,6 +78,7 @@ def render_json(report: Report) -> bytes:
         "unsupported": _counts(aggregate.unsupported),
         "errors": _counts(aggregate.errors),
         "warnings": _counts(aggregate.warnings),
+        "sampled": None if aggregate.sampled is None else _full(aggregate.sampled),
         "refusals": None if report.refusals is None else _full(report.refusals) | {"counts": report.refusals.counts},
         "run": _full(report.record),
         "summary": _full(report.summary) if report.summary else None,

@@ -164,6 +164,8 @@ def _counts(report: Report) -> Iterator[str]:
     if names:
         rows = [[code(n), count_text(checks[n, Status.PASS]), count_text(checks[n, Status.FAIL])] for n in names]
         yield table(["Check", "pass", "fail"], rows)
+    if aggregate.sampled is not None:
+        yield f"Sampled: {aggregate.sampled}. Relations and counting look at the others."
     for title, counter in (
         ("Refused by the subject", aggregate.unsupported),
         ("Not judged because the harness failed", aggregate.errors),
@@ -179,9 +181,9 @@ def _counts(report: Report) -> Iterator[str]:
 
 def _environment(report: Report) -> str:
     record = report.record
-    facts = {"subjects": ", ".join(record.subjects) or "none", "seed": str(record.seed)} | dict(
-        sorted(record.environment.items())
-    )
+    facts = {"subjects": ", ".join(record.subjects) or "none", "seed": str(record.seed)}
+    facts |= {"profile": record.profile} if record.profile else {}
+    facts |= dict(sorted(record.environment.items()))
     for subject, form in sorted(record.form.items()):
         facts |= {f"form of {subject}: {part} {name}".rstrip(): value for part, name, value in form_rows(form)}
     body = table(["", ""], [[code(name), code(value)] for name, value in facts.items()], left=2)

@@ -46,14 +46,15 @@ class FunctionSubject(DeclaredSubject):
         )
 
     def _forward(self, problem: Problem, wanted: Iterable[str]) -> Forward:
-        """Calls the function on inputs of which those whose gradients are wanted require one."""
+        """Calls the function on inputs of which those whose gradients are wanted require one; on the tensors themselves where none is."""
         import torch
 
+        wanted = tuple(wanted)
         leaves = {
             name: getattr(problem, output(name).gradient_of or "").detach().requires_grad_(name in wanted)
             for name in self._promised(problem)
         }
-        given: dict[str, Any] = {output(name).gradient_of or "": leaf for name, leaf in leaves.items()}
+        given: dict[str, Any] = {output(name).gradient_of or "": leaf for name, leaf in leaves.items() if wanted}
         with torch.set_grad_enabled(bool(wanted)), any_number_of_shapes(), self.surroundings(problem):
             found = self.returned(self.function(dataclasses.replace(problem, **given)))
         detached = None if found.lse is None else found.lse.detach()

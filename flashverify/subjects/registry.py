@@ -152,12 +152,15 @@ def load_subject(spec: str) -> Subject:
         SubjectLoadError: nothing of that name, the import fails, or the object is no subject.
     """
     from flashverify.subjects.finding import require_findable
+    from flashverify.subjects.sources import enter_sources, require_own_sources
 
+    enter_sources()
     require_findable(spec)
     from flashverify.subjects.interface import Subject
 
     module_name, _, attribute = target_of(spec).partition(":")
     subject = _resolve(spec, module_name, attribute)
+    require_own_sources(spec)
     if not isinstance(subject, Subject):
         raise SubjectLoadError(
             f"subject {spec!r} is a {type(subject).__name__}, not a subject: decorate the function with @flashverify.subject"

@@ -11,8 +11,8 @@ from flashverify.baseline.assessment import Assessment
 from flashverify.baseline.reading import read_baseline
 from flashverify.campaign import toolkit
 from flashverify.campaign.commands.waived import summary_under
+from flashverify.comparing import compare_runs
 from flashverify.judge.record import Summary
-from flashverify.report import compare_runs
 from tests.baseline.test_reading import KNOWN, RATIO, table, written
 from tests.report.synthetic import explained, failing, result, write_run
 

@@ -90,7 +90,7 @@ class FakeToolkit:
     def form(self, subject):
         return f"form of {subject.name}"
 
-    def strategy(self, subject, device):
+    def strategy(self, subject, device, profile=""):
         sizes = st.integers(1, 64)
         typed = subject.name.removeprefix("slow-").startswith("typed")
         return st.builds(

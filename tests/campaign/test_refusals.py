@@ -93,7 +93,8 @@ def test_every_drawn_case_leaves_the_declaration_by_exactly_one_property():
 def test_a_declaration_that_has_everything_has_nothing_outside():
     masks = tuple(part.name for part in PARTS if part.role != "alignment")
     wide = Supports(
-        masks=masks, logits=tuple(x.name for x in LOGIT_MODIFIERS), dropout=True, empty=True, strided=True, dlse=True,
+        masks=masks, logits=tuple(x.name for x in LOGIT_MODIFIERS), dropout=True, empty=True, strided=True, transposed=True,
+            dlse=True,
         window_alignments=("top-left", "bottom-right"), scales=("positive", "zero", "negative"),
     )  # fmt: skip
 

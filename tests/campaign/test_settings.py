@@ -1,9 +1,14 @@
+from types import SimpleNamespace
+
 import pytest
 
 from flashverify.campaign.commands.campaign import campaign_config
 from flashverify.campaign.commands.settings import KEYS, Settings, load_settings
 from flashverify.campaign.environment import resolve_numerics
+from flashverify.campaign.store.resume import check_resumable
+from flashverify.campaign.supervisor.schedule import CampaignConfig, Schedule
 from flashverify.errors import ConfigError, UsageError
+from flashverify.judge.record import RunRecord
 
 
 def pyproject(folder, text):
@@ -135,3 +140,23 @@ def test_a_search_shrinks_and_a_matrix_does_not_unless_it_is_said(tmp_path):
     assert campaign_config("run", Settings(**given, shrink=True)).shrink
     found = campaign_config("fuzz", short)
     assert (found.shrink, found.max_findings) == (False, 1)
+
+
+def test_the_profile_of_drawn_cases_comes_from_every_layer(tmp_path):
+    pyproject(tmp_path, 'profile = "gpu"')
+
+    assert load_settings({}, {}, tmp_path).profile == "gpu"
+    assert load_settings({}, {"FLASHVERIFY_PROFILE": "cpu"}, tmp_path).profile == "cpu"
+    assert load_settings({"profile": "long"}, {"FLASHVERIFY_PROFILE": "cpu"}, tmp_path).profile == "long"
+    with pytest.raises(UsageError, match="--profile='huge' is not accepted: one of cpu, gpu, long"):
+        load_settings({"profile": "huge"}, {}, tmp_path)
+
+
+def test_a_search_draws_by_its_profile_and_goes_on_with_no_other(tmp_path):
+    config = CampaignConfig(kind="fuzz", subjects=("mine",), out=tmp_path, device="cpu", workers=1, profile="long")
+    task = Schedule(config, lambda _: None).next(None, False, lambda _: ())
+    stored = SimpleNamespace(record=RunRecord("fuzz", ("mine",), 0, {}, profile="cpu"), summary=None)
+
+    assert task.profile == "long"
+    with pytest.raises(UsageError, match="it holds a run with profile=cpu, not long"):
+        check_resumable(stored, config)

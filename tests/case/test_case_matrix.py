@@ -84,7 +84,8 @@ def test_the_gpu_matrix_holds_the_cpu_one_and_longer_sequences():
     gpu = standard_matrix(WIDE, device="cuda")
 
     assert len(gpu) > len(standard_matrix(WIDE, device="cpu"))
-    assert max(c.seq_k for c in gpu) == 2049
+    assert max(c.seq_k for c in gpu) == 32_768
+    assert max(c.seq_k for c in gpu if c.seq_q > 1) == 1025
 
 
 NARROW = {

@@ -5,9 +5,13 @@ import time
 import pytest
 import torch
 
+from flashverify.campaign.worker.search import draw
 from flashverify.case import LAYOUTS, POISONS, Case, Grad, Mask, Storage, Values
 from flashverify.case.memory.arena import GUARD
 from flashverify.case.memory.materialize import materialize
+from flashverify.case.space.strategies import cases
+from flashverify.case.supports import Supports
+from flashverify.case.text import parse_case
 from flashverify.errors import UsageError
 
 BASE = Case(
@@ -195,3 +199,31 @@ def test_a_small_case_is_made_in_milliseconds():
         best = min(best, time.perf_counter() - start)
 
     assert best < 0.005
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("gap", [0, 3])
+def test_the_last_axis_of_a_transposed_case_is_not_contiguous_and_holds_the_same_values(layout, gap):
+    plain, turned = (
+        materialize(dataclasses.replace(BASE, storage=Storage(layout=layout, gap=gap, transposed=transposed)))[0]
+        for transposed in (False, True)
+    )
+
+    for name in ("q", "k", "v"):
+        mine = getattr(turned, name)
+        assert mine.stride(-1) > 1
+        for expected, got in zip(inside(name, getattr(plain, name)), inside(name, mine), strict=True):
+            assert torch.equal(expected, got)
+    assert turned.do.stride(-1) == 1
+
+
+def test_only_subjects_that_take_it_are_given_a_last_axis_that_is_not_contiguous():
+    case = parse_case("fv1 transposed=yes")
+
+    assert Supports().refusal(case) == "transposed=yes"
+    assert Supports(transposed=True).refusal(case) is None
+    assert Supports(transposed=True, contiguous=True).refusal(case) == "transposed=yes"
+    drawn = draw(cases(Supports(transposed=True)), 60, 0)
+    assert 4 <= sum(each.storage.transposed for each in drawn) <= 30
+    with pytest.raises(UsageError, match="transposed='yes' is not accepted: no where k and v come in pages"):
+        Storage(transposed=True, page_size=16)

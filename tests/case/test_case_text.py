@@ -82,6 +82,7 @@ GOLDEN = {
         storage=Storage(layout="bshd", gap=3, offset=1, expand=True, padding="nan", page_size=16),
     ),
     "fv1 relative_bias=8,20,both": Case(logits=Logits(relative_bias=RelativeBias(8, 20, bidirectional=True))),
+    "fv1 transposed=yes": Case(storage=Storage(transposed=True)),
     "fv1 alibi=wild strided=yes": Case(logits=Logits(alibi="wild"), storage=Storage(strided=True)),
     "fv1 scale=0x1.2d68700000000p+20 do=expanded dlse=yes launch=block_m:16,block_n:32": Case(
         scale=1234567,  # an int is a number too

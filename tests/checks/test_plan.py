@@ -19,9 +19,12 @@ SAME_BITS = ("repeat", "solo-sequence", "solo-head", "permuted", "program-order"
 EXACT = {"double-v": 1, "double-do": 1, "appended-keys": 2, "chain-tree": 2}
 SPARE = (
     *("alone", "key-permutation", "split-merge", "lse-shift", "linear-do", "hidden-keys", "hull", "lse-range"),
-    *("ds-sum", "calls", "values", "lengths", "larger", "backward", "counting"),
+    *("ds-sum", "counting"),
 )
-TWO_PASSES = ("split-merge", "linear-do", "alone", "backward", "values", "lengths", "larger")
+ADDRESSES = ("batch", "head", "row", "all")
+TWO_PASSES = ("split-merge", "linear-do", "alone")
+STATE = {"values": 3, "lengths": 6, "settings": 3, "storage": 3, "larger": 1, "backward": 1}
+STATE_PASSES = 3
 MANY = 4_000
 
 
@@ -45,7 +48,7 @@ def near(count, share, total=MANY):
     ids=["plain", "forward", "launch"],
 )  # fmt: skip
 def test_every_question_of_a_slot_has_the_same_share(case, exact, double):
-    drawn, spare, padding, fills = (collections.Counter() for _ in range(4))
+    drawn, spare, padding, fills, far = (collections.Counter() for _ in range(5))
     for each in seeded(case, MANY):
         plan = Plan.fuzz(each)
         names = {(check, name) for check in plan.questions for name in plan.asked(check)}
@@ -54,6 +57,7 @@ def test_every_question_of_a_slot_has_the_same_share(case, exact, double):
         spare.update(name for _, name in names if name in SPARE)
         padding.update(plan.asked("padding"))
         fills.update(plan.asked("sanitizer"))
+        far.update(plan.asked("addresses"))
         assert single <= {name for _, name in names}
 
     places = len(SAME_BITS) + len(exact)
@@ -69,6 +73,9 @@ def test_every_question_of_a_slot_has_the_same_share(case, exact, double):
     assert set(padding) == set(POISONS) - {case.storage.padding}
     for name, count in padding.items():
         assert near(count, (1 - given / len(SPARE)) / len(padding)), name
+    for name in ADDRESSES:  # in half of the cases in which nothing else takes the place of a spare question
+        assert near(far[name], (1 - doubled) * 3 / 4 / 2 / len(ADDRESSES)), name
+    assert set(far) == set(ADDRESSES)
     assert all(near(count, 1 / 3) for count in fills.values())
     assert len(fills) == 3
 
@@ -78,7 +85,10 @@ def test_a_fuzz_plan_fits_the_budget_and_names_no_check_without_a_question(case)
     costs = {(spec.name, question.name): question.cost(case) for spec in CHECK_SPECS for question in spec.questions}
     for each in seeded(case, 2000):
         plan = Plan.fuzz(each)
-        asked = [(check, name) for check in plan.questions for name in plan.asked(check) if check != "sanitizer"]
+        on_top = ("sanitizer", "reuse")
+        asked = [(check, name) for check in plan.questions for name in plan.asked(check) if check not in on_top]
+        assert len(plan.asked("reuse")) <= 1
+        assert sum(costs["reuse", name] for name in plan.asked("reuse")) <= STATE_PASSES
         cost = sum(costs[pair] for pair in asked)
         assert 1 + cost <= BUDGET
         assert len(plan.asked("sanitizer")) == 1
@@ -91,20 +101,33 @@ def test_a_fuzz_plan_fits_the_budget_and_names_no_check_without_a_question(case)
 
 
 @pytest.mark.slow
-def test_a_fuzz_plan_costs_at_most_four_passes():
+def test_a_fuzz_plan_costs_at_most_four_passes_and_a_question_about_state():
     calls = []
 
     def counted(_problem, result):
         calls.append(1)
         return result
 
-    counts = set()
-    for case in seeded(CASE, 100):
+    counts = {True: set(), False: set()}
+    for case in seeded(CASE, 60):
         calls.clear()
-        judge_case(Wrapped(forward=counted), case, Plan.fuzz(case))
-        counts.add(len(calls))
+        plan = Plan.fuzz(case)
+        judge_case(Wrapped(forward=counted), case, plan)
+        counts[bool(plan.asked("reuse"))].add(len(calls))
 
-    assert max(counts) == BUDGET
+    assert max(counts[False]) == BUDGET
+    assert max(counts[True]) <= BUDGET + STATE_PASSES
+
+
+@pytest.mark.parametrize("case", [CASE, PLAIN], ids=["padded", "plain"])
+def test_one_case_in_three_is_asked_about_state_by_the_weights_of_the_questions(case):
+    total = 1_000
+    drawn = collections.Counter(name for each in seeded(case, total) for name in Plan.fuzz(each).asked("reuse"))
+    weights = {name: weight for name, weight in STATE.items() if name != "lengths" or case is CASE}
+
+    assert set(drawn) == set(weights)
+    for name, weight in weights.items():
+        assert near(drawn[name], weight / sum(weights.values()) / 3, total), name
 
 
 def test_the_questions_of_a_case_do_not_depend_on_the_order_of_the_checks():

@@ -80,7 +80,7 @@ def emitted():
             if path.parent.name == "relations" and name in ("failure", "within", "bitwise"):
                 if isinstance(first, ast.Constant):
                     yield "relations", first.value
-            elif path.parent.name == "reuse" and name == "_verdict" and isinstance(first, ast.Constant):
+            elif path.parent.name == "reuse" and name == "failure" and isinstance(first, ast.Constant):
                 yield "reuse", first.value
     yield from (("sanitizer", kind) for kind in typing.get_args(Kind))
     yield from (("counting", error) for error in ERRORS)

@@ -10,7 +10,7 @@ from flashverify import parse_case
 from flashverify.checks import Plan, judge_case
 from flashverify.checks.passes import base_pass
 from flashverify.checks.relations import SPEC
-from flashverify.checks.relations.oracle_free import sampled, sampled_rows
+from flashverify.checks.relations.oracle_free import sampled_rows
 from flashverify.judge.verdict import Status
 from flashverify.subjects import Contract, Gradients
 from tests.checks.naive import SUPPORTS, attention, make
@@ -281,28 +281,27 @@ def test_a_row_sum_of_ds_is_the_incoming_gradient_of_the_lse():
     assert broken(make(supports=supports), case, ("ds-sum",)) == set()
 
 
-def test_beyond_the_oracle_only_relations_without_one_and_memory_are_asked(monkeypatch):
+def test_beyond_the_oracle_rows_that_it_does_not_judge_keep_to_relations(monkeypatch):
     monkeypatch.setattr(base_pass, "ORACLE_LIMIT", 1000)
     monkeypatch.setattr("flashverify.checks.relations.oracle_free.ROWS_WORK", 8)
-    clean = judge_case(subject(), ROWS, Plan.run())
+    monkeypatch.setattr("flashverify.checks.sampled.judging.WHOLE_LIMIT", 0)
+    monkeypatch.setattr("flashverify.checks.sampled.judging.judged_rows", lambda *_: torch.tensor([0]))
+    wrong = judge_case(subject(lambda p: (rounded(p)[0], shifted(rounded(p)[1]))), ROWS, Plan.run())
 
-    assert {(v.check, v.status) for v in clean.verdicts} == {
-        ("accuracy", Status.EXEMPT),
-        ("memory", Status.PASS),
-        ("relations", Status.PASS),
-    }
-    assert "beyond the oracle" in clean.verdicts[1].message
+    assert {(v.check, v.error, v.output) for v in wrong.failures} >= {("relations", "lse-range", "lse")}
+    assert wrong.sampled.rows == 1
 
-    wrong = judge_case(subject(lambda p: (rounded(p)[0], rounded(p)[1] + 5)), ROWS, Plan.run())
 
-    assert [(v.check, v.error, v.output) for v in wrong.failures] == [("relations", "lse-range", "lse")]
+def shifted(lse):
+    """The LSE with every row but the first moved."""
+    return torch.cat([lse[..., :1], lse[..., 1:] + 5], -1)
 
 
 def test_sampled_rows_have_the_limits_of_the_whole():
     from flashverify.case.memory.materialize import materialize
     from flashverify.checks.relations.hulls import hull, lse_range
     from flashverify.numerics import Form
-    from flashverify.truth import inputs_of
+    from flashverify.truth import inputs_of, of_rows
 
     case = parse_case("fv1 batch=2 heads_q=4 heads_kv=2 seq_q=50 seq_k=40 causal=top-left window=9,3 seed=1")
     problem, _ = materialize(case)
@@ -313,7 +312,7 @@ def test_sampled_rows_have_the_limits_of_the_whole():
     assert 16 <= len(rows) <= 18
     for limits in (hull, lse_range):
         whole = limits(inputs, case.dtype, Form())
-        part = limits(sampled(inputs, rows), case.dtype, Form())
+        part = limits(of_rows(inputs, rows), case.dtype, Form())
         for a, b in zip(whole, part, strict=True):
             torch.testing.assert_close(a.index_select(2, rows), b, rtol=1e-12, atol=1e-12, equal_nan=True)
 

@@ -101,7 +101,9 @@ def test_lengths_that_the_subject_refuses_are_not_asked_for():
         return attention(p)
 
     long = Supports(
-        masks=("key_lengths",), also=lambda case: "too few keys" if min(case.mask.key_lengths or (9,)) < 4 else None
+        dtypes=("fp32",),
+        masks=("key_lengths",),
+        also=lambda case: "too few keys" if min(case.mask.key_lengths or (9,)) < 4 else None,
     )
     assert errors(make(noting, supports=long), LENGTHS)[0] == set()
     assert (2, 4) not in seen

@@ -12,6 +12,7 @@ from flashverify import parse_case
 from flashverify.campaign.toolkit import _Bundled
 from flashverify.case.space.matrix import standard_matrix
 from flashverify.checks import Plan, judge_case
+from flashverify.checks.registry import check_spec
 from flashverify.checks.sanitizer import FILLS
 from flashverify.errors import UsageError
 from flashverify.interpreter import FILLS as ALL_FILLS
@@ -139,7 +140,7 @@ def test_the_check_needs_interpreted_kernels():
     assert {v.check: v.status for v in judged.verdicts}["sanitizer"] is Status.PASS
 
 
-def test_fuzzing_takes_at_most_four_passes(tmp_path):
+def test_fuzzing_takes_at_most_four_passes_and_those_of_a_question_about_state(tmp_path):
     subject = mutant(GUARDED, tmp_path)
     passes, forward = [], type(subject).forward
     type(subject).forward = lambda self, problem: passes.append(1) or forward(self, problem)
@@ -149,8 +150,10 @@ def test_fuzzing_takes_at_most_four_passes(tmp_path):
             del passes[:]
             text = f"fv1 seq_q=21 seq_k=17 dim_qk=16 dim_v=16 dtype=fp32 batch=2 klen=9,17 seed={seed} {BLOCKS}"
             case = parse_case(text)
-            assert judge_case(subject, case, Plan.fuzz(case)).failures == ()
-            counts.add(len(passes))
+            plan = Plan.fuzz(case)
+            assert judge_case(subject, case, plan).failures == ()
+            costs = {question.name: question.cost(case) for question in check_spec("reuse").questions}
+            counts.add(len(passes) - sum(costs[name] for name in plan.asked("reuse")))
     finally:
         type(subject).forward = forward
     assert max(counts) == 4

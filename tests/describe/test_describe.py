@@ -26,6 +26,7 @@ WIDEST = Supports(
     dim_multiple=1,
     scales=("positive", "zero", "negative"),
     dlse=True,
+    transposed=True,
     launch=(("block_m", (16, 32)),),
 )
 GRADIENTS = frozenset({"dq", "dk", "dv", "dbias", "dsink", "drelative_bias"})

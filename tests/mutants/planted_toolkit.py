@@ -41,7 +41,7 @@ class PlantedToolkit:
         text = (module.parent / module.name.removesuffix("_subject.py") / "launch.py").read_text(encoding="utf-8")
         return Planted(module.name[len("mutant_") : -len("_subject.py")], re.search("# behaviour: (.*)", text)[1])
 
-    def strategy(self, subject, device):
+    def strategy(self, subject, device, profile=""):
         sizes = st.integers(1, 64)
         return st.builds(Case, seq_q=sizes, seq_k=sizes, batch=st.sampled_from([1, 2]))
 

@@ -65,6 +65,18 @@ forms = st.builds(
     bwd_lse_base=st.sampled_from(["e", "2"]),
 )
 
+ordered = st.builds(
+    Form,
+    key_order=st.just("ascending"),
+    block_n=st.sampled_from([1, 4, 16]),
+    exp=st.sampled_from(["ex2", "poly"]),
+    prescale_fwd=st.sampled_from(["none", "q", "k"]),
+    row_sum=st.sampled_from(["unrounded", "rounded"]),
+    dot=st.sampled_from(["ieee", "tf32x3"]),
+    architecture=st.sampled_from(["ieee", "sm_90"]),
+    kappa=st.sampled_from([2.0, 1e3]),
+)
+
 
 @pytest.mark.slow
 @settings(max_examples=300, deadline=None, derandomize=True, database=None)
@@ -84,7 +96,7 @@ forms = st.builds(
     v_size=magnitudes,
     do_size=magnitudes,
     scale=scales,
-    form=forms,
+    form=st.one_of(forms, ordered),
     mask=st.integers(0, 2),
     poison=st.sampled_from([None, math.nan, math.inf, -math.inf]),
     seed=st.integers(0, 1000),

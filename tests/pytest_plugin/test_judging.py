@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from flashverify.campaign.commands.paired import list_cases
+from flashverify.campaign.commands.listing import list_cases
 from flashverify.campaign.protocol import CaseList
 from flashverify.campaign.supervisor.process import ProcessSetup
 from flashverify.campaign.supervisor.schedule import batch_seed

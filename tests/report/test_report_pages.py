@@ -112,7 +112,7 @@ def test_the_same_run_gives_the_same_bytes(night, tmp_path):
 
 def test_neither_torch_nor_triton_nor_matplotlib_is_imported_needlessly():
     code = (
-        "import sys, flashverify.report.compare, flashverify.report.html, flashverify.report.markdown, flashverify.report.junit\n"
+        "import sys, flashverify.comparing.comparison, flashverify.report.html, flashverify.report.markdown, flashverify.report.junit\n"
         "assert not {'torch', 'triton', 'matplotlib', 'jinja2'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

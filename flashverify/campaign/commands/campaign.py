@@ -25,6 +25,7 @@ from flashverify.campaign.store.writer import open_run
 from flashverify.campaign.supervisor.engine import Engine
 from flashverify.campaign.supervisor.schedule import CampaignConfig
 from flashverify.campaign.supervisor.shard import Shard
+from flashverify.case.space.profiles import out_of_reach
 from flashverify.errors import FlashverifyError, NoVerdictError, UsageError
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ Ended = Callable[[Path, str, int, "Assessment | None"], None]
 _DEFAULT_SECONDS = 600.0
 _EXPLAIN_SECONDS = 60.0
 _MEMORY_SHARE = 0.8
+_LONG_LIMIT = 300.0
 
 
 def default_subjects() -> tuple[str, ...]:
@@ -84,12 +86,12 @@ def campaign_config(
     device = environment.resolve_device(settings.device)
     workers = settings.workers or default_workers(device)
     out = Path(settings.out or f"flashverify-out/{kind}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}")
-    seed, subjects, numerics = settings.seed, settings.subject, settings.numerics
+    seed, subjects, numerics, profile = settings.seed, settings.subject, settings.numerics, settings.profile
     shard = settings.shard
-    if (out / "run.json").exists() and None in (seed, subjects, numerics, shard):
-        record = open_run(out).record  # a resumed run brings its own seed, subjects, numerics and shard
+    if (out / "run.json").exists() and None in (seed, subjects, numerics, profile, shard):
+        record = open_run(out).record  # a resumed run brings its own seed, subjects, numerics, profile and shard
+        numerics, profile = numerics or record.numerics, profile or record.profile
         shard = record.shard if shard is None else shard
-        numerics = numerics or record.numerics
         seed, subjects = record.seed if seed is None else seed, subjects or record.subjects
     if seed is None and shard and kind == "fuzz":
         raise UsageError("--seed is missing: the shards of one search have the same seed")
@@ -117,10 +119,11 @@ def campaign_config(
         shrink=kind == "fuzz" if settings.shrink is None else settings.shrink,
         max_findings=1 if settings.fail_fast else settings.max_findings,
         explain_seconds=_EXPLAIN_SECONDS,
-        case_limit=60.0 if device == "cpu" else 120.0,
+        case_limit=_LONG_LIMIT if profile == "long" else 60.0 if device == "cpu" else 120.0,
         memory=_memory_per_worker(workers),
         toolkit=toolkit.BUNDLED,
         numerics=environment.resolve_numerics(numerics, device),
+        profile=(profile or "") if kind == "fuzz" else "",
         command=shlex.join(("flashverify", *sys.argv[1:])),
     )
 
@@ -174,7 +177,14 @@ def run_campaign(
         held = assessed(baseline, engine, config)
         summary, findings = summary_under(held, summary, tally.errors), held.unknown
     lines = verdict_lines(
-        summary, findings, worst, config.out, reports, errors=tally.errors, first_error=tally.first_error
+        summary,
+        findings,
+        worst,
+        config.out,
+        reports,
+        errors=tally.errors,
+        first_error=tally.first_error,
+        sampled=tally.sampled,
     )
     if outside is not None and outside.bad and summary.exit_code == 0:
         summary = msgspec.structs.replace(summary, exit_code=OUTSIDE_WRONG)
@@ -182,6 +192,8 @@ def run_campaign(
         lines = lines_under(lines, held)
     if outside is not None:
         lines = [*lines, "", *map(one_line, refusal_lines(outside))]
+    if unreached := out_of_reach(config.device, config.profile):
+        lines = [*lines, one_line(unreached)]
     if as_json:
         fields = {"baseline": held.fields()} if held is not None else {}
         fields |= {"refusals": msgspec.to_builtins(outside)} if outside is not None else {}

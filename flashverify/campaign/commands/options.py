@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from flashverify.case.space.profiles import PROFILES
+
 if TYPE_CHECKING:
     from flashverify.campaign.commands.settings import Settings
 
@@ -37,6 +39,10 @@ def shared_options(*names: str) -> Callable[[_Command], _Command]:
         "baseline": {
             "metavar": "FILE",
             "help": "failures that may stand [default: flashverify-baseline.toml beside pyproject.toml, if it is there]",
+        },
+        "profile": {
+            "metavar": "|".join(PROFILES),
+            "help": "how large drawn cases are; long: 1 to 65,536 rows and keys [default: that of the device]",
         },
     }
 

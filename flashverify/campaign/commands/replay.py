@@ -85,6 +85,8 @@ def result_lines(result: CaseResult, diagnosis: Diagnosis | None = None) -> list
     lines += [
         f"  {s.output} {s.mode}: worst error / bound {from_hex(s.worst):.4g} at {list(s.index)}" for s in result.stats
     ]
+    if result.sampled is not None:
+        lines.append(f"  sampled: {result.sampled}; relations and counting look at the others")
     lines += [f"  warning: {warning}" for warning in result.warnings]
     lines += diagnosis_lines(diagnosis)
     return ["".join(c if c.isprintable() else "?" for c in line) for line in lines]

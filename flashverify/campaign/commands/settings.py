@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from flashverify.campaign.environment import DEVICES, NUMERICS
 from flashverify.campaign.supervisor.shard import MOST_SHARDS, Shard
+from flashverify.case.space.profiles import PROFILES
 from flashverify.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
@@ -68,6 +69,12 @@ def _numerics(value: Any) -> str:
     return str(value)
 
 
+def _profile(value: Any) -> str:
+    if value not in PROFILES:
+        raise ValueError
+    return str(value)
+
+
 def _flag(value: Any) -> bool:
     words = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
     return value if isinstance(value, bool) else words[value.lower()]
@@ -102,8 +109,13 @@ KEYS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "device": (_device, f"one of {', '.join(DEVICES)}"),
     "numerics": (_numerics, f"one of {', '.join(NUMERICS)}"),
     "baseline": (_text, "a file"),
+    "profile": (_profile, f"one of {', '.join(PROFILES)}"),
 }
 """Every key, its parser, and what it accepts, in words."""
+
+
+_TABLES = ("compare",)
+"""Tables inside [tool.flashverify] that a command of their own reads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +135,7 @@ class Settings:
     device: str = "auto"
     numerics: str | None = None
     baseline: str | None = None
+    profile: str | None = None
 
 
 def load_settings(options: Mapping[str, Any], environ: Mapping[str, str], folder: Path) -> Settings:
@@ -184,6 +197,7 @@ def _pyproject(folder: Path) -> dict[str, Any]:
         table = table.get(name, {})
         if not isinstance(table, dict):
             raise ConfigError(f"{name}={table!r} in {file} is not accepted: a table, [tool.flashverify]")
+    table = {key: value for key, value in table.items() if key not in _TABLES}
     for key in table:
         if key not in KEYS:
             raise ConfigError(f"unknown key {key!r} in [tool.flashverify] of {file}; accepted: {', '.join(KEYS)}")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rich.status import Status
 
     from flashverify.judge.record import FindingRecord, Summary
-    from flashverify.judge.verdict import Key
+    from flashverify.judge.verdict import Key, Sampled
 
 __all__ = ["StatusLine", "one_line", "summary_json", "verdict_lines"]
 
@@ -174,6 +174,7 @@ def verdict_lines(
     *,
     errors: int = 0,
     first_error: str = "",
+    sampled: Sampled | None = None,
 ) -> list[str]:
     """The end of a campaign in words: the verdict first, then counts, ratios, findings, files."""
     lines = [
@@ -183,6 +184,8 @@ def verdict_lines(
     ]
     if errors and first_error not in lines[0]:
         lines.append(f"not judged, first cause: {first_error}")
+    if sampled is not None:
+        lines.append(f"{sampled}; relations and counting look at the others")
     if worst:
         lines.append(f"worst error / bound: {_ratios(worst)}")
     shown = [record for n, record in enumerate(findings) if n < _MOST_UNEXPLAINED or record.confirmation.repeats]

@@ -65,6 +65,7 @@ class Batch(msgspec.Struct, frozen=True, tag=True):
         most: cases after which the batch is left, those of `answered` included; None is all.
         answered: its first cases, which were judged before and are not judged again.
         simplest: whether the first draw, the simplest case of all, is judged; it is in the first batch of a subject.
+        profile: how large drawn cases are, one of `PROFILES`; empty is that of the device.
     """
 
     subject: str
@@ -75,6 +76,7 @@ class Batch(msgspec.Struct, frozen=True, tag=True):
     most: int | None = None
     answered: tuple[Answered, ...] = ()
     simplest: bool = True
+    profile: str = ""
 
     @property
     def origin(self) -> str:
@@ -96,7 +98,7 @@ class CaseList(msgspec.Struct, frozen=True, tag=True):
 
     Attributes:
         corpus: the cases of the packaged corpus that it accepts, in place of the matrix.
-        profile: how large drawn cases may be, `cpu` or `gpu`; empty is that of the device.
+        profile: how large drawn cases are, one of `PROFILES`; empty is that of the device.
     """
 
     subject: str

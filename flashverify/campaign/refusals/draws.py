@@ -10,7 +10,7 @@ from flashverify.case.masks.mask import PARTS
 from flashverify.case.modifiers.logits import LOGIT_MODIFIERS
 from flashverify.case.refusals import rules
 from flashverify.case.sections import LAYOUTS
-from flashverify.case.space.profiles import CPU, GPU
+from flashverify.case.space.profiles import profile_of
 from flashverify.case.space.strategies import cases
 from flashverify.case.text import format_case
 from flashverify.errors import UsageError
@@ -60,6 +60,7 @@ _WIDEST: dict[str, Any] = {
     "expand": True,
     "strided": True,
     "dlse": True,
+    "transposed": True,
 }
 """The widest value of each property that a declaration may narrow."""
 
@@ -101,7 +102,7 @@ def outside_cases(supports: Supports, *, device: str, seed: int, each: int) -> I
         seed: of the draws.
         each: cases for every property, at most.
     """
-    profile = GPU if device == "cuda" else CPU
+    profile = profile_of(device)
     found: list[list[tuple[Case, str]]] = []
     for number, wide in enumerate(widened(supports)):
         kept: dict[str, tuple[Case, str]] = {}

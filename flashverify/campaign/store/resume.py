@@ -37,6 +37,7 @@ def check_resumable(stored: StoredRun, config: CampaignConfig) -> None:
         ("seed", stored.record.seed, config.seed),
         ("numerics", stored.record.numerics, config.numerics),
         ("shard", stored.record.shard or "none", str(config.shard) or "none"),
+        ("profile", stored.record.profile, config.profile),
     ):
         if old != new:
             raise UsageError(f"{out}: it holds a run with {name}={old}, not {new}")

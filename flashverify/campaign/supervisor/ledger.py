@@ -68,6 +68,7 @@ class Ledger:
                     config.command,
                     time.time(),
                     numerics=config.numerics,
+                    profile=config.profile,
                     sealed=True,
                     shard=str(config.shard),
                     max_cases=config.max_cases,

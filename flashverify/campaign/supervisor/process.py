@@ -55,7 +55,7 @@ class WorkerProcess:
         self.inflight = inflight
         self._events, write = os.pipe()
         config = WorkerConfig(
-            setup.toolkit, setup.device, str(inflight), write, setup.case_limit, setup.plain, setup.numerics
+            setup.toolkit, setup.device, str(inflight.absolute()), write, setup.case_limit, setup.plain, setup.numerics
         )
         try:
             self.popen = subprocess.Popen(

@@ -56,6 +56,7 @@ class CampaignConfig:
         command: the command line, for the record.
         numerics: of interpreted kernels.
         environment: variables of the workers, beside those of this process.
+        profile: how large drawn cases are; empty is that of the device.
     """
 
     kind: str
@@ -85,6 +86,7 @@ class CampaignConfig:
     command: str = ""
     numerics: str = "ieee"
     environment: Mapping[str, str] = field(default_factory=dict)
+    profile: str = ""
 
     def __post_init__(self) -> None:
         for name, accepted, good in (
@@ -213,6 +215,7 @@ class Schedule:
             grant.most,
             grant.answered,
             grant.number < len(self._config.subjects),
+            self._config.profile,
         )
 
     @property

@@ -16,7 +16,7 @@ from flashverify.campaign.shrink.shrinker import measure
 from flashverify.campaign.supervisor.events import Progress
 from flashverify.case.text import parse_case
 from flashverify.judge.record import FindingRecord, Folded, Summary
-from flashverify.judge.verdict import CaseResult, Key, Status, from_hex
+from flashverify.judge.verdict import CaseResult, Key, Sampled, Status, from_hex
 
 if TYPE_CHECKING:
     from flashverify.campaign.causes.sighting import Sighting
@@ -64,6 +64,7 @@ class Tally:
         self.evidence: dict[str, str] = {}
         self.deadly: set[tuple[str, str]] = set()  # (spec, case) pairs that killed or hung a process
         self.first_error = ""
+        self.sampled: Sampled | None = None
 
     @property
     def drawn(self) -> int:
@@ -83,6 +84,8 @@ class Tally:
         else:
             self.judged += 1
             self.covering += result.coverage
+        if result.sampled is not None:
+            self.sampled = result.sampled.plus(self.sampled)
         self._note_worst(result)
         self.company.add(result)
         return self._bucket(result, spec, seconds)

@@ -32,8 +32,9 @@ _REDUCED = 10
 """Simpler cases that are tried."""
 _IN_VAIN = 6
 """Failures in a row that trials do not account for, after which the others are left to another cause."""
+_OF_ACCESSES = ("sanitizer", "addresses")
 _ACCESS = re.compile(r"^(.*: \w+: \w+ of [^\[]+)\[")
-"""Source lines, kernel, kind and tensor in the message of a sanitizer."""
+"""Source lines, kernel, kind and tensor in the message of one of `_OF_ACCESSES`."""
 _FRAME = re.compile(r'File "(.*?)", line (\d+)')
 
 
@@ -74,7 +75,7 @@ class _Cause:
     def at_once(self, sighting: Sighting) -> str:
         """Why it accounts for a failure, in words, with one run at most; empty where that does not say."""
         check, case = sighting.key.check, parse_case(sighting.case)
-        if check == "sanitizer" and _access(sighting.verdict.message) in self._accesses:
+        if check in _OF_ACCESSES and _access(sighting.verdict.message) in self._accesses:
             return "the same access of memory"
         if (same := self._same_end(sighting)) is not None:
             return same

@@ -42,7 +42,6 @@ from flashverify.campaign.toolkit import Toolkit, load_toolkit
 from flashverify.campaign.worker.guard import guard_process, open_channel
 from flashverify.campaign.worker.inflight import Inflight, InflightFile
 from flashverify.campaign.worker.lost_device import leave_a_lost_device
-from flashverify.case.space.profiles import DEVICE_OF_PROFILE
 from flashverify.case.text import format_case, parse_case
 from flashverify.errors import UsageError
 from flashverify.judge.record import Confirmation
@@ -164,8 +163,7 @@ class Session:
         if task.examples:
             from flashverify.campaign.worker.search import draw_some
 
-            device = DEVICE_OF_PROFILE.get(task.profile, self.device)
-            drawn = draw_some(self, subject, task.examples, task.seed, device)
+            drawn = draw_some(self, subject, task.examples, task.seed, task.profile)
         elif task.corpus:
             from flashverify.campaign.corpus import corpus_cases
 

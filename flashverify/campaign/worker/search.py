@@ -72,13 +72,14 @@ def search(session: Session, task: Batch) -> None:
         return True
 
     climbs = task.examples // _CLIMBING
+    strategy = session.toolkit.strategy(subject, session.device, task.profile)
     drawn, draws = 0, task.examples - climbs + (not task.simplest)
-    for case in _fresh(session.toolkit.strategy(subject, session.device), draws, task.seed):
+    for case in _fresh(strategy, draws, task.seed):
         drawn += 1
         if (drawn > 1 or task.simplest) and not visit(case):
             return
     if not drawn:
-        raise UsageError(session.toolkit.undrawable(subject, session.device))
+        raise UsageError(session.toolkit.undrawable(subject, session.device, task.profile))
     for _ in range(_TRIES * climbs):
         neighbour = climber.propose()
         if neighbour is None or session.toolkit.refusal(subject, neighbour) is not None:
@@ -92,15 +93,15 @@ def draw(strategy: SearchStrategy[Case], examples: int, seed_value: int) -> tupl
     return tuple(_fresh(strategy, examples, seed_value))
 
 
-def draw_some(session: Session, subject: Any, examples: int, seed_value: int, device: str) -> tuple[Case, ...]:
-    """`examples` different cases of a subject as they are drawn for a device, or fewer where it has no more.
+def draw_some(session: Session, subject: Any, examples: int, seed_value: int, profile: str) -> tuple[Case, ...]:
+    """`examples` different cases of a subject as large as a profile says, or fewer where it has no more.
 
     Raises:
         UsageError: it refuses every draw.
     """
-    drawn = draw(session.toolkit.strategy(subject, device), examples, seed_value)
+    drawn = draw(session.toolkit.strategy(subject, session.device, profile), examples, seed_value)
     if not drawn:
-        raise UsageError(session.toolkit.undrawable(subject, device))
+        raise UsageError(session.toolkit.undrawable(subject, session.device, profile))
     return drawn
 
 

@@ -64,21 +64,43 @@ class Guard:
         """
         import torch
 
-        dtype = str(tensor.dtype).removeprefix("torch.")
-        if tensor.layout != torch.strided or tensor.device.type not in ("cpu", "cuda") or tensor.numel() == 0:
-            return tensor
-        if dtype not in _POISON or tensor.is_pinned():
+        word = self._word(tensor)
+        if word is None:
             return tensor
         size = tensor.itemsize
         band = GUARD_BYTES // size
         extent = 1 + sum((n - 1) * stride for n, stride in zip(tensor.shape, tensor.stride(), strict=True))
-        word = _signed(_POISON[dtype][self.pattern], 8 * size)
         raw = torch.full((extent + 2 * band,), word, dtype=getattr(torch, _INTEGERS[size]), device=tensor.device)
         guarded = raw.view(tensor.dtype).as_strided(tensor.shape, tensor.stride(), band)
         if filled:
             guarded.copy_(tensor)
         self._allocations[raw.untyped_storage().data_ptr()] = _Allocation(raw, tensor.dtype, band, extent, word, filled)
         return guarded
+
+    def adopt(self, made: torch.Tensor, *, filled: bool) -> torch.Tensor:
+        """A tensor in memory of its own, watched without bands: poisoned unless it is filled. It is of a kind that can be guarded."""
+        import torch
+
+        word = self._word(made)
+        assert word is not None
+        raw = made.view(getattr(torch, _INTEGERS[made.itemsize]))
+        if not filled:
+            raw.fill_(word)
+        self._allocations[made.untyped_storage().data_ptr()] = _Allocation(
+            raw, made.dtype, 0, made.numel(), word, filled
+        )
+        return made
+
+    def _word(self, tensor: torch.Tensor) -> int | None:
+        """The poison of a tensor, a signed integer; None where the tensor cannot be guarded."""
+        import torch
+
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        if tensor.layout != torch.strided or tensor.device.type not in ("cpu", "cuda") or tensor.numel() == 0:
+            return None
+        if dtype not in _POISON or tensor.is_pinned():
+            return None
+        return _signed(_POISON[dtype][self.pattern], 8 * tensor.itemsize)
 
     def is_guarded(self, tensor: torch.Tensor) -> bool:
         """Whether `tensor` lies in memory that this guard surrounds."""

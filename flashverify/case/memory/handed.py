@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     import torch
 
-__all__ = ["Handed", "copied", "hand", "handed_tensors"]
+__all__ = ["Handed", "copied", "copying", "hand", "handed_tensors"]
 
 
 class Handed:
@@ -47,6 +47,7 @@ class Handed:
 
 
 _current: ContextVar[Handed | None] = ContextVar("handed", default=None)
+_copying: ContextVar[bool] = ContextVar("copying", default=False)
 
 
 @contextmanager
@@ -81,8 +82,17 @@ def copied(name: str, values: torch.Tensor) -> torch.Tensor:
     """
     import torch
 
-    made = torch.empty(values.shape, dtype=values.dtype, device=values.device)
+    token = _copying.set(True)
+    try:
+        made = torch.empty(values.shape, dtype=values.dtype, device=values.device)
+    finally:
+        _copying.reset(token)
     return hand(name, made.copy_(values))
+
+
+def copying() -> bool:
+    """Whether `copied` allocates: that memory stays contiguous."""
+    return _copying.get()
 
 
 def _bits(tensor: torch.Tensor) -> torch.Tensor:

@@ -99,6 +99,8 @@ def _placement(case: Case, spec: TensorSpec) -> Placement:
     batch, heads, rows, channels = shape
     order = {"b": batch, "h": 1 if expanded else heads, "s": rows, "d": channels}
     axes = ("b", "h", "d", "s") if transposed else (*tuple(case.storage.layout.replace("d", "")), "d")
+    if case.storage.transposed and name != "do":
+        axes = (*axes[:2], axes[3], axes[2])
     strides, step = {}, 1
     for position, axis in enumerate(reversed(axes)):
         strides[axis] = step

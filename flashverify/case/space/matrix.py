@@ -49,7 +49,7 @@ def standard_matrix(supports: Supports, *, device: str) -> tuple[Case, ...]:
         *launch_entries(supports),
     )
     decodes = supports.max_seq_q is not None or bool(supports.page_sizes)
-    long = listed("long keys") if decodes else ()
+    long = listed("long keys") if decodes or device == "cuda" else ()
     entries = (*generated, *listed("added"), *long)
     base, pages = _base(supports), ("", *(f"page_size={size}" for size in supports.page_sizes))
     found: dict[Case, None] = {}

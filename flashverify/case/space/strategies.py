@@ -22,6 +22,7 @@ from flashverify.case.space.edits import draw_edits
 from flashverify.case.space.heads import all_head_choices
 from flashverify.case.space.launches import draw_launch, lengths_at_tiles
 from flashverify.case.space.lengths import draw_lengths, narrowed
+from flashverify.case.space.long_lengths import draw_long_lengths, draw_long_packed
 from flashverify.case.space.optional_parts import (
     alignments,
     block_sizes,
@@ -150,14 +151,24 @@ def _cases(draw: Draw, supports: Supports, profile: Profile, kinds: SearchStrate
     if "bitmap" in parts or "bias" in kind.features:
         pairs = min(pairs, max(_MAX_TABLE // max(batch * heads_q, 1), 4))
     reach, packed = profile.reaching(kind.features), None
-    if not supports.declares_lengths(parts):
+    if profile.log_uniform:
+        longest = min(profile.max_seq, profile.max_elements // max(batch * heads_q * max(dim_qk, dim_v), 1))
+        if profile.max_tiles is not None and supports.launches():
+            longest = min(longest, profile.max_tiles * min(tile_of(kind.launch, *profile.tile)))
+        room = {"pairs": min(pairs, profile.max_pairs), "longest": longest}
+        if "packed" in parts:
+            packed, *buffers = draw_long_packed(draw, supports, parts, **room, sequences=sequences)
+            sequences, lengths = len(packed.cu_q) - 1, (buffers[0], buffers[1])
+        else:
+            lengths = draw_long_lengths(draw, supports, parts, kind.block, **room, empty=empty)
+    elif not supports.declares_lengths(parts):
         lengths = draw_lengths(draw, supports, reach, parts, pairs, empty, tile_of(kind.launch, *profile.tile))
     elif "packed" in parts:
         packed, *buffers = draw_packed(draw, supports, reach, parts, pairs, sequences)
         lengths = (buffers[0], buffers[1])
     else:
         lengths = draw_declared_lengths(draw, supports, reach, parts, pairs, empty)
-    if kind.launch and packed is None:
+    if kind.launch and packed is None and not profile.log_uniform:
         lengths = lengths_at_tiles(draw, supports, kind.launch, parts, lengths, pairs, profile.max_seq)
     if packed is None:
         lengths = narrowed(draw, supports, parts, lengths)
@@ -191,6 +202,8 @@ def _cases(draw: Draw, supports: Supports, profile: Profile, kinds: SearchStrate
         case = dataclasses.replace(case, dropout=draw_threshold(Choices(draw), case))
     if supports.strided and _has_vectors(case) and draw(one_in(3)):
         case = dataclasses.replace(case, storage=dataclasses.replace(case.storage, strided=True))
+    if supports.transposed and case.storage.page_size is None and draw(one_in(5)):
+        case = dataclasses.replace(case, storage=dataclasses.replace(case.storage, transposed=True))
     if draw(one_in(6)):
         case = dataclasses.replace(
             case, values=dataclasses.replace(case.values, edits=draw_edits(draw, supports, case))

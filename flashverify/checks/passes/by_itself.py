@@ -2,8 +2,8 @@
 
 A check that runs another problem asks a question about two problems. Where the other one fails `accuracy` on a call of its own, in
 memory of its own, the answer says nothing new, and the failure of `accuracy` stands with the text of that problem's own case. A
-subject that keeps something between calls fails there too, although the problem is right when it is asked first: it is told by two
-problems of sizes that were never asked, each of which is right first and wrong second.
+subject that keeps something between calls fails there too, although the problem is right when it is asked first: it is told by
+problems of sizes that were never asked, which are right first and wrong second.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from flashverify.case.case import Values
 from flashverify.case.memory.materialize import materialize
 from flashverify.checks.accuracy import check_accuracy, shape_failures
-from flashverify.checks.passes.base_pass import ORACLE_LIMIT
-from flashverify.checks.passes.derived_problems import work
+from flashverify.checks.passes.base_pass import beyond_oracle
 from flashverify.checks.passes.execution import execute
 from flashverify.errors import UsageError
 from flashverify.judge.verdict import Status, Verdict
@@ -32,6 +32,9 @@ __all__ = ["remembers", "told_by_itself", "wrong_by_itself"]
 
 _MORE = (3, 17)
 """Fewest and most rows and keys that are added for sizes that were never asked."""
+_STEPS = (_MORE[1] - _MORE[0]) // 2
+_TILE = 16
+"""Sizes that differ by it fill a tile alike."""
 
 
 def wrong_by_itself(subject: Subject, case: Case) -> list[Verdict]:
@@ -57,7 +60,7 @@ def told_by_itself(subject: Subject, base: Case, found: list[Verdict], others: I
     """
     failing = {verdict.output for verdict in found if verdict.status is Status.FAIL}
     for case in dict.fromkeys(others) if failing else ():
-        if case == base or work(case) > ORACLE_LIMIT or subject.supports.refusal(case) is not None:
+        if case == base or beyond_oracle(case) or subject.supports.refusal(case) is not None:
             continue
         wrong = [verdict for verdict in wrong_by_itself(subject, case) if verdict.output in failing]
         if wrong and not remembers(subject, base, case):
@@ -78,21 +81,31 @@ def remembers(subject: Subject, one: Case, other: Case) -> bool:
 
     Returns:
         Whether at two sizes, none of which the subject was asked before, the first case is right and the second one is wrong,
-        whichever of the two comes first. False where the cases have no such sizes.
+        whichever of the two comes first; or whether at four sizes the other case is right wherever it comes first and wrong wherever
+        it comes after the first one. False where the cases have no such sizes.
     """
-    for number, (first, second) in enumerate(((other, one), (one, other))):
-        more = _MORE[0] + (one.values.seed + number * (_MORE[1] // 2)) % (_MORE[1] - _MORE[0])
-        grown = _grown(first, more), _grown(second, more)
-        for case, wrong in zip(grown, (False, True), strict=True):
-            if case is None or subject.supports.refusal(case) is not None:
-                return False
-            if bool(wrong_by_itself(subject, case)) is not wrong:
-                return False
-    return True
+    step = (one.values.seed % _STEPS) + _MORE[0]
+    near = [_grown_pair(one, other, step + number * _STEPS) for number in range(2)]
+    if _answers(subject, near[0][::-1], (False, True)) and _answers(subject, near[1], (False, True)):
+        return True
+    far = [_grown_pair(one, other, step + number * _TILE) for number in range(1, 5)]
+    after = all(_answers(subject, pair, (False, True)) for pair in far[1:3])
+    return after and all(_answers(subject, pair[1:], (False,)) for pair in (far[0], far[3]))
+
+
+def _grown_pair(one: Case, other: Case, more: int) -> tuple[Case | None, Case | None]:
+    return _grown(one, more), _grown(other, more)
+
+
+def _answers(subject: Subject, cases: tuple[Case | None, ...], wrong: tuple[bool, ...]) -> bool:
+    """Whether the cases, asked in this order, are wrong or right as said; False where the subject does not accept one."""
+    if any(case is None or subject.supports.refusal(case) is not None for case in cases):
+        return False
+    return all(bool(wrong_by_itself(subject, case)) is said for case, said in zip(cases, wrong, strict=True) if case)
 
 
 def _grown(case: Case, more: int) -> Case | None:
-    """The case with `more` rows and keys; None where its mask goes with its shape."""
+    """The case with `more` rows and keys and normal values, on which what is kept shows; None where its mask goes with its shape."""
     mask = case.mask
     if mask.packed is not None:
         return None
@@ -104,7 +117,7 @@ def _grown(case: Case, more: int) -> Case | None:
                 changed[part.name] = part.grow(value, more, more)
             else:
                 changed[part.name] = part.join([part.grow(piece, more, more) for piece in pieces])
-        values = dataclasses.replace(case.values, edits=())
+        values = Values(regime="normal", seed=case.values.seed)
         return dataclasses.replace(
             case,
             seq_q=case.seq_q + more,

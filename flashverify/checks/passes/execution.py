@@ -14,7 +14,7 @@ from flashverify.outputs import BACKWARD, FORWARD, OUTPUTS, output
 from flashverify.subjects.blame import subject_code
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     import torch
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from flashverify.case.problem import Problem
     from flashverify.interpreter.memory import Place
     from flashverify.interpreter.reports import Watch
+    from flashverify.interpreter.wraps import Wraps
     from flashverify.subjects.interface import Contract, Subject
 
 __all__ = ["Execution", "execute"]
@@ -55,6 +56,8 @@ def execute(
     pattern: int = 0,
     fill: str | None = None,
     only: Collection[Place] | None = None,
+    guarding: Callable[..., contextlib.AbstractContextManager[Guard]] = guard_outputs,
+    wraps: Wraps | None = None,
 ) -> Execution:
     """Runs the forward and, where the case has one and O has the right shape, the backward.
 
@@ -64,6 +67,8 @@ def execute(
         pattern: which of the two bit patterns fills the memory that the subject allocates.
         fill: value of undefined lanes of interpreted kernels, see `flashverify.interpreter.FILLS`; None is 0.
         only: the loads whose undefined lanes are filled; None is all.
+        guarding: what guards the memory that the subject allocates.
+        wraps: where interpreted accesses outside a tensor are told apart; None where nobody asks.
 
     Raises:
         Exception: whatever the subject raises.
@@ -73,9 +78,9 @@ def execute(
     given = made_contiguous(problem) if subject.supports.contiguous else problem
     inputs = {x.untyped_storage().data_ptr() for x in given.tensors() if x.numel()}
     with (
-        guard_outputs(pattern=pattern) as guard,
+        guarding(pattern=pattern) as guard,
         handed_tensors(inputs) as handed,
-        _watching(inputs, guard, fill, only) as watch,
+        _watching(inputs, guard, fill, only, wraps) as watch,
     ):
         wanted = {"lse"} if subject.contract.lse_base is not None else set()
         with subject_code():
@@ -101,13 +106,13 @@ def _called_for(problem: Problem, contract: Contract) -> frozenset[str]:
 
 
 def _watching(
-    inputs: set[int], guard: Guard, fill: str | None, only: Collection[Place] | None
+    inputs: set[int], guard: Guard, fill: str | None, only: Collection[Place] | None, wraps: Wraps | None
 ) -> contextlib.AbstractContextManager[Watch | None]:
     """The sanitizer told of the memory that is input, now and later, where an open session has one."""
     loaded = sys.modules.get("flashverify.interpreter.sanitizer")
     if loaded is None:
         return contextlib.nullcontext()
     found: contextlib.AbstractContextManager[Watch | None] = loaded.watch(
-        inputs=inputs, poison=guard.poison, fill=fill, only=only
+        inputs=inputs, poison=guard.poison, fill=fill, only=only, wraps=wraps
     )
     return found

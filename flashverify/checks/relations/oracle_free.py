@@ -5,7 +5,6 @@ Up to `ROWS_WORK` pairs every row is asked; beyond, the first, the last and rows
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from flashverify.checks.left_open import undefined_elements
 from flashverify.checks.relations.bounded import with_channels
 from flashverify.checks.relations.ground import Side, failure, within
 from flashverify.checks.relations.spec import RelationSpec
-from flashverify.truth import Inputs, Truth, inputs_of
+from flashverify.truth import Truth, inputs_of, of_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from flashverify.checks.relations.ground import Ground
     from flashverify.judge.verdict import Verdict
 
-__all__ = ["ROWS_WORK", "SPECS", "sampled", "sampled_rows"]
+__all__ = ["ROWS_WORK", "SPECS", "sampled_rows"]
 
 ROWS_WORK = 1 << 22
 """Pairs of a row and a key, over all heads, up to which every row is asked."""
@@ -44,36 +43,6 @@ def sampled_rows(problem: Problem, most: int = ROWS_WORK) -> torch.Tensor:
         return torch.arange(case.seq_q, device=problem.q.device)
     drawn = np.random.default_rng(case.values.seed).choice(case.seq_q, count, replace=False)
     return torch.from_numpy(np.unique([0, case.seq_q - 1, *drawn])).to(problem.q.device)
-
-
-def sampled(inputs: Inputs, rows: torch.Tensor) -> Inputs:
-    """The problem of some query rows alone: O, LSE and dQ of a row depend on no other row."""
-    import torch
-
-    total, keys = inputs.q.shape[2], inputs.k.shape[2]
-    if rows.numel() == total:
-        return inputs.dense()
-    whole = slice(0, keys)
-
-    def pairs(x: Any) -> Any:
-        if x is None or (not callable(x) and x.shape[-2] == 1):
-            return x
-        if not callable(x):
-            return x.index_select(-2, rows)
-        return torch.cat([x(slice(row, row + 1), whole) for row in rows.tolist()], 2)
-
-    def cut(x: torch.Tensor | None) -> torch.Tensor | None:
-        return None if x is None else x.index_select(2, rows)
-
-    return dataclasses.replace(
-        inputs.without_learned(),
-        q=inputs.q.index_select(2, rows),
-        visible=pairs(inputs.visible),
-        do=cut(inputs.do),
-        dlse=cut(inputs.dlse),
-        biases=tuple(pairs(bias) for bias in inputs.biases),
-        keep=pairs(inputs.keep),
-    )
 
 
 def o_in_hull(ground: Ground) -> Iterator[Verdict] | None:
@@ -102,7 +71,7 @@ def _between(
 
 def _outside(ground: Ground, name: str, relation: str, limits: Callable[..., Any]) -> Iterator[Verdict]:
     rows = sampled_rows(ground.problem)
-    inputs = sampled(ground.inputs, rows)
+    inputs = of_rows(ground.inputs, rows)
     low, high, free = limits(inputs, ground.problem.case.dtype, judged_form(ground.subject, ground.problem))
     undefined = undefined_elements(ground.problem, ground.subject.contract).get(name)
     got = ground.base.outputs[name]
@@ -144,7 +113,7 @@ def _ds_sum(ground: Ground, wider: Problem) -> Iterator[Verdict]:
 
     outputs = ground.run(wider).outputs
     rows, dim = sampled_rows(wider), ground.problem.case.dim_qk
-    inputs = sampled(inputs_of(wider)[0], rows)
+    inputs = of_rows(inputs_of(wider)[0], rows)
     truth = Truth(inputs, wider.case.dtype, judged_form(ground.subject, wider))
     bound = truth.widest()["dq"][1]
     block = slice(dim, None)

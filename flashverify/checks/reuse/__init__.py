@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from flashverify.case.masks.mask import LENGTHS
 from flashverify.checks.reuse import questions
 from flashverify.checks.spec import CheckSpec, ErrorClass, Need, Question, Slot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from flashverify.case.case import Case
     from flashverify.checks.passes.base_pass import BasePass
     from flashverify.judge.verdict import Verdict
 
@@ -32,29 +34,58 @@ class ReuseQuestion(Question):
     sentence: str
 
 
+def _declares_lengths(case: Case) -> bool:
+    return any(any(getattr(case.mask, name) or ()) for name in LENGTHS)
+
+
 QUESTIONS = (
     ReuseQuestion(
         name="calls",
+        slot=Slot.NONE,
         run=questions.calls,
         title="{output} of a later call differs",
         sentence="a later call on the same problem is not the first one",
     ),
     ReuseQuestion(
         name="values",
-        passes=2,
+        slot=Slot.STATE,
+        weight=3,
+        passes=3,
         run=questions.values,
         title="{output} keeps values of an earlier call",
-        sentence="other values in the same memory spoil a call",
+        sentence="the answer depends on an earlier call with equal shapes and other values",
     ),
     ReuseQuestion(
         name="lengths",
+        slot=Slot.STATE,
+        weight=6,
+        stands=_declares_lengths,
         passes=2,
         run=questions.lengths,
         title="{output} keeps lengths of an earlier call",
-        sentence="shorter lengths in the same memory spoil a call",
+        sentence="the answer depends on an earlier call with equal shapes and other lengths",
+    ),
+    ReuseQuestion(
+        name="settings",
+        slot=Slot.STATE,
+        weight=3,
+        passes=3,
+        run=questions.settings,
+        title="{output} keeps settings of an earlier call",
+        sentence="the answer depends on an earlier call with equal shapes and another scale, mask or modifier",
+    ),
+    ReuseQuestion(
+        name="storage",
+        slot=Slot.STATE,
+        weight=3,
+        passes=3,
+        run=questions.storage,
+        title="{output} keeps strides or the dtype of an earlier call",
+        sentence="the answer depends on an earlier call with equal shapes and other strides or another dtype",
     ),
     ReuseQuestion(
         name="larger",
+        slot=Slot.STATE,
         passes=2,
         run=questions.larger_between,
         title="{output} is spoilt by a larger problem in between",
@@ -62,6 +93,8 @@ QUESTIONS = (
     ),
     ReuseQuestion(
         name="backward",
+        slot=Slot.STATE,
+        stands=lambda case: case.grad.backward,
         passes=2,
         run=questions.backward,
         title="{output} of a second backward differs",
@@ -73,6 +106,14 @@ QUESTIONS = (
         run=questions.stream,
         title="{output} differs on another stream",
         sentence="a call on another CUDA stream is not the first one",
+    ),
+    ReuseQuestion(
+        name="together",
+        slot=Slot.NONE,
+        passes=3,
+        run=questions.together,
+        title="{output} differs beside a call on another stream",
+        sentence="two calls at once on two CUDA streams spoil each other",
     ),
     ReuseQuestion(
         name="graph",
@@ -106,8 +147,8 @@ def _remark(verdict: Verdict) -> str:
 
 SPEC = CheckSpec(
     name="reuse",
-    question="Does the tenth call return the same bits as the first, after other values or lengths in the same memory, a larger "
-    "problem, a second backward, another stream or a replayed CUDA graph in between?",
+    question="Does the tenth call return the same bits as the first, after other values, lengths, settings, strides or another dtype at "
+    "the same addresses, a larger problem, a second backward, another stream or a replayed CUDA graph in between?",
     needs=(Need.PASSES, Need.GPU),
     questions=QUESTIONS,
     errors=(*(ErrorClass(each.name, each.title, each.sentence) for each in QUESTIONS), _SAVED),

@@ -1,4 +1,4 @@
-"""Reuse on a GPU: a pass on another stream, and a CUDA graph that is captured once and replayed."""
+"""Reuse on a GPU: a pass on another stream, passes on two streams at once, and a CUDA graph that is captured once and replayed."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ if TYPE_CHECKING:
     from flashverify.case.problem import Problem
     from flashverify.subjects.interface import Subject
 
-__all__ = ["Captured", "captured", "on_another_stream"]
+__all__ = ["Captured", "at_once", "captured", "on_another_stream"]
 
 _WARM_UP = 3
 """Passes before a capture: what is compiled, tuned or allocated at first use must not be captured."""
+_ROUNDS = 8
+"""Passes on each of two streams at once: launches of small kernels follow each other closely enough to overlap."""
 
 
 def on_another_stream(subject: Subject, problem: Problem) -> Execution:
@@ -32,6 +34,26 @@ def on_another_stream(subject: Subject, problem: Problem) -> Execution:
     torch.cuda.current_stream(device).wait_stream(stream)
     torch.cuda.synchronize(device)
     return execution
+
+
+def at_once(subject: Subject, *problems: Problem) -> list[Execution]:
+    """The last of some rounds of passes over each problem, one stream for each, without a wait between the rounds."""
+    import torch
+
+    device = problems[0].q.device
+    here = torch.cuda.current_stream(device)
+    streams = [torch.cuda.Stream(device) for _ in problems]  # type: ignore[no-untyped-call]
+    found: list[dict[str, torch.Tensor]] = [{} for _ in problems]
+    for stream in streams:
+        stream.wait_stream(here)
+    for _ in range(_ROUNDS):
+        for number, (problem, stream) in enumerate(zip(problems, streams, strict=True)):
+            with torch.cuda.stream(stream):
+                found[number] = _pass(subject, problem)
+    for stream in streams:
+        here.wait_stream(stream)
+    torch.cuda.synchronize(device)
+    return [Execution(problem, outputs, {}, ()) for problem, outputs in zip(problems, found, strict=True)]
 
 
 class Captured:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
@@ -10,36 +9,17 @@ from flashverify.case.case import Storage, Values
 from flashverify.case.masks.mask import LENGTHS, Mask
 from flashverify.case.memory.materialize import materialize
 from flashverify.case.space.fit import fitted
-from flashverify.checks.passes.derived_problems import FLOATS, overwrite, plain, work
+from flashverify.checks.passes.derived_problems import FLOATS, plain, work
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import torch
-
     from flashverify.case.case import Case
     from flashverify.case.problem import Problem
     from flashverify.subjects.interface import Subject
 
-    Changes = list[tuple[torch.Tensor, torch.Tensor]]
-
-__all__ = ["larger", "length_changes", "overwritten", "shorter", "value_changes", "with_other_values"]
+__all__ = ["larger", "other_values", "shorter", "with_lengths_of", "with_other_values"]
 
 LARGEST = 1 << 24
 """Multiply-adds of the forward up to which a larger problem is asked beside a case."""
-
-
-@contextlib.contextmanager
-def overwritten(changes: Changes) -> Iterator[None]:
-    """Each first tensor holds the values of its second one until the end of the block."""
-    before = [target.clone() for target, _ in changes]
-    for target, values in changes:
-        overwrite(target, values)
-    try:
-        yield
-    finally:
-        for (target, _), values in zip(changes, before, strict=True):
-            overwrite(target, values)
 
 
 def with_other_values(case: Case) -> Case:
@@ -47,18 +27,11 @@ def with_other_values(case: Case) -> Case:
     return dataclasses.replace(case, values=Values(regime="normal", seed=case.values.seed ^ 1))
 
 
-def value_changes(problem: Problem) -> Changes:
-    """The tensors of the problem, each with normal values of another seed; padding and pages as they lie."""
+def other_values(problem: Problem) -> Problem:
+    """The problem with normal values of another seed in memory of their own; the case, the masks and the lengths are those of `problem`."""
     other, _ = materialize(with_other_values(problem.case), problem.q.device)
-    pairs = [(getattr(problem, name), getattr(other, name)) for name in FLOATS]
-    found = [(target, value) for target, value in pairs if target is not None]
-    if problem.pages is not None and other.pages is not None:
-        found += [
-            (problem.pages.k, other.pages.k),
-            (problem.pages.v, other.pages.v),
-            (problem.pages.table, other.pages.table),
-        ]
-    return found
+    found = {name: getattr(other, name) for name in FLOATS if getattr(problem, name) is not None}
+    return dataclasses.replace(problem, pages=other.pages, **found)
 
 
 def shorter(subject: Subject, problem: Problem) -> Problem | None:
@@ -80,14 +53,14 @@ def shorter(subject: Subject, problem: Problem) -> Problem | None:
     return None if subject.supports.refusal(plain(case)) is not None else dataclasses.replace(problem, case=case)
 
 
-def length_changes(problem: Problem, other: Problem) -> Changes:
-    """The tensors of lengths of the problem, each with the lengths that the case of `other` declares."""
-    found = []
-    for name in LENGTHS:
-        target = getattr(problem, name)
-        if target is not None:
-            found.append((target, target.new_tensor(getattr(other.case.mask, name))))
-    return found
+def with_lengths_of(problem: Problem, other: Problem) -> Problem:
+    """`problem` with the lengths that the case of `other` declares, in tensors of their own, and its case."""
+    found = {
+        name: target.new_tensor(getattr(other.case.mask, name))
+        for name in LENGTHS
+        if (target := getattr(problem, name)) is not None
+    }
+    return dataclasses.replace(problem, case=other.case, **found)
 
 
 def larger(subject: Subject, case: Case) -> Case | None:

@@ -1,8 +1,9 @@
 """What the check `reuse` asks.
 
 The base pass of a case is its first call. Every question ends with the same problem once more, whose outputs must be those of the
-base, bit for bit; without a promise of that, within their bounds. In between the same memory holds another problem, or a larger one was
-asked, and that one is judged by its own truth: a subject that answers it with what it kept of the first fails there.
+base, bit for bit; without a promise of that, within their bounds. In between another problem lies at the same addresses, or a larger
+one was asked, and that one is judged by its own truth: a subject that answers it with what it kept of the first fails there. After
+other values the case is asked in memory of its own while they still lie in the first: a subject that kept an address reads them.
 """
 
 from __future__ import annotations
@@ -15,15 +16,11 @@ from flashverify.checks.left_open import undefined_elements
 from flashverify.checks.passes.bitwise import first_difference
 from flashverify.checks.passes.by_itself import told_by_itself
 from flashverify.checks.passes.execution import execute
-from flashverify.checks.reuse.cuda import captured, on_another_stream
-from flashverify.checks.reuse.problems import (
-    larger,
-    length_changes,
-    overwritten,
-    shorter,
-    value_changes,
-    with_other_values,
-)
+from flashverify.checks.reuse.asking import Other, between, blamed_on, failure, same
+from flashverify.checks.reuse.cuda import at_once, captured, on_another_stream
+from flashverify.checks.reuse.held import held
+from flashverify.checks.reuse.neighbours import other_settings, other_storage
+from flashverify.checks.reuse.problems import larger, other_values, shorter, with_lengths_of, with_other_values
 from flashverify.checks.reuse.saved_tensors import Saved
 from flashverify.judge.verdict import Status, Verdict
 from flashverify.outputs import BACKWARD
@@ -33,13 +30,23 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from flashverify.case.case import Case
-    from flashverify.case.problem import Problem
     from flashverify.checks.passes.base_pass import BasePass
     from flashverify.checks.passes.execution import Execution
-    from flashverify.checks.reuse.problems import Changes
+    from flashverify.checks.reuse.neighbours import Neighbour
     from flashverify.subjects.interface import Subject
 
-__all__ = ["backward", "calls", "graph", "larger_between", "lengths", "stream", "values"]
+__all__ = [
+    "backward",
+    "calls",
+    "graph",
+    "larger_between",
+    "lengths",
+    "settings",
+    "storage",
+    "stream",
+    "together",
+    "values",
+]
 
 
 def calls(first: BasePass) -> Iterator[Verdict]:
@@ -47,22 +54,41 @@ def calls(first: BasePass) -> Iterator[Verdict]:
     subject, base = first.subject, first.execution
     for _ in range(first.calls - 2):
         execute(subject, base.problem)
-    yield from _same(subject, base, execute(subject, base.problem, pattern=1), "calls", f"call {first.calls}")
+    yield from same(subject, base, execute(subject, base.problem, pattern=1), "calls", f"call {first.calls}")
 
 
 def values(first: BasePass) -> Iterator[Verdict] | None:
-    """The same memory with other values."""
-    subject, base = first.subject, first.execution
-    if not sum(tensor.numel() for tensor in base.problem.tensors()):
+    """Other values at the same addresses, then the case elsewhere while they lie there."""
+    problem = first.execution.problem
+    if not sum(tensor.numel() for tensor in problem.tensors()):
         return None
-    return _between(subject, base, base.problem, value_changes(base.problem), "values")
+    other = Other("other values", other_values(problem), with_other_values(first.case))
+    return between(first, "values", [other], elsewhere=True)
 
 
 def lengths(first: BasePass) -> Iterator[Verdict] | None:
-    """The same memory with shorter lengths."""
-    subject, base = first.subject, first.execution
-    other = shorter(subject, base.problem)
-    return None if other is None else _between(subject, base, other, length_changes(base.problem, other), "lengths")
+    """Shorter lengths at the same addresses."""
+    problem = first.execution.problem
+    other = shorter(first.subject, problem)
+    if other is None:
+        return None
+    return between(first, "lengths", [Other("other lengths", with_lengths_of(problem, other), other.case)])
+
+
+def settings(first: BasePass) -> Iterator[Verdict] | None:
+    """Another scale, and another mask or modifier, over the same tensors."""
+    return _neighbours(first, "settings", other_settings(first.subject, first.case))
+
+
+def storage(first: BasePass) -> Iterator[Verdict] | None:
+    """Other strides, and another dtype, at the same addresses."""
+    return _neighbours(first, "storage", other_storage(first.subject, first.case))
+
+
+def _neighbours(first: BasePass, name: str, found: list[Neighbour]) -> Iterator[Verdict] | None:
+    device = first.subject.device()
+    others = (Other(what, materialize(case, device)[0], case, told=False) for what, case in found)
+    return between(first, name, others) if found else None
 
 
 def larger_between(first: BasePass) -> Iterator[Verdict] | None:
@@ -74,11 +100,9 @@ def larger_between(first: BasePass) -> Iterator[Verdict] | None:
 def _after_larger(subject: Subject, base: Execution, case: Case) -> Iterator[Verdict]:
     problem, _ = materialize(case, subject.device())
     failing = first_failure(subject, execute(subject, problem))
-    blamed = _blamed(subject, base, failing, "larger", f"a larger problem asked after the case ({case})")
+    blamed = blamed_on(subject, base, failing, "larger", f"a larger problem asked after the case ({case})")
     yield from told_by_itself(subject, base.problem.case, list(blamed), (case,))
-    yield from _same(
-        subject, base, execute(subject, base.problem, pattern=1), "larger", "a call after a larger problem"
-    )
+    yield from same(subject, base, execute(subject, base.problem, pattern=1), "larger", "a call after a larger problem")
 
 
 def backward(first: BasePass) -> Iterator[Verdict] | None:
@@ -99,14 +123,14 @@ def _backward_twice(subject: Subject, base: Execution) -> Iterator[Verdict]:
                 gradients = subject.backward(problem, forward)
         except RuntimeError as error:
             if number == 2 and "second time" in str(error):
-                yield _verdict("backward", "", (), "its graph is freed by the first backward", Status.PASS)
+                yield failure("backward", "", (), "its graph is freed by the first backward", Status.PASS)
                 return
             raise
         tensors = {name: getattr(gradients, name) for name in BACKWARD}
         found.append({name: x.detach().clone() for name, x in tensors.items() if x is not None})
     changed = saved.changed()
     if changed:
-        yield _verdict("saved-state", changed, (), f"the backward changed what the forward saved: {changed}")
+        yield failure("saved-state", changed, (), f"the backward changed what the forward saved: {changed}")
     if not contract.deterministic:
         return
     undefined = undefined_elements(problem, contract)
@@ -114,9 +138,7 @@ def _backward_twice(subject: Subject, base: Execution) -> Iterator[Verdict]:
         difference = first_difference(first, found[1][name], undefined.get(name))
         if difference is not None:
             index, text = difference
-            yield _verdict(
-                "backward", name, index, f"{name}{list(index)} of a second backward from one forward: {text}"
-            )
+            yield failure("backward", name, index, f"{name}{list(index)} of a second backward from one forward: {text}")
 
 
 def stream(first: BasePass) -> Iterator[Verdict] | None:
@@ -124,7 +146,21 @@ def stream(first: BasePass) -> Iterator[Verdict] | None:
     subject, base = first.subject, first.execution
     if not base.problem.q.is_cuda:
         return None
-    return _same(subject, base, on_another_stream(subject, base.problem), "stream", "a call on another stream")
+    return same(subject, base, on_another_stream(subject, base.problem), "stream", "a call on another stream")
+
+
+def together(first: BasePass) -> Iterator[Verdict] | None:
+    """The case and one with other values on two streams at once."""
+    subject, base = first.subject, first.execution
+    if not base.problem.q.is_cuda:
+        return None
+    return _together(subject, base)
+
+
+def _together(subject: Subject, base: Execution) -> Iterator[Verdict]:
+    other = execute(subject, materialize(with_other_values(base.problem.case), subject.device())[0])
+    for execution, again in zip((base, other), at_once(subject, base.problem, other.problem), strict=True):
+        yield from same(subject, execution, again, "together", "a call beside one on another stream")
 
 
 def graph(first: BasePass) -> Iterator[Verdict] | None:
@@ -145,54 +181,13 @@ def _replayed(subject: Subject, base: Execution) -> Iterator[Verdict]:
     except RuntimeError as error:
         promised = subject.contract.graphs is True
         text = f"it cannot be captured in a CUDA graph: {(str(error).splitlines() or [''])[0][:200]}"
-        yield _verdict("graph", "", (), text, Status.FAIL if promised else Status.PASS)
+        yield failure("graph", "", (), text, Status.FAIL if promised else Status.PASS)
         return
-    yield from _same(subject, base, graph.replay(problem), "graph", "the replay of a graph")
-    other = shorter(subject, problem)
-    changes = value_changes(problem) + ([] if other is None else length_changes(problem, other))
-    with overwritten(changes):
-        eager = execute(subject, other or problem)
-        found = list(
-            _same(subject, eager, graph.replay(other or problem), "graph", "the replay of a graph over other inputs")
-        )
+    yield from same(subject, base, graph.replay(problem), "graph", "the replay of a graph")
+    other = other_values(problem)
+    less = shorter(subject, problem)
+    with held(problem, other if less is None else with_lengths_of(other, less)) as asked:
+        eager = execute(subject, asked)
+        found = list(same(subject, eager, graph.replay(asked), "graph", "the replay of a graph over other inputs"))
     yield from found
     torch.cuda.synchronize(problem.q.device)
-
-
-def _between(subject: Subject, base: Execution, other: Problem, changes: Changes, name: str) -> Iterator[Verdict]:
-    """The case, then `other` in the same memory, then the case again."""
-    with overwritten(changes):
-        failing = first_failure(subject, execute(subject, other))
-    blamed = _blamed(subject, base, failing, name, f"the same memory with other {name}")
-    alone = other.case if other is not base.problem else with_other_values(other.case)
-    yield from told_by_itself(subject, base.problem.case, list(blamed), (alone,))
-    yield from _same(
-        subject, base, execute(subject, base.problem, pattern=1), name, f"a call after one with other {name}"
-    )
-
-
-def _same(subject: Subject, base: Execution, again: Execution, name: str, what: str) -> Iterator[Verdict]:
-    """Failures where `again` is not `base` bit for bit; where that is not promised, where it is outside its bounds."""
-    if not subject.contract.deterministic:
-        yield from _blamed(subject, base, first_failure(subject, again), name, what)
-        return
-    undefined = undefined_elements(base.problem, subject.contract)
-    for output, mask in base.unwritten.items():  # the check `memory` reports these
-        undefined[output] = undefined[output] | mask if output in undefined else mask
-    for output, expected in base.outputs.items():
-        found = first_difference(expected, again.outputs[output], undefined.get(output))
-        if found is not None:
-            index, text = found
-            yield _verdict(
-                name, output, index, f"{output}{list(index)} of {what} is not that of the first call: {text}"
-            )
-
-
-def _blamed(subject: Subject, base: Execution, failing: Verdict | None, name: str, what: str) -> Iterator[Verdict]:
-    """A failure where another pass is outside its bounds and the base is not: a subject that is wrong by itself fails `accuracy`."""
-    if failing is not None and first_failure(subject, base) is None:
-        yield _verdict(name, failing.output, failing.index, f"{what} is wrong: {failing.message}")
-
-
-def _verdict(error: str, output: str, index: tuple[int, ...], message: str, status: Status = Status.FAIL) -> Verdict:
-    return Verdict(check="reuse", status=status, output=output, error=error, index=index, message=message)

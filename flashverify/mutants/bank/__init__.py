@@ -35,7 +35,7 @@ BANK: tuple[Mutant, ...] = (
 )
 """Defects that an interpreted kernel shows in its outputs."""
 BEYOND_CASES = ("offset_in_32_bits",)
-"""Shown by a stride of 2^31 elements, which no case has; tested with a buffer of its own (`tests/checks/test_sanitizer.py`)."""
+"""Shown by the check `addresses` alone, in strides that no case has (`tests/checks/test_addresses.py`)."""
 CURATED: tuple[Mutant, ...] = (*BANK, *(mutant for mutant in MEMORY_BANK if mutant.name not in BEYOND_CASES), *GPU)
 """Every defect that is modelled on a real one and that a case can show."""
 CONTROLS: tuple[Mutant, ...] = (*_CONTROLS, *GPU_CONTROLS)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["MEMORY", "WIDTH"]
 
 WIDTH = "width"
-"""The operator that narrows integers. Only sizes from 2^31 on show it when run; `flashverify compile` reads it off the code."""
+"""The operator that narrows integers. When run only the check `addresses` shows some of it; `flashverify compile` reads it off the code."""
 
 _FLAGS = {"LOWER": "UPPER", "UPPER": "LOWER", "BITS": "UPPER", "SPARSE": "BITS"}
 _CONFUSED = {"q_end": "sq", "sq": "q_end", "k_end": "sk", "sk": "k_end", "low": "high", "high": "low", "b": "h"}

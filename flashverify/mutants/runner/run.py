@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from flashverify.campaign import environment, toolkit
-from flashverify.campaign.commands.paired import list_cases
+from flashverify.campaign.commands.listing import list_cases
 from flashverify.campaign.protocol import CaseList
 from flashverify.campaign.supervisor.process import ProcessSetup
 from flashverify.case.text import format_case, parse_case

@@ -28,10 +28,11 @@ def held_out_cases(notebook: Notebook, supports: Supports) -> None:
     Rows without keys and elements outside the lengths are left out, which have fields of their own.
     """
     from flashverify.campaign.worker.search import draw
-    from flashverify.case.space.strategies import CPU, GPU, cases
+    from flashverify.case.space.profiles import profile_of
+    from flashverify.case.space.strategies import cases
 
     known = {suspect.case for suspect in notebook.suspects}
-    for case in draw(cases(supports, profile=GPU if notebook.device == "cuda" else CPU), _DRAWN, _SEED):
+    for case in draw(cases(supports, profile=profile_of(notebook.device)), _DRAWN, _SEED):
         text = format_case(case)
         if case.values.edits or case.values.regime in _WILD or text in known:
             continue

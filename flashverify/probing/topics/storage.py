@@ -51,6 +51,7 @@ def storage(notebook: Notebook) -> None:
         notebook.infer("supports", name, (own,) if name == "layouts" else False, why)
     notebook.settled("supports", "contiguous", *_KINDS)
     _strided_vectors(notebook)
+    _transposed(notebook)
     for kind in ("expanded", "transposed") if notebook.gradients else ():
         turned: Words = {"backward": "yes", "do": kind}
         seen = notebook.seen(turned)
@@ -58,6 +59,20 @@ def storage(notebook: Notebook) -> None:
             notebook.suspect(f"a dO that is {kind}", seen.failure, turned)
         elif not seen.ran:
             notebook.notes.append(f"a dO that is {kind} raises: {seen.raised}; contiguous=True leaves it out")
+
+
+def _transposed(notebook: Notebook) -> None:
+    """Q, k and v whose last axis is not contiguous."""
+    if "page_size" in notebook.base:
+        return
+    case: Words = {"transposed": "yes"}
+    seen = notebook.seen(case)
+    if notebook.verdict(seen) == "right":
+        notebook.infer("supports", "transposed", True, "q, k and v whose last axis is not contiguous are read right")
+    elif notebook.verdict(seen) == "wrong":
+        notebook.notes.append(
+            "q, k and v whose last axis is not contiguous are read wrong: transposed=False leaves it out"
+        )
 
 
 def _strided_vectors(notebook: Notebook) -> None:

@@ -16,15 +16,13 @@ from flashverify.report.group import GroupKey, percentile, rank
 if TYPE_CHECKING:
     from collections.abc import Iterable, Set
 
-    from flashverify.report.joined import Identity, Pair, Place, Seen
+    from flashverify.comparing.joined import Identity, Pair, Place, Seen
+    from flashverify.comparing.thresholds import Thresholds
 
-__all__ = ["GROWTH", "LISTED", "Changed", "Mover", "Row", "changed", "grew", "movers", "rows"]
+__all__ = ["LISTED", "Changed", "Mover", "Row", "changed", "grew", "movers", "rows"]
 
-GROWTH = 1.1
 LISTED = 10
 """Cases listed of each kind."""
-_NEGLIGIBLE = 0.01
-_LEAST_DRIFT = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +39,14 @@ class Row:
     p99: tuple[float, float]
     bias: Bias
 
-    @property
-    def grew(self) -> bool:
-        """Whether one of the two grew by more than 10 percent."""
-        return grew(*self.worst) or grew(*self.p99)
+    def grew(self, limits: Thresholds) -> bool:
+        """Whether one of the two grew by more than the limits allow."""
+        return grew(*self.worst, limits) or grew(*self.p99, limits)
 
-    @property
-    def drifted(self) -> bool:
-        """Whether the mean signed ratio moved significantly, by more than a thousandth of the bound."""
+    def drifted(self, limits: Thresholds) -> bool:
+        """Whether the mean signed ratio moved significantly, by more than the limits allow."""
         mean = self.bias.mean
-        return mean is not None and abs(mean) > _LEAST_DRIFT and self.bias.significant
+        return mean is not None and abs(mean) > limits.bias_shift and self.bias.significant
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +71,11 @@ class Changed:
     message: str
 
 
-def grew(before: float, after: float) -> bool:
-    """Whether a ratio grew by more than 10 percent to something that matters."""
+def grew(before: float, after: float, limits: Thresholds) -> bool:
+    """Whether a ratio grew by more than the limits allow, to something that matters."""
     if math.isnan(after) or math.isnan(before):
         return math.isnan(after) and not math.isnan(before)
-    return after >= _NEGLIGIBLE and after > GROWTH * before
+    return after >= limits.negligible and after > limits.worst_growth * before
 
 
 def changed(pair: Pair, first: Seen, second: Seen, known: Set[Identity] = frozenset()) -> Changed | None:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from flashverify.campaign.store.reader import StoredRun
-    from flashverify.report.change import Row
-    from flashverify.report.joined import Identity, Pair
+    from flashverify.comparing.change import Row
+    from flashverify.comparing.joined import Identity, Pair
 
 __all__ = ["Held"]
 

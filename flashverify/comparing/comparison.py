@@ -1,39 +1,56 @@
-"""What changed from one run to another, on the very same cases: may the change be merged?
+"""What changed from one side to the other, on the very same cases: may the change be merged?
 
-`do not merge`: a common case fails in a way in which it did not fail before, or an element is newly outside its bound.
-`look`: the worst ratio or the 99th percentile of an output grew by more than 10 percent, its bias moved significantly by more than a
-thousandth of the bound, a status, the coverage, the evidence or an assumed form changed, or cases are missing. Growth that stays below a
-hundredth of the bound is none.
+`do not merge`: a common case fails in a way in which it did not fail before, an element is newly outside its bound, or a ratio is above
+its ceiling.
+`look`: errors, bias or drift grew beyond a threshold, a status, the coverage, the evidence or an assumed form changed, or cases are missing.
 `may merge`: nothing of that.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from flashverify.campaign.card.content import card_of
 from flashverify.campaign.store.reader import open_run
+from flashverify.comparing.change import LISTED, Changed, Mover, Row, changed, grew, movers, rows
+from flashverify.comparing.element_words import element_doubts, sentence
+from flashverify.comparing.held import Held
+from flashverify.comparing.joined import Pair, changed_settings, join, notes_about
+from flashverify.comparing.judged_sides import JudgedSides
+from flashverify.comparing.thresholds import Thresholds
 from flashverify.errors import NoVerdictError
 from flashverify.judge.wording import plural, ratio_text
-from flashverify.report.change import LISTED, Changed, Mover, Row, changed, grew, movers, rows
-from flashverify.report.held import Held
-from flashverify.report.joined import Pair, changed_settings, join, notes_about
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
     from flashverify.baseline.entries import Baseline
+    from flashverify.campaign.card.content import Card
+    from flashverify.campaign.store.reader import StoredRun
+    from flashverify.comparing.elements import Elements
+    from flashverify.comparing.functions import ChangedFunction
+    from flashverify.judge.record import FindingRecord
 
-__all__ = ["Comparison", "compare_runs"]
+__all__ = ["Comparison", "compare_runs", "compare_sides"]
 
 Decision = Literal["do not merge", "look", "may merge"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """The answer and what it rests on; `settings` maps what changed of forms and environment to its two values."""
+    """The answer and what it rests on.
+
+    Attributes:
+        settings: what changed of forms and environment, with its two values.
+        elements: what became of every element; None where a side is a stored run.
+        functions: what changed of the subjects' own modules; None likewise.
+        limits: the thresholds in force.
+        specs: of the subjects, before and after.
+        findings: of the later side, those whose check, error and output no finding of the earlier one has.
+    """
 
     decision: Decision
     reasons: tuple[str, ...]
@@ -47,6 +64,16 @@ class Comparison:
     newly_failing: tuple[Changed, ...]
     newly_passing: tuple[Changed, ...]
     settings: dict[str, tuple[str, str]]
+    elements: Elements | None = None
+    functions: tuple[ChangedFunction, ...] | None = None
+    limits: Thresholds = field(default_factory=Thresholds)
+    specs: tuple[str, ...] = ()
+    findings: tuple[Card, ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        """The answer in one sentence."""
+        return sentence(self)
 
     @property
     def exit_code(self) -> int:
@@ -55,36 +82,49 @@ class Comparison:
 
     def to_text(self) -> str:
         """Plain text for a terminal."""
-        from flashverify.report.compare_text import to_text
+        from flashverify.comparing.text import to_text
 
         return to_text(self)
 
     def to_markdown(self) -> str:
         """Markdown for a comment on a pull request."""
-        from flashverify.report.compare_text import to_markdown
+        from flashverify.comparing.markdown import to_markdown
 
         return to_markdown(self)
 
+    def to_html(self) -> str:
+        """One page that needs nothing else and runs no script."""
+        from flashverify.comparing.page import to_html
+
+        return to_html(self)
+
+    def to_junit(self) -> str:
+        """JUnit XML."""
+        from flashverify.comparing.junit import render_junit
+
+        return render_junit(self)
+
     def to_json(self) -> str:
         """JSON for programs; the fields are those of this class, `format` is 1, ratios as in report.json."""
-        from flashverify.report.compare_text import to_json
+        from flashverify.comparing.json_text import to_json
 
         return to_json(self)
 
 
-def compare_runs(before: Path, after: Path, baseline: Baseline | None = None) -> Comparison:
-    """Compare two run folders.
+def compare_sides(sides: JudgedSides, baseline: Baseline | None = None, limits: Thresholds | None = None) -> Comparison:
+    """Compare two sides that were judged.
 
     Args:
-        before: of the earlier run.
-        after: of the later one.
+        sides: their runs, and what became of every element.
+        limits: from which size on a change is a reason to look.
         baseline: failures that may stand: a case that newly fails for their causes is no reason against the change, only one to look.
 
     Raises:
         NoVerdictError: no case was judged in both.
         StoreError: a folder is no run, or its results cannot be read.
     """
-    old, new = open_run(before), open_run(after)
+    limits = limits or Thresholds()
+    old, new = map(open_run, sides.runs)
     joined = join(old, new)
     both = [pair for pair in joined.pairs if pair.before.judged and pair.after.judged]
     held = Held(baseline, new)
@@ -96,7 +136,10 @@ def compare_runs(before: Path, after: Path, baseline: Baseline | None = None) ->
         raise NoVerdictError(f"none of the {plural(len(joined.pairs), 'common case')} was judged in both runs")
     table = rows(both)
     settings = changed_settings(old.record, new.record, joined)
-    doubts = [*_doubts(joined.pairs), *_row_doubts(table), *_setting_doubts(settings)]
+    settings |= sides.versions or {}
+    doubts = [*_doubts(joined.pairs), *_row_doubts(table, limits), *_setting_doubts(settings)]
+    if sides.elements is not None:
+        doubts += element_doubts(sides.elements, limits)
     if joined.only_before:
         doubts.append(
             f"{plural(len(joined.only_before), 'case')} of the earlier run {'is' if len(joined.only_before) == 1 else 'are'} not in the later one"
@@ -116,7 +159,25 @@ def compare_runs(before: Path, after: Path, baseline: Baseline | None = None) ->
         newly_failing=tuple(failing),
         newly_passing=tuple(passing),
         settings=settings,
+        elements=sides.elements,
+        functions=sides.functions,
+        limits=limits,
+        specs=tuple(run.record.subjects[0] for run in (old, new) if len(run.record.subjects) == 1),
+        findings=_new_findings(old, new),
     )
+
+
+def compare_runs(before: Path, after: Path, baseline: Baseline | None = None) -> Comparison:
+    """Compare two run folders, as `compare_sides` does."""
+    return compare_sides(JudgedSides((before, after)), baseline)
+
+
+def _new_findings(old: StoredRun, new: StoredRun) -> tuple[Card, ...]:
+    def identity(record: FindingRecord) -> tuple[str, str, str]:
+        return record.verdict.check, record.verdict.error, record.verdict.output
+
+    known = {identity(each.record) for each in old.findings}
+    return tuple(card_of(each.record) for each in new.findings if identity(each.record) not in known)
 
 
 def _error_reasons(failing: list[Changed]) -> list[str]:
@@ -143,18 +204,18 @@ def _doubts(pairs: Iterable[Pair]) -> list[str]:
     return found
 
 
-def _row_doubts(table: Iterable[Row]) -> list[str]:
+def _row_doubts(table: Iterable[Row], limits: Thresholds) -> list[str]:
     found = []
     for row in table:
         moved = [
             f"{name} {ratio_text(before)} to {ratio_text(after)}"
             for name, (before, after) in (("worst", row.worst), ("p99", row.p99))
-            if grew(before, after)
+            if grew(before, after, limits)
         ]
         key = row.key
         if moved:
             found.append(f"the ratio of {key.output} grew ({key.dtype}, {key.mode}, {key.subject}): {', '.join(moved)}")
-        if row.drifted:
+        if row.drifted(limits):
             found.append(f"the bias of {key.output} moved ({key.dtype}, {key.mode}, {key.subject}): {row.bias.text()}")
     return found
 

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
+from flashverify.comparing import compare_runs, write_comparison
 from flashverify.errors import NoVerdictError, UsageError
 from flashverify.judge.verdict import Status, Verdict, to_hex
-from flashverify.report import compare_runs, write_comparison
 from tests.report.synthetic import campaign, failing, header, result, stats, write_run
 
 HOSTILE = "<script>|`@all`\x1b[2J"
@@ -195,7 +195,7 @@ def test_a_comparison_is_written(tmp_path, suffix):
 
 def test_a_comparison_in_another_format_is_refused(tmp_path):
     comparison = compare(tmp_path, cases(3), cases(3))
-    with pytest.raises(UsageError, match=r"ends in .json, .md, .txt"):
+    with pytest.raises(UsageError, match=r"ends in .html, .json, .md, .txt"):
         write_comparison(comparison, tmp_path / "c.pdf")
 
 

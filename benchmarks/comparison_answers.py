@@ -1,0 +1,167 @@
+"""What `flashverify compare` says of changes to the bundled kernels whose right answer is known, and of no change at all.
+
+    python benchmarks/comparison_answers.py FILE [--cases 60] [--selves 50] [--refactors 20] [--jobs 2] [--only NAME]...
+
+Eight changes are made to copies of the kernels, each compared with the original as two folders: a harmless refactor, exp2 to exp, P rounded
+to bf16, smaller tiles, the row sum of rounded P, a doubled scale that cancels, a value read that another program writes, and the LSE in the
+input dtype. Then the kernels are compared with themselves, and with refactors that rename what they compute, on other drawn cases each
+time. Prints the answers and the share of right ones, writes them as JSON lines, and exits with 1 where one is not right.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = "kernels/flashverify_kernels"
+MAY, LOOK, NOT = "may merge", "look", "do not merge"
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change, and what may be said of it.
+
+    Attributes:
+        file: below the package.
+        edits: texts and what replaces each, wherever it stands.
+        right: the answers that are right.
+        unchanged: whether no element may change.
+    """
+
+    name: str
+    file: str
+    edits: tuple[tuple[str, str], ...]
+    right: tuple[str, ...]
+    unchanged: bool = False
+
+
+_SUM = "return p, m_new, l_i * alpha + tl.sum(p, 1), alpha"
+_STORE_LSE = "tl.store(row_ptrs(stats.lse2, stats, b, h, q0, i), lse2, mask=i < sq)"
+CHANGES = (
+    Change("refactor", "device/softmax.py", (("pivot", "shift"), ("m_new", "highest")), (MAY,), unchanged=True),
+    Change("exp2_to_exp", "device/softmax.py", (("p = tl.exp2(z - pivot[:, None])", "p = tl.exp((z - pivot[:, None]) * 0.6931471805599453)"),), (MAY, LOOK)),
+    Change("p_to_bf16", "device/forward.py", (("tl.dot(p.to(v.dtype), v,", "tl.dot(p.to(tl.bfloat16).to(v.dtype), v,"),), (NOT,)),
+    Change("other_tiles", "config.py", (("config = LaunchConfig(block_m=64, block_n=64)", "config = LaunchConfig(block_m=32, block_n=32)"),), (MAY, LOOK)),
+    Change("row_sum_of_rounded_p", "device/softmax.py", ((_SUM, _SUM.replace("tl.sum(p, 1)", "tl.sum(p.to(tl.bfloat16).to(tl.float32), 1)")),), (NOT,)),
+    Change("doubled_scale_that_cancels", "device/dq.py", (("dq * terms.scale,", "dq * (2.0 * terms.scale) * 0.5,"),), (MAY,)),
+    Change("racy", "device/delta.py", (("    tl.store(row_ptrs(stats.delta", "    tl.load(stats.delta)\n    tl.store(row_ptrs(stats.delta"),), (NOT,)),
+    Change("lse_in_the_input_dtype", "device/forward.py", ((_STORE_LSE, _STORE_LSE.replace("lse2, mask", "lse2.to(q.dtype), mask")),), (NOT,)),
+)  # fmt: skip
+_RENAMED = ("alpha", "pivot", "m_new", "divisor", "acc", "limits", "band", "see", "z", "dot")
+
+
+def refactors(count: int) -> list[Change]:
+    """Changes that rename one local name of the forward or of the softmax."""
+    files = ("device/softmax.py", "device/forward.py")
+    found = []
+    for number in range(count):
+        name, file = _RENAMED[number % len(_RENAMED)], files[number // len(_RENAMED) % 2]
+        found.append(
+            Change(f"refactor_{number}_{name}", file, ((rf"\b{name}\b", f"{name}_{number}"),), (MAY,), unchanged=True)
+        )
+    return found
+
+
+def copy_of(place: Path, change: Change | None) -> Path:
+    """A folder with the kernels, changed."""
+    folder = place / ("before" if change is None else "after")
+    shutil.copytree(ROOT / PACKAGE, folder / PACKAGE, ignore=shutil.ignore_patterns("__pycache__"))
+    if change is not None:
+        file = folder / PACKAGE / change.file
+        text = file.read_text(encoding="utf-8")
+        for old, new in change.edits:
+            if old.startswith(r"\b"):
+                changed = _renamed(text, old[2:-2], new)
+            else:
+                assert old in text, f"{change.name}: {old!r} is not in {change.file}"
+                changed = text.replace(old, new)
+            text = changed
+        file.write_text(text, encoding="utf-8")
+    return folder
+
+
+def _renamed(text: str, name: str, new: str) -> str:
+    """The text with a name replaced where it is a variable; its docstrings, keywords and attributes stay."""
+    import ast
+
+    lines = text.split("\n")
+    places = {
+        (node.lineno - 1, node.col_offset)
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Name | ast.arg) and (node.id if isinstance(node, ast.Name) else node.arg) == name
+    }
+    for line, column in sorted(places, reverse=True):
+        lines[line] = lines[line][:column] + new + lines[line][column + len(name) :]
+    return "\n".join(lines)
+
+
+def answer(change: Change | None, number: int, cases: int) -> dict[str, object]:
+    """What is said of a change; None is no change."""
+    with tempfile.TemporaryDirectory(prefix="comparison-") as name:
+        place = Path(name)
+        before = copy_of(place, None)
+        after = before if change is None else copy_of(place, change)
+        command = (sys.executable, "-m", "flashverify", "compare", str(before), str(after), "--subject", "bundled", "--device", "cpu", "--workers", "1", "--cases", str(cases), "--seed", str(number), "--out", str(place / "out"), "--json")  # fmt: skip
+        path = [str(ROOT), str(ROOT / "kernels"), str(ROOT / "oracles"), os.environ.get("PYTHONPATH", "")]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": os.pathsep.join(path)}, check=False)  # fmt: skip
+        try:
+            found = json.loads(done.stdout)
+        except ValueError:
+            return {
+                "name": change.name if change else "self",
+                "decision": "none",
+                "right": False,
+                "sentence": done.stderr[-800:],
+            }
+    right = found["decision"] in (change.right if change else (MAY,))
+    if change is None or change.unchanged:
+        right = right and found["elements"]["unchanged"]
+    return {
+        "name": change.name if change else "self",
+        "seed": number,
+        "decision": found["decision"],
+        "right": right,
+        "sentence": found["sentence"],
+        "reasons": found["reasons"],
+        "functions": [each["name"] for each in found["functions"]],
+        "measured": found["elements"]["measured"],
+    }
+
+
+def main() -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--cases", type=int, default=60, help="drawn for each of the eight changes")
+    parser.add_argument("--few", type=int, default=12, help="drawn for each self and refactor")
+    parser.add_argument("--selves", type=int, default=50)
+    parser.add_argument("--refactors", type=int, default=20)
+    parser.add_argument("--only", action="append", default=[], metavar="NAME", help="these of the eight changes")
+    parser.add_argument("--jobs", type=int, default=1, help="comparisons at a time, each of three processes")
+    options = parser.parse_args()
+    wanted = [change for change in CHANGES if not options.only or change.name in options.only]
+    tasks: list[tuple[Change | None, int, int]] = [(change, 7, options.cases) for change in wanted]
+    tasks += [(None, 100 + number, options.few) for number in range(options.selves)]
+    tasks += [(change, 200 + number, options.few) for number, change in enumerate(refactors(options.refactors))]
+    with ThreadPoolExecutor(options.jobs) as pool, options.file.open("w", encoding="utf-8") as record:
+        right = 0
+        for found in pool.map(lambda task: answer(*task), tasks):
+            right += bool(found["right"])
+            record.write(json.dumps(found) + "\n")
+            record.flush()
+            print(f"{'right' if found['right'] else 'WRONG'}  {found['name']}: {found['sentence']}", flush=True)
+    print(f"{right} of {len(tasks)} right")
+    return int(right < len(tasks))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,75 @@
+"""What is lost where an operand of a product is subnormal and flushed to zero (docs/bounds.md, section 3)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from flashverify.formats import FORMATS
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from flashverify.numerics.coefficients import Coefficients
+    from flashverify.numerics.form import Form
+
+__all__ = ["CAST", "flushable_part", "flushed_operand", "flushed_products", "vanishing_products"]
+
+CAST = 1 + 2.0**-7
+"""A weight or a dS is that much larger at most once it is cast to the input dtype."""
+
+_W = FORMATS["fp32"].min_normal
+# The smaller half of an operand that tf32x3 splits is a multiple of its spacing, 2^-23 of its power of two.
+_SPLIT = 2.0**24
+
+
+def flushable_part(x: Tensor, dtype: str, form: Form) -> Tensor | None:
+    """How much of each element of an operand hardware may flush to zero, in the shape of `x`; None where it is nothing.
+
+    A normal number and a zero keep their value. Of a subnormal one everything may be lost. tf32x3 may lose the smaller half, less
+    than the smallest normal number, of an operand below `2^24` times that number.
+
+    Args:
+        x: The operand, finite, in any floating dtype that holds it.
+        dtype: The dtype that the kernel was given, `"fp16"`, `"bf16"`, `"fp32"`; hardware keeps the subnormal numbers of fp16.
+        form: The kernel's numerical form.
+    """
+    if FORMATS[dtype].subnormals:
+        return None
+    size = x.abs()
+    split = dtype == "fp32" and form.dot == "tf32x3"
+    part = torch.where(size < (_W * _SPLIT if split else _W), size.clamp(max=_W), 0.0)
+    return part if bool(part.any()) else None
+
+
+def vanishing_products(x: Tensor, factor: float) -> Tensor | None:
+    """The largest loss of `factor x` in fp32 where the product may be subnormal, in the shape of `x`; None where it is nothing."""
+    size = x.abs() * factor
+    part = torch.where(size < 2 * _W, size.clamp(max=_W), 0.0)
+    return part if bool(part.any()) else None
+
+
+def flushed_products(a: Tensor, part_a: Tensor | None, b: Tensor, part_b: Tensor | None) -> Tensor | None:
+    """How far flushed operands may move `A B^T`: `part(A) |B|^T + |A| part(B)^T`, `[G, M, N]`; None where that is 0.
+
+    Args:
+        a: |A|, `[G, M, C]`.
+        part_a: What of it may be flushed, or None.
+        b: |B|, `[G, N, C]`.
+        part_b: Likewise.
+    """
+    found = None if part_a is None else part_a @ b.mT
+    if part_b is None:
+        return found
+    other = a @ part_b.mT
+    return other if found is None else found.add_(other)
+
+
+def flushed_operand(c: Coefficients, x: Tensor, small: Tensor | None) -> Tensor | None:
+    """What flushing takes of K or of Q, and of its product with the scale, beside each dS in dQ or dK; None where it is nothing."""
+    lost = None if small is None or not c.flush else small * (c.grad_scale * CAST)
+    product = vanishing_products(x, c.operand) if c.operand else None
+    if product is None:
+        return lost
+    return product * CAST if lost is None else lost.add_(product, alpha=CAST)

@@ -1,0 +1,181 @@
+"""What a side may be, and that a revision's own modules are judged."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from flashverify.cli import main
+from flashverify.comparing.functions import changed_functions, functions_of
+from flashverify.comparing.sides import sides_of
+from flashverify.comparing.thresholds import Thresholds, read_thresholds
+from flashverify.errors import ConfigError, UsageError
+
+KERNEL = """
+import torch
+
+def attention(q, k, v, scale):
+    # weights
+    s = (q.float() @ k.float().transpose(-1, -2)) * scale
+    p = torch.softmax(s, -1)
+    return (p{rounded} @ v.float()).to(q.dtype)
+"""
+SUBJECT = """
+import flashverify
+from own.kernel import attention
+
+SUPPORTS = flashverify.Supports(dtypes=("fp16",), gqa=False, backward=False, empty=False, dim_max=32)
+
+@flashverify.subject(supports=SUPPORTS, contract=flashverify.Contract(lse_base=None))
+def mine(problem):
+    return attention(problem.q, problem.k, problem.v, problem.scale)
+"""
+
+
+def git(folder, *words):
+    setting = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
+    return subprocess.run(["git", *setting, *words], cwd=folder, check=True, capture_output=True, text=True).stdout
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A repository of two revisions: the second one rounds P to bf16."""
+    folder = tmp_path / "project"
+    (folder / "src/own").mkdir(parents=True)
+    (folder / "src/own/__init__.py").write_text("")
+    (folder / "under_test.py").write_text(SUBJECT)
+    git(folder, "init", "-q")
+    for rounded in ("", ".bfloat16().float()"):
+        (folder / "src/own/kernel.py").write_text(KERNEL.format(rounded=rounded))
+        git(folder, "add", ".")
+        git(folder, "commit", "-qm", "kernel")
+    monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(str(folder / "src"))
+    return folder
+
+
+def compared(*arguments):
+    return CliRunner().invoke(main, ["compare", *arguments, "--device", "cpu", "--workers", "1"])
+
+
+@pytest.mark.slow
+def test_two_revisions_are_judged_each_with_its_own_modules(project, tmp_path):
+    done = compared("HEAD~1..HEAD", "--subject", "under_test.py:mine", "--cases", "6", "--out", str(tmp_path / "c"))
+    assert done.exit_code == 1, done.output
+    assert done.stdout.startswith("DO NOT MERGE\n")
+    assert "Changed code: 1 function\n  src/own/kernel.py:attention" in done.stdout
+    document = json.loads((tmp_path / "c/comparison.json").read_text())
+    assert document["elements"]["rows"][0]["changed"] > 0
+    assert {path.suffix for path in (tmp_path / "c").glob("comparison.*")} == {".html", ".json", ".md"}
+    assert git(project, "worktree", "list").count("\n") == 1
+    said = compared(str(tmp_path / "c"), "--explain", "worst:o:fp16")
+    assert said.exit_code == 0, said.output
+    assert "flashverify replay 'fv1" in said.stdout
+    assert compared(str(tmp_path / "c"), "--explain", "worst").exit_code == 2
+
+
+@pytest.mark.slow
+def test_a_revision_compared_with_itself_is_no_change(project, tmp_path):
+    done = compared("HEAD..HEAD", "--subject", "under_test.py:mine", "--cases", "4", "--out", str(tmp_path / "c"))
+    assert done.exit_code == 0, done.output
+    assert "no change. Every element of 4 cases has the same bits." in done.stdout
+    assert "Changed code: no function" in done.stdout
+
+
+@pytest.mark.slow
+def test_a_subject_that_imports_the_working_copy_is_refused(project, tmp_path):
+    insert = f"import sys, importlib.util as u\nspec = u.spec_from_file_location('own.kernel', {str(project / 'src/own/kernel.py')!r})\n"
+    text = SUBJECT.replace(
+        "from own.kernel import attention",
+        f"{insert}m = sys.modules['own.kernel'] = u.module_from_spec(spec)\nspec.loader.exec_module(m)\nattention = m.attention",
+    )
+    (project / "under_test.py").write_text(text)
+    git(project, "commit", "-qam", "imports by its path")
+    done = compared("HEAD..HEAD", "--subject", "under_test.py:mine", "--cases", "2", "--out", str(tmp_path / "c"))
+    assert done.exit_code == 2, done.output
+    assert "imports own.kernel from" in done.output
+
+
+def test_what_a_side_may_be(project, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/run.json").write_text("{}")
+    sides = sides_of(("HEAD~1", str(project)), "under_test.py:mine")
+    assert [side.kind for side in sides] == ["revision", "folder"]
+    assert sides[0].commit == git(project, "rev-parse", "HEAD~1").strip()
+    assert [side.kind for side in sides_of((str(tmp_path / "run"), "torch-cpu"), None)] == ["run", "subject"]
+    first, second = sides_of(("HEAD~1...",), "under_test.py:mine")
+    assert (first.commit, second.text) == (sides[0].commit, "HEAD")
+
+
+@pytest.mark.parametrize(
+    ("texts", "spec", "said"),
+    [
+        (("HEAD",), "under_test.py:mine", "two sides, or two revisions as BASE..CANDIDATE"),
+        (("torch-cpu", "bundled"), "under_test.py:mine", "neither side is a folder or a revision"),
+        (("HEAD~1", "HEAD"), None, "'HEAD~1' is not accepted: it is no run folder, and subject"),
+        (("nothing", "HEAD"), "under_test.py:mine", "no folder, no revision, and subject 'nothing' is not known"),
+        (("nothing...HEAD",), "under_test.py:mine", "not revisions with a merge base"),
+        ((".", "HEAD"), None, "it is no run folder; accepted: a run folder, a subject, or with --subject a folder"),
+    ],
+)
+def test_a_side_that_is_nothing_is_refused(project, texts, spec, said):
+    with pytest.raises(UsageError) as error:
+        sides_of(texts, spec)
+    assert said in str(error.value)
+
+
+def loaded(folder: Path, text: str):
+    """The functions of a module of this text."""
+    name = f"loaded_{folder.name}"
+    (folder / f"{name}.py").write_text(text)
+    sys.path.insert(0, str(folder))
+    try:
+        __import__(name)
+        return {key.partition(":")[2]: code for key, code in functions_of(folder).items()}
+    finally:
+        sys.path.remove(str(folder))
+        sys.modules.pop(name, None)
+
+
+def test_comments_docstrings_and_layout_are_no_change_of_a_function(tmp_path):
+    folders = [tmp_path / name for name in ("one", "two", "three")]
+    for folder in folders:
+        folder.mkdir()
+    first = loaded(folders[0], "K = 1\ndef f(x):\n    return x + K\ndef g(): pass\n")
+    second = loaded(
+        folders[1], 'K = 1\n# why\ndef f(x):\n    """Says."""\n    return (x\n            + K)\ndef g(): pass\n'
+    )
+    third = loaded(folders[2], "K = 2\ndef f(x):\n    return x - K\ndef h(): pass\n")
+    assert changed_functions(first, second) == ()
+    found = {each.name: each for each in changed_functions(first, third)}
+    assert {name: each.change for name, each in found.items()} == {
+        "(module level)": "changed",
+        "f": "changed",
+        "g": "removed",
+        "h": "added",
+    }
+    assert "-    return x + K\n+    return x - K" in found["f"].diff
+
+
+def test_thresholds_come_from_the_nearest_pyproject(tmp_path):
+    (tmp_path / "inner").mkdir()
+    file = tmp_path / "pyproject.toml"
+    file.write_text("[tool.flashverify]\nworkers = 2\n[tool.flashverify.compare]\nerror-growth = 1.5\nnegligible = 0\n")
+    assert read_thresholds(tmp_path / "inner") == Thresholds(error_growth=1.5, negligible=0.0)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("error-growth = 0.5", "error-growth=0.5 is not accepted: a factor of at least 1"),
+        ("bias-shift = true", "bias-shift=True is not accepted: a number of at least 0"),
+        ("growth = 2", "unknown key 'growth'"),
+    ],
+)
+def test_a_wrong_threshold_is_one_error(tmp_path, line, said):
+    (tmp_path / "pyproject.toml").write_text(f"[tool.flashverify.compare]\n{line}\n")
+    with pytest.raises(ConfigError, match=said.replace("(", r"\(")):
+        read_thresholds(tmp_path)
