@@ -18,6 +18,7 @@ from flashverify.campaign import environment, toolkit
 from flashverify.campaign.commands.signals import ending_signals
 from flashverify.campaign.commands.terminal import StatusLine, one_line, summary_json, verdict_lines
 from flashverify.campaign.commands.waived import assessed, lines_under, summary_under
+from flashverify.campaign.gpus import chosen_gpus, visible_gpus
 from flashverify.campaign.refusals.asking import ask_outside
 from flashverify.campaign.refusals.record import OUTSIDE_WRONG, write_refusals
 from flashverify.campaign.refusals.words import refusal_lines
@@ -63,10 +64,10 @@ def default_subjects() -> tuple[str, ...]:
     return names
 
 
-def default_workers(device: str) -> int:
-    """One per CPU; on a GPU at most 14, which share it: most of a small case is judged on the CPU."""
+def default_workers(device: str, gpus: int = 1) -> int:
+    """One per CPU; on each GPU at most 14, which share it: most of a small case is judged on the CPU."""
     cpus = environment.cpu_count()
-    return cpus if device == "cpu" else max(1, min(14, cpus - 2))
+    return cpus if device == "cpu" else max(1, gpus, min(14 * max(1, gpus), cpus - 2))
 
 
 def campaign_config(
@@ -84,7 +85,8 @@ def campaign_config(
         UsageError: a setting is not accepted, or there is no subject of that name.
     """
     device = environment.resolve_device(settings.device)
-    workers = settings.workers or default_workers(device)
+    gpus = chosen_gpus(settings.gpus, visible_gpus(os.environ) if device == "cuda" else ())
+    workers = settings.workers or default_workers(device, len(gpus))
     out = Path(settings.out or f"flashverify-out/{kind}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}")
     seed, subjects, numerics, profile = settings.seed, settings.subject, settings.numerics, settings.profile
     shard = settings.shard
@@ -122,6 +124,7 @@ def campaign_config(
         case_limit=_LONG_LIMIT if profile == "long" else 60.0 if device == "cpu" else 120.0,
         memory=_memory_per_worker(workers),
         toolkit=toolkit.BUNDLED,
+        gpus=gpus,
         numerics=environment.resolve_numerics(numerics, device),
         profile=(profile or "") if kind == "fuzz" else "",
         command=shlex.join(("flashverify", *sys.argv[1:])),

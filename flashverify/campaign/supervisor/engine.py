@@ -74,8 +74,14 @@ class Engine:
         )
         self._schedule = Schedule(config, self._ledger.journal)
         self._explainer = Explainer(config, self._ledger, self.explaining, self._tell, lambda: self.budget.elapsed)
-        variables = dict(config.environment)
-        setup = ProcessSetup(config.toolkit, config.device, config.case_limit, False, config.numerics, variables)
+        setup = ProcessSetup(
+            config.toolkit,
+            config.device,
+            config.case_limit,
+            numerics=config.numerics,
+            environment=dict(config.environment),
+            gpus=config.gpus,
+        )
         self._pool = Pool(setup, [self.store.inflight_path(n) for n in range(config.workers)], config.memory)
 
     def stop(self, reason: str = "interrupted", exit_code: int = 130) -> None:

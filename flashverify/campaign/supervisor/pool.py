@@ -117,7 +117,7 @@ class Pool:
         """Hand a task to a free worker."""
         if number not in self._slots:
             self.notes[number].unlink(missing_ok=True)
-            process = WorkerProcess(self._setup, self.notes[number])
+            process = WorkerProcess(self._setup.of_worker(number), self.notes[number])
             self._slots[number] = Slot(number, process)
             for descriptor in process.descriptors:
                 self._selector.register(descriptor, selectors.EVENT_READ, number)
