@@ -3,6 +3,7 @@
 <run>/run.json                  RunRecord, written first
 <run>/lists.json                the lists of cases that are judged before any is drawn
 <run>/progress.json             the batches of draws that were handed out
+<run>/live.json                 how it stands, for `flashverify status`; carries no verdict
 <run>/results.jsonl             one CaseResult a line
 <run>/findings/<slug>/          case.json (text form of the minimal case), finding.json (FindingRecord), repro.py
 <run>/summary.json              Summary, written last

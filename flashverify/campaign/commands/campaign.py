@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from flashverify.campaign import environment, toolkit
+from flashverify.campaign.commands.panel import campaign_words, one_line
 from flashverify.campaign.commands.signals import ending_signals
-from flashverify.campaign.commands.terminal import StatusLine, one_line, summary_json, verdict_lines
+from flashverify.campaign.commands.status_line import StatusLine
+from flashverify.campaign.commands.terminal import summary_json, verdict_lines
 from flashverify.campaign.commands.waived import assessed, lines_under, summary_under
 from flashverify.campaign.gpus import chosen_gpus, visible_gpus
 from flashverify.campaign.refusals.asking import ask_outside
@@ -166,7 +168,7 @@ def run_campaign(
     Raises:
         FlashverifyError: a subject cannot be loaded, no worker survives, or the disk refuses.
     """
-    with StatusLine() as status:
+    with StatusLine(campaign_words(config.kind, config.subjects, config.seed, str(config.shard))) as status:
         engine = Engine(config, (status,))
         with ending_signals(lambda code: engine.stop("interrupted", code)):
             for problem in engine.problems:
