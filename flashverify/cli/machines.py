@@ -26,3 +26,36 @@ def status_command(run_dir: str, as_json: bool) -> int:
     standing = standing_of(Path(run_dir))
     click.echo(json.dumps(standing.fields()) if as_json else "\n".join(standing.lines()))
     return standing.exit_code
+
+
+@click.command("merge")
+@click.argument("out", metavar="OUT")
+@click.argument("run_dirs", metavar="RUN_DIR...", nargs=-1, required=True)
+@click.option(
+    "--corpus",
+    multiple=True,
+    metavar="FILE",
+    help="add what the run found to this corpus; of further files, given likewise, the cases go into the first one",
+)
+@JSON
+@REPORT
+def merge_command(out: str, run_dirs: tuple[str, ...], corpus: tuple[str, ...], as_json: bool, no_report: bool) -> int:
+    """Make one run, in a new folder, of the shards of a campaign (--shard I/N of `run` and `fuzz`).
+
+    It holds what the campaign without shards judges. Where a shard is missing or not over, the verdict says so; the command without
+    --shard, with --out OUT, judges the rest.
+    """
+    from flashverify.campaign.commands.merge import run_merge
+    from flashverify.campaign.corpus.kept import keep_cases, kept_cases, merge_corpora
+    from flashverify.report import write_report
+
+    files = [Path(file) for file in corpus]
+    for file in files:
+        kept_cases(file)
+    code = run_merge(
+        Path(out), [Path(each) for each in run_dirs], as_json=as_json, report=None if no_report else write_report
+    )
+    if files:
+        merge_corpora(files[0], files[1:])
+        keep_cases(files[0], Path(out))
+    return code

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -10,15 +11,16 @@ import msgspec
 
 from flashverify.campaign.card.content import card_of
 from flashverify.campaign.commands.panel import campaign_words, clock, one_line, panel_lines
-from flashverify.campaign.store.reader import open_run
-from flashverify.campaign.supervisor.events import Progress
+from flashverify.campaign.store.reader import RUN, open_run
 from flashverify.campaign.supervisor.live import read_live
 from flashverify.campaign.supervisor.tally import Tally
+from flashverify.errors import UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from flashverify.campaign.store.reader import StoredRun
+    from flashverify.campaign.supervisor.events import Progress
     from flashverify.campaign.supervisor.live import Live
 
 __all__ = ["Standing", "standing_of"]
@@ -95,6 +97,8 @@ def standing_of(folder: Path) -> Standing:
         UsageError: the folder is no run.
         StoreError: it cannot be read.
     """
+    if not os.path.lexists(folder / RUN):
+        raise UsageError(f"{str(folder)!r} is not accepted: it is no run folder, it has no {RUN}")
     run, live, now = open_run(folder), read_live(folder), time.time()
     if run.summary is not None:
         return Standing(run, _ended(run, live), "over", None)

@@ -45,7 +45,9 @@ class StatusLine:
 
             console = Console(stderr=True, highlight=False, markup=False)
             # It draws when it is told to, and leaves nothing behind; `NO_COLOR` is the console's own.
-            self._live = Live("starting workers", console=console, auto_refresh=False, transient=True, redirect_stdout=False)
+            self._live = Live(
+                "starting workers", console=console, auto_refresh=False, transient=True, redirect_stdout=False
+            )
             self._live.start(refresh=True)
             self._next = time.monotonic()
         return self

@@ -33,16 +33,17 @@ _STOPPED = {
     "interrupted": "INTERRUPTED",
     "workers": "NO VERDICT: workers kept dying",
     "disk": "NO VERDICT: the disk refuses",
+    "shards": "NO VERDICT",
 }
 
 
 def _headline_of(summary: Summary, errors: int, first_error: str) -> str:
     findings = plural(summary.findings, "finding")
-    if summary.stopped in _STOPPED:
+    if summary.stopped in _STOPPED and not (summary.stopped == "shards" and summary.findings):
         part = f": {summary.part}" if summary.part else ""
         return _STOPPED[summary.stopped] + part + (f", {findings} so far" if summary.findings else "")
     verdict = _verdict_of(summary, findings, errors, first_error)
-    partial = summary.part and summary.cases and summary.stopped == "budget"
+    partial = summary.part and summary.cases and summary.stopped in ("budget", "shards")
     return verdict + (f"; only {summary.part}" if partial else "")
 
 
@@ -95,7 +96,8 @@ def verdict_lines(
         lines += [f"  {key_words(record.key)}: {plural(record.count, 'case')}" for record in others]
     lines += ["", f"run: {out}"] + [f"report: {path}" for path in reports]
     if summary.stopped != "budget":
-        lines.append(f"unfinished: with --out {shlex.quote(str(out))} the same command goes on")
+        command = "the command of the shards, without --shard," if summary.stopped == "shards" else "the same command"
+        lines.append(f"unfinished: with --out {shlex.quote(str(out))} {command} goes on")
     return [one_line(line) for line in lines]
 
 
