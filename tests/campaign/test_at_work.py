@@ -1,5 +1,6 @@
 """A cause that shows with other values where a bucket was seen alone is at work there; one that shows nowhere there is not."""
 
+import msgspec
 import pytest
 
 from flashverify.campaign.causes.book import CauseBook
@@ -10,10 +11,11 @@ from flashverify.campaign.protocol import Attribute
 from flashverify.campaign.supervisor.turns import Turns
 from flashverify.campaign.worker.replays import Replays
 from flashverify.case.text import format_case, parse_case
-from flashverify.judge.record import Confirmation, Diagnosis, FindingRecord
+from flashverify.judge.record import Confirmation, Diagnosis, FindingRecord, Folded
 from flashverify.judge.verdict import CaseResult, Key, OutputStats, Status, Verdict
 
 OUT, DK = Key("k", "accuracy", "bound", "o", "fp16"), Key("k", "accuracy", "bound", "dk", "fp16")
+DQ, DV, DBIAS = (Key("k", "accuracy", "bound", output, "fp16") for output in ("dq", "dv", "dbias"))
 READ = Key("k", "sanitizer", "out-of-bounds", "k_view", "fp16")
 NAN = Key("k", "nonfinite", "nan", "o", "fp16")
 ALONE = "fv1 regime=zeros"
@@ -89,6 +91,26 @@ def test_a_defect_of_the_bits_of_a_bitmap_shows_with_a_tree_too():
     assert company.met(READ, symptoms, parse_case("fv1 window=1,*")) == (0, 1.0)
 
 
+def test_a_defect_of_the_lengths_of_keys_shows_with_those_of_rows_too():
+    company = Company()
+    seen(company, "fv1 seq_q=2 qlen=1", OUT, READ, times=4)
+
+    assert company.met(READ, frozenset({("accuracy", "bound", "o")}), parse_case("fv1 klen=1"))[0] == 4
+
+
+@pytest.mark.parametrize(("times", "wrong", "folded"), [(2, DQ, True), (3, DQ, False), (2, DK, True), (2, DV, False)])
+def test_the_late_gradient_of_a_part_is_the_work_of_a_named_finding_that_makes_those_of_the_logits_wrong(
+    times, wrong, folded
+):
+    company = Company()
+    seen(company, "fv1", OUT, DBIAS, times=times)
+    causes, records = book(company, OUT, DBIAS, diagnosis=Diagnosis("scale-missing"))
+    held = (Folded(wrong, "fv1", "", "follows from the wrong O"),)
+    records[OUT] = msgspec.structs.replace(records[OUT], folded=held)
+
+    assert [key for key, *_ in causes.companions(over=True)] == [DBIAS] * folded
+
+
 def test_what_needs_the_same_part_and_shows_both_is_one_finding():
     causal, plain = "fv1 seq_q=2 causal=bottom-right", "fv1"
     company = Company()
@@ -130,10 +152,13 @@ def test_a_wrong_shape_is_never_the_work_of_wrong_values():
 
 
 class Session:
-    """O of the subject is wrong, `ratio` times its bound, with several keys and values other than zeros; NaN with large ones."""
+    """O of the subject is wrong, `ratio` times its bound, with several keys and values other than zeros; NaN with large ones.
 
-    def __init__(self, ratio=1e3):
-        self.toolkit, self.ratio = self, ratio
+    With `only`, O is wrong in that regime alone.
+    """
+
+    def __init__(self, ratio=1e3, only=""):
+        self.toolkit, self.ratio, self.only = self, ratio, only
 
     def subject(self, spec):
         return spec
@@ -143,19 +168,25 @@ class Session:
 
     def judge(self, spec, case, plan):
         regime = case.values.regime
-        wrong = [OUT] * (case.seq_k > 1 and regime != "zeros") + [NAN] * (regime == "large")
+        shows = regime == self.only if self.only else regime != "zeros"
+        wrong = [OUT] * (case.seq_k > 1 and shows) + [NAN] * (regime == "large")
         asked = [failing(key, self.ratio) for key in wrong if key.check == plan.removeprefix("only:")]
         return result(format_case(case), *asked)
 
 
-def replays(**given):
-    return Replays(Session(**given), Attribute(finding(OUT, "fv1 seq_k=2"), ()))
+def replays(regime="normal", **given):
+    return Replays(Session(**given), Attribute(finding(OUT, f"fv1 seq_k=2 regime={regime}"), ()))
 
 
 def test_other_values_show_a_cause_and_a_larger_case_does_where_no_values_are_compared():
     assert replays().at_work(parse_case("fv1 seq_k=3 regime=zeros"), sizes=False)
     assert not replays().at_work(parse_case("fv1 regime=zeros"), sizes=False)
     assert replays().at_work(parse_case("fv1 regime=zeros"), sizes=True)
+
+
+def test_a_cause_that_shows_with_the_values_of_its_own_case_alone_is_at_work_where_these_show_it():
+    assert replays(only="integers", regime="integers").at_work(parse_case("fv1 seq_k=3 regime=large"), sizes=False)
+    assert not replays(only="integers", regime="one-hot").at_work(parse_case("fv1 seq_k=3 regime=large"), sizes=False)
 
 
 def test_a_value_that_is_not_finite_belongs_to_an_output_that_is_far_off_with_plain_values():

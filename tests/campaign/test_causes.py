@@ -13,7 +13,7 @@ import pytest
 
 from flashverify.campaign.store.writer import finding_name, open_run
 from flashverify.campaign.supervisor.engine import Engine
-from flashverify.campaign.supervisor.events import FindingFolded, FindingSeen
+from flashverify.campaign.supervisor.events import FindingFolded, FindingMinimal, FindingSeen
 from flashverify.campaign.supervisor.schedule import CampaignConfig
 from flashverify.case.text import parse_case
 
@@ -74,6 +74,15 @@ def test_one_defect_over_dtypes_outputs_and_checks_is_one_finding(tmp_path):
     assert [path.name for path in (tmp_path / "run/findings").iterdir()] == [
         open_run(tmp_path / "run").findings[0].path.name
     ]
+
+
+def test_memory_that_is_explained_first_takes_no_values_for_the_name_that_they_get(tmp_path):
+    kept = tuple(f"fv1 seq_q={rows} seq_k=5 dim_v=24 layout=bshd" for rows in range(1, 7))
+    _, events = campaign(tmp_path / "run", "two", kept=kept, max_cases=30)
+
+    explained = [event.record.key.check for event in events if isinstance(event, FindingMinimal)]
+    assert explained == ["memory", "accuracy"], "the other order says nothing"
+    assert {record.key.check for record in records(tmp_path / "run")} == {"memory", "accuracy"}
 
 
 @pytest.mark.slow

@@ -3,31 +3,12 @@
 import msgspec
 import pytest
 
-from flashverify.campaign.causes.book import CauseBook
 from flashverify.campaign.causes.company import Company
-from flashverify.campaign.causes.reservoir import Reservoir
-from flashverify.campaign.causes.sighting import Sighting
 from flashverify.campaign.causes.symptoms import unsteady
-from flashverify.campaign.protocol import Profile
-from flashverify.campaign.worker.profile import profile
-from flashverify.case.text import format_case, parse_case
-from flashverify.judge.record import Confirmation, Diagnosis, FindingRecord
-from flashverify.judge.verdict import CaseResult, Key, OutputStats, Status, Verdict
-
-OUT, DK = Key("k", "accuracy", "bound", "o", "fp16"), Key("k", "accuracy", "bound", "dk", "fp16")
-TOUCHED = Key("k", "memory", "touched", "o", "fp16")
-CAUSE = frozenset({("accuracy", "bound", "o")})
-
-
-def failing(key):
-    return Verdict(check=key.check, status=Status.FAIL, error=key.error, output=key.output)
-
-
-def seen(company, case, *keys, outputs=("o", "dk"), times=1):
-    verdicts = (*map(failing, keys), *(Verdict(check=check, status=Status.PASS) for check in ("accuracy", "memory")))
-    stats = tuple(OutputStats(output, "end-to-end", 4) for output in outputs)
-    for _ in range(times):
-        company.add(CaseResult(case, "k", "cpu", verdicts, stats))
+from flashverify.case.text import parse_case
+from flashverify.judge.record import Confirmation, Diagnosis, Folded
+from flashverify.judge.verdict import CaseResult, Key, OutputStats
+from tests.campaign.company_seen import CAUSE, DK, OUT, TOUCHED, book, failing, seen
 
 
 def test_company_that_chance_does_not_explain_is_told_from_company_that_it_does():
@@ -110,18 +91,6 @@ def test_checks_of_bits_say_nothing_of_an_output_that_differs_from_run_to_run():
     assert not unsteady({("determinism", "order", "dk")}, ("padding", "padding", "dk"))
 
 
-def book(company, *keys, diagnosis=None, failed=3):
-    """The first key is a cause that was explained, the others wait."""
-    records, reservoir = {}, Reservoir()
-    for key in keys:
-        reservoir.lead(Sighting(key, "fv1", failing(key)))
-        records[key] = FindingRecord(key, "fv1", "fv1", failing(key), "cpu", "k")
-    records[keys[0]] = msgspec.structs.replace(
-        records[keys[0]], confirmation=Confirmation(3, failed), diagnosis=diagnosis
-    )
-    return CauseBook(records, {}, reservoir, company), records
-
-
 def test_a_companion_is_folded_after_the_cause_was_asked_and_not_against_its_answer():
     company = Company()
     seen(company, "fv1", OUT, TOUCHED)
@@ -181,57 +150,51 @@ def test_what_fails_in_no_fresh_process_leads_what_nobody_tried_there():
     assert next(causes.companions(over=True))[:2] == (DK, OUT)
 
 
-class Minimal:
-    """A session whose subject fails on O for 9 keys or more, on dK with a backward, and touches memory for two tiles of rows.
+def test_at_the_end_a_finding_leads_that_nobody_had_time_to_run_in_a_fresh_process():
+    company = Company()
+    seen(company, "fv1", OUT, TOUCHED, times=5)
+    causes, records = book(company, OUT, TOUCHED)
+    records[OUT] = msgspec.structs.replace(records[OUT], confirmation=Confirmation())
+    causes.explained(OUT)
 
-    In bf16 it is refused, or O is right.
-    """
-
-    def __init__(self, refused):
-        self.shown, self.toolkit, self.refused = {}, self, refused
-
-    def subject(self, spec):
-        return spec
-
-    def refusal(self, subject, case):
-        return "bf16" if self.refused and case.dtype == "bf16" else None
-
-    def attributed(self, subject, case, verdict, diagnosis):
-        return verdict.output != "dk"
-
-    def emit(self, event):
-        for key in getattr(event, "buckets", ()):
-            self.shown[key.output, key.check, key.dtype] = event.why
-
-    def judge(self, spec, case, plan):
-        assert not (self.refused and case.dtype == "bf16")
-        keys = (
-            [OUT] * (case.seq_k >= 9 and case.dtype != "bf16")
-            + [DK] * case.grad.backward
-            + [TOUCHED] * (case.seq_q > 100)
-        )
-        return CaseResult(format_case(case), "k", "cpu", tuple(map(failing, keys)))
+    assert next(causes.companions(over=True))[:2] == (TOUCHED, OUT)
 
 
-@pytest.mark.parametrize("refused", [True, False])
-@pytest.mark.parametrize("name", ["", "scale-missing"])
-def test_the_minimal_case_of_a_finding_shows_what_else_is_its_work(name, refused):
-    session = Minimal(refused)
-    finding = FindingRecord(OUT, "fv1 seq_k=9 backward=no", "fv1", failing(OUT), "cpu", "k", diagnosis=Diagnosis(name))
-    profile(session, Profile(finding))
+def test_wrong_values_of_the_forward_are_not_the_work_of_a_gradient():
+    company = Company()
+    seen(company, "fv1", DK, OUT, times=5)
+    causes, _ = book(company, DK, OUT)
+    assert next(causes.companions(over=True), None) is None
+    seen(company, "fv1", DK, TOUCHED, times=5)
+    causes, _ = book(company, DK, TOUCHED)
 
-    gradients = {("dk", "accuracy", dtype) for dtype in ("fp16", "fp32")}
-    assert session.shown["o", "memory", "fp32"] == "its minimal case in fp32 with more rows and keys shows it too"
-    assert ("o", "memory", "fp16") in session.shown
-    assert ("o", "accuracy", "fp32") in session.shown
-    assert not [key for key in session.shown if key[2] == "bf16"], "the finding does not show there"
-    assert (gradients <= session.shown.keys()) is (not name), "where a diagnosis has a say, it decides"
+    assert next(causes.companions(over=True))[:2] == (TOUCHED, DK)
 
 
-def test_wrong_values_of_a_larger_case_are_not_the_work_of_a_finding_about_memory():
-    session = Minimal(refused=True)
-    finding = FindingRecord(TOUCHED, "fv1 seq_q=101 seq_k=2 backward=no", "fv1", failing(TOUCHED), "cpu", "k")
-    profile(session, Profile(finding))
+def test_a_failure_of_a_problem_that_a_check_made_counts_for_the_parts_of_that_problem():
+    company = Company()
+    lengths = "fv1 seq_k=9 klen=4"
+    made = [msgspec.structs.replace(failing(key), case=lengths) for key in (OUT, DK)]
+    stats = (OutputStats("o", "end-to-end", 4), OutputStats("dk", "end-to-end", 4))
+    company.add(CaseResult("fv1 seq_k=4", "k", "cpu", (failing(TOUCHED), *made), stats))
 
-    assert ("dk", "accuracy", "fp16") in session.shown, "with a backward, at the same size"
-    assert ("o", "accuracy", "fp16") not in session.shown, "O needs nine keys, and memory does not"
+    assert company.met(DK, CAUSE, parse_case(lengths))[0] == 1, "both failed with lengths"
+    assert company.alone(TOUCHED, CAUSE) == ["fv1 seq_k=4"], "on the case itself O was right"
+    assert company.alone(OUT, {("memory", "touched", "o")}) == [], "nobody looked at memory there"
+
+
+def test_a_bucket_that_was_seen_alone_in_another_dtype_stays_at_the_end_though_it_holds_that():
+    company = Company()
+    in_fp32 = msgspec.structs.replace(DK, dtype="fp32")
+    seen(company, "fv1 dtype=fp32", msgspec.structs.replace(OUT, dtype="fp32"), in_fp32)
+    seen(company, "fv1", OUT, DK)
+    seen(company, "fv1", DK)
+    causes, records = book(company, OUT, in_fp32, DK)
+    folds = causes.companions(over=True)
+    assert next(folds)[:2] == (DK, in_fp32)
+    del records[DK]
+    records[in_fp32] = msgspec.structs.replace(records[in_fp32], folded=(Folded(DK, "fv1", "", "company"),))
+    assert list(folds) == []
+
+    records[in_fp32] = msgspec.structs.replace(records[in_fp32], folded=())
+    assert [fold[:2] for fold in causes.companions(over=True)] == [(in_fp32, OUT)]

@@ -11,10 +11,10 @@ KEY = Key("k", "accuracy", "bound", "o", "fp16")
 OTHER = Key("k", "accuracy", "bound", "lse", "fp32")
 
 
-def known(name, *also, conditions=()):
-    verdict = Verdict(check="accuracy", status=Status.FAIL)
+def known(name, *also, conditions=(), key=KEY):
+    verdict = Verdict(check=key.check, status=Status.FAIL)
     diagnosis = Diagnosis(name, f"{name}.", also=also, conditions=conditions, place="row 1")
-    return FindingRecord(KEY, "fv1", "fv1", verdict, "cpu", "k", diagnosis=diagnosis)
+    return FindingRecord(key, "fv1", "fv1", verdict, "cpu", "k", diagnosis=diagnosis)
 
 
 @pytest.mark.parametrize("check", ["accuracy", "nonfinite", "padding", "counting", "relations"])
@@ -29,9 +29,11 @@ def test_the_same_name_is_the_same_defect_in_every_check_that_asks_about_values(
 
 
 def test_a_check_that_compares_no_values_has_no_diagnosis_to_share():
-    assert (
-        alike(Key("k", "sanitizer", "race", "o", "fp32"), Diagnosis("scale-missing"), [known("scale-missing")]) is None
-    )
+    race, named = Key("k", "sanitizer", "race", "o", "fp32"), Diagnosis("scale-missing")
+
+    assert alike(race, named, [known("scale-missing")]) is None
+    assert alike(KEY, named, [known("scale-missing", key=race)]) is None
+    assert alike(KEY, named, [known("scale-missing", key=race), known("scale-missing", key=OTHER)]).key == OTHER
 
 
 def test_of_names_that_cases_did_not_tell_apart_the_shared_one_stays():

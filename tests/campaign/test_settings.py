@@ -6,9 +6,10 @@ from flashverify.campaign.commands.campaign import campaign_config
 from flashverify.campaign.commands.settings import KEYS, Settings, load_settings
 from flashverify.campaign.environment import resolve_numerics
 from flashverify.campaign.store.resume import check_resumable
-from flashverify.campaign.supervisor.schedule import CampaignConfig, Schedule
+from flashverify.campaign.supervisor.schedule import CampaignConfig
 from flashverify.errors import ConfigError, UsageError
 from flashverify.judge.record import RunRecord
+from tests.campaign.notes import following, schedule
 
 
 def pyproject(folder, text):
@@ -154,7 +155,7 @@ def test_the_profile_of_drawn_cases_comes_from_every_layer(tmp_path):
 
 def test_a_search_draws_by_its_profile_and_goes_on_with_no_other(tmp_path):
     config = CampaignConfig(kind="fuzz", subjects=("mine",), out=tmp_path, device="cpu", workers=1, profile="long")
-    task = Schedule(config, lambda _: None).next(None, False, lambda _: ())
+    task = following(schedule(tmp_path, subjects=("mine",), profile="long"))
     stored = SimpleNamespace(record=RunRecord("fuzz", ("mine",), 0, {}, profile="cpu"), summary=None)
 
     assert task.profile == "long"

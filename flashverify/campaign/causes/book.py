@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import partial
-from itertools import combinations, islice
+from itertools import chain, combinations, islice, product
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from flashverify.campaign.causes.clearness import clearest_first, clearness
-from flashverify.campaign.causes.companions import Companions, named
+from flashverify.campaign.causes.clearness import clearness
+from flashverify.campaign.causes.companions import named
+from flashverify.campaign.causes.known import KnownCauses
 from flashverify.campaign.causes.symptoms import TOLD_BY_VALUES, symptom
 
 if TYPE_CHECKING:
@@ -37,8 +38,8 @@ def bucket_of(key: Key) -> Key:
     return msgspec.structs.replace(key, cause=0)
 
 
-class CauseBook:
-    """The findings of a campaign as causes: known ones, which were explained, and buckets that wait.
+class CauseBook(KnownCauses):
+    """Known causes, what was asked of them, and what still is.
 
     Args:
         records: the findings, as the tally keeps them.
@@ -50,40 +51,14 @@ class CauseBook:
     def __init__(
         self, records: dict[Key, FindingRecord], owners: dict[Key, Key], seen: Reservoir, company: Company
     ) -> None:
-        self._records, self._owners, self._seen, self._companions = records, owners, seen, Companions(company)
-        self._known = {key: None for key, record in records.items() if record.confirmation.repeats}
+        super().__init__(records, owners, company)
+        self._seen = seen
         self._opened: dict[Key, Sighting] = {}  # what leads a second cause of a bucket
         self._asked: set[tuple[Key, Key, str]] = set()
         self._looked: set[tuple[Key, Key, str]] = set()
         self._denied: set[tuple[Key, Key, str]] = set()
         self._settled: set[tuple[Key, str]] = set()
         self._further: Counter[Key] = Counter()
-
-    def explained(self, key: Key, shows: Iterable[Key] = ()) -> None:
-        """A finding was minimised: it is a cause that others are held against, and its minimal case shows these buckets."""
-        self._known[key] = None
-        self._companions.minimal(key, shows)
-
-    def forget(self, key: Key) -> None:
-        """A finding was folded into another one."""
-        self._known.pop(key, None)
-
-    def is_known(self, key: Key) -> bool:
-        """Whether a finding was explained."""
-        return key in self._known
-
-    def owner_of(self, bucket: Key) -> FindingRecord:
-        """The finding that a bucket is, or was folded into."""
-        return self._records[self._owners.get(bucket, bucket)]
-
-    def known(self, subject: str) -> list[FindingRecord]:
-        """The causes of a subject, by name, that can account for others: they were explained, and their cases fail again."""
-        found = [self._records[key] for key in self._known if key.subject == subject]
-        return [r for r in found if r.confirmation.failed or not r.confirmation.repeats]
-
-    def waiting(self) -> list[FindingRecord]:
-        """The findings that were not explained, the clearest first."""
-        return clearest_first(record for key, record in self._records.items() if key not in self._known)
 
     def question(self, subject: str, *, trials: bool) -> tuple[FindingRecord, tuple[Sighting, ...]] | None:
         """A cause, and the waiting buckets that it may account for; None where everything was asked.
@@ -152,20 +127,12 @@ class CauseBook:
             over: nothing more will be asked. Then it is enough that nothing tells a finding apart from a cause, or from a clearer finding
                 that waits as well.
         """
-        known = [self._records[key] for key in self._known]
-        leads = [record for record in known if record.confirmation.failed or not (over or record.confirmation.repeats)]
-        waiting = self.waiting()
-        if over:
-            unsure = [record for record in known if not record.confirmation.repeats and record.not_minimal]
-            waiting = [r for r in known if r.confirmation.repeats and r not in leads] + clearest_first(
-                [*waiting, *unsure]
-            )
-            leads = [*leads, *waiting]
+        leads, waiting = self._leads(over)
         for record in reversed([record for record in waiting if not record.key.cause]):
             for lead in leads:
                 if lead.key == record.key:
                     break  # what follows is less clear than the finding itself
-                if lead.key.subject == record.key.subject and (why := self._company_of(record, lead, over)):
+                if lead.key.subject == record.key.subject and (why := self._company_of(record.key, lead.key, over)):
                     self._companions.keep(record.key)
                     yield record.key, lead.key, why
                     break
@@ -182,8 +149,11 @@ class CauseBook:
 
     def _needed(self, over: bool) -> tuple[Key, Key, str] | None:
         known = [self._records[key] for key in self._known if not key.cause]
-        pairs = ((later, lead) for lead, later in combinations(known, 2) if lead.key.subject == later.key.subject)
-        asked = ((later.key, lead.key, self._companions.needed(later, lead, over=over)) for later, lead in pairs)
+        leads = known + [record for record in self.waiting() if over and not record.key.cause]
+        asked = chain(
+            ((a.key, b.key, self._companions.overwrites(a, b)) for a, b in product(leads, leads) if _two(a, b)),
+            ((b.key, a.key, self._companions.needed(b, a, over=over)) for a, b in combinations(known, 2) if _two(a, b)),
+        )
         return next((each for each in asked if each[2]), None)
 
     def same(self, shown: Key, cause: Key) -> bool:
@@ -196,11 +166,11 @@ class CauseBook:
         found = self._records[shown]
         return not named(found) and self._companions.same(found, self._records[cause])
 
-    def _company_of(self, record: FindingRecord, lead: FindingRecord, over: bool) -> str:
-        sighting = self.sighting(record.key)
+    def _company_of(self, found: Key, cause: Key, over: bool) -> str:
+        record, lead, sighting = self._records[found], self._records[cause], self.sighting(found)
         question = (lead.key, record.key, sighting.case if sighting else "")
         return self._companions.why(
-            record.key,
+            record,
             lead,
             explained=self.is_known(lead.key),
             looked=question in self._looked or question in self._asked,
@@ -248,3 +218,8 @@ class CauseBook:
     def _causes_of(self, bucket: Key) -> int:
         keys = (*self._records, *self._owners, *self._opened)
         return 1 + max((key.cause for key in keys if bucket_of(key) == bucket), default=0)
+
+
+def _two(a: FindingRecord, b: FindingRecord) -> bool:
+    """Whether these are two findings of one subject."""
+    return a.key != b.key and a.key.subject == b.key.subject

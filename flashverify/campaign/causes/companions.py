@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flashverify.campaign.causes.needs import needs
+from flashverify.campaign.causes.accesses import access, accesses, overwritten, stores
+from flashverify.campaign.causes.needs import needs, small, small_errors
 from flashverify.campaign.causes.symptoms import TOLD_BY_VALUES, VALUES, Symptom, symptom, unsteady
 from flashverify.case.text import parse_case
 from flashverify.judge.wording import plural
+from flashverify.outputs import BACKWARD, FORWARD
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,10 +27,16 @@ _UNWRITTEN = "not-written"
 """A name that says what was seen, not why."""
 _ALONE = 4
 """Cases on which a bucket was seen alone that are run again."""
+_LINKED = 1e-4
+"""Probability by chance at which it is enough that a failure is seen with a cause on half of its cases."""
+_SMALL_ERRORS = "it makes small errors of the same output"
 _SHAPE = "shape"
 """An error that wrong values never make."""
 _LATE = 2
 """Cases of a failure that may have been seen too late to be asked about."""
+_OF_LOGITS = frozenset({"dq", "dk"})
+_OF_PARTS = frozenset(BACKWARD) - _OF_LOGITS - {"delta", "dv"}
+"""Gradients that are made of those of the logits, and exist with a modifier alone."""
 _SEVERAL = 3
 """Cases of company from which on two findings that need the same are one while the search goes on."""
 
@@ -60,8 +68,8 @@ class Companions:
         self._at_work[cause, bucket] = at_work
 
     def minimal(self, key: Key, shows: Iterable[Key]) -> None:
-        """What the minimal case of a finding shows."""
-        self._shows[key] = frozenset(map(symptom, shows))
+        """What the minimal case of a finding shows, as it is or with a backward, in another dtype, with plain values."""
+        self._shows[key] = self._shows.get(key, frozenset()) | frozenset(map(symptom, shows))
 
     def alone(self, bucket: Key, cause: FindingRecord) -> tuple[str, ...]:
         """A few cases on which a bucket was seen without a cause, where nobody tried yet whether that shows there with other values."""
@@ -70,30 +78,43 @@ class Companions:
             return ()
         return tuple(self._company.alone(bucket, self._symptoms_of(cause))[:_ALONE])
 
+    def never_alone(self, bucket: Key, cause: FindingRecord) -> tuple[bool, bool]:
+        """Whether a bucket was never seen without an explained finding, and whether chance hardly explains that."""
+        together, chance = self._met(bucket, cause, explained=True)
+        return together > 0, together > 0 and chance <= _HARDLY
+
     def needed(self, found: FindingRecord, lead: FindingRecord, *, over: bool) -> str:
         """Why two explained findings are one, in words: nothing can be taken from one without taking away the other; empty where not.
 
         The minimal case of `found` shows `lead` too, and `beside` holds.
         """
-        if not self._symptoms_of(lead) & self._shows.get(found.key, frozenset()) or not self.beside(
-            found, lead, over=over
-        ):
+        if self._symptoms_of(lead) & self._shows.get(found.key, frozenset()) and self.beside(found, lead, over=over):
+            return "its minimal case needs the same, and shows both"
+        failed = lead.confirmation.failed or not lead.confirmation.repeats
+        if _told(found, lead) or not failed:
             return ""
-        return "its minimal case needs the same, and shows both"
+        if small_errors(found.key, lead):
+            return _SMALL_ERRORS
+        return self._linked(found, lead, explained=True) or self._linked(lead, found, explained=True)
 
     def beside(self, found: FindingRecord, lead: FindingRecord, *, over: bool = False) -> bool:
         """Whether an explained finding, which needs something that most cases have not, was never missing where `found` was seen.
 
         Where one of them has a name, values are not told so.
         """
-        unwritten = found.diagnosis is not None and found.diagnosis.name == _UNWRITTEN and not named(lead)
-        told = named(found) or (named(lead) and found.key.check in TOLD_BY_VALUES)
-        if (told and not unwritten) or lead.not_minimal or not lead.confirmation.failed:
+        if _told(found, lead) or lead.not_minimal or not lead.confirmation.failed:
             return False
         if not needs(parse_case(lead.case)):
             return False
         together, _ = self._met(found.key, lead, explained=True)
         return together >= (1 if over else _SEVERAL)
+
+    def overwrites(self, found: FindingRecord, lead: FindingRecord) -> str:
+        """Whether memory holds what the stores left there that a sanitizer complains about in `lead`, in words."""
+        if not overwritten(found.key) or not (made := stores(lead)):
+            return ""
+        together, _ = self._company.met(found.key, made)
+        return f"seen on {plural(together, 'case')}, never without a store outside its elements" if together else ""
 
     def same(self, a: FindingRecord, b: FindingRecord) -> bool:
         """Whether two explained findings, of which the minimal case of one shows the other, fail alike in two dtypes or only together."""
@@ -104,34 +125,55 @@ class Companions:
         met = (self._met(a.key, b, explained=True), self._met(b.key, a, explained=True))
         return any(together and chance <= _RARELY for together, chance in met)
 
-    def why(self, key: Key, lead: FindingRecord, *, explained: bool, looked: bool, denied: bool, over: bool) -> str:
+    def why(
+        self,
+        found: FindingRecord,
+        lead: FindingRecord,
+        *,
+        explained: bool,
+        looked: bool,
+        denied: bool,
+        over: bool,
+    ) -> str:
         """Why a bucket has the cause of a finding, in words; empty where company does not say so.
 
         Args:
-            key: the bucket.
+            found: the bucket.
             lead: the finding.
             explained: whether that was minimised.
             looked: whether it was asked what takes one run at most.
             denied: whether it was asked, and does not account for the bucket.
             over: nothing more will be asked.
         """
+        key = found.key
         if not (looked or over):
             return ""  # what is asked first says more
+        if over and key.check == "sanitizer" and access(found.verdict.message) in accesses(lead):
+            return "the same access of memory"
+        if small_errors(key, lead):
+            return _SMALL_ERRORS
         shown = self._symptoms_of(lead)
         if key.error == _SHAPE and _SHAPE not in {error for _, error, _ in shown}:
             return ""
-        own_output = key.output in {output for check, _, output in shown if check in VALUES}
+        outputs = {output for check, _, output in shown if check in VALUES}
+        if key.check in VALUES and key.output in FORWARD and outputs and not outputs & set(FORWARD):
+            return ""  # the forward is over before a gradient goes wrong
+        own_output = key.output in outputs
         told = named(lead) and key.check in TOLD_BY_VALUES
         if unsteady(shown, symptom(key)):
             return "the results differ from run to run"
         if lead.confirmation.repeats and not lead.confirmation.failed:
             return "that did not fail again in a fresh process either, or was not tried" if over else ""
+        if self._alone_elsewhere(found, lead):
+            return ""
         together, chance = self._met(key, lead, explained=explained)
         if told and own_output:  # a diagnosis had no say, or nobody had time to ask what was seen that late
             told = not looked and together > _LATE
+        elif told and key.output in _OF_PARTS and outputs & _OF_LOGITS:
+            told = together > _LATE
         most = _HARDLY if denied else 1.0 if over and not told else _RARELY
         if not together or chance > most:
-            return ""
+            return "" if told or (denied and key.check in VALUES) else self._linked(found, lead, explained=explained)
         return f"seen on {plural(together, 'case')}, never without it" + "; nothing tells it apart" * (chance > _RARELY)
 
     def _met(self, bucket: Key, cause: FindingRecord, *, explained: bool) -> tuple[int, float]:
@@ -140,7 +182,33 @@ class Companions:
         at_work = self._company.alone(bucket, symptoms) if self._at_work.get((cause.key, bucket)) else ()
         return self._company.met(bucket, symptoms, minimal, at_work)
 
+    def _linked(self, found: FindingRecord, cause: FindingRecord, *, explained: bool) -> str:
+        """Whether a failure is seen with a cause far more often than chance explains, though not always, in words.
+
+        Small errors of two outputs come of the same values, whatever their causes are.
+        """
+        if small(found) and small(cause):
+            return ""
+        minimal = parse_case(cause.case) if explained and not cause.not_minimal else None
+        together, several, chance = self._company.linked(found.key, self._symptoms_of(cause), minimal)
+        if chance > _LINKED or 2 * together < several:
+            return ""
+        return f"seen with it on {together} of {plural(several, 'case')}, which chance does not explain"
+
+    def _alone_elsewhere(self, found: FindingRecord, lead: FindingRecord) -> bool:
+        """Whether the same output in another dtype, which a bucket holds, was seen without a finding that could have been seen there."""
+        held = (each.key for each in found.folded if symptom(each.key) == symptom(found.key))
+        shown = self._symptoms_of(lead)
+        return any(self._company.alone(key, shown) and not self._at_work.get((lead.key, key)) for key in held)
+
     def _symptoms_of(self, cause: FindingRecord) -> frozenset[Symptom]:
         """What a finding shows: of those that were folded into it those that more than company speaks for."""
         folded = (each.key for each in cause.folded if each.key not in self._kept)
         return frozenset(map(symptom, (cause.key, *folded)))
+
+
+def _told(found: FindingRecord, lead: FindingRecord) -> bool:
+    """Whether a name tells explained findings apart. That something is never written is what was seen, not why."""
+    mine, other = (record.diagnosis.name if record.diagnosis is not None else "" for record in (found, lead))
+    unwritten = mine == _UNWRITTEN and other in ("", _UNWRITTEN)
+    return not unwritten and (bool(mine) or (bool(other) and found.key.check in TOLD_BY_VALUES))

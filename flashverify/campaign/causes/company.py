@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from functools import partial
+from math import comb
 from typing import TYPE_CHECKING
 
 from flashverify.campaign.causes.reservoir import TILE
@@ -39,21 +41,32 @@ class Company:
         self._first: dict[tuple[str, Entry], str] = {}
 
     def add(self, result: CaseResult) -> None:
-        """Count a case that was judged; nothing where it would not have shown a failure."""
+        """Count a case that was judged, and each that a check made of it and found wrong by itself.
+
+        Nothing is counted where a case would not have shown a failure. Of a case that a check made only the values were looked at.
+        """
         if not (result.failures or result.coverage):
             return
-        case = parse_case(result.case)
-        asked = {v.check for v in result.verdicts if v.status in (Status.PASS, Status.FAIL)}
+        asked = {v.check for v in result.verdicts if v.status in (Status.PASS, Status.FAIL)} - set(VALUES)
         outputs = {f"values of {each.output}" for each in result.stats}
-        failures = frozenset((symptom(v), case.dtype) for v in result.failures)
-        entry = (_parts(case), failures, frozenset((asked - set(VALUES)) | outputs))
-        kept = self._entries[result.subject]
+        failing: dict[str, set[Symptom]] = {result.case: set()}
+        for verdict in result.failures:
+            failing.setdefault(result.case_of(verdict), set()).add(symptom(verdict))
+        for text, failures in failing.items():
+            own = asked if text == result.case else {check for check, *_ in failures} - set(VALUES)
+            self._count(result.subject, text, failures, frozenset(own | outputs))
+
+    def _count(self, subject: str, text: str, symptoms: set[Symptom], asked: frozenset[str]) -> None:
+        case = parse_case(text)
+        failures = frozenset((each, case.dtype) for each in symptoms)
+        entry = (_parts(case), failures, asked)
+        kept = self._entries[subject]
         if entry not in kept:
             if len(kept) >= _MOST:
                 return
-            self._first[result.subject, entry] = result.case
+            self._first[subject, entry] = text
             for failure, dtype in failures:
-                self._failed[result.subject, failure, dtype].append(entry)
+                self._failed[subject, failure, dtype].append(entry)
         kept[entry] += 1
 
     def alone(self, bucket: Key, cause: Collection[Symptom]) -> list[str]:
@@ -86,25 +99,61 @@ class Company:
         Returns:
             (0, 1) where the bucket was seen on a case that could have shown the cause and did not.
         """
-        entries = self._entries[bucket.subject]
-        of_bucket = self._failed.get((bucket.subject, symptom(bucket), bucket.dtype), ())
-        needed = frozenset() if minimal is None else _present(minimal)
+        entries, shows = self._entries[bucket.subject], partial(_shows, cause=cause, needed=_needed(minimal))
+        of_bucket, alike = self._alike(bucket, cause, _needed(minimal))
         working = {entry for entry in of_bucket if self._first[bucket.subject, entry] in at_work}
-
-        def shows(entry: Entry) -> bool:
-            return needed <= entry[0] and any(seen in cause for seen, _ in entry[1])
-
         met = {entry for entry in of_bucket if shows(entry)} | working
         if any(entry not in met and _could(entry, cause) for entry in of_bucket):
             return 0, 1.0
         together = sum(entries[entry] for entry in met)
         if not together:
             return 0, 1.0
-        shared = frozenset.intersection(*(entry[0] for entry in of_bucket))
-        alike = [(e, n) for e, n in entries.items() if shared <= e[0] and (shows(e) or _could(e, cause))]
-        usual = sum(count for e, count in alike if shows(e) or e in working)
-        rate = usual / sum(count for _, count in alike) if alike else 1.0
+        usual = sum(count for e, count in alike.items() if shows(e) or e in working)
+        rate = usual / sum(alike.values()) if alike else 1.0
         return together, float(rate ** min(together, _ENOUGH))
+
+    def linked(self, bucket: Key, cause: Collection[Symptom], minimal: Case | None = None) -> tuple[int, int, float]:
+        """On how many of a bucket's cases a cause was seen too, and how probable so many are for two that have nothing to do with each other.
+
+        The cases are those that have the parts that the bucket's cases share; the probability is that of Fisher's exact test.
+
+        Args:
+            bucket: failures with one symptom in one dtype.
+            cause: every symptom of the cause.
+            minimal: its minimal case, where it has one.
+
+        Returns:
+            The number of these cases, that of all the bucket's cases that could have shown the cause, and the probability.
+        """
+        needed = _needed(minimal)
+        of_bucket, alike = self._alike(bucket, cause, needed)
+        mine = {entry: count for entry, count in alike.items() if entry in of_bucket}
+        together, usual = (
+            sum(count for entry, count in counts.items() if _shows(entry, cause, needed)) for counts in (mine, alike)
+        )
+        several, every = sum(mine.values()), sum(alike.values())
+        ways = range(together, min(several, usual) + 1)
+        chance = sum(comb(usual, n) * comb(every - usual, several - n) for n in ways) / comb(every, several)
+        return together, several, chance
+
+    def _alike(
+        self, bucket: Key, cause: Collection[Symptom], needed: frozenset[str]
+    ) -> tuple[set[Entry], dict[Entry, int]]:
+        """The entries of a bucket, and of all that have the parts that these share and could show a cause how often each was seen."""
+        of_bucket = set(self._failed.get((bucket.subject, symptom(bucket), bucket.dtype), ()))
+        shared = frozenset.intersection(*(entry[0] for entry in of_bucket)) if of_bucket else frozenset()
+        entries = self._entries[bucket.subject].items()
+        alike = {e: n for e, n in entries if shared <= e[0] and (_shows(e, cause, needed) or _could(e, cause))}
+        return of_bucket, alike
+
+
+def _needed(minimal: Case | None) -> frozenset[str]:
+    return frozenset() if minimal is None else _present(minimal)
+
+
+def _shows(entry: Entry, cause: Collection[Symptom], needed: frozenset[str]) -> bool:
+    """Whether a cause was seen, on a case that has the parts that it needs."""
+    return needed <= entry[0] and any(seen in cause for seen, _ in entry[1])
 
 
 def _could(entry: Entry, cause: Collection[Symptom]) -> bool:
@@ -116,8 +165,8 @@ def _could(entry: Entry, cause: Collection[Symptom]) -> bool:
     return any(what in entry[2] and not hidden for what, hidden in asked)
 
 
-_BITS = "bitmap", "tree"
-"""Parts of which kernels get a bit for each pair of a row and a key: a defect of one shows with the other."""
+_ALIKE = {"tree": "bitmap", "query_lengths": "key_lengths"}
+"""Parts that kernels get in the same way, as a bit for each pair or as a length for each sequence: a defect of one shows with the other."""
 
 
 def _present(case: Case) -> frozenset[str]:
@@ -125,7 +174,7 @@ def _present(case: Case) -> frozenset[str]:
     found = case_features(case)
     names = (*(part.name for part in PARTS), *(modifier.name for modifier in MODIFIERS), "paged", "backward")
     present = [name for name in names if found.get(name, ABSENT) != ABSENT]
-    return frozenset(f"has {_BITS[0] if name in _BITS else name}" for name in present)
+    return frozenset(f"has {_ALIKE.get(name, name)}" for name in present)
 
 
 def _parts(case: Case) -> frozenset[str]:

@@ -22,12 +22,15 @@ OF_VALUES = ("counting", "relations", "config")
 
 
 def alike(key: Key, found: Diagnosis | None, known: Iterable[FindingRecord]) -> FindingRecord | None:
-    """The first of the `known` findings whose diagnosis names the same defect as `found`, the diagnosis of the finding `key`."""
-    if found is None or not found.name or key.check not in (*TOLD_BY_VALUES, *OF_VALUES):
+    """The first of the `known` findings whose diagnosis names the same defect as `found`, the diagnosis of the finding `key`.
+
+    Both have to be about values: what else fails on a case with wrong values gets their name as well.
+    """
+    told = (*TOLD_BY_VALUES, *OF_VALUES)
+    if found is None or not found.name or key.check not in told:
         return None
-    return next(
-        (r for r in known if r.key != key and r.diagnosis is not None and same_defect(r.diagnosis, found)), None
-    )
+    others = (r for r in known if r.key != key and r.key.check in told and r.diagnosis is not None)
+    return next((r for r in others if r.diagnosis is not None and same_defect(r.diagnosis, found)), None)
 
 
 def agreed(first: Diagnosis, second: Diagnosis) -> Diagnosis:

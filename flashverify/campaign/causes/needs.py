@@ -1,19 +1,24 @@
-"""What a minimal case has beyond the plainest one: a defect that shows there needs it."""
+"""What the minimal case of a finding says of its cause: what that needs, and whether it only lacks precision."""
 
 from __future__ import annotations
 
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
+from flashverify.campaign.causes.symptoms import FAR
 from flashverify.case.case import Storage
 from flashverify.case.modifiers.logits import modifiers_of
+from flashverify.case.text import parse_case
+from flashverify.judge.verdict import from_hex
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from flashverify.case.case import Case
+    from flashverify.judge.record import FindingRecord
+    from flashverify.judge.verdict import Key
 
-__all__ = ["needs"]
+__all__ = ["needs", "small", "small_errors"]
 
 
 def needs(minimal: Case) -> frozenset[str]:
@@ -22,6 +27,24 @@ def needs(minimal: Case) -> frozenset[str]:
     Sizes, values, dtypes and a backward are no part of it: nearly every defect needs some.
     """
     return frozenset(_needs(minimal))
+
+
+def small_errors(key: Key, lead: FindingRecord) -> bool:
+    """Whether a statistic of errors is about an output that a finding makes wrong by little, in 16 bits and everywhere.
+
+    A statistic is taken of outputs within their bounds alone, so that nothing ever shows both. A finding with a name is no loss of
+    precision, nor is one whose minimal case needs a part.
+    """
+    if key.check != "statistics" or lead.key.check != "accuracy" or key.output != lead.key.output:
+        return False
+    somewhere = not lead.not_minimal and needs(parse_case(lead.case))
+    named = lead.diagnosis is not None and lead.diagnosis.name
+    return lead.key.dtype != "fp32" and not somewhere and not named and small(lead)
+
+
+def small(finding: FindingRecord) -> bool:
+    """Whether a finding is a value outside its bound by little."""
+    return bool(finding.verdict.ratio) and from_hex(finding.verdict.ratio) < FAR
 
 
 def _needs(case: Case) -> Iterator[str]:

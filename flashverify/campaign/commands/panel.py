@@ -56,7 +56,7 @@ def key_words(key: Key) -> str:
 def status_text(p: Progress) -> str:
     """One line."""
     parts = [_cases(p), f"{p.rate:.1f}/s", plural(p.findings, "finding")]
-    parts += [f"last new {clock(p.since_new)} ago"] * (p.since_new is not None)
+    parts += _since(p, "last new")
     parts += [_explaining(p)] * bool(p.explaining)
     parts += [f"{p.errors} errors"] * bool(p.errors)
     parts += [f"{p.restarts} restarts"] * bool(p.restarts)
@@ -75,14 +75,14 @@ def panel_lines(p: Progress, *, head: str = "", state: str = "", width: int = _W
         state: of the campaign, in words, behind it.
         width: columns of a line; 80 at most.
     """
-    time = [f"{clock(p.elapsed)} gone"] + [f"{clock(p.remaining)} left"] * (p.remaining is not None)
+    left = [] if p.remaining is None else [f"{clock(p.remaining)} left"]
     share = f" ({100 * p.covering / p.cases:.0f} %)" if p.cases else ""
     coverage = f"{p.covering:,} covering{share} · {p.unsupported:,} unsupported · {p.errors:,} not judged"
     findings = [f"{p.findings:,}"]
-    findings += [f"last new one {clock(p.since_new)} ago"] * (p.since_new is not None)
+    findings += _since(p, "last new one")
     findings += [_explaining(p)] * bool(p.explaining)
     rows = [
-        ("time", " · ".join([*time, _cases(p), f"{p.rate:.1f}/s"])),
+        ("time", " · ".join([f"{clock(p.elapsed)} gone", *left, _cases(p), f"{p.rate:.1f}/s"])),
         ("coverage", coverage),
         ("worst", ratio_words(p.worst) or "no ratio yet"),
         ("findings", " · ".join(findings)),
@@ -95,6 +95,10 @@ def panel_lines(p: Progress, *, head: str = "", state: str = "", width: int = _W
 
 def _cases(p: Progress) -> str:
     return f"{p.cases}/{p.total} cases" if p.total is not None else f"{p.cases} cases"
+
+
+def _since(p: Progress, words: str) -> list[str]:
+    return [] if p.since_new is None else [f"{words} {clock(p.since_new)} ago"]
 
 
 def _explaining(p: Progress) -> str:

@@ -43,10 +43,9 @@ def kept_cases(path: Path) -> tuple[str, ...]:
 
 
 def keep_cases(path: Path, run: Path) -> None:
-    """Add the cases of a run: of each finding the smallest and the first one, of each output and dtype the one nearest its bound, and one
-    of each trait that no other case of the file has, the one nearest a bound.
+    """Add the cases of a run: of each finding two, of each output and dtype the nearest to its bound, and one of each trait.
 
-    Of more than 500 the oldest ones go that are kept for none of this. Comments stay.
+    Of a finding they are the smallest and the first one; of a trait that no case of the file has, the one nearest a bound. Of more than 500 the oldest ones go that are kept for none of this. Comments stay.
 
     Raises:
         StoreError: the run cannot be read, or the file cannot be written.

@@ -180,7 +180,9 @@ def _summary(tally: Tally, shards: Sequence[StoredShard], part: str) -> Summary:
     missing = list(_missing(shards))
     asked = any(each.stopped == "findings" for each in summaries)
     if not missing and (asked or not part):
-        return msgspec.structs.replace(summary, stopped="findings" if asked and summary.findings else "budget", part=part)
+        return msgspec.structs.replace(
+            summary, stopped="findings" if asked and summary.findings else "budget", part=part
+        )
     words = ", ".join((*missing, *filter(None, (part,))))
     return msgspec.structs.replace(summary, stopped="shards", part=words, exit_code=1 if summary.findings else 3)
 

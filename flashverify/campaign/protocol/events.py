@@ -102,11 +102,16 @@ class Attributed(msgspec.Struct, frozen=True, tag=True):
 
 
 class Shown(msgspec.Struct, frozen=True, tag=True):
-    """Cases that have nothing beyond the minimal case of the finding `cause` show these buckets too; `why` says which cases, in words."""
+    """Cases that have nothing beyond the minimal case of the finding `cause` show these buckets too; `why` says which cases, in words.
+
+    Attributes:
+        sure: whether nothing but the cause can be at work there; a case that is not minimal may show another cause as well.
+    """
 
     cause: Key
     buckets: tuple[Key, ...]
     why: str
+    sure: bool = True
 
 
 class TaskDone(msgspec.Struct, frozen=True, tag=True):

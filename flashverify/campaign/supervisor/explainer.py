@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from flashverify.campaign.causes.book import CauseBook
 from flashverify.campaign.causes.diagnoses import agreed, alike, names
+from flashverify.campaign.causes.shown import ShownBeside
 from flashverify.campaign.causes.symptoms import symptom
 from flashverify.campaign.plan_name import PROCESS_CHECKS
 from flashverify.campaign.protocol import Attribute, Attributed, Minimal, Minimise, Profile, Shown
@@ -16,7 +17,7 @@ from flashverify.campaign.supervisor.tally import first_record
 from flashverify.campaign.supervisor.turns import Turns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     import msgspec
 
@@ -63,7 +64,7 @@ class Explainer:
         self._attempts: Counter[Key] = Counter()
         self._turns = Turns()
         self._unprofiled: list[Key] = []
-        self._shown: dict[Key, tuple[Key, str]] = {}  # by bucket the cause whose minimal case shows it
+        self._shown = ShownBeside(self._book, tally.owners)
         self._doubted: dict[Key, FindingRecord] = {}  # no findings before they are shown to have a cause of their own
 
     def waits(self, searching: bool) -> bool:
@@ -73,7 +74,7 @@ class Explainer:
     def next(self, searching: bool) -> Minimise | Attribute | Profile | None:
         """The next task; None where there is none, or no time for it."""
         most = self._config.shrink_seconds + _VERIFYING
-        self._fold_shown()
+        self._fold_each(self._shown.folds())
         free = self._free_subjects()
         folding = self._time.next_slice(most, searching=searching, folding=True) if free else 0.0
         if folding == 0:
@@ -164,7 +165,7 @@ class Explainer:
         elif isinstance(event, Attributed):
             self._attributed(worker, event)
         elif isinstance(event, Shown):
-            self._shown = dict.fromkeys(event.buckets, (event.cause, event.why)) | self._shown
+            self._shown.add(event)
         elif event.key not in self._doubted:
             self._ledger.improved(event)
 
@@ -210,25 +211,17 @@ class Explainer:
 
     def end(self) -> None:
         """Nothing is asked any more: what was never seen without another finding goes to that."""
-        self._fold_shown()
+        self._fold_each(self._shown.folds(over=True))
         self._fold_companions(over=True)
-
-    def _fold_shown(self) -> None:
-        for record in self._book.waiting():
-            cause, why = self._shown.get(record.key, (record.key, ""))
-            cause = self._ledger.tally.owners.get(cause, cause)
-            if cause != record.key:
-                self._fold(record.key, cause, why)
 
     def _fold_companions(self, *, over: bool = False) -> None:
         if self._unprofiled and not over:
             return  # what the minimal cases show says more
-        for shown, (cause, why) in self._shown.items():
-            owner = self._ledger.tally.owners.get(cause, cause)
-            if self._book.same(shown, owner):
-                self._fold(shown, owner, why)
-        for found in chain(self._book.companions(over=over), self._book.needed(over=over)):
-            self._fold(*found)
+        self._fold_each(chain(self._shown.same(), self._book.companions(over=over), self._book.needed(over=over)))
+
+    def _fold_each(self, found: Iterable[tuple[Key, Key, str]]) -> None:
+        for each in found:
+            self._fold(*each)
 
     def _fold(self, key: Key, cause: Key, why: str) -> None:
         record = self._ledger.fold(key, cause, why)

@@ -8,6 +8,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from flashverify.campaign.causes.accesses import access, accesses
 from flashverify.campaign.causes.book import bucket_of
 from flashverify.campaign.causes.companions import named
 from flashverify.campaign.causes.diagnoses import OF_VALUES
@@ -33,8 +34,7 @@ _REDUCED = 10
 _IN_VAIN = 6
 """Failures in a row that trials do not account for, after which the others are left to another cause."""
 _OF_ACCESSES = ("sanitizer", "addresses")
-_ACCESS = re.compile(r"^(.*: \w+: \w+ of [^\[]+)\[")
-"""Source lines, kernel, kind and tensor in the message of one of `_OF_ACCESSES`."""
+"""Checks whose messages name an access."""
 _FRAME = re.compile(r'File "(.*?)", line (\d+)')
 
 
@@ -69,13 +69,12 @@ class _Cause:
         self._told = session.told.setdefault(task.cause.key, {})
         self._buckets = {bucket_of(key) for key in (task.cause.key, *(folded.key for folded in task.cause.folded))}
         self._symptoms = set(map(symptom, self._buckets))
-        messages = (task.cause.verdict.message, *(folded.message for folded in task.cause.folded))
-        self._accesses = set(map(_access, messages)) - {""}
+        self._accesses = accesses(task.cause)
 
     def at_once(self, sighting: Sighting) -> str:
         """Why it accounts for a failure, in words, with one run at most; empty where that does not say."""
         check, case = sighting.key.check, parse_case(sighting.case)
-        if check in _OF_ACCESSES and _access(sighting.verdict.message) in self._accesses:
+        if check in _OF_ACCESSES and access(sighting.verdict.message) in self._accesses:
             return "the same access of memory"
         if (same := self._same_end(sighting)) is not None:
             return same
@@ -193,9 +192,3 @@ class _Cause:
             return ""
         frames = [_FRAME.findall(each.traceback)[-1:] for each in (mine, verdict)]
         return "the same exception at the same line" if frames[0] and frames[0] == frames[1] else ""
-
-
-def _access(message: str) -> str:
-    """Which line of which kernel loads or stores which tensor, where a message says that; empty where not."""
-    found = _ACCESS.match(message)
-    return found[1] if found else ""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from flashverify.campaign.protocol import Profile
     from flashverify.campaign.worker.main import Session
     from flashverify.case.case import Logits
+    from flashverify.judge.record import FindingRecord
     from flashverify.judge.verdict import Key
 
 __all__ = ["profile"]
@@ -49,14 +50,15 @@ def profile(session: Session, task: Profile) -> None:
             result = session.judge(spec, case, plan)
             if symptom(finding.key) not in map(symptom, result.failures):
                 continue
-            found: defaultdict[str, list[Key]] = defaultdict(list)
+            found: defaultdict[tuple[str, bool], list[Key]] = defaultdict(list)
             for key, sighting in sightings_of(result).items():
                 if key not in known and not _by_size(key, case, task, minimal) and _accounts(session, task, sighting):
                     known.add(key)
                     follows = consequences(sighting.failures, sighting.given).get(key.output, "")
-                    found[follows or f"its minimal case{words} shows it too"].append(key)
-            for why, buckets in found.items():
-                session.emit(Shown(finding.key, tuple(buckets), why))
+                    why = follows or f"its minimal case{words} shows it too"
+                    found[why, _sure(key, finding, bool(follows))].append(key)
+            for (why, sure), buckets in found.items():
+                session.emit(Shown(finding.key, tuple(buckets), why, sure))
 
 
 def _variants(minimal: Case, told: bool) -> Iterator[tuple[Case, str]]:
@@ -84,6 +86,12 @@ def _variants(minimal: Case, told: bool) -> Iterator[tuple[Case, str]]:
             if case is not None and format_case(case) not in seen:
                 seen.add(format_case(case))
                 yield case, in_dtype + words
+
+
+def _sure(key: Key, finding: FindingRecord, follows: bool) -> bool:
+    """Whether nothing but a finding can be at work where its case shows a bucket too: the case is minimal, or values say so."""
+    told = key.check in VALUES and (named(finding) or (follows and finding.key.check in VALUES))
+    return not finding.not_minimal or told or symptom(key) == symptom(finding.key)
 
 
 def _by_size(key: Key, case: Case, task: Profile, minimal: Case) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import chain, islice, product
 from typing import TYPE_CHECKING, Any
 
@@ -89,13 +90,14 @@ class Replays:
         return any(twin is not None and self._mine in self._look(twin, self._mine[0]).seen for twin in twins)
 
     def at_work(self, case: Case, *, sizes: bool) -> bool:
-        """Whether the finding shows where a case has other values, a dO that is not 0, or the dtype of the finding.
+        """Whether the finding shows where a case has plain values or its own, a dO that is not 0, or its own dtype.
 
         Args:
             case: one that does not show it.
             sizes: whether more rows and keys count too: what is no comparison of values shows on a case that is too small for wrong values.
         """
-        values, grad = Values(seed=case.values.seed), case.grad
+        plain, grad = Values(seed=case.values.seed), case.grad
+        own = replace(self._case.values, seed=case.values.seed, edits=())
         if self._mine[2] in BACKWARD:
             grad = Grad(dlse=True, do="dense" if grad.do == "zero" or not grad.backward else grad.do)
         larger = change(case, seq_q=max(case.seq_q, _FEW), seq_k=max(case.seq_k, _FEW)) if sizes else None
@@ -103,6 +105,7 @@ class Replays:
             twin is not None and self._mine in self._look(twin, self._mine[0]).seen
             for like, dtype in product((case, larger), dict.fromkeys((self._case.dtype, case.dtype)))
             if like is not None
+            for values in dict.fromkeys((plain, own))
             for twin in (self._as(like, dtype=dtype, values=values, grad=grad),)
         )
 

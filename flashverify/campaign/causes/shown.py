@@ -1,0 +1,67 @@
+"""What the minimal cases of findings show beside them, and which of it is their work."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from flashverify.campaign.causes.book import CauseBook
+    from flashverify.campaign.protocol import Shown
+    from flashverify.judge.verdict import Key
+
+__all__ = ["ShownBeside"]
+
+
+class ShownBeside:
+    """By bucket the cause whose minimal case shows it.
+
+    A case that could not be made minimal may show a second cause. What it shows beside its finding is parked as long as it was never
+    seen alone, and is folded where chance hardly explains that, or at the end.
+
+    Args:
+        book: of the causes.
+        owners: by bucket the cause that it was folded into, as the tally keeps them.
+    """
+
+    def __init__(self, book: CauseBook, owners: dict[Key, Key]) -> None:
+        self._book, self._owners = book, owners
+        self._shown: dict[Key, tuple[Key, str]] = {}
+        self._unsure: dict[Key, tuple[Key, str]] = {}
+
+    def add(self, event: Shown) -> None:
+        """A worker saw buckets beside a finding. What was said of a bucket first stays."""
+        kept = self._shown if event.sure else self._unsure
+        self._book.shown_by(event.cause, event.buckets)
+        for bucket in event.buckets:
+            kept.setdefault(bucket, (event.cause, event.why))
+
+    def folds(self, *, over: bool = False) -> Iterator[tuple[Key, Key, str]]:
+        """Buckets that wait, each with its cause, and that in words; what is left of them may be parked.
+
+        Args:
+            over: nothing more will be asked.
+        """
+        for bucket, (cause, why) in list(self._shown.items()):
+            if self._book.waits(bucket) and (owner := self._owner(cause)) != bucket:
+                yield bucket, owner, why
+        parked = set()
+        for bucket, (cause, why) in list(self._unsure.items()):
+            if not self._book.waits(bucket) or (owner := self._owner(cause)) == bucket:
+                continue
+            never, hardly = self._book.never_alone(bucket, owner)
+            if hardly or (over and never):
+                yield bucket, owner, why
+            elif never:
+                parked.add(bucket)
+        self._book.parked = frozenset(parked)
+
+    def same(self) -> Iterator[tuple[Key, Key, str]]:
+        """Explained findings, each with another one whose minimal case shows it and that is the same cause, and that in words."""
+        for bucket, (cause, why) in (self._unsure | self._shown).items():
+            if self._book.same(bucket, self._owner(cause)):
+                yield bucket, self._owner(cause), why
+
+    def _owner(self, cause: Key) -> Key:
+        return self._owners.get(cause, cause)
