@@ -88,6 +88,8 @@ def panel_lines(p: Progress, *, head: str = "", state: str = "", width: int = _W
         ("findings", " · ".join(findings)),
         ("workers", _health(p.workers, p.restarts)),
     ]
+    if gpus := Counter(each.gpu for each in p.workers if each.gpu):
+        rows.append(("gpus", " · ".join(f"{gpu}: {plural(n, 'worker')}" for gpu, n in sorted(gpus.items()))))
     lines = [f"{head} · {state}" if state else head] if head else []
     lines += [f"{label:{_LABEL}}{text}" for label, text in rows]
     return [_cut(one_line(line), min(width, _WIDTH)) for line in lines]
@@ -113,8 +115,6 @@ def _health(workers: tuple[WorkerHealth, ...], restarts: int) -> str:
         parts.append(f"quiet for {clock(quiet)} at most")
     if used := sum(each.memory for each in workers):
         parts.append(f"{used / 2**30:.1f} GiB")
-    if gpus := Counter(each.gpu for each in workers if each.gpu):
-        parts.append("on GPU " + ", ".join(f"{gpu}: {count}" for gpu, count in sorted(gpus.items())))
     return " · ".join([*(parts or ["none"]), f"{restarts} lost"])
 
 
