@@ -236,9 +236,9 @@ def _chunk_terms(
     seen = chunk.over_rows(torch.ones_like(chunk.n)) > 0
     of_bias = of_sink = table = None
     if bias_shape is not None:
-        of_bias = PairTerms.of(chunk, cores, self_cores, over, t_X, onto_bias(problem, bias_shape))
+        of_bias = PairTerms.of(c, chunk, cores, self_cores, over, t_X, onto_bias(problem, bias_shape))
     if of_table is not None:
-        table = PairTerms.of(chunk, cores, self_cores, over, t_X, of_table(chunk))
+        table = PairTerms.of(c, chunk, cores, self_cores, over, t_X, of_table(chunk))
     if with_sink:
         errors = sink_errors(problem, c, chunk, g, s, cores.delta, B_L)
         own = sink_errors(problem, c64, chunk, g, s, self_cores.delta, E_L)

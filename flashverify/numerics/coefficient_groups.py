@@ -3,6 +3,7 @@
 All are absolute values in natural units unless a name says otherwise.
 """
 
+import math
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
@@ -164,6 +165,7 @@ class DerivativeCoefficients:
         ds_cast: Factor of dS at its cast: the scale where it comes first.
         eta_ds: Subnormal error of the cast of dS as it reaches a gradient, before the other operand.
         u_dbias: Unit roundoff of each head's dS before it is added to the gradient of a bias, `eta_dbias` its subnormal error; 0 for fp32.
+        dbias_max: From this size on that dS leaves its format; infinite for fp32.
     """
 
     dot_v: float
@@ -177,6 +179,7 @@ class DerivativeCoefficients:
     ds_cast: float
     eta_ds: float
     u_dbias: float = 0.0
+    dbias_max: float = math.inf
     eta_dbias: float = 0.0
 
 

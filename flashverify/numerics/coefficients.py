@@ -191,6 +191,7 @@ def _derivatives(s: Setting) -> DerivativeCoefficients:
         + (s.x.eta * (1 + sc) if s.u_s else 0.0),
         u_dbias=s.x.u if form.dbias_partial == "input" else 0.0,
         eta_dbias=s.x.eta if form.dbias_partial == "input" else 0.0,
+        dbias_max=s.x.overflow if form.dbias_partial == "input" and s.x.narrow else math.inf,
     )
 
 

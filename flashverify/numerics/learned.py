@@ -32,6 +32,7 @@ class PairTerms:
         size: Largest |dS|.
         trivial: Largest |dS| with weights in [0, 1].
         exempt: Number of pairs at which dS may not be finite.
+        wide: Number of pairs at which dS may leave the format in which it is added; None where that is fp32.
         visible: Number of visible pairs.
     """
 
@@ -41,14 +42,23 @@ class PairTerms:
     trivial: Tensor
     exempt: Tensor
     visible: Tensor
+    wide: Tensor | None = None
 
     @classmethod
     def of(
-        cls, chunk: Chunk, cores: Cores, self_cores: Cores, over: Exempt, X: Tensor, onto: Callable[[Tensor], Tensor]
+        cls,
+        c: Coefficients,
+        chunk: Chunk,
+        cores: Cores,
+        self_cores: Cores,
+        over: Exempt,
+        X: Tensor,
+        onto: Callable[[Tensor], Tensor],
     ) -> Self:
         """Terms of one chunk.
 
         Args:
+            c: Coefficients of the subject.
             chunk: The chunk.
             cores: Its errors for B.
             self_cores: Its errors for E64.
@@ -63,6 +73,7 @@ class PairTerms:
             trivial=onto(X),
             exempt=onto(over.pairs.double()),
             visible=onto(torch.ones_like(X) if chunk.vis is None else chunk.vis),
+            wide=onto((cores.ds_wide >= c.dbias_max).double()) if c.dbias_max < torch.inf else None,
         )
 
     @classmethod
@@ -73,7 +84,13 @@ class PairTerms:
             chunks = [getattr(part, name) for part in parts]
             return torch.stack(chunks).sum(0) if add else torch.cat(chunks, 2)
 
-        return cls(**{field.name: joined(field.name) for field in fields(cls)})
+        names = [field.name for field in fields(cls) if getattr(parts[0], field.name) is not None]
+        return cls(**{name: joined(name) for name in names})
+
+    @property
+    def overflows(self) -> Tensor:
+        """Elements at which an infinite dS may be added to others."""
+        return torch.zeros_like(self.size, dtype=torch.bool) if self.wide is None else self.wide > 0
 
 
 def onto_bias(problem: BoundInputs, shape: torch.Size) -> Callable[[Tensor], Tensor]:
@@ -110,11 +127,12 @@ def bias_bound(problem: BoundInputs, c: Coefficients, c64: Coefficients, y: Tens
     B, Hkv, group, Sq = problem.q.shape[:4]
     n = B * Hkv * group * Sq * problem.shape.Sk // max(1, y.numel())
     size, exempt = terms.size.reshape(y.shape), terms.exempt.reshape(y.shape)
+    over = terms.overflows.reshape(y.shape) & (n > 1)  # alone it is the output, which overflows or not
     core = terms.error.reshape(y.shape) + size * (sum_error(n, c.u) + c.u_dbias) + n * (c.w + c.eta_dbias)
     core64 = terms.self_error.reshape(y.shape) + size * sum_error(n, c64.u) + n * c64.w
     out = FORMATS[problem.form.grad_dtype or problem.dtype]
     return learned_bound(
-        y, core, core64, exact=(terms.visible.reshape(y.shape) == 0) & (exempt == 0), exempt=(exempt > 0) | (size >= OVERFLOW_FP32),
+        y, core, core64, exact=(terms.visible.reshape(y.shape) == 0) & (exempt == 0), exempt=(exempt > 0) | (size >= OVERFLOW_FP32) | over,
         trivial=terms.trivial.reshape(y.shape) + 2 * n * (c.w + c.eta_dbias) + 2 * c.eta_grad, out=out,
     )  # fmt: skip
 

@@ -62,7 +62,7 @@ def table_bound(c: Coefficients, c64: Coefficients, y: Tensor, chunks: Sequence[
         core(terms.error, c, c.u_dbias, c.eta_dbias),
         core(terms.self_error, c64, 0.0, 0.0),
         exact=(n == 0) & (terms.exempt == 0),
-        exempt=(terms.exempt > 0) | (size >= OVERFLOW_FP32),
+        exempt=(terms.exempt > 0) | (size >= OVERFLOW_FP32) | terms.overflows,
         trivial=terms.trivial + 2 * n * (c.w + c.eta_dbias) + 2 * out.eta,
         out=out,
     )

@@ -102,3 +102,14 @@ def test_the_layout_of_the_bias_does_not_follow_that_of_the_inputs(blocks):
     got = run(flipped, do.transpose(1, 2), dlse, layout="bshd", config=blocks(16, 16))
     for name, x in plain.items():
         assert torch.equal(got[name].transpose(1, 2) if name in ("o", "dq", "dk", "dv") else got[name], x), name
+
+
+@pytest.mark.parametrize("scale", [0.0, 2.0**-140])
+def test_a_hidden_key_whose_product_overflows_is_not_felt_under_a_softcap(blocks, scale):
+    tensors, do, dlse = problem()
+    options = {"causal": "top-left", "softcap": 50.0, "scale": scale, "config": blocks(16, 16)}
+    plain = run(tensors, do, dlse, **options)
+    tensors["k"][..., 30:, :] = torch.finfo(torch.float32).max  # no row sees these keys
+    got = run(tensors, do, dlse, **options)
+    for name, x in plain.items():
+        assert torch.equal(got[name], x), name

@@ -66,3 +66,11 @@ def test_a_narrow_dp_that_starts_at_minus_delta_rounds_delta_too() -> None:
     )
     assert all(ratio <= 1 for name, ratio in ratios.items() if name not in ("exempt", "vague"))
     assert ratios["dbias|"] > 0.6
+
+
+def test_parts_of_a_bias_gradient_that_leave_their_format_make_its_sum_exempt() -> None:
+    fixed = {"grad_accum": "fp16", "grad_accum_of": "dq"}
+    found = climb(3_000_001, 3, **fixed)
+    assert (found.form.dbias_partial, found.dtype) == ("input", torch.float16)
+    assert found.evaluations == 3
+    assert all(ratio <= 1 for ratio in found.worst.values()), found.worst

@@ -68,9 +68,10 @@ def logits(dot, i, j, sq, k_end, terms, head, MASKED: tl.constexpr):
 def dot_gradient(ds, dot, cap_ratio):
     """The gradient of scale * dot from that of the logits: dS * (1 - tanh(x)^2), in fp32.
 
-    The factor is finite, so an invisible pair keeps its exact 0. One rounding, the one of the argument x, and those of `tanh_slope`.
+    A dS of 0 stays 0: an invisible pair may have an infinite dot, and x is NaN where scale / softcap is 0. One rounding, the one of the
+    argument x, and those of `tanh_slope`.
     """
-    return ds if cap_ratio is None else ds * tanh_slope(dot * cap_ratio)
+    return ds if cap_ratio is None else tl.where(ds == 0.0, 0.0, ds * tanh_slope(dot * cap_ratio))
 
 
 @triton.jit
