@@ -256,7 +256,7 @@ def test_what_is_of_another_campaign_is_refused_in_one_line(tmp_path, other, nam
 def test_neither_a_folder_that_is_no_run_nor_one_that_is_taken_is_touched(tmp_path):
     shard = made(tmp_path / "shard")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UsageError, match="'.*empty' is not accepted: it is no run folder"):
+    with pytest.raises(UsageError, match=r"'.*empty' is not accepted: it is no run folder"):
         merge_shards(tmp_path / "out", [shard, tmp_path / "empty"])
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken/file").touch()

@@ -89,7 +89,7 @@ REFUSALS = click.option(
 CORPUS = click.option(
     "--corpus",
     metavar="FILE",
-    help="judge the cases of a file first, and add to it what failed and what came near a bound",
+    help="judge the cases of a file first, and add to it what failed, what came near a bound and one case of each trait",
 )
 JSON = click.option("--json", "as_json", is_flag=True, help="print one JSON object on stdout")
 REPORT = click.option("--no-report", is_flag=True, help="store the run, write no report")

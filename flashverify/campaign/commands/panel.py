@@ -96,7 +96,7 @@ def panel_lines(p: Progress, *, head: str = "", state: str = "", width: int = _W
 
 
 def _cases(p: Progress) -> str:
-    return f"{p.cases}/{p.total} cases" if p.total is not None else f"{p.cases} cases"
+    return f"{p.cases:,}/{p.total:,} cases" if p.total is not None else f"{p.cases:,} cases"
 
 
 def _since(p: Progress, words: str) -> list[str]:
