@@ -60,7 +60,7 @@ class Engine:
 
     def __init__(self, config: CampaignConfig, listeners: Sequence[Listener] = ()) -> None:
         self._config, self._reason, self._exit_code = config, "", 0
-        self._listeners: tuple[Listener, ...] = (LiveFile(config.out), *listeners)
+        self._listeners, self._live = listeners, LiveFile(config.out)
         self._fruitless = 0  # workers lost since a case was last judged
         self._ledger = Ledger(config)
         self.store, self.tally, self.problems = self._ledger.store, self._ledger.tally, self._ledger.problems
@@ -240,5 +240,5 @@ class Engine:
         )
 
     def _tell(self, event: msgspec.Struct) -> None:
-        for listener in self._listeners:
+        for listener in (self._live, *self._listeners):
             listener(event)
