@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 SAMPLE ?= 60
 
-.PHONY: verify test test-fast lint compile versions machines clean
+.PHONY: verify test test-fast lint docs compile versions machines clean
 .DEFAULT_GOAL := verify
 
 verify: $(READY)  ## Verify and fuzz the bundled kernels for four minutes; leaves out/verify/report.html
@@ -25,6 +25,9 @@ lint: $(READY)  ## Lint, format and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+docs: $(READY)  ## Write a site of all documents with a search; leaves out/site/index.html
+	$(BIN)/python docs/build_site.py out/site
+
 compile: $(READY)  ## Compile a sample of the bundled kernels for sm_80, sm_90 and sm_100: hazards and spills, no GPU needed
 	$(BIN)/flashverify compile --sample $(SAMPLE)
 
@@ -40,5 +43,5 @@ clean:
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(v < (3, 11) and "flashverify needs Python >= 3.11, $(PYTHON) is %d.%d; name another with make PYTHON=..." % v[:2])'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,docs]'
 	@touch $@

@@ -117,7 +117,7 @@ def _fields(value: Any) -> list[str]:
         parameters = inspect.signature(flashverify.oracle).parameters
         return [_parameter(parameters[name]) for name in value.__annotations__]
     if dataclasses.is_dataclass(value):
-        return [f"{field.name}: {field.type}{_default(field)}" for field in dataclasses.fields(value)]
+        return [f"{field.name}: {_type(field.type)}{_default(field)}" for field in dataclasses.fields(value)]
     if hasattr(value, "__struct_fields__"):
         defaults = value.__struct_defaults__
         required = len(value.__struct_fields__) - len(defaults)
@@ -125,6 +125,11 @@ def _fields(value: Any) -> list[str]:
         kinds = value.__annotations__
         return [f"{name}: {kinds[name]}{text}" for name, text in zip(value.__struct_fields__, given, strict=True)]
     return []
+
+
+def _type(annotation: Any) -> str:
+    """A type as its module writes it, whether or not the module keeps annotations as text."""
+    return annotation.__name__ if isinstance(annotation, type) else str(annotation)
 
 
 def _default(field: dataclasses.Field[Any]) -> str:

@@ -58,7 +58,8 @@ def overflow_domain(
     # Of invisible pairs too: there the weight is 0, and 0 * inf is NaN in a kernel that masks the logits only. So it is in rows that see nothing.
     largest_dp = min(OVERFLOW_FP32, c.dp_limit)
     rounded = g.AdP + s.Adelta if c.dp_delta and c.u_dp else g.AdP
-    dP, ado, lost_empty = (g.AdP >= room) | (rounded >= largest_dp), g.ado, torch.zeros_like(chunk.empty)
+    every_dP, ado, lost_empty = (g.AdP >= room) | (rounded >= largest_dp), g.ado, torch.zeros_like(chunk.empty)
+    dP = every_dP
     if masked:
         dP = _visible(chunk, dP)
     elif g.empty_ado is not None:
@@ -75,10 +76,11 @@ def overflow_domain(
         wide = cores.ds_wide >= OVERFLOW_FP32
         dP = dP | wide
     limit_row = min(OVERFLOW_FP32, limit_p) if c.ds_rounded_p else OVERFLOW_FP32
-    if (
-        c.delta_weights
-    ):  # a dP that overflows reaches delta and with it the whole row, that of an invisible pair too: its weight is 0
-        wide = dP.any(-1, keepdim=True) | ((cores.Pb * g.AdP).sum(-1, keepdim=True) >= OVERFLOW_FP32)
+    if c.delta_weights:
+        # A dP that overflows reaches delta and with it the whole row, that of an invisible pair too: its weight is 0. So does an infinite P,
+        # or one whose rounding is infinite: times a dP of 0 it is NaN.
+        wide = (every_dP | dP).any(-1, keepdim=True) | (P_row >= limit_row).unsqueeze(-1)
+        wide = wide | ((cores.Pb * g.AdP).sum(-1, keepdim=True) >= OVERFLOW_FP32)
         in_ds = in_ds | {"delta_weights_overflow": wide & ~chunk.empty}
     over_row = ((S_row >= limit_s) | (P_row >= limit_row)).unsqueeze(-1) | dP.any(-1, keepdim=True)
     over_col = ((S_col >= limit_s) | (P_col >= limit_row)).unsqueeze(-1) | dP.any(-2).unsqueeze(-1)

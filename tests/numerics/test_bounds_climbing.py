@@ -74,3 +74,10 @@ def test_parts_of_a_bias_gradient_that_leave_their_format_make_its_sum_exempt() 
     assert (found.form.dbias_partial, found.dtype) == ("input", torch.float16)
     assert found.evaluations == 3
     assert all(ratio <= 1 for ratio in found.worst.values()), found.worst
+
+
+@pytest.mark.parametrize("number", [40_000_565, 40_001_807], ids=["an infinite P", "a P that is infinite when rounded"])
+def test_a_delta_that_sums_weights_is_exempt_where_one_may_be_infinite(number: int) -> None:
+    found = climb(number, 12)
+    assert found.form.delta_from == "p"
+    assert all(ratio <= 1 for ratio in found.worst.values()), found.worst
