@@ -240,5 +240,6 @@ class Engine:
         )
 
     def _tell(self, event: msgspec.Struct) -> None:
-        for listener in (self._live, *self._listeners):
+        self._live(event)
+        for listener in self._listeners:
             listener(event)
