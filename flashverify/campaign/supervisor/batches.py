@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import math
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from flashverify.campaign.protocol import Answered
 from flashverify.campaign.store.writer import Claims
+from flashverify.campaign.supervisor.shard import WHOLE, Shard
 from flashverify.judge.ratios import ratios
 
 if TYPE_CHECKING:
@@ -66,15 +68,17 @@ class Batches:
     """A batch is the same cases in the same order whoever draws it, so that it can be gone on with from any of them.
 
     With a limit, the run judges the first cases of the batches in the order of their numbers, whichever worker has which: a batch may use
-    what is certainly left by those before it.
+    what is certainly left by those before it. Of several shards each takes those before it as full.
 
     Args:
         size: cases of a batch.
         claims: what a run that is resumed had handed out.
+        subjects: how many take turns.
+        shard: whose batches are handed out.
     """
 
-    def __init__(self, size: int, claims: Claims) -> None:
-        self._size = size
+    def __init__(self, size: int, claims: Claims, subjects: int = 1, shard: Shard = WHOLE) -> None:
+        self._size, self._subjects, self._shard = size, subjects, shard
         self._next = claims.batches
         self._ended: dict[int, int] = {}  # by number, cases that were judged
         self._open: dict[int, _Open] = {n: _Open() for n in claims.open or () if 0 <= n < self._next}
@@ -82,7 +86,7 @@ class Batches:
     def resumed(self, number: int, result: CaseResult) -> None:
         """A stored result of a batch. One that the note of what was handed out does not know was lost with it, and goes on."""
         if number >= self._next:
-            self._open |= {n: _Open() for n in range(self._next, number + 1)}
+            self._open |= {n: _Open() for n in range(self._next, number + 1) if self._own(n)}
             self._next = number + 1
         self.answered(number, result)
         self.stored(number)
@@ -100,6 +104,19 @@ class Batches:
             self._open[number].stored += 1
             self._settle(number)
 
+    def _own(self, number: int) -> bool:
+        return self._shard.has_batch(number, self._subjects)
+
+    @property
+    def _first_new(self) -> int:
+        """The first batch of this shard that was not handed out."""
+        return next(number for number in itertools.count(self._next) if self._own(number))
+
+    def own(self, room: int) -> int:
+        """Cases of the first `room` of all batches that are of this shard."""
+        batches = range(-(-room // self._size))
+        return sum(min(self._size, room - number * self._size) for number in batches if self._own(number))
+
     def _settle(self, number: int) -> None:
         state = self._open[number]
         if state.ended and state.stored >= len(state.answered):
@@ -112,7 +129,7 @@ class Batches:
         Args:
             room: cases that all batches together may judge; None is no limit.
         """
-        for number in (*sorted(self._open), self._next):
+        for number in (*sorted(self._open), self._first_new):
             state = self._open.get(number) or _Open()
             most = min(self._size, self._allowance(number, room))
             if state.out or state.ended or most <= len(state.answered):
@@ -127,7 +144,7 @@ class Batches:
         """Whether `next` would give one; with `out`, whether a batch that is handed out has cases left counts too."""
         return any(
             min(self._size, self._allowance(number, room)) > len(state.answered)
-            for number, state in (*self._open.items(), (self._next, _Open()))
+            for number, state in (*self._open.items(), (self._first_new, _Open()))
             if (out or not state.out) and not state.ended
         )
 
@@ -135,6 +152,8 @@ class Batches:
         """Cases of a batch that are among the first `room` of all, however many those before it still judge."""
         if room is None:
             return math.inf
+        if self._shard.of > 1:
+            return max(0, room - number * self._size)
         before = sum(count for n, count in self._ended.items() if n < number)
         before += sum(len(s.answered) if s.ended else self._size for n, s in self._open.items() if n < number)
         others = sum(self._ended.values())

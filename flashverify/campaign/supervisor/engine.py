@@ -29,9 +29,9 @@ from flashverify.campaign.supervisor.events import FindingSeen, Finished, Progre
 from flashverify.campaign.supervisor.explainer import Explainer
 from flashverify.campaign.supervisor.first_cases import FirstCases
 from flashverify.campaign.supervisor.ledger import Ledger
-from flashverify.campaign.supervisor.pool import EXPLAINING, Loss, Pool, Slot
+from flashverify.campaign.supervisor.live import LiveFile
+from flashverify.campaign.supervisor.pool import EXPLAINING, Loss, Pool, Slot, setup_of
 from flashverify.campaign.supervisor.probe import failure_of
-from flashverify.campaign.supervisor.process import ProcessSetup
 from flashverify.campaign.supervisor.schedule import CampaignConfig, Schedule
 from flashverify.errors import NoVerdictError, SelfCheckError, UsageError
 from flashverify.judge.verdict import CaseResult
@@ -59,10 +59,8 @@ class Engine:
     """
 
     def __init__(self, config: CampaignConfig, listeners: Sequence[Listener] = ()) -> None:
-        self._config = config
-        self._listeners = listeners
-        self._reason = ""
-        self._exit_code = 0
+        self._config, self._reason, self._exit_code = config, "", 0
+        self._listeners, self._live = listeners, LiveFile(config.out)
         self._fruitless = 0  # workers lost since a case was last judged
         self._ledger = Ledger(config)
         self.store, self.tally, self.problems = self._ledger.store, self._ledger.tally, self._ledger.problems
@@ -74,9 +72,7 @@ class Engine:
         )
         self._schedule = Schedule(config, self._ledger.journal)
         self._explainer = Explainer(config, self._ledger, self.explaining, self._tell, lambda: self.budget.elapsed)
-        variables = dict(config.environment)
-        setup = ProcessSetup(config.toolkit, config.device, config.case_limit, False, config.numerics, variables)
-        self._pool = Pool(setup, [self.store.inflight_path(n) for n in range(config.workers)], config.memory)
+        self._pool = Pool(setup_of(config), [self.store.inflight_path(n) for n in range(config.workers)], config.memory)
 
     def stop(self, reason: str = "interrupted", exit_code: int = 130) -> None:
         """End at the next tick: store what is known, leave the cases in flight. Safe in a signal handler."""
@@ -236,8 +232,14 @@ class Engine:
     def progress(self) -> Progress:
         """Where the campaign stands."""
         found = self.tally.progress(self._ledger.restarts, self.budget.elapsed, self.budget.left, self._schedule.total)
-        return msgspec.structs.replace(found, explaining=self.explaining.active, explaining_left=self.explaining.left)
+        return msgspec.structs.replace(
+            found,
+            explaining=self.explaining.active,
+            explaining_left=self.explaining.left,
+            workers=self._pool.health(),
+        )
 
     def _tell(self, event: msgspec.Struct) -> None:
+        self._live(event)
         for listener in self._listeners:
             listener(event)

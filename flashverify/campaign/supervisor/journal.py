@@ -53,7 +53,7 @@ class Journal:
         claims = store.claims()
         self.before = claims.seconds
         self._elapsed: Callable[[], float] = lambda: self.before
-        self.batches = Batches(config.batch, claims)
+        self.batches = Batches(config.batch, claims, len(config.subjects), config.shard)
         self.unmarked = 0
         judged: dict[str, set[str]] = {}
         over = claims.open is None and claims.batches > 0

@@ -70,6 +70,8 @@ class Ledger:
                     numerics=config.numerics,
                     profile=config.profile,
                     sealed=True,
+                    shard=str(config.shard),
+                    max_cases=config.max_cases,
                 )
                 self.store.write_header(self._header)
                 self.journal = Journal(config, self.store)
@@ -90,6 +92,8 @@ class Ledger:
         for key in self.tally.owners:  # a kill may have left the folder of a finding that another one holds already
             self.store.remove_finding(key)
         self.store.forget_summary()
+        if self._header.max_cases != self._config.max_cases:
+            self._change(max_cases=self._config.max_cases)
         return journal
 
     def keep(self, result: CaseResult, spec: str, elapsed: float) -> list[tuple[FindingRecord, bool]]:
