@@ -10,6 +10,7 @@ import click
 from flashverify.bench.command import bench_command
 from flashverify.campaign.commands.program import Program
 from flashverify.cli.campaigns import fuzz_command, run_command
+from flashverify.cli.machines import merge_command, status_command
 from flashverify.cli.stored import list_command, replay_command, report_command
 from flashverify.comparing.command import compare_command
 from flashverify.compiling.command import compile_command
@@ -42,6 +43,8 @@ for command in (
     fuzz_command,
     replay_command,
     report_command,
+    status_command,
+    merge_command,
     compare_command,
     list_command,
     bench_command,

@@ -67,7 +67,18 @@ def _campaign(
 
 @click.command("run")
 @shared_options(
-    "subject", "max-cases", "max-findings", "hours", "minutes", "workers", "out", "device", "numerics", "baseline"
+    "subject",
+    "max-cases",
+    "max-findings",
+    "hours",
+    "minutes",
+    "shard",
+    "workers",
+    "out",
+    "device",
+    "gpus",
+    "numerics",
+    "baseline",
 )
 @FAIL_FAST
 @shrink_option("shrink findings [default: keep the smallest failing case of the matrix]")
@@ -92,10 +103,12 @@ def run_command(as_json: bool, no_report: bool, **options: Any) -> int:
     "max-cases",
     "max-findings",
     "seed",
+    "shard",
     "workers",
     "compilers",
     "out",
     "device",
+    "gpus",
     "numerics",
     "baseline",
     "profile",

@@ -2,7 +2,8 @@
 
 `do not merge`: a common case fails in a way in which it did not fail before, an element is newly outside its bound, or a ratio is above
 its ceiling.
-`look`: errors, bias or drift grew beyond a threshold, a status, the coverage, the evidence or an assumed form changed, or cases are missing.
+`look`: errors, bias or drift grew beyond a threshold, a case that passed is judged no more, the coverage, the evidence or an
+assumed form changed, or cases are missing.
 `may merge`: nothing of that.
 """
 
@@ -21,6 +22,7 @@ from flashverify.comparing.joined import Pair, changed_settings, join, notes_abo
 from flashverify.comparing.judged_sides import JudgedSides
 from flashverify.comparing.thresholds import Thresholds
 from flashverify.errors import NoVerdictError
+from flashverify.judge.verdict import Status
 from flashverify.judge.wording import plural, ratio_text
 
 if TYPE_CHECKING:
@@ -194,7 +196,7 @@ def _doubts(pairs: Iterable[Pair]) -> list[str]:
     statuses: Counter[tuple[str, str]] = Counter()
     gained = lost = 0
     for pair in pairs:
-        if pair.before.status is not pair.after.status:
+        if pair.before.status is not pair.after.status and pair.after.status is not Status.PASS:
             statuses[pair.before.status.value, pair.after.status.value] += 1
         gained += pair.after.coverage and not pair.before.coverage
         lost += pair.before.coverage and not pair.after.coverage

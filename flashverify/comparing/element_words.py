@@ -38,7 +38,7 @@ def _doubts(row: ElementRow, limits: Thresholds) -> Iterator[str]:
         yield f"the errors {where} drift {direction}: {row.drift.text()} of the bound"
     if (row.width.mean or 0) > math.log2(limits.width_growth):
         yield f"the bounds {where} are {2 ** (row.width.mean or 0):.3g} times as wide: the later form is looser"
-    if row.after.nonfinite != row.before.nonfinite:
+    if row.after.nonfinite > row.before.nonfinite:
         yield f"elements {where} that are NaN or infinite: {row.before.nonfinite:,} before, {row.after.nonfinite:,} after"
 
 

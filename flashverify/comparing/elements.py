@@ -36,7 +36,11 @@ _LEAST_PLACE = 4
 
 @dataclass(slots=True)
 class Histogram:
-    """Sizes of ratios in bins of a sixteenth of an octave, from 2^-40 to 2^8; smaller ones in the first, larger ones in the last."""
+    """Sizes of ratios in bins of a sixteenth of an octave, from 2^-40 to 2^8; smaller ones in the first, larger ones in the last.
+
+    Attributes:
+        nonfinite: elements that are NaN or infinite, of those of which something is asked.
+    """
 
     counts: Any = field(default_factory=lambda: np.zeros(BINS, np.int64))
     worst: float = 0.0
@@ -139,8 +143,7 @@ class ElementRow:
             self.ulps.update(Counter(powers.astype(int).tolist()))
         for side, found in ((self.before, old), (self.after, new)):
             side.add(case, found.ratios)
-            from_zero = ulp_distance(np.zeros_like(found.bits), found.bits, found.dtype)
-            side.nonfinite += int(np.count_nonzero(np.isinf(from_zero)))
+            side.nonfinite += int(np.count_nonzero(np.isinf(found.ratios)))
         if math.isfinite(old.bound) and math.isfinite(new.bound):
             self.width.add(new.bound - old.bound)
         self._pair(case, old, new, moved > 0)

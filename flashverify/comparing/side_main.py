@@ -94,9 +94,14 @@ class _Side:
             if dtype is None or tensor.shape != answer.expected.shape:
                 continue
             got, bound = tensor.double().numpy(), answer.bound.numpy()
-            asked = (answer.rule.numpy() != Rule.ANY) & (bound > 0) & np.isfinite(got)
+            any_answer = answer.rule.numpy() == Rule.ANY
+            asked = ~any_answer & (bound > 0) & np.isfinite(got)
             with np.errstate(all="ignore"):
-                ratios = np.where(asked, (got - answer.expected.numpy()) / bound, np.nan).astype("<f4")
+                ratios = np.where(
+                    asked,
+                    (got - answer.expected.numpy()) / bound,
+                    np.where(any_answer | np.isfinite(got), np.nan, np.inf),
+                ).astype("<f4")
             if asked.any():
                 bounds[name] = float(np.mean(np.log2(bound[asked])))
             bits = tensor.view(_BITS[dtype]()).numpy()

@@ -41,7 +41,7 @@ class Measured(msgspec.Struct, frozen=True):
     Attributes:
         dtype: `fp16`, `bf16` or `fp32`.
         bits: its elements as signed integers of their size.
-        ratios: (got - exact) / bound, float32; NaN where nothing is asked or the value is not finite.
+        ratios: (got - exact) / bound, float32; NaN where nothing is asked, infinite where the value is not finite.
         signs: of the exact values.
         bound: mean of log2 of the bounds; NaN where nothing is asked.
     """

@@ -93,7 +93,7 @@ class OutputArrays(msgspec.Struct, frozen=True):
         dtype: `fp16`, `bf16` or `fp32`.
         shape: of it.
         bits: bytes of its elements, little-endian.
-        ratios: bytes of (got - exact) / bound, float32; NaN where nothing is asked or a value is not finite.
+        ratios: bytes of (got - exact) / bound, float32; NaN where nothing is asked, infinite where a value is not finite.
         signs: bytes of the sign of the exact value, int8.
     """
 

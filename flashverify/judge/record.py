@@ -3,6 +3,7 @@
 <run>/run.json                  RunRecord, written first
 <run>/lists.json                the lists of cases that are judged before any is drawn
 <run>/progress.json             the batches of draws that were handed out
+<run>/live.json                 how it stands, for `flashverify status`; carries no verdict
 <run>/results.jsonl             one CaseResult a line
 <run>/findings/<slug>/          case.json (text form of the minimal case), finding.json (FindingRecord), repro.py
 <run>/summary.json              Summary, written last
@@ -133,6 +134,8 @@ class RunRecord(msgspec.Struct, frozen=True, omit_defaults=True):
         numerics: of interpreted kernels.
         profile: how large drawn cases are; empty is that of the device.
         sealed: whether every record of the folder ends with its checksum.
+        shard: `I/N` where the run is one of N shards, otherwise empty.
+        max_cases: budget in cases, that of all shards together; None where there is none.
     """
 
     kind: str
@@ -146,6 +149,8 @@ class RunRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     numerics: str = "ieee"
     profile: str = ""
     sealed: bool = False
+    shard: str = ""
+    max_cases: int | None = None
 
 
 class Summary(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -156,7 +161,8 @@ class Summary(msgspec.Struct, frozen=True, omit_defaults=True):
         findings: causes, and buckets whose cause was not asked for in time.
         restarts: workers that died or hung and were replaced.
         seconds: wall clock.
-        stopped: why it ended: `budget`, `findings` (as many as asked for), `interrupted`, `workers`, `disk`.
+        stopped: why it ended: `budget`, `findings` (as many as asked for), `interrupted`, `workers`, `disk`, `shards` (merged of
+            shards that are not all there and over).
         exit_code: of the command.
         part: what was judged of the cases that were to be judged, in words, where that is not all.
     """

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from flashverify.baseline.reading import baseline_for
 from flashverify.campaign import environment, toolkit
 from flashverify.campaign.commands.settings import load_settings
+from flashverify.campaign.gpus import visible_gpus
 from flashverify.campaign.plan_name import PlanName
 from flashverify.campaign.protocol import CaseList, Judge
 from flashverify.campaign.supervisor.probe import Probe
@@ -18,7 +19,7 @@ from flashverify.campaign.supervisor.schedule import batch_seed
 from flashverify.child_process import child_environment
 from flashverify.errors import FlashverifyError
 from flashverify.judge.verdict import CaseResult
-from flashverify.pytest_plugin.gpus import gpu_of, visible_gpus
+from flashverify.pytest_plugin.gpus import gpu_of
 from flashverify.pytest_plugin.groups import SHARDS
 from flashverify.pytest_plugin.request import whole_number
 from flashverify.pytest_plugin.seen import Seen

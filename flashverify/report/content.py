@@ -137,6 +137,7 @@ def _stop_text(summary: Summary) -> str:
         "interrupted": "interrupted",
         "workers": "ended because its workers died",
         "disk": "ended by a full disk",
+        "shards": "merged of shards that are not all there and over",
     }
     return reasons.get(summary.stopped, f"ended with exit code {summary.exit_code}")
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from flashverify.formats import DTYPES
 from flashverify.subjects.evidence import evidence_on, interpreted_as
 from flashverify.subjects.interface import Contract, Forward, Gradients, Supports
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from flashverify.case.case import Case
     from flashverify.case.problem import Problem
     from flashverify.numerics import Form
 
-__all__ = ["PAPER_BLOCK_SPARSE", "PAPER_FLASH", "STANDARD", "TWO_PASS", "Algorithm"]
+__all__ = ["PAPER_BLOCK_SPARSE", "PAPER_FLASH", "RABE_STAATS", "STANDARD", "TWO_PASS", "Algorithm"]
 
 _BLOCKS = (16, 32, 64)
 _DEFAULT = 32
@@ -45,10 +46,10 @@ class Algorithm:
     Args:
         name: in reports; `<name>_forward` and, where it has gradients, `<name>_backward` are its functions.
         prefix: of these functions.
-        normalise: of its form.
-        backward: whether its gradients are judged; `delta` whether delta is among them.
-        dtypes: those whose errors the bounds cover.
+        form: fields in which its form differs from that of the bundled kernels.
+        backward: whether it has gradients; `delta` whether delta is among them.
         blocks: whether it takes a block-sparse pattern, which then decides on the tiles.
+        dropout: whether it drops weights.
     """
 
     def __init__(
@@ -56,22 +57,26 @@ class Algorithm:
         name: str,
         prefix: str,
         *,
-        normalise: str = "end",
-        backward: bool = False,
+        form: Mapping[str, Any] | None = None,
+        backward: bool = True,
         delta: bool = False,
-        dtypes: tuple[str, ...] = DTYPES,
         blocks: bool = False,
+        dropout: bool = False,
     ) -> None:
         self.name = name
-        self._prefix, self._normalise = prefix, normalise
+        self._prefix, self._form = prefix, dict(form or {})
         gradients = frozenset({"dq", "dk", "dv", "delta"} if delta else {"dq", "dk", "dv"})
         self.contract = Contract(
-            lse_base="e", deterministic=True, batch_invariant=True, gradients=gradients, reads_outputs=True
+            lse_base="e",
+            deterministic=True,
+            batch_invariant=True,
+            gradients=gradients,
+            reads_outputs=self._form.get("p_from") != "forward",
         )
         self.supports = Supports(
-            dtypes=dtypes,
             masks=("causal", "key_lengths", *(("blocks",) if blocks else ())),
             scales=("positive", "zero", "negative"),
+            dropout=dropout,
             dim_max=128,
             backward=backward,
             launch=() if blocks else (("block_m", _BLOCKS), ("block_n", _BLOCKS)),
@@ -85,6 +90,7 @@ class Algorithm:
         return getattr(algorithms, f"{self._prefix}_{kind}")
 
     def _setting(self, problem: Problem) -> Any:
+        from flashverify_kernels import Dropout
         from flashverify_kernels.algorithms import LiveBlocks, Setting
 
         case, shape, pattern = problem.case, problem.case.mask.blocks, None
@@ -95,19 +101,22 @@ class Algorithm:
             causal=case.mask.causal,
             key_lengths=problem.key_lengths,
             blocks=pattern,
+            dropout=Dropout(problem.dropout_p, problem.dropout_seed, problem.dropout_offset)
+            if problem.dropout_p
+            else None,
             **_tiles(case),
         )
 
     def form(self, case: Case) -> Form:
-        """As the bundled kernels', but for the place of the division."""
+        """As the bundled kernels', but for the fields that it has of its own."""
         from flashverify.numerics import Form
 
         return Form(
             gap_c=1.0,
             kappa=2.0,
-            normalise=self._normalise,
             block_n=_tiles(case)["block_n"],
             architecture=interpreted_as()[1],
+            **self._form,
         )
 
     def device(self) -> str:
@@ -131,9 +140,12 @@ class Algorithm:
         )
 
 
-# Normalised weights in fp16 lose bits below 2^-14, for which the bounds have no term; nor have they one for a delta summed
-# over keys, as Algorithm 3 does.
-STANDARD = Algorithm("standard", "standard", normalise="every_block", dtypes=("bf16", "fp32"))
-PAPER_FLASH = Algorithm("paper-flash", "paper", normalise="every_block", backward=True)
-PAPER_BLOCK_SPARSE = Algorithm("paper-block-sparse", "paper", normalise="every_block", backward=True, blocks=True)
-TWO_PASS = Algorithm("two-pass", "two_pass", backward=True, delta=True)
+# P is divided, rounded and kept, and Algorithm 3 sums delta over keys.
+_KEPT = {"normalise": "before_cast", "p_from": "forward", "ds_from": "p_rounded", "delta_from": "p"}
+_EVERY_BLOCK = {"normalise": "every_block"}
+
+STANDARD = Algorithm("standard", "standard", form=_KEPT)
+PAPER_FLASH = Algorithm("paper-flash", "paper", form=_EVERY_BLOCK, dropout=True)
+PAPER_BLOCK_SPARSE = Algorithm("paper-block-sparse", "paper", form=_EVERY_BLOCK, blocks=True, dropout=True)
+TWO_PASS = Algorithm("two-pass", "two_pass", delta=True)
+RABE_STAATS = Algorithm("rabe-staats", "rabe_staats", backward=False)

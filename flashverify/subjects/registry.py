@@ -65,7 +65,7 @@ REGISTERED = (
     ),
     Registered("sdpa-math", "flashverify.adapters.torch_cuda:SDPA_MATH", "torch SDPA, math backend, without LSE", True),
     Registered(
-        "standard", "flashverify.subjects.algorithms:STANDARD", "Algorithm 0: S and P in memory; forward, interpreted"
+        "standard", "flashverify.subjects.algorithms:STANDARD", "Algorithms 0 and 3: S and P in memory; interpreted"
     ),
     Registered(
         "paper-flash", "flashverify.subjects.algorithms:PAPER_FLASH", "FlashAttention's own loop order; interpreted"
@@ -76,6 +76,11 @@ REGISTERED = (
         "the same with a pattern of live blocks (Algorithm 5); interpreted",
     ),
     Registered("two-pass", "flashverify.subjects.algorithms:TWO_PASS", "normalisation first, then O; interpreted"),
+    Registered(
+        "rabe-staats",
+        "flashverify.subjects.algorithms:RABE_STAATS",
+        "Rabe and Staats: an output of each block of keys, combined at the end; forward, interpreted",
+    ),
     Registered(
         "seed-document",
         "flashverify.subjects.examples.document:DOCUMENT",

@@ -19,10 +19,11 @@ from flashverify_kernels.algorithms import (
 
 MASKS = ("", "causal=top-left", "causal=bottom-right", "klen=33,0", "causal=bottom-right klen=41,7")
 OUTPUTS = {
-    "standard": {"o", "lse"},
+    "standard": {"o", "lse", "dq", "dk", "dv"},
     "paper-flash": {"o", "lse", "dq", "dk", "dv"},
     "paper-block-sparse": {"o", "lse", "dq", "dk", "dv"},
     "two-pass": {"o", "lse", "delta", "dq", "dk", "dv"},
+    "rabe-staats": {"o", "lse"},
 }
 REGIMES = ("normal", "logits-1e3", "v-cancelling", "negative", "ascending")
 
@@ -33,11 +34,14 @@ def cases(name):
         mask, regime = MASKS[n % 5], REGIMES[(n // 5 + n) % 5]
         launch = "launch=block_m:16,block_n:64" if n % 2 else "layout=bshd"
         heads = f"heads_q=4 heads_kv={2 + 2 * (n % 2)}"
-        backward = "backward=no" if name == "standard" else ""
+        backward = "backward=no" if name == "rabe-staats" else ""
+        dropout = "dropout=0.3" if load_subject(name).supports.dropout and n % 3 == 1 else ""
         if name == "paper-block-sparse":
             launch = f"blocks={('32,16', '16,64', '48,32')[n // 3 % 3]},160,{n},{n % 2},{n // 2 % 2}"
         sizes = "batch=2 seq_q=37 seq_k=53 dim_qk=24 dim_v=16"
-        yield parse_case(f"fv1 {heads} {sizes} dtype={dtype} regime={regime} seed={n} {mask} {launch} {backward}")
+        yield parse_case(
+            f"fv1 {heads} {sizes} dtype={dtype} regime={regime} seed={n} {mask} {launch} {dropout} {backward}"
+        )
 
 
 @pytest.mark.slow
@@ -46,9 +50,6 @@ def test_it_stays_within_its_bounds(name):
     subject = load_subject(name)
     worst, judged = {}, 0
     for n, case in enumerate(cases(name)):
-        if subject.supports.refusal(case):
-            assert (name, case.dtype) == ("standard", "fp16")
-            continue
         result = judge_case(subject, case, Plan.only("accuracy", case) if n % 4 else Plan.run())
         judged += 1
         assert not result.failures, (result.case, result.failures)
@@ -57,7 +58,7 @@ def test_it_stays_within_its_bounds(name):
         for stats in result.stats:
             worst[stats.output] = max(worst.get(stats.output, 0.0), float.fromhex(stats.worst))
 
-    assert judged >= 10
+    assert judged == 15
     assert set(worst) == OUTPUTS[name]
     assert max(worst.values()) > 0.3, "the cases say nothing"
 
@@ -68,6 +69,7 @@ def test_the_form_says_where_the_division_is():
 
     assert subject.form(case).normalise == "every_block"
     assert load_subject("two-pass").form(case).normalise == "end"
+    assert load_subject("standard").form(case).normalise == "before_cast"
 
 
 def problem(heads=2):
@@ -87,7 +89,7 @@ def float64(q, k, v, do, visible):
 
 @pytest.mark.slow
 def test_the_standard_backward_is_that_of_float64():
-    q, k, v, do = problem()
+    q, k, v, do = problem(heads=4)
     setting = Setting(scale=0.25, causal="top-left", block_m=16, block_n=16)
 
     forward = standard_forward(q, k, v, setting)
@@ -95,8 +97,6 @@ def test_the_standard_backward_is_that_of_float64():
 
     for got, want in zip(found, float64(q, k, v, do, torch.ones(40, 40).tril().bool()), strict=True):
         assert (got - want).abs().max() <= 1e-6
-    with pytest.raises(ValueError, match="2 query heads need as many kv heads, got 1"):
-        standard_backward(do, q, k[:, :1], v[:, :1], forward, setting)
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (2, 1), (1, 4), (2, 4)], ids=str)

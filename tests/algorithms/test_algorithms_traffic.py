@@ -202,6 +202,19 @@ def test_a_butterfly_has_n_log_n_live_blocks_but_the_pattern_is_looked_at_block_
         assert there.loads["live_ptr"] == count**2
 
 
+def test_a_share_of_one_over_the_root_of_n_gives_n_root_n_accesses():
+    d, block = 16, 16
+    beyond, looks = [], []
+    for n in (64, 256):
+        live = round((n // block) ** 2 / n**0.5)
+        there, _ = measure("paper", n, d, block, block, pattern(n, block, block, live))
+        beyond.append(without_pattern(there) - 2 * n * d)
+        looks.append(there.loads["live_ptr"])
+
+    assert beyond[1] / beyond[0] == 4**1.5
+    assert looks[1] / looks[0] == 4**2  # the pattern is looked at block by block
+
+
 def test_a_tile_that_does_not_divide_the_block_is_refused():
     with pytest.raises(ValueError, match="block_m=32, block_n=32 must divide blocks of 16 x 32"):
         Setting(scale=1.0, blocks=LiveBlocks(live=torch.ones(1, 1, 2, 2, dtype=torch.bool), rows=16, keys=32))

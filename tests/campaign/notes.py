@@ -1,6 +1,6 @@
 """A journal without a disk."""
 
-from flashverify.campaign.store.claims import Claims
+from flashverify.campaign.store.notes import Claims
 from flashverify.campaign.supervisor.journal import Journal
 from flashverify.campaign.supervisor.readiness import Readiness
 from flashverify.campaign.supervisor.schedule import CampaignConfig, Schedule

@@ -3,7 +3,9 @@
 import msgspec
 import pytest
 
-from flashverify.campaign.commands.terminal import StatusLine, status_text, verdict_lines
+from flashverify.campaign.commands.panel import status_text
+from flashverify.campaign.commands.status_line import StatusLine
+from flashverify.campaign.commands.terminal import verdict_lines
 from flashverify.campaign.shrink.shrinker import measure
 from flashverify.campaign.store.reproduction import replay_line
 from flashverify.campaign.store.writer import open_run

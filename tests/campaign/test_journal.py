@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from flashverify.campaign.protocol import Batch, CaseList, Chunk
-from flashverify.campaign.store.claims import Claims
+from flashverify.campaign.store.notes import Claims
 from flashverify.campaign.store.writer import RunStore
 from flashverify.campaign.supervisor.journal import batch_of
 from flashverify.errors import UsageError

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from flashverify import cli
 from flashverify.campaign import toolkit
-from flashverify.campaign.corpus.kept import keep_cases, kept_cases
+from flashverify.campaign.corpus.kept import keep_cases, kept_cases, merge_corpora
 from flashverify.campaign.protocol import Batch, Chunk
 from flashverify.errors import ConfigError
 from tests.campaign.notes import following, schedule
@@ -117,3 +117,30 @@ def test_a_corpus_that_is_damaged_is_refused(call, tmp_path):
     with pytest.raises(ConfigError, match=r"corpus\.txt, line 2: 'fv1 nonsense=3' is not accepted"):
         kept_cases(tmp_path / "corpus.txt")
     assert call("run", "--subject", "tail", "--corpus", "corpus.txt").exit_code == 2
+
+
+def test_a_corpus_keeps_one_case_of_each_trait_the_one_nearest_a_bound(tmp_path):
+    plain = [result(f"fv1 seq_k={n}", stats=(stats("o", 0.9 if n == 5 else 0.1),)) for n in (5, 6)]
+    causal = [result(f"fv1 seq_k={n} causal=top-left", stats=(stats("o", n / 100),)) for n in (5, 7, 6)]
+    blank = result("fv1 seq_k=7 window=1,1", stats=(stats("o", 0.0, exempt=1000),))
+    run = write_run(tmp_path / "run", (*plain, *causal, blank))
+
+    keep_cases(tmp_path / "corpus.txt", run)
+
+    assert kept_cases(tmp_path / "corpus.txt") == ("fv1 seq_k=5", "fv1 seq_k=7 causal=top-left")
+
+
+def test_merged_corpora_hold_each_case_once_and_500_at_most(tmp_path):
+    first, second, third = (tmp_path / f"{name}.txt" for name in "abc")
+    first.write_text("# mine\nfv1 seq_k=2 causal=top-left\n" + "".join(f"fv1 seq_k={n}\n" for n in range(100, 400)))
+    second.write_text("fv1 seq_k=100\nfv1 seq_k=20\n")
+    third.write_text("".join(f"fv1 seq_k={n}\n" for n in range(400, 700)))
+
+    merge_corpora(first, (second, third))
+
+    kept = kept_cases(first)
+    assert len(kept) == len(set(kept)) == 500
+    assert kept[0] == "fv1 seq_k=2 causal=top-left", "the only case of a trait stays, however old it is"
+    assert "fv1 seq_k=100" not in kept
+    assert kept[-1] == "fv1 seq_k=699"
+    assert first.read_text().startswith("# mine\n")

@@ -38,7 +38,7 @@ def statements():
 
 @pytest.mark.parametrize("statement", statements())
 def test_the_arithmetic_of_the_document_is_true(statement):
-    assert eval(statement.partition("  #")[0], {"ceil": math.ceil, "round": round}) is True
+    assert eval(statement.partition("  #")[0], {"ceil": math.ceil, "log": math.log, "round": round}) is True
 
 
 def test_the_document_has_statements():
@@ -117,12 +117,53 @@ def test_the_model_is_proportional_to_n2_d2_over_m_from_d_to_the_whole_of_k():
                 assert 2.5 < ratio < 20, (n, d, m, ratio)
 
 
-def test_fewer_accesses_than_the_standard_algorithm_where_d2_is_well_below_m():
-    n, d, m = 128, 16, 2048
-    assert d * d < m
+def compared(n, d, m):
+    """Accesses of the paper's forward and of the standard one with tiles that hold everything, as counted."""
     block_m, block_n = blocks(d, m, math.floor)
     paper = counted(lambda: paper_forward(*inputs(n, d), Setting(scale=0.25, block_m=block_m, block_n=block_n)))
-    standard = counted(lambda: standard_forward(*inputs(n, d), Setting(scale=0.25)))
+    standard = counted(lambda: standard_forward(*inputs(n, d), Setting(scale=0.25, block_m=n, block_n=n)))
+    return paper[0], standard[0]
 
-    assert paper[1] == standard[1]
-    assert paper[0] < standard[0] / 2
+
+def standard_accesses(n, d):
+    """Elements that the standard algorithm moves at the least: Q, K, V and O once, S and P written and read, and the LSE."""
+    return 4 * n * n + 4 * n * d + n
+
+
+@pytest.mark.parametrize("n", [64, 128])
+def test_the_model_of_the_standard_algorithm_is_what_it_does(n):
+    assert compared(n, 16, 1024)[1] == standard_accesses(n, 16)
+
+
+def test_half_the_accesses_of_the_standard_algorithm_or_fewer_where_d2_is_an_eighth_of_m():
+    paper, standard = compared(128, 16, 2048)
+
+    assert paper < standard / 2
+
+
+def test_as_many_accesses_as_the_standard_algorithm_where_d2_is_a_third_of_m():
+    n, d, m = 128, 21, 4 * 21 * 16  # blocks of 16 keys
+    assert m / d**2 == pytest.approx(3, rel=0.02)
+    paper, standard = compared(n, d, m)
+
+    assert paper / standard == pytest.approx(1, rel=0.05)
+
+
+def test_twice_the_accesses_of_the_standard_algorithm_where_d2_is_m():
+    paper, standard = compared(128, 64, 64**2)
+
+    assert paper > 2 * standard  # three times in the limit
+
+
+def test_accesses_at_the_sizes_that_the_paper_calls_typical():
+    def times_fewer(d, m):
+        return standard_accesses(4096, d) / accesses(4096, d, *blocks(d, m, math.ceil))
+
+    half = 50_000  # elements of two bytes in about 100 KB
+    assert round(accesses(4096, 128, *blocks(128, half, math.ceil)) / 1e6, 1) == 67.8
+    assert round(standard_accesses(4096, 128) / 1e6, 1) == 69.2
+    assert times_fewer(128, half) == pytest.approx(1.02, abs=0.01)
+    assert times_fewer(100, half) == pytest.approx(1.64, abs=0.01)  # the introduction's d
+    assert times_fewer(64, half) == pytest.approx(3.9, abs=0.1)
+    assert times_fewer(128, half // 2) < 0.6  # fp32: more accesses, not fewer
+    assert times_fewer(64, half // 2) == pytest.approx(2, abs=0.1)

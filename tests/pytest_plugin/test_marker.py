@@ -13,8 +13,9 @@ import flashverify.pytest_plugin.collection
 import flashverify.pytest_plugin.header
 import flashverify.pytest_plugin.running
 import flashverify.pytest_plugin.summary
+from flashverify.campaign.gpus import visible_gpus
 from flashverify.errors import UsageError
-from flashverify.pytest_plugin.gpus import gpu_of, visible_gpus
+from flashverify.pytest_plugin.gpus import gpu_of
 from flashverify.pytest_plugin.naming import name_of
 from flashverify.pytest_plugin.request import asked_of
 from flashverify.pytest_plugin.stash import leave_word, shared_folder

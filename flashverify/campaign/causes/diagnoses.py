@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from flashverify.judge.record import Diagnosis, FindingRecord
     from flashverify.judge.verdict import Key
 
-__all__ = ["OF_VALUES", "agreed", "alike", "names"]
+__all__ = ["OF_VALUES", "agreed", "alike", "names", "same_defect"]
 
 OF_VALUES = ("counting", "relations", "config")
 """Checks that ask about values too, by way of other problems."""
@@ -30,7 +30,7 @@ def alike(key: Key, found: Diagnosis | None, known: Iterable[FindingRecord]) -> 
     if found is None or not found.name or key.check not in told:
         return None
     others = (r for r in known if r.key != key and r.key.check in told and r.diagnosis is not None)
-    return next((r for r in others if r.diagnosis is not None and _one(r.diagnosis, found)), None)
+    return next((r for r in others if r.diagnosis is not None and same_defect(r.diagnosis, found)), None)
 
 
 def agreed(first: Diagnosis, second: Diagnosis) -> Diagnosis:
@@ -50,7 +50,7 @@ def names(found: Iterable[FindingRecord]) -> dict[Key, Diagnosis]:
     return {r.key: r.diagnosis for r in found if r.diagnosis is not None and r.diagnosis.name}
 
 
-def _one(a: Diagnosis, b: Diagnosis) -> bool:
+def same_defect(a: Diagnosis, b: Diagnosis) -> bool:
     """Whether one mistake has both names, or some semantics is consistent with the cases of both, under the same conditions."""
     shared = {a.name, *a.also} & {b.name, *b.also} - {""}
     return a.conditions == b.conditions and bool(shared or canonical(a.name, b.name))

@@ -15,9 +15,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from flashverify.campaign import environment, toolkit
+from flashverify.campaign.commands.panel import campaign_words, one_line
 from flashverify.campaign.commands.signals import ending_signals
-from flashverify.campaign.commands.terminal import StatusLine, one_line, summary_json, verdict_lines
+from flashverify.campaign.commands.status_line import StatusLine
+from flashverify.campaign.commands.terminal import summary_json, verdict_lines
 from flashverify.campaign.commands.waived import assessed, lines_under, summary_under
+from flashverify.campaign.gpus import chosen_gpus, visible_gpus
 from flashverify.campaign.kernel_cache import cache_environment
 from flashverify.campaign.refusals.asking import ask_outside
 from flashverify.campaign.refusals.record import OUTSIDE_WRONG, write_refusals
@@ -25,8 +28,9 @@ from flashverify.campaign.refusals.words import refusal_lines
 from flashverify.campaign.store.writer import open_run
 from flashverify.campaign.supervisor.engine import Engine
 from flashverify.campaign.supervisor.schedule import CampaignConfig
+from flashverify.campaign.supervisor.shard import Shard
 from flashverify.case.space.profiles import out_of_reach
-from flashverify.errors import FlashverifyError, NoVerdictError
+from flashverify.errors import FlashverifyError, NoVerdictError, UsageError
 
 if TYPE_CHECKING:
     from flashverify.baseline.assessment import Assessment
@@ -63,10 +67,10 @@ def default_subjects() -> tuple[str, ...]:
     return names
 
 
-def default_workers(device: str) -> int:
-    """One per CPU; on a GPU at most 14, which share it: most of a small case is judged on the CPU."""
+def default_workers(device: str, gpus: int = 1) -> int:
+    """One per CPU; on each GPU at most 14, which share it: most of a small case is judged on the CPU."""
     cpus = environment.cpu_count()
-    return cpus if device == "cpu" else max(1, min(14, cpus - 2))
+    return cpus if device == "cpu" else max(1, gpus, min(14 * max(1, gpus), cpus - 2))
 
 
 def default_compilers(kind: str, device: str, workers: int, asked: int | None) -> int:
@@ -91,14 +95,19 @@ def campaign_config(
         UsageError: a setting is not accepted, or there is no subject of that name.
     """
     device = environment.resolve_device(settings.device)
-    workers = settings.workers or default_workers(device)
+    gpus = chosen_gpus(settings.gpus, visible_gpus(os.environ) if device == "cuda" else ())
+    workers = settings.workers or default_workers(device, len(gpus))
     out = Path(settings.out or f"flashverify-out/{kind}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}")
     compilers = default_compilers(kind, device, workers, settings.compilers)
     seed, subjects, numerics, profile = settings.seed, settings.subject, settings.numerics, settings.profile
-    if (out / "run.json").exists() and None in (seed, subjects, numerics, profile):
-        record = open_run(out).record  # a resumed run brings its own seed, subjects, numerics and profile
+    shard = settings.shard
+    if (out / "run.json").exists() and None in (seed, subjects, numerics, profile, shard):
+        record = open_run(out).record  # a resumed run brings its own seed, subjects, numerics, profile and shard
         numerics, profile = numerics or record.numerics, profile or record.profile
+        shard = record.shard if shard is None else shard
         seed, subjects = record.seed if seed is None else seed, subjects or record.subjects
+    if seed is None and shard and kind == "fuzz":
+        raise UsageError("--seed is missing: the shards of one search have the same seed")
     if seed is None:
         seed = secrets.randbits(32) if kind == "fuzz" else 0
     seconds = settings.seconds
@@ -114,6 +123,7 @@ def campaign_config(
         device=device,
         workers=workers,
         seed=seed,
+        shard=Shard.parse(shard or ""),
         seconds=seconds,
         max_cases=settings.max_cases,
         cases=cases,
@@ -126,6 +136,7 @@ def campaign_config(
         case_limit=_LONG_LIMIT if profile == "long" else 60.0 if device == "cpu" else 120.0,
         memory=_memory_per_worker(workers, compilers),
         toolkit=toolkit.BUNDLED,
+        gpus=gpus,
         numerics=environment.resolve_numerics(numerics, device),
         profile=(profile or "") if kind == "fuzz" else "",
         command=shlex.join(("flashverify", *sys.argv[1:])),
@@ -171,7 +182,7 @@ def run_campaign(
     Raises:
         FlashverifyError: a subject cannot be loaded, no worker survives, or the disk refuses.
     """
-    with StatusLine() as status:
+    with StatusLine(campaign_words(config.kind, config.subjects, config.seed, str(config.shard))) as status:
         engine = Engine(config, (status,))
         with ending_signals(lambda code: engine.stop("interrupted", code)):
             for problem in engine.problems:

@@ -28,13 +28,18 @@ def shared_options(*names: str) -> Callable[[_Command], _Command]:
         "max-cases": {"metavar": "N", "help": "budget in cases"},
         "max-findings": {"metavar": "N", "help": "end the search when so many findings were seen"},
         "seed": {"metavar": "N", "help": "seed of the campaign"},
-        "workers": {"metavar": "N", "help": "processes [default: one per CPU]"},
+        "shard": {"metavar": "I/N", "help": "judge part I of N; `flashverify merge` makes one run of the parts"},
+        "workers": {
+            "metavar": "N",
+            "help": "processes, of all GPUs together [default: one per CPU; on GPUs at most 14 for each]",
+        },
         "compilers": {
             "metavar": "N",
             "help": "processes that compile ahead of a search on a GPU; 0 is none [default: as many as workers]",
         },
         "out": {"metavar": "DIR", "help": "run folder [default: a new one in flashverify-out]"},
         "device": {"metavar": "auto|cpu|cuda", "help": "where the subjects run [default: auto]"},
+        "gpus": {"metavar": "all|G,...", "help": "GPUs that the workers share out, by number or name [default: all]"},
         "numerics": {
             "metavar": "ieee|h100|a100",
             "help": "of interpreted kernels, a GPU's also with +2ulp, -2ulp or +0ulp at its end [default: ieee]",
@@ -88,7 +93,7 @@ REFUSALS = click.option(
 CORPUS = click.option(
     "--corpus",
     metavar="FILE",
-    help="judge the cases of a file first, and add to it what failed and what came near a bound",
+    help="judge the cases of a file first, and add to it what failed, what came near a bound and one case of each trait",
 )
 JSON = click.option("--json", "as_json", is_flag=True, help="print one JSON object on stdout")
 REPORT = click.option("--no-report", is_flag=True, help="store the run, write no report")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flashverify.campaign.environment import DEVICES, NUMERICS
+from flashverify.campaign.supervisor.shard import MOST_SHARDS, Shard
 from flashverify.case.space.profiles import PROFILES
 from flashverify.errors import ConfigError, UsageError
 
@@ -54,6 +55,10 @@ def _names(value: Any) -> tuple[str, ...]:
     if len(set(names)) != len(names) or not names:
         raise ValueError
     return names
+
+
+def _gpus(value: Any) -> str:
+    return ",".join(_names(str(value) if isinstance(value, int) and not isinstance(value, bool) else value))
 
 
 def _device(value: Any) -> str:
@@ -102,6 +107,8 @@ KEYS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "fail-fast": (_flag, "true or false"),
     "shrink": (_flag, "true or false"),
     "seed": (lambda value: _whole(0, 2**64, value), "an integer, 0 <= seed < 2**64"),
+    "shard": (lambda value: str(Shard.parse(_text(value))), f"I/N, 1 <= I <= N <= {MOST_SHARDS:,}"),
+    "gpus": (_gpus, "all, or visible GPUs separated by commas, each once"),
     "workers": (lambda value: _whole(1, 1025, value), "an integer, 1 <= workers <= 1024"),
     "compilers": (lambda value: _whole(0, 1025, value), "an integer, 0 <= compilers <= 1024"),
     "out": (_folder, f"a folder, each name in it of at most {_MOST_BYTES} bytes of UTF-8"),
@@ -128,6 +135,8 @@ class Settings:
     fail_fast: bool | None = None
     shrink: bool | None = None
     seed: int | None = None
+    shard: str | None = None
+    gpus: str | None = None
     workers: int | None = None
     compilers: int | None = None
     out: str | None = None

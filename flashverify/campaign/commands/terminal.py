@@ -1,163 +1,49 @@
-"""What a person sees: a status line while a campaign runs, and the verdict at its end."""
+"""The verdict at the end of a campaign, in words and for a program."""
 
 from __future__ import annotations
 
 import shlex
 import shutil
 import sys
-import time
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from flashverify.campaign.card.content import card_of
 from flashverify.campaign.card.fields import card_fields
-from flashverify.campaign.card.lines import card_lines, diagnosis_lines
-from flashverify.campaign.store.reproduction import replay_line
-from flashverify.campaign.supervisor.events import FindingFolded, FindingMinimal, FindingSeen, Progress, WorkerLost
+from flashverify.campaign.card.lines import card_lines
+from flashverify.campaign.commands.panel import clock, key_words, one_line, ratio_words
 from flashverify.judge.record import THIN
 from flashverify.judge.wording import plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
-    from types import TracebackType
 
-    from rich.status import Status
-
-    from flashverify.campaign.store.stats import Stats
     from flashverify.judge.record import FindingRecord, Summary
-    from flashverify.judge.verdict import Key, Sampled
+    from flashverify.judge.verdict import Sampled
 
-__all__ = ["StatusLine", "one_line", "summary_json", "verdict_lines"]
+__all__ = ["summary_json", "verdict_lines"]
 
-_PLAIN_EVERY = 10.0
-_SHARES = 3
-"""Shares of the workers' time that a status line has room for."""
 _MOST_UNEXPLAINED = 3
 """Findings that have a card in the terminal although nobody verified them."""
-
-
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
-
-
-def _ratios(worst: dict[str, float]) -> str:
-    return " ".join(f"{output} {ratio:.3g}" for output, ratio in sorted(worst.items()))
-
-
-def _shares(stats: Stats) -> str:
-    """The largest shares of the workers' time."""
-    largest = sorted(stats.shares.items(), key=lambda each: -each[1])[:_SHARES]
-    return " ".join(f"{name} {100 * share:.0f}%" for name, share in largest)
-
-
-def one_line(text: str) -> str:
-    """The text with what cannot be printed, line ends among it, replaced."""
-    return "".join(c if c.isprintable() else "?" for c in text)
-
-
-def status_text(p: Progress) -> str:
-    """One line."""
-    cases = f"{p.cases}/{p.total} cases" if p.total is not None else f"{p.cases} cases"
-    parts = [cases, f"{p.rate:.1f}/s", f"{p.findings} findings"]
-    if p.explaining:
-        words = f"minimising {min(p.explained + p.explaining, p.findings)} of {p.findings}"
-        parts.append(words + (f", {_clock(p.explaining_left)} left" if p.explaining_left is not None else ""))
-    parts += [f"{p.errors} errors"] * bool(p.errors)
-    parts += [f"{p.restarts} restarts"] * bool(p.restarts)
-    parts.append(f"{_clock(p.remaining)} left" if p.remaining is not None else f"{_clock(p.elapsed)} gone")
-    if p.stats is not None:
-        parts.append(f"{p.stats.compiled} compiled, {_shares(p.stats)}")
-    parts += [f"worst {_ratios(p.worst)}"] * bool(p.worst)
-    return " · ".join(parts)
-
-
-class StatusLine:
-    """A listener that writes to stderr: a live line on a terminal, plain lines every ten seconds otherwise."""
-
-    def __init__(self) -> None:
-        self._live: Status | None = None
-        self._next = time.monotonic() + _PLAIN_EVERY
-
-    def __enter__(self) -> StatusLine:
-        if sys.stderr.isatty():
-            from rich.console import Console
-
-            self._live = Console(stderr=True, highlight=False, markup=False).status("starting workers")
-            self._live.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._live is not None:
-            self._live.stop()
-
-    def __call__(self, event: msgspec.Struct) -> None:
-        """Show an event."""
-        if isinstance(event, Progress):
-            if self._live is not None:
-                from rich.text import Text
-
-                self._live.update(Text(status_text(event), no_wrap=True, overflow="ellipsis"))
-            elif time.monotonic() >= self._next:
-                self._next = time.monotonic() + _PLAIN_EVERY
-                self._print(status_text(event))
-        elif isinstance(event, FindingSeen):
-            if not event.first:
-                self._print(f"also failing: {_words(event.record.key)}")
-                return
-            self._print(f"finding: {_words(event.record.key)}: {event.record.verdict.message}")
-            self._print(f"  {replay_line(event.record)}")
-        elif isinstance(event, FindingMinimal):
-            word = "stored" if event.record.not_minimal else "minimal"
-            self._print(f"{word}: {_words(event.record.key)}: {event.record.case}")
-            for line in diagnosis_lines(event.record.diagnosis):
-                self._print(f"  {line}")
-        elif isinstance(event, FindingFolded):
-            self._print(f"same cause ({event.folded.why}): {_words(event.folded.key)}: {card_of(event.record).title}")
-        elif isinstance(event, WorkerLost):
-            self._print(f"worker {event.worker} lost: {event.reason}" + (f": {event.case}" if event.case else ""))
-
-    def note(self, words: str) -> None:
-        """Say what begins now."""
-        if self._live is not None:
-            self._live.update(words)
-
-    def _print(self, line: str) -> None:
-        if self._live is not None:
-            self._live.console.print(one_line(line), soft_wrap=True)
-        else:
-            print(one_line(line), file=sys.stderr, flush=True)
-
-
-def _words(key: Key) -> str:
-    words = (
-        [key.subject, key.check]
-        + [key.error] * (key.error != key.check)
-        + [key.output] * bool(key.output)
-        + [key.dtype]
-    )
-    return " ".join(words)
 
 
 _STOPPED = {
     "interrupted": "INTERRUPTED",
     "workers": "NO VERDICT: workers kept dying",
     "disk": "NO VERDICT: the disk refuses",
+    "shards": "NO VERDICT",
 }
 
 
 def _headline_of(summary: Summary, errors: int, first_error: str) -> str:
     findings = plural(summary.findings, "finding")
-    if summary.stopped in _STOPPED:
+    if summary.stopped in _STOPPED and not (summary.stopped == "shards" and summary.findings):
         part = f": {summary.part}" if summary.part else ""
         return _STOPPED[summary.stopped] + part + (f", {findings} so far" if summary.findings else "")
     verdict = _verdict_of(summary, findings, errors, first_error)
-    partial = summary.part and summary.cases and summary.stopped == "budget"
+    partial = summary.part and summary.cases and summary.stopped in ("budget", "shards")
     return verdict + (f"; only {summary.part}" if partial else "")
 
 
@@ -191,14 +77,14 @@ def verdict_lines(
     lines = [
         _headline_of(summary, errors, first_error),
         f"{summary.cases} cases judged, {summary.covering} covering, {summary.unsupported} unsupported, "
-        f"{errors} errors, {summary.restarts} restarts, {_clock(summary.seconds)}",
+        f"{errors} errors, {summary.restarts} restarts, {clock(summary.seconds)}",
     ]
     if errors and first_error not in lines[0]:
         lines.append(f"not judged, first cause: {first_error}")
     if sampled is not None:
         lines.append(f"{sampled}; relations and counting look at the others")
     if worst:
-        lines.append(f"worst error / bound: {_ratios(worst)}")
+        lines.append(f"worst error / bound: {ratio_words(worst)}")
     shown = [record for n, record in enumerate(findings) if n < _MOST_UNEXPLAINED or record.confirmation.repeats]
     for number, record in enumerate(shown, 1):
         lines += ["", *card_lines(card_of(record), number=number * (len(findings) > 1), width=_width())]
@@ -207,10 +93,11 @@ def verdict_lines(
             "",
             f"{plural(len(others), 'further finding')} that there was no time to explain; the report has their cards:",
         ]
-        lines += [f"  {_words(record.key)}: {plural(record.count, 'case')}" for record in others]
+        lines += [f"  {key_words(record.key)}: {plural(record.count, 'case')}" for record in others]
     lines += ["", f"run: {out}"] + [f"report: {path}" for path in reports]
     if summary.stopped != "budget":
-        lines.append(f"unfinished: with --out {shlex.quote(str(out))} the same command goes on")
+        command = "the command of the shards, without --shard," if summary.stopped == "shards" else "the same command"
+        lines.append(f"unfinished: with --out {shlex.quote(str(out))} {command} goes on")
     return [one_line(line) for line in lines]
 
 

@@ -36,6 +36,7 @@ def check_resumable(stored: StoredRun, config: CampaignConfig) -> None:
         ("subject", stored.record.subjects, config.subjects),
         ("seed", stored.record.seed, config.seed),
         ("numerics", stored.record.numerics, config.numerics),
+        ("shard", stored.record.shard or "none", str(config.shard) or "none"),
         ("profile", stored.record.profile, config.profile),
     ):
         if old != new:

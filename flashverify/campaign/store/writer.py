@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import msgspec
 from filelock import FileLock, Timeout
 
-from flashverify.campaign.store.claims import Claims
-from flashverify.campaign.store.files import open_inside, read_capped, set_aside, strange, write_atomic
+from flashverify.campaign.store.files import open_inside, set_aside, strange, write_atomic
+from flashverify.campaign.store.notes import LISTS, PROGRESS, Claims, Lists, read_claims, read_lists
 from flashverify.campaign.store.reader import (
     FINDING,
     FINDINGS,
@@ -23,7 +23,7 @@ from flashverify.campaign.store.reader import (
 )
 from flashverify.campaign.store.reproduction import case_json, repro_script
 from flashverify.campaign.store.results import RESULTS
-from flashverify.campaign.store.sealing import DamagedRecordError, decode, pretty, seal
+from flashverify.campaign.store.sealing import pretty, seal
 from flashverify.errors import StoreError, UsageError
 
 if TYPE_CHECKING:
@@ -35,13 +35,8 @@ if TYPE_CHECKING:
 
 __all__ = ["RunStore", "StoredFinding", "StoredRun", "finding_name", "open_run"]
 
-_PROGRESS, _LISTS, _CASE, _SCRIPT = "progress.json", "lists.json", "case.json", "repro.py"
+_CASE, _SCRIPT = "case.json", "repro.py"
 _INFLIGHT = "inflight"
-_Note = TypeVar("_Note")
-
-
-class _Lists(msgspec.Struct, frozen=True):
-    lists: dict[str, tuple[str, ...]] = {}
 
 
 def finding_name(key: Key) -> str:
@@ -78,7 +73,7 @@ class RunStore:
 
     def _clear_the_way(self) -> None:
         """Put aside links, FIFOs and the like under names that this writes to: they may lead anywhere."""
-        files, folders = (".lock", RUN, RESULTS, SUMMARY, _PROGRESS, _LISTS), (FINDINGS, _INFLIGHT)
+        files, folders = (".lock", RUN, RESULTS, SUMMARY, PROGRESS, LISTS), (FINDINGS, _INFLIGHT)
         found = [self.path / name for name in (*files, *folders)]
         with contextlib.suppress(OSError):
             found += [self.path / FINDINGS / name for name in sorted(os.listdir(self.path / FINDINGS))]
@@ -173,31 +168,19 @@ class RunStore:
 
     def claims(self) -> Claims:
         """The batches handed out so far; none where the note is missing or damaged: what was judged is known by the results."""
-        return self._noted(_PROGRESS, Claims) or Claims(open=())
+        return read_claims(self.path, self.problems) or Claims(open=())
 
     def claim(self, claims: Claims) -> None:
         """Note which batches were handed out, before a worker gets the last of them."""
-        write_atomic(self.path / _PROGRESS, seal(msgspec.json.encode(claims)), durable=False)
+        write_atomic(self.path / PROGRESS, seal(msgspec.json.encode(claims)), durable=False)
 
     def lists(self) -> dict[str, tuple[str, ...]]:
         """The lists of cases by name, as far as they are known; a damaged note is made anew."""
-        noted = self._noted(_LISTS, _Lists)
-        return dict(noted.lists) if noted is not None else {}
+        return read_lists(self.path, self.problems)
 
     def write_lists(self, lists: dict[str, tuple[str, ...]]) -> None:
         """Note the lists before a case of them is judged."""
-        write_atomic(self.path / _LISTS, seal(msgspec.json.encode(_Lists(lists))))
-
-    def _noted(self, name: str, kind: type[_Note]) -> _Note | None:
-        path = self.path / name
-        if not path.exists():
-            return None
-        try:
-            return decode(read_capped(path, within=self.path), kind)
-        except (StoreError, DamagedRecordError) as error:
-            aside = set_aside(path)
-            self.problems.append(f"{path} is damaged ({error})" + (f", kept as {aside.name}" if aside else ""))
-            return None
+        write_atomic(self.path / LISTS, seal(msgspec.json.encode(Lists(lists))))
 
     def inflight_path(self, worker: int) -> Path:
         """Where worker number `worker` announces its case."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from flashverify.campaign.protocol import Answered
-from flashverify.campaign.store.claims import Claims
+from flashverify.campaign.store.notes import Claims
+from flashverify.campaign.supervisor.shard import WHOLE, Shard
 from flashverify.judge.ratios import ratios
 
 if TYPE_CHECKING:
@@ -72,16 +74,20 @@ class Batches:
     """A batch is the same cases in the same order whoever draws it, so that it can be gone on with from any of them.
 
     With a limit, the run judges the first cases of the batches in the order of their numbers, whichever worker has which: a batch may use
-    what is certainly left by those before it.
+    what is certainly left by those before it. Of several shards each takes those before it as full.
 
     Args:
         size: cases of a batch.
         claims: what a run that is resumed had handed out.
+        subjects: how many take turns.
+        shard: whose batches are handed out.
         fixed: whether a batch is so. Otherwise what it draws depends on what is compiled, and a limit counts the cases of all batches alike.
     """
 
-    def __init__(self, size: int, claims: Claims, *, fixed: bool = True) -> None:
-        self._size, self._fixed = size, fixed
+    def __init__(
+        self, size: int, claims: Claims, subjects: int = 1, shard: Shard = WHOLE, *, fixed: bool = True
+    ) -> None:
+        self._size, self._subjects, self._shard, self._fixed = size, subjects, shard, fixed
         self._next = claims.batches
         self._ended: dict[int, int] = {}  # by number, cases that were judged
         self._open: dict[int, _Open] = {n: _Open() for n in claims.open or () if 0 <= n < self._next}
@@ -89,7 +95,7 @@ class Batches:
     def resumed(self, number: int, result: CaseResult) -> None:
         """A stored result of a batch. One that the note of what was handed out does not know was lost with it, and goes on."""
         if number >= self._next:
-            self._open |= {n: _Open() for n in range(self._next, number + 1)}
+            self._open |= {n: _Open() for n in range(self._next, number + 1) if self._own(n)}
             self._next = number + 1
         self.answered(number, result)
         self.stored(number)
@@ -107,6 +113,24 @@ class Batches:
             self._open[number].stored += 1
             self._settle(number)
 
+    def _own(self, number: int) -> bool:
+        return self._shard.has_batch(number, self._subjects)
+
+    @property
+    def _first_new(self) -> int:
+        """The first batch of this shard that was not handed out."""
+        return self._new(1)[0]
+
+    def _new(self, count: int) -> list[int]:
+        """The first batches of this shard that were not handed out."""
+        own = (number for number in itertools.count(self._next) if self._own(number))
+        return list(itertools.islice(own, count))
+
+    def own(self, room: int) -> int:
+        """Cases of the first `room` of all batches that are of this shard."""
+        batches = range(-(-room // self._size))
+        return sum(min(self._size, room - number * self._size) for number in batches if self._own(number))
+
     def _settle(self, number: int) -> None:
         state = self._open[number]
         if state.ended and state.stored >= len(state.answered):
@@ -122,13 +146,13 @@ class Batches:
                 stays open behind those that are. Empty is the size of all.
         """
         sizes = sizes or (self._size,)
-        for number in (*sorted(self._open), *range(self._next, self._next + len(sizes))):
+        for number in (*sorted(self._open), *self._new(len(sizes))):
             state, size = self._open.get(number) or _Open(), sizes[number % len(sizes)]
             most = min(size, self._allowance(number, room))
             if state.out or state.ended or most <= len(state.answered):
                 continue
             state.out, state.most, state.whole = True, int(most), size
-            self._open |= {n: _Open() for n in range(self._next, number)} | {number: state}
+            self._open |= {n: _Open() for n in range(self._next, number) if self._own(n)} | {number: state}
             self._next = max(self._next, number + 1)
             return Grant(number, state.most, tuple(state.answered.values()))
         return None
@@ -137,7 +161,7 @@ class Batches:
         """Whether `next` would give one; with `out`, whether a batch that is handed out has cases left counts too."""
         return any(
             min(self._size, self._allowance(number, room)) > len(state.answered)
-            for number, state in (*self._open.items(), (self._next, _Open()))
+            for number, state in (*self._open.items(), (self._first_new, _Open()))
             if (out or not state.out) and not state.ended
         )
 
@@ -148,6 +172,8 @@ class Batches:
         if not self._fixed:
             own = self._open.get(number) or _Open()
             return room - self.promised + own.promised
+        if self._shard.of > 1:
+            return max(0, room - number * self._size)
         before = sum(count for n, count in self._ended.items() if n < number)
         before += sum(len(s.answered) if s.ended else self._size for n, s in self._open.items() if n < number)
         others = sum(self._ended.values())

@@ -68,6 +68,7 @@ class Compilers:
             self._setup,
             case_limit=_LIMIT,
             environment=self._setup.environment | {"CUDA_VISIBLE_DEVICES": ""},
+            gpus=(),
             ahead=f"{architecture[:-1]}.{architecture[-1]}",
         )
         self._pool = Pool(setup, self.notes, self._config.memory)

@@ -1,10 +1,11 @@
-"""Everything that a campaign is told."""
+"""What a campaign is told."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from flashverify.campaign.supervisor.shard import WHOLE, Shard
 from flashverify.campaign.toolkit import BUNDLED
 from flashverify.errors import UsageError
 
@@ -25,8 +26,9 @@ class CampaignConfig:
         out: the run folder.
         device: `cpu` or `cuda`, resolved.
         workers: processes.
+        shard: which part of the cases and batches is judged.
         seconds: time budget of this call; None is none.
-        max_cases: cases of the whole run, resumed ones included; None is none.
+        max_cases: cases of the whole run, resumed ones and those of other shards included; None is none.
         cases: text forms that `run` judges instead of the matrix.
         matrix: whether `fuzz` judges the matrix before it searches.
         kept: text forms of cases that are judged before all others.
@@ -46,6 +48,7 @@ class CampaignConfig:
         numerics: of interpreted kernels.
         compilers: processes that compile ahead of a search on a GPU; 0 is none, and workers compile what they launch.
         environment: variables of the workers, beside those of this process.
+        gpus: those over which the workers take turns, as `CUDA_VISIBLE_DEVICES` names them; with none each worker sees all.
         profile: how large drawn cases are; empty is that of the device.
     """
 
@@ -55,6 +58,7 @@ class CampaignConfig:
     device: str
     workers: int
     seed: int = 0
+    shard: Shard = WHOLE
     seconds: float | None = None
     max_cases: int | None = None
     cases: tuple[str, ...] = ()
@@ -76,6 +80,7 @@ class CampaignConfig:
     numerics: str = "ieee"
     compilers: int = 0
     environment: Mapping[str, str] = field(default_factory=dict)
+    gpus: tuple[str, ...] = ()
     profile: str = ""
 
     def __post_init__(self) -> None:

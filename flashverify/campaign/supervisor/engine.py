@@ -31,6 +31,7 @@ from flashverify.campaign.supervisor.explainer import Explainer
 from flashverify.campaign.supervisor.first_cases import FirstCases
 from flashverify.campaign.supervisor.gpu import processes
 from flashverify.campaign.supervisor.ledger import Ledger
+from flashverify.campaign.supervisor.live import LiveFile
 from flashverify.campaign.supervisor.pool import EXPLAINING, Loss, Slot
 from flashverify.campaign.supervisor.probe import failure_of
 from flashverify.campaign.supervisor.schedule import CampaignConfig, Schedule
@@ -60,8 +61,8 @@ class Engine:
     """
 
     def __init__(self, config: CampaignConfig, listeners: Sequence[Listener] = ()) -> None:
-        self._config, self._listeners = config, listeners
-        self._reason, self._exit_code = "", 0
+        self._config, self._reason, self._exit_code = config, "", 0
+        self._listeners, self._live = listeners, LiveFile(config.out)
         self._fruitless = 0  # workers lost since a case was last judged
         self._ledger = Ledger(config)
         self.store, self.tally, self.problems = self._ledger.store, self._ledger.tally, self._ledger.problems
@@ -231,16 +232,18 @@ class Engine:
         self._explainer.end()
         self._gpu.finish(self.explaining)
         reason = self._reason or "budget"
-        summary = self._ledger.finish(self.budget.elapsed, reason, self._exit_code, self._schedule.part)
+        summary = self._ledger.sum_up(self.budget.elapsed, reason, self._exit_code, self._schedule.part)
         self._tell(Finished(summary))
         return summary
 
     def progress(self) -> Progress:
         """Where the campaign stands."""
         found = self.tally.progress(self._ledger.restarts, self.budget.elapsed, self.budget.left, self._schedule.total)
-        now, stats = self.explaining, self._gpu.stats
-        return msgspec.structs.replace(found, explaining=now.active, explaining_left=now.left, stats=stats)
+        now, stats, workers = self.explaining, self._gpu.stats, self._pool.health()
+        changes = {"explaining": now.active, "explaining_left": now.left, "stats": stats, "workers": workers}
+        return msgspec.structs.replace(found, **changes)
 
     def _tell(self, event: msgspec.Struct) -> None:
+        self._live(event)
         for listener in self._listeners:
             listener(event)

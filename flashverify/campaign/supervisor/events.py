@@ -7,7 +7,7 @@ import msgspec
 from flashverify.campaign.store.stats import Stats
 from flashverify.judge.record import FindingRecord, Folded, Summary
 
-__all__ = ["FindingFolded", "FindingMinimal", "FindingSeen", "Finished", "Progress", "WorkerLost"]
+__all__ = ["FindingFolded", "FindingMinimal", "FindingSeen", "Finished", "Progress", "WorkerHealth", "WorkerLost"]
 
 
 class FindingSeen(msgspec.Struct, frozen=True):
@@ -38,6 +38,24 @@ class WorkerLost(msgspec.Struct, frozen=True):
     case: str = ""
 
 
+class WorkerHealth(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How a worker is.
+
+    Attributes:
+        number: of the worker.
+        work: `starting`, `judging`, `listing`, `explaining` (findings) or `waiting`.
+        quiet: seconds since its last sign of life.
+        memory: resident bytes, 0 where unknown.
+        gpu: that it has for its own, as `CUDA_VISIBLE_DEVICES` names it; empty for none.
+    """
+
+    number: int
+    work: str
+    quiet: float = 0.0
+    memory: int = 0
+    gpu: str = ""
+
+
 class Progress(msgspec.Struct, frozen=True):
     """How far the campaign is; sent about five times a second.
 
@@ -50,6 +68,9 @@ class Progress(msgspec.Struct, frozen=True):
         explained: findings that were.
         explaining_left: seconds until the time for that is over, None where it is not limited.
         stats: on a GPU, what was compiled and where the time of the workers goes, some seconds ago.
+        covering: judged cases that count as coverage.
+        since_new: seconds since the last finding that is new, None without one.
+        workers: how those that run are.
     """
 
     elapsed: float
@@ -66,6 +87,9 @@ class Progress(msgspec.Struct, frozen=True):
     explained: int = 0
     explaining_left: float | None = None
     stats: Stats | None = None
+    covering: int = 0
+    since_new: float | None = None
+    workers: tuple[WorkerHealth, ...] = ()
 
 
 class Finished(msgspec.Struct, frozen=True):

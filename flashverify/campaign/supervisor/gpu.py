@@ -11,8 +11,7 @@ from flashverify.campaign.environment import architecture
 from flashverify.campaign.kernel_cache import CACHE_VARIABLE, folder_size
 from flashverify.campaign.store.stats import Stats, write_stats
 from flashverify.campaign.supervisor.compilers import Compilers
-from flashverify.campaign.supervisor.pool import Pool
-from flashverify.campaign.supervisor.process import ProcessSetup
+from flashverify.campaign.supervisor.pool import Pool, setup_of
 from flashverify.campaign.supervisor.time_shares import TimeShares
 
 if TYPE_CHECKING:
@@ -31,8 +30,7 @@ def processes(
     config: CampaignConfig, store: RunStore, cases: CompiledCases, tell: Callable[[msgspec.Struct], None]
 ) -> tuple[Pool, Gpu]:
     """The workers of a campaign, and what it has beside them on a GPU; `cases` are those that it judges outside of batches."""
-    variables = dict(config.environment)
-    setup = ProcessSetup(config.toolkit, config.device, config.case_limit, False, config.numerics, variables)
+    setup = setup_of(config)
     notes = [store.inflight_path(n) for n in range(config.workers + config.compilers)]
     workers = Pool(setup, notes[: config.workers], config.memory)
     compilers = Compilers(config, setup, notes[config.workers :], cases, tell)

@@ -55,7 +55,7 @@ class Journal:
         claims = store.claims()
         self.before = claims.seconds
         self._elapsed: Callable[[], float] = lambda: self.before
-        self.batches = Batches(config.batch, claims, fixed=not config.ahead)
+        self.batches = Batches(config.batch, claims, len(config.subjects), config.shard, fixed=not config.ahead)
         self.compiled = CompiledCases(claims.waiting)
         self.unmarked = 0
         judged: dict[str, set[str]] = {}

@@ -70,6 +70,8 @@ class Ledger:
                     numerics=config.numerics,
                     profile=config.profile,
                     sealed=True,
+                    shard=str(config.shard),
+                    max_cases=config.max_cases,
                 )
                 self.store.write_header(self._header)
                 self.journal = Journal(config, self.store)
@@ -90,6 +92,8 @@ class Ledger:
         for key in self.tally.owners:  # a kill may have left the folder of a finding that another one holds already
             self.store.remove_finding(key)
         self.store.forget_summary()
+        if self._header.max_cases != self._config.max_cases:
+            self._change(max_cases=self._config.max_cases)
         return journal
 
     def keep(self, result: CaseResult, spec: str, elapsed: float) -> list[tuple[FindingRecord, bool]]:
@@ -158,8 +162,8 @@ class Ledger:
         self._unwritten.discard(record.key)
         return record
 
-    def finish(self, elapsed: float, reason: str, exit_code: int, part: str) -> Summary:
-        """Stores what is left, and the summary last; the results of a run over lists are put in their order.
+    def sum_up(self, elapsed: float, reason: str, exit_code: int, part: str) -> Summary:
+        """Finishes with the summary, which is returned.
 
         Args:
             elapsed: seconds.
@@ -169,6 +173,11 @@ class Ledger:
         """
         summary = self.tally.summary(self.restarts, elapsed, reason, exit_code)
         summary = msgspec.structs.replace(summary, part=part)
+        self.finish(summary)
+        return summary
+
+    def finish(self, summary: Summary) -> None:
+        """Stores what is left, and the summary last; the results of a run over lists are put in their order."""
         over = summary.stopped in ("budget", "findings")
         for record in list(self.tally.records.values()):
             if over and record.not_minimal == NOT_YET:
@@ -182,4 +191,3 @@ class Ledger:
             self.store.sort_results(self.journal.lists.order())
         self.journal.note_batches()
         self.store.write_summary(summary)
-        return summary

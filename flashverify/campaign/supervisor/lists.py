@@ -86,7 +86,7 @@ class Lists:
         return {str(name): cases for name, cases in self._known.items()}
 
     def planned(self) -> dict[_Name, tuple[str, ...]]:
-        """The cases to judge of each known list: with a limit the first ones, of a search with kept and corpus cases half of it at most."""
+        """The cases to judge of each known list, by all shards together: with a limit the first ones, of a search with kept and corpus cases half of it at most."""
         room = self._config.max_cases
         half = None if room is None or self._config.kind == "run" else room // 2
         found = {}
@@ -101,12 +101,16 @@ class Lists:
             found[name] = cases
         return found
 
+    def _own(self) -> dict[_Name, tuple[str, ...]]:
+        """Those of them that are of this shard."""
+        return {name: self._config.shard.share(cases) for name, cases in self.planned().items()}
+
     def chunks(self) -> Iterator[Chunk]:
         """What can be handed out and was not yet: with a limit nothing before every list is known."""
         if self._config.max_cases is not None and not self.known:
             return
         plan = "fuzz" if self._config.kind == "fuzz" else "run"
-        for name, cases in self.planned().items():
+        for name, cases in self._own().items():
             if name in self._handed:
                 continue
             self._handed.add(name)
@@ -124,8 +128,13 @@ class Lists:
 
     @property
     def size(self) -> int:
-        """Cases to judge of all lists."""
+        """Cases to judge of all lists, by all shards together."""
         return sum(map(len, self.planned().values()))
+
+    @property
+    def own(self) -> int:
+        """Those among them that are of this shard."""
+        return sum(map(len, self._own().values()))
 
     def order(self) -> dict[tuple[str, str], int]:
         """The place of each case, by the origin and the text of its result."""
@@ -134,7 +143,7 @@ class Lists:
 
     def part(self) -> str:
         """What was judged, in words; empty where that is all."""
-        planned, of, done = self.planned(), Counter[str](), Counter[str]()
+        planned, of, done = self._own(), Counter[str](), Counter[str]()
         for name in self._names:
             of[name.kind] += len(planned.get(name, ()))
             done[name.kind] += len(self._judged[name] & set(planned.get(name, ())))

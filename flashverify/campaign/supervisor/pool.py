@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from flashverify.campaign.gpus import gpu_of_worker
 from flashverify.campaign.protocol import (
     Attribute,
+    CaseList,
     Event,
     Minimise,
     Profile,
@@ -25,6 +27,7 @@ from flashverify.campaign.protocol import (
     Started,
     Task,
 )
+from flashverify.campaign.supervisor.events import WorkerHealth
 from flashverify.campaign.supervisor.probe import START_LIMIT
 from flashverify.campaign.supervisor.process import ProcessSetup, WorkerProcess, death_verdict, hang_verdict
 from flashverify.judge.verdict import CaseResult
@@ -33,10 +36,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from flashverify.campaign.supervisor.config import CampaignConfig
     from flashverify.campaign.worker.inflight import Inflight
     from flashverify.judge.verdict import Verdict
 
-__all__ = ["EXPLAINING", "Loss", "Pool", "Slot"]
+__all__ = ["EXPLAINING", "Loss", "Pool", "Slot", "setup_of"]
 
 EXPLAINING = (Minimise, Attribute, Profile)
 """Tasks that are about findings, not about cases of the campaign."""
@@ -52,6 +56,7 @@ class Slot:
         put_off: cases of this task that wait for a compiler.
         since: when it last gave a sign of life.
         limit: seconds from then on until it counts as hanging.
+        spoke: whether it gave a sign of life at all.
         failure: why it ends, where it said so.
         code: its exit code, once it is dead.
     """
@@ -63,8 +68,20 @@ class Slot:
     put_off: int = 0
     since: float = 0.0
     limit: float = START_LIMIT
+    spoke: bool = False
     failure: str = ""
     code: int | None = None
+
+
+def _work(slot: Slot) -> str:
+    """In a word what a worker does."""
+    if slot.task is None:
+        return "waiting"
+    if not slot.spoke:
+        return "starting"
+    if isinstance(slot.task, EXPLAINING):
+        return "explaining"
+    return "listing" if isinstance(slot.task, CaseList) else "judging"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -84,6 +101,18 @@ class Loss:
     def result(self, note: Inflight, evidence: str) -> CaseResult:
         """That of the case in flight, whose verdict is the death of the worker."""
         return CaseResult(note.case, note.name, evidence, (self.verdict,), seconds=round(self.seconds, 3))
+
+
+def setup_of(config: CampaignConfig) -> ProcessSetup:
+    """What the workers of a campaign share."""
+    return ProcessSetup(
+        config.toolkit,
+        config.device,
+        config.case_limit,
+        numerics=config.numerics,
+        environment=dict(config.environment),
+        gpus=config.gpus,
+    )
 
 
 class Pool:
@@ -115,6 +144,20 @@ class Pool:
         """Whether any worker judges or lists cases."""
         return any(slot.task is not None and not isinstance(slot.task, EXPLAINING) for slot in self._slots.values())
 
+    def health(self) -> tuple[WorkerHealth, ...]:
+        """How the running workers are."""
+        now = time.monotonic()
+        return tuple(
+            WorkerHealth(
+                slot.number,
+                _work(slot),
+                round(now - slot.since, 1) if slot.task is not None else 0.0,
+                slot.process.memory(),
+                gpu_of_worker(slot.number, self._setup.gpus),
+            )
+            for slot in self.slots
+        )
+
     def free(self) -> Iterator[int]:
         """Numbers of the workers that wait, running ones first; not running ones are started when they get a task."""
         waiting = [n for n, slot in self._slots.items() if slot.task is None and not slot.failure]
@@ -136,7 +179,7 @@ class Pool:
 
     def _started(self, number: int) -> Slot:
         self.notes[number].unlink(missing_ok=True)
-        process = WorkerProcess(self._setup, self.notes[number])
+        process = WorkerProcess(self._setup.of_worker(number), self.notes[number])
         self._slots[number] = slot = Slot(number, process)
         for descriptor in process.descriptors:
             self._selector.register(descriptor, selectors.EVENT_READ, number)
@@ -166,7 +209,7 @@ class Pool:
             slot.process.popen.kill()
             return
         for event in events:
-            slot.since = time.monotonic()
+            slot.since, slot.spoke = time.monotonic(), True
             slot.limit = self._setup.case_limit if isinstance(event, Started) else START_LIMIT
             slot.put_off += isinstance(event, PutOff)
             if not isinstance(event, Ready) or event.environment:

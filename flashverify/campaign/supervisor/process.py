@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 
+from flashverify.campaign.gpus import VISIBLE, gpu_of_worker
 from flashverify.campaign.protocol import Event, WorkerConfig, decode_event, encode
 from flashverify.campaign.worker.inflight import Inflight, read_inflight
 from flashverify.child_process import child_environment
@@ -31,6 +32,7 @@ class ProcessSetup(msgspec.Struct, frozen=True):
     Attributes:
         environment: variables that its processes have beside those of this process, as the GPU that they see.
         ahead: see `WorkerConfig`.
+        gpus: those over which its processes take turns; with none each sees what `environment` shows.
     """
 
     toolkit: str
@@ -40,6 +42,12 @@ class ProcessSetup(msgspec.Struct, frozen=True):
     numerics: str = "ieee"
     environment: dict[str, str] = {}
     ahead: str = ""
+    gpus: tuple[str, ...] = ()
+
+    def of_worker(self, number: int) -> ProcessSetup:
+        """That of worker `number`, which sees its own GPU alone."""
+        gpu = gpu_of_worker(number, self.gpus)
+        return msgspec.structs.replace(self, environment=self.environment | {VISIBLE: gpu}) if gpu else self
 
 
 def worker_environment(device: str) -> dict[str, str]:

@@ -12,6 +12,7 @@ from flashverify.campaign.supervisor.batches import batch_seed
 from flashverify.campaign.supervisor.config import CampaignConfig
 from flashverify.campaign.supervisor.journal import batch_of
 from flashverify.campaign.supervisor.lists import CORPUS
+from flashverify.campaign.supervisor.shard import WHOLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,8 +50,12 @@ class Schedule:
 
     @property
     def total(self) -> int | None:
-        """Cases to judge; None where that is not known."""
-        return self._lists.size if self._config.kind == "run" else self._config.max_cases
+        """Cases to judge, of this shard; None where that is not known."""
+        if self._config.kind == "run":
+            return self._lists.own
+        if self._config.shard == WHOLE or self._room is None:
+            return self._config.max_cases
+        return self._lists.own + self._batches.own(self._room)
 
     def listed(self, spec: str, cases: tuple[str, ...], *, corpus: bool = False) -> None:
         """The matrix of a subject is known, or what it accepts of the corpus."""
@@ -208,5 +213,5 @@ class Schedule:
         room = self._room_beside(compiled)
         if lists or room is None or self._config.kind == "run" or not self._batches.some_left(room, out=True):
             return lists
-        judged = self._lists.size + self._journal.unmarked + compiled + self._batches.answers
+        judged = self._lists.own + self._journal.unmarked + compiled + self._batches.answers
         return f"{judged:,} of {self.total:,} cases judged"

@@ -164,6 +164,7 @@ class Tally:
 
     def progress(self, restarts: int, elapsed: float, remaining: float | None, total: int | None) -> Progress:
         """How far the campaign is."""
+        newest = max((record.seconds for record in self.records.values()), default=None)
         return Progress(
             elapsed=elapsed,
             cases=self.judged,
@@ -176,6 +177,8 @@ class Tally:
             remaining=remaining,
             total=total,
             explained=sum(bool(record.confirmation.repeats) for record in self.records.values()),
+            covering=self.covering,
+            since_new=None if newest is None else max(0.0, elapsed - newest),
         )
 
     def summary(self, restarts: int, seconds: float, stopped: str, interrupt_code: int) -> Summary:

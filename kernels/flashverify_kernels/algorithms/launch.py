@@ -5,7 +5,7 @@ import math
 import torch
 
 from flashverify_kernels.algorithms.paper import paper_backward_kernel, paper_forward_kernel
-from flashverify_kernels.algorithms.setting import Forward, Gradients, Setting, Shapes, launch, natural_lse
+from flashverify_kernels.algorithms.setting import Forward, Gradients, Setting, Shapes, keeps_all, launch, natural_lse
 from flashverify_kernels.algorithms.two_pass import statistics_kernel, weighted_sum_kernel
 from flashverify_kernels.algorithms.two_pass_backward import delta_kernel, key_gradient_kernel, query_gradient_kernel
 
@@ -25,6 +25,7 @@ def paper_forward(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, setting: Se
         m_ptr=m,
         l_ptr=row_sum,
         **shapes.pattern,
+        **shapes.draws,
         **shapes.common,
         **shapes.values,
     )
@@ -54,6 +55,7 @@ def paper_backward(
         dv_ptr=dv,
         scale=setting.scale,
         **shapes.pattern,
+        **shapes.draws,
         **shapes.common,
         **shapes.values,
     )
@@ -62,6 +64,7 @@ def paper_backward(
 
 def two_pass_forward(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, setting: Setting) -> Forward:
     """Appendix B.1, with the maximum taken out."""
+    keeps_all(setting)
     shapes = Shapes(q, v, setting)
     m, row_sum = shapes.rows(-math.inf, q), shapes.rows(0.0, q)
     o = torch.empty(*q.shape[:3], shapes.dv, dtype=q.dtype, device=q.device)
@@ -86,6 +89,7 @@ def two_pass_backward(
     do: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, forward: Forward, setting: Setting
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     """Appendix B.2: (dQ, dK, dV, delta); delta first, `[B, H, Sq]` fp32, then two passes."""
+    keeps_all(setting)
     shapes = Shapes(q, v, setting)
     m, row_sum = forward.kept
     delta = shapes.rows(0.0, q)

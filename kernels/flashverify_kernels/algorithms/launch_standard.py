@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from flashverify_kernels.algorithms.setting import Forward, Gradients, Setting, Shapes, launch, padded
+from flashverify_kernels.algorithms.setting import Forward, Gradients, Setting, Shapes, keeps_all, launch, padded
 from flashverify_kernels.algorithms.standard import (
     product_kernel,
     score_gradient_kernel,
@@ -16,13 +16,24 @@ from flashverify_kernels.algorithms.standard import (
 
 def standard_forward(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, setting: Setting) -> Forward:
     """Algorithm 0: S in fp32 and P in the dtype of q, both in memory."""
+    keeps_all(setting)
     shapes = Shapes(q, v, setting)
     s, p = shapes.square(q, torch.float32), shapes.square(q, q.dtype)
     lse2 = shapes.rows(-math.inf, q)
     o = torch.empty(*q.shape[:3], shapes.dv, dtype=q.dtype, device=q.device)
     rows = shapes.matrices * shapes.tiles_m
     launch(scores_kernel, rows * shapes.tiles_n, q_ptr=q, k_ptr=k, s_ptr=s, **shapes.common)
-    launch(softmax_kernel, rows, s_ptr=s, p_ptr=p, lse2_ptr=lse2, sq=shapes.sq, sk=shapes.sk, **shapes.whole_rows)
+    launch(
+        softmax_kernel,
+        rows,
+        s_ptr=s,
+        p_ptr=p,
+        lse2_ptr=lse2,
+        sq=shapes.sq,
+        sk=shapes.sk,
+        **shapes.mask,
+        **shapes.whole_rows,
+    )
     _product(p, v, o, 1.0, shapes, transposed=False)
     return Forward(o, lse2 * math.log(2), (p,))
 
@@ -30,17 +41,13 @@ def standard_forward(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, setting:
 def standard_backward(
     do: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, forward: Forward, setting: Setting
 ) -> Gradients:
-    """Algorithm 3: (dQ, dK, dV) of as many kv heads as query heads; dP in fp32 and dS in the dtype of q, both in memory.
-
-    Raises:
-        ValueError: query heads share kv heads.
-    """
+    """Algorithm 3: (dQ, dK, dV); dP in fp32 and dS in the dtype of q, both in memory. A group's dK and dV are summed in fp32."""
+    keeps_all(setting)
     shapes = Shapes(q, v, setting)
-    if shapes.group != 1:
-        raise ValueError(f"q: {shapes.heads} query heads need as many kv heads, got {shapes.kv_heads}")
     (p,) = forward.kept
     dp, ds = shapes.square(q, torch.float32), shapes.square(q, q.dtype)
-    dq, dk, dv = (torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in (q, k, v))
+    dq = torch.empty(q.shape, dtype=q.dtype, device=q.device)
+    dk, dv = shapes.of_query_heads(k), shapes.of_query_heads(v)
     rows = shapes.matrices * shapes.tiles_m
     sizes = {"sq": shapes.sq, "sk": shapes.sk}
     _product(p, do, dv, 1.0, shapes, transposed=True)
@@ -57,10 +64,10 @@ def standard_backward(
         **shapes.values,
         **shapes.blocks,
     )
-    launch(score_gradient_kernel, rows, p_ptr=p, dp_ptr=dp, ds_ptr=ds, **sizes, **shapes.whole_rows)
+    launch(score_gradient_kernel, rows, p_ptr=p, dp_ptr=dp, ds_ptr=ds, **shapes.mask, **sizes, **shapes.whole_rows)
     _product(ds, k, dq, setting.scale, shapes, transposed=False)
     _product(ds, q, dk, setting.scale, shapes, transposed=True)
-    return dq, dk, dv
+    return dq, shapes.of_groups(dk, k.dtype), shapes.of_groups(dv, v.dtype)
 
 
 def _product(

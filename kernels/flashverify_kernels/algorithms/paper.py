@@ -2,7 +2,7 @@
 
 import triton.language as tl
 
-from flashverify_kernels.algorithms.tiles import finite, head, key_count, live, load, logits, row_lse2, store
+from flashverify_kernels.algorithms.tiles import finite, head, kept, key_count, live, load, logits, row_lse2, store
 from flashverify_kernels.device.jit import kernel
 
 
@@ -16,6 +16,7 @@ def paper_forward_kernel(
     l_ptr,
     lengths_ptr,
     live_ptr,
+    keep_scale,
     scale_log2,
     heads: tl.int32,
     group: tl.int32,
@@ -26,14 +27,18 @@ def paper_forward_kernel(
     d: tl.int32,
     dv: tl.int32,
     align_end: tl.int32,
+    seed: tl.uint64,
+    offset: tl.uint32,
+    threshold: tl.uint32,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_D: tl.constexpr,
     BLOCK_DV: tl.constexpr,
     CAUSAL: tl.constexpr,
 ):
-    """Algorithms 2 and 5 without dropout, one program per (batch, query head); O, m and l hold 0, -inf and 0 before.
+    """Algorithms 2 and 5, one program per (batch, query head); O, m and l hold 0, -inf and 0 before.
 
+    The factor of dropout multiplies P V in fp32: of the weights it would shift the rounding of every largest one, 1, alike.
     Of a dead block nothing is loaded but the keys and values, which Algorithm 5 loads before it looks.
 
     Args:
@@ -45,6 +50,7 @@ def paper_forward_kernel(
         l_ptr: `[B heads, sq]` fp32, read and written: running sum.
         lengths_ptr: `[B]` int32 key lengths, or None.
         live_ptr: `[B heads, ceil(sq / block_rows), ceil(sk / block_keys)]` uint8, 0 for a dead block; or None.
+        keep_scale: what dropout multiplies the weights by that it keeps, 1 / (1 - p); or None without dropout.
         scale_log2: softmax scale times log2(e).
         heads: query heads.
         group: query heads per kv head.
@@ -55,6 +61,9 @@ def paper_forward_kernel(
         d: channels of q and k.
         dv: channels of v.
         align_end: 1 if a causal diagonal ends at the last key.
+        seed: of dropout, 64 bits.
+        offset: of dropout, 32 bits.
+        threshold: first random word that dropout keeps.
         BLOCK_M: queries per tile, the paper's B_r.
         BLOCK_N: keys per tile, the paper's B_c.
         BLOCK_D: d rounded up to a power of two.
@@ -85,7 +94,11 @@ def paper_forward_kernel(
                 beta = tl.exp2(m_ij - finite(m_new))
                 l_new = alpha * l_i + beta * tl.sum(p, 1)
                 divisor = tl.where(l_new == 0.0, 1.0, l_new)
+                if keep_scale is not None:
+                    p = tl.where(kept(i, j, n, seed, offset, threshold), p, 0.0)
                 pv = tl.dot(p.to(v.dtype), v, input_precision="ieee")
+                if keep_scale is not None:
+                    pv *= keep_scale
                 o = ((l_i * alpha)[:, None] * o + beta[:, None] * pv) / divisor[:, None]
                 store(o_ptr, o, i, sq, dv, BLOCK_DV)
                 tl.store(m_ptr + i, m_new, mask=i < sq)
@@ -106,6 +119,7 @@ def paper_backward_kernel(
     dv_ptr,
     lengths_ptr,
     live_ptr,
+    keep_scale,
     scale,
     scale_log2,
     heads: tl.int32,
@@ -117,15 +131,18 @@ def paper_backward_kernel(
     d: tl.int32,
     dv: tl.int32,
     align_end: tl.int32,
+    seed: tl.uint64,
+    offset: tl.uint32,
+    threshold: tl.uint32,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_D: tl.constexpr,
     BLOCK_DV: tl.constexpr,
     CAUSAL: tl.constexpr,
 ):
-    """Algorithm 4 without dropout and dead blocks, one program per (batch, kv head); dQ holds 0 before.
+    """Algorithm 4, of live blocks alone where there is a pattern, one program per (batch, kv head); dQ holds 0 before.
 
-    P is exp2(z - (m + log2 l)) and not exp2(z - m) / l, the dK of a block gets its scale at the end, and a group's heads
+    P is exp2(z - (m + log2 l)) and not exp2(z - m) / l, the dK of a block gets its scale and dV its factor of dropout at the end, and a group's heads
     follow one another inside a block of keys.
 
     Arguments as in `paper_forward_kernel`, and:
@@ -159,12 +176,19 @@ def paper_backward_kernel(
                     z = logits(q, k, i, j, k_end, sq, align_end, scale_log2, CAUSAL)
                     see = z != float("-inf")
                     p = tl.where(see, tl.exp2(z - lse2[:, None]), 0.0)
-                    dv_j = tl.dot(tl.trans(p.to(do.dtype)), do, dv_j, input_precision="ieee")
                     dp = tl.dot(do, tl.trans(v), input_precision="ieee")
+                    p_dropped = p
+                    if keep_scale is not None:
+                        keep = kept(i, j, n, seed, offset, threshold)
+                        p_dropped = tl.where(keep, p, 0.0)
+                        dp = tl.where(keep, dp * keep_scale, 0.0)
+                    dv_j = tl.dot(tl.trans(p_dropped.to(do.dtype)), do, dv_j, input_precision="ieee")
                     delta = tl.sum(do.to(tl.float32) * o.to(tl.float32), 1)
                     ds = tl.where(see, p * (dp - delta[:, None]), 0.0).to(q.dtype)
                     dq += scale * tl.dot(ds, k, input_precision="ieee")
                     store(head(dq_ptr, n, sq, d), dq, i, sq, d, BLOCK_D)
                     dk_j = tl.dot(tl.trans(ds), q, dk_j, input_precision="ieee")
+        if keep_scale is not None:
+            dv_j *= keep_scale
         store(dk_ptr, dk_j * scale, j, sk, d, BLOCK_D)
         store(dv_ptr, dv_j, j, sk, dv, BLOCK_DV)

@@ -6,6 +6,8 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 
+from flashverify_kernels.dropout import Dropout
+
 _LOG2_E = math.log2(math.e)
 Gradients = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
@@ -34,6 +36,7 @@ class Setting:
         causal: alignment of a causal mask, or None.
         key_lengths: `[B]` int32, or None.
         blocks: a pattern whose blocks are multiples of the tiles; only the paper's own algorithms have one. None is dense.
+        dropout: which weights are dropped; only the paper's own algorithms drop any.
         block_m: queries per tile.
         block_n: keys per tile.
 
@@ -45,6 +48,7 @@ class Setting:
     causal: Literal["top-left", "bottom-right"] | None = None
     key_lengths: torch.Tensor | None = None
     blocks: LiveBlocks | None = None
+    dropout: Dropout | None = None
     block_m: int = 32
     block_n: int = 32
 
@@ -93,8 +97,10 @@ class Shapes:
             "CAUSAL": setting.causal is not None,
             **self.blocks,
         }
+        self.mask = {name: self.common[name] for name in ("lengths_ptr", "heads", "align_end", "CAUSAL")}
         self.values = {"dv": self.dv, "BLOCK_DV": padded(self.dv)}
         self.pattern = self._pattern(setting.blocks)
+        self.draws = _draws(setting.dropout)
 
     def _pattern(self, blocks: LiveBlocks | None) -> dict[str, Any]:
         if blocks is None:
@@ -110,6 +116,39 @@ class Shapes:
     def square(self, like: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         """A matrix of queries by keys."""
         return torch.empty(self.batch, self.heads, self.sq, self.sk, dtype=dtype, device=like.device)
+
+    def of_query_heads(self, like: torch.Tensor) -> torch.Tensor:
+        """A gradient of k or v for each query head, `[B, H, Sk, D]`: in fp32 where heads share them."""
+        dtype = like.dtype if self.group == 1 else torch.float32
+        return torch.empty(self.batch, self.heads, *like.shape[2:], dtype=dtype, device=like.device)
+
+    def of_groups(self, x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        """Its sum over the heads of a group, one after the other whatever the shape, `[B, Hkv, Sk, D]`."""
+        if self.group == 1:
+            return x
+        first, *others = x.view(self.batch, self.kv_heads, self.group, *x.shape[2:]).unbind(2)
+        return sum(others, first).to(dtype)
+
+
+def _draws(drop: Dropout | None) -> dict[str, Any]:
+    if drop is None or not drop.p:
+        return {"keep_scale": None, "seed": 0, "offset": 0, "threshold": 0}
+    return {
+        "keep_scale": 1 / (1 - drop.p),
+        "seed": drop.seed,
+        "offset": drop.offset,
+        "threshold": drop.threshold,
+    }
+
+
+def keeps_all(setting: Setting) -> None:
+    """Refuse dropout.
+
+    Raises:
+        ValueError: weights are to be dropped.
+    """
+    if setting.dropout is not None:
+        raise ValueError(f"dropout: only Algorithms 2, 4 and 5 drop weights, got {setting.dropout!r}")
 
 
 def padded(width: int) -> int:

@@ -2,7 +2,17 @@
 
 import triton.language as tl
 
-from flashverify_kernels.algorithms.tiles import finite, head, key_count, load, load_square, logits, store, store_square
+from flashverify_kernels.algorithms.tiles import (
+    finite,
+    head,
+    key_count,
+    load,
+    load_square,
+    logits,
+    store,
+    store_square,
+    visible,
+)
 from flashverify_kernels.device.jit import kernel
 
 
@@ -37,8 +47,23 @@ def scores_kernel(
 
 
 @kernel
-def softmax_kernel(s_ptr, p_ptr, lse2_ptr, sq: tl.int32, sk: tl.int32, BLOCK_M: tl.constexpr, BLOCK_S: tl.constexpr):
-    """Algorithm 0, line 2: P and LSE of one tile of whole rows; BLOCK_S is sk rounded up to a power of two."""
+def softmax_kernel(
+    s_ptr,
+    p_ptr,
+    lse2_ptr,
+    lengths_ptr,
+    heads: tl.int32,
+    sq: tl.int32,
+    sk: tl.int32,
+    align_end: tl.int32,
+    BLOCK_M: tl.constexpr,
+    BLOCK_S: tl.constexpr,
+    CAUSAL: tl.constexpr,
+):
+    """Algorithm 0, line 2: P and LSE of one tile of whole rows; BLOCK_S is sk rounded up to a power of two.
+
+    P is exactly 0 where a query does not see a key, also where a logit of its row overflows.
+    """
     tiles = (sq + BLOCK_M - 1) // BLOCK_M
     n = tl.program_id(0) // tiles
     i = tl.program_id(0) % tiles * BLOCK_M + tl.arange(0, BLOCK_M)
@@ -48,7 +73,8 @@ def softmax_kernel(s_ptr, p_ptr, lse2_ptr, sq: tl.int32, sk: tl.int32, BLOCK_M: 
     p = tl.exp2(z - finite(m_i)[:, None])
     l_i = tl.sum(p, 1)
     divisor = tl.where(l_i == 0.0, 1.0, l_i)
-    store_square(head(p_ptr, n, sq, sk), p / divisor[:, None], i, j, sq, sk)
+    see = visible(i, j, key_count(lengths_ptr, n // heads, sk), sq, align_end, CAUSAL)
+    store_square(head(p_ptr, n, sq, sk), tl.where(see, p / divisor[:, None], 0.0), i, j, sq, sk)
     tl.store(head(lse2_ptr, n, sq, 1) + i, m_i + tl.log2(divisor), mask=i < sq)
 
 
@@ -132,14 +158,26 @@ def weight_gradient_kernel(
 
 @kernel
 def score_gradient_kernel(
-    p_ptr, dp_ptr, ds_ptr, sq: tl.int32, sk: tl.int32, BLOCK_M: tl.constexpr, BLOCK_S: tl.constexpr
+    p_ptr,
+    dp_ptr,
+    ds_ptr,
+    lengths_ptr,
+    heads: tl.int32,
+    sq: tl.int32,
+    sk: tl.int32,
+    align_end: tl.int32,
+    BLOCK_M: tl.constexpr,
+    BLOCK_S: tl.constexpr,
+    CAUSAL: tl.constexpr,
 ):
-    """Algorithm 3, line 3: dS = P (dP - sum P dP) of one tile of whole rows."""
+    """Algorithm 3, line 3: dS = P (dP - sum P dP) of one tile of whole rows; exact zeros where a query does not see a key."""
     tiles = (sq + BLOCK_M - 1) // BLOCK_M
     n = tl.program_id(0) // tiles
     i = tl.program_id(0) % tiles * BLOCK_M + tl.arange(0, BLOCK_M)
     j = tl.arange(0, BLOCK_S)
+    see = visible(i, j, key_count(lengths_ptr, n // heads, sk), sq, align_end, CAUSAL)
     p = load_square(head(p_ptr, n, sq, sk), i, j, sq, sk, 0.0).to(tl.float32)
     dp = load_square(head(dp_ptr, n, sq, sk), i, j, sq, sk, 0.0)
-    ds = p * (dp - tl.sum(p * dp, 1)[:, None])
+    delta = tl.sum(tl.where(see, p * dp, 0.0), 1)
+    ds = tl.where(see, p * (dp - delta[:, None]), 0.0)
     store_square(head(ds_ptr, n, sq, sk), ds, i, j, sq, sk)

@@ -43,13 +43,32 @@ def store_square(ptr, tile, i, j, rows, columns):
 
 
 @triton.jit
-def logits(q, k, i, j, k_end, sq, align_end, scale_log2, CAUSAL: tl.constexpr):
-    """The base-2 logits of a tile, -inf where query `i` does not see key `j`, from `k_end` on none; the dot is exact to fp32 rounding."""
+def visible(i, j, k_end, sq, align_end, CAUSAL: tl.constexpr):
+    """Which queries `i` see which keys `j`, `[len(i), len(j)]` bool; from `k_end` on none is seen."""
     see = (i < sq)[:, None] & (j < k_end)[None, :]
     if CAUSAL:
         see = see & (j[None, :] <= i[:, None] + align_end * (k_end - sq))
+    return see
+
+
+@triton.jit
+def logits(q, k, i, j, k_end, sq, align_end, scale_log2, CAUSAL: tl.constexpr):
+    """The base-2 logits of a tile, -inf where query `i` does not see key `j`, from `k_end` on none; the dot is exact to fp32 rounding."""
+    see = visible(i, j, k_end, sq, align_end, CAUSAL)
     z = tl.dot(q, tl.trans(k), input_precision="ieee") * scale_log2
     return tl.where(see, z, float("-inf"))
+
+
+@triton.jit
+def kept(i, j, n, seed, offset, threshold):
+    """Which pairs of matrix `n` dropout keeps, `[len(i), len(j)]` bool.
+
+    Those whose word j % 4 of Philox4x32-10, with key `seed` and counter (j // 4, i, n, offset), is at least `threshold`.
+    """
+    w0, w1, w2, w3 = tl.philox(seed.to(tl.uint64), (j // 4)[None, :], i[:, None], n.to(tl.uint32), offset.to(tl.uint32))
+    part = (j % 4)[None, :]
+    word = tl.where(part == 0, w0, tl.where(part == 1, w1, tl.where(part == 2, w2, w3)))
+    return word >= threshold.to(tl.uint32)
 
 
 @triton.jit

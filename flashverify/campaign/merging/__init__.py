@@ -1,0 +1,1 @@
+"""The shards of a campaign, made one run."""
