@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from flashverify.campaign.supervisor.compiled_cases import CompiledCases
     from flashverify.campaign.supervisor.config import CampaignConfig
-    from flashverify.campaign.supervisor.pool import Loss
     from flashverify.campaign.supervisor.process import ProcessSetup
+    from flashverify.campaign.supervisor.slots import Loss
 
 __all__ = ["Compilers"]
 

@@ -32,9 +32,9 @@ from flashverify.campaign.supervisor.first_cases import FirstCases
 from flashverify.campaign.supervisor.gpu import processes
 from flashverify.campaign.supervisor.ledger import Ledger
 from flashverify.campaign.supervisor.live import LiveFile
-from flashverify.campaign.supervisor.pool import EXPLAINING, Loss, Slot
 from flashverify.campaign.supervisor.probe import failure_of
 from flashverify.campaign.supervisor.schedule import CampaignConfig, Schedule
+from flashverify.campaign.supervisor.slots import EXPLAINING, Loss, Slot
 from flashverify.errors import NoVerdictError, SelfCheckError, UsageError
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from flashverify.campaign.environment import architecture
 from flashverify.campaign.kernel_cache import CACHE_VARIABLE, folder_size
 from flashverify.campaign.store.stats import Stats, write_stats
 from flashverify.campaign.supervisor.compilers import Compilers
-from flashverify.campaign.supervisor.pool import Pool, setup_of
+from flashverify.campaign.supervisor.pool import Pool
+from flashverify.campaign.supervisor.process import ProcessSetup
 from flashverify.campaign.supervisor.time_shares import TimeShares
 
 if TYPE_CHECKING:
@@ -23,7 +24,19 @@ if TYPE_CHECKING:
     from flashverify.campaign.supervisor.compiled_cases import CompiledCases
     from flashverify.campaign.supervisor.config import CampaignConfig
 
-__all__ = ["Gpu", "processes"]
+__all__ = ["Gpu", "processes", "setup_of"]
+
+
+def setup_of(config: CampaignConfig) -> ProcessSetup:
+    """What the workers of a campaign share."""
+    return ProcessSetup(
+        config.toolkit,
+        config.device,
+        config.case_limit,
+        numerics=config.numerics,
+        environment=dict(config.environment),
+        gpus=config.gpus,
+    )
 
 
 def processes(

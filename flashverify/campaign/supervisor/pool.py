@@ -10,18 +10,13 @@ from __future__ import annotations
 
 import selectors
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from flashverify.campaign.gpus import gpu_of_worker
 from flashverify.campaign.protocol import (
-    Attribute,
-    CaseList,
     Event,
-    Minimise,
-    Profile,
     PutOff,
     Ready,
     Started,
@@ -30,89 +25,15 @@ from flashverify.campaign.protocol import (
 from flashverify.campaign.supervisor.events import WorkerHealth
 from flashverify.campaign.supervisor.probe import START_LIMIT
 from flashverify.campaign.supervisor.process import ProcessSetup, WorkerProcess, death_verdict, hang_verdict
-from flashverify.judge.verdict import CaseResult
+from flashverify.campaign.supervisor.slots import EXPLAINING, Loss, Slot, work_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from flashverify.campaign.supervisor.config import CampaignConfig
-    from flashverify.campaign.worker.inflight import Inflight
     from flashverify.judge.verdict import Verdict
 
-__all__ = ["EXPLAINING", "Loss", "Pool", "Slot", "setup_of"]
-
-EXPLAINING = (Minimise, Attribute, Profile)
-"""Tasks that are about findings, not about cases of the campaign."""
-
-
-@dataclass(slots=True)
-class Slot:
-    """One worker at work.
-
-    Args:
-        task: what it does; None while it waits.
-        answered: results of this task that were stored.
-        put_off: cases of this task that wait for a compiler.
-        since: when it last gave a sign of life.
-        limit: seconds from then on until it counts as hanging.
-        spoke: whether it gave a sign of life at all.
-        failure: why it ends, where it said so.
-        code: its exit code, once it is dead.
-    """
-
-    number: int
-    process: WorkerProcess
-    task: Task | None = None
-    answered: int = 0
-    put_off: int = 0
-    since: float = 0.0
-    limit: float = START_LIMIT
-    spoke: bool = False
-    failure: str = ""
-    code: int | None = None
-
-
-def _work(slot: Slot) -> str:
-    """In a word what a worker does."""
-    if slot.task is None:
-        return "waiting"
-    if not slot.spoke:
-        return "starting"
-    if isinstance(slot.task, EXPLAINING):
-        return "explaining"
-    return "listing" if isinstance(slot.task, CaseList) else "judging"
-
-
-@dataclass(slots=True, kw_only=True)
-class Loss:
-    """A worker that is gone; `abandoned` where the end of the campaign killed it."""
-
-    worker: int
-    task: Task | None
-    answered: int
-    in_flight: Inflight | None
-    verdict: Verdict
-    printed: str
-    failure: str
-    seconds: float
-    abandoned: bool = False
-
-    def result(self, note: Inflight, evidence: str) -> CaseResult:
-        """That of the case in flight, whose verdict is the death of the worker."""
-        return CaseResult(note.case, note.name, evidence, (self.verdict,), seconds=round(self.seconds, 3))
-
-
-def setup_of(config: CampaignConfig) -> ProcessSetup:
-    """What the workers of a campaign share."""
-    return ProcessSetup(
-        config.toolkit,
-        config.device,
-        config.case_limit,
-        numerics=config.numerics,
-        environment=dict(config.environment),
-        gpus=config.gpus,
-    )
+__all__ = ["Pool"]
 
 
 class Pool:
@@ -150,7 +71,7 @@ class Pool:
         return tuple(
             WorkerHealth(
                 slot.number,
-                _work(slot),
+                work_of(slot),
                 round(now - slot.since, 1) if slot.task is not None else 0.0,
                 slot.process.memory(),
                 gpu_of_worker(slot.number, self._setup.gpus),

@@ -1,0 +1,77 @@
+"""A worker at work, and one that is gone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from flashverify.campaign.protocol import Attribute, CaseList, Minimise, Profile, Task
+from flashverify.campaign.supervisor.probe import START_LIMIT
+from flashverify.judge.verdict import CaseResult
+
+if TYPE_CHECKING:
+    from flashverify.campaign.supervisor.process import WorkerProcess
+    from flashverify.campaign.worker.inflight import Inflight
+    from flashverify.judge.verdict import Verdict
+
+__all__ = ["EXPLAINING", "Loss", "Slot", "work_of"]
+
+EXPLAINING = (Minimise, Attribute, Profile)
+"""Tasks that are about findings, not about cases of the campaign."""
+
+
+@dataclass(slots=True)
+class Slot:
+    """One worker at work.
+
+    Args:
+        task: what it does; None while it waits.
+        answered: results of this task that were stored.
+        put_off: cases of this task that wait for a compiler.
+        since: when it last gave a sign of life.
+        limit: seconds from then on until it counts as hanging.
+        spoke: whether it gave a sign of life at all.
+        failure: why it ends, where it said so.
+        code: its exit code, once it is dead.
+    """
+
+    number: int
+    process: WorkerProcess
+    task: Task | None = None
+    answered: int = 0
+    put_off: int = 0
+    since: float = 0.0
+    limit: float = START_LIMIT
+    spoke: bool = False
+    failure: str = ""
+    code: int | None = None
+
+
+def work_of(slot: Slot) -> str:
+    """In a word what a worker does."""
+    if slot.task is None:
+        return "waiting"
+    if not slot.spoke:
+        return "starting"
+    if isinstance(slot.task, EXPLAINING):
+        return "explaining"
+    return "listing" if isinstance(slot.task, CaseList) else "judging"
+
+
+@dataclass(slots=True, kw_only=True)
+class Loss:
+    """A worker that is gone; `abandoned` where the end of the campaign killed it."""
+
+    worker: int
+    task: Task | None
+    answered: int
+    in_flight: Inflight | None
+    verdict: Verdict
+    printed: str
+    failure: str
+    seconds: float
+    abandoned: bool = False
+
+    def result(self, note: Inflight, evidence: str) -> CaseResult:
+        """That of the case in flight, whose verdict is the death of the worker."""
+        return CaseResult(note.case, note.name, evidence, (self.verdict,), seconds=round(self.seconds, 3))
