@@ -193,7 +193,11 @@ def _capped(c: Coefficients, chunk: Chunk, ds: Tensor, error: Tensor, tanh: Tanh
 
 
 def _moved(x: Tensor, gain: Tensor, b: Tensor) -> Tensor:
-    """`F expm1(2b)`, the most that `F = sech^2 x` changes where x is off by b, at most `1 - F`; as `e^(log F + 2b) - F` where b is large."""
+    """The most that `F = sech^2 x` changes where x is off by b: `F expm1(2b)`, at most `1 - F` upwards and `F (1 - e^(-2b))` downwards.
+
+    Upwards it is `e^(log F + 2b) - F` where b is large.
+    """
     log_gain = (x + torch.log1p(torch.exp(-2 * x)) - LN2).mul_(-2)
-    far = (log_gain + 2 * b).clamp_(max=0.0).exp_().sub_(gain).clamp_(min=0.0)
-    return torch.where(b < 0.5, (2 * b).clamp(max=1.0).expm1_().mul_(gain), far)
+    up = (log_gain + 2 * b).clamp_(max=0.0).exp_().sub_(gain).clamp_(min=0.0)
+    down = gain * torch.expm1(-2 * b).neg_()
+    return torch.where(b < 0.5, (2 * b).clamp(max=1.0).expm1_().mul_(gain), torch.maximum(up, down))
