@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from flashverify.campaign.store.sealing import pretty
 from flashverify.campaign.store.writer import finding_name, open_run
 from flashverify.campaign.supervisor.engine import Engine
 from flashverify.campaign.supervisor.events import FindingFolded, FindingMinimal, FindingSeen
@@ -193,7 +194,7 @@ def test_a_folder_that_a_kill_left_of_a_folded_finding_goes_when_the_run_goes_on
     member = msgspec.structs.replace(finding.record, key=finding.record.folded[0].key, folded=())
     left = tmp_path / "run/findings" / finding_name(member.key)
     shutil.copytree(finding.path, left)
-    (left / "finding.json").write_bytes(msgspec.json.encode(member))
+    (left / "finding.json").write_bytes(pretty(member))
     before = len(records(tmp_path / "run"))
 
     summary, _ = campaign(tmp_path / "run", "typed-one", max_cases=40)

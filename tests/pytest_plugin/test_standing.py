@@ -57,12 +57,12 @@ def test_a_process_gets_the_variables_of_its_setup(tmp_path, monkeypatch):
     assert "TRITON_INTERPRET" not in given
 
 
-@pytest.mark.parametrize(("profile", "device"), [("", "cpu"), ("gpu", "cuda"), ("cpu", "cpu")])
-def test_a_profile_decides_how_large_cases_are_drawn(tmp_path, profile, device):
+@pytest.mark.parametrize("profile", ["", "gpu", "cpu", "long"])
+def test_a_profile_decides_how_large_cases_are_drawn(tmp_path, profile):
     asked = []
     toolkit = SimpleNamespace(
         load=lambda spec: spec,
-        strategy=lambda subject, device: asked.append(device) or strategies.just(Case()),
+        strategy=lambda subject, device, profile: asked.append((device, profile)) or strategies.just(Case()),
         refusal=lambda subject, case: None,
     )
     session = Session(WorkerConfig("t:t", "cpu", str(tmp_path / "note"), 0, 1.0), None, toolkit)
@@ -70,4 +70,4 @@ def test_a_profile_decides_how_large_cases_are_drawn(tmp_path, profile, device):
 
     session.run(CaseList("s", examples=1, profile=profile))
 
-    assert asked == [device, ("fv1",)]
+    assert asked == [("cpu", profile), ("fv1",)]
