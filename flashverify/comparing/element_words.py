@@ -77,6 +77,9 @@ def sentence(comparison: Comparison) -> str:
         return f"Look before merging: {comparison.reasons[0]}" + (
             f", and {plural(more, 'more reason')}." if more else "."
         )
+    if comparison.newly_passing:
+        fixed = len(comparison.newly_passing)
+        return f"May merge: no case newly fails, and {plural(fixed, 'case that failed passes', 'cases that failed pass')}."
     if elements is None:
         return "May merge: no case newly fails, and no ratio, status, coverage or form changed by more than the thresholds."
     if elements.unchanged:
