@@ -15,7 +15,7 @@ def worst(x: Tensor, ref: Tensor, bound: OutputBound) -> float:
     assert not bool(bound.bound.isnan().any())
     assert bool((bound.bound >= 0).all())
     signed_inf = torch.isinf(x) & ((x > 0) == (ref > 0))
-    accepted = bound.exempt | (bound.may_overflow & signed_inf) | (x == ref)
+    accepted = bound.exempt | (bound.may_overflow & signed_inf) | (bound.may_flip & torch.isinf(x)) | (x == ref)
     refused = bound.must_overflow & ~signed_inf & ~bound.exempt
     error = torch.where(accepted, 0.0, (x - ref).abs())
     ratio = torch.where(accepted, 0.0, error / bound.total)
