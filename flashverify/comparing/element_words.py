@@ -79,7 +79,9 @@ def sentence(comparison: Comparison) -> str:
         )
     if comparison.newly_passing:
         fixed = len(comparison.newly_passing)
-        return f"May merge: no case newly fails, and {plural(fixed, 'case that failed passes', 'cases that failed pass')}."
+        return (
+            f"May merge: no case newly fails, and {plural(fixed, 'case that failed passes', 'cases that failed pass')}."
+        )
     if elements is None:
         return "May merge: no case newly fails, and no ratio, status, coverage or form changed by more than the thresholds."
     if elements.unchanged:
