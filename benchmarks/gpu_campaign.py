@@ -64,7 +64,7 @@ def search(spec: str, mode: str, cache: Path, options: argparse.Namespace) -> di
         "findings": [msgspec.to_builtins(record) for record in engine.tally.findings()],
         "restarts": summary.restarts,
         "first_error": engine.tally.first_error,
-        "stats": msgspec.to_builtins(stats),
+        "stats": {name: value for name, value in msgspec.to_builtins(stats).items() if name != "cache"},
     }
 
 
