@@ -120,6 +120,16 @@ def test_a_case_of_the_corpus_that_is_being_compiled_when_its_subject_is_given_u
     assert not ready.lists_wait
 
 
+def test_drawn_cases_that_wait_are_judged_when_their_subject_is_given_up():
+    ready = Readiness(("s",), 0)
+    for text in texts(2):
+        ready.wait("s", text)
+    ready.give_up("s")
+
+    assert ready.chunk(None).cases == tuple(texts(2))
+    assert (ready.waiting, ready.chunk(None)) == (0, None)
+
+
 def of_a_gpu(tmp_path, notes=None, stored=(), **changes):
     given = {"device": "cuda", "workers": 2, "compilers": 1, "ready": True}
     return schedule(tmp_path, notes, stored, **(given | changes))
@@ -203,8 +213,10 @@ def test_a_run_that_goes_on_judges_what_was_put_off_and_nothing_twice(tmp_path):
     assert following(found) is None
     ready.prepared(answer(Prepare("a", kind=0), cases=("1", "2")))
     assert following(found).cases == ("2",)
+    assert ready.waiting == 2, "what was put off and not judged"
     for text in texts(3):
         ready.wait("a", text)
+    assert ready.waiting == 2, "nothing waits twice"
     tasks = [task for task in iter(lambda: ready.next(0, 0.0), None) if task.cases]
     assert sorted(case for task in tasks for case in task.cases) == sorted({first, second, third} - {*waiting.cases})
     assert following(found).number == 1, "the first batch is over"
