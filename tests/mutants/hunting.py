@@ -2,14 +2,16 @@
 
 `shown_by.txt` holds that case for each defect, so that a hunt need not repeat the search. A line that is out of date costs time
 and proves nothing: its case is judged only where it is in the corpus or is drawn.
-`TRITON_INTERPRET=1 python -m tests.mutants.hunting` writes the file anew.
+`TRITON_INTERPRET=1 python -m tests.mutants.hunting [JOBS]` writes the file anew.
 """
 
 import sys
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from functools import cache
 from itertools import chain
+from multiprocessing import get_context
 from pathlib import Path
 
 from flashverify.campaign.corpus import corpus_cases
@@ -68,16 +70,27 @@ def showing(mutant: Mutant, folder: Path) -> Case | None:
     )
 
 
-def main() -> None:
-    lines = []
+def line_of(name: str) -> str:
+    """The line of a defect in the file."""
+    mutant = next(each for each in BANK if each.name == name)
     with tempfile.TemporaryDirectory() as folder, toolkit.open("cpu", plain=False, numerics="ieee"):
         sys.path.insert(0, folder)
-        for mutant in BANK:
+        try:
             case = showing(mutant, Path(folder))
-            text = "" if case is None else format_case(case)
-            number = next(n for n in range(1 + BATCHES) if text in batch(mutant.subject, n))
-            lines.append(f"{mutant.name} {number} {text}")
-            print(lines[-1], flush=True)
+        finally:
+            sys.path.remove(folder)
+    text = "" if case is None else format_case(case)
+    number = next((n for n in range(1 + BATCHES) if text in batch(mutant.subject, n)), 0)
+    return f"{mutant.name} {number} {text}"
+
+
+def main() -> None:
+    jobs = int(sys.argv[1]) if len(sys.argv) > 1 else 1
+    lines = []
+    with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
+        for line in pool.map(line_of, [mutant.name for mutant in BANK]):
+            lines.append(line)
+            print(line, flush=True)
     SHOWN_BY.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
