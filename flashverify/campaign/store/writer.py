@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import msgspec
 from filelock import FileLock, Timeout
 
-from flashverify.campaign.store.files import open_inside, set_aside, strange, write_atomic
+from flashverify.campaign.store import disk
+from flashverify.campaign.store.files import make_folders, open_inside, set_aside, strange, write_all, write_atomic
 from flashverify.campaign.store.notes import LISTS, PROGRESS, Claims, Lists, read_claims, read_lists
 from flashverify.campaign.store.reader import (
     FINDING,
@@ -60,9 +61,9 @@ class RunStore:
         self.path = path
         self.problems: list[str] = []
         try:
-            path.mkdir(parents=True, exist_ok=True)
+            make_folders(path)
             self._clear_the_way()
-            (path / FINDINGS).mkdir(exist_ok=True)
+            make_folders(path / FINDINGS)
             self._lock = FileLock(path / ".lock")
             self._lock.acquire(timeout=0)
         except Timeout:
@@ -118,8 +119,7 @@ class RunStore:
         try:
             if self._results < 0:
                 self._results = self._open_results()
-            while line:
-                line = line[os.write(self._results, line) :]
+            write_all(self._results, line)
         except OSError as error:
             raise StoreError(f"cannot write {self.path / RESULTS}: {error}") from error
 
@@ -129,7 +129,7 @@ class RunStore:
         descriptor = open_inside(path, self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         size = os.fstat(descriptor).st_size
         if size and os.pread(descriptor, 1, size - 1) != b"\n":
-            os.write(descriptor, b"\n")
+            write_all(descriptor, b"\n")
         return descriptor
 
     def sort_results(self, order: dict[tuple[str, str], int]) -> None:
@@ -143,7 +143,7 @@ class RunStore:
         """Write a finding's folder; finding.json comes last and makes it valid."""
         folder = self.finding_path(record.key)
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            make_folders(folder)
         except OSError as error:
             raise StoreError(f"cannot write {folder}: {error}") from error
         write_atomic(folder / _CASE, case_json(record))
@@ -156,9 +156,9 @@ class RunStore:
         folder = self.finding_path(key)
         try:
             for name in (FINDING, _CASE, _SCRIPT):
-                (folder / name).unlink(missing_ok=True)
+                disk.remove(folder / name)
             if folder.exists() and not any(folder.iterdir()):
-                folder.rmdir()
+                disk.remove_folder(folder)
         except OSError as error:
             raise StoreError(f"cannot remove {folder}: {error}") from error
 
@@ -186,7 +186,7 @@ class RunStore:
         """Where worker number `worker` announces its case."""
         folder = self.path / _INFLIGHT
         try:
-            folder.mkdir(exist_ok=True)
+            make_folders(folder)
         except OSError as error:
             raise StoreError(f"cannot write {folder}: {error}") from error
         return folder / f"{worker}.json"
@@ -198,23 +198,23 @@ class RunStore:
 
     def forget_summary(self) -> None:
         """Remove the summary of an interrupted run that goes on."""
-        (self.path / SUMMARY).unlink(missing_ok=True)
+        disk.remove(self.path / SUMMARY)
 
     def _close_results(self) -> None:
         if self._results >= 0:
             descriptor, self._results = self._results, -1
             try:
-                os.fsync(descriptor)
+                disk.sync(descriptor)
             except OSError as error:
                 raise StoreError(f"cannot write {self.path / RESULTS}: {error}") from error
             finally:
-                os.close(descriptor)
+                disk.close(descriptor)
 
     def close(self, leftovers: Iterable[Path] = ()) -> None:
         """Release the folder and remove notes that are of no more use."""
         try:
             self._close_results()
             for path in leftovers:
-                path.unlink(missing_ok=True)
+                disk.remove(path)
         finally:
             self._lock.release()

@@ -22,6 +22,7 @@ from flashverify.campaign.protocol import (
     Started,
     Task,
 )
+from flashverify.campaign.store import disk
 from flashverify.campaign.supervisor.events import WorkerHealth
 from flashverify.campaign.supervisor.probe import START_LIMIT
 from flashverify.campaign.supervisor.process import ProcessSetup, WorkerProcess, death_verdict, hang_verdict
@@ -99,7 +100,7 @@ class Pool:
                 self._started(number)
 
     def _started(self, number: int) -> Slot:
-        self.notes[number].unlink(missing_ok=True)
+        disk.remove(self.notes[number])
         process = WorkerProcess(self._setup.of_worker(number), self.notes[number])
         self._slots[number] = slot = Slot(number, process)
         for descriptor in process.descriptors:

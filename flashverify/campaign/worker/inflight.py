@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 import zlib
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 
+from flashverify.campaign.store import disk
 from flashverify.campaign.store.files import read_capped
 from flashverify.errors import StoreError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 __all__ = ["Inflight", "InflightFile", "read_inflight"]
 
@@ -29,16 +27,16 @@ class InflightFile:
     """Overwrites one small file in place, with one write per case."""
 
     def __init__(self, path: str) -> None:
-        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        self._descriptor = disk.open_file(Path(path), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
 
     def announce(self, note: Inflight) -> None:
         """The case begins."""
         data = msgspec.json.encode(note)
-        os.pwrite(self._descriptor, b"%08x %08x " % (len(data), zlib.crc32(data)) + data, 0)
+        disk.write_at(self._descriptor, b"%08x %08x " % (len(data), zlib.crc32(data)) + data, 0)
 
     def clear(self) -> None:
         """No case runs."""
-        os.pwrite(self._descriptor, b"%08x %08x " % (0, 0), 0)
+        disk.write_at(self._descriptor, b"%08x %08x " % (0, 0), 0)
 
 
 def read_inflight(path: Path) -> Inflight | None:
