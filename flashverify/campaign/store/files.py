@@ -12,6 +12,7 @@ from flashverify.campaign.store import disk
 from flashverify.errors import StoreError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "make_folders",
     "open_inside",
     "read_capped",
+    "remove_unfinished",
     "set_aside",
     "strange",
     "write_all",
@@ -26,22 +28,23 @@ __all__ = [
 ]
 
 MAX_FILE_BYTES = 16 * 1024 * 1024
+_UNFINISHED = ".tmp"
 
 
 def write_atomic(path: Path, data: bytes, *, durable: bool = True) -> None:
-    """Replace `path` by `data`: readers see the old bytes or the new ones, also after a crash.
+    """Replace `path` by `data`: readers see the old bytes or the new ones, also after this process died.
 
     Args:
         path: its folder exists.
         data: the new bytes.
-        durable: wait until the data are on the disk, against a loss of power.
+        durable: wait until the data are on the disk. Otherwise a loss of power may leave neither the old nor the new ones.
 
     Raises:
         StoreError: the disk is full or refuses; the old file is intact.
     """
     temporary = ""
     try:
-        descriptor, temporary = disk.create(path.parent, f".{path.name[:60]}.", ".tmp")
+        descriptor, temporary = disk.create(path.parent, f".{path.name[:60]}.", _UNFINISHED)
         try:
             write_all(descriptor, data)
             if durable:
@@ -70,7 +73,7 @@ def write_all(descriptor: int, data: bytes) -> None:
 
 
 def make_folders(path: Path) -> None:
-    """Make a folder and those that it lies in, as far as they are not there.
+    """Make a folder and those that it lies in, as far as they are not there. Their names are on the disk then.
 
     Raises:
         OSError: something else stands there, or the disk refuses.
@@ -84,6 +87,19 @@ def make_folders(path: Path) -> None:
     except FileExistsError:
         if not path.is_dir():
             raise
+    with contextlib.suppress(PermissionError):  # a folder may take new names from those who cannot read it
+        disk.sync_folder(path.parent)
+
+
+def remove_unfinished(folder: Path, names: Iterable[str]) -> None:
+    """Remove what a process that died over `write_atomic` left of files of these names; nobody else writes them meanwhile."""
+    wanted = tuple(f".{name}." for name in names)
+    try:
+        for name in os.listdir(folder):
+            if name.startswith(wanted) and name.endswith(_UNFINISHED):
+                disk.remove(folder / name)
+    except OSError:
+        return  # they are in nobody's way
 
 
 def strange(path: Path, within: Path, *, folder: bool = False) -> str:
