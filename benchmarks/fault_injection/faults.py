@@ -71,7 +71,7 @@ class Steps:
     def __init__(self, fault: Fault | None, log: int) -> None:
         self._fault, self._log, self.role = fault, log, SUPERVISOR
         self._shared = mmap.mmap(-1, 64)
-        self.lose_power: Callable[[str, random.Random], None] = lambda how, pick: None
+        self.lose_power: Callable[[str, random.Random], None] = lambda _how, _pick: None
 
     @property
     def descriptors(self) -> set[int]:

@@ -51,37 +51,37 @@ class FaultyDisk:
     def _step(self, name: str, what: Any, *given: Any) -> Any:
         return self._steps.step(name, os.path.basename(str(what)), self._real[name], *given)
 
-    def make_folder(self, path: Path) -> None:
+    def make_folder(self, path: Path) -> None:  # noqa: D102
         self._step("make_folder", path, path)
         self._names[_name(path)] = _File(None)
 
-    def open_file(self, path: Path, flags: int) -> int:
+    def open_file(self, path: Path, flags: int) -> int:  # noqa: D102
         if not flags & os.O_CREAT:
             return int(self._real["open_file"](path, flags))
         descriptor = int(self._step("open_file", path, path, flags))
         self._open[descriptor] = self._names.setdefault(_name(path), _File(b""))
         return descriptor
 
-    def create(self, folder: Path, prefix: str, suffix: str) -> tuple[int, str]:
+    def create(self, folder: Path, prefix: str, suffix: str) -> tuple[int, str]:  # noqa: D102
         descriptor, path = self._step("create", prefix, folder, prefix, suffix)
         self._open[descriptor] = self._names[_name(path)] = _File(b"")
         return descriptor, path
 
-    def write(self, descriptor: int, data: bytes) -> int:
+    def write(self, descriptor: int, data: bytes) -> int:  # noqa: D102
         return int(self._step("write", _path(descriptor), descriptor, data))
 
-    def write_at(self, descriptor: int, data: bytes, offset: int) -> int:
+    def write_at(self, descriptor: int, data: bytes, offset: int) -> int:  # noqa: D102
         return int(self._step("write_at", _path(descriptor), descriptor, data, offset))
 
-    def sync(self, descriptor: int) -> None:
+    def sync(self, descriptor: int) -> None:  # noqa: D102
         self._step("sync", _path(descriptor), descriptor)
         self._open.setdefault(descriptor, _File(b"")).synced = Path(_path(descriptor)).read_bytes()
 
-    def close(self, descriptor: int) -> None:
+    def close(self, descriptor: int) -> None:  # noqa: D102
         self._open.pop(descriptor, None)
         self._real["close"](descriptor)
 
-    def sync_folder(self, path: Path) -> None:
+    def sync_folder(self, path: Path) -> None:  # noqa: D102
         self._step("sync_folder", path, path)
         inside = {name for name in (*self._names, *self._durable) if os.path.dirname(name) == _name(path)}
         for name in inside:
@@ -90,15 +90,15 @@ class FaultyDisk:
             else:
                 del self._durable[name]
 
-    def move(self, old: Path | str, new: Path) -> None:
+    def move(self, old: Path | str, new: Path) -> None:  # noqa: D102
         self._step("move", new, old, new)
         self._names[_name(new)] = self._names.pop(_name(old), _File(b""))
 
-    def remove(self, path: Path | str) -> None:
+    def remove(self, path: Path | str) -> None:  # noqa: D102
         self._step("remove", path, path)
         self._names.pop(_name(path), None)
 
-    def remove_folder(self, path: Path) -> None:
+    def remove_folder(self, path: Path) -> None:  # noqa: D102
         self._step("remove_folder", path, path)
         self._names.pop(_name(path), None)
 

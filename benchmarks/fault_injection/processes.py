@@ -63,12 +63,15 @@ def warm_up() -> None:
     sys.path.append(str(FAKES))
     import fake_toolkit  # noqa: F401
 
+    import flashverify.campaign.commands.settings
     import flashverify.campaign.worker.attribute
     import flashverify.campaign.worker.listing
     import flashverify.campaign.worker.minimise
     import flashverify.campaign.worker.profile
     import flashverify.campaign.worker.search
-    import flashverify.report.content  # noqa: F401
+    import flashverify.ci.writing
+    import flashverify.report.content
+    import flashverify.subjects.source  # noqa: F401
 
     ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
 
