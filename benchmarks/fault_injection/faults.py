@@ -66,12 +66,16 @@ class Steps:
     Attributes:
         role: of this process.
         lose_power: leaves of the disk what a loss of power leaves.
+        die: ends this process.
+        dead: whether it is past its end.
     """
 
     def __init__(self, fault: Fault | None, log: int) -> None:
         self._fault, self._log, self.role = fault, log, SUPERVISOR
         self._shared = mmap.mmap(-1, 64)
         self.lose_power: Callable[[str, random.Random], None] = lambda _how, _pick: None
+        self.die: Callable[[], None] = _die
+        self.dead = False
 
     @property
     def descriptors(self) -> set[int]:
@@ -97,7 +101,9 @@ class Steps:
         return number
 
     def step(self, name: str, what: str, call: Callable[..., Any], *given: Any) -> Any:
-        """One step, with its fault where it has one; `what` names the file."""
+        """One step, with its fault where it has one; `what` names the file. A dead process takes none."""
+        if self.dead:
+            self.die()
         number, fault = self._next(), self._fault
         if fault is None or fault.role != self.role:
             return call(*given)
@@ -116,7 +122,7 @@ class Steps:
         if kind == "error":
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         if kind == "kill-before":
-            _die()
+            self._end()
         if kind == "late":
             time.sleep(_DELAY)
         if kind in ("torn-full", "short", "kill-torn"):
@@ -127,8 +133,12 @@ class Steps:
         if kind.startswith("power-"):
             self.lose_power(kind.removeprefix("power-"), random.Random(fault.seed))
         if kind.startswith(("power-", "kill-")):
-            _die()
+            self._end()
         return done
+
+    def _end(self) -> None:
+        self.dead = True
+        self.die()
 
 
 def _fits(kind: str, name: str) -> bool:

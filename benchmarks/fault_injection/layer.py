@@ -48,6 +48,11 @@ class FaultyDisk:
         for name in self._real:
             setattr(disk, name, getattr(self, name))
 
+    def remove_layer(self) -> None:
+        """The disk is as it was."""
+        for name, function in self._real.items():
+            setattr(disk, name, function)
+
     def _step(self, name: str, what: Any, *given: Any) -> Any:
         return self._steps.step(name, os.path.basename(str(what)), self._real[name], *given)
 
