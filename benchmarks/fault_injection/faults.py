@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["DISK", "EVENTS", "SUPERVISOR", "WORKER", "Fault", "Steps"]
+__all__ = ["DISK", "EVENTS", "SUPERVISOR", "WORKER", "Fault", "Steps", "fits"]
 
 SUPERVISOR, WORKER = "supervisor", "worker"
 DISK = {
@@ -68,6 +68,7 @@ class Steps:
         lose_power: leaves of the disk what a loss of power leaves.
         die: ends this process.
         dead: whether it is past its end.
+        names: of the steps of this process, in their order.
     """
 
     def __init__(self, fault: Fault | None, log: int) -> None:
@@ -76,6 +77,7 @@ class Steps:
         self.lose_power: Callable[[str, random.Random], None] = lambda _how, _pick: None
         self.die: Callable[[], None] = _die
         self.dead = False
+        self.names: list[str] = []
 
     @property
     def descriptors(self) -> set[int]:
@@ -105,11 +107,12 @@ class Steps:
         if self.dead:
             self.die()
         number, fault = self._next(), self._fault
+        self.names.append(name)
         if fault is None or fault.role != self.role:
             return call(*given)
         if fault.kind in ("full", "torn-full") and self.fired and name in _NEEDS_ROOM:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        if number != fault.at or not _fits(fault.kind, name):
+        if number != fault.at or not fits(fault.kind, name):
             return call(*given)
         self._shared[16] = 1
         self.tell(f"fault {fault.kind} {self.role} {number} {name} {what}")
@@ -141,7 +144,7 @@ class Steps:
         self.die()
 
 
-def _fits(kind: str, name: str) -> bool:
+def fits(kind: str, name: str) -> bool:
     """Whether a kind of fault can happen at a step."""
     if kind in ("torn-full", "short", "kill-torn"):
         return name in _WRITES

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flashverify.campaign.store.reader import open_run
+from flashverify.case.text import parse_case
 from flashverify.errors import StoreError
 
 if TYPE_CHECKING:
@@ -64,12 +65,14 @@ class Stored:
         code: exit code of its command.
         cases: by origin and text.
         findings: their buckets, those that are folded among them.
+        failures: buckets of the results.
         problems: what is damaged, in words.
     """
 
     code: int | None
     cases: Counter[tuple[str, str]]
     findings: frozenset[str]
+    failures: frozenset[str]
     problems: tuple[str, ...]
 
     @property
@@ -84,12 +87,14 @@ def stored(ended: Ended, run: Path) -> Stored:
         copy = shutil.copytree(run, Path(folder) / "run") if run.exists() else Path(folder)
         try:
             found = open_run(copy)
-            cases = Counter((result.origin, result.case) for result in found.results())
+            results = list(found.results())
         except StoreError as error:
-            return Stored(ended.code, Counter(), frozenset(), (str(error),))
+            return Stored(ended.code, Counter(), frozenset(), frozenset(), (str(error),))
+        cases = Counter((result.origin, result.case) for result in results)
+        failures = {v.key(r.subject, parse_case(r.case).dtype).slug() for r in results for v in r.failures}
         findings = {each.record.key.slug() for each in found.findings}
         findings |= {folded.key.slug() for each in found.findings for folded in each.record.folded}
-        return Stored(ended.code, cases, frozenset(findings), tuple(found.problems))
+        return Stored(ended.code, cases, frozenset(findings), frozenset(failures), tuple(found.problems))
 
 
 def _announced(ended: Ended) -> set[str]:
@@ -102,6 +107,8 @@ def after_the_fault(kind: str, role: str, ended: Ended, now: Stored, undisturbed
     yield from _words(ended)
     for bucket in sorted(_announced(ended) - now.findings):
         yield "lost", f"the announced finding {bucket}"
+    for bucket in sorted(now.failures - now.findings):
+        yield "lost", f"the finding {bucket} of a stored result"
     for problem in now.problems:
         torn = problem == "results.jsonl: 1 damaged line(s) ignored" and (kind in _TORN or kind.startswith("power-"))
         no_run = "has no run.json" in problem and not now.cases
