@@ -235,10 +235,10 @@ def _outside(config: CampaignConfig, status: StatusLine) -> Refusals | None:
             numerics=config.numerics,
             case_limit=config.case_limit,
         )
-        write_refusals(config.out, found)
     except FlashverifyError as error:
         print(f"flashverify: warning: no case outside the declaration: {error}", file=sys.stderr)
         return None
+    write_refusals(config.out, found)
     return found
 
 

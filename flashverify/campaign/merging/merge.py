@@ -15,6 +15,8 @@ import msgspec
 from flashverify.campaign.merging.findings import merge_findings
 from flashverify.campaign.merging.shards import StoredShard, common_lists, open_shards
 from flashverify.campaign.refusals.record import Refusals, read_refusals, write_refusals
+from flashverify.campaign.store import disk
+from flashverify.campaign.store.files import make_folders
 from flashverify.campaign.store.notes import Claims
 from flashverify.campaign.store.writer import RunStore
 from flashverify.campaign.supervisor.config import CampaignConfig
@@ -63,7 +65,7 @@ def merge_shards(out: Path, folders: Sequence[Path], *, command: str = "") -> Me
     shards = open_shards(folders)
     _require_free(out)
     try:
-        out.parent.mkdir(parents=True, exist_ok=True)
+        make_folders(out.parent)
         made = Path(tempfile.mkdtemp(prefix=f".{out.name[:60]}.", dir=out.parent))
     except OSError as error:
         raise StoreError(f"cannot write to {out.parent}: {error}") from error
@@ -71,8 +73,8 @@ def merge_shards(out: Path, folders: Sequence[Path], *, command: str = "") -> Me
         merged = _fill(made, shards, command)
         made.chmod(0o755)
         if out.exists():
-            out.rmdir()
-        made.rename(out)
+            disk.remove_folder(out)
+        disk.move(made, out)
     except OSError as error:
         raise StoreError(f"cannot write {out}: {error}") from error
     finally:

@@ -2,54 +2,104 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import stat
-import tempfile
-from pathlib import Path
+from typing import TYPE_CHECKING
 
+from flashverify.campaign.store import disk
 from flashverify.errors import StoreError
 
-__all__ = ["MAX_FILE_BYTES", "open_inside", "read_capped", "set_aside", "strange", "write_atomic"]
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+__all__ = [
+    "MAX_FILE_BYTES",
+    "make_folders",
+    "open_inside",
+    "read_capped",
+    "remove_unfinished",
+    "set_aside",
+    "strange",
+    "write_all",
+    "write_atomic",
+]
 
 MAX_FILE_BYTES = 16 * 1024 * 1024
+_UNFINISHED = ".tmp"
 
 
 def write_atomic(path: Path, data: bytes, *, durable: bool = True) -> None:
-    """Replace `path` by `data`: readers see the old bytes or the new ones, also after a crash.
+    """Replace `path` by `data`: readers see the old bytes or the new ones, also after this process died.
 
     Args:
         path: its folder exists.
         data: the new bytes.
-        durable: wait until the data are on the disk, against a loss of power.
+        durable: wait until the data are on the disk. Otherwise a loss of power may leave neither the old nor the new ones.
 
     Raises:
         StoreError: the disk is full or refuses; the old file is intact.
     """
-    temporary = None
+    temporary = ""
     try:
-        descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name[:60]}.", suffix=".tmp", dir=path.parent)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
+        descriptor, temporary = disk.create(path.parent, f".{path.name[:60]}.", _UNFINISHED)
+        try:
+            write_all(descriptor, data)
             if durable:
-                os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
+                disk.sync(descriptor)
+        finally:
+            disk.close(descriptor)
+        disk.move(temporary, path)
+        temporary = ""
         if durable:
-            _sync_folder(path.parent)
+            disk.sync_folder(path.parent)
     except OSError as error:
-        if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
+        if temporary:
+            with contextlib.suppress(OSError):
+                disk.remove(temporary)
         raise StoreError(f"cannot write {path}: {error}") from error
 
 
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write all of `data` at the position of the file.
+
+    Raises:
+        OSError: the disk refuses; a part may be written.
+    """
+    while data:
+        data = data[disk.write(descriptor, data) :]
+
+
+def make_folders(path: Path) -> None:
+    """Make a folder and those that it lies in, as far as they are not there. Their names are on the disk then.
+
+    Raises:
+        OSError: something else stands there, or the disk refuses.
+    """
+    if path.is_dir():
+        return
+    if not path.parent.is_dir():
+        make_folders(path.parent)
     try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        disk.make_folder(path)
+    except FileExistsError:
+        if not path.is_dir():
+            raise
+    with contextlib.suppress(PermissionError):  # a folder may take new names from those who cannot read it
+        disk.sync_folder(path.parent)
+
+
+def remove_unfinished(folder: Path, names: Iterable[str]) -> None:
+    """Remove what a process that died over `write_atomic` left of files of these names; nobody else writes them meanwhile."""
+    wanted = tuple(f".{name}." for name in names)
+    try:
+        for name in os.listdir(folder):
+            if name.startswith(wanted) and name.endswith(_UNFINISHED):
+                disk.remove(folder / name)
+    except OSError:
+        return  # they are in nobody's way
 
 
 def strange(path: Path, within: Path, *, folder: bool = False) -> str:
@@ -79,7 +129,7 @@ def open_inside(path: Path, within: Path, flags: int = os.O_RDONLY) -> int:
     """
     if why := strange(path, within):
         raise OSError(why)
-    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
+    descriptor = disk.open_file(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise OSError(f"{path} is no regular file")
@@ -115,7 +165,7 @@ def set_aside(path: Path, *, move: bool = True) -> Path | None:
             continue
         try:
             if move:
-                path.rename(aside)
+                disk.move(path, aside)
             else:
                 shutil.copy2(path, aside)
         except OSError:

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING
 import msgspec
 from filelock import FileLock, Timeout
 
-from flashverify.campaign.store.files import open_inside, set_aside, strange, write_atomic
+from flashverify.campaign.store import disk
+from flashverify.campaign.store.files import (
+    make_folders,
+    open_inside,
+    remove_unfinished,
+    set_aside,
+    strange,
+    write_all,
+    write_atomic,
+)
 from flashverify.campaign.store.notes import LISTS, PROGRESS, Claims, Lists, read_claims, read_lists
 from flashverify.campaign.store.reader import (
     FINDING,
@@ -37,6 +46,8 @@ __all__ = ["RunStore", "StoredFinding", "StoredRun", "finding_name", "open_run"]
 
 _CASE, _SCRIPT = "case.json", "repro.py"
 _INFLIGHT = "inflight"
+_OWN = (RUN, RESULTS, SUMMARY, PROGRESS, LISTS, "live.json", "stats.json")
+"""Files that only the process with the lock writes."""
 
 
 def finding_name(key: Key) -> str:
@@ -60,11 +71,12 @@ class RunStore:
         self.path = path
         self.problems: list[str] = []
         try:
-            path.mkdir(parents=True, exist_ok=True)
+            make_folders(path)
             self._clear_the_way()
-            (path / FINDINGS).mkdir(exist_ok=True)
+            make_folders(path / FINDINGS)
             self._lock = FileLock(path / ".lock")
             self._lock.acquire(timeout=0)
+            self._forget_unfinished()
         except Timeout:
             raise UsageError(f"out={str(path)!r} is not accepted: another campaign is writing to it") from None
         except OSError as error:
@@ -88,6 +100,13 @@ class RunStore:
             self.problems.append(f"{why}, " + (f"kept as {aside.name}" if aside else "and could not be set aside"))
             if aside is None:
                 raise OSError(why)
+
+    def _forget_unfinished(self) -> None:
+        """Remove the temporary files of a process that was killed."""
+        remove_unfinished(self.path, _OWN)
+        for folder in (self.path / FINDINGS).iterdir():
+            if not strange(folder, self.path, folder=True):
+                remove_unfinished(folder, (_CASE, _SCRIPT, FINDING))
 
     @property
     def exists(self) -> bool:
@@ -118,18 +137,20 @@ class RunStore:
         try:
             if self._results < 0:
                 self._results = self._open_results()
-            while line:
-                line = line[os.write(self._results, line) :]
+            write_all(self._results, line)
         except OSError as error:
             raise StoreError(f"cannot write {self.path / RESULTS}: {error}") from error
 
     def _open_results(self) -> int:
         """Open for appending; a last line torn by a kill is ended, so that it alone is damaged."""
         path = self.path / RESULTS
+        new = not path.exists()
         descriptor = open_inside(path, self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         size = os.fstat(descriptor).st_size
         if size and os.pread(descriptor, 1, size - 1) != b"\n":
-            os.write(descriptor, b"\n")
+            write_all(descriptor, b"\n")
+        if new:
+            disk.sync_folder(self.path)
         return descriptor
 
     def sort_results(self, order: dict[tuple[str, str], int]) -> None:
@@ -143,7 +164,7 @@ class RunStore:
         """Write a finding's folder; finding.json comes last and makes it valid."""
         folder = self.finding_path(record.key)
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            make_folders(folder)
         except OSError as error:
             raise StoreError(f"cannot write {folder}: {error}") from error
         write_atomic(folder / _CASE, case_json(record))
@@ -156,9 +177,9 @@ class RunStore:
         folder = self.finding_path(key)
         try:
             for name in (FINDING, _CASE, _SCRIPT):
-                (folder / name).unlink(missing_ok=True)
+                disk.remove(folder / name)
             if folder.exists() and not any(folder.iterdir()):
-                folder.rmdir()
+                disk.remove_folder(folder)
         except OSError as error:
             raise StoreError(f"cannot remove {folder}: {error}") from error
 
@@ -186,35 +207,47 @@ class RunStore:
         """Where worker number `worker` announces its case."""
         folder = self.path / _INFLIGHT
         try:
-            folder.mkdir(exist_ok=True)
+            make_folders(folder)
         except OSError as error:
             raise StoreError(f"cannot write {folder}: {error}") from error
         return folder / f"{worker}.json"
 
     def write_summary(self, summary: Summary) -> None:
-        """Write summary.json, after forcing the results to the disk."""
+        """Write summary.json, after forcing the results to the disk. Where that fails there is none, so that the run is not over."""
         self._close_results()
-        write_atomic(self.path / SUMMARY, pretty(summary))
+        try:
+            write_atomic(self.path / SUMMARY, pretty(summary))
+        except StoreError:
+            with contextlib.suppress(StoreError):
+                self.forget_summary()
+            raise
 
     def forget_summary(self) -> None:
-        """Remove the summary of an interrupted run that goes on."""
-        (self.path / SUMMARY).unlink(missing_ok=True)
+        """Remove the summary of a run that is not over."""
+        self._remove(self.path / SUMMARY)
+
+    def _remove(self, path: Path) -> None:
+        try:
+            disk.remove(path)
+        except OSError as error:
+            raise StoreError(f"cannot remove {path}: {error}") from error
 
     def _close_results(self) -> None:
         if self._results >= 0:
             descriptor, self._results = self._results, -1
             try:
-                os.fsync(descriptor)
+                disk.sync(descriptor)
             except OSError as error:
                 raise StoreError(f"cannot write {self.path / RESULTS}: {error}") from error
             finally:
-                os.close(descriptor)
+                disk.close(descriptor)
 
     def close(self, leftovers: Iterable[Path] = ()) -> None:
         """Release the folder and remove notes that are of no more use."""
         try:
             self._close_results()
             for path in leftovers:
-                path.unlink(missing_ok=True)
+                with contextlib.suppress(OSError):
+                    disk.remove(path)
         finally:
             self._lock.release()

@@ -35,7 +35,7 @@ from flashverify.campaign.supervisor.live import LiveFile
 from flashverify.campaign.supervisor.probe import failure_of
 from flashverify.campaign.supervisor.schedule import CampaignConfig, Schedule
 from flashverify.campaign.supervisor.slots import EXPLAINING, Loss, Slot
-from flashverify.errors import NoVerdictError, SelfCheckError, UsageError
+from flashverify.errors import NoVerdictError, SelfCheckError, StoreError, UsageError
 
 if TYPE_CHECKING:
     from flashverify.judge.record import Summary
@@ -188,7 +188,7 @@ class Engine:
                     self._reason = self._reason or "findings"
 
     def _failed(self, slot: Slot, event: WorkerFailed) -> None:
-        if isinstance(error := failure_of(event), UsageError):
+        if isinstance(error := failure_of(event), UsageError | StoreError):
             raise error
         if event.error == SelfCheckError.__name__:
             raise SelfCheckError(event.message)

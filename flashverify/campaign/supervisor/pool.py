@@ -22,10 +22,12 @@ from flashverify.campaign.protocol import (
     Started,
     Task,
 )
+from flashverify.campaign.store import disk
 from flashverify.campaign.supervisor.events import WorkerHealth
 from flashverify.campaign.supervisor.probe import START_LIMIT
 from flashverify.campaign.supervisor.process import ProcessSetup, WorkerProcess, death_verdict, hang_verdict
 from flashverify.campaign.supervisor.slots import EXPLAINING, Loss, Slot, work_of
+from flashverify.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -99,7 +101,10 @@ class Pool:
                 self._started(number)
 
     def _started(self, number: int) -> Slot:
-        self.notes[number].unlink(missing_ok=True)
+        try:
+            disk.remove(note := self.notes[number])
+        except OSError as error:
+            raise StoreError(f"cannot remove {note}: {error}") from error
         process = WorkerProcess(self._setup.of_worker(number), self.notes[number])
         self._slots[number] = slot = Slot(number, process)
         for descriptor in process.descriptors:

@@ -13,7 +13,7 @@ import msgspec
 from flashverify.campaign import environment
 from flashverify.campaign.protocol import CaseList, CasesListed, Event, Judge, Judged, Ready, Started, WorkerFailed
 from flashverify.campaign.supervisor.process import ProcessSetup, WorkerProcess, death_verdict, hang_verdict
-from flashverify.errors import FlashverifyError, NoVerdictError, SubjectLoadError, UsageError
+from flashverify.errors import FlashverifyError, NoVerdictError, StoreError, SubjectLoadError, UsageError
 from flashverify.judge.verdict import CaseResult, Verdict
 
 if TYPE_CHECKING:
@@ -150,5 +150,6 @@ def failure_of(event: WorkerFailed) -> FlashverifyError:
         "UsageError": UsageError,
         "CaseTextError": UsageError,
         "ConfigError": UsageError,
+        "StoreError": StoreError,
     }
     return kinds.get(event.error, NoVerdictError)(event.message)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 import zlib
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 
+from flashverify.campaign.store import disk
 from flashverify.campaign.store.files import read_capped
 from flashverify.errors import StoreError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 __all__ = ["Inflight", "InflightFile", "read_inflight"]
 
@@ -26,19 +24,35 @@ class Inflight(msgspec.Struct, frozen=True):
 
 
 class InflightFile:
-    """Overwrites one small file in place, with one write per case."""
+    """Overwrites one small file in place, with one write per case.
+
+    Raises:
+        StoreError: the disk refuses.
+    """
 
     def __init__(self, path: str) -> None:
-        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        self._path = path
+        try:
+            self._descriptor = disk.open_file(Path(path), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        except OSError as error:
+            raise StoreError(f"cannot write {path}: {error}") from error
 
     def announce(self, note: Inflight) -> None:
         """The case begins."""
         data = msgspec.json.encode(note)
-        os.pwrite(self._descriptor, b"%08x %08x " % (len(data), zlib.crc32(data)) + data, 0)
+        self._write(b"%08x %08x " % (len(data), zlib.crc32(data)) + data)
 
     def clear(self) -> None:
         """No case runs."""
-        os.pwrite(self._descriptor, b"%08x %08x " % (0, 0), 0)
+        self._write(b"%08x %08x " % (0, 0))
+
+    def _write(self, data: bytes) -> None:
+        done = 0
+        try:
+            while done < len(data):
+                done += disk.write_at(self._descriptor, data[done:], done)
+        except OSError as error:
+            raise StoreError(f"cannot write {self._path}: {error}") from error
 
 
 def read_inflight(path: Path) -> Inflight | None:

@@ -46,7 +46,7 @@ from flashverify.campaign.worker.guard import guard_process, open_channel
 from flashverify.campaign.worker.inflight import Inflight, InflightFile
 from flashverify.campaign.worker.lost_device import leave_a_lost_device
 from flashverify.case.text import format_case, parse_case
-from flashverify.errors import UsageError
+from flashverify.errors import StoreError, UsageError
 from flashverify.judge.record import Confirmation
 from flashverify.judge.verdict import CaseResult, Key, Status, Verdict
 from flashverify.subjects.blame import traceback_text
@@ -223,7 +223,11 @@ def main() -> int:
             with compiling_ahead(toolkit, config.ahead) as session.launched:
                 _serve(session, tasks)
     except Exception as error:
-        message = str(error) if isinstance(error, UsageError) else f"{type(error).__name__}: {error} ({_place(error)})"
+        message = (
+            str(error)
+            if isinstance(error, UsageError | StoreError)
+            else f"{type(error).__name__}: {error} ({_place(error)})"
+        )
         os.write(config.events_fd, encode(WorkerFailed(type(error).__name__, message)))
         traceback.print_exc()
         return 1
