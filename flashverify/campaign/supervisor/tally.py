@@ -182,13 +182,14 @@ class Tally:
         )
 
     def summary(self, restarts: int, seconds: float, stopped: str, interrupt_code: int) -> Summary:
-        """The end, with the exit code: nothing judged is no pass, nor is a run without coverage; a case that could not be judged spoils one."""
+        """The end, with the exit code: a finding is one however the run ended; nothing judged is no pass, nor is a run without coverage; a case that could not be judged spoils one."""
         if stopped == "interrupted":
             code = interrupt_code
-        elif stopped not in ("budget", "findings") or not self.judged:
-            code = 3
+        elif self.records:
+            code = 1
         else:
-            code = 1 if self.records else 3 if self.errors or not self.covering else 0
+            passed = stopped in ("budget", "findings") and self.judged and self.covering and not self.errors
+            code = 0 if passed else 3
         return Summary(
             cases=self.judged,
             unsupported=self.unsupported,
