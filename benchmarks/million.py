@@ -113,7 +113,12 @@ def main() -> None:
     if html:
         print(f"report.html: {html / 1e6:.2f} MB")
     if asked.json is not None:
-        told = {"records": asked.records, "bytes": size, "html": html, **{p: each._asdict() for p, each in found.items()}}
+        told = {
+            "records": asked.records,
+            "bytes": size,
+            "html": html,
+            **{p: each._asdict() for p, each in found.items()},
+        }
         asked.json.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
 
 

@@ -34,6 +34,16 @@ class Totals:
     checks: Counter[tuple[str, Status]] = field(default_factory=Counter)
     tested: AxesSeen = field(default_factory=AxesSeen)
 
+    def extend(self, later: Totals) -> None:
+        """Add those of the cases after these."""
+        self.outcomes.update(later.outcomes)
+        self.covering += later.covering
+        self.seconds += later.seconds
+        for text, count in later.evidence.items():
+            _count(self.evidence, text, count)
+        self.checks.update(later.checks)
+        self.tested.extend(later.tested)
+
     @property
     def judged(self) -> int:
         """Cases about which something was said."""
@@ -103,6 +113,33 @@ class Aggregate:
         if status is Status.FAIL:
             self._bucket(result, axes.dtype.split()[0])
 
+    @property
+    def full(self) -> bool:
+        """Whether texts or failures were left out, because there are too many."""
+        texts = (self.unsupported, self.errors, self.warnings, *(each.evidence for each in self.subjects.values()))
+        return any(_OTHERS in each for each in texts) or len(self.failures) >= _MOST_TEXTS
+
+    def extend(self, later: Aggregate) -> None:
+        """Add what was added up of the cases after these."""
+        for name, totals in later.subjects.items():
+            self.subjects.setdefault(name, Totals()).extend(totals)
+        for key, group in later.groups.items():
+            self.groups.setdefault(key, Group()).extend(group)
+        for failure, bucket in later.failures.items():
+            if failure in self.failures:
+                self.failures[failure].count += bucket.count
+            elif len(self.failures) < _MOST_TEXTS:
+                self.failures[failure] = bucket
+        for mine, others in (
+            (self.unsupported, later.unsupported),
+            (self.errors, later.errors),
+            (self.warnings, later.warnings),
+        ):
+            for text, count in others.items():
+                _count(mine, text, count)
+        if later.sampled is not None:
+            self.sampled = later.sampled.plus(self.sampled)
+
     def _bucket(self, result: CaseResult, dtype: str) -> None:
         seen = {verdict.key(result.subject, dtype): verdict for verdict in reversed(result.failures)}
         for key, verdict in sorted(seen.items()):
@@ -167,6 +204,6 @@ def _most_serious(statuses: Iterable[Status]) -> Status:
     return next((status for status in _SEVERITY if status in present), Status.ERROR)
 
 
-def _count(counter: Counter[str], text: str) -> None:
+def _count(counter: Counter[str], text: str, count: int = 1) -> None:
     """Count `text`; beyond a number of distinct texts the rest is counted together."""
-    counter[text if text in counter or len(counter) < _MOST_TEXTS else _OTHERS] += 1
+    counter[text if text in counter or len(counter) < _MOST_TEXTS else _OTHERS] += count

@@ -79,10 +79,32 @@ class Group:
         if (place := position(stats.output, stats.index, axes)) is not None:
             _raise(self.cells, (axes.bucket, place), ratio)
 
+    def extend(self, later: Group) -> None:
+        """Add those of the cases after these."""
+        self.cases += later.cases
+        self.elements += later.elements
+        self.exempt += later.exempt
+        self.uninformative += later.uninformative
+        self.dull += later.dull
+        self.bias.extend(later.bias)
+        if later.worst is not None and (self.worst is None or worse(self.worst.ratio, later.worst.ratio)):
+            self.worst = later.worst
+        self.ratios.extend(later.ratios)
+        for bucket, ratio in later.lengths.items():
+            _raise(self.lengths, bucket, ratio)
+        for mine, peaks in ((self.regimes, later.regimes), (self.masks, later.masks)):
+            for name, ratio in peaks.items():
+                _raise(mine, name, ratio)
+        for cell, ratio in later.cells.items():
+            _raise(self.cells, cell, ratio)
+
     @property
     def percentiles(self) -> tuple[float | None, ...]:
         """At `PERCENTILES`."""
-        ordered = sorted(self.ratios, key=lambda r: math.inf if math.isnan(r) else r)
+        if any(map(math.isnan, self.ratios)):
+            ordered = sorted(self.ratios, key=lambda r: math.inf if math.isnan(r) else r)
+        else:
+            ordered = sorted(self.ratios)
         return tuple(percentile(ordered, q) for q in PERCENTILES)
 
 
