@@ -40,10 +40,10 @@ class Company:
         self._failed: defaultdict[tuple[str, Symptom, str], list[Entry]] = defaultdict(list)
         self._first: dict[tuple[str, Entry], str] = {}
 
-    def add(self, result: CaseResult) -> None:
+    def add(self, result: CaseResult, weight: int = 1) -> None:
         """Count a case that was judged, and each that a check made of it and found wrong by itself.
 
-        Nothing is counted where a case would not have shown a failure. Of a case that a check made only the values were looked at.
+        It counts `weight` times. Nothing is counted where a case would not have shown a failure. Of a case that a check made only the values were looked at.
         """
         if not (result.failures or result.coverage):
             return
@@ -54,9 +54,9 @@ class Company:
             failing.setdefault(result.case_of(verdict), set()).add(symptom(verdict))
         for text, failures in failing.items():
             own = asked if text == result.case else {check for check, *_ in failures} - set(VALUES)
-            self._count(result.subject, text, failures, frozenset(own | outputs))
+            self._count(result.subject, text, failures, frozenset(own | outputs), weight)
 
-    def _count(self, subject: str, text: str, symptoms: set[Symptom], asked: frozenset[str]) -> None:
+    def _count(self, subject: str, text: str, symptoms: set[Symptom], asked: frozenset[str], weight: int) -> None:
         case = parse_case(text)
         failures = frozenset((each, case.dtype) for each in symptoms)
         entry = (_parts(case), failures, asked)
@@ -67,7 +67,7 @@ class Company:
             self._first[subject, entry] = text
             for failure, dtype in failures:
                 self._failed[subject, failure, dtype].append(entry)
-        kept[entry] += 1
+        kept[entry] += weight
 
     def alone(self, bucket: Key, cause: Collection[Symptom]) -> list[str]:
         """Cases, each with other parts or failures, on which a bucket was seen without a cause that could have been seen there."""

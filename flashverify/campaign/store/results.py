@@ -26,6 +26,8 @@ Piece = tuple[int, int]
 RESULTS = "results.jsonl"
 MAX_LINE_BYTES = 4 * 1024 * 1024
 MAX_RESULTS_BYTES = 64 * 1024**3
+_TAIL = 256
+"""Bytes by which sealed lines are told from each other: with the time that a case took, and the checksum of the whole."""
 _KEPT_BYTES = 16 * 1024 * 1024
 """Of damaged lines, as much is copied."""
 
@@ -81,7 +83,7 @@ def stored_lines(
                 bad.add(line)
                 continue
             if sealed:  # without the mark of a list or a batch two lines may be alike by chance
-                mark = hashlib.blake2b(line, digest_size=8).digest()
+                mark = hashlib.blake2b(line[-_TAIL:], digest_size=8).digest()
                 if mark in seen:
                     bad.repeated += 1
                     continue
@@ -145,12 +147,12 @@ def _lines(folder: Path, problems: list[str], piece: Piece | None) -> Iterator[b
     with os.fdopen(open_inside(found, folder), "rb") as raw, _unpacked(raw, found is packed) as file:
         file.seek(begin)
         while begin + total < end and (line := file.readline(MAX_LINE_BYTES + 1)):
-            piece = line
-            while len(piece) > MAX_LINE_BYTES and not piece.endswith(b"\n"):
-                total += len(piece)
+            rest = line
+            while len(rest) > MAX_LINE_BYTES and not rest.endswith(b"\n"):
+                total += len(rest)
                 _check_size(total)
-                piece = file.readline(MAX_LINE_BYTES + 1)
-            total += len(piece)
+                rest = file.readline(MAX_LINE_BYTES + 1)
+            total += len(rest)
             _check_size(total)
             if line.strip():
                 yield line
