@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import math
+import os
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Protocol
 
 from flashverify.campaign.ahead import CompilesAhead
+from flashverify.campaign.gpus import VISIBLE
 from flashverify.campaign.plan_name import PlanName
 from flashverify.errors import UsageError
 
@@ -35,7 +37,7 @@ class Toolkit(Protocol):
     def open(self, device: str, *, plain: bool, numerics: str) -> AbstractContextManager[object]:
         """What a worker holds open for its life; `plain` is the slow, simple way of whatever has a fast one.
 
-        `numerics` are those of interpreted kernels.
+        `numerics` are those of interpreted kernels. Raises where the device does not compute, so that no case is blamed for it.
         """
 
     def require_findable(self, spec: str) -> None:
@@ -86,8 +88,11 @@ class _Bundled(CompilesAhead):
 
     def open(self, device: str, *, plain: bool, numerics: str = "ieee") -> AbstractContextManager[object]:
         if device != "cpu":
-            import torch  # noqa: F401  (so that the first answer of a worker says which GPU it has)
+            import torch  # also so that the first answer of a worker says which GPU it has
 
+            # A GPU that cannot even do this is at fault, not a case that comes after. A process that compiles ahead sees none.
+            if os.environ.get(VISIBLE) != "":
+                torch.ones(1, device="cuda").item()
             return nullcontext()
         from flashverify.interpreter import Sanitizer, faithful
         from flashverify.interpreter.hardware import mode

@@ -111,7 +111,7 @@ class Case:
         )
         named = all(name.isidentifier() for name, _ in self.launch)
         require(named, "launch", self.launch, "names are identifiers")
-        sizes = self.editable
+        sizes = self.editable if self.values.edits else {}
         for edit in self.values.edits:
             require(edit.tensor in sizes, "edit tensor", edit.tensor, f"one that the case has: {', '.join(sizes)}")
             inside = all(i < n for i, n in zip(edit.index, sizes[edit.tensor], strict=True))

@@ -28,6 +28,10 @@ __all__ = ["VERSION", "format_case", "parse_case"]
 VERSION = "fv1"
 _GROUPED = re.compile(r"(?<![A-Za-z0-9_])[0-9]+_")
 """A number with an underscore, as `1_6`, which Python takes for 16; names as `block_m` have letters before theirs."""
+_REMEMBERED = 4096
+"""Words, and parts of cases, that are kept as they were parsed: the cases of a run share most of theirs."""
+_SHORT = 200
+"""Characters that these may have; a long tree or bitmap is no other case's."""
 _SECTIONS = {"mask": Mask, "logits": Logits, "values": Values, "storage": Storage, "grad": Grad}
 
 
@@ -69,28 +73,67 @@ def parse_case(text: str) -> Case:
     if not words or words[0] != VERSION:
         found = words[0] if words else ""
         raise CaseTextError(f"a case starts with {VERSION!r}, found {found[:40]!r}")
-    axes = {axis.key: axis for axis in _axes()}
-    sections: dict[str, dict[str, Any]] = {name: {} for name in ("", *_SECTIONS)}
+    sections: dict[str, list[str]] = {"": []}
     for word in words[1:]:
-        key, separator, value = word.partition("=")
-        if not separator or key not in axes:
-            raise CaseTextError(f"unknown word {word[:80]!r} in a case; accepted keys: {', '.join(axes)}")
-        axis = axes[key]
-        if not value.isascii() or _GROUPED.search(value):
-            raise CaseTextError(f"{key}={value[:80]!r} is not accepted: ASCII, digits without underscores between them")
-        if axis.field in sections[axis.section]:
-            raise CaseTextError(f"{key} is given twice in a case")
-        try:
-            sections[axis.section][axis.field] = axis.parse(value)
-        except (ValueError, TypeError, KeyError, IndexError, OverflowError) as error:
-            raise CaseTextError(f"{key}={value[:80]!r} is not accepted: {error}") from error
+        sections.setdefault(_axis(word).section, []).append(word)
     try:
-        parts = {name: kind(**sections[name]) for name, kind in _SECTIONS.items()}
-        return Case(**sections[""], **parts)
+        parts = {name: _section(name, tuple(sections.get(name, ()))) for name in _SECTIONS}
+        return Case(**_values(tuple(sections[""])), **parts)
     except CaseTextError:
         raise
     except UsageError as error:
         raise CaseTextError(str(error)) from error
+
+
+def _axis(word: str) -> _Axis:
+    """What a word sets."""
+    key, separator, _ = word.partition("=")
+    axes = _axes_by_key()
+    if not separator or key not in axes:
+        raise CaseTextError(f"unknown word {word[:80]!r} in a case; accepted keys: {', '.join(axes)}")
+    return axes[key]
+
+
+def _section(name: str, words: tuple[str, ...]) -> Any:
+    """A part of a case; cases share it, because nothing changes one that is made."""
+    return (_known_section if sum(map(len, words)) <= _SHORT else _new_section)(name, words)
+
+
+def _new_section(name: str, words: tuple[str, ...]) -> Any:
+    return _SECTIONS[name](**_values(words))
+
+
+_known_section = functools.lru_cache(maxsize=_REMEMBERED)(_new_section)
+
+
+def _values(words: tuple[str, ...]) -> dict[str, Any]:
+    """What words of one section set, by field."""
+    found: dict[str, Any] = {}
+    for word in words:
+        field, value = (_known_value if len(word) <= _SHORT else _new_value)(word)
+        if field in found:
+            raise CaseTextError(f"{word.partition('=')[0]} is given twice in a case")
+        found[field] = value
+    return found
+
+
+def _new_value(word: str) -> tuple[str, Any]:
+    """The field that a word sets, and its value."""
+    axis, (key, _, value) = _axis(word), word.partition("=")
+    if not value.isascii() or _GROUPED.search(value):
+        raise CaseTextError(f"{key}={value[:80]!r} is not accepted: ASCII, digits without underscores between them")
+    try:
+        return axis.field, axis.parse(value)
+    except (ValueError, TypeError, KeyError, IndexError, OverflowError) as error:
+        raise CaseTextError(f"{key}={value[:80]!r} is not accepted: {error}") from error
+
+
+_known_value = functools.lru_cache(maxsize=_REMEMBERED)(_new_value)
+
+
+@functools.cache
+def _axes_by_key() -> dict[str, _Axis]:
+    return {axis.key: axis for axis in _axes()}
 
 
 @functools.cache

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from flashverify.checks.registry import failure_title
-from flashverify.report.axes import axes_of
+from flashverify.report.axes import dtype_of
 from flashverify.report.bias import Bias
 from flashverify.report.group import GroupKey, percentile, rank
 
@@ -96,13 +96,17 @@ def rows(pairs: Iterable[Pair]) -> tuple[Row, ...]:
     table: dict[GroupKey, tuple[array[float], array[float]]] = {}
     drifts: dict[GroupKey, Bias] = {}
     for pair in pairs:
-        old, new, dtype = pair.before.ratios, pair.after.ratios, axes_of(pair.case).dtype
+        old, new, dtype = pair.before.ratios, pair.after.ratios, dtype_of(pair.case)
         before, after = pair.before.biases, pair.after.biases
         for output, mode in before.keys() & after.keys():
-            drift = drifts.setdefault(GroupKey(pair.subject, dtype, output, mode), Bias())
+            key = GroupKey(pair.subject, dtype, output, mode)
+            if (drift := drifts.get(key)) is None:
+                drift = drifts[key] = Bias()
             drift.add(after[output, mode] - before[output, mode])
         for output, mode in old.keys() & new.keys():
-            columns = table.setdefault(GroupKey(pair.subject, dtype, output, mode), (array("d"), array("d")))
+            key = GroupKey(pair.subject, dtype, output, mode)
+            if (columns := table.get(key)) is None:
+                columns = table[key] = (array("d"), array("d"))
             columns[0].append(old[output, mode])
             columns[1].append(new[output, mode])
     found = []
@@ -128,6 +132,8 @@ def movers(pairs: Iterable[Pair]) -> tuple[Mover, ...]:
     """The cases that moved most, up or down."""
 
     def moved(pair: Pair) -> tuple[float, Mover] | None:
+        if (pair.before.places, pair.before.values) == (pair.after.places, pair.after.values):
+            return None
         old, new = pair.before.ratios, pair.after.ratios
         best: tuple[float, Place] | None = None
         for place in sorted(old.keys() & new.keys()):

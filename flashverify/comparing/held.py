@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from flashverify.baseline.assessment import assess
 from flashverify.baseline.entries import Baseline
 from flashverify.judge.wording import plural
-from flashverify.report.axes import axes_of
+from flashverify.report.axes import dtype_of
 from flashverify.report.content import buckets_of
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Held:
 
     def identities(self, pair: Pair) -> frozenset[Identity]:
         """The failures of a case that may stand."""
-        return self._standing.get((pair.subject, axes_of(pair.case).dtype), frozenset())
+        return self._standing.get((pair.subject, dtype_of(pair.case)), frozenset()) if self._standing else frozenset()
 
     def exceeded(self, table: Iterable[Row]) -> list[str]:
         """Ratios of the later run above their ceilings, in words."""

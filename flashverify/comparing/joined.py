@@ -58,6 +58,8 @@ class Seen:
     @property
     def failures(self) -> dict[Identity, str]:
         """The failures and their messages; an output beyond its bound is one, whatever the verdicts say."""
+        if not self.verdicts and all(value <= 1 for value in self.values):
+            return {}
         found = {
             ("accuracy", "bound", output): f"{output} is outside its bound, {mode}"
             for (output, mode), ratio in self.ratios.items()

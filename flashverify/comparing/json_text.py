@@ -42,7 +42,7 @@ def to_json(comparison: Comparison) -> str:
 
 
 def _row_json(row: Row, limits: Thresholds) -> dict[str, Any]:
-    found: dict[str, Any] = asdict(row.key) | {
+    found: dict[str, Any] = row.key._asdict() | {
         "cases": row.cases,
         "grew": row.grew(limits),
         "drifted": row.drifted(limits),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import functools
+import weakref
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -160,10 +160,17 @@ class Recording:
         self._alive += [*args, *kwargs.values()]
 
 
-@functools.cache
+_unobserved: weakref.WeakKeyDictionary[type, bool] = weakref.WeakKeyDictionary()
+"""By class. Every extension of a session makes a class of its own, which ends with it and takes its tapes along."""
+
+
 def unobserved(kind: type) -> bool:
     """Whether simple operations of a builder are this package's own: no mixin sees them, so that they may be done otherwise."""
-    return all(getattr(kind, name) is getattr(owner, name) for name, owner in _OWNERS.items())
+    found = _unobserved.get(kind)
+    if found is None:
+        found = all(getattr(kind, name) is getattr(owner, name) for name, owner in _OWNERS.items())
+        _unobserved[kind] = found
+    return found
 
 
 def _small(held: list[Any]) -> bool:

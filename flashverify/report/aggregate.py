@@ -34,6 +34,16 @@ class Totals:
     checks: Counter[tuple[str, Status]] = field(default_factory=Counter)
     tested: AxesSeen = field(default_factory=AxesSeen)
 
+    def extend(self, later: Totals) -> None:
+        """Add those of the cases after these."""
+        self.outcomes.update(later.outcomes)
+        self.covering += later.covering
+        self.seconds += later.seconds
+        for text, count in later.evidence.items():
+            _count(self.evidence, text, count)
+        self.checks.update(later.checks)
+        self.tested.extend(later.tested)
+
     @property
     def judged(self) -> int:
         """Cases about which something was said."""
@@ -73,8 +83,10 @@ class Aggregate:
     def add(self, result: CaseResult) -> None:
         """Add one case."""
         axes = axes_of(result.case)
-        totals = self.subjects.setdefault(result.subject, Totals())
-        status = outcome(result)
+        if (totals := self.subjects.get(result.subject)) is None:
+            totals = self.subjects[result.subject] = Totals()
+        checks = _statuses(result.verdicts)
+        status = _most_serious(checks.values())
         totals.outcomes[status] += 1
         totals.seconds += result.seconds if math.isfinite(result.seconds) else 0.0
         for warning in result.warnings:
@@ -91,12 +103,42 @@ class Aggregate:
         if status is not Status.ERROR:
             totals.tested.add(axes)
         totals.covering += result.coverage and status is not Status.ERROR
-        for check in dict.fromkeys(v.check for v in result.verdicts):
-            totals.checks[check, _worst_status(v for v in result.verdicts if v.check == check)] += 1
+        for item in checks.items():
+            totals.checks[item] += 1
         for stats in result.stats:
             key = GroupKey(result.subject, axes.dtype, stats.output, stats.mode)
-            self.groups.setdefault(key, Group()).add(stats, result.case, axes)
-        self._bucket(result, axes.dtype.split()[0])
+            if (group := self.groups.get(key)) is None:
+                group = self.groups[key] = Group()
+            group.add(stats, result.case, axes)
+        if status is Status.FAIL:
+            self._bucket(result, axes.dtype.split()[0])
+
+    @property
+    def full(self) -> bool:
+        """Whether texts or failures were left out, because there are too many."""
+        texts = (self.unsupported, self.errors, self.warnings, *(each.evidence for each in self.subjects.values()))
+        return any(_OTHERS in each for each in texts) or len(self.failures) >= _MOST_TEXTS
+
+    def extend(self, later: Aggregate) -> None:
+        """Add what was added up of the cases after these."""
+        for name, totals in later.subjects.items():
+            self.subjects.setdefault(name, Totals()).extend(totals)
+        for key, group in later.groups.items():
+            self.groups.setdefault(key, Group()).extend(group)
+        for failure, bucket in later.failures.items():
+            if failure in self.failures:
+                self.failures[failure].count += bucket.count
+            elif len(self.failures) < _MOST_TEXTS:
+                self.failures[failure] = bucket
+        for mine, others in (
+            (self.unsupported, later.unsupported),
+            (self.errors, later.errors),
+            (self.warnings, later.warnings),
+        ):
+            for text, count in others.items():
+                _count(mine, text, count)
+        if later.sampled is not None:
+            self.sampled = later.sampled.plus(self.sampled)
 
     def _bucket(self, result: CaseResult, dtype: str) -> None:
         seen = {verdict.key(result.subject, dtype): verdict for verdict in reversed(result.failures)}
@@ -143,14 +185,25 @@ class Aggregate:
 
 def outcome(result: CaseResult) -> Status:
     """The case's status: its most serious verdict; a case without a verdict is an error."""
-    return _worst_status(result.verdicts)
+    return _most_serious(verdict.status for verdict in result.verdicts)
 
 
-def _worst_status(verdicts: Iterable[Verdict]) -> Status:
-    present = {verdict.status for verdict in verdicts}
+def _statuses(verdicts: Iterable[Verdict]) -> dict[str, Status]:
+    """The answer of each check, in the order of the checks: its most serious one."""
+    found: dict[str, Status] = {}
+    for verdict in verdicts:
+        before = found.get(verdict.check)
+        if before is not verdict.status:
+            found[verdict.check] = verdict.status if before is None else _most_serious((before, verdict.status))
+    return found
+
+
+def _most_serious(statuses: Iterable[Status]) -> Status:
+    """An error where there is none."""
+    present = set(statuses)
     return next((status for status in _SEVERITY if status in present), Status.ERROR)
 
 
-def _count(counter: Counter[str], text: str) -> None:
+def _count(counter: Counter[str], text: str, count: int = 1) -> None:
     """Count `text`; beyond a number of distinct texts the rest is counted together."""
-    counter[text if text in counter or len(counter) < _MOST_TEXTS else _OTHERS] += 1
+    counter[text if text in counter or len(counter) < _MOST_TEXTS else _OTHERS] += count

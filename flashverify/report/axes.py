@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from flashverify.case.case import Case
 
-__all__ = ["BINS", "Axes", "axes_of", "bucket_of", "bucket_text", "dtype_rank", "output_rank", "position"]
+__all__ = ["BINS", "Axes", "axes_of", "bucket_of", "bucket_text", "dtype_of", "dtype_rank", "output_rank", "position"]
 
 BINS = 16
 """Bins of the relative position along the rows or keys."""
@@ -67,6 +67,11 @@ def axes_of(text: str) -> Axes:
         seq_k=case.seq_k,
         traits=tuple(_traits(case)),
     )
+
+
+def dtype_of(text: str) -> str:
+    """`Axes.dtype` of a case, told by the words that name it."""
+    return axes_of(" ".join(word for word in text.split() if word.startswith(("fv", "dtype=", "precision=")))).dtype
 
 
 def _traits(case: Case) -> Iterator[tuple[str, str]]:

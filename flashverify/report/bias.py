@@ -36,6 +36,12 @@ class Bias:
         self.total += value
         self.squares += value * value
 
+    def extend(self, later: Bias) -> None:
+        """Add those of other cases."""
+        self.count += later.count
+        self.total += later.total
+        self.squares += later.squares
+
     @property
     def mean(self) -> float | None:
         """The mean, or None of nothing."""

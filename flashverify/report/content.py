@@ -14,13 +14,14 @@ from flashverify.checks.registry import CHECKS
 from flashverify.judge.record import THIN
 from flashverify.judge.verdict import Status
 from flashverify.judge.wording import evidence_text, plural
-from flashverify.report.aggregate import Aggregate, Bucket
+from flashverify.report.pieces import aggregate_of
 
 if TYPE_CHECKING:
     from flashverify.campaign.refusals.record import Refusals
     from flashverify.campaign.store.reader import StoredRun
     from flashverify.judge.record import FindingRecord, RunRecord, Summary
     from flashverify.judge.verdict import Key
+    from flashverify.report.aggregate import Aggregate, Bucket
 
 __all__ = ["RATIO_SENTENCE", "Headline", "Level", "Report", "buckets_of", "build_report"]
 
@@ -66,7 +67,7 @@ def build_report(run: StoredRun) -> Report:
     Raises:
         StoreError: the results cannot be read.
     """
-    aggregate = Aggregate.of(run.results())
+    aggregate = aggregate_of(run)
     findings = tuple(card_of(f.record, f"findings/{f.path.name}/repro.py" if f.path.name else "") for f in run.findings)
     known = {key for finding in findings for key in buckets_of(finding.record)}
     pending = tuple((key, bucket) for key, bucket in sorted(aggregate.failures.items()) if key not in known)
@@ -136,6 +137,7 @@ def _stop_text(summary: Summary) -> str:
     reasons = {
         "interrupted": "interrupted",
         "workers": "ended because its workers died",
+        "gpus": "ended because no GPU was left that kept its workers",
         "disk": "ended by a full disk",
         "shards": "merged of shards that are not all there and over",
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from flashverify.judge.verdict import OutputStats, from_hex
 from flashverify.judge.wording import ratio_of, worse
@@ -18,8 +18,7 @@ PERCENTILES = (50.0, 90.0, 99.0, 99.9)
 _Place = TypeVar("_Place")
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class GroupKey:
+class GroupKey(NamedTuple):
     """What a group of statistics is about."""
 
     subject: str
@@ -72,7 +71,7 @@ class Group:
         self.dull += stats.telling == 0
         if stats.signed:
             self.bias.add(from_hex(stats.signed))
-        if self.worst is None or worse(self.worst.ratio, ratio):
+        if self.worst is None or (not self.worst.ratio >= ratio and worse(self.worst.ratio, ratio)):
             self.worst = Peak(ratio, case, stats.index)
         _raise(self.lengths, axes.bucket, ratio)
         _raise(self.regimes, axes.regime, ratio)
@@ -80,10 +79,32 @@ class Group:
         if (place := position(stats.output, stats.index, axes)) is not None:
             _raise(self.cells, (axes.bucket, place), ratio)
 
+    def extend(self, later: Group) -> None:
+        """Add those of the cases after these."""
+        self.cases += later.cases
+        self.elements += later.elements
+        self.exempt += later.exempt
+        self.uninformative += later.uninformative
+        self.dull += later.dull
+        self.bias.extend(later.bias)
+        if later.worst is not None and (self.worst is None or worse(self.worst.ratio, later.worst.ratio)):
+            self.worst = later.worst
+        self.ratios.extend(later.ratios)
+        for bucket, ratio in later.lengths.items():
+            _raise(self.lengths, bucket, ratio)
+        for mine, peaks in ((self.regimes, later.regimes), (self.masks, later.masks)):
+            for name, ratio in peaks.items():
+                _raise(mine, name, ratio)
+        for cell, ratio in later.cells.items():
+            _raise(self.cells, cell, ratio)
+
     @property
     def percentiles(self) -> tuple[float | None, ...]:
         """At `PERCENTILES`."""
-        ordered = sorted(self.ratios, key=lambda r: math.inf if math.isnan(r) else r)
+        if any(map(math.isnan, self.ratios)):
+            ordered = sorted(self.ratios, key=lambda r: math.inf if math.isnan(r) else r)
+        else:
+            ordered = sorted(self.ratios)
         return tuple(percentile(ordered, q) for q in PERCENTILES)
 
 
@@ -106,5 +127,6 @@ def percentile(ordered: list[float], q: float) -> float | None:
 
 
 def _raise(peaks: dict[_Place, float], place: _Place, ratio: float) -> None:
-    if worse(peaks.get(place), ratio):
+    before = peaks.get(place)
+    if before is None or (not before >= ratio and worse(before, ratio)):  # no answer to >= where one is NaN
         peaks[place] = ratio

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -19,9 +20,14 @@ PAIRED = ("mask", "modifier")
 """The axes whose values are paired."""
 
 
-def pairs_of(traits: Iterable[Trait]) -> list[tuple[str, str]]:
+def pairs_of(traits: Iterable[Trait]) -> tuple[tuple[str, str], ...]:
     """Every two of the masks and modifiers of a case, in alphabetical order."""
-    return list(combinations(sorted({value for axis, value in traits if axis in PAIRED}), 2))
+    return _pairs(tuple([value for axis, value in traits if axis in PAIRED]))
+
+
+@lru_cache(maxsize=4096)
+def _pairs(values: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    return tuple(combinations(sorted(set(values)), 2))
 
 
 def pairs_text(values: Iterable[str], met: Counter[tuple[str, str]]) -> tuple[str, list[str], list[str]]:

@@ -57,6 +57,13 @@ class AxesSeen:
         self.pairs.update(pairs_of(axes.traits))
         self.rows, self.keys = max(self.rows, axes.seq_q), max(self.keys, axes.seq_k)
 
+    def extend(self, later: AxesSeen) -> None:
+        """Count what was counted of other cases."""
+        self.cases += later.cases
+        self.counts.update(later.counts)
+        self.pairs.update(later.pairs)
+        self.rows, self.keys = max(self.rows, later.rows), max(self.keys, later.keys)
+
     def table(self, evidence: Iterable[str]) -> list[Row]:
         """The table; nothing where no case was judged.
 

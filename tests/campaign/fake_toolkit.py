@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import subprocess
 import time
 
 from hypothesis import strategies as st
@@ -70,10 +71,28 @@ def typed_defects(behaviour, case):
         yield ("exception", "exception", "ValueError")
 
 
+def first_here():
+    """Whether no process has asked this before, in a folder that the test names."""
+    try:
+        os.mkdir(os.environ["FAKE_FLAG"])
+    except FileExistsError:
+        return False
+    return True
+
+
+def leave_a_child():
+    """A child process that outlives its parent, if it is let."""
+    child = subprocess.Popen(["sleep", "600"])
+    with open(f"{os.environ['FAKE_FLAG']}/child", "w", encoding="utf-8") as file:
+        file.write(str(child.pid))
+
+
 class FakeToolkit:
     judged = 0
 
     def open(self, device, *, plain, numerics):
+        if os.environ.get("CUDA_VISIBLE_DEVICES") == "lost":
+            raise RuntimeError("CUDA error: uncorrectable ECC error encountered")
         return contextlib.nullcontext()
 
     def require_findable(self, spec):
@@ -128,6 +147,14 @@ class FakeToolkit:
         if behaviour == "greedy" and case.seq_q > 40:
             self.kept = bytearray(os.urandom(1024)) * (400 * 1024)
             time.sleep(3600)
+        if behaviour.startswith("struck") and case.seq_q > 40 and first_here():
+            os.kill(os.getpid(), signal.SIGKILL)  # as from outside: the case is right
+        if behaviour == "shared" and os.environ["CUDA_VISIBLE_DEVICES"] == "sick":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if behaviour == "forks" and first_here():
+            leave_a_child()
+        if behaviour == "grows":
+            self.kept = (*getattr(self, "kept", ()), os.urandom(1024) * (24 * 1024))
         if behaviour == "always-dies":
             os.kill(os.getpid(), signal.SIGKILL)
         if behaviour == "harness":

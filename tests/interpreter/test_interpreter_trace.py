@@ -1,5 +1,6 @@
 """Where non-finite values are made, and what a launch moves and multiplies."""
 
+import gc
 import math
 
 import pytest
@@ -177,3 +178,13 @@ def test_both_need_a_session_and_leave_it_as_it_was():
         with trace(), count():
             assert type(opened.builder) is not kinds[2]
         assert (opened.plain_class, opened.lockstep_class, type(opened.builder)) == kinds
+
+
+def test_what_a_block_that_counts_recorded_ends_with_it():
+    with session():
+        for _ in range(4):
+            with count() as counted:
+                multiply[(2,)](torch.ones(16, 16), torch.ones(16, 16), torch.empty(2, 16, 16))
+            assert counted
+        gc.collect()
+        assert len([kind for kind in Counters.__subclasses__() if kind.tapes]) <= 1  # that which was last recorded with

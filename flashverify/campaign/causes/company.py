@@ -16,7 +16,7 @@ from flashverify.diagnosis.features import ABSENT, case_features
 from flashverify.judge.verdict import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from flashverify.case.case import Case
     from flashverify.judge.verdict import CaseResult, Key
@@ -40,10 +40,10 @@ class Company:
         self._failed: defaultdict[tuple[str, Symptom, str], list[Entry]] = defaultdict(list)
         self._first: dict[tuple[str, Entry], str] = {}
 
-    def add(self, result: CaseResult) -> None:
+    def add(self, result: CaseResult, weight: int = 1) -> None:
         """Count a case that was judged, and each that a check made of it and found wrong by itself.
 
-        Nothing is counted where a case would not have shown a failure. Of a case that a check made only the values were looked at.
+        It counts `weight` times. Nothing is counted where a case would not have shown a failure. Of a case that a check made only the values were looked at.
         """
         if not (result.failures or result.coverage):
             return
@@ -54,9 +54,9 @@ class Company:
             failing.setdefault(result.case_of(verdict), set()).add(symptom(verdict))
         for text, failures in failing.items():
             own = asked if text == result.case else {check for check, *_ in failures} - set(VALUES)
-            self._count(result.subject, text, failures, frozenset(own | outputs))
+            self._count(result.subject, text, failures, frozenset(own | outputs), weight)
 
-    def _count(self, subject: str, text: str, symptoms: set[Symptom], asked: frozenset[str]) -> None:
+    def _count(self, subject: str, text: str, symptoms: set[Symptom], asked: frozenset[str], weight: int) -> None:
         case = parse_case(text)
         failures = frozenset((each, case.dtype) for each in symptoms)
         entry = (_parts(case), failures, asked)
@@ -67,7 +67,7 @@ class Company:
             self._first[subject, entry] = text
             for failure, dtype in failures:
                 self._failed[subject, failure, dtype].append(entry)
-        kept[entry] += 1
+        kept[entry] += weight
 
     def alone(self, bucket: Key, cause: Collection[Symptom]) -> list[str]:
         """Cases, each with other parts or failures, on which a bucket was seen without a cause that could have been seen there."""
@@ -148,7 +148,7 @@ class Company:
 
 
 def _needed(minimal: Case | None) -> frozenset[str]:
-    return frozenset() if minimal is None else _present(minimal)
+    return frozenset() if minimal is None else _present(case_features(minimal))
 
 
 def _shows(entry: Entry, cause: Collection[Symptom], needed: frozenset[str]) -> bool:
@@ -169,9 +169,8 @@ _ALIKE = {"tree": "bitmap", "query_lengths": "key_lengths"}
 """Parts that kernels get in the same way, as a bit for each pair or as a length for each sequence: a defect of one shows with the other."""
 
 
-def _present(case: Case) -> frozenset[str]:
-    """Parts of the mask, modifiers, pages and a backward, as far as the case has them."""
-    found = case_features(case)
+def _present(found: Mapping[str, object]) -> frozenset[str]:
+    """Parts of the mask, modifiers, pages and a backward, as far as a case with these features has them."""
     names = (*(part.name for part in PARTS), *(modifier.name for modifier in MODIFIERS), "paged", "backward")
     present = [name for name in names if found.get(name, ABSENT) != ABSENT]
     return frozenset(f"has {_ALIKE.get(name, name)}" for name in present)
@@ -191,7 +190,8 @@ def _parts(case: Case) -> frozenset[str]:
         "offset",
         "gap",
     }
-    found = {f"{name}={value}" for name, value in case_features(case).items() if value != ABSENT and name not in sizes}
+    features = case_features(case)
+    found = {f"{name}={value}" for name, value in features.items() if value != ABSENT and name not in sizes}
     order = {
         "several tiles of rows": case.seq_q > TILE,
         "several tiles of keys": case.seq_k > TILE,
@@ -203,6 +203,6 @@ def _parts(case: Case) -> frozenset[str]:
         "no rows": 0 in (case.rows_inside or (case.seq_q,)),
         "no keys": 0 in (case.keys_inside or (case.seq_k,)),
     }
-    return _present(case) | frozenset(
+    return _present(features) | frozenset(
         found | {f"regime={case.values.regime}"} | {name for name, holds in order.items() if holds}
     )

@@ -24,7 +24,7 @@ def list_cases(task: CaseList, setup: ProcessSetup) -> tuple[str, ...]:
         try:
             process.send(task)
             for _ in range(int(START_LIMIT)):
-                dead = process.popen.poll()
+                dead = process.code()
                 for event in process.wait(1.0):
                     if isinstance(event, CasesListed):
                         return event.cases

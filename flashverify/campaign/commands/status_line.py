@@ -11,7 +11,14 @@ from flashverify.campaign.card.content import card_of
 from flashverify.campaign.card.lines import diagnosis_lines
 from flashverify.campaign.commands.panel import key_words, one_line, panel_lines, status_text
 from flashverify.campaign.store.reproduction import replay_line
-from flashverify.campaign.supervisor.events import FindingFolded, FindingMinimal, FindingSeen, Progress, WorkerLost
+from flashverify.campaign.supervisor.events import (
+    FindingFolded,
+    FindingMinimal,
+    FindingSeen,
+    GpuSetAside,
+    Progress,
+    WorkerLost,
+)
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -78,6 +85,8 @@ class StatusLine:
             self._print(f"same cause ({why}): {bucket}: {card_of(event.record).title}")
         elif isinstance(event, WorkerLost):
             self._print(f"worker {event.worker} lost: {event.reason}" + (f": {event.case}" if event.case else ""))
+        elif isinstance(event, GpuSetAside):
+            self._print(f"GPU {event.gpu} set aside: {event.reason}")
 
     def _progress(self, progress: Progress) -> None:
         if time.monotonic() < self._next:

@@ -32,14 +32,21 @@ _MOST_UNEXPLAINED = 3
 _STOPPED = {
     "interrupted": "INTERRUPTED",
     "workers": "NO VERDICT: workers kept dying",
+    "gpus": "NO VERDICT: no GPU is left that keeps its workers",
     "disk": "NO VERDICT: the disk refuses",
     "shards": "NO VERDICT",
 }
+_ENDED = {
+    "findings": "; the search ended there, as asked",
+    "workers": "; the run ended there, because workers kept dying",
+    "gpus": "; the run ended there, because no GPU is left that keeps its workers",
+}
+"""Why a run with findings was not gone on with."""
 
 
 def _headline_of(summary: Summary, errors: int, first_error: str) -> str:
     findings = plural(summary.findings, "finding")
-    if summary.stopped in _STOPPED and not (summary.stopped == "shards" and summary.findings):
+    if summary.stopped in _STOPPED and summary.exit_code != 1:
         part = f": {summary.part}" if summary.part else ""
         return _STOPPED[summary.stopped] + part + (f", {findings} so far" if summary.findings else "")
     verdict = _verdict_of(summary, findings, errors, first_error)
@@ -51,8 +58,7 @@ def _verdict_of(summary: Summary, findings: str, errors: int, first_error: str) 
     if not summary.cases:
         return "NO VERDICT: no case was judged" + (f" ({first_error})" if first_error else "")
     if summary.findings:
-        ended = "; the search ended there, as asked" if summary.stopped == "findings" else ""
-        return f"FAIL: {findings}{ended}"
+        return f"FAIL: {findings}{_ENDED.get(summary.stopped, '')}"
     if errors:
         return f"NO VERDICT: {errors} cases could not be judged ({first_error})"
     if not summary.covering:

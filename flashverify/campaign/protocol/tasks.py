@@ -37,6 +37,7 @@ class WorkerConfig(msgspec.Struct, frozen=True):
         plain: whether interpreted programs run one after the other instead of in lockstep.
         numerics: of interpreted kernels.
         ahead: compute capability, such as `9.0`, for which the worker compiles and judges nothing; empty is a worker that judges.
+        memory: bytes that the processes may use which the worker starts; None is no limit.
     """
 
     toolkit: str
@@ -47,6 +48,7 @@ class WorkerConfig(msgspec.Struct, frozen=True):
     plain: bool = False
     numerics: str = "ieee"
     ahead: str = ""
+    memory: int | None = None
 
 
 class Answered(msgspec.Struct, frozen=True):

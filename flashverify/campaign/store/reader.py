@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from flashverify.campaign.store.files import read_capped, set_aside, strange
-from flashverify.campaign.store.results import RESULTS, stored_lines
+from flashverify.campaign.store.results import RESULTS, Piece, stored_lines
 from flashverify.campaign.store.sealing import DamagedRecordError, decode
 from flashverify.errors import StoreError
 from flashverify.judge.record import FORMAT, FindingRecord, RunRecord, Summary
@@ -62,6 +62,13 @@ class StoredRun:
             StoreError: the file cannot be read.
         """
         for result, _ in self.lines(parsed=parsed):
+            yield result
+
+    def piece(self, piece: Piece, marks: set[bytes]) -> Iterator[CaseResult]:
+        """Those of a piece of the file, see `flashverify.campaign.store.results.pieces`; `marks` gets one for each line."""
+        for result, _ in stored_lines(
+            self.path, self.problems, sealed=self.record.sealed, parsed=False, piece=piece, marks=marks
+        ):
             yield result
 
     def lines(self, *, parsed: bool = False) -> Iterator[tuple[CaseResult, bytes]]:

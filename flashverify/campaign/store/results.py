@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import itertools
 import os
 import zlib
 from dataclasses import dataclass, field
@@ -18,11 +19,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["RESULTS", "stored_lines"]
+__all__ = ["RESULTS", "Piece", "pieces", "stored_lines"]
 
+Piece = tuple[int, int]
+"""First byte and end of whole lines."""
 RESULTS = "results.jsonl"
 MAX_LINE_BYTES = 4 * 1024 * 1024
 MAX_RESULTS_BYTES = 64 * 1024**3
+_TAIL = 256
+"""Bytes by which sealed lines are told from each other: with the time that a case took, and the checksum of the whole."""
 _KEPT_BYTES = 16 * 1024 * 1024
 """Of damaged lines, as much is copied."""
 
@@ -44,7 +49,13 @@ class _Bad:
 
 
 def stored_lines(
-    folder: Path, problems: list[str], *, sealed: bool, parsed: bool
+    folder: Path,
+    problems: list[str],
+    *,
+    sealed: bool,
+    parsed: bool,
+    piece: Piece | None = None,
+    marks: set[bytes] | None = None,
 ) -> Iterator[tuple[CaseResult, bytes]]:
     """The results of a run folder with their lines, in the order of the file; streamed.
 
@@ -55,13 +66,15 @@ def stored_lines(
         problems: in words; each once.
         sealed: whether each line has to have a checksum.
         parsed: whether the text of a case has to be one in lines without checksum too.
+        piece: the lines that are read; None is all.
+        marks: gets one of eight bytes for each sealed line, by which repeated ones are known.
 
     Raises:
         StoreError: the file cannot be read.
     """
-    bad, seen = _Bad(), set[bytes]()
+    bad, seen = _Bad(), set[bytes]() if marks is None else marks
     try:
-        for line in _lines(folder, problems):
+        for line in _lines(folder, problems, piece):
             try:
                 if len(line) > MAX_LINE_BYTES:
                     raise DamagedRecordError("it is too long")
@@ -70,7 +83,7 @@ def stored_lines(
                 bad.add(line)
                 continue
             if sealed:  # without the mark of a list or a batch two lines may be alike by chance
-                mark = hashlib.blake2b(line, digest_size=8).digest()
+                mark = hashlib.blake2b(line[-_TAIL:], digest_size=8).digest()
                 if mark in seen:
                     bad.repeated += 1
                     continue
@@ -105,7 +118,23 @@ def _keep_aside(folder: Path, bad: _Bad, problems: list[str]) -> None:
         _tell(problems, str(error))
 
 
-def _lines(folder: Path, problems: list[str]) -> Iterator[bytes]:
+def pieces(folder: Path, size: int) -> list[Piece]:
+    """Pieces of the results of a run folder, of about `size` bytes; empty where they are packed, or no more than two such pieces."""
+    try:
+        file = os.fdopen(open_inside(folder / RESULTS, folder), "rb")
+    except OSError:
+        return []
+    with file:
+        end = os.fstat(file.fileno()).st_size
+        cuts = [0]
+        while end > 2 * size and cuts[-1] < end:
+            file.seek(min(end, cuts[-1] + size))
+            file.readline()
+            cuts.append(file.tell())
+    return list(itertools.pairwise(cuts))
+
+
+def _lines(folder: Path, problems: list[str], piece: Piece | None) -> Iterator[bytes]:
     """Lines without blank ones; of one that is too long the beginning, longer than the cap."""
     plain, packed = folder / RESULTS, folder / f"{RESULTS}.gz"
     found = plain if os.path.lexists(plain) or not os.path.lexists(packed) else packed
@@ -113,15 +142,17 @@ def _lines(folder: Path, problems: list[str]) -> Iterator[bytes]:
         aside = set_aside(found)
         problems.append(f"{why} and is not read" + (f", kept as {aside.name}" if aside else ""))
         return
+    begin, end = piece or (0, MAX_RESULTS_BYTES)
     total = 0
     with os.fdopen(open_inside(found, folder), "rb") as raw, _unpacked(raw, found is packed) as file:
-        while line := file.readline(MAX_LINE_BYTES + 1):
-            piece = line
-            while len(piece) > MAX_LINE_BYTES and not piece.endswith(b"\n"):
-                total += len(piece)
+        file.seek(begin)
+        while begin + total < end and (line := file.readline(MAX_LINE_BYTES + 1)):
+            rest = line
+            while len(rest) > MAX_LINE_BYTES and not rest.endswith(b"\n"):
+                total += len(rest)
                 _check_size(total)
-                piece = file.readline(MAX_LINE_BYTES + 1)
-            total += len(piece)
+                rest = file.readline(MAX_LINE_BYTES + 1)
+            total += len(rest)
             _check_size(total)
             if line.strip():
                 yield line

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from flashverify.campaign.store.files import set_aside
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
     from flashverify.judge.verdict import CaseResult
 
 __all__ = ["check_resumable", "recount"]
+
+
+_STEPS = ((20_000, 1), (200_000, 10), (math.inf, 100))
+"""Of so many results without a failure, every so-manyth is looked at for the company of failures, and counts as many times."""
 
 
 def check_resumable(stored: StoredRun, config: CampaignConfig) -> None:
@@ -60,9 +65,12 @@ def recount(
     tally.records.update({key: record for key, record in records.items() if key not in tally.owners})
     specs = {record.key.subject: record.subject_spec for record in tally.records.values()}
     fallback = config.subjects[0] if len(config.subjects) == 1 else ""
+    passed = 0
     for result in stored.results(parsed=True):
         spec = _spec(result.origin, config) or specs.get(result.subject) or fallback or result.subject
-        missing += tally.add(result, spec, seconds)
+        step = next(step for most, step in _STEPS if passed < most)
+        passed += not result.failures
+        missing += tally.add(result, spec, seconds, weight=1 if result.failures else step if passed % step == 0 else 0)
         yield result, spec
 
 

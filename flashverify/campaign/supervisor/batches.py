@@ -194,11 +194,16 @@ class Batches:
         self._settle(number)
         return count
 
-    def lost(self, number: int) -> bool:
-        """A worker died over a batch, which goes on with another; False where it is given up because one after the other died."""
+    def lost(self, number: int, *, blamed: bool = True) -> bool:
+        """A worker died over a batch, which goes on with another; False where it is given up because one after the other died.
+
+        Args:
+            number: of the batch.
+            blamed: whether that counts.
+        """
         state = self._open[number]
         state.out = False
-        state.fruitless += 1
+        state.fruitless += blamed
         state.ended = state.fruitless >= _ATTEMPTS
         given_up = state.ended
         self._settle(number)

@@ -71,7 +71,7 @@ class Compilers:
             gpus=(),
             ahead=f"{architecture[:-1]}.{architecture[-1]}",
         )
-        self._pool = Pool(setup, self.notes, self._config.memory)
+        self._pool = Pool(setup, self.notes)
         self._begun = time.monotonic()
 
     def waits(self, event: PutOff) -> None:

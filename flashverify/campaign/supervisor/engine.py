@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from flashverify.campaign import environment
 from flashverify.campaign.protocol import (
     Attributed,
     Batch,
@@ -26,7 +25,8 @@ from flashverify.campaign.protocol import (
     WorkerFailed,
 )
 from flashverify.campaign.supervisor.budget import Budget, Explaining
-from flashverify.campaign.supervisor.events import FindingSeen, Finished, Progress, WorkerLost
+from flashverify.campaign.supervisor.deaths import Deaths
+from flashverify.campaign.supervisor.events import FindingSeen, Finished, Progress
 from flashverify.campaign.supervisor.explainer import Explainer
 from flashverify.campaign.supervisor.first_cases import FirstCases
 from flashverify.campaign.supervisor.gpu import processes
@@ -34,8 +34,8 @@ from flashverify.campaign.supervisor.ledger import Ledger
 from flashverify.campaign.supervisor.live import LiveFile
 from flashverify.campaign.supervisor.probe import failure_of
 from flashverify.campaign.supervisor.schedule import CampaignConfig, Schedule
-from flashverify.campaign.supervisor.slots import EXPLAINING, Loss, Slot
-from flashverify.errors import NoVerdictError, SelfCheckError, StoreError, UsageError
+from flashverify.campaign.supervisor.slots import EXPLAINING, Slot
+from flashverify.errors import SelfCheckError, StoreError, UsageError
 
 if TYPE_CHECKING:
     from flashverify.judge.record import Summary
@@ -53,7 +53,7 @@ class Engine:
 
     Args:
         config: what to do.
-        listeners: called with `FindingSeen`, `FindingMinimal`, `FindingFolded`, `WorkerLost`, `Progress` and `Finished`.
+        listeners: called with `FindingSeen`, `FindingMinimal`, `FindingFolded`, `WorkerLost`, `GpuSetAside`, `Progress` and `Finished`.
 
     Raises:
         UsageError: the folder holds another run, or is in use.
@@ -63,7 +63,6 @@ class Engine:
     def __init__(self, config: CampaignConfig, listeners: Sequence[Listener] = ()) -> None:
         self._config, self._reason, self._exit_code = config, "", 0
         self._listeners, self._live = listeners, LiveFile(config.out)
-        self._fruitless = 0  # workers lost since a case was last judged
         self._ledger = Ledger(config)
         self.store, self.tally, self.problems = self._ledger.store, self._ledger.tally, self._ledger.problems
         self._first = FirstCases(resumed=self.tally.drawn > 0)
@@ -75,6 +74,9 @@ class Engine:
         self._pool, self._gpu = processes(config, self.store, self._ledger.journal.compiled, self._tell)
         self._schedule = Schedule(config, self._ledger.journal, self._gpu.compilers.readiness)
         self._explainer = Explainer(config, self._ledger, self.explaining, self._tell, lambda: self.budget.elapsed)
+        self._deaths = Deaths(
+            config, self._ledger, self._schedule, self._pool, self._keep, self._explainer.lost, self._tell
+        )
 
     def stop(self, reason: str = "interrupted", exit_code: int = 130) -> None:
         """End at the next tick: store what is known, leave the cases in flight. Safe in a signal handler."""
@@ -95,7 +97,7 @@ class Engine:
                     for slot, event in self._pool.events(_TICK):
                         self._handle(slot, event)
                     for loss in self._pool.losses(self._abandon_after()):
-                        self._lost(loss)
+                        self._deaths.lost(loss)
                     self._gpu.tick(self.tally.judged, self.explaining, over=self._schedule.stopped)
                     self._tell(self.progress())
             finally:
@@ -109,8 +111,7 @@ class Engine:
         if self._reason == "interrupted" or self.budget.until_the_end == 0:
             self._reason = self._reason or "budget"
             return True
-        if not self._reason and self.budget.left == 0:
-            self._reason = "budget"
+        self._reason = self._reason or self._deaths.ended or ("budget" if self.budget.left == 0 else "")
         if self._reason:
             self._schedule.stopped = True
         if self._pool.busy or self._searching:
@@ -120,9 +121,12 @@ class Engine:
     @property
     def _searching(self) -> bool:
         """Whether there are cases to judge, in a worker or still to be handed out."""
-        return self._pool.judging or self._schedule.cases_wait or self._schedule.draws_wait
+        again = self._deaths.wait and self._reason in ("", "budget")
+        return self._pool.judging or again or self._schedule.cases_wait or self._schedule.draws_wait
 
     def _assign(self) -> None:
+        if self._reason in ("", "budget"):
+            self._deaths.hand_out()
         for number in self._pool.free():
             task = self._schedule.next(
                 self._pool.judging,
@@ -147,10 +151,13 @@ class Engine:
     def _handle(self, slot: Slot, event: Event) -> None:
         if isinstance(event, CaseJudged):
             assert isinstance(slot.task, Batch | Chunk)
-            result = self._schedule.answered(slot.task, event.result)
-            for kept in self._first.take(result, event.subject):
-                self._keep(*kept)
-            self._fruitless = 0
+            suspect = self._deaths.judged(slot)
+            task = slot.task if suspect is None else suspect.task
+            if isinstance(task, Batch | Chunk):
+                for kept in self._first.take(self._schedule.answered(task, event.result), event.subject):
+                    self._keep(*kept)
+            if suspect is not None:
+                self._deaths.survived(suspect)
             slot.answered += 1
             slot.process.send(Reply(self._schedule.stopped or bool(self._reason)))
             self._ledger.describe(event)
@@ -194,39 +201,13 @@ class Engine:
             raise SelfCheckError(event.message)
         slot.failure = event.message
 
-    def _lost(self, loss: Loss) -> None:
-        """A worker died, hung or grew too large: the case in flight is a finding, the rest of its task goes on."""
-        task, note, ledger = loss.task, loss.in_flight, self._ledger
-        self._explainer.lost(loss.worker)
-        if loss.abandoned:
-            return
-        ledger.restarts += 1
-        self._fruitless += 1
-        if note is not None and not loss.failure:
-            evidence = self.tally.evidence.get(
-                note.name, environment.evidence(self._config.device, self._config.numerics)
-            )
-            result = loss.result(note, evidence)
-            self._keep(
-                self._schedule.answered(task, result) if isinstance(task, Batch | Chunk) else result, note.subject
-            )
-            loss.answered += 1
-        goes_on = task is None or self._schedule.lost(task, loss.answered)
-        reason = loss.verdict.message + ("" if goes_on else "; the rest of its batch is given up")
-        self._tell(WorkerLost(loss.worker, reason, note.case if note else ""))
-        if self._fruitless > self._config.workers + 3 or ledger.restarts > 10 + self.tally.drawn // 4:
-            if not self.tally.drawn:
-                raise NoVerdictError(
-                    f"no worker survives: {loss.failure or loss.verdict.message}\n{loss.printed}".strip()
-                )
-            self._reason = self._reason or "workers"
-
     def _abandon_after(self) -> float | None:
         """Seconds after which a case in flight is given up because the search is over; None while it is not."""
         over = self._reason == "findings" or self.budget.left == 0
         return min(_IN_FLIGHT_GRACE, self._config.case_limit) if over else None
 
     def _finish(self) -> Summary:
+        self._deaths.end(self._reason or "budget")
         if self._reason != "interrupted":
             self._first.end()
         self._explainer.end()

@@ -7,7 +7,16 @@ import msgspec
 from flashverify.campaign.store.stats import Stats
 from flashverify.judge.record import FindingRecord, Folded, Summary
 
-__all__ = ["FindingFolded", "FindingMinimal", "FindingSeen", "Finished", "Progress", "WorkerHealth", "WorkerLost"]
+__all__ = [
+    "FindingFolded",
+    "FindingMinimal",
+    "FindingSeen",
+    "Finished",
+    "GpuSetAside",
+    "Progress",
+    "WorkerHealth",
+    "WorkerLost",
+]
 
 
 class FindingSeen(msgspec.Struct, frozen=True):
@@ -36,6 +45,13 @@ class WorkerLost(msgspec.Struct, frozen=True):
     worker: int
     reason: str
     case: str = ""
+
+
+class GpuSetAside(msgspec.Struct, frozen=True):
+    """A GPU is used no more; `reason` in words."""
+
+    gpu: str
+    reason: str
 
 
 class WorkerHealth(msgspec.Struct, frozen=True, omit_defaults=True):

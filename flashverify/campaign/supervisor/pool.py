@@ -21,6 +21,7 @@ from flashverify.campaign.protocol import (
     Ready,
     Started,
     Task,
+    WorkerFailed,
 )
 from flashverify.campaign.store import disk
 from flashverify.campaign.supervisor.events import WorkerHealth
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Pool"]
 
+_GROWN = 1.25
+"""Times the memory after its first task that a worker has grown to which is replaced, once it uses half of what it may."""
+
 
 class Pool:
     """At most one process per entry of `notes`.
@@ -44,12 +48,12 @@ class Pool:
     Args:
         setup: what every worker shares.
         notes: where each worker announces its case.
-        memory: bytes that one worker may use; None is no limit.
     """
 
-    def __init__(self, setup: ProcessSetup, notes: list[Path], memory: int | None) -> None:
-        self._setup, self.notes, self._memory = setup, notes, memory
+    def __init__(self, setup: ProcessSetup, notes: list[Path]) -> None:
+        self._setup, self.notes = setup, notes
         self._slots: dict[int, Slot] = {}
+        self._aside: set[str] = set()
         self._selector = selectors.DefaultSelector()
 
     @property
@@ -76,7 +80,7 @@ class Pool:
                 work_of(slot),
                 round(now - slot.since, 1) if slot.task is not None else 0.0,
                 slot.process.memory(),
-                gpu_of_worker(slot.number, self._setup.gpus),
+                self.gpu(slot.number),
             )
             for slot in self.slots
         )
@@ -85,10 +89,32 @@ class Pool:
         """Numbers of the workers that wait, running ones first; not running ones are started when they get a task."""
         waiting = [n for n, slot in self._slots.items() if slot.task is None and not slot.failure]
         yield from waiting
-        yield from (n for n in range(len(self.notes)) if n not in self._slots)
+        yield from self._stopped()
 
-    def give(self, number: int, task: Task) -> None:
-        """Hand a task to a free worker."""
+    def _stopped(self) -> Iterator[int]:
+        """Numbers of the workers that do not run and may."""
+        numbers = (n for n in range(len(self.notes)) if self.gpu(n) not in self._aside)
+        yield from (n for n in numbers if n not in self._slots)
+
+    def vacant(self) -> list[int]:
+        """The same as `free`, not running ones first."""
+        stopped = list(self._stopped())
+        return [*stopped, *(n for n in self.free() if n not in stopped)]
+
+    def gpu(self, number: int) -> str:
+        """That which a worker has for its own; empty for none."""
+        return gpu_of_worker(number, self._setup.gpus)
+
+    def set_aside(self, gpu: str) -> list[Loss]:
+        """End the workers of a GPU, which is used no more."""
+        self._aside.add(gpu)
+        why = hang_verdict(0)
+        return [self._remove(slot, why, abandoned=True) for slot in self.slots if self.gpu(slot.number) == gpu]
+
+    def give(self, number: int, task: Task, *, fresh: bool = False) -> None:
+        """Hand a task to a free worker; with `fresh` to a new process."""
+        if fresh and number in self._slots:
+            self._end(self._slots[number])
         slot = self._slots.get(number) or self._started(number)
         slot.task, slot.answered, slot.put_off = task, 0, 0
         slot.since, slot.limit = time.monotonic(), START_LIMIT
@@ -96,9 +122,8 @@ class Pool:
 
     def start(self) -> None:
         """Start every worker that does not run, before it has a task."""
-        for number in range(len(self.notes)):
-            if number not in self._slots:
-                self._started(number)
+        for number in tuple(self._stopped()):
+            self._started(number)
 
     def _started(self, number: int) -> Slot:
         try:
@@ -112,8 +137,13 @@ class Pool:
         return slot
 
     def done(self, slot: Slot) -> None:
-        """The worker waits again."""
+        """The worker waits again; one that has grown ends, so that no case meets the limit of memory for those before it."""
         slot.task = None
+        used = slot.process.memory()
+        slot.memory = slot.memory or used
+        limit = self._setup.memory
+        if limit is not None and used > limit / 2 and used > _GROWN * slot.memory:
+            self._end(slot)
 
     def events(self, seconds: float) -> Iterator[tuple[Slot, Event]]:
         """What the workers say within `seconds`."""
@@ -123,7 +153,7 @@ class Pool:
         ready = {key.data for key, _ in self._selector.select(seconds)}
         for slot in self.slots:
             # Whatever a dead worker said was in the pipe before it was seen dead; it is read before it is counted as lost.
-            slot.code = slot.process.popen.poll()
+            slot.code = slot.process.code()
             if slot.number in ready or slot.code is not None:
                 yield from ((slot, event) for event in self._read(slot))
 
@@ -136,6 +166,7 @@ class Pool:
             return
         for event in events:
             slot.since, slot.spoke = time.monotonic(), True
+            slot.began = slot.began or not isinstance(event, Ready | WorkerFailed)
             slot.limit = self._setup.case_limit if isinstance(event, Started) else START_LIMIT
             slot.put_off += isinstance(event, PutOff)
             if not isinstance(event, Ready) or event.environment:
@@ -154,7 +185,7 @@ class Pool:
                 verdict = death_verdict(slot.code, slot.process.printed())
             elif slot.task is not None and quiet > slot.limit:
                 verdict = hang_verdict(slot.limit)
-            elif self._memory is not None and (used := slot.process.memory()) > self._memory:
+            elif (limit := self._setup.memory) is not None and (used := slot.process.memory()) > limit:
                 verdict = death_verdict(0, "", used)
             elif (
                 abandon_after is not None
@@ -168,11 +199,14 @@ class Pool:
                 continue
             yield self._remove(slot, verdict)
 
-    def _remove(self, slot: Slot, verdict: Verdict, *, abandoned: bool = False) -> Loss:
+    def _end(self, slot: Slot) -> None:
         for descriptor in slot.process.descriptors:
             self._selector.unregister(descriptor)
         del self._slots[slot.number]
         slot.process.close()
+
+    def _remove(self, slot: Slot, verdict: Verdict, *, abandoned: bool = False) -> Loss:
+        self._end(slot)
         return Loss(
             worker=slot.number,
             task=slot.task,
@@ -182,6 +216,8 @@ class Pool:
             printed=slot.process.printed(),
             failure=slot.failure,
             seconds=time.monotonic() - slot.since,
+            gpu=self.gpu(slot.number),
+            began=slot.began,
             abandoned=abandoned,
         )
 

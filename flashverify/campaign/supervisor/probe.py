@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["START_LIMIT", "Probe", "failure_of"]
 
 _Answer = TypeVar("_Answer", Judged, CasesListed)
+_TICK = 0.2
 START_LIMIT = 300.0
 """Seconds that a worker may take to import torch, Triton and a subject."""
 
@@ -31,8 +32,8 @@ class Probe:
     """A child process that judges cases until one kills it; the next case then gets a fresh child.
 
     Args:
-        setup: toolkit, device and time limit of a case.
-        alive: called about once a second while a case runs.
+        setup: toolkit, device, time limit of a case and limit of memory.
+        alive: called once a second or more often while a case runs.
     """
 
     def __init__(self, setup: ProcessSetup, alive: Callable[[], None] = lambda: None) -> None:
@@ -59,7 +60,11 @@ class Probe:
             NoVerdictError: the deadline passed, or the harness failed.
             FlashverifyError: the subject cannot be loaded.
         """
+        used = self._process is not None and not self._fresh
         answer = self._ask(task, Judged, deadline)
+        if used and isinstance(answer, Verdict) and answer.error == "memory":
+            self.reset()  # the cases before it may have filled the memory
+            answer = self._ask(task, Judged, deadline)
         return self._lost(task, answer) if isinstance(answer, Verdict) else answer
 
     def cases(self, task: CaseList, *, deadline: float = math.inf) -> tuple[str, ...]:
@@ -82,11 +87,11 @@ class Probe:
         self._fresh = False
         process.send(task)
         begun = time.monotonic()
-        limit = START_LIMIT
+        limit, memory = START_LIMIT, self._setup.memory
         while True:
             try:
-                events: list[Event] = process.wait(min(1.0, self._setup.case_limit / 4))
-                dead = process.popen.poll()
+                events: list[Event] = process.wait(min(1.0 if memory is None else _TICK, self._setup.case_limit / 4))
+                dead = process.code()
                 if dead is not None:
                     events += process.read()
             except msgspec.MsgspecError as error:
@@ -104,6 +109,8 @@ class Probe:
                     )
             if dead is not None:
                 return death_verdict(dead, process.printed())
+            if memory is not None and (taken := process.memory()) > memory:
+                return death_verdict(0, "", taken)
             if time.monotonic() - begun > limit:
                 return hang_verdict(limit)
             if time.monotonic() > deadline:

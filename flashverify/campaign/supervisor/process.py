@@ -33,6 +33,7 @@ class ProcessSetup(msgspec.Struct, frozen=True):
         environment: variables that its processes have beside those of this process, as the GPU that they see.
         ahead: see `WorkerConfig`.
         gpus: those over which its processes take turns; with none each sees what `environment` shows.
+        memory: bytes that each process may use; None is no limit.
     """
 
     toolkit: str
@@ -43,6 +44,7 @@ class ProcessSetup(msgspec.Struct, frozen=True):
     environment: dict[str, str] = {}
     ahead: str = ""
     gpus: tuple[str, ...] = ()
+    memory: int | None = None
 
     def of_worker(self, number: int) -> ProcessSetup:
         """That of worker `number`, which sees its own GPU alone."""
@@ -73,6 +75,7 @@ class WorkerProcess:
             setup.plain,
             setup.numerics,
             setup.ahead,
+            setup.memory,
         )
         try:
             self.popen = subprocess.Popen(
@@ -82,7 +85,7 @@ class WorkerProcess:
                 stderr=subprocess.STDOUT,
                 pass_fds=(write,),
                 env=worker_environment(setup.device) | setup.environment,
-                process_group=0,  # a Ctrl-C of the terminal reaches the supervisor alone
+                process_group=0,  # a Ctrl-C of the terminal reaches the supervisor alone; what a subject starts ends with it
             )
         finally:
             os.close(write)
@@ -101,7 +104,7 @@ class WorkerProcess:
         return (self._events, self._printed)
 
     def send(self, message: msgspec.Struct) -> None:
-        """One line to the worker; a dead one is noticed by `popen.poll()`."""
+        """One line to the worker; a dead one is noticed by `code()`."""
         assert self.popen.stdin is not None
         try:
             self.popen.stdin.write(encode(message))
@@ -150,10 +153,24 @@ class WorkerProcess:
             return 0
         return pages * os.sysconf("SC_PAGE_SIZE")
 
+    def code(self) -> int | None:
+        """Its exit code once it is dead, None before. What its subject had started is ended then."""
+        if self.popen.returncode is None:
+            with contextlib.suppress(ChildProcessError):  # somebody else asked for its end
+                # It is not waited for yet: until then its number names no other group of processes.
+                if os.waitid(os.P_PID, self.popen.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+                    return None
+                self._end_group()
+        return self.popen.poll()
+
+    def _end_group(self) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.popen.pid, signal.SIGKILL)
+
     def close(self) -> None:
-        """Kill the worker where it still runs, and release everything."""
-        if self.popen.poll() is None:
-            self.popen.kill()
+        """Kill the worker where it still runs, with what its subject started, and release everything."""
+        if self.code() is None:
+            self._end_group()
         self.popen.wait()
         for pipe in (self.popen.stdin, self.popen.stdout):
             if pipe is not None:

@@ -97,8 +97,13 @@ class Schedule:
         self._barren = 0 if count or stopped or put_off else self._barren + 1
         self.stopped = self.stopped or self._barren >= 3
 
-    def lost(self, task: Task, answered: int) -> bool:
-        """A worker died over `task` after it had answered for so many of its cases, the deadly one included.
+    def lost(self, task: Task, answered: int, *, blamed: bool = True) -> bool:
+        """A worker is gone that had answered for so many cases of `task`, the deadly one included.
+
+        Args:
+            task: what it had.
+            answered: cases.
+            blamed: whether the task may be why.
 
         Returns:
             Whether another worker gets the rest.
@@ -108,7 +113,7 @@ class Schedule:
         elif isinstance(task, Chunk) and task.cases[answered:]:
             self._chunks.appendleft(Chunk(task.subject, task.cases[answered:], task.plan, task.origin))
         elif isinstance(task, Batch):
-            return self._batches.lost(task.number)
+            return self._batches.lost(task.number, blamed=blamed)
         return True
 
     def next(

@@ -31,6 +31,8 @@ class Slot:
         since: when it last gave a sign of life.
         limit: seconds from then on until it counts as hanging.
         spoke: whether it gave a sign of life at all.
+        began: whether it began any work.
+        memory: resident bytes after its first task.
         failure: why it ends, where it said so.
         code: its exit code, once it is dead.
     """
@@ -43,6 +45,8 @@ class Slot:
     since: float = 0.0
     limit: float = START_LIMIT
     spoke: bool = False
+    began: bool = False
+    memory: int = 0
     failure: str = ""
     code: int | None = None
 
@@ -60,7 +64,13 @@ def work_of(slot: Slot) -> str:
 
 @dataclass(slots=True, kw_only=True)
 class Loss:
-    """A worker that is gone; `abandoned` where the end of the campaign killed it."""
+    """A worker that is gone.
+
+    Args:
+        gpu: that it had for its own; empty for none.
+        began: whether it began any work.
+        abandoned: whether the end of the campaign killed it.
+    """
 
     worker: int
     task: Task | None
@@ -70,6 +80,8 @@ class Loss:
     printed: str
     failure: str
     seconds: float
+    gpu: str = ""
+    began: bool = False
     abandoned: bool = False
 
     def result(self, note: Inflight, evidence: str) -> CaseResult:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -71,8 +70,15 @@ class Tally:
         """Cases handed to a subject, whatever came of them."""
         return self.judged + self.unsupported + self.errors
 
-    def add(self, result: CaseResult, spec: str, seconds: float) -> list[FindingRecord]:
-        """Count a result; the findings that are new, or whose case became smaller."""
+    def add(self, result: CaseResult, spec: str, seconds: float, *, weight: int = 1) -> list[FindingRecord]:
+        """Count a result; the findings that are new, or whose case became smaller.
+
+        Args:
+            result: of a case.
+            spec: of its subject.
+            seconds: since the campaign began.
+            weight: of the result in `company`, where it may stand for others that are alike or be left to one that does.
+        """
         if result.unsupported is not None:
             self.unsupported += 1
             return []
@@ -87,14 +93,15 @@ class Tally:
         if result.sampled is not None:
             self.sampled = result.sampled.plus(self.sampled)
         self._note_worst(result)
-        self.company.add(result)
+        if weight:
+            self.company.add(result, weight)
         return self._bucket(result, spec, seconds)
 
     def _note_worst(self, result: CaseResult) -> None:
         for stats in result.stats:
             ratio = from_hex(stats.worst)
-            if not math.isnan(ratio):
-                self.worst[stats.output] = max(self.worst.get(stats.output, 0.0), ratio)
+            if ratio > self.worst.get(stats.output, -1.0):  # which NaN is not
+                self.worst[stats.output] = ratio
 
     def _bucket(self, result: CaseResult, spec: str, seconds: float) -> list[FindingRecord]:
         if not result.failures:
@@ -182,13 +189,14 @@ class Tally:
         )
 
     def summary(self, restarts: int, seconds: float, stopped: str, interrupt_code: int) -> Summary:
-        """The end, with the exit code: nothing judged is no pass, nor is a run without coverage; a case that could not be judged spoils one."""
+        """The end, with the exit code: a finding is one however the run ended; nothing judged is no pass, nor is a run without coverage; a case that could not be judged spoils one."""
         if stopped == "interrupted":
             code = interrupt_code
-        elif stopped not in ("budget", "findings") or not self.judged:
-            code = 3
+        elif self.records:
+            code = 1
         else:
-            code = 1 if self.records else 3 if self.errors or not self.covering else 0
+            passed = stopped in ("budget", "findings") and self.judged and self.covering and not self.errors
+            code = 0 if passed else 3
         return Summary(
             cases=self.judged,
             unsupported=self.unsupported,

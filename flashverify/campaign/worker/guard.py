@@ -9,14 +9,16 @@ import signal
 import sys
 from typing import BinaryIO
 
-__all__ = ["guard_process", "open_channel"]
+_PR_SET_PDEATHSIG = 1
+
+__all__ = ["guard_process", "open_channel", "watch_group"]
 
 
 def guard_process() -> None:
     """Die with the supervisor; be the first to go when memory runs out; leave Ctrl-C to the supervisor; name a crash."""
     if sys.platform == "linux":
         parent = os.getppid()
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
             os._exit(1)
         try:
@@ -26,6 +28,22 @@ def guard_process() -> None:
             pass
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     faulthandler.enable(all_threads=False)
+
+
+def watch_group() -> None:
+    """Leave a process in the worker's group that ends the group when the worker dies: a supervisor that was killed cannot end what a subject started."""
+    worker = os.getpid()
+    if sys.platform != "linux" or os.getpgrp() != worker or os.fork():
+        return
+    try:
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGUSR1)
+        os.closerange(0, os.sysconf("SC_OPEN_MAX"))
+        if os.getppid() == worker:
+            signal.sigwait({signal.SIGUSR1})
+        os.killpg(worker, signal.SIGKILL)
+    finally:
+        os._exit(1)
 
 
 def open_channel() -> BinaryIO:

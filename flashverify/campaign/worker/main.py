@@ -42,7 +42,7 @@ from flashverify.campaign.protocol import (
 )
 from flashverify.campaign.supervisor.process import ProcessSetup
 from flashverify.campaign.toolkit import Toolkit, load_toolkit
-from flashverify.campaign.worker.guard import guard_process, open_channel
+from flashverify.campaign.worker.guard import guard_process, open_channel, watch_group
 from flashverify.campaign.worker.inflight import Inflight, InflightFile
 from flashverify.campaign.worker.lost_device import leave_a_lost_device
 from flashverify.case.text import format_case, parse_case
@@ -69,7 +69,9 @@ class Session:
 
     def __init__(self, config: WorkerConfig, tasks: BinaryIO, toolkit: Toolkit) -> None:
         self.toolkit = toolkit
-        self.setup = ProcessSetup(config.toolkit, config.device, config.case_limit, numerics=config.numerics)
+        self.setup = ProcessSetup(
+            config.toolkit, config.device, config.case_limit, numerics=config.numerics, memory=config.memory
+        )
         self.device = config.device
         self._events = config.events_fd
         self._tasks = tasks
@@ -213,6 +215,7 @@ def _place(error: BaseException) -> str:
 def main() -> int:
     """Read the configuration, then tasks until the end of input."""
     guard_process()
+    watch_group()
     tasks = open_channel()
     config = msgspec.json.decode(tasks.readline(), type=WorkerConfig)
     os.set_inheritable(config.events_fd, False)

@@ -13,7 +13,6 @@ import msgspec
 from flashverify.campaign.plan_name import PlanName
 from flashverify.campaign.protocol import Judge, Judged
 from flashverify.campaign.supervisor.probe import Probe
-from flashverify.campaign.supervisor.process import death_verdict
 from flashverify.case.case import Case
 from flashverify.case.text import format_case
 from flashverify.judge.verdict import CaseResult, Status
@@ -31,7 +30,7 @@ class StoppedError(Exception):
 
 
 class MutantProbe(Probe):
-    """A `Probe` that ends a process which takes too much memory, and gives up when the run stops.
+    """A `Probe` that gives up when the run stops.
 
     Args:
         setup: toolkit, device and time limit of a case.
@@ -40,8 +39,8 @@ class MutantProbe(Probe):
     """
 
     def __init__(self, setup: ProcessSetup, memory: int | None, stopped: Callable[[], bool]) -> None:
-        super().__init__(setup, self._watch)
-        self._memory, self._stopped, self._used = memory, stopped, 0
+        super().__init__(msgspec.structs.replace(setup, memory=memory), self._watch)
+        self._stopped = stopped
 
     def ask(self, task: Judge) -> Judged:
         """The verdicts on the case; a crash, a hang or too much memory is a failing verdict.
@@ -50,13 +49,7 @@ class MutantProbe(Probe):
             FlashverifyError: the subject cannot be loaded, or the harness failed.
             StoppedError: the run stops.
         """
-        self._used = 0
         judged = self.judge(task)
-        if self._used:  # the process was killed here, which looks like a crash
-            verdict = death_verdict(0, "", self._used)
-            return msgspec.structs.replace(
-                judged, result=msgspec.structs.replace(judged.result, verdicts=(verdict,), stats=())
-            )
         if self._setup.device != "cpu" and any(v.check == "exception" for v in judged.result.failures):
             self.reset()  # after an illegal address the device refuses everything else that this process asks of it
         return judged
@@ -76,10 +69,6 @@ class MutantProbe(Probe):
     def _watch(self) -> None:
         if self._stopped():
             raise StoppedError
-        process = self._process
-        if process is not None and self._memory is not None and (used := process.memory()) > self._memory:
-            self._used = used
-            process.popen.kill()
 
 
 class Clean:

@@ -1,0 +1,168 @@
+"""What follows when a worker dies, hangs or grows too large: its case is judged again alone, the rest of its task goes on.
+
+A signal from outside, a system that runs out of memory or a GPU that fails kills a worker over a case that is right. So a death is no
+finding. The case goes to a fresh process that has judged nothing, on another GPU where there is one. If that dies too, the case is to
+blame; if not, its verdicts count and the GPU of the first death comes under suspicion.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flashverify.campaign import environment
+from flashverify.campaign.protocol import Batch, Chunk
+from flashverify.campaign.supervisor.events import GpuSetAside, WorkerLost
+from flashverify.campaign.supervisor.gpu_health import GpuHealth
+from flashverify.campaign.supervisor.suspects import Suspects
+from flashverify.errors import NoVerdictError
+from flashverify.judge.verdict import CaseResult, Status, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import msgspec
+
+    from flashverify.campaign.supervisor.config import CampaignConfig
+    from flashverify.campaign.supervisor.ledger import Ledger
+    from flashverify.campaign.supervisor.pool import Pool
+    from flashverify.campaign.supervisor.schedule import Schedule
+    from flashverify.campaign.supervisor.slots import Loss, Slot
+    from flashverify.campaign.supervisor.suspects import Suspect
+
+__all__ = ["Deaths"]
+
+
+class Deaths:
+    """Judges cases again over which a worker died, and ends a campaign whose workers do not survive.
+
+    Args:
+        config: of the campaign.
+        ledger: of the campaign.
+        schedule: gets the rest of a task.
+        pool: the workers.
+        keep: stores a result, with the spec of its subject.
+        freed: is told the number of a worker that has its task no more.
+        tell: called with `WorkerLost` and `GpuSetAside`.
+
+    Attributes:
+        ended: why the campaign is to end, as `Summary.stopped` has it; empty while it goes on.
+    """
+
+    def __init__(
+        self,
+        config: CampaignConfig,
+        ledger: Ledger,
+        schedule: Schedule,
+        pool: Pool,
+        keep: Callable[[CaseResult, str], None],
+        freed: Callable[[int], None],
+        tell: Callable[[msgspec.Struct], None],
+    ) -> None:
+        self._config, self._ledger, self._schedule, self._pool = config, ledger, schedule, pool
+        self._keep, self._freed, self._tell = keep, freed, tell
+        self._suspects = Suspects()
+        self._gpus = GpuHealth(config.gpus, config.workers)
+        self._fruitless = 0  # workers lost since a case was last judged
+        self._again = 0  # workers lost over a case that had killed one before
+        self.ended = ""
+
+    @property
+    def wait(self) -> bool:
+        """Whether a case is still to be judged again."""
+        return self._suspects.wait
+
+    def hand_out(self) -> None:
+        """Give what waits to fresh processes, before anything else is handed out."""
+        for number in self._pool.vacant() if self._suspects.wait else ():
+            if (suspect := self._suspects.take(number, self._pool.gpu(number), self._gpus.usable)) is not None:
+                self._pool.give(number, suspect.alone(), fresh=True)
+
+    def judged(self, slot: Slot) -> Suspect | None:
+        """A worker judged a case; the suspect that this is, or None. `survived` is called when the result is stored."""
+        self._fruitless = 0
+        self._gpus.judged(self._pool.gpu(slot.number))
+        return self._suspects.taken(slot.number)
+
+    def survived(self, suspect: Suspect) -> None:
+        """A case over which a worker died was judged by another one: it is not to blame, and its task goes on."""
+        if suspect.task is not None and suspect.counts:
+            self._schedule.lost(suspect.task, suspect.answered + 1)
+        self._strike(suspect.gpu, suspect.reason)
+
+    def lost(self, loss: Loss) -> None:
+        """A worker is gone."""
+        suspect, note = self._suspects.taken(loss.worker), loss.in_flight
+        self._freed(loss.worker)
+        if loss.abandoned:
+            return
+        self._ledger.restarts += 1
+        self._fruitless += 1
+        goes_on, reason = True, loss.verdict.message
+        if suspect is not None and note is not None and not loss.failure:
+            goes_on = self._convict(suspect, loss)
+            reason = f"{reason}, alone with a case that another worker had died over"
+        elif suspect is not None:
+            self._suspects.again(suspect)
+        elif note is not None and not loss.failure:
+            self._suspects.add(loss, note)
+            reason = f"{reason}; its case is judged again, alone"
+        elif loss.task is not None:
+            goes_on = self._schedule.lost(loss.task, loss.answered, blamed=loss.began or not self._gpus.usable)
+        self._tell(
+            WorkerLost(
+                loss.worker,
+                reason + ("" if goes_on else "; the rest of its batch is given up"),
+                note.case if note else "",
+            )
+        )
+        if not loss.began and (note is None or loss.failure):
+            self._strike(loss.gpu, loss.failure or loss.verdict.message)
+        if (
+            self._fruitless > self._config.workers + 3
+            or self._ledger.restarts - self._again > 10 + self._ledger.tally.drawn // 4
+        ):
+            self._give_up(
+                "workers", f"no worker survives: {loss.failure or loss.verdict.message}\n{loss.printed}".strip()
+            )
+
+    def _convict(self, suspect: Suspect, loss: Loss) -> bool:
+        """A case killed a second worker; whether the rest of its task goes on."""
+        self._again += 1
+        evidence = self._ledger.tally.evidence.get(
+            suspect.case.name, environment.evidence(self._config.device, self._config.numerics)
+        )
+        result = loss.result(suspect.case, evidence)
+        if isinstance(suspect.task, Batch | Chunk):
+            result = self._schedule.answered(suspect.task, result)
+        self._keep(result, suspect.case.subject)
+        return suspect.task is None or not suspect.counts or self._schedule.lost(suspect.task, suspect.answered + 1)
+
+    def _strike(self, gpu: str, why: str) -> None:
+        """A worker ended for no reason that lies in its case: its GPU may be set aside, and what its other workers had goes on elsewhere."""
+        if not self._gpus.strike(gpu, why):
+            return
+        self._tell(GpuSetAside(gpu, self._gpus.aside[gpu]))
+        for loss in self._pool.set_aside(gpu):
+            self._freed(loss.worker)
+            if (suspect := self._suspects.taken(loss.worker)) is not None:
+                self._suspects.again(suspect)
+            elif loss.task is not None:
+                self._schedule.lost(loss.task, loss.answered, blamed=False)
+        if self._gpus.none_left:
+            reasons = "; ".join(f"GPU {name}: {reason}" for name, reason in self._gpus.aside.items())
+            self._give_up("gpus", f"no GPU is left: {reasons}")
+
+    def _give_up(self, reason: str, words: str) -> None:
+        if not self._ledger.tally.drawn:
+            raise NoVerdictError(words)
+        self.ended = self.ended or reason
+
+    def end(self, reason: str) -> None:
+        """The campaign is over: where it met its budget, a case that was not judged again could not be judged."""
+        for suspect in self._suspects.end():
+            if reason != "budget" or not isinstance(suspect.task, Batch | Chunk):
+                continue
+            message = f"a worker was lost ({suspect.reason}), and the time was over before its case was judged again"
+            verdict = Verdict(check="harness", status=Status.ERROR, error="exception", message=message)
+            result = CaseResult(suspect.case.case, suspect.case.name, self._config.device, (verdict,))
+            self._keep(self._schedule.answered(suspect.task, result), suspect.case.subject)
