@@ -9,6 +9,8 @@ import flashverify.report
 from flashverify.comparing import pictures
 from flashverify.comparing.element_table import HEAD, PLACES_HEAD, element_cells, place_cells
 from flashverify.comparing.said import TITLES
+from flashverify.comparing.speed.speed_words import HEAD as HEAD_OF_SPEED
+from flashverify.comparing.speed.speed_words import NOTE, speed_cells, summary
 from flashverify.judge import wording
 
 if TYPE_CHECKING:
@@ -56,6 +58,10 @@ def to_html(comparison: Comparison) -> str:
         cells=element_cells(elements) if elements is not None else [],
         places_head=PLACES_HEAD,
         places=place_cells(elements) if elements is not None else [],
+        speed=summary(comparison.speeds) if comparison.speeds is not None else "",
+        speed_head=HEAD_OF_SPEED,
+        speeds=speed_cells(comparison.speeds) if comparison.speeds is not None else [],
+        speed_note=NOTE,
         pictured=_pictured(comparison),
         lines=lambda text: text.split("\n"),
     )
