@@ -46,7 +46,12 @@ def to_html(comparison: Comparison) -> str:
         # Foreign text is made visible wherever it is printed; markup of our own passes.
         finalize=lambda value: wording.visible(value) if type(value) is str else value,
     )
-    environment.filters |= {"ratio": wording.ratio_text, "number": wording.count_text, "plural": wording.plural}
+    environment.filters |= {
+        "ratio": wording.ratio_text,
+        "number": wording.count_text,
+        "plural": wording.plural,
+        "tied": _tied,
+    }
     level, mark = _LEVELS[comparison.decision]
     elements = comparison.elements
     return environment.get_template("comparison.html.j2").render(
@@ -65,6 +70,13 @@ def to_html(comparison: Comparison) -> str:
         pictured=_pictured(comparison),
         lines=lambda text: text.split("\n"),
     )
+
+
+def _tied(cell: str) -> str:
+    """A cell in which a number is not parted from its unit or mark by the end of a line."""
+    for mark in (" !", " ms", " MiB", " %"):
+        cell = cell.replace(mark, f"\N{NO-BREAK SPACE}{mark[1:]}")
+    return cell.replace("x ", "x\N{NO-BREAK SPACE}")
 
 
 def _pictured(comparison: Comparison) -> list[_Pictured]:
