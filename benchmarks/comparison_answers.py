@@ -1,11 +1,12 @@
 """What `flashverify compare` says of changes to the bundled kernels whose right answer is known, and of no change at all.
 
-    python benchmarks/comparison_answers.py FILE [--cases 60] [--selves 50] [--refactors 20] [--jobs 2] [--only NAME]...
+    python benchmarks/comparison_answers.py FILE [--part changes|selves|refactors]... [--cases 60] [--few 12] [--jobs 2]
 
 Eight changes are made to copies of the kernels, each compared with the original as two folders: a harmless refactor, exp2 to exp, P rounded
 to bf16, smaller tiles, the row sum of rounded P, a doubled scale that cancels, a value read that another program writes, and the LSE in the
 input dtype. Then the kernels are compared with themselves, and with refactors that rename what they compute, on other drawn cases each
-time. Prints the answers and the share of right ones, writes them as JSON lines, and exits with 1 where one is not right.
+time. Prints the answers and the share of right ones, writes them as JSON lines, and exits with 1 where one is not right. What FILE
+holds already is not asked again, so that the same command goes on where it was interrupted; a comparison that gave no answer is.
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = "kernels/flashverify_kernels"
+PARTS = ("changes", "selves", "refactors")
 MAY, LOOK, NOT = "may merge", "look", "do not merge"
 
 
@@ -118,6 +120,8 @@ def answer(change: Change | None, number: int, cases: int) -> dict[str, object]:
         except ValueError:
             return {
                 "name": change.name if change else "self",
+                "seed": number,
+                "cases": cases,
                 "decision": "none",
                 "right": False,
                 "sentence": done.stderr[-800:],
@@ -128,6 +132,7 @@ def answer(change: Change | None, number: int, cases: int) -> dict[str, object]:
     return {
         "name": change.name if change else "self",
         "seed": number,
+        "cases": cases,
         "decision": found["decision"],
         "right": right,
         "sentence": found["sentence"],
@@ -137,10 +142,28 @@ def answer(change: Change | None, number: int, cases: int) -> dict[str, object]:
     }
 
 
+Key = tuple[str, int, int]
+"""Of an answer: name, seed, drawn cases."""
+
+
+def answered(file: Path) -> dict[Key, dict[str, object]]:
+    """The answers that a file holds; a line that an interruption cut is none."""
+    found: dict[Key, dict[str, object]] = {}
+    for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
+        try:
+            row = json.loads(line)
+            if row["decision"] != "none":
+                found[row["name"], row["seed"], row["cases"]] = row
+        except (ValueError, KeyError):
+            continue
+    return found
+
+
 def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", type=Path)
+    parser.add_argument("--part", action="append", choices=PARTS, help="repeatable; all of them by default")
     parser.add_argument("--cases", type=int, default=60, help="drawn for each of the eight changes")
     parser.add_argument("--few", type=int, default=12, help="drawn for each self and refactor")
     parser.add_argument("--selves", type=int, default=50)
@@ -149,18 +172,30 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1, help="comparisons at a time, each of three processes")
     options = parser.parse_args()
     wanted = [change for change in CHANGES if not options.only or change.name in options.only]
-    tasks: list[tuple[Change | None, int, int]] = [(change, 7, options.cases) for change in wanted]
-    tasks += [(None, 100 + number, options.few) for number in range(options.selves)]
-    tasks += [(change, 200 + number, options.few) for number, change in enumerate(refactors(options.refactors))]
-    with ThreadPoolExecutor(options.jobs) as pool, options.file.open("w", encoding="utf-8") as record:
-        right = 0
-        for found in pool.map(lambda task: answer(*task), tasks):
-            right += bool(found["right"])
-            record.write(json.dumps(found) + "\n")
+    tasks: dict[str, list[tuple[Change | None, int, int]]] = {
+        "changes": [(change, 7, options.cases) for change in wanted],
+        "selves": [(None, 100 + number, options.few) for number in range(options.selves)],
+        "refactors": [(each, 200 + number, options.few) for number, each in enumerate(refactors(options.refactors))],
+    }
+    asked = [task for part in options.part or PARTS for task in tasks[part]]
+    known = answered(options.file)
+    rows = [row for change, *rest in asked if (row := known.get((change.name if change else "self", *rest)))]
+    open_ones = [task for task in asked if (task[0].name if task[0] else "self", *task[1:]) not in known]
+    if rows:
+        print(f"{len(rows)} of {len(asked)} are answered already")
+    if options.file.exists() and not options.file.read_bytes().endswith(b"\n"):
+        with options.file.open("a", encoding="utf-8") as record:
+            record.write("\n")  # ends the line that an interruption cut
+    with ThreadPoolExecutor(options.jobs) as pool, options.file.open("a", encoding="utf-8") as record:
+        for future in as_completed([pool.submit(answer, *task) for task in open_ones]):
+            row = future.result()
+            rows.append(row)
+            record.write(json.dumps(row) + "\n")
             record.flush()
-            print(f"{'right' if found['right'] else 'WRONG'}  {found['name']}: {found['sentence']}", flush=True)
-    print(f"{right} of {len(tasks)} right")
-    return int(right < len(tasks))
+            print(f"{'right' if row['right'] else 'WRONG'}  {row['name']} {row['seed']}: {row['sentence']}", flush=True)
+    right = sum(bool(row["right"]) for row in rows)
+    print(f"{right} of {len(asked)} right")
+    return int(right < len(asked))
 
 
 if __name__ == "__main__":

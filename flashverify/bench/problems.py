@@ -14,18 +14,15 @@ if TYPE_CHECKING:
 
     from flashverify.bench.records import Workload
 
-__all__ = ["copied", "problem_of"]
+__all__ = ["case_of", "copied", "problem_of"]
 
 
-def problem_of(workload: Workload, device: str) -> Problem:
-    """The workload with normal values; contiguous `[B, H, S, D]` tensors, equal for every subject."""
-    import torch
-
-    backward = workload.direction == "backward"
+def case_of(workload: Workload) -> Case:
+    """The workload as a case; only its sizes and its mask count."""
     mask = Mask(
         causal=("top-left" if workload.seq_q == workload.seq_k else "bottom-right") if workload.causal else None
     )
-    case = Case(
+    return Case(
         batch=workload.batch,
         heads_q=workload.heads_q,
         heads_kv=workload.heads_kv,
@@ -35,8 +32,15 @@ def problem_of(workload: Workload, device: str) -> Problem:
         dim_v=workload.dim,
         dtype=workload.dtype,
         mask=mask,
-        grad=Grad(backward=backward),
+        grad=Grad(backward=workload.direction == "backward"),
     )
+
+
+def problem_of(workload: Workload, device: str) -> Problem:
+    """The workload with normal values; contiguous `[B, H, S, D]` tensors, equal for every subject."""
+    import torch
+
+    backward, case = workload.direction == "backward", case_of(workload)
     dtype = FORMATS[workload.dtype].dtype
     generator = torch.Generator(device).manual_seed(0)
 

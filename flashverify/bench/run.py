@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from flashverify.case.problem import Problem
     from flashverify.subjects.interface import Subject
 
-__all__ = ["COPY", "measure", "workloads"]
+__all__ = ["COPY", "call_of", "measure", "workloads"]
 
 COPY = "copy"
 _TOKENS = 16384
@@ -98,7 +98,7 @@ def measure(
             reasons[subject.name] = reason
             continue
         try:
-            calls[subject.name] = _call(subject, problem, workload.direction)
+            calls[subject.name] = call_of(subject, problem, workload.direction)
         except RuntimeError as error:  # a backend of torch that refuses the problem says so by this
             reasons[subject.name] = str(error).splitlines()[0]
     calls[COPY] = copied(problem)
@@ -110,8 +110,8 @@ def measure(
     ]
 
 
-def _call(subject: Subject, problem: Problem, direction: str) -> Callable[[], object]:
-    """One pass of the subject, tried once."""
+def call_of(subject: Subject, problem: Problem, direction: str) -> Callable[[], object]:
+    """One pass of the subject, tried once; `direction` is `forward` or `backward`."""
     if direction == "forward":
         subject.forward(problem)
         return lambda: subject.forward(problem)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from flashverify.case.sizes import Lengths
+from flashverify.errors import UsageError
 from flashverify.formats import DTYPES
 
 if TYPE_CHECKING:
@@ -142,7 +143,21 @@ class Supports:
         for refused, reason in rules(self, case):
             if refused:
                 return reason
-        return self.also(case) if self.also is not None else None
+        return self.refused_by_also(case)
+
+    def refused_by_also(self, case: Case) -> str | None:
+        """The reason that `also` gives; None where it gives none, or there is no such condition.
+
+        Raises:
+            UsageError: it returned something else than text or None.
+        """
+        reason = self.also(case) if self.also is not None else None
+        if reason is None or isinstance(reason, str):
+            return reason
+        raise UsageError(
+            f"Supports(also=...) returned {reason!r} for {case}, which is not accepted: None where the case is supported, "
+            "otherwise the reason why it is not, as text"
+        )
 
     def rows(self) -> Lengths:
         """The query rows that a sequence may have, empty ones left out."""

@@ -3,7 +3,7 @@
 `sides` says what each side is, `revisions` checks one out, `judged_sides` judges both. A side's process is `side_main`, its parent's view
 `side_process`, between them `side_protocol`; `functions` says what changed of the code. `joined`, `change` and `held` compare stored runs,
 `elements` and `ulp` outputs. `comparison` decides by `thresholds`; `said`, `element_words` and `element_table` hold the words for `text`, `markdown`, `json_text`, `junit` and `page`
-with its `pictures`. `writing` writes the files, `explaining` gives the case behind a number.
+with its `pictures`. `speed` times both sides, `writing` writes the files, `explaining` gives the case behind a number.
 """
 
 from __future__ import annotations

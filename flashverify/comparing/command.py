@@ -31,6 +31,11 @@ STORED = "comparison.json"
     default=100,
     help="drawn cases beside matrix and corpus [default: 100]",
 )
+@click.option(
+    "--timings/--no-timings",
+    default=None,
+    help="time both sides at a few shapes; on a CPU that is its own time [default: on a GPU]",
+)
 @click.option("--explain", metavar="NAME", help="of an earlier comparison: the case behind a number, and its replay")
 @click.option("--junit", metavar="FILE", help="write JUnit XML")
 @shared_options("seed", "max-cases", "workers", "out", "device", "numerics", "baseline")
@@ -41,6 +46,7 @@ def compare_command(
     subject: str | None,
     cases: int | None,
     drawn: int,
+    timings: bool | None,
     explain: str | None,
     junit: str | None,
     comment: str | None,
@@ -67,7 +73,7 @@ def compare_command(
     if settings.out is None:
         settings = replace(settings, out=f"flashverify-out/compare-{os.getpid()}")
     baseline, limits = baseline_for(settings.baseline, Path.cwd()), read_thresholds(Path.cwd())
-    chosen = Chosen(fixed=cases is None, drawn=drawn if cases is None else cases)
+    chosen = Chosen(fixed=cases is None, drawn=drawn if cases is None else cases, timings=timings)
     comparison = compare_sides(judged_sides(*sides_of(sides, subject), settings, chosen), baseline, limits)
     paths = write_files(comparison, Path(str(settings.out)), junit, comment)
     if as_json:

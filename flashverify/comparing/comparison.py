@@ -3,7 +3,7 @@
 `do not merge`: a common case fails in a way in which it did not fail before, an element is newly outside its bound, or a ratio is above
 its ceiling.
 `look`: errors, bias or drift grew beyond a threshold, a case that passed is judged no more, the coverage, the evidence or an
-assumed form changed, or cases are missing.
+assumed form changed, cases are missing, or time or memory grew beyond a threshold that was set.
 `may merge`: nothing of that.
 """
 
@@ -20,6 +20,7 @@ from flashverify.comparing.element_words import element_doubts, sentence
 from flashverify.comparing.held import Held
 from flashverify.comparing.joined import Pair, changed_settings, join, notes_about
 from flashverify.comparing.judged_sides import JudgedSides
+from flashverify.comparing.speed.speed_words import speed_doubts
 from flashverify.comparing.thresholds import Thresholds
 from flashverify.errors import NoVerdictError
 from flashverify.judge.verdict import Status
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from flashverify.campaign.store.reader import StoredRun
     from flashverify.comparing.elements import Elements
     from flashverify.comparing.functions import ChangedFunction
+    from flashverify.comparing.speed.times import Speeds
     from flashverify.judge.record import FindingRecord
 
 __all__ = ["Comparison", "compare_runs", "compare_sides"]
@@ -49,6 +51,7 @@ class Comparison:
         settings: what changed of forms and environment, with its two values.
         elements: what became of every element; None where a side is a stored run.
         functions: what changed of the subjects' own modules; None likewise.
+        speeds: time and memory of both sides; None where nothing was timed.
         limits: the thresholds in force.
         specs: of the subjects, before and after.
         findings: of the later side, those whose check, error and output no finding of the earlier one has.
@@ -68,6 +71,7 @@ class Comparison:
     settings: dict[str, tuple[str, str]]
     elements: Elements | None = None
     functions: tuple[ChangedFunction, ...] | None = None
+    speeds: Speeds | None = None
     limits: Thresholds = field(default_factory=Thresholds)
     specs: tuple[str, ...] = ()
     findings: tuple[Card, ...] = ()
@@ -142,6 +146,8 @@ def compare_sides(sides: JudgedSides, baseline: Baseline | None = None, limits: 
     doubts = [*_doubts(joined.pairs), *_row_doubts(table, limits), *_setting_doubts(settings)]
     if sides.elements is not None:
         doubts += element_doubts(sides.elements, limits)
+    if sides.speeds is not None:
+        doubts += speed_doubts(sides.speeds, limits)
     if joined.only_before:
         doubts.append(
             f"{plural(len(joined.only_before), 'case')} of the earlier run {'is' if len(joined.only_before) == 1 else 'are'} not in the later one"
@@ -163,6 +169,7 @@ def compare_sides(sides: JudgedSides, baseline: Baseline | None = None, limits: 
         settings=settings,
         elements=sides.elements,
         functions=sides.functions,
+        speeds=sides.speeds,
         limits=limits,
         specs=tuple(run.record.subjects[0] for run in (old, new) if len(run.record.subjects) == 1),
         findings=_new_findings(old, new),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from flashverify.comparing.speed.speed_words import speed_json
 from flashverify.report.json_report import ratio_json
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ def to_json(comparison: Comparison) -> str:
     document["thresholds"] = asdict(comparison.limits)
     document["functions"] = None if comparison.functions is None else msgspec.to_builtins(comparison.functions)
     document["elements"] = None if comparison.elements is None else _elements(comparison.elements)
+    document["speeds"] = None if comparison.speeds is None else speed_json(comparison.speeds)
     return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
 
 

@@ -13,7 +13,8 @@ from flashverify.comparing.elements import Elements
 from flashverify.comparing.functions import ChangedFunction, changed_functions
 from flashverify.comparing.revisions import checked_out
 from flashverify.comparing.side_process import side_process
-from flashverify.errors import NoVerdictError
+from flashverify.comparing.speed.rounds import timed
+from flashverify.errors import NoVerdictError, UsageError
 from flashverify.judge.verdict import Status
 from flashverify.judge.wording import plural
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from flashverify.campaign.supervisor.schedule import CampaignConfig
     from flashverify.comparing.side_process import SideProcess
     from flashverify.comparing.sides import Side
+    from flashverify.comparing.speed.times import Speeds
 
 __all__ = ["Chosen", "JudgedSides", "judged_sides"]
 
@@ -38,10 +40,12 @@ class Chosen:
     Attributes:
         fixed: the standard matrix and the packaged corpus.
         drawn: so many drawn cases.
+        timings: whether both sides are timed; None is on a GPU, where no side is a stored run.
     """
 
     fixed: bool = True
     drawn: int = 100
+    timings: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,27 +57,33 @@ class JudgedSides:
         elements: what became of every element; None where a side is a stored run, which keeps no outputs.
         functions: what changed of the subjects' own modules; None likewise.
         versions: of packages and machine that differ, with both values.
+        speeds: time and memory; None where nothing was timed.
     """
 
     runs: tuple[Path, Path]
     elements: Elements | None = None
     functions: tuple[ChangedFunction, ...] | None = None
     versions: dict[str, tuple[str, str]] | None = None
+    speeds: Speeds | None = None
 
 
 def judged_sides(before: Side, after: Side, settings: Settings, chosen: Chosen) -> JudgedSides:
     """Judge what is not judged yet. A side beside a stored run is judged on the cases of that run.
 
     Raises:
+        UsageError: timings are asked for of a stored run.
         FlashverifyError: a subject cannot be loaded, no case suits both, or nothing can be judged.
     """
+    stored_side = next((side for side in (before, after) if side.run is not None), None)
+    if chosen.timings and stored_side is not None:
+        raise UsageError(f"--timings is not accepted: {stored_side.text!r} is a stored run, which cannot be timed")
     if before.run is not None and after.run is not None:
         return JudgedSides((before.run, after.run))
     judged = next(side for side in (before, after) if side.run is None)
     base = campaign_config("run", replace(settings, subject=None), cases=("fv1",))
     with contextlib.ExitStack() as stack:
         first, second = (stack.enter_context(checked_out(side)) for side in (before, after))
-        stored = next((side.run for side in (before, after) if side.run is not None), None)
+        stored = None if stored_side is None else stored_side.run
         if stored is not None:
             cases = tuple(dict.fromkeys(r.case for r in open_run(stored).results() if r.unsupported is None))
             side = first if judged is before else second
@@ -98,7 +108,12 @@ def _both(before: Side, after: Side, base: CampaignConfig, chosen: Chosen) -> Ju
             for name in sorted(one.opened.versions.keys() | other.opened.versions.keys())
             if (old := one.opened.versions.get(name, "")) != (new := other.opened.versions.get(name, ""))
         }
-        return JudgedSides(runs, elements, changed_functions(one.opened.functions, other.opened.functions), versions)
+        speeds = None
+        if chosen.timings or (chosen.timings is None and base.device == "cuda"):
+            with side_process(before, base) as again:
+                speeds = timed(one, other, again)
+        functions = changed_functions(one.opened.functions, other.opened.functions)
+        return JudgedSides(runs, elements, functions, versions, speeds)
 
 
 @contextlib.contextmanager

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from flashverify.comparing.change import LISTED
 from flashverify.comparing.element_table import HEAD, PLACES_HEAD, element_cells, place_cells
 from flashverify.comparing.said import TITLES, changed_lists, numbers, scope, shown_rows, single_lists
+from flashverify.comparing.speed.speed_words import HEAD as HEAD_OF_SPEED
+from flashverify.comparing.speed.speed_words import NOTE, speed_cells, summary
 from flashverify.judge.wording import plural, ratio_text
 from flashverify.report.markdown_text import code, table, words
 
@@ -36,9 +38,10 @@ def to_markdown(comparison: Comparison) -> str:
         parts.append(
             f"## Elements of {plural(comparison.elements.measured, 'case')}\n\n" + table(list(HEAD), cells, left=2)
         )
-        if places := place_cells(comparison.elements):
-            cells = [[*map(code, each[:4]), *map(words, each[4:])] for each in places]
-            parts.append("## Errors moved most\n\n" + table(list(PLACES_HEAD), cells, left=4))
+    parts += _speed_markdown(comparison)
+    if comparison.elements is not None and (places := place_cells(comparison.elements)):
+        cells = [[*map(code, each[:4]), *map(words, each[4:])] for each in places]
+        parts.append("## Errors moved most\n\n" + table(list(PLACES_HEAD), cells, left=4))
     if by_case := shown_rows(comparison):
         parts.append("## Worst ratios of cases")
         head = [
@@ -104,3 +107,14 @@ def _changes_markdown(comparison: Comparison) -> list[str]:
         ]
         parts.append("## Changed settings\n\n" + table(["Setting", "Before", "After"], body[:_MOST_ROWS], left=3))
     return parts
+
+
+def _speed_markdown(comparison: Comparison) -> list[str]:
+    """Time and memory, where they were asked for."""
+    if comparison.speeds is None:
+        return []
+    parts = [f"## Speed\n\n{words(summary(comparison.speeds))}"]
+    if comparison.speeds.rows:
+        cells = [[code(shape), *map(words, rest)] for shape, *rest in speed_cells(comparison.speeds)]
+        parts += [table(list(HEAD_OF_SPEED), cells), NOTE]
+    return ["\n\n".join(parts)]

@@ -9,6 +9,8 @@ import flashverify.report
 from flashverify.comparing import pictures
 from flashverify.comparing.element_table import HEAD, PLACES_HEAD, element_cells, place_cells
 from flashverify.comparing.said import TITLES
+from flashverify.comparing.speed.speed_words import HEAD as HEAD_OF_SPEED
+from flashverify.comparing.speed.speed_words import NOTE, speed_cells, summary
 from flashverify.judge import wording
 
 if TYPE_CHECKING:
@@ -44,7 +46,12 @@ def to_html(comparison: Comparison) -> str:
         # Foreign text is made visible wherever it is printed; markup of our own passes.
         finalize=lambda value: wording.visible(value) if type(value) is str else value,
     )
-    environment.filters |= {"ratio": wording.ratio_text, "number": wording.count_text, "plural": wording.plural}
+    environment.filters |= {
+        "ratio": wording.ratio_text,
+        "number": wording.count_text,
+        "plural": wording.plural,
+        "tied": _tied,
+    }
     level, mark = _LEVELS[comparison.decision]
     elements = comparison.elements
     return environment.get_template("comparison.html.j2").render(
@@ -56,9 +63,20 @@ def to_html(comparison: Comparison) -> str:
         cells=element_cells(elements) if elements is not None else [],
         places_head=PLACES_HEAD,
         places=place_cells(elements) if elements is not None else [],
+        speed=summary(comparison.speeds) if comparison.speeds is not None else "",
+        speed_head=HEAD_OF_SPEED,
+        speeds=speed_cells(comparison.speeds) if comparison.speeds is not None else [],
+        speed_note=NOTE,
         pictured=_pictured(comparison),
         lines=lambda text: text.split("\n"),
     )
+
+
+def _tied(cell: str) -> str:
+    """A cell in which a number is not parted from its unit or mark by the end of a line."""
+    for mark in (" !", " ms", " MiB", " %"):
+        cell = cell.replace(mark, f"\N{NO-BREAK SPACE}{mark[1:]}")
+    return cell.replace("x ", "x\N{NO-BREAK SPACE}")
 
 
 def _pictured(comparison: Comparison) -> list[_Pictured]:

@@ -118,7 +118,7 @@ def growth_by_regime(name: str, row: ElementRow) -> str:
             plot.plot([mean - radius, mean + radius], [y, y], color=COLOURS["muted"], linewidth=1.0)
             plot.plot([mean], [y], "o", color=_AFTER, markersize=3.5)
         plot.axvline(0, color=COLOURS["ink"], linewidth=0.8)
-        plot.set_yticks(range(len(found)), [value for value, _ in found], fontsize=6)
+        plot.set_yticks(range(len(found)), [value for value, _ in found], fontsize=7)
         ends = [
             abs(x)
             for _, g in found

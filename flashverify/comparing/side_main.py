@@ -24,10 +24,15 @@ from flashverify.comparing.side_protocol import (
     Cases,
     Failed,
     ListCases,
+    ListShapes,
     Measure,
     Open,
     Opened,
     OutputArrays,
+    Prepare,
+    Shapes,
+    Time,
+    Took,
     WhichAccepted,
     decode_request,
 )
@@ -36,6 +41,7 @@ from flashverify.errors import FlashverifyError
 if TYPE_CHECKING:
     from flashverify.case.case import Case
     from flashverify.comparing.side_protocol import Reply, Request
+    from flashverify.comparing.speed.stopwatch import Stopwatch
 
 __all__ = ["main"]
 
@@ -53,6 +59,7 @@ class _Side:
         self._open.__enter__()
         self.subject: Any = self.toolkit.load(request.spec)
         self._folder = Path(request.folder or os.getcwd()).resolve()
+        self._stopwatch: Stopwatch | None = None
 
     def opened(self) -> Opened:
         versions = environment.collect(self.device)
@@ -76,6 +83,26 @@ class _Side:
 
     def accepted(self, request: WhichAccepted) -> Accepted:
         return Accepted(tuple(self.toolkit.refusal(self.subject, parse_case(text)) is None for text in request.cases))
+
+    def shapes(self, request: ListShapes) -> Shapes:
+        from flashverify.comparing.speed.stopwatch import accepted, shapes
+
+        found = shapes(self.subject, self.device) if request.among is None else accepted(self.subject, request.among)
+        return Shapes(found, "cpu" if self.device == "cpu" else self.subject.evidence())
+
+    def prepare(self, request: Prepare) -> Took | Failed:
+        """Whatever goes wrong is an answer."""
+        from flashverify.comparing.speed.stopwatch import Stopwatch, said
+
+        self._stopwatch = self._stopwatch or Stopwatch(self.subject, self.device)
+        try:
+            return Took(*self._stopwatch.prepare(request.shape))
+        except Exception as error:
+            return Failed("", said(error))
+
+    def time(self, request: Time) -> Took:
+        assert self._stopwatch is not None, "a shape is prepared before it is timed"
+        return Took(self._stopwatch.times(request.calls))
 
     def measure(self, request: Measure) -> tuple[Arrays, list[bytes]]:
         """The outputs of a case, element by element against what is asked of them."""
@@ -152,12 +179,21 @@ def main() -> None:
 
 
 def _answer(side: _Side, request: Request) -> tuple[Reply, list[bytes]]:
-    if isinstance(request, ListCases):
-        return side.cases(request), []
-    if isinstance(request, WhichAccepted):
-        return side.accepted(request), []
-    assert isinstance(request, Measure)
-    return side.measure(request)
+    match request:
+        case ListCases():
+            return side.cases(request), []
+        case WhichAccepted():
+            return side.accepted(request), []
+        case ListShapes():
+            return side.shapes(request), []
+        case Prepare():
+            return side.prepare(request), []
+        case Time():
+            return side.time(request), []
+        case Measure():
+            return side.measure(request)
+        case Open():
+            raise AssertionError("a side is opened once")
 
 
 def _write(out: BinaryIO, *parts: bytes) -> None:

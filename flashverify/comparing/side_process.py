@@ -17,9 +17,14 @@ from flashverify.comparing.side_protocol import (
     Cases,
     Failed,
     ListCases,
+    ListShapes,
     Measure,
     Open,
     Opened,
+    Prepare,
+    Shapes,
+    Time,
+    Took,
     WhichAccepted,
     decode_reply,
 )
@@ -28,6 +33,7 @@ from flashverify.errors import NoVerdictError, SubjectLoadError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from flashverify.bench.records import Workload
     from flashverify.campaign.supervisor.schedule import CampaignConfig
     from flashverify.comparing.side_protocol import Reply, Request
     from flashverify.comparing.sides import Side
@@ -111,6 +117,28 @@ class SideProcess:
                 entry.dtype, bits.reshape(shape), ratios.reshape(shape), signs.reshape(shape), bound
             )
         return found
+
+    def shapes(self, among: Sequence[Workload] | None = None) -> tuple[tuple[Workload, ...], str]:
+        """The shapes that the subject is timed at, or those of `among` that it takes; and what it runs on."""
+        reply = self._ask(ListShapes(None if among is None else tuple(among)))
+        assert isinstance(reply, Shapes), reply
+        return reply.shapes, reply.evidence
+
+    def prepare(self, shape: Workload) -> tuple[float, int | None] | str:
+        """The time of one call, ms, and its memory, bytes; text where it cannot be timed."""
+        reply = self._ask(Prepare(shape))
+        if isinstance(reply, Failed):
+            return reply.message
+        assert isinstance(reply, Took), reply
+        return reply.milliseconds, reply.memory
+
+    def time(self, calls: int) -> float:
+        """The median time of calls of the shape that was prepared, ms."""
+        reply = self._ask(Time(calls))
+        if isinstance(reply, Failed):
+            raise NoVerdictError(f"{self.side.text!r} failed while it was timed: {reply.message}")
+        assert isinstance(reply, Took), reply
+        return reply.milliseconds
 
     def close(self) -> None:
         """End the process."""

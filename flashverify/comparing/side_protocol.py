@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from flashverify.bench.records import Workload
 from flashverify.comparing.functions import Code
 
 __all__ = [
@@ -12,12 +13,17 @@ __all__ = [
     "Cases",
     "Failed",
     "ListCases",
+    "ListShapes",
     "Measure",
     "Open",
     "Opened",
     "OutputArrays",
+    "Prepare",
     "Reply",
     "Request",
+    "Shapes",
+    "Time",
+    "Took",
     "WhichAccepted",
     "decode_reply",
     "decode_request",
@@ -62,7 +68,25 @@ class Measure(msgspec.Struct, frozen=True, tag=True):
     case: str
 
 
-Request = Open | ListCases | WhichAccepted | Measure
+class ListShapes(msgspec.Struct, frozen=True, tag=True):
+    """The shapes that the subject is timed at; of `among`, where it is given, those that it takes."""
+
+    among: tuple[Workload, ...] | None = None
+
+
+class Prepare(msgspec.Struct, frozen=True, tag=True):
+    """Make the tensors of a shape, compile and warm up."""
+
+    shape: Workload
+
+
+class Time(msgspec.Struct, frozen=True, tag=True):
+    """Time so many calls of the shape that was prepared."""
+
+    calls: int
+
+
+Request = Open | ListCases | WhichAccepted | Measure | ListShapes | Prepare | Time
 
 
 class Opened(msgspec.Struct, frozen=True, tag=True):
@@ -112,6 +136,20 @@ class Arrays(msgspec.Struct, frozen=True, tag=True):
     bounds: dict[str, float]
 
 
+class Shapes(msgspec.Struct, frozen=True, tag=True):
+    """Shapes, and what they are timed on: `cpu`, or a GPU."""
+
+    shapes: tuple[Workload, ...]
+    evidence: str
+
+
+class Took(msgspec.Struct, frozen=True, tag=True):
+    """The median time of calls in ms, and after `Prepare` on a GPU the largest memory of one in bytes."""
+
+    milliseconds: float
+    memory: int | None = None
+
+
 class Failed(msgspec.Struct, frozen=True, tag=True):
     """What the request asks for cannot be had.
 
@@ -123,7 +161,7 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
     message: str
 
 
-Reply = Opened | Cases | Accepted | Arrays | Failed
+Reply = Opened | Cases | Accepted | Arrays | Shapes | Took | Failed
 
 _REQUEST = msgspec.json.Decoder(Request)
 _REPLY = msgspec.json.Decoder(Reply)

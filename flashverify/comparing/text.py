@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from flashverify.comparing.change import LISTED, Row
 from flashverify.comparing.element_table import HEAD, PLACES_HEAD, element_cells, place_cells
 from flashverify.comparing.said import TITLES, changed_lists, numbers, scope, shown_rows, single_lists
+from flashverify.comparing.speed.speed_words import HEAD as HEAD_OF_SPEED
+from flashverify.comparing.speed.speed_words import speed_cells, summary
 from flashverify.judge.wording import plural, ratio_text, visible
 
 if TYPE_CHECKING:
@@ -32,11 +34,13 @@ def to_text(comparison: Comparison) -> str:
                 [f"    {item.message}"] if item.message else []
             )
         lines += _more(changed)
-    if comparison.elements is not None and comparison.elements.rows:
-        lines += ["", f"Elements of {plural(comparison.elements.measured, 'case')}:"]
-        lines += _aligned(HEAD, element_cells(comparison.elements), left=2)
-        if places := place_cells(comparison.elements):
-            lines += ["", "Errors moved most:", *_aligned(PLACES_HEAD, places, left=4)]
+    elements = comparison.elements if comparison.elements is not None and comparison.elements.rows else None
+    if elements is not None:
+        lines += ["", f"Elements of {plural(elements.measured, 'case')}:"]
+        lines += _aligned(HEAD, element_cells(elements), left=2)
+    lines += _speed(comparison)
+    if elements is not None and (places := place_cells(elements)):
+        lines += ["", "Errors moved most:", *_aligned(PLACES_HEAD, places, left=4)]
     if rows := shown_rows(comparison):
         lines += ["", "Worst ratios of cases:", *_grid(rows)]
     if comparison.movers:
@@ -72,6 +76,15 @@ def _changes(comparison: Comparison) -> list[str]:
             f"  {name}: {old or 'absent'} -> {new or 'absent'}" for name, (old, new) in comparison.settings.items()
         ]
     return lines
+
+
+def _speed(comparison: Comparison) -> list[str]:
+    """Time and memory, where they were asked for."""
+    if comparison.speeds is None:
+        return []
+    first, *rest = _wrapped(f"Speed. {summary(comparison.speeds)}")
+    table = _aligned(HEAD_OF_SPEED, speed_cells(comparison.speeds), left=1) if comparison.speeds.rows else []
+    return ["", first, *rest, *table]
 
 
 def _wrapped(sentence: str) -> list[str]:

@@ -29,6 +29,9 @@ class Thresholds:
         drift_shift: how far the mean of sign(exact) * ratio may move, likewise. Truncation drifts toward zero.
         width_growth: factor by which bounds may grow because the later form is looser.
         negligible: worst ratios below it are no reason, however they grew: a hundredth of what rounding may do.
+        time_growth: factor by which the time of a pass may grow, where it grew by more than one side differs from itself. None: a
+            slower kernel is said, and no reason. What speed is worth is not for the harness to know.
+        memory_growth: factor by which the largest memory of a pass may grow; None likewise.
     """
 
     worst_growth: float = 1.1
@@ -37,9 +40,11 @@ class Thresholds:
     drift_shift: float = 0.003
     width_growth: float = 1.1
     negligible: float = 0.01
+    time_growth: float | None = None
+    memory_growth: float | None = None
 
 
-_FACTORS = ("worst_growth", "error_growth", "width_growth")
+_FACTORS = ("worst_growth", "error_growth", "width_growth", "time_growth", "memory_growth")
 
 
 def read_thresholds(folder: Path) -> Thresholds:

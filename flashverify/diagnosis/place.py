@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flashverify.checks.sanitizer import explained
+from flashverify.judge.wording import plural
 from flashverify.outputs import output as output_spec
 
 if TYPE_CHECKING:
@@ -43,17 +44,17 @@ def _axes(scene: Scene, axis: str, wrong: Tensor) -> list[str]:
     lines = wrong if wrong.dim() == 3 else wrong.any(-1)
     at = [int(x) for x in lines.any(0).any(0).nonzero()[:, 0]]
     count = wrong.shape[2]
-    found.append(f"{axis}s {_ranges(at)} of {count}" if len(at) < count else f"every {axis}")
+    found.append(_some(axis, at, count))
     found += _tiles(scene, axis, at, count)
     for number, label in ((0, "sequence"), (1, "head")):
         size = wrong.shape[number]
         index = [int(x) for x in wrong.movedim(number, 0).flatten(1).any(1).nonzero()[:, 0]]
         if size > 1:
-            found.append(f"{label}s {_ranges(index)} of {size}" if len(index) < size else f"every {label}")
+            found.append(_some(label, index, size))
     if wrong.dim() == 4:
         channels = [int(x) for x in wrong.flatten(0, 2).any(0).nonzero()[:, 0]]
         if len(channels) < wrong.shape[3]:
-            found.append(f"channels {_ranges(channels)} of {wrong.shape[3]}")
+            found.append(_some("channel", channels, wrong.shape[3]))
     return found
 
 
@@ -67,7 +68,7 @@ def _tiles(scene: Scene, axis: str, at: list[int], count: int) -> list[str]:
         elif scene.inputs.visible is not None:
             visible = scene.inputs.visible.expand(*scene.case.shape_q[:3], scene.case.seq_k)
             seen = visible[:, :, at[0]].sum(-1)
-            found.append(f"the first of them sees {int(seen.max())} keys")
+            found.append(f"the first of them sees {plural(int(seen.max()), 'key')}")
     size = next((t for t in _TILES if t < count and at[0] >= count // t * t), None)
     if size is not None and at[0] > 0:
         found.append(f"only behind the last multiple of {size}, the tail")
@@ -76,6 +77,13 @@ def _tiles(scene: Scene, axis: str, at: list[int], count: int) -> list[str]:
         if size is not None:
             found.append(f"beginning at a multiple of {size}")
     return found
+
+
+def _some(label: str, at: list[int], count: int) -> str:
+    """`row 0 of 2`, `rows 0-3 of 8`, `every row`."""
+    if len(at) == count:
+        return f"every {label}"
+    return f"{label if len(at) == 1 else label + 's'} {_ranges(at)} of {count}"
 
 
 def _ranges(numbers: list[int]) -> str:

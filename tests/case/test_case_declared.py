@@ -227,3 +227,13 @@ WRONG = {
 def test_a_declaration_that_cannot_be_is_refused_by_name(name):
     with pytest.raises(UsageError, match=rf"^Supports\({re.escape(name)}\) is not accepted: \w"):
         Supports(**WRONG[name])
+
+
+@pytest.mark.parametrize("returned", [True, False, 0])
+def test_a_condition_that_returns_no_text_is_refused_in_words(returned):
+    supports = Supports(also=lambda case: returned)
+    said = re.escape(f"Supports(also=...) returned {returned!r} for fv1")
+    with pytest.raises(UsageError, match=said + ".*None where the case is supported, otherwise the reason"):
+        supports.refusal(parse_case("fv1"))
+    with pytest.raises(UsageError, match=said):
+        search.draw(cases(supports, profile=CPU), 1, 0)

@@ -79,10 +79,18 @@ def test_two_revisions_are_judged_each_with_its_own_modules(project, tmp_path):
 
 @pytest.mark.slow
 def test_a_revision_compared_with_itself_is_no_change(project, tmp_path):
-    done = compared("HEAD..HEAD", "--subject", "under_test.py:mine", "--cases", "4", "--out", str(tmp_path / "c"))
+    words = ("--subject", "under_test.py:mine", "--cases", "4", "--timings")
+    done = compared("HEAD..HEAD", *words, "--out", str(tmp_path / "c"))
     assert done.exit_code == 0, done.output
     assert "no change. Every element of 4 cases has the same bits." in done.stdout
     assert "Changed code: no function" in done.stdout
+    speeds = json.loads((tmp_path / "c/comparison.json").read_text())["speeds"]
+    assert (speeds["evidence"], speeds["reason"]) == ("cpu", "")
+    assert {(row["shape"]["seq_k"], row["shape"]["dim"], len(row["after_ms"])) for row in speeds["rows"]} == {
+        (128, 32, 15),
+        (512, 32, 15),
+    }
+    assert done.stdout.count("forward fp16 B=1 H=2 N=") == 2
 
 
 @pytest.mark.slow
@@ -97,6 +105,13 @@ def test_a_subject_that_imports_the_working_copy_is_refused(project, tmp_path):
     done = compared("HEAD..HEAD", "--subject", "under_test.py:mine", "--cases", "2", "--out", str(tmp_path / "c"))
     assert done.exit_code == 2, done.output
     assert "imports own.kernel from" in done.output
+
+
+def test_a_stored_run_is_not_timed(tmp_path):
+    (tmp_path / "run.json").write_text("{}")
+    done = compared(str(tmp_path), "torch-cpu", "--timings")
+    assert done.exit_code == 2
+    assert f"--timings is not accepted: '{tmp_path}' is a stored run" in done.output
 
 
 def test_what_a_side_may_be(project, tmp_path):
@@ -163,8 +178,10 @@ def test_comments_docstrings_and_layout_are_no_change_of_a_function(tmp_path):
 def test_thresholds_come_from_the_nearest_pyproject(tmp_path):
     (tmp_path / "inner").mkdir()
     file = tmp_path / "pyproject.toml"
-    file.write_text("[tool.flashverify]\nworkers = 2\n[tool.flashverify.compare]\nerror-growth = 1.5\nnegligible = 0\n")
-    assert read_thresholds(tmp_path / "inner") == Thresholds(error_growth=1.5, negligible=0.0)
+    file.write_text(
+        "[tool.flashverify]\nworkers = 2\n[tool.flashverify.compare]\nerror-growth = 1.5\nnegligible = 0\ntime-growth = 1.05\n"
+    )
+    assert read_thresholds(tmp_path / "inner") == Thresholds(error_growth=1.5, negligible=0.0, time_growth=1.05)
 
 
 @pytest.mark.parametrize(
@@ -172,6 +189,7 @@ def test_thresholds_come_from_the_nearest_pyproject(tmp_path):
     [
         ("error-growth = 0.5", "error-growth=0.5 is not accepted: a factor of at least 1"),
         ("bias-shift = true", "bias-shift=True is not accepted: a number of at least 0"),
+        ("memory-growth = 0.9", "memory-growth=0.9 is not accepted: a factor of at least 1"),
         ("growth = 2", "unknown key 'growth'"),
     ],
 )

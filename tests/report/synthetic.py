@@ -90,7 +90,7 @@ def explained(**changes: object) -> FindingRecord:
     diagnosis = Diagnosis(
         "causal-one-key-more",
         sentence,
-        place="o: 6 of 16 elements are wrong; the first at [0, 0, 0, 1]; rows 0 of 2; right: dv",
+        place="o: 6 of 16 elements are wrong; the first at [0, 0, 0, 1]; row 0 of 2; right: dv",
         conditions=("seq_q > seq_k",),
         evidence="11 further cases agree, 9 of them clearly",
         form="Form(p='bf16')",

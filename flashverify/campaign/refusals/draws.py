@@ -88,7 +88,7 @@ def only_property(supports: Supports, case: Case) -> str | None:
         if refused:  # rows and keys of a square problem break the same declaration
             found.setdefault(reason.partition(", ")[2] or reason, reason)
     reasons = list(found.values())
-    if len(reasons) != 1 or (supports.also is not None and supports.also(case) is not None):
+    if len(reasons) != 1 or supports.refused_by_also(case) is not None:
         return None
     return reasons[0]
 

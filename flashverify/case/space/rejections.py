@@ -54,7 +54,7 @@ def rejections(supports: Supports, drawn: Sequence[Case]) -> list[Rejection]:
     counts: Counter[str] = Counter()
     first: dict[str, str] = {}
     for case in drawn:
-        reason = supports.also(case) if supports.also is not None else None
+        reason = supports.refused_by_also(case)
         if reason is not None:
             kind = _NUMBER.sub("N", reason)
             counts[kind] += 1

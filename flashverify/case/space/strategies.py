@@ -106,7 +106,7 @@ def drawn_dtypes(supports: Supports, profile: Profile) -> tuple[str, ...]:
     (dim_qk, dim_v), *_ = dim_choices(supports, profile)
     if supports.also is not None:
         plain = Case(dim_qk=dim_qk, dim_v=dim_v)
-        dtypes = [d for d in dtypes if supports.also(dataclasses.replace(plain, dtype=d)) is None] or dtypes
+        dtypes = [d for d in dtypes if supports.refused_by_also(dataclasses.replace(plain, dtype=d)) is None] or dtypes
     return tuple(dtypes)
 
 
@@ -213,9 +213,9 @@ def _cases(draw: Draw, supports: Supports, profile: Profile, kinds: SearchStrate
             case, values=dataclasses.replace(case.values, edits=draw_edits(draw, supports, case))
         )
     if supports.also is not None:
-        if case.launch and supports.also(case) is not None:
+        if case.launch and supports.refused_by_also(case) is not None:
             case = dataclasses.replace(case, launch=())
-        assume(supports.also(case) is None)
+        assume(supports.refused_by_also(case) is None)
     reason = supports.refusal(case)
     assert reason is None, f"{case} was drawn although {reason}"
     return case
