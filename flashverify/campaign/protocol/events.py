@@ -12,6 +12,7 @@ __all__ = [
     "Attributed",
     "CaseJudged",
     "CasesListed",
+    "Compared",
     "Event",
     "Improved",
     "Judged",
@@ -141,6 +142,19 @@ class Attributed(msgspec.Struct, frozen=True, tag=True):
     at_work: bool | None = None
 
 
+class Compared(msgspec.Struct, frozen=True, tag=True):
+    """Why the explained findings `cause` and `found` are one, in words; empty where nothing says so.
+
+    Attributes:
+        at_work: whether the cause shows with other values on every case on which the other finding was seen alone.
+    """
+
+    cause: Key
+    found: Key
+    why: str
+    at_work: bool = False
+
+
 class Shown(msgspec.Struct, frozen=True, tag=True):
     """Cases that have nothing beyond the minimal case of the finding `cause` show these buckets too; `why` says which cases, in words.
 
@@ -176,6 +190,7 @@ Event = (
     | Improved
     | Minimal
     | Attributed
+    | Compared
     | Shown
     | TaskDone
     | WorkerFailed

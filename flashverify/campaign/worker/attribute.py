@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from flashverify.campaign.causes.accesses import access, accesses
 from flashverify.campaign.causes.book import bucket_of
-from flashverify.campaign.causes.companions import named
-from flashverify.campaign.causes.diagnoses import OF_VALUES
+from flashverify.campaign.causes.diagnoses import OF_VALUES, named
+from flashverify.campaign.causes.elsewhere import IN_THE_OTHER_PROBLEM, elsewhere
 from flashverify.campaign.causes.symptoms import TOLD_BY_VALUES, VALUES, consequences, symptom
 from flashverify.campaign.plan_name import PROCESS_CHECKS
 from flashverify.campaign.protocol import Attributed, Started
@@ -78,6 +78,9 @@ class _Cause:
             return "the same access of memory"
         if (same := self._same_end(sighting)) is not None:
             return same
+        if not named(self._finding) and elsewhere(sighting.key, sighting.verdict, self._buckets):
+            self._symptoms.add(symptom(sighting.key))
+            return IN_THE_OTHER_PROBLEM
         plain = sighting.verdict if check in TOLD_BY_VALUES else self._plain(sighting) if check in OF_VALUES else None
         if plain is not None and sighting.case in self._denied:
             return ""  # what does not account for the clearest output of a case rarely accounts for another one
