@@ -58,7 +58,7 @@ def _agreement(replays: Replays, task: Compare, sighting: Sighting, end: float) 
                 break
             a, b = replays.look(changed, mine[0]), replays.look(changed, other[0])
             if a.asked(mine) and b.asked(other):
-                found.add(mine in a.seen, other in b.seen)
+                found.add(mine in a.seen, other in b.seen, _kind(case, changed))
         break
     return found
 
@@ -70,3 +70,26 @@ def _both(replays: Replays, sighting: Sighting) -> Iterator[Case]:
     plain = change(case, values=Values(seed=case.values.seed))
     if plain is not None and replays.accepted(plain):
         yield plain
+
+
+def _kind(case: Case, changed: Case) -> str:
+    """The one thing in which a changed case differs: a part, the rows, the keys, heads and so on; empty for several."""
+    found = {name for name, before in _things(case).items() if before != _things(changed)[name]}
+    parts = (set(case.mask.parts()) | set(case.logits.names())) ^ (
+        set(changed.mask.parts()) | set(changed.logits.names())
+    )
+    return next(iter(found | parts)) if len(found | parts) == 1 else ""
+
+
+def _things(case: Case) -> dict[str, object]:
+    return {
+        "rows": case.seq_q,
+        "keys": case.seq_k,
+        "sequences": case.batch,
+        "heads": (case.heads_q, case.heads_kv),
+        "channels": (case.dim_qk, case.dim_v),
+        "dropout": case.dropout,
+        "scale": case.scale,
+        "storage": case.storage,
+        "launch": case.launch,
+    }
