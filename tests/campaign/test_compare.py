@@ -6,9 +6,13 @@ import pytest
 from flashverify.campaign.causes.agreement import Agreement
 from flashverify.campaign.causes.company import Company
 from flashverify.campaign.causes.sighting import Sighting
-from flashverify.campaign.protocol import Compare
+from flashverify.campaign.protocol import Compare, Compared, Minimal
+from flashverify.campaign.supervisor.budget import Budget, Explaining
+from flashverify.campaign.supervisor.explainer import Explainer
+from flashverify.campaign.supervisor.ledger import Ledger
+from flashverify.campaign.supervisor.schedule import CampaignConfig
 from flashverify.campaign.worker.compare import compare
-from flashverify.case.text import format_case
+from flashverify.case.text import format_case, parse_case
 from flashverify.judge.record import Confirmation, Diagnosis, FindingRecord
 from flashverify.judge.verdict import CaseResult, Key, OutputStats, Status, Verdict
 from tests.campaign.company_seen import DK, OUT, book, failing, seen
@@ -157,3 +161,26 @@ def test_two_defects_of_one_part_stay_two():
         return case.mask.causal is not None
 
     assert compared(causal, lambda case: causal(case) and case.heads_q > 1).why == ""
+
+
+def test_the_explainer_hands_a_pair_out_once_when_nothing_waits_and_folds_what_is_one(tmp_path):
+    config = CampaignConfig(kind="fuzz", subjects=("k",), out=tmp_path / "run", device="cpu", workers=1)
+    ledger = Ledger(config)
+    explainer = Explainer(
+        config, ledger, Explaining(Budget(None, 10.0), 1, share=0.3, least=None), lambda event: None, lambda: 0.0
+    )
+    ledger.keep(Changed(ragged, ragged).judge("k", parse_case(CASE), "fuzz"), "k", 0.0)
+    explainer.told(0, Minimal(READ, "fv1 heads_q=2", failing(READ), Confirmation(3, 3)))
+    assert not isinstance(explainer.next(searching=True), Compare), "a failure waits"
+    explainer.told(0, Minimal(OUT, "fv1", failing(OUT), Confirmation(3, 3)))
+    task = explainer.next(searching=True)
+
+    assert (task.cause.key, task.asked[0].key, task.asked[0].case) == (OUT, READ, CASE)
+    assert explainer.waits(searching=True)
+    explainer.began(0, task)
+    assert not explainer.waits(searching=False)
+    explainer.told(0, Compared(OUT, READ, "gone with it"))
+    explainer.ended(0)
+    (record,) = ledger.tally.findings()
+    assert (record.key, [each.why for each in record.folded]) == (OUT, ["gone with it"])
+    ledger.store.close()
