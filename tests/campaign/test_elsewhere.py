@@ -5,8 +5,9 @@ import pytest
 
 from flashverify.campaign.causes.company import Company
 from flashverify.campaign.causes.elsewhere import IN_THE_OTHER_PROBLEM, elsewhere
+from flashverify.campaign.causes.shown import ShownBeside
 from flashverify.campaign.causes.sighting import Sighting
-from flashverify.campaign.protocol import Attribute
+from flashverify.campaign.protocol import Attribute, Attributed, Shown
 from flashverify.campaign.worker.attribute import attribute
 from flashverify.case.text import parse_case
 from flashverify.judge.record import Confirmation, Diagnosis, FindingRecord, Folded
@@ -89,14 +90,33 @@ def test_the_other_problem_has_to_have_the_parts_that_the_finding_needs():
     assert other.met(ALONE, CAUSE, minimal)[0] == 1, "the check gave it the sink"
 
 
-@pytest.mark.parametrize(("name", "why"), [("", [IN_THE_OTHER_PROBLEM]), ("scale-missing", [])])
-def test_what_a_check_finds_wrong_elsewhere_is_the_work_of_a_finding_without_a_name(name, why):
+@pytest.mark.parametrize("name", ["", "scale-missing"])
+def test_what_a_check_finds_wrong_elsewhere_is_the_work_of_a_finding_and_waits_beside_one_with_a_name(name):
     cause = FindingRecord(OUT, "fv1", "fv1", failing(OUT), "cpu", "k", diagnosis=Diagnosis(name))
     session, verdict = Session(), different(O_IS_WRONG)
-    session.attributed = lambda *_: None
+    said = []
+    session.emit = said.append
     attribute(session, Attribute(cause, (Sighting(ALONE, "fv1", verdict, (verdict,)),), trials=False))
 
-    assert session.answers == why
+    (event,) = said
+    assert isinstance(event, Shown if name else Attributed)
+    assert event.why == IN_THE_OTHER_PROBLEM
+
+
+def test_what_waits_for_the_other_problem_is_asked_about_once_it_was_seen_without_it():
+    company = Company()
+    for verdict, times in ((different(O_IS_WRONG), 1), (failing(OUT), 9)):
+        seen(company, "fv1 heads_q=2", verdict, times=times)
+    causes, _ = book(company, OUT, ALONE, diagnosis=Diagnosis("scale-missing"))
+    beside = ShownBeside(causes, {})
+    beside.add(Shown(OUT, (ALONE,), "shown", sure=False))
+
+    assert list(beside.folds()) == []
+    assert causes.waiting() == []
+    assert list(beside.folds(over=True)) == [(ALONE, OUT, "shown")]
+    seen(company, "fv1 heads_q=2 seq_k=5", different())
+    assert list(beside.folds(over=True)) == []
+    assert [record.key for record in causes.waiting()] == [ALONE]
 
 
 def explained(company, lead, found):

@@ -159,7 +159,8 @@ class Shown(msgspec.Struct, frozen=True, tag=True):
     """Cases that have nothing beyond the minimal case of the finding `cause` show these buckets too; `why` says which cases, in words.
 
     Attributes:
-        sure: whether nothing but the cause can be at work there; a case that is not minimal may show another cause as well.
+        sure: whether nothing but the cause can be at work there; a case that is not minimal may show another cause as well, and so may
+            the other problem of a check.
     """
 
     cause: Key
