@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from flashverify.case.case import Values
 from flashverify.checks.passes.by_itself import told_by_itself
+from flashverify.checks.passes.other_problems import with_counts
 from flashverify.checks.spec import CheckSpec, ErrorClass, Need, Question
 from flashverify.judge.verdict import Status, Verdict
 
@@ -76,7 +77,8 @@ def _run(base: BasePass, names: tuple[str, ...]) -> list[Verdict] | None:
         return None
     found, cells = count_masks(base.subject, base.execution)
     others = (dataclasses.replace(base.case, values=Values(regime=regime)) for regime in _TELLING)
-    return told_by_itself(base.subject, base.case, found, others) if cells or found else None
+    told = told_by_itself(base.subject, base.case, found, others)
+    return with_counts(told, base.case) if cells or found else None
 
 
 SPEC = CheckSpec(

@@ -14,6 +14,7 @@ from flashverify.checks.left_open import undefined_elements
 from flashverify.checks.passes.bitwise import first_difference
 from flashverify.checks.passes.by_itself import told_by_itself
 from flashverify.checks.passes.execution import execute
+from flashverify.checks.passes.other_problems import with_other_problem
 from flashverify.checks.passes.timing import Disturbance
 from flashverify.checks.passes.variants import variants_of
 from flashverify.checks.spec import CheckSpec, ErrorClass, Need, Question, Slot
@@ -59,32 +60,36 @@ def check_determinism(subject: Subject, base: Execution, variants: tuple[str, ..
     for variant in variants:
         for problem, select in _supported(subject, variants_of(base, variant)):
             different: list[Verdict] = []
-            for outputs in _answers(subject, problem, variant):
+            passes: list[Execution] = []
+            for execution in _passes(subject, problem, variant):
+                passes = [execution]
                 for name, whole in base.outputs.items():
                     own = select(whole, name)
                     if own is None:
                         continue
                     compared += 1
                     ignore = select(undefined[name].expand(whole.shape), name) if name in undefined else None
-                    if (difference := first_difference(own, outputs[name], ignore)) is not None:
+                    if (difference := first_difference(own, execution.outputs[name], ignore)) is not None:
                         different.append(_verdict(subject, variant, name, *difference))
                 if different:
                     break
-            others = () if variant in _SAME_PROBLEM else (problem.case,)
-            found += told_by_itself(subject, base.problem.case, different, others)
+            if variant not in _SAME_PROBLEM:
+                different = told_by_itself(subject, base.problem.case, different, (problem.case,))
+                different = with_other_problem(subject, different, passes)
+            found += different
     return found if compared else None
 
 
-def _answers(subject: Subject, problem: Problem, variant: str) -> Iterator[dict[str, torch.Tensor]]:
-    """The outputs of the passes of a variant: several where a repeat runs on a GPU, each beside other work, otherwise one."""
+def _passes(subject: Subject, problem: Problem, variant: str) -> Iterator[Execution]:
+    """The passes of a variant: several where a repeat runs on a GPU, each beside other work, otherwise one."""
     if variant == "repeat" and problem.q.is_cuda:
         disturbance = Disturbance(problem.q.device, problem.case.values.seed)
         for _ in range(_DISTURBED):
             disturbance.stir()
-            yield execute(subject, problem, pattern=1).outputs
+            yield execute(subject, problem, pattern=1)
         return
     with _order(problem.case) if variant == "program-order" else contextlib.nullcontext():
-        yield execute(subject, problem, pattern=1).outputs
+        yield execute(subject, problem, pattern=1)
 
 
 def _unasked(subject: Subject, base: Execution) -> dict[str, torch.Tensor]:

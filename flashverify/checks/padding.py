@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 from flashverify.case.case import POISONS
 from flashverify.case.memory.materialize import materialize
 from flashverify.checks.passes.bitwise import first_difference
 from flashverify.checks.passes.execution import execute
+from flashverify.checks.passes.other_problems import with_other_problem
 from flashverify.checks.spec import CheckSpec, ErrorClass, Need, Question, Slot
 from flashverify.judge.verdict import Status, Verdict
 
@@ -58,7 +60,8 @@ def check_padding(
     for poison in poisons:
         if poison == case.storage.padding:
             continue
-        outputs = _outputs(subject, case, poison)
+        execution = _filled(subject, case, poison)
+        outputs, verdicts = execution.outputs, []
         for name, expected in base.outputs.items():
             found = first_difference(expected, outputs[name], undefined.get(name))
             if found is None:
@@ -69,19 +72,19 @@ def check_padding(
                     continue
                 found = systematic
             index, text = found
-            yield Verdict(
-                check="padding",
-                status=Status.FAIL,
-                output=name,
-                error="padding",
-                index=index,
-                message=f"{name}{list(index)} depends on the padding: {case.storage.padding} against {poison} gives {text}",
+            message = (
+                f"{name}{list(index)} depends on the padding: {case.storage.padding} against {poison} gives {text}"
             )
+            verdicts.append(
+                Verdict(check="padding", status=Status.FAIL, output=name, error="padding", index=index, message=message)
+            )
+        other = dataclasses.replace(case, storage=dataclasses.replace(case.storage, padding=poison))
+        yield from with_other_problem(subject, verdicts, (execution,), other)
 
 
-def _outputs(subject: Subject, case: Case, padding: str) -> dict[str, torch.Tensor]:
+def _filled(subject: Subject, case: Case, padding: str) -> Execution:
     problem, _ = materialize(case, subject.device(), padding=padding)
-    return execute(subject, problem).outputs
+    return execute(subject, problem)
 
 
 def _apart(
@@ -90,8 +93,10 @@ def _apart(
     """The first element of `name` whose values under the two paddings do not overlap; NaN overlaps with NaN only."""
     import torch
 
-    own = torch.stack([_outputs(subject, case, case.storage.padding)[name] for _ in range(REPEATS)]).double()
-    other = torch.stack([_outputs(subject, case, poison)[name] for _ in range(REPEATS)]).double()
+    own, other = (
+        torch.stack([_filled(subject, case, padding).outputs[name] for _ in range(REPEATS)]).double()
+        for padding in (case.storage.padding, poison)
+    )
     nan = torch.isnan(own).all(0) != torch.isnan(other).all(0)
     apart = nan | (own.amin(0) > other.amax(0)) | (other.amin(0) > own.amax(0))
     apart = apart if ignore is None else apart & ~ignore

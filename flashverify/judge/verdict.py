@@ -10,7 +10,7 @@ import msgspec
 
 from flashverify.judge.wrong_map import WrongMap
 
-__all__ = ["CaseResult", "Key", "OutputStats", "Sampled", "Status", "Verdict", "from_hex", "to_hex"]
+__all__ = ["CaseResult", "Key", "OtherProblem", "OutputStats", "Sampled", "Status", "Verdict", "from_hex", "to_hex"]
 
 
 class Status(StrEnum):
@@ -59,6 +59,18 @@ class Key(msgspec.Struct, frozen=True, order=True, omit_defaults=True):
         return "".join(c if c.isalnum() or c in "-_." else "_" for c in raw)[:120].lstrip(".")
 
 
+class OtherProblem(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What fails on the problem that a check compared a case with.
+
+    Attributes:
+        case: the parts and sizes of that problem as text; its tensors are the check's own, not those that the text draws.
+        failures: check, error and output of each.
+    """
+
+    case: str
+    failures: tuple[tuple[str, str, str], ...]
+
+
 class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
     """One answer of one check.
 
@@ -75,6 +87,7 @@ class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
         traceback: of an exception, capped; text of the subject, to be shown as data.
         case: text of the case that it is about, where that is another one than was judged: a problem that a check made is wrong by itself.
         map: where the failing elements lie; None where the check does not say.
+        other: what fails on the other problem of a check that compares two; None where nothing does, or where the check does not say.
     """
 
     check: str
@@ -88,6 +101,7 @@ class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
     traceback: str = ""
     case: str = ""
     map: WrongMap | None = None
+    other: OtherProblem | None = None
 
     def key(self, subject: str, dtype: str) -> Key:
         """The identity under which this failure is bucketed."""

@@ -172,6 +172,7 @@ def test_at_the_end_two_complaints_about_one_access_are_one_finding():
         (True, {}),
         (True, {"dtype": "bf16"}),
         (True, {"case": "fv1 causal=top-left", "not_minimal": "the time was over"}),
+        (True, {"case": "fv1 launch=block_m:16"}),
         (False, {"case": "fv1 causal=top-left"}),
         (False, {"ratio": 64.0}),
         (False, {"dtype": "fp32"}),

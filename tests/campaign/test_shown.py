@@ -8,9 +8,11 @@ from flashverify.campaign.causes.shown import ShownBeside
 from flashverify.campaign.protocol import Profile, Shown
 from flashverify.campaign.worker.profile import profile
 from flashverify.case.text import format_case
-from flashverify.judge.record import Diagnosis, FindingRecord
-from flashverify.judge.verdict import CaseResult
+from flashverify.judge.record import Confirmation, Diagnosis, FindingRecord
+from flashverify.judge.verdict import CaseResult, Key
 from tests.campaign.company_seen import DK, OUT, TOUCHED, book, failing, seen
+
+LSE = Key("k", "accuracy", "bound", "lse", "fp16")
 
 
 def shown_beside(company, *, sure=False):
@@ -48,6 +50,29 @@ def test_what_was_seen_alone_is_parked_no_longer():
 
     assert list(beside.folds(over=True)) == []
     assert [record.key for record in causes.waiting()] == [TOUCHED]
+
+
+@pytest.mark.parametrize(
+    ("bucket", "changes", "folded"),
+    [
+        (LSE, {}, True),
+        (LSE, {"diagnosis": Diagnosis("scale-missing")}, True),
+        (DK, {}, True),
+        (DK, {"diagnosis": Diagnosis("scale-missing")}, False),
+        (TOUCHED, {}, False),
+        (LSE, {"not_minimal": "the time was over"}, False),
+        (LSE, {"confirmation": Confirmation(3, 0)}, False),
+    ],
+    ids=["lse", "lse beside a name", "gradient", "a name accounts for gradients", "memory", "not minimal", "unsure"],
+)
+def test_values_that_a_minimal_case_shows_itself_go_to_its_finding_when_the_time_is_over(bucket, changes, folded):
+    causes, records = book(Company(), OUT, bucket)
+    records[OUT] = msgspec.structs.replace(records[OUT], **changes)
+    beside = ShownBeside(causes, {})
+    beside.minimal(records[OUT], (OUT, bucket))
+
+    assert list(beside.folds()) == [], "there may be time to look closer"
+    assert list(beside.folds(over=True)) == [(bucket, OUT, "its minimal case shows it too")] * folded
 
 
 class Minimal:

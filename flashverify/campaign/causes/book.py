@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from flashverify.campaign.causes.clearness import clearness
-from flashverify.campaign.causes.companions import named
+from flashverify.campaign.causes.diagnoses import named
 from flashverify.campaign.causes.known import KnownCauses
+from flashverify.campaign.causes.pairs import Pairs
 from flashverify.campaign.causes.symptoms import TOLD_BY_VALUES, symptom
 
 if TYPE_CHECKING:
@@ -46,6 +47,9 @@ class CauseBook(KnownCauses):
         owners: by bucket the cause that it was folded into, as the tally keeps them.
         seen: the cases of every bucket.
         company: what failed together.
+
+    Attributes:
+        pairs: of explained findings, which are compared.
     """
 
     def __init__(
@@ -59,6 +63,7 @@ class CauseBook(KnownCauses):
         self._denied: set[tuple[Key, Key, str]] = set()
         self._settled: set[tuple[Key, str]] = set()
         self._further: Counter[Key] = Counter()
+        self.pairs = Pairs(self._companions, self.sighting)
 
     def question(self, subject: str, *, trials: bool) -> tuple[FindingRecord, tuple[Sighting, ...]] | None:
         """A cause, and the waiting buckets that it may account for; None where everything was asked.
@@ -73,6 +78,14 @@ class CauseBook(KnownCauses):
     def looked(self, cause: Key, sightings: Iterable[Sighting]) -> None:
         """What takes one run at most was asked."""
         self._looked |= {(cause, sighting.key, sighting.case) for sighting in sightings}
+
+    def pair(self, subject: str) -> tuple[FindingRecord, Sighting] | None:
+        """Two explained findings that were not compared: the clearer one, and a case of the other one; None where all were."""
+        return self.pairs.next(self.known(subject))
+
+    def compared(self, cause: Key, found: Key) -> None:
+        """A cause is at work where an explained finding was seen."""
+        self._companions.compared(cause, found)
 
     def further_question(self, subject: str) -> tuple[FindingRecord, tuple[Sighting, ...]] | None:
         """A cause, and other cases of buckets that have one, behind which a second cause may hide; None where all were asked."""
@@ -152,7 +165,9 @@ class CauseBook(KnownCauses):
         leads = known + [record for record in self.waiting() if over and not record.key.cause]
         asked = chain(
             ((a.key, b.key, self._companions.overwrites(a, b)) for a, b in product(leads, leads) if _two(a, b)),
+            ((a.key, b.key, self._companions.repeats(a, b, over=over)) for a, b in product(known, known) if _two(a, b)),
             ((b.key, a.key, self._companions.needed(b, a, over=over)) for a, b in combinations(known, 2) if _two(a, b)),
+            ((a.key, b.key, self._companions.never_without(a, b)) for a, b in product(known, known) if _two(a, b)),
         )
         return next((each for each in asked if each[2]), None)
 

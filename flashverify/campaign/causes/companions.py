@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from flashverify.campaign.causes.accesses import access, accesses, overwritten, stores
+from flashverify.campaign.causes.diagnoses import named, told_apart
+from flashverify.campaign.causes.elsewhere import IN_THE_OTHER_PROBLEM, elsewhere
 from flashverify.campaign.causes.needs import needs, small, small_errors
-from flashverify.campaign.causes.symptoms import TOLD_BY_VALUES, VALUES, Symptom, symptom, unsteady
+from flashverify.campaign.causes.symptoms import OF_BITS, TOLD_BY_VALUES, VALUES, Symptom, symptom, unsteady
 from flashverify.case.text import parse_case
 from flashverify.judge.wording import plural
 from flashverify.outputs import BACKWARD, FORWARD
@@ -18,13 +22,11 @@ if TYPE_CHECKING:
     from flashverify.judge.record import FindingRecord
     from flashverify.judge.verdict import Key
 
-__all__ = ["Companions", "named"]
+__all__ = ["Companions"]
 
 _RARELY, _HARDLY = 0.1, 0.01
 """Probabilities of company by chance at which it says that the cause is one: of what was not asked, and of what a trial denied."""
 
-_UNWRITTEN = "not-written"
-"""A name that says what was seen, not why."""
 _ALONE = 4
 """Cases on which a bucket was seen alone that are run again."""
 _LINKED = 1e-4
@@ -41,11 +43,6 @@ _SEVERAL = 3
 """Cases of company from which on two findings that need the same are one while the search goes on."""
 
 
-def named(finding: FindingRecord) -> bool:
-    """Whether the diagnosis of a finding has a name."""
-    return finding.diagnosis is not None and bool(finding.diagnosis.name)
-
-
 class Companions:
     """What company says of findings.
 
@@ -58,6 +55,7 @@ class Companions:
         self._kept: set[Key] = set()
         self._at_work: dict[tuple[Key, Key], bool] = {}
         self._shows: dict[Key, frozenset[Symptom]] = {}
+        self._compared: set[tuple[Key, Key]] = set()
 
     def keep(self, key: Key) -> None:
         """A bucket is folded for its company alone: that it is seen says nothing about others."""
@@ -67,6 +65,11 @@ class Companions:
         """Whether a cause shows with other values on every case on which a bucket was seen alone."""
         self._at_work[cause, bucket] = at_work
 
+    def compared(self, cause: Key, found: Key) -> None:
+        """A cause shows with other values on the minimal case of an explained finding, and on every one on which that was seen alone."""
+        self._compared.add((cause, found))
+        self._at_work[cause, found] = True
+
     def minimal(self, key: Key, shows: Iterable[Key]) -> None:
         """What the minimal case of a finding shows, as it is or with a backward, in another dtype, with plain values."""
         self._shows[key] = self._shows.get(key, frozenset()) | frozenset(map(symptom, shows))
@@ -74,8 +77,10 @@ class Companions:
     def alone(self, bucket: Key, cause: FindingRecord) -> tuple[str, ...]:
         """A few cases on which a bucket was seen without a cause, where nobody tried yet whether that shows there with other values."""
         told = named(cause) and bucket.check in TOLD_BY_VALUES
-        if told or (cause.key, bucket) in self._at_work:
-            return ()
+        return () if told or (cause.key, bucket) in self._at_work else self.few_alone(bucket, cause)
+
+    def few_alone(self, bucket: Key, cause: FindingRecord) -> tuple[str, ...]:
+        """A few cases on which a bucket was seen without a cause that could have been seen there."""
         return tuple(self._company.alone(bucket, self._symptoms_of(cause))[:_ALONE])
 
     def never_alone(self, bucket: Key, cause: FindingRecord) -> tuple[bool, bool]:
@@ -91,7 +96,7 @@ class Companions:
         if self._symptoms_of(lead) & self._shows.get(found.key, frozenset()) and self.beside(found, lead, over=over):
             return "its minimal case needs the same, and shows both"
         failed = lead.confirmation.failed or not lead.confirmation.repeats
-        if _told(found, lead) or not failed:
+        if told_apart(found, lead) or not failed:
             return ""
         if small_errors(found.key, lead):
             return _SMALL_ERRORS
@@ -102,12 +107,35 @@ class Companions:
 
         Where one of them has a name, values are not told so.
         """
-        if _told(found, lead) or lead.not_minimal or not lead.confirmation.failed:
+        if told_apart(found, lead) or lead.not_minimal or not lead.confirmation.failed:
             return False
         if not needs(parse_case(lead.case)):
             return False
         together, _ = self._met(found.key, lead, explained=True)
         return together >= (1 if over else _SEVERAL)
+
+    def never_without(self, found: FindingRecord, lead: FindingRecord) -> str:
+        """Whether two explained findings were compared, and one was never seen where the other one is not at work, in words."""
+        if (lead.key, found.key) not in self._compared or (small(found.verdict) and small(lead.verdict)):
+            return ""
+        together, chance = self._met(found.key, lead, explained=True)
+        often = together >= _SEVERAL and chance <= _HARDLY
+        return f"seen on {plural(together, 'case')}, never without it" if often else ""
+
+    def repeats(self, found: FindingRecord, lead: FindingRecord, *, over: bool) -> str:
+        """Whether an explained failure of a check that compares two problems says what another finding says of one, in words.
+
+        The problem that a case was compared with gets the values wrong that the other finding is about.
+        """
+        if found.verdict.other is None or named(found) or not lead.confirmation.failed:
+            return ""
+        buckets = (lead.key, *(each.key for each in lead.folded))
+        if not named(lead) and elsewhere(found.key, found.verdict, buckets):
+            return IN_THE_OTHER_PROBLEM
+        alike = {msgspec.structs.replace(key, dtype=found.key.dtype) for key in buckets}
+        never_alone = over and self._met(found.key, lead, explained=True)[0]
+        asked = found.key.check not in TOLD_BY_VALUES or not named(lead)
+        return IN_THE_OTHER_PROBLEM if never_alone and asked and elsewhere(found.key, found.verdict, alike) else ""
 
     def overwrites(self, found: FindingRecord, lead: FindingRecord) -> str:
         """Whether memory holds what the stores left there that a sanitizer complains about in `lead`, in words."""
@@ -159,6 +187,8 @@ class Companions:
         if key.check in VALUES and key.output in FORWARD and outputs and not outputs & set(FORWARD):
             return ""  # the forward is over before a gradient goes wrong
         own_output = key.output in outputs
+        follows = key.check in OF_BITS and key.output in BACKWARD
+        follows = follows and any((key.check, key.error, name) in shown for name in FORWARD)
         told = named(lead) and key.check in TOLD_BY_VALUES
         if unsteady(shown, symptom(key)):
             return "the results differ from run to run"
@@ -169,7 +199,7 @@ class Companions:
         together, chance = self._met(key, lead, explained=explained)
         if told and own_output:  # a diagnosis had no say, or nobody had time to ask what was seen that late
             told = not looked and together > _LATE
-        elif told and key.output in _OF_PARTS and outputs & _OF_LOGITS:
+        elif (told and key.output in _OF_PARTS and outputs & _OF_LOGITS) or (told and follows):
             told = together > _LATE
         most = _HARDLY if denied else 1.0 if over and not told else _RARELY
         if not together or chance > most:
@@ -187,7 +217,7 @@ class Companions:
 
         Small errors of two outputs come of the same values, whatever their causes are.
         """
-        if small(found) and small(cause):
+        if small(found.verdict) and small(cause.verdict):
             return ""
         minimal = parse_case(cause.case) if explained and not cause.not_minimal else None
         together, several, chance = self._company.linked(found.key, self._symptoms_of(cause), minimal)
@@ -205,10 +235,3 @@ class Companions:
         """What a finding shows: of those that were folded into it those that more than company speaks for."""
         folded = (each.key for each in cause.folded if each.key not in self._kept)
         return frozenset(map(symptom, (cause.key, *folded)))
-
-
-def _told(found: FindingRecord, lead: FindingRecord) -> bool:
-    """Whether a name tells explained findings apart. That something is never written is what was seen, not why."""
-    mine, other = (record.diagnosis.name if record.diagnosis is not None else "" for record in (found, lead))
-    unwritten = mine == _UNWRITTEN and other in ("", _UNWRITTEN)
-    return not unwritten and (bool(mine) or (bool(other) and found.key.check in TOLD_BY_VALUES))

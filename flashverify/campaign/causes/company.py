@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from flashverify.case.case import Case
-    from flashverify.judge.verdict import CaseResult, Key
+    from flashverify.judge.verdict import CaseResult, Key, Verdict
 
 __all__ = ["Company"]
 
@@ -28,8 +28,10 @@ _ENOUGH = 10
 _MOST = 5_000
 """Different entries that are kept of a subject; what comes later is not counted."""
 
-Entry = tuple[frozenset[str], frozenset[tuple[Symptom, str]], frozenset[str]]
-"""Parts of the case, failures with the dtype, and what was asked: checks, and outputs that were compared with exact values."""
+Elsewhere = frozenset[tuple[Symptom, frozenset[str]]]
+Entry = tuple[frozenset[str], frozenset[tuple[Symptom, str]], frozenset[str], Elsewhere]
+"""Parts of the case, failures with the dtype, what was asked, which is checks and outputs that were compared with exact values, and what
+fails on the problems that checks compared the case with, each with the parts of that problem."""
 
 
 class Company:
@@ -49,17 +51,17 @@ class Company:
             return
         asked = {v.check for v in result.verdicts if v.status in (Status.PASS, Status.FAIL)} - set(VALUES)
         outputs = {f"values of {each.output}" for each in result.stats}
-        failing: dict[str, set[Symptom]] = {result.case: set()}
+        failing: dict[str, list[Verdict]] = {result.case: []}
         for verdict in result.failures:
-            failing.setdefault(result.case_of(verdict), set()).add(symptom(verdict))
+            failing.setdefault(result.case_of(verdict), []).append(verdict)
         for text, failures in failing.items():
-            own = asked if text == result.case else {check for check, *_ in failures} - set(VALUES)
+            own = asked if text == result.case else {verdict.check for verdict in failures} - set(VALUES)
             self._count(result.subject, text, failures, frozenset(own | outputs), weight)
 
-    def _count(self, subject: str, text: str, symptoms: set[Symptom], asked: frozenset[str], weight: int) -> None:
+    def _count(self, subject: str, text: str, failing: list[Verdict], asked: frozenset[str], weight: int) -> None:
         case = parse_case(text)
-        failures = frozenset((each, case.dtype) for each in symptoms)
-        entry = (_parts(case), failures, asked)
+        failures = frozenset((symptom(each), case.dtype) for each in failing)
+        entry = (_parts(case), failures, asked, _elsewhere(failing))
         kept = self._entries[subject]
         if entry not in kept:
             if len(kept) >= _MOST:
@@ -75,7 +77,7 @@ class Company:
         return [
             self._first[bucket.subject, entry]
             for entry in of_bucket
-            if _could(entry, cause) and not any(seen in cause for seen, _ in entry[1])
+            if _could(entry, cause) and not any(seen in cause for seen, _ in (*entry[1], *entry[3]))
         ]
 
     def met(
@@ -151,9 +153,17 @@ def _needed(minimal: Case | None) -> frozenset[str]:
     return frozenset() if minimal is None else _present(case_features(minimal))
 
 
+def _elsewhere(failing: list[Verdict]) -> Elsewhere:
+    """What fails on the other problems of checks that compare two, each with the parts of that problem."""
+    others = dict.fromkeys(verdict.other for verdict in failing if verdict.other is not None)
+    parts = {other: _present(case_features(parse_case(other.case))) for other in others}
+    return frozenset((each, parts[other]) for other in others for each in other.failures)
+
+
 def _shows(entry: Entry, cause: Collection[Symptom], needed: frozenset[str]) -> bool:
-    """Whether a cause was seen, on a case that has the parts that it needs."""
-    return needed <= entry[0] and any(seen in cause for seen, _ in entry[1])
+    """Whether a cause was seen, on a problem that has the parts that it needs."""
+    own = needed <= entry[0] and any(seen in cause for seen, _ in entry[1])
+    return own or any(seen in cause and needed <= parts for seen, parts in entry[3])
 
 
 def _could(entry: Entry, cause: Collection[Symptom]) -> bool:

@@ -15,10 +15,18 @@ if TYPE_CHECKING:
     from flashverify.judge.record import Diagnosis, FindingRecord
     from flashverify.judge.verdict import Key
 
-__all__ = ["OF_VALUES", "agreed", "alike", "names", "same_defect"]
+__all__ = ["OF_VALUES", "agreed", "alike", "named", "names", "same_defect", "told_apart"]
 
 OF_VALUES = ("counting", "relations", "config")
 """Checks that ask about values too, by way of other problems."""
+
+_UNWRITTEN = "not-written"
+"""A name that says what was seen, not why."""
+
+
+def named(finding: FindingRecord) -> bool:
+    """Whether the diagnosis of a finding has a name."""
+    return finding.diagnosis is not None and bool(finding.diagnosis.name)
 
 
 def alike(key: Key, found: Diagnosis | None, known: Iterable[FindingRecord]) -> FindingRecord | None:
@@ -54,3 +62,10 @@ def same_defect(a: Diagnosis, b: Diagnosis) -> bool:
     """Whether one mistake has both names, or some semantics is consistent with the cases of both, under the same conditions."""
     shared = {a.name, *a.also} & {b.name, *b.also} - {""}
     return a.conditions == b.conditions and bool(shared or canonical(a.name, b.name))
+
+
+def told_apart(found: FindingRecord, lead: FindingRecord) -> bool:
+    """Whether a name tells explained findings apart. That something is never written is what was seen, not why."""
+    mine, other = (record.diagnosis.name if record.diagnosis is not None else "" for record in (found, lead))
+    unwritten = mine == _UNWRITTEN and other in ("", _UNWRITTEN)
+    return not unwritten and (bool(mine) or (bool(other) and found.key.check in TOLD_BY_VALUES))

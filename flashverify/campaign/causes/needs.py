@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from flashverify.case.case import Case
     from flashverify.judge.record import FindingRecord
-    from flashverify.judge.verdict import Key
+    from flashverify.judge.verdict import Key, Verdict
 
 __all__ = ["needs", "small", "small_errors"]
 
@@ -37,14 +37,16 @@ def small_errors(key: Key, lead: FindingRecord) -> bool:
     """
     if key.check != "statistics" or lead.key.check != "accuracy" or key.output != lead.key.output:
         return False
-    somewhere = not lead.not_minimal and needs(parse_case(lead.case))
+    minimal = parse_case(lead.case)
+    # The number of steps in which something is summed up decides how large an error is.
+    somewhere = not lead.not_minimal and needs(minimal) - {name for name, _ in minimal.launch}
     named = lead.diagnosis is not None and lead.diagnosis.name
-    return lead.key.dtype != "fp32" and not somewhere and not named and small(lead)
+    return lead.key.dtype != "fp32" and not somewhere and not named and small(lead.verdict)
 
 
-def small(finding: FindingRecord) -> bool:
-    """Whether a finding is a value outside its bound by little."""
-    return bool(finding.verdict.ratio) and from_hex(finding.verdict.ratio) < FAR
+def small(verdict: Verdict) -> bool:
+    """Whether a failure is a value outside its bound by little."""
+    return bool(verdict.ratio) and from_hex(verdict.ratio) < FAR
 
 
 def _needs(case: Case) -> Iterator[str]:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flashverify.campaign.causes.diagnoses import named
+from flashverify.campaign.causes.symptoms import VALUES
+from flashverify.outputs import FORWARD
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from flashverify.campaign.causes.book import CauseBook
     from flashverify.campaign.protocol import Shown
+    from flashverify.judge.record import FindingRecord
     from flashverify.judge.verdict import Key
 
 __all__ = ["ShownBeside"]
@@ -29,6 +34,7 @@ class ShownBeside:
         self._book, self._owners = book, owners
         self._shown: dict[Key, tuple[Key, str]] = {}
         self._unsure: dict[Key, tuple[Key, str]] = {}
+        self._own: dict[Key, Key] = {}
 
     def add(self, event: Shown) -> None:
         """A worker saw buckets beside a finding. What was said of a bucket first stays."""
@@ -36,6 +42,18 @@ class ShownBeside:
         self._book.shown_by(event.cause, event.buckets)
         for bucket in event.buckets:
             kept.setdefault(bucket, (event.cause, event.why))
+
+    def minimal(self, found: FindingRecord, buckets: Iterable[Key]) -> None:
+        """A finding was minimised, and its minimal case shows these buckets: its work, if nobody has time to look closer.
+
+        A name has to account for gradients by itself.
+        """
+        if found.not_minimal or not found.confirmation.failed or found.key.check not in VALUES:
+            return
+        for bucket in buckets:
+            same = bucket.output in FORWARD and found.key.output in FORWARD
+            if bucket.check in VALUES and (same or not named(found)):
+                self._own.setdefault(bucket, found.key)
 
     def folds(self, *, over: bool = False) -> Iterator[tuple[Key, Key, str]]:
         """Buckets that wait, each with its cause, and that in words; what is left of them may be parked.
@@ -46,6 +64,9 @@ class ShownBeside:
         for bucket, (cause, why) in list(self._shown.items()):
             if self._book.waits(bucket) and (owner := self._owner(cause)) != bucket:
                 yield bucket, owner, why
+        for bucket, cause in self._own.items() if over else ():
+            if self._book.waits(bucket) and (owner := self._owner(cause)) != bucket:
+                yield bucket, owner, "its minimal case shows it too"
         parked = set()
         for bucket, (cause, why) in list(self._unsure.items()):
             if not self._book.waits(bucket) or (owner := self._owner(cause)) == bucket:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
+from flashverify.campaign.causes.symptoms import symptom
 from flashverify.case.text import parse_case
 from flashverify.judge.verdict import CaseResult, Key, Verdict
 
-__all__ = ["Sighting", "sightings_of"]
+if TYPE_CHECKING:
+    from flashverify.campaign.causes.symptoms import Symptom
+
+__all__ = ["Sighting", "shown", "sightings_of"]
 
 
 class Sighting(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -28,6 +34,12 @@ class Sighting(msgspec.Struct, frozen=True, omit_defaults=True):
     failures: tuple[Verdict, ...] = ()
     given: tuple[str, ...] = ()
     alone: tuple[str, ...] = ()
+
+
+def shown(sighting: Sighting) -> frozenset[Symptom]:
+    """What fails on the case, and on the problem that the check of the bucket compared it with."""
+    other = sighting.verdict.other
+    return frozenset((*map(symptom, sighting.failures), *(other.failures if other is not None else ())))
 
 
 def sightings_of(result: CaseResult) -> dict[Key, Sighting]:

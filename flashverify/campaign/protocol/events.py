@@ -12,6 +12,7 @@ __all__ = [
     "Attributed",
     "CaseJudged",
     "CasesListed",
+    "Compared",
     "Event",
     "Improved",
     "Judged",
@@ -141,11 +142,25 @@ class Attributed(msgspec.Struct, frozen=True, tag=True):
     at_work: bool | None = None
 
 
+class Compared(msgspec.Struct, frozen=True, tag=True):
+    """Why the explained findings `cause` and `found` are one, in words; empty where nothing says so.
+
+    Attributes:
+        at_work: whether the cause shows with other values on every case on which the other finding was seen alone.
+    """
+
+    cause: Key
+    found: Key
+    why: str
+    at_work: bool = False
+
+
 class Shown(msgspec.Struct, frozen=True, tag=True):
     """Cases that have nothing beyond the minimal case of the finding `cause` show these buckets too; `why` says which cases, in words.
 
     Attributes:
-        sure: whether nothing but the cause can be at work there; a case that is not minimal may show another cause as well.
+        sure: whether nothing but the cause can be at work there; a case that is not minimal may show another cause as well, and so may
+            the other problem of a check.
     """
 
     cause: Key
@@ -176,6 +191,7 @@ Event = (
     | Improved
     | Minimal
     | Attributed
+    | Compared
     | Shown
     | TaskDone
     | WorkerFailed

@@ -14,6 +14,7 @@ __all__ = [
     "Batch",
     "CaseList",
     "Chunk",
+    "Compare",
     "Judge",
     "Minimise",
     "Prepare",
@@ -159,6 +160,19 @@ class Attribute(msgspec.Struct, frozen=True, tag=True):
     trials: bool = True
 
 
+class Compare(msgspec.Struct, frozen=True, tag=True):
+    """Ask whether an explained finding comes and goes with `cause`, another one, for `limit` seconds; None is no limit.
+
+    Attributes:
+        asked: the case on which the finding was known before it was minimised, and cases on which it was seen without the cause, its
+            minimal one among them; one sighting.
+    """
+
+    cause: FindingRecord
+    asked: tuple[Sighting, ...]
+    limit: float | None = None
+
+
 class Profile(msgspec.Struct, frozen=True, tag=True):
     """Judge the minimal case of `cause`, a finding, in every dtype, with a backward and with more rows and keys, for `limit` seconds."""
 
@@ -193,7 +207,7 @@ class Prepare(msgspec.Struct, frozen=True, tag=True):
     examples: int = 0
 
 
-Task = Batch | Chunk | CaseList | Minimise | Attribute | Profile | Judge | Prepare
+Task = Batch | Chunk | CaseList | Minimise | Attribute | Compare | Profile | Judge | Prepare
 
 
 class Reply(msgspec.Struct, frozen=True):

@@ -14,6 +14,7 @@ from flashverify.campaign.protocol import (
     CaseList,
     CasesListed,
     Chunk,
+    Compared,
     Event,
     Improved,
     Minimal,
@@ -165,7 +166,7 @@ class Engine:
         elif isinstance(event, CasesListed):
             assert isinstance(slot.task, CaseList)
             self._schedule.listed(slot.task.subject, event.cases, corpus=slot.task.corpus)
-        elif isinstance(event, Improved | Minimal | Attributed | Shown):
+        elif isinstance(event, Improved | Minimal | Attributed | Compared | Shown):
             self._explainer.told(slot.number, event)
         elif isinstance(event, TaskDone):
             if isinstance(slot.task, Batch):

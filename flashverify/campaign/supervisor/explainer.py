@@ -7,12 +7,12 @@ from itertools import chain, product
 from typing import TYPE_CHECKING
 
 from flashverify.campaign.causes.book import CauseBook
-from flashverify.campaign.causes.diagnoses import agreed, alike, names
+from flashverify.campaign.causes.diagnoses import agreed, alike
 from flashverify.campaign.causes.shown import ShownBeside
-from flashverify.campaign.causes.symptoms import symptom
 from flashverify.campaign.plan_name import PROCESS_CHECKS
-from flashverify.campaign.protocol import Attribute, Attributed, Minimal, Minimise, Profile, Shown
+from flashverify.campaign.protocol import Attribute, Attributed, Compare, Compared, Minimal, Minimise, Profile, Shown
 from flashverify.campaign.supervisor.events import FindingFolded, FindingMinimal, FindingSeen
+from flashverify.campaign.supervisor.minimisation import minimisation
 from flashverify.campaign.supervisor.tally import first_record
 from flashverify.campaign.supervisor.turns import Turns
 
@@ -59,7 +59,7 @@ class Explainer:
         self._config, self._ledger, self._time, self._tell, self._elapsed = config, ledger, time, tell, elapsed
         tally = ledger.tally
         self._book = CauseBook(tally.records, tally.owners, tally.seen, tally.company)
-        self._tasks: dict[int, Minimise | Attribute | Profile] = {}
+        self._tasks: dict[int, Minimise | Attribute | Compare | Profile] = {}
         self._unanswered: dict[int, list[Sighting]] = {}
         self._attempts: Counter[Key] = Counter()
         self._turns = Turns()
@@ -71,7 +71,7 @@ class Explainer:
         """Whether a task waits and there is time for it."""
         return self.next(searching) is not None
 
-    def next(self, searching: bool) -> Minimise | Attribute | Profile | None:
+    def next(self, searching: bool) -> Minimise | Attribute | Compare | Profile | None:
         """The next task; None where there is none, or no time for it."""
         most = self._config.shrink_seconds + _VERIFYING
         self._fold_each(self._shown.folds())
@@ -90,7 +90,12 @@ class Explainer:
         waiting += [record for key, record in self._doubted.items() if key.subject in free and not waiting]
         waiting = [record for record in waiting if self._attempts[record.key] < _ATTEMPTS]
         if waiting and limit != 0:
-            return self._minimisation(self._turns.first(waiting), limit)
+            record = self._turns.first(waiting)
+            again = self._attempts[record.key] > 0
+            return minimisation(self._config, self._ledger.tally, self._book, record, limit, again=again)
+        for subject in free:
+            if (pair := self._book.pair(subject)) is not None:
+                return Compare(pair[0], (pair[1],), folding)
         for subject in free:
             if (found := self._book.further_question(subject)) is not None and limit != 0:
                 return Attribute(*found, limit)
@@ -101,29 +106,7 @@ class Explainer:
         busy = {_finding(task).subject for task in self._tasks.values()}
         return [s for s in dict.fromkeys(key.subject for key in self._ledger.tally.records) if s not in busy]
 
-    def _minimisation(self, record: FindingRecord, limit: float | None) -> Minimise:
-        shrinking = self._config.shrink_seconds if limit is None else min(self._config.shrink_seconds, limit / 2)
-        hang = record.verdict.check == "hang"  # every repeat and every candidate of a hang costs the whole time limit
-        others = self._book.known(record.key.subject)
-        known = names(others)
-        second = [c.key for c in others if record.key.cause and c.key not in known]
-        return Minimise(
-            record.subject_spec,
-            record.key,
-            record.case,
-            record.first,
-            record.verdict,
-            shrinking if self._config.shrink and not hang else 0.0,
-            1 if hang else self._config.repeats,
-            self._ledger.tally.quarantine(record.subject_spec),
-            limit,
-            known=tuple(known.values()),
-            apart=tuple(key for key in second if symptom(key) != symptom(record.key)),
-            beside=self._book.beside(record),
-            undiagnosed=self._attempts[record.key] > 0,
-        )
-
-    def began(self, worker: int, task: Minimise | Attribute | Profile) -> None:
+    def began(self, worker: int, task: Minimise | Attribute | Compare | Profile) -> None:
         """A worker was given a task."""
         self._tasks[worker] = task
         self._unanswered[worker] = list(task.asked) if isinstance(task, Attribute) else []
@@ -133,6 +116,8 @@ class Explainer:
             self._turns.took(task.key)
         elif isinstance(task, Profile):
             self._unprofiled.remove(task.cause.key)
+        elif isinstance(task, Compare):
+            self._book.pairs.began(task.cause.key, task.asked[0].key)
 
     def ended(self, worker: int) -> None:
         """A worker is done with its task; nothing where that was about cases."""
@@ -158,12 +143,14 @@ class Explainer:
         elif task is not None and left:
             self._book.answer(task.cause.key, left[0], "", told=False)
 
-    def told(self, worker: int, event: Improved | Minimal | Attributed | Shown) -> None:
+    def told(self, worker: int, event: Improved | Minimal | Attributed | Compared | Shown) -> None:
         """What a worker says of its task: a smaller case of a finding, its minimal one, whose work a failure is, what else a case shows."""
         if isinstance(event, Minimal):
             self._minimal(event)
         elif isinstance(event, Attributed):
             self._attributed(worker, event)
+        elif isinstance(event, Compared):
+            self._compared(event)
         elif isinstance(event, Shown):
             self._shown.add(event)
         elif event.key not in self._doubted:
@@ -175,6 +162,7 @@ class Explainer:
             return
         record = self._ledger.minimal(event)
         self._book.explained(record.key, event.shows or ())
+        self._shown.minimal(record, event.shows or ())
         same = self._same_diagnosis(record.key, event)
         self._tell(FindingMinimal(record))
         if same is not None:
@@ -209,6 +197,13 @@ class Explainer:
         if event.why and waits and leading is not None and leading.case == event.asked.case:
             self._fold(key, event.cause, event.why)
 
+    def _compared(self, event: Compared) -> None:
+        """Two explained findings are one, or the clearer one is at work wherever the other one was seen alone."""
+        if event.at_work:
+            self._book.compared(event.cause, event.found)
+        if event.why and all(self._book.is_known(key) for key in (event.cause, event.found)):
+            self._fold(event.found, event.cause, event.why)
+
     def end(self) -> None:
         """Nothing is asked any more: what was never seen without another finding goes to that."""
         self._fold_each(self._shown.folds(over=True))
@@ -238,6 +233,6 @@ class Explainer:
             self._doubted[key] = first_record(key, sighting, like.evidence, like.subject_spec, self._elapsed())
 
 
-def _finding(task: Minimise | Attribute | Profile) -> Key:
+def _finding(task: Minimise | Attribute | Compare | Profile) -> Key:
     """The finding that a task is about."""
     return task.key if isinstance(task, Minimise) else task.cause.key

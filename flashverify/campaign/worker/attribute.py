@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from flashverify.campaign.causes.accesses import access, accesses
 from flashverify.campaign.causes.book import bucket_of
-from flashverify.campaign.causes.companions import named
-from flashverify.campaign.causes.diagnoses import OF_VALUES
+from flashverify.campaign.causes.diagnoses import OF_VALUES, named
+from flashverify.campaign.causes.elsewhere import IN_THE_OTHER_PROBLEM, elsewhere
 from flashverify.campaign.causes.symptoms import TOLD_BY_VALUES, VALUES, consequences, symptom
 from flashverify.campaign.plan_name import PROCESS_CHECKS
-from flashverify.campaign.protocol import Attributed, Started
+from flashverify.campaign.protocol import Attributed, Shown, Started
 from flashverify.campaign.shrink.shrinker import shrink
 from flashverify.campaign.worker.replays import Replays
 from flashverify.case.text import format_case, parse_case
@@ -78,6 +78,8 @@ class _Cause:
             return "the same access of memory"
         if (same := self._same_end(sighting)) is not None:
             return same
+        if elsewhere(sighting.key, sighting.verdict, self._buckets):
+            return self._in_the_other_problem(sighting)
         plain = sighting.verdict if check in TOLD_BY_VALUES else self._plain(sighting) if check in OF_VALUES else None
         if plain is not None and sighting.case in self._denied:
             return ""  # what does not account for the clearest output of a case rarely accounts for another one
@@ -87,6 +89,14 @@ class _Cause:
         elif plain is not None:
             self._denied.add(sighting.case)
         return words
+
+    def _in_the_other_problem(self, sighting: Sighting) -> str:
+        """Why a failure of a check that compares two problems is its work; a name would have to be asked about that problem, so that it is set aside."""
+        if named(self._finding):
+            self._session.emit(Shown(self._finding.key, (sighting.key,), IN_THE_OTHER_PROBLEM, sure=False))
+            return ""
+        self._symptoms.add(symptom(sighting.key))
+        return IN_THE_OTHER_PROBLEM
 
     def by_trials(self, sighting: Sighting) -> str | None:
         """The same, None where nothing says, by what happens when the case is made simpler, and when both cases are run in other ways."""

@@ -24,6 +24,7 @@ from flashverify.campaign.protocol import (
     CaseList,
     CasesListed,
     Chunk,
+    Compare,
     Judge,
     Judged,
     Minimise,
@@ -175,6 +176,10 @@ class Session:
             from flashverify.campaign.worker.attribute import attribute
 
             attribute(self, task)
+        elif isinstance(task, Compare):
+            from flashverify.campaign.worker.compare import compare
+
+            compare(self, task)
         elif isinstance(task, Profile):
             from flashverify.campaign.worker.profile import profile
 

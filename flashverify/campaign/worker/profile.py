@@ -9,7 +9,7 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from flashverify.campaign.causes.companions import named
+from flashverify.campaign.causes.diagnoses import named
 from flashverify.campaign.causes.sighting import sightings_of
 from flashverify.campaign.causes.symptoms import VALUES, consequences, symptom
 from flashverify.campaign.protocol import Shown, Started

@@ -6,9 +6,11 @@ from dataclasses import replace
 from itertools import chain, islice, product
 from typing import TYPE_CHECKING, Any
 
+from flashverify.campaign.causes.needs import small
+from flashverify.campaign.causes.sighting import shown
 from flashverify.campaign.causes.symptoms import FAR, OF_BITS, REPEAT, VALUES, Symptoms, symptom
 from flashverify.campaign.plan_name import PlanName
-from flashverify.campaign.shrink.shrinker import shrink
+from flashverify.campaign.worker.neighbours import grown, simpler
 from flashverify.case.case import Grad, Values
 from flashverify.case.changes import change
 from flashverify.case.text import format_case, parse_case
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
     from flashverify.campaign.causes.sighting import Sighting
     from flashverify.campaign.causes.symptoms import Symptom
-    from flashverify.campaign.protocol import Attribute
+    from flashverify.campaign.protocol import Attribute, Compare
     from flashverify.campaign.worker.main import Session
     from flashverify.case.case import Case
     from flashverify.judge.verdict import CaseResult
@@ -29,7 +31,6 @@ __all__ = ["Replays"]
 
 _TRIED, _NEEDED, _ENOUGH = 16, 2, 4
 """Simpler cases that are tried, and of those on which the finding is gone, how many are needed and used."""
-_TILE = 128
 _FEW = 20
 """Rows and keys with which most defects show."""
 
@@ -42,9 +43,10 @@ class Replays:
         task: names the finding.
     """
 
-    def __init__(self, session: Session, task: Attribute) -> None:
+    def __init__(self, session: Session, task: Attribute | Compare) -> None:
         self._session, self._task = session, task
         self._mine = symptom(task.cause.key)
+        self._symptoms = {self._mine, *(symptom(folded.key) for folded in task.cause.folded)}
         self._case = parse_case(task.cause.case)
         self._checks = {task.cause.key.check, *(sighting.key.check for sighting in task.asked)}
         self._judged: dict[tuple[str, str], CaseResult] = {}
@@ -58,36 +60,37 @@ class Replays:
         if self._unrepeatable(sighting, case):
             return "the results differ from run to run"
         if not self.shown_with(sighting, case):
-            return ""
+            return None if self._symptoms & shown(sighting) else ""
         for carried in self._carried(case.dtype, backward=other[2] in BACKWARD, like=case):
-            if other in self._look(carried, other[0]).own:
-                together = self._together(carried, other)
+            if other in self.look(carried, other[0]).own:
+                small_errors = small(self._task.cause.verdict) and small(sighting.verdict)
+                together = self._together(carried, other, errors_are_small=small_errors)
                 return "comes and goes with it" if together else "" if together is False else None
         return None
 
     def _in_another_dtype(self, sighting: Sighting, case: Case) -> str | None:
         """Both ways: the finding's case fails in the dtype of the other, whose case fails in that of the finding, if that is accepted."""
         back = self._as(case, dtype=self._case.dtype)
-        if back is not None and self._mine not in self._look(back, self._mine[0]).seen:
+        if back is not None and self._mine not in self.look(back, self._mine[0]).seen:
             return ""
         for carried in self._carried(case.dtype, backward=False):
-            if self._mine in self._look(carried, self._mine[0]).seen:
+            if self._mine in self.look(carried, self._mine[0]).seen:
                 return f"its minimal case fails in the same way in {sighting.key.dtype}"
         return None
 
     def _unrepeatable(self, sighting: Sighting, case: Case) -> bool:
         if self._mine[:2] != REPEAT or sighting.key.check not in OF_BITS:
             return False
-        seen = self._look(case, REPEAT[0]).seen
+        seen = self.look(case, REPEAT[0]).seen
         return {self._mine, (*REPEAT, sighting.key.output)} <= seen
 
     def shown_with(self, sighting: Sighting, case: Case) -> bool:
         """Whether the case of the other failure shows the finding too, if need be in its dtype and with plain values."""
-        if self._mine in map(symptom, sighting.failures):
+        if self._mine in shown(sighting):
             return True
         own, plain = self._case.dtype, Values(seed=case.values.seed)
         twins = (case, self._as(case, dtype=own), self._as(case, dtype=own, values=plain))
-        return any(twin is not None and self._mine in self._look(twin, self._mine[0]).seen for twin in twins)
+        return any(twin is not None and self._mine in self.look(twin, self._mine[0]).seen for twin in twins)
 
     def at_work(self, case: Case, *, sizes: bool) -> bool:
         """Whether the finding shows where a case has plain values or its own, a dO that is not 0, or its own dtype.
@@ -102,7 +105,7 @@ class Replays:
             grad = Grad(dlse=True, do="dense" if grad.do == "zero" or not grad.backward else grad.do)
         larger = change(case, seq_q=max(case.seq_q, _FEW), seq_k=max(case.seq_k, _FEW)) if sizes else None
         return any(
-            twin is not None and self._mine in self._look(twin, self._mine[0]).seen
+            twin is not None and self._mine in self.look(twin, self._mine[0]).seen
             for like, dtype in product((case, larger), dict.fromkeys((self._case.dtype, case.dtype)))
             if like is not None
             for values in dict.fromkeys((plain, own))
@@ -130,22 +133,28 @@ class Replays:
         logits = [self._case.logits] if like is None else [self._case.logits, like.logits]
         for modifiers, values in product(logits, (self._case.values, Values(seed=self._case.values.seed))):
             twin = self._as(self._case, dtype=dtype, values=values, grad=grad, logits=modifiers)
-            if twin is not None and self._mine in self._look(twin, self._mine[0]).seen:
+            if twin is not None and self._mine in self.look(twin, self._mine[0]).seen:
                 yield twin
 
-    def _together(self, case: Case, other: tuple[str, str, str]) -> bool | None:
-        """Whether the other failure is gone wherever a simpler case does not show the finding; None where too few cases do not show it."""
-        gone = [g for g in self._without(case) if self._look(g, other[0]).asked(other)]
-        if any(other in self._look(g, other[0]).own for g in gone):
-            return False
+    def _together(self, case: Case, other: Symptom, *, errors_are_small: bool) -> bool | None:
+        """Whether the other failure is gone wherever a simpler case does not show the finding; None where nothing says.
+
+        Args:
+            case: that shows both.
+            other: the other failure.
+            errors_are_small: whether both are values outside their bounds by little: on which case such a value is within its bound is chance.
+        """
+        gone = [g for g in self._without(case) if self.look(g, other[0]).asked(other)]
+        if any(other in self.look(g, other[0]).own for g in gone):
+            return None if errors_are_small else False
         return True if len(gone) >= _NEEDED else None
 
     def _without(self, case: Case) -> list[Case]:
         """Cases with a part less than `case` that do not show the finding."""
         text = format_case(case)
         if text not in self._gone:
-            simpler = chain(_grown(case), islice(_simpler(case), _TRIED))
-            looks = ((s, self._look(s, self._mine[0])) for s in simpler if self._accepted(s))
+            changed = chain(grown(case), islice(simpler(case), _TRIED))
+            looks = ((s, self.look(s, self._mine[0])) for s in changed if self.accepted(s))
             self._gone[text] = list(islice((s for s, look in looks if self._is_gone(look)), _ENOUGH))
         return self._gone[text]
 
@@ -156,13 +165,14 @@ class Replays:
         """The case in another dtype; None where the subject does not accept it."""
         precision = case.precision if dtype == "fp32" else "ieee"
         found = change(case, dtype=dtype, precision=precision, **changes)
-        return found if found is not None and self._accepted(found) else None
+        return found if found is not None and self.accepted(found) else None
 
-    def _accepted(self, case: Case) -> bool:
+    def accepted(self, case: Case) -> bool:
+        """Whether the subject takes the case."""
         subject = self._session.subject(self._task.cause.subject_spec)
         return self._session.toolkit.refusal(subject, case) is None
 
-    def _look(self, case: Case, check: str) -> Symptoms:
+    def look(self, case: Case, check: str) -> Symptoms:
         """What a case shows when a check is asked in full; those of values go together where one is about NaN or infinities."""
         checks = VALUES if check in VALUES and "nonfinite" in self._checks | {check} else (check,)
         return Symptoms(*(self.judge(case, each) for each in checks))
@@ -173,27 +183,3 @@ class Replays:
         if key not in self._judged:
             self._judged[key] = self._session.judge(self._task.cause.subject_spec, case, key[1])
         return self._judged[key]
-
-
-def _grown(case: Case) -> Iterator[Case]:
-    """Cases with as many rows as keys, and with whole tiles of either."""
-    rows, keys = case.seq_q, case.seq_k
-    most, whole_rows, whole_keys = max(rows, keys), rows + -rows % _TILE, keys + -keys % _TILE
-    for sizes in ((most, most), (rows, whole_keys), (whole_rows, keys), (max(whole_rows, whole_keys),) * 2):
-        found = change(case, seq_q=sizes[0], seq_k=sizes[1])
-        if found is not None and found != case and most > 1:
-            yield found
-
-
-def _simpler(case: Case) -> Iterator[Case]:
-    """Cases with a part less, or a size smaller: not those that have other values or only one key, on which most defects are gone."""
-    steps = shrink(case)
-    candidate = next(steps, None)
-    while candidate is not None:
-        plain = candidate.values.regime == case.values.regime and candidate.grad == case.grad
-        if plain and (candidate.seq_k > 1 or candidate.seq_k == case.seq_k):
-            yield candidate
-        try:
-            candidate = steps.send(False)
-        except StopIteration:
-            return

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flashverify.checks.passes.by_itself import told_by_itself
+from flashverify.checks.passes.other_problems import with_other_problem
 from flashverify.checks.relations import alone, bounded, doubled, exact, hidden, linear, oracle_free
 from flashverify.checks.relations.ground import Ground
 from flashverify.checks.spec import CheckSpec, Need
@@ -51,11 +52,12 @@ def check_relations(subject: Subject, base: Execution, names: tuple[str, ...]) -
     found: list[Verdict] = []
     answered = False
     for name in names:
-        ground.asked.clear()
+        ground.forget()
         answer = _BY_NAME[name].run(ground)
         if answer is not None:
             answered = True
-            found += told_by_itself(subject, base.problem.case, list(answer), ground.asked)
+            told = told_by_itself(subject, base.problem.case, list(answer), ground.asked)
+            found += with_other_problem(subject, told, ground.passes)
     return found if answered else None
 
 

@@ -74,10 +74,10 @@ def _key_permutation(ground: Ground) -> Iterator[Verdict]:
     moved: dict[str, Any] = {"k": along(problem.k, 2), "v": along(problem.v, 2)}
     moved |= {name: along(x, 3) for name in PER_PAIR if (x := getattr(problem, name)) is not None}
     other = dataclasses.replace(problem, case=plain(case), **moved)
-    inputs = inputs_of(other)[0]
-    seen = inputs.visible
+    inputs = None
     if problem.bitmap is not None:  # the case draws it in the old order
-        whole = seen(slice(0, case.seq_q), slice(0, case.seq_k))
+        inputs = inputs_of(other)[0]
+        whole = inputs.visible(slice(0, case.seq_q), slice(0, case.seq_k))
         bits = whole.expand(case.batch, *whole.shape[1:])
         inputs = dataclasses.replace(inputs, visible=along(bits, 3))
     expected = dict(ground.sides)
@@ -172,8 +172,9 @@ def _split_merge(ground: Ground, parts: list[Problem], cut: int) -> Iterator[Ver
     whole, unit = ground.inputs, 1.0 if judged_form(ground.subject, ground.problem).lse_base == "e" else math.log(2.0)
     found = []
     for part, keys in zip(parts, (slice(0, cut), slice(cut, ground.problem.case.seq_k)), strict=True):
-        inputs = inputs_of(part)[0]
+        inputs = None
         if ground.problem.bitmap is not None:  # the case draws it anew for another number of keys
+            inputs = inputs_of(part)[0]
             seen = whole.visible(slice(0, part.case.seq_q), slice(0, ground.problem.case.seq_k))
             inputs = dataclasses.replace(inputs, visible=seen[..., keys])
         found.append(ground.within(part, inputs))

@@ -121,7 +121,7 @@ def _compared(
     if launch is not None:
         problem = relaunched(problem, launch)
         base = base if launch == base.problem.case.launch else ground.run(relaunched(base.problem, launch))
-    other = ground.run(problem)
+    other = ground.run(problem, told=visible is None)
     forms = judged_form(subject, base.problem), judged_form(subject, problem)
     loose = set(base.outputs)
     if ground.exact and launch is not None and all(_together(form) for form in forms):

@@ -61,11 +61,13 @@ class Ground:
         subject: the kernel under test.
         base: the pass.
         asked: the cases of the other passes that were run.
+        passes: those of them whose tensors and cases say what their right outputs are.
     """
 
     subject: Subject
     base: Execution
     asked: list[Case] = field(default_factory=list)
+    passes: list[Execution] = field(default_factory=list)
 
     @property
     def problem(self) -> Problem:
@@ -97,10 +99,22 @@ class Ground:
         """The outputs of the base pass with their bounds."""
         return sides(self.subject, self.base, self.inputs)
 
-    def run(self, problem: Problem) -> Execution:
-        """Another pass."""
+    def run(self, problem: Problem, *, told: bool = True) -> Execution:
+        """Another pass.
+
+        Args:
+            problem: what the subject is given.
+            told: whether its tensors and its case say what the right outputs are.
+        """
         self.asked.append(problem.case)
-        return execute(self.subject, problem)
+        found = execute(self.subject, problem)
+        self.passes.extend([found] if told else [])
+        return found
+
+    def forget(self) -> None:
+        """The next relation is asked."""
+        self.asked.clear()
+        self.passes.clear()
 
     def within(self, problem: Problem, inputs: Inputs | None = None) -> Sides:
         """The outputs of another pass with their bounds.
@@ -109,7 +123,7 @@ class Ground:
             problem: what the subject is given.
             inputs: what the oracle is given, where it is not what the case of `problem` says.
         """
-        return sides(self.subject, self.run(problem), inputs)
+        return sides(self.subject, self.run(problem, told=inputs is None), inputs)
 
 
 def sides(subject: Subject, execution: Execution, inputs: Inputs | None = None) -> Sides:

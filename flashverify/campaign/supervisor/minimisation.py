@@ -1,0 +1,52 @@
+"""The task that minimises a finding, with what is known of others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flashverify.campaign.causes.diagnoses import names
+from flashverify.campaign.causes.symptoms import symptom
+from flashverify.campaign.protocol import Minimise
+
+if TYPE_CHECKING:
+    from flashverify.campaign.causes.book import CauseBook
+    from flashverify.campaign.supervisor.config import CampaignConfig
+    from flashverify.campaign.supervisor.tally import Tally
+    from flashverify.judge.record import FindingRecord
+
+__all__ = ["minimisation"]
+
+
+def minimisation(
+    config: CampaignConfig, tally: Tally, book: CauseBook, record: FindingRecord, limit: float | None, *, again: bool
+) -> Minimise:
+    """Shrink, verify and diagnose a finding.
+
+    Args:
+        config: of the campaign.
+        tally: what was seen.
+        book: of the causes.
+        record: the finding.
+        limit: seconds that all of it may take; None is no limit.
+        again: whether a worker died over it before.
+    """
+    shrinking = config.shrink_seconds if limit is None else min(config.shrink_seconds, limit / 2)
+    hang = record.verdict.check == "hang"  # every repeat and every candidate of a hang costs the whole time limit
+    others = book.known(record.key.subject)
+    known = names(others)
+    second = [c.key for c in others if record.key.cause and c.key not in known]
+    return Minimise(
+        record.subject_spec,
+        record.key,
+        record.case,
+        record.first,
+        record.verdict,
+        shrinking if config.shrink and not hang else 0.0,
+        1 if hang else config.repeats,
+        tally.quarantine(record.subject_spec),
+        limit,
+        known=tuple(known.values()),
+        apart=tuple(key for key in second if symptom(key) != symptom(record.key)),
+        beside=book.beside(record),
+        undiagnosed=again,
+    )
