@@ -1,13 +1,14 @@
 """How wide the bounds are: bound / spacing of the output's dtype at the exact value, over drawn cases and drawn forms.
 
-    python benchmarks/bound_width.py record [--cases 1000] [--seed 0] [--jobs 1] [--part K/N] FILE
+    python benchmarks/bound_width.py record [--cases 1000] [--seed 0] [--jobs 1] [--part K/N] [--cases-of RECORD] FILE
     python benchmarks/bound_width.py show FILE
     python benchmarks/bound_width.py compare BEFORE AFTER
 
 `record` draws cases as `flashverify fuzz` does, gives each a form by its number, runs no kernel, and writes a line of JSON a case: for each
-output the number of elements, how many are exempt and uninformative, and a histogram of log2(width) in eighths. Two records of one seed
-hold the same cases. `compare` sets the percentiles of both side by side, and those of before / after, case by case.
-A file whose name ends in .gz is compressed.
+output the number of elements, how many are exempt and uninformative, and a histogram of log2(width) in eighths. The same command goes on
+where it was ended. Two records of one seed and version hold the same cases, and `--cases-of` takes those of a record, such as one that an
+older version made: `PYTHONPATH=OLD:OLD/kernels:OLD/oracles python benchmarks/bound_width.py record BEFORE` measures the checkout OLD.
+`compare` sets the percentiles of both side by side, and those of before / after, case by case. A file whose name ends in .gz is compressed.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ import os
 import random
 import sys
 from collections import Counter, defaultdict
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
+
+from resumed import pieces
 
 os.environ.setdefault("TRITON_INTERPRET", "1")
 
@@ -81,8 +82,8 @@ def widths(value: Any, found: Any, out: Any) -> dict[str, Any]:
     }
 
 
-def measured(number: int, text: str) -> str | None:
-    """The line of one case."""
+def measured(number: int, text: str) -> dict[str, Any] | None:
+    """The line of one case; None of one without elements."""
     import torch
 
     torch.set_num_threads(1)
@@ -99,31 +100,41 @@ def measured(number: int, text: str) -> str | None:
     found = truth.forward() | (truth.backward() if inputs.do is not None else {})
     own = {"o": form.out_dtype or case.dtype, "lse": "fp32", "delta": "fp32", "dsink": "fp32"}
     outputs = {name: widths(*x, FORMATS[own.get(name, case.dtype)]) for name, x in found.items()}
-    return json.dumps(
-        {"number": number, "case": text, "form": form.describe()["declared"], "dtype": case.dtype, "outputs": outputs},
-        separators=(",", ":"),
-    )
+    return {
+        "number": number,
+        "case": text,
+        "form": form.describe()["declared"],
+        "dtype": case.dtype,
+        "outputs": outputs,
+    }
 
 
 def record(options: argparse.Namespace) -> int:
-    """Draws the cases and writes their lines in order."""
+    """Measures the cases and writes their lines in order."""
+    part, parts = map(int, options.part.split("/"))
+    wanted = [(number, case) for number, case in numbered(options) if number % parts == part - 1]
+    found = pieces(measured, wanted, jobs=options.jobs, file=options.file)
+    text = "".join(f"{json.dumps(line, separators=(',', ':'))}\n" for line in found).encode()
+    options.file.write_bytes(gzip.compress(text, mtime=0) if options.file.suffix == ".gz" else text)
+    options.file.with_name(f"{options.file.name}.part").unlink(missing_ok=True)
+    print(f"{len(found)} cases in {options.file}")
+    return 0
+
+
+def numbered(options: argparse.Namespace) -> list[tuple[int, str]]:
+    """The cases with their numbers: those of a record, or drawn ones."""
+    if options.cases_of is not None:
+        return [(line["number"], line["case"]) for line in read(options.cases_of).values()]
     from flashverify.campaign.toolkit import bundled
     from flashverify.campaign.worker.search import draw
 
-    part, parts = map(int, options.part.split("/"))
     subjects = options.subject or SUBJECTS
     drawn = [
         case
         for name in subjects
         for case in draw(bundled.strategy(bundled.load(name), "cpu"), options.cases // len(subjects), options.seed)
     ]
-    wanted = [(number, str(case)) for number, case in enumerate(drawn) if number % parts == part - 1]
-    with ProcessPoolExecutor(options.jobs, get_context("spawn")) as processes:
-        lines = [line for line in processes.map(measured, *zip(*wanted, strict=True), chunksize=4) if line is not None]
-    text = "".join(f"{line}\n" for line in lines).encode()
-    options.file.write_bytes(gzip.compress(text, mtime=0) if options.file.suffix == ".gz" else text)
-    print(f"{len(lines)} cases in {options.file}")
-    return 0
+    return [(number, str(case)) for number, case in enumerate(drawn)]
 
 
 def read(file: Path) -> dict[str, dict[str, Any]]:
@@ -212,6 +223,7 @@ def main() -> int:
     made = commands.add_parser("record")
     made.add_argument("file", type=Path)
     made.add_argument("--cases", type=int, default=1000)
+    made.add_argument("--cases-of", type=Path, metavar="RECORD", help="its cases, in place of drawn ones")
     made.add_argument("--seed", type=int, default=0)
     made.add_argument("--jobs", type=int, default=1, help="processes")
     made.add_argument("--part", default="1/1", metavar="K/N", help="every N-th case, from the K-th on")

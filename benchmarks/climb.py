@@ -4,7 +4,7 @@
     python benchmarks/climb.py --number N [--steps 12]
 
 A climb draws a form, a dtype, shapes, values, a mask and what modifies the logits, and aims at one output; it changes values and the signs of
-errors, and keeps what comes closer to the bound. Prints the worst ratio of each output (`|`: given the kernel's own O and LSE, `!`: the
+errors, and keeps what comes closer to the bound. The same command with `--record` goes on where it was ended. Prints the worst ratio of each output (`|`: given the kernel's own O and LSE, `!`: the
 strict tier) and of each declared value, and writes a line of JSON a climb. Exit code 1 where a ratio exceeds 1: a bound or the emulated
 kernel is wrong. `--number` repeats one climb.
 """
@@ -16,10 +16,10 @@ import json
 import os
 import sys
 from collections import Counter, defaultdict
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
+
+from resumed import pieces
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 _ROOT = str(Path(__file__).parents[1])
@@ -106,9 +106,9 @@ def main() -> int:
         return int(max(found["worst"].values()) > 1)
     first = options.seed * 1_000_000
     numbers = range(first, first + -(-options.evaluations // options.steps))
-    with ProcessPoolExecutor(options.jobs, get_context("spawn")) as processes:
-        records = list(processes.map(climbed, numbers, [options.steps] * len(numbers), chunksize=4))
+    records = pieces(climbed, ((n, options.steps) for n in numbers), jobs=options.jobs, file=options.record)
     if options.record is not None:
+        options.record.with_name(f"{options.record.name}.part").unlink(missing_ok=True)
         options.record.write_text("".join(f"{json.dumps(x, separators=(',', ':'))}\n" for x in records), "utf-8")
     over = [x for x in records if not max(x["worst"].values()) <= 1]
     dtypes = Counter(x["dtype"] for x in records)

@@ -1,12 +1,20 @@
 """From which length on is a defect invisible? Planted defects over key lengths and dtypes, and the checks that see them.
 
-    TRITON_INTERPRET=1 python benchmarks/sight.py FILE [--lengths 64,...,8192] [--dtypes fp16,bf16,fp32] [--only NAME]... [--jobs 1]
-    python benchmarks/sight.py FILE --table
+    python benchmarks/sight.py judge FILE [--device interpreter|cuda] [--lengths 64,...] [--dtypes fp16,bf16,fp32] [--only NAME]...
+                                     [--jobs 1] [--minutes M]
+    python benchmarks/sight.py page [--write]
 
-A line of FILE, JSON, is one defect at one length and dtype, with the checks that fail; what FILE holds already is not judged again. The
-cases have two heads, 96 rows, three keys more than the length says, D = 64, a causal mask and a backward; values are normal, positive in V,
-and of logits near -256. The checks asked are `accuracy`, `nonfinite`, `statistics` and `counting`; a defect is seen that one case shows. The table names the checks that see a defect at every length, and the first length
-at which none does.
+`judge` appends to FILE a line of JSON for each defect, length and dtype, with the checks that fail; what FILE holds is not judged again, so
+that the same command goes on where it ended. Short lengths come first. Exit code 1: a check blames the kernels without a defect.
+In the interpreter the lengths end at 8,192, on a GPU at 65,536.
+
+A case has three keys more than the length says, D = 64, a causal mask and a backward: two heads and 384 rows below 1,024 keys, two heads
+and 96 rows up to 8,192, one head and 128 rows beyond. Its values are normal, positive in V, of logits near -256, or of maxima that rise with
+every tile; a defect is seen that one of them shows, and the others are then left out. Asked are `accuracy`, `nonfinite`, `statistics` and
+`counting`.
+
+`page` prints docs/sight.md with the tables of the records `reports/cpu/sight/sight.jsonl` and `reports/h200/sight/sight.jsonl`; `--write`
+writes it.
 """
 
 from __future__ import annotations
@@ -15,107 +23,143 @@ import argparse
 import os
 import sys
 import tempfile
+import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-os.environ.setdefault("TRITON_INTERPRET", "1")
+from sight_page import LINES, Sight, page, read
 
-import msgspec
+if TYPE_CHECKING:
+    from flashverify.mutants.mutant import Mutant
 
-LENGTHS = (64, 128, 256, 512, 1024, 2048, 4096, 8192)
+LENGTHS = {"interpreter": tuple(2**n for n in range(6, 14)), "cuda": tuple(2**n for n in range(6, 17))}
 DTYPES = ("fp16", "bf16", "fp32")
-REGIMES = ("normal", "v-positive", "negative")
+REGIMES = ("normal", "negative", "v-positive", "ascending")
 CHECKS = ("accuracy", "nonfinite", "statistics", "counting")
-DEFECTS = """
+ROUNDED = """
 weights_truncated weights_of_dv_truncated ds_truncated accumulator_in_the_input_dtype dq_accumulated_in_the_input_dtype
-dv_accumulated_in_the_input_dtype row_sum_in_bf16 row_sum_of_rounded_weights logits_in_the_input_dtype lse_in_the_input_dtype
-log2_of_e_in_five_digits alpha_not_applied causal_off_by_one delta_missing dk_without_scale
+dk_accumulated_in_the_input_dtype dv_accumulated_in_the_input_dtype logits_in_the_input_dtype lse_in_the_input_dtype
+""".split()  # noqa: SIM905
+"""What rounds to the input dtype, and so is none in fp32."""
+OTHERS = """
+row_sum_in_bf16 row_sum_of_rounded_weights log2_of_e_in_five_digits alpha_not_applied last_tile_not_rescaled causal_off_by_one delta_missing dk_without_scale
 lse_in_the_wrong_base running_max_starts_at_zero
 """.split()  # noqa: SIM905
 CLEAN = "none"
+DEFECTS = (CLEAN, *ROUNDED, *OTHERS)
 
 
-class Sight(msgspec.Struct):
-    """What the checks said of one defect at one length."""
+def mutants() -> dict[str, Mutant]:
+    """The defects by name: those of the bank, and two more."""
+    from flashverify.mutants.bank import CURATED
+    from flashverify.mutants.mutant import Mutant
 
-    defect: str
-    length: int
-    dtype: str
-    seen: tuple[str, ...]
+    more = (
+        Mutant(
+            name="dk_accumulated_in_the_input_dtype",
+            file="device/dkdv.py",
+            before="dk = tl.dot(dsT.to(q.dtype), q, dk, input_precision=PRECISION)",
+            after="dk = tl.dot(dsT.to(q.dtype), q, dk, input_precision=PRECISION).to(q.dtype).to(tl.float32)",
+            outputs=("dk",),
+            modelled_on="a dK that query blocks add to in 16 bits",
+        ),
+        Mutant(
+            name="last_tile_not_rescaled",
+            file="device/forward.py",
+            before="acc * alpha[:, None], input_precision",
+            after="acc * tl.where(t + BLOCK_N >= stop, 1.0, alpha)[:, None], input_precision",
+            outputs=("o",),
+            modelled_on="the last step of a loop written by itself, without the rescale of the accumulator",
+        ),
+    )
+    return {m.name: m for m in (*CURATED, *more)}
 
 
-def look(defect: str, todo: list[tuple[int, str]]) -> list[Sight]:
-    """Judge one defect on every length and dtype that is asked for, in a process of its own."""
+def shape(length: int) -> str:
+    """Sizes and mask of a case."""
+    heads, rows = (2, 384) if length < 1024 else (2, 96) if length <= 8192 else (1, 128)
+    keys = length + 3
+    causal = "bottom-right" if keys >= rows else "top-left"
+    return f"heads_q={heads} heads_kv={heads} seq_q={rows} seq_k={keys} dim_qk=64 dim_v=64 causal={causal}"
+
+
+def look(defect: str, todo: list[tuple[int, str]], until: float) -> list[Sight]:
+    """Judge one defect at every length and dtype that is asked for, in a process of its own, until the time has come."""
     from flashverify import corrected_interpreter, parse_case
     from flashverify.checks import Plan, judge_case
     from flashverify.mutants import build_mutant
-    from flashverify.mutants.bank import CURATED
     from flashverify.subjects import load_subject
 
     found = []
-    with tempfile.TemporaryDirectory() as folder, corrected_interpreter():
-        spec = "bundled" if defect == CLEAN else build_mutant({m.name: m for m in CURATED}[defect], Path(folder))
-        subject = load_subject(spec)
+    interpreted = os.environ.get("TRITON_INTERPRET") == "1"
+    with tempfile.TemporaryDirectory() as folder, corrected_interpreter() if interpreted else nullcontext():
+        subject = load_subject("bundled" if defect == CLEAN else build_mutant(mutants()[defect], Path(folder)))
         for length, dtype in todo:
-            shape = f"heads_q=2 heads_kv=2 seq_q=96 seq_k={length + 3} dim_qk=64 dim_v=64"
-            cases = [parse_case(f"fv1 {shape} dtype={dtype} causal=bottom-right regime={regime}") for regime in REGIMES]
-            failures = [v for case in cases for v in judge_case(subject, case, Plan(checks=CHECKS)).failures]
-            found.append(Sight(defect, length, dtype, tuple(dict.fromkeys(f"{v.check} {v.output}" for v in failures))))
+            seen: tuple[str, ...] = ()
+            for regime in REGIMES:
+                if time.time() > until:
+                    return found
+                case = parse_case(f"fv1 {shape(length)} dtype={dtype} regime={regime}")
+                failures = judge_case(subject, case, Plan(checks=CHECKS)).failures
+                seen = tuple(dict.fromkeys(f"{v.check} {v.output}" for v in failures))
+                if seen:
+                    break
+            found.append(Sight(defect, length, dtype, seen, regime if seen else ""))
     return found
 
 
-def table(seen: list[Sight]) -> str:
-    """A row a defect and dtype: the checks that see it, and from which length on none does."""
-    lengths = sorted({s.length for s in seen})
-    lines = [
-        f"| defect | dtype | {' | '.join(map(str, lengths))} |",
-        f"|---|---|{'---|' * len(lengths)}",
-    ]
-    by_place = {(s.defect, s.dtype, s.length): s for s in seen}
-    for defect in dict.fromkeys(
-        s.defect for s in sorted(seen, key=lambda s: ([CLEAN, *DEFECTS].index(s.defect), s.dtype))
-    ):
-        for dtype in DTYPES:
-            cells = [by_place.get((defect, dtype, length)) for length in lengths]
-            if any(cells):
-                lines.append(f"| {defect} | {dtype} | {' | '.join('' if s is None else checks(s) for s in cells)} |")
-    return "\n".join(lines)
-
-
-def checks(sight: Sight) -> str:
-    """The names of the checks that see a defect."""
-    return ", ".join(dict.fromkeys(each.split()[0] for each in sight.seen)) or "–"
+def judge(options: argparse.Namespace) -> int:
+    """Append what is missing to the file."""
+    if options.device == "interpreter":
+        os.environ["TRITON_INTERPRET"] = "1"
+    else:
+        os.environ.pop("TRITON_INTERPRET", None)
+    seen = read(options.file)
+    known = {(s.defect, s.length, s.dtype) for s in seen}
+    lengths = sorted(map(int, options.lengths.split(","))) if options.lengths else LENGTHS[options.device]
+    until = time.time() + 60 * options.minutes
+    jobs = []
+    # A process keeps what it has compiled; in the interpreter, where nothing is, short jobs keep all processes busy.
+    parts = [lengths] if options.device == "cuda" else [[length] for length in lengths]
+    for part in parts:
+        for defect in options.only or DEFECTS:
+            for dtype in options.dtypes.split(","):
+                places = [(n, dtype) for n in part if (defect, n, dtype) not in known]
+                if places and not (dtype == "fp32" and defect in ROUNDED):
+                    jobs.append((defect, places, until))
+    options.file.parent.mkdir(parents=True, exist_ok=True)
+    with ProcessPoolExecutor(options.jobs, max_tasks_per_child=1) as processes, options.file.open("ab") as out:
+        for done in as_completed([processes.submit(look, *job) for job in jobs]):
+            for sight in done.result():
+                out.write(LINES.encode(sight) + b"\n")
+                seen.append(sight)
+            out.flush()
+    missing = sum(len(places) for _, places, _ in jobs) + len(known) - len(seen)
+    print(f"{len(seen)} places judged, {missing} left; the same command goes on" if missing else f"{len(seen)} judged")
+    for sight in seen:
+        if sight.defect == CLEAN and sight.seen:
+            print(f"blamed without a defect: {sight}")
+    return int(any(s.seen for s in seen if s.defect == CLEAN))
 
 
 def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("file", type=Path, help="of the lines; it is appended to")
-    parser.add_argument("--lengths", default=",".join(map(str, LENGTHS)))
-    parser.add_argument("--dtypes", default=",".join(DTYPES))
-    parser.add_argument("--only", action="append", default=[], metavar="NAME")
-    parser.add_argument("--jobs", type=int, default=1, help="defects at a time")
-    parser.add_argument("--table", action="store_true", help="print the table of FILE and judge nothing")
+    commands = parser.add_subparsers(dest="command", required=True)
+    judging = commands.add_parser("judge")
+    judging.add_argument("file", type=Path, help="of the lines; it is appended to")
+    judging.add_argument("--device", choices=tuple(LENGTHS), default="interpreter")
+    judging.add_argument("--lengths", default="")
+    judging.add_argument("--dtypes", default=",".join(DTYPES))
+    judging.add_argument("--only", action="append", default=[], metavar="NAME", choices=DEFECTS)
+    judging.add_argument("--jobs", type=int, default=1, help="processes")
+    judging.add_argument("--minutes", type=float, default=1e6, help="after which no case is begun")
+    writing = commands.add_parser("page")
+    writing.add_argument("--write", action="store_true", help="write docs/sight.md")
     options = parser.parse_args()
-    lines = options.file.read_bytes().splitlines() if options.file.exists() else []
-    seen = [msgspec.json.decode(line, type=Sight) for line in lines]
-    if not options.table:
-        known = {(s.defect, s.length, s.dtype) for s in seen}
-        todo = []
-        for length in sorted(map(int, options.lengths.split(",")), reverse=True):
-            for defect in options.only or (CLEAN, *DEFECTS):
-                places = [
-                    (length, dtype) for dtype in options.dtypes.split(",") if (defect, length, dtype) not in known
-                ]
-                todo += [(defect, places)] if places else []
-        with ProcessPoolExecutor(options.jobs, max_tasks_per_child=1) as processes, options.file.open("ab") as out:
-            for done in as_completed([processes.submit(look, *job) for job in todo]):
-                for sight in done.result():
-                    out.write(msgspec.json.encode(sight) + b"\n")
-                    seen.append(sight)
-                out.flush()
-    print(table(seen))
-    return int(any(s.seen for s in seen if s.defect == CLEAN))
+    return judge(options) if options.command == "judge" else page(DEFECTS, DTYPES, write=options.write)
 
 
 if __name__ == "__main__":

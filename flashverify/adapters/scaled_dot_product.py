@@ -90,7 +90,14 @@ def sdpa(
     masks = {"masks": ("causal",), "causal": ("top-left",)} if attn_mask is None else {"masks": _PARTS}
     logits = {"logits": ("bias",)} if attn_mask == "float" else {}
     taken = _ON_GPU.get(backend, {"equal_dims": True}) if where == "cuda" else {"equal_dims": True}
-    given = {"compiles": False, "window_alignments": ("top-left", "bottom-right"), **masks, **logits, **taken}
+    given = {
+        "compiles": False,
+        "entry_trees": True,
+        "window_alignments": ("top-left", "bottom-right"),
+        **masks,
+        **logits,
+        **taken,
+    }
     given["also"] = lambda case: _refusal(case, backend, where, added=attn_mask is not None)
     changes = Changes(
         name=name or "-".join(filter(None, ("sdpa", backend, attn_mask))),

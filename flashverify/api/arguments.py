@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from flashverify.api.layouts import AXES, check_layout, fits, fitting_layouts, to_bhsd
 from flashverify.api.options import value_of
-from flashverify.api.tensors import as_integers, as_tensor, expanded, require_shape
+from flashverify.api.tensors import as_integers, as_tensor, as_trees, expanded, require_shape
 from flashverify.case.case import Case, Grad, Logits
 from flashverify.case.masks.mask import PARTS, Mask, Packed
 from flashverify.case.masks.part import LengthsPart
@@ -121,7 +121,8 @@ def _hint(shapes: dict[str, tuple[int, ...]], layout: str) -> str:
 def _case(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, dtype: str, options: AttentionOptions) -> Case:
     """Sizes and masks as a case, whose rules they must keep."""
     option = {name: value_of(options, name) for name in ("causal", "window", "scale", "softcap", "do", "dlse")}
-    tree, cu_q, cu_k = (as_integers(name, value_of(options, name)) for name in ("tree", "cu_q", "cu_k"))
+    cu_q, cu_k = (as_integers(name, value_of(options, name)) for name in ("cu_q", "cu_k"))
+    tree = as_trees("tree", value_of(options, "tree"))
     parts = (part.name for part in PARTS if isinstance(part, LengthsPart))
     lengths: dict[str, Any] = {name: as_integers(name, value_of(options, name)) for name in parts}
     if (cu_q is None) != (cu_k is None):

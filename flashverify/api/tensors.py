@@ -9,7 +9,7 @@ from flashverify.errors import UsageError
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["as_integers", "as_tensor", "expanded", "require_shape"]
+__all__ = ["as_integers", "as_tensor", "as_trees", "expanded", "require_shape"]
 
 
 def as_tensor(name: str, value: Any) -> torch.Tensor:
@@ -54,6 +54,18 @@ def as_integers(name: str, value: Any) -> tuple[int, ...] | None:
     if tensor.dim() != 1 or not (whole or not tensor.numel()):
         raise UsageError(f"{name}={value!r:.200} is not accepted: integers along one axis")
     return tuple(int(x) for x in tensor.tolist())
+
+
+def as_trees(name: str, value: Any) -> tuple[int, ...] | tuple[tuple[int, ...], ...] | None:
+    """Parents of the nodes: integers along one axis, or `[B, Sq]` for a tree of each entry; None of None.
+
+    Raises:
+        UsageError: it holds something else.
+    """
+    if value is None or as_tensor(name, value).dim() != 2:
+        return as_integers(name, value)
+    trees = tuple(as_integers(name, entry) or () for entry in as_tensor(name, value))
+    return trees if len(trees) != 1 else trees[0]
 
 
 def expanded(name: str, value: Any, shape: tuple[int, ...], device: torch.device, meaning: str) -> torch.Tensor:

@@ -50,7 +50,8 @@ def fitted(mask: Mask, batch: int, seq_q: int, seq_k: int) -> Mask:
     for part, value in mask.given():
         pieces = part.per_sequence(value, mask)
         if pieces is not None:
-            changed[part.name] = part.join(part.cut(piece, *size) for piece, size in zip(pieces, lengths, strict=False))
+            cut_pieces = [part.cut(piece, *size) for piece, size in zip(pieces, lengths, strict=False)]
+            changed[part.name] = part.join(cut_pieces, packed=mask.packed is not None)
         elif part.name not in changed:
             changed[part.name] = part.cut(value, seq_q, seq_k)
     return replace(mask, **changed)

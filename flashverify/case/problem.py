@@ -105,8 +105,8 @@ class Problem(Wiring):
         return None if mask.window is None else mask.causal or mask.window_alignment or "top-left"
 
     @property
-    def tree(self) -> tuple[int, ...] | None:
-        """Parents of the query nodes, or None."""
+    def tree(self) -> tuple[int, ...] | tuple[tuple[int, ...], ...] | None:
+        """Parents of the query nodes, of each entry where `entry_trees` is declared and they differ; or None."""
         return self.case.mask.tree
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from flashverify.case.masks.tree import has_entry_trees
 from flashverify.case.sections import HUGE
 from flashverify.case.sizes import sizes_text
 from flashverify.case.tensors import EDITABLE
@@ -60,6 +61,7 @@ def _of_masks(supports: Supports, case: Case) -> Iterator[Rule]:
             mask.causal is None and alignment not in supports.window_alignments,
             f"a {alignment} window without causal, it has {supports.window_alignments}",
         )
+    yield not supports.entry_trees and has_entry_trees(mask.tree), "a tree for each entry of the batch"
     yield (
         blocks is not None and bool(blocks.rows % supports.block_multiple or blocks.keys % supports.block_multiple),
         f"blocks={blocks and (blocks.rows, blocks.keys)}, it has multiples of {supports.block_multiple}",

@@ -41,6 +41,7 @@ class Supports:
         wild_slopes: whether the slopes of ALiBi may be negative and large.
         huge_modifiers: whether finite sinks, slopes and positive biases may be of any size. Slopes then act as 2^96 in base 2 from there on.
         dropout: whether weights may be dropped.
+        entry_trees: whether each entry of a dense batch may have a tree of its own, not only one that all share.
         block_multiple: rows and keys of a block of a block-sparse pattern are multiples of it.
         page_sizes: keys per page that a paged k and v may have; empty where they must be contiguous.
         always_paged: whether k and v come in pages in every case.
@@ -96,6 +97,7 @@ class Supports:
     wild_slopes: bool = True
     huge_modifiers: bool = False
     dropout: bool = False
+    entry_trees: bool = False
     block_multiple: int = 16
     page_sizes: tuple[int, ...] = ()
     always_paged: bool = False

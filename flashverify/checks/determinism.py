@@ -1,15 +1,18 @@
 """The check `determinism`: bitwise equal over repeats, alone as in a batch, with sequences and heads in another order.
 
 Interpreted kernels also with their programs in another order: reversed, drawn by the case's seed, or one of them last; programs that
-use atomic operations take turns. On a GPU the repeats run beside other work (`flashverify.checks.passes.timing`).
+use atomic operations take turns. On a GPU the repeats run beside other work (`flashverify.checks.passes.timing`), each after a pass over
+other values: what a program reads too early from memory that the subject keeps is then wrong, and not the equal value of the pass before.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import sys
 from typing import TYPE_CHECKING
 
+from flashverify.case.memory.materialize import materialize
 from flashverify.checks.left_open import undefined_elements
 from flashverify.checks.passes.bitwise import first_difference
 from flashverify.checks.passes.by_itself import told_by_itself
@@ -38,6 +41,8 @@ _VARIANTS = ("repeat", "solo-sequence", "solo-head", "permuted", "program-order"
 _SAME_PROBLEM = ("repeat", "program-order")
 _DISTURBED = 4
 """Repeats on a GPU."""
+_NEXT_SEED = 8
+"""To the seed of the values in between; a subject may choose a path by the last bits of a seed."""
 _SELDOM = 1 / 16
 """Share of the places at which another program goes on, where most programs are to run in one piece."""
 
@@ -82,14 +87,30 @@ def check_determinism(subject: Subject, base: Execution, variants: tuple[str, ..
 
 def _passes(subject: Subject, problem: Problem, variant: str) -> Iterator[Execution]:
     """The passes of a variant: several where a repeat runs on a GPU, each beside other work, otherwise one."""
-    if variant == "repeat" and problem.q.is_cuda:
-        disturbance = Disturbance(problem.q.device, problem.case.values.seed)
+    if variant == "repeat" and _is_concurrent(problem):
+        disturbance, other = Disturbance(problem.q.device, problem.case.values.seed), _other_values(subject, problem)
         for _ in range(_DISTURBED):
+            if other is not None:
+                execute(subject, other)
             disturbance.stir()
             yield execute(subject, problem, pattern=1)
         return
     with _order(problem.case) if variant == "program-order" else contextlib.nullcontext():
         yield execute(subject, problem, pattern=1)
+
+
+def _is_concurrent(problem: Problem) -> bool:
+    """Whether programs run at the same time, so that a repeat may meet another order."""
+    return problem.q.is_cuda
+
+
+def _other_values(subject: Subject, problem: Problem) -> Problem | None:
+    """The problem with values of another seed; None where the subject does not take it."""
+    case = problem.case
+    case = dataclasses.replace(case, values=dataclasses.replace(case.values, seed=case.values.seed + _NEXT_SEED))
+    if subject.supports.refusal(case) is not None:
+        return None
+    return materialize(case, problem.q.device.type)[0]
 
 
 def _unasked(subject: Subject, base: Execution) -> dict[str, torch.Tensor]:

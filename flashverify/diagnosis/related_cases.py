@@ -134,7 +134,7 @@ def _grown(mask: Mask, shared: tuple[int, int], more: list[tuple[int, int]], pac
         elif pieces:
             grown = [part.grow(piece, *by) for piece, by in zip(pieces, more, strict=False)]
             grown += [part.another(grown[0], n) for n in range(1, len(more) - len(grown) + 1)]
-            changed[part.name] = part.join(grown)
+            changed[part.name] = part.join(grown, packed=packed is not None)
     return replace(mask, **(changed | {"packed": packed}))
 
 

@@ -13,7 +13,7 @@ from flashverify.formats import FORMATS
 from flashverify.numerics.bound_inputs import BoundInputs
 from flashverify.numerics.chunk import Chunk, finite_rows
 
-__all__ = ["WeightedSum", "gradient_sums", "only_chunk", "output_sum"]
+__all__ = ["WeightedSum", "gradient_sums", "only_chunk", "output_sum", "row_weights"]
 
 # e^100 lies above the range of every weight that is judged.
 _CLAMP = 100.0
@@ -91,6 +91,19 @@ def output_sum(problem: BoundInputs, chunk: Chunk, lse: Tensor) -> WeightedSum:
     if chunk.kept is not None:
         kept = kept * chunk.kept * chunk.factor
     return _sum(problem, kept, chunk.v, torch.arange(problem.shape.Sk, device=kept.device))
+
+
+def row_weights(problem: BoundInputs, chunk: Chunk, lse: Tensor) -> WeightedSum:
+    """The sum of P of each row, 1 where there is no sink, as a sum over keys of P times one.
+
+    Args:
+        problem: The problem.
+        chunk: Its only chunk.
+        lse: `[B, Hq, Sq]`, natural.
+    """
+    weights = _weights(problem, chunk, lse)
+    ones = weights.new_ones(weights.shape[0], weights.shape[2], 1)
+    return _sum(problem, weights, ones, torch.arange(problem.shape.Sk, device=weights.device))
 
 
 def gradient_sums(

@@ -60,6 +60,7 @@ class Bundled:
         self.supports = Supports(
             precisions=("ieee", "tf32", "tf32x3"),
             masks=MASKS,
+            entry_trees=True,
             logits=LOGITS,
             huge_modifiers=True,
             dropout=True,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import pairwise
+from itertools import accumulate, chain, pairwise
 from typing import TYPE_CHECKING, Any
+
+from flashverify.case.masks.tree import single_trees
 
 if TYPE_CHECKING:
     import torch
@@ -21,6 +23,7 @@ __all__ = [
     "mask_options",
     "modifier_options",
     "pair_terms",
+    "tree_mask",
 ]
 
 
@@ -91,12 +94,21 @@ def _packed(kernels: Any, problem: Problem) -> dict[str, Any]:
     return {"packed": kernels.Packed(problem.cu_q, problem.cu_k, problem.max_q, problem.max_k)}
 
 
+def tree_mask(kernels: Any, problem: Problem) -> Any:
+    """The `TreeMask` of a problem that has a tree, or several."""
+    mask, device = problem.case.mask, problem.q.device
+    trees = [parents for _, parents in single_trees(mask.tree, mask.packed)]
+    if len(trees) == 1 and mask.packed is None:
+        return kernels.TreeMask.from_parents(trees[0], device)
+    cu = tuple(accumulate(map(len, trees), initial=0))
+    return kernels.TreeMask.from_parents(tuple(chain.from_iterable(trees)), device, cu=cu)
+
+
 def _tree(kernels: Any, problem: Problem) -> dict[str, Any]:
     mask = problem.case.mask
     if mask.tree is None:
         return {}
-    cu = None if mask.packed is None else mask.packed.cu_q
-    return {"tree": kernels.TreeMask.from_parents(mask.tree, problem.q.device, cu=cu)}
+    return {"tree": tree_mask(kernels, problem)}
 
 
 def _blocks(kernels: Any, problem: Problem) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from flashverify.subjects.bundled import Bundled
+from flashverify.subjects.bundled_options import tree_mask
 from flashverify.subjects.interface import Contract, Forward, Gradients, Supports
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class BundledDecode(Bundled):
         self.supports = Supports(
             precisions=("ieee", "tf32", "tf32x3"),
             masks=("causal", "window", "key_lengths", "tree"),
+            entry_trees=True,
             empty=True,
             scales=("positive", "zero", "negative"),
             page_sizes=_PAGES,
@@ -111,14 +113,13 @@ class BundledDecode(Bundled):
     def _tree(self, problem: Problem) -> Any:
         """The tree; of cases with an odd seed as a bitmap of each head's own, whose words lie between words that hide no key."""
         case = problem.case
-        assert case.mask.tree is not None
-        tree = self._kernels.TreeMask.from_parents(case.mask.tree, problem.q.device)
+        tree = tree_mask(self._kernels, problem)
         if case.values.seed % 2 == 0:
             return tree
-        nodes, words = tree.bits.shape
-        room = tree.bits.new_full((case.batch, case.heads_q + 1, nodes, words + 1), -1)
-        own = room[:, : case.heads_q, :, :words]
-        own.copy_(tree.bits)
+        bits = tree.bits.unflatten(0, (-1, 1, case.seq_q)) if tree.bits.numel() else tree.bits
+        room = bits.new_full((case.batch, case.heads_q + 1, case.seq_q, bits.shape[-1] + 1), -1)
+        own = room[:, : case.heads_q, :, :-1]
+        own.copy_(bits)
         return self._kernels.Bitmap(own)
 
     def _rows(self, case: Case) -> int:

@@ -192,7 +192,7 @@ def _check_mask(options: DecodeOptions, q: torch.Tensor, batch: int, heads: int,
         if value is not None:
             raise ValueError(f"tree: cannot be combined with {name}={value!r}; a tree orders its nodes itself")
     if isinstance(tree, TreeMask):  # a node sees none after it
-        flags, words = MASKS["tree"], tree.bits[None, None]
+        flags, words = MASKS["tree"], tree.words(batch, sq)
     elif isinstance(tree, Bitmap):
         flags, words = MASKS["bitmap"], tree.words
     else:

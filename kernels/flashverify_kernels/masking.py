@@ -96,7 +96,7 @@ def check_mask(options: Options, extent: Extent) -> Mask:
             flags=MASKS["tree"] | (SPARSE.value if blocks else 0),
             right=0 if options.packed else extent.keys - extent.rows,
             align_end=options.packed is not None,
-            words=options.tree.bits[None, None],
+            words=options.tree.bits[None, None] if options.packed else options.tree.words(extent.batch, extent.rows),
             tree=True,
             blocks=blocks,
         )
@@ -150,8 +150,10 @@ def _check_tree(tree: TreeMask, packed: Packed | None, extent: Extent) -> None:
         raise TypeError(f"tree: expected a TreeMask, got {type(tree).__name__}")
     check_device("tree", tree.bits, extent.device)
     if packed is None:
-        if tree.nodes != extent.rows:
-            raise ValueError(f"tree: expected one node per query, {extent.rows}, got {tree.nodes}")
+        if tree.nodes not in (extent.rows, extent.batch * extent.rows):
+            raise ValueError(
+                f"tree: expected one node per query, {extent.rows}, of one entry or of all, got {tree.nodes}"
+            )
         if extent.keys < extent.rows:
             raise ValueError(
                 f"tree: expected the keys to be a prefix and the {extent.rows} nodes, got only {extent.keys} keys"

@@ -13,7 +13,8 @@ class TreeMask:
 
     Attributes:
         bits: `[n, words]` int32, contiguous: bit `j % 32` of word `[i, j // 32]` says that node i sees node j. Packed
-            sequences have a row per packed query, and nodes numbered within the sequence.
+            sequences have a row per packed query, and nodes numbered within the sequence; so have the entries of a batch
+            that have a tree each, one entry behind the other.
     """
 
     bits: torch.Tensor
@@ -32,6 +33,12 @@ class TreeMask:
         """Number of nodes."""
         return self.bits.shape[0]
 
+    def words(self, batch: int, rows: int) -> torch.Tensor:
+        """The bits as `[1, 1, nodes, words]`, or `[B, 1, rows, words]` where each entry of a batch has a tree."""
+        if batch > 1 and rows and self.nodes == batch * rows:
+            return self.bits.view(batch, 1, rows, self.bits.shape[1])
+        return self.bits[None, None]
+
     @classmethod
     def from_parents(
         cls,
@@ -39,12 +46,12 @@ class TreeMask:
         device: torch.device | str = "cpu",
         cu: Sequence[int] | torch.Tensor | None = None,
     ) -> "TreeMask":
-        """Build the mask of a forest, or of one forest per packed sequence.
+        """Build the mask of a forest, or of one forest per packed sequence or entry of a batch.
 
         Args:
             parents: for each node its parent, a smaller number, or -1 for a root; numbered within the sequence.
             device: where the bits are put.
-            cu: cumulative numbers of nodes of packed sequences, from 0 to the number of nodes.
+            cu: cumulative numbers of nodes of packed sequences, or of the entries of a batch, from 0 to the number of nodes.
 
         Returns:
             The mask.

@@ -4,7 +4,7 @@ from flashverify.campaign.shrink import masks as mask_shrinks
 from flashverify.campaign.shrink.shrinker import measure, shrink
 from flashverify.case.case import Case, Edit, Grad, Storage, Values
 from flashverify.case.masks.mask import Mask
-from flashverify.case.masks.tree import TREE
+from flashverify.case.masks.tree import TREE, has_entry_trees
 from flashverify.case.text import parse_case
 
 BIG = Case(
@@ -180,6 +180,15 @@ def test_trees_are_cut_with_their_queries():
 
     found, _ = smallest(tree, lambda c: c.mask.tree and len(c.mask.tree) >= 3)
     assert (found.seq_q, len(found.mask.tree)) == (3, 3)
+
+
+def test_of_the_trees_of_a_batch_the_one_that_matters_is_left():
+    case = Case(batch=3, seq_q=3, seq_k=4, mask=Mask(tree=((-1, 0, 0), (-1, -1, 1), (-1, 0, 1))))
+
+    found, _ = smallest(case, lambda c: (-1, -1, 1) in ((c.mask.tree,), c.mask.tree)[has_entry_trees(c.mask.tree)])
+    assert (found.batch, found.mask.tree) == (1, (-1, -1, 1))
+    apart, _ = smallest(case, lambda c: has_entry_trees(c.mask.tree) and c.mask.tree[0] != c.mask.tree[1])
+    assert (apart.batch, apart.seq_q, apart.mask.tree) == (2, 2, ((-1, 0), (-1, -1)))
 
 
 def test_what_the_subject_needs_is_kept():

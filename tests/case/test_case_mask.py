@@ -35,6 +35,8 @@ def by_definition(case: Case, b: int, h: int, i: int, j: int) -> bool:
         if not table[b % table.shape[0], h % table.shape[1], i // mask.blocks.rows, j // mask.blocks.keys]:
             return False
     parents, prefix, sequence = mask.tree, case.seq_k - case.seq_q, b
+    if parents and isinstance(parents[0], tuple):
+        parents = parents[b]
     if mask.packed is not None:
         row, key = sequence_of(mask.packed.cu_q, i), sequence_of(mask.packed.cu_k, j)
         if row is None or key is None or row[0] != key[0]:
@@ -75,6 +77,8 @@ def masked(draw):
     tree = None
     if all(keys >= rows for rows, keys in lengths) and draw(st.booleans()):
         tree = tuple(parent for rows, _ in lengths for parent in draw(trees(rows)))
+        if packed is None and batch == 2 and draw(st.booleans()):
+            tree = (tree, draw(trees(seq_q)))
     side, live, seed = st.none() | st.integers(0, 4), st.integers(0, 256), st.integers(0, 9)
     size = st.integers(1, 4)
     causal = None if tree is not None else draw(st.sampled_from((None, "top-left", "bottom-right")))
@@ -121,6 +125,15 @@ def test_a_prefix_opens_the_causal_part(causal, rest):
 
         for b, i in itertools.product(range(case.batch), range(5)):
             assert [by_definition(case, b, 0, i, j) for j in range(6)] == table[b, 0, i].tolist()
+
+
+def test_each_entry_of_a_batch_sees_by_its_own_tree():
+    case = parse_case("fv1 batch=2 seq_q=3 seq_k=4 tree=-1,0,0/-1,-1,1")
+    table = visible(case)(ALL, ALL).expand(2, 1, 3, 4)[:, 0].int()
+
+    assert str(case).endswith("tree=-1,0,0/-1,-1,1")
+    assert table[0].tolist() == [[1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 0, 1]]
+    assert table[1].tolist() == [[1, 1, 0, 0], [1, 0, 1, 0], [1, 0, 1, 1]]
 
 
 @given(masked())

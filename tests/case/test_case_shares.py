@@ -8,6 +8,7 @@ import pytest
 
 from flashverify.campaign.worker import search
 from flashverify.case import Supports
+from flashverify.case.masks.tree import has_entry_trees
 from flashverify.case.masks.tree_shapes import shape_of
 from flashverify.case.space.seen import sees_something
 from flashverify.case.space.strategies import cases
@@ -16,6 +17,7 @@ from flashverify.case.space.traits import sequences_of, tiles_of, trees_of
 TABLE = Path(__file__).parents[2] / "docs" / "search.md"
 FAMILY = Supports(
     masks=("causal", "window", "key_lengths", "query_lengths", "packed", "tree", "blocks", "bitmap", "prefix_lengths"),
+    entry_trees=True,
     logits=("softcap", "bias", "sink"),
     empty=True,
     launch=(("block_m", (16, 32, 64, 128)), ("block_n", (16, 32, 64, 128))),
@@ -46,6 +48,10 @@ SHARES = {
     "groups of more than 4 query heads": (everything, lambda c: c.heads_q // c.heads_kv > 4),
     "one root with branches": (trees, lambda tree: shape_of(tree[0]) in ("single root", "star", "binary")),
     "keys before the nodes": (trees, lambda tree: tree[1] > 0),
+    "a tree for each entry": (
+        lambda c: [c] * bool(c.mask.tree and c.mask.packed is None and min(c.batch, c.seq_q) > 1),
+        lambda c: has_entry_trees(c.mask.tree),
+    ),
     "a sequence of more than 4 means": (lambda c: [c] * bool(c.mask.packed), spread),
     "other softcaps than 1, 30 and 50": (
         lambda c: [c.logits.softcap] if c.logits.softcap else [],

@@ -62,6 +62,9 @@ GOLDEN = {
     "fv1 seq_q=3 seq_k=2 packed=0,0,3/0,1,1 blocks=16,16,0,0,1": Case(
         seq_q=3, seq_k=2, mask=Mask(packed=Packed((0, 0, 3), (0, 1, 1)), blocks=Blocks(16, 16, 0, 0, butterfly=True))
     ),
+    "fv1 batch=2 seq_q=3 seq_k=5 tree=-1,0,0/-1,-1,1": Case(
+        batch=2, seq_q=3, seq_k=5, mask=Mask(tree=((-1, 0, 0), (-1, -1, 1)))
+    ),
     "fv1 seq_q=2 seq_k=3 packed=0,1,2/0,1,3 tree=-1,-1 blocks=16,32,9,1,0,1 bitmap=7,1,1": Case(
         seq_q=2,
         seq_k=3,

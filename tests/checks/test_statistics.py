@@ -1,6 +1,8 @@
 """Errors that no bound of an element can see, and that all elements together show."""
 
 import dataclasses
+import itertools
+import math
 
 import pytest
 import torch
@@ -8,7 +10,7 @@ import torch
 from flashverify import corrected_interpreter, load_subject, parse_case
 from flashverify.checks import Plan, judge_case
 from flashverify.checks.statistics import SPEC
-from flashverify.checks.statistics.evidence import Errors, spread, steepest_tilt, tilt_limit
+from flashverify.checks.statistics.evidence import Errors, spread, steepest_tilt, surest_tilt, tilt_limit
 from flashverify.numerics import FORMATS, Form
 from flashverify.numerics.form import _CHOICES
 from flashverify.numerics.systematic import rounds_plainly, without_roundings
@@ -18,6 +20,7 @@ from flashverify.subjects.hand_written import HandWrittenSubject
 
 CASE = parse_case("fv1 heads_q=2 heads_kv=2 seq_q=96 seq_k=144 dim_qk=16 dim_v=16")
 TILE = 24
+LOG2_E = math.log2(math.e)
 
 
 def cut(x, dtype):
@@ -40,13 +43,14 @@ def summed(weights, operand, dtype, narrow):
     return total
 
 
-def forward(p, *, cast_p=rounded, narrow=()):
+def forward(p, *, cast_p=rounded, narrow=(), log2_e=LOG2_E, row_sum=1.0):
     """A forward in float64 but for the casts of P and of O."""
     q, k, v = p.q.double(), p.k.double(), p.v.double()
     s = q @ k.mT * p.scale
     m = s.amax(-1, keepdim=True)
+    s, m = s * (log2_e / LOG2_E), m * (log2_e / LOG2_E)
     w = torch.exp(s - m)
-    total = w.sum(-1, keepdim=True)
+    total = w.sum(-1, keepdim=True) * row_sum
     o = summed(cast_p(w, p.q.dtype), v, p.q.dtype, "o" in narrow) / total
     return o.to(p.q.dtype), (m + total.log()).squeeze(-1).float()
 
@@ -67,11 +71,12 @@ def backward(p, given, *, cast_p=rounded, cast_ds=rounded, narrow=(), first_tile
 
 def subject(**defect):
     """Everything in float64 but what a kernel rounds to 16 bits; one of these may be done wrongly."""
-    of_forward = {name: value for name, value in defect.items() if name in ("cast_p", "narrow")}
+    of_forward = {name: value for name, value in defect.items() if name in ("cast_p", "narrow", "log2_e", "row_sum")}
+    of_backward = {name: value for name, value in defect.items() if name not in ("log2_e", "row_sum")}
     return HandWrittenSubject(
         name="careful",
         function=lambda p: forward(p, **of_forward),
-        backward_function=lambda p, given: backward(p, given, **defect),
+        backward_function=lambda p, given: backward(p, given, **of_backward),
         supports=Supports(dtypes=("fp16", "bf16", "fp32"), scales=("positive",)),
         contract=Contract(reads_outputs=True),
         declared_form=Form(architecture="ieee"),
@@ -109,11 +114,42 @@ def test_what_stays_within_every_bound_is_seen_by_all_elements(defect, found):
     assert failures(**defect) == found
 
 
+@pytest.mark.parametrize("dtype", ["fp16", "bf16", "fp32"])
+@pytest.mark.parametrize(
+    ("regime", "defect"),
+    [("negative", {"log2_e": 1.4427}), ("normal", {"row_sum": 1 + 2.0**-17})],
+    ids=["log2(e) in five digits", "a row sum too large"],
+)
+def test_what_is_common_to_all_rows_is_seen_by_the_lse(dtype, regime, defect):
+    case = dataclasses.replace(CASE, dtype=dtype, values=dataclasses.replace(CASE.values, regime=regime))
+    case = dataclasses.replace(case, seq_q=384, dim_qk=64, grad=dataclasses.replace(case.grad, backward=False))
+
+    assert failures(case) == set()
+    assert ("statistics", "lse", "drift") in failures(case, **defect)
+    assert "accuracy" not in {check for check, *_ in failures(case, **defect)}
+
+
+def test_the_surest_score_is_the_least_over_all_directed_parts():
+    generator = torch.Generator().manual_seed(3)
+    for _ in range(20):
+        error = 0.5 + torch.randn(1, 7, 1, generator=generator, dtype=torch.float64)
+        room = 0.6 * torch.rand(1, 7, 1, generator=generator, dtype=torch.float64)
+        ones = torch.ones_like(error)
+        found = surest_tilt(Errors(value=ones, error=error, directed=room, weight=ones), ones).score
+        sides = torch.tensor(list(itertools.product((-1.0, 1.0), repeat=7)), dtype=torch.float64) * room.flatten()
+        left = error.flatten() * torch.sign(error.sum()) - sides
+        least = float((left.sum(-1) / left.norm(dim=-1)).min())
+
+        assert found <= max(least, 0.0) + 1e-12
+        assert found >= 0.95 * least - 0.05
+
+
 def test_few_groups_and_flat_weights_are_not_asked():
     few = dataclasses.replace(CASE, heads_q=1, heads_kv=1, seq_q=24, seq_k=24)
     flat = dataclasses.replace(CASE, scale=2.0**-8, grad=dataclasses.replace(CASE.grad, backward=False))
 
-    for case in (few, flat, dataclasses.replace(CASE, dtype="fp32")):
+    assert not SPEC.applies(subject(), dataclasses.replace(CASE, dtype="fp32", precision="tf32"))
+    for case in (few, flat):
         verdicts = judge_case(subject(), case, Plan(checks=("statistics",))).verdicts
         assert verdicts == ()
 

@@ -1,5 +1,6 @@
 """Attention in float64 as a subject, with one method for everything that a defect changes; it shares no code with the diagnosis."""
 
+import itertools
 import math
 
 import torch
@@ -22,6 +23,7 @@ class Plain:
         dropout=True,
         empty=True,
         scales=("positive", "zero", "negative"),
+        entry_trees=True,
         dlse=True,
     )
     tile = 16
@@ -77,6 +79,9 @@ class Plain:
 
     def keys(self, length):
         return length
+
+    def parents(self, tree, batch):
+        return tree[batch] if isinstance(tree[0], tuple) else tree
 
     def drop_keys(self, see):
         return see
@@ -145,9 +150,9 @@ class Plain:
             if problem.window:
                 see[batch] &= self.window(i + self.window_shift(problem, queries, keys), j, *problem.window)
         if problem.tree is not None:
-            nodes = torch.zeros(n, n, dtype=torch.bool)
-            for node in range(n):
-                nodes[node, list(self.ancestors(problem.tree, node))] = True
+            nodes = torch.zeros(b, 1, n, n, dtype=torch.bool)
+            for batch, node in itertools.product(range(b), range(n)):
+                nodes[batch, 0, node, list(self.ancestors(self.parents(problem.tree, batch), node))] = True
             see[..., m - n :] &= nodes
         if problem.bitmap is not None:
             see &= self.pattern(problem, problem.bitmap)

@@ -90,6 +90,7 @@ DEFECTS = [
     ("first-key-missing", FORWARD, {"drop_keys": lambda s, see: torch.cat([see[..., :1] & False, see[..., 1:]], -1)}),
     ("tree-parents-only", FORWARD + "tree=-1,0,1,1,3", {"ancestors": parent}),
     ("tree-siblings", FORWARD + "tree=-1,0,0,1,1", {"ancestors": siblings}),
+    ("tree-of-the-first-entry", FORWARD + "batch=2 tree=-1,0,0,1,1/-1,0,1,1,3", {"parents": lambda s, t, n: t[0]}),
     ("tree-as-chain", FORWARD + "tree=-1,0,0,1,1", {"ancestors": nodes_before}),
     ("bitmap-inverted", FORWARD + "bitmap=128,3", {"pattern": lambda s, p, bits: ~bits}),
     (

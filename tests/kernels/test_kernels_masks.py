@@ -92,6 +92,16 @@ def test_a_chain_equals_causal_bit_for_bit(make_case, blocks, tree, prefix):
         assert torch.equal(chain[name], x), name
 
 
+def test_each_entry_of_a_batch_has_its_own_tree_bit_for_bit(make_case, blocks):
+    parents, config = ([-1, 0, 0, 1, -1], [-1, -1, 1, 2, 0]), blocks(16, 32)
+    case = make_case(batch=2, heads=2, kv_heads=1, sq=5, sk=9)
+    both = case.run(tree=TreeMask.from_parents(parents[0] + parents[1], case.q.device, cu=[0, 5, 10]), config=config)
+    for entry, tree in enumerate(parents):
+        shared = case.run(tree=TreeMask.from_parents(tree, case.q.device), config=config)
+        for name, x in shared.items():
+            assert torch.equal(both[name][entry], x[entry]), name
+
+
 def test_tiles_of_a_tree_that_no_query_sees_are_not_read(make_case, blocks, tree):
     roots = tree([-1] * 64)
     case = make_case(sq=64, sk=64)

@@ -67,7 +67,8 @@ class Mask:
             within it. It takes the place of key and query lengths.
         tree: parents of the query nodes (-1 for a root, otherwise a smaller index). The last `seq_q` keys are the nodes
             themselves, the keys before them a prefix that every node sees; a node sees itself and its ancestors. Of packed
-            sequences each has a tree of its own, numbered within it, and the last of its keys are its nodes.
+            sequences each has a tree of its own, numbered within it, and the last of its keys are its nodes. The entries of a
+            dense batch share a tree, or have a tuple of trees, one for each.
         blocks: a bool per block.
         bitmap: a bool per pair.
         prefix_lengths: per sequence; where causal would hide a key before this one from a row of the sequence, the row sees it.
@@ -80,7 +81,7 @@ class Mask:
     key_lengths: tuple[int, ...] | None = None
     query_lengths: tuple[int, ...] | None = None
     packed: Packed | None = None
-    tree: tuple[int, ...] | None = None
+    tree: tuple[int, ...] | tuple[tuple[int, ...], ...] | None = None
     blocks: Blocks | None = None
     bitmap: Bitmap | None = None
     prefix_lengths: tuple[int, ...] | None = None
@@ -146,5 +147,5 @@ def of_sequences(mask: Mask, chosen: list[int], packed: Packed | None) -> Mask:
             kept = [pieces[s] for s in chosen]
             if lengths is not None:
                 kept = [part.cut(piece, *size) for piece, size in zip(kept, lengths, strict=True)]
-            changed[part.name] = part.join(kept)
+            changed[part.name] = part.join(kept, packed=packed is not None)
     return replace(mask, **changed)

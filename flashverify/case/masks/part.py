@@ -135,8 +135,8 @@ class MaskPart:
         """An entry of `per_sequence`, or the shared value, for a sequence of `rows` rows and `keys` keys."""
         return piece
 
-    def join(self, pieces: Iterable[Any]) -> Any:
-        """The value of these entries of `per_sequence`."""
+    def join(self, pieces: Iterable[Any], *, packed: bool) -> Any:
+        """The value of these entries of `per_sequence`, in a mask of packed sequences or of others."""
         raise NotImplementedError
 
     def grow(self, piece: Any, rows: int, keys: int) -> Any:
@@ -205,7 +205,7 @@ class LengthsPart(MaskPart):
         """No longer than the sequence."""
         return min(int(piece), self.full(rows, keys))
 
-    def join(self, pieces: Iterable[Any]) -> tuple[int, ...]:
+    def join(self, pieces: Iterable[Any], *, packed: bool) -> tuple[int, ...]:
         """The lengths."""
         return tuple(pieces)
 

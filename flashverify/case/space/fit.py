@@ -158,7 +158,7 @@ def _masked(mask: Mask, packed: Packed | None, sequences: Sequences) -> Mask:
             pieces = [value] * len(sequences)
         if pieces is not None:
             fitting = [_sized(part, pieces[n % len(pieces)], size) for n, size in enumerate(sequences)]
-            changed[part.name] = part.join(fitting)
+            changed[part.name] = part.join(fitting, packed=packed is not None)
         elif part.name == "tree":
             changed[part.name] = _sized(part, value, sequences[0])
     return replace(mask, **changed)

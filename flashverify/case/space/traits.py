@@ -6,6 +6,7 @@ from collections import Counter
 from itertools import combinations
 from typing import TYPE_CHECKING
 
+from flashverify.case.masks.tree import has_entry_trees, single_trees
 from flashverify.case.masks.tree_shapes import shape_of
 from flashverify.case.modifiers.logits import modifiers_of
 from flashverify.case.space.tile_sizes import USUAL_TILE, tile_of
@@ -52,16 +53,14 @@ def parts_of(case: Case) -> frozenset[str]:
 
 
 def trees_of(case: Case) -> list[tuple[tuple[int, ...], int]]:
-    """The tree of each packed sequence, or the one of all others, each with the keys before its nodes."""
+    """The tree of each packed sequence or entry, or the one of all, each with the keys before its nodes."""
     mask = case.mask
     if mask.tree is None:
         return []
+    trees = [tree for _, tree in single_trees(mask.tree, mask.packed)]
     if mask.packed is None:
-        return [(mask.tree, case.seq_k - case.seq_q)]
-    lengths, starts = mask.packed.lengths(), mask.packed.cu_q
-    return [
-        (mask.tree[first : first + rows], keys - rows) for first, (rows, keys) in zip(starts, lengths, strict=False)
-    ]
+        return [(tree, case.seq_k - case.seq_q) for tree in trees]
+    return [(tree, keys - rows) for tree, (rows, keys) in zip(trees, mask.packed.lengths(), strict=True)]
 
 
 def traits_of(case: Case, tile: tuple[int, int] = (USUAL_TILE, USUAL_TILE)) -> tuple[tuple[str, str], ...]:
@@ -94,6 +93,8 @@ def _traits(case: Case, tile: tuple[int, int]) -> Iterator[tuple[str, str]]:
         yield "narrow", "one query" if case.seq_q == 1 else "one key"
     for shape in sorted({shape_of(tree) for tree, _ in trees_of(case)}):
         yield "tree", shape
+    if case.mask.tree is not None and case.mask.packed is None and case.batch > 1:
+        yield "trees of a batch", "one for each" if has_entry_trees(case.mask.tree) else "one for all"
     yield "layout", case.storage.layout
     yield "gradients", case.grad.do if case.grad.backward else "none"
 

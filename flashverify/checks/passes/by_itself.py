@@ -116,7 +116,7 @@ def _grown(case: Case, more: int) -> Case | None:
             if pieces is None:
                 changed[part.name] = part.grow(value, more, more)
             else:
-                changed[part.name] = part.join([part.grow(piece, more, more) for piece in pieces])
+                changed[part.name] = part.join([part.grow(piece, more, more) for piece in pieces], packed=False)
         values = Values(regime="normal", seed=case.values.seed)
         return dataclasses.replace(
             case,

@@ -1,4 +1,4 @@
-"""The check `statistics`: what the errors of all elements of a 16-bit output say together, where each is within its bound."""
+"""The check `statistics`: what the errors of all elements of a 16-bit output, or of the LSE, say together, each within its bound."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ _NARROW = frozenset({"normal", "v-positive"})
 """Those with logits of about `|scale| sqrt(dim)`, which a softcap as large leaves apart."""
 _LEAST_LOGIT = 0.25
 """Spread of the products below which biases alone decide, the same for many rows."""
-_PAIRS = 1 << 21
+_PAIRS = {"cpu": 1 << 21, "cuda": 1 << 24}
+"""Rows times keys, over all heads and sequences, up to which it is asked: all of them are held at once, a few dozen times in float64."""
 
 
-def _applies(_: Subject, case: Case) -> bool:
+def _applies(subject: Subject, case: Case) -> bool:
     from flashverify.checks.statistics.judged import GROUPS
 
     groups = case.batch * max(case.heads_q * case.seq_q, case.heads_kv * case.seq_k)
@@ -31,7 +32,13 @@ def _applies(_: Subject, case: Case) -> bool:
     spread, softcap = abs(case.softmax_scale) * case.dim_qk**0.5, case.logits.softcap
     even = case.values.regime in _EVEN_REGIMES and spread >= _LEAST_LOGIT
     bent = softcap is not None and (case.values.regime not in _NARROW or softcap < spread)
-    return case.dtype != "fp32" and even and not bent and groups >= GROUPS and 0 < pairs <= _PAIRS
+    return (
+        (case.dtype != "fp32" or case.precision == "ieee")
+        and even
+        and not bent
+        and groups >= GROUPS
+        and 0 < pairs <= _PAIRS[subject.device()]
+    )
 
 
 def _run(base: BasePass, _: tuple[str, ...]) -> list[Verdict] | None:
@@ -42,7 +49,7 @@ def _run(base: BasePass, _: tuple[str, ...]) -> list[Verdict] | None:
 
 SPEC = CheckSpec(
     name="statistics",
-    question="Have the errors of a 16-bit output a common direction, a link to one tile, or a size that roundings to nearest do not have?",
+    question="Have the errors of a 16-bit output or of the LSE a common direction, a link to one tile, or a size that roundings to nearest do not have?",
     needs=(Need.ORACLE,),
     errors=(
         ErrorClass(

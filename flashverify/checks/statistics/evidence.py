@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from flashverify.formats import Format
     from flashverify.numerics.weighted_sums import WeightedSum
 
-__all__ = ["Errors", "Tilt", "spread", "steepest_tilt", "tilt_limit"]
+__all__ = ["Errors", "Tilt", "spread", "steepest_tilt", "tilt", "tilt_limit"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -77,7 +77,8 @@ def tilt_limit(alpha: float, questions: int) -> float:
     return math.sqrt(2 * math.log(2 * questions / alpha))
 
 
-def _tilt(errors: Errors, direction: torch.Tensor, tile: tuple[int, int] | None = None) -> Tilt:
+def tilt(errors: Errors, direction: torch.Tensor, tile: tuple[int, int] | None = None) -> Tilt:
+    """How far the errors lean along a direction `[G, R, C]`, the share of a tile where `tile` names one."""
     along = errors.weight * direction
     lean = (along * errors.error).sum(-1)
     room = (along.abs() * errors.directed).sum(-1)
@@ -86,6 +87,30 @@ def _tilt(errors: Errors, direction: torch.Tensor, tile: tuple[int, int] | None 
     total = float(lean.sum())
     score = max(abs(total) - float(room.sum()), 0.0) / norm if norm > 0 else 0.0
     return Tilt(score, total / float(size) if float(size) > 0 else 0.0, int((lean != 0).sum()), tile)
+
+
+def surest_tilt(errors: Errors, direction: torch.Tensor) -> Tilt:
+    """`tilt` with the least score of a lean whose directed parts are any within their rooms (docs/bounds.md, section 22)."""
+    along = errors.weight * direction
+    room = (along.abs() * errors.directed).sum(-1).flatten()
+    lean = (along * errors.error).sum(-1).flatten()
+    slope = float(lean.sum()) / max(float((along * direction).sum()), 1e-300)
+    lean, order = (lean * math.copysign(1.0, slope)).sort(descending=True)
+    room = room[order]
+    first, square = lean - room, (lean - room).square()
+    raised, squared = 2 * room, 4 * lean * room
+    total = torch.cat([first.sum().view(1), first.sum() + raised.cumsum(0)])
+    norm = torch.cat([square.sum().view(1), square.sum() + squared.cumsum(0)])
+    if float(total[0]) <= 0:
+        return Tilt(0.0, slope, int((lean != 0).sum()))
+    # Between two neighbours total / sqrt(norm) has its least value where the derivative is 0, or at an end.
+    a, b = raised, squared
+    product = torch.where(a * b == 0, 1.0, a * b)
+    inside = torch.where(a * b == 0, 0.0, (total[:-1] * b - 2 * a * norm[:-1]) / product).clamp(0.0, 1.0)
+    candidates = torch.cat(
+        [total / norm.sqrt(), (total[:-1] + inside * a) / (norm[:-1] + inside * b).clamp(min=1e-300).sqrt()]
+    )
+    return Tilt(float(candidates.min()), slope, int((lean != 0).sum()))
 
 
 def steepest_tilt(errors: Errors, terms: WeightedSum, widths: Sequence[int]) -> tuple[Tilt, Tilt | None, int]:
@@ -97,10 +122,10 @@ def steepest_tilt(errors: Errors, terms: WeightedSum, widths: Sequence[int]) -> 
             continue
         for number, share in enumerate(shares):
             tried += 1
-            tilt = _tilt(errors, share, (width, number))
-            if steepest is None or tilt.score > steepest.score:
-                steepest = tilt
-    return _tilt(errors, errors.value), steepest, tried
+            found = tilt(errors, share, (width, number))
+            if steepest is None or found.score > steepest.score:
+                steepest = found
+    return tilt(errors, errors.value), steepest, tried
 
 
 def spread(errors: Errors, variance: torch.Tensor) -> tuple[float, float, int]:

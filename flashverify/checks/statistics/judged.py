@@ -1,27 +1,31 @@
-"""The outputs of a pass put to the three questions of `statistics`."""
+"""The outputs of a pass put to the questions of `statistics`."""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from flashverify.case.memory.host import on_cpu
 from flashverify.checks.accuracy import finite_stored, judged_form
 from flashverify.checks.statistics.evidence import Errors, spread, steepest_tilt, tilt_limit
+from flashverify.checks.statistics.row_sums import lse_errors, lse_terms, lse_tilt
 from flashverify.formats import FORMATS
 from flashverify.judge.verdict import Status, Verdict
 from flashverify.numerics.systematic import rounds_plainly
 from flashverify.truth import Truth, inputs_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import torch
 
     from flashverify.checks.passes.base_pass import BasePass
     from flashverify.checks.statistics.evidence import Tilt
     from flashverify.numerics import BoundInputs, OutputBound
+    from flashverify.numerics.chunk import Chunk
     from flashverify.numerics.weighted_sums import WeightedSum
+    from flashverify.subjects.interface import Contract
 
 __all__ = ["ALPHA", "GROUPS", "check_statistics"]
 
@@ -29,6 +33,8 @@ ALPHA = 1e-9
 """Probability that a right output of one case is said to drift, or to follow a tile."""
 GROUPS = 50
 """Rows or keys below which nothing is asked: a score is at most the square root of their number."""
+_ON_CPU = 1 << 21
+"""Pairs up to which host memory is the faster place, also of a GPU's case."""
 _WIDTHS = (16, 32, 64, 128)
 _STANDARD_ERRORS = 8.0
 _TERMS = {"o": "keys", "dq": "keys", "dk": "rows", "dv": "rows"}
@@ -37,33 +43,61 @@ _TERMS = {"o": "keys", "dq": "keys", "dk": "rows", "dv": "rows"}
 
 def check_statistics(base: BasePass) -> list[Verdict] | None:
     """Failing verdicts about the outputs of a pass within its bounds; None where no output could be asked."""
-    asked = list(_outputs(base))
-    return [verdict for output in asked for verdict in _failures(*output)] if asked else None
+    from flashverify.numerics.weighted_sums import only_chunk
+
+    case = base.case
+    pairs = case.batch * case.heads_q * case.seq_q * case.seq_k
+    moved: Callable[[Any], Any] = on_cpu if pairs <= _ON_CPU else _unchanged
+    inputs, tidy = inputs_of(moved(base.execution.problem))
+    form = judged_form(base.subject, base.execution.problem)
+    if tidy.taint or form.k_smoothed or (form.prescale_fwd, form.prescale_bwd) != ("none", "none"):
+        return None
+    truth = Truth(inputs, case.dtype, form)
+    truth.problem = dataclasses.replace(truth.problem, chunk_elements=max(pairs, _ON_CPU))
+    chunk = only_chunk(truth.problem)
+    if chunk is None:
+        return None
+    asked_of = _Asked(
+        truth,
+        chunk,
+        outputs={name: moved(tensor) for name, tensor in base.execution.outputs.items()},
+        undefined={name: moved(mask) for name, mask in base.undefined.items()},
+    )
+    asked = list(_outputs(asked_of, base.subject.contract)) if case.dtype != "fp32" else []
+    found = [verdict for output in asked for verdict in _failures(*output)]
+    of_lse = _lse_failures(asked_of) if "lse" in asked_of.outputs and rounds_plainly(form) else None
+    return [*found, *(of_lse or [])] if asked or of_lse is not None else None
 
 
 _Output = tuple[str, str, "Errors", "WeightedSum", bool]
 
 
-def _outputs(base: BasePass) -> Iterator[_Output]:
-    """Name, mode, errors, terms, and whether its size is asked, of every output that has enough rows or keys."""
-    from flashverify.numerics.weighted_sums import gradient_sums, only_chunk, output_sum
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Asked:
+    """A pass that is asked: its truth with the only chunk, the outputs, and which elements nothing is said of, all on one device."""
 
-    problem_of_case, contract = on_cpu(base.execution.problem), base.subject.contract
-    outputs = {name: tensor.cpu() for name, tensor in base.execution.outputs.items()}
-    inputs, tidy = inputs_of(problem_of_case)
-    form = judged_form(base.subject, problem_of_case)
-    if tidy.taint or form.k_smoothed or (form.prescale_fwd, form.prescale_bwd) != ("none", "none"):
-        return
-    truth = Truth(inputs, base.case.dtype, form)
-    problem, chunk, directed = truth.problem, only_chunk(truth.problem), truth.directed()
-    if chunk is None:
-        return
-    out, plain = FORMATS[base.case.dtype], rounds_plainly(form)
+    truth: Truth
+    chunk: Chunk
+    outputs: dict[str, torch.Tensor]
+    undefined: dict[str, torch.Tensor]
+
+
+def _unchanged(value: Any) -> Any:
+    return value
+
+
+def _outputs(asked: _Asked, contract: Contract) -> Iterator[_Output]:
+    """Name, mode, errors, terms, and whether its size is asked, of every output that has enough rows or keys."""
+    from flashverify.numerics.weighted_sums import gradient_sums, output_sum
+
+    truth, chunk, outputs = asked.truth, asked.chunk, asked.outputs
+    problem, directed = truth.problem, truth.directed()
+    out, plain = FORMATS[truth.dtype], rounds_plainly(truth.form)
 
     def errors(name: str, terms: WeightedSum, value: torch.Tensor, bound: OutputBound, part: OutputBound) -> Errors:
         usable = ~bound.exempt & (bound.bound > 0)
-        if (undefined := base.undefined.get(name)) is not None:
-            usable = usable & ~undefined.cpu()
+        if (undefined := asked.undefined.get(name)) is not None:
+            usable = usable & ~undefined
         of = functools.partial(_grouped, problem, name)
         looked = of(usable) * terms.various().unsqueeze(-1)
         return Errors.of(of(outputs[name]), of(value), of(part.bound) + terms.vanishing(), looked, out)
@@ -83,6 +117,24 @@ def _outputs(base: BasePass) -> Iterator[_Output]:
             found = errors(name, terms, *values[name], parts[name][1])
             if found.groups >= GROUPS:
                 yield name, "conditional", found, terms, plain
+
+
+def _lse_failures(asked: _Asked) -> list[Verdict] | None:
+    """Failing verdicts about the LSE, fp32 in every case; None where too few rows can be asked."""
+    truth = asked.truth
+    terms, (_, part) = lse_terms(truth, asked.chunk), truth.directed().forward()["lse"]
+    errors = lse_errors(truth, terms, asked.outputs["lse"], asked.undefined.get("lse"), part)
+    if errors.groups < GROUPS:
+        return None
+    steepest, direction, tried = lse_tilt(errors, terms, asked.chunk, _WIDTHS)
+    limit = tilt_limit(ALPHA, tried)
+    if steepest.score <= limit:
+        return []
+    message = (
+        f"errors of lse follow {direction}, {steepest.slope:+.2g} times it on average; errors without a direction do not add up so "
+        f"(score {steepest.score:.1f}, limit {limit:.1f}, {steepest.groups} rows)"
+    )
+    return [_failure("lse", "end-to-end", "drift", message)]
 
 
 def _grouped(problem: BoundInputs, name: str, x: torch.Tensor) -> torch.Tensor:

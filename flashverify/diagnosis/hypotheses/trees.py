@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import torch
 
 from flashverify.case.masks.patterns import bitmap_tensor
-from flashverify.case.masks.tree import ancestors
+from flashverify.case.masks.tree import ancestors, has_entry_trees, single_trees
 from flashverify.diagnosis.hypothesis import Alternative, Semantics
 from flashverify.diagnosis.mask_tensors import tree, with_parts
 
@@ -33,9 +32,7 @@ def _tree(table: Callable[[Scene, Tensor], Tensor], *, part: bool = True) -> Cal
 
 def _trees(scene: Scene) -> Iterator[tuple[int, tuple[int, ...]]]:
     """First row and parents of each tree."""
-    parents, packed = scene.case.mask.tree or (), scene.case.mask.packed
-    for first, last in pairwise(packed.cu_q if packed is not None else (0, len(parents))):
-        yield first, parents[first:last]
+    yield from single_trees(scene.case.mask.tree or (), scene.case.mask.packed)
 
 
 def _siblings(scene: Scene, table: Tensor) -> Tensor:
@@ -90,6 +87,15 @@ def _lower(scene: Scene, table: Tensor) -> Tensor:
     return table
 
 
+def _tree_of_the_first(scene: Scene) -> Iterator[Alternative]:
+    """Every entry of the batch sees by the first one's tree."""
+    trees, rows = scene.case.mask.tree, scene.case.seq_q
+    if has_entry_trees(trees):
+        exact = ancestors(trees or (), scene.case)
+        first = exact[:rows].repeat(scene.case.batch, 1)
+        yield Alternative(inputs=with_parts(scene, tree=tree(scene, first)))
+
+
 def _tree_at_the_room(scene: Scene) -> Iterator[Alternative]:
     """The nodes lie at the end of the pages instead of at the last keys."""
     size, nodes = scene.case.storage.page_size, scene.case.mask.tree
@@ -127,6 +133,11 @@ TREES = (
         name="tree-ignored",
         sentence="the tree is ignored: every node sees every node",
         build=_tree(_lower, part=False),
+    ),
+    Semantics(
+        name="tree-of-the-first-entry",
+        sentence="every entry of the batch sees by the tree of the first one",
+        build=_tree_of_the_first,
     ),
     Semantics(
         name="tree-at-the-room",

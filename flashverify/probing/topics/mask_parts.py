@@ -42,6 +42,18 @@ def other_masks(notebook: Notebook) -> None:
                 _pages(notebook, case)
         elif has_part(notebook, part, seen, case):
             add_mask(notebook, part, "its cases run")
+            if part == "tree":
+                _entry_trees(notebook, case)
+
+
+def _entry_trees(notebook: Notebook, words: Words) -> None:
+    """Whether the entries of a batch may have a tree each, which a kernel with one tree for all reads wrong or refuses."""
+    chain = ",".join(str(node - 1) for node in range(str(words["tree"]).count(",") + 1))
+    if (
+        chain != words["tree"]
+        and notebook.verdict(notebook.seen(words | {"batch": 2, "tree": f"{words['tree']}/{chain}"})) == "right"
+    ):
+        notebook.infer("supports", "entry_trees", True, "a tree for each entry of a batch is read right")
 
 
 def _parts(notebook: Notebook) -> list[tuple[str, Words]]:
