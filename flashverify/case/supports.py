@@ -53,6 +53,8 @@ class Supports:
         heads_q: numbers of query heads; None is any.
         group_sizes: numbers of query heads per kv head; None is any.
         gqa: whether heads_q may be a multiple of heads_kv; False is a group size of 1.
+        heads_kv: numbers of kv heads, as 1 of a latent cache; None is any.
+        dim_pairs: the pairs (dim_qk, dim_v) that it takes, from plain to wild, in place of the next three; None is any pair within these.
         dim_multiple: head dims are multiples of it.
         dim_max: largest head dim.
         equal_dims: whether dim_v must equal dim_qk.
@@ -65,6 +67,7 @@ class Supports:
         unaligned: whether pointers and strides may be no multiple of 16 bytes.
         far_strides: whether tensors may span 2^31 elements and more, as by the stride of a batch, head, row or page.
         expand: whether k and v may have stride 0.
+        kv: of `Storage`: whether K and V are `separate` tensors or V lies in the buffer of K (`shared`), or both.
         strided: whether slopes, sink and dlse may have any strides.
         transposed: whether the last axis of q, k, v and a bias may be any but contiguous.
         non_finite: whether NaN and Inf inside the declared lengths are drawn.
@@ -107,6 +110,8 @@ class Supports:
     heads_q: Sequence[int] | None = None
     group_sizes: Sequence[int] | None = None
     gqa: bool = True
+    heads_kv: Sequence[int] | None = None
+    dim_pairs: Sequence[tuple[int, int]] | None = None
     dim_multiple: int = 8
     dim_max: int = 256
     equal_dims: bool = False
@@ -118,6 +123,7 @@ class Supports:
     unaligned: bool = True
     far_strides: bool = True
     expand: bool = True
+    kv: tuple[str, ...] = ("separate",)
     strided: bool = False
     transposed: bool = False
     non_finite: bool = True

@@ -54,6 +54,12 @@ REGISTERED = (
         bundled=True,
     ),
     Registered(
+        "bundled-latent",
+        "flashverify.subjects.latent:BUNDLED_LATENT",
+        "the kernel of flashverify_kernels over a latent cache, K and V in one buffer: decoding and prefill, paged; forward",
+        bundled=True,
+    ),
+    Registered(
         "torch-cpu", "flashverify.adapters.torch_cpu:TORCH_CPU", "torch's flash attention on the CPU, with its LSE"
     ),
     Registered(

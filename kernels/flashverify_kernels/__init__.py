@@ -50,6 +50,7 @@ from flashverify_kernels.config import Configs, LaunchConfig, config_error, laun
 from flashverify_kernels.decode import decode
 from flashverify_kernels.decode_config import decode_splits
 from flashverify_kernels.dropout import Dropout
+from flashverify_kernels.latent import latent_attention
 from flashverify_kernels.launch import BackwardResult, ForwardResult, backward, forward
 from flashverify_kernels.merge import merge
 from flashverify_kernels.options import Options
@@ -78,6 +79,7 @@ __all__ = [
     "decode",
     "decode_splits",
     "forward",
+    "latent_attention",
     "launch_config",
     "merge",
     "supported",
