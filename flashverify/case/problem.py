@@ -55,6 +55,8 @@ class Problem(Wiring):
         bitmap: `[B or 1, Hq or 1, Sq, Sk]` bool, contiguous, true where the row may see the key.
         blocks: `[B or 1, Hq or 1, ceil(Sq / rows), ceil(Sk / keys)]` bool, contiguous, true = live.
         prefix_lengths: `[n]` int32, one per sequence.
+        selection: `[B or 1, Hkv or 1, ceil(Sq / rows), entries]` int32, contiguous: the blocks of `case.mask.selection.keys` keys that
+            these rows see, -1 where an entry names none. A block that stands twice counts once.
         bias: `[B or 1, Hq or 1, Sq, Sk]` in the dtype of q, a view whose strides follow `case.storage`.
         slopes: `[Hq]` fp32, of ALiBi; every second element of its buffer where `case.storage` is strided, as sink and dlse.
         sink: `[Hq]` fp32, natural units.
@@ -77,6 +79,7 @@ class Problem(Wiring):
     bitmap: torch.Tensor | None = None
     blocks: torch.Tensor | None = None
     prefix_lengths: torch.Tensor | None = None
+    selection: torch.Tensor | None = None
     bias: torch.Tensor | None = None
     slopes: torch.Tensor | None = None
     sink: torch.Tensor | None = None

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from flashverify.case.sections import HUGE
+from flashverify.case.selections import selection_rules
 from flashverify.case.sizes import sizes_text
 from flashverify.case.tensors import EDITABLE
 
@@ -64,6 +65,7 @@ def _of_masks(supports: Supports, case: Case) -> Iterator[Rule]:
         blocks is not None and bool(blocks.rows % supports.block_multiple or blocks.keys % supports.block_multiple),
         f"blocks={blocks and (blocks.rows, blocks.keys)}, it has multiples of {supports.block_multiple}",
     )
+    yield from selection_rules(supports.selections, case)
 
 
 def _of_shapes(supports: Supports, case: Case) -> Iterator[Rule]:
@@ -83,7 +85,10 @@ def _of_shapes(supports: Supports, case: Case) -> Iterator[Rule]:
             f"heads_q / heads_kv={group}, it has {sizes_text(supports.group_sizes)}",
         )
     if supports.heads_kv is not None:
-        yield case.heads_kv not in supports.heads_kv, f"heads_kv={case.heads_kv}, it has {sizes_text(supports.heads_kv)}"
+        yield (
+            case.heads_kv not in supports.heads_kv,
+            f"heads_kv={case.heads_kv}, it has {sizes_text(supports.heads_kv)}",
+        )
     yield from _of_dims(supports, case)
     yield (
         not supports.empty and (0 in (case.batch, case.seq_q, case.seq_k) or not sequences),

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from flashverify.case.case import Case
     from flashverify.case.supports import Supports
 
-__all__ = ["KV", "check_shared", "share", "sharable", "shares", "value_view"]
+__all__ = ["KV", "check_shared", "sharable", "share", "shares", "value_view"]
 
 KV = ("separate", "shared")
 """Values of `Storage.kv`, the plain one first."""

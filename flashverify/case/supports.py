@@ -6,6 +6,7 @@ import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
+from flashverify.case.selections import Selections
 from flashverify.case.sizes import Lengths
 from flashverify.formats import DTYPES
 
@@ -41,6 +42,7 @@ class Supports:
         huge_modifiers: whether finite sinks, slopes and positive biases may be of any size. Slopes then act as 2^96 in base 2 from there on.
         dropout: whether weights may be dropped.
         block_multiple: rows and keys of a block of a block-sparse pattern are multiples of it.
+        selections: of the mask part `selection`: the sizes of blocks, and what the lists may hold.
         page_sizes: keys per page that a paged k and v may have; empty where they must be contiguous.
         always_paged: whether k and v come in pages in every case.
         freed_pages: whether pages before the window of every row may be freed, as in a cache that rolls: their entries in the table are
@@ -99,6 +101,7 @@ class Supports:
     huge_modifiers: bool = False
     dropout: bool = False
     block_multiple: int = 16
+    selections: Selections = Selections()
     page_sizes: tuple[int, ...] = ()
     always_paged: bool = False
     freed_pages: bool = True

@@ -58,7 +58,8 @@ def checked(supports: Supports) -> dict[str, Any]:
     most = supports.max_seq_q
     _require(most is None or _is_size(most), supports, "max_seq_q", "None or an integer >= 1")
     found: dict[str, Any] = {
-        name: declared_sizes(name, getattr(supports, name)) for name in ("seq_q", "seq_k", "heads_q", "heads_kv", "group_sizes")
+        name: declared_sizes(name, getattr(supports, name))
+        for name in ("seq_q", "seq_k", "heads_q", "heads_kv", "group_sizes")
     }
     for name, value in found.items():
         object.__setattr__(supports, name, value)

@@ -57,6 +57,8 @@ from flashverify_kernels.options import Options
 from flashverify_kernels.packed import Packed
 from flashverify_kernels.relative import RelativeBias
 from flashverify_kernels.runtime import supported
+from flashverify_kernels.selected import selected_attention
+from flashverify_kernels.selection import Selection
 from flashverify_kernels.tree import TreeMask
 from flashverify_kernels.varlen import attention_varlen
 
@@ -71,6 +73,7 @@ __all__ = [
     "Options",
     "Packed",
     "RelativeBias",
+    "Selection",
     "TreeMask",
     "attention",
     "attention_varlen",
@@ -82,5 +85,6 @@ __all__ = [
     "latent_attention",
     "launch_config",
     "merge",
+    "selected_attention",
     "supported",
 ]

@@ -4,7 +4,6 @@ import math
 
 import torch
 
-from flashverify_kernels.config import LaunchConfig
 from flashverify_kernels.decode_config import MAX_SPLITS, PROCESSORS, decode_splits
 from flashverify_kernels.decode_validation import (
     CheckedDecode,

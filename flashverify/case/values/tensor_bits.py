@@ -31,7 +31,9 @@ def tensor_bits(case: Case) -> dict[str, Bits]:
         They do not depend on the layout, gaps, offset, padding or launch parameters of the case; those of the last few
         cases are kept.
     """
-    return _tensor_bits(dataclasses.replace(case, storage=Storage(expand=case.storage.expand, kv=case.storage.kv), launch=()))
+    return _tensor_bits(
+        dataclasses.replace(case, storage=Storage(expand=case.storage.expand, kv=case.storage.kv), launch=())
+    )
 
 
 @functools.lru_cache(maxsize=4)

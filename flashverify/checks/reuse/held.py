@@ -80,7 +80,8 @@ def _mapped(
     found: dict[str, Any] = {name: take(getattr(problem, name), getattr(other, name)) for name in names}
     if problem.pages is not None and other.pages is not None:
         pages: dict[str, Any] = {
-            name: take(getattr(problem.pages, name), getattr(other.pages, name)) for name in (("k", "table") if shared else ("k", "v", "table"))
+            name: take(getattr(problem.pages, name), getattr(other.pages, name))
+            for name in (("k", "table") if shared else ("k", "v", "table"))
         }
         found["pages"] = dataclasses.replace(other.pages, **pages)
     return dataclasses.replace(other, **found)
