@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
 from flashverify.case.selections import Selections
@@ -101,7 +101,7 @@ class Supports:
     huge_modifiers: bool = False
     dropout: bool = False
     block_multiple: int = 16
-    selections: Selections = Selections()
+    selections: Selections = field(default_factory=Selections)
     page_sizes: tuple[int, ...] = ()
     always_paged: bool = False
     freed_pages: bool = True

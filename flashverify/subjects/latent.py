@@ -79,7 +79,7 @@ class BundledLatent(Bundled):
             self._view(case, problem.q),
             self._view(case, problem.k) if pages is None else pages.k,
             dim_v=case.dim_v,
-            scale=problem.scale,
+            scale=case.scale,
             causal=case.mask.causal,
             window=case.mask.window,
             key_lengths=lengths,

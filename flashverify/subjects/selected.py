@@ -72,7 +72,7 @@ class BundledSelected(Bundled):
             o, lse = self._kernels.selected_attention(
                 *(self._view(case, x) for x in leaves),
                 self._kernels.Selection(indices=problem.selection, rows=selection.rows, keys=selection.keys),
-                scale=problem.scale,
+                scale=case.scale,
                 causal=problem.causal,
                 key_lengths=problem.key_lengths,
                 precision=case.precision,
