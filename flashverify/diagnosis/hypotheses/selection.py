@@ -91,7 +91,6 @@ def _of_row_after(lists: Tensor, _blocks: int) -> Tensor:
 
 
 SELECTIONS = (
-    Semantics(name="selection-ignored", sentence="the lists of chosen keys are ignored", build=_ignored),
     Semantics(
         name="selection-minus-one-as-first",
         sentence="an entry of -1 is read as the first block",
@@ -124,4 +123,5 @@ SELECTIONS = (
         sentence="all sequences see the keys that the lists of the first one name",
         build=_changed(lambda lists, _: lists[:1] if lists.shape[0] > 1 else None),
     ),
+    Semantics(name="selection-ignored", sentence="the lists of chosen keys are ignored", build=_ignored),
 )
