@@ -45,7 +45,7 @@ def _scale_by_v(scene: Scene) -> Iterator[Alternative]:
 SHARED_KV = (
     Semantics(
         name="shared-v-last-channels",
-        sentence="V is read from the last channels of the buffer that it shares with K, not from the first",
+        sentence="the values are the last channels of the buffer of K, not the first",
         build=_last_channels,
     ),
     Semantics(
