@@ -25,7 +25,9 @@ if _TYPE_CHECKING:  # what type checkers read; tests/api/test_public_names.py ho
     from flashverify.case.masks.mask import Blocks as Blocks
     from flashverify.case.masks.mask import Mask as Mask
     from flashverify.case.masks.mask import Packed as Packed
+    from flashverify.case.masks.mask import Selection as Selection
     from flashverify.case.problem import Problem as Problem
+    from flashverify.case.selections import Selections as Selections
     from flashverify.case.text import parse_case as parse_case
     from flashverify.errors import CaseTextError as CaseTextError
     from flashverify.errors import ConfigError as ConfigError
@@ -61,8 +63,9 @@ _NAMES = {
     "api.judging": "count_masks judge_case",
     "api.options": "AttentionOptions",
     "case.case": "Case Edit Grad Logits Storage Values",
-    "case.masks.mask": "Bitmap Blocks Mask Packed",
+    "case.masks.mask": "Bitmap Blocks Mask Packed Selection",
     "case.problem": "Problem",
+    "case.selections": "Selections",
     "case.text": "parse_case",
     "errors": "CaseTextError ConfigError FlashverifyError NoVerdictError SelfCheckError StoreError SubjectLoadError "
     "UnsupportedCaseError UsageError",

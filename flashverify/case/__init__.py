@@ -19,10 +19,11 @@ from flashverify.case.case import (
     Storage,
     Values,
 )
-from flashverify.case.masks.mask import Bitmap, Blocks, Causal, Mask, Packed
+from flashverify.case.masks.mask import Bitmap, Blocks, Causal, Mask, Packed, Selection
 from flashverify.case.memory.damage import Damage
 from flashverify.case.memory.guard import Guard, guard_outputs
 from flashverify.case.problem import Pages, Problem
+from flashverify.case.selections import Selections
 from flashverify.case.space.matrix import benchmark_cases, standard_matrix
 from flashverify.case.supports import Supports
 from flashverify.case.text import format_case, parse_case
@@ -47,6 +48,8 @@ __all__ = [
     "Packed",
     "Pages",
     "Problem",
+    "Selection",
+    "Selections",
     "Storage",
     "Supports",
     "Values",

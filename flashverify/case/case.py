@@ -20,6 +20,7 @@ from flashverify.case.sections import (
     Storage,
     Values,
 )
+from flashverify.case.shared_kv import check_shared, shares
 from flashverify.case.tensors import EDITABLE
 
 __all__ = [
@@ -103,6 +104,7 @@ class Case:
                 modifier.check(modifier.of(self))
         for part, value in self.mask.given():
             part.check_case(value, self)
+        check_shared(self)
         require(
             list(self.launch) == sorted(dict(self.launch).items()),
             "launch",
@@ -145,8 +147,13 @@ class Case:
 
     @property
     def editable(self) -> dict[str, tuple[int, ...]]:
-        """Shapes of the tensors whose elements may be edited, by name; those of fewer than four axes end in axes of size 1."""
+        """Shapes of the tensors whose elements may be edited, by name; those of fewer than four axes end in axes of size 1.
+
+        A V in the buffer of K is edited there.
+        """
         shapes = {name: spec.shape(self) for name, spec in EDITABLE.items() if spec.shape is not None}
+        if shares(self):
+            del shapes["v"]
         return {name: (*shape, *(1,) * (4 - len(shape))) for name, shape in shapes.items() if shape is not None}
 
     @property

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from flashverify.case.shared_kv import shares, value_view
 from flashverify.case.tensors import TENSORS
 from flashverify.case.values.dropout_words import dropout_key
 from flashverify.case.wiring.methods import Wiring
@@ -44,7 +45,7 @@ class Problem(Wiring):
         case: the case they come from.
         q: `[B, Hq, Sq, D]`, a view whose strides follow `case.storage`; last axis contiguous.
         k: `[B, Hkv, Sk, D]`; of a paged case too, where a subject reads `pages` instead.
-        v: `[B, Hkv, Sk, Dv]`.
+        v: `[B, Hkv, Sk, Dv]`. Of a case with `kv=shared` it is the first Dv channels of k, here and in the pages, whatever is given.
         do: `[B, Hq, Sq, Dv]`, the incoming gradient of O; None without a backward.
         dlse: `[B, Hq, Sq]` fp32, the incoming gradient of the natural LSE.
         key_lengths: `[B]` int32.
@@ -54,6 +55,8 @@ class Problem(Wiring):
         bitmap: `[B or 1, Hq or 1, Sq, Sk]` bool, contiguous, true where the row may see the key.
         blocks: `[B or 1, Hq or 1, ceil(Sq / rows), ceil(Sk / keys)]` bool, contiguous, true = live.
         prefix_lengths: `[n]` int32, one per sequence.
+        selection: `[B or 1, Hkv or 1, ceil(Sq / rows), entries]` int32, contiguous: the blocks of `case.mask.selection.keys` keys that
+            these rows see, -1 where an entry names none. A block that stands twice counts once.
         bias: `[B or 1, Hq or 1, Sq, Sk]` in the dtype of q, a view whose strides follow `case.storage`.
         slopes: `[Hq]` fp32, of ALiBi; every second element of its buffer where `case.storage` is strided, as sink and dlse.
         sink: `[Hq]` fp32, natural units.
@@ -76,12 +79,20 @@ class Problem(Wiring):
     bitmap: torch.Tensor | None = None
     blocks: torch.Tensor | None = None
     prefix_lengths: torch.Tensor | None = None
+    selection: torch.Tensor | None = None
     bias: torch.Tensor | None = None
     slopes: torch.Tensor | None = None
     sink: torch.Tensor | None = None
     relative_bias: torch.Tensor | None = None
     distance_buckets: torch.Tensor | None = None
     pages: Pages | None = None
+
+    def __post_init__(self) -> None:
+        if not shares(self.case):
+            return
+        object.__setattr__(self, "v", value_view(self.k, self.case.dim_v))
+        if self.pages is not None:
+            object.__setattr__(self, "pages", replace(self.pages, v=value_view(self.pages.k, self.case.dim_v)))
 
     @property
     def scale(self) -> float:

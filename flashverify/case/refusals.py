@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from flashverify.case.masks.tree import has_entry_trees
 from flashverify.case.sections import HUGE
+from flashverify.case.selections import selection_rules
 from flashverify.case.sizes import sizes_text
 from flashverify.case.tensors import EDITABLE
 
@@ -66,10 +67,11 @@ def _of_masks(supports: Supports, case: Case) -> Iterator[Rule]:
         blocks is not None and bool(blocks.rows % supports.block_multiple or blocks.keys % supports.block_multiple),
         f"blocks={blocks and (blocks.rows, blocks.keys)}, it has multiples of {supports.block_multiple}",
     )
+    yield from selection_rules(supports.selections, case)
 
 
 def _of_shapes(supports: Supports, case: Case) -> Iterator[Rule]:
-    sequences, dims = _sequences(case), (case.dim_qk, case.dim_v)
+    sequences = _sequences(case)
     longest = max((rows for rows, _ in sequences), default=0)
     group = case.heads_q // case.heads_kv
     yield (
@@ -84,16 +86,29 @@ def _of_shapes(supports: Supports, case: Case) -> Iterator[Rule]:
             group not in supports.group_sizes,
             f"heads_q / heads_kv={group}, it has {sizes_text(supports.group_sizes)}",
         )
-    yield (
-        any(dim % supports.dim_multiple or dim > supports.dim_max for dim in dims),
-        f"dim_qk={case.dim_qk}, dim_v={case.dim_v}, it has multiples of {supports.dim_multiple} up to {supports.dim_max}",
-    )
-    yield supports.equal_dims and case.dim_qk != case.dim_v, f"dim_qk={case.dim_qk} with dim_v={case.dim_v}"
+    if supports.heads_kv is not None:
+        yield (
+            case.heads_kv not in supports.heads_kv,
+            f"heads_kv={case.heads_kv}, it has {sizes_text(supports.heads_kv)}",
+        )
+    yield from _of_dims(supports, case)
     yield (
         not supports.empty and (0 in (case.batch, case.seq_q, case.seq_k) or not sequences),
         "an empty batch or sequence",
     )
     yield not _has_scale(supports, case), f"scale={case.softmax_scale}, it has {supports.scales}"
+
+
+def _of_dims(supports: Supports, case: Case) -> Iterator[Rule]:
+    dims = (case.dim_qk, case.dim_v)
+    if supports.dim_pairs is not None:
+        yield dims not in supports.dim_pairs, f"dim_qk={dims[0]}, dim_v={dims[1]}, it has {list(supports.dim_pairs)}"
+        return
+    yield (
+        any(dim % supports.dim_multiple or dim > supports.dim_max for dim in dims),
+        f"dim_qk={case.dim_qk}, dim_v={case.dim_v}, it has multiples of {supports.dim_multiple} up to {supports.dim_max}",
+    )
+    yield supports.equal_dims and case.dim_qk != case.dim_v, f"dim_qk={case.dim_qk} with dim_v={case.dim_v}"
 
 
 def _of_storage(supports: Supports, case: Case) -> Iterator[Rule]:
@@ -104,6 +119,7 @@ def _of_storage(supports: Supports, case: Case) -> Iterator[Rule]:
         bool(storage.gap % 8 or storage.offset % 8) and not supports.unaligned,
         f"gap={storage.gap}, offset={storage.offset} are not aligned",
     )
+    yield storage.kv not in supports.kv, f"kv={storage.kv}, it has {supports.kv}"
     yield storage.expand and not supports.expand, "expand=yes"
     yield storage.strided and not supports.strided, "strided=yes"
     yield storage.transposed and not supports.transposed, "transposed=yes"

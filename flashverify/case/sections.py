@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from flashverify.case.require import require
+from flashverify.case.shared_kv import KV
 from flashverify.case.tensors import EDITABLE
 from flashverify.formats import DTYPES
 
@@ -132,6 +133,8 @@ class Storage:
         kept_pages: pages before the window of every row keep their keys and stand in the table; otherwise they are freed: their entries are
             garbage.
         strided: slopes, sink and dlse are every second element of their buffers, padding between them.
+        kv: `separate`, or `shared`: K and V lie in one buffer, V is the first dim_v channels of K, as in the latent cache of MLA. Such a case
+            has no backward.
         transposed: of q, k, v and a bias the two innermost axes have changed places in memory, so that the last axis is not contiguous.
     """
 
@@ -144,12 +147,14 @@ class Storage:
     kept_pages: bool = False
     strided: bool = False
     transposed: bool = False
+    kv: str = "separate"
 
     def __post_init__(self) -> None:
         require(self.layout in LAYOUTS, "layout", self.layout, f"one of {LAYOUTS}")
         require(0 <= self.gap <= 4096, "gap", self.gap, "0 <= gap <= 4096 elements")
         require(0 <= self.offset <= 4096, "offset", self.offset, "0 <= offset <= 4096 elements")
         require(self.padding in POISONS, "padding", self.padding, f"one of {POISONS}")
+        require(self.kv in KV, "kv", self.kv, f"one of {KV}")
         accepted = "no where k and v come in pages, whose channels are contiguous"
         require(not self.transposed or self.page_size is None, "transposed", "yes", accepted)
         require(self.page_size is None or self.page_size >= 1, "page_size", self.page_size, "None or >= 1")

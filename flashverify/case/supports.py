@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
+from flashverify.case.selections import Selections
 from flashverify.case.sizes import Lengths
 from flashverify.errors import UsageError
 from flashverify.formats import DTYPES
@@ -43,6 +44,7 @@ class Supports:
         dropout: whether weights may be dropped.
         entry_trees: whether each entry of a dense batch may have a tree of its own, not only one that all share.
         block_multiple: rows and keys of a block of a block-sparse pattern are multiples of it.
+        selections: of the mask part `selection`: the sizes of blocks, and what the lists may hold.
         page_sizes: keys per page that a paged k and v may have; empty where they must be contiguous.
         always_paged: whether k and v come in pages in every case.
         freed_pages: whether pages before the window of every row may be freed, as in a cache that rolls: their entries in the table are
@@ -55,6 +57,8 @@ class Supports:
         heads_q: numbers of query heads; None is any.
         group_sizes: numbers of query heads per kv head; None is any.
         gqa: whether heads_q may be a multiple of heads_kv; False is a group size of 1.
+        heads_kv: numbers of kv heads, as 1 of a latent cache; None is any.
+        dim_pairs: the pairs (dim_qk, dim_v) that it takes, from plain to wild, in place of the next three; None is any pair within these.
         dim_multiple: head dims are multiples of it.
         dim_max: largest head dim.
         equal_dims: whether dim_v must equal dim_qk.
@@ -67,6 +71,7 @@ class Supports:
         unaligned: whether pointers and strides may be no multiple of 16 bytes.
         far_strides: whether tensors may span 2^31 elements and more, as by the stride of a batch, head, row or page.
         expand: whether k and v may have stride 0.
+        kv: of `Storage`: whether K and V are `separate` tensors or V lies in the buffer of K (`shared`), or both.
         strided: whether slopes, sink and dlse may have any strides.
         transposed: whether the last axis of q, k, v and a bias may be any but contiguous.
         non_finite: whether NaN and Inf inside the declared lengths are drawn.
@@ -99,6 +104,7 @@ class Supports:
     dropout: bool = False
     entry_trees: bool = False
     block_multiple: int = 16
+    selections: Selections = field(default_factory=Selections)
     page_sizes: tuple[int, ...] = ()
     always_paged: bool = False
     freed_pages: bool = True
@@ -110,6 +116,8 @@ class Supports:
     heads_q: Sequence[int] | None = None
     group_sizes: Sequence[int] | None = None
     gqa: bool = True
+    heads_kv: Sequence[int] | None = None
+    dim_pairs: Sequence[tuple[int, int]] | None = None
     dim_multiple: int = 8
     dim_max: int = 256
     equal_dims: bool = False
@@ -121,6 +129,7 @@ class Supports:
     unaligned: bool = True
     far_strides: bool = True
     expand: bool = True
+    kv: tuple[str, ...] = ("separate",)
     strided: bool = False
     transposed: bool = False
     non_finite: bool = True

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from flashverify.case.masks.mask import PARTS
 from flashverify.case.modifiers.logits import LOGIT_MODIFIERS
 from flashverify.case.sections import LAYOUTS, PRECISIONS
+from flashverify.case.shared_kv import KV
 from flashverify.case.sizes import declared_sizes
 from flashverify.errors import UsageError
 from flashverify.formats import DTYPES
@@ -32,6 +33,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "window_alignments": _ALIGNMENTS,
     "logits": tuple(modifier.name for modifier in LOGIT_MODIFIERS),
     "layouts": LAYOUTS,
+    "kv": KV,
 }
 """Fields that are a tuple of names, with the names."""
 
@@ -56,11 +58,13 @@ def checked(supports: Supports) -> dict[str, Any]:
     most = supports.max_seq_q
     _require(most is None or _is_size(most), supports, "max_seq_q", "None or an integer >= 1")
     found: dict[str, Any] = {
-        name: declared_sizes(name, getattr(supports, name)) for name in ("seq_q", "seq_k", "heads_q", "group_sizes")
+        name: declared_sizes(name, getattr(supports, name))
+        for name in ("seq_q", "seq_k", "heads_q", "heads_kv", "group_sizes")
     }
     for name, value in found.items():
         object.__setattr__(supports, name, value)
     found["launch_configs"] = _configs(supports)
+    found["dim_pairs"] = _dim_pairs(supports)
     if supports.contiguous:
         left_out = ("gaps", "expand", "strided", "transposed", "far_strides")
         found |= dict.fromkeys(left_out, False) | {"layouts": tuple(supports.layouts[:1])}
@@ -87,6 +91,21 @@ def group_choices(supports: Supports) -> list[int]:
     return found
 
 
+def _dim_pairs(supports: Supports) -> tuple[tuple[int, int], ...] | None:
+    if supports.dim_pairs is None:
+        return None
+    accepted = "None, or pairs (dim_qk, dim_v) of integers >= 1, with one at least"
+    try:
+        found = tuple((dim_qk, dim_v) for dim_qk, dim_v in supports.dim_pairs)
+    except (TypeError, ValueError):
+        found = ()
+    fits = bool(found) and all(_is_size(dim) for pair in found for dim in pair)
+    _require(fits, supports, "dim_pairs", accepted)
+    within = "separate" in supports.kv or any(dim_v <= dim_qk for dim_qk, dim_v in found)
+    _require(within, supports, "dim_pairs", "one with dim_v <= dim_qk, because kv is shared")
+    return found
+
+
 def _check_masks(supports: Supports) -> None:
     required = [part for part in PARTS if part.name in supports.required_masks]
     names = {part.name for part in required}
@@ -106,7 +125,7 @@ def _check_masks(supports: Supports) -> None:
         "required_masks",
         "parts that may stand together",
     )
-    for name in ("window_sides", "window_alignments"):
+    for name in ("window_sides", "window_alignments", "kv"):
         _require(bool(getattr(supports, name)), supports, name, "one at least")
     if supports.always_paged:
         _require(bool(supports.page_sizes), supports, "always_paged", "True only with page_sizes")

@@ -200,6 +200,7 @@ def _list_axes() -> Iterator[_Axis]:
     yield _Axis("kept_pages", "storage", "kept_pages", yes_or_no, yes_or_no_text)
     yield _Axis("strided", "storage", "strided", yes_or_no, yes_or_no_text)
     yield _Axis("transposed", "storage", "transposed", yes_or_no, yes_or_no_text)
+    yield _Axis("kv", "storage", "kv", str, str)
     yield _Axis("do", "grad", "do", str, str)
     yield _Axis("dlse", "grad", "dlse", yes_or_no, yes_or_no_text)
     yield _Axis("backward", "grad", "backward", yes_or_no, yes_or_no_text)

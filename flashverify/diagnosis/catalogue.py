@@ -24,6 +24,8 @@ from flashverify.diagnosis.hypotheses.rescaling import RESCALING
 from flashverify.diagnosis.hypotheses.rows import ROWS
 from flashverify.diagnosis.hypotheses.scaled_terms import SCALED_TERMS
 from flashverify.diagnosis.hypotheses.scales import SCALES
+from flashverify.diagnosis.hypotheses.selection import SELECTIONS
+from flashverify.diagnosis.hypotheses.shared_kv import SHARED_KV
 from flashverify.diagnosis.hypotheses.softmax import SOFTMAX
 from flashverify.diagnosis.hypotheses.statistics import STATISTICS
 from flashverify.diagnosis.hypotheses.sums import SUMS
@@ -41,6 +43,8 @@ SEMANTICS: tuple[Semantics, ...] = (
     *BANDS,
     *TREES,
     *PATTERNS,
+    *SELECTIONS,
+    *SHARED_KV,
     *LENGTHS,
     *TERMS,
     *SCALED_TERMS,

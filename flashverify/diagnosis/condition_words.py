@@ -35,6 +35,7 @@ _PARTS = {
     "tree": "a tree",
     "blocks": "a block-sparse pattern",
     "bitmap": "a bitmap",
+    "selection": "a selection by index",
     "prefix_lengths": "a prefix",
     "softcap": "softcap",
     "alibi": "ALiBi",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from flashverify.case.case import Grad, Storage
 from flashverify.case.changes import change
-from flashverify.case.masks.mask import Bitmap, Blocks, Mask, without_part
+from flashverify.case.masks.mask import Bitmap, Blocks, Mask, Selection, without_part
 from flashverify.case.modifiers.logits import MODIFIERS
 from flashverify.diagnosis.observation import LARGEST
 from flashverify.diagnosis.related_cases import grown
@@ -173,6 +173,7 @@ def _parts(supports: Supports, case: Case) -> Iterator[Case | None]:
         "query_lengths": ((max(rows - 1, 0),) * case.batch,),
         "bitmap": (Bitmap(live=200, seed=3),),
         "blocks": (Blocks(rows=16, keys=16, live=200, seed=3),),
+        "selection": (Selection(4, 1, 1, 200, 3),),
     }
     for name, values in added.items():
         for value in values if name in supports.masks else ():
@@ -219,7 +220,8 @@ def _launch(supports: Supports, case: Case) -> Iterator[Case | None]:
 
 def _storage(supports: Supports, case: Case) -> Iterator[Case | None]:
     storage = case.storage
-    yield change(case, storage=Storage(page_size=storage.page_size, kept_pages=storage.kept_pages))
+    kept = Storage(page_size=storage.page_size, kept_pages=storage.kept_pages, kv=storage.kv)
+    yield change(case, storage=kept)
     others: tuple[dict[str, Any], ...] = (
         {"layout": "bshd" if storage.layout == "bhsd" else "bhsd"},
         {"gap": 8},

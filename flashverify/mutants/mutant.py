@@ -18,6 +18,8 @@ COMPUTED = frozenset(OUTPUTS)
 SUBJECTS = {
     "bundled": "flashverify.subjects.bundled:Bundled",
     "bundled-decode": "flashverify.subjects.decode:BundledDecode",
+    "bundled-latent": "flashverify.subjects.latent:BundledLatent",
+    "bundled-selected": "flashverify.subjects.selected:BundledSelected",
     "bundled-chunked": "flashverify.subjects.chunked:BundledChunked",
 }
 """The adapters that a mutated kernel package can stand behind."""

@@ -54,6 +54,18 @@ REGISTERED = (
         bundled=True,
     ),
     Registered(
+        "bundled-latent",
+        "flashverify.subjects.latent:BUNDLED_LATENT",
+        "the kernel of flashverify_kernels over a latent cache, K and V in one buffer: decoding and prefill, paged; forward",
+        bundled=True,
+    ),
+    Registered(
+        "bundled-selected",
+        "flashverify.subjects.selected:BUNDLED_SELECTED",
+        "the kernels of flashverify_kernels over keys that are chosen by index, forward and backward",
+        bundled=True,
+    ),
+    Registered(
         "torch-cpu", "flashverify.adapters.torch_cpu:TORCH_CPU", "torch's flash attention on the CPU, with its LSE"
     ),
     Registered(

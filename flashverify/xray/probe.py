@@ -7,6 +7,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from flashverify.case.memory.paging import page_table
+from flashverify.case.shared_kv import shares
 from flashverify.case.tensors import MODIFYING
 from flashverify.errors import UsageError
 from flashverify.subjects.blame import subject_code
@@ -99,12 +100,14 @@ class Probe:
 
         Args:
             q: broadcastable to `[B, Hq, Sq, D]`.
-            k: broadcastable to `[B, Hkv, Sk, D]`.
+            k: broadcastable to `[B, Hkv, Sk, D]`; where V lies in the buffer of K, either this or v.
             v: broadcastable to `[B, Hkv, Sk, Dv]`.
             graded: with `scale`.
         """
         base = self._graded if graded else self._base
         assert base is not None
+        if k is None and v is not None and shares(self.case):
+            k = _widened(v, self.case)
         pages = base.pages
         if pages is not None:
             pages = dataclasses.replace(pages, k=_paged(base, pages, pages.k, k), v=_paged(base, pages, pages.v, v))
@@ -154,6 +157,14 @@ class Probe:
     def keys(self, mass: torch.Tensor) -> torch.Tensor:
         """The number of keys that a mass stands for: the sink's own weight is left out."""
         return mass - (mass > 0) * float(self.has_sink)
+
+
+def _widened(v: torch.Tensor, case: Case) -> torch.Tensor:
+    """K whose first channels are V `[..., Dv or 1]` and whose others are 0: of any K the logits of a q of 0 are 0."""
+    import torch
+
+    wide = v.expand(*v.shape[:-1], case.dim_v)
+    return torch.nn.functional.pad(wide, (0, case.dim_qk - case.dim_v))
 
 
 def _outside(contract: Contract, problem: Problem) -> tuple[torch.Tensor, torch.Tensor]:

@@ -50,12 +50,15 @@ from flashverify_kernels.config import Configs, LaunchConfig, config_error, laun
 from flashverify_kernels.decode import decode
 from flashverify_kernels.decode_config import decode_splits
 from flashverify_kernels.dropout import Dropout
+from flashverify_kernels.latent import latent_attention
 from flashverify_kernels.launch import BackwardResult, ForwardResult, backward, forward
 from flashverify_kernels.merge import merge
 from flashverify_kernels.options import Options
 from flashverify_kernels.packed import Packed
 from flashverify_kernels.relative import RelativeBias
 from flashverify_kernels.runtime import supported
+from flashverify_kernels.selected import selected_attention
+from flashverify_kernels.selection import Selection
 from flashverify_kernels.tree import TreeMask
 from flashverify_kernels.varlen import attention_varlen
 
@@ -70,6 +73,7 @@ __all__ = [
     "Options",
     "Packed",
     "RelativeBias",
+    "Selection",
     "TreeMask",
     "attention",
     "attention_varlen",
@@ -78,7 +82,9 @@ __all__ = [
     "decode",
     "decode_splits",
     "forward",
+    "latent_attention",
     "launch_config",
     "merge",
+    "selected_attention",
     "supported",
 ]

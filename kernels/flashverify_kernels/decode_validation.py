@@ -70,17 +70,11 @@ def check_decode(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, options: Dec
 
     Raises:
         TypeError: an argument of the wrong type, or dtypes that differ.
-        ValueError: anything else; the message names the argument, the value and what is accepted.
+        ValueError: anything else, in words that name the argument, the value and what is accepted.
     """
-    for name, value, accepted in (
-        ("layout", options.layout, get_args(Layout)),
-        ("precision", options.precision, get_args(Precision)),
-        ("causal", options.causal, (None, *get_args(Causal))),
-    ):
-        if value not in accepted:
-            raise ValueError(f"{name}: expected one of {', '.join(map(repr, accepted))}, got {value!r}")
+    check_names_of(options)
     for name, x in (("q", q), ("k", k), ("v", v)):
-        _check_input(name, x, q, options.allow_interpreted_bf16)
+        check_input(name, x, q, options.allow_interpreted_bf16)
     perm = axes(options.layout)
     batch, heads, sq, d = (q.shape[a] for a in perm)
     page_size = 0
@@ -92,7 +86,7 @@ def check_decode(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, options: Dec
         pages, page_size, kv_heads, dv = v.shape
         for name, x, dim in (("k", k, d), ("v", v, dv)):
             _check_shape(name, x, (pages, page_size, kv_heads, dim), "pages")
-        sk = _check_table(options.block_table, q, batch, page_size)
+        sk = check_table(options.block_table, q, batch, page_size)
     for name, dim in (("q", d), ("v", dv)):
         if not (8 <= dim <= 256 and dim % 8 == 0):
             raise ValueError(f"{name}: the head dimension must be a multiple of 8 from 8 to 256, got {dim}")
@@ -103,7 +97,7 @@ def check_decode(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, options: Dec
     if batch * heads * sq > MAX_LENGTH:
         raise ValueError(f"q: at most {MAX_LENGTH} rows of all heads and sequences, got {batch * heads * sq}")
     mask = _check_mask(options, q, batch, heads, sq, sk)
-    _check_pages(options, mask, k, batch, sq, sk, page_size)
+    check_pages(options, mask, k, batch, sq, sk, page_size)
     rows = heads // max(kv_heads, 1) * sq
     config = _check_config(options.config, q, d, dv, rows)
     programs = batch * kv_heads * -(-rows // config.block_m)
@@ -120,14 +114,26 @@ def check_decode(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, options: Dec
         dv=dv,
         page_size=page_size,
         mask=mask,
-        scale=_check_scale(options.scale, d),
+        scale=check_scale(options.scale, d),
         splits=splits,
         precision=options.precision if q.dtype == torch.float32 else "ieee",
         config=config,
     )
 
 
-def _check_input(name: str, x: torch.Tensor, q: torch.Tensor, allow_interpreted_bf16: bool) -> None:
+def check_names_of(options: DecodeOptions) -> None:
+    """Check the options that are one of a few names."""
+    names = {"layout": get_args(Layout), "precision": get_args(Precision), "causal": (None, *get_args(Causal))}
+    for name, accepted in names.items():
+        value = getattr(options, name)
+        if value not in accepted:
+            raise ValueError(f"{name}: expected one of {', '.join(map(repr, accepted))}, got {value!r}")
+
+
+def check_input(
+    name: str, x: torch.Tensor, q: torch.Tensor, allow_interpreted_bf16: bool, function: str = "decode"
+) -> None:
+    """Check one of the operands of `function`, which has no backward."""
     if not isinstance(x, torch.Tensor):
         raise TypeError(f"{name}: expected a tensor, got {type(x).__name__}")
     if x.dim() != 4:
@@ -139,7 +145,7 @@ def _check_input(name: str, x: torch.Tensor, q: torch.Tensor, allow_interpreted_
     if x.stride(3) != 1:
         raise ValueError(f"{name}: the last axis must have stride 1, got strides {x.stride()}")
     if x.requires_grad and torch.is_grad_enabled():
-        raise ValueError(f"{name}: decode has no backward; detach it, work under torch.no_grad(), or use attention")
+        raise ValueError(f"{name}: {function} has no backward; detach it, work under torch.no_grad(), or use attention")
     reason = device_error(x.device)
     if reason is not None:
         raise ValueError(f"{name}: {reason}")
@@ -153,7 +159,7 @@ def _check_shape(name: str, x: torch.Tensor, expected: tuple[int, ...], what: st
         raise ValueError(f"{name}: expected shape {expected} ({what}; from q and v), got {tuple(x.shape)}")
 
 
-def _check_table(table: torch.Tensor, q: torch.Tensor, batch: int, page_size: int) -> int:
+def check_table(table: torch.Tensor, q: torch.Tensor, batch: int, page_size: int) -> int:
     """Check the shape of the page table; returns the keys that a sequence has room for."""
     if isinstance(table, torch.Tensor) and table.dim() != 2:
         raise ValueError(f"block_table: expected 2 axes [B, pages of a sequence], got shape {tuple(table.shape)}")
@@ -165,7 +171,7 @@ def _check_table(table: torch.Tensor, q: torch.Tensor, batch: int, page_size: in
     return table.shape[1] * page_size
 
 
-def _check_pages(
+def check_pages(
     options: DecodeOptions, mask: Mask, k: torch.Tensor, batch: int, sq: int, sk: int, page_size: int
 ) -> None:
     """Check the entries of the page table that keys need, where they can be read without waiting."""
@@ -207,7 +213,8 @@ def _check_mask(options: DecodeOptions, q: torch.Tensor, batch: int, heads: int,
     return Mask(flags=flags, align_end=True, words=words, tree=True)
 
 
-def _check_scale(scale: float | None, d: int) -> float:
+def check_scale(scale: float | None, d: int) -> float:
+    """Check the scale; returns the one in force."""
     if scale is None:
         return 1 / math.sqrt(d)
     if isinstance(scale, bool) or not isinstance(scale, (int, float)):

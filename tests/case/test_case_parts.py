@@ -110,13 +110,14 @@ def test_a_case_has_the_tensors_that_the_table_says():
     case = parsed("alibi=yes sink=yes bias=head softcap=3 relative_bias=8,20 dropout=0.5 dlse=yes klen=5 bitmap=9,9")
     problem, _ = materialize(case)
 
+    absent = ("query_lengths", "cu_q", "cu_k", "blocks", "prefix_lengths", "selection")
     named = ["softcap", "alibi", "bias", "sink", "relative_bias", "dropout"]
     assert [modifier.name for modifier in modifiers_of(case)] == named
     for name, spec in TENSORS.items():
         tensor = getattr(problem, name)
-        assert (tensor is None) == (name in ("query_lengths", "cu_q", "cu_k", "blocks", "prefix_lengths"))
+        assert (tensor is None) == (name in absent)
         if tensor is not None:
             assert tensor.dim() == len(spec.axes)
             sizes = {"row": case.seq_q, "key": case.seq_k, "head_kv": case.heads_kv, "bucket": 8, "distance": 41}
             assert all(tensor.shape[axis] == sizes[at] for axis, at in enumerate(spec.axes) if at in sizes)
-    assert len(problem.tensors()) == len(TENSORS) - 5
+    assert len(problem.tensors()) == len(TENSORS) - len(absent)

@@ -16,7 +16,18 @@ from flashverify.describe.untested import untested
 
 WIDEST = Supports(
     precisions=("ieee", "tf32", "tf32x3"),
-    masks=("causal", "window", "key_lengths", "query_lengths", "packed", "tree", "blocks", "bitmap", "prefix_lengths"),
+    masks=(
+        "causal",
+        "window",
+        "key_lengths",
+        "query_lengths",
+        "packed",
+        "tree",
+        "blocks",
+        "bitmap",
+        "prefix_lengths",
+        "selection",
+    ),
     window_alignments=("top-left", "bottom-right"),
     entry_trees=True,
     logits=("softcap", "alibi", "bias", "sink", "relative_bias"),
@@ -45,7 +56,7 @@ def test_of_the_widest_declaration_only_the_largest_head_dim_is_left():
 NARROWED = {
     "dtypes": ({"dtypes": ("fp32",)}, "fp16, bf16"),
     "precisions": ({"precisions": ("ieee",)}, "fp32 products in tf32, tf32x3"),
-    "masks": ({"masks": WIDEST.masks[:5]}, "tree, blocks, bitmap, prefix_lengths"),
+    "masks": ({"masks": WIDEST.masks[:5]}, "tree, blocks, bitmap, prefix_lengths, selection"),
     "required": ({"required_masks": ("causal",)}, "cases without causal"),
     "apart": ({"required_masks": ("tree",)}, "declared, but they cannot stand with the required tree"),
     "combined": ({"combine_masks": False}, "parts combined"),

@@ -26,6 +26,13 @@ CASES = {
         "fv1 batch=3 heads_q=4 heads_kv=2 seq_k=40 page_size=16 klen=40,0,3 padding=nan backward=no",
         "fv1 batch=2 seq_k=33 dtype=fp32 page_size=32 layout=bshd backward=no",
     ),
+    "latent": (
+        "fv1 batch=2 heads_q=3 seq_q=2 seq_k=70 dim_qk=40 dim_v=32 page_size=64 klen=70,9 padding=nan kv=shared backward=no",
+    ),
+    "chosen": (
+        "fv1 batch=2 heads_q=4 heads_kv=2 seq_q=3 seq_k=150 causal=bottom-right selected=3,1,64,160,1,1,0,1",
+        "fv1 heads_q=2 seq_q=2 seq_k=70 selected=2,1,64,128,1,0,0,1",
+    ),
     "plan_and_run": (
         "fv1 batch=3 heads_q=4 heads_kv=2 seq_k=40 page_size=16 klen=40,0,3 padding=nan backward=no",
         "fv1 batch=2 seq_k=33 page_size=16 layout=bshd backward=no",
@@ -71,6 +78,27 @@ def paged(q, key_cache, value_cache, block_table, seq_lens, scale):
     return o.to(q.dtype)
 
 
+def latent(q, kv_cache, block_table, cache_seqlens, *, head_dim_v, scale):
+    o, lse = q.double().new_zeros(*q.shape[:3], head_dim_v), q.float().new_zeros(*q.transpose(1, 2).shape[:3])
+    for b, length in enumerate(cache_seqlens.tolist()):
+        kv = kv_cache[block_table[b, : -(-length // kv_cache.shape[1])].long()].flatten(0, 1)[:length]
+        o[b], lse[b] = attention(q[b], kv, kv[..., :head_dim_v], scale)
+    return o.to(q.dtype), lse
+
+
+def chosen(q, k, v, lists, *, block_size, causal, scale):
+    rows, keys, group = q.shape[2], k.shape[2], q.shape[1] // k.shape[1]
+    blocks = torch.arange(keys) // block_size
+    see = (lists.unsqueeze(-1) == blocks).any(3).repeat_interleave(group, 1)
+    if causal:
+        see = see & torch.ones(rows, keys, dtype=torch.bool).tril(keys - rows)
+    s = (q.double() @ k.double().repeat_interleave(group, 1).mT * scale).masked_fill(~see, -torch.inf)
+    some = see.any(-1, keepdim=True)
+    weights = s.masked_fill(~some, 0.0).softmax(-1) * some
+    o = (weights @ v.double().repeat_interleave(group, 1)).to(q.dtype)
+    return o, s.masked_fill(~some, 0.0).logsumexp(-1).masked_fill(~some.squeeze(-1), -torch.inf).float()
+
+
 class Wrapper:
     def __init__(self, workspace):
         assert workspace.dtype == torch.uint8
@@ -91,7 +119,7 @@ class Wrapper:
 
 PACKAGES = {
     "flash_attn": {"flash_attn_func": dense, "flash_attn_varlen_func": varlen},
-    "my_package": {"paged_attention": paged},
+    "my_package": {"paged_attention": paged, "mla_decode": latent, "sparse_attention": chosen},
     "flashinfer": {"BatchDecodeWithPagedKVCacheWrapper": Wrapper},
 }
 

@@ -15,6 +15,7 @@ from flashverify.case.changes import change
 from flashverify.case.masks.mask import Mask, of_sequences
 from flashverify.case.masks.part import down
 from flashverify.case.modifiers.logits import modifiers_of
+from flashverify.case.shared_kv import shares
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["measure", "shrink"]
 
 _DIMS = (1, 8, 16, 32, 64, 128)
+_SHARED_DIMS = ((16, 8), (24, 16), (40, 32), (72, 64))
+"""Channels of K and of a V in its buffer, with some of K beyond V."""
 _PLAIN_REGIMES = ("zeros", "integers", "normal")
 
 
@@ -83,7 +86,7 @@ def _modifiers(case: Case, section: str) -> Iterator[Case | None]:
 
 def _storage(case: Case) -> Iterator[Case | None]:
     yield change(case, storage=Storage())
-    for name in ("layout", "gap", "offset", "expand", "padding", "page_size", "kept_pages"):
+    for name in ("layout", "gap", "offset", "expand", "padding", "page_size", "kept_pages", "kv"):
         yield change(case, storage=replace(case.storage, **{name: getattr(Storage(), name)}))
     for name in ("gap", "offset"):
         for value in (8, 1):
@@ -136,6 +139,10 @@ def _dims(case: Case) -> Iterator[Case | None]:
         if dim < max(case.dim_qk, case.dim_v):
             yield change(case, dim_qk=min(dim, case.dim_qk), dim_v=min(dim, case.dim_v))
     yield change(case, dim_qk=min(case.dim_qk, case.dim_v), dim_v=min(case.dim_qk, case.dim_v))
+    if shares(case):
+        for dim_qk, dim_v in _SHARED_DIMS:
+            if dim_qk < case.dim_qk and dim_v <= case.dim_v:
+                yield change(case, dim_qk=dim_qk, dim_v=dim_v)
     for dim in _DIMS:
         if dim < case.dim_qk:
             yield change(case, dim_qk=dim)

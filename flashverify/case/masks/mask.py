@@ -12,6 +12,7 @@ from flashverify.case.masks.key_lengths import KEY_LENGTHS
 from flashverify.case.masks.packed import PACKED, Packed
 from flashverify.case.masks.prefix_lengths import PREFIX_LENGTHS
 from flashverify.case.masks.query_lengths import QUERY_LENGTHS
+from flashverify.case.masks.selection import SELECTION, Selection
 from flashverify.case.masks.tree import TREE
 from flashverify.case.masks.window import WINDOW
 from flashverify.case.masks.window_alignment import WINDOW_ALIGNMENT
@@ -28,6 +29,7 @@ __all__ = [
     "Causal",
     "Mask",
     "Packed",
+    "Selection",
     "drawn_anew",
     "of_sequences",
     "without_part",
@@ -44,6 +46,7 @@ PARTS: tuple[MaskPart, ...] = (
     BLOCKS,
     BITMAP,
     PREFIX_LENGTHS,
+    SELECTION,
 )
 """Every part, in the order of the words of a case's text and of random draws. A part's own file says what it means."""
 
@@ -73,6 +76,7 @@ class Mask:
         bitmap: a bool per pair.
         prefix_lengths: per sequence; where causal would hide a key before this one from a row of the sequence, the row sees it.
             Not with a window that is bounded on its right.
+        selection: lists of blocks of keys, by index.
     """
 
     causal: Causal | None = None
@@ -85,6 +89,7 @@ class Mask:
     blocks: Blocks | None = None
     bitmap: Bitmap | None = None
     prefix_lengths: tuple[int, ...] | None = None
+    selection: Selection | None = None
 
     def __post_init__(self) -> None:
         for part, value in self.given():

@@ -12,6 +12,7 @@ from flashverify.case.case import POISONS
 from flashverify.case.memory.arena import Arena, Placement, contiguous, poisoned
 from flashverify.case.memory.paging import fill_pages, page_table, pages_placement
 from flashverify.case.problem import Pages, Problem
+from flashverify.case.shared_kv import shares
 from flashverify.case.tensors import TENSORS
 from flashverify.case.values.tensor_bits import tensor_bits
 from flashverify.errors import UsageError
@@ -31,7 +32,7 @@ def materialize(case: Case, device: torch.device | str = "cpu", *, padding: str 
 
     Elements outside the declared lengths or behind the last packed sequence, unused pages, gaps and guard bands hold the padding;
     everything else has the same bits whatever the padding and the device. With dO expanded there is one element, which no length
-    can leave out.
+    can leave out. A V in the buffer of K has no memory of its own.
 
     Args:
         case: the case.
@@ -68,18 +69,20 @@ def materialize(case: Case, device: torch.device | str = "cpu", *, padding: str 
         if case.storage.page_size is None:
             return None
         table, pools = page_table(case, poison), {}
-        for name in ("k", "v"):
+        for name in ("k",) if shares(case) else ("k", "v"):
             placement = pages_placement(case, table.pages, bits[name].shape[3])
             buffer = poisoned(placement.size, case.dtype, poison, case.values.seed, f"pages.{name}")
             fill_pages(case, table, buffer, placement, bits[name])
             pools[name] = arena.add(f"pages.{name}", buffer, placement, case.dtype, device)
         entries = whole("pages.table", "int32", table.entries)
         assert entries is not None
-        return Pages(k=pools["k"], v=pools["v"], table=entries)
+        return Pages(k=pools["k"], v=pools.get("v", pools["k"]), table=entries)
 
     found: dict[str, Any] = {}
     for name, spec in TENSORS.items():
-        if spec.is_float:
+        if name == "v" and shares(case):
+            found[name] = found["k"]
+        elif spec.is_float:
             found[name] = floats(spec)
         elif spec.values is not None:
             found[name] = whole(name, spec.dtype, spec.values(case))

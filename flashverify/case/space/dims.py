@@ -27,10 +27,15 @@ def dim_choices(supports: Supports, profile: Profile) -> Dims:
         supports: what the subject declares.
         profile: how large the cases may be.
     """
+    shared_alone = "separate" not in supports.kv
+    if supports.dim_pairs is not None:
+        return [(d, dv) for d, dv in supports.dim_pairs if dv <= d or not shared_alone]
     pairs: Dims = list(profile.dims)
     if supports.dim_multiple < _FINE:
         pairs += [*_EVEN, *_ODD]
     if supports.dim_max > _USUAL_MOST:
         pairs += _WIDE
     dims = [p for p in pairs if all(d % supports.dim_multiple == 0 and d <= supports.dim_max for d in p)]
+    if shared_alone:
+        dims = [(d, dv) for d, dv in dims if dv <= d]
     return [(d, dv) for d, dv in dims if d == dv or not supports.equal_dims] or [(supports.dim_multiple,) * 2]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from flashverify.case.masks.mask import PARTS
 from flashverify.case.masks.packed import Packed
 from flashverify.case.masks.part import Drawn
+from flashverify.case.shared_kv import share
 from flashverify.case.space.heads import head_choices
 from flashverify.case.space.profiles import CPU
 from flashverify.case.space.random_source import RandomSource
@@ -58,7 +59,8 @@ def fitted(supports: Supports, case: Case, number: int = 0) -> Case | None:
 def _is_narrow(supports: Supports) -> bool:
     masks = supports.required_masks or set(supports.window_sides) != {"left", "right"}
     heads = supports.heads_q is not None or supports.group_sizes is not None
-    storage = supports.contiguous or supports.always_paged or not supports.freed_pages
+    heads = heads or supports.heads_kv is not None or supports.dim_pairs is not None
+    storage = supports.contiguous or supports.always_paged or not supports.freed_pages or "separate" not in supports.kv
     aligned = "top-left" not in supports.window_alignments
     return bool(masks or heads or storage or aligned or supports.declares_lengths())
 
@@ -66,6 +68,11 @@ def _is_narrow(supports: Supports) -> bool:
 def _changed(supports: Supports, case: Case, number: int) -> Case:
     mask, sequences = case.mask, _sequences(supports, case, number)
     packed = case.mask.packed is not None or "packed" in supports.required_masks
+    if supports.dim_pairs is not None and (case.dim_qk, case.dim_v) not in supports.dim_pairs:
+        dim_qk, dim_v = supports.dim_pairs[number % len(supports.dim_pairs)]
+        case = replace(case, dim_qk=dim_qk, dim_v=dim_v, values=replace(case.values, edits=()))
+    if case.storage.kv not in supports.kv:
+        case = share(case)
     changes: dict[str, Any] = _heads(supports, case, number)
     if packed:
         cu_q, cu_k = (tuple(accumulate((pair[axis] for pair in sequences), initial=0)) for axis in (0, 1))

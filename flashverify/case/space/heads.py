@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from flashverify.case.supports_checks import group_choices
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from flashverify.case.space.profiles import Profile
     from flashverify.case.supports import Supports
@@ -35,8 +35,11 @@ def head_choices(supports: Supports, profile: Profile) -> list[Heads]:
     groups = group_choices(supports)
     if supports.heads_q is None:
         found = [heads for heads in profile.heads if not groups or heads[1] // heads[2] in groups]
+        if supports.heads_kv is not None:
+            found = _with_kv(found, supports.heads_kv)
         met = {heads_q // heads_kv for _, heads_q, heads_kv in found}
-        return found + [(1, size, 1) for size in groups if size not in met]
+        least = 1 if supports.heads_kv is None else supports.heads_kv[0]
+        return found + [(1, size * least, least) for size in groups if size not in met]
     most = max(batch * heads_q for batch, heads_q, _ in profile.heads)
     declared = supports.heads_q
     usable = (n for n in declared if any(n % size == 0 for size in groups or (1,)))
@@ -47,6 +50,8 @@ def head_choices(supports: Supports, profile: Profile) -> list[Heads]:
     else:
         numbers = list(usable)
     choices = sorted({each for n in numbers for each in _of(n, groups, most)}, key=lambda each: each[0] * each[1])
+    if supports.heads_kv is not None:
+        choices = [each for each in choices if each[2] in supports.heads_kv]
     light = choices[0][1] * 2
     return [each for each in choices if each[0] * each[1] <= light] * 2 + choices
 
@@ -62,8 +67,16 @@ def all_head_choices(supports: Supports, profile: Profile) -> list[Heads]:
     if supports.heads_q is not None or not supports.gqa:
         return usual
     wide = [heads for heads in profile.wide_heads if groups is None or heads[1] // heads[2] in groups]
+    if supports.heads_kv is not None:
+        wide = [heads for heads in wide if heads[2] in supports.heads_kv]
     times = -(-len(wide) * (_WIDE - 1) // len(usual)) if wide and usual else 1
     return usual * times + wide
+
+
+def _with_kv(choices: list[Heads], numbers: Sequence[int]) -> list[Heads]:
+    """Those with declared numbers of kv heads; where there is none, their groups with the smallest declared number."""
+    fitting = [heads for heads in choices if heads[2] in numbers]
+    return fitting or [(batch, heads_q // heads_kv * numbers[0], numbers[0]) for batch, heads_q, heads_kv in choices]
 
 
 def _of(heads_q: int, groups: list[int], most: int) -> Iterator[Heads]:

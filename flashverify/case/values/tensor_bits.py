@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from flashverify.case.case import Storage
+from flashverify.case.shared_kv import shares
 from flashverify.case.tensors import TENSORS
 from flashverify.case.values.bits import to_bits
 from flashverify.case.values.fill import Fill
@@ -30,7 +31,9 @@ def tensor_bits(case: Case) -> dict[str, Bits]:
         They do not depend on the layout, gaps, offset, padding or launch parameters of the case; those of the last few
         cases are kept.
     """
-    return _tensor_bits(dataclasses.replace(case, storage=Storage(expand=case.storage.expand), launch=()))
+    return _tensor_bits(
+        dataclasses.replace(case, storage=Storage(expand=case.storage.expand, kv=case.storage.kv), launch=())
+    )
 
 
 @functools.lru_cache(maxsize=4)
@@ -51,6 +54,8 @@ def _tensor_bits(case: Case) -> dict[str, Bits]:
             index = tuple(min(i, n - 1) for i, n in zip(edit.index, edited.shape, strict=False))
             value = np.array([edit.value], dtype=np.float64)
             edited[index] = to_bits(value, TENSORS[edit.tensor].dtype_in(case))[0]
+    if shares(case):
+        bits["v"] = bits["k"][..., : case.dim_v]
     for stored in bits.values():
         stored.flags.writeable = False
     return bits

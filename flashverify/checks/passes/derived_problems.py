@@ -84,7 +84,10 @@ def plain(case: Case) -> Case:
 
 def dense_case(case: Case, **changes: Any) -> Case:
     """A case for given, contiguous tensors: no edits, no gaps, no pages, the scale spelt out."""
-    plainest: dict[str, Any] = {"storage": Storage(layout=case.storage.layout), "scale": case.softmax_scale}
+    plainest: dict[str, Any] = {
+        "storage": Storage(layout=case.storage.layout, kv=case.storage.kv),
+        "scale": case.softmax_scale,
+    }
     return dataclasses.replace(plain(case), **(plainest | changes))
 
 

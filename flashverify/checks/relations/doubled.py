@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from flashverify.case.shared_kv import shares
 from flashverify.checks.accuracy import judged_form
 from flashverify.checks.left_open import undefined_elements
 from flashverify.checks.passes.derived_problems import altered
@@ -28,7 +29,7 @@ __all__ = ["SPECS"]
 def double_v(ground: Ground) -> Iterator[Verdict] | None:
     """V times 2 doubles O, and leaves LSE and dV as they are."""
     problem = ground.problem
-    if not _fits_inside(ground.inputs.v, problem.case.dtype):
+    if shares(problem.case) or not _fits_inside(ground.inputs.v, problem.case.dtype):
         return None
     return _double_v(ground, altered(problem, _twice, "v"))
 

@@ -38,7 +38,8 @@ _LARGE_V = 3.0
 def appended_keys(ground: Ground) -> Iterator[Verdict] | None:
     """Keys appended behind the declared length change nothing, whatever they hold."""
     case, mask = ground.problem.case, ground.problem.case.mask
-    fixed = case.dropout or case.storage.page_size is not None or mask.tree is not None or mask.blocks is not None
+    numbered = any(part is not None for part in (mask.tree, mask.blocks, mask.selection))
+    fixed = case.dropout or case.storage.page_size is not None or numbered
     if fixed or case.seq_k == 0:
         return None
     lengths = None if mask.packed is not None else mask.key_lengths or (case.seq_k,) * case.batch

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
+from flashverify.case.shared_kv import shares
 from flashverify.case.tensors import TENSORS
 
 if TYPE_CHECKING:
@@ -74,10 +75,13 @@ def moved(problem: Problem, other: Problem) -> Iterator[Problem]:
 def _mapped(
     problem: Problem, other: Problem, take: Callable[[torch.Tensor | None, torch.Tensor | None], torch.Tensor | None]
 ) -> Problem:
-    found: dict[str, Any] = {name: take(getattr(problem, name), getattr(other, name)) for name in TENSORS}
+    shared = shares(problem.case)  # the memory of V is that of K
+    names = [name for name in TENSORS if name != "v" or not shared]
+    found: dict[str, Any] = {name: take(getattr(problem, name), getattr(other, name)) for name in names}
     if problem.pages is not None and other.pages is not None:
         pages: dict[str, Any] = {
-            name: take(getattr(problem.pages, name), getattr(other.pages, name)) for name in ("k", "v", "table")
+            name: take(getattr(problem.pages, name), getattr(other.pages, name))
+            for name in (("k", "table") if shared else ("k", "v", "table"))
         }
         found["pages"] = dataclasses.replace(other.pages, **pages)
     return dataclasses.replace(other, **found)

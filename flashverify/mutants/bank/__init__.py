@@ -8,11 +8,13 @@ from flashverify.mutants.bank.dropout import DROPOUT
 from flashverify.mutants.bank.edges import EDGES
 from flashverify.mutants.bank.gpu import GPU, GPU_CONTROLS
 from flashverify.mutants.bank.heads import HEADS
+from flashverify.mutants.bank.latent import LATENT
 from flashverify.mutants.bank.logits import LOGITS
 from flashverify.mutants.bank.masks import MASKS
 from flashverify.mutants.bank.memory import MEMORY_BANK
 from flashverify.mutants.bank.precision import PRECISION
 from flashverify.mutants.bank.relative_bias import RELATIVE_BIAS
+from flashverify.mutants.bank.selection import SELECTION
 from flashverify.mutants.bank.sequences import SEQUENCES
 from flashverify.mutants.bank.softmax import SOFTMAX
 from flashverify.mutants.bank.storage import STORAGE
@@ -32,6 +34,8 @@ BANK: tuple[Mutant, ...] = (
     *HEADS,
     *STORAGE,
     *PRECISION,
+    *LATENT,
+    *SELECTION,
 )
 """Defects that an interpreted kernel shows in its outputs."""
 BEYOND_CASES = ("offset_in_32_bits",)

@@ -1,0 +1,126 @@
+"""Attention over a latent cache by the kernels of `flashverify_kernels`: K and V in one buffer, contiguous or paged; forward only."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from flashverify.subjects.bundled import Bundled
+from flashverify.subjects.interface import Contract, Forward, Gradients, Supports
+
+if TYPE_CHECKING:
+    import torch
+
+    from flashverify.case.case import Case
+    from flashverify.case.problem import Problem
+    from flashverify.numerics import Form
+    from flashverify.subjects.launches import Launch
+
+__all__ = ["BUNDLED_LATENT", "BundledLatent"]
+
+_SPLITS = (1, 2, 3, 7)
+_PAGES = (1, 16, 64, 5)
+_DIMS = (
+    *((8, 8), (16, 8), (24, 16), (16, 16), (24, 8), (40, 32), (32, 16), (72, 64), (96, 64), (64, 64)),
+    *((40, 24), (136, 128), (192, 128), (320, 256), (288, 272), (576, 512), (576, 512)),
+)
+"""(channels of K, channels of V): those of DeepSeek are 576 and 512."""
+
+
+class BundledLatent(Bundled):
+    """`latent_attention` of the kernel package. A chosen number of splits depends on the batch, so batch invariance is not promised."""
+
+    contract = Contract(lse_base="e", deterministic=True)
+
+    def __init__(self, package: str = "flashverify_kernels", name: str = "bundled-latent") -> None:
+        super().__init__(package, name)
+        self.supports = Supports(
+            precisions=("ieee", "tf32", "tf32x3"),
+            masks=("causal", "window", "key_lengths"),
+            empty=True,
+            scales=("positive", "zero", "negative"),
+            page_sizes=_PAGES,
+            kv=("shared",),
+            dim_pairs=_DIMS,
+            heads_kv=(1,),
+            backward=False,
+            launch=(("n_splits", _SPLITS),),
+            even_launches=False,
+            also=self._dtype_refusal,
+        )
+
+    def form(self, case: Case) -> Form:
+        """That of decoding: the partial results are fp32 with a base-2 LSE, merged once. A single split walks its tiles in order."""
+        from flashverify.numerics import Form
+
+        splits = self._splits(case)
+        return Form(
+            gap_c=1.0,
+            kappa=2.0,
+            dot=case.precision,
+            block_n=self._config(case).block_n,
+            n_splits=splits,
+            key_order="ascending" if splits == 1 else "unknown",
+            architecture=self._architecture(),
+        )
+
+    def launches(self) -> list[Launch]:
+        """None beside those of decoding, whose loop it shares."""
+        return []
+
+    def forward(self, problem: Problem) -> Forward:
+        """O and the natural LSE."""
+        import torch
+
+        case, pages = problem.case, problem.pages
+        lengths = problem.key_lengths
+        if pages is not None and lengths is None:  # the pages have room for more
+            lengths = torch.full((case.batch,), case.seq_k, dtype=torch.int32, device=pages.k.device)
+        o, lse = self._kernels.latent_attention(
+            self._view(case, problem.q),
+            self._view(case, problem.k) if pages is None else pages.k,
+            dim_v=case.dim_v,
+            scale=case.scale,
+            causal=case.mask.causal,
+            window=case.mask.window,
+            key_lengths=lengths,
+            block_table=None if pages is None else pages.table,
+            n_splits=dict(case.launch).get("n_splits"),
+            precision=case.precision,
+            layout=case.storage.layout,
+            return_lse=True,
+            allow_interpreted_bf16=self._faithful(),
+        )
+        return Forward(self._view(case, o), lse)
+
+    def backward(self, problem: Problem, forward: Forward) -> Gradients:
+        """There is none.
+
+        Raises:
+            NotImplementedError: always.
+        """
+        raise NotImplementedError("latent_attention has no backward")
+
+    def _rows(self, case: Case) -> int:
+        return case.heads_q // case.heads_kv * case.seq_q
+
+    def _config(self, case: Case) -> Any:
+        return self._module("latent_config").latent_config(
+            dv=case.dim_v, dtype=self._dtype(case), rows=self._rows(case), interpreted=self._interpreted
+        )
+
+    def _splits(self, case: Case) -> int:
+        """The number given, or the one that the kernels choose."""
+        config, size = self._config(case), case.storage.page_size
+        room = case.seq_k if size is None else max(-(-case.seq_k // size), 1) * size
+        programs = case.batch * case.heads_kv * -(-self._rows(case) // config.block_m)
+        given = dict(case.launch).get("n_splits")
+        found = self._module("latent_validation").latent_splits(given, self._torch_device(), room, programs)
+        return int(found)
+
+    def _torch_device(self) -> torch.device:
+        import torch
+
+        return torch.device(self.device())
+
+
+BUNDLED_LATENT = BundledLatent()

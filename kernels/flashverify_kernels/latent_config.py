@@ -1,0 +1,63 @@
+"""Launch configuration of the kernel over a latent cache, chosen by a plain function, and its constexpr arguments."""
+
+from typing import Any
+
+import torch
+
+from flashverify_kernels.config import LaunchConfig, padded_dim
+from flashverify_kernels.device.pages import CONTIGUOUS, SCATTERED, WHOLE_TILES
+from flashverify_kernels.options import Precision
+
+_WIDE = 256
+
+
+def latent_config(*, dv: int, dtype: torch.dtype, rows: int, interpreted: bool = False) -> LaunchConfig:
+    """Choose the launch configuration.
+
+    The accumulator, `block_m` x dv in fp32, fills the registers of the warps; a tile of keys is kept once for both products.
+
+    Args:
+        dv: latent channels.
+        dtype: of the inputs.
+        rows: packed rows, query heads per kv head times queries, of which only the class (16 or more) is used.
+        interpreted: whether the kernels are interpreted.
+    """
+    wide, short = dv > _WIDE, rows <= 16 or dtype == torch.float32
+    block_m = 16 if short else 32
+    if interpreted:
+        return LaunchConfig(block_m=block_m, block_n=64)
+    block_n = 16 if wide and dtype == torch.float32 else 32 if wide or dtype == torch.float32 else 64
+    return LaunchConfig(block_m=block_m, block_n=block_n, num_warps=8 if wide else 4, num_stages=2)
+
+
+def launch_constants(
+    config: LaunchConfig, *, dv: int, rope: int, page_size: int, aligned: bool, mask: int, precision: Precision
+) -> dict[str, Any]:
+    """The constexpr arguments and the options of a launch.
+
+    Args:
+        config: tiles, warps and stages.
+        dv: latent channels.
+        rope: channels of the rotary part.
+        page_size: keys per page, 0 without pages.
+        aligned: whether every row starts on 16 bytes.
+        mask: parts of the mask.
+        precision: of the dot products of fp32 inputs.
+    """
+    paged = SCATTERED if page_size % config.block_n else WHOLE_TILES if page_size else CONTIGUOUS
+    block_r = padded_dim(rope) if rope else 0
+    return {
+        "BLOCK_M": config.block_m,
+        "BLOCK_N": config.block_n,
+        "BLOCK_DV": padded_dim(dv),
+        "BLOCK_R": block_r,
+        "EVEN_DV": dv == padded_dim(dv),
+        "EVEN_R": rope == block_r,
+        "ALIGNED": aligned,
+        "MASK": mask,
+        "PAGED": paged.value,
+        "PRECISION": precision,
+        "num_warps": config.num_warps,
+        "num_stages": config.num_stages,
+        "enable_fp_fusion": False,  # see `online_step`
+    }
