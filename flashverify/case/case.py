@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from flashverify.case.masks.mask import Mask
 from flashverify.case.modifiers.logits import MODIFIERS, Logits
+from flashverify.case.quantised.quantised import Quantised, check_quantised
 from flashverify.case.require import require
 from flashverify.case.sections import (
     DTYPES,
@@ -33,6 +34,7 @@ __all__ = [
     "Edit",
     "Grad",
     "Logits",
+    "Quantised",
     "Storage",
     "Values",
 ]
@@ -62,6 +64,7 @@ class Case:
         values: how the tensors are filled.
         storage: where they lie in memory.
         grad: the incoming gradients.
+        quantised: how k and v are given as codes; None where they are not.
         launch: launch parameters by name (block sizes, warps, stages, splits), checked by the subject.
 
     Raises:
@@ -84,6 +87,7 @@ class Case:
     values: Values = field(default_factory=Values)
     storage: Storage = field(default_factory=Storage)
     grad: Grad = field(default_factory=Grad)
+    quantised: Quantised | None = None
     launch: tuple[tuple[str, int], ...] = ()
 
     def __post_init__(self) -> None:
@@ -103,6 +107,8 @@ class Case:
                 modifier.check(modifier.of(self))
         for part, value in self.mask.given():
             part.check_case(value, self)
+        if self.quantised is not None:
+            check_quantised(self.quantised, self)
         require(
             list(self.launch) == sorted(dict(self.launch).items()),
             "launch",

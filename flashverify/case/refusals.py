@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from flashverify.case.quantised.drawing import quantised_refusals
 from flashverify.case.sections import HUGE
 from flashverify.case.sizes import sizes_text
 from flashverify.case.tensors import EDITABLE
@@ -31,6 +32,7 @@ def rules(supports: Supports, case: Case) -> Iterator[Rule]:
     yield from _of_shapes(supports, case)
     yield from _of_storage(supports, case)
     yield from _of_modifiers(supports, case)
+    yield from quantised_refusals(supports, case)
     yield from _of_lengths(supports, case)
     yield from _of_launches(supports, case)
 

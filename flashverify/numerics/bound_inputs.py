@@ -15,6 +15,7 @@ from flashverify.numerics.features import Features
 from flashverify.numerics.flushing import flushable_part
 from flashverify.numerics.form import Form
 from flashverify.numerics.prepare import chunk_of, visible_operands
+from flashverify.numerics.quantised import aligned_keys, quantised_errors
 from flashverify.numerics.systematic import without_rounding_to_nearest, without_roundings
 
 __all__ = ["BoundInputs", "Pairs"]
@@ -42,6 +43,7 @@ class BoundInputs:
         biases: Additive terms of the logits, natural units, each like `visible` but real.
         sink: `[Hq]` float64 sink logits, natural units, or None.
         keep: Pairs that dropout keeps, like `visible`.
+        k_scale: `[B Hkv, Sk, 1]` float64, the scale of each key of a quantised K, or None; v_scale likewise.
         directed: The bounds hold what may share a direction, and no rounding to nearest (section 22).
     """
 
@@ -57,6 +59,8 @@ class BoundInputs:
     biases: tuple[Pairs, ...] = ()
     sink: Tensor | None = None
     keep: Pairs | None = None
+    k_scale: Tensor | None = None
+    v_scale: Tensor | None = None
     chunk_elements: int = _CHUNK_ELEMENTS
     directed: bool = False
     _only: Chunk | None = None
@@ -77,6 +81,8 @@ class BoundInputs:
         sink: Tensor | None = None,
         keep: Pairs | None = None,
         dropout: float = 0.0,
+        k_scale: Tensor | None = None,
+        v_scale: Tensor | None = None,
         chunk_elements: int = _CHUNK_ELEMENTS,
     ) -> "BoundInputs":
         """Prepare a problem.
@@ -95,6 +101,7 @@ class BoundInputs:
             sink: `[Hq]` logits of one more column with V = 0 in every row that sees a key, natural units.
             keep: The pairs that dropout keeps, like `visible`; every weight then counts times `1 / (1 - dropout)`, and the LSE does not change.
             dropout: Probability p in [0, 1).
+            k_scale: Of a quantised K, whose values `k` holds: the scale of each key, `[B, Hkv, Sk, 1]`; v_scale likewise.
             chunk_elements: Largest number of pairs held at once.
 
         Returns:
@@ -139,6 +146,8 @@ class BoundInputs:
             biases=tuple(biases),
             sink=None if sink is None else sink.double().to(q.device),
             keep=keep,
+            k_scale=None if k_scale is None else k_scale.double().reshape(B * Hkv, Sk, 1),
+            v_scale=None if v_scale is None else v_scale.double().reshape(B * Hkv, Sk, 1),
             chunk_elements=chunk_elements,
         )
 
@@ -231,7 +240,7 @@ class BoundInputs:
         factor = 1.0 if self.features is None else self.features.factor
         kept = None if self.keep is None else self._pairs(self.keep, rows).double()
         softcap = None if self.features is None else self.features.softcap
-        return chunk_of(
+        chunk = chunk_of(
             rows,
             operands,
             magnitude=self.magnitude,
@@ -243,3 +252,18 @@ class BoundInputs:
             kept=kept,
             factor=factor,
         )
+        return chunk if self.k_scale is None or self.v_scale is None else self._with_scales(chunk, self.k_scale, self.v_scale)
+
+    def _with_scales(self, chunk: Chunk, k_scale: Tensor, v_scale: Tensor) -> Chunk:
+        """The chunk with what its scales add (docs/bounds.md, section 23)."""
+        ak = aligned_keys(chunk.ak, k_scale, form=self.form, dtype=self.dtype)
+        if ak is not chunk.ak:
+            chunk.ak, chunk.A = ak, chunk.mask(chunk.aq @ ak.mT)
+        p_max = self.coefficients().p_max
+        chunk.quantised = quantised_errors(
+            chunk, k_scale, v_scale, form=self.form, dtype=self.dtype, scale=abs(self.scale), p_max=p_max
+        )
+        chunk.bad = chunk.bad | chunk.quantised.bad
+        bad_v = chunk.quantised.bad_v.expand(-1, -1, chunk.v.shape[-1])
+        chunk.bad_v = bad_v if chunk.bad_v is None else chunk.bad_v | bad_v
+        return chunk

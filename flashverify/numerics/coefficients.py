@@ -54,6 +54,8 @@ def coefficients(form: Form, dtype: str, shape: Shape, scale: float, features: F
         _derivatives(s),
         _gradients(s),
         features=s.beside,
+        quantised=True,
+        s_scale=s.scale,
     )
 
 
@@ -122,10 +124,10 @@ def _weights(s: Setting) -> WeightCoefficients:
         split=(7 * U if form.partial_lse_base == "e" else 3 * U) if s.splits else 0.0,
         split_lse=8 * U if form.normalise == "lse" else 0.0,
         row_sum=s.sums * U / (1 - min(s.sums * U, 0.5)),
-        row_sum_rounded=form.row_sum == "rounded" and s.x.narrow,
-        u_p=s.x.u if s.x.narrow and form.partials == "computed" else 0.0,
+        row_sum_rounded=form.row_sum == "rounded" and s.u_p > 0,
+        u_p=s.u_p,
         eta_p=s.eta_p * (2 if s.beside is not None and s.beside.drop_cast else 1),
-        p_max=min(s.x.max, OVERFLOW_FP32) if s.x.narrow else OVERFLOW_FP32,
+        p_max=s.p_max,
     )
 
 

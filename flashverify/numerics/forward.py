@@ -43,6 +43,8 @@ class _Shared:
     L2: Tensor  # |L| / ln 2
     m2: Tensor  # |m| / ln 2
     nv: Tensor  # sum of |V| over visible keys, [G, M, Dv]
+    nv_unit: Tensor  # nv of the codes of V where these are larger, of quantised operands
+    n_most: Tensor  # sum over visible keys of the scale of V, or 1
     hull: Tensor  # largest |V - O| over the hull of V, [G, M, Dv]
 
 
@@ -65,6 +67,7 @@ def _evaluate(c: Coefficients, chunk: Chunk, s: _Shared, prescale: str, ordered:
     With theta the exponent's error, `w_hat = w (1 + e)`, `|e| <= expm1(theta)`, and `O_hat - O = sum P e (V - O) / (1 + sum P e)`. Centred on O, a row
     with one dominant key keeps a small bound; Cauchy-Schwarz turns `sum W |V - O|` into matrix products.
     """
+    scales = chunk.quantised if c.quantised else None
     theta, rows, _ = logit_error(c, chunk, prescale, backward=False)
     theta.add_(s.gap, alpha=c.gap)
     terms = chunk.terms
@@ -124,12 +127,16 @@ def _evaluate(c: Coefficients, chunk: Chunk, s: _Shared, prescale: str, ordered:
         hull = hull_of_rows(chunk, s.o, s.hull, lost | (w1 > Dlo))
         T1 = torch.where(lost, hull, torch.minimum(spread, hull))
 
-    Tu = inv * (s.nv * (c.eta_p + c.w) + s.abs_o * (terms * c.w) + (3 * c.w * chunk.factor) * chunk.n + c.eta_acc)
-    Tu = Tu + s.nv * c.eta_cast
+    nv, least = (s.nv, chunk.n) if scales is None else (s.nv_unit, s.n_most)
+    Tu = inv * (nv * (c.eta_p + c.w) + s.abs_o * (terms * c.w) + (3 * c.w * chunk.factor) * least + c.eta_acc)
+    Tu = Tu + nv * c.eta_cast
     drop_cast = 0.0 if c.features is None else c.features.drop_cast
     summed = (pv * (1 + c.u_p) + Tu) * c.dot_keys
     if walk is not None and ordered is not None and accumulates_in_order(ordered):
         summed = torch.minimum(summed, sum_error(c, chunk, walk, P=s.P, pv=pv, flushed=Tu, apart=apart))
+    if scales is not None:
+        of_v = chunk.mask(Pup) @ scales.v if chunk.kept is None else (Pup * chunk.kept @ scales.v).mul_(chunk.factor)
+        T1 = T1 + of_v * (1 + c.u_p + c.u_partial + c.u_acc + c.dot_keys)
     core = T1 + pv * (c.u_p + c.u_partial + c.u_acc + drop_cast) + Tu + summed + c.eta_partial
     l_error: Tensor | float = row_sum + c.div
     if c.normalise == "lse":
@@ -160,10 +167,12 @@ def _chunk_terms(problem: BoundInputs, chunk: Chunk, o: Tensor, lse: Tensor) -> 
     unknown, unknown_o = ~torch.isfinite(L), ~torch.isfinite(o)
     o, L = torch.where(unknown_o | unknown | empty, 0.0, o), torch.where(unknown, 0.0, L)
     nv = chunk.over_kept_keys(chunk.av)
+    scales = chunk.quantised
+    nv_unit, n_most = (nv, chunk.n) if scales is None else (chunk.over_kept_keys(scales.unit_v), chunk.over_keys(scales.most))
     top, low = chunk.top, chunk.low
     R = chunk.S - L
     shared = _Shared(
-        o=o, abs_o=o.abs(), R=R, P=torch.exp(R.clamp(max=_CLAMP)), gap=chunk.m - chunk.S, row_sum=torch.exp((L - chunk.m).clamp(0.0, _CLAMP)),
+        o=o, abs_o=o.abs(), R=R, P=torch.exp(R.clamp(max=_CLAMP)), nv_unit=nv_unit, n_most=n_most, gap=chunk.m - chunk.S, row_sum=torch.exp((L - chunk.m).clamp(0.0, _CLAMP)),
         L2=L.abs() * LOG2E, m2=chunk.m.abs() * LOG2E, nv=nv, hull=torch.maximum(top - o, o - low).clamp_(min=0.0),
         sink=None if chunk.sink is None else chunk.sink - L,
     )  # fmt: skip

@@ -95,6 +95,9 @@ def _traits(case: Case, tile: tuple[int, int]) -> Iterator[tuple[str, str]]:
     for shape in sorted({shape_of(tree) for tree, _ in trees_of(case)}):
         yield "tree", shape
     yield "layout", case.storage.layout
+    if case.quantised is not None:
+        yield "codes", case.quantised.codes
+        yield "scales", f"{case.quantised.scales} {case.quantised.kind}"
     yield "gradients", case.grad.do if case.grad.backward else "none"
 
 

@@ -31,6 +31,8 @@ def _applies(_: Subject, case: Case) -> bool:
     spread, softcap = abs(case.softmax_scale) * case.dim_qk**0.5, case.logits.softcap
     even = case.values.regime in _EVEN_REGIMES and spread >= _LEAST_LOGIT
     bent = softcap is not None and (case.values.regime not in _NARROW or softcap < spread)
+    if case.quantised is not None:  # the roundings of dequantised operands are shared by rows and channels
+        return False
     return case.dtype != "fp32" and even and not bent and groups >= GROUPS and 0 < pairs <= _PAIRS
 
 
