@@ -21,6 +21,7 @@ __all__ = ["WEIGHT_FORMATS", "QuantisedErrors", "WeightFormat", "aligned_keys", 
 
 _U, _W = FORMATS["fp32"].u, FORMATS["fp32"].min_normal
 _OVERFLOW = 2.0**127
+_LARGEST_CODE = 2.0**16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +123,9 @@ def quantised_errors(
     if folded:
         unit_v, most = torch.maximum(unit_v, _code(chunk.v, v_scale)), most.maximum(v_scale)
         logit = (k_scale.clamp(min=1.0) * (chunk.k.shape[-1] * _W)).mT
-        products = chunk.mask(chunk.aq @ _code(chunk.k, k_scale).mT)
+        # Behind a scale of 0 any code may stand.
+        sizes = torch.where(k_scale > 0, _code(chunk.k, k_scale), _LARGEST_CODE)
+        products = chunk.mask(chunk.aq @ sizes.mT)
         if products.shape[-1]:
             bad = bad | (products.amax(-1, keepdim=True) * max(1.0, 1.5 * scale) >= _OVERFLOW)
     if folded and not form.v_scale_last:

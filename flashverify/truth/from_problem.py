@@ -75,10 +75,10 @@ def _scales(problem: Problem) -> dict[str, Any]:
         return {}
     places = torch.arange(case.seq_k, device=problem.q.device)
     lengths = case.keys_inside if case.keys_inside is not None else (case.seq_k,) * case.batch
-    inside = places < torch.tensor(lengths, device=places.device).view(-1, 1)
+    inside = places < torch.tensor(lengths, device=places.device).view(case.batch, 1)
 
     def finite(scale: torch.Tensor) -> torch.Tensor:
-        return scale.where(torch.isfinite(scale) & inside.view(case.batch, 1, -1, 1), 0.0)
+        return scale.where(torch.isfinite(scale) & inside.view(case.batch, 1, case.seq_k, 1), 0.0)
 
     return {"k_scale": finite(values.k_scale), "v_scale": finite(values.v_scale)}
 
