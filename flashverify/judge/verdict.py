@@ -10,7 +10,17 @@ import msgspec
 
 from flashverify.judge.wrong_map import WrongMap
 
-__all__ = ["CaseResult", "Key", "OutputStats", "Sampled", "Status", "Verdict", "from_hex", "to_hex"]
+__all__ = [
+    "CaseResult",
+    "Key",
+    "OutputStats",
+    "QuantisationError",
+    "Sampled",
+    "Status",
+    "Verdict",
+    "from_hex",
+    "to_hex",
+]
 
 
 class Status(StrEnum):
@@ -164,6 +174,28 @@ class Sampled(msgspec.Struct, frozen=True, omit_defaults=True):
         return f"{said}, and {in_one}" if left else said
 
 
+class QuantisationError(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How far an output of attention over codes lies from that over the values that were quantised; no part of any verdict. Hex floats.
+
+    Attributes:
+        output: `o` or `lse`, natural.
+        largest: difference of an element.
+        rms: root of the mean square of the differences.
+        size: that of the output over the values.
+    """
+
+    output: str
+    largest: str = "0x0.0p+0"
+    rms: str = "0x0.0p+0"
+    size: str = "0x0.0p+0"
+
+    def __str__(self) -> str:
+        return (
+            f"{self.output} over codes differs from {self.output} over the values by {from_hex(self.largest):.3g} at most, "
+            f"{from_hex(self.rms):.3g} in the root mean square of {from_hex(self.size):.3g}"
+        )
+
+
 class CaseResult(msgspec.Struct, frozen=True, omit_defaults=True):
     """Everything that was said about one case.
 
@@ -176,6 +208,7 @@ class CaseResult(msgspec.Struct, frozen=True, omit_defaults=True):
         seconds: that it took.
         warnings: remarks that are no failures.
         sampled: which part the oracle judged; None is all of it.
+        quantisation: of a quantised case that was judged in full, what quantisation itself costs; beside the verdicts, no part of them.
         origin: the list or the batch of a campaign that it belongs to, as `batch 12`; empty where there is none.
     """
 
@@ -188,6 +221,7 @@ class CaseResult(msgspec.Struct, frozen=True, omit_defaults=True):
     warnings: tuple[str, ...] = ()
     sampled: Sampled | None = None
     origin: str = ""
+    quantisation: tuple[QuantisationError, ...] = ()
 
     @property
     def failures(self) -> tuple[Verdict, ...]:

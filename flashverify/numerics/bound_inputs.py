@@ -252,7 +252,11 @@ class BoundInputs:
             kept=kept,
             factor=factor,
         )
-        return chunk if self.k_scale is None or self.v_scale is None else self._with_scales(chunk, self.k_scale, self.v_scale)
+        return (
+            chunk
+            if self.k_scale is None or self.v_scale is None
+            else self._with_scales(chunk, self.k_scale, self.v_scale)
+        )
 
     def _with_scales(self, chunk: Chunk, k_scale: Tensor, v_scale: Tensor) -> Chunk:
         """The chunk with what its scales add (docs/bounds.md, section 23)."""

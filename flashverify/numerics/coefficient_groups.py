@@ -244,4 +244,6 @@ class Coefficients(
         Raises:
             TypeError: one of them is missing.
         """
-        return cls(**{f.name: getattr(group, f.name) for group in groups for f in fields(group)}, features=features, **more)
+        return cls(
+            **{f.name: getattr(group, f.name) for group in groups for f in fields(group)}, features=features, **more
+        )

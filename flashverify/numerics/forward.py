@@ -168,7 +168,9 @@ def _chunk_terms(problem: BoundInputs, chunk: Chunk, o: Tensor, lse: Tensor) -> 
     o, L = torch.where(unknown_o | unknown | empty, 0.0, o), torch.where(unknown, 0.0, L)
     nv = chunk.over_kept_keys(chunk.av)
     scales = chunk.quantised
-    nv_unit, n_most = (nv, chunk.n) if scales is None else (chunk.over_kept_keys(scales.unit_v), chunk.over_keys(scales.most))
+    nv_unit, n_most = (
+        (nv, chunk.n) if scales is None else (chunk.over_kept_keys(scales.unit_v), chunk.over_keys(scales.most))
+    )
     top, low = chunk.top, chunk.low
     R = chunk.S - L
     shared = _Shared(

@@ -133,7 +133,9 @@ def quantised_errors(
         # A weight times the scale of V is cast.
         heavy = (v_scale * (factor * (1 + 2.0**-7)) >= min(p_max, _OVERFLOW)) & (v_scale > 0)
         bad_v = bad_v | (chunk.over_keys(heavy.double()) > 0)
-    return QuantisedErrors(k=k, v=v, logit=logit, unit_v=unit_v, most=most, bad=bad & ~chunk.empty, bad_v=bad_v & ~chunk.empty)
+    return QuantisedErrors(
+        k=k, v=v, logit=logit, unit_v=unit_v, most=most, bad=bad & ~chunk.empty, bad_v=bad_v & ~chunk.empty
+    )
 
 
 def aligned_keys(ak: Tensor, k_scale: Tensor, *, form: Form, dtype: str) -> Tensor:

@@ -31,7 +31,9 @@ class BundledQuantisedDecode(BundledDecode):
     def __init__(self, package: str = "flashverify_kernels", name: str = "bundled-quantised-decode") -> None:
         super().__init__(package, name)
         self.supports = Supports(
-            **self._declared(), max_seq_q=_MOST_QUERIES, launch=(("mode", tuple(range(len(_MODES)))), ("n_splits", _SPLITS))
+            **self._declared(),
+            max_seq_q=_MOST_QUERIES,
+            launch=(("mode", tuple(range(len(_MODES)))), ("n_splits", _SPLITS)),
         )
 
     def _declared(self) -> dict[str, Any]:
@@ -51,7 +53,9 @@ class BundledQuantisedDecode(BundledDecode):
         how = case.quantised
         if how is not None and self._mode(case) == _MODES[_FP8]:
             if how.codes != "e4m3" or how.scales not in ("tensor", "head"):
-                return f"mode={_FP8} with quantised={how.codes}/{how.scales}: fp8 products take e4m3 and one scale a head"
+                return (
+                    f"mode={_FP8} with quantised={how.codes}/{how.scales}: fp8 products take e4m3 and one scale a head"
+                )
         return self._dtype_refusal(case)
 
     @staticmethod

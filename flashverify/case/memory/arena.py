@@ -122,7 +122,11 @@ class Arena:
         import torch
 
         raw = torch.from_numpy(bits.view(f"i{bits.itemsize}")).to(device)
-        kind = FORMATS[dtype].dtype if dtype in FORMATS else {"int32": torch.int32, "bool": torch.bool, "uint8": torch.uint8}[dtype]
+        kind = (
+            FORMATS[dtype].dtype
+            if dtype in FORMATS
+            else {"int32": torch.int32, "bool": torch.bool, "uint8": torch.uint8}[dtype]
+        )
         view = raw.view(kind).as_strided(placement.shape, placement.strides, placement.start)
         self._buffers.append(_Buffer(name, view, raw, raw.clone(), placement))
         return view

@@ -78,7 +78,9 @@ class CodeFormat:
             return np.where(codes < 128, codes, codes - 256).astype(np.float64)
         size = codes & 0x7F
         exponent, fraction = size >> self.mantissa, size & ((1 << self.mantissa) - 1)
-        value = np.ldexp(fraction + (exponent > 0) * 2.0**self.mantissa, np.maximum(exponent, 1) - self.bias - self.mantissa)
+        value = np.ldexp(
+            fraction + (exponent > 0) * 2.0**self.mantissa, np.maximum(exponent, 1) - self.bias - self.mantissa
+        )
         top = int(self._largest)
         value[size > top] = np.nan
         if self.name == "e5m2":
@@ -97,7 +99,11 @@ class CodeFormat:
         and the end of the range of integers.
         """
         if not self.is_float:
-            rounded = np.clip(np.nan_to_num(np.rint(x), nan=self.middle, posinf=self.highest, neginf=self.lowest), self.lowest, self.highest)
+            rounded = np.clip(
+                np.nan_to_num(np.rint(x), nan=self.middle, posinf=self.highest, neginf=self.lowest),
+                self.lowest,
+                self.highest,
+            )
             return rounded.astype(np.int64).astype(np.uint8)
         finite = self.numbers[: self._largest + 1]
         size = np.minimum(np.nan_to_num(np.abs(x), nan=0.0), self.highest)

@@ -19,10 +19,19 @@ _KINDS = ("fitted", "varied", *SCALE_KINDS)
 """Scales that differ from neighbour to neighbour show most defects."""
 _BLOCKS = (16, 32, 1, 8, 5, 64, 128)
 _DEALT_BLOCKS = (16, 32, 8)
+_ATTEMPTS = 8
 
 
 def draw_quantised(source: Source, supports: Supports, case: Case) -> Quantised:
-    """A random one that the subject has and the case can have."""
+    """A random one that the subject has and the case can have; if it can be, one that `supports.also` accepts with the launch values drawn."""
+    for _ in range(_ATTEMPTS):
+        found = _draw(source, supports, case)
+        if supports.also is None or supports.also(replace(case, quantised=found)) is None:
+            break
+    return found
+
+
+def _draw(source: Source, supports: Supports, case: Case) -> Quantised:
     codes = source.choice(_formats(supports, case))
     scales = source.choice([name for name in SCALES if name in supports.quantised_scales])
     blocks = supports.quantised_blocks or _BLOCKS
@@ -45,7 +54,9 @@ def dealt(supports: Supports, case: Case, number: int) -> Case:
     zeros = supports.zero_points and not CODES[codes].is_float and number % 2 == 1
     found = Quantised(codes=codes, scales=shared, kind=kind, zeros=zeros, block=block)
     storage = replace(case.storage, expand=False, transposed=False, page_size=None, kept_pages=False)
-    return replace(case, storage=storage, grad=replace(case.grad, backward=False, dlse=False, do="dense"), quantised=found)
+    return replace(
+        case, storage=storage, grad=replace(case.grad, backward=False, dlse=False, do="dense"), quantised=found
+    )
 
 
 def _formats(supports: Supports, case: Case) -> list[str]:

@@ -13,7 +13,16 @@ if TYPE_CHECKING:
 
     from flashverify.case.case import Case
 
-__all__ = ["LEAST_BLOCK", "SCALES", "SCALE_KINDS", "Quantised", "check_quantised", "format_quantised", "parse_quantised", "simpler_quantised"]
+__all__ = [
+    "LEAST_BLOCK",
+    "SCALES",
+    "SCALE_KINDS",
+    "Quantised",
+    "check_quantised",
+    "format_quantised",
+    "parse_quantised",
+    "simpler_quantised",
+]
 
 SCALES = ("tensor", "head", "token", "block")
 """What shares one scale, from all to least: everything, a head of a sequence, a key of a head, or `block` neighbouring keys of a head."""

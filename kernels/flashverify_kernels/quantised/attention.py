@@ -150,13 +150,19 @@ class _Call:
             raise TypeError(f"q: {reason}")
         reason = device_error(q.device)
         if reason is not None or q.dim() != 4 or (q.shape[3] > 1 and q.stride(3) != 1):
-            raise ValueError(f"q: {reason or f'expected 4 axes, the last of stride 1, got {tuple(q.shape)} {q.stride()}'}")
+            raise ValueError(
+                f"q: {reason or f'expected 4 axes, the last of stride 1, got {tuple(q.shape)} {q.stride()}'}"
+            )
         k.check("k", q)
         v.check("v", q, k.codes.shape[2])
         if k.format != v.format or k.dim != q.shape[3] or k.codes.shape[:2] != v.codes.shape[:2]:
-            raise ValueError(f"k: expected the format and heads of v and {q.shape[3]} channels, got {k.format}, {k.dim}")
+            raise ValueError(
+                f"k: expected the format and heads of v and {q.shape[3]} channels, got {k.format}, {k.dim}"
+            )
         if q.shape[1] % max(k.codes.shape[1], 1) or k.codes.shape[0] != q.shape[0]:
-            raise ValueError(f"q: {q.shape[1]} query heads of {q.shape[0]} sequences do not fit k {tuple(k.codes.shape)}")
+            raise ValueError(
+                f"q: {q.shape[1]} query heads of {q.shape[0]} sequences do not fit k {tuple(k.codes.shape)}"
+            )
         if mode == "fp8" and not (v.format == "e4m3" and v.one_a_head):
             raise ValueError("mode: 'fp8' needs codes in e4m3 and one scale a head or for all")
 

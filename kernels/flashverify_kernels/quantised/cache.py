@@ -48,7 +48,9 @@ class Quantised:
         if self.format not in FORMATS:
             raise ValueError(f"{name}.format: expected one of {', '.join(FORMATS)}, got {self.format!r}")
         if self.codes.dim() != 4 or self.codes.element_size() != 1:
-            raise TypeError(f"{name}.codes: expected 4 axes of 8 bits, got {tuple(self.codes.shape)} {self.codes.dtype}")
+            raise TypeError(
+                f"{name}.codes: expected 4 axes of 8 bits, got {tuple(self.codes.shape)} {self.codes.dtype}"
+            )
         if self.codes.shape[3] > 1 and self.codes.stride(3) != 1:
             raise ValueError(f"{name}.codes: the last axis must have stride 1, got strides {self.codes.stride()}")
         if not (8 <= self.dim <= 256 and self.dim % 8 == 0):

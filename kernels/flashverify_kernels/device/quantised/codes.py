@@ -107,9 +107,7 @@ def load_bytes(codes, b, hk, j, keep, channels8, BLOCK_C: tl.constexpr, EVEN: tl
 
 
 @triton.jit
-def load_numbers(
-    codes, b, hk, j, keep, channels8, BLOCK_C: tl.constexpr, EVEN: tl.constexpr, FORMAT: tl.constexpr
-):
+def load_numbers(codes, b, hk, j, keep, channels8, BLOCK_C: tl.constexpr, EVEN: tl.constexpr, FORMAT: tl.constexpr):
     """`code - zero` of keys `j`, `[len(j), BLOCK_C]` fp32, exact; 0 where there is no code."""
     x, there = load_bytes(codes, b, hk, j, keep, channels8, BLOCK_C, EVEN, FORMAT)
     number = decoded(x, FORMAT)
