@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from flashverify.case.case import Case
     from flashverify.checks.plan import Plan
     from flashverify.checks.spec import CheckSpec
-    from flashverify.judge.verdict import QuantisationError
+    from flashverify.judge.quantisation import QuantisationError
     from flashverify.subjects.interface import Subject
 
 __all__ = ["judge_case"]
@@ -131,7 +131,7 @@ class _Judgement:
 
     def quantisation(self) -> tuple[QuantisationError, ...]:
         """What quantisation itself costs, of a quantised case under a plan that asks everything."""
-        from flashverify.truth.quantisation import quantisation_errors
+        from flashverify.checks.quantisation import quantisation_errors
 
         if self.base is None or self.case.quantised is None or self.plan.thorough is None or self.base.beyond_oracle:
             return ()

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from flashverify.judge.quantisation import QuantisationError
 from flashverify.judge.wrong_map import WrongMap
 
 __all__ = [
@@ -172,28 +173,6 @@ class Sampled(msgspec.Struct, frozen=True, omit_defaults=True):
         left = f"nothing of {', '.join(self.left_out)}" if self.left_out else ""
         in_one = left if self.cases == 1 else f"{left} in some"
         return f"{said}, and {in_one}" if left else said
-
-
-class QuantisationError(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How far an output of attention over codes lies from that over the values that were quantised; no part of any verdict. Hex floats.
-
-    Attributes:
-        output: `o` or `lse`, natural.
-        largest: difference of an element.
-        rms: root of the mean square of the differences.
-        size: that of the output over the values.
-    """
-
-    output: str
-    largest: str = "0x0.0p+0"
-    rms: str = "0x0.0p+0"
-    size: str = "0x0.0p+0"
-
-    def __str__(self) -> str:
-        return (
-            f"{self.output} over codes differs from {self.output} over the values by {from_hex(self.largest):.3g} at most, "
-            f"{from_hex(self.rms):.3g} in the root mean square of {from_hex(self.size):.3g}"
-        )
 
 
 class CaseResult(msgspec.Struct, frozen=True, omit_defaults=True):

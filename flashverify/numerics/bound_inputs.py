@@ -1,7 +1,6 @@
 """An attention problem prepared for the bounds: grouped by kv head, cut into chunks of query rows, masked, free of NaN."""
 
 import dataclasses
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -11,11 +10,11 @@ from torch import Tensor
 from flashverify.formats import DTYPES, FORMATS, format_of
 from flashverify.numerics.chunk import Chunk
 from flashverify.numerics.coefficients import Coefficients, Shape, coefficients
-from flashverify.numerics.features import Features
+from flashverify.numerics.features import Features, check_modifiers
 from flashverify.numerics.flushing import flushable_part
 from flashverify.numerics.form import Form
 from flashverify.numerics.prepare import chunk_of, visible_operands
-from flashverify.numerics.quantised import aligned_keys, quantised_errors
+from flashverify.numerics.scaled import with_scales
 from flashverify.numerics.systematic import without_rounding_to_nearest, without_roundings
 
 __all__ = ["BoundInputs", "Pairs"]
@@ -101,7 +100,8 @@ class BoundInputs:
             sink: `[Hq]` logits of one more column with V = 0 in every row that sees a key, natural units.
             keep: The pairs that dropout keeps, like `visible`; every weight then counts times `1 / (1 - dropout)`, and the LSE does not change.
             dropout: Probability p in [0, 1).
-            k_scale: Of a quantised K, whose values `k` holds: the scale of each key, `[B, Hkv, Sk, 1]`; v_scale likewise.
+            k_scale: Of a quantised K, whose values `k` holds: the scale of each key, `[B, Hkv, Sk, 1]`.
+            v_scale: Likewise.
             chunk_elements: Largest number of pairs held at once.
 
         Returns:
@@ -117,14 +117,7 @@ class BoundInputs:
         name = format_of(dtype).name
         if name not in DTYPES:
             raise ValueError(f"dtype={name!r} is not a kernel's dtype; accepted: {', '.join(DTYPES)}")
-        if softcap is not None and not 0 <= softcap < math.inf:
-            raise ValueError(
-                f"softcap={softcap!r} is not a softcap; accepted: None or 0 for none, or a positive number"
-            )
-        if not 0 <= dropout < 1 or (dropout and keep is None):
-            raise ValueError(f"dropout={dropout!r} needs 0 <= dropout < 1, and keep where it is not 0")
-        if sink is not None and sink.shape != (Hq,):
-            raise ValueError(f"sink {tuple(sink.shape)} is not one logit a query head, ({Hq},)")
+        check_modifiers(Hq, softcap=softcap, dropout=dropout, keep=keep is not None, sink=sink)
         features = Features(
             softcap=softcap or None,
             biases=len(biases),
@@ -252,22 +245,4 @@ class BoundInputs:
             kept=kept,
             factor=factor,
         )
-        return (
-            chunk
-            if self.k_scale is None or self.v_scale is None
-            else self._with_scales(chunk, self.k_scale, self.v_scale)
-        )
-
-    def _with_scales(self, chunk: Chunk, k_scale: Tensor, v_scale: Tensor) -> Chunk:
-        """The chunk with what its scales add (docs/bounds.md, section 23)."""
-        ak = aligned_keys(chunk.ak, k_scale, form=self.form, dtype=self.dtype)
-        if ak is not chunk.ak:
-            chunk.ak, chunk.A = ak, chunk.mask(chunk.aq @ ak.mT)
-        p_max = self.coefficients().p_max
-        chunk.quantised = quantised_errors(
-            chunk, k_scale, v_scale, form=self.form, dtype=self.dtype, scale=abs(self.scale), p_max=p_max
-        )
-        chunk.bad = chunk.bad | chunk.quantised.bad
-        bad_v = chunk.quantised.bad_v.expand(-1, -1, chunk.v.shape[-1])
-        chunk.bad_v = bad_v if chunk.bad_v is None else chunk.bad_v | bad_v
-        return chunk
+        return with_scales(self, chunk)

@@ -46,8 +46,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "products": ("input", "fp8_pv"),
     "dot": ("ieee", "tf32", "tf32x3"),
 }
-_WEIGHTS = (None, *WEIGHT_FORMATS)
-_OPTIONAL_DTYPES = ("out_dtype", "grad_dtype")
+_OPTIONAL = {"out_dtype": DTYPES, "grad_dtype": DTYPES, "p_dtype": tuple(WEIGHT_FORMATS)}
 _FLAGS = ("grad_uses_prescaled", "k_smoothed", "masked_ds", "v_scale_last")
 # A P tile that was not rescaled reaches 2^tau and must survive its cast to fp16.
 _MAX_TAU = 15.0
@@ -188,11 +187,9 @@ class Form:
         for name, accepted in _CHOICES.items():
             if getattr(self, name) not in accepted:
                 self._refuse(name, ", ".join(map(repr, accepted)))
-        for name in _OPTIONAL_DTYPES:
-            if getattr(self, name) not in (None, *DTYPES):
-                self._refuse(name, ", ".join(map(repr, (None, *DTYPES))))
-        if self.p_dtype not in _WEIGHTS:
-            self._refuse("p_dtype", ", ".join(map(repr, _WEIGHTS)))
+        for name, dtypes in _OPTIONAL.items():
+            if getattr(self, name) not in (None, *dtypes):
+                self._refuse(name, ", ".join(map(repr, (None, *dtypes))))
         for name in _FLAGS:
             if not isinstance(getattr(self, name), bool):
                 self._refuse(name, "True, False")
@@ -222,11 +219,7 @@ class Form:
                 "p_from='forward' is not accepted with n_splits > 1, prescale_bwd or bwd_lse_base='e': these recompute P from an LSE"
             )
         if self.p_dtype is not None and self.p_factor * 2.0**self.rescale_threshold > WEIGHT_FORMATS[self.p_dtype].max:
-            most = WEIGHT_FORMATS[self.p_dtype].max
-            raise ValueError(
-                f"p_factor={self.p_factor!r} with p_dtype={self.p_dtype!r}, rescale_threshold={self.rescale_threshold!r} is not accepted: "
-                f"p_factor 2^rescale_threshold is at most {most:g}, or weights are cut to it"
-            )
+            self._refuse("p_factor", f"at most {WEIGHT_FORMATS[self.p_dtype].max:g} / 2^rescale_threshold")
         if self.key_order == "ascending" and self.block_n is None:
             raise ValueError("key_order='ascending' needs block_n, the keys of a tile, got block_n=None")
 

@@ -108,7 +108,8 @@ def quantised_errors(
 
     Args:
         chunk: The chunk.
-        k_scale: `[G, N, 1]`, 0 where a key has none that is finite; v_scale likewise.
+        k_scale: `[G, N, 1]`, 0 where a key has none that is finite.
+        v_scale: Likewise.
         form: The form.
         dtype: Of the inputs.
         scale: |softmax scale|.

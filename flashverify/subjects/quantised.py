@@ -51,11 +51,9 @@ class BundledQuantisedDecode(BundledDecode):
 
     def _refusal(self, case: Case) -> str | None:
         how = case.quantised
-        if how is not None and self._mode(case) == _MODES[_FP8]:
-            if how.codes != "e4m3" or how.scales not in ("tensor", "head"):
-                return (
-                    f"mode={_FP8} with quantised={how.codes}/{how.scales}: fp8 products take e4m3 and one scale a head"
-                )
+        narrow = how is not None and (how.codes != "e4m3" or how.scales not in ("tensor", "head"))
+        if how is not None and narrow and self._mode(case) == _MODES[_FP8]:
+            return f"mode={_FP8} with quantised={how.codes}/{how.scales}: fp8 products take e4m3 and one scale a head"
         return self._dtype_refusal(case)
 
     @staticmethod

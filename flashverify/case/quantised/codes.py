@@ -85,7 +85,8 @@ class CodeFormat:
         value[size > top] = np.nan
         if self.name == "e5m2":
             value[size == top + 1] = np.inf
-        return np.where(codes < 128, value, -value)
+        signed: Reals = np.where(codes < 128, value, -value)
+        return signed
 
     @property
     def _largest(self) -> int:
@@ -104,7 +105,8 @@ class CodeFormat:
                 self.lowest,
                 self.highest,
             )
-            return rounded.astype(np.int64).astype(np.uint8)
+            integers: Bytes = rounded.astype(np.int64).astype(np.uint8)
+            return integers
         finite = self.numbers[: self._largest + 1]
         size = np.minimum(np.nan_to_num(np.abs(x), nan=0.0), self.highest)
         below = np.searchsorted(finite, size, side="right") - 1
@@ -112,7 +114,8 @@ class CodeFormat:
         down, up = size - finite[below], finite[above] - size
         code = np.where((up < down) | ((up == down) & (below % 2 == 1)), above, below)
         code = np.where(np.isinf(x), self._largest + 1, np.where(np.isnan(x), 0x7F, code))
-        return (code | np.where(np.signbit(x), 0x80, 0)).astype(np.uint8)
+        found: Bytes = (code | np.where(np.signbit(x), 0x80, 0)).astype(np.uint8)
+        return found
 
 
 CODES: dict[str, CodeFormat] = {

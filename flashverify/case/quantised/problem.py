@@ -18,10 +18,9 @@ __all__ = ["QuantisedView", "as_quantised"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuantisedView:
-    """q, and the codes of k and v with their scales. Key j of head h stands for `scale * (code - zero)`, with the scale and the zero
-    of `[b, h, j // keys_per_scale]`.
+    """q, and the codes of k and v with their scales.
 
-    Scales and zeros are `[1, 1, 1]` where one serves the whole tensor, `[B, Hkv, 1]` where one serves a head of a sequence,
+    Key j of head h stands for `scale * (code - zero)`, with the scale and the zero of `[b, h, j // keys_per_scale]`. Scales and zeros are `[1, 1, 1]` where one serves the whole tensor, `[B, Hkv, 1]` where one serves a head of a sequence,
     `[B, Hkv, Sk]` one a key, and `[B, Hkv, ceil(Sk / keys_per_scale)]` one a block of keys.
 
     Args:

@@ -26,7 +26,7 @@ __all__ = [
 
 SCALES = ("tensor", "head", "token", "block")
 """What shares one scale, from all to least: everything, a head of a sequence, a key of a head, or `block` neighbouring keys of a head."""
-SCALE_KINDS = ("fitted", "power", "varied", "coarse", "saturated", "zero", "subnormal", "raw")
+SCALE_KINDS = ("fitted", "power", "varied", "coarse", "saturated", "zero", "subnormal", "raw", "tails")
 """What the scales are like, from plain to wild (docs/quantised.md)."""
 LEAST_BLOCK = 1
 _DEFAULT_BLOCK = 16

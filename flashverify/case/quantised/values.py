@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flashverify.case.quantised.codes import code_format, packed
+from flashverify.case.quantised.tails import with_tails
 from flashverify.case.values import philox
 from flashverify.formats import FORMATS
 
@@ -63,7 +64,10 @@ def quantised_arrays(case: Case) -> dict[str, QuantisedArrays]:
 
     assert case.quantised is not None
     bits = tensor_bits(dataclasses.replace(case, quantised=None, storage=Storage(), launch=()))
-    return {name: _quantise(case, name, _numbers(bits[name], case.dtype)) for name in ("k", "v")}
+    values = {name: _numbers(bits[name], case.dtype) for name in ("q", "k", "v")}
+    if case.quantised.kind == "tails":
+        values |= with_tails(case, values["q"], values["k"], values["v"])
+    return {name: _quantise(case, name, values[name]) for name in ("k", "v")}
 
 
 def _numbers(bits: Any, dtype: str) -> Reals:
@@ -119,7 +123,7 @@ def _scales(case: Case, name: str, form: CodeFormat, how: Quantised, low: Reals,
     stream = f"{name}/scales"
     if how.kind == "power":
         fraction, exponent = np.frexp(size)
-        size = np.ldexp(1.0, exponent - (fraction == 0.5))  # noqa: PLR2004 -- a power of two itself
+        size = np.ldexp(1.0, exponent - (fraction == 0.5))
     elif how.kind == "varied":
         size = size * 2.0 ** philox.integers(seed, stream, shape, -_SPREAD // 2, _SPREAD)
     elif how.kind == "coarse":

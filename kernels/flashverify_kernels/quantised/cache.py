@@ -76,12 +76,21 @@ class Quantised:
 
     def argument(self) -> Codes:
         """As the kernels take it."""
-        scale, zero = Scales(self.scale, *_steps(self.scale)), ZeroPoints(self.zero, *_steps(self.zero))
-        return Codes(self.codes.view(torch.uint8), *_steps(self.codes), scale, zero, self.keys_per_scale)
+        batch, head, row = _steps(self.codes)
+        return Codes(
+            ptr=self.codes.view(torch.uint8),
+            batch=batch,
+            head=head,
+            row=row,
+            scale=Scales(self.scale, *_steps(self.scale)),
+            zero=ZeroPoints(self.zero, *_steps(self.zero)),
+            keys_per_scale=self.keys_per_scale,
+        )
 
 
-def _steps(x: torch.Tensor | None) -> tuple[int, ...]:
+def _steps(x: torch.Tensor | None) -> tuple[int, int, int]:
     """Strides of the first three axes; 0 along those of size 1."""
     if x is None:
         return (0, 0, 0)
-    return tuple(0 if size == 1 else stride for size, stride in zip(x.shape[:3], x.stride()[:3], strict=True))
+    batch, head, step = (0 if n == 1 else stride for n, stride in zip(x.shape[:3], x.stride()[:3], strict=True))
+    return batch, head, step

@@ -8,7 +8,6 @@ from flashverify_kernels.device.jit import kernel
 from flashverify_kernels.device.mask import LOWER, band_of, row_begin, visible
 from flashverify_kernels.device.pages import load_rows, store_rows
 from flashverify_kernels.device.quantised.codes import (
-    FOLDED,
     FP8_WEIGHTS,
     OPERAND,
     Codes,
@@ -24,10 +23,10 @@ WEIGHT_FACTOR = tl.constexpr(256.0)
 
 
 @triton.jit
-def logits(q, k_codes, b, hk, j, keep, scale_log2, d8, BLOCK_D: tl.constexpr, EVEN_D: tl.constexpr,
+def logits(q, k_codes, b, hk, j, keep, scale_log2, d8, BLOCK_D: tl.constexpr,
            FORMAT: tl.constexpr, MODE: tl.constexpr, PRECISION: tl.constexpr):  # fmt: skip
     """Base-2 logits of one tile of keys, `[BLOCK_M, BLOCK_N]` fp32."""
-    k = load_numbers(k_codes, b, hk, j, keep, d8, BLOCK_D, EVEN_D, FORMAT)
+    k = load_numbers(k_codes, b, hk, j, keep, d8, BLOCK_D, FORMAT)
     k_scale = load_scales(k_codes, b, hk, j, keep)
     if MODE == OPERAND:
         k = (k * k_scale[:, None]).to(q.dtype)
@@ -38,14 +37,14 @@ def logits(q, k_codes, b, hk, j, keep, scale_log2, d8, BLOCK_D: tl.constexpr, EV
 
 
 @triton.jit
-def weighted(acc, p, v_codes, b, hk, j, keep, dv8, DTYPE: tl.constexpr, BLOCK_DV: tl.constexpr, EVEN_DV: tl.constexpr,
+def weighted(acc, p, v_codes, b, hk, j, keep, dv8, DTYPE: tl.constexpr, BLOCK_DV: tl.constexpr,
              FORMAT: tl.constexpr, MODE: tl.constexpr, SCALE_LAST: tl.constexpr, PRECISION: tl.constexpr):  # fmt: skip
     """The accumulator with the share of one tile of keys."""
     if MODE == FP8_WEIGHTS:
-        x, _ = load_bytes(v_codes, b, hk, j, keep, dv8, BLOCK_DV, EVEN_DV, FORMAT)
+        x, _ = load_bytes(v_codes, b, hk, j, keep, dv8, BLOCK_DV, FORMAT)
         acc += tl.dot((p * WEIGHT_FACTOR).to(tl.float8e4nv), x.to(tl.float8e4nv, bitcast=True))
     else:
-        v = load_numbers(v_codes, b, hk, j, keep, dv8, BLOCK_DV, EVEN_DV, FORMAT)
+        v = load_numbers(v_codes, b, hk, j, keep, dv8, BLOCK_DV, FORMAT)
         if MODE == OPERAND:
             v = v * load_scales(v_codes, b, hk, j, keep)[:, None]
         elif not SCALE_LAST:
@@ -57,11 +56,12 @@ def weighted(acc, p, v_codes, b, hk, j, keep, dv8, DTYPE: tl.constexpr, BLOCK_DV
 @triton.jit
 def normalised(acc, divisor, v_codes, b, hk, k_end, MODE: tl.constexpr, SCALE_LAST: tl.constexpr):
     """The accumulator over the row sum, with the scale and the factor that the weights did not carry."""
-    if SCALE_LAST:
-        acc = acc * load_scales(v_codes, b, hk, 0, k_end > 0)
+    acc = acc / divisor[:, None]
     if MODE == FP8_WEIGHTS:
         acc = acc * (1.0 / WEIGHT_FACTOR)
-    return acc / divisor[:, None]
+    if SCALE_LAST:  # last: its product with what is not normalised yet may overflow
+        acc = acc * load_scales(v_codes, b, hk, 0, k_end > 0)
+    return acc
 
 
 @kernel
@@ -135,9 +135,9 @@ def quantised_decode_kernel(
             keep = j < k_end
             if LOWER & MASK:
                 keep = keep & (j >= k_begin)
-            z = logits(q, k_codes, b, hk, j, keep, scale_log2, sizes.d8, BLOCK_D, EVEN_D, FORMAT, MODE, PRECISION)
+            z = logits(q, k_codes, b, hk, j, keep, scale_log2, sizes.d8, BLOCK_D, FORMAT, MODE, PRECISION)
             p, m_i, l_i, alpha = online_step(z, see, m_i, l_i, part != FULL)
-            acc = weighted(acc * alpha[:, None], p, v_codes, b, hk, j, keep, sizes.dv8, q.dtype, BLOCK_DV, EVEN_DV,
+            acc = weighted(acc * alpha[:, None], p, v_codes, b, hk, j, keep, sizes.dv8, q.dtype, BLOCK_DV,
                            FORMAT, MODE, SCALE_LAST, PRECISION)  # fmt: skip
 
     divisor, lse2 = finish(m_i, l_i)
@@ -201,9 +201,9 @@ def quantised_forward_kernel(
             j = n0 + tl.arange(0, BLOCK_N)
             see = visible(i[:, None], j[None, :], sizes.sq, k_end, band, mask.bits, 0, MASK, part != FULL)
             keep = j < k_end
-            z = logits(q, k_codes, b, hk, j, keep, scale_log2, sizes.d8, BLOCK_D, EVEN_D, FORMAT, MODE, PRECISION)
+            z = logits(q, k_codes, b, hk, j, keep, scale_log2, sizes.d8, BLOCK_D, FORMAT, MODE, PRECISION)
             p, m_i, l_i, alpha = online_step(z, see, m_i, l_i, part != FULL)
-            acc = weighted(acc * alpha[:, None], p, v_codes, b, hk, j, keep, sizes.dv8, q.dtype, BLOCK_DV, EVEN_DV,
+            acc = weighted(acc * alpha[:, None], p, v_codes, b, hk, j, keep, sizes.dv8, q.dtype, BLOCK_DV,
                            FORMAT, MODE, SCALE_LAST, PRECISION)  # fmt: skip
 
     divisor, lse2 = finish(m_i, l_i)

@@ -93,7 +93,7 @@ def load_scales(codes, b, hk, j, keep):
 
 
 @triton.jit
-def load_bytes(codes, b, hk, j, keep, channels8, BLOCK_C: tl.constexpr, EVEN: tl.constexpr, FORMAT: tl.constexpr):
+def load_bytes(codes, b, hk, j, keep, channels8, BLOCK_C: tl.constexpr, FORMAT: tl.constexpr):
     """The codes of keys `j`, `[len(j), BLOCK_C]` uint8, and which of them are there; of `INT4` one in each low half."""
     c = tl.arange(0, BLOCK_C)[None, :]
     offset = b.to(tl.int64) * codes.batch + hk.to(tl.int64) * codes.head + j.to(tl.int64) * codes.row
@@ -107,9 +107,9 @@ def load_bytes(codes, b, hk, j, keep, channels8, BLOCK_C: tl.constexpr, EVEN: tl
 
 
 @triton.jit
-def load_numbers(codes, b, hk, j, keep, channels8, BLOCK_C: tl.constexpr, EVEN: tl.constexpr, FORMAT: tl.constexpr):
+def load_numbers(codes, b, hk, j, keep, channels8, BLOCK_C: tl.constexpr, FORMAT: tl.constexpr):
     """`code - zero` of keys `j`, `[len(j), BLOCK_C]` fp32, exact; 0 where there is no code."""
-    x, there = load_bytes(codes, b, hk, j, keep, channels8, BLOCK_C, EVEN, FORMAT)
+    x, there = load_bytes(codes, b, hk, j, keep, channels8, BLOCK_C, FORMAT)
     number = decoded(x, FORMAT)
     if codes.zero.ptr is not None:
         zero = load_groups(codes.zero, b, hk, j, keep, codes.keys_per_scale)

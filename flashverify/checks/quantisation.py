@@ -5,9 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from flashverify.judge.verdict import QuantisationError
-from flashverify.truth.exact import float64_values
-from flashverify.truth.from_problem import inputs_of
+from flashverify.judge.quantisation import QuantisationError
+from flashverify.truth import float64_values, inputs_of
 
 if TYPE_CHECKING:
     import torch
