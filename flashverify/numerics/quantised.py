@@ -122,7 +122,7 @@ def quantised_errors(
     unit_v, most = chunk.av, torch.ones_like(v_scale)
     logit = torch.zeros_like(k_scale).mT
     if folded:
-        unit_v, most = torch.maximum(unit_v, _code(chunk.v, v_scale)), most.maximum(v_scale)
+        most = most.maximum(v_scale)
         logit = (k_scale.clamp(min=1.0) * (chunk.k.shape[-1] * _W)).mT
         # Behind a scale of 0 any code may stand.
         sizes = torch.where(k_scale > 0, _code(chunk.k, k_scale), _LARGEST_CODE)
@@ -131,7 +131,8 @@ def quantised_errors(
             bad = bad | (products.amax(-1, keepdim=True) * max(1.0, 1.5 * scale) >= _OVERFLOW)
     if folded and not form.v_scale_last:
         factor = form.p_factor * 2.0**form.rescale_threshold
-        # A weight times the scale of V is cast.
+        # A weight times the scale of V is cast, and multiplies a code.
+        unit_v = torch.maximum(unit_v, _code(chunk.v, v_scale))
         heavy = (v_scale * (factor * (1 + 2.0**-7)) >= min(p_max, _OVERFLOW)) & (v_scale > 0)
         bad_v = bad_v | (chunk.over_keys(heavy.double()) > 0)
     return QuantisedErrors(
