@@ -154,13 +154,15 @@ def _output(s: Setting) -> OutputCoefficients:
     limits = [OVERFLOW_FP32, *([s.x.max] if narrow_pv else []), *([accum.max] if u_acc else [])]
     limit = min(limits) / (1 + max(u_pv, u_acc)) ** 2
     ordered = form.key_order == "ascending" and form.block_n is not None and s.shape.Sk > 0
-    tile = s.dot(min(form.block_n or 0, s.shape.Sk)) if ordered else 0.0
+    tile = s.weighted(min(form.block_n or 0, s.shape.Sk)) if ordered else 0.0
+    # Sums of fp8 products that leave the matrix unit with every tile are added in fp32.
+    apart = form.products == "fp8_pv" and form.fp8_chain is not None and form.fp8_chain <= (form.block_n or 0)
     # Operands that are truncated cost the products, not the accumulator. 2u: acc alpha, and acc + the product where it is a sum of its own.
     operands = operand_error(s.x.name, form.dot)
     return OutputCoefficients(
         normalise=form.normalise,
         tile_dot=(tile + 2 * U) * _SECOND_ORDER if ordered else 0.0,
-        tile_sum=(tile - operands + 2 * U) * _SECOND_ORDER if ordered else 0.0,
+        tile_sum=((0.0 if apart else tile - operands) + 2 * U) * _SECOND_ORDER if ordered else 0.0,
         dot_keys=s.dot_keys + U * s.rescales + divisions * 8 * U,
         u_acc=math.expm1(u_pv + 2 * s.blocks * u_acc),
         eta_acc=(eta_pv + 2 * eta_acc) * s.blocks,

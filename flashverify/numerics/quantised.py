@@ -29,19 +29,23 @@ class WeightFormat:
     """A format of 8 bits that weights are cast to before their product with V.
 
     Attributes:
-        u: Unit roundoff.
+        library: Its name in torch.
+        u: Largest relative error of a cast, `2^-p / (1 + 2^-p)` with p bits of the significand: that of a tie above a power of two.
         eta: Half the smallest subnormal number.
+        min_normal: Smallest normal number.
         max: Largest finite value, to which larger ones are cut.
     """
 
+    library: str
     u: float
     eta: float
+    min_normal: float
     max: float
 
 
 WEIGHT_FORMATS = {
-    "e4m3": WeightFormat(u=2.0**-4, eta=2.0**-10, max=448.0),
-    "e5m2": WeightFormat(u=2.0**-3, eta=2.0**-17, max=57344.0),
+    "e4m3": WeightFormat(library="float8_e4m3fn", u=1 / 17, eta=2.0**-10, min_normal=2.0**-6, max=448.0),
+    "e5m2": WeightFormat(library="float8_e5m2", u=1 / 9, eta=2.0**-17, min_normal=2.0**-14, max=57344.0),
 }
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from flashverify.numerics.bound_inputs import BoundInputs
     from flashverify.numerics.chunk import Chunk
 
-__all__ = ["error_of_values", "smallest_units", "with_scales"]
+__all__ = ["carried_scales", "error_of_values", "smallest_units", "with_scales"]
 
 
 def with_scales(problem: BoundInputs, chunk: Chunk) -> Chunk:
@@ -29,6 +29,14 @@ def with_scales(problem: BoundInputs, chunk: Chunk) -> Chunk:
     bad_v = found.bad_v.expand(-1, -1, chunk.v.shape[-1])
     chunk.bad_v = bad_v if chunk.bad_v is None else chunk.bad_v | bad_v
     return chunk
+
+
+def carried_scales(problem: BoundInputs, chunk: Chunk) -> Tensor | None:
+    """`[G, N, 1]` what multiplies the weights before their cast; None where nothing does. A key without a scale has V = 0."""
+    scale, form = problem.v_scale, problem.form
+    if scale is None or chunk.quantised is None or form.dequantised != "folded" or form.v_scale_last:
+        return None
+    return scale.where(scale > 0, 1.0)
 
 
 def smallest_units(chunk: Chunk, nv: Tensor) -> tuple[Tensor, Tensor]:

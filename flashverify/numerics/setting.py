@@ -70,6 +70,12 @@ class Setting:
         form = self.form
         return dot_coefficient(K, dtype=self.x.name, dot=form.dot, architecture=form.architecture, parts=parts)
 
+    def weighted(self, K: int) -> float:
+        """D(K) of a product of weights and V."""
+        if self.form.products == "fp8_pv":
+            return fp8_dot(K, interpreted=self.form.architecture == "ieee", chain=self.form.fp8_chain)
+        return self.dot(K)
+
     @property
     def u_s(self) -> float:
         """Unit roundoff of S where it is kept in the input dtype, else 0."""
@@ -107,8 +113,7 @@ class Setting:
         if self.form.partials == "given":  # one product a part, in fp32
             return dot_coefficient(self.form.n_splits, dtype="fp32", dot="ieee", architecture="ieee") + U * self.blocks
         if self.form.products == "fp8_pv":
-            interpreted = self.form.architecture == "ieee"
-            return fp8_dot(self.shape.Sk, interpreted=interpreted, chain=self.form.fp8_chain) + U * self.blocks
+            return self.weighted(self.shape.Sk) + U * self.blocks
         return self.dot(self.shape.Sk, self.form.n_splits) + U * self.blocks
 
     @property

@@ -78,6 +78,7 @@ class BundledQuantisedDecode(BundledDecode):
             dot=case.precision,
             block_n=block_n,
             n_splits=self._splits(case),
+            key_order="ascending" if self._splits(case) == 1 else "unknown",
             architecture=self._architecture(),
             dequantised="operand" if self._mode(case) == "operand" else "folded",
             v_scale_last=self._last(case),

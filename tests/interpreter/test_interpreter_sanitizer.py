@@ -243,5 +243,8 @@ def test_workers_run_interpreted_kernels_under_the_sanitizer():
 def test_a_scalar_that_is_masked_off_is_its_other_and_zero_is_one(lockstep, fill):
     out = torch.full((4,), -1.0)
 
-    assert not reports(lockstep, scalar_with_other, (4,), torch.ones(2), out, 2, FILL=fill)
+    seen = reports(lockstep, scalar_with_other, (4,), torch.ones(2), out, 2, FILL=fill)
+
+    assert not seen.reports
+    assert not seen.lanes
     assert out.tolist() == [1.0, 1.0, fill, fill]
