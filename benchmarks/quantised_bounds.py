@@ -52,9 +52,20 @@ def main() -> None:
     print("| kernel | dtype of q | median of bound / flat rule | narrower |\n| --- | --- | --- | --- |")
     for name, quantised, fields in SETTINGS:
         for dtype in ("fp16", "bf16"):
-            given = {"dequantised": "folded", "gap_c": 1.0, "kappa": 2.0, "block_n": 64, "key_order": "ascending", "architecture": chosen.architecture, **fields}
+            given = {
+                "dequantised": "folded",
+                "gap_c": 1.0,
+                "kappa": 2.0,
+                "block_n": 64,
+                "key_order": "ascending",
+                "architecture": chosen.architecture,
+                **fields,
+            }
             found = compared(quantised, Form(**given), chosen.keys, dtype)
-            print(f"| {name} | {dtype} | {float(found.median()):.3f} | {float((found < 1).double().mean()):.1%} |", flush=True)
+            print(
+                f"| {name} | {dtype} | {float(found.median()):.3f} | {float((found < 1).double().mean()):.1%} |",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

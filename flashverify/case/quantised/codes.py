@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
     Reals = NDArray[np.float64]
@@ -71,6 +70,8 @@ class CodeFormat:
     @cached_property
     def numbers(self) -> Reals:
         """What each of the 256 bytes stands for, `[256]`; of `int4` each of its 16 codes, `[16]`. NaN and infinities among them."""
+        import numpy as np
+
         if self.name == "int4":
             return np.arange(16, dtype=np.float64)
         codes = np.arange(256, dtype=np.int64)
@@ -99,6 +100,8 @@ class CodeFormat:
         NaN is the code NaN of floats and the code of 0 of integers. An infinity is the code of it, NaN where the format has none,
         and the end of the range of integers.
         """
+        import numpy as np
+
         if not self.is_float:
             rounded = np.clip(
                 np.nan_to_num(np.rint(x), nan=self.middle, posinf=self.highest, neginf=self.lowest),
@@ -136,9 +139,13 @@ def code_format(name: str) -> CodeFormat:
 
 def packed(codes: Bytes) -> Bytes:
     """Codes of `int4` `[..., D]`, two in a byte `[..., D / 2]`."""
+    import numpy as np
+
     return (codes[..., 0::2] | (codes[..., 1::2] << 4)).astype(np.uint8)
 
 
 def unpacked(stored: Bytes) -> Bytes:
     """The inverse of `packed`."""
+    import numpy as np
+
     return np.stack([stored & 15, stored >> 4], -1).reshape(*stored.shape[:-1], -1)

@@ -86,8 +86,8 @@ SCALES = (
     Mutant(
         name="v_scale_missing",
         file="device/quantised/attention.py",
-        before="    if SCALE_LAST:\n",
-        after="    if SCALE_LAST and MODE == FP8_WEIGHTS:\n",
+        before="    if SCALE_LAST:  # last",
+        after="    if SCALE_LAST and MODE == FP8_WEIGHTS:  # last",
         outputs=("o",),
         modelled_on="NVIDIA/TensorRT-LLM#16916, sgl-project/sglang#19603: the scale of V missing on one path",
         subject="bundled-quantised-decode",
