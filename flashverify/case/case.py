@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from flashverify.case.masks.mask import Mask
 from flashverify.case.modifiers.logits import MODIFIERS, Logits
+from flashverify.case.quantised.quantised import Quantised, check_quantised
 from flashverify.case.require import require
 from flashverify.case.sections import (
     DTYPES,
@@ -34,6 +35,7 @@ __all__ = [
     "Edit",
     "Grad",
     "Logits",
+    "Quantised",
     "Storage",
     "Values",
 ]
@@ -63,6 +65,7 @@ class Case:
         values: how the tensors are filled.
         storage: where they lie in memory.
         grad: the incoming gradients.
+        quantised: how k and v are given as codes; None where they are not.
         launch: launch parameters by name (block sizes, warps, stages, splits), checked by the subject.
 
     Raises:
@@ -85,6 +88,7 @@ class Case:
     values: Values = field(default_factory=Values)
     storage: Storage = field(default_factory=Storage)
     grad: Grad = field(default_factory=Grad)
+    quantised: Quantised | None = None
     launch: tuple[tuple[str, int], ...] = ()
 
     def __post_init__(self) -> None:
@@ -105,6 +109,8 @@ class Case:
         for part, value in self.mask.given():
             part.check_case(value, self)
         check_shared(self)
+        if self.quantised is not None:
+            check_quantised(self.quantised, self)
         require(
             list(self.launch) == sorted(dict(self.launch).items()),
             "launch",

@@ -64,6 +64,11 @@ class Problem(Wiring):
             `relative_bias[h, distance_buckets[clamp(j - (i + shift), -reach, reach) + reach]]`, with the shift of ALiBi.
         distance_buckets: `[2 * reach + 1]` int32: the bucket of each clipped distance, that of `-reach` first.
         pages: k and v in pages.
+        k_codes: `[B, Hkv, Sk, D]` uint8, k of a quantised case, whose own `k` holds the values that were quantised; two codes a byte of
+            `int4`. `quantised()` gives codes in their own dtype.
+        v_codes: likewise.
+        k_scale: fp32 `[1, 1, 1]` or `[B, Hkv, n]`; v_scale likewise.
+        k_zero: int32 of that shape, or None; v_zero likewise.
     """
 
     case: Case
@@ -86,6 +91,12 @@ class Problem(Wiring):
     relative_bias: torch.Tensor | None = None
     distance_buckets: torch.Tensor | None = None
     pages: Pages | None = None
+    k_codes: torch.Tensor | None = None
+    v_codes: torch.Tensor | None = None
+    k_scale: torch.Tensor | None = None
+    v_scale: torch.Tensor | None = None
+    k_zero: torch.Tensor | None = None
+    v_zero: torch.Tensor | None = None
 
     def __post_init__(self) -> None:
         if not shares(self.case):

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from flashverify.case.masks.tree import has_entry_trees
+from flashverify.case.quantised.drawing import quantised_refusals
 from flashverify.case.sections import HUGE
 from flashverify.case.selections import selection_rules
 from flashverify.case.sizes import sizes_text
@@ -33,6 +34,7 @@ def rules(supports: Supports, case: Case) -> Iterator[Rule]:
     yield from _of_shapes(supports, case)
     yield from _of_storage(supports, case)
     yield from _of_modifiers(supports, case)
+    yield from quantised_refusals(supports, case)
     yield from _of_lengths(supports, case)
     yield from _of_launches(supports, case)
 

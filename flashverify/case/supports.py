@@ -49,6 +49,11 @@ class Supports:
         always_paged: whether k and v come in pages in every case.
         freed_pages: whether pages before the window of every row may be freed, as in a cache that rolls: their entries in the table are
             garbage. False for a kernel that walks over all entries: they name pages that hold their keys.
+        quantised: formats of codes in which k and v come in every case, out of `e4m3`, `e5m2`, `int8` and `int4`; empty where they come
+            as values.
+        quantised_scales: what may share a scale, out of `tensor`, `head`, `token` and `block`.
+        quantised_blocks: numbers of keys that a block with one scale may have; empty is any.
+        zero_points: whether scales of integers may have zero points.
         seq_q: numbers of query rows; None is any.
         seq_k: numbers of keys; None is any.
         max_seq_q: most query rows of a sequence, as of a decode kernel.
@@ -108,6 +113,10 @@ class Supports:
     page_sizes: tuple[int, ...] = ()
     always_paged: bool = False
     freed_pages: bool = True
+    quantised: tuple[str, ...] = ()
+    quantised_scales: tuple[str, ...] = ("tensor", "head", "token", "block")
+    quantised_blocks: tuple[int, ...] = ()
+    zero_points: bool = False
     seq_q: Sequence[int] | None = None
     seq_k: Sequence[int] | None = None
     max_seq_q: int | None = None

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from flashverify.case.masks.mask import PARTS
 from flashverify.case.modifiers.logits import LOGIT_MODIFIERS
+from flashverify.case.quantised.codes import CODES
+from flashverify.case.quantised.quantised import SCALES
 from flashverify.case.sections import LAYOUTS, PRECISIONS
 from flashverify.case.shared_kv import KV
 from flashverify.case.sizes import declared_sizes
@@ -34,6 +36,8 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "logits": tuple(modifier.name for modifier in LOGIT_MODIFIERS),
     "layouts": LAYOUTS,
     "kv": KV,
+    "quantised": tuple(CODES),
+    "quantised_scales": SCALES,
 }
 """Fields that are a tuple of names, with the names."""
 
@@ -65,6 +69,12 @@ def checked(supports: Supports) -> dict[str, Any]:
         object.__setattr__(supports, name, value)
     found["launch_configs"] = _configs(supports)
     found["dim_pairs"] = _dim_pairs(supports)
+    if supports.quantised:
+        _require("packed" not in supports.masks, supports, "masks", "no 'packed' where quantised is given")
+        _require(not supports.page_sizes, supports, "page_sizes", "() where quantised is given")
+        _require(bool(supports.quantised_scales), supports, "quantised_scales", "at least one where quantised is given")
+        _require(not supports.backward, supports, "backward", "False where quantised is given: codes have no gradients")
+        found |= dict.fromkeys(("expand", "transposed", "far_strides"), False)
     if supports.contiguous:
         left_out = ("gaps", "expand", "strided", "transposed", "far_strides")
         found |= dict.fromkeys(left_out, False) | {"layouts": tuple(supports.layouts[:1])}

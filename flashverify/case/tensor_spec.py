@@ -21,9 +21,10 @@ class TensorSpec:
         name: of the field of `Problem`.
         axes: names of the axes. `batch` (or `sequence`, an entry per sequence), `head_q`, `head_kv`, `row` and `key` mean those of
             the case; an axis of batches or heads may have size 1 where the tensor is one for all. Rows and keys outside the
-            declared lengths hold the padding. Any other name is an axis of the tensor's own.
+            declared lengths hold the padding, and so do entries of `key_group` that serve such keys alone. Any other name is an axis of the tensor's own.
         dtype: `case` is that of q; such a tensor has four axes and lies as `case.storage` says. `fp32` is contiguous, or every second
-            element where the storage is strided; `int32` and `bool` are contiguous.
+            element where the storage is strided; `int32` and `bool` are contiguous. `uint8` is codes of four axes, which lie as
+            `case.storage` says.
         values: of a case, as an array of float64, int32 or bool or a tuple of integers; None where the case has no such tensor.
             For q, k, v and dO, whose values the regime gives, it is None itself.
         shape: of a float tensor in a case, without drawing its values; None where the case has none.
@@ -34,7 +35,7 @@ class TensorSpec:
 
     name: str
     axes: tuple[str, ...]
-    dtype: Literal["case", "fp32", "int32", "bool"]
+    dtype: Literal["case", "fp32", "int32", "bool", "uint8"]
     values: Callable[[Case], Any] | None = None
     shape: Callable[[Case], tuple[int, ...] | None] | None = None
     editable: bool = False

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from flashverify.case.masks.mask import PARTS
 from flashverify.case.modifiers.logits import MODIFIERS
+from flashverify.case.quantised.tensors import QUANTISED_TENSORS
 from flashverify.case.tensor_spec import TensorSpec
 
 if TYPE_CHECKING:
@@ -68,8 +69,8 @@ _OF_PARTS = (
     *(spec for modifier in MODIFIERS for spec in modifier.tensors),
 )
 
-TENSORS: dict[str, TensorSpec] = {spec.name: spec for spec in (*_OPERANDS, *_OF_PARTS)}
-"""Every input tensor by the name of its field of `Problem`: operands and gradients, then those of the mask and of the modifiers."""
+TENSORS: dict[str, TensorSpec] = {spec.name: spec for spec in (*_OPERANDS, *_OF_PARTS, *QUANTISED_TENSORS)}
+"""Every input tensor by the name of its field of `Problem`: operands and gradients, then those of the mask, of the modifiers and of quantised operands."""
 
 EDITABLE: dict[str, TensorSpec] = {
     spec.name: spec for spec in (*_OPERANDS, *sorted(_OF_PARTS, key=lambda spec: spec.name)) if spec.editable

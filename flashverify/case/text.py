@@ -18,6 +18,7 @@ from flashverify.case.case import Case, Edit, Grad, Logits, Storage, Values
 from flashverify.case.codec import float_text, ints, ints_text, parse_float, yes_or_no, yes_or_no_text
 from flashverify.case.masks.mask import PARTS, Mask
 from flashverify.case.modifiers.logits import MODIFIERS
+from flashverify.case.quantised.quantised import format_quantised, parse_quantised
 from flashverify.errors import CaseTextError, UsageError
 
 if TYPE_CHECKING:
@@ -201,6 +202,7 @@ def _list_axes() -> Iterator[_Axis]:
     yield _Axis("strided", "storage", "strided", yes_or_no, yes_or_no_text)
     yield _Axis("transposed", "storage", "transposed", yes_or_no, yes_or_no_text)
     yield _Axis("kv", "storage", "kv", str, str)
+    yield _Axis("quantised", "", "quantised", parse_quantised, format_quantised)
     yield _Axis("do", "grad", "do", str, str)
     yield _Axis("dlse", "grad", "dlse", yes_or_no, yes_or_no_text)
     yield _Axis("backward", "grad", "backward", yes_or_no, yes_or_no_text)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from flashverify.case.case import Case
     from flashverify.checks.plan import Plan
     from flashverify.checks.spec import CheckSpec
+    from flashverify.judge.quantisation import QuantisationError
     from flashverify.subjects.interface import Subject
 
 __all__ = ["judge_case"]
@@ -61,6 +62,7 @@ def judge_case(subject: Subject, case: Case, plan: Plan) -> CaseResult:
         seconds=round(time.perf_counter() - started, 6),
         warnings=tuple(dict.fromkeys((*warnings, *judged.remarks))),
         sampled=None if compared is None else compared.sampled,
+        quantisation=judged.quantisation(),
     )
 
 
@@ -126,6 +128,14 @@ class _Judgement:
         """The questions that the check puts."""
         idle = {question.name for question in spec.questions if question.of_right_passes} if self._wrong else set()
         return tuple(name for name in self.plan.asked(spec.name) if (spec.name, name) not in taken and name not in idle)
+
+    def quantisation(self) -> tuple[QuantisationError, ...]:
+        """What quantisation itself costs, of a quantised case under a plan that asks everything."""
+        from flashverify.checks.quantisation import quantisation_errors
+
+        if self.base is None or self.case.quantised is None or self.plan.thorough is None or self.base.beyond_oracle:
+            return ()
+        return quantisation_errors(self.base.execution.problem)
 
     @property
     def _wrong(self) -> bool:

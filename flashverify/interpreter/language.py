@@ -100,10 +100,27 @@ def _decision(data: Any) -> Any:
     return data[0]
 
 
+_PRESENT = [False]
+"""Whether Triton builds a load, where it asks of `other` and of `mask` only whether they are there."""
+
+
 def _bool(tensor: Any) -> bool:
-    if tensor.numel.value != 1:
+    if tensor.numel.value != 1 or _PRESENT[0]:
         return True  # Triton asks whether an optional tensor is there
     return bool(_decision(tensor.handle.data.reshape(-1).astype(bool)))
+
+
+def _building_loads(build: Any) -> Any:
+    """A method that builds loads, in which a scalar `other=0` is there as any other is."""
+
+    def load(*args: Any, **options: Any) -> Any:
+        _PRESENT[0] = True
+        try:
+            return build(*args, **options)
+        finally:
+            _PRESENT[0] = False
+
+    return load
 
 
 def _index(tensor: Any) -> int:
@@ -125,6 +142,8 @@ def replacements() -> Iterator[tuple[Any, str, Any]]:
         yield owner, "reduce", _reduce
         yield owner, "associative_scan", _scan
     yield tl.core.tensor, "__bool__", _bool
+    semantic = tl.semantic.TritonSemantic
+    yield semantic, "load", _building_loads(semantic.load)
     yield tl.core.tensor, "__index__", _index
     yield tl.core.tensor, "T", property(_transposed)
 

@@ -8,9 +8,21 @@ from typing import Any
 
 import msgspec
 
+from flashverify.judge.quantisation import QuantisationError
 from flashverify.judge.wrong_map import WrongMap
 
-__all__ = ["CaseResult", "Key", "OtherProblem", "OutputStats", "Sampled", "Status", "Verdict", "from_hex", "to_hex"]
+__all__ = [
+    "CaseResult",
+    "Key",
+    "OtherProblem",
+    "OutputStats",
+    "QuantisationError",
+    "Sampled",
+    "Status",
+    "Verdict",
+    "from_hex",
+    "to_hex",
+]
 
 
 class Status(StrEnum):
@@ -190,6 +202,7 @@ class CaseResult(msgspec.Struct, frozen=True, omit_defaults=True):
         seconds: that it took.
         warnings: remarks that are no failures.
         sampled: which part the oracle judged; None is all of it.
+        quantisation: of a quantised case that was judged in full, what quantisation itself costs; beside the verdicts, no part of them.
         origin: the list or the batch of a campaign that it belongs to, as `batch 12`; empty where there is none.
     """
 
@@ -202,6 +215,7 @@ class CaseResult(msgspec.Struct, frozen=True, omit_defaults=True):
     warnings: tuple[str, ...] = ()
     sampled: Sampled | None = None
     origin: str = ""
+    quantisation: tuple[QuantisationError, ...] = ()
 
     @property
     def failures(self) -> tuple[Verdict, ...]:

@@ -21,6 +21,8 @@ SUBJECTS = {
     "bundled-latent": "flashverify.subjects.latent:BundledLatent",
     "bundled-selected": "flashverify.subjects.selected:BundledSelected",
     "bundled-chunked": "flashverify.subjects.chunked:BundledChunked",
+    "bundled-quantised": "flashverify.subjects.quantised:BundledQuantised",
+    "bundled-quantised-decode": "flashverify.subjects.quantised:BundledQuantisedDecode",
 }
 """The adapters that a mutated kernel package can stand behind."""
 
@@ -62,7 +64,8 @@ class Mutant:
         """Whether `case` has all parts that the defect needs, so that judging it may show something.
 
         The names of parts are those of masks and logits, `dropout`, `paged`, `backward`, `launch` (launch parameters), `groups`
-        (several query heads of a kv head) and `sequences` (several, in batches or packed).
+        (several query heads of a kv head), `kv_heads` (several) and `sequences` (several, in batches or packed); of a quantised case the format of
+        its codes, `zeros`, and how its scales are shared: `token_scales` by no two keys, `shared_scales` by blocks, `head_scales` by no two heads.
         """
         packed = case.mask.packed
         present = {
@@ -73,5 +76,15 @@ class Mutant:
             "groups": case.heads_q > case.heads_kv,
             "sequences": (case.batch if packed is None else len(packed.lengths())) > 1,
         }
+        how = case.quantised
+        present["kv_heads"] = case.heads_kv > 1
+        if how is not None:
+            present |= {
+                how.codes: True,
+                "zeros": how.zeros,
+                "token_scales": how.scales == "token",
+                "shared_scales": how.scales == "block",
+                "head_scales": how.scales != "tensor",
+            }
         names = case.mask.parts() | case.logits.names() | {name for name, there in present.items() if there}
         return names.issuperset(self.needs)

@@ -1,7 +1,6 @@
 """An attention problem prepared for the bounds: grouped by kv head, cut into chunks of query rows, masked, free of NaN."""
 
 import dataclasses
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -11,10 +10,11 @@ from torch import Tensor
 from flashverify.formats import DTYPES, FORMATS, format_of
 from flashverify.numerics.chunk import Chunk
 from flashverify.numerics.coefficients import Coefficients, Shape, coefficients
-from flashverify.numerics.features import Features
+from flashverify.numerics.features import Features, check_modifiers
 from flashverify.numerics.flushing import flushable_part
 from flashverify.numerics.form import Form
 from flashverify.numerics.prepare import chunk_of, visible_operands
+from flashverify.numerics.scaled import with_scales
 from flashverify.numerics.systematic import without_rounding_to_nearest, without_roundings
 
 __all__ = ["BoundInputs", "Pairs"]
@@ -42,6 +42,7 @@ class BoundInputs:
         biases: Additive terms of the logits, natural units, each like `visible` but real.
         sink: `[Hq]` float64 sink logits, natural units, or None.
         keep: Pairs that dropout keeps, like `visible`.
+        k_scale: `[B Hkv, Sk, 1]` float64, the scale of each key of a quantised K, or None; v_scale likewise.
         directed: The bounds hold what may share a direction, and no rounding to nearest (section 22).
     """
 
@@ -57,6 +58,8 @@ class BoundInputs:
     biases: tuple[Pairs, ...] = ()
     sink: Tensor | None = None
     keep: Pairs | None = None
+    k_scale: Tensor | None = None
+    v_scale: Tensor | None = None
     chunk_elements: int = _CHUNK_ELEMENTS
     directed: bool = False
     _only: Chunk | None = None
@@ -77,6 +80,8 @@ class BoundInputs:
         sink: Tensor | None = None,
         keep: Pairs | None = None,
         dropout: float = 0.0,
+        k_scale: Tensor | None = None,
+        v_scale: Tensor | None = None,
         chunk_elements: int = _CHUNK_ELEMENTS,
     ) -> "BoundInputs":
         """Prepare a problem.
@@ -95,6 +100,8 @@ class BoundInputs:
             sink: `[Hq]` logits of one more column with V = 0 in every row that sees a key, natural units.
             keep: The pairs that dropout keeps, like `visible`; every weight then counts times `1 / (1 - dropout)`, and the LSE does not change.
             dropout: Probability p in [0, 1).
+            k_scale: Of a quantised K, whose values `k` holds: the scale of each key, `[B, Hkv, Sk, 1]`.
+            v_scale: Likewise.
             chunk_elements: Largest number of pairs held at once.
 
         Returns:
@@ -110,14 +117,7 @@ class BoundInputs:
         name = format_of(dtype).name
         if name not in DTYPES:
             raise ValueError(f"dtype={name!r} is not a kernel's dtype; accepted: {', '.join(DTYPES)}")
-        if softcap is not None and not 0 <= softcap < math.inf:
-            raise ValueError(
-                f"softcap={softcap!r} is not a softcap; accepted: None or 0 for none, or a positive number"
-            )
-        if not 0 <= dropout < 1 or (dropout and keep is None):
-            raise ValueError(f"dropout={dropout!r} needs 0 <= dropout < 1, and keep where it is not 0")
-        if sink is not None and sink.shape != (Hq,):
-            raise ValueError(f"sink {tuple(sink.shape)} is not one logit a query head, ({Hq},)")
+        check_modifiers(Hq, softcap=softcap, dropout=dropout, keep=keep is not None, sink=sink)
         features = Features(
             softcap=softcap or None,
             biases=len(biases),
@@ -139,6 +139,8 @@ class BoundInputs:
             biases=tuple(biases),
             sink=None if sink is None else sink.double().to(q.device),
             keep=keep,
+            k_scale=None if k_scale is None else k_scale.double().reshape(B * Hkv, Sk, 1),
+            v_scale=None if v_scale is None else v_scale.double().reshape(B * Hkv, Sk, 1),
             chunk_elements=chunk_elements,
         )
 
@@ -231,7 +233,7 @@ class BoundInputs:
         factor = 1.0 if self.features is None else self.features.factor
         kept = None if self.keep is None else self._pairs(self.keep, rows).double()
         softcap = None if self.features is None else self.features.softcap
-        return chunk_of(
+        chunk = chunk_of(
             rows,
             operands,
             magnitude=self.magnitude,
@@ -243,3 +245,4 @@ class BoundInputs:
             kept=kept,
             factor=factor,
         )
+        return with_scales(self, chunk)

@@ -2,9 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from flashverify.numerics.quantised import QuantisedErrors
 
 __all__ = ["MASKED", "Chunk", "Parts", "finite_rows", "logits_of"]
 
@@ -97,6 +101,7 @@ class Chunk:
         kept: `[G, M, N]` visible pairs that dropout keeps as 0/1, or None without dropout.
         factor: `1 / (1 - p)`, 1 without dropout.
         small_q, small_k, small_v: What of each element of an operand may be flushed to zero, or None where it is nothing.
+        quantised: What the scales of a quantised K and V add, or None.
         cache: Terms of the last gradient, for a second look at the same one.
     """
 
@@ -127,6 +132,7 @@ class Chunk:
     small_q: Tensor | None = None
     small_k: Tensor | None = None
     small_v: Tensor | None = None
+    quantised: "QuantisedErrors | None" = None
     cache: dict[str, object] = field(default_factory=dict)
 
     def mask(self, x: Tensor) -> Tensor:

@@ -226,15 +226,24 @@ class Coefficients(
     DerivativeCoefficients,
     GradientCoefficients,
 ):
-    """Coefficients of one evaluation of the formulas: every group, and those of softcap, biases, sink and dropout, or None."""
+    """Coefficients of one evaluation of the formulas: every group, and those of softcap, biases, sink and dropout, or None.
+
+    Attributes:
+        quantised: The scales of a quantised K and V count: not in the oracle's own evaluation, which takes their values.
+        s_scale: |softmax scale|.
+    """
 
     features: FeatureCoefficients | None = None
+    quantised: bool = False
+    s_scale: float = 0.0
 
     @classmethod
-    def of(cls, *groups: Any, features: FeatureCoefficients | None) -> Self:
+    def of(cls, *groups: Any, features: FeatureCoefficients | None, **more: Any) -> Self:
         """Unites the groups.
 
         Raises:
             TypeError: one of them is missing.
         """
-        return cls(**{f.name: getattr(group, f.name) for group in groups for f in fields(group)}, features=features)
+        return cls(
+            **{f.name: getattr(group, f.name) for group in groups for f in fields(group)}, features=features, **more
+        )

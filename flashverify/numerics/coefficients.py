@@ -54,6 +54,8 @@ def coefficients(form: Form, dtype: str, shape: Shape, scale: float, features: F
         _derivatives(s),
         _gradients(s),
         features=s.beside,
+        quantised=True,
+        s_scale=s.scale,
     )
 
 
@@ -122,10 +124,10 @@ def _weights(s: Setting) -> WeightCoefficients:
         split=(7 * U if form.partial_lse_base == "e" else 3 * U) if s.splits else 0.0,
         split_lse=8 * U if form.normalise == "lse" else 0.0,
         row_sum=s.sums * U / (1 - min(s.sums * U, 0.5)),
-        row_sum_rounded=form.row_sum == "rounded" and s.x.narrow,
-        u_p=s.x.u if s.x.narrow and form.partials == "computed" else 0.0,
+        row_sum_rounded=form.row_sum == "rounded" and s.u_p > 0,
+        u_p=s.u_p,
         eta_p=s.eta_p * (2 if s.beside is not None and s.beside.drop_cast else 1),
-        p_max=min(s.x.max, OVERFLOW_FP32) if s.x.narrow else OVERFLOW_FP32,
+        p_max=s.p_max,
     )
 
 
@@ -152,13 +154,15 @@ def _output(s: Setting) -> OutputCoefficients:
     limits = [OVERFLOW_FP32, *([s.x.max] if narrow_pv else []), *([accum.max] if u_acc else [])]
     limit = min(limits) / (1 + max(u_pv, u_acc)) ** 2
     ordered = form.key_order == "ascending" and form.block_n is not None and s.shape.Sk > 0
-    tile = s.dot(min(form.block_n or 0, s.shape.Sk)) if ordered else 0.0
+    tile = s.weighted(min(form.block_n or 0, s.shape.Sk)) if ordered else 0.0
+    # Sums of fp8 products that leave the matrix unit with every tile are added in fp32.
+    apart = form.products == "fp8_pv" and form.fp8_chain is not None and form.fp8_chain <= (form.block_n or 0)
     # Operands that are truncated cost the products, not the accumulator. 2u: acc alpha, and acc + the product where it is a sum of its own.
     operands = operand_error(s.x.name, form.dot)
     return OutputCoefficients(
         normalise=form.normalise,
         tile_dot=(tile + 2 * U) * _SECOND_ORDER if ordered else 0.0,
-        tile_sum=(tile - operands + 2 * U) * _SECOND_ORDER if ordered else 0.0,
+        tile_sum=((0.0 if apart else tile - operands) + 2 * U) * _SECOND_ORDER if ordered else 0.0,
         dot_keys=s.dot_keys + U * s.rescales + divisions * 8 * U,
         u_acc=math.expm1(u_pv + 2 * s.blocks * u_acc),
         eta_acc=(eta_pv + 2 * eta_acc) * s.blocks,

@@ -1,12 +1,15 @@
 """Softcap, biases, sink and dropout: what a problem has of them, and the coefficients of their errors (docs/bounds.md, sections 3 to 12)."""
 
+import math
 from dataclasses import dataclass
+
+from torch import Tensor
 
 from flashverify.formats import format_of
 from flashverify.numerics.form import Form
 from flashverify.numerics.primitives import DIV_EPS, TANH_APPROX_EPS, TANH_EPS
 
-__all__ = ["FeatureCoefficients", "Features", "feature_coefficients", "float64_features"]
+__all__ = ["FeatureCoefficients", "Features", "check_modifiers", "feature_coefficients", "float64_features"]
 
 _SECOND_ORDER = 1 + 2.0**-18
 
@@ -33,6 +36,16 @@ class Features:
     def factor(self) -> float:
         """`1 / (1 - p)`."""
         return 1.0 / (1.0 - self.dropout)
+
+
+def check_modifiers(heads: int, *, softcap: float | None, dropout: float, keep: bool, sink: Tensor | None) -> None:
+    """Refuses what no problem of so many query heads has, with a ValueError."""
+    if softcap is not None and not 0 <= softcap < math.inf:
+        raise ValueError(f"softcap={softcap!r} is not a softcap; accepted: None or 0 for none, or a positive number")
+    if not 0 <= dropout < 1 or (dropout and not keep):
+        raise ValueError(f"dropout={dropout!r} needs 0 <= dropout < 1, and keep where it is not 0")
+    if sink is not None and sink.shape != (heads,):
+        raise ValueError(f"sink {tuple(sink.shape)} is not one logit a query head, ({heads},)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from typing import NoReturn
 
 from flashverify.formats import DTYPES
 from flashverify.numerics.primitives import AGNOSTIC, EX2_EPS, POLY_EPS
+from flashverify.numerics.quantised import WEIGHT_FORMATS
 
 __all__ = ["Form"]
 
@@ -41,10 +42,12 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "key_order": ("unknown", "ascending"),
     "stored_delta": ("plain", "minus_dlse"),
     "empty_row_lse": ("none", "sink"),
+    "dequantised": ("unknown", "operand", "narrow", "folded"),
+    "products": ("input", "fp8_pv"),
     "dot": ("ieee", "tf32", "tf32x3"),
 }
-_OPTIONAL_DTYPES = ("out_dtype", "grad_dtype")
-_FLAGS = ("grad_uses_prescaled", "k_smoothed", "masked_ds")
+_OPTIONAL = {"out_dtype": DTYPES, "grad_dtype": DTYPES, "p_dtype": tuple(WEIGHT_FORMATS)}
+_FLAGS = ("grad_uses_prescaled", "k_smoothed", "masked_ds", "v_scale_last")
 # A P tile that was not rescaled reaches 2^tau and must survive its cast to fp16.
 _MAX_TAU = 15.0
 _NUMBERS = (
@@ -53,8 +56,9 @@ _NUMBERS = (
     ("kappa_bias", 0.0, 1e3),
     ("rescale_threshold", 0.0, _MAX_TAU),
     ("exp_eps", 0.0, 2.0**20),
+    ("p_factor", 2.0**-16, 2.0**16),
 )
-_COUNTS = ("block_n", "n_blocks", "n_splits", "grad_adds")
+_COUNTS = ("block_n", "n_blocks", "n_splits", "grad_adds", "fp8_chain")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +116,14 @@ class Form:
             ascending order; a tile without a visible key changes nothing, and a sink enters after the last. The weights of a tile are summed and
             then added to one row sum, and its product with V to one accumulator. It makes 16-bit weights predictable and every bound of the
             forward sharper (docs/bounds.md, sections 4 to 14), and needs `block_n`.
+        dequantised: How a code of a quantised K or V becomes a number: `"operand"`, its product with the scale in fp32 is rounded to the
+            input dtype; `"narrow"`, the scale and the product are; `"folded"`, the code itself is the operand, the scale of K multiplies the
+            logit and that of V the weight or the result in fp32. `"unknown"` is judged by the widest of them (docs/bounds.md, section 23).
+        v_scale_last: Of folded scales: that of V multiplies the result, so no weight carries it.
+        p_dtype: Format of 8 bits that weights are cast to before their product with V, `"e4m3"` or `"e5m2"`; None for the input's.
+        p_factor: Number that weights are multiplied by before that cast, and the result divided by.
+        products: The product of weights and V takes fp8 operands on both sides (`"fp8_pv"`), or those of the input dtype.
+        fp8_chain: Keys that such a product adds in the matrix unit before the sum enters an accumulator in fp32; None for all.
         dot: Precision of fp32 dots.
         architecture: `"sm_80"`, `"sm_90"`, ..., `"ieee"` (interpreter, CPU); anything else gets the maximum over all.
         out_dtype: dtype of O; None for the input's.
@@ -160,6 +172,12 @@ class Form:
     masked_ds: bool = False
     stored_delta: str = "plain"
     empty_row_lse: str = "none"
+    dequantised: str = "unknown"
+    v_scale_last: bool = False
+    p_dtype: str | None = None
+    p_factor: float = 1.0
+    products: str = "input"
+    fp8_chain: int | None = None
     dot: str = "ieee"
     architecture: str = AGNOSTIC
     out_dtype: str | None = None
@@ -169,9 +187,9 @@ class Form:
         for name, accepted in _CHOICES.items():
             if getattr(self, name) not in accepted:
                 self._refuse(name, ", ".join(map(repr, accepted)))
-        for name in _OPTIONAL_DTYPES:
-            if getattr(self, name) not in (None, *DTYPES):
-                self._refuse(name, ", ".join(map(repr, (None, *DTYPES))))
+        for name, dtypes in _OPTIONAL.items():
+            if getattr(self, name) not in (None, *dtypes):
+                self._refuse(name, ", ".join(map(repr, (None, *dtypes))))
         for name in _FLAGS:
             if not isinstance(getattr(self, name), bool):
                 self._refuse(name, "True, False")
@@ -200,6 +218,8 @@ class Form:
             raise ValueError(
                 "p_from='forward' is not accepted with n_splits > 1, prescale_bwd or bwd_lse_base='e': these recompute P from an LSE"
             )
+        if self.p_dtype is not None and self.p_factor * 2.0**self.rescale_threshold > WEIGHT_FORMATS[self.p_dtype].max:
+            self._refuse("p_factor", f"at most {WEIGHT_FORMATS[self.p_dtype].max:g} / 2^rescale_threshold")
         if self.key_order == "ascending" and self.block_n is None:
             raise ValueError("key_order='ascending' needs block_n, the keys of a tile, got block_n=None")
 

@@ -1,7 +1,5 @@
 """Worst-case bounds of O and LSE (docs/bounds.md, sections 3 to 7)."""
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
@@ -10,11 +8,13 @@ from flashverify.numerics.accumulators import accumulator_overflow
 from flashverify.numerics.bound_inputs import BoundInputs
 from flashverify.numerics.chunk import Chunk
 from flashverify.numerics.coefficients import LN2, LOG2E, Coefficients
+from flashverify.numerics.forward_parts import Errors, Shared
 from flashverify.numerics.hull import hull_of_rows
 from flashverify.numerics.logits import largest_logit, logit_error, logit_overflow, sink_error
 from flashverify.numerics.normalising import LARGE, exponent_of_lse, lse_error
 from flashverify.numerics.result import ForwardBounds, check, exactly, finish
-from flashverify.numerics.running_maximum import RunningMaximum, follows_order, running_maximum
+from flashverify.numerics.running_maximum import follows_order, running_maximum
+from flashverify.numerics.scaled import error_of_values, smallest_units
 from flashverify.numerics.self_error import float64_coefficients
 from flashverify.numerics.spread import centred_spread
 from flashverify.numerics.strict import join_strict, predict_o, predicts_o
@@ -29,37 +29,7 @@ _CLAMP = 500.0
 _TINY = 1e-150
 
 
-@dataclass(slots=True, kw_only=True)
-class _Shared:
-    """What B and E64 have in common in one chunk; rows are `[G, M, 1]`."""
-
-    o: Tensor
-    abs_o: Tensor
-    R: Tensor  # S - L, [G, M, N]
-    P: Tensor  # exp(S - L)
-    gap: Tensor  # m - S
-    sink: Tensor | None  # sink - L
-    row_sum: Tensor  # sum exp(S - m)
-    L2: Tensor  # |L| / ln 2
-    m2: Tensor  # |m| / ln 2
-    nv: Tensor  # sum of |V| over visible keys, [G, M, Dv]
-    hull: Tensor  # largest |V - O| over the hull of V, [G, M, Dv]
-
-
-@dataclass(slots=True, kw_only=True)
-class _Errors:
-    """Bounds of one evaluation; rows are `[G, M, 1]`, of O `[G, M, Dv]`."""
-
-    before: Tensor  # of O before the rounding of the output
-    after: Tensor
-    flushed: Tensor  # the part of it that comes from underflow
-    lse: Tensor  # base 2
-    walk: RunningMaximum | None  # where the order of the tiles is declared
-    log_l: Tensor  # of the logarithm of the row sum, natural
-    inv: Tensor  # largest 1 / l
-
-
-def _evaluate(c: Coefficients, chunk: Chunk, s: _Shared, prescale: str, ordered: BoundInputs | None = None) -> _Errors:
+def _evaluate(c: Coefficients, chunk: Chunk, s: Shared, prescale: str, ordered: BoundInputs | None = None) -> Errors:
     """Return the bounds of O and of the LSE, and what the strict bound takes from them; `ordered` is the problem where its form declares the order of the tiles.
 
     With theta the exponent's error, `w_hat = w (1 + e)`, `|e| <= expm1(theta)`, and `O_hat - O = sum P e (V - O) / (1 + sum P e)`. Centred on O, a row
@@ -124,12 +94,15 @@ def _evaluate(c: Coefficients, chunk: Chunk, s: _Shared, prescale: str, ordered:
         hull = hull_of_rows(chunk, s.o, s.hull, lost | (w1 > Dlo))
         T1 = torch.where(lost, hull, torch.minimum(spread, hull))
 
-    Tu = inv * (s.nv * (c.eta_p + c.w) + s.abs_o * (terms * c.w) + (3 * c.w * chunk.factor) * chunk.n + c.eta_acc)
-    Tu = Tu + s.nv * c.eta_cast
+    nv, least = (s.nv_unit, s.n_most) if c.quantised else (s.nv, chunk.n)
+    Tu = inv * (nv * (c.eta_p + c.w) + s.abs_o * (terms * c.w) + (3 * c.w * chunk.factor) * least + c.eta_acc)
+    Tu = Tu + nv * c.eta_cast
     drop_cast = 0.0 if c.features is None else c.features.drop_cast
     summed = (pv * (1 + c.u_p) + Tu) * c.dot_keys
     if walk is not None and ordered is not None and accumulates_in_order(ordered):
         summed = torch.minimum(summed, sum_error(c, chunk, walk, P=s.P, pv=pv, flushed=Tu, apart=apart))
+    if c.quantised:
+        T1 = T1 + error_of_values(chunk, Pup) * (1 + c.u_p + c.u_partial + c.u_acc + c.dot_keys)
     core = T1 + pv * (c.u_p + c.u_partial + c.u_acc + drop_cast) + Tu + summed + c.eta_partial
     l_error: Tensor | float = row_sum + c.div
     if c.normalise == "lse":
@@ -144,7 +117,7 @@ def _evaluate(c: Coefficients, chunk: Chunk, s: _Shared, prescale: str, ordered:
     after = before + (s.abs_o + before) * c.u_out + c.eta_out
     flushed = flushed * ((1 + l_error) * (1 + c.u_out)) + c.eta_out
 
-    return _Errors(
+    return Errors(
         before=before, after=after, flushed=flushed, lse=lse * (1 + 2.0**-17), walk=walk, log_l=relative, inv=sum_inv
     )
 
@@ -160,10 +133,11 @@ def _chunk_terms(problem: BoundInputs, chunk: Chunk, o: Tensor, lse: Tensor) -> 
     unknown, unknown_o = ~torch.isfinite(L), ~torch.isfinite(o)
     o, L = torch.where(unknown_o | unknown | empty, 0.0, o), torch.where(unknown, 0.0, L)
     nv = chunk.over_kept_keys(chunk.av)
+    nv_unit, n_most = smallest_units(chunk, nv)
     top, low = chunk.top, chunk.low
     R = chunk.S - L
-    shared = _Shared(
-        o=o, abs_o=o.abs(), R=R, P=torch.exp(R.clamp(max=_CLAMP)), gap=chunk.m - chunk.S, row_sum=torch.exp((L - chunk.m).clamp(0.0, _CLAMP)),
+    shared = Shared(
+        o=o, abs_o=o.abs(), R=R, P=torch.exp(R.clamp(max=_CLAMP)), nv_unit=nv_unit, n_most=n_most, gap=chunk.m - chunk.S, row_sum=torch.exp((L - chunk.m).clamp(0.0, _CLAMP)),
         L2=L.abs() * LOG2E, m2=chunk.m.abs() * LOG2E, nv=nv, hull=torch.maximum(top - o, o - low).clamp_(min=0.0),
         sink=None if chunk.sink is None else chunk.sink - L,
     )  # fmt: skip

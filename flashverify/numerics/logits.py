@@ -41,7 +41,7 @@ def logit_error(
         B_S `[G, M, N]`, to be enlarged in place; what is still to be added to it, `[G, M, 1]` or a number; the errors of the tanh, or None
         without a softcap.
     """
-    parts = chunk.parts
+    parts, scales = chunk.parts, chunk.quantised if c.quantised else None
     theta = torch.mul(chunk.A, c.s_dot_bwd if backward else c.s_dot_fwd)
     theta.add_(chunk.abs_s if parts is None else parts.size, alpha=c.s_abs)
     eta = c.prescale_bwd if backward else c.prescale_fwd
@@ -53,6 +53,9 @@ def logit_error(
         theta.add_(_smoothed(chunk, chunk.aq) * c.s_mean + chunk.aq.sum(-1, keepdim=True) * c.s_mean_eta)
         if chunk.small_q is not None:
             theta.add_(_smoothed(chunk, chunk.small_q), alpha=c.s_flush)
+    if scales is not None:
+        whole = 1 + c.s_dot_fwd / c.s_scale + c.s_abs if c.s_scale else 1.0
+        theta.add_(chunk.aq @ scales.k.mT, alpha=c.s_scale * whole).add_(scales.logit * c.s_scale)
     offset: Tensor | float = chunk.aq.sum(-1, keepdim=True) * eta + c.s_const if prescale == "k" else c.s_const
     tanh_error = None
     if parts is not None:

@@ -8,6 +8,7 @@ from flashverify.numerics.coefficient_groups import Shape
 from flashverify.numerics.features import FeatureCoefficients, Features, feature_coefficients
 from flashverify.numerics.form import Form
 from flashverify.numerics.primitives import dot_coefficient
+from flashverify.numerics.quantised import WEIGHT_FORMATS, fp8_dot
 
 __all__ = ["Setting", "U", "W", "key_blocks", "setting_of"]
 
@@ -69,6 +70,12 @@ class Setting:
         form = self.form
         return dot_coefficient(K, dtype=self.x.name, dot=form.dot, architecture=form.architecture, parts=parts)
 
+    def weighted(self, K: int) -> float:
+        """D(K) of a product of weights and V."""
+        if self.form.products == "fp8_pv":
+            return fp8_dot(K, interpreted=self.form.architecture == "ieee", chain=self.form.fp8_chain)
+        return self.dot(K)
+
     @property
     def u_s(self) -> float:
         """Unit roundoff of S where it is kept in the input dtype, else 0."""
@@ -77,13 +84,36 @@ class Setting:
     @property
     def eta_p(self) -> float:
         """Subnormal error of one cast of P or dS; a merge casts no weights."""
-        return self.x.eta if self.x.narrow and self.form.partials == "computed" else 0.0
+        if self.form.partials != "computed":
+            return 0.0
+        if self.form.p_dtype is not None:
+            return WEIGHT_FORMATS[self.form.p_dtype].eta / self.form.p_factor
+        return self.x.eta if self.x.narrow else 0.0
+
+    @property
+    def u_p(self) -> float:
+        """Unit roundoff of one cast of P, 0 for fp32."""
+        if self.form.partials != "computed":
+            return 0.0
+        if self.form.p_dtype is not None:
+            # The product with the factor is a rounding of fp32.
+            return WEIGHT_FORMATS[self.form.p_dtype].u + 2 * U * (self.form.p_factor != 1.0)
+        return self.x.u if self.x.narrow else 0.0
+
+    @property
+    def p_max(self) -> float:
+        """Largest weight that its cast keeps."""
+        if self.form.p_dtype is not None:
+            return WEIGHT_FORMATS[self.form.p_dtype].max
+        return min(self.x.max, 2.0**127) if self.x.narrow else 2.0**127
 
     @property
     def dot_keys(self) -> float:
         """A dot over the keys; one of its own for every tile, added to the accumulator, costs one rounding a tile."""
         if self.form.partials == "given":  # one product a part, in fp32
             return dot_coefficient(self.form.n_splits, dtype="fp32", dot="ieee", architecture="ieee") + U * self.blocks
+        if self.form.products == "fp8_pv":
+            return self.weighted(self.shape.Sk) + U * self.blocks
         return self.dot(self.shape.Sk, self.form.n_splits) + U * self.blocks
 
     @property

@@ -1,5 +1,7 @@
 """The strict bounds of O and dV: what the rounded weights of a declared order of tiles must be (docs/bounds.md, section 14)."""
 
+import math
+
 import torch
 from torch import Tensor
 from torch.nn.functional import threshold
@@ -9,8 +11,10 @@ from flashverify.numerics.bound_inputs import BoundInputs
 from flashverify.numerics.chunk import MASKED, Chunk
 from flashverify.numerics.coefficients import Coefficients
 from flashverify.numerics.form import Form
+from flashverify.numerics.quantised import WEIGHT_FORMATS
 from flashverify.numerics.result import OutputBound, StrictBound
-from flashverify.numerics.running_maximum import OWN, OWN_FLAT, RunningMaximum, follows_order
+from flashverify.numerics.running_maximum import OWN, OWN_FLAT, RunningMaximum, follows_order, tiles_of
+from flashverify.numerics.scaled import carried_scales, error_of_values, smallest_units
 from flashverify.numerics.tile_sums import growth, running_sum
 
 __all__ = ["join_strict", "predict_dv", "predict_o", "predicts_dv", "predicts_o"]
@@ -32,12 +36,14 @@ def _predicts(form: Form, problem: BoundInputs) -> bool:
 def predicts_o(problem: BoundInputs) -> bool:
     """Whether section 14 covers O of the problem's form.
 
-    It does not cover dropout (weights may be scaled before their cast), maxima and sums that do not follow the order of the tiles, a row sum
+    Of quantised operands it covers those whose way to a number is declared. It does not cover dropout (weights may be scaled before their cast), maxima and sums that do not follow the order of the tiles, a row sum
     of rounded weights and 16-bit partial results, products and accumulators.
     """
     form = problem.form
     plain = (form.row_sum, form.partial_dtype, form.pv_dtype, form.o_accum) == ("unrounded", "fp32", "fp32", "fp32")
-    return plain and follows_order(problem) and _predicts(form, problem)
+    scaled = problem.v_scale is None or form.dequantised != "unknown"
+    exact_factor = math.frexp(form.p_factor)[0] == 0.5
+    return plain and scaled and exact_factor and follows_order(problem) and _predicts(form, problem)
 
 
 def predicts_dv(problem: BoundInputs) -> bool:
@@ -52,14 +58,24 @@ def predicts_dv(problem: BoundInputs) -> bool:
     )
 
 
-def _cast(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """Rounded to the input dtype. torch goes by way of fp32, where the kernel's weights lie too: an end of their interval stays one."""
-    return x.to(dtype).double()
+def _cast(x: Tensor, dtype: torch.dtype, factor: float = 1.0) -> Tensor:
+    """Rounded to the dtype of weights, times a power of two there. torch goes by way of fp32, where the kernel's weights lie too: an end of their interval stays one."""
+    return x.to(dtype).double() if factor == 1.0 else (x * factor).to(dtype).double() / factor
 
 
-def _lowest(x: Tensor, dtype: torch.dtype, w: float) -> Tensor:
+def _lowest(x: Tensor, dtype: torch.dtype, w: float, factor: float = 1.0) -> Tensor:
     """The smallest rounded weight: one that fp32 may flush is 0."""
-    return threshold(_cast(x, dtype), w, 0.0)
+    return threshold(_cast(x, dtype, factor), w, 0.0)
+
+
+def _weight_format(problem: BoundInputs) -> tuple[torch.dtype, float, float]:
+    """The dtype that weights are cast to, what they are multiplied by before, and the smallest normal weight."""
+    form, x = problem.form, FORMATS[problem.dtype]
+    if form.p_dtype is None:
+        return x.dtype, 1.0, x.min_normal
+    found = WEIGHT_FORMATS[form.p_dtype]
+    smallest = found.min_normal if form.products == "fp8_pv" else x.min_normal
+    return getattr(torch, found.library), form.p_factor, smallest / form.p_factor
 
 
 def predict_o(
@@ -88,12 +104,17 @@ def predict_o(
     Returns:
         Both `[G, M, Dv]`; the error is infinite where nothing is predicted.
     """
-    x, high, low = FORMATS[problem.dtype], walk.high, walk.low
+    (dtype, factor, smallest), high, low = _weight_format(problem), walk.high, walk.low
     middle, width = (high + low).mul_(0.5), (high - low).mul_(0.5)
     share = torch.exp((middle - L.unsqueeze(-1)).clamp_(max=_LARGE))
     own = (c.eps + width[..., -1:, :] * (2 * c.gap)) * (1 + OWN) + OWN_FLAT
-    most = _cast(torch.exp_(walk.up.sub(low).add_(own).clamp_(max=c.theta_bwd)), x.dtype).mul_(share)
-    least = _lowest(torch.exp_(walk.down.sub(high).sub_(own)), x.dtype, c.w).mul_(share)
+    carried = carried_scales(problem, chunk)
+    unit = 1.0 if carried is None else tiles_of(carried.mT.expand_as(chunk.S), walk.block, fill=1.0)
+    room = 0.0 if carried is None else 2 * c.u
+    own = own if carried is None else own + room
+    most = _cast(torch.exp_(walk.up.sub(low).add_(own).clamp_(max=c.theta_bwd + room)) * unit, dtype, factor) / unit
+    most = most * share
+    least = _lowest(torch.exp_(walk.down.sub(high).sub_(own)) * unit, dtype, c.w, factor) / unit * share
 
     # Tiles after which the maximum stays share its error, which moves O along O; it is taken out of rows that have most of their weight there.
     later = (walk.moves > 0).unsqueeze(-1)
@@ -111,8 +132,10 @@ def predict_o(
 
     value, passed = running_sum(weights, chunk.v, walk)
     # A subnormal weight enters a matrix unit with the exponent of the smallest normal number.
-    aligned = 2 * c.tile_dot * x.min_normal if problem.form.architecture != "ieee" else 0.0
-    core = torch.addcmul(error @ chunk.av, inv, nv * (c.w + aligned) + (4 * c.w) * chunk.n)
+    aligned = 2 * c.tile_dot * smallest if problem.form.architecture != "ieee" else 0.0
+    nv, least_units = smallest_units(chunk, nv)
+    core = torch.addcmul(error @ chunk.av, inv, nv * (c.w + aligned) + (4 * c.w) * least_units)
+    core = core + error_of_values(chunk, weights + error)
     core = (core + passed * (c.tile_sum * (1 + OWN))) * growth(c, walk)
     core = core + (value.abs() + core) * (common.clamp(max=_LARGE).expm1_() * (1 + c.div) + c.div)
     lost = ((width > _WIDEST) & (middle > MASKED / 2)).any(-2) | (log_l > _WIDEST)

@@ -29,6 +29,8 @@ _ROUND_TO_NEAREST = (
     "dropout_scale",
     "dbias_partial",
     "key_order",
+    "p_dtype",
+    "p_factor",
 )
 
 

@@ -85,6 +85,9 @@ def _traits(case: Case) -> Iterator[tuple[str, str]]:
     yield "layout", case.storage.layout
     if case.storage.page_size is not None:
         yield "layout", "paged"
+    if case.quantised is not None:
+        yield "codes", case.quantised.codes
+        yield "scales", f"{case.quantised.scales}{', zero points' * case.quantised.zeros}"
     for name, value in case.launch:
         yield "launch", f"{name}={value}"
     yield "gradients", "with" if case.grad.backward else "without"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from flashverify.case.case import DTYPES, LAYOUTS
 from flashverify.case.masks.mask import PARTS
 from flashverify.case.modifiers.logits import MODIFIERS
+from flashverify.case.quantised.codes import CODES
 from flashverify.judge.wording import evidence_text, plural
 from flashverify.report.pairs import PAIRED, pairs_of, pairs_text
 
@@ -92,6 +93,9 @@ class AxesSeen:
         longest = f"{plural(self.rows, 'row')}, {plural(self.keys, 'key')}"
         yield Row("Longest sequence", longest, "anything longer")
         yield Row("Launch values", self._launches() or "those that the subject chooses", "")
+        if codes := self._of("codes"):
+            yield Row("Codes of K and V", _values(codes), ", ".join(name for name in CODES if name not in codes))
+            yield Row("What shares a scale", _values(self._of("scales")), "")
         gradients = self._of("gradients")
         yield Row("Gradients", _values(gradients), "" if "with" in gradients else "the backward")
         gpu = any(name != "cpu" and not name.startswith("interpreter") for name in evidence)

@@ -66,6 +66,18 @@ REGISTERED = (
         bundled=True,
     ),
     Registered(
+        "bundled-quantised",
+        "flashverify.subjects.quantised:BUNDLED_QUANTISED",
+        "K and V in fp8, int8 or int4 with scales: the prefill of flashverify_kernels; forward",
+        bundled=True,
+    ),
+    Registered(
+        "bundled-quantised-decode",
+        "flashverify.subjects.quantised:BUNDLED_QUANTISED_DECODE",
+        "the same cache, split-KV decoding; forward",
+        bundled=True,
+    ),
+    Registered(
         "torch-cpu", "flashverify.adapters.torch_cpu:TORCH_CPU", "torch's flash attention on the CPU, with its LSE"
     ),
     Registered(

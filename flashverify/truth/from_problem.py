@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from flashverify.case.modifiers.alibi import acting_slopes
+from flashverify.case.quantised.dequantised import dequantised
 from flashverify.truth.inputs import Inputs
 from flashverify.truth.pair_sources import buckets_of, distances, kept_pairs, table_biases
 from flashverify.truth.taint import Clean, clean
@@ -60,8 +61,26 @@ def inputs_of(problem: Problem) -> tuple[Inputs, Clean]:
         sink=problem.sink,
         keep=keep,
         dropout=case.dropout,
+        **_scales(problem),
     )
     return inputs, tidy
+
+
+def _scales(problem: Problem) -> dict[str, Any]:
+    """The scale of each key, 0 for one that is no finite number or belongs to no declared key; nothing of values."""
+    import torch
+
+    values, case = dequantised(problem), problem.case
+    if values is None:
+        return {}
+    places = torch.arange(case.seq_k, device=problem.q.device)
+    lengths = case.keys_inside if case.keys_inside is not None else (case.seq_k,) * case.batch
+    inside = places < torch.tensor(lengths, device=places.device).view(case.batch, 1)
+
+    def finite(scale: torch.Tensor) -> torch.Tensor:
+        return scale.where(torch.isfinite(scale) & inside.view(case.batch, 1, case.seq_k, 1), 0.0)
+
+    return {"k_scale": finite(values.k_scale), "v_scale": finite(values.v_scale)}
 
 
 def _declared(bias: torch.Tensor, case: Case) -> torch.Tensor:

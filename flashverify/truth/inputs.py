@@ -33,6 +33,7 @@ class Inputs:
         sink: `[Hq]`, one more logit in every row that sees a key.
         keep: the pairs that dropout keeps, bool.
         dropout: its probability.
+        k_scale: of a quantised k, whose values `k` holds: the scale of each key, `[B, Hkv, Sk, 1]`; None of values. v_scale likewise.
     """
 
     q: torch.Tensor
@@ -50,6 +51,8 @@ class Inputs:
     sink: torch.Tensor | None = None
     keep: Pairs = None
     dropout: float = 0.0
+    k_scale: torch.Tensor | None = None
+    v_scale: torch.Tensor | None = None
 
     def dense(self) -> Inputs:
         """The same with every function of pairs evaluated once, where the pairs are few enough to be held."""
@@ -75,6 +78,10 @@ class Inputs:
     def learned(self) -> dict[str, Any]:
         """What the oracles' backward takes by name to make the gradients of learned tensors."""
         return {name: getattr(self, name) for name in ("bias_shape", "relative_buckets", "bucket_count")}
+
+    def scales(self) -> dict[str, Any]:
+        """What the bounds alone take by name: the scales of quantised operands."""
+        return {"k_scale": self.k_scale, "v_scale": self.v_scale}
 
     def problem(self) -> dict[str, Any]:
         """What oracles and bounds take by name, beside q, k and v."""

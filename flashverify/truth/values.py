@@ -42,7 +42,7 @@ class Truth:
         self.dtype = dtype
         self.form = form
         i = self.inputs
-        self.problem = BoundInputs.of(i.q, i.k, i.v, dtype=dtype, form=form, **i.problem())
+        self.problem = BoundInputs.of(i.q, i.k, i.v, dtype=dtype, form=form, **i.problem(), **i.scales())
         self._forward = oracles.forward(i.q, i.k, i.v, **i.problem())
 
     def read_as(self, form: Form) -> Truth:

@@ -28,6 +28,8 @@ _SCALES = (2.0**-12, 2.0**12)
 
 def refusal(case: Case) -> str | None:
     """Why no count can be read of `case`, or None."""
+    if case.quantised is not None:
+        return "quantised: the values that count pairs are no codes; counts need a case without quantised=..."
     if case.dropout:
         return f"dropout={case.dropout}: which weights are dropped is no mask; counts need dropout=0"
     if 0 in (case.batch, case.seq_q, case.seq_k):

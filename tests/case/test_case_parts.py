@@ -11,6 +11,7 @@ from flashverify.case.masks.mask import PARTS, drawn_anew, of_sequences, without
 from flashverify.case.masks.predicate import hidden_by, visible, visible_parts
 from flashverify.case.memory.materialize import materialize
 from flashverify.case.modifiers.logits import MODIFIERS, modifiers_of
+from flashverify.case.quantised.tensors import QUANTISED_TENSORS
 from flashverify.case.tensors import TENSORS
 
 MASKED = [
@@ -113,6 +114,7 @@ def test_a_case_has_the_tensors_that_the_table_says():
     absent = ("query_lengths", "cu_q", "cu_k", "blocks", "prefix_lengths", "selection")
     named = ["softcap", "alibi", "bias", "sink", "relative_bias", "dropout"]
     assert [modifier.name for modifier in modifiers_of(case)] == named
+    absent = {"query_lengths", "cu_q", "cu_k", "blocks", "prefix_lengths", *(spec.name for spec in QUANTISED_TENSORS)}
     for name, spec in TENSORS.items():
         tensor = getattr(problem, name)
         assert (tensor is None) == (name in absent)

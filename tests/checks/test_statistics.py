@@ -190,6 +190,7 @@ def test_a_lean_within_the_directed_part_scores_nothing():
 def test_every_field_of_a_form_is_said_to_round_to_nearest_or_kept():
     """A new field that rounds values to 16 bits and is not named there would make `spread` blame right kernels."""
     odd = {"n_splits": 2, "block_n": 64, "n_blocks": 3, "grad_adds": 2, "architecture": "sm_90", "exp_eps": 9.0}
+    odd |= {"p_dtype": "e4m3", "fp8_chain": 64}
     kept = set()
     for field in dataclasses.fields(Form):
         default = getattr(Form(), field.name)
@@ -202,6 +203,7 @@ def test_every_field_of_a_form_is_said_to_round_to_nearest_or_kept():
         *("exp", "exp_eps", "gap_c", "kappa", "kappa_bias", "rescale_threshold", "scale_ds", "normalise", "dp_init", "delta_from"),
         *("p_from", "n_splits", "block_n", "n_blocks", "grad_adds", "grad_accum_of", "partial_lse_base", "bwd_lse_base", "lse_base"),
         *("softcap", "softcap_slope", "max_source", "stored_delta", "empty_row_lse", "masked_ds", "dot", "architecture", "partials"),
+        *("dequantised", "v_scale_last", "products", "fp8_chain"),
     }  # fmt: skip
 
 
@@ -219,6 +221,7 @@ def test_every_form_that_rounds_more_is_told_apart():
     assert not rounds_plainly(Form(grad_accum="fp16"))
     assert not rounds_plainly(Form(row_sum="rounded"))
     assert not rounds_plainly(Form(o_accum="fp16"))
+    assert not rounds_plainly(Form(p_dtype="e4m3"))
 
 
 def test_groups_that_see_one_key_are_not_asked():

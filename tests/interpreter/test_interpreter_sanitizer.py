@@ -28,6 +28,12 @@ def without_other(x_ptr, out_ptr, n, GUARDED: tl.constexpr):
 
 
 @triton.jit
+def scalar_with_other(x_ptr, out_ptr, n, FILL: tl.constexpr):
+    p = tl.program_id(0)
+    tl.store(out_ptr + p, tl.load(x_ptr + p, mask=p < n, other=FILL))
+
+
+@triton.jit
 def collide(out_ptr):
     tl.store(out_ptr + tl.program_id(0) // 2, 1.0)
 
@@ -230,3 +236,15 @@ def test_a_watch_needs_a_sanitizer():
 def test_workers_run_interpreted_kernels_under_the_sanitizer():
     with load_toolkit(BUNDLED).open("cpu", plain=False, numerics="ieee"):
         assert isinstance(active().builder, Sanitizer)
+
+
+@BOTH
+@pytest.mark.parametrize("fill", [0.0, 2.0])
+def test_a_scalar_that_is_masked_off_is_its_other_and_zero_is_one(lockstep, fill):
+    out = torch.full((4,), -1.0)
+
+    seen = reports(lockstep, scalar_with_other, (4,), torch.ones(2), out, 2, FILL=fill)
+
+    assert not seen.reports
+    assert not seen.lanes
+    assert out.tolist() == [1.0, 1.0, fill, fill]

@@ -90,7 +90,7 @@ def test_a_file_that_is_not_there_is_an_error(tmp_path):
 
 @pytest.mark.parametrize("subject", SUBJECTS)
 def test_a_mutant_stands_behind_its_subject(subject, tmp_path):
-    mutant = next(mutant for mutant in BANK if mutant.subject == subject)
+    mutant = next(mutant for mutant in CURATED if mutant.subject == subject)
 
     loaded = load_subject(build_mutant(mutant, tmp_path))
 

@@ -87,6 +87,7 @@ def result_lines(result: CaseResult, diagnosis: Diagnosis | None = None) -> list
     ]
     if result.sampled is not None:
         lines.append(f"  sampled: {result.sampled}; relations and counting look at the others")
+    lines += [f"  quantisation, no part of the verdict: {error}" for error in result.quantisation]
     lines += [f"  warning: {warning}" for warning in result.warnings]
     lines += diagnosis_lines(diagnosis)
     return ["".join(c if c.isprintable() else "?" for c in line) for line in lines]

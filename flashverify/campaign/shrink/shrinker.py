@@ -15,6 +15,7 @@ from flashverify.case.changes import change
 from flashverify.case.masks.mask import Mask, of_sequences
 from flashverify.case.masks.part import down
 from flashverify.case.modifiers.logits import modifiers_of
+from flashverify.case.quantised.quantised import simpler_quantised
 from flashverify.case.shared_kv import shares
 
 if TYPE_CHECKING:
@@ -93,6 +94,12 @@ def _storage(case: Case) -> Iterator[Case | None]:
             if value < getattr(case.storage, name):
                 smaller: dict[str, Any] = {name: value}
                 yield change(case, storage=replace(case.storage, **smaller))
+
+
+def _quantised(case: Case) -> Iterator[Case | None]:
+    if case.quantised is not None:
+        for simpler in simpler_quantised(case.quantised):
+            yield change(case, quantised=simpler)
 
 
 def _grad(case: Case) -> Iterator[Case | None]:
@@ -176,6 +183,7 @@ _PASSES: tuple[Callable[[Case], Iterator[Case | None]], ...] = (
     _sequences,
     _dims,
     _storage,
+    _quantised,
     _grad,
     _values,
     patterns,

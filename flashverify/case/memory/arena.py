@@ -29,6 +29,8 @@ _INTEGERS = {
     "nan": 0xFFFF_FFFF,
 }
 
+_BYTES = {"zero": 0, "max": 0x7E, "inf": 0x7C, "-inf": 0xFC, "nan": 0x7F}
+
 GUARD = 4096
 """Elements before and after each tensor: 8 KiB or more, several rows of a tile; a multiple of 256 bytes for every dtype."""
 
@@ -77,10 +79,19 @@ def poisoned(size: int, dtype: str, poison: str, seed: int, name: str) -> Bits:
         return np.full(size, poison != "zero", dtype=np.uint8)
     if dtype == "int32":
         return np.full(size, _INTEGERS[poison], dtype=np.uint32)
+    if dtype == "uint8":
+        return _poisoned_bytes(size, poison, seed, name)
     entry = FORMATS[dtype]
     if poison == "dirt":
         return to_bits(philox.normal(seed, f"{name}/dirt", (size,)), dtype)
     return np.full(size, entry.poisons[poison], dtype=entry.word)
+
+
+def _poisoned_bytes(size: int, poison: str, seed: int, name: str) -> Bits:
+    """Codes: 0, any, the largest finite e4m3, and codes that are NaN or infinities in one format of floats or both."""
+    if poison == "dirt":
+        return philox.integers(seed, f"{name}/dirt", (size,), 0, 255).astype(np.uint8)
+    return np.full(size, _BYTES[poison], dtype=np.uint8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,13 +116,17 @@ class Arena:
             name: of the tensor, as damage names it.
             bits: the whole buffer, `placement.size` elements.
             placement: where the tensor lies in it.
-            dtype: `fp16`, `bf16`, `fp32`, `int32` or `bool`.
+            dtype: `fp16`, `bf16`, `fp32`, `int32`, `bool` or `uint8`.
             device: where the tensor is to be.
         """
         import torch
 
         raw = torch.from_numpy(bits.view(f"i{bits.itemsize}")).to(device)
-        kind = FORMATS[dtype].dtype if dtype in FORMATS else {"int32": torch.int32, "bool": torch.bool}[dtype]
+        kind = (
+            FORMATS[dtype].dtype
+            if dtype in FORMATS
+            else {"int32": torch.int32, "bool": torch.bool, "uint8": torch.uint8}[dtype]
+        )
         view = raw.view(kind).as_strided(placement.shape, placement.strides, placement.start)
         self._buffers.append(_Buffer(name, view, raw, raw.clone(), placement))
         return view

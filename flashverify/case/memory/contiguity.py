@@ -48,7 +48,7 @@ def _rearranged(problem: Problem, swapped: bool, copy: Callable[[str, torch.Tens
     for name, spec in TENSORS.items():
         tensor = getattr(problem, name)
         if tensor is not None:
-            found[name] = _in_order(name, tensor, copy, swapped=swapped and spec.dtype == "case")
+            found[name] = _in_order(name, tensor, copy, swapped=swapped and spec.dtype in ("case", "uint8"))
     pages = problem.pages
     if pages is not None:  # `[P, page_size, Hkv, D]`: keys before heads
         pools = {

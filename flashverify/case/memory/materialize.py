@@ -65,6 +65,15 @@ def materialize(case: Case, device: torch.device | str = "cpu", *, padding: str 
         buffer[placement.start : placement.start + placement.extent] = array.reshape(-1).view(buffer.dtype)
         return arena.add(name, buffer, placement, dtype, device)
 
+    def codes(spec: TensorSpec) -> torch.Tensor | None:
+        """Bytes that lie as floats of the case do."""
+        if spec.values is None or (values := spec.values(case)) is None:
+            return None
+        placement = _placement(case, spec)
+        buffer = poisoned(placement.size, spec.dtype, poison, case.values.seed, spec.name)
+        _place(buffer, placement, values, _regions(case, spec, placement.shape))
+        return arena.add(spec.name, buffer, placement, spec.dtype, device)
+
     def pages() -> Pages | None:
         if case.storage.page_size is None:
             return None
@@ -84,6 +93,8 @@ def materialize(case: Case, device: torch.device | str = "cpu", *, padding: str 
             found[name] = found["k"]
         elif spec.is_float:
             found[name] = floats(spec)
+        elif spec.dtype == "uint8":
+            found[name] = codes(spec)
         elif spec.values is not None:
             found[name] = whole(name, spec.dtype, spec.values(case))
     return Problem(case=case, pages=pages(), **found), arena
@@ -124,11 +135,19 @@ def _vector(shape: tuple[int, ...], strided: bool) -> Placement:
 
 def _regions(case: Case, spec: TensorSpec, shape: tuple[int, ...]) -> list[tuple[slice, ...]] | None:
     """Per batch entry the part of each axis behind the heads that belongs to the problem; None where all does."""
-    inside = {"row": case.rows_inside, "key": case.keys_inside}
+    inside = {"row": case.rows_inside, "key": case.keys_inside, "key_group": _groups_inside(case)}
     if all(inside.get(axis) is None for axis in spec.axes):
         return None
     ends = [_ends(inside.get(axis), size, shape[0]) for axis, size in zip(spec.axes[2:], shape[2:], strict=True)]
     return [tuple(map(slice, each)) for each in zip(*ends, strict=True)]
+
+
+def _groups_inside(case: Case) -> tuple[int, ...] | None:
+    """Per batch entry the scales of a quantised k or v that serve a declared key; one of a head or of the tensor always counts."""
+    how, keys = case.quantised, case.keys_inside
+    if how is None or keys is None or how.scales in ("tensor", "head"):
+        return None
+    return tuple(math.ceil(length / how.keys_per_scale(case.seq_k)) for length in keys)
 
 
 def _ends(inside: tuple[int, ...] | None, full: int, count: int) -> tuple[int, ...]:

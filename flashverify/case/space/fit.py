@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from flashverify.case.masks.mask import PARTS
 from flashverify.case.masks.packed import Packed
 from flashverify.case.masks.part import Drawn
+from flashverify.case.quantised.drawing import dealt
 from flashverify.case.shared_kv import share
 from flashverify.case.space.heads import head_choices
 from flashverify.case.space.profiles import CPU
@@ -45,6 +46,11 @@ def fitted(supports: Supports, case: Case, number: int = 0) -> Case | None:
     """
     if case.dtype == "fp32" and case.precision == "ieee" and "ieee" not in supports.precisions:
         case = replace(case, precision=supports.precisions[0])
+    if supports.quantised:
+        try:
+            case = dealt(supports, case, number)
+        except UsageError:
+            return None
     if supports.refusal(case) is None:
         return case
     if not _is_narrow(supports):

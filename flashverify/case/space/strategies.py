@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from flashverify.case.case import DTYPES, PRECISIONS, REGIMES, Case, Values
 from flashverify.case.modifiers.dropout import draw_threshold
+from flashverify.case.quantised.drawing import draw_quantised
 from flashverify.case.shared_kv import sharable, share
 from flashverify.case.space.compile_keys import CompileKey, list_compile_keys, page_choices, usual_kinds
 from flashverify.case.space.declared_lengths import draw_declared_lengths, draw_packed
@@ -211,6 +212,8 @@ def _cases(draw: Draw, supports: Supports, profile: Profile, kinds: SearchStrate
         case = dataclasses.replace(case, storage=dataclasses.replace(case.storage, transposed=True))
     if sharable(supports, case) and ("separate" not in supports.kv or draw(one_in(3))):
         case = share(case)
+    if supports.quantised:
+        case = dataclasses.replace(case, quantised=draw_quantised(Choices(draw), supports, case))
     if draw(one_in(6)):
         case = dataclasses.replace(
             case, values=dataclasses.replace(case.values, edits=draw_edits(draw, supports, case))

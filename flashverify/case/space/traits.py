@@ -96,6 +96,9 @@ def _traits(case: Case, tile: tuple[int, int]) -> Iterator[tuple[str, str]]:
     if case.mask.tree is not None and case.mask.packed is None and case.batch > 1:
         yield "trees of a batch", "one for each" if has_entry_trees(case.mask.tree) else "one for all"
     yield "layout", case.storage.layout
+    if case.quantised is not None:
+        yield "codes", case.quantised.codes
+        yield "scales", f"{case.quantised.scales} {case.quantised.kind}"
     yield "gradients", case.grad.do if case.grad.backward else "none"
 
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import torch
 
     from flashverify.case.problem import Problem
+    from flashverify.case.quantised.problem import QuantisedView
     from flashverify.case.wiring.operands import Batched, Varlen
     from flashverify.case.wiring.paged import FlashAttentionPages, FlashInferPages, SglangPages, VllmPages
 
@@ -74,6 +75,22 @@ class Wiring:
         from flashverify.case.wiring.paged import as_paged
 
         return as_paged(cast("Problem", self), layout)
+
+    def quantised(self, *, as_bytes: bool = False) -> QuantisedView:
+        """The codes of k and v with their scales, and q, for a kernel of a quantised cache (docs/quantised.md).
+
+        Needs `Supports(quantised=..., backward=False)`: its cases are quantised. A subject is judged against attention over the values
+        that the codes stand for.
+
+        Args:
+            as_bytes: codes as uint8 in every format, for a kernel that decodes them by itself.
+
+        Raises:
+            UsageError: the case is not quantised.
+        """
+        from flashverify.case.quantised.problem import as_quantised
+
+        return as_quantised(cast("Problem", self), as_bytes=as_bytes)
 
     def contiguous(self, layout: Literal["bhsd", "bshd"] = "bhsd") -> Problem:
         """The problem with every tensor contiguous, those of four axes in the given order of axes in memory.

@@ -32,6 +32,8 @@ def _applies(subject: Subject, case: Case) -> bool:
     spread, softcap = abs(case.softmax_scale) * case.dim_qk**0.5, case.logits.softcap
     even = case.values.regime in _EVEN_REGIMES and spread >= _LEAST_LOGIT
     bent = softcap is not None and (case.values.regime not in _NARROW or softcap < spread)
+    if case.quantised is not None:  # the roundings of dequantised operands are shared by rows and channels
+        return False
     return (
         (case.dtype != "fp32" or case.precision == "ieee")
         and even

@@ -13,6 +13,7 @@ from flashverify.mutants.bank.logits import LOGITS
 from flashverify.mutants.bank.masks import MASKS
 from flashverify.mutants.bank.memory import MEMORY_BANK
 from flashverify.mutants.bank.precision import PRECISION
+from flashverify.mutants.bank.quantised import QUANTISED
 from flashverify.mutants.bank.relative_bias import RELATIVE_BIAS
 from flashverify.mutants.bank.selection import SELECTION
 from flashverify.mutants.bank.sequences import SEQUENCES
@@ -20,7 +21,7 @@ from flashverify.mutants.bank.softmax import SOFTMAX
 from flashverify.mutants.bank.storage import STORAGE
 from flashverify.mutants.mutant import Mutant
 
-__all__ = ["BANK", "BEYOND_CASES", "CONTROLS", "CURATED", "Mutant"]
+__all__ = ["BANK", "BEYOND_CASES", "CONTROLS", "CURATED", "QUANTISED", "Mutant"]
 
 BANK: tuple[Mutant, ...] = (
     *SOFTMAX,
@@ -40,7 +41,12 @@ BANK: tuple[Mutant, ...] = (
 """Defects that an interpreted kernel shows in its outputs."""
 BEYOND_CASES = ("offset_in_32_bits",)
 """Shown by the check `addresses` alone, in strides that no case has (`tests/checks/test_addresses.py`)."""
-CURATED: tuple[Mutant, ...] = (*BANK, *(mutant for mutant in MEMORY_BANK if mutant.name not in BEYOND_CASES), *GPU)
+CURATED: tuple[Mutant, ...] = (
+    *BANK,
+    *(mutant for mutant in MEMORY_BANK if mutant.name not in BEYOND_CASES),
+    *GPU,
+    *QUANTISED,
+)
 """Every defect that is modelled on a real one and that a case can show."""
 CONTROLS: tuple[Mutant, ...] = (*_CONTROLS, *GPU_CONTROLS)
 """Changes that must stay quiet."""

@@ -1,0 +1,41 @@
+"""What one chunk of the forward's bounds is computed from, and what comes of it."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from flashverify.numerics.running_maximum import RunningMaximum
+
+__all__ = ["Errors", "Shared"]
+
+
+@dataclass(slots=True, kw_only=True)
+class Shared:
+    """What B and E64 have in common in one chunk; rows are `[G, M, 1]`."""
+
+    o: Tensor
+    abs_o: Tensor
+    R: Tensor  # S - L, [G, M, N]
+    P: Tensor  # exp(S - L)
+    gap: Tensor  # m - S
+    sink: Tensor | None  # sink - L
+    row_sum: Tensor  # sum exp(S - m)
+    L2: Tensor  # |L| / ln 2
+    m2: Tensor  # |m| / ln 2
+    nv: Tensor  # sum of |V| over visible keys, [G, M, Dv]
+    nv_unit: Tensor  # nv of the codes of V where these are larger, of quantised operands
+    n_most: Tensor  # sum over visible keys of the scale of V, or 1
+    hull: Tensor  # largest |V - O| over the hull of V, [G, M, Dv]
+
+
+@dataclass(slots=True, kw_only=True)
+class Errors:
+    """Bounds of one evaluation; rows are `[G, M, 1]`, of O `[G, M, Dv]`."""
+
+    before: Tensor  # of O before the rounding of the output
+    after: Tensor
+    flushed: Tensor  # the part of it that comes from underflow
+    lse: Tensor  # base 2
+    walk: RunningMaximum | None  # where the order of the tiles is declared
+    log_l: Tensor  # of the logarithm of the row sum, natural
+    inv: Tensor  # largest 1 / l

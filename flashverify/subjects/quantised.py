@@ -1,0 +1,139 @@
+"""The kernels of quantised K and V of `flashverify_kernels` as subjects: decoding and prefill; forward only."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from flashverify.subjects.decode import BundledDecode
+from flashverify.subjects.interface import Contract, Forward, Supports
+
+if TYPE_CHECKING:
+    from flashverify.case.case import Case
+    from flashverify.case.problem import Problem
+    from flashverify.numerics import Form
+
+__all__ = ["BUNDLED_QUANTISED", "BUNDLED_QUANTISED_DECODE", "BundledQuantised", "BundledQuantisedDecode"]
+
+_CODES = ("e4m3", "e5m2", "int8", "int4")
+_MODES = ("folded", "operand", "fp8")
+_FOLDED, _FP8 = 0, 2
+_SPLITS = (1, 2, 3, 7, 20)
+_MOST_QUERIES = 24
+_FACTOR = 256.0
+_PREFILL_ROWS = 64
+
+
+class BundledQuantisedDecode(BundledDecode):
+    """`quantised_decode` of the kernel package. The launch value `mode` numbers its ways from code to number."""
+
+    contract = Contract(lse_base="e", deterministic=True)
+
+    def __init__(self, package: str = "flashverify_kernels", name: str = "bundled-quantised-decode") -> None:
+        super().__init__(package, name)
+        self.supports = Supports(
+            **self._declared(),
+            max_seq_q=_MOST_QUERIES,
+            launch=(("mode", tuple(range(len(_MODES)))), ("n_splits", _SPLITS)),
+        )
+
+    def _declared(self) -> dict[str, Any]:
+        return {
+            "precisions": ("ieee", "tf32", "tf32x3"),
+            "masks": ("causal", "window", "key_lengths"),
+            "empty": True,
+            "scales": ("positive", "zero", "negative"),
+            "quantised": _CODES,
+            "zero_points": True,
+            "backward": False,
+            "even_launches": False,
+            "also": self._refusal,
+        }
+
+    def _refusal(self, case: Case) -> str | None:
+        how = case.quantised
+        narrow = how is not None and (how.codes != "e4m3" or how.scales not in ("tensor", "head"))
+        if how is not None and narrow and self._mode(case) == _MODES[_FP8]:
+            return f"mode={_FP8} with quantised={how.codes}/{how.scales}: fp8 products take e4m3 and one scale a head"
+        return self._dtype_refusal(case)
+
+    @staticmethod
+    def _mode(case: Case) -> str:
+        return _MODES[dict(case.launch).get("mode", _FOLDED)]
+
+    def _last(self, case: Case) -> bool:
+        """Whether the scale of V multiplies the result: one serves all keys of a head."""
+        how = case.quantised
+        alone = how is not None and -(-case.seq_k // how.keys_per_scale(case.seq_k)) <= 1
+        return self._mode(case) != "operand" and alone
+
+    def form(self, case: Case) -> Form:
+        """That of the plain kernels, with what mode and scales say of codes and weights."""
+        from flashverify.numerics import Form
+
+        fp8 = self._mode(case) == "fp8"
+        block_n = self._config(case).block_n
+        return Form(
+            gap_c=1.0,
+            kappa=2.0,
+            dot=case.precision,
+            block_n=block_n,
+            n_splits=self._splits(case),
+            key_order="ascending" if self._splits(case) == 1 else "unknown",
+            architecture=self._architecture(),
+            dequantised="operand" if self._mode(case) == "operand" else "folded",
+            v_scale_last=self._last(case),
+            p_dtype="e4m3" if fp8 else None,
+            p_factor=_FACTOR if fp8 else 1.0,
+            products="fp8_pv" if fp8 else "input",
+            fp8_chain=block_n if fp8 else None,
+        )
+
+    def launches(self) -> list[Any]:
+        """None yet that `flashverify compile` compiles."""
+        return []
+
+    def forward(self, problem: Problem) -> Forward:
+        """O and the natural LSE."""
+        return self._forward(problem, "quantised_decode", n_splits=dict(problem.case.launch).get("n_splits"))
+
+    def _forward(self, problem: Problem, name: str, **more: Any) -> Forward:
+        case, view, module = problem.case, problem.quantised(as_bytes=True), self._module("quantised")
+        shared = {"format": view.codes, "keys_per_scale": view.keys_per_scale}
+        o, lse = getattr(module, name)(
+            problem.q,
+            module.Quantised(codes=view.k, scale=view.k_scale, zero=view.k_zero, **shared),
+            module.Quantised(codes=view.v, scale=view.v_scale, zero=view.v_zero, **shared),
+            scale=problem.scale,
+            causal=case.mask.causal,
+            window=case.mask.window,
+            key_lengths=problem.key_lengths,
+            mode=self._mode(case),
+            precision=case.precision,
+            allow_interpreted_bf16=self._faithful(),
+            **more,
+        )
+        return Forward(o, lse)
+
+
+class BundledQuantised(BundledQuantisedDecode):
+    """`quantised_attention` of the kernel package."""
+
+    contract = Contract(lse_base="e", deterministic=True, batch_invariant=True)
+
+    def __init__(self, package: str = "flashverify_kernels", name: str = "bundled-quantised") -> None:
+        super().__init__(package, name)
+        self.supports = Supports(**self._declared(), launch=(("mode", tuple(range(len(_MODES)))),))
+
+    def _rows(self, case: Case) -> int:  # noqa: ARG002
+        return _PREFILL_ROWS
+
+    def _splits(self, case: Case) -> int:  # noqa: ARG002
+        return 1
+
+    def forward(self, problem: Problem) -> Forward:
+        """O and the natural LSE."""
+        return self._forward(problem, "quantised_attention")
+
+
+BUNDLED_QUANTISED_DECODE = BundledQuantisedDecode()
+BUNDLED_QUANTISED = BundledQuantised()

@@ -1,0 +1,119 @@
+"""Codes of K and V: where they lie, and what they stand for.
+
+A key's value is `scale * (code - zero)`. Neighbouring keys of a head share a scale and a zero point, or all of a head or of the
+tensor do: then their strides are 0. Floats are decoded by arithmetic on their bits, which every GPU has.
+"""
+
+from typing import Annotated, Any, NamedTuple
+
+import triton
+import triton.language as tl
+
+from flashverify_kernels.device.arguments import Float32s, Int32s
+
+E4M3 = tl.constexpr(0)
+E5M2 = tl.constexpr(1)
+INT8 = tl.constexpr(2)
+INT4 = tl.constexpr(3)
+OPERAND = tl.constexpr(0)
+FOLDED = tl.constexpr(1)
+FP8_WEIGHTS = tl.constexpr(2)
+
+Bytes = Annotated[Any, "*u8"]
+"""A uint8 tensor."""
+
+
+class Scales(NamedTuple):
+    """Scales `[batch, kv head, group of keys]`: pointer and strides."""
+
+    ptr: Float32s
+    batch: tl.int64
+    head: tl.int64
+    step: tl.int64
+
+
+class ZeroPoints(NamedTuple):
+    """Zero points `[batch, kv head, group of keys]`: pointer, None without them, and strides."""
+
+    ptr: Int32s
+    batch: tl.int64
+    head: tl.int64
+    step: tl.int64
+
+
+class Codes(NamedTuple):
+    """Codes `[batch, kv head, key, channel]` of a byte each, of `INT4` two in a byte, with their scales and zero points.
+
+    Attributes:
+        ptr: the codes, last stride 1.
+        batch: stride, bytes; head and row likewise.
+        scale: of each group of keys.
+        zero: the zero points, or None.
+        keys_per_scale: neighbouring keys that share a scale.
+    """
+
+    ptr: Bytes
+    batch: tl.int64
+    head: tl.int64
+    row: tl.int64
+    scale: Scales
+    zero: ZeroPoints
+    keys_per_scale: tl.int32
+
+
+@triton.jit
+def decoded(x, FORMAT: tl.constexpr):
+    """The numbers of codes, fp32: of `INT4` those of the low half of each element."""
+    if FORMAT == E4M3:
+        wide = x.to(tl.uint16)
+        bits = ((wide & 0x80) << 8) | ((wide & 0x7F) << 7)  # an fp16 number of 2^-8 times the size
+        number = bits.to(tl.float16, bitcast=True).to(tl.float32) * 256.0
+        number = tl.where((x & 0x7F) == 0x7F, float("nan"), number)
+    elif FORMAT == E5M2:
+        number = (x.to(tl.uint16) << 8).to(tl.float16, bitcast=True).to(tl.float32)
+    elif FORMAT == INT8:
+        number = x.to(tl.int8, bitcast=True).to(tl.float32)
+    else:
+        number = (x & 15).to(tl.float32)
+    return number
+
+
+@triton.jit
+def load_groups(groups, b, hk, j, keep, keys_per_scale):
+    """The scale or the zero point of keys `j`; 0 for keys that are not read."""
+    group = (j // keys_per_scale).to(tl.int64)
+    offset = b.to(tl.int64) * groups.batch + hk.to(tl.int64) * groups.head + group * groups.step
+    return tl.load(groups.ptr + offset, mask=keep, other=0)
+
+
+@triton.jit
+def load_scales(codes, b, hk, j, keep):
+    """The scales of keys `j`, fp32."""
+    return load_groups(codes.scale, b, hk, j, keep, codes.keys_per_scale)
+
+
+@triton.jit
+def load_bytes(codes, b, hk, j, keep, channels8, BLOCK_C: tl.constexpr, FORMAT: tl.constexpr):
+    """The codes of keys `j`, `[len(j), BLOCK_C]` uint8, and which of them are there; of `INT4` one in each low half."""
+    c = tl.arange(0, BLOCK_C)[None, :]
+    offset = b.to(tl.int64) * codes.batch + hk.to(tl.int64) * codes.head + j.to(tl.int64) * codes.row
+    there = keep[:, None] & (c < channels8 * 8)
+    if FORMAT == INT4:
+        x = tl.load(codes.ptr + offset[:, None] + c // 2, mask=there, other=0)
+        x = x >> ((c % 2) * 4).to(tl.uint8)
+    else:
+        x = tl.load(codes.ptr + offset[:, None] + c, mask=there, other=0)
+    return x, there
+
+
+@triton.jit
+def load_numbers(codes, b, hk, j, keep, channels8, BLOCK_C: tl.constexpr, FORMAT: tl.constexpr):
+    """`code - zero` of keys `j`, `[len(j), BLOCK_C]` fp32, exact; 0 where there is no code."""
+    x, there = load_bytes(codes, b, hk, j, keep, channels8, BLOCK_C, FORMAT)
+    number = decoded(x, FORMAT)
+    if codes.zero.ptr is not None:
+        zero = load_groups(codes.zero, b, hk, j, keep, codes.keys_per_scale)
+        number = number - zero.to(tl.float32)[:, None]
+    elif FORMAT == INT4:
+        number = number - 8.0
+    return tl.where(there, number, 0.0)

@@ -1,0 +1,223 @@
+"""Attention over K and V in codes: split-KV decoding of a few queries, and the prefill of many."""
+
+import contextlib
+import math
+from typing import Any
+
+import torch
+
+from flashverify_kernels.arguments import mask_parts
+from flashverify_kernels.config import LaunchConfig, padded_dim
+from flashverify_kernels.decode_config import MAX_SPLITS, decode_config, decode_splits, resident_programs
+from flashverify_kernels.device.arguments import Sizes
+from flashverify_kernels.device.quantised.attention import quantised_decode_kernel, quantised_forward_kernel
+from flashverify_kernels.device.quantised.codes import FOLDED, FP8_WEIGHTS, OPERAND
+from flashverify_kernels.masking import Extent, Mask, check_mask
+from flashverify_kernels.merge import aligned, launch_merge
+from flashverify_kernels.options import Causal, Options, Precision, Window
+from flashverify_kernels.quantised.cache import FORMATS, Quantised
+from flashverify_kernels.runtime import INTERPRETED, device_error, shared_memory_limit, supported
+from flashverify_kernels.views import part_view, view
+
+_LOG2_E = math.log2(math.e)
+_LN_2 = math.log(2)
+_PREFILL_ROWS = 64
+MODES = {"operand": OPERAND, "folded": FOLDED, "fp8": FP8_WEIGHTS}
+
+
+def quantised_decode(
+    q: torch.Tensor, k: Quantised, v: Quantised, *, n_splits: int | None = None, **options: Any
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Compute softmax(scale * q k^T) v of few queries and many quantised keys, the keys in `n_splits` parts that are merged.
+
+    Args:
+        q: `[B, Hq, Sq, D]` fp16, bf16 or fp32, any strides with a last one of 1.
+        k: keys.
+        v: values, with as many keys.
+        n_splits: from 1 to 1024; by default the fewest that fill the device.
+        options: scale, causal, window and key_lengths as in `decode`; `mode`, `precision` and `allow_interpreted_bf16` as in
+            `quantised_attention`.
+
+    Returns:
+        O, `[B, Hq, Sq, Dv]` in the dtype of q, and the natural-log LSE, `[B, Hq, Sq]` fp32. A query that sees no key has O = 0 and
+        LSE = -inf.
+
+    Raises:
+        TypeError: an argument of the wrong type or dtype.
+        ValueError: a shape, stride, device or value that is not accepted.
+    """
+    call = _Call(q, k, v, **options)
+    splits = n_splits if n_splits is not None else call.splits()
+    if not 1 <= splits <= MAX_SPLITS:
+        raise ValueError(f"n_splits: expected 1 to {MAX_SPLITS}, got {splits}")
+    o, lse = call.outputs()
+    if not o.numel():
+        return o, lse
+    parts, parts_lse = o[None], lse[None]
+    if splits > 1:
+        parts = torch.empty((splits, *o.shape), dtype=torch.float32, device=o.device)
+        parts_lse = torch.empty((splits, *lse.shape), dtype=torch.float32, device=o.device)
+    tiles = -(-call.group * q.shape[2] // call.config.block_m)
+    call.launch(
+        quantised_decode_kernel,
+        splits * q.shape[0] * call.kv_heads * tiles,
+        parts,
+        o_view=part_view(parts),
+        lse_ptr=parts_lse,
+        lse_scale=_LN_2 if splits == 1 else 1.0,
+        batch=q.shape[0],
+        splits=splits,
+    )
+    if splits > 1:
+        launch_merge(parts, parts_lse, o, lse, base2=True, lse_scale=_LN_2)
+    return o, lse
+
+
+def quantised_attention(
+    q: torch.Tensor, k: Quantised, v: Quantised, **options: Any
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Compute softmax(scale * q k^T) v of many queries over quantised keys; no backward.
+
+    Args:
+        q: as in `quantised_decode`, with the values returned there.
+        k: keys.
+        v: values, with as many keys.
+        options: scale, causal, window and key_lengths as in `attention`;
+            mode: how a code becomes a number. "operand": its product with the scale in fp32, rounded to the dtype of q. "folded" (the
+            default): the code itself is the operand; the scale of K multiplies the logit, that of V the result where one serves a
+            head, else the weight, all in fp32. "fp8": folded, with weights times 256 in e4m3 and V multiplied as fp8; of e4m3 codes with
+            one scale a head alone;
+            precision: of the products of an fp32 q; allow_interpreted_bf16: as in `attention`.
+
+    Returns:
+        O and the natural-log LSE.
+
+    Raises:
+        TypeError: an argument of the wrong type or dtype.
+        ValueError: a shape, stride, device or value that is not accepted.
+    """
+    call = _Call(q, k, v, rows=_PREFILL_ROWS, **options)
+    o, lse = call.outputs()
+    if o.numel():
+        tiles = -(-q.shape[2] // call.config.block_m)
+        programs = q.shape[0] * q.shape[1] * tiles
+        call.launch(quantised_forward_kernel, programs, o, o_view=view(o), lse_ptr=lse, lse_scale=_LN_2)
+    return o, lse
+
+
+class _Call:
+    """A checked call with every default resolved."""
+
+    def __init__(
+        self,
+        q: torch.Tensor,
+        k: Quantised,
+        v: Quantised,
+        *,
+        scale: float | None = None,
+        causal: Causal | None = None,
+        window: Window | None = None,
+        key_lengths: torch.Tensor | None = None,
+        mode: str = "folded",
+        precision: Precision = "ieee",
+        allow_interpreted_bf16: bool = False,
+        rows: int | None = None,
+    ) -> None:
+        self.q, self.k, self.v, self.key_lengths = q, k, v, key_lengths
+        self._check(mode, allow_interpreted_bf16)
+        self.mode, self.scale = mode, 1 / math.sqrt(q.shape[3]) if scale is None else float(scale)
+        self.precision = precision if q.dtype == torch.float32 else "ieee"
+        self.kv_heads, self.sk = k.codes.shape[1], k.codes.shape[2]
+        self.group = q.shape[1] // max(self.kv_heads, 1)
+        batch, heads, sq, self.d = q.shape
+        extent = Extent(batch=batch, heads=heads, rows=sq, keys=self.sk, max_q=sq, max_k=self.sk, device=q.device)
+        self.mask: Mask = check_mask(Options(causal=causal, window=window, key_lengths=key_lengths), extent)
+        self.config: LaunchConfig = decode_config(
+            d=self.d,
+            dv=v.dim,
+            dtype=q.dtype,
+            rows=self.group * sq if rows is None else rows,
+            limit=shared_memory_limit(q.device),
+            interpreted=INTERPRETED,
+        )
+
+    def _check(self, mode: str, allow_interpreted_bf16: bool) -> None:
+        q, k, v = self.q, self.k, self.v
+        if mode not in MODES:
+            raise ValueError(f"mode: expected one of {', '.join(MODES)}, got {mode!r}")
+        reason = supported(q.dtype)
+        if reason is not None and not (q.dtype == torch.bfloat16 and allow_interpreted_bf16):
+            raise TypeError(f"q: {reason}")
+        reason = device_error(q.device)
+        if reason is not None or q.dim() != 4 or (q.shape[3] > 1 and q.stride(3) != 1):
+            raise ValueError(
+                f"q: {reason or f'expected 4 axes, the last of stride 1, got {tuple(q.shape)} {q.stride()}'}"
+            )
+        k.check("k", q)
+        v.check("v", q, k.codes.shape[2])
+        if k.format != v.format or k.dim != q.shape[3] or k.codes.shape[:2] != v.codes.shape[:2]:
+            raise ValueError(
+                f"k: expected the format and heads of v and {q.shape[3]} channels, got {k.format}, {k.dim}"
+            )
+        if q.shape[1] % max(k.codes.shape[1], 1) or k.codes.shape[0] != q.shape[0]:
+            raise ValueError(
+                f"q: {q.shape[1]} query heads of {q.shape[0]} sequences do not fit k {tuple(k.codes.shape)}"
+            )
+        if mode == "fp8" and not (v.format == "e4m3" and v.one_a_head):
+            raise ValueError("mode: 'fp8' needs codes in e4m3 and one scale a head or for all")
+
+    @property
+    def scale_last(self) -> bool:
+        """Whether the scale of V multiplies the result."""
+        return self.mode != "operand" and self.v.one_a_head
+
+    def splits(self) -> int:
+        """The number of parts that fills the device."""
+        dims: dict[str, Any] = {"d": self.d, "dv": self.v.dim, "dtype": self.q.dtype}
+        resident = resident_programs(self.config, self.q.device, **dims)
+        programs = self.q.shape[0] * self.kv_heads * -(-self.group * self.q.shape[2] // self.config.block_m)
+        return decode_splits(keys=self.sk, programs=programs, resident=resident)
+
+    def outputs(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """O and the LSE, not written yet."""
+        shape = (*self.q.shape[:3], self.v.dim)
+        o = torch.empty(shape, dtype=self.q.dtype, device=self.q.device)
+        return o, torch.empty(shape[:3], dtype=torch.float32, device=self.q.device)
+
+    def launch(self, kernel: Any, programs: int, written: torch.Tensor, **arguments: Any) -> None:
+        """Launch a kernel with what both take."""
+        q, d, dv = self.q, self.d, self.v.dim
+        with torch.cuda.device(q.device) if q.is_cuda else contextlib.nullcontext():
+            kernel[(programs,)](
+                q_view=view(q),
+                k_codes=self.k.argument(),
+                v_codes=self.v.argument(),
+                scale_log2=self.scale * _LOG2_E,
+                k_lengths_ptr=self.key_lengths,
+                sizes=Sizes(
+                    heads=q.shape[1],
+                    kv_heads=self.kv_heads,
+                    group=self.group,
+                    sq=q.shape[2],
+                    sk=self.sk,
+                    d8=d // 8,
+                    dv8=dv // 8,
+                ),
+                mask=mask_parts(self.mask, "forward"),
+                BLOCK_M=self.config.block_m,
+                BLOCK_N=self.config.block_n,
+                BLOCK_D=padded_dim(d),
+                BLOCK_DV=padded_dim(dv),
+                EVEN_D=d == padded_dim(d),
+                EVEN_DV=dv == padded_dim(dv),
+                ALIGNED=aligned(q, written),
+                MASK=self.mask.flags,
+                FORMAT=FORMATS[self.k.format].value,
+                MODE=MODES[self.mode].value,
+                SCALE_LAST=self.scale_last,
+                PRECISION=self.precision,
+                num_warps=self.config.num_warps,
+                num_stages=min(self.config.num_stages, 2),
+                enable_fp_fusion=False,  # see `online_step`
+                **arguments,
+            )

@@ -1,0 +1,109 @@
+"""The bundled kernels of quantised K and V, interpreted: codes as torch reads them, whole cases, and planted defects."""
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+
+from flashverify import corrected_interpreter, judge_case, load_subject, parse_case
+from flashverify.campaign.toolkit import bundled as toolkit
+from flashverify.interpreter.hooks import interpreting
+from flashverify.mutants import build_mutant
+from flashverify.mutants.bank import QUANTISED
+from flashverify_kernels.device.quantised.codes import decoded
+from flashverify_kernels.quantised import Quantised, quantised_attention
+from flashverify_kernels.quantised.cache import FORMATS
+
+SHAPE = "fv1 batch=2 heads_q=4 heads_kv=2 seq_q=5 seq_k=70 dim_qk=16 dim_v=16 klen=70,33 padding=nan backward=no"
+MUTANTS = {mutant.name: mutant for mutant in QUANTISED}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def interpreter():
+    if not interpreting():
+        pytest.skip("kernels are compiled in this process")
+    with corrected_interpreter():
+        yield
+
+
+@triton.jit
+def decode_all(x_ptr, out_ptr, FORMAT: tl.constexpr):
+    i = tl.arange(0, 256)
+    tl.store(out_ptr + i, decoded(tl.load(x_ptr + i), FORMAT))
+
+
+@pytest.mark.parametrize("name", ["e4m3", "e5m2", "int8"])
+def test_every_code_is_decoded_to_the_number_that_torch_reads(name):
+    codes, out = torch.arange(256, dtype=torch.uint8), torch.empty(256)
+    dtype = {"e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2, "int8": torch.int8}[name]
+
+    decode_all[(1,)](codes, out, FORMATS[name].value)
+
+    assert torch.equal(torch.nan_to_num(out, nan=-1.5), torch.nan_to_num(codes.view(dtype).float(), nan=-1.5))
+    assert torch.equal(torch.isnan(out), torch.isnan(codes.view(dtype).float()))
+
+
+@pytest.mark.parametrize(
+    ("subject", "quantised", "more"),
+    [
+        ("bundled-quantised", "e4m3/token/varied", "causal=bottom-right dtype=bf16"),
+        ("bundled-quantised", "int4/block5/varied/zeros", "window=20,3 launch=mode:1"),
+        ("bundled-quantised-decode", "e4m3/head/tails", "launch=mode:2,n_splits:3"),
+        ("bundled-quantised-decode", "int8/tensor/saturated", "causal=top-left layout=bshd gap=3"),
+    ],
+)
+def test_whole_cases_pass_every_check(subject, quantised, more):
+    result = judge_case(load_subject(subject), parse_case(f"{SHAPE} quantised={quantised} {more}"))
+
+    assert not result.failures
+    assert result.quantisation
+
+
+SHOWN = {
+    "scale_of_the_next_group": "e4m3/token/varied",
+    "zero_point_wraps": "int8/head/fitted/zeros",
+    "e5m2_read_as_e4m3": "e5m2/head/fitted",
+    "nibbles_swapped": "int4/head/fitted",
+    "weights_without_a_factor": "e4m3/head/tails seed=9 launch=mode:2",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SHOWN)
+def test_planted_defects_are_seen(name, tmp_path, monkeypatch):
+    """A sample; `flashverify mutants` hunts all of them."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    subject = toolkit.load(build_mutant(MUTANTS[name], tmp_path))
+    case = parse_case(
+        f"fv1 heads_q=2 heads_kv=2 seq_q=3 seq_k=64 dim_qk=16 dim_v=16 backward=no quantised={SHOWN[name]}"
+    )
+
+    found = {v.output for v in judge_case(subject, case, checks=("accuracy", "nonfinite")).failures}
+
+    assert found & set(MUTANTS[name].outputs)
+
+
+def cache(**changed):
+    given = {
+        "codes": torch.zeros(1, 1, 8, 16, dtype=torch.uint8),
+        "scale": torch.ones(1, 1, 1),
+        "format": "int8",
+        "keys_per_scale": 8,
+    }
+    return Quantised(**(given | changed))
+
+
+@pytest.mark.parametrize(
+    ("k", "named"),
+    [
+        (cache(format="fp4"), "k.format: expected one of"),
+        (cache(scale=torch.ones(1, 1, 2)), r"k.scale: expected shape \(1, 1, 1\)"),
+        (cache(scale=torch.ones(1, 1, 1).half()), "k.scale: expected torch.float32"),
+        (cache(format="e4m3", zero=torch.zeros(1, 1, 1, dtype=torch.int32)), "k.zero: expected None"),
+        (cache(keys_per_scale=0), "k.keys_per_scale: expected 1 or more"),
+        (cache(format="int4"), "k: expected the format and heads of v"),
+    ],
+)
+def test_bad_input_is_refused_by_name(k, named):
+    with pytest.raises((TypeError, ValueError), match=named):
+        quantised_attention(torch.zeros(1, 1, 2, 16), k, cache())
