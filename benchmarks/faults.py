@@ -6,7 +6,7 @@
 
 `steps` runs short campaigns over toy kernels, once for each call that changes the run folder and each event that a worker sends, with a
 fault there (`--kinds` names them), then gives the same command again. `kills` ends such campaigns at random moments, by `kill -9` of the
-supervisor or of a worker, or by Ctrl-C. `real` does the same to `flashverify fuzz` over a kernel in the interpreter.
+supervisor or of a worker, or by Ctrl-C. `real` does the same to `flashverify fuzz` over a kernel of torch.
 
 What is stored then is compared with the campaign that nobody disturbed. A row counts the tries in which something was wrong, by what was
 wrong: `lost`, planned cases or announced findings that are not stored; `twice`, results or findings beyond them; `refused`, the

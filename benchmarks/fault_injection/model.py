@@ -53,8 +53,8 @@ CAMPAIGNS = {
 }
 
 
-REAL = Campaign("real", "fuzz --subject two-pass --max-cases 6 --seed 3 --no-corpus --no-shrink")
-"""A kernel in the interpreter."""
+REAL = Campaign("real", "fuzz --subject torch-cpu --max-cases 10 --seed 3 --no-corpus --no-shrink")
+"""A kernel of torch."""
 
 
 @dataclass(frozen=True)

@@ -11,16 +11,9 @@ import msgspec
 from filelock import FileLock, Timeout
 
 from flashverify.campaign.store import disk
-from flashverify.campaign.store.files import (
-    make_folders,
-    open_inside,
-    remove_unfinished,
-    set_aside,
-    strange,
-    write_all,
-    write_atomic,
-)
+from flashverify.campaign.store.files import make_folders, open_inside, write_all, write_atomic
 from flashverify.campaign.store.notes import LISTS, PROGRESS, Claims, Lists, read_claims, read_lists
+from flashverify.campaign.store.opening import CASE, INFLIGHT, SCRIPT, clear_the_way, forget_unfinished
 from flashverify.campaign.store.reader import (
     FINDING,
     FINDINGS,
@@ -43,11 +36,6 @@ if TYPE_CHECKING:
     from flashverify.judge.verdict import CaseResult, Key
 
 __all__ = ["RunStore", "StoredFinding", "StoredRun", "finding_name", "open_run"]
-
-_CASE, _SCRIPT = "case.json", "repro.py"
-_INFLIGHT = "inflight"
-_OWN = (RUN, RESULTS, SUMMARY, PROGRESS, LISTS, "live.json", "stats.json")
-"""Files that only the process with the lock writes."""
 
 
 def finding_name(key: Key) -> str:
@@ -72,41 +60,16 @@ class RunStore:
         self.problems: list[str] = []
         try:
             make_folders(path)
-            self._clear_the_way()
+            self.problems += clear_the_way(path)
             make_folders(path / FINDINGS)
             self._lock = FileLock(path / ".lock")
             self._lock.acquire(timeout=0)
-            self._forget_unfinished()
+            forget_unfinished(path)
         except Timeout:
             raise UsageError(f"out={str(path)!r} is not accepted: another campaign is writing to it") from None
         except OSError as error:
             raise StoreError(f"cannot write to {path}: {error}") from error
         self._results = -1
-
-    def _clear_the_way(self) -> None:
-        """Put aside links, FIFOs and the like under names that this writes to: they may lead anywhere."""
-        files, folders = (".lock", RUN, RESULTS, SUMMARY, PROGRESS, LISTS), (FINDINGS, _INFLIGHT)
-        found = [self.path / name for name in (*files, *folders)]
-        with contextlib.suppress(OSError):
-            found += [self.path / FINDINGS / name for name in sorted(os.listdir(self.path / FINDINGS))]
-        for each in found:
-            folder = each.name in folders or each.parent != self.path
-            why = strange(each, self.path, folder=folder)
-            if not why or (each.parent != self.path and not each.is_symlink()):
-                continue
-            if each.name in (".lock", RUN):
-                raise OSError(why)
-            aside = set_aside(each)
-            self.problems.append(f"{why}, " + (f"kept as {aside.name}" if aside else "and could not be set aside"))
-            if aside is None:
-                raise OSError(why)
-
-    def _forget_unfinished(self) -> None:
-        """Remove the temporary files of a process that was killed."""
-        remove_unfinished(self.path, _OWN)
-        for folder in (self.path / FINDINGS).iterdir():
-            if not strange(folder, self.path, folder=True):
-                remove_unfinished(folder, (_CASE, _SCRIPT, FINDING))
 
     @property
     def exists(self) -> bool:
@@ -167,8 +130,8 @@ class RunStore:
             make_folders(folder)
         except OSError as error:
             raise StoreError(f"cannot write {folder}: {error}") from error
-        write_atomic(folder / _CASE, case_json(record))
-        write_atomic(folder / _SCRIPT, repro_script(record))
+        write_atomic(folder / CASE, case_json(record))
+        write_atomic(folder / SCRIPT, repro_script(record))
         write_atomic(folder / FINDING, pretty(record))
         return folder
 
@@ -176,7 +139,7 @@ class RunStore:
         """Remove the folder of a finding that another one holds; finding.json goes first and makes it no finding."""
         folder = self.finding_path(key)
         try:
-            for name in (FINDING, _CASE, _SCRIPT):
+            for name in (FINDING, CASE, SCRIPT):
                 disk.remove(folder / name)
             if folder.exists() and not any(folder.iterdir()):
                 disk.remove_folder(folder)
@@ -205,7 +168,7 @@ class RunStore:
 
     def inflight_path(self, worker: int) -> Path:
         """Where worker number `worker` announces its case."""
-        folder = self.path / _INFLIGHT
+        folder = self.path / INFLIGHT
         try:
             make_folders(folder)
         except OSError as error:
