@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import own_reports
 import pytest
 import torch
 from accuracy_report.measuring import add_case, spacing, usual
@@ -78,6 +79,12 @@ def test_a_kernel_that_rounds_once_too_often_is_outside():
     assert row.outside > 0
     assert row.outside_case == row.ratios.case
     assert row.ulps.worst > 100
+
+
+def test_kernels_that_are_compiled_get_the_processes_that_are_left():
+    specs = ("bundled", "bundled-decode", "sdpa-flash")
+    assert own_reports.shared_out(specs, 2) == dict.fromkeys(specs, 1)
+    assert own_reports.shared_out(specs, 9) == {"bundled": 5, "bundled-decode": 3, "sdpa-flash": 1}
 
 
 def test_the_usual_case_has_normal_values_the_usual_scale_and_the_same_shape():

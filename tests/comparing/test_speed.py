@@ -5,9 +5,11 @@ import json
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from flashverify.adapters.torch_cpu import TORCH_CPU
 from flashverify.bench import Workload
+from flashverify.bench.problems import problem_of
 from flashverify.comparing.comparison import compare_sides
 from flashverify.comparing.judged_sides import JudgedSides
 from flashverify.comparing.speed import stopwatch
@@ -143,6 +145,22 @@ def test_interpreted_kernels_are_not_timed(monkeypatch):
     with pytest.raises(RuntimeError, match="interpreted here") as error:
         watch.prepare(SHAPE)
     assert stopwatch.said(error.value) == stopwatch.INTERPRETED
+
+
+def test_on_a_gpu_memory_is_what_a_call_takes_beyond_what_it_was_handed(monkeypatch):
+    log = []
+
+    def fake(name, value=None):
+        monkeypatch.setattr(torch.cuda, name, lambda: log.append(name) or value)
+
+    fake("synchronize")
+    fake("reset_peak_memory_stats")
+    fake("memory_allocated", 5 * MIB)
+    fake("max_memory_allocated", 7 * MIB)
+    monkeypatch.setattr(stopwatch, "clock_of", lambda device: lambda call: (call() and None) or 0.5)
+    monkeypatch.setattr(stopwatch, "problem_of", lambda workload, device: problem_of(workload, "cpu"))
+    assert Stopwatch(TORCH_CPU, "cuda").prepare(SHAPE) == (0.5, 2 * MIB)
+    assert log.index("reset_peak_memory_stats") < log.index("max_memory_allocated")
 
 
 def test_every_form_of_the_comparison_says_it(tmp_path):
