@@ -44,7 +44,7 @@ class Changed:
     """A session whose subject makes O wrong where `wrong` holds of a case, and reads outside where `outside` does."""
 
     def __init__(self, wrong, outside):
-        self.toolkit, self.wrong, self.outside, self.events = self, wrong, outside, []
+        self.toolkit, self.wrong, self.outside, self.events, self.told = self, wrong, outside, [], {}
 
     def subject(self, spec):
         return spec
@@ -62,10 +62,11 @@ class Changed:
         return CaseResult(format_case(case), "k", "cpu", (*map(failing, keys), *passed), stats)
 
 
-def compared(wrong, outside, alone=()):
+def compared(wrong, outside, alone=(CASE,), **changes):
     session = Changed(wrong, outside)
-    cause = FindingRecord(OUT, "fv1", "fv1", failing(OUT), "cpu", "k")
-    compare(session, Compare(cause, (Sighting(READ, CASE, failing(READ), (failing(READ),), alone=alone),)))
+    own, other = (msgspec.structs.replace(failing(key), **changes) for key in (OUT, READ))
+    cause = FindingRecord(OUT, "fv1", "fv1", own, "cpu", "k")
+    compare(session, Compare(cause, (Sighting(READ, CASE, other, (other,), alone=alone),)))
     (event,) = session.events
     assert (event.cause, event.found) == (OUT, READ)
     return event
@@ -80,6 +81,7 @@ def test_what_is_gone_with_the_wrong_values_has_their_cause():
 
     assert found.why.startswith("gone with it on ")
     assert not found.at_work
+    assert compared(ragged, ragged, **SMALL).why == "", "which case shows a small error is chance"
 
 
 @pytest.mark.parametrize("outside", [lambda case: True, lambda case: case.heads_q > 1, lambda case: case.logits.sink])
@@ -127,11 +129,10 @@ def test_explained_findings_are_compared_once_the_clearer_one_first():
     [
         ((OUT, DK), {"dk": {"diagnosis": Diagnosis("delta-missing")}}),
         ((OUT, DK), {"o": {"diagnosis": Diagnosis("scale-missing")}}),
-        ((OUT, DK), {k: {"verdict": msgspec.structs.replace(failing(OUT), **SMALL)} for k in ("o", "dk")}),
         ((OUT, Key("k", "exception", "exception", "ValueError", "fp16")), {}),
         ((DK, Key("k", "accuracy", "empty-row", "o", "fp16")), {}),
     ],
-    ids=["named", "told by a name", "small errors", "exception", "gradient before O"],
+    ids=["named", "told by a name", "exception", "gradient before O"],
 )
 def test_findings_that_a_comparison_cannot_join_are_not_compared(keys, changes):
     assert pair(None, *keys, **changes).pair("k") is None
@@ -184,3 +185,24 @@ def test_the_explainer_hands_a_pair_out_once_when_nothing_waits_and_folds_what_i
     (record,) = ledger.tally.findings()
     assert (record.key, [each.why for each in record.folded]) == (OUT, ["gone with it"])
     ledger.store.close()
+
+
+def test_what_only_follows_on_its_minimal_case_goes_to_the_finding_with_the_wrong_o():
+    """The gradient is wrong given O and LSE too on the case that showed it first, and right given them on its minimal case."""
+
+    class Following(Changed):
+        def judge(self, spec, case, plan):
+            verdicts = [failing(OUT), msgspec.structs.replace(failing(DK), mode="end-to-end")]
+            verdicts += [msgspec.structs.replace(failing(DK), mode="conditional")] * (case.seq_k > self.most)
+            stats = tuple(OutputStats(name, mode, 4) for name in ("o", "dk") for mode in ("end-to-end", "conditional"))
+            return CaseResult(format_case(case), "k", "cpu", tuple(verdicts), stats)
+
+    for most, why in ((3, "follows from the wrong O"), (0, "")):
+        session = Following(ragged, ragged)
+        session.most = most
+        cause = FindingRecord(OUT, "fv1", "fv1", failing(OUT), "cpu", "k")
+        verdicts = session.judge("k", parse_case("fv1 seq_k=9"), "fuzz").failures
+        compare(
+            session, Compare(cause, (Sighting(DK, "fv1 seq_k=9", failing(DK), verdicts, ("dk",), ("fv1 seq_k=2",)),))
+        )
+        assert [event.why for event in session.events] == [why]

@@ -9,7 +9,6 @@ import msgspec
 
 from flashverify.campaign.causes.clearness import clearest_first
 from flashverify.campaign.causes.diagnoses import told_apart
-from flashverify.campaign.causes.needs import small
 from flashverify.campaign.causes.symptoms import VALUES
 from flashverify.campaign.plan_name import PROCESS_CHECKS
 from flashverify.outputs import BACKWARD, FORWARD
@@ -54,14 +53,12 @@ class Pairs:
 
 
 def _apart(lead: FindingRecord, other: FindingRecord) -> bool:
-    """Whether a comparison says nothing: names or ends of processes tell the two apart, or it is chance which case shows which.
+    """Whether a comparison says nothing: names or ends of processes tell the two apart.
 
     The forward is over before a gradient goes wrong, so that a finding about gradients makes no O wrong.
     """
     checks = {lead.key.check, other.key.check}
     if told_apart(other, lead) or checks & {*PROCESS_CHECKS, "exception", "statistics"}:
-        return True
-    if small(lead.verdict) and small(other.verdict):
         return True
     forward = other.key.check in VALUES and other.key.output in FORWARD
     return forward and lead.key.check in VALUES and lead.key.output in BACKWARD

@@ -164,8 +164,8 @@ class Compare(msgspec.Struct, frozen=True, tag=True):
     """Ask whether an explained finding comes and goes with `cause`, another one, for `limit` seconds; None is no limit.
 
     Attributes:
-        asked: the case on which the finding was known before it was minimised, and cases on which it was seen without the cause, its
-            minimal one among them; one sighting.
+        asked: the case by which the finding was known before it was minimised, with its minimal case and then those on which it was seen
+            without the cause as `alone`; one sighting.
     """
 
     cause: FindingRecord

@@ -22,12 +22,12 @@ from flashverify.outputs import FORWARD
 
 if TYPE_CHECKING:
     from flashverify.campaign.causes.sighting import Sighting
-    from flashverify.campaign.protocol import Attribute
+    from flashverify.campaign.protocol import Attribute, Compare
     from flashverify.campaign.worker.main import Session
     from flashverify.case.case import Case
     from flashverify.judge.verdict import Verdict
 
-__all__ = ["attribute"]
+__all__ = ["Cause", "attribute"]
 
 _REDUCED = 10
 """Simpler cases that are tried."""
@@ -41,7 +41,7 @@ _FRAME = re.compile(r'File "(.*?)", line (\d+)')
 def attribute(session: Session, task: Attribute) -> None:
     """Emit `Attributed` for each failure that is asked about, until the limit."""
     end = math.inf if task.limit is None else time.monotonic() + task.limit
-    cause = _Cause(session, task)
+    cause = Cause(session, task)
     ask = cause.by_trials if task.trials else cause.at_once
     vain = 0
     for sighting in task.asked:
@@ -58,10 +58,10 @@ def attribute(session: Session, task: Attribute) -> None:
             return
 
 
-class _Cause:
+class Cause:
     """The finding that others are held against."""
 
-    def __init__(self, session: Session, task: Attribute) -> None:
+    def __init__(self, session: Session, task: Attribute | Compare) -> None:
         self._session, self._finding = session, task.cause
         self._subject = session.subject(task.cause.subject_spec)
         self._replays = Replays(session, task)

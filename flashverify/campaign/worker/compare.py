@@ -9,8 +9,12 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from flashverify.campaign.causes.agreement import Agreement
+from flashverify.campaign.causes.needs import small
+from flashverify.campaign.causes.sighting import sightings_of
 from flashverify.campaign.causes.symptoms import TOLD_BY_VALUES, symptom
+from flashverify.campaign.plan_name import PlanName
 from flashverify.campaign.protocol import Compared
+from flashverify.campaign.worker.attribute import Cause
 from flashverify.campaign.worker.neighbours import grown, simpler
 from flashverify.campaign.worker.replays import Replays
 from flashverify.case.case import Values
@@ -37,7 +41,7 @@ def compare(session: Session, task: Compare) -> None:
     replays, sighting = Replays(session, task), task.asked[0]
     why, at_work = "", False
     try:
-        why = _agreement(replays, task, sighting, end).words
+        why = _of_the_minimal_case(session, task, sighting) or _agreement(replays, task, sighting, end).words
         sizes = sighting.key.check not in TOLD_BY_VALUES
         at_work = not why and all(
             time.monotonic() < end and replays.at_work(parse_case(text), sizes=sizes) for text in sighting.alone
@@ -47,7 +51,18 @@ def compare(session: Session, task: Compare) -> None:
     session.emit(Compared(task.cause.key, sighting.key, why, at_work))
 
 
+def _of_the_minimal_case(session: Session, task: Compare, sighting: Sighting) -> str:
+    """What is asked of a failure as it was first seen, asked of its minimal case, on which nothing else hides whose work it is."""
+    case, plan = parse_case(sighting.alone[0]), str(PlanName.of_check(sighting.key.check))
+    minimal = sightings_of(session.judge(task.cause.subject_spec, case, plan)).get(sighting.key)
+    cause = Cause(session, task)
+    return "" if minimal is None else cause.at_once(minimal) or cause.by_trials(minimal) or ""
+
+
 def _agreement(replays: Replays, task: Compare, sighting: Sighting, end: float) -> Agreement:
+    """What changed cases show; nothing of two small errors, since it is chance on which case such a value is outside its bound."""
+    if small(task.cause.verdict) and small(sighting.verdict):
+        return Agreement()
     found, mine, other = Agreement(), symptom(task.cause.key), symptom(sighting.key)
     for case in _both(replays, sighting):
         looks = (replays.look(case, mine[0]), replays.look(case, other[0]))
