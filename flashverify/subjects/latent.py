@@ -64,8 +64,10 @@ class BundledLatent(Bundled):
         )
 
     def launches(self) -> list[Launch]:
-        """None beside those of decoding, whose loop it shares."""
-        return []
+        """What a GPU would compile, for `flashverify compile`."""
+        from flashverify.subjects.listed_launches import latent_launches
+
+        return latent_launches(self._package)
 
     def forward(self, problem: Problem) -> Forward:
         """O and the natural LSE."""

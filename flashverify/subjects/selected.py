@@ -56,8 +56,10 @@ class BundledSelected(Bundled):
         )
 
     def launches(self) -> list[Launch]:
-        """None: the lists make no compilation of their own."""
-        return []
+        """What a GPU would compile, for `flashverify compile`."""
+        from flashverify.subjects.listed_launches import selected_launches
+
+        return selected_launches(self._package)
 
     def forward(self, problem: Problem) -> Forward:
         """O and the natural LSE."""

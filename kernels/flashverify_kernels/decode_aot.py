@@ -58,7 +58,7 @@ def decode_source(
     }
     elements = {"o_view.ptr": torch.float32 if split else dtype}
     return source_of(
-        decode_kernel, *_split(decode_kernel, constants), lambda path: given.get(path, True), dtype, elements
+        decode_kernel, *split_constants(decode_kernel, constants), lambda path: given.get(path, True), dtype, elements
     )
 
 
@@ -78,10 +78,10 @@ def merge_source(
     constants = merge_constants(parts, dv, aligned=aligned, elements=COMPILED_TILE)
     kernel = merge_backward_kernel if backward else merge_kernel
     elements = {"partials.ptr": torch.float32 if decoded else dtype}
-    return source_of(kernel, *_split(kernel, constants), lambda _: True, dtype, elements)
+    return source_of(kernel, *split_constants(kernel, constants), lambda _: True, dtype, elements)
 
 
-def _split(fn: Any, constants: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def split_constants(fn: Any, constants: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The constexpr arguments and the launch options."""
     names = set(fn.arg_names)
     options = {name: value for name, value in constants.items() if name not in names}

@@ -17,7 +17,7 @@ from flashverify_kernels.selection import Prepared, lists_of, named_of
 from flashverify_kernels.views import view
 
 _LOG2_E = math.log2(math.e)
-_WIDE = 128
+_WIDE = 64
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
@@ -43,6 +43,35 @@ def selected_config(*, d: int, dv: int, dtype: torch.dtype) -> LaunchConfig:
     """Choose the launch configuration: a list has few rows, those of a group of heads."""
     wide = max(d, dv) > _WIDE or dtype == torch.float32
     return LaunchConfig(block_m=16, block_n=32 if wide else 64, num_warps=4, num_stages=1 if wide else 2)
+
+
+def selected_constants(
+    config: LaunchConfig, *, d: int, dv: int, aligned: bool, causal: bool, precision: Precision
+) -> dict[str, Any]:
+    """The constexpr arguments and the options of a launch.
+
+    Args:
+        config: tiles, warps and stages.
+        d: head dimension of q and k.
+        dv: head dimension of v.
+        aligned: whether every row starts on 16 bytes.
+        causal: whether there is a causal mask.
+        precision: of the dot products of fp32 inputs.
+    """
+    return {
+        "BLOCK_M": config.block_m,
+        "BLOCK_N": config.block_n,
+        "BLOCK_D": padded_dim(d),
+        "BLOCK_DV": padded_dim(dv),
+        "EVEN_D": d == padded_dim(d),
+        "EVEN_DV": dv == padded_dim(dv),
+        "ALIGNED": aligned,
+        "CAUSAL": causal,
+        "PRECISION": precision,
+        "num_warps": config.num_warps,
+        "num_stages": config.num_stages,
+        "enable_fp_fusion": False,  # see `online_step`
+    }
 
 
 def launch_forward(
@@ -111,16 +140,12 @@ def _launch(
                 dv8=dv // 8,
                 align_end=int(call.causal == "bottom-right"),
             ),
-            BLOCK_M=config.block_m,
-            BLOCK_N=config.block_n,
-            BLOCK_D=padded_dim(d),
-            BLOCK_DV=padded_dim(dv),
-            EVEN_D=d == padded_dim(d),
-            EVEN_DV=dv == padded_dim(dv),
-            ALIGNED=aligned(*tensors.values()),
-            CAUSAL=call.causal is not None,
-            PRECISION=call.precision,
-            num_warps=config.num_warps,
-            num_stages=config.num_stages,
-            enable_fp_fusion=False,  # see `online_step`
+            **selected_constants(
+                config,
+                d=d,
+                dv=dv,
+                aligned=aligned(*tensors.values()),
+                causal=call.causal is not None,
+                precision=call.precision,
+            ),
         )

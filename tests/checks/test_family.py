@@ -48,6 +48,14 @@ CASES = {
         f"{_DECODE} dtype=bf16 layout=bshd launch=n_splits:2 klen=0,1",
         "dim_qk=256 dim_v=256 dtype=fp32 backward=no seq_k=40 launch=n_splits:2",
     ],
+    "bundled-latent": [
+        "batch=2 heads_q=4 seq_q=3 seq_k=40 dim_qk=40 dim_v=32 klen=40,9 causal=bottom-right gap=8 padding=nan kv=shared backward=no",
+        "heads_q=3 seq_q=2 seq_k=30 dim_qk=24 dim_v=16 dtype=bf16 page_size=5 launch=n_splits:3 kv=shared backward=no",
+    ],
+    "bundled-selected": [
+        "batch=2 heads_q=4 heads_kv=2 seq_q=5 seq_k=20 dim_qk=16 dim_v=16 klen=20,9 selected=5,1,4,200,3,1,1 padding=nan dlse=yes",
+        "heads_q=4 heads_kv=2 seq_q=9 seq_k=30 dim_qk=16 dim_v=24 dtype=bf16 causal=bottom-right selected=9,4,1,160,2",
+    ],
     "bundled-chunked": [
         "batch=2 heads_q=4 heads_kv=2 seq_q=30 seq_k=70 dim_qk=32 dim_v=32 seed=3 backward=no klen=30,0 launch=chunks:5",
         "heads_q=2 seq_q=30 seq_k=70 dim_qk=32 dim_v=32 dtype=bf16 backward=no layout=bshd",

@@ -61,7 +61,7 @@ def tile_of_list(pid, selected, sizes, BLOCK_M: tl.constexpr):
     r = pid % row_tiles * BLOCK_M + tl.arange(0, BLOCK_M)
     n = pid // row_tiles % lists
     bh = pid // row_tiles // lists
-    i = n * selected.rows + r // sizes.group
+    i = n * selected.rows + r // sizes.group  # flashverify: int32-offset is declared, it is a row of the sequence
     b = bh // sizes.kv_heads
     hk = bh % sizes.kv_heads
     inside = (r < sizes.group * selected.rows) & (i < sizes.sq)
