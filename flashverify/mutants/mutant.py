@@ -19,6 +19,7 @@ SUBJECTS = {
     "bundled": "flashverify.subjects.bundled:Bundled",
     "bundled-decode": "flashverify.subjects.decode:BundledDecode",
     "bundled-chunked": "flashverify.subjects.chunked:BundledChunked",
+    "bundled-ring": "flashverify.subjects.ring.subject:BundledRing",
 }
 """The adapters that a mutated kernel package can stand behind."""
 

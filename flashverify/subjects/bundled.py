@@ -186,14 +186,15 @@ class Bundled:
     def _view(case: Case, tensor: torch.Tensor) -> torch.Tensor:
         return tensor.permute(_AXES) if case.storage.layout == "bshd" else tensor
 
-    def _block_n(self, case: Case) -> int:
+    def _block_n(self, case: Case, rows: int | None = None) -> int:
+        """Keys of a tile; `rows` is the number of queries where that is not the case's."""
         if case.launch:
             return dict(case.launch)["block_n"]
         config = self._kernels.launch_config(
             "forward",
             d=case.dim_qk,
             dv=case.dim_v,
-            sq=case.longest_q,
+            sq=case.longest_q if rows is None else rows,
             dtype=self._dtype(case),
             mask=mask_kinds(case),
             blocks=block_size(case),
