@@ -13,6 +13,7 @@ from flashverify.mutants.bank.masks import MASKS
 from flashverify.mutants.bank.memory import MEMORY_BANK
 from flashverify.mutants.bank.precision import PRECISION
 from flashverify.mutants.bank.relative_bias import RELATIVE_BIAS
+from flashverify.mutants.bank.ring import RING
 from flashverify.mutants.bank.sequences import SEQUENCES
 from flashverify.mutants.bank.softmax import SOFTMAX
 from flashverify.mutants.bank.storage import STORAGE
@@ -28,6 +29,7 @@ BANK: tuple[Mutant, ...] = (
     *RELATIVE_BIAS,
     *DROPOUT,
     *DECODE,
+    *RING,
     *EDGES,
     *HEADS,
     *STORAGE,

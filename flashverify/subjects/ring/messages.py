@@ -33,6 +33,7 @@ class Task:
     Attributes:
         function: of `flashverify.subjects.ring.rank`.
         package: the kernel package.
+        path: where it is searched for.
         ring: arguments of its `Ring`.
         options: arguments of its `Options`.
         tensors: shards of this rank, and what all ranks have, by name.
@@ -40,6 +41,7 @@ class Task:
 
     function: str
     package: str
+    path: tuple[str, ...]
     ring: dict[str, Any]
     options: dict[str, Any]
     tensors: dict[str, Packed] = field(default_factory=dict)

@@ -125,13 +125,14 @@ class Ranks:
         end = time.monotonic() + SECONDS
         while len(answers) < count:
             waiting = {pipe: rank for rank, pipe in enumerate(self._pipes) if rank not in answers}
-            ready = wait(list(waiting), max(end - time.monotonic(), 0.0))
+            ready = set(wait(list(waiting), max(end - time.monotonic(), 0.0)))
             if not ready:
                 raise RankError(f"{_named(sorted(waiting.values()))} of {count} did not answer within {SECONDS:g} s")
-            for pipe in ready:
-                rank = waiting[pipe]  # type: ignore[index]
+            for pipe, rank in waiting.items():
+                if pipe not in ready:
+                    continue
                 try:
-                    answer = pipe.recv()  # type: ignore[union-attr]
+                    answer = pipe.recv()
                 except (EOFError, OSError):
                     raise RankError(f"{_named([rank])} of {count} ended without an answer") from None
                 if isinstance(answer, Failed):

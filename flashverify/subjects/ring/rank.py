@@ -48,7 +48,7 @@ def serve(fd: int, rank: int, ranks: int, store: str, backend: str) -> None:
         torch.set_num_threads(1)
         dist.init_process_group(
             backend.removesuffix("-cuda"),
-            store=dist.FileStore(store, ranks),
+            init_method=f"file://{store}",
             rank=rank,
             world_size=ranks,
             timeout=datetime.timedelta(seconds=SECONDS),
@@ -84,6 +84,7 @@ def backward(kernels: Any, ring: Any, options: Any, given: dict[str, torch.Tenso
 def _answer(task: Task, device: torch.device) -> dict[str, Packed]:
     import torch
 
+    sys.path += [folder for folder in task.path if folder not in sys.path]
     package = importlib.import_module(task.package)
     kernels = importlib.import_module(f"{task.package}.ring")
     given = {name: unpacked(x).to(device) for name, x in task.tensors.items()}

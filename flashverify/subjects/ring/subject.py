@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from typing import TYPE_CHECKING, Any
 
 from flashverify.subjects.bundled import Bundled
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BUNDLED_RING", "BundledRing"]
 
-_RANKS = (2, 4, 8)
+_LAUNCHES = [{"ranks": n, "sharding": place} for n, place in ((2, 0), (2, 1), (2, 2), (4, 0), (4, 1), (4, 2), (8, 1))]
 _OF_KEYS = ("k", "v", "dk", "dv")
 _SEQUENCE = 2
 """The axis that is spread over the ranks."""
@@ -53,15 +54,12 @@ class BundledRing(Bundled):
             empty=True,
             scales=("positive", "zero", "negative"),
             dlse=True,
-            launch=(("ranks", _RANKS), ("sharding", (0, 1, 2))),
+            launch_configs=_LAUNCHES,
             even_launches=False,
             also=self._ring_refusal,
         )
 
     def _ring_refusal(self, case: Case) -> str | None:
-        names = {name for name, _ in case.launch}
-        if names and names != {"ranks", "sharding"}:
-            return f"launch={case.launch}: ranks and sharding belong together"
         if case.mask.causal == "bottom-right" and case.mask.key_lengths is not None:
             return "causal='bottom-right' with key_lengths: each sequence would have a band of its own"
         return self._dtype_refusal(case)
@@ -134,7 +132,16 @@ class BundledRing(Bundled):
             if problem.key_lengths is not None:
                 shards["key_lengths"] = packed(problem.key_lengths)
             whole = {"queries": case.seq_q, "keys": case.seq_k, "sharding": self._sharding(case)}
-            tasks.append(Task(function=function, package=self._package, ring=whole, options=options, tensors=shards))
+            tasks.append(
+                Task(
+                    function=function,
+                    package=self._package,
+                    path=tuple(sys.path),
+                    ring=whole,
+                    options=options,
+                    tensors=shards,
+                )
+            )
         return ranks_of(count, self._package, interpreted=self._interpreted).run(tasks)
 
     def _whole(
@@ -160,7 +167,7 @@ class BundledRing(Bundled):
         return self._module("ring").pieces_of(length, self._count(case), rank, self._sharding(case))
 
     def _count(self, case: Case) -> int:
-        return dict(case.launch).get("ranks", _RANKS[0])
+        return dict(case.launch).get("ranks", 2)
 
     def _sharding(self, case: Case) -> str:
         return str(self._module("ring").SHARDINGS[dict(case.launch).get("sharding", 1)])

@@ -31,8 +31,9 @@ class RingForward(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """A launch: rows and keys of this step, and the options of their attention."""
+    """A launch: the number of a piece of rows, rows and keys of this step, and the options of their attention."""
 
+    piece: int
     rows: slice
     keys: slice
     options: Options
@@ -59,6 +60,7 @@ def ring_forward(
     _check(q, k, ring, options)
     o = torch.zeros(*q.shape[:3], v.shape[3], dtype=torch.float32, device=q.device)
     lse = torch.full(q.shape[:3], -math.inf, dtype=torch.float32, device=q.device)
+    begun: set[int] = set()
     held = [k, v]
     for step in range(ring.ranks):
         owner = (ring.rank - step) % ring.ranks
@@ -66,9 +68,12 @@ def ring_forward(
         for part in _parts(ring, owner, options):
             k_part, v_part = (x[:, :, part.keys] for x in held)
             found = forward(q[:, :, part.rows], k_part, v_part, part.options, dtype=torch.float32)
-            o[:, :, part.rows], lse[:, :, part.rows] = merge(
-                torch.stack([o[:, :, part.rows], found.o]), torch.stack([lse[:, :, part.rows], found.lse_natural()])
-            )
+            o_part, lse_part = found.o, found.lse_natural()
+            if part.piece in begun:
+                before = (o[:, :, part.rows], lse[:, :, part.rows])
+                o_part, lse_part = merge(torch.stack([before[0], o_part]), torch.stack([before[1], lse_part]))
+            o[:, :, part.rows], lse[:, :, part.rows] = o_part, lse_part
+            begun.add(part.piece)
         if ahead is not None:
             held = ahead.wait()
     return RingForward(o.to(q.dtype), lse)
@@ -141,15 +146,16 @@ def _parts(ring: Ring, owner: int, options: Options) -> Iterator[_Part]:
     """The launches over the keys of `owner`, the band of the whole sequence cut to each pair of pieces."""
     low, high = _band(ring, options)
     first_row = 0
-    for rows in ring.rows_of(ring.rank):
+    for piece, rows in enumerate(ring.rows_of(ring.rank)):
         first_key = 0
         for keys in ring.keys_of(owner):
             band = band_of(rows, keys, low, high)
             if band is not None:
                 lengths = options.key_lengths
                 yield _Part(
-                    slice(first_row + band.rows, first_row + rows.count),
-                    slice(first_key + band.keys, first_key + keys.count),
+                    piece,
+                    slice(first_row + band.rows, first_row + rows.size),
+                    slice(first_key + band.keys, first_key + keys.size),
                     dataclasses.replace(
                         options,
                         causal=None,
@@ -157,8 +163,8 @@ def _parts(ring: Ring, owner: int, options: Options) -> Iterator[_Part]:
                         key_lengths=None if lengths is None else lengths_within(lengths, keys, band.keys),
                     ),
                 )
-            first_key += keys.count
-        first_row += rows.count
+            first_key += keys.size
+        first_row += rows.size
 
 
 def _band(ring: Ring, options: Options) -> tuple[int | None, int | None]:

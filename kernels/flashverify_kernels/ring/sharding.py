@@ -11,11 +11,11 @@ SHARDINGS: tuple[Sharding, ...] = get_args(Sharding)
 
 
 class Piece(NamedTuple):
-    """Positions `start`, `start + step`, ..., `count` of them."""
+    """Positions `start`, `start + step`, ..., `size` of them."""
 
     start: int
     step: int
-    count: int
+    size: int
 
 
 class Band(NamedTuple):
@@ -85,7 +85,7 @@ def pieces_of(length: int, ranks: int, rank: int, sharding: Sharding) -> list[Pi
 
 def count(pieces: list[Piece]) -> int:
     """Positions of all pieces together."""
-    return sum(piece.count for piece in pieces)
+    return sum(piece.size for piece in pieces)
 
 
 def take(whole: torch.Tensor, pieces: list[Piece], dim: int) -> torch.Tensor:
@@ -97,13 +97,13 @@ def put(whole: torch.Tensor, shard: torch.Tensor, pieces: list[Piece], dim: int)
     """Writes a shard to its positions in `whole`."""
     at = 0
     for piece in pieces:
-        _part(whole, piece, dim).copy_(shard.narrow(dim, at, piece.count))
-        at += piece.count
+        _part(whole, piece, dim).copy_(shard.narrow(dim, at, piece.size))
+        at += piece.size
 
 
 def _part(whole: torch.Tensor, piece: Piece, dim: int) -> torch.Tensor:
     index = [slice(None)] * whole.dim()
-    index[dim] = slice(piece.start, piece.start + piece.step * piece.count, piece.step)
+    index[dim] = slice(piece.start, piece.start + piece.step * piece.size, piece.step)
     return whole[tuple(index)]
 
 
@@ -128,11 +128,11 @@ def band_of(rows: Piece, keys: Piece, low: int | None, high: int | None) -> Band
         first_key = left
         right = None if right is None else right - first_key
         left = 0
-    if first_row >= rows.count or first_key >= keys.count or (right is not None and right < 0):
+    if first_row >= rows.size or first_key >= keys.size or (right is not None and right < 0):
         return None
-    if right is not None and right >= keys.count - first_key - 1:
+    if right is not None and right >= keys.size - first_key - 1:
         right = None
-    if left is not None and -left >= rows.count - first_row - 1:
+    if left is not None and -left >= rows.size - first_row - 1:
         left = None
     return Band(first_row, first_key, (None if left is None else -left, right))
 
@@ -140,4 +140,4 @@ def band_of(rows: Piece, keys: Piece, low: int | None, high: int | None) -> Band
 def lengths_within(lengths: torch.Tensor, keys: Piece, first: int) -> torch.Tensor:
     """How many keys of a piece, from its `first` on, lie within the declared `[B]` lengths of the whole sequence; int32."""
     within = (lengths - keys.start + keys.step - 1).div(keys.step, rounding_mode="floor")
-    return (within - first).clamp(0, keys.count - first).to(torch.int32)
+    return (within - first).clamp(0, keys.size - first).to(torch.int32)
