@@ -83,7 +83,8 @@ class Setting:
     def dot_keys(self) -> float:
         """A dot over the keys; one of its own for every tile, added to the accumulator, costs one rounding a tile."""
         if self.form.partials == "given":  # one product a part, in fp32
-            return dot_coefficient(self.form.n_splits, dtype="fp32", dot="ieee", architecture="ieee") + U * self.blocks
+            once = dot_coefficient(self.form.n_splits, dtype="fp32", dot="ieee", architecture="ieee")
+            return once + U * self.blocks + self.merged
         return self.dot(self.shape.Sk, self.form.n_splits) + U * self.blocks + self.merged + self.added
 
     @property

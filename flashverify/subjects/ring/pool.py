@@ -20,7 +20,7 @@ from flashverify.errors import FlashverifyError
 from flashverify.subjects.evidence import interpreted_as
 from flashverify.subjects.ring.messages import Failed, Packed, Task
 
-__all__ = ["RankError", "Ranks", "ranks_of"]
+__all__ = ["RankError", "Ranks", "backend_of", "ranks_of"]
 
 SECONDS = 300.0
 """How long all ranks together may take for a pass."""
@@ -173,7 +173,7 @@ def ranks_of(count: int, package: str, *, interpreted: bool) -> Ranks:
     key = (host, count)
     found = _pools.get(key)
     if found is None or not found.usable:
-        found = _pools[key] = Ranks(host, count, package, _backend(count, interpreted))
+        found = _pools[key] = Ranks(host, count, package, backend_of(count, interpreted))
     return found
 
 
@@ -199,7 +199,7 @@ def _close() -> None:
 
 
 @functools.cache
-def _backend(count: int, interpreted: bool) -> str:
+def backend_of(count: int, interpreted: bool) -> str:
     """`nccl` where every rank has a GPU of its own."""
     if interpreted:
         return "gloo"
