@@ -18,6 +18,7 @@ from flashverify.subjects.bundled_options import (
     mask_options,
     modifier_options,
     pair_terms,
+    whole_bias_gradient,
 )
 from flashverify.subjects.evidence import evidence_on, interpreted_as
 from flashverify.subjects.interface import Contract, Forward, Gradients, Supports
@@ -168,7 +169,10 @@ class Bundled:
         q, k, v, result, saved = forward.saved
         assert problem.do is not None
         do = self._view(problem.case, problem.do)
-        return self._kernels.backward(do, q, k, v, result.o, result.lse2, saved, dlse=problem.dlse, **options)
+        found = self._kernels.backward(do, q, k, v, result.o, result.lse2, saved, dlse=problem.dlse, **options)
+        if found.dbias is None or problem.case.mask.packed is None:
+            return found
+        return found._replace(dbias=whole_bias_gradient(problem, found.dbias))
 
     def _options(self, problem: Problem) -> Any:
         case = problem.case

@@ -48,6 +48,7 @@ class VarlenOptions(SharedOptions, total=False):
     softcap: float | None
     alibi_slopes: torch.Tensor | None
     sink: torch.Tensor | None
+    bias: torch.Tensor | None
     relative_bias: RelativeBias | None
     dropout: Dropout | None
     config: Configs | None
@@ -59,7 +60,6 @@ class AttentionOptions(VarlenOptions, total=False):
     query_lengths: torch.Tensor | None
     key_lengths: torch.Tensor | None
     blocks: BlockMask | None
-    bias: torch.Tensor | None
     layout: Layout
 
 
