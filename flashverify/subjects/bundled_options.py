@@ -32,8 +32,6 @@ _Option = Callable[[Any, "Problem"], dict[str, Any]]
 def combination_refusal(case: Case) -> str | None:
     """Why the bundled kernels do not take the parts of `case` together, or None."""
     parts = case.mask.parts()
-    if "tree" in parts and parts & {"causal", "window", "bitmap"}:
-        return f"mask parts {sorted(parts)}: a tree orders its nodes itself"
     if "packed" in parts and "blocks" in parts:
         return "mask parts packed and blocks"
     return None

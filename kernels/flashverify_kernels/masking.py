@@ -13,6 +13,7 @@ from flashverify_kernels.options import Options, Window
 from flashverify_kernels.packed import Packed
 from flashverify_kernels.runtime import readable
 from flashverify_kernels.tree import TreeMask
+from flashverify_kernels.tree_bitmap import bits_of_both
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
@@ -86,18 +87,20 @@ def check_mask(options: Options, extent: Extent) -> Mask:
     sequences = extent.batch if options.packed is None else options.packed.sequences
     check_prefix_lengths(options, sequences, extent.keys, extent.device)
     if options.tree is not None:
-        for name in ("causal", "window", "bitmap"):
+        for name in ("causal", "window"):
             value = getattr(options, name)
             if value is not None:
-                shown = "a mask" if name == "bitmap" else repr(value)
-                raise ValueError(f"tree: cannot be combined with {name}={shown}; a tree orders its nodes itself")
+                raise ValueError(f"tree: cannot be combined with {name}={value!r}; a tree orders its nodes itself")
         _check_tree(options.tree, options.packed, extent)
+        words = _check_bitmap(options.bitmap, extent)
         return Mask(
             flags=MASKS["tree"] | (SPARSE.value if blocks else 0),
             right=0 if options.packed else extent.keys - extent.rows,
             align_end=options.packed is not None,
-            words=options.tree.bits[None, None],
-            tree=True,
+            words=options.tree.bits[None, None]
+            if words is None
+            else bits_of_both(words, options.tree, extent.keys, options.packed),
+            tree=words is None,
             blocks=blocks,
         )
     words = _check_bitmap(options.bitmap, extent)

@@ -195,4 +195,13 @@ LOGITS = (
         semantics="dsink-sign",
         needs=("sink", "backward"),
     ),
+    Mutant(
+        name="packed_bias_of_the_first_rows",
+        file="device/logits.py",
+        before="bias = head_bias(terms.bias, b, h) + q0.to(tl.int64) * terms.bias.row",
+        after="bias = head_bias(terms.bias, b, h)",
+        outputs=("o", "lse", "dq", "dk", "dv", "dbias"),
+        modelled_on="packed sequences that read a table of the first one: the offset of a sequence is added to q, k and v alone",
+        needs=("packed", "bias"),
+    ),
 )
