@@ -86,13 +86,13 @@ def check_mask(options: Options, extent: Extent) -> Mask:
     left, right = _check_window(options.window, extent)
     sequences = extent.batch if options.packed is None else options.packed.sequences
     check_prefix_lengths(options, sequences, extent.keys, extent.device)
+    words = _check_bitmap(options.bitmap, extent)
     if options.tree is not None:
         for name in ("causal", "window"):
             value = getattr(options, name)
             if value is not None:
                 raise ValueError(f"tree: cannot be combined with {name}={value!r}; a tree orders its nodes itself")
         _check_tree(options.tree, options.packed, extent)
-        words = _check_bitmap(options.bitmap, extent)
         return Mask(
             flags=MASKS["tree"] | (SPARSE.value if blocks else 0),
             right=0 if options.packed else extent.keys - extent.rows,
@@ -103,7 +103,6 @@ def check_mask(options: Options, extent: Extent) -> Mask:
             tree=words is None,
             blocks=blocks,
         )
-    words = _check_bitmap(options.bitmap, extent)
     flags = 0
     align_end = options.causal == "bottom-right"
     if options.causal is not None:

@@ -30,7 +30,8 @@ def bits_of_both(words: torch.Tensor, tree: TreeMask, keys: int, packed: Packed 
     here, last = (nodes.gather(1, x.clamp(0, nodes.shape[1] - 1)) for x in (place, place - 1))
     shift = (before % WORD)[:, None]
     seen = (here << shift) | (last >> (WORD - shift))  # of the word before, the bits that cross into this one
-    return words & (seen & _ALL).to(torch.int32)
+    both: torch.Tensor = words & (seen & _ALL).to(torch.int32)
+    return both
 
 
 def _keys_before(packed: Packed, rows: int) -> torch.Tensor:

@@ -129,6 +129,18 @@ def head_terms(terms, b, h, q0, q_end, k_end):
 
 
 @triton.jit
+def terms_of_rows(terms, b, h, q_end, k_end):
+    """The `HeadTerms` of rows of the query heads `h`, `[BLOCK_M]`, of sequence `b`: slopes and pointers are `[BLOCK_M, 1]`."""
+    slope = 0.0
+    if terms.slopes is not None:
+        slope = head_slope(terms.slopes, h)[:, None]
+    bias = 0
+    if terms.bias.ptr is not None:
+        bias = head_bias(terms.bias, b, h)[:, None]
+    return HeadTerms(slope, (k_end - q_end) * terms.align_distances, bias, 0)
+
+
+@triton.jit
 def head_slope(slopes_ptr, h):
     """ALiBi slope of query head `h` times log2(e): fp32, two roundings (log2(e) and the product).
 
