@@ -23,6 +23,7 @@ SUBJECTS = {
     "bundled-chunked": "flashverify.subjects.chunked:BundledChunked",
     "bundled-quantised": "flashverify.subjects.quantised:BundledQuantised",
     "bundled-quantised-decode": "flashverify.subjects.quantised:BundledQuantisedDecode",
+    "bundled-ring": "flashverify.subjects.ring.subject:BundledRing",
 }
 """The adapters that a mutated kernel package can stand behind."""
 

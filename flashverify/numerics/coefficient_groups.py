@@ -82,7 +82,8 @@ class WeightCoefficients:
         eps: Relative error of an exponential.
         gap: Coefficient of `m - S` (forward) and of `|S - L|` (backward).
         theta_fwd: Constant part of theta, forward; `theta_bwd` backward.
-        split: Coefficient of a stored partial LSE in the weights of a split; `split_lse` more where it also stands for the row sum.
+        merges: Merges that a split goes through.
+        split: Coefficient of a stored partial LSE in the weights of a split, for all its merges; `split_lse` more where it also stands for the row sum.
         row_sum: Relative error of l.
         row_sum_rounded: The row sum adds the rounded weights.
         u_p: Unit roundoff of the cast of P and dS; 0 for fp32. `eta_p` its subnormal error, `p_max` its overflow threshold.
@@ -92,6 +93,7 @@ class WeightCoefficients:
     gap: float
     theta_fwd: float
     theta_bwd: float
+    merges: int
     split: float
     split_lse: float
     row_sum: float

@@ -121,7 +121,8 @@ def _weights(s: Setting) -> WeightCoefficients:
         gap=form.gap_c * U * _SECOND_ORDER,
         theta_fwd=theta_fwd * _SECOND_ORDER,
         theta_bwd=theta_bwd * _SECOND_ORDER,
-        split=(7 * U if form.partial_lse_base == "e" else 3 * U) if s.splits else 0.0,
+        merges=form.n_merges,
+        split=(7 * U if form.partial_lse_base == "e" else 3 * U) * form.n_merges if s.splits else 0.0,
         split_lse=8 * U if form.normalise == "lse" else 0.0,
         row_sum=s.sums * U / (1 - min(s.sums * U, 0.5)),
         row_sum_rounded=form.row_sum == "rounded" and s.u_p > 0,
@@ -204,6 +205,7 @@ def _gradients(s: Setting) -> GradientCoefficients:
     form, x, sc, group = s.form, s.x, s.scale, s.shape.group
     grad, accum = FORMATS[form.grad_dtype or x.name], FORMATS[form.grad_accum]
     u_p, dot_keys, dot_queries = x.u if x.narrow else 0.0, s.dot_keys, s.dot_queries
+    flushes = form.grad_parts - 1  # each part is scaled, and may be flushed, before it is added
     # Accumulators in another dtype than fp32.
     narrow_q = form.grad_accum != "fp32" and form.grad_accum_of != "dkv"
     narrow_k = form.grad_accum != "fp32" and form.grad_accum_of != "dq"
@@ -233,9 +235,9 @@ def _gradients(s: Setting) -> GradientCoefficients:
         acc_q=min(accum.max, OVERFLOW_FP32) / up if narrow_q else full,
         acc_k=min(accum.max, OVERFLOW_FP32) / up if narrow_k else narrow_head / up,
         acc_v=min(accum.max, OVERFLOW_FP32) if narrow_k else narrow_head,
-        const_q=s.shape.Sk * W * up + adds_q * accum.eta,
-        const_k=s.queries * W * up + (group * x.eta if per_head else 0.0) + adds_k * accum.eta,
-        const_v=s.queries * W * s.factor + (group * x.eta if per_head else 0.0) + adds_k * accum.eta,
+        const_q=(s.shape.Sk + flushes) * W * up + adds_q * accum.eta,
+        const_k=(s.queries + flushes) * W * up + (group * x.eta if per_head else 0.0) + adds_k * accum.eta,
+        const_v=(s.queries + flushes) * W * s.factor + (group * x.eta if per_head else 0.0) + adds_k * accum.eta,
         prescaled_q=x.u if form.grad_uses_prescaled and form.prescale_bwd == "k" else 0.0,
         prescaled_k=x.u if form.grad_uses_prescaled and form.prescale_bwd == "q" else 0.0,
     )

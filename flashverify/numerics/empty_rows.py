@@ -24,7 +24,7 @@ def lse_error(problem: BoundInputs) -> tuple[Tensor, Tensor]:
     size = problem.sink.abs()
     theta = size * (c.features.bias + c.s_max + c.split) + c.theta_fwd + 2 * c.w
     if c.split:
-        theta = theta + c.lg2 * LN2
+        theta = theta + c.lg2 * LN2 * c.merges
     inv = 1.0 / torch.minimum(torch.exp(-theta), 0.9 * torch.exp(-c.s_max * size)).clamp(min=2.0**-1000)
     relative = theta + c.row_sum + inv * c.w
     if c.row_sum_rounded:

@@ -58,7 +58,7 @@ _NUMBERS = (
     ("exp_eps", 0.0, 2.0**20),
     ("p_factor", 2.0**-16, 2.0**16),
 )
-_COUNTS = ("block_n", "n_blocks", "n_splits", "grad_adds", "fp8_chain")
+_COUNTS = ("block_n", "n_blocks", "n_splits", "n_merges", "grad_adds", "grad_parts", "fp8_chain")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +100,7 @@ class Form:
         grad_accum: dtype in which gradients are accumulated across blocks, by atomics or in the output itself.
         grad_accum_of: Which of them: `"dq"` across key blocks, `"dkv"` across query blocks, or `"all"`.
         grad_adds: Additions into an element of that accumulator; None for one a block, of 16 rows where the block is not known.
+        grad_parts: Parts of the queries or of the keys whose gradients are computed apart in fp32 and then added, as by the ranks of a ring.
         gqa_partial: dtype of each query head's dK and dV before the sum over the group.
         partial_lse_base: Base of the LSE that a split stores.
         dropout_scale: The dropout factor multiplies in fp32 (the weights, or O and the gradients), or the weights in the input dtype.
@@ -112,6 +113,7 @@ class Form:
         block_n: Key block; None for the worst of 16, 32, ..., 256.
         n_blocks: Key blocks visited by a row; None for `ceil(Sk / block_n)`.
         n_splits: Splits of the keys merged through their LSEs.
+        n_merges: Merges that a split goes through: one of all of them, or up to `n_splits - 1` of two, one after the other, as in a ring.
         key_order: `"ascending"`: tiles of `block_n` keys that begin at its multiples, counted from the first key of the problem, are visited in
             ascending order; a tile without a visible key changes nothing, and a sink enters after the last. The weights of a tile are summed and
             then added to one row sum, and its product with V to one accumulator. It makes 16-bit weights predictable and every bound of the
@@ -156,6 +158,7 @@ class Form:
     grad_accum: str = "fp32"
     grad_accum_of: str = "dq"
     grad_adds: int | None = None
+    grad_parts: int = 1
     gqa_partial: str = "fp32"
     partial_lse_base: str = "2"
     dropout_scale: str = "fp32"
@@ -168,6 +171,7 @@ class Form:
     block_n: int | None = None
     n_blocks: int | None = None
     n_splits: int = 1
+    n_merges: int = 1
     key_order: str = "unknown"
     masked_ds: bool = False
     stored_delta: str = "plain"
@@ -206,7 +210,7 @@ class Form:
                 self._refuse(name, f"a number in [{low:g}, {high:g}]{' or None' if optional else ''}")
         for name in _COUNTS:
             value = getattr(self, name)
-            optional = name != "n_splits"
+            optional = name in ("block_n", "n_blocks", "grad_adds")
             whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
             if not (whole or (optional and value is None)):
                 self._refuse(name, f"an integer >= 1{' or None' if optional else ''}")

@@ -102,7 +102,7 @@ def sink_error(c: Coefficients, chunk: Chunk, sink: Tensor) -> Tensor:
     size = sink.abs()
     both = torch.maximum(size, chunk.m.abs())
     gap = (chunk.m - sink).clamp(min=0.0)
-    return size * c.features.bias + gap * (c.gap * (2 if c.split else 1)) + both * (c.s_max + c.split)
+    return size * c.features.bias + gap * (c.gap * (1 + c.merges if c.split else 1)) + both * (c.s_max + c.split)
 
 
 def largest_logit(problem: BoundInputs, chunk: Chunk) -> Tensor:

@@ -68,6 +68,7 @@ def float64_coefficients(shape: Shape, scale: float, features: Features | None =
             gap=2 * u,
             theta_fwd=eps + (eps + u) * (blocks + sink),
             theta_bwd=eps,
+            merges=1,
             split=0.0,
             split_lse=0.0,
             row_sum=(shape.Sk + 2 * blocks + sink) * u,

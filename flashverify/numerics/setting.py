@@ -111,16 +111,28 @@ class Setting:
     def dot_keys(self) -> float:
         """A dot over the keys; one of its own for every tile, added to the accumulator, costs one rounding a tile."""
         if self.form.partials == "given":  # one product a part, in fp32
-            return dot_coefficient(self.form.n_splits, dtype="fp32", dot="ieee", architecture="ieee") + U * self.blocks
+            once = dot_coefficient(self.form.n_splits, dtype="fp32", dot="ieee", architecture="ieee")
+            return once + U * self.blocks + self.merged
         if self.form.products == "fp8_pv":
-            return self.weighted(self.shape.Sk) + U * self.blocks
-        return self.dot(self.shape.Sk, self.form.n_splits) + U * self.blocks
+            return self.weighted(self.shape.Sk) + U * self.blocks + self.merged
+        return self.dot(self.shape.Sk, self.form.n_splits) + U * self.blocks + self.merged + self.added
 
     @property
     def dot_queries(self) -> float:
         """A dot over the rows of a group, likewise."""
         shape = self.shape
-        return self.dot(self.queries, shape.group) + U * shape.group * math.ceil(shape.Sq / 16)
+        parts = shape.group * self.form.grad_parts
+        return self.dot(self.queries, parts) + U * shape.group * math.ceil(shape.Sq / 16) + self.added
+
+    @property
+    def merged(self) -> float:
+        """What each merge after the first rounds of a running O: a division of the weight, a product, a sum (section 5)."""
+        return 8 * U * (self.form.n_merges - 1)
+
+    @property
+    def added(self) -> float:
+        """Gradients of parts: each is added, and has a last tile for every head (section 12)."""
+        return U * (1 + self.shape.group) * self.form.grad_parts if self.form.grad_parts > 1 else 0.0
 
 
 def setting_of(form: Form, dtype: str, shape: Shape, scale: float, features: Features | None) -> Setting:
@@ -134,6 +146,6 @@ def setting_of(form: Form, dtype: str, shape: Shape, scale: float, features: Fea
     # A sink is one more term of the row sum, and its logit may be the last to raise the maximum.
     return Setting(
         form=form, x=format_of(dtype), shape=shape, scale=abs(scale), blocks=blocks, sums=sums + 2 * sink,
-        rescales=blocks + splits + sink, splits=splits, sink=sink, queries=shape.group * shape.Sq, beside=beside,
+        rescales=blocks + splits * form.n_merges + sink, splits=splits, sink=sink, queries=shape.group * shape.Sq, beside=beside,
         factor=factor, drop=drop,
     )  # fmt: skip

@@ -18,6 +18,7 @@ from flashverify.subjects.bundled_options import (
     mask_options,
     modifier_options,
     pair_terms,
+    whole_bias_gradient,
 )
 from flashverify.subjects.evidence import evidence_on, interpreted_as
 from flashverify.subjects.interface import Contract, Forward, Gradients, Supports
@@ -169,7 +170,10 @@ class Bundled:
         q, k, v, result, saved = forward.saved
         assert problem.do is not None
         do = self._view(problem.case, problem.do)
-        return self._kernels.backward(do, q, k, v, result.o, result.lse2, saved, dlse=problem.dlse, **options)
+        found = self._kernels.backward(do, q, k, v, result.o, result.lse2, saved, dlse=problem.dlse, **options)
+        if found.dbias is None or problem.case.mask.packed is None:
+            return found
+        return found._replace(dbias=whole_bias_gradient(problem, found.dbias))
 
     def _options(self, problem: Problem) -> Any:
         case = problem.case
@@ -187,14 +191,15 @@ class Bundled:
     def _view(case: Case, tensor: torch.Tensor) -> torch.Tensor:
         return tensor.permute(_AXES) if case.storage.layout == "bshd" else tensor
 
-    def _block_n(self, case: Case) -> int:
+    def _block_n(self, case: Case, rows: int | None = None) -> int:
+        """Keys of a tile; `rows` is the number of queries where that is not the case's."""
         if case.launch:
             return dict(case.launch)["block_n"]
         config = self._kernels.launch_config(
             "forward",
             d=case.dim_qk,
             dv=case.dim_v,
-            sq=case.longest_q,
+            sq=case.longest_q if rows is None else rows,
             dtype=self._dtype(case),
             mask=mask_kinds(case),
             blocks=block_size(case),

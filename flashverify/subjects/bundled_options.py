@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import accumulate, chain, pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ __all__ = [
     "modifier_options",
     "pair_terms",
     "tree_mask",
+    "whole_bias_gradient",
 ]
 
 
@@ -34,12 +35,8 @@ _Option = Callable[[Any, "Problem"], dict[str, Any]]
 def combination_refusal(case: Case) -> str | None:
     """Why the bundled kernels do not take the parts of `case` together, or None."""
     parts = case.mask.parts()
-    if "tree" in parts and parts & {"causal", "window", "bitmap"}:
-        return f"mask parts {sorted(parts)}: a tree orders its nodes itself"
     if "packed" in parts and "blocks" in parts:
         return "mask parts packed and blocks"
-    if "packed" in parts and case.logits.bias:
-        return f"bias={case.logits.bias} with packed sequences"
     return None
 
 
@@ -139,13 +136,40 @@ def _relative_bias(kernels: Any, problem: Problem) -> dict[str, Any]:
 
 def _within_sequences(problem: Problem) -> torch.Tensor:
     """The bitmap of packed sequences with the keys numbered within the sequence of each row: `[1, Hq or 1, Sq, max_k]`."""
-    packed, see = problem.case.mask.packed, problem.bitmap
-    assert packed is not None
+    see = problem.bitmap
     assert see is not None
     local = see.new_zeros(*see.shape[:3], problem.max_k)
-    for (q0, q1), (k0, k1) in zip(pairwise(packed.cu_q), pairwise(packed.cu_k), strict=True):
-        local[:, :, q0:q1, : k1 - k0] = see[:, :, q0:q1, k0:k1]
+    for rows, keys in _places(problem):
+        local[:, :, rows, : keys.stop - keys.start] = see[:, :, rows, keys]
     return local
+
+
+def _bias(problem: Problem) -> torch.Tensor | None:
+    """The bias; that of packed sequences as `[1, Hq or 1, Sq, max_k]`, keys numbered within the sequence of each row, NaN behind them."""
+    packed, bias = problem.case.mask.packed, problem.bias
+    if packed is None or bias is None:
+        return bias
+    local = bias.new_full((*bias.shape[:3], problem.max_k), float("nan"))
+    for rows, keys in _places(problem):
+        local[:, :, rows, : keys.stop - keys.start] = bias[:, :, rows, keys]
+    return local
+
+
+def whole_bias_gradient(problem: Problem, local: torch.Tensor) -> torch.Tensor:
+    """The gradient of the bias from that of `_bias`; 0 at pairs of different sequences."""
+    assert problem.bias is not None
+    whole = local.new_zeros(problem.bias.shape)
+    for rows, keys in _places(problem):
+        whole[:, :, rows, keys] = local[:, :, rows, : keys.stop - keys.start]
+    return whole
+
+
+def _places(problem: Problem) -> Iterator[tuple[slice, slice]]:
+    """The rows and keys of each packed sequence."""
+    packed = problem.case.mask.packed
+    assert packed is not None
+    for q, k in zip(pairwise(packed.cu_q), pairwise(packed.cu_k), strict=True):
+        yield slice(*q), slice(*k)
 
 
 _MASKS: dict[str, _Option] = {
@@ -162,7 +186,7 @@ _MASKS: dict[str, _Option] = {
 _LOGITS: dict[str, _Option] = {
     "softcap": lambda _, problem: {"softcap": problem.softcap},
     "alibi": lambda _, problem: {"alibi_slopes": problem.slopes},
-    "bias": lambda _, problem: {"bias": problem.bias},
+    "bias": lambda _, problem: {"bias": _bias(problem)},
     "sink": lambda _, problem: {"sink": problem.sink},
     "relative_bias": _relative_bias,
 }

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from flashverify.subjects.bundled import Bundled
-from flashverify.subjects.bundled_options import tree_mask
+from flashverify.subjects.bundled_options import pair_terms, tree_mask
 from flashverify.subjects.interface import Contract, Forward, Gradients, Supports
 
 if TYPE_CHECKING:
@@ -34,8 +34,9 @@ class BundledDecode(Bundled):
         super().__init__(package, name)
         self.supports = Supports(
             precisions=("ieee", "tf32", "tf32x3"),
-            masks=("causal", "window", "key_lengths", "tree"),
+            masks=("causal", "window", "query_lengths", "key_lengths", "tree"),
             entry_trees=True,
+            logits=("softcap", "alibi", "bias", "sink"),
             empty=True,
             scales=("positive", "zero", "negative"),
             page_sizes=_PAGES,
@@ -48,18 +49,22 @@ class BundledDecode(Bundled):
 
     def _refusal(self, case: Case) -> str | None:
         parts = case.mask.parts()
-        if "tree" in parts and parts & {"causal", "window", "key_lengths"}:
+        if "tree" in parts and parts & {"causal", "window", "query_lengths", "key_lengths"}:
             return f"mask parts {sorted(parts)}: the nodes of a tree are the last keys"
+        if case.logits.bias and case.storage.page_size is not None:
+            return f"bias={case.logits.bias} with pages: a bias has no place in a cache"
         return self._dtype_refusal(case)
 
     def form(self, case: Case) -> Form:
-        """That of the forward; the partial results are fp32 with a base-2 LSE, merged once. A single split walks its tiles in order."""
+        """That of the forward; the partial results are fp32 with a base-2 LSE, merged once, a sink as one more. A single part walks its tiles in order."""
         from flashverify.numerics import Form
 
-        splits = self._splits(case)
+        splits = self._splits(case) + case.logits.sink
         return Form(
             gap_c=1.0,
             kappa=2.0,
+            kappa_bias=3.0,
+            softcap="tanh",
             dot=case.precision,
             block_n=self._config(case).block_n,
             n_splits=splits,
@@ -91,7 +96,12 @@ class BundledDecode(Bundled):
             scale=problem.scale,
             causal=case.mask.causal,
             window=case.mask.window,
+            query_lengths=problem.query_lengths,
             key_lengths=lengths,
+            softcap=problem.softcap,
+            alibi_slopes=problem.slopes,
+            bias=problem.bias,
+            sink=problem.sink,
             block_table=None if pages is None else pages.table,
             tree=None if case.mask.tree is None else self._tree(problem),
             n_splits=dict(case.launch).get("n_splits"),
@@ -131,6 +141,7 @@ class BundledDecode(Bundled):
             dv=case.dim_v,
             dtype=self._dtype(case),
             rows=self._rows(case),
+            pairs=pair_terms(case),
             limit=self._module("runtime").shared_memory_limit(self._torch_device()),
             interpreted=self._interpreted,
         )
@@ -144,7 +155,12 @@ class BundledDecode(Bundled):
         size = case.storage.page_size
         room = case.seq_k if size is None else max(math.ceil(case.seq_k / size), 1) * size
         resident = module.resident_programs(
-            config, self._torch_device(), d=case.dim_qk, dv=case.dim_v, dtype=self._dtype(case)
+            config,
+            self._torch_device(),
+            d=case.dim_qk,
+            dv=case.dim_v,
+            dtype=self._dtype(case),
+            pairs=pair_terms(case),
         )
         programs = case.batch * case.heads_kv * math.ceil(self._rows(case) / config.block_m)
         return int(module.decode_splits(keys=room, programs=programs, resident=resident))

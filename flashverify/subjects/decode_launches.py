@@ -16,8 +16,14 @@ __all__ = ["decode_launches"]
 
 _DTYPES = tuple(FORMATS[name].library for name in DTYPES)
 _DIMS = ((64, 64), (128, 128), (72, 72), (192, 128), (256, 256))
-_FORMS = ((8, "none", 0), (8, "causal", 64), (24, "tree", 5), (64, "window", 16))
-"""(packed rows, mask, page size)."""
+_FORMS = (
+    (8, "none", 0, ()),
+    (8, "causal", 64, ()),
+    (24, "tree", 5, ()),
+    (64, "window", 16, ()),
+    (8, "causal", 0, ("softcap", "alibi", "bias")),
+)
+"""(packed rows, mask, page size, terms); with terms there are query lengths too."""
 
 
 def decode_launches(package: str) -> list[Launch]:
@@ -26,7 +32,7 @@ def decode_launches(package: str) -> list[Launch]:
 
     aot = importlib.import_module(f"{package}.decode_aot")
     found = []
-    for name, (d, dv), (rows, mask, page) in itertools.product(_DTYPES, _DIMS, _FORMS):
+    for name, (d, dv), (rows, mask, page, terms) in itertools.product(_DTYPES, _DIMS, _FORMS):
         aligned = d & (d - 1) == 0
         source = aot.decode_source(
             d=d,
@@ -35,11 +41,13 @@ def decode_launches(package: str) -> list[Launch]:
             rows=rows,
             mask=mask,
             page_size=page,
+            terms=terms,
+            query_lengths=bool(terms),
             split=page != 16,
             aligned=aligned,
         )
         dims = f"d={d}" + (f"/{dv}" if dv != d else "")
-        found.append(launch_of(source, f"decode {name} {dims} rows={rows} {mask} page={page}"))
+        found.append(launch_of(source, f"decode {name} {dims} rows={rows} {mask} page={page}" + " terms" * bool(terms)))
     for name, (_, dv), parts, backward in itertools.product(_DTYPES, _DIMS, (2, 64), (False, True)):
         source = aot.merge_source(parts=parts, dv=dv, dtype=getattr(torch, name), backward=backward)
         found.append(launch_of(source, f"merge{' backward' * backward} {name} d={dv} parts={parts}"))

@@ -78,6 +78,11 @@ REGISTERED = (
         bundled=True,
     ),
     Registered(
+        "bundled-ring",
+        "flashverify.subjects.ring.subject:BUNDLED_RING",
+        "ring attention of flashverify_kernels over 2, 4 and 8 processes of torch.distributed",
+    ),
+    Registered(
         "torch-cpu", "flashverify.adapters.torch_cpu:TORCH_CPU", "torch's flash attention on the CPU, with its LSE"
     ),
     Registered(

@@ -5,6 +5,7 @@ from typing import Any
 import torch
 
 from flashverify_kernels.config import Kind, LaunchConfig, padded_dim
+from flashverify_kernels.decode_validation import CheckedDecode
 from flashverify_kernels.device.arguments import (
     Blocks,
     DropoutDraws,
@@ -83,7 +84,7 @@ def mask_parts(mask: Mask, kind: Kind) -> MaskParts:
     )
 
 
-def logit_terms(call: CheckedCall, kind: Kind) -> LogitTerms:
+def logit_terms(call: CheckedCall | CheckedDecode, kind: Kind) -> LogitTerms:
     """What a logit is made of; what is absent is None and so part of the compile key."""
     terms, cap, table = call.terms, call.terms.softcap, call.terms.by_distance
     return LogitTerms(

@@ -6,7 +6,7 @@ from typing import Literal, Unpack, overload
 
 import torch
 
-from flashverify_kernels.arguments import mask_parts
+from flashverify_kernels.arguments import logit_terms, mask_parts
 from flashverify_kernels.decode_config import launch_constants
 from flashverify_kernels.decode_validation import CheckedDecode, check_decode
 from flashverify_kernels.device.arguments import PageTable, Sizes
@@ -62,6 +62,8 @@ def decode(
         scale: finite, any sign; 1 / sqrt(D) by default.
         causal: "bottom-right": the queries are the last Sq of the n keys, query i sees key j where j <= i + n - Sq;
             "top-left": where j <= i.
+        query_lengths: `[B]` int32, m from 0 to Sq: the rows that count, which the diagonal of "bottom-right" ends with; O of the
+            others is 0 and their LSE -inf. Not together with `tree`.
         window: (left, right), each None or >= 0: query i also sees no key before p - left and none after p + right, p being
             i + n - Sq where `causal` is "bottom-right", else i. Keys before the windows of all queries are not read.
         key_lengths: `[B]` int32, n from 0 to the room for keys (by default all of it). Keys from there on are not read.
@@ -73,6 +75,10 @@ def decode(
         tree: the queries are the nodes of a tree, the last Sq of the n keys are the same nodes. A node sees all n - Sq keys
             before them, itself and its ancestors; with a Bitmap of `[B or 1, Hq or 1, Sq, Sq]` node i sees the nodes of its
             bits. Not together with `causal` or `window`.
+        softcap: as in `attention`, and so are `alibi_slopes`, and `sink`, which is merged as one more split.
+        alibi_slopes: `[Hq]` fp32.
+        bias: `[B or 1, Hq or 1, Sq, Sk]`, as in `attention`; not together with a `block_table`.
+        sink: `[Hq]` fp32.
         n_splits: from 1 to 1024; by default the fewest that fill the device.
         precision: of the dot products of fp32 inputs; without effect on fp16 and bf16.
         layout: order of the axes of q, of contiguous k and v and of the output: "bhsd" as above, or "bshd".
@@ -131,15 +137,17 @@ def _launch(
     options: DecodeOptions,
     call: CheckedDecode,
 ) -> None:
-    """Both phases, into `o` (axes b, h, s, c) and `lse`; a single split writes there itself."""
+    """Both phases, into `o` (axes b, h, s, c) and `lse`; a single split without a sink writes there itself."""
     perm = axes(options.layout)
     inner = perm if options.block_table is None else (0, 2, 1, 3)
     q, k, v = q.permute(perm), k.permute(inner), v.permute(inner)
-    whole = call.splits == 1
+    sink = call.terms.sink
+    whole = call.splits == 1 and sink is None
     parts, parts_lse = o[None], lse[None]
     if not whole:
-        parts = torch.empty((call.splits, *o.shape), dtype=torch.float32, device=o.device)
-        parts_lse = torch.empty((call.splits, *lse.shape), dtype=torch.float32, device=o.device)
+        count = call.splits + (sink is not None)
+        parts = torch.empty((count, *o.shape), dtype=torch.float32, device=o.device)
+        parts_lse = torch.empty((count, *lse.shape), dtype=torch.float32, device=o.device)
     table, mask = options.block_table, call.mask
     constants = launch_constants(
         call.config,
@@ -157,8 +165,8 @@ def _launch(
             v_view=view(v),
             o_view=part_view(parts),
             lse_ptr=parts_lse,
-            scale_log2=call.scale * _LOG2_E,
             lse_scale=_LN_2 if whole else 1.0,
+            q_lengths_ptr=options.query_lengths,
             k_lengths_ptr=options.key_lengths,
             pages=PageTable(table, 0 if table is None else table.stride(0), call.page_size),
             batch=call.batch,
@@ -173,7 +181,24 @@ def _launch(
                 dv8=call.dv // 8,
             ),
             mask=mask_parts(mask, "forward"),
+            terms=logit_terms(call, "dq"),  # without the sink
             **constants,
         )
+    if sink is not None:
+        _take_sink(parts, parts_lse, sink)
     if not whole:
         launch_merge(parts, parts_lse, o, lse, base2=True, lse_scale=_LN_2)
+
+
+def _take_sink(parts: torch.Tensor, lse2: torch.Tensor, sink: torch.Tensor) -> None:
+    """Writes the last part: a sink has no value, and rows that see no key in any other part have none.
+
+    Args:
+        parts: `[splits + 1, B, Hq, Sq, Dv]` fp32.
+        lse2: `[splits + 1, B, Hq, Sq]` fp32, base 2.
+        sink: `[Hq]` fp32, natural units.
+    """
+    largest = torch.finfo(torch.float32).max
+    sink2 = (sink * _LOG2_E).clamp(-largest, largest)[:, None]
+    parts[-1] = 0.0
+    lse2[-1] = torch.where((lse2[:-1] != -torch.inf).any(0), sink2, -torch.inf)

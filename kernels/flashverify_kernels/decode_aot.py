@@ -1,10 +1,11 @@
 """What launches of the decoding and merging kernels would compile, for a look at them without a GPU."""
 
+from collections.abc import Collection
 from typing import Any
 
 import torch
 
-from flashverify_kernels.config import LaunchConfig, mask_flags
+from flashverify_kernels.config import LaunchConfig, Pairs, mask_flags
 from flashverify_kernels.decode_config import decode_config, launch_constants
 from flashverify_kernels.device.decode import decode_kernel
 from flashverify_kernels.device.mask import BITS
@@ -23,7 +24,9 @@ def decode_source(
     dtype: torch.dtype,
     rows: int = 8,
     mask: str = "none",
+    query_lengths: bool = False,
     key_lengths: bool = True,
+    terms: Collection[str] = (),
     page_size: int = 0,
     split: bool = True,
     aligned: bool = True,
@@ -38,20 +41,31 @@ def decode_source(
         dtype: of the inputs.
         rows: query heads per kv head times queries, of which only the class is used.
         mask: kinds of mask joined by "+", see `config.mask_flags`.
+        query_lengths: whether query lengths are given.
         key_lengths: whether key lengths are given.
+        terms: `softcap`, `alibi`, `bias`: what else is done to logits.
         page_size: keys per page, 0 without pages.
         split: whether there is more than one split, whose partial outputs are fp32.
         aligned: whether strides and pointers are aligned.
         precision: of the dot products of fp32 inputs.
         config: launch configuration, by default the one of `rows`.
     """
-    config = config or decode_config(d=d, dv=dv, dtype=dtype, rows=rows)
+    pairs: Pairs = "bias" if "bias" in terms else "terms" if terms else "plain"
+    config = config or decode_config(d=d, dv=dv, dtype=dtype, rows=rows, pairs=pairs)
     flags = mask_flags(mask)
     constants = launch_constants(
         config, d=d, dv=dv, page_size=page_size, aligned=aligned, mask=flags, precision=precision
     )
     given = {
+        "q_lengths_ptr": query_lengths,
         "k_lengths_ptr": key_lengths,
+        "terms.cap_ratio": "softcap" in terms,
+        "terms.cap_log2": "softcap" in terms,
+        "terms.slopes": "alibi" in terms,
+        "terms.bias.ptr": "bias" in terms,
+        "terms.sink": False,
+        "terms.relative.ptr": False,
+        "terms.relative.width": False,
         "mask.bits.ptr": bool(flags & BITS.value),
         "mask.blocks.ptr": False,
         "pages.ptr": page_size > 0,

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from flashverify_kernels.config import SHARED_MEMORY, LaunchConfig, padded_dim, shared_memory
+from flashverify_kernels.config import SHARED_MEMORY, LaunchConfig, Pairs, padded_dim, shared_memory
 from flashverify_kernels.device.pages import CONTIGUOUS, SCATTERED, WHOLE_TILES
 from flashverify_kernels.options import Precision
 from flashverify_kernels.runtime import shared_memory_limit
@@ -22,7 +22,14 @@ _ENOUGH = 0.85
 
 
 def decode_config(
-    *, d: int, dv: int, dtype: torch.dtype, rows: int, limit: int = SHARED_MEMORY, interpreted: bool = False
+    *,
+    d: int,
+    dv: int,
+    dtype: torch.dtype,
+    rows: int,
+    pairs: Pairs = "plain",
+    limit: int = SHARED_MEMORY,
+    interpreted: bool = False,
 ) -> LaunchConfig:
     """Choose the launch configuration of the decoding kernel.
 
@@ -33,6 +40,7 @@ def decode_config(
         dv: head dimension of v.
         dtype: of the inputs.
         rows: packed rows, query heads per kv head times queries, of which only the class (16, 32 or more) is used.
+        pairs: what is done per query and key.
         limit: shared memory per block of the device, bytes.
         interpreted: whether the kernels are interpreted.
     """
@@ -44,7 +52,7 @@ def decode_config(
     config = LaunchConfig(block_m=block_m, block_n=block_n, num_warps=num_warps, num_stages=3)
     if interpreted:
         config = LaunchConfig(block_m=block_m, block_n=64)
-    while shared_memory("forward", config, d=d, dv=dv, dtype=dtype) > limit:
+    while shared_memory("forward", config, d=d, dv=dv, dtype=dtype, pairs=pairs) > limit:
         if config.num_stages > 1:
             config = replace(config, num_stages=config.num_stages - 1)
         elif config.block_n > _SMALLEST:
@@ -81,9 +89,11 @@ def decode_splits(*, keys: int, programs: int, resident: int = 2 * PROCESSORS) -
     return next(n for n in range(1, most + 1) if used(n) >= _ENOUGH * best)
 
 
-def resident_programs(config: LaunchConfig, device: torch.device, *, d: int, dv: int, dtype: torch.dtype) -> int:
+def resident_programs(
+    config: LaunchConfig, device: torch.device, *, d: int, dv: int, dtype: torch.dtype, pairs: Pairs = "plain"
+) -> int:
     """Programs that `device` runs at once: as many per multiprocessor as fit into its shared memory, at most two."""
-    need = shared_memory("forward", config, d=d, dv=dv, dtype=dtype)
+    need = shared_memory("forward", config, d=d, dv=dv, dtype=dtype, pairs=pairs)
     processors = PROCESSORS
     if device.type == "cuda":
         processors = torch.cuda.get_device_properties(device).multi_processor_count

@@ -6,15 +6,15 @@ from typing import get_args
 
 import torch
 
-from flashverify_kernels.bitmap import WORD, Bitmap
-from flashverify_kernels.config import MASKS, LaunchConfig, config_error
+from flashverify_kernels.config import LaunchConfig, config_error
 from flashverify_kernels.decode_config import MAX_SPLITS, decode_config, decode_splits, resident_programs
+from flashverify_kernels.decode_parts import check_decode_mask, check_decode_terms
 from flashverify_kernels.device.mask import LOWER
 from flashverify_kernels.lengths import MAX_LENGTH
-from flashverify_kernels.masking import Extent, Mask, check_mask
-from flashverify_kernels.options import Causal, DecodeOptions, Layout, Options, Precision
+from flashverify_kernels.masking import Extent, Mask
+from flashverify_kernels.options import Causal, DecodeOptions, Layout, Precision
 from flashverify_kernels.runtime import INTERPRETED, device_error, readable, shared_memory_limit, supported
-from flashverify_kernels.tree import TreeMask
+from flashverify_kernels.terms import Terms
 from flashverify_kernels.validation import axes, check_like
 
 _MAX_PROGRAMS = 2**31 - 1
@@ -35,6 +35,7 @@ class CheckedDecode:
         page_size: keys per page, or 0 without pages.
         mask: parts of the mask.
         scale: of the logits.
+        terms: what else is done to logits and weights.
         splits: parts that the keys are split into.
         precision: of the dot products.
         config: launch configuration.
@@ -50,6 +51,7 @@ class CheckedDecode:
     page_size: int
     mask: Mask
     scale: float
+    terms: Terms
     splits: int
     precision: Precision
     config: LaunchConfig
@@ -96,12 +98,15 @@ def check_decode(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, options: Dec
         raise ValueError(f"k: at most {MAX_LENGTH} queries and keys, got {sq} and {sk}")
     if batch * heads * sq > MAX_LENGTH:
         raise ValueError(f"q: at most {MAX_LENGTH} rows of all heads and sequences, got {batch * heads * sq}")
-    mask = _check_mask(options, q, batch, heads, sq, sk)
+    extent = Extent(batch=batch, heads=heads, rows=sq, keys=sk, max_q=sq, max_k=sk, device=q.device)
+    mask = check_decode_mask(options, extent)
+    scale = check_scale(options.scale, d)
+    terms = check_decode_terms(options, extent, q.dtype, scale)
     check_pages(options, mask, k, batch, sq, sk, page_size)
     rows = heads // max(kv_heads, 1) * sq
-    config = _check_config(options.config, q, d, dv, rows)
+    config = _check_config(options.config, q, d, dv, rows, terms)
     programs = batch * kv_heads * -(-rows // config.block_m)
-    splits = _check_splits(options.n_splits, q, sk, programs, config, d, dv)
+    splits = _check_splits(options.n_splits, q, sk, programs, config, d, dv, terms)
     if programs * splits > _MAX_PROGRAMS:
         raise ValueError(f"q: {programs * splits} programs are more than one launch can take ({_MAX_PROGRAMS})")
     return CheckedDecode(
@@ -114,7 +119,8 @@ def check_decode(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, options: Dec
         dv=dv,
         page_size=page_size,
         mask=mask,
-        scale=check_scale(options.scale, d),
+        scale=scale,
+        terms=terms,
         splits=splits,
         precision=options.precision if q.dtype == torch.float32 else "ieee",
         config=config,
@@ -186,33 +192,6 @@ def check_pages(
             raise ValueError(f"block_table: expected pages from 0 to {k.shape[0] - 1}, got {used.tolist()} for b = {b}")
 
 
-def _check_mask(options: DecodeOptions, q: torch.Tensor, batch: int, heads: int, sq: int, sk: int) -> Mask:
-    """Check causal, window, tree and key lengths."""
-    extent = Extent(batch=batch, heads=heads, rows=sq, keys=sk, max_q=sq, max_k=sk, device=q.device)
-    rest = Options(causal=options.causal, window=options.window, key_lengths=options.key_lengths)
-    mask = check_mask(rest, extent)
-    tree = options.tree
-    if tree is None:
-        return mask
-    for name, value in (("causal", options.causal), ("window", options.window)):
-        if value is not None:
-            raise ValueError(f"tree: cannot be combined with {name}={value!r}; a tree orders its nodes itself")
-    if isinstance(tree, TreeMask):  # a node sees none after it
-        flags, words = MASKS["tree"], tree.words(batch, sq)
-    elif isinstance(tree, Bitmap):
-        flags, words = MASKS["bitmap"], tree.words
-    else:
-        raise TypeError(f"tree: expected a TreeMask or a Bitmap, got {type(tree).__name__}")
-    accepted = ((1, batch), (1, heads), (sq,), (-(-sq // WORD),))
-    if any(size not in sizes for size, sizes in zip(words.shape, accepted, strict=True)):
-        raise ValueError(
-            f"tree: expected the bits of {sq} nodes, [1 or {batch}, 1 or {heads}, {sq}, {-(-sq // WORD)}] words, got {tuple(words.shape)}"
-        )
-    if words.device != q.device:
-        raise ValueError(f"tree: expected device {q.device} (that of q), got {words.device}")
-    return Mask(flags=flags, align_end=True, words=words, tree=True)
-
-
 def check_scale(scale: float | None, d: int) -> float:
     """Check the scale; returns the one in force."""
     if scale is None:
@@ -224,23 +203,25 @@ def check_scale(scale: float | None, d: int) -> float:
     return float(scale)
 
 
-def _check_config(config: LaunchConfig | None, q: torch.Tensor, d: int, dv: int, rows: int) -> LaunchConfig:
-    limit = shared_memory_limit(q.device)
+def _check_config(
+    config: LaunchConfig | None, q: torch.Tensor, d: int, dv: int, rows: int, terms: Terms
+) -> LaunchConfig:
+    limit, pairs = shared_memory_limit(q.device), terms.pairs
     if config is None:
-        config = decode_config(d=d, dv=dv, dtype=q.dtype, rows=rows, limit=limit, interpreted=INTERPRETED)
+        config = decode_config(d=d, dv=dv, dtype=q.dtype, rows=rows, pairs=pairs, limit=limit, interpreted=INTERPRETED)
     elif not isinstance(config, LaunchConfig):
         raise TypeError(f"config: expected a LaunchConfig, got {type(config).__name__}")
-    reason = config_error("forward", config, d=d, dv=dv, dtype=q.dtype, limit=limit)
+    reason = config_error("forward", config, d=d, dv=dv, dtype=q.dtype, pairs=pairs, limit=limit)
     if reason is not None:
         raise ValueError(f"config: {reason}")
     return config
 
 
 def _check_splits(
-    splits: int | None, q: torch.Tensor, sk: int, programs: int, config: LaunchConfig, d: int, dv: int
+    splits: int | None, q: torch.Tensor, sk: int, programs: int, config: LaunchConfig, d: int, dv: int, terms: Terms
 ) -> int:
     if splits is None:
-        resident = resident_programs(config, q.device, d=d, dv=dv, dtype=q.dtype)
+        resident = resident_programs(config, q.device, d=d, dv=dv, dtype=q.dtype, pairs=terms.pairs)
         return decode_splits(keys=sk, programs=programs, resident=resident)
     if isinstance(splits, bool) or not isinstance(splits, int):
         raise TypeError(f"n_splits: expected a whole number, got {splits!r} ({type(splits).__name__})")

@@ -136,7 +136,8 @@ _ATTENTION = (
 """The bias, the sinks and the table of a relative bias come first: they are differentiable."""
 
 _DECODE = (
-    *map(_tensor, ("key_lengths", "block_table")),
+    *map(_tensor, ("query_lengths", "key_lengths", "block_table", "alibi_slopes", "bias", "sink")),
+    _Option("softcap", ("float? softcap",), lambda x: (number(x),), _same),
     _Option(
         "tree",
         ("Tensor? tree", "Tensor? bitmap"),

@@ -18,6 +18,7 @@ from flashverify_kernels.lengths import MAX_LENGTH
 from flashverify_kernels.masking import Extent, check_mask
 from flashverify_kernels.options import DecodeOptions, Options
 from flashverify_kernels.runtime import INTERPRETED
+from flashverify_kernels.terms import Terms
 from flashverify_kernels.validation import axes
 
 _MAX_LATENT, _MAX_ROPE = 512, 256
@@ -72,6 +73,7 @@ def check_latent(q: torch.Tensor, kv: torch.Tensor, dim_v: int, options: DecodeO
         page_size=page_size,
         mask=mask,
         scale=check_scale(options.scale, d),
+        terms=Terms(),
         splits=splits,
         precision=options.precision if q.dtype == torch.float32 else "ieee",
         config=config,

@@ -66,7 +66,14 @@ class BackwardResult(NamedTuple):
     drelative_bias: torch.Tensor | None = None
 
 
-def forward(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, options: Options | None = None) -> ForwardResult:
+def forward(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    options: Options | None = None,
+    *,
+    dtype: torch.dtype | None = None,
+) -> ForwardResult:
     """Compute O and the base-2 LSE.
 
     Args:
@@ -74,6 +81,7 @@ def forward(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, options: Options 
         k: `[B, Hkv, Sk, D]`.
         v: `[B, Hkv, Sk, Dv]`.
         options: see `attention`.
+        dtype: of O; that of q by default, fp32 for a part that is merged.
 
     Raises:
         TypeError: an argument of the wrong type or dtype.
@@ -81,7 +89,7 @@ def forward(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, options: Options 
     """
     options = options or Options()
     call = check_call(q, k, v, options)
-    o = _empty(call, options, q, call.heads, call.rows, call.dv)
+    o = _empty(call, options, q, call.heads, call.rows, call.dv, dtype)
     lse2 = torch.empty(call.batch, call.heads, call.rows, dtype=torch.float32, device=q.device)
     tensors = in_order(options, q=q, k=k, v=v, o=o)
     _launch(
@@ -108,6 +116,7 @@ def backward(
     *,
     dlse: torch.Tensor | None = None,
     needs: tuple[bool, ...] = (True,) * 6,
+    dtype: torch.dtype | None = None,
 ) -> BackwardResult:
     """Compute the gradients of q, k, v and, where there are any, of the bias, the sinks and the relative bias.
 
@@ -121,6 +130,7 @@ def backward(
         options: those of `forward`.
         dlse: gradient of the natural LSE, `[B, Hq, Sq]` fp32, any strides, or None.
         needs: whether dq, dk, dv, dbias, dsink and drelative_bias are wanted.
+        dtype: of dq, dk and dv; that of q by default, fp32 for parts that are added.
 
     Raises:
         TypeError: an argument of the wrong type or dtype.
@@ -162,7 +172,7 @@ def backward(
     if (bias is not None and needs[3]) or (relative is not None and needs[5]):
         ds = torch.zeros(*rows, call.sk, dtype=torch.float32, device=q.device)  # tiles never visited stay 0
     if needs[0] or ds is not None:
-        dq = _empty(call, options, q, call.heads, call.rows, call.d)
+        dq = _empty(call, options, q, call.heads, call.rows, call.d, dtype)
         tensors = in_order(options, q=q, k=k, v=v, do=do, dq=dq)
         _launch(
             dq_kernel,
@@ -175,8 +185,8 @@ def backward(
             **constants(call, "dq", tensors),
         )
     if needs[1] or needs[2]:
-        dk = _empty(call, options, q, call.kv_heads, call.keys, call.d)
-        dv = _empty(call, options, q, call.kv_heads, call.keys, call.dv)
+        dk = _empty(call, options, q, call.kv_heads, call.keys, call.d, dtype)
+        dv = _empty(call, options, q, call.kv_heads, call.keys, call.dv, dtype)
         tensors = in_order(options, q=q, k=k, v=v, do=do, dk=dk, dv=dv)
         _launch(
             dkdv_kernel,
@@ -209,6 +219,14 @@ def _launch(kernel: Any, programs: int, q: torch.Tensor, **arguments: Any) -> No
             kernel[(programs,)](**arguments)
 
 
-def _empty(call: CheckedCall, options: Options, q: torch.Tensor, heads: int, length: int, dim: int) -> torch.Tensor:
+def _empty(
+    call: CheckedCall,
+    options: Options,
+    q: torch.Tensor,
+    heads: int,
+    length: int,
+    dim: int,
+    dtype: torch.dtype | None,
+) -> torch.Tensor:
     shape = (call.batch, heads, length, dim)
-    return torch.empty([shape[a] for a in axes(options.layout)], dtype=q.dtype, device=q.device)
+    return torch.empty([shape[a] for a in axes(options.layout)], dtype=dtype or q.dtype, device=q.device)

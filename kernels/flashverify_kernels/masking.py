@@ -13,6 +13,7 @@ from flashverify_kernels.options import Options, Window
 from flashverify_kernels.packed import Packed
 from flashverify_kernels.runtime import readable
 from flashverify_kernels.tree import TreeMask
+from flashverify_kernels.tree_bitmap import bits_of_both
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
@@ -85,22 +86,21 @@ def check_mask(options: Options, extent: Extent) -> Mask:
     left, right = _check_window(options.window, extent)
     sequences = extent.batch if options.packed is None else options.packed.sequences
     check_prefix_lengths(options, sequences, extent.keys, extent.device)
+    words = _check_bitmap(options.bitmap, extent)
     if options.tree is not None:
-        for name in ("causal", "window", "bitmap"):
+        for name in ("causal", "window"):
             value = getattr(options, name)
             if value is not None:
-                shown = "a mask" if name == "bitmap" else repr(value)
-                raise ValueError(f"tree: cannot be combined with {name}={shown}; a tree orders its nodes itself")
+                raise ValueError(f"tree: cannot be combined with {name}={value!r}; a tree orders its nodes itself")
         _check_tree(options.tree, options.packed, extent)
         return Mask(
             flags=MASKS["tree"] | (SPARSE.value if blocks else 0),
             right=0 if options.packed else extent.keys - extent.rows,
             align_end=options.packed is not None,
-            words=options.tree.bits[None, None] if options.packed else options.tree.words(extent.batch, extent.rows),
-            tree=True,
+            words=_tree_words(options, extent, words),
+            tree=words is None,
             blocks=blocks,
         )
-    words = _check_bitmap(options.bitmap, extent)
     flags = 0
     align_end = options.causal == "bottom-right"
     if options.causal is not None:
@@ -143,6 +143,14 @@ def _check_window(window: Window | None, extent: Extent) -> Window:
             f"window: at most {MAX_LENGTH} queries and keys together, got {extent.max_q} and {extent.max_k}"
         )
     return window
+
+
+def _tree_words(options: Options, extent: Extent, words: torch.Tensor | None) -> torch.Tensor:
+    """The bits of the tree, and of the bitmap where there is one."""
+    tree = options.tree
+    assert tree is not None
+    nodes = tree.bits[None, None] if options.packed else tree.words(extent.batch, extent.rows)
+    return nodes if words is None else bits_of_both(words, nodes, extent.keys, options.packed)
 
 
 def _check_tree(tree: TreeMask, packed: Packed | None, extent: Extent) -> None:

@@ -48,6 +48,7 @@ class VarlenOptions(SharedOptions, total=False):
     softcap: float | None
     alibi_slopes: torch.Tensor | None
     sink: torch.Tensor | None
+    bias: torch.Tensor | None
     relative_bias: RelativeBias | None
     dropout: Dropout | None
     config: Configs | None
@@ -59,16 +60,20 @@ class AttentionOptions(VarlenOptions, total=False):
     query_lengths: torch.Tensor | None
     key_lengths: torch.Tensor | None
     blocks: BlockMask | None
-    bias: torch.Tensor | None
     layout: Layout
 
 
 class DecodingOptions(SharedOptions, total=False):
     """What `decode` takes."""
 
+    query_lengths: torch.Tensor | None
     key_lengths: torch.Tensor | None
     block_table: torch.Tensor | None
     tree: TreeMask | Bitmap | None
+    softcap: float | None
+    alibi_slopes: torch.Tensor | None
+    bias: torch.Tensor | None
+    sink: torch.Tensor | None
     n_splits: int | None
     layout: Layout
     config: LaunchConfig | None
@@ -122,9 +127,14 @@ class DecodeOptions:
     scale: float | None = None
     causal: Causal | None = None
     window: Window | None = None
+    query_lengths: torch.Tensor | None = None
     key_lengths: torch.Tensor | None = None
     block_table: torch.Tensor | None = None
     tree: TreeMask | Bitmap | None = None
+    softcap: float | None = None
+    alibi_slopes: torch.Tensor | None = None
+    bias: torch.Tensor | None = None
+    sink: torch.Tensor | None = None
     n_splits: int | None = None
     precision: Precision = "ieee"
     layout: Layout = "bhsd"

@@ -25,7 +25,7 @@ class Terms:
         slopes: `[Hq]` fp32 slopes of ALiBi.
         by_distance: `[Hq, 2 * reach + 1]` fp32, a relative bias of each clipped distance, natural units.
         align_distances: whether distances are measured from a diagonal that ends at the last key.
-        bias: `[B or 1, Hq or 1, rows, keys]` in the dtype of q.
+        bias: `[B or 1, Hq or 1, rows, keys]` in the dtype of q; packed sequences number their keys within the sequence.
         sink: `[Hq]` fp32, natural units.
         dropout: with p > 0.
     """
@@ -107,18 +107,16 @@ def _check_bias(options: Options, extent: Extent, dtype: torch.dtype) -> None:
     bias = options.bias
     if bias is None:
         return
-    if options.packed is not None:
-        raise ValueError("bias: not accepted with packed sequences")
     _check_tensor("bias", bias, dtype, extent)
     shape = tuple(bias.shape)
-    expected = (extent.batch, extent.heads, extent.rows, extent.keys)
+    expected = (extent.batch, extent.heads, extent.rows, extent.max_k)
     if (
         len(shape) != 4
         or shape[2:] != expected[2:]
         or any(n not in (1, m) for n, m in zip(shape, expected, strict=True))
     ):
         raise ValueError(f"bias: expected shape {expected}, the first two axes possibly 1, got {shape}")
-    if extent.keys > 1 and bias.stride(3) != 1:
+    if extent.max_k > 1 and bias.stride(3) != 1:
         raise ValueError(f"bias: the last axis must have stride 1, got strides {bias.stride()}")
 
 

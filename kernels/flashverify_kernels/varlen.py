@@ -21,7 +21,7 @@ def attention_varlen(
     max_k: int,
     **options: Unpack[VarlenOptions],
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Compute the attention of sequences packed behind each other, differentiably in q, k, v, the sinks and the relative bias.
+    """Compute the attention of sequences packed behind each other, differentiably in q, k, v, the bias, sinks and relative bias.
 
     Sequence s has the queries `cu_q[s]` to `cu_q[s + 1]` and the keys `cu_k[s]` to `cu_k[s + 1]`; either may be none. Its
     results are those of `attention` on it alone, bit for bit under the same launch configuration. Rows past the last
@@ -45,6 +45,7 @@ def attention_varlen(
         bitmap: words `[1, Hq or 1, Tq, ceil(max_k / 32)]`, keys numbered within the row's own sequence.
         softcap: as in `attention`.
         alibi_slopes: as in `attention`, aligned by the lengths of the sequence.
+        bias: `[1, Hq or 1, Tq, max_k]`, else as in `attention`; keys numbered within the row's own sequence.
         sink: as in `attention`.
         relative_bias: as in `attention`, aligned by the lengths of the sequence.
         dropout: as in `attention`; queries and keys are numbered within their sequence.

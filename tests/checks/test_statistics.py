@@ -189,7 +189,8 @@ def test_a_lean_within_the_directed_part_scores_nothing():
 
 def test_every_field_of_a_form_is_said_to_round_to_nearest_or_kept():
     """A new field that rounds values to 16 bits and is not named there would make `spread` blame right kernels."""
-    odd = {"n_splits": 2, "block_n": 64, "n_blocks": 3, "grad_adds": 2, "architecture": "sm_90", "exp_eps": 9.0}
+    odd = {"n_splits": 2, "n_merges": 2, "block_n": 64, "n_blocks": 3, "grad_adds": 2, "grad_parts": 2}
+    odd |= {"architecture": "sm_90", "exp_eps": 9.0}
     odd |= {"p_dtype": "e4m3", "fp8_chain": 64}
     kept = set()
     for field in dataclasses.fields(Form):
@@ -204,6 +205,7 @@ def test_every_field_of_a_form_is_said_to_round_to_nearest_or_kept():
         *("p_from", "n_splits", "block_n", "n_blocks", "grad_adds", "grad_accum_of", "partial_lse_base", "bwd_lse_base", "lse_base"),
         *("softcap", "softcap_slope", "max_source", "stored_delta", "empty_row_lse", "masked_ds", "dot", "architecture", "partials"),
         *("dequantised", "v_scale_last", "products", "fp8_chain"),
+        *("n_merges", "grad_parts"),
     }  # fmt: skip
 
 

@@ -96,7 +96,7 @@ def logits_kernel(
     keep = (i < sq) & (j < sk)
     dot = tl.load(dot_ptr + at, mask=keep, other=0.0)
     # keys that count: those of a sequence whose queries end `shift` before them
-    head = head_terms(terms, b, h, k_end, k_end + shift)
+    head = head_terms(terms, b, h, b * 0, k_end, k_end + shift)
     z = logits(dot, i, j, sq, k_end, terms, head, MASKED)
     ds = tl.load(ds_ptr + at, mask=keep, other=0.0)
     tl.store(z_ptr + at, z, mask=keep)

@@ -38,7 +38,7 @@ def test_a_signature_shows_every_option_and_the_docstring_explains_it(function, 
 
 
 @pytest.mark.parametrize(
-    ("function", "name"), [(attention, "casual"), (attention_varlen, "key_lengths"), (decode, "softcap")]
+    ("function", "name"), [(attention, "casual"), (attention_varlen, "key_lengths"), (decode, "dropout")]
 )
 def test_an_option_that_a_function_does_not_take_is_refused(function, name):
     q = torch.zeros(1, 1, 1, 8)

@@ -66,8 +66,8 @@ def test_dropout_is_refused_by_name_and_value(arguments, error, message):
         Dropout(*arguments)
 
 
-def test_packed_sequences_take_no_bias():
+def test_a_bias_of_packed_sequences_is_as_wide_as_the_longest_one():
     q = torch.zeros(1, 2, 4, 8)
     cu = torch.tensor([0, 4], dtype=torch.int32)
-    with pytest.raises(ValueError, match="bias: not accepted with packed sequences"):
-        forward(q, q, q, Options(bias=torch.zeros(1, 2, 4, 4), packed=Packed(cu, cu, 4, 4)))
+    with pytest.raises(ValueError, match=r"bias: expected shape \(1, 2, 4, 5\), .*, got \(1, 2, 4, 4\)"):
+        forward(q, q, q, Options(bias=torch.zeros(1, 2, 4, 4), packed=Packed(cu, cu, 4, 5)))

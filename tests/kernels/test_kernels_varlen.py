@@ -1,5 +1,6 @@
 import math
 import random
+from itertools import pairwise
 
 import pytest
 import torch
@@ -112,6 +113,34 @@ def test_a_bitmap_numbers_keys_within_the_sequence(blocks):
 
     config = blocks(16, 32)
     agree(*packed(bitmap=Bitmap.from_bool(see), config=config), part, config=config)
+
+
+def test_a_bias_numbers_keys_within_the_sequence(blocks):
+    rng = torch.Generator("cpu").manual_seed(6)
+    rows, device = int(CU_Q[-1]), torch.zeros(()).device
+    bias = torch.randn(1, 4, rows + SPARE, 50, generator=rng, device="cpu").to(device)
+    for s, (start, end) in enumerate(pairwise(CU_Q.tolist())):
+        bias[:, :, start:end, LENGTHS[s][1] :] = math.nan
+    bias[:, :, rows:] = math.nan
+
+    def part(s):
+        return {"bias": bias[:, :, CU_Q[s] : CU_Q[s + 1], : LENGTHS[s][1]]}
+
+    agree(*packed(bias=bias, config=blocks(16, 32)), part, config=blocks(16, 32))
+
+
+def test_the_gradient_of_a_packed_bias_is_that_of_each_sequence(blocks):
+    rows, device = int(CU_Q[-1]), torch.zeros(()).device
+    bias = torch.linspace(-1, 1, (rows + SPARE) * 50, device=device).view(1, 1, -1, 50).requires_grad_()
+    inputs, _ = packed(bias=bias, config=blocks(16, 32))
+
+    expected = torch.zeros_like(bias)
+    for s, parts in enumerate(sequences(inputs, "qkkqq")):
+        start, end, keys = int(CU_Q[s]), int(CU_Q[s + 1]), LENGTHS[s][1]
+        own = bias.detach()[:, :, start:end, :keys].clone().requires_grad_()
+        alone(parts, bias=own, config=blocks(16, 32))
+        expected[:, :, start:end, :keys] = own.grad
+    assert torch.equal(bias.grad, expected)
 
 
 def test_rows_past_the_last_sequence_are_not_written(blocks, monkeypatch):

@@ -69,6 +69,42 @@ def test_an_adverse_ring_stays_within_the_bound():
     assert worst > 0.05
 
 
+def test_a_chain_of_merges_stays_within_the_bound_of_its_length_and_comes_close():
+    def chain(case):
+        parts = dict(case.launch)["blocks"]
+        fields = {"n_splits": parts, "n_merges": parts - 1, "partial_dtype": case.dtype, "partial_lse_base": "e"}
+        return Form(partials="given", kappa=0.0, **fields)
+
+    ring, worst = adapters.ring_merge(adverse_step, device="cpu", form=chain), {"o": 0.0, "lse": 0.0}
+    for text in CASES:
+        case = parse_case(text.replace("splits:2", "blocks:2").replace("splits:5", "blocks:4"))
+        result = judge_case(ring, case, checks=("accuracy", "nonfinite"))
+        assert result.failures == ()
+        worst |= {stats.output: max(worst[stats.output], float.fromhex(stats.worst)) for stats in result.stats}
+
+    assert all(ratio > 0.2 for ratio in worst.values()), worst
+
+
+def test_every_merge_of_a_chain_is_charged():
+    """Steps that each turn the LSE by three more roundings are within the bound of their number, not of one."""
+
+    def careless(out, lse, block_out, block_lse):
+        out, lse = adverse_step(out, lse, block_out, block_lse)
+        return out, lse * (1 + 3 * U)
+
+    def form(merges):
+        return Form(
+            n_splits=4, n_merges=merges, partial_dtype="fp32", partial_lse_base="e", partials="given", kappa=0.0
+        )
+
+    case = parse_case(f"fv1 {SIZES} dtype=fp32 regime=logits-1e4 launch=blocks:4")
+    failing = [
+        bool(judge_case(adapters.ring_merge(careless, device="cpu", form=form(n)), case, checks=("accuracy",)).failures)
+        for n in (1, 3)
+    ]
+    assert failing == [True, False]
+
+
 def coarse(o, lse):
     """A merge whose LSE is off by a relative 2^-18."""
     merged, total = adverse(o, lse)

@@ -8,8 +8,8 @@ DEFECTS: tuple[Mutant, ...] = (
     Mutant(
         name="h_row_divided_by_the_group_twice",
         file="device/decode.py",
-        before="see = visible(i[:, None], j[None, :], sizes.sq,",
-        after="see = visible((i // sizes.group)[:, None], j[None, :], sizes.sq,",
+        before="see = visible(i[:, None], j[None, :], q_end,",
+        after="see = visible((i // sizes.group)[:, None], j[None, :], q_end,",
         outputs=("o", "lse"),
         modelled_on="in decoding with groups the mask treats query i as query i // group, in the tiles that need it: wrong with several queries under a causal mask, window or tree",
         subject="bundled-decode",

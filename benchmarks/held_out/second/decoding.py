@@ -8,8 +8,9 @@ DEFECTS: tuple[Mutant, ...] = (
     Mutant(
         name="n_queries_scaled_in_16_bits",
         file="device/decode.py",
-        before="z = tl.dot(q, tl.trans(k), input_precision=PRECISION) * scale_log2",
-        after="z = tl.dot((q.to(tl.float32) * scale_log2).to(q.dtype), tl.trans(k), input_precision=PRECISION)",
+        before="dot = tl.dot(q, tl.trans(k), input_precision=PRECISION)",
+        after="dot = tl.dot((q.to(tl.float32) * terms.scale_log2).to(q.dtype), tl.trans(k), input_precision=PRECISION)\n"
+        "            dot = tl.where(terms.scale_log2 == 0.0, 0.0, dot / terms.scale_log2)",
         outputs=("o", "lse"),
         modelled_on="decoding multiplies the queries by scale log2(e) and rounds them to 16 bits before the product, not the logits in fp32: imprecise in fp16 and bf16",
         subject="bundled-decode",
@@ -48,8 +49,8 @@ DEFECTS: tuple[Mutant, ...] = (
     Mutant(
         name="n_walk_ends_with_the_first_query",
         file="device/decode.py",
-        before="last = tl.minimum((tile * BLOCK_M + BLOCK_M - 1) // sizes.group, sizes.sq - 1)",
-        after="last = tl.minimum(tile * BLOCK_M // sizes.group, sizes.sq - 1)",
+        before="last = tl.minimum((tile * BLOCK_M + BLOCK_M - 1) // sizes.group, q_end - 1)",
+        after="last = tl.minimum(tile * BLOCK_M // sizes.group, q_end - 1)",
         outputs=("o", "lse"),
         modelled_on="in decoding of several queries under a causal mask, a right side of a window or a tree, the walk over the keys ends where the first query of the tile ends: later queries lose their last keys in tiles of keys behind it",
         subject="bundled-decode",

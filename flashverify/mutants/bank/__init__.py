@@ -15,6 +15,7 @@ from flashverify.mutants.bank.memory import MEMORY_BANK
 from flashverify.mutants.bank.precision import PRECISION
 from flashverify.mutants.bank.quantised import QUANTISED
 from flashverify.mutants.bank.relative_bias import RELATIVE_BIAS
+from flashverify.mutants.bank.ring import RING
 from flashverify.mutants.bank.selection import SELECTION
 from flashverify.mutants.bank.sequences import SEQUENCES
 from flashverify.mutants.bank.softmax import SOFTMAX
@@ -31,6 +32,7 @@ BANK: tuple[Mutant, ...] = (
     *RELATIVE_BIAS,
     *DROPOUT,
     *DECODE,
+    *RING,
     *EDGES,
     *HEADS,
     *STORAGE,

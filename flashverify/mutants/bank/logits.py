@@ -81,8 +81,8 @@ LOGITS = (
     Mutant(
         name="distance_without_the_shift",
         file="device/forward.py",
-        before="head = head_terms(terms, b, h, q_end, k_end)",
-        after="head = head_terms(terms, b, h, q_end, q_end)",
+        before="head = head_terms(terms, b, h, q0, q_end, k_end)",
+        after="head = head_terms(terms, b, h, q0, q_end, q_end)",
         outputs=("o", "lse", "dq", "dk", "dv"),
         modelled_on="vllm-project/vllm#945: distances off by a shift, which under a causal mask the LSE alone shows",
         semantics="alibi-without-shift",
@@ -91,8 +91,8 @@ LOGITS = (
     Mutant(
         name="slope_of_the_kv_head",
         file="device/dkdv.py",
-        before="head = head_terms(terms, b, hk.to(tl.int64) * sizes.group + member, q_end, k_end)",
-        after="head = head_terms(terms, b, hk, q_end, k_end)",
+        before="head = head_terms(terms, b, hk.to(tl.int64) * sizes.group + member, q0, q_end, k_end)",
+        after="head = head_terms(terms, b, hk, q0, q_end, k_end)",
         outputs=("dk", "dv"),
         modelled_on="HazyResearch/HipKittens#22: a head's number among the wrong heads",
         semantics="alibi-slope-of-kv-head",
@@ -194,5 +194,14 @@ LOGITS = (
         modelled_on="the derivative of the normaliser without its minus",
         semantics="dsink-sign",
         needs=("sink", "backward"),
+    ),
+    Mutant(
+        name="packed_bias_of_the_first_rows",
+        file="device/logits.py",
+        before="bias = head_bias(terms.bias, b, h) + q0.to(tl.int64) * terms.bias.row",
+        after="bias = head_bias(terms.bias, b, h)",
+        outputs=("o", "lse", "dq", "dk", "dv", "dbias"),
+        modelled_on="packed sequences that read a table of the first one: the offset of a sequence is added to q, k and v alone",
+        needs=("packed", "bias"),
     ),
 )

@@ -222,4 +222,13 @@ MASKS = (
         modelled_on="intel/intel-xpu-backend-for-triton#7317: one grid for two walks, right only while both are alike",
         needs=("blocks", "backward"),
     ),
+    Mutant(
+        name="tree_bits_lost_between_words",
+        file="tree_bitmap.py",
+        before="seen = (here << shift) | (last >> (WORD - shift))",
+        after="seen = here << shift",
+        outputs=("o", "lse", "dq", "dk", "dv"),
+        modelled_on="bits that are shifted word by word, without what crosses from one word into the next",
+        needs=("tree", "bitmap"),
+    ),
 )

@@ -95,8 +95,8 @@ STORAGE = (
     Mutant(
         name="partials_rounded_to_the_output",
         file="decode.py",
-        before="parts = torch.empty((call.splits, *o.shape), dtype=torch.float32, device=o.device)",
-        after="parts = torch.empty((call.splits, *o.shape), dtype=q.dtype, device=o.device)",
+        before="parts = torch.empty((count, *o.shape), dtype=torch.float32, device=o.device)",
+        after="parts = torch.empty((count, *o.shape), dtype=q.dtype, device=o.device)",
         outputs=("o",),
         modelled_on="zhuzilin/ring-flash-attention#42: partial outputs kept in 16 bits",
         subject="bundled-decode",

@@ -41,7 +41,7 @@ _SITES: dict[str, str | tuple[str, ...]] = {
         "pages.row_tile: if {not EVEN -> True}:",
     ),
     "Every pair of a full tile is visible, or its query is padding of weight 0: applying the mask changes nothing.": (
-        "decode.decode_kernel: see = visible(i[:, None], j[None, :], sizes.sq, k_end, band, bits, bits_start, MASK, {part != FULL -> True})",
+        "decode.decode_kernel: see = visible(i[:, None], j[None, :], q_end, k_end, band, bits, bits_start, MASK, {part != FULL -> True})",
         "decode.decode_kernel: p, m_i, l_i, alpha = online_step(z, see, m_i, l_i, {part != FULL -> True})",
         "dkdv.dkdv_kernel: see = visible(i[None, :], j[:, None], q_end, k_end, band, bits, bits_start, MASK, {part != FULL -> True})",
         "dkdv.dkdv_kernel: pT = weights(zT, lse2, see, {part != FULL -> True})",
@@ -75,7 +75,7 @@ _SITES: dict[str, str | tuple[str, ...]] = {
         "forward.forward_kernel: for part in tl.static_range(LEADING if ({LOWER | BITS -> LOWER}) & MASK == LOWER else FULL, TRAILING + 1):",
     ),
     "Fewer tiles are taken for full, or more are visited; the mask decides every pair of them, and an invisible one adds an exact zero.": (
-        "decode.decode_kernel: last = tl.minimum((tile * BLOCK_M + BLOCK_M - 1) // sizes.group, {sizes.sq - 1 -> sizes.sq})",
+        "decode.decode_kernel: last = tl.minimum((tile * BLOCK_M + BLOCK_M - 1) // sizes.group, {q_end - 1 -> q_end})",
         "mask.sure_end: end = row_end(i, {sq -> sq - 1}, k_end, band, MASK)",
         "mask.sure_end: return {tl.minimum(end, bits_start) if BITS & MASK else end -> (tl.minimum(end, bits_start))}",
         "mask.sure_begin: return key_begin(j, {sq -> sq + 1}, tl.minimum(k_end, bits_start) if BITS & MASK else k_end, band, MASK)",

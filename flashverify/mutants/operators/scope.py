@@ -44,7 +44,8 @@ SCOPE = (
     Scope("device/dq.py", needs=("backward",)),
     Scope("device/dropout.py", needs=("dropout",)),
     Scope("device/forward.py"),
-    Scope("device/logits.py"),
+    Scope("device/logits.py", never=_names("terms_of_rows")),
+    Scope("device/logits.py", "bundled-decode", only=_names("terms_of_rows")),
     Scope("device/mask.py"),
     Scope("device/merge.py", "bundled-chunked", never=_names("merge_backward_kernel")),
     Scope("device/pages.py", "bundled-decode"),
@@ -54,7 +55,7 @@ SCOPE = (
     Scope("bitmap.py", only=_names("pack"), needs=("bitmap",)),
     Scope("blocks.py", only=_names("_tables from_bool"), needs=("blocks",)),
     Scope("config.py", only=_names("padded_dim")),
-    Scope("decode.py", "bundled-decode", only=_names("_launch decode_forward")),
+    Scope("decode.py", "bundled-decode", only=_names("_launch _take_sink decode_forward")),
     Scope("decode_config.py", "bundled-decode", only=_names("launch_constants")),
     Scope("dropout.py", only=_names("threshold"), needs=("dropout",)),
     Scope("launch.py", never=_names("module")),
@@ -69,6 +70,7 @@ SCOPE = (
     Scope("relative.py", needs=("relative_bias",)),
     Scope("terms.py", only=_names("check_terms")),
     Scope("views.py"),
+    Scope("tree_bitmap.py", needs=("tree", "bitmap")),
     Scope("tree.py", only=_names("nodes from_parents"), needs=("tree",)),
 )
 """Validation of arguments, choice of tiles, ahead-of-time compilation and the dispatcher are left out: no value depends on them."""

@@ -2,8 +2,9 @@ import triton
 import triton.language as tl
 
 from flashverify_kernels.device.address import declared
-from flashverify_kernels.device.arguments import MaskParts, PageTable, PartView, Sizes, View
+from flashverify_kernels.device.arguments import LogitTerms, MaskParts, PageTable, PartView, Sizes, View
 from flashverify_kernels.device.jit import kernel
+from flashverify_kernels.device.logits import logits, terms_of_rows
 from flashverify_kernels.device.mask import BITS, LOWER, band_of, row_begin, visible
 from flashverify_kernels.device.pages import CONTIGUOUS, heads_of_rows, load_rows, place_offsets, places, store_rows
 from flashverify_kernels.device.schedule import FULL, KEYS, LEADING, TRAILING, segment, tile_schedule
@@ -27,14 +28,15 @@ def decode_kernel(
     v_view: View,
     o_view: PartView,
     lse_ptr,
-    scale_log2,
     lse_scale,
+    q_lengths_ptr,
     k_lengths_ptr,
     pages: PageTable,
     batch: tl.int32,
     splits: tl.int32,
     sizes: Sizes,
     mask: MaskParts,
+    terms: LogitTerms,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_D: tl.constexpr,
@@ -56,12 +58,13 @@ def decode_kernel(
         v_view: likewise, with 8 dv8 channels.
         o_view: `[splits, B, heads, sq, 8 dv8]`, written.
         lse_ptr: `[splits, B, heads, sq]` fp32 contiguous, written: LSE, log base 2, times `lse_scale`.
-        scale_log2: softmax scale times log2(e).
         lse_scale: factor of the LSE.
+        q_lengths_ptr: `[B]` int32 query lengths, or None.
         k_lengths_ptr: `[B]` int32 key lengths, or None.
         pages: the page table.
         batch: number of sequences.
         splits: parts that the keys of a sequence are split into.
+        terms: what a logit is made of, without a sink, which is a part of its own.
         PAGED: how tiles of keys lie in pages, see `pages.places`.
     """
     row_tiles = tl.cdiv(sizes.group * sizes.sq, BLOCK_M)
@@ -70,6 +73,7 @@ def decode_kernel(
     split = rest % splits
     hk = rest // splits % sizes.kv_heads
     b = rest // splits // sizes.kv_heads
+    q_end = declared(q_lengths_ptr, b, sizes.sq)
     k_end = declared(k_lengths_ptr, b, sizes.sk)
 
     r = tile * BLOCK_M + tl.arange(0, BLOCK_M)
@@ -93,10 +97,11 @@ def decode_kernel(
     if BITS & MASK:
         bits = heads_of_rows(mask.bits, b, h)
 
-    band = band_of(b, sizes.sq, k_end, mask, MASK)
+    head = terms_of_rows(terms, b, h, q_end, k_end)
+    band = band_of(b, q_end, k_end, mask, MASK)
     bits_start = mask.tree * band.high
     first = tile * BLOCK_M // sizes.group
-    last = tl.minimum((tile * BLOCK_M + BLOCK_M - 1) // sizes.group, sizes.sq - 1)
+    last = tl.minimum((tile * BLOCK_M + BLOCK_M - 1) // sizes.group, q_end - 1)
     limits = tile_schedule(first, last + 1, k_end, band, bits_start, BLOCK_M, BLOCK_N, MASK, KEYS)
     split_start, split_stop = split_range(limits[0], limits[3], split, splits, BLOCK_N)
     k_begin = row_begin(first, band, MASK)
@@ -108,7 +113,7 @@ def decode_kernel(
         start, stop = segment(limits, part)
         for n0 in range(tl.maximum(start, split_start), tl.minimum(stop, split_stop), BLOCK_N):
             j = n0 + tl.arange(0, BLOCK_N)
-            see = visible(i[:, None], j[None, :], sizes.sq, k_end, band, bits, bits_start, MASK, part != FULL)
+            see = visible(i[:, None], j[None, :], q_end, k_end, band, bits, bits_start, MASK, part != FULL)
             keep = j < k_end
             if LOWER & MASK:  # the pages before every window may be gone
                 keep = keep & (j >= k_begin)
@@ -116,11 +121,16 @@ def decode_kernel(
             k_offset = place_offsets(page, slot, k_view.batch, k_view.row, PAGED)
             v_offset = place_offsets(page, slot, v_view.batch, v_view.row, PAGED)
             k = load_rows(k_ptr, k_offset, keep, sizes.d8, BLOCK_D, EVEN_D, ALIGNED)
-            z = tl.dot(q, tl.trans(k), input_precision=PRECISION) * scale_log2
+            dot = tl.dot(q, tl.trans(k), input_precision=PRECISION)
+            z = logits(dot, i[:, None], j[None, :], q_end, k_end, terms, head, part != FULL)
             p, m_i, l_i, alpha = online_step(z, see, m_i, l_i, part != FULL)
             v = load_rows(v_ptr, v_offset, keep, sizes.dv8, BLOCK_DV, EVEN_DV, ALIGNED)
             acc = tl.dot(p.to(v.dtype), v, acc * alpha[:, None], input_precision=PRECISION)
 
+    if q_lengths_ptr is not None:  # a row past the length took part in the full tiles
+        m_i = tl.where(i < q_end, m_i, float("-inf"))
+        l_i = tl.where(i < q_end, l_i, 0.0)
+        acc = tl.where((i < q_end)[:, None], acc, 0.0)
     divisor, lse2 = finish(m_i, l_i)
     o_offset = split.to(tl.int64) * o_view.part + b.to(tl.int64) * o_view.batch
     o_offset += h.to(tl.int64) * o_view.head + i.to(tl.int64) * o_view.row

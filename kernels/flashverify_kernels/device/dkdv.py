@@ -74,7 +74,7 @@ def dkdv_kernel(
         bits = mask.bits
         if BITS & MASK:
             bits = head_of(mask.bits, b, h, q0, False)
-        head = head_terms(terms, b, hk.to(tl.int64) * sizes.group + member, q_end, k_end)
+        head = head_terms(terms, b, hk.to(tl.int64) * sizes.group + member, q0, q_end, k_end)
         live, live_ptr = live_schedule(limits, mask.blocks, b, h, n0, sq, MASK, QUERIES)
         # without a lower edge and bits, nothing follows the full tiles
         for part in tl.static_range(

@@ -67,7 +67,7 @@ def dq_kernel(
     bits = mask.bits
     if BITS & MASK:
         bits = head_of(mask.bits, b, h, q0, False)
-    head = head_terms(terms, b, h, q_end, k_end)
+    head = head_terms(terms, b, h, q0, q_end, k_end)
     q = load_tile(q_head, i, q_end, sizes.d8, BLOCK_D, EVEN_D, ALIGNED)  # [BLOCK_M, BLOCK_D]
     do = load_tile(do_head, i, q_end, sizes.dv8, BLOCK_DV, EVEN_DV, ALIGNED)  # [BLOCK_M, BLOCK_DV]
     # a padded row has LSE +inf: its weights are 0 even in a tile that is not masked

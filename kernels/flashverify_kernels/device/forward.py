@@ -83,7 +83,7 @@ def forward_kernel(
     bits = mask.bits
     if BITS & MASK:
         bits = head_of(mask.bits, b, h, q0, False)
-    head = head_terms(terms, b, h, q_end, k_end)
+    head = head_terms(terms, b, h, q0, q_end, k_end)
     q = load_tile(q_head, i, q_end, sizes.d8, BLOCK_D, EVEN_D, ALIGNED)  # [BLOCK_M, BLOCK_D]
 
     m_i = tl.full([BLOCK_M], float("-inf"), tl.float32)  # [BLOCK_M], and so are l_i and alpha

@@ -114,18 +114,30 @@ def _clamp(x, limit: tl.constexpr):
 
 
 @triton.jit
-def head_terms(terms, b, h, q_end, k_end):
-    """The `HeadTerms` of query head `h` of sequence `b`, which has `q_end` queries and `k_end` keys that count."""
+def head_terms(terms, b, h, q0, q_end, k_end):
+    """The `HeadTerms` of query head `h` of sequence `b`, whose rows start at `q0`; `q_end` queries and `k_end` keys of it count."""
     slope = 0.0
     if terms.slopes is not None:
         slope = head_slope(terms.slopes, h)
     bias = 0
     if terms.bias.ptr is not None:
-        bias = head_bias(terms.bias, b, h)
+        bias = head_bias(terms.bias, b, h) + q0.to(tl.int64) * terms.bias.row
     relative = 0
     if terms.relative.ptr is not None:
         relative = head_relative(terms.relative, h)
     return HeadTerms(slope, terms.align_distances * (k_end - q_end), bias, relative)
+
+
+@triton.jit
+def terms_of_rows(terms, b, h, q_end, k_end):
+    """The `HeadTerms` of rows of the query heads `h`, `[BLOCK_M]`, of sequence `b`: slopes and pointers are `[BLOCK_M, 1]`."""
+    slope = 0.0
+    if terms.slopes is not None:
+        slope = head_slope(terms.slopes, h)[:, None]
+    bias = 0
+    if terms.bias.ptr is not None:
+        bias = head_bias(terms.bias, b, h)[:, None]
+    return HeadTerms(slope, (k_end - q_end) * terms.align_distances, bias, 0)
 
 
 @triton.jit

@@ -13,8 +13,8 @@ the flags of `MASK` name; with none of them every row sees every key.
 | `SPARSE` | the block of (i, j) is live: a property of whole tiles, which the schedule deals with |
 
 A tree is `BITS | UPPER` with high = bits_start: every node sees the keys before the nodes, and of the nodes itself and
-ancestors, which come before it. Both ends of the keys that a row may see never decrease with the row, which is all that the
-tile schedule relies on.
+ancestors, which come before it. With a bitmap beside it, the bits of both start at the first key. Both ends of the keys that a
+row may see never decrease with the row, which is all that the tile schedule relies on.
 """
 
 import triton
