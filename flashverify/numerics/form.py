@@ -1,6 +1,5 @@
 """The numerical form of a kernel: which exponential, what is rounded where (docs/bounds.md, section 20)."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import NoReturn
@@ -200,17 +199,12 @@ class Form:
         for name, low, high in _NUMBERS:
             value = getattr(self, name)
             optional = name == "exp_eps"
-            real = (
-                isinstance(value, int | float)
-                and not isinstance(value, bool)
-                and math.isfinite(value)
-                and low <= value <= high
-            )
+            real = isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high
             if not (real or (optional and value is None)):
                 self._refuse(name, f"a number in [{low:g}, {high:g}]{' or None' if optional else ''}")
         for name in _COUNTS:
             value = getattr(self, name)
-            optional = name in ("block_n", "n_blocks", "grad_adds")
+            optional = name in ("block_n", "n_blocks", "grad_adds", "fp8_chain")
             whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
             if not (whole or (optional and value is None)):
                 self._refuse(name, f"an integer >= 1{' or None' if optional else ''}")
