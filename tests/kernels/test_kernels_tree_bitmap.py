@@ -34,9 +34,18 @@ def drawn(*shape):
 def test_the_table_of_both_is_their_intersection(keys):
     parents, bits = forest(5 if keys == 5 else 37, 3), drawn(2, 1, 5 if keys == 5 else 37, keys)
 
-    found = bits_of_both(pack(bits), TreeMask.from_parents(parents, "cpu"), keys, None)
+    found = bits_of_both(pack(bits), TreeMask.from_parents(parents, "cpu").words(2, len(parents)), keys, None)
 
     assert torch.equal(found, pack(bits & tree_sees(parents, keys)))
+
+
+def test_the_table_of_both_has_a_tree_of_each_entry():
+    forests, bits = [forest(37, 3), forest(37, 4)], drawn(1, 2, 37, 70)
+    tree = TreeMask.from_parents([*forests[0], *forests[1]], "cpu", cu=[0, 37, 74])
+
+    found = bits_of_both(pack(bits), tree.words(2, 37), 70, None)
+
+    assert torch.equal(found, pack(bits & torch.stack([tree_sees(each, 70) for each in forests])[:, None]))
 
 
 def test_the_table_of_packed_sequences_counts_from_the_nodes_of_each():
@@ -46,7 +55,7 @@ def test_the_table_of_packed_sequences_counts_from_the_nodes_of_each():
     bits = drawn(1, 2, rows + spare, 50)
     tree = TreeMask.from_parents([parent for one in parents for parent in one], "cpu", cu=cu[0])
 
-    found = bits_of_both(pack(bits), tree, 0, Packed(*cu, 40, 50))
+    found = bits_of_both(pack(bits), tree.bits[None, None], 0, Packed(*cu, 40, 50))
 
     for s, (_, keys) in enumerate(lengths):
         own = slice(int(cu[0][s]), int(cu[0][s + 1]))
