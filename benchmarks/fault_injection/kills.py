@@ -62,7 +62,8 @@ def random_kills(
                     problems += after_the_fault(kind, role, ended, stored(ended, out), right[0])
             before = announced_before(*commands)
             problems += after_the_end(role, commands[-1], before, stored(commands[-1], out), right[0], out)
-            row.add(f"seed try {row.counts['tries']}", problems)
+            row.add(f"try {row.counts['tries']}", problems)
+    row.name = f"{campaign.name} | {how} | {row.counts['ended']} at random"
     return row
 
 
