@@ -142,7 +142,7 @@ def _lines(folder: Path, problems: list[str], piece: Piece | None) -> Iterator[b
         aside = set_aside(found)
         problems.append(f"{why} and is not read" + (f", kept as {aside.name}" if aside else ""))
         return
-    begin, end = piece or (0, MAX_RESULTS_BYTES)
+    begin, end = piece or (0, MAX_RESULTS_BYTES + 1)
     total = 0
     with os.fdopen(open_inside(found, folder), "rb") as raw, _unpacked(raw, found is packed) as file:
         file.seek(begin)
