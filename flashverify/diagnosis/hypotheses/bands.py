@@ -1,20 +1,20 @@
-"""Wrong semantics of causal masks, of the prefixes that open them, and of windows."""
+"""Wrong semantics of causal masks and of windows, after those of the prefixes that open a causal mask."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from flashverify.case.masks.prefix_lengths import in_prefix
+import torch
+
+from flashverify.diagnosis.hypotheses.prefixes import PREFIXES
 from flashverify.diagnosis.hypothesis import Alternative, Semantics
-from flashverify.diagnosis.mask_tensors import all_pairs, parts, seen, with_parts
+from flashverify.diagnosis.mask_tensors import visited_tiles, with_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from torch import Tensor
 
-    from flashverify.case.masks.pairs import Pairs
     from flashverify.diagnosis.observation import Scene
 
 __all__ = ["BANDS"]
@@ -27,13 +27,25 @@ def _limits(scene: Scene) -> tuple[Tensor, Tensor, Tensor]:
     return j, i + at.shift[:, None, :, None], i + (at.keys - at.rows)[:, None, :, None]
 
 
-def _causal(by: int) -> Callable[[Scene], Iterator[Alternative]]:
-    def build(scene: Scene) -> Iterator[Alternative]:
-        if scene.case.mask.causal is not None:
-            j, position, _ = _limits(scene)
-            yield Alternative(inputs=with_parts(scene, causal=j <= position + by))
+def _one_key_less(scene: Scene) -> Iterator[Alternative]:
+    if scene.case.mask.causal is not None:
+        j, position, _ = _limits(scene)
+        yield Alternative(inputs=with_parts(scene, causal=j < position))
 
-    return build
+
+def _one_key_more(scene: Scene) -> Iterator[Alternative]:
+    """The key after a row's own, everywhere or where a walk over the tiles that the right mask needs comes by."""
+    if scene.case.mask.causal is None:
+        return
+    j, position, _ = _limits(scene)
+    wider = j <= position + 1
+    yield Alternative(inputs=with_parts(scene, causal=wider))
+    known = [wider.expand(scene.case.batch, 1, scene.case.seq_q, scene.case.seq_k)]
+    for pairs, detail in visited_tiles(scene):
+        seen_there = wider & pairs
+        if not any(torch.equal(seen_there, other) for other in known):
+            known.append(seen_there)
+            yield Alternative(inputs=with_parts(scene, causal=seen_there), detail=detail)
 
 
 def _window(side: str, by: int | None) -> Callable[[Scene], Iterator[Alternative]]:
@@ -115,79 +127,17 @@ def _misaligned(scene: Scene) -> Iterator[Alternative]:
         yield Alternative(inputs=with_parts(scene, **sides), detail="both sides")
 
 
-def _prefix(
-    opened: Callable[[Pairs, tuple[int, ...]], Tensor], part: str = ""
-) -> Callable[[Scene], Iterator[Alternative]]:
-    """The causal mask opened where `opened` says, in place of its prefix; or another part of the mask, besides."""
-
-    def build(scene: Scene) -> Iterator[Alternative]:
-        lengths, found = scene.case.mask.prefix_lengths, parts(scene)
-        if not lengths or (part and part not in found):
-            return
-        pairs = all_pairs(scene)
-        if part:
-            found[part] = found[part] | opened(pairs, lengths)
-        else:
-            found["causal"] = (pairs.key <= pairs.position) | opened(pairs, lengths)
-        yield Alternative(inputs=replace(scene.inputs, visible=seen(found)))
-
-    return build
-
-
-def _beyond_its_sequence(pairs: Pairs, lengths: tuple[int, ...]) -> Tensor:
-    """Keys of the buffer from the begin of the row's sequence on, as many as its prefix has, whosever they are."""
-    packed = pairs.case.mask.packed
-    starts = pairs.key.new_tensor((0,) * (len(lengths) + 1) if packed is None else packed.cu_k)
-    place = pairs.key_index - starts[pairs.row_sequence]
-    return (place >= 0) & (place < pairs.key.new_tensor((*lengths, 0))[pairs.row_sequence])
-
-
 BANDS = (
-    Semantics(name="prefix-ignored", sentence="the prefix is ignored", build=_prefix(lambda p, _: p.key < 0)),
-    Semantics(
-        name="prefix-one-key-more",
-        sentence="the prefix is one key longer than declared",
-        build=_prefix(lambda p, n: in_prefix(p, tuple(x + 1 for x in n))),
-    ),
-    Semantics(
-        name="prefix-one-key-less",
-        sentence="the prefix is one key shorter than declared",
-        build=_prefix(lambda p, n: in_prefix(p, tuple(x - 1 for x in n))),
-    ),
-    Semantics(
-        name="prefix-of-first-sequence",
-        sentence="every sequence has the prefix of the first one",
-        build=_prefix(lambda p, n: in_prefix(p, n[:1] * len(n))),
-    ),
-    Semantics(
-        name="prefix-of-next-sequence",
-        sentence="a sequence has the prefix of the next one",
-        build=_prefix(lambda p, n: in_prefix(p, (*n[1:], n[-1]))),
-    ),
-    Semantics(
-        name="prefix-of-buffer",
-        sentence="the prefix of a packed sequence is counted from the begin of the buffer",
-        build=_prefix(lambda p, n: in_prefix(replace(p, key=p.key_index), n)),
-    ),
-    Semantics(
-        name="prefix-over-next-sequence",
-        sentence="a prefix that is longer than its packed sequence goes on in the next one",
-        build=_prefix(_beyond_its_sequence, "sequence"),
-    ),
-    Semantics(
-        name="prefix-outside-window",
-        sentence="the left side of the window does not hide keys of the prefix",
-        build=_prefix(in_prefix, "left"),
-    ),
+    *PREFIXES,
     Semantics(
         name="causal-one-key-more",
         sentence="the causal mask is shifted by one: each row also sees the key after its own",
-        build=_causal(1),
+        build=_one_key_more,
     ),
     Semantics(
         name="causal-one-key-less",
         sentence="the causal mask is shifted by one: no row sees its own key",
-        build=_causal(-1),
+        build=_one_key_less,
     ),
     Semantics(name="causal-ignored", sentence="the causal mask is ignored", build=_without("causal")),
     Semantics(
