@@ -80,7 +80,7 @@ def check_determinism(subject: Subject, base: Execution, variants: tuple[str, ..
                     break
             if variant not in _SAME_PROBLEM:
                 different = told_by_itself(subject, base.problem.case, different, (problem.case,))
-                different = with_other_problem(subject, different, passes)
+                different = with_other_problem(subject, different, base, passes)
             found += different
     return found if compared else None
 

@@ -79,7 +79,7 @@ def check_padding(
                 Verdict(check="padding", status=Status.FAIL, output=name, error="padding", index=index, message=message)
             )
         other = dataclasses.replace(case, storage=dataclasses.replace(case.storage, padding=poison))
-        yield from with_other_problem(subject, verdicts, (execution,), other)
+        yield from with_other_problem(subject, verdicts, base, (execution,), other)
 
 
 def _filled(subject: Subject, case: Case, padding: str) -> Execution:

@@ -72,7 +72,7 @@ class Key(msgspec.Struct, frozen=True, order=True, omit_defaults=True):
 
 
 class OtherProblem(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What fails on the problem that a check compared a case with.
+    """What fails on the problem that a check compared a case with, and not on the case itself.
 
     Attributes:
         case: the parts and sizes of that problem as text; its tensors are the check's own, not those that the text draws.

@@ -65,6 +65,16 @@ def test_the_padding_that_reaches_an_output_stands_in_the_case_of_the_other_prob
     assert found.other.failures == (("nonfinite", "nan", "o"),)
 
 
+def test_what_fails_on_the_case_too_does_not_come_of_the_other_problem():
+    def twice_and_leaky(p):
+        o, lse = attention(p)
+        return o * 2.0, lse + 0.0 * p.v[0, 0, 4:].sum()
+
+    found = failing(twice_and_leaky, "padding", "nan", parse_case(f"{CASE} padding=dirt"))
+
+    assert [(v.output, v.other.failures) for v in found] == [("lse", (("nonfinite", "nan", "lse"),))]
+
+
 def test_a_count_that_is_wrong_is_read_off_wrong_values():
     (found, *_) = failing(scaled(lambda p: bool((p.q == 0).all() and (p.k == 0).all())), "counting", "counting")
 

@@ -30,21 +30,23 @@ _STRICT = "strict"
 
 
 def with_other_problem(
-    subject: Subject, found: list[Verdict], passes: Iterable[Execution], case: Case | None = None
+    subject: Subject, found: list[Verdict], base: Execution, passes: Iterable[Execution], case: Case | None = None
 ) -> list[Verdict]:
-    """The verdicts of a check, of which the failing ones say what fails on the first other problem that is wrong.
+    """The verdicts of a check, of which the failing ones say what fails on the first other problem that is wrong, and not on the case itself.
 
     Args:
         subject: the kernel under test.
         found: the verdicts.
+        base: the pass over the case.
         passes: over the other problems; the tensors and the case of each say what its right outputs are.
         case: that stands for the other problem; None is its own.
     """
     if not compares() or not any(map(_silent, found)):
         return found
+    before = _failures(subject, base)
     for execution in passes:
-        if failures := _failures(subject, execution):
-            other = OtherProblem(str(case or execution.problem.case), failures)
+        if failures := _failures(subject, execution) - before:
+            other = OtherProblem(str(case or execution.problem.case), tuple(sorted(failures)))
             return [msgspec.structs.replace(v, other=other) if _silent(v) else v for v in found]
     return found
 
@@ -69,13 +71,13 @@ def _silent(verdict: Verdict) -> bool:
     return verdict.status is Status.FAIL and not verdict.case and verdict.other is None
 
 
-def _failures(subject: Subject, execution: Execution) -> tuple[tuple[str, str, str], ...]:
+def _failures(subject: Subject, execution: Execution) -> set[tuple[str, str, str]]:
     seen = [] if execution.watch is None else list(execution.watch.reports.values())
-    found: list[tuple[str, str, str]] = [("sanitizer", report.kind, report.argument) for report in seen]
+    found: set[tuple[str, str, str]] = {("sanitizer", report.kind, report.argument) for report in seen}
     if not beyond_oracle(execution.problem.case):
         try:
             wrong = shape_failures(execution) or check_accuracy(subject, execution).failures()
         except FlashverifyError:  # the oracle has no say on such tensors
             wrong = []
-        found += [(v.check, v.error, v.output) for v in wrong if v.mode != _STRICT]
-    return tuple(sorted(set(found)))
+        found |= {(v.check, v.error, v.output) for v in wrong if v.mode != _STRICT}
+    return found

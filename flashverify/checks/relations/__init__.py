@@ -57,7 +57,7 @@ def check_relations(subject: Subject, base: Execution, names: tuple[str, ...]) -
         if answer is not None:
             answered = True
             told = told_by_itself(subject, base.problem.case, list(answer), ground.asked)
-            found += with_other_problem(subject, told, ground.passes)
+            found += with_other_problem(subject, told, base, ground.passes)
     return found if answered else None
 
 
