@@ -159,9 +159,8 @@ def _check_tree(tree: TreeMask, packed: Packed | None, extent: Extent) -> None:
     check_device("tree", tree.bits, extent.device)
     if packed is None:
         if tree.nodes not in (extent.rows, extent.batch * extent.rows):
-            raise ValueError(
-                f"tree: expected one node per query, {extent.rows}, of one entry or of all, got {tree.nodes}"
-            )
+            every = f" or {extent.batch * extent.rows} of all entries" if extent.batch > 1 else ""
+            raise ValueError(f"tree: expected one node per query, {extent.rows}{every}, got {tree.nodes}")
         if extent.keys < extent.rows:
             raise ValueError(
                 f"tree: expected the keys to be a prefix and the {extent.rows} nodes, got only {extent.keys} keys"

@@ -28,6 +28,9 @@ WIDE = Supports(
 )
 
 
+WIDE_BLOCKS = Supports(masks=("blocks",))
+
+
 @pytest.fixture(scope="module", params=["cpu", "cuda"])
 def matrix(request):
     return standard_matrix(WIDE, device=request.param)
@@ -86,6 +89,15 @@ def test_the_gpu_matrix_holds_the_cpu_one_and_longer_sequences():
     assert len(gpu) > len(standard_matrix(WIDE, device="cpu"))
     assert max(c.seq_k for c in gpu) == 32_768
     assert max(c.seq_k for c in gpu if c.seq_q > 1) == 1025
+
+
+def test_long_keys_stand_early_and_blocks_are_more_than_eight():
+    decoding = standard_matrix(Supports(max_seq_q=8, backward=False), device="cpu")
+    places = [number for number, case in enumerate(decoding) if case.seq_k > 8192]
+
+    assert places
+    assert max(places) < 30
+    assert any(c.mask.blocks and c.seq_k > 8 * c.mask.blocks.keys for c in standard_matrix(WIDE_BLOCKS, device="cpu"))
 
 
 NARROW = {

@@ -57,6 +57,10 @@ SHARES = {
         lambda c: [c.logits.softcap] if c.logits.softcap else [],
         lambda cap: cap not in (1.0, 30.0, 50.0),
     ),
+    "more than eight blocks of keys": (
+        lambda c: [c] * bool(c.mask.blocks and not c.mask.packed),
+        lambda c: c.seq_k > 8 * c.mask.blocks.keys,
+    ),
     "a sliding window of blocks": (lambda c: [c.mask.blocks] if c.mask.blocks else [], lambda blocks: blocks.sliding),
 }
 

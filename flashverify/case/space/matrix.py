@@ -16,6 +16,7 @@ from flashverify.case.space.fit import fitted
 from flashverify.case.space.launch_entries import launch_entries
 from flashverify.case.space.matrix_features import listed, paged
 from flashverify.case.space.matrix_table import ROTATIONS, focus, large
+from flashverify.case.space.stretched import decodes
 from flashverify.case.text import VERSION, parse_case
 from flashverify.errors import UsageError
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["benchmark_cases", "standard_matrix"]
 
+_BEFORE_LONG = 24
+"""Cases before those of long keys, which only a few defects need and which cost seconds."""
 _SHAPE = "batch=1 heads_q=2 heads_kv=1 seq_q=33 seq_k=33 dim_qk=32 dim_v=32 seed=1"
 
 
@@ -48,11 +51,11 @@ def standard_matrix(supports: Supports, *, device: str) -> tuple[Case, ...]:
         *paged(supports.page_sizes),
         *launch_entries(supports),
     )
-    decodes = supports.max_seq_q is not None or bool(supports.page_sizes)
-    long = listed("long keys") if decodes or device == "cuda" else ()
+    long = listed("long keys") if decodes(supports) or device == "cuda" else ()
     entries = (*generated, *listed("added"), *long)
     base, pages = _base(supports), ("", *(f"page_size={size}" for size in supports.page_sizes))
-    found: dict[Case, None] = {}
+    found: dict[Case, Case] = {}
+    early: dict[Case, None] = {}
     for number, entry in enumerate(entries):
         values, mask, *rest = (rotation[number % len(rotation)] for rotation in ROTATIONS)
         page = pages[number % len(pages)]
@@ -61,9 +64,11 @@ def standard_matrix(supports: Supports, *, device: str) -> tuple[Case, ...]:
             case = _case([base, *rotated, entry, *_few_rows(supports, entry)])
             case = case and fitted(supports, case, number)
             if case is not None:
-                found[case] = None
+                found[case] = case
+                early |= {case: None} if entry in long else {}
                 break
-    return tuple(found)
+    ordinary = [case for case in found.values() if case not in early]
+    return (*ordinary[:_BEFORE_LONG], *early, *ordinary[_BEFORE_LONG:])
 
 
 def _base(supports: Supports) -> str:

@@ -36,6 +36,7 @@ from flashverify.case.space.profiles import CPU, GPU, Profile
 from flashverify.case.space.sampling import one_in, sampled_from
 from flashverify.case.space.seen import sees_something
 from flashverify.case.space.storage_draws import draw_grad, draw_storage, scale_choices
+from flashverify.case.space.stretched import long_keys, many_blocks
 from flashverify.case.space.tile_sizes import tile_of
 from flashverify.case.tensors import TENSORS
 
@@ -176,8 +177,12 @@ def _cases(draw: Draw, supports: Supports, profile: Profile, kinds: SearchStrate
         lengths = draw_declared_lengths(draw, supports, reach, parts, pairs, empty)
     if kind.launch and packed is None and not profile.log_uniform:
         lengths = lengths_at_tiles(draw, supports, kind.launch, parts, lengths, pairs, profile.max_seq)
+    if packed is None and not profile.log_uniform:
+        lengths = many_blocks(draw, supports, parts, lengths, kind.block[1], pairs)
     if packed is None:
         lengths = narrowed(draw, supports, parts, lengths)
+    if packed is None and not profile.log_uniform and "bias" not in kind.features:
+        lengths = long_keys(draw, supports, parts, lengths, batch * heads_kv * (dim_qk + dim_v))
     seq_q, seq_k = lengths
     mask = _draw_mask(draw, supports, parts, kind, (batch, sequences, heads_q, *lengths), packed)
     logits, dropout = draw_modifiers(draw, supports, kind.features)
