@@ -101,7 +101,7 @@ def test_a_subject_that_does_not_take_it_refuses(supports, reason):
     assert supports.refusal(parse_case(TEXT)) == reason
 
 
-def drawn(supports, count=25):
+def drawn(supports, count=15):
     found = []
 
     @settings(max_examples=count, database=None, derandomize=True)

@@ -19,7 +19,13 @@ def interpreter():
 
 
 # Each hunt builds and records a package of kernels; the fast tier keeps one in twenty.
-MUTANTS = [pytest.param(m, id=m.name, marks=[pytest.mark.slow] if n % 20 else []) for n, m in enumerate(BANK)]
+# Of the defects that one corpus case each shows together, one in three is hunted; `flashverify mutants` hunts all.
+SAMPLED = ("bundled-latent", "bundled-selected")
+MUTANTS = [
+    pytest.param(m, id=m.name, marks=[pytest.mark.slow] if n % 20 else [])
+    for n, m in enumerate(BANK)
+    if m.subject not in SAMPLED or n % 3 == 0
+]
 
 
 @pytest.mark.parametrize("mutant", MUTANTS)

@@ -64,7 +64,7 @@ _BLANK = (True, *(False,) * 24)
 _MASKS = 4
 """Masks that are drawn until a row sees a key."""
 _MAX_TABLE = 2**22
-"""Most pairs over all heads and sequences where a bias or a bitmap has one element for each."""
+"""Most pairs over all heads and sequences where a bias, a bitmap or what lists name has one element for each."""
 _ALL_KINDS = 2048
 """Kinds that a long search may reach, of which equal ones are one."""
 
@@ -155,7 +155,7 @@ def _cases(draw: Draw, supports: Supports, profile: Profile, kinds: SearchStrate
     if "packed" in parts:
         sequences, batch = (draw(sampled_from(_SEQUENCES)) if batch else 0), 1
     pairs = max(profile.max_work // max(batch * heads_q * (dim_qk + dim_v), 1), 4)
-    if "bitmap" in parts or "bias" in kind.features:
+    if parts & {"bitmap", "selection"} or "bias" in kind.features:
         pairs = min(pairs, max(_MAX_TABLE // max(batch * heads_q, 1), 4))
     reach, packed = profile.reaching(kind.features), None
     if profile.log_uniform:

@@ -90,9 +90,7 @@ def list_number(selected, b, hk, n, lists):
 def named_keys(list_ptr, lane, count, selected, k_end):
     """The keys of the lanes of a list, and which of them are named and count."""
     number = tl.load(list_ptr + lane // selected.keys, mask=lane < count * selected.keys, other=-1)
-    j = (
-        number * selected.keys + lane % selected.keys
-    )  # flashverify: int32-offset is declared, it is a key of the sequence
+    j = number * selected.keys + lane % selected.keys  # flashverify: int32-offset is declared, a key of the sequence
     return j, (number >= 0) & (j < k_end)
 
 
