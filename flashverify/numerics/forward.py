@@ -45,11 +45,9 @@ def _evaluate(c: Coefficients, chunk: Chunk, s: Shared, prescale: str, ordered: 
     if c.split:
         # The partial LSE L_s of a split is stored and read back as an exponent: |L_s| <= max(|S|, |m|) + log n for each of its keys, L - L_s <=
         # m - S + log n. Its own error therefore enters theta, beside one more exponential (counted in theta_fwd).
-        theta.add_(torch.maximum(chunk.abs_s, chunk.m.abs()), alpha=c.split + c.split_lse).add_(
-            s.gap, alpha=c.gap * c.merges
-        )
-        each = c.lg2 * LN2 * c.merges
-        stored = log_n * (c.split + c.gap * c.merges + c.row_sum * c.merges) + each * log2_l.clamp(min=1.0)
+        gap, each = c.gap * c.merges, c.lg2 * LN2 * c.merges
+        theta.add_(torch.maximum(chunk.abs_s, chunk.m.abs()), alpha=c.split + c.split_lse).add_(s.gap, alpha=gap)
+        stored = log_n * (c.split + gap + c.row_sum * c.merges) + each * log2_l.clamp(min=1.0)
         offset, common = offset + stored, common + stored
     walk = None
     if ordered is not None:

@@ -48,6 +48,8 @@ def decode_config(
     short = rows <= 16 or dtype == torch.float32  # fp32 products take registers in proportion to the rows
     block_m = 16 if short else 32 if rows <= 32 or width > 128 else 64
     block_n = min(max(2**14 // (width * dtype.itemsize), _SMALLEST), 128 if short else 64)
+    if pairs != "plain":  # further terms of a pair stay in registers
+        block_n = max(block_n // 2, _SMALLEST)
     num_warps = 4 if short and dtype != torch.float32 else 8
     config = LaunchConfig(block_m=block_m, block_n=block_n, num_warps=num_warps, num_stages=3)
     if interpreted:

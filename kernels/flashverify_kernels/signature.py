@@ -11,7 +11,7 @@ import triton.language as tl
 from flashverify_kernels.device.jit import SCALARS, is_record
 
 _ELEMENT = {torch.float16: "*fp16", torch.bfloat16: "*bf16", torch.float32: "*fp32"}
-_INT32_TABLES = ("k_lengths_ptr",)
+_INT32_TABLES = ("q_lengths_ptr", "k_lengths_ptr")
 _ELEMENTS = ("dpart_ptr",)
 
 

@@ -13,6 +13,17 @@ DECODE = [
     (90, {"d": 128, "dv": 128, "dtype": "bfloat16", "mask": "causal", "page_size": 16}),
     (90, {"d": 128, "dv": 128, "dtype": "float16", "mask": "tree", "rows": 32}),
     (90, {"d": 128, "dv": 128, "dtype": "float16", "mask": "window", "rows": 64}),
+    (
+        90,
+        {
+            "d": 128,
+            "dv": 128,
+            "dtype": "float16",
+            "mask": "causal",
+            "terms": ["softcap", "alibi", "bias"],
+            "query_lengths": True,
+        },
+    ),
     (80, {"d": 64, "dv": 64, "dtype": "float16", "page_size": 16}),
     (80, {"d": 128, "dv": 128, "dtype": "float32"}),
     (100, {"d": 256, "dv": 256, "dtype": "bfloat16"}),

@@ -169,7 +169,7 @@ DECODE = (
         outputs=("lse",),
         modelled_on="a sink that is merged as one more part, also into rows that have no other",
         subject="bundled-decode",
-        needs=("sink",),
+        needs=("sink", "key_lengths"),
     ),
     Mutant(
         name="bias_of_the_first_row_of_a_tile",

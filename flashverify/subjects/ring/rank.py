@@ -52,6 +52,9 @@ def serve(fd: int, rank: int, ranks: int, store: str, backend: str) -> None:
             rank=rank,
             world_size=ranks,
             timeout=datetime.timedelta(seconds=SECONDS),
+            device_id=device
+            if backend == "nccl"
+            else None,  # a rank without keys may have nothing to send in a first exchange
         )
     except Exception as error:
         pipe.send(_failed(error))
