@@ -7,7 +7,6 @@ from typing import Any
 import torch
 
 from flashverify_kernels.arguments import mask_parts
-from flashverify_kernels.config import LaunchConfig
 from flashverify_kernels.decode_config import MAX_SPLITS, decode_config, decode_splits, resident_programs
 from flashverify_kernels.device.arguments import Sizes
 from flashverify_kernels.device.quantised.attention import quantised_decode_kernel, quantised_forward_kernel
@@ -131,7 +130,7 @@ class _Call:
         batch, heads, sq, self.d = q.shape
         extent = Extent(batch=batch, heads=heads, rows=sq, keys=self.sk, max_q=sq, max_k=self.sk, device=q.device)
         self.mask: Mask = check_mask(Options(causal=causal, window=window, key_lengths=key_lengths), extent)
-        self.config: LaunchConfig = decode_config(
+        self.config = decode_config(
             d=self.d,
             dv=v.dim,
             dtype=q.dtype,
