@@ -67,8 +67,10 @@ class Problem(Wiring):
         k_codes: `[B, Hkv, Sk, D]` uint8, k of a quantised case, whose own `k` holds the values that were quantised; two codes a byte of
             `int4`. `quantised()` gives codes in their own dtype.
         v_codes: likewise.
-        k_scale: fp32 `[1, 1, 1]` or `[B, Hkv, n]`; v_scale likewise.
-        k_zero: int32 of that shape, or None; v_zero likewise.
+        k_scale: fp32 `[1, 1, 1]` or `[B, Hkv, n]`.
+        v_scale: likewise.
+        k_zero: int32 of that shape, or None.
+        v_zero: likewise.
     """
 
     case: Case

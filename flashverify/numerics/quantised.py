@@ -98,6 +98,7 @@ def _operand_error(x: Tensor, scale: Tensor, form: Form, dtype: Format, softmax_
     if "folded" in kinds:
         smallest = scale * min(softmax_scale, 1.0)
         error = torch.maximum(error, size * (4 * _U) + torch.where(smallest < 2 * _W, size, 0.0))
+        over = over | (scale * max(softmax_scale * 1.5, 1.0) >= _OVERFLOW)  # the two may be multiplied first, in base 2
     return error, over
 
 

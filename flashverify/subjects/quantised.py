@@ -27,6 +27,7 @@ class BundledQuantisedDecode(BundledDecode):
     """`quantised_decode` of the kernel package. The launch value `mode` numbers its ways from code to number."""
 
     contract = Contract(lse_base="e", deterministic=True)
+    _decode = True
 
     def __init__(self, package: str = "flashverify_kernels", name: str = "bundled-quantised-decode") -> None:
         super().__init__(package, name)
@@ -89,8 +90,10 @@ class BundledQuantisedDecode(BundledDecode):
         )
 
     def launches(self) -> list[Any]:
-        """None yet that `flashverify compile` compiles."""
-        return []
+        """What a GPU would compile, for `flashverify compile`."""
+        from flashverify.subjects.quantised_launches import quantised_launches
+
+        return quantised_launches(self._package, decode=self._decode)
 
     def forward(self, problem: Problem) -> Forward:
         """O and the natural LSE."""
@@ -119,6 +122,7 @@ class BundledQuantised(BundledQuantisedDecode):
     """`quantised_attention` of the kernel package."""
 
     contract = Contract(lse_base="e", deterministic=True, batch_invariant=True)
+    _decode = False
 
     def __init__(self, package: str = "flashverify_kernels", name: str = "bundled-quantised") -> None:
         super().__init__(package, name)

@@ -50,6 +50,7 @@ def test_every_code_is_decoded_to_the_number_that_torch_reads(name):
         ("bundled-quantised", "int4/block5/varied/zeros", "window=20,3 launch=mode:1"),
         ("bundled-quantised-decode", "e4m3/head/tails", "launch=mode:2,n_splits:3"),
         ("bundled-quantised-decode", "int8/tensor/saturated", "causal=top-left layout=bshd gap=3"),
+        ("bundled-quantised-decode", "int8/token/fitted", "scale=10000 dtype=bf16 edits=k:0,0,11,0:0x1.fep+127"),
     ],
 )
 def test_whole_cases_pass_every_check(subject, quantised, more):

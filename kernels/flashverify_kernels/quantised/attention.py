@@ -7,22 +7,20 @@ from typing import Any
 import torch
 
 from flashverify_kernels.arguments import mask_parts
-from flashverify_kernels.config import LaunchConfig, padded_dim
 from flashverify_kernels.decode_config import MAX_SPLITS, decode_config, decode_splits, resident_programs
 from flashverify_kernels.device.arguments import Sizes
 from flashverify_kernels.device.quantised.attention import quantised_decode_kernel, quantised_forward_kernel
-from flashverify_kernels.device.quantised.codes import FOLDED, FP8_WEIGHTS, OPERAND
 from flashverify_kernels.masking import Extent, Mask, check_mask
 from flashverify_kernels.merge import aligned, launch_merge
 from flashverify_kernels.options import Causal, Options, Precision, Window
-from flashverify_kernels.quantised.cache import FORMATS, Quantised
+from flashverify_kernels.quantised.cache import Quantised
+from flashverify_kernels.quantised.constants import MODES, quantised_constants
 from flashverify_kernels.runtime import INTERPRETED, device_error, shared_memory_limit, supported
 from flashverify_kernels.views import part_view, view
 
 _LOG2_E = math.log2(math.e)
 _LN_2 = math.log(2)
 _PREFILL_ROWS = 64
-MODES = {"operand": OPERAND, "folded": FOLDED, "fp8": FP8_WEIGHTS}
 
 
 def quantised_decode(
@@ -132,7 +130,7 @@ class _Call:
         batch, heads, sq, self.d = q.shape
         extent = Extent(batch=batch, heads=heads, rows=sq, keys=self.sk, max_q=sq, max_k=self.sk, device=q.device)
         self.mask: Mask = check_mask(Options(causal=causal, window=window, key_lengths=key_lengths), extent)
-        self.config: LaunchConfig = decode_config(
+        self.config = decode_config(
             d=self.d,
             dv=v.dim,
             dtype=q.dtype,
@@ -204,20 +202,16 @@ class _Call:
                     dv8=dv // 8,
                 ),
                 mask=mask_parts(self.mask, "forward"),
-                BLOCK_M=self.config.block_m,
-                BLOCK_N=self.config.block_n,
-                BLOCK_D=padded_dim(d),
-                BLOCK_DV=padded_dim(dv),
-                EVEN_D=d == padded_dim(d),
-                EVEN_DV=dv == padded_dim(dv),
-                ALIGNED=aligned(q, written),
-                MASK=self.mask.flags,
-                FORMAT=FORMATS[self.k.format].value,
-                MODE=MODES[self.mode].value,
-                SCALE_LAST=self.scale_last,
-                PRECISION=self.precision,
-                num_warps=self.config.num_warps,
-                num_stages=min(self.config.num_stages, 2),
-                enable_fp_fusion=False,  # see `online_step`
+                **quantised_constants(
+                    self.config,
+                    d=d,
+                    dv=dv,
+                    aligned=aligned(q, written),
+                    mask=self.mask.flags,
+                    codes=self.k.format,
+                    mode=self.mode,
+                    scale_last=self.scale_last,
+                    precision=self.precision,
+                ),
                 **arguments,
             )

@@ -1,0 +1,68 @@
+"""What launches of the kernels of quantised K and V would compile, for a look at them without a GPU."""
+
+from typing import Any
+
+import torch
+
+from flashverify_kernels.config import mask_flags
+from flashverify_kernels.decode_config import decode_config
+from flashverify_kernels.device.quantised.attention import quantised_decode_kernel, quantised_forward_kernel
+from flashverify_kernels.quantised.constants import quantised_constants
+from flashverify_kernels.signature import Source, source_of
+
+_PREFILL_ROWS, _DECODE_ROWS = 64, 8
+
+
+def quantised_source(
+    *,
+    decode: bool,
+    d: int,
+    dtype: torch.dtype,
+    codes: str,
+    mode: str,
+    scale_last: bool,
+    zeros: bool = False,
+    mask: str = "none",
+    aligned: bool = True,
+) -> Source:
+    """What a launch would compile.
+
+    Args:
+        decode: of `quantised_decode` with several splits, or of `quantised_attention`.
+        d: head dimension.
+        dtype: of q.
+        codes: the format of K and V.
+        mode: how codes become numbers.
+        scale_last: whether the scale of V multiplies the result.
+        zeros: whether there are zero points.
+        mask: kinds of mask joined by "+", see `config.mask_flags`.
+        aligned: whether strides and pointers are aligned.
+    """
+    kernel: Any = quantised_decode_kernel if decode else quantised_forward_kernel
+    config = decode_config(d=d, dv=d, dtype=dtype, rows=_DECODE_ROWS if decode else _PREFILL_ROWS)
+    found = quantised_constants(
+        config,
+        d=d,
+        dv=d,
+        aligned=aligned,
+        mask=mask_flags(mask),
+        codes=codes,
+        mode=mode,
+        scale_last=scale_last,
+        precision="ieee",
+    )
+    names = set(kernel.arg_names)
+    absent = {
+        "mask.bits.ptr",
+        "mask.blocks.ptr",
+        "mask.prefix_lengths",
+        *(() if zeros else ("k_codes.zero.ptr", "v_codes.zero.ptr")),
+    }
+    return source_of(
+        kernel,
+        {name: value for name, value in found.items() if name in names},
+        {name: value for name, value in found.items() if name not in names},
+        lambda path: path not in absent,
+        dtype,
+        {"o_view.ptr": torch.float32} if decode else None,
+    )

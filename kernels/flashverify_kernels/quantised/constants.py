@@ -1,0 +1,55 @@
+"""The compile key of the kernels of quantised K and V."""
+
+from typing import Any
+
+from flashverify_kernels.config import LaunchConfig, padded_dim
+from flashverify_kernels.device.quantised.codes import FOLDED, FP8_WEIGHTS, OPERAND
+from flashverify_kernels.options import Precision
+from flashverify_kernels.quantised.cache import FORMATS
+
+MODES = {"operand": OPERAND, "folded": FOLDED, "fp8": FP8_WEIGHTS}
+_MOST_STAGES = 2
+
+
+def quantised_constants(
+    config: LaunchConfig,
+    *,
+    d: int,
+    dv: int,
+    aligned: bool,
+    mask: int,
+    codes: str,
+    mode: str,
+    scale_last: bool,
+    precision: Precision,
+) -> dict[str, Any]:
+    """The constexpr arguments and the options of a launch; with the dtypes and the presence of pointers, the compile key.
+
+    Args:
+        config: tiles, warps and stages.
+        d: head dimension of q and k.
+        dv: head dimension of v.
+        aligned: whether every row of q and O starts on 16 bytes.
+        mask: parts of the mask.
+        codes: the format of the codes.
+        mode: how codes become numbers.
+        scale_last: whether the scale of V multiplies the result.
+        precision: of the dot products of fp32 inputs.
+    """
+    return {
+        "BLOCK_M": config.block_m,
+        "BLOCK_N": config.block_n,
+        "BLOCK_D": padded_dim(d),
+        "BLOCK_DV": padded_dim(dv),
+        "EVEN_D": d == padded_dim(d),
+        "EVEN_DV": dv == padded_dim(dv),
+        "ALIGNED": aligned,
+        "MASK": mask,
+        "FORMAT": FORMATS[codes].value,
+        "MODE": MODES[mode].value,
+        "SCALE_LAST": scale_last,
+        "PRECISION": precision,
+        "num_warps": config.num_warps,
+        "num_stages": min(config.num_stages, _MOST_STAGES),
+        "enable_fp_fusion": False,  # see `online_step`
+    }
