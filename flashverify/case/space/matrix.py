@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 
 from flashverify.case.space.fit import fitted
 from flashverify.case.space.launch_entries import launch_entries
-from flashverify.case.space.matrix_features import listed, paged
+from flashverify.case.space.matrix_features import decodes, listed, paged
 from flashverify.case.space.matrix_table import ROTATIONS, focus, large
-from flashverify.case.space.stretched import decodes
 from flashverify.case.text import VERSION, parse_case
 from flashverify.errors import UsageError
 

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["large_features", "listed", "paged"]
+    from flashverify.case.supports import Supports
+
+__all__ = ["decodes", "large_features", "listed", "paged"]
 
 
 def listed(section: str) -> tuple[str, ...]:
@@ -42,3 +44,8 @@ def paged(page_sizes: tuple[int, ...]) -> Iterator[str]:
         yield f"page_size={size} seq_q=2 seq_k={3 * size} batch=3 klen={3 * size},0,{size + 1} padding=inf"
         yield f"page_size={size} seq_q=3 seq_k={2 * size + 3} causal=bottom-right heads_q=4 heads_kv=2 gap=8 layout=bshd"
         yield f"page_size={size} seq_q=4 seq_k={2 * size + 4} tree=-1,0,0,1 expand=yes"
+
+
+def decodes(supports: Supports) -> bool:
+    """Whether a subject is one of decoding, as it has few query rows or pages."""
+    return supports.max_seq_q is not None or bool(supports.page_sizes)

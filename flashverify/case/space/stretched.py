@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from flashverify.case.space.draws import Choices
+from flashverify.case.space.matrix_features import decodes
 from flashverify.case.space.sampling import one_in, sampled_from
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     Draw = Callable[[SearchStrategy[Any]], Any]
 
-__all__ = ["decodes", "long_keys", "many_blocks"]
+__all__ = ["long_keys", "many_blocks"]
 
 _LONG = 24
 """One case in so many of a decoding subject has long keys; one costs seconds in the interpreter."""
@@ -31,11 +32,6 @@ _MANY = 3
 _EIGHT, _TWELVE = 8, 12
 _LONGEST = 400
 """Most keys of a case that has many blocks."""
-
-
-def decodes(supports: Supports) -> bool:
-    """Whether a subject is one of decoding, as it has few query rows or pages."""
-    return supports.max_seq_q is not None or bool(supports.page_sizes)
 
 
 def long_keys(
