@@ -74,7 +74,7 @@ def _table(record: Record, curve: str, quantity: str, direction: str) -> str:
     compared = "standard" in series and "bundled" in series
     head = [AXES[curve], *series] + (["standard / bundled"] if compared else [])
     lines = [
-        f"{heading(quantity, direction)}.",
+        f"{heading(quantity, direction)}.{_most(found, curve)}",
         "",
         f"| {' | '.join(head)} |",
         "|" + "--:|" * len(head),
@@ -85,6 +85,19 @@ def _table(record: Record, curve: str, quantity: str, direction: str) -> str:
             cells.append(_ratio(found["standard"].get(x), found["bundled"].get(x)))
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def _most(found: dict[str, dict[float, Point]], curve: str) -> str:
+    """Where standard attention takes the most times as much as the bundled kernels, as a sentence."""
+    ratios = {
+        x: above.median / below.median
+        for x, above in found.get("standard", {}).items()
+        if (below := found.get("bundled", {}).get(x)) is not None and above.median and below.median
+    }
+    if not ratios:
+        return ""
+    x = max(ratios, key=lambda place: ratios[place])
+    return f" `standard` takes up to {ratios[x]:.1f} times as much as `bundled`, at {x_text(curve, x)} {AXES[curve]}."
 
 
 def _cell(point: Point | None, quantity: str) -> str:

@@ -103,6 +103,7 @@ def test_the_page_says_how_many_times_more_standard_attention_takes_and_where_it
     ]
     text = page(record(places, "cuda", {"length": "fp16"}))
     assert "| 128 | 3 | 1.5 | 2.00 |" in text
+    assert "`standard` takes up to 2.0 times as much as `bundled`, at 128 tokens." in text
     assert "| 2k | out of memory | 150 | – |" in text
     assert "peak memory, MiB.\n\n| tokens | bundled |\n|--:|--:|\n| 2k | 3 |" in text
     assert "Timed: fp16." in text
