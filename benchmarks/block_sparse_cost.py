@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
+from curves_report.counting import live_blocks
 
 from flashverify.bench.clock import clock_of, interleaved
 from flashverify.bench.problems import problem_of
@@ -50,13 +51,10 @@ def main() -> int:
     )
     problem = problem_of(dense, "cuda")
     assert problem.do is not None
-    generator = torch.Generator("cuda").manual_seed(0)
-    count = LENGTH // BLOCK
-    drawn = torch.rand(1, HEADS, count, count, generator=generator, device="cuda")
     calls: dict[str, Callable[[], object]] = {}
     shares: dict[float, float] = {}
     for share in SHARES:
-        live = drawn <= torch.quantile(drawn.flatten(), share)
+        live = live_blocks(LENGTH // BLOCK, HEADS, share, "cuda")
         settings = kernels.Options(blocks=kernels.BlockMask.from_bool(live, BLOCK, BLOCK))
         made = kernels.forward(problem.q, problem.k, problem.v, settings)
         shares[share] = float(live.float().mean())
