@@ -51,7 +51,7 @@ def long_keys(
         return lengths
     most = 2 ** draw(sampled_from(_OCTAVES))
     rows, keys = min(lengths[0], _ROWS), Choices(draw).size(most // 2 + 1, most)
-    keys = min(keys, _ELEMENTS // per_key)
+    keys = min(keys, _ELEMENTS // max(per_key, 1))
     rectangle = "causal" not in parts or supports.rectangular_causal
     fits = keys > lengths[1] and rectangle and _has(supports, rows, keys)
     return (rows, keys) if fits else lengths
