@@ -186,7 +186,8 @@ def check_pages(
         return
     for b in range(batch):
         n = sk if lengths is None else int(lengths[b])
-        first = max((n - sq if mask.align_end else 0) - mask.left, 0) if LOWER.value & mask.flags else 0
+        rows = sq if options.query_lengths is None else int(options.query_lengths[b])
+        first = max((n - rows if mask.align_end else 0) - mask.left, 0) if LOWER.value & mask.flags else 0
         used = table[b, first // page_size : -(-n // page_size)]
         if used.numel() and (int(used.min()) < 0 or int(used.max()) >= k.shape[0]):
             raise ValueError(f"block_table: expected pages from 0 to {k.shape[0] - 1}, got {used.tolist()} for b = {b}")

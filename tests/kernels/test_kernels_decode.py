@@ -118,6 +118,17 @@ def test_pages_before_every_window_are_not_read(make_case, page_size):
     same(run(case.q, k, v, block_table=table, **options), wanted)
 
 
+def test_fewer_query_rows_need_fewer_pages_under_a_window(make_case):
+    case = make_case(batch=2, heads=4, kv_heads=2, sq=8, sk=96)
+    rows = ints(1, 0)
+    options = {"query_lengths": rows, "causal": "bottom-right", "window": (3, 0), "config": SMALL}
+    wanted = run(case.q, case.k, case.v, **options)
+    k, v, table = paged(case.k, case.v, 4, ints(96, 96), garbage=-1)
+    for b in range(2):
+        table[b, : (96 - int(rows[b]) - 3) // 4] = -1
+    same(run(case.q, k, v, block_table=table, **options), wanted)
+
+
 @pytest.mark.parametrize("poison", [math.nan, INF])
 def test_what_lies_beyond_the_key_length_never_matters(make_case, poison):
     case = make_case(batch=3, heads=4, kv_heads=2, sq=2, sk=50)
