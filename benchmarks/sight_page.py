@@ -75,7 +75,9 @@ def tables_of(seen: list[Sight], defects: Sequence[str], dtypes: Sequence[str]) 
             if unseen and defect != defects[0]:
                 hidden.append(f"`{defect}` in {dtype} at {', '.join(unseen)}")
     said = (
-        f"Not seen by any check: {'; '.join(hidden)}." if hidden else "Every defect is seen by a check at every length that was judged."
+        f"Not seen by any check: {'; '.join(hidden)}."
+        if hidden
+        else "Every defect is seen by a check at every length that was judged."
     )
     return f"{said}\n\n" + "\n".join(lines) + "\n"
 

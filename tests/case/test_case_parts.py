@@ -113,7 +113,15 @@ def test_a_case_has_the_tensors_that_the_table_says():
 
     named = ["softcap", "alibi", "bias", "sink", "relative_bias", "dropout"]
     assert [modifier.name for modifier in modifiers_of(case)] == named
-    absent = {"query_lengths", "cu_q", "cu_k", "blocks", "prefix_lengths", "selection", *(spec.name for spec in QUANTISED_TENSORS)}
+    absent = {
+        "query_lengths",
+        "cu_q",
+        "cu_k",
+        "blocks",
+        "prefix_lengths",
+        "selection",
+        *(spec.name for spec in QUANTISED_TENSORS),
+    }
     for name, spec in TENSORS.items():
         tensor = getattr(problem, name)
         assert (tensor is None) == (name in absent)
