@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 os.environ.setdefault("TRITON_INTERPRET", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+from comparison_rules.inputs import SUBJECTS
 from comparison_rules.problems import Problems
 from comparison_rules.record import Record
 from comparison_rules.scheduler import run_tasks
@@ -118,7 +119,7 @@ def _mutants(options: argparse.Namespace) -> list[tuple[Mutant, str]]:
         found = random.Random(options.seed).sample(found, min(options.generated, len(found)))
         themes = {m.name: Path(m.file).stem for m in found}
     else:
-        found, themes = list(CURATED), _themes()
+        found, themes = [m for m in CURATED if m.subject in SUBJECTS], _themes()
     unknown = set(options.only or ()) - {m.name for m in found}
     if unknown:
         raise UsageError(f"only={sorted(unknown)[0]!r} is not accepted: not a mutant of this run")

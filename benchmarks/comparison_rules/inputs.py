@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from flashverify.mutants.mutant import Mutant
     from flashverify.subjects.interface import Subject
 
-__all__ = ["INPUTS", "InputSet", "own_cases"]
+__all__ = ["INPUTS", "SUBJECTS", "InputSet", "own_cases"]
+
+SUBJECTS = ("bundled", "bundled-decode", "bundled-chunked")
+"""The adapters whose problems the suites have too."""
 
 _ATTEMPTS = 20
 """Draws per case that is wanted."""
@@ -81,7 +84,18 @@ def _pick(rng: Random, *features: str) -> frozenset[str]:
 def _supported(subject: str, on: frozenset[str]) -> frozenset[str]:
     """The features that the subject has; what remains unsupported is refused later."""
     if subject == "bundled-decode":
-        return on & {"causal", "window", "key_lengths", "paged", "groups", "sequences", "tree", "launch"}
+        features = {
+            "causal",
+            "window",
+            "key_lengths",
+            "query_lengths",
+            "paged",
+            "groups",
+            "sequences",
+            "tree",
+            "launch",
+        }
+        return on & (features | {"softcap", "alibi", "bias", "sink"})
     if subject == "bundled-chunked":
         return on & {"key_lengths", "groups", "sequences", "launch"}
     return on - {"paged"}

@@ -7,7 +7,7 @@ import signal
 import kill_matrix
 import pytest
 from comparison_rules import judging
-from comparison_rules.inputs import INPUTS, own_cases
+from comparison_rules.inputs import INPUTS, SUBJECTS, own_cases
 from comparison_rules.judging import BOUNDS, CRASH, FULL, RULES, reject
 from comparison_rules.record import Record
 from comparison_rules.scheduler import run_tasks
@@ -24,7 +24,6 @@ from flashverify.case.sections import REGIMES
 from flashverify.case.text import format_case, parse_case
 from flashverify.errors import UsageError
 from flashverify.mutants import BANK, Mutant
-from flashverify.mutants.mutant import SUBJECTS
 from flashverify.subjects import has_gpu, load_subject
 from flashverify.subjects.interface import Forward
 

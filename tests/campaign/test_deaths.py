@@ -10,19 +10,58 @@ import msgspec
 import pytest
 
 from flashverify.campaign.commands.terminal import verdict_lines
-from flashverify.campaign.protocol import Judge
+from flashverify.campaign.protocol import Judge, WorkerFailed
 from flashverify.campaign.store.reader import open_run
 from flashverify.campaign.supervisor import gpu_health
 from flashverify.campaign.supervisor.engine import Engine
 from flashverify.campaign.supervisor.events import GpuSetAside, WorkerLost
 from flashverify.campaign.supervisor.gpu_health import GpuHealth
+from flashverify.campaign.supervisor.pool import Pool
 from flashverify.campaign.supervisor.probe import Probe
 from flashverify.campaign.supervisor.process import ProcessSetup
+from flashverify.campaign.supervisor.slots import Slot
 from flashverify.errors import NoVerdictError
 from flashverify.judge.record import Summary
 from tests.campaign.test_engine import campaign, config, drive
 
 MIB = 2**20
+
+
+class Ended:
+    """A process that is dead and had said one thing."""
+
+    descriptors = ()
+    closed = False
+
+    def code(self):
+        return 1
+
+    def read(self):
+        assert not self.closed
+        return [WorkerFailed("RuntimeError", "lost")]
+
+    def close(self):
+        self.closed = True
+
+    def in_flight(self):
+        return None
+
+    def printed(self):
+        return ""
+
+
+def test_a_worker_that_ends_while_others_are_heard_is_passed_over(monkeypatch):
+    pool = Pool(ProcessSetup("fake_toolkit:toolkit", "cpu", 30.0, gpus=("well", "sick")), [])
+    monkeypatch.setattr(pool._selector, "select", lambda seconds: [])
+    pool._slots = {number: Slot(number, Ended()) for number in range(2)}
+
+    heard = []
+    for slot, _ in pool.events(0.0):
+        heard.append(slot.number)
+        pool.set_aside("sick")
+
+    assert heard == [0]
+    assert [slot.number for slot in pool.slots] == [0]
 
 
 def running(pid):

@@ -151,11 +151,17 @@ class Pool:
             time.sleep(min(seconds, 0.05))
             return
         ready = {key.data for key, _ in self._selector.select(seconds)}
-        for slot in self.slots:
+        for slot in self._running():
             # Whatever a dead worker said was in the pipe before it was seen dead; it is read before it is counted as lost.
             slot.code = slot.process.code()
             if slot.number in ready or slot.code is not None:
                 yield from ((slot, event) for event in self._read(slot))
+
+    def _running(self) -> Iterator[Slot]:
+        """The workers one by one, without those that whoever consumes this ends meanwhile."""
+        for slot in self.slots:
+            if self._slots.get(slot.number) is slot:
+                yield slot
 
     def _read(self, slot: Slot) -> Iterator[Event]:
         try:
@@ -179,7 +185,7 @@ class Pool:
             abandon_after: kill cases that take longer, without a verdict.
         """
         now = time.monotonic()
-        for slot in self.slots:
+        for slot in self._running():
             quiet = now - slot.since
             if slot.code is not None:
                 verdict = death_verdict(slot.code, slot.process.printed())
