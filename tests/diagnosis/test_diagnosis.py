@@ -201,7 +201,7 @@ def test_noise_has_a_place_and_no_name():
     assert "no known wrong semantics" in found.sentence.lower()
     assert "related cases fail" in found.sentence
     assert "row 4 of 5" in found.place
-    assert "channels 2 of 8" in found.place
+    assert "channel 2 of 8" in found.place
     assert "right: lse" in found.place
 
 
