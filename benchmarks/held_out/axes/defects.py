@@ -24,7 +24,7 @@ DEFECTS: tuple[Mutant, ...] = (
     Mutant(
         name="s_group_rounded_to_a_power_of_two",
         file="device/decode.py",
-        before="    h = hk * sizes.group + r % sizes.group\n",
+        before="    h = hk.to(tl.int64) * sizes.group + r % sizes.group\n",
         after="    h = hk * sizes.group + r % tl.minimum(sizes.group, 16)\n",
         outputs=(),
         modelled_on="decode packs 16 query heads of a group into a tile and takes the heads beyond for the first ones",

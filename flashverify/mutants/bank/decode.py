@@ -103,7 +103,7 @@ DECODE = (
     Mutant(
         name="heads_dealt_out_in_turn",
         file="device/decode.py",
-        before="h = hk * sizes.group + r % sizes.group",
+        before="h = hk.to(tl.int64) * sizes.group + r % sizes.group",
         after="h = hk + r % sizes.group * sizes.kv_heads",
         outputs=("o", "lse"),
         modelled_on="PSAL-POSTECH/ONNXim#34: the kv head of a query head by the wrong divisor",

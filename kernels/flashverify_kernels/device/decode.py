@@ -78,7 +78,7 @@ def decode_kernel(
 
     r = tile * BLOCK_M + tl.arange(0, BLOCK_M)
     i = r // sizes.group
-    h = hk * sizes.group + r % sizes.group
+    h = hk.to(tl.int64) * sizes.group + r % sizes.group
     q_offset = b.to(tl.int64) * q_view.batch + h.to(tl.int64) * q_view.head + i.to(tl.int64) * q_view.row
     q = load_rows(q_view.ptr, q_offset, i < sizes.sq, sizes.d8, BLOCK_D, EVEN_D, ALIGNED)
     k_ptr = k_view.ptr + hk.to(tl.int64) * k_view.head
