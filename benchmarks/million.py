@@ -1,7 +1,7 @@
 """How long a run of a million stored records takes to be resumed, reported and compared, and how much memory.
 
     flashverify fuzz --subject bundled --max-cases 1000 --seed 1 --out RUN
-    python benchmarks/million.py RUN [--records 1000000] [--folder /tmp/million] [--parts resume report compare]
+    python benchmarks/million.py RUN [--records 1000000] [--folder out/million] [--parts resume report compare]
 
 The records are those of RUN, again and again, each with a seed of its own. Each part is a process of its own; the table has its wall
 clock, its processor time and its peak of resident memory, and the size of the report. `compare` gets the run twice.
@@ -88,7 +88,7 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("source", type=Path, metavar="RUN")
     options.add_argument("--records", type=int, default=1_000_000)
-    options.add_argument("--folder", type=Path, default=Path("/tmp/million"))
+    options.add_argument("--folder", type=Path, default=Path("out/million"))
     options.add_argument("--parts", nargs="+", default=["resume", "report", "compare"])
     options.add_argument("--json", type=Path, help="write the figures there")
     asked = options.parse_args()
