@@ -8,10 +8,10 @@
 that the same command goes on where it ended. Short lengths come first. Exit code 1: a check blames the kernels without a defect.
 In the interpreter the lengths end at 8,192, on a GPU at 65,536.
 
-A case has three keys more than the length says, D = 64, a causal mask and a backward: two heads and 384 rows below 1,024 keys, two heads
-and 96 rows up to 8,192, one head and 128 rows beyond. Its values are normal, positive in V, of logits near -256, or of maxima that rise with
-every tile; a defect is seen that one of them shows, and the others are then left out. Asked are `accuracy`, `nonfinite`, `statistics` and
-`counting`.
+The length is that of the sum in which the defect is: rows for a sum of dK or dV, keys for every other. A case has three more than the
+length says, a causal mask and a backward; on the other side 384 rows or keys in two heads below 1,024, 96 in two heads up to 8,192,
+128 in one head beyond. Its values are those of eight regimes with D = 64, one after the other, and of one with D = 16; a defect is seen that one of
+them shows, and the others are then left out. Asked are `accuracy`, `nonfinite`, `statistics` and `counting`.
 
 `page` prints docs/sight.md with the tables of the records `reports/cpu/sight/sight.jsonl` and `reports/h200/sight/sight.jsonl`; `--write`
 writes it.
@@ -36,7 +36,9 @@ if TYPE_CHECKING:
 
 LENGTHS = {"interpreter": tuple(2**n for n in range(6, 14)), "cuda": tuple(2**n for n in range(6, 17))}
 DTYPES = ("fp16", "bf16", "fp32")
-REGIMES = ("normal", "negative", "v-positive", "ascending")
+REGIMES = ("normal", "negative", "v-positive", "ascending", "weight-ties", "near-ties-1e4", "outlier", "logits-1e2")
+VALUES = (*((regime, 64) for regime in REGIMES), ("near-ties-1e4", 16))
+"""Regimes and head dims, in turn: a matrix unit that truncates loses less of a short dot product."""
 CHECKS = ("accuracy", "nonfinite", "statistics", "counting")
 ROUNDED = """
 weights_truncated weights_of_dv_truncated ds_truncated accumulator_in_the_input_dtype dq_accumulated_in_the_input_dtype
@@ -47,6 +49,8 @@ OTHERS = """
 row_sum_in_bf16 row_sum_of_rounded_weights log2_of_e_in_five_digits alpha_not_applied last_tile_not_rescaled causal_off_by_one delta_missing dk_without_scale
 lse_in_the_wrong_base running_max_starts_at_zero
 """.split()  # noqa: SIM905
+OF_ROWS = frozenset(("weights_of_dv_truncated", "dk_accumulated_in_the_input_dtype", "dv_accumulated_in_the_input_dtype"))
+"""Defects of a sum over rows."""
 CLEAN = "none"
 DEFECTS = (CLEAN, *ROUNDED, *OTHERS)
 
@@ -77,12 +81,12 @@ def mutants() -> dict[str, Mutant]:
     return {m.name: m for m in (*CURATED, *more)}
 
 
-def shape(length: int) -> str:
-    """Sizes and mask of a case."""
-    heads, rows = (2, 384) if length < 1024 else (2, 96) if length <= 8192 else (1, 128)
-    keys = length + 3
+def shape(length: int, dim: int, *, of_rows: bool) -> str:
+    """Sizes and mask of a case whose sums over rows, or else over keys, have `length` terms and three more."""
+    heads, other = (2, 384) if length < 1024 else (2, 96) if length <= 8192 else (1, 128)
+    rows, keys = (length + 3, other) if of_rows else (other, length + 3)
     causal = "bottom-right" if keys >= rows else "top-left"
-    return f"heads_q={heads} heads_kv={heads} seq_q={rows} seq_k={keys} dim_qk=64 dim_v=64 causal={causal}"
+    return f"heads_q={heads} heads_kv={heads} seq_q={rows} seq_k={keys} dim_qk={dim} dim_v={dim} causal={causal}"
 
 
 def look(defect: str, todo: list[tuple[int, str]], until: float) -> list[Sight]:
@@ -98,10 +102,10 @@ def look(defect: str, todo: list[tuple[int, str]], until: float) -> list[Sight]:
         subject = load_subject("bundled" if defect == CLEAN else build_mutant(mutants()[defect], Path(folder)))
         for length, dtype in todo:
             seen: tuple[str, ...] = ()
-            for regime in REGIMES:
+            for regime, dim in VALUES:
                 if time.time() > until:
                     return found
-                case = parse_case(f"fv1 {shape(length)} dtype={dtype} regime={regime}")
+                case = parse_case(f"fv1 {shape(length, dim, of_rows=defect in OF_ROWS)} dtype={dtype} regime={regime}")
                 failures = judge_case(subject, case, Plan(checks=CHECKS)).failures
                 seen = tuple(dict.fromkeys(f"{v.check} {v.output}" for v in failures))
                 if seen:
