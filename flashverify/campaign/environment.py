@@ -21,6 +21,7 @@ __all__ = [
     "evidence",
     "resolve_device",
     "resolve_numerics",
+    "versions",
 ]
 
 DEVICES = ("auto", "cpu", "cuda")
@@ -75,23 +76,28 @@ def cpu_count() -> int:
     return os.cpu_count() or 1
 
 
+def versions() -> dict[str, str]:
+    """Of Python and of the packages that draws and verdicts depend on."""
+    found = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            found[package] = "absent"
+    return found
+
+
 def collect(device: str = "") -> dict[str, str]:
     """Versions, machine and commit, as text; imports neither torch nor triton.
 
     Args:
         device: resolved device of the run, recorded together with the mode that Triton runs in.
     """
-    found = {
-        "python": platform.python_version(),
+    found = versions() | {
         "platform": platform.platform(),
         "machine": platform.machine(),
         "cpus": str(cpu_count()),
     }
-    for package in _PACKAGES:
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            found[package] = "absent"
     if device:
         found["device"] = device
         found["triton_mode"] = "interpreter" if device == "cpu" else "compiled"
