@@ -64,21 +64,22 @@ class ClusterHost:
         self._cluster, self._subjects = cluster, subjects
         nodes = cluster.nodes()
         self.device = device_of(device, nodes)
-        places = places_of(nodes, self.device)
-        places = with_workers(places, assignment(places, workers))
-        actors = {place.name: cluster.group(place, subjects) for place in places}
-        hellos, self.problems = _hellos(places, actors)
-        places = tuple(place for place in places if place.name in hellos)
-        self.assigned = assignment(places, workers)
-        self._places = {place.name: place for place in places}
-        self.memory = memory_of_worker(with_workers(places, self.assigned), {n: h.memory for n, h in hellos.items()})
+        room = places_of(nodes, self.device)
+        room = with_workers(room, assignment(room, workers))
+        actors = {place.name: cluster.group(place, subjects) for place in room}
+        try:
+            hellos, self.problems = _hellos(room, actors)
+        except BaseException:
+            for actor in actors.values():
+                actor.kill()
+            cluster.close()
+            raise
+        self._places = {place.name: place for place in room if place.name in hellos}
+        self.assigned = assignment(tuple(self._places.values()), workers)
+        used = with_workers(tuple(self._places.values()), self.assigned)
+        self.memory = memory_of_worker(used, {name: hello.memory for name, hello in hellos.items()})
         self._lives = dict.fromkeys(self._places, 1)
         self._links = {name: self._link(name, actors[name]) for name in self._places}
-
-    @property
-    def machines(self) -> set[str]:
-        """The identities of the machines that are used."""
-        return {place.node.id for place in self._places.values()}
 
     def _link(self, name: str, actor: Actor) -> Link:
         place = self._places[name]
