@@ -37,8 +37,8 @@ def in_fake_cluster(out, subject, cluster, listener=lambda event: None, **change
 
 
 def verdicts(out):
-    """What each case was found to be, and how often."""
-    return Counter((r.case, r.verdicts) for r in open_run(out).results())
+    """What each case of each batch was found to be, and how often."""
+    return Counter((r.origin, r.case, r.verdicts) for r in open_run(out).results())
 
 
 @pytest.mark.slow
