@@ -98,10 +98,12 @@ class ClusterHost:
         return self._links[name].start(msgspec.json.encode(setup))
 
     def close(self) -> None:
-        """End every group."""
-        for link in self._links.values():
+        """End every group, once."""
+        links, self._links = self._links, {}
+        for link in links.values():
             link.close()
-        self._cluster.close()
+        if links:
+            self._cluster.close()
 
 
 def _hellos(places: Sequence[Place], actors: dict[str, Actor]) -> tuple[dict[str, Hello], tuple[str, ...]]:

@@ -100,6 +100,7 @@ class Link:
             worker.lose(self.outage)
 
     def close(self) -> None:
-        """End the group."""
+        """End the group, and the listening."""
         self._closed = True
         self._actor.kill()
+        self._thread.join(_POLL + 5.0)
