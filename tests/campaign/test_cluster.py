@@ -161,7 +161,7 @@ def test_a_place_without_room_is_left_out_and_said():
     host.close()
 
     assert host.assigned == ("node0/cpu",)
-    assert host.problems == ("node1/cpu is not used: no CPU is free",)
+    assert host.problems == ("node1/cpu is not used, its CPUs or GPUs may be taken: no CPU is free",)
     with pytest.raises(NoVerdictError, match="the cluster has no place for a worker: node0/cpu is not used"):
         ClusterHost(FakeCluster(1, full=("id0",)), ("clean",), "cpu", None)
 

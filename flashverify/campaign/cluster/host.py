@@ -117,7 +117,7 @@ def _hellos(places: Sequence[Place], actors: dict[str, Actor]) -> tuple[dict[str
             )
         except ActorLostError as error:
             actors[place.name].kill()
-            problems.append(f"{place.name} is not used: {error}")
+            problems.append(f"{place.name} is not used, its CPUs or GPUs may be taken: {error}")
             continue
         other = [f"{k} {hello.versions.get(k)} in place of {mine[k]}" for k in mine if hello.versions.get(k) != mine[k]]
         if other:

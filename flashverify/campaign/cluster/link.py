@@ -5,8 +5,6 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any, Protocol
 
-import msgspec
-
 from flashverify.campaign.cluster.messages import decode_reports
 from flashverify.campaign.cluster.remote_worker import RemoteWorker
 from flashverify.campaign.supervisor.hosts import Outage
@@ -79,8 +77,8 @@ class Link:
         while not self._closed:
             try:
                 reports = decode_reports(self._actor.ask("poll", _POLL, seconds=_SILENT))
-            except (ActorLostError, msgspec.MsgspecError) as error:
-                self._lose(str(error))
+            except Exception as error:  # whatever it is, nothing more will be heard
+                self._lose(str(error) or type(error).__name__)
                 return
             for report in reports:
                 with self._lock:
@@ -91,7 +89,10 @@ class Link:
     def _lose(self, reason: str) -> None:
         if self._closed:
             return
-        final = not self._alive()
+        try:
+            final = not self._alive()
+        except Exception:  # there is nobody left to ask
+            final = True
         self._actor.kill()  # one that is silent may still judge
         with self._lock:
             self.outage = Outage(self.place.name, self._number, reason, final)

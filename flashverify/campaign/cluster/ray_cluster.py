@@ -47,7 +47,7 @@ class RayCluster:
                     raise
                 ray.init(address="local", include_dashboard=False, object_store_memory=_OBJECTS, **given)
         except (RayError, OSError, RuntimeError, ValueError) as error:
-            raise NoVerdictError(f"no way to the Ray cluster: {_first_line(error)}") from error
+            raise NoVerdictError(f"no way to the Ray cluster: {_words(error)}") from error
 
     def nodes(self) -> tuple[Node, ...]:
         """The machines that are alive."""
@@ -105,11 +105,9 @@ class RayGroup:
                 getattr(self._actor, method).options(concurrency_group="news").remote(*arguments), timeout=seconds
             )
         except GetTimeoutError:
-            raise ActorLostError(
-                f"it said nothing for {seconds:.0f} s, for want of CPUs or GPUs that are free"
-            ) from None
+            raise ActorLostError(f"it said nothing for {seconds:.0f} s") from None
         except RayError as error:
-            raise ActorLostError(_first_line(error)) from error
+            raise ActorLostError(_words(error)) from error
         return answer
 
     def kill(self) -> None:
@@ -118,6 +116,7 @@ class RayGroup:
             ray.kill(self._actor)
 
 
-def _first_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0][:300] if lines else type(error).__name__
+def _words(error: BaseException) -> str:
+    """The first line of a message of Ray, and the last, which names the exception behind it."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    return " ".join(dict.fromkeys((lines[0][:200], lines[-1][:200])))
