@@ -9,10 +9,12 @@ import pytest
 from flashverify.campaign.cluster import connecting
 from flashverify.campaign.cluster.group import WorkerGroup
 from flashverify.campaign.cluster.host import ClusterHost
-from flashverify.campaign.cluster.messages import Hello, decode_reports
+from flashverify.campaign.cluster.messages import Hello, Report, decode_reports
 from flashverify.campaign.cluster.planning import Node, assignment, device_of, memory_of_worker, places_of
+from flashverify.campaign.cluster.remote_worker import RemoteWorker
 from flashverify.campaign.commands.settings import Settings
 from flashverify.campaign.commands.where import in_cluster
+from flashverify.campaign.protocol import Started, encode
 from flashverify.campaign.store.reader import open_run
 from flashverify.campaign.supervisor.engine import Engine
 from flashverify.campaign.supervisor.events import FindingMinimal, GpuSetAside, Progress, WorkerLost
@@ -153,6 +155,22 @@ def test_an_answer_is_too_small_for_an_object_store_and_nothing_is_cut_off():
 
     assert heard == {True: 8}
     assert parts == {0: said, 1: b"short"}
+
+
+def test_a_worker_far_away_says_what_came_in_pieces_and_is_told_nothing_once_it_is_gone():
+    sent, line = [], encode(Started())
+    worker = RemoteWorker(sent.append, lambda: sent.append(b"end"))
+    worker.take(Report(0, line[:5]))
+    worker.take(Report(0, line[5:] + line, memory=7))
+    assert worker.read() == [Started(), Started()]
+    assert (worker.code(), worker.memory()) == (None, 7)
+
+    worker.send_line(b"task")
+    worker.take(Report(0, over=True, code=3, printed="why"))
+    worker.send_line(b"more")
+    worker.close()
+    assert (worker.code(), worker.printed(), worker.outage) == (3, "why", None)
+    assert sent == [b"task"]
 
 
 def test_a_place_without_room_is_left_out_and_said():
