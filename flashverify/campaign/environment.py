@@ -16,6 +16,7 @@ __all__ = [
     "DEVICES",
     "NUMERICS",
     "architecture",
+    "capability",
     "collect",
     "cpu_count",
     "evidence",
@@ -113,6 +114,12 @@ def architecture() -> str:
         return ""
     major, _, minor = ",".join(sorted(set(done.stdout.split()))).partition(".")
     return f"sm_{major}{minor}" if major.isdigit() and minor.isdigit() else ""
+
+
+def capability(arch: str) -> str:
+    """`9.0` for `sm_90`; empty where it is unknown."""
+    digits = arch.removeprefix("sm_")
+    return f"{digits[:-1]}.{digits[-1]}" if digits.isdigit() else ""
 
 
 def gpu() -> dict[str, str]:

@@ -41,10 +41,10 @@ class FakeActor:
 
 
 class FakeCluster:
-    """Machines with so many CPUs; `full` of them have no room for a group."""
+    """Machines with so many CPUs, and GPUs each; `full` of them have no room for a group."""
 
-    def __init__(self, *cpus, full=(), actor=FakeActor):
-        self.alive = [Node(f"id{n}", f"node{n}", count, 0) for n, count in enumerate(cpus)]
+    def __init__(self, *cpus, gpus=0, full=(), actor=lambda subjects, place: FakeActor(subjects)):
+        self.alive = [Node(f"id{n}", f"node{n}", count, gpus) for n, count in enumerate(cpus)]
         self.groups = {node.id: [] for node in self.alive}
         self._full, self._actor, self.closed = full, actor, False
 
@@ -52,7 +52,7 @@ class FakeCluster:
         return tuple(self.alive)
 
     def group(self, place, subjects):
-        actor = self._actor(subjects)
+        actor = self._actor(subjects, place)
         self.groups[place.node.id].append(actor)
         if place.node.id in self._full:
             actor.lose("no CPU is free")

@@ -56,7 +56,7 @@ def test_a_killed_actor_and_a_killed_machine_lose_no_case(cluster, tmp_path, mon
             cluster.remove_node(machine, allow_graceful=False)
 
     given = {"max_cases": 400, "batch": 25, "seed": 4, "case_limit": 60.0}
-    where = {"workers": 2, "gpus": host.assigned, "host": host, "device": host.device, "memory": host.memory}
+    where = {"workers": 2, "gpus": host.assigned, "host": host, "device": host.device, "memory": host.memory(0)}
     summary = Engine(config(tmp_path / "run", "slow-tail", **given, **where), (strike,)).run()
     plain, _ = campaign(tmp_path / "plain", "slow-tail", **given)
 

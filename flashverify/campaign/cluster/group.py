@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from flashverify.campaign.cluster.messages import Hello, Report, encode_reports
-from flashverify.campaign.environment import versions
+from flashverify.campaign.environment import architecture, versions
 from flashverify.campaign.kernel_cache import CACHE_VARIABLE, cache_environment
 from flashverify.campaign.supervisor.process import ProcessSetup, WorkerProcess
 
@@ -52,7 +52,7 @@ class WorkerGroup:
     def hello(self) -> bytes:
         """A `Hello`, encoded."""
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        return msgspec.msgpack.encode(Hello(versions(), memory))
+        return msgspec.msgpack.encode(Hello(versions(), memory, architecture()))
 
     def start(self, key: int, setup: bytes) -> None:
         """Start a worker; `setup` is a `ProcessSetup` as JSON."""

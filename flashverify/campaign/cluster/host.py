@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from flashverify.campaign.cluster.everywhere import EverywhereHost
 from flashverify.campaign.cluster.link import Actor, ActorLostError, Link
 from flashverify.campaign.cluster.messages import Hello
 from flashverify.campaign.cluster.planning import assignment, device_of, memory_of_worker, places_of, with_workers
-from flashverify.campaign.environment import versions
+from flashverify.campaign.environment import capability, versions
 from flashverify.errors import NoVerdictError, UsageError
 
 if TYPE_CHECKING:
@@ -52,7 +54,6 @@ class ClusterHost:
     Attributes:
         device: resolved.
         assigned: the name of the place of each worker.
-        memory: bytes that one worker may use; None is no limit.
         problems: places that are not used, in words.
 
     Raises:
@@ -76,8 +77,7 @@ class ClusterHost:
             raise
         self._places = {place.name: place for place in room if place.name in hellos}
         self.assigned = assignment(tuple(self._places.values()), workers)
-        used = with_workers(tuple(self._places.values()), self.assigned)
-        self.memory = memory_of_worker(used, {name: hello.memory for name, hello in hellos.items()})
+        self._hellos = hellos
         self._lives = dict.fromkeys(self._places, 1)
         self._links = {name: self._link(name, actors[name]) for name in self._places}
 
@@ -88,9 +88,49 @@ class ClusterHost:
     def _alive(self, place: Place) -> bool:
         return any(node.id == place.node.id for node in self._cluster.nodes())
 
+    @property
+    def _used(self) -> tuple[Place, ...]:
+        return with_workers(tuple(self._places.values()), self.assigned)
+
+    @property
+    def most(self) -> int:
+        """Workers of the machine that has most of them."""
+        counts = Counter[str]()
+        for place in self._used:
+            counts[place.node.id] += place.workers
+        return max(counts.values(), default=0)
+
+    def memory(self, compilers: int) -> int | None:
+        """Bytes that one worker may use; None is no limit.
+
+        Args:
+            compilers: processes on each machine that compile ahead.
+        """
+        memory = {name: hello.memory for name, hello in self._hellos.items()}
+        return memory_of_worker(self._used, memory, compilers)
+
+    def compiling(self) -> EverywhereHost:
+        """What starts processes that compile ahead, on each machine."""
+        return EverywhereHost(self._start_everywhere)
+
+    def _start_everywhere(self, setup: ProcessSetup) -> list[RemoteWorker]:
+        """One process on each machine that is not gone, in the group of its first place."""
+        first: dict[str, str] = {}
+        for name, place in self._places.items():
+            outage = self._links[name].outage
+            if outage is None or not outage.final:
+                first.setdefault(place.node.id, name)
+        found = []
+        for name in first.values():
+            ahead = capability(self._hellos[name].arch) or setup.ahead
+            found.append(self._at(name, msgspec.structs.replace(setup, ahead=ahead)))
+        return found
+
     def start(self, setup: ProcessSetup, number: int, note: Path) -> RemoteWorker:  # noqa: ARG002 - it is on this disk
         """Worker `number` at its place, whose group is started again where it is gone."""
-        name = self.assigned[number % len(self.assigned)]
+        return self._at(self.assigned[number % len(self.assigned)], setup)
+
+    def _at(self, name: str, setup: ProcessSetup) -> RemoteWorker:
         outage = self._links[name].outage
         if outage is not None and not outage.final:
             self._lives[name] += 1

@@ -15,10 +15,12 @@ class Hello(msgspec.Struct, frozen=True):
     Attributes:
         versions: of Python and of the packages that verdicts and draws depend on.
         memory: bytes of the machine.
+        arch: of its GPUs, such as `sm_90`; empty where that is not known.
     """
 
     versions: dict[str, str]
     memory: int
+    arch: str = ""
 
 
 class Report(msgspec.Struct, frozen=True, omit_defaults=True):

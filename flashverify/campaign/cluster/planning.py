@@ -99,15 +99,18 @@ def with_workers(places: Sequence[Place], assigned: Sequence[str]) -> tuple[Plac
     return tuple(replace(place, workers=count[place.name]) for place in places if count[place.name])
 
 
-def memory_of_worker(places: Sequence[Place], memory: dict[str, int]) -> int | None:
+def memory_of_worker(places: Sequence[Place], memory: dict[str, int], compilers: int = 0) -> int | None:
     """Bytes that one worker may use, so that no machine runs out of memory; None where that is not known.
 
     Args:
         places: with their workers.
         memory: bytes of the machine of each place, by name.
+        compilers: processes on each machine that compile ahead, which need half as much.
     """
     workers: Counter[str] = Counter()
     for place in places:
         workers[place.node.id] += place.workers
-    shares = [memory[place.name] / workers[place.node.id] for place in places if memory.get(place.name)]
+    shares = [
+        memory[place.name] / (workers[place.node.id] + compilers / 2) for place in places if memory.get(place.name)
+    ]
     return int(_MEMORY_SHARE * min(shares)) if shares else None

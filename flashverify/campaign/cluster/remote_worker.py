@@ -100,6 +100,11 @@ class RemoteWorker:
             data, self._arrived = self._arrived, b""
         return self._lines.events(data)
 
+    @property
+    def died(self) -> bool:
+        """Whether it ended by itself."""
+        return self._last is not None and self._last.code is not None
+
     def printed(self) -> str:
         """The last lines that the worker printed."""
         return self._last.printed if self._last is not None else ""

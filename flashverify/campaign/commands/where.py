@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from flashverify.campaign import environment
 from flashverify.campaign.gpus import chosen_gpus, visible_gpus
-from flashverify.campaign.kernel_cache import CACHE_VARIABLE, cache_environment
+from flashverify.campaign.kernel_cache import cache_environment
 from flashverify.errors import UsageError
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def _memory_per_worker(workers: int, compilers: int) -> int | None:
 
 
 def in_cluster(kind: str, settings: Settings, subjects: tuple[str, ...], out: Path) -> Where:
-    """In a Ray cluster. Kernels are compiled ahead, on this machine, where all machines read one folder of compiled kernels.
+    """In a Ray cluster; `compilers` are then processes on each machine.
 
     Raises:
         UsageError: Ray is not installed, or a setting does not go with a cluster.
@@ -90,15 +90,14 @@ def in_cluster(kind: str, settings: Settings, subjects: tuple[str, ...], out: Pa
         raise UsageError(
             f"--gpus={settings.gpus!r} is not accepted with --engine ray: the cluster says which GPUs it has"
         )
-    shared = os.environ.get(CACHE_VARIABLE)
-    if settings.compilers and not shared:
-        raise UsageError(
-            f"--compilers={settings.compilers} is not accepted with --engine ray: the machines share no compiled kernels; "
-            f"set {CACHE_VARIABLE} to a folder that all of them see"
-        )
     host = connect(subjects, settings.device, settings.workers, out)
-    workers = len(host.assigned)
-    asked = settings.compilers if settings.compilers is not None else min(workers, environment.cpu_count())
-    compilers = default_compilers(kind, host.device, workers, asked) if shared else 0
-    cache = {CACHE_VARIABLE: shared} if shared and host.device == "cuda" else {}
-    return Where(host.device, workers, compilers, host.assigned, host.memory, cache, host, host.problems)
+    compilers = default_compilers(kind, host.device, host.most, settings.compilers)
+    return Where(
+        host.device,
+        len(host.assigned),
+        compilers,
+        host.assigned,
+        host.memory(compilers),
+        host=host,
+        problems=host.problems,
+    )

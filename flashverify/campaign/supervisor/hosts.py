@@ -83,6 +83,9 @@ class Host(Protocol):
             note: where it announces its case, if it sees this machine's disk.
         """
 
+    def compiling(self) -> Host:
+        """What starts processes that compile ahead of these workers."""
+
     def close(self) -> None:
         """Nothing is started any more."""
 
@@ -93,6 +96,10 @@ class LocalHost:
     def start(self, setup: ProcessSetup, number: int, note: Path) -> WorkerProcess:
         """Worker `number`, which sees its own GPU alone."""
         return WorkerProcess(setup.of_worker(number), note)
+
+    def compiling(self) -> LocalHost:
+        """This: they share a folder of compiled kernels."""
+        return self
 
     def close(self) -> None:
         """Nothing is held."""
