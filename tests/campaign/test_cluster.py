@@ -50,7 +50,7 @@ def test_nothing_is_lost_with_a_group_or_a_machine(tmp_path):
         if isinstance(event, Progress) and event.cases >= 60 and len(struck) == 1:
             struck.append(cluster.lose_node("id1"))
 
-    given = {"max_cases": 110, "batch": 25, "seed": 4}
+    given = {"max_cases": 110, "batch": 25, "seed": 4, "repeats": 1}
     summary, events = in_fake_cluster(tmp_path / "cluster", "slow-tail", cluster, strike, **given)
     plain, _ = campaign(tmp_path / "plain", "slow-tail", **given)
 

@@ -45,10 +45,10 @@ def test_every_machine_compiles_what_workers_draw_from_and_an_outage_leaves_noth
         if isinstance(event, Progress) and event.cases >= 20 and not struck:
             struck.append(cluster.groups["id0"][0].lose("killed"))
 
-    given = {"compilers": 1, "batch": 40, "max_cases": 120, "toolkit": "compiling_toolkit:toolkit", "device": "cuda"}
+    given = {"compilers": 1, "batch": 40, "max_cases": 80, "toolkit": "compiling_toolkit:toolkit", "device": "cuda"}
     summary, _ = in_fake_cluster(tmp_path / "run", "clean", cluster, strike, **given)
 
-    assert (summary.exit_code, summary.cases, len(struck)) == (0, 120, 1)
+    assert (summary.exit_code, summary.cases, len(struck)) == (0, 80, 1)
     cases = [parse_case(result.case) for result in open_run(tmp_path / "run").results()]
     for machine in ("id0", "id1"):
         compiled = [line.split() for line in (tmp_path / machine / "log").read_text().splitlines()]

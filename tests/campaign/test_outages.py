@@ -4,7 +4,7 @@ import pytest
 
 from flashverify.campaign.commands.panel import panel_lines
 from flashverify.campaign.commands.terminal import verdict_lines
-from flashverify.campaign.protocol import Chunk
+from flashverify.campaign.protocol import Chunk, Prepare
 from flashverify.campaign.supervisor.engine import Engine
 from flashverify.campaign.supervisor.events import GpuSetAside, Progress, WorkerHealth, WorkerLost
 from flashverify.campaign.supervisor.gpu_health import GpuHealth
@@ -91,6 +91,16 @@ def test_a_finding_whose_place_is_lost_has_all_of_its_attempts_left(engine):
         explainer.began(0, task)
         explainer.lost(0, blamed=blamed)
         assert explainer._attempts[task.key] == attempts
+
+
+def test_what_was_being_compiled_at_a_lost_place_is_compiled_again(tmp_path):
+    engine = Engine(config(tmp_path / "run", "clean", device="cuda", gpus=PLACES, compilers=1))
+    compilers, task = engine._gpu.compilers, Prepare("clean", kind=2, seed=1, examples=8)
+    compilers._lost(lost(0, task=task), compilers.readiness)
+    engine.store.close()
+
+    assert list(compilers._again) == [task]
+    assert compilers._losses == 0
 
 
 def test_the_panel_and_the_verdict_speak_of_places(tmp_path):
