@@ -72,7 +72,8 @@ def test_nothing_is_lost_with_a_group_or_a_machine(tmp_path):
 
 def test_a_case_that_kills_its_worker_is_a_finding_in_a_cluster_too(tmp_path):
     cluster = FakeCluster(1)
-    summary, _ = in_fake_cluster(tmp_path / "run", "segfault", cluster, max_cases=6, seed=3, shrink=False, repeats=1)
+    given = {"kind": "run", "cases": ("fv1 seq_q=50",), "max_cases": None, "shrink": False, "repeats": 1}
+    summary, _ = in_fake_cluster(tmp_path / "run", "segfault", cluster, **given)
 
     assert summary.exit_code == 1
     crash = [f.record.verdict for f in open_run(tmp_path / "run").findings]
