@@ -36,7 +36,7 @@ def stored_objects():
     return all_of["object_store_memory"] - free["object_store_memory"]
 
 
-def test_a_killed_actor_and_a_killed_machine_lose_no_case(cluster, tmp_path, monkeypatch):
+def test_a_killed_actor_and_a_killed_machine_lose_no_case(cluster, tmp_path, monkeypatch, capfd):
     from flashverify.campaign.cluster.connecting import connect
 
     monkeypatch.chdir(tmp_path)
@@ -58,6 +58,7 @@ def test_a_killed_actor_and_a_killed_machine_lose_no_case(cluster, tmp_path, mon
     given = {"max_cases": 400, "batch": 25, "seed": 4, "case_limit": 60.0}
     where = {"workers": 2, "gpus": host.assigned, "host": host, "device": host.device, "memory": host.memory(0)}
     summary = Engine(config(tmp_path / "run", "slow-tail", **given, **where), (strike,)).run()
+    assert capfd.readouterr().out == "", "Ray says nothing where the verdict is read"
     plain, _ = campaign(tmp_path / "plain", "slow-tail", **given)
 
     assert len(struck) == 2

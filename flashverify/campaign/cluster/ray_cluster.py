@@ -8,7 +8,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import ray
-from ray.exceptions import GetTimeoutError, RayError
+from ray.exceptions import GetTimeoutError, RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from flashverify.campaign.cluster.group import WorkerGroup
@@ -48,6 +48,7 @@ class RayCluster:
                 ray.init(address="local", include_dashboard=False, object_store_memory=_OBJECTS, **given)
         except (RayError, OSError, RuntimeError, ValueError) as error:
             raise NoVerdictError(f"no way to the Ray cluster: {_words(error)}") from error
+        _keep_stdout()
 
     def nodes(self) -> tuple[Node, ...]:
         """The machines that are alive."""
@@ -117,6 +118,15 @@ class RayGroup:
 
 
 def _words(error: BaseException) -> str:
-    """The first line of a message of Ray, and the last, which names the exception behind it."""
+    """The first line of a message of Ray, and behind an exception of ours the last, which names it."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-    return " ".join(dict.fromkeys((lines[0][:200], lines[-1][:200])))
+    ours = isinstance(error, RayTaskError) or "creation task" in lines[0]
+    return " ".join(dict.fromkeys((lines[0][:200], lines[-1][:200] if ours else lines[0][:200])))
+
+
+def _keep_stdout() -> None:
+    """Ray prints that a worker died on stdout, where the verdict is read; the supervisor says it on stderr."""
+    from ray._private import worker
+
+    if hasattr(worker, "print_to_stdstream"):
+        worker.print_to_stdstream = lambda *_given, **_named: None
