@@ -1,5 +1,6 @@
 """A campaign whose workers are groups at the places of a cluster: nothing is lost with a group or with a machine. No Ray is needed."""
 
+import socket
 from collections import Counter
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import msgspec
 import pytest
 
 from flashverify.campaign.cluster import connecting
+from flashverify.campaign.cluster.address import require_reachable
 from flashverify.campaign.cluster.group import WorkerGroup
 from flashverify.campaign.cluster.host import ClusterHost
 from flashverify.campaign.cluster.messages import Hello, Report, decode_reports
@@ -210,6 +212,21 @@ def test_without_ray_one_line_says_what_to_install(monkeypatch, capsys):
 def test_gpus_of_this_machine_do_not_go_with_a_cluster():
     with pytest.raises(UsageError, match="--gpus='0' is not accepted with --engine ray"):
         in_cluster("fuzz", Settings(gpus="0"), ("bundled",), Path("out"))
+
+
+@pytest.mark.parametrize("address", ["ray://10.0.0.1:10001", "10.0.0.1", "10.0.0.1:٣"])
+def test_an_address_that_is_none_of_a_cluster_is_refused(address):
+    with pytest.raises(UsageError, match=r"RAY_ADDRESS=.* is not accepted: HOST:PORT"):
+        require_reachable(address)
+
+
+def test_a_cluster_that_does_not_answer_is_said_at_once():
+    with socket.socket() as mute:
+        mute.bind(("127.0.0.1", 0))  # and does not listen
+        with pytest.raises(NoVerdictError, match=r"no way to the Ray cluster: RAY_ADDRESS='127\.0\.0\.1:"):
+            require_reachable(f"127.0.0.1:{mute.getsockname()[1]}")
+        for none in (None, "", "auto", "local"):
+            require_reachable(none)
 
 
 def test_the_folder_of_a_subject_is_sent_and_nothing_else(tmp_path, monkeypatch):

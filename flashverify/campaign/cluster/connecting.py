@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from flashverify.campaign.cluster.address import require_reachable
 from flashverify.campaign.cluster.host import ClusterHost
 from flashverify.errors import UsageError
 
@@ -42,6 +44,7 @@ def connect(subjects: tuple[str, ...], device: str, workers: int | None, out: Pa
     """
     if importlib.util.find_spec("ray") is None:
         raise UsageError("--engine='ray' is not accepted: Ray is not installed; pip install 'flashverify[ray]'")
+    require_reachable(os.environ.get("RAY_ADDRESS"))
     from flashverify.campaign.cluster.ray_cluster import RayCluster
 
     return ClusterHost(RayCluster(shipped(subjects, Path.cwd(), out)), subjects, device, workers)

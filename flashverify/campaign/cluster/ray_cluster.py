@@ -8,9 +8,11 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import ray
+from ray._private.services import find_bootstrap_address
 from ray.exceptions import GetTimeoutError, RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from flashverify.campaign.cluster.address import require_reachable
 from flashverify.campaign.cluster.group import WorkerGroup
 from flashverify.campaign.cluster.link import ActorLostError
 from flashverify.campaign.cluster.planning import Node
@@ -39,12 +41,9 @@ class RayCluster:
 
     def __init__(self, shipped: Mapping[str, Any]) -> None:
         given = {"runtime_env": dict(shipped), "log_to_driver": False, "logging_level": logging.ERROR}
+        address = os.environ.get("RAY_ADDRESS") or "auto"
         try:
-            try:
-                ray.init(address=os.environ.get("RAY_ADDRESS", "auto"), **given)
-            except ConnectionError:
-                if "RAY_ADDRESS" in os.environ:
-                    raise
+            if not _joined(address, given):
                 ray.init(address="local", include_dashboard=False, object_store_memory=_OBJECTS, **given)
         except (RayError, OSError, RuntimeError, ValueError) as error:
             raise NoVerdictError(f"no way to the Ray cluster: {_words(error)}") from error
@@ -115,6 +114,21 @@ class RayGroup:
         """End it and its workers."""
         with contextlib.suppress(RayError, RuntimeError):
             ray.kill(self._actor)
+
+
+def _joined(address: str, given: Mapping[str, Any]) -> bool:
+    """Whether there is a cluster at an address; that an address by name has none is an error of its own."""
+    if address == "local":
+        return False
+    try:
+        if address == "auto":
+            require_reachable(find_bootstrap_address(None))  # of a cluster that was killed the address is still noted
+        ray.init(address=address, **given)
+    except (ConnectionError, NoVerdictError):
+        if address != "auto":
+            raise
+        return False
+    return True
 
 
 def _words(error: BaseException) -> str:
