@@ -10,9 +10,11 @@ from flashverify.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["VISIBLE", "chosen_gpus", "gpu_of_worker", "gpu_words", "visible_gpus"]
+__all__ = ["PER_GPU", "VISIBLE", "chosen_gpus", "gpu_of_worker", "gpu_words", "visible_gpus"]
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
+PER_GPU = 14
+"""Workers that share a GPU at most: most of a small case is judged on the CPU."""
 _DEVICES = Path("/dev")
 
 

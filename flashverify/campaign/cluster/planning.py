@@ -6,15 +6,14 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from flashverify.campaign.gpus import PER_GPU
 from flashverify.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["PER_GPU", "Node", "Place", "assignment", "device_of", "memory_of_worker", "places_of", "with_workers"]
+__all__ = ["Node", "Place", "assignment", "device_of", "memory_of_worker", "places_of", "with_workers"]
 
-PER_GPU = 14
-"""Workers that share a GPU at most: most of a small case is judged on the CPU."""
 _MEMORY_SHARE = 0.8
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from flashverify.campaign import environment
-from flashverify.campaign.gpus import chosen_gpus, visible_gpus
+from flashverify.campaign.gpus import PER_GPU, chosen_gpus, visible_gpus
 from flashverify.campaign.kernel_cache import cache_environment
 from flashverify.errors import UsageError
 
@@ -42,9 +42,9 @@ class Where:
 
 
 def default_workers(device: str, gpus: int = 1) -> int:
-    """One per CPU; on each GPU at most 14, which share it: most of a small case is judged on the CPU."""
+    """One per CPU; on each GPU at most `PER_GPU`, which share it."""
     cpus = environment.cpu_count()
-    return cpus if device == "cpu" else max(1, gpus, min(14 * max(1, gpus), cpus - 2))
+    return cpus if device == "cpu" else max(1, gpus, min(PER_GPU * max(1, gpus), cpus - 2))
 
 
 def default_compilers(kind: str, device: str, workers: int, asked: int | None) -> int:

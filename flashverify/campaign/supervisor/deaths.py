@@ -178,13 +178,10 @@ class Deaths:
             self._hand_back(loss)
         if self._gpus.none_left:
             reasons = "; ".join(f"{gpu_words(name)}: {reason}" for name, reason in self._gpus.aside.items())
-            self._give_up(
-                *(
-                    ("gpus", f"no GPU is left: {reasons}")
-                    if self._config.host is None
-                    else ("places", f"no place of the cluster is left: {reasons}")
-                )
-            )
+            if self._config.host is None:
+                self._give_up("gpus", f"no GPU is left: {reasons}")
+            else:
+                self._give_up("places", f"no place of the cluster is left: {reasons}")
 
     def _give_up(self, reason: str, words: str) -> None:
         if not self._ledger.tally.drawn:
