@@ -24,7 +24,7 @@ from pathlib import Path
 
 import msgspec
 
-from flashverify.campaign.commands.campaign import default_workers
+from flashverify.campaign.commands.where import default_workers
 from flashverify.campaign.environment import resolve_device
 from flashverify.campaign.kernel_cache import CACHE_VARIABLE
 from flashverify.campaign.store.stats import read_stats

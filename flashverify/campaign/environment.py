@@ -16,11 +16,13 @@ __all__ = [
     "DEVICES",
     "NUMERICS",
     "architecture",
+    "capability",
     "collect",
     "cpu_count",
     "evidence",
     "resolve_device",
     "resolve_numerics",
+    "versions",
 ]
 
 DEVICES = ("auto", "cpu", "cuda")
@@ -75,23 +77,28 @@ def cpu_count() -> int:
     return os.cpu_count() or 1
 
 
+def versions() -> dict[str, str]:
+    """Of Python and of the packages that draws and verdicts depend on."""
+    found = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            found[package] = "absent"
+    return found
+
+
 def collect(device: str = "") -> dict[str, str]:
     """Versions, machine and commit, as text; imports neither torch nor triton.
 
     Args:
         device: resolved device of the run, recorded together with the mode that Triton runs in.
     """
-    found = {
-        "python": platform.python_version(),
+    found = versions() | {
         "platform": platform.platform(),
         "machine": platform.machine(),
         "cpus": str(cpu_count()),
     }
-    for package in _PACKAGES:
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            found[package] = "absent"
     if device:
         found["device"] = device
         found["triton_mode"] = "interpreter" if device == "cpu" else "compiled"
@@ -107,6 +114,12 @@ def architecture() -> str:
         return ""
     major, _, minor = ",".join(sorted(set(done.stdout.split()))).partition(".")
     return f"sm_{major}{minor}" if major.isdigit() and minor.isdigit() else ""
+
+
+def capability(arch: str) -> str:
+    """`9.0` for `sm_90`; empty where it is unknown."""
+    digits = arch.removeprefix("sm_")
+    return f"{digits[:-1]}.{digits[-1]}" if digits.isdigit() else ""
 
 
 def gpu() -> dict[str, str]:

@@ -10,9 +10,11 @@ from flashverify.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["VISIBLE", "chosen_gpus", "gpu_of_worker", "visible_gpus"]
+__all__ = ["PER_GPU", "VISIBLE", "chosen_gpus", "gpu_of_worker", "gpu_words", "visible_gpus"]
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
+PER_GPU = 14
+"""Workers that share a GPU at most: most of a small case is judged on the CPU."""
 _DEVICES = Path("/dev")
 
 
@@ -52,3 +54,8 @@ def chosen_gpus(asked: str | None, visible: Sequence[str]) -> tuple[str, ...]:
 def gpu_of_worker(number: int, gpus: Sequence[str]) -> str:
     """The GPU of a worker; empty where there is none to choose."""
     return gpus[number % len(gpus)] if gpus else ""
+
+
+def gpu_words(gpu: str) -> str:
+    """What a worker has for its own, in words: `GPU 3`, or a place of a cluster by its name, such as `10.0.0.3/cpu`."""
+    return gpu if "/" in gpu else f"GPU {gpu}"

@@ -77,6 +77,7 @@ def _campaign(
     "out",
     "device",
     "gpus",
+    "engine",
     "numerics",
     "baseline",
 )
@@ -109,6 +110,7 @@ def run_command(as_json: bool, no_report: bool, **options: Any) -> int:
     "out",
     "device",
     "gpus",
+    "engine",
     "numerics",
     "baseline",
     "profile",

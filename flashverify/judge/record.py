@@ -162,7 +162,7 @@ class Summary(msgspec.Struct, frozen=True, omit_defaults=True):
         restarts: workers that died or hung and were replaced.
         seconds: wall clock.
         stopped: why it ended: `budget`, `findings` (as many as asked for), `interrupted`, `workers` (they kept dying), `gpus`
-            (all were set aside), `disk`, `shards` (merged of shards that are not all there and over).
+            or `places` (all were set aside), `disk`, `shards` (merged of shards that are not all there and over).
         exit_code: of the command.
         part: what was judged of the cases that were to be judged, in words, where that is not all.
     """

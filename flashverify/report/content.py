@@ -138,6 +138,7 @@ def _stop_text(summary: Summary) -> str:
         "interrupted": "interrupted",
         "workers": "ended because its workers died",
         "gpus": "ended because no GPU was left that kept its workers",
+        "places": "ended because no place of the cluster was left that kept its workers",
         "disk": "ended by a full disk",
         "shards": "merged of shards that are not all there and over",
     }

@@ -31,6 +31,7 @@ class Ended:
     """A process that is dead and had said one thing."""
 
     descriptors = ()
+    outage = None
     closed = False
 
     def code(self):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from flashverify.campaign.commands.campaign import default_workers
+from flashverify.campaign.commands.where import default_workers
 from flashverify.campaign.gpus import chosen_gpus
 from flashverify.campaign.store.reader import open_run
 from flashverify.campaign.supervisor.events import Progress

@@ -4,8 +4,8 @@ from itertools import pairwise
 
 import pytest
 
-from flashverify.campaign.commands.campaign import default_compilers
 from flashverify.campaign.commands.panel import status_text
+from flashverify.campaign.commands.where import default_compilers
 from flashverify.campaign.protocol import CaseJudged, Spent
 from flashverify.campaign.store.stats import read_stats, stats_sentence, write_stats
 from flashverify.campaign.supervisor.events import Progress

@@ -20,8 +20,7 @@ from flashverify.campaign.commands.signals import ending_signals
 from flashverify.campaign.commands.status_line import StatusLine
 from flashverify.campaign.commands.terminal import summary_json, verdict_lines
 from flashverify.campaign.commands.waived import assessed, lines_under, summary_under
-from flashverify.campaign.gpus import chosen_gpus, visible_gpus
-from flashverify.campaign.kernel_cache import cache_environment
+from flashverify.campaign.commands.where import here, in_cluster
 from flashverify.campaign.refusals.asking import ask_outside
 from flashverify.campaign.refusals.record import OUTSIDE_WRONG, write_refusals
 from flashverify.campaign.refusals.words import refusal_lines
@@ -39,13 +38,12 @@ if TYPE_CHECKING:
     from flashverify.campaign.refusals.record import Refusals
     from flashverify.judge.record import Summary
 
-__all__ = ["campaign_config", "default_subjects", "default_workers", "run_campaign"]
+__all__ = ["campaign_config", "default_subjects", "run_campaign"]
 
 Report = Callable[[Path], Iterable[Path]]
 Ended = Callable[[Path, str, int, "Assessment | None"], None]
 _DEFAULT_SECONDS = 600.0
 _EXPLAIN_SECONDS = 60.0
-_MEMORY_SHARE = 0.8
 _LONG_LIMIT = 300.0
 
 
@@ -67,19 +65,6 @@ def default_subjects() -> tuple[str, ...]:
     return names
 
 
-def default_workers(device: str, gpus: int = 1) -> int:
-    """One per CPU; on each GPU at most 14, which share it: most of a small case is judged on the CPU."""
-    cpus = environment.cpu_count()
-    return cpus if device == "cpu" else max(1, gpus, min(14 * max(1, gpus), cpus - 2))
-
-
-def default_compilers(kind: str, device: str, workers: int, asked: int | None) -> int:
-    """Processes that compile ahead: for a search on a GPU as many as it has workers, and none beside a single one."""
-    if kind != "fuzz" or device == "cpu":
-        return 0
-    return asked if asked is not None else workers if workers > 1 else 0
-
-
 def campaign_config(
     kind: str,
     settings: Settings,
@@ -94,11 +79,7 @@ def campaign_config(
     Raises:
         UsageError: a setting is not accepted, or there is no subject of that name.
     """
-    device = environment.resolve_device(settings.device)
-    gpus = chosen_gpus(settings.gpus, visible_gpus(os.environ) if device == "cuda" else ())
-    workers = settings.workers or default_workers(device, len(gpus))
     out = Path(settings.out or f"flashverify-out/{kind}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}")
-    compilers = default_compilers(kind, device, workers, settings.compilers)
     seed, subjects, numerics, profile = settings.seed, settings.subject, settings.numerics, settings.profile
     shard = settings.shard
     if (out / "run.json").exists() and None in (seed, subjects, numerics, profile, shard):
@@ -116,12 +97,15 @@ def campaign_config(
     for spec in subjects or ():
         toolkit.load_toolkit(toolkit.BUNDLED).require_findable(spec)
     subjects = subjects or default_subjects()
+    where = in_cluster(kind, settings, subjects, out) if settings.engine == "ray" else here(kind, settings, subjects)
+    for problem in where.problems:
+        print(f"flashverify: warning: {problem}", file=sys.stderr)
     return CampaignConfig(
         kind=kind,
         subjects=subjects,
         out=out,
-        device=device,
-        workers=workers,
+        device=where.device,
+        workers=where.workers,
         seed=seed,
         shard=Shard.parse(shard or ""),
         seconds=seconds,
@@ -133,25 +117,17 @@ def campaign_config(
         shrink=kind == "fuzz" if settings.shrink is None else settings.shrink,
         max_findings=1 if settings.fail_fast else settings.max_findings,
         explain_seconds=_EXPLAIN_SECONDS,
-        case_limit=_LONG_LIMIT if profile == "long" else 60.0 if device == "cpu" else 120.0,
-        memory=_memory_per_worker(workers, compilers),
+        case_limit=_LONG_LIMIT if profile == "long" else 60.0 if where.device == "cpu" else 120.0,
+        memory=where.memory,
         toolkit=toolkit.BUNDLED,
-        gpus=gpus,
-        numerics=environment.resolve_numerics(numerics, device),
+        gpus=where.gpus,
+        numerics=environment.resolve_numerics(numerics, where.device),
         profile=(profile or "") if kind == "fuzz" else "",
         command=shlex.join(("flashverify", *sys.argv[1:])),
-        compilers=compilers,
-        environment=cache_environment(subjects, os.environ) if device == "cuda" else {},
+        compilers=where.compilers,
+        environment=where.environment,
+        host=where.host,
     )
-
-
-def _memory_per_worker(workers: int, compilers: int) -> int | None:
-    """Of each process; one that compiles needs half as much as one that judges."""
-    try:
-        total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        return int(_MEMORY_SHARE * total / (workers + compilers / 2))
-    except (ValueError, OSError):
-        return None
 
 
 def run_campaign(

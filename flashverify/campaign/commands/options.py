@@ -35,10 +35,14 @@ def shared_options(*names: str) -> Callable[[_Command], _Command]:
         },
         "compilers": {
             "metavar": "N",
-            "help": "processes that compile ahead of a search on a GPU; 0 is none [default: as many as workers]",
+            "help": "processes that compile ahead of a search on a GPU, on each machine; 0 is none [default: as many as workers]",
         },
         "out": {"metavar": "DIR", "help": "run folder [default: a new one in flashverify-out]"},
         "device": {"metavar": "auto|cpu|cuda", "help": "where the subjects run [default: auto]"},
+        "engine": {
+            "metavar": "local|ray",
+            "help": "where the workers run: on this machine, or on every GPU or CPU of a Ray cluster [default: local]",
+        },
         "gpus": {"metavar": "all|G,...", "help": "GPUs that the workers share out, by number or name [default: all]"},
         "numerics": {
             "metavar": "ieee|h100|a100",

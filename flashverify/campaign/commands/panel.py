@@ -101,7 +101,8 @@ def panel_lines(p: Progress, *, head: str = "", state: str = "", width: int = _W
         ("workers", _health(p.workers, p.restarts)),
     ]
     if gpus := Counter(each.gpu for each in p.workers if each.gpu):
-        rows.append(("gpus", " · ".join(f"{gpu}: {plural(n, 'worker')}" for gpu, n in sorted(gpus.items()))))
+        label = "places" if any("/" in gpu for gpu in gpus) else "gpus"
+        rows.append((label, " · ".join(f"{gpu}: {plural(n, 'worker')}" for gpu, n in sorted(gpus.items()))))
     lines = [f"{head} · {state}" if state else head] if head else []
     lines += [f"{label:{_LABEL}}{text}" for label, text in rows]
     return [_cut(one_line(line), min(width, _WIDTH)) for line in lines]

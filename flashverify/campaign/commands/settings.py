@@ -22,6 +22,7 @@ _PREFIX = "FLASHVERIFY_"
 _MOST_BYTES, _PATH_BYTES = 255, 3000
 """Of one name, and of a path below which a run still has room for its files."""
 _MOST_HOURS = 1_000_000.0
+_ENGINES = ("local", "ray")
 
 
 def _plain(value: Any) -> Any:
@@ -67,6 +68,12 @@ def _device(value: Any) -> str:
     return str(value)
 
 
+def _engine(value: Any) -> str:
+    if value not in _ENGINES:
+        raise ValueError
+    return str(value)
+
+
 def _numerics(value: Any) -> str:
     if value not in NUMERICS:
         raise ValueError
@@ -108,6 +115,7 @@ KEYS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "shrink": (_flag, "true or false"),
     "seed": (lambda value: _whole(0, 2**64, value), "an integer, 0 <= seed < 2**64"),
     "shard": (lambda value: str(Shard.parse(_text(value))), f"I/N, 1 <= I <= N <= {MOST_SHARDS:,}"),
+    "engine": (_engine, f"one of {', '.join(_ENGINES)}"),
     "gpus": (_gpus, "all, or visible GPUs separated by commas, each once"),
     "workers": (lambda value: _whole(1, 1025, value), "an integer, 1 <= workers <= 1024"),
     "compilers": (lambda value: _whole(0, 1025, value), "an integer, 0 <= compilers <= 1024"),
@@ -141,6 +149,7 @@ class Settings:
     compilers: int | None = None
     out: str | None = None
     device: str = "auto"
+    engine: str = "local"
     numerics: str | None = None
     baseline: str | None = None
     profile: str | None = None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from flashverify.campaign.card.content import card_of
 from flashverify.campaign.card.lines import diagnosis_lines
 from flashverify.campaign.commands.panel import key_words, one_line, panel_lines, status_text
+from flashverify.campaign.gpus import gpu_words
 from flashverify.campaign.store.reproduction import replay_line
 from flashverify.campaign.supervisor.events import (
     FindingFolded,
@@ -86,7 +87,7 @@ class StatusLine:
         elif isinstance(event, WorkerLost):
             self._print(f"worker {event.worker} lost: {event.reason}" + (f": {event.case}" if event.case else ""))
         elif isinstance(event, GpuSetAside):
-            self._print(f"GPU {event.gpu} set aside: {event.reason}")
+            self._print(f"{gpu_words(event.gpu)} set aside: {event.reason}")
 
     def _progress(self, progress: Progress) -> None:
         if time.monotonic() < self._next:

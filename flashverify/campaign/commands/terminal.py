@@ -33,6 +33,7 @@ _STOPPED = {
     "interrupted": "INTERRUPTED",
     "workers": "NO VERDICT: workers kept dying",
     "gpus": "NO VERDICT: no GPU is left that keeps its workers",
+    "places": "NO VERDICT: no place of the cluster is left that keeps its workers",
     "disk": "NO VERDICT: the disk refuses",
     "shards": "NO VERDICT",
 }
@@ -40,6 +41,7 @@ _ENDED = {
     "findings": "; the search ended there, as asked",
     "workers": "; the run ended there, because workers kept dying",
     "gpus": "; the run ended there, because no GPU is left that keeps its workers",
+    "places": "; the run ended there, because no place of the cluster is left that keeps its workers",
 }
 """Why a run with findings was not gone on with."""
 

@@ -23,6 +23,7 @@ from flashverify.campaign.protocol.events import (
     WorkerFailed,
     decode_event,
 )
+from flashverify.campaign.protocol.lines import EventLines
 from flashverify.campaign.protocol.tasks import (
     Answered,
     Attribute,
@@ -52,6 +53,7 @@ __all__ = [
     "Compare",
     "Compared",
     "Event",
+    "EventLines",
     "Improved",
     "Judge",
     "Judged",

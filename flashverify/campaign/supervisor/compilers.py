@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from flashverify.campaign.environment import capability
 from flashverify.campaign.protocol import Prepare, Prepared, PutOff, WorkerFailed
 from flashverify.campaign.supervisor.events import WorkerLost
 from flashverify.campaign.supervisor.pool import Pool
@@ -58,20 +60,22 @@ class Compilers:
         self._pool: Pool | None = None
         self._begun = time.monotonic()
         self._losses, self._closed = 0, False
+        self._again: deque[Prepare] = deque()
 
     def machine(self, found: dict[str, str]) -> None:
         """A worker told of its GPU: compiling begins, with the first one."""
-        architecture = found.get("gpu_arch", "").removeprefix("sm_")
-        if self.readiness is None or self._closed or self._pool is not None or not architecture.isdigit():
+        ahead = capability(found.get("gpu_arch", ""))
+        if self.readiness is None or self._closed or self._pool is not None or not ahead:
             return
         setup = msgspec.structs.replace(
             self._setup,
             case_limit=_LIMIT,
             environment=self._setup.environment | {"CUDA_VISIBLE_DEVICES": ""},
             gpus=(),
-            ahead=f"{architecture[:-1]}.{architecture[-1]}",
+            ahead=ahead,
         )
-        self._pool = Pool(setup, self.notes)
+        host = self._config.host
+        self._pool = Pool(setup, self.notes, host.compiling() if host is not None else None)
         self._begun = time.monotonic()
 
     def waits(self, event: PutOff) -> None:
@@ -98,7 +102,7 @@ class Compilers:
             self.close()
             return
         for number in pool.free():
-            task = readiness.next(judged, time.monotonic() - self._begun)
+            task = self._again.popleft() if self._again else readiness.next(judged, time.monotonic() - self._begun)
             if task is None:
                 break
             pool.give(number, task)
@@ -113,6 +117,9 @@ class Compilers:
 
     def _lost(self, loss: Loss, readiness: Readiness) -> None:
         """A process is gone: what it had goes on, unless it says that it cannot compile, or too many are lost."""
+        if loss.outage is not None:
+            self._again.extend([loss.task] if isinstance(loss.task, Prepare) else [])
+            return
         self._losses += 1
         task, note = loss.task, loss.in_flight
         reason = f"compiling ahead: {loss.failure or loss.verdict.message}"

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from flashverify.campaign.supervisor.hosts import Host
+
 __all__ = ["CampaignConfig"]
 
 
@@ -50,6 +52,7 @@ class CampaignConfig:
         environment: variables of the workers, beside those of this process.
         gpus: those over which the workers take turns, as `CUDA_VISIBLE_DEVICES` names them; with none each worker sees all.
         profile: how large drawn cases are; empty is that of the device.
+        host: starts the workers elsewhere, at the places that `gpus` names; None is on this machine.
     """
 
     kind: str
@@ -82,6 +85,7 @@ class CampaignConfig:
     environment: Mapping[str, str] = field(default_factory=dict)
     gpus: tuple[str, ...] = ()
     profile: str = ""
+    host: Host | None = None
 
     def __post_init__(self) -> None:
         for name, accepted, good in (

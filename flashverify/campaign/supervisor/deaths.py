@@ -3,6 +3,8 @@
 A signal from outside, a system that runs out of memory or a GPU that fails kills a worker over a case that is right. So a death is no
 finding. The case goes to a fresh process that has judged nothing, on another GPU where there is one. If that dies too, the case is to
 blame; if not, its verdicts count and the GPU of the first death comes under suspicion.
+
+A place of a cluster that loses all of its workers at once blames no case: what they had goes on, and the outage counts as one loss.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flashverify.campaign import environment
+from flashverify.campaign.gpus import gpu_words
 from flashverify.campaign.protocol import Batch, Chunk
 from flashverify.campaign.supervisor.events import GpuSetAside, WorkerLost
 from flashverify.campaign.supervisor.gpu_health import GpuHealth
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     import msgspec
 
     from flashverify.campaign.supervisor.config import CampaignConfig
+    from flashverify.campaign.supervisor.hosts import Outage
     from flashverify.campaign.supervisor.ledger import Ledger
     from flashverify.campaign.supervisor.pool import Pool
     from flashverify.campaign.supervisor.schedule import Schedule
@@ -41,7 +45,7 @@ class Deaths:
         schedule: gets the rest of a task.
         pool: the workers.
         keep: stores a result, with the spec of its subject.
-        freed: is told the number of a worker that has its task no more.
+        freed: is told the number of a worker that has its task no more, and whether the task may be why (`blamed`).
         tell: called with `WorkerLost` and `GpuSetAside`.
 
     Attributes:
@@ -55,7 +59,7 @@ class Deaths:
         schedule: Schedule,
         pool: Pool,
         keep: Callable[[CaseResult, str], None],
-        freed: Callable[[int], None],
+        freed: Callable[..., None],
         tell: Callable[[msgspec.Struct], None],
     ) -> None:
         self._config, self._ledger, self._schedule, self._pool = config, ledger, schedule, pool
@@ -64,6 +68,7 @@ class Deaths:
         self._gpus = GpuHealth(config.gpus, config.workers)
         self._fruitless = 0  # workers lost since a case was last judged
         self._again = 0  # workers lost over a case that had killed one before
+        self._outages: set[Outage] = set()
         self.ended = ""
 
     @property
@@ -91,6 +96,9 @@ class Deaths:
 
     def lost(self, loss: Loss) -> None:
         """A worker is gone."""
+        if loss.outage is not None and not loss.abandoned:
+            self._out(loss, loss.outage)
+            return
         suspect, note = self._suspects.taken(loss.worker), loss.in_flight
         self._freed(loss.worker)
         if loss.abandoned:
@@ -117,13 +125,37 @@ class Deaths:
         )
         if not loss.began and (note is None or loss.failure):
             self._strike(loss.gpu, loss.failure or loss.verdict.message)
+        self._count(f"no worker survives: {loss.failure or loss.verdict.message}\n{loss.printed}".strip())
+
+    def _count(self, words: str) -> None:
+        """Gives up after too many losses."""
         if (
             self._fruitless > self._config.workers + 3
             or self._ledger.restarts - self._again > 10 + self._ledger.tally.drawn // 4
         ):
-            self._give_up(
-                "workers", f"no worker survives: {loss.failure or loss.verdict.message}\n{loss.printed}".strip()
-            )
+            self._give_up("workers", words)
+
+    def _out(self, loss: Loss, outage: Outage) -> None:
+        """A worker is gone because its place is: what it had goes on with another one."""
+        self._hand_back(loss)
+        if outage in self._outages:
+            return
+        self._outages.add(outage)
+        self._ledger.restarts += 1
+        self._fruitless += 1
+        self._tell(
+            WorkerLost(loss.worker, f"{outage.place} lost all of its workers: {outage.reason}; what they had goes on")
+        )
+        self._strike(outage.place, outage.reason, final=outage.final)
+        self._count(f"no worker survives: {outage.place}: {outage.reason}")
+
+    def _hand_back(self, loss: Loss) -> None:
+        """What a worker had goes to another one, with the case that it was at."""
+        self._freed(loss.worker, blamed=False)
+        if (suspect := self._suspects.taken(loss.worker)) is not None:
+            self._suspects.again(suspect)
+        elif loss.task is not None:
+            self._schedule.lost(loss.task, loss.answered, blamed=False)
 
     def _convict(self, suspect: Suspect, loss: Loss) -> bool:
         """A case killed a second worker; whether the rest of its task goes on."""
@@ -137,20 +169,19 @@ class Deaths:
         self._keep(result, suspect.case.subject)
         return suspect.task is None or not suspect.counts or self._schedule.lost(suspect.task, suspect.answered + 1)
 
-    def _strike(self, gpu: str, why: str) -> None:
+    def _strike(self, gpu: str, why: str, *, final: bool = False) -> None:
         """A worker ended for no reason that lies in its case: its GPU may be set aside, and what its other workers had goes on elsewhere."""
-        if not self._gpus.strike(gpu, why):
+        if not self._gpus.strike(gpu, why, final=final):
             return
         self._tell(GpuSetAside(gpu, self._gpus.aside[gpu]))
         for loss in self._pool.set_aside(gpu):
-            self._freed(loss.worker)
-            if (suspect := self._suspects.taken(loss.worker)) is not None:
-                self._suspects.again(suspect)
-            elif loss.task is not None:
-                self._schedule.lost(loss.task, loss.answered, blamed=False)
+            self._hand_back(loss)
         if self._gpus.none_left:
-            reasons = "; ".join(f"GPU {name}: {reason}" for name, reason in self._gpus.aside.items())
-            self._give_up("gpus", f"no GPU is left: {reasons}")
+            reasons = "; ".join(f"{gpu_words(name)}: {reason}" for name, reason in self._gpus.aside.items())
+            if self._config.host is None:
+                self._give_up("gpus", f"no GPU is left: {reasons}")
+            else:
+                self._give_up("places", f"no place of the cluster is left: {reasons}")
 
     def _give_up(self, reason: str, words: str) -> None:
         if not self._ledger.tally.drawn:

@@ -104,6 +104,8 @@ class Engine:
             finally:
                 self._pool.close()
                 self._gpu.compilers.close()
+                if self._config.host is not None:
+                    self._config.host.close()
             return self._finish()
         finally:
             self.store.close((*self._pool.notes, *self._gpu.compilers.notes))

@@ -131,16 +131,22 @@ class Explainer:
             self._fold_companions()
             self._open(_finding(task).subject)
 
-    def lost(self, worker: int) -> None:
-        """A worker died over its task: a finding is stored as it is now, a failure that it was asked about counts as another one."""
+    def lost(self, worker: int, *, blamed: bool = True) -> None:
+        """A worker died over its task: a finding is stored as it is now, a failure that it was asked about counts as another one.
+
+        Without `blamed` the task is not why, and is asked again.
+        """
         task, left = self._tasks.pop(worker, None), self._unanswered.pop(worker, [])
         self._time.end(worker)
-        if isinstance(task, Minimise):
+        if isinstance(task, Profile) and not blamed:
+            self._unprofiled.append(task.cause.key)
+        elif isinstance(task, Minimise):
+            self._attempts[task.key] -= not blamed
             if self._doubted.pop(task.key, None) is None:
                 self._ledger.rewrite(self._ledger.tally.records[task.key])
         elif isinstance(task, Attribute) and not task.trials:
             self._book.looked(task.cause.key, task.asked)
-        elif task is not None and left:
+        elif task is not None and left and blamed:
             self._book.answer(task.cause.key, left[0], "", told=False)
 
     def told(self, worker: int, event: Improved | Minimal | Attributed | Compared | Shown) -> None:

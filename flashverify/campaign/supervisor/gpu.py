@@ -46,7 +46,7 @@ def processes(
     """The workers of a campaign, and what it has beside them on a GPU; `cases` are those that it judges outside of batches."""
     setup = setup_of(config)
     notes = [store.inflight_path(n) for n in range(config.workers + config.compilers)]
-    workers = Pool(setup, notes[: config.workers])
+    workers = Pool(setup, notes[: config.workers], config.host)
     compilers = Compilers(config, setup, notes[config.workers :], cases, tell)
     return workers, Gpu(config, store, workers, compilers)
 

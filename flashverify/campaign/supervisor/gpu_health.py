@@ -46,16 +46,20 @@ class GpuHealth:
         """A worker judged a case there."""
         self._strikes.pop(gpu, None)
 
-    def strike(self, gpu: str, why: str) -> bool:
+    def strike(self, gpu: str, why: str, *, final: bool = False) -> bool:
         """A worker ended there for no reason that lies in its case; whether the GPU is set aside for it.
 
         Args:
             gpu: empty for none.
             why: in words.
+            final: whether nothing can be started there any more.
         """
         if gpu not in self.usable:
             return False
         self._strikes[gpu] += 1
+        if final:
+            self.aside[gpu] = why
+            return True
         if self._strikes[gpu] < _STRIKES:
             return False
         self.aside[gpu] = (

@@ -25,8 +25,9 @@ from flashverify.campaign.protocol import (
 )
 from flashverify.campaign.store import disk
 from flashverify.campaign.supervisor.events import WorkerHealth
+from flashverify.campaign.supervisor.hosts import Host, LocalHost
 from flashverify.campaign.supervisor.probe import START_LIMIT
-from flashverify.campaign.supervisor.process import ProcessSetup, WorkerProcess, death_verdict, hang_verdict
+from flashverify.campaign.supervisor.process import ProcessSetup, death_verdict, hang_verdict
 from flashverify.campaign.supervisor.slots import EXPLAINING, Loss, Slot, work_of
 from flashverify.errors import StoreError
 
@@ -48,10 +49,11 @@ class Pool:
     Args:
         setup: what every worker shares.
         notes: where each worker announces its case.
+        host: starts them.
     """
 
-    def __init__(self, setup: ProcessSetup, notes: list[Path]) -> None:
-        self._setup, self.notes = setup, notes
+    def __init__(self, setup: ProcessSetup, notes: list[Path], host: Host | None = None) -> None:
+        self._setup, self.notes, self._host = setup, notes, host or LocalHost()
         self._slots: dict[int, Slot] = {}
         self._aside: set[str] = set()
         self._selector = selectors.DefaultSelector()
@@ -130,7 +132,7 @@ class Pool:
             disk.remove(note := self.notes[number])
         except OSError as error:
             raise StoreError(f"cannot remove {note}: {error}") from error
-        process = WorkerProcess(self._setup.of_worker(number), self.notes[number])
+        process = self._host.start(self._setup, number, note)
         self._slots[number] = slot = Slot(number, process)
         for descriptor in process.descriptors:
             self._selector.register(descriptor, selectors.EVENT_READ, number)
@@ -168,7 +170,7 @@ class Pool:
             events = slot.process.read()
         except msgspec.MsgspecError as error:
             slot.failure = f"a worker sent something that is no event: {error}"
-            slot.process.popen.kill()
+            slot.process.kill()
             return
         for event in events:
             slot.since, slot.spoke = time.monotonic(), True
@@ -225,6 +227,7 @@ class Pool:
             gpu=self.gpu(slot.number),
             began=slot.began,
             abandoned=abandoned,
+            outage=slot.process.outage,
         )
 
     def close(self) -> None:

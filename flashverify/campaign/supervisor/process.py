@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from flashverify.campaign.gpus import VISIBLE, gpu_of_worker
-from flashverify.campaign.protocol import Event, WorkerConfig, decode_event, encode
+from flashverify.campaign.protocol import Event, EventLines, WorkerConfig, encode
 from flashverify.campaign.worker.inflight import Inflight, read_inflight
 from flashverify.child_process import child_environment
 from flashverify.judge.verdict import Status, Verdict
@@ -23,7 +23,6 @@ from flashverify.judge.verdict import Status, Verdict
 __all__ = ["ProcessSetup", "WorkerProcess", "death_verdict", "hang_verdict", "worker_environment"]
 
 _TAIL_BYTES = 16 * 1024
-_MAX_EVENT_BYTES = 64 * 1024 * 1024
 
 
 class ProcessSetup(msgspec.Struct, frozen=True):
@@ -63,6 +62,8 @@ def worker_environment(device: str) -> dict[str, str]:
 class WorkerProcess:
     """One spawned worker: tasks in, events out, the tail of what it printed kept."""
 
+    outage = None
+
     def __init__(self, setup: ProcessSetup, inflight: Path) -> None:
         self.inflight = inflight
         self._events, write = os.pipe()
@@ -93,7 +94,7 @@ class WorkerProcess:
         self._printed = self.popen.stdout.fileno()
         os.set_blocking(self._events, False)
         os.set_blocking(self._printed, False)
-        self._buffer = b""
+        self._lines = EventLines()
         self._tail: deque[bytes] = deque()
         self._tail_bytes = 0
         self.send(config)
@@ -105,9 +106,13 @@ class WorkerProcess:
 
     def send(self, message: msgspec.Struct) -> None:
         """One line to the worker; a dead one is noticed by `code()`."""
+        self.send_line(encode(message))
+
+    def send_line(self, line: bytes) -> None:
+        """The same of a message that is encoded."""
         assert self.popen.stdin is not None
         try:
-            self.popen.stdin.write(encode(message))
+            self.popen.stdin.write(line)
             self.popen.stdin.flush()
         except (BrokenPipeError, ConnectionResetError):
             pass
@@ -126,15 +131,16 @@ class WorkerProcess:
         Raises:
             msgspec.MsgspecError: what came is no event.
         """
+        return self._lines.events(self.received())
+
+    def received(self) -> bytes:
+        """The same as the bytes that came."""
         for data in _drain(self._printed):
             self._tail.append(data)
             self._tail_bytes += len(data)
             while len(self._tail) > 1 and self._tail_bytes - len(self._tail[0]) > _TAIL_BYTES:
                 self._tail_bytes -= len(self._tail.popleft())
-        *lines, self._buffer = (self._buffer + b"".join(_drain(self._events))).split(b"\n")
-        if len(self._buffer) > _MAX_EVENT_BYTES:
-            raise msgspec.DecodeError("an event is too long")
-        return [decode_event(line) for line in lines]
+        return b"".join(_drain(self._events))
 
     def printed(self, lines: int = 12) -> str:
         """The last lines that the worker printed."""
@@ -166,6 +172,10 @@ class WorkerProcess:
     def _end_group(self) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.popen.pid, signal.SIGKILL)
+
+    def kill(self) -> None:
+        """End the worker; `code()` says when it is dead."""
+        self.popen.kill()
 
     def close(self) -> None:
         """Kill the worker where it still runs, with what its subject started, and release everything."""

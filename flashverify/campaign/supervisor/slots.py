@@ -10,7 +10,7 @@ from flashverify.campaign.supervisor.probe import START_LIMIT
 from flashverify.judge.verdict import CaseResult
 
 if TYPE_CHECKING:
-    from flashverify.campaign.supervisor.process import WorkerProcess
+    from flashverify.campaign.supervisor.hosts import Outage, Worker
     from flashverify.campaign.worker.inflight import Inflight
     from flashverify.judge.verdict import Verdict
 
@@ -38,7 +38,7 @@ class Slot:
     """
 
     number: int
-    process: WorkerProcess
+    process: Worker
     task: Task | None = None
     answered: int = 0
     put_off: int = 0
@@ -70,6 +70,7 @@ class Loss:
         gpu: that it had for its own; empty for none.
         began: whether it began any work.
         abandoned: whether the end of the campaign killed it.
+        outage: what ended it together with its neighbours; None where nothing did.
     """
 
     worker: int
@@ -83,6 +84,7 @@ class Loss:
     gpu: str = ""
     began: bool = False
     abandoned: bool = False
+    outage: Outage | None = None
 
     def result(self, note: Inflight, evidence: str) -> CaseResult:
         """That of the case in flight, whose verdict is the death of the worker."""
