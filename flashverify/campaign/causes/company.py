@@ -71,10 +71,10 @@ class Company:
                 self._failed[subject, failure, dtype].append(entry)
         kept[entry] += weight
 
-    def parts_seen(self, bucket: Key) -> Iterator[frozenset[str]]:
-        """What each case of a bucket has."""
-        for entry in self._failed.get((bucket.subject, symptom(bucket), bucket.dtype), ()):
-            yield entry[0]
+    def cases(self, bucket: Key) -> Iterator[str]:
+        """Cases of a bucket, each with other parts or failures."""
+        of_bucket = self._failed.get((bucket.subject, symptom(bucket), bucket.dtype), ())
+        return (self._first[bucket.subject, entry] for entry in of_bucket)
 
     @staticmethod
     def parts(case: Case) -> frozenset[str]:

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+from itertools import islice, product
 from typing import TYPE_CHECKING
 
-from flashverify.campaign.causes.diagnoses import UNWRITTEN, one_name
+from flashverify.campaign.causes.accesses import kernel
+from flashverify.campaign.causes.diagnoses import OF_VALUES, UNWRITTEN, one_name
 from flashverify.campaign.causes.needs import small
-from flashverify.campaign.causes.symptoms import VALUES
+from flashverify.campaign.causes.symptoms import TOLD_BY_VALUES, VALUES
 from flashverify.campaign.plan_name import PROCESS_CHECKS
 from flashverify.case.text import parse_case
 from flashverify.outputs import FORWARD
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from flashverify.campaign.causes.company import Company
+    from flashverify.case.case import Case
     from flashverify.judge.record import FindingRecord
 
 __all__ = ["independent", "naming"]
 
 _SHAPES = frozenset({"groups of heads", "several sequences", "no rows", "no keys"})
 """Shapes of a case without which a failure may be gone."""
+_SIZES = ("seq_q", "seq_k", "dim_qk", "dim_v")
+_LOOKED_AT = 200
+"""Cases of a failure that are looked at."""
 _LOW = "16 bits"
 _EMPTY = "empty rows"
 
@@ -42,7 +48,8 @@ def independent(
     """Whether anything shows that two findings of one subject have causes of their own.
 
     Two different names do, and a name that does not account for the values of another output. So do needs: each was seen on a case
-    without something that the case of the other one has. Of two wrong outputs each may have been right where the other one was wrong.
+    without something that the case of the other one has, or with half a size of its minimal case. Of two wrong outputs each may have
+    been right where the other one was wrong.
 
     Args:
         found: a finding.
@@ -55,15 +62,18 @@ def independent(
     if checks & {*PROCESS_CHECKS, "exception"}:
         return True
     names = {naming(found), naming(lead)}
-    if "" not in names:
+    if "" not in names and (len(names) == 2 or checks <= {*TOLD_BY_VALUES, *OF_VALUES}):
         return not one_name(found, lead)
     of_values, alike = checks <= set(VALUES), _same_output(found, lead)
-    if names != {""} and denied and not alike and _unnamed(found, lead).key.check in VALUES:
+    if len(names) == 2 and denied and not alike and _unnamed(found, lead).key.check in VALUES:
         return True
+    if checks == {"sanitizer"} and kernel(found.verdict.message) == kernel(lead.verdict.message) != "":
+        return False  # a program that is where it should not be loads and stores many tensors
     apart = _outside(found, lead, company), _outside(lead, found, company)
     if all(apart) or (found.key.cause and apart[0]) or (lead.key.cause and apart[1]):
         return True
-    return of_values and not alike and crossed()
+    sizes = _with_less(found, lead, company) and _with_less(lead, found, company)
+    return sizes or (of_values and not alike and crossed())
 
 
 def _unnamed(found: FindingRecord, lead: FindingRecord) -> FindingRecord:
@@ -84,18 +94,31 @@ def _outside(found: FindingRecord, lead: FindingRecord, company: Company) -> boo
     needed = _needed(lead, company)
     if _EMPTY in needed and found.key.error != "empty-row":
         return True
-    low = frozenset({_LOW}) if found.key.dtype != "fp32" else frozenset()
-    own = company.parts(parse_case(found.case))
-    seen = (own,) if found.key.cause else (own, *company.parts_seen(found.key))
-    return any(not needed - {_EMPTY} <= parts | low for parts in seen)
+    return any(not needed <= _has(case, company) for case in _cases(found, company))
+
+
+def _with_less(found: FindingRecord, lead: FindingRecord, company: Company) -> bool:
+    """Whether a finding was seen on a case with at most half of a size that the minimal case of the other one has."""
+    if lead.not_minimal:
+        return False
+    minimal = parse_case(lead.case)
+    pairs = product(_cases(found, company), _SIZES)
+    return any(0 < 2 * getattr(case, size) <= getattr(minimal, size) for case, size in pairs)
+
+
+def _cases(finding: FindingRecord, company: Company) -> Iterator[Case]:
+    texts = () if finding.key.cause else islice(company.cases(finding.key), _LOOKED_AT)
+    return map(parse_case, (finding.case, *texts))
 
 
 def _needed(finding: FindingRecord, company: Company) -> frozenset[str]:
     """What the case of a finding has, beside sizes, a backward and values."""
-    parts = company.parts(parse_case(finding.case))
-    needed = {part for part in parts if (part.startswith("has ") and part != "has backward") or part in _SHAPES}
-    if finding.key.check == "accuracy" and finding.key.dtype != "fp32" and small(finding.verdict):
-        needed.add(_LOW)
-    if finding.key.error == "empty-row":
-        needed.add(_EMPTY)
-    return frozenset(needed)
+    needed = _has(parse_case(finding.case), company) - {"has backward"}
+    if not (finding.key.check == "accuracy" and small(finding.verdict)):
+        needed -= {_LOW}
+    return needed | ({_EMPTY} if finding.key.error == "empty-row" else set())
+
+
+def _has(case: Case, company: Company) -> frozenset[str]:
+    parts = {part for part in company.parts(case) if part.startswith("has ") or part in _SHAPES}
+    return frozenset(parts | ({_LOW} if case.dtype != "fp32" else set()))
