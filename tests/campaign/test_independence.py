@@ -62,11 +62,31 @@ def test_rows_without_keys_are_a_need():
     assert left((WRONG, "fv1 dtype=fp32 dropout=0.5"), (EMPTY, "fv1 dtype=fp32")) == []
 
 
+@pytest.mark.parametrize(("ratio", "stay"), [(2.0, True), (1e6, False)])
+def test_16_bits_are_a_need_where_the_error_is_small(ratio, stay):
+    small = msgspec.structs.replace(book(Company(), OUT)[1][OUT].verdict, ratio=ratio.hex())
+    gone = left((NAN, "fv1 dtype=fp32 window=3,3"), (OUT, "fv1"), verdict=small)
+
+    assert bool(gone) is not stay
+
+
+def test_a_second_cause_of_a_bucket_stays_where_the_first_one_cannot_be():
+    second = msgspec.structs.replace(WRONG, cause=1)
+
+    assert left((WRONG, "fv1 dtype=fp32 window=3,3"), (second, "fv1 dtype=fp32")) == []
+    assert left((WRONG, "fv1 dtype=fp32"), (second, "fv1 dtype=fp32 window=3,3")) == [(second, WRONG)]
+
+
 def test_a_name_that_does_not_account_for_another_output_tells_it_apart():
     named = Diagnosis("scale-missing", "It is wrong.")
     plain = "fv1 dtype=fp32"
+    company = Company()
+    seen(company, plain, WRONG, DQ, outputs=("o", "dq"))
+    causes, records = book(company, WRONG, DQ, diagnosis=named)
 
-    assert left((WRONG, plain), (DQ, plain), diagnosis=named) == []
+    assert list(causes.not_told_apart()) == []
+    records[WRONG] = msgspec.structs.replace(records[WRONG], diagnosis=None)
+    assert [key for key, *_ in causes.not_told_apart()] == [DQ]
     assert left((WRONG, plain), (NAN, plain), diagnosis=named) == [(WRONG, NAN)], "the one with the name leads"
 
 
