@@ -73,7 +73,7 @@ class Folded(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         key: its bucket.
-        case: text form of the case that showed it first.
+        case: text form of its minimal case if that failed again in fresh processes, otherwise of the case that showed it first.
         message: of its verdict.
         why: it is the same cause, in words.
         count: cases of the run that fell into the bucket.

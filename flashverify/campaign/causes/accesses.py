@@ -12,10 +12,11 @@ if TYPE_CHECKING:
     from flashverify.judge.record import FindingRecord
     from flashverify.judge.verdict import Key
 
-__all__ = ["access", "accesses", "overwritten", "stores"]
+__all__ = ["access", "accesses", "kernel", "overwritten", "stores"]
 
 _ACCESS = re.compile(r"^(.*: \w+: (\w+) of [^\[]+)\[")
 """Source lines, kernel, kind and tensor in the message of a sanitizer."""
+_KERNEL = re.compile(r": (\w+): \w+ of [^\[]+\[")
 _OVERWRITTEN = ("guard", "touched", "input")
 """Errors of the check `memory` that stores make which lie outside their own elements."""
 
@@ -23,6 +24,12 @@ _OVERWRITTEN = ("guard", "touched", "input")
 def access(message: str) -> str:
     """Which line of which kernel loads or stores which tensor, where a message says that; empty where not."""
     found = _ACCESS.match(message)
+    return found[1] if found else ""
+
+
+def kernel(message: str) -> str:
+    """Which kernel loads or stores, where a message says that; empty where not."""
+    found = _KERNEL.search(message)
     return found[1] if found else ""
 
 

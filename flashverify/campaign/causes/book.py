@@ -13,6 +13,7 @@ from flashverify.campaign.causes.clearness import clearness
 from flashverify.campaign.causes.diagnoses import named
 from flashverify.campaign.causes.known import KnownCauses
 from flashverify.campaign.causes.pairs import Pairs
+from flashverify.campaign.causes.remaining import not_told_apart
 from flashverify.campaign.causes.symptoms import TOLD_BY_VALUES, symptom
 
 if TYPE_CHECKING:
@@ -170,6 +171,12 @@ class CauseBook(KnownCauses):
             ((a.key, b.key, self._companions.never_without(a, b)) for a, b in product(known, known) if _two(a, b)),
         )
         return next((each for each in asked if each[2]), None)
+
+    def not_told_apart(self) -> Iterator[tuple[Key, Key, str]]:
+        """Findings that are left, each with an explained one from which nothing tells it apart, and that in words."""
+        leading = {record.key for record in self._records.values() if record in self.known(record.key.subject)}
+        no_say = {(cause, key) for cause, key, _ in self._asked - self._denied}
+        return not_told_apart(self._records, leading, self._companions, no_say)
 
     def same(self, shown: Key, cause: Key) -> bool:
         """Whether two explained findings are one: the minimal case of `cause` shows the other.

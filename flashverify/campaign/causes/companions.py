@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -9,6 +10,7 @@ import msgspec
 from flashverify.campaign.causes.accesses import access, accesses, overwritten, stores
 from flashverify.campaign.causes.diagnoses import named, told_apart
 from flashverify.campaign.causes.elsewhere import IN_THE_OTHER_PROBLEM, elsewhere
+from flashverify.campaign.causes.independence import independent
 from flashverify.campaign.causes.needs import needs, small, small_errors
 from flashverify.campaign.causes.symptoms import OF_BITS, TOLD_BY_VALUES, VALUES, Symptom, symptom, unsteady
 from flashverify.case.text import parse_case
@@ -82,6 +84,16 @@ class Companions:
     def few_alone(self, bucket: Key, cause: FindingRecord) -> tuple[str, ...]:
         """A few cases on which a bucket was seen without a cause that could have been seen there."""
         return tuple(self._company.alone(bucket, self._symptoms_of(cause))[:_ALONE])
+
+    def crossed(self, a: FindingRecord, b: FindingRecord) -> bool:
+        """Whether each of two findings was seen on a case that could have shown the other one and did not."""
+        pairs = ((a, b), (b, a))
+        return all(self._company.alone(one.key, self._symptoms_of(two) - {symptom(one.key)}) for one, two in pairs)
+
+    def independent(self, found: FindingRecord, lead: FindingRecord, *, denied: bool) -> bool:
+        """Whether anything shows that a finding has a cause of its own, which is not that of another one."""
+        crossed = partial(self.crossed, found, lead)
+        return independent(found, lead, self._company, denied=denied, crossed=crossed)
 
     def never_alone(self, bucket: Key, cause: FindingRecord) -> tuple[bool, bool]:
         """Whether a bucket was never seen without an explained finding, and whether chance hardly explains that."""

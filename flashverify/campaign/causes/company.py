@@ -16,7 +16,7 @@ from flashverify.diagnosis.features import ABSENT, case_features
 from flashverify.judge.verdict import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from flashverify.case.case import Case
     from flashverify.judge.verdict import CaseResult, Key, Verdict
@@ -70,6 +70,16 @@ class Company:
             for failure, dtype in failures:
                 self._failed[subject, failure, dtype].append(entry)
         kept[entry] += weight
+
+    def cases(self, bucket: Key) -> Iterator[str]:
+        """Cases of a bucket, each with other parts or failures."""
+        of_bucket = self._failed.get((bucket.subject, symptom(bucket), bucket.dtype), ())
+        return (self._first[bucket.subject, entry] for entry in of_bucket)
+
+    @staticmethod
+    def parts(case: Case) -> frozenset[str]:
+        """What a case has, and in what order of size it is; not what it lacks."""
+        return _parts(case)
 
     def alone(self, bucket: Key, cause: Collection[Symptom]) -> list[str]:
         """Cases, each with other parts or failures, on which a bucket was seen without a cause that could have been seen there."""

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from flashverify.judge.record import Diagnosis, FindingRecord
     from flashverify.judge.verdict import Key
 
-__all__ = ["OF_VALUES", "agreed", "alike", "named", "names", "same_defect", "told_apart"]
+__all__ = ["OF_VALUES", "UNWRITTEN", "agreed", "alike", "named", "names", "one_name", "same_defect", "told_apart"]
 
 OF_VALUES = ("counting", "relations", "config")
 """Checks that ask about values too, by way of other problems."""
 
-_UNWRITTEN = "not-written"
+UNWRITTEN = "not-written"
 """A name that says what was seen, not why."""
 
 
@@ -64,8 +64,16 @@ def same_defect(a: Diagnosis, b: Diagnosis) -> bool:
     return a.conditions == b.conditions and bool(shared or canonical(a.name, b.name))
 
 
+def one_name(a: FindingRecord, b: FindingRecord) -> bool:
+    """Whether two findings have one name, the one under the conditions of the other, or under fewer."""
+    if a.diagnosis is None or b.diagnosis is None or a.diagnosis.name != b.diagnosis.name:
+        return False
+    mine, other = set(a.diagnosis.conditions), set(b.diagnosis.conditions)
+    return mine <= other or other <= mine
+
+
 def told_apart(found: FindingRecord, lead: FindingRecord) -> bool:
     """Whether a name tells explained findings apart. That something is never written is what was seen, not why."""
     mine, other = (record.diagnosis.name if record.diagnosis is not None else "" for record in (found, lead))
-    unwritten = mine == _UNWRITTEN and other in ("", _UNWRITTEN)
+    unwritten = mine == UNWRITTEN and other in ("", UNWRITTEN)
     return not unwritten and (bool(mine) or (bool(other) and found.key.check in TOLD_BY_VALUES))

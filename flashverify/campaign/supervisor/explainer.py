@@ -214,6 +214,7 @@ class Explainer:
         """Nothing is asked any more: what was never seen without another finding goes to that."""
         self._fold_each(self._shown.folds(over=True))
         self._fold_companions(over=True)
+        self._fold_each(self._book.not_told_apart())
 
     def _fold_companions(self, *, over: bool = False) -> None:
         if self._unprofiled and not over:

@@ -140,7 +140,8 @@ class Tally:
         """A finding has the cause of another one, which holds it from now on."""
         member = self.records.pop(key)
         count = max(member.count, self.counts[key])
-        folded = Folded(key, member.first, member.verdict.message, why, count)
+        case = member.case if member.confirmation.failed else member.first
+        folded = Folded(key, case, member.verdict.message, why, count)
         self.owners |= {key: cause} | {each.key: cause for each in member.folded}
         return self.replace(cause, folded=(*self.records[cause].folded, folded, *member.folded))
 

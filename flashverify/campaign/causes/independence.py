@@ -1,0 +1,124 @@
+"""Whether two findings that nobody could explain by one cause have causes of their own: each was seen where the other one cannot be."""
+
+from __future__ import annotations
+
+from itertools import islice, product
+from typing import TYPE_CHECKING
+
+from flashverify.campaign.causes.accesses import kernel
+from flashverify.campaign.causes.diagnoses import OF_VALUES, UNWRITTEN, one_name
+from flashverify.campaign.causes.needs import small
+from flashverify.campaign.causes.symptoms import TOLD_BY_VALUES, VALUES
+from flashverify.campaign.plan_name import PROCESS_CHECKS
+from flashverify.case.text import parse_case
+from flashverify.outputs import FORWARD
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from flashverify.campaign.causes.company import Company
+    from flashverify.case.case import Case
+    from flashverify.judge.record import FindingRecord
+
+__all__ = ["independent", "naming"]
+
+_SHAPES = frozenset({"groups of heads", "several sequences", "no rows", "no keys"})
+"""Shapes of a case without which a failure may be gone."""
+_SIZES = ("seq_q", "seq_k", "dim_qk", "dim_v")
+_LOOKED_AT = 200
+"""Cases of a failure that are looked at."""
+_LOW = "16 bits"
+_EMPTY = "empty rows"
+
+
+def naming(finding: FindingRecord) -> str:
+    """The name of its diagnosis; empty without one, or where that says only that something is never written."""
+    name = finding.diagnosis.name if finding.diagnosis is not None else ""
+    return "" if name == UNWRITTEN else name
+
+
+def independent(
+    found: FindingRecord,
+    lead: FindingRecord,
+    company: Company,
+    *,
+    denied: bool,
+    crossed: Callable[[], bool],
+) -> bool:
+    """Whether anything shows that two findings of one subject have causes of their own.
+
+    Two different names do, and a name that does not account for the values of another output. So do needs: each was seen on a case
+    without something that the case of the other one has, or with half a size of its minimal case. Of two wrong outputs each may have
+    been right where the other one was wrong.
+
+    Args:
+        found: a finding.
+        lead: another one.
+        company: what was seen of both.
+        denied: whether the diagnosis of the one that has a name does not account for the other one.
+        crossed: asks whether each was seen on a case that could have shown the other one and did not.
+    """
+    checks = {found.key.check, lead.key.check}
+    if checks & {*PROCESS_CHECKS, "exception"}:
+        return True
+    names = {naming(found), naming(lead)}
+    if "" not in names and (len(names) == 2 or checks <= {*TOLD_BY_VALUES, *OF_VALUES}):
+        return not one_name(found, lead)
+    of_values, alike = checks <= set(VALUES), _same_output(found, lead)
+    if len(names) == 2 and denied and not alike and _unnamed(found, lead).key.check in VALUES:
+        return True
+    if checks == {"sanitizer"} and kernel(found.verdict.message) == kernel(lead.verdict.message) != "":
+        return False  # a program that is where it should not be loads and stores many tensors
+    apart = _outside(found, lead, company), _outside(lead, found, company)
+    if all(apart) or (found.key.cause and apart[0]) or (lead.key.cause and apart[1]):
+        return True
+    sizes = _with_less(found, lead, company) and _with_less(lead, found, company)
+    return sizes or (of_values and not alike and crossed())
+
+
+def _unnamed(found: FindingRecord, lead: FindingRecord) -> FindingRecord:
+    return lead if naming(found) else found
+
+
+def _same_output(found: FindingRecord, lead: FindingRecord) -> bool:
+    """Whether both are about one output; of values that are not finite O and the LSE are one, since both come of the same row."""
+    outputs = {found.key.output, lead.key.output}
+    return len(outputs) == 1 or ("nonfinite" in (found.key.check, lead.key.check) and outputs <= set(FORWARD))
+
+
+def _outside(found: FindingRecord, lead: FindingRecord, company: Company) -> bool:
+    """Whether a finding was seen on a case that lacks something that the case of the other one has.
+
+    A case that is not minimal has more than its failure needs, so that more tells the two apart.
+    """
+    needed = _needed(lead, company)
+    if _EMPTY in needed and found.key.error != "empty-row":
+        return True
+    return any(not needed <= _has(case, company) for case in _cases(found, company))
+
+
+def _with_less(found: FindingRecord, lead: FindingRecord, company: Company) -> bool:
+    """Whether a finding was seen on a case with at most half of a size that the minimal case of the other one has."""
+    if lead.not_minimal:
+        return False
+    minimal = parse_case(lead.case)
+    pairs = product(_cases(found, company), _SIZES)
+    return any(0 < 2 * getattr(case, size) <= getattr(minimal, size) for case, size in pairs)
+
+
+def _cases(finding: FindingRecord, company: Company) -> Iterator[Case]:
+    texts = () if finding.key.cause else islice(company.cases(finding.key), _LOOKED_AT)
+    return map(parse_case, (finding.case, *texts))
+
+
+def _needed(finding: FindingRecord, company: Company) -> frozenset[str]:
+    """What the case of a finding has, beside sizes, a backward and values."""
+    needed = _has(parse_case(finding.case), company) - {"has backward"}
+    if not (finding.key.check == "accuracy" and small(finding.verdict)):
+        needed -= {_LOW}
+    return needed | ({_EMPTY} if finding.key.error == "empty-row" else set())
+
+
+def _has(case: Case, company: Company) -> frozenset[str]:
+    parts = {part for part in company.parts(case) if part.startswith("has ") or part in _SHAPES}
+    return frozenset(parts | ({_LOW} if case.dtype != "fp32" else set()))

@@ -1,0 +1,143 @@
+"""At the end findings that nothing tells apart are one; what was seen where the other one cannot be stays a finding."""
+
+import msgspec
+import pytest
+
+from flashverify.campaign.causes.company import Company
+from flashverify.judge.record import Confirmation, Diagnosis
+from flashverify.judge.verdict import Key
+from tests.campaign.company_seen import DK, OUT, book, seen
+
+NAN = Key("k", "nonfinite", "nan", "o", "fp32")
+EMPTY = Key("k", "accuracy", "empty-row", "o", "fp32")
+WRONG = Key("k", "accuracy", "bound", "o", "fp32")
+DQ = Key("k", "accuracy", "bound", "dq", "fp32")
+READ, WRITTEN = (Key("k", "sanitizer", "out-of-bounds", tensor, "fp32") for tensor in ("q_view", "o_view"))
+RAISED = Key("k", "exception", "exception", "ValueError", "fp32")
+
+
+def left(first, second, **changes):
+    """What goes where of two findings, each a bucket and the text of its minimal case, seen on that alone; `changes` of the second one."""
+    company = Company()
+    for key, case in (first, second):
+        seen(company, case, key, outputs=("o", "dq", "dk"))
+    causes, records = book(company, first[0], second[0])
+    for key, case in (first, second):
+        records[key] = msgspec.structs.replace(records[key], case=case, confirmation=Confirmation(3, 3))
+        causes.explained(key)
+    records[second[0]] = msgspec.structs.replace(records[second[0]], **changes)
+    return [(key, lead) for key, lead, _ in causes.not_told_apart()]
+
+
+def message(key, kernel):
+    return msgspec.structs.replace(book(Company(), key)[1][key].verdict, message=f"k.py:1: {kernel}: store of x[3] in")
+
+
+def test_one_output_that_is_wrong_in_two_ways_under_one_condition_is_one_finding():
+    plain, windowed = "fv1 dtype=fp32", "fv1 dtype=fp32 window=3,3"
+
+    assert left((WRONG, plain), (NAN, windowed)) == [(NAN, WRONG)]
+    assert left((WRONG, windowed), (NAN, plain)) == [(NAN, WRONG)]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("fv1 dtype=fp32 window=3,3", "fv1 dtype=fp32 dropout=0.5"),
+        ("fv1 dtype=fp32 batch=2", "fv1 dtype=fp32 heads_q=2 heads_kv=1"),
+        ("fv1 dtype=fp32 seq_k=40", "fv1 dtype=fp32 seq_q=40 seq_k=8"),
+    ],
+)
+def test_two_findings_that_need_what_the_other_one_has_not_stay_two(first, second):
+    assert left((WRONG, first), (NAN, second)) == []
+
+
+def test_a_case_that_is_not_minimal_needs_no_size_that_it_has():
+    sizes = "fv1 dtype=fp32 seq_k=40", "fv1 dtype=fp32 seq_q=40 seq_k=8"
+
+    assert left((WRONG, sizes[0]), (NAN, sizes[1]), not_minimal="late") == [(NAN, WRONG)]
+
+
+def test_rows_without_keys_are_a_need():
+    assert left((WRONG, "fv1 dtype=fp32 dropout=0.5"), (EMPTY, "fv1 dtype=fp32")) == []
+
+
+@pytest.mark.parametrize(("ratio", "stay"), [(2.0, True), (1e6, False)])
+def test_16_bits_are_a_need_where_the_error_is_small(ratio, stay):
+    small = msgspec.structs.replace(book(Company(), OUT)[1][OUT].verdict, ratio=ratio.hex())
+    gone = left((NAN, "fv1 dtype=fp32 window=3,3"), (OUT, "fv1"), verdict=small)
+
+    assert bool(gone) is not stay
+
+
+def test_a_second_cause_of_a_bucket_stays_where_the_first_one_cannot_be():
+    second = msgspec.structs.replace(WRONG, cause=1)
+
+    assert left((WRONG, "fv1 dtype=fp32 window=3,3"), (second, "fv1 dtype=fp32")) == []
+    assert left((WRONG, "fv1 dtype=fp32"), (second, "fv1 dtype=fp32 window=3,3")) == [(second, WRONG)]
+
+
+def test_a_name_that_does_not_account_for_another_output_tells_it_apart():
+    named = Diagnosis("scale-missing", "It is wrong.")
+    plain = "fv1 dtype=fp32"
+    company = Company()
+    seen(company, plain, WRONG, DQ, outputs=("o", "dq"))
+    causes, records = book(company, WRONG, DQ, diagnosis=named)
+
+    assert list(causes.not_told_apart()) == []
+    records[WRONG] = msgspec.structs.replace(records[WRONG], diagnosis=None)
+    assert [key for key, *_ in causes.not_told_apart()] == [DQ]
+    assert left((WRONG, plain), (NAN, plain), diagnosis=named) == [(WRONG, NAN)], "the one with the name leads"
+
+
+def test_one_name_under_fewer_conditions_is_one_finding_and_two_names_are_two():
+    company = Company()
+    causes, records = book(company, WRONG, DQ)
+    for key, name, conditions in ((WRONG, "a", ("seq_q > 4",)), (DQ, "a", ())):
+        causes.explained(key)
+        diagnosis = Diagnosis(name, "It is wrong.", conditions=conditions)
+        records[key] = msgspec.structs.replace(records[key], confirmation=Confirmation(3, 3), diagnosis=diagnosis)
+    assert [key for key, *_ in causes.not_told_apart()] == [DQ]
+
+    other = msgspec.structs.replace(records[DQ], diagnosis=Diagnosis("b", "It is wrong."))
+    records[DQ] = other
+    assert list(causes.not_told_apart()) == []
+
+
+def test_each_output_right_where_the_other_is_wrong_tells_two_apart():
+    company = Company()
+    seen(company, "fv1 seq_q=3", OUT)
+    causes, records = book(company, OUT, DK)
+    records[DK] = msgspec.structs.replace(records[DK], confirmation=Confirmation(3, 3))
+    causes.explained(DK)
+    assert [key for key, *_ in causes.not_told_apart()] == [DK]
+
+    seen(company, "fv1 seq_q=2", DK)
+    causes, records = book(company, OUT, DK)
+    causes.explained(OUT)
+    assert list(causes.not_told_apart()) == []
+
+
+def test_accesses_of_one_kernel_are_one_finding():
+    cases = "fv1 dtype=fp32 window=3,3", "fv1 dtype=fp32 dropout=0.5"
+    verdicts = message(READ, "dq_kernel"), message(WRITTEN, "dkdv_kernel")
+
+    def accesses(second):
+        company = Company()
+        causes, records = book(company, READ, WRITTEN)
+        for key, case, verdict in ((READ, cases[0], verdicts[0]), (WRITTEN, cases[1], second)):
+            causes.explained(key)
+            records[key] = msgspec.structs.replace(
+                records[key], case=case, verdict=verdict, confirmation=Confirmation(3, 3)
+            )
+        return [key for key, *_ in causes.not_told_apart()]
+
+    assert accesses(message(WRITTEN, "dq_kernel")) == [WRITTEN]
+    assert accesses(verdicts[1]) == []
+
+
+def test_nothing_goes_to_a_finding_that_was_not_explained_and_no_exception_goes_anywhere():
+    waiting, _ = book(Company(), WRONG, NAN, failed=0)
+
+    assert list(waiting.not_told_apart()) == []
+    assert left((WRONG, "fv1 dtype=fp32"), (RAISED, "fv1 dtype=fp32")) == []
