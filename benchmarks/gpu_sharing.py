@@ -1,15 +1,18 @@
 """Cases a second of several processes that share one GPU, with every check of a search and kernels that are compiled.
 
-    python benchmarks/gpu_sharing.py [--subject SPEC] [--processes 1,4,8,14] [--seconds 6] [--kinds N] [--cases N] [--json FILE]
+    python benchmarks/gpu_sharing.py [--subject SPEC] [--processes 1,4,8,14] [--cpu-work 23] [--compile] [--json FILE]
 
 Each process judges the same cases over and over, from another one on. Cases whose kernels are not in Triton's cache
-(`TRITON_CACHE_DIR`) are left out. A head problem is one head of one batch entry: a launch judges all of a case's.
+(`TRITON_CACHE_DIR`) are left out; with `--compile` each process compiles its share of them first. `--cpu-work` are exponents: the oracle
+takes cases of so many multiply-adds at most on the CPU, larger ones on the GPU. A head problem is one head of one batch entry: a launch
+judges all of a case's.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import multiprocessing
 import os
@@ -27,18 +30,25 @@ def judging(number: int, options: argparse.Namespace, cases: list[str], orders: 
     from flashverify.campaign.ahead import ahead_of
     from flashverify.campaign.toolkit import bundled
     from flashverify.case.text import parse_case
+    from flashverify.checks import accuracy
     from flashverify.launching.compilations import NotCompiled
 
     torch.set_num_threads(1)
-    with bundled.open(options.device, plain=False), ahead_of(bundled).compiled_only():
-        subject, ready = bundled.load(options.subject), []
-        for case in map(parse_case, cases):
-            with contextlib.suppress(NotCompiled):
-                bundled.judge(subject, case, "fuzz")
-                ready.append(case)
+    with bundled.open(options.device, plain=False):
+        subject, drawn, ready = bundled.load(options.subject), list(map(parse_case, cases)), []
+        for case in drawn[number :: most(options)] if options.compile else ():
+            bundled.judge(subject, case, "fuzz")
+        answers.put((number, 0, 0, 0.0))
+        orders.get()
+        with ahead_of(bundled).compiled_only():
+            for case in drawn:
+                with contextlib.suppress(NotCompiled):
+                    bundled.judge(subject, case, "fuzz")
+                    ready.append(case)
         answers.put((number, len(ready), 0, 0.0))
-        turn = number * len(ready) // max(map(int, options.processes.split(",")))
-        while (end := orders.get()) > 0:
+        turn = number * len(ready) // most(options)
+        while (order := orders.get()) is not None:
+            end, accuracy._CPU_WORK = order
             judged = heads = 0
             while time.time() < end:
                 case = ready[turn % len(ready)]
@@ -47,10 +57,17 @@ def judging(number: int, options: argparse.Namespace, cases: list[str], orders: 
             answers.put((number, judged, heads, time.time() - end))
 
 
+def most(options: argparse.Namespace) -> int:
+    """Processes that are started."""
+    return max(map(int, options.processes.split(",")))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--subject", default="bundled")
     parser.add_argument("--processes", default="1,4,8,14")
+    parser.add_argument("--cpu-work", default="23")
+    parser.add_argument("--compile", action="store_true", help="compile what is not in the cache")
     parser.add_argument("--seconds", type=float, default=6.0)
     parser.add_argument("--kinds", type=int, default=6)
     parser.add_argument("--cases", type=int, default=80)
@@ -76,22 +93,30 @@ def main() -> int:
     ]
     for worker in workers:
         worker.start()
+    for _ in workers:
+        answers.get(timeout=180)
+    for order in orders:
+        order.put("load")
     ready = [answers.get(timeout=180)[1] for _ in workers]
     print(f"{min(ready)} of {len(cases)} cases are compiled", flush=True)
     rows = []
-    for count in counts if min(ready) else ():
-        begun = time.time()
+    for exponent, count in itertools.product(map(int, options.cpu_work.split(",")), counts if min(ready) else ()):
+        end = time.time() + options.seconds
         for order in orders[:count]:
-            order.put(begun + options.seconds)
+            order.put((end, 1 << exponent))
         found = [answers.get(timeout=options.seconds + 60) for _ in range(count)]
         seconds = options.seconds + sum(late for *_, late in found) / count
         rate, heads = (sum(part) / seconds for part in zip(*(answer[1:3] for answer in found), strict=True))
-        rows.append({"processes": count, "cases_per_second": rate, "head_problems_per_second": heads})
+        rows.append(
+            {"processes": count, "cpu_work": exponent, "cases_per_second": rate, "head_problems_per_second": heads}
+        )
         print(
-            f"{count} processes: {rate:.1f} cases/s ({rate / count:.1f} each), {heads:.0f} head problems/s", flush=True
+            f"{count} processes, oracle on the CPU up to 2^{exponent}: {rate:.1f} cases/s ({rate / count:.1f} each), "
+            f"{heads:.0f} head problems/s",
+            flush=True,
         )
     for order in orders:
-        order.put(0.0)
+        order.put(None)
     for worker in workers:
         worker.join(10)
     if options.json:

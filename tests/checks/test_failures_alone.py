@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from tests.checks.naive import make
 
 from flashverify.case.case import Case
 from flashverify.case.memory.materialize import materialize
 from flashverify.checks.accuracy import check_accuracy
 from flashverify.checks.passes.execution import execute
+from tests.checks.naive import make
 
 CASE = Case(batch=2, heads_q=2, heads_kv=2, seq_q=5, seq_k=7, dim_qk=16, dim_v=16, dtype="fp32")
 

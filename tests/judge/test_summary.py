@@ -52,7 +52,7 @@ def test_what_is_judged_broadcasts():
 
 def bound_of(**changes: torch.Tensor) -> OutputBound:
     no = torch.zeros(3, dtype=torch.bool)
-    parts = {name: no for name in ("may_overflow", "may_flip", "must_overflow", "uninformative")}
+    parts = dict.fromkeys(("may_overflow", "may_flip", "must_overflow", "uninformative"), no)
     return OutputBound(
         **({"bound": torch.full((3,), 0.25).double(), "self_error": torch.zeros(3).double()} | parts | changes)
     )
