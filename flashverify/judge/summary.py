@@ -20,7 +20,8 @@ def numbers(*scalars: torch.Tensor) -> list[float]:
     """The values of 0-d tensors of any dtype, in one transfer: of a GPU each one would wait for everything that is queued."""
     import torch
 
-    return torch.stack([scalar.double() for scalar in scalars]).tolist()  # type: ignore[no-any-return]
+    found: list[float] = torch.stack([scalar.double() for scalar in scalars]).tolist()
+    return found
 
 
 def summary(ratio: torch.Tensor, judged: torch.Tensor) -> Summary:

@@ -35,7 +35,8 @@ def _has_gpu() -> bool:
     """Whether a GPU is in use; one that is pretended has no memory."""
     import torch
 
-    return torch.cuda.is_initialized() and torch._C._cuda_getDeviceCount() > 0
+    used: bool = torch.cuda.is_initialized() and torch._C._cuda_getDeviceCount() > 0  # type: ignore[no-untyped-call]
+    return used
 
 
 _LOCKED = 1 << 26
