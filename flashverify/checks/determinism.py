@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from flashverify.case.memory.materialize import materialize
 from flashverify.checks.left_open import undefined_elements
-from flashverify.checks.passes.bitwise import first_difference
+from flashverify.checks.passes.bitwise import first_differences
 from flashverify.checks.passes.by_itself import told_by_itself
 from flashverify.checks.passes.execution import execute
 from flashverify.checks.passes.other_problems import with_other_problem
@@ -68,14 +68,21 @@ def check_determinism(subject: Subject, base: Execution, variants: tuple[str, ..
             passes: list[Execution] = []
             for execution in _passes(subject, problem, variant):
                 passes = [execution]
-                for name, whole in base.outputs.items():
-                    own = select(whole, name)
-                    if own is None:
-                        continue
-                    compared += 1
-                    ignore = select(undefined[name].expand(whole.shape), name) if name in undefined else None
-                    if (difference := first_difference(own, execution.outputs[name], ignore)) is not None:
-                        different.append(_verdict(subject, variant, name, *difference))
+                parts = {name: own for name, whole in base.outputs.items() if (own := select(whole, name)) is not None}
+                compared += len(parts)
+                ignored = {
+                    name: select(undefined[name].expand(base.outputs[name].shape), name)
+                    for name in parts
+                    if name in undefined
+                }
+                found_in = first_differences(
+                    [(own, execution.outputs[name], ignored.get(name)) for name, own in parts.items()]
+                )
+                different += [
+                    _verdict(subject, variant, name, *difference)
+                    for name, difference in zip(parts, found_in, strict=True)
+                    if difference is not None
+                ]
                 if different:
                     break
             if variant not in _SAME_PROBLEM:

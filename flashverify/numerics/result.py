@@ -163,9 +163,9 @@ def finish(
     bound = bound.masked_fill(exact, 0.0).masked_fill_(exempt, torch.inf)
     self_error = self_error.masked_fill(exact | exempt, 0.0)
     kept = ~exempt
-    # What does not come near the end of the range neither overflows nor flips.
+    # What does not come near the end of the range neither overflows nor flips; to ask a GPU whether it does costs more than the answer.
     near = may_overflow = may_flip = must_overflow = size + unrounded + self_error >= out.overflow
-    if bool(near.any()):
+    if near.is_cuda or bool(near.any()):
         inside = kept & ~exact
         may_overflow = near & inside
         may_flip = (unrounded + self_error - size >= out.overflow) & inside

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from flashverify.case.memory.damage import Damage
+from flashverify.case.memory.transfers import any_of, to_device
 from flashverify.case.values import philox
 from flashverify.case.values.bits import to_bits
 from flashverify.formats import FORMATS
@@ -121,7 +122,7 @@ class Arena:
         """
         import torch
 
-        raw = torch.from_numpy(bits.view(f"i{bits.itemsize}")).to(device)
+        raw = to_device(torch.from_numpy(bits.view(f"i{bits.itemsize}")), device)
         kind = (
             FORMATS[dtype].dtype
             if dtype in FORMATS
@@ -136,13 +137,8 @@ class Arena:
 
         On a GPU it waits for the work that was queued before it.
         """
-        import torch
-
-        found: list[Damage] = []
-        for buffer in self._buffers:
-            if not torch.equal(buffer.raw, buffer.snapshot):
-                found += _describe(buffer)
-        return found
+        changed = any_of([buffer.raw != buffer.snapshot for buffer in self._buffers])
+        return [each for buffer, flag in zip(self._buffers, changed, strict=True) if flag for each in _describe(buffer)]
 
 
 def _describe(buffer: _Buffer) -> list[Damage]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from flashverify.case.memory.damage import Damage
+from flashverify.case.memory.transfers import any_of
 from flashverify.errors import UsageError
 from flashverify.formats import FORMATS
 
@@ -43,6 +44,12 @@ class _Allocation:
     extent: int
     poison: int
     filled: bool  # the caller asked for a content: zeros, full
+
+    def bands_changed(self) -> torch.Tensor:
+        """The elements of the guard bands that do not hold what was put there: bool, as long as the buffer."""
+        changed = self.raw != self.poison
+        changed[self.start : self.start + self.extent] = False
+        return changed
 
 
 class Guard:
@@ -128,13 +135,11 @@ class Guard:
 
     def damage(self) -> list[Damage]:
         """Allocations whose guard bands changed, named in the order in which they were made."""
-        found: list[Damage] = []
+        changed = [allocation.bands_changed() for allocation in self._allocations.values()]
+        flags, found = any_of(changed), list[Damage]()
         for number, allocation in enumerate(self._allocations.values()):
-            behind = allocation.start + allocation.extent
-            changed = allocation.raw != allocation.poison
-            changed[allocation.start : behind] = False
-            if bool(changed.any()):
-                places = changed.nonzero().flatten()
+            if flags[number]:
+                places = changed[number].nonzero().flatten()
                 first = int(places[0]) - allocation.start
                 side = "before" if first < 0 else "behind"
                 name = f"alloc {number}"

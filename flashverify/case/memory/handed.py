@@ -7,6 +7,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from flashverify.case.memory.damage import Damage
+from flashverify.case.memory.transfers import any_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,9 +37,9 @@ class Handed:
     def damage(self) -> list[Damage]:
         """The tensors that hold other bits than they were made with, at most one entry each."""
         found: list[Damage] = []
-        for name, tensor, before in self._made:
-            changed = _bits(tensor) != before
-            if bool(changed.any()):
+        masks = [_bits(tensor) != before for _, tensor, before in self._made]
+        for (name, tensor, _), changed, flag in zip(self._made, masks, any_of(masks), strict=True):
+            if flag:
                 index = tuple(int(i) for i in changed.nonzero()[0])
                 value = tensor[index].item()
                 message = f"{name}{list(index)} was overwritten with {value!r} ({int(changed.sum())} elements changed)"

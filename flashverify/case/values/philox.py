@@ -45,9 +45,11 @@ def normal(seed: int, name: str, shape: Shape) -> Reals:
 
     Each is the sum of the four 16-bit parts of one word, centred, times a dyadic constant.
     """
-    raw = words(seed, name, math.prod(shape)).astype("<u8", copy=False).view("<u2")
-    total: Reals = raw.reshape(-1, 4).sum(axis=1, dtype=np.int64).astype(np.float64)
-    return ((total - 131070.0) * _NORMAL_STEP).reshape(shape)
+    raw, low = words(seed, name, math.prod(shape)), np.uint64(0xFFFF)
+    total = raw >> np.uint64(48)
+    for shift in (32, 16, 0):
+        total += (raw >> np.uint64(shift)) & low
+    return ((total.astype(np.float64) - 131070.0) * _NORMAL_STEP).reshape(shape)
 
 
 def integers(seed: int, name: str, shape: Shape, low: int, high: int) -> Reals:

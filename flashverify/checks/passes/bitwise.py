@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flashverify.case.memory.transfers import any_of
 from flashverify.checks.passes.comparing import compares
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import torch
 
-__all__ = ["first_difference"]
+__all__ = ["first_difference", "first_differences"]
 
 
-def first_difference(
-    a: torch.Tensor, b: torch.Tensor, ignore: torch.Tensor | None = None
-) -> tuple[tuple[int, ...], str] | None:
+Difference = tuple[tuple[int, ...], str]
+"""The index of an element, and both values in words."""
+
+
+def first_difference(a: torch.Tensor, b: torch.Tensor, ignore: torch.Tensor | None = None) -> Difference | None:
     """Index and description of the first element in which `a` and `b` differ, or None; None in a rehearsal.
 
     Args:
@@ -22,15 +27,32 @@ def first_difference(
         b: same shape and dtype.
         ignore: bool, broadcasts: elements that are not compared.
     """
-    import torch
+    return first_differences([(a, b, ignore)])[0]
 
+
+def first_differences(
+    pairs: Sequence[tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]],
+) -> list[Difference | None]:
+    """`first_difference` of each pair; a GPU is waited for once.
+
+    Args:
+        pairs: a, b and ignore of each.
+    """
     if not compares():
-        return None
-    different = ~((a == b) | (torch.isnan(a) & torch.isnan(b)))
-    if ignore is not None:
-        different = different & ~ignore
-    if not bool(different.any()):
-        return None
+        return [None] * len(pairs)
+    masks = [_different(*pair) for pair in pairs]
+    return [
+        _described(mask, a, b) if flag else None
+        for mask, (a, b, _), flag in zip(masks, pairs, any_of(masks), strict=True)
+    ]
+
+
+def _different(a: torch.Tensor, b: torch.Tensor, ignore: torch.Tensor | None) -> torch.Tensor:
+    different = (a != b) & ((a == a) | (b == b))  # a NaN is not itself
+    return different if ignore is None else different & ~ignore
+
+
+def _described(different: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> Difference:
     index = tuple(int(i) for i in different.nonzero()[0])
     return (
         index,

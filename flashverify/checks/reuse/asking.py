@@ -11,7 +11,7 @@ import msgspec
 from flashverify.case.memory.materialize import materialize
 from flashverify.checks.accuracy import first_failure, shape_failures
 from flashverify.checks.left_open import undefined_elements
-from flashverify.checks.passes.bitwise import first_difference
+from flashverify.checks.passes.bitwise import first_differences
 from flashverify.checks.passes.by_itself import told_by_itself, wrong_by_itself
 from flashverify.checks.passes.execution import execute
 from flashverify.checks.reuse.held import held, moved
@@ -127,8 +127,8 @@ def same(subject: Subject, base: Execution, again: Execution, name: str, what: s
     undefined = undefined_elements(base.problem, subject.contract)
     for output, mask in base.unwritten.items():  # the check `memory` reports these
         undefined[output] = undefined[output] | mask if output in undefined else mask
-    for output, expected in base.outputs.items():
-        found = first_difference(expected, again.outputs[output], undefined.get(output))
+    pairs = [(expected, again.outputs[output], undefined.get(output)) for output, expected in base.outputs.items()]
+    for output, found in zip(base.outputs, first_differences(pairs), strict=True):
         if found is not None:
             index, text = found
             yield failure(name, output, index, f"{output}{list(index)} of {what} is not that of the first call: {text}")

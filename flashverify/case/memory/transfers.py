@@ -1,0 +1,57 @@
+"""Few and short waits for a GPU: several questions in one answer, and copies to it that nobody waits for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import torch
+
+__all__ = ["any_of", "to_device"]
+
+
+def any_of(masks: Sequence[torch.Tensor]) -> list[bool]:
+    """Of each mask whether an element is true, with one wait for each device.
+
+    Args:
+        masks: bool, of any shapes and devices.
+    """
+    import torch
+
+    found = [mask.any() for mask in masks]
+    if not any(flag.is_cuda for flag in found):
+        return [bool(flag) for flag in found]
+    answers = [False] * len(found)
+    for device in {flag.device for flag in found}:
+        places = [place for place, flag in enumerate(found) if flag.device == device]
+        for place, answer in zip(places, torch.stack([found[i] for i in places]).tolist(), strict=True):
+            answers[place] = answer
+    return answers
+
+
+def _has_gpu() -> bool:
+    """Whether a GPU is in use; one that is pretended has no memory."""
+    import torch
+
+    used: bool = torch.cuda.is_initialized() and torch._C._cuda_getDeviceCount() > 0  # type: ignore[no-untyped-call]
+    return used
+
+
+_LOCKED = 1 << 26
+"""Bytes up to which a copy goes through locked memory, which stays with the process."""
+
+
+def to_device(tensor: torch.Tensor, device: torch.device | str) -> torch.Tensor:
+    """A tensor of host memory on a device; a GPU that is in use takes it from locked memory, in the order of its stream, while the host goes on.
+
+    Args:
+        tensor: in host memory.
+        device: where it is to be; the tensor itself, where it is there.
+    """
+    import torch
+
+    if torch.device(device).type != "cuda" or not _has_gpu() or tensor.nbytes > _LOCKED:
+        return tensor.to(device)
+    return tensor.pin_memory().to(device, non_blocking=True)
