@@ -115,6 +115,7 @@ def kernel_source(
         "mask.blocks.ptr": bool(flags & SPARSE.value),
         "stats.delta": kernel != "forward",
         "stats.dlse": dlse and kernel == "delta",
+        **dict.fromkeys(("k_tiles", "v_tiles", "q_tiles", "do_tiles"), False),
     }
     for term, paths in TERMS.items():
         for path in paths:

@@ -40,12 +40,15 @@ class LaunchConfig:
         block_n: keys per tile, a power of two from 16 to 256.
         num_warps: warps per program, a power of two up to 16.
         num_stages: depth of the software pipeline, 1 to 8.
+        descriptors: whether the copy engine fetches the tiles that the loop walks, where the tensors allow it (see `tiles`); the
+            results are the same, bit for bit.
     """
 
     block_m: int
     block_n: int
     num_warps: int = 4
     num_stages: int = 2
+    descriptors: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
