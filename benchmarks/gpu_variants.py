@@ -21,48 +21,139 @@ BATCH, HEADS, LENGTH = 4, 16, 4096
 DEVICE = os.environ.get("VARIANTS_DEVICE", "cuda")
 HERE = pathlib.Path("/tmp/fv_variants")
 
-HEADLOOP = """        for t in range(start, stop, BLOCK_N):
-            n0 = spread("""
-LAG = """        if part == FULL:
-            if start < stop:
-                k = fetch_tile(k_tiles, b, h // sizes.group, start, BLOCK_N, BLOCK_D)
-                dot = tl.dot(q, tl.trans(k), input_precision=PRECISION)
-                z = dot * terms.scale_log2
-                p, m_i, l_i, alpha = online_step(z, z, m_i, l_i, False)
-                for t in range(start + BLOCK_N, stop, BLOCK_N):
-                    k = fetch_tile(k_tiles, b, h // sizes.group, t, BLOCK_N, BLOCK_D)
-                    dot = tl.dot(q, tl.trans(k), input_precision=PRECISION)
-                    v = fetch_tile(v_tiles, b, h // sizes.group, t - BLOCK_N, BLOCK_N, BLOCK_DV)
-                    acc = tl.dot(p.to(v.dtype), v, acc * alpha[:, None], input_precision=PRECISION)
-                    z = dot * terms.scale_log2
-                    p, m_i, l_i, alpha = online_step(z, z, m_i, l_i, False)
-                v = fetch_tile(v_tiles, b, h // sizes.group, stop - BLOCK_N, BLOCK_N, BLOCK_DV)
-                acc = tl.dot(p.to(v.dtype), v, acc * alpha[:, None], input_precision=PRECISION)
-        else:
-          for t in range(start, stop, BLOCK_N):
-            n0 = spread("""
+_LAGS = "if part == FULL and k_tiles is not None"
+"""Where the forward decides to let the product of weights and values lag."""
 
 FORWARD = {
     64: [
         ("ptr", 128, 64, 8, 3),
-        *[("tma", *c) for c in ((128, 64, 8, 3), (128, 64, 4, 3), (64, 64, 4, 3), (128, 128, 8, 2), (64, 128, 4, 2), (128, 64, 8, 4))],
-        *[("lag", *c) for c in ((128, 64, 8, 3), (64, 64, 4, 3), (64, 64, 4, 2), (128, 128, 8, 2), (128, 128, 8, 3), (64, 128, 4, 2), (64, 128, 4, 3), (128, 64, 4, 3))],
-        ("lag+fma", 128, 64, 8, 3), ("lag+fma", 64, 64, 4, 3), ("lag+fma", 128, 128, 8, 2),
+        *[
+            ("tma", *c)
+            for c in (
+                (128, 64, 8, 3),
+                (128, 64, 4, 3),
+                (64, 64, 4, 3),
+                (128, 128, 8, 2),
+                (64, 128, 4, 2),
+                (128, 64, 8, 4),
+            )
+        ],
+        *[
+            ("lag", *c)
+            for c in (
+                (128, 64, 8, 3),
+                (64, 64, 4, 3),
+                (64, 64, 4, 2),
+                (128, 128, 8, 2),
+                (128, 128, 8, 3),
+                (64, 128, 4, 2),
+                (64, 128, 4, 3),
+                (128, 64, 4, 3),
+            )
+        ],
+        ("lag+fma", 128, 64, 8, 3),
+        ("lag+fma", 64, 64, 4, 3),
+        ("lag+fma", 128, 128, 8, 2),
     ],
     128: [
         ("ptr", 64, 64, 4, 3),
-        *[("tma", *c) for c in ((64, 64, 4, 3), (64, 64, 4, 2), (128, 64, 8, 3), (128, 128, 8, 2), (128, 64, 4, 3), (64, 128, 4, 2))],
-        *[("lag", *c) for c in ((64, 64, 4, 2), (64, 64, 4, 3), (128, 64, 8, 2), (128, 64, 8, 3), (128, 128, 8, 2), (64, 128, 4, 2), (128, 32, 8, 3))],
-        ("lag+fma", 64, 64, 4, 2), ("lag+fma", 128, 64, 8, 3), ("lag+fma", 128, 128, 8, 2),
+        *[
+            ("tma", *c)
+            for c in (
+                (64, 64, 4, 3),
+                (64, 64, 4, 2),
+                (128, 64, 8, 3),
+                (128, 128, 8, 2),
+                (128, 64, 4, 3),
+                (64, 128, 4, 2),
+            )
+        ],
+        *[
+            ("lag", *c)
+            for c in (
+                (64, 64, 4, 2),
+                (64, 64, 4, 3),
+                (128, 64, 8, 2),
+                (128, 64, 8, 3),
+                (128, 128, 8, 2),
+                (64, 128, 4, 2),
+                (128, 32, 8, 3),
+            )
+        ],
+        ("lag+fma", 64, 64, 4, 2),
+        ("lag+fma", 128, 64, 8, 3),
+        ("lag+fma", 128, 128, 8, 2),
     ],
 }
 DQ = {
-    64: [("ptr", 128, 64, 4, 4), *[("tma", *c) for c in ((128, 64, 4, 4), (128, 64, 4, 3), (128, 64, 8, 3), (64, 64, 4, 3), (64, 64, 4, 2), (128, 128, 8, 2), (64, 128, 4, 2))]],
-    128: [("ptr", 128, 64, 8, 3), *[("tma", *c) for c in ((128, 64, 8, 3), (128, 64, 8, 2), (64, 64, 4, 2), (64, 64, 4, 3), (128, 32, 4, 3), (128, 128, 8, 2), (64, 128, 4, 2))]],
+    64: [
+        ("ptr", 128, 64, 4, 4),
+        *[
+            ("tma", *c)
+            for c in (
+                (128, 64, 4, 4),
+                (128, 64, 4, 3),
+                (128, 64, 8, 3),
+                (64, 64, 4, 3),
+                (64, 64, 4, 2),
+                (128, 128, 8, 2),
+                (64, 128, 4, 2),
+            )
+        ],
+    ],
+    128: [
+        ("ptr", 128, 64, 8, 3),
+        *[
+            ("tma", *c)
+            for c in (
+                (128, 64, 8, 3),
+                (128, 64, 8, 2),
+                (64, 64, 4, 2),
+                (64, 64, 4, 3),
+                (128, 32, 4, 3),
+                (128, 128, 8, 2),
+                (64, 128, 4, 2),
+            )
+        ],
+    ],
 }
 DKDV = {
-    64: [("ptr", 128, 64, 4, 1), ("ptr", 64, 128, 8, 2), *[("tma", *c) for c in ((128, 64, 4, 1), (64, 128, 8, 2), (64, 128, 8, 3), (64, 64, 4, 2), (64, 64, 4, 3), (32, 128, 4, 3), (128, 128, 8, 2), (128, 64, 4, 2), (32, 64, 4, 3))]],
-    128: [("ptr", 64, 128, 8, 1), ("ptr", 64, 128, 8, 2), *[("tma", *c) for c in ((64, 128, 8, 1), (64, 128, 8, 2), (64, 64, 4, 2), (32, 128, 8, 2), (32, 128, 8, 3), (64, 64, 4, 1), (32, 64, 4, 2), (32, 64, 4, 3), (64, 64, 8, 2))]],
+    64: [
+        ("ptr", 128, 64, 4, 1),
+        ("ptr", 64, 128, 8, 2),
+        *[
+            ("tma", *c)
+            for c in (
+                (128, 64, 4, 1),
+                (64, 128, 8, 2),
+                (64, 128, 8, 3),
+                (64, 64, 4, 2),
+                (64, 64, 4, 3),
+                (32, 128, 4, 3),
+                (128, 128, 8, 2),
+                (128, 64, 4, 2),
+                (32, 64, 4, 3),
+            )
+        ],
+    ],
+    128: [
+        ("ptr", 64, 128, 8, 1),
+        ("ptr", 64, 128, 8, 2),
+        *[
+            ("tma", *c)
+            for c in (
+                (64, 128, 8, 1),
+                (64, 128, 8, 2),
+                (64, 64, 4, 2),
+                (32, 128, 8, 2),
+                (32, 128, 8, 3),
+                (64, 64, 4, 1),
+                (32, 64, 4, 2),
+                (32, 64, 4, 3),
+                (64, 64, 8, 2),
+            )
+        ],
+    ],
 }
 KERNELS = {"forward": FORWARD, "dq": DQ, "dkdv": DKDV}
 
@@ -70,21 +161,18 @@ KERNELS = {"forward": FORWARD, "dq": DQ, "dkdv": DKDV}
 def kernel_of(kernel, edit):
     from flashverify_kernels.device import dkdv, dq, forward
 
-    if edit.startswith("lag"):
+    if kernel == "forward" and edit == "tma":
         source = pathlib.Path(forward.__file__).read_text()
-        assert source.count(HEADLOOP) == 1
+        assert source.count(_LAGS) == 1
         HERE.mkdir(exist_ok=True)
-        file = HERE / "lag_forward.py"
-        text = source.replace(HEADLOOP, LAG)
-        if not file.exists() or file.read_text() != text:
-            own = HERE / f"lag_forward.{os.getpid()}"
-            own.write_text(text)
-            own.replace(file)
-        if "lag_forward" not in sys.modules:
-            spec = importlib.util.spec_from_file_location("lag_forward", file)
-            sys.modules["lag_forward"] = module = importlib.util.module_from_spec(spec)
+        file, own = HERE / "prompt_forward.py", HERE / f"prompt_forward.{os.getpid()}"
+        own.write_text(source.replace(_LAGS, "if part < 0 and k_tiles is not None"))
+        own.replace(file)
+        if "prompt_forward" not in sys.modules:
+            spec = importlib.util.spec_from_file_location("prompt_forward", file)
+            sys.modules["prompt_forward"] = module = importlib.util.module_from_spec(spec)
             spec.loader.exec_module(module)
-        return sys.modules["lag_forward"].forward_kernel
+        return sys.modules["prompt_forward"].forward_kernel
     return {"forward": forward.forward_kernel, "dq": dq.dq_kernel, "dkdv": dkdv.dkdv_kernel}[kernel]
 
 
@@ -127,7 +215,9 @@ def problem(batch, heads, length, d, dtype, causal):
     import torch
 
     g = torch.Generator(DEVICE).manual_seed(0)
-    x = {n: torch.randn(batch, heads, length, d, generator=g, device=DEVICE, dtype=dtype) for n in ("q", "k", "v", "do")}
+    x = {
+        n: torch.randn(batch, heads, length, d, generator=g, device=DEVICE, dtype=dtype) for n in ("q", "k", "v", "do")
+    }
     for n in ("o", "dq", "dk", "dv"):
         x[n] = torch.full_like(x["q"], float("nan"))
     x["lse2"] = torch.full((batch, heads, length), float("nan"), device=DEVICE)

@@ -1,18 +1,22 @@
 """Descriptors of tensors whose tiles the copy engine of a GPU fetches: another way to the same values."""
 
+import functools
 from typing import Any
 
 import torch
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from flashverify_kernels.config import Kind
+from flashverify_kernels.config import Kind, LaunchConfig
 from flashverify_kernels.options import Options
+from flashverify_kernels.runtime import INTERPRETED
 from flashverify_kernels.validation import CheckedCall
 from flashverify_kernels.views import strides
 
 STREAMED: dict[Kind, tuple[str, str]] = {"forward": ("k", "v"), "dq": ("k", "v"), "dkdv": ("q", "do")}
 """The tensors that the loop of a kernel walks."""
 
+_DTYPES = (torch.float16, torch.bfloat16)
+_CHANNELS = {16, 32, 64, 128, 256}
 _LARGEST_STRIDE = 2**40  # bytes
 
 
@@ -26,10 +30,34 @@ def tiles(call: CheckedCall, options: Options, kind: Kind, tensors: dict[str, to
         tensors: with their axes in the order (batch, head, sequence, channel).
     """
     names = STREAMED[kind]
-    config = call.configs[kind]
+    shapes = tile_shapes(kind, call.configs[kind], call.d, call.dv, tensors["q"].dtype)
+    if not (
+        shapes
+        and _whole(options)
+        and _by_copy_engine(tensors["q"])
+        and all(_describable(tensors[name]) for name in names)
+    ):
+        return {f"{name}_tiles": None for name in names}
+    return {f"{name}_tiles": _descriptor(tensors[name], shapes[f"{name}_tiles"]) for name in names}
+
+
+def tile_shapes(kind: Kind, config: LaunchConfig, d: int, dv: int, dtype: torch.dtype) -> dict[str, tuple[int, int]]:
+    """Rows and channels of the tiles that descriptors fetch, by argument; nothing where the choice is to load by pointers."""
+    if not config.descriptors or dtype not in _DTYPES or not {d, dv} <= _CHANNELS:
+        return {}
+    first, second = STREAMED[kind]
     rows = config.block_m if kind == "dkdv" else config.block_n
-    fetched = config.descriptors and _whole(options) and all(_describable(tensors[name]) for name in names)
-    return {f"{name}_tiles": _descriptor(tensors[name], rows) if fetched else None for name in names}
+    return {f"{first}_tiles": (rows, d), f"{second}_tiles": (rows, dv)}
+
+
+@functools.cache
+def _has_copy_engine(index: int) -> bool:
+    return torch.cuda.get_device_capability(index) >= (9, 0)
+
+
+def _by_copy_engine(x: torch.Tensor) -> bool:
+    """Whether the device of the tensor fetches tiles, or an interpreter does what it would."""
+    return _has_copy_engine(x.device.index or 0) if x.is_cuda else INTERPRETED
 
 
 def _whole(options: Options) -> bool:
@@ -38,23 +66,18 @@ def _whole(options: Options) -> bool:
 
 
 def _describable(x: torch.Tensor) -> bool:
-    """Whether the copy engine can address the tensor: 16-byte steps that move, a power of two of channels, nothing empty."""
-    channels = x.shape[3]
-    steps = strides(x)
+    """Whether the copy engine can address the tensor: steps that are multiples of 16 bytes and move, and not empty."""
     return (
-        x.dtype in (torch.float16, torch.bfloat16)
-        and x.numel() > 0
-        and x.stride(3) == 1
-        and channels in (16, 32, 64, 128, 256)
+        x.numel() > 0
         and x.data_ptr() % 16 == 0
         and all(
             step * x.itemsize % 16 == 0 and 0 < step * x.itemsize < _LARGEST_STRIDE
-            for step, size in zip(steps, x.shape[:3], strict=True)
+            for step, size in zip(strides(x), x.shape[:3], strict=True)
             if size > 1
         )
     )
 
 
-def _descriptor(x: torch.Tensor, rows: int) -> TensorDescriptor:
+def _descriptor(x: torch.Tensor, tile: tuple[int, int]) -> TensorDescriptor:
     steps = [stride or x.shape[3] for stride in strides(x)]  # an axis of size 1 may have any step
-    return TensorDescriptor(x, list(x.shape), [*steps, 1], [1, 1, rows, x.shape[3]])
+    return TensorDescriptor(x, list(x.shape), [*steps, 1], [1, 1, *tile])

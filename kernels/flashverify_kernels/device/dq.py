@@ -1,6 +1,14 @@
 import triton.language as tl
 
-from flashverify_kernels.device.address import fetch_tile, head_of, load_tile, row_numbers, row_ptrs, rows_of, store_tile
+from flashverify_kernels.device.address import (
+    fetch_tile,
+    head_of,
+    load_tile,
+    row_numbers,
+    row_ptrs,
+    rows_of,
+    store_tile,
+)
 from flashverify_kernels.device.arguments import DropoutDraws, LogitTerms, MaskParts, Sequences, Sizes, Statistics, View
 from flashverify_kernels.device.dropout import drop, keep_tile
 from flashverify_kernels.device.jit import kernel

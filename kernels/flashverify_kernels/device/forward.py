@@ -4,8 +4,9 @@ from flashverify_kernels.device.address import fetch_tile, head_of, load_tile, r
 from flashverify_kernels.device.arguments import DropoutDraws, LogitTerms, MaskParts, Sequences, Sizes, Statistics, View
 from flashverify_kernels.device.dropout import drop, keep_tile
 from flashverify_kernels.device.jit import kernel
+from flashverify_kernels.device.lagged import lagged_walk
 from flashverify_kernels.device.logits import head_sink, head_terms, logits
-from flashverify_kernels.device.mask import BITS, LOWER, any_visible, band_of, visible
+from flashverify_kernels.device.mask import BITS, LOWER, SPARSE, any_visible, band_of, visible
 from flashverify_kernels.device.schedule import (
     FULL,
     KEYS,
@@ -58,6 +59,8 @@ def forward_kernel(
         mask: its numbers and tables.
         terms: what a logit is made of.
         dropout: which weights are dropped.
+        k_tiles: descriptor of all of K, or None: its tiles are loaded by pointers.
+        v_tiles: descriptor of all of V, likewise.
         BLOCK_M: queries per tile.
         BLOCK_N: keys per tile.
         BLOCK_D: 8 d8 rounded up to a power of two.
@@ -95,25 +98,51 @@ def forward_kernel(
     limits, live_ptr = live_schedule(limits, mask.blocks, b, h, m0, sk, MASK, KEYS)
     for part in tl.static_range(LEADING if (LOWER | BITS) & MASK == LOWER else FULL, TRAILING + 1):
         start, stop = segment(limits, part)
-        for t in range(start, stop, BLOCK_N):
-            n0 = spread(t, live_ptr, mask.blocks.keys, MASK)
-            j = n0 + tl.arange(0, BLOCK_N)  # [BLOCK_N]
-            see = visible(i[:, None], j[None, :], q_end, k_end, band, bits, bits_start, MASK, part != FULL)
-            if part == FULL or not (BITS & MASK) or any_visible(see):
-                if k_tiles is None:
-                    k = load_tile(k_head, j, k_end, sizes.d8, BLOCK_D, EVEN_D, ALIGNED)  # [BLOCK_N, BLOCK_D]
-                else:
-                    k = fetch_tile(k_tiles, b, h // sizes.group, n0, BLOCK_N, BLOCK_D)
-                dot = tl.dot(q, tl.trans(k), input_precision=PRECISION)  # [BLOCK_M, BLOCK_N]
-                z = logits(dot, i[:, None], j[None, :], q_end, k_end, terms, head, part != FULL)  # [BLOCK_M, BLOCK_N]
-                p, m_i, l_i, alpha = online_step(z, see, m_i, l_i, part != FULL)  # p: [BLOCK_M, BLOCK_N]
-                if dropout.keep_share is not None:
-                    p = drop(p, keep_tile(i, n0, bh, dropout, BLOCK_N))
-                if v_tiles is None:
-                    v = load_tile(v_head, j, k_end, sizes.dv8, BLOCK_DV, EVEN_DV, ALIGNED)  # [BLOCK_N, BLOCK_DV]
-                else:
-                    v = fetch_tile(v_tiles, b, h // sizes.group, n0, BLOCK_N, BLOCK_DV)
-                acc = tl.dot(p.to(v.dtype), v, acc * alpha[:, None], input_precision=PRECISION)  # [BLOCK_M, BLOCK_DV]
+        if part == FULL and k_tiles is not None and not (SPARSE & MASK):
+            place, ends, state = (b, h // sizes.group), (q_end, k_end), (m_i, l_i, acc)
+            m_i, l_i, acc = lagged_walk(
+                q,
+                k_tiles,
+                v_tiles,
+                place,
+                i,
+                bh,
+                start,
+                stop,
+                ends,
+                state,
+                terms,
+                head,
+                dropout,
+                BLOCK_N,
+                BLOCK_D,
+                BLOCK_DV,
+                PRECISION,
+            )
+        else:
+            for t in range(start, stop, BLOCK_N):
+                n0 = spread(t, live_ptr, mask.blocks.keys, MASK)
+                j = n0 + tl.arange(0, BLOCK_N)  # [BLOCK_N]
+                see = visible(i[:, None], j[None, :], q_end, k_end, band, bits, bits_start, MASK, part != FULL)
+                if part == FULL or not (BITS & MASK) or any_visible(see):
+                    if k_tiles is None:
+                        k = load_tile(k_head, j, k_end, sizes.d8, BLOCK_D, EVEN_D, ALIGNED)  # [BLOCK_N, BLOCK_D]
+                    else:
+                        k = fetch_tile(k_tiles, b, h // sizes.group, n0, BLOCK_N, BLOCK_D)
+                    dot = tl.dot(q, tl.trans(k), input_precision=PRECISION)  # [BLOCK_M, BLOCK_N]
+                    z = logits(
+                        dot, i[:, None], j[None, :], q_end, k_end, terms, head, part != FULL
+                    )  # [BLOCK_M, BLOCK_N]
+                    p, m_i, l_i, alpha = online_step(z, see, m_i, l_i, part != FULL)  # p: [BLOCK_M, BLOCK_N]
+                    if dropout.keep_share is not None:
+                        p = drop(p, keep_tile(i, n0, bh, dropout, BLOCK_N))
+                    if v_tiles is None:
+                        v = load_tile(v_head, j, k_end, sizes.dv8, BLOCK_DV, EVEN_DV, ALIGNED)  # [BLOCK_N, BLOCK_DV]
+                    else:
+                        v = fetch_tile(v_tiles, b, h // sizes.group, n0, BLOCK_N, BLOCK_DV)
+                    acc = tl.dot(
+                        p.to(v.dtype), v, acc * alpha[:, None], input_precision=PRECISION
+                    )  # [BLOCK_M, BLOCK_DV]
 
     if sequences.q_lengths is not None:  # a row past the length took part in the full tiles
         m_i = tl.where(i < q_end, m_i, float("-inf"))
