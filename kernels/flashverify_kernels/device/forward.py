@@ -99,12 +99,12 @@ def forward_kernel(
     for part in tl.static_range(LEADING if (LOWER | BITS) & MASK == LOWER else FULL, TRAILING + 1):
         start, stop = segment(limits, part)
         if part == FULL and k_tiles is not None and not (SPARSE & MASK):
-            place, ends, state = (b, h // sizes.group), (q_end, k_end), (m_i, l_i, acc)
+            kv_place, ends, state = (b, h // sizes.group), (q_end, k_end), (m_i, l_i, acc)
             m_i, l_i, acc = lagged_walk(
                 q,
                 k_tiles,
                 v_tiles,
-                place,
+                kv_place,
                 i,
                 bh,
                 start,
@@ -119,30 +119,26 @@ def forward_kernel(
                 BLOCK_DV,
                 PRECISION,
             )
-        else:
-            for t in range(start, stop, BLOCK_N):
-                n0 = spread(t, live_ptr, mask.blocks.keys, MASK)
-                j = n0 + tl.arange(0, BLOCK_N)  # [BLOCK_N]
-                see = visible(i[:, None], j[None, :], q_end, k_end, band, bits, bits_start, MASK, part != FULL)
-                if part == FULL or not (BITS & MASK) or any_visible(see):
-                    if k_tiles is None:
-                        k = load_tile(k_head, j, k_end, sizes.d8, BLOCK_D, EVEN_D, ALIGNED)  # [BLOCK_N, BLOCK_D]
-                    else:
-                        k = fetch_tile(k_tiles, b, h // sizes.group, n0, BLOCK_N, BLOCK_D)
-                    dot = tl.dot(q, tl.trans(k), input_precision=PRECISION)  # [BLOCK_M, BLOCK_N]
-                    z = logits(
-                        dot, i[:, None], j[None, :], q_end, k_end, terms, head, part != FULL
-                    )  # [BLOCK_M, BLOCK_N]
-                    p, m_i, l_i, alpha = online_step(z, see, m_i, l_i, part != FULL)  # p: [BLOCK_M, BLOCK_N]
-                    if dropout.keep_share is not None:
-                        p = drop(p, keep_tile(i, n0, bh, dropout, BLOCK_N))
-                    if v_tiles is None:
-                        v = load_tile(v_head, j, k_end, sizes.dv8, BLOCK_DV, EVEN_DV, ALIGNED)  # [BLOCK_N, BLOCK_DV]
-                    else:
-                        v = fetch_tile(v_tiles, b, h // sizes.group, n0, BLOCK_N, BLOCK_DV)
-                    acc = tl.dot(
-                        p.to(v.dtype), v, acc * alpha[:, None], input_precision=PRECISION
-                    )  # [BLOCK_M, BLOCK_DV]
+            start = stop
+        for t in range(start, stop, BLOCK_N):
+            n0 = spread(t, live_ptr, mask.blocks.keys, MASK)
+            j = n0 + tl.arange(0, BLOCK_N)  # [BLOCK_N]
+            see = visible(i[:, None], j[None, :], q_end, k_end, band, bits, bits_start, MASK, part != FULL)
+            if part == FULL or not (BITS & MASK) or any_visible(see):
+                if k_tiles is None:
+                    k = load_tile(k_head, j, k_end, sizes.d8, BLOCK_D, EVEN_D, ALIGNED)  # [BLOCK_N, BLOCK_D]
+                else:
+                    k = fetch_tile(k_tiles, b, h // sizes.group, n0, BLOCK_N, BLOCK_D)
+                dot = tl.dot(q, tl.trans(k), input_precision=PRECISION)  # [BLOCK_M, BLOCK_N]
+                z = logits(dot, i[:, None], j[None, :], q_end, k_end, terms, head, part != FULL)  # [BLOCK_M, BLOCK_N]
+                p, m_i, l_i, alpha = online_step(z, see, m_i, l_i, part != FULL)  # p: [BLOCK_M, BLOCK_N]
+                if dropout.keep_share is not None:
+                    p = drop(p, keep_tile(i, n0, bh, dropout, BLOCK_N))
+                if v_tiles is None:
+                    v = load_tile(v_head, j, k_end, sizes.dv8, BLOCK_DV, EVEN_DV, ALIGNED)  # [BLOCK_N, BLOCK_DV]
+                else:
+                    v = fetch_tile(v_tiles, b, h // sizes.group, n0, BLOCK_N, BLOCK_DV)
+                acc = tl.dot(p.to(v.dtype), v, acc * alpha[:, None], input_precision=PRECISION)  # [BLOCK_M, BLOCK_DV]
 
     if sequences.q_lengths is not None:  # a row past the length took part in the full tiles
         m_i = tl.where(i < q_end, m_i, float("-inf"))
