@@ -227,6 +227,8 @@ def config_error(
             return f"{name}: expected a power of two from {low} to {high}, got {value!r}"
     if not isinstance(config.num_stages, int) or not 1 <= config.num_stages <= 8:
         return f"num_stages: expected 1 to 8, got {config.num_stages!r}"
+    if not isinstance(config.descriptors, bool):
+        return f"descriptors: expected True or False, got {config.descriptors!r}"
     for name, size in zip(("block_m", "block_n"), blocks or (), strict=False):
         if size % getattr(config, name):
             return f"{name}: expected a divisor of the {size} positions of a block of the mask, got {getattr(config, name)}"

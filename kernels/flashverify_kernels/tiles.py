@@ -1,6 +1,5 @@
 """Descriptors of tensors whose tiles the copy engine of a GPU fetches: another way to the same values."""
 
-import functools
 from typing import Any
 
 import torch
@@ -50,14 +49,9 @@ def tile_shapes(kind: Kind, config: LaunchConfig, d: int, dv: int, dtype: torch.
     return {f"{first}_tiles": (rows, d), f"{second}_tiles": (rows, dv)}
 
 
-@functools.cache
-def _has_copy_engine(index: int) -> bool:
-    return torch.cuda.get_device_capability(index) >= (9, 0)
-
-
 def _by_copy_engine(x: torch.Tensor) -> bool:
-    """Whether the device of the tensor fetches tiles, or an interpreter does what it would."""
-    return _has_copy_engine(x.device.index or 0) if x.is_cuda else INTERPRETED
+    """Whether the device of the tensor has a copy engine for tiles, or an interpreter does what that would."""
+    return torch.cuda.get_device_capability(x.device) >= (9, 0) if x.is_cuda else INTERPRETED
 
 
 def _whole(options: Options) -> bool:

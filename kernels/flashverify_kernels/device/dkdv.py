@@ -48,7 +48,8 @@ def dkdv_kernel(
     """Compute dK = scale * dS^T Q and dV = P^T dO of one tile of keys: one program per (sequence, kv head, key tile).
 
     The program walks the query heads of its group and sums in fp32. Tiles are kept transposed, `[BLOCK_N, BLOCK_M]`, so
-    that P^T and dS^T are the left operands of their products. Arguments as in `dq_kernel`.
+    that P^T and dS^T are the left operands of their products. Arguments as in `dq_kernel`;
+    `q_tiles` and `do_tiles` are descriptors of all of Q and dO, or None: their tiles are loaded by pointers.
     """
     tiles = tl.cdiv(sizes.sk, BLOCK_N)
     bh = tl.program_id(0) // tiles
