@@ -114,8 +114,9 @@ def launch_config(
         config = _compiled(kind, width, dtype, mask_flags(mask))
         if pairs != "plain" and dtype != torch.float32:
             config = _with_room(kind, width, config, pairs)
+        config = replace(config, descriptors=pairs == "plain" and _fetched(kind, width, dtype, mask_flags(mask)))
     if sq <= _SHORT:
-        config = replace(config, block_m=16, num_warps=4)
+        config = replace(config, block_m=16, num_warps=4, descriptors=False)
     if blocks is not None:
         config = replace(
             config, block_m=min(config.block_m, _divisor(blocks[0])), block_n=min(config.block_n, _divisor(blocks[1]))
@@ -161,6 +162,12 @@ def _compiled(kind: Kind, width: int, dtype: torch.dtype, mask: int) -> LaunchCo
     if kind == "dkdv":
         return LaunchConfig(block_m=32, block_n=64, num_warps=8, num_stages=2)
     return LaunchConfig(block_m=64, block_n=32, num_warps=4, num_stages=2)
+
+
+def _fetched(kind: Kind, width: int, dtype: torch.dtype, mask: int) -> bool:
+    """Whether descriptors were measured to be faster than pointers (H200, `benchmarks/gpu_schedules.py`): nowhere for dK/dV."""
+    banded = not mask & (BITS.value | SPARSE.value)
+    return dtype != torch.float32 and banded and (kind, width) in (("forward", 128), ("dq", 64), ("dq", 128))
 
 
 def _with_room(kind: Kind, width: int, config: LaunchConfig, pairs: Pairs) -> LaunchConfig:

@@ -77,7 +77,7 @@ def source_of(
             return "constexpr"
         if isinstance(kind, tl.dtype):
             return SCALARS[kind.name]
-        if path in (tiles or {}):
+        if tiles and path in tiles:
             return f"tensordesc<{_ELEMENT[dtype][1:]}{[1, 1, *tiles[path]]}>"
         if not given(path):
             values[path] = None

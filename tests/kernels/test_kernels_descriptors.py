@@ -1,18 +1,16 @@
-import json
-import os
-import subprocess
-import sys
-
 import pytest
 import torch
 
 from flashverify_kernels import Configs, LaunchConfig, Options, Packed, backward, forward
+from flashverify_kernels.aot import kernel_source
 from flashverify_kernels.arguments import in_order
 from flashverify_kernels.runtime import INTERPRETED
 from flashverify_kernels.tiles import tiles
 from flashverify_kernels.validation import check_call
 
-pytestmark = pytest.mark.skipif(not INTERPRETED, reason="what a CPU shows; a GPU shows it by benchmarks/gpu_variants.py")
+pytestmark = pytest.mark.skipif(
+    not INTERPRETED, reason="what a CPU shows; a GPU shows it by benchmarks/gpu_schedules.py"
+)
 
 
 def options(descriptors, **given):
@@ -113,24 +111,18 @@ def test_packed_sequences_are_loaded_by_pointers():
     assert described(q, k, v, {"packed": Packed(cu_q=cu, cu_k=cu, max_q=13, max_k=13)}) == set()
 
 
-SCRIPT = """
-import json, torch
-from flashverify_kernels.aot import compile_kernel
-from flashverify_kernels.config import launch_config
-
-found = []
-for kernel, lengths in (("forward", False), ("forward", True), ("dkdv", False)):
-    built = compile_kernel(kernel, 90, d=64, dv=64, dtype=torch.float16, mask="causal", key_lengths=lengths)
-    found.append([kernel, lengths, "cp.async.bulk.tensor" in built.ptx])
-print(json.dumps(found))
-"""
-
-
-@pytest.mark.slow
-def test_long_sequences_on_a_hopper_gpu_are_fetched_by_the_copy_engine():
-    env = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    out = subprocess.run([sys.executable, "-c", SCRIPT], env=env, capture_output=True, text=True, check=True).stdout
-    assert json.loads(out) == EXPECTED
-
-
-EXPECTED = [["forward", False, True], ["forward", True, False], ["dkdv", False, False]]
+@pytest.mark.parametrize(
+    ("kernel", "d", "given", "first"),
+    [
+        ("forward", 128, {}, "tensordesc<fp16[1, 1, 64, 128]>"),
+        ("dq", 64, {"mask": "causal"}, "tensordesc<fp16[1, 1, 64, 64]>"),
+        ("forward", 128, {"key_lengths": True}, "constexpr"),
+        ("forward", 128, {"aligned": False}, "constexpr"),
+        ("forward", 128, {"mask": "tree"}, "constexpr"),
+        ("forward", 72, {}, "constexpr"),
+        ("forward", 64, {}, "constexpr"),
+    ],
+)
+def test_what_is_compiled_without_a_gpu_is_what_a_long_call_would_launch(kernel, d, given, first):
+    source = kernel_source(kernel, d=d, dv=d, dtype=torch.float16, **given)
+    assert source.signature["k_tiles"] == source.signature["v_tiles"] == first

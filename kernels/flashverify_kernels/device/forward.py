@@ -4,9 +4,8 @@ from flashverify_kernels.device.address import fetch_tile, head_of, load_tile, r
 from flashverify_kernels.device.arguments import DropoutDraws, LogitTerms, MaskParts, Sequences, Sizes, Statistics, View
 from flashverify_kernels.device.dropout import drop, keep_tile
 from flashverify_kernels.device.jit import kernel
-from flashverify_kernels.device.lagged import lagged_walk
 from flashverify_kernels.device.logits import head_sink, head_terms, logits
-from flashverify_kernels.device.mask import BITS, LOWER, SPARSE, any_visible, band_of, visible
+from flashverify_kernels.device.mask import BITS, LOWER, any_visible, band_of, visible
 from flashverify_kernels.device.schedule import (
     FULL,
     KEYS,
@@ -98,28 +97,6 @@ def forward_kernel(
     limits, live_ptr = live_schedule(limits, mask.blocks, b, h, m0, sk, MASK, KEYS)
     for part in tl.static_range(LEADING if (LOWER | BITS) & MASK == LOWER else FULL, TRAILING + 1):
         start, stop = segment(limits, part)
-        if part == FULL and k_tiles is not None and not (SPARSE & MASK):
-            kv_place, ends, state = (b, h // sizes.group), (q_end, k_end), (m_i, l_i, acc)
-            m_i, l_i, acc = lagged_walk(
-                q,
-                k_tiles,
-                v_tiles,
-                kv_place,
-                i,
-                bh,
-                start,
-                stop,
-                ends,
-                state,
-                terms,
-                head,
-                dropout,
-                BLOCK_N,
-                BLOCK_D,
-                BLOCK_DV,
-                PRECISION,
-            )
-            start = stop
         for t in range(start, stop, BLOCK_N):
             n0 = spread(t, live_ptr, mask.blocks.keys, MASK)
             j = n0 + tl.arange(0, BLOCK_N)  # [BLOCK_N]
