@@ -165,7 +165,7 @@ def _compiled(kind: Kind, width: int, dtype: torch.dtype, mask: int) -> LaunchCo
 
 
 def _fetched(kind: Kind, width: int, dtype: torch.dtype, mask: int) -> bool:
-    """Whether descriptors were measured to be faster than pointers (H200, `benchmarks/gpu_schedules.py`): nowhere for dK/dV."""
+    """Whether descriptors were measured to be faster than pointers with the tiles chosen here (H200, `benchmarks/gpu_schedules.py`)."""
     banded = not mask & (BITS.value | SPARSE.value)
     return dtype != torch.float32 and banded and (kind, width) in (("forward", 128), ("dq", 64), ("dq", 128))
 
