@@ -15,7 +15,7 @@ import msgspec
 from flashverify.compiling.cubin import resources
 from flashverify.compiling.records import Built, Compilation, Hazard, Job
 from flashverify.compiling.ttir import find_hazards
-from flashverify.subjects.launches import Argument, Device, Element, Opaque, Pointer, Real, Record, Value
+from flashverify.subjects.launches import Argument, Descriptor, Device, Element, Opaque, Pointer, Real, Record, Value
 
 __all__ = ["compile_job"]
 
@@ -84,6 +84,10 @@ def _rebuild(argument: Argument) -> Any:
         case Pointer(dtype, misaligned):
             element = getattr(torch, dtype)
             return torch.zeros(32, dtype=element)[misaligned // element.itemsize :]
+        case Descriptor(dtype, block):
+            from triton.tools.tensor_descriptor import TensorDescriptor
+
+            return TensorDescriptor.from_tensor(torch.zeros(block, dtype=getattr(torch, dtype)), list(block))
         case Value(value):
             return value
         case Real(text):

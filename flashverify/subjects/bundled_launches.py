@@ -7,7 +7,7 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 from flashverify.formats import DTYPES, FORMATS
-from flashverify.subjects.launches import Argument, Launch, Pointer, Real, Record, Value
+from flashverify.subjects.launches import Argument, Descriptor, Launch, Pointer, Real, Record, Value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -61,6 +61,9 @@ def _argument(name: str, kind: Any, constants: dict[str, Any]) -> Argument:
         return Record(type(kind).__module__, type(kind).__qualname__, inner)
     if kind == "constexpr":
         return Value(constants[name])
+    if kind.startswith("tensordesc<"):
+        element, block = kind.removeprefix("tensordesc<").removesuffix("]>").split("[")
+        return Descriptor(_POINTEES[element], tuple(map(int, block.split(","))))
     if kind.startswith("*"):
         return Pointer(_POINTEES[kind[1:]])
     return Real((0.5).hex()) if kind == "fp32" else Value(7)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = ["Argument", "Device", "Element", "Launch", "Opaque", "Pointer", "Real", "Record", "Value"]
+__all__ = ["Argument", "Descriptor", "Device", "Element", "Launch", "Opaque", "Pointer", "Real", "Record", "Value"]
 
 
 class Pointer(msgspec.Struct, frozen=True, tag="pointer"):
@@ -17,6 +17,18 @@ class Pointer(msgspec.Struct, frozen=True, tag="pointer"):
 
     dtype: str
     misaligned: int = 0
+
+
+class Descriptor(msgspec.Struct, frozen=True, tag="descriptor"):
+    """A tensor descriptor made on the host, of a contiguous tensor.
+
+    Args:
+        dtype: of torch, such as `float16`.
+        block: shape of the tiles that it describes.
+    """
+
+    dtype: str
+    block: tuple[int, ...]
 
 
 class Value(msgspec.Struct, frozen=True, tag="value"):
@@ -64,7 +76,7 @@ class Record(msgspec.Struct, frozen=True, tag="record"):
     fields: tuple[Argument, ...]
 
 
-Argument = Pointer | Value | Real | Element | Device | Opaque | Record
+Argument = Pointer | Descriptor | Value | Real | Element | Device | Opaque | Record
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):

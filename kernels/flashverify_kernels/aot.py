@@ -22,6 +22,7 @@ from flashverify_kernels.launch import DELTA_ROWS
 from flashverify_kernels.options import Precision
 from flashverify_kernels.runtime import INTERPRETED
 from flashverify_kernels.signature import Source, source_of
+from flashverify_kernels.tiles import tile_shapes
 
 KernelName = Literal["forward", "delta", "dq", "dkdv"]
 
@@ -115,6 +116,7 @@ def kernel_source(
         "mask.blocks.ptr": bool(flags & SPARSE.value),
         "stats.delta": kernel != "forward",
         "stats.dlse": dlse and kernel == "delta",
+        **dict.fromkeys(("k_tiles", "v_tiles", "q_tiles", "do_tiles"), False),
     }
     for term, paths in TERMS.items():
         for path in paths:
@@ -124,7 +126,9 @@ def kernel_source(
         "num_stages": config.num_stages,
         "enable_fp_fusion": kernel != "forward",  # see `online_step`
     }
-    return source_of(KERNELS[kernel], constants, options, lambda path: given.get(path, True), dtype)
+    whole = aligned and not (query_lengths or key_lengths or packed)
+    tiles = tile_shapes(kernel, config, d, dv, dtype) if whole and kernel != "delta" else {}
+    return source_of(KERNELS[kernel], constants, options, lambda path: given.get(path, True), dtype, tiles=tiles)
 
 
 def compile_kernel(

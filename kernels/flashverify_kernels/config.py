@@ -40,12 +40,15 @@ class LaunchConfig:
         block_n: keys per tile, a power of two from 16 to 256.
         num_warps: warps per program, a power of two up to 16.
         num_stages: depth of the software pipeline, 1 to 8.
+        descriptors: whether the copy engine fetches the tiles that the loop walks, where the tensors allow it (see `tiles`); the
+            results are the same, bit for bit.
     """
 
     block_m: int
     block_n: int
     num_warps: int = 4
     num_stages: int = 2
+    descriptors: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,8 +114,9 @@ def launch_config(
         config = _compiled(kind, width, dtype, mask_flags(mask))
         if pairs != "plain" and dtype != torch.float32:
             config = _with_room(kind, width, config, pairs)
+        config = replace(config, descriptors=pairs == "plain" and _fetched(kind, width, dtype, mask_flags(mask)))
     if sq <= _SHORT:
-        config = replace(config, block_m=16, num_warps=4)
+        config = replace(config, block_m=16, num_warps=4, descriptors=False)
     if blocks is not None:
         config = replace(
             config, block_m=min(config.block_m, _divisor(blocks[0])), block_n=min(config.block_n, _divisor(blocks[1]))
@@ -158,6 +162,12 @@ def _compiled(kind: Kind, width: int, dtype: torch.dtype, mask: int) -> LaunchCo
     if kind == "dkdv":
         return LaunchConfig(block_m=32, block_n=64, num_warps=8, num_stages=2)
     return LaunchConfig(block_m=64, block_n=32, num_warps=4, num_stages=2)
+
+
+def _fetched(kind: Kind, width: int, dtype: torch.dtype, mask: int) -> bool:
+    """Whether descriptors were measured to be faster than pointers with the tiles chosen here (H200, `benchmarks/gpu_schedules.py`)."""
+    banded = not mask & (BITS.value | SPARSE.value)
+    return dtype != torch.float32 and banded and (kind, width) in (("forward", 128), ("dq", 64), ("dq", 128))
 
 
 def _with_room(kind: Kind, width: int, config: LaunchConfig, pairs: Pairs) -> LaunchConfig:
@@ -224,6 +234,8 @@ def config_error(
             return f"{name}: expected a power of two from {low} to {high}, got {value!r}"
     if not isinstance(config.num_stages, int) or not 1 <= config.num_stages <= 8:
         return f"num_stages: expected 1 to 8, got {config.num_stages!r}"
+    if not isinstance(config.descriptors, bool):
+        return f"descriptors: expected True or False, got {config.descriptors!r}"
     for name, size in zip(("block_m", "block_n"), blocks or (), strict=False):
         if size % getattr(config, name):
             return f"{name}: expected a divisor of the {size} positions of a block of the mask, got {getattr(config, name)}"

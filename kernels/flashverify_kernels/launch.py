@@ -21,6 +21,7 @@ from flashverify_kernels.device.dq import dq_kernel
 from flashverify_kernels.device.forward import forward_kernel
 from flashverify_kernels.options import Options
 from flashverify_kernels.reductions import bias_gradient, row_positions, sink_gradient, table_gradient
+from flashverify_kernels.tiles import tiles
 from flashverify_kernels.validation import CheckedCall, axes, check_call, check_like
 
 DELTA_ROWS = 64
@@ -99,6 +100,7 @@ def forward(
         **views(tensors),
         stats=statistics(call, lse2=lse2),
         **records(call, options, "forward"),
+        **tiles(call, options, "forward", tensors),
         **constants(call, "forward", tensors),
         enable_fp_fusion=False,  # see `online_step`
     )
@@ -182,6 +184,7 @@ def backward(
             ds_ptr=ds,
             stats=stats,
             **records(call, options, "dq"),
+            **tiles(call, options, "dq", tensors),
             **constants(call, "dq", tensors),
         )
     if needs[1] or needs[2]:
@@ -195,6 +198,7 @@ def backward(
             **views(tensors),
             stats=stats,
             **records(call, options, "dkdv"),
+            **tiles(call, options, "dkdv", tensors),
             **constants(call, "dkdv", tensors),
         )
     return BackwardResult(

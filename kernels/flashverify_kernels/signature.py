@@ -54,6 +54,7 @@ def source_of(
     given: Callable[[str], bool],
     dtype: torch.dtype,
     elements: dict[str, torch.dtype] | None = None,
+    tiles: dict[str, tuple[int, int]] | None = None,
 ) -> Source:
     """The source of a launch.
 
@@ -64,6 +65,7 @@ def source_of(
         given: whether an optional argument is there, by path.
         dtype: of q.
         elements: other dtypes, by path.
+        tiles: rows and channels of the tiles of the descriptors that are given.
     """
     values: dict[str, Any] = {}
 
@@ -75,6 +77,8 @@ def source_of(
             return "constexpr"
         if isinstance(kind, tl.dtype):
             return SCALARS[kind.name]
+        if tiles and path in tiles:
+            return f"tensordesc<{_ELEMENT[dtype][1:]}{[1, 1, *tiles[path]]}>"
         if not given(path):
             values[path] = None
             return "constexpr"

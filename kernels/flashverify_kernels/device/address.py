@@ -85,6 +85,12 @@ def load_tile(head, rows, row_limit, channels8, BLOCK_C: tl.constexpr, EVEN: tl.
 
 
 @triton.jit
+def fetch_tile(tiles, b, h, first, ROWS: tl.constexpr, BLOCK_C: tl.constexpr):
+    """Fetch the tile of the rows from `first` on, `[ROWS, BLOCK_C]`, by its descriptor; rows and channels outside the tensor are 0."""
+    return tl.reshape(tiles.load([b, h, first, 0]), [ROWS, BLOCK_C])
+
+
+@triton.jit
 def store_tile(
     head, tile, rows, row_limit, channels8, BLOCK_C: tl.constexpr, EVEN: tl.constexpr, ALIGNED: tl.constexpr
 ):

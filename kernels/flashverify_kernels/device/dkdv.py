@@ -1,6 +1,6 @@
 import triton.language as tl
 
-from flashverify_kernels.device.address import head_of, load_tile, row_ptrs, rows_of, store_tile
+from flashverify_kernels.device.address import fetch_tile, head_of, load_tile, row_ptrs, rows_of, store_tile
 from flashverify_kernels.device.arguments import DropoutDraws, LogitTerms, MaskParts, Sequences, Sizes, Statistics, View
 from flashverify_kernels.device.dropout import drop, keep_tile_transposed
 from flashverify_kernels.device.jit import kernel
@@ -33,6 +33,8 @@ def dkdv_kernel(
     mask: MaskParts,
     terms: LogitTerms,
     dropout: DropoutDraws,
+    q_tiles,
+    do_tiles,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_D: tl.constexpr,
@@ -46,7 +48,8 @@ def dkdv_kernel(
     """Compute dK = scale * dS^T Q and dV = P^T dO of one tile of keys: one program per (sequence, kv head, key tile).
 
     The program walks the query heads of its group and sums in fp32. Tiles are kept transposed, `[BLOCK_N, BLOCK_M]`, so
-    that P^T and dS^T are the left operands of their products. Arguments as in `dq_kernel`.
+    that P^T and dS^T are the left operands of their products. Arguments as in `dq_kernel`;
+    `q_tiles` and `do_tiles` are descriptors of all of Q and dO, or None: their tiles are loaded by pointers.
     """
     tiles = tl.cdiv(sizes.sk, BLOCK_N)
     bh = tl.program_id(0) // tiles
@@ -86,8 +89,14 @@ def dkdv_kernel(
                 i = m0 + tl.arange(0, BLOCK_M)  # [BLOCK_M]
                 see = visible(i[None, :], j[:, None], q_end, k_end, band, bits, bits_start, MASK, part != FULL)
                 if part == FULL or not (BITS & MASK) or any_visible(see):
-                    q = load_tile(q_head, i, q_end, sizes.d8, BLOCK_D, EVEN_D, ALIGNED)  # [BLOCK_M, BLOCK_D]
-                    do = load_tile(do_head, i, q_end, sizes.dv8, BLOCK_DV, EVEN_DV, ALIGNED)  # [BLOCK_M, BLOCK_DV]
+                    if q_tiles is None:
+                        q = load_tile(q_head, i, q_end, sizes.d8, BLOCK_D, EVEN_D, ALIGNED)  # [BLOCK_M, BLOCK_D]
+                    else:
+                        q = fetch_tile(q_tiles, b, h, m0, BLOCK_M, BLOCK_D)
+                    if do_tiles is None:
+                        do = load_tile(do_head, i, q_end, sizes.dv8, BLOCK_DV, EVEN_DV, ALIGNED)  # [BLOCK_M, BLOCK_DV]
+                    else:
+                        do = fetch_tile(do_tiles, b, h, m0, BLOCK_M, BLOCK_DV)
                     # a padded row has LSE +inf: its weights are 0
                     lse2_ptrs = row_ptrs(stats.lse2, stats, b, h, q0, i)
                     lse2 = tl.load(lse2_ptrs, mask=i < q_end, other=float("inf"))[None, :]  # [1, BLOCK_M]

@@ -1,6 +1,14 @@
 import triton.language as tl
 
-from flashverify_kernels.device.address import head_of, load_tile, row_numbers, row_ptrs, rows_of, store_tile
+from flashverify_kernels.device.address import (
+    fetch_tile,
+    head_of,
+    load_tile,
+    row_numbers,
+    row_ptrs,
+    rows_of,
+    store_tile,
+)
 from flashverify_kernels.device.arguments import DropoutDraws, LogitTerms, MaskParts, Sequences, Sizes, Statistics, View
 from flashverify_kernels.device.dropout import drop, keep_tile
 from flashverify_kernels.device.jit import kernel
@@ -33,6 +41,8 @@ def dq_kernel(
     mask: MaskParts,
     terms: LogitTerms,
     dropout: DropoutDraws,
+    k_tiles,
+    v_tiles,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_D: tl.constexpr,
@@ -86,8 +96,14 @@ def dq_kernel(
             j = n0 + tl.arange(0, BLOCK_N)  # [BLOCK_N]
             see = visible(i[:, None], j[None, :], q_end, k_end, band, bits, bits_start, MASK, part != FULL)
             if part == FULL or not (BITS & MASK) or any_visible(see):
-                k = load_tile(k_head, j, k_end, sizes.d8, BLOCK_D, EVEN_D, ALIGNED)  # [BLOCK_N, BLOCK_D]
-                v = load_tile(v_head, j, k_end, sizes.dv8, BLOCK_DV, EVEN_DV, ALIGNED)  # [BLOCK_N, BLOCK_DV]
+                if k_tiles is None:
+                    k = load_tile(k_head, j, k_end, sizes.d8, BLOCK_D, EVEN_D, ALIGNED)  # [BLOCK_N, BLOCK_D]
+                else:
+                    k = fetch_tile(k_tiles, b, h // sizes.group, n0, BLOCK_N, BLOCK_D)
+                if v_tiles is None:
+                    v = load_tile(v_head, j, k_end, sizes.dv8, BLOCK_DV, EVEN_DV, ALIGNED)  # [BLOCK_N, BLOCK_DV]
+                else:
+                    v = fetch_tile(v_tiles, b, h // sizes.group, n0, BLOCK_N, BLOCK_DV)
                 dot = tl.dot(q, tl.trans(k), input_precision=PRECISION)  # [BLOCK_M, BLOCK_N]
                 z = logits(dot, i[:, None], j[None, :], q_end, k_end, terms, head, part != FULL)  # [BLOCK_M, BLOCK_N]
                 p = weights(z, lse2, see, part != FULL)  # [BLOCK_M, BLOCK_N]

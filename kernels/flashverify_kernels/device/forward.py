@@ -1,6 +1,6 @@
 import triton.language as tl
 
-from flashverify_kernels.device.address import head_of, load_tile, row_ptrs, rows_of, store_tile
+from flashverify_kernels.device.address import fetch_tile, head_of, load_tile, row_ptrs, rows_of, store_tile
 from flashverify_kernels.device.arguments import DropoutDraws, LogitTerms, MaskParts, Sequences, Sizes, Statistics, View
 from flashverify_kernels.device.dropout import drop, keep_tile
 from flashverify_kernels.device.jit import kernel
@@ -31,6 +31,8 @@ def forward_kernel(
     mask: MaskParts,
     terms: LogitTerms,
     dropout: DropoutDraws,
+    k_tiles,
+    v_tiles,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_D: tl.constexpr,
@@ -56,6 +58,8 @@ def forward_kernel(
         mask: its numbers and tables.
         terms: what a logit is made of.
         dropout: which weights are dropped.
+        k_tiles: descriptor of all of K, or None: its tiles are loaded by pointers.
+        v_tiles: descriptor of all of V, likewise.
         BLOCK_M: queries per tile.
         BLOCK_N: keys per tile.
         BLOCK_D: 8 d8 rounded up to a power of two.
@@ -98,13 +102,19 @@ def forward_kernel(
             j = n0 + tl.arange(0, BLOCK_N)  # [BLOCK_N]
             see = visible(i[:, None], j[None, :], q_end, k_end, band, bits, bits_start, MASK, part != FULL)
             if part == FULL or not (BITS & MASK) or any_visible(see):
-                k = load_tile(k_head, j, k_end, sizes.d8, BLOCK_D, EVEN_D, ALIGNED)  # [BLOCK_N, BLOCK_D]
+                if k_tiles is None:
+                    k = load_tile(k_head, j, k_end, sizes.d8, BLOCK_D, EVEN_D, ALIGNED)  # [BLOCK_N, BLOCK_D]
+                else:
+                    k = fetch_tile(k_tiles, b, h // sizes.group, n0, BLOCK_N, BLOCK_D)
                 dot = tl.dot(q, tl.trans(k), input_precision=PRECISION)  # [BLOCK_M, BLOCK_N]
                 z = logits(dot, i[:, None], j[None, :], q_end, k_end, terms, head, part != FULL)  # [BLOCK_M, BLOCK_N]
                 p, m_i, l_i, alpha = online_step(z, see, m_i, l_i, part != FULL)  # p: [BLOCK_M, BLOCK_N]
                 if dropout.keep_share is not None:
                     p = drop(p, keep_tile(i, n0, bh, dropout, BLOCK_N))
-                v = load_tile(v_head, j, k_end, sizes.dv8, BLOCK_DV, EVEN_DV, ALIGNED)  # [BLOCK_N, BLOCK_DV]
+                if v_tiles is None:
+                    v = load_tile(v_head, j, k_end, sizes.dv8, BLOCK_DV, EVEN_DV, ALIGNED)  # [BLOCK_N, BLOCK_DV]
+                else:
+                    v = fetch_tile(v_tiles, b, h // sizes.group, n0, BLOCK_N, BLOCK_DV)
                 acc = tl.dot(p.to(v.dtype), v, acc * alpha[:, None], input_precision=PRECISION)  # [BLOCK_M, BLOCK_DV]
 
     if sequences.q_lengths is not None:  # a row past the length took part in the full tiles

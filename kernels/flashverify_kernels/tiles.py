@@ -1,0 +1,77 @@
+"""Descriptors of tensors whose tiles the copy engine of a GPU fetches: another way to the same values."""
+
+from typing import Any
+
+import torch
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+from flashverify_kernels.config import Kind, LaunchConfig
+from flashverify_kernels.options import Options
+from flashverify_kernels.runtime import INTERPRETED
+from flashverify_kernels.validation import CheckedCall
+from flashverify_kernels.views import strides
+
+STREAMED: dict[Kind, tuple[str, str]] = {"forward": ("k", "v"), "dq": ("k", "v"), "dkdv": ("q", "do")}
+"""The tensors that the loop of a kernel walks."""
+
+_DTYPES = (torch.float16, torch.bfloat16)
+_CHANNELS = {16, 32, 64, 128, 256}
+_LARGEST_STRIDE = 2**40  # bytes
+
+
+def tiles(call: CheckedCall, options: Options, kind: Kind, tensors: dict[str, torch.Tensor]) -> dict[str, Any]:
+    """The descriptors of the tensors that the loop walks, or None for each where its tiles are loaded by pointers.
+
+    Args:
+        call: the checked call.
+        options: of the call.
+        kind: which kernel.
+        tensors: with their axes in the order (batch, head, sequence, channel).
+    """
+    names = STREAMED[kind]
+    shapes = tile_shapes(kind, call.configs[kind], call.d, call.dv, tensors["q"].dtype)
+    if not (
+        shapes
+        and _whole(options)
+        and _by_copy_engine(tensors["q"])
+        and all(_describable(tensors[name]) for name in names)
+    ):
+        return {f"{name}_tiles": None for name in names}
+    return {f"{name}_tiles": _descriptor(tensors[name], shapes[f"{name}_tiles"]) for name in names}
+
+
+def tile_shapes(kind: Kind, config: LaunchConfig, d: int, dv: int, dtype: torch.dtype) -> dict[str, tuple[int, int]]:
+    """Rows and channels of the tiles that descriptors fetch, by argument; nothing where the choice is to load by pointers."""
+    if not config.descriptors or dtype not in _DTYPES or not {d, dv} <= _CHANNELS:
+        return {}
+    first, second = STREAMED[kind]
+    rows = config.block_m if kind == "dkdv" else config.block_n
+    return {f"{first}_tiles": (rows, d), f"{second}_tiles": (rows, dv)}
+
+
+def _by_copy_engine(x: torch.Tensor) -> bool:
+    """Whether the device of the tensor has a copy engine for tiles, or an interpreter does what that would."""
+    return torch.cuda.get_device_capability(x.device) >= (9, 0) if x.is_cuda else INTERPRETED
+
+
+def _whole(options: Options) -> bool:
+    """Whether every row of the tensors counts, so that the end of a tensor is the only end that a tile may pass."""
+    return options.packed is None and options.query_lengths is None and options.key_lengths is None
+
+
+def _describable(x: torch.Tensor) -> bool:
+    """Whether the copy engine can address the tensor: steps that are multiples of 16 bytes and move, and not empty."""
+    return (
+        x.numel() > 0
+        and x.data_ptr() % 16 == 0
+        and all(
+            step * x.itemsize % 16 == 0 and 0 < step * x.itemsize < _LARGEST_STRIDE
+            for step, size in zip(strides(x), x.shape[:3], strict=True)
+            if size > 1
+        )
+    )
+
+
+def _descriptor(x: torch.Tensor, tile: tuple[int, int]) -> TensorDescriptor:
+    steps = [stride or x.shape[3] for stride in strides(x)]  # an axis of size 1 may have any step
+    return TensorDescriptor(x, list(x.shape), [*steps, 1], [1, 1, *tile])
