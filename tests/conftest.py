@@ -1,6 +1,7 @@
 """What every test runs under: one thread, interpreted kernels where there is no GPU, and what `tests/machines.py` asks for."""
 
 import ctypes
+import gc
 import os
 import random
 import socket
@@ -71,6 +72,12 @@ def pytest_collection_modifyitems(config, items):
     seed = config.getoption("--shuffle")
     if seed is not None:
         random.Random(seed).shuffle(items)
+
+
+def pytest_collection_finish():
+    """Tests and modules live to the end: searching them again for garbage costs one second in twenty."""
+    gc.freeze()
+    gc.set_threshold(10_000, 10, 10)
 
 
 def pytest_configure(config):

@@ -22,6 +22,8 @@ _KINDS = 4
 # Weights that are nearer to each other are of one kind.
 _ALIKE = 2.0**-16
 _SPREAD = 0.25
+# A weight so close below a power of two, as a fraction of it, may be rounded above that power.
+_EDGE = 2.0**-12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -34,6 +36,7 @@ class WeightedSum:
         place: `[T]` position of each term in its sequence of keys or rows, which tiles are cut from.
         unit: Unit roundoff of the weights' dtype.
         floor: Absolute error of a weight that is subnormal there; one of twice that may become zero.
+        cast: The kernel rounds `weights / cast` to that dtype; None where it rounds an unknown multiple of them.
     """
 
     weights: Tensor
@@ -41,11 +44,14 @@ class WeightedSum:
     place: Tensor
     unit: float
     floor: float
+    cast: float | None = None
 
     def noise(self) -> Tensor:
-        """`[G, R, C]` variance of y from the roundings of the weights: independent and uniform, `(u w)^2 / 3` at most."""
-        size = self.operand.square()
-        found: Tensor = (self.weights.square() @ size).mul_(self.unit**2 / 3)
+        """`[G, R, C]` variance of y from the roundings of the weights: independent and uniform, `(u w)^2 / 3` at most, `h^2 / 3` where `cast` says their spacing 2h."""
+        size, w = self.operand.square(), self.weights.abs()
+        if self.cast is not None and self.cast > 0:
+            w = torch.exp2(torch.floor(torch.log2((w / self.cast * (1 + _EDGE)).clamp(min=_TINY)))) * self.cast
+        found: Tensor = (w.square() @ size).mul_(self.unit**2 / 3)
         return found + size.sum(-2, keepdim=True) * (self.floor**2 / 3)
 
     def vanishing(self) -> Tensor:
@@ -137,8 +143,8 @@ def gradient_sums(
     keys = torch.arange(problem.shape.Sk, device=P.device)
     rows = torch.arange(problem.shape.Sq, device=P.device).repeat(problem.shape.group)
     return {
-        "dq": _sum(problem, ds, chunk.k, keys, scaled),
-        "dk": _sum(problem, ds.mT, chunk.q, rows, scaled),
+        "dq": _sum(problem, ds, chunk.k, keys, scaled, cast=scaled),
+        "dk": _sum(problem, ds.mT, chunk.q, rows, scaled, cast=scaled),
         "dv": _sum(problem, kept.mT, g, rows),
     }
 
@@ -150,6 +156,14 @@ def _weights(problem: BoundInputs, chunk: Chunk, lse: Tensor) -> Tensor:
     return chunk.mask((chunk.S - L).clamp(max=_CLAMP).exp())
 
 
-def _sum(problem: BoundInputs, weights: Tensor, operand: Tensor, place: Tensor, scale: float = 1.0) -> WeightedSum:
+def _sum(
+    problem: BoundInputs,
+    weights: Tensor,
+    operand: Tensor,
+    place: Tensor,
+    scale: float = 1.0,
+    *,
+    cast: float | None = None,
+) -> WeightedSum:
     x = FORMATS[problem.dtype]
-    return WeightedSum(weights=weights, operand=operand, place=place, unit=x.u, floor=x.eta * scale)
+    return WeightedSum(weights=weights, operand=operand, place=place, unit=x.u, floor=x.eta * scale, cast=cast)

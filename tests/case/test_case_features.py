@@ -280,13 +280,3 @@ def test_a_subject_that_needs_pages_has_a_matrix_too():
     needs = dataclasses.replace(DECODE, also=lambda case: None if case.storage.page_size else "contiguous")
 
     assert len(standard_matrix(needs, device="cpu")) >= 150
-
-
-@pytest.mark.slow
-def test_a_decoding_subject_meets_long_keys_and_others_do_not():
-    decoding, other = (search.draw(cases(supports), 200, 5) for supports in (DECODE, Supports(backward=False)))
-
-    assert sum(c.seq_k > 1024 for c in decoding) >= 2
-    assert max(c.seq_k for c in decoding) <= 32_768
-    assert all(c.seq_q <= 2 for c in decoding if c.seq_k > 1024)
-    assert max(c.seq_k for c in other) < 300

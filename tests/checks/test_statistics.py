@@ -105,12 +105,34 @@ def test_a_right_kernel_neither_drifts_nor_spreads(dtype, regime):
         ),
         ({"cast_ds": cut}, {("statistics", name, error) for name in ("dq", "dk") for error in ("drift", "spread")}),
         ({"narrow": ("dq",)}, {("statistics", "dq", "spread")}),
-        ({"first_tiles": 1 + 2.0**-11}, {("statistics", "dk", "tile")}),
+        ({"first_tiles": 1 + 2.0**-11}, {("statistics", "dk", error) for error in ("tile", "spread")}),
     ],
     ids=["P cut off", "dS cut off", "dQ in 16 bits", "a tile too large"],
 )
 def test_what_stays_within_every_bound_is_seen_by_all_elements(defect, found):
     assert failures(**defect) == found
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+def test_two_partial_sums_of_16_bits_are_seen_and_another_multiple_of_ds_is_right(dtype):
+    few_tiles = dataclasses.replace(CASE, dtype=dtype, seq_q=256, seq_k=3 * TILE)
+
+    assert failures(few_tiles, narrow=("dq",)) == {("statistics", "dq", "spread")}
+    for multiple in (1.0, 0.7, 1.3):
+        assert failures(few_tiles, cast_ds=lambda x, dtype, m=multiple: rounded(x * m, dtype).double() / m) == set()
+
+
+def test_the_noise_of_weights_whose_spacing_is_known_is_that_of_their_spacing():
+    weights = torch.tensor([1.0, 1.5, 1.999, 2 - 2.0**-13], dtype=torch.float64).view(4, 1, 1)
+    given = {"operand": torch.ones(4, 1, 1).double(), "place": torch.zeros(1), "unit": 2.0**-11, "floor": 0.0}
+    noise = {
+        cast: WeightedSum(weights=weights, cast=cast, **given).noise().flatten() * 3 * 4**11
+        for cast in (None, 1, 2**-0.5)
+    }
+
+    torch.testing.assert_close(noise[None], weights.flatten().square())
+    torch.testing.assert_close(noise[1], torch.tensor([1.0, 1, 1, 4]).double())
+    torch.testing.assert_close(noise[2**-0.5], torch.tensor([0.5, 2, 2, 2]).double())
 
 
 def test_few_groups_and_flat_weights_are_not_asked():

@@ -19,7 +19,7 @@ from flashverify.case.shared_kv import sharable, share
 from flashverify.case.space.compile_keys import CompileKey, list_compile_keys, page_choices, usual_kinds
 from flashverify.case.space.declared_lengths import draw_declared_lengths, draw_packed
 from flashverify.case.space.dims import dim_choices
-from flashverify.case.space.draws import Choices, draw_mask, draw_modifiers
+from flashverify.case.space.draws import Choices, draw_modifiers
 from flashverify.case.space.edits import draw_edits
 from flashverify.case.space.heads import all_head_choices
 from flashverify.case.space.launches import draw_launch, lengths_at_tiles
@@ -34,7 +34,7 @@ from flashverify.case.space.optional_parts import (
 )
 from flashverify.case.space.profiles import CPU, GPU, Profile
 from flashverify.case.space.sampling import one_in, sampled_from
-from flashverify.case.space.seen import sees_something
+from flashverify.case.space.seen_masks import draw_seen_mask
 from flashverify.case.space.storage_draws import draw_grad, draw_storage, scale_choices
 from flashverify.case.space.stretched import long_keys, many_blocks
 from flashverify.case.space.tile_sizes import tile_of
@@ -45,8 +45,6 @@ if TYPE_CHECKING:
 
     from hypothesis.strategies import SearchStrategy
 
-    from flashverify.case.masks.mask import Mask
-    from flashverify.case.masks.packed import Packed
     from flashverify.case.supports import Supports
 
     Draw = Callable[[SearchStrategy[Any]], Any]
@@ -59,10 +57,6 @@ _SEQUENCES = (1, 2, 2, 3, 2, 3, 4, 7, 2, 4, 3, 12, 24)
 """Packed sequences of a case."""
 _EMPTY = 40
 """One case in so many has an empty batch or sequence."""
-_BLANK = (True, *(False,) * 24)
-"""Whether a mask may hide every pair; true is simpler, so that every case shrinks freely."""
-_MASKS = 4
-"""Masks that are drawn until a row sees a key."""
 _MAX_TABLE = 2**22
 """Most pairs over all heads and sequences where a bias, a bitmap or what lists name has one element for each."""
 _ALL_KINDS = 2048
@@ -184,7 +178,7 @@ def _cases(draw: Draw, supports: Supports, profile: Profile, kinds: SearchStrate
     if packed is None and not profile.log_uniform and "bias" not in kind.features:
         lengths = long_keys(draw, supports, parts, lengths, batch * heads_kv * (dim_qk + dim_v))
     seq_q, seq_k = lengths
-    mask = _draw_mask(draw, supports, parts, kind, (batch, sequences, heads_q, *lengths), packed)
+    mask = draw_seen_mask(draw, supports, parts, kind, (batch, sequences, heads_q, *lengths), packed)
     logits, dropout = draw_modifiers(draw, supports, kind.features)
     case = Case(
         batch=batch,
@@ -230,24 +224,6 @@ def _cases(draw: Draw, supports: Supports, profile: Profile, kinds: SearchStrate
     reason = supports.refusal(case)
     assert reason is None, f"{case} was drawn although {reason}"
     return case
-
-
-def _draw_mask(
-    draw: Draw,
-    supports: Supports,
-    parts: frozenset[str],
-    kind: CompileKey,
-    sizes: tuple[int, int, int, int, int],
-    packed: Packed | None,
-) -> Mask:
-    """A mask with these parts under which, but for a few cases, some row sees some key; sizes are batch, sequences, heads, rows and keys."""
-    batch, sequences, heads, seq_q, seq_k = sizes
-    blank = draw(sampled_from(_BLANK)) or not parts or 0 in (batch, sequences, seq_q, seq_k)
-    for _ in range(_MASKS):
-        mask = draw_mask(draw, supports, parts, (sequences, seq_q, seq_k), kind.block, packed)
-        if blank or sees_something(mask, batch=batch, heads=heads, seq_q=seq_q, seq_k=seq_k):
-            break
-    return mask
 
 
 def _has_vectors(case: Case) -> bool:

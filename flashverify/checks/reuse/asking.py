@@ -63,6 +63,7 @@ def between(first: BasePass, name: str, others: Iterable[Other], *, elsewhere: b
             try:
                 execution = execute(subject, asked)
             except Exception:
+                # Kernels raise exceptions of any type. One is state only where the other problem does not raise alone too, in memory of its own.
                 if other.told or not _raises(subject, other.case):
                     raise
                 continue
