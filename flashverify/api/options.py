@@ -26,7 +26,7 @@ class AttentionOptions(TypedDict, total=False):
         window: (left, right): a row at position p sees keys p - left <= j <= p + right; None on a side is unbounded. The position is i, or
             i + length of the keys - length of the queries under `causal="bottom-right"`.
         tree: parents of the query nodes, -1 for a root, otherwise a smaller index. The last Sq keys are the nodes, the keys before them a
-            prefix that every node sees; a node sees itself and its ancestors. Packed sequences have a tree each, and so
+            prefix that every node sees; a node sees itself and its ancestors, as far as `causal` and `window` show its row them. Packed sequences have a tree each, and so
             have the entries of a batch whose parents are `[B, Sq]`.
         key_lengths: `[B]` integers; keys from there on are padding and may hold anything.
         query_lengths: `[B]` integers; rows from there on are padding, of q and dO too.
