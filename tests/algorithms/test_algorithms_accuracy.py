@@ -27,6 +27,7 @@ OUTPUTS = {
     "rabe-staats": {"o", "lse"},
 }
 PACKED = ("packed=0,0,21,21,36/0,9,9,20,53", "packed=0,37/0,50", "packed=0,5,37/0,33,47")
+PACKED_SMALL = "packed=0,5,21/0,9,37"
 REGIMES = ("normal", "logits-1e3", "v-cancelling", "negative", "ascending")
 
 
@@ -85,6 +86,27 @@ def test_packed_sequences_are_each_alone_bit_for_bit():
         alone = run(Setting(**shared), q[:, :, i], k[:, :, j], v[:, :, j], do[:, :, i])
         for x, y, place in zip(whole, alone, (i, i, i, j, j), strict=True):
             assert torch.equal(x[:, :, place], y)
+
+
+PLACES = {
+    "keys begin where queries do": ("paper_forward_kernel", "place(cu_k_ptr,", "place(cu_q_ptr,"),
+    "keys of the next sequence": ("paper_forward_kernel", "key_count(lengths_ptr, n // heads, keys)", "keys + 3"),
+    "dK and dV begin where queries do": ("paper_backward_kernel", "place(cu_k_ptr,", "place(cu_q_ptr,"),
+    "LSE of the first sequence": ("paper_backward_kernel", "m_ptr + first_q, l_ptr + first_q,", "m_ptr, l_ptr,"),
+}
+
+
+@pytest.mark.parametrize("defect", PLACES)
+def test_a_wrong_place_in_packed_sequences_is_found(edited, defect):
+    edited(*PLACES[defect])
+    case = parse_case(
+        f"fv1 heads_q=2 seq_q=21 seq_k=41 dim_qk=16 dim_v=16 dtype=fp32 {PACKED_SMALL} causal=bottom-right seed=3"
+    )
+
+    found = {v.output for v in judge_case(load_subject("paper-varlen"), case, Plan.only("accuracy", case)).failures}
+    forward = "forward" in PLACES[defect][0]
+    assert found >= ({"o", "lse"} if forward else {"dq"})
+    assert forward or not found & {"o", "lse"}
 
 
 def test_packed_sequences_are_refused_where_an_algorithm_has_none():
