@@ -89,9 +89,8 @@ def test_packed_sequences_are_each_alone_bit_for_bit():
 
 
 PLACES = {
-    "keys begin where queries do": ("paper_forward_kernel", "place(cu_k_ptr,", "place(cu_q_ptr,"),
-    "keys of the next sequence": ("paper_forward_kernel", "key_count(lengths_ptr, n // heads, keys)", "keys + 3"),
-    "dK and dV begin where queries do": ("paper_backward_kernel", "place(cu_k_ptr,", "place(cu_q_ptr,"),
+    "keys begin where queries do": ("paper_forward_kernel", "place(cu_k_ptr, n //", "place(cu_q_ptr, n //"),
+    "dK and dV begin where queries do": ("paper_backward_kernel", "place(cu_k_ptr, hk", "place(cu_q_ptr, hk"),
     "LSE of the first sequence": ("paper_backward_kernel", "m_ptr + first_q, l_ptr + first_q,", "m_ptr, l_ptr,"),
 }
 
