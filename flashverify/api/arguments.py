@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from flashverify.api.layouts import AXES, check_layout, fits, fitting_layouts, to_bhsd
 from flashverify.api.options import value_of
+from flashverify.api.selection import both_of, selected
 from flashverify.api.tensors import as_integers, as_tensor, as_trees, expanded, require_shape
 from flashverify.case.case import Case, Grad, Logits
 from flashverify.case.masks.mask import PARTS, Mask, Packed
@@ -234,15 +235,14 @@ def _require_finite(name: str, tensor: torch.Tensor, inside: tuple[int, ...] | N
 
 
 def _with_pairs(inputs: Inputs, case: Case, options: AttentionOptions, device: torch.device) -> Inputs:
-    """The inputs with what is given pair by pair: a dense mask and dropout."""
+    """The inputs with what is given pair by pair: a dense mask, chosen keys and dropout."""
     from flashverify.api.dropout import kept
 
     pairs = (case.batch, case.heads_q, case.seq_q, case.seq_k)
     mask, visible = value_of(options, "mask"), inputs.visible
     if mask is not None:
         dense = expanded("mask", mask, pairs, device, "the row sees the key")
-        visible = (
-            dense if inputs.visible is None else lambda rows, keys: inputs.visible(rows, keys) & dense[:, :, rows, keys]
-        )
+        visible = both_of(visible, lambda rows, keys: dense[:, :, rows, keys])
+    visible = both_of(visible, selected(case, options, device))
     keep, probability = kept(case, options, device)
     return replace(inputs, visible=visible, keep=keep, dropout=probability)

@@ -26,7 +26,7 @@ class AttentionOptions(TypedDict, total=False):
         window: (left, right): a row at position p sees keys p - left <= j <= p + right; None on a side is unbounded. The position is i, or
             i + length of the keys - length of the queries under `causal="bottom-right"`.
         tree: parents of the query nodes, -1 for a root, otherwise a smaller index. The last Sq keys are the nodes, the keys before them a
-            prefix that every node sees; a node sees itself and its ancestors. Packed sequences have a tree each, and so
+            prefix that every node sees; a node sees itself and its ancestors, as far as `causal` and `window` show its row them. Packed sequences have a tree each, and so
             have the entries of a batch whose parents are `[B, Sq]`.
         key_lengths: `[B]` integers; keys from there on are padding and may hold anything.
         query_lengths: `[B]` integers; rows from there on are padding, of q and dO too.
@@ -35,6 +35,11 @@ class AttentionOptions(TypedDict, total=False):
         cu_q: cumulative rows of packed sequences, from 0, one more than sequences; B is 1. Needs `cu_k`.
         cu_k: cumulative keys of packed sequences.
         mask: bool, broadcasts to `[B, Hq, Sq, Sk]`, true where the row sees the key; combined with the other masks by AND.
+        selection: integers `[B or 1, Hkv or 1, ceil(Sq / selection_rows), entries]`: the blocks of keys that these rows see, -1 for none. A
+            list is a set: a block that stands twice counts once. Rows and keys are counted from the start of the buffers, of
+            packed sequences too; the other masks hide keys of a named block as they hide others.
+        selection_rows: rows in a row that share a list; 1 by default.
+        selection_keys: keys of a block; 1 by default, lists of single keys.
         softcap: the scaled products become softcap * tanh(product / softcap); 0 is none.
         alibi_slopes: `[Hq]`; slope * -|position - key| is added to the logits.
         bias: `[B or 1, Hq or 1, Sq, Sk]`, finite, added to the logits, natural units.
@@ -63,6 +68,9 @@ class AttentionOptions(TypedDict, total=False):
     cu_q: Any
     cu_k: Any
     mask: Any
+    selection: Any
+    selection_rows: int
+    selection_keys: int
     softcap: float | None
     alibi_slopes: Any
     bias: Any
@@ -77,7 +85,13 @@ class AttentionOptions(TypedDict, total=False):
     dlse: Any
 
 
-_DEFAULTS: AttentionOptions = {"layout": "bhsd", "dropout_p": 0.0, "dropout_offset": 0}
+_DEFAULTS: AttentionOptions = {
+    "layout": "bhsd",
+    "selection_rows": 1,
+    "selection_keys": 1,
+    "dropout_p": 0.0,
+    "dropout_offset": 0,
+}
 """Those that are not None."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from flashverify.case.masks.together import banded_tree
 from flashverify.case.masks.tree import has_entry_trees
 from flashverify.case.quantised.drawing import quantised_refusals
 from flashverify.case.sections import HUGE
@@ -64,6 +65,10 @@ def _of_masks(supports: Supports, case: Case) -> Iterator[Rule]:
             mask.causal is None and alignment not in supports.window_alignments,
             f"a {alignment} window without causal, it has {supports.window_alignments}",
         )
+    yield (
+        banded_tree(parts) and not supports.banded_trees,
+        f"mask parts {sorted(parts)}: a tree with causal or a window",
+    )
     yield not supports.entry_trees and has_entry_trees(mask.tree), "a tree for each entry of the batch"
     yield (
         blocks is not None and bool(blocks.rows % supports.block_multiple or blocks.keys % supports.block_multiple),

@@ -42,6 +42,7 @@ class Supports:
         wild_slopes: whether the slopes of ALiBi may be negative and large.
         huge_modifiers: whether finite sinks, slopes and positive biases may be of any size. Slopes then act as 2^96 in base 2 from there on.
         dropout: whether weights may be dropped.
+        banded_trees: whether a tree may stand with causal or a window, which count rows and keys.
         entry_trees: whether each entry of a dense batch may have a tree of its own, not only one that all share.
         block_multiple: rows and keys of a block of a block-sparse pattern are multiples of it.
         selections: of the mask part `selection`: the sizes of blocks, and what the lists may hold.
@@ -107,6 +108,7 @@ class Supports:
     wild_slopes: bool = True
     huge_modifiers: bool = False
     dropout: bool = False
+    banded_trees: bool = False
     entry_trees: bool = False
     block_multiple: int = 16
     selections: Selections = field(default_factory=Selections)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from flashverify.case.masks.mask import PARTS
+from flashverify.case.masks.together import stand_together
 from flashverify.case.modifiers.logits import LOGIT_MODIFIERS
 from flashverify.case.quantised.codes import CODES
 from flashverify.case.quantised.quantised import SCALES
@@ -18,7 +18,6 @@ from flashverify.errors import UsageError
 from flashverify.formats import DTYPES
 
 if TYPE_CHECKING:
-    from flashverify.case.masks.part import MaskPart
     from flashverify.case.supports import Launch, Supports
 
 __all__ = ["checked", "group_choices"]
@@ -130,7 +129,7 @@ def _check_masks(supports: Supports) -> None:
         missing = set(part.needs) - set(supports.masks)
         _require(not missing, supports, "required_masks", f"{part.name} only with masks that hold {sorted(missing)}")
     _require(
-        not any(_apart(one, other) for one, other in combinations(required, 2)),
+        stand_together(supports, *names),
         supports,
         "required_masks",
         "parts that may stand together",
@@ -173,10 +172,6 @@ def _configs(supports: Supports) -> tuple[Launch, ...]:
         _require(fits, supports, "launch_configs", accepted)
         found.append(tuple(sorted(pairs.items())))
     return tuple(dict.fromkeys(found))
-
-
-def _apart(one: MaskPart, other: MaskPart) -> bool:
-    return one.name in other.excludes or other.name in one.excludes
 
 
 def _is_scale(scale: object) -> bool:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from flashverify.case.memory.far.guard import far_outputs
+from flashverify.case.memory.far.guard import FarOutputs
 from flashverify.case.memory.far.problem import far_problem
 from flashverify.case.memory.far.strides import FAR_AXES
 from flashverify.case.memory.materialize import materialize
@@ -57,7 +57,7 @@ def check_addresses(
         subject: the kernel under test.
         base: the pass, made under a sanitizer.
         questions: of `FAR_AXES`. Under `batch`, `head` and `row` the first, second or third axis of what the subject allocates is
-            stretched too, unless the subject raises an exception then.
+            stretched too, unless the subject raises an exception then, or takes a contiguous copy of it: a copy that there is only here.
         undefined: per output the elements that the contract leaves open.
         place: see `far_problem`. A pass that was not made under a sanitizer is judged by its values alone.
     """
@@ -94,10 +94,11 @@ def _asked(
     from flashverify.interpreter.wraps import losses
 
     own = _OWN.get(question)
-    execution, wraps, error = _tried(subject, problem, own)
-    if error is not None and not wraps.found and own is not None:
+    tried = _tried(subject, problem, own)
+    if own is not None and not tried.wraps.found and (tried.error is not None or tried.copied):
         own = None
-        execution, wraps, error = _tried(subject, problem, own)
+        tried = _tried(subject, problem, own)
+    execution, wraps, error = tried.execution, tried.wraps, tried.error
     found = {where: wrap for where, wrap in wraps.found.items() if where not in told}
     told |= set(found)
     if found:
@@ -121,14 +122,24 @@ def _cause(wrap: Wrap, lost: Iterable[Loss]) -> Loss | None:
     return max(below, key=lambda loss: loss.exact, default=None)
 
 
-def _tried(subject: Subject, problem: Problem, own: int | None) -> tuple[Execution | None, Wraps, Exception | None]:
+class _Tried(NamedTuple):
+    """A pass over a far problem, or the exception that ended it."""
+
+    execution: Execution | None
+    wraps: Wraps
+    error: Exception | None
+    copied: bool
+
+
+def _tried(subject: Subject, problem: Problem, own: int | None) -> _Tried:
     from flashverify.interpreter.wraps import Wraps
 
-    wraps = Wraps()
+    wraps, guarding = Wraps(), FarOutputs(own)
     try:
-        return execute(subject, problem, guarding=far_outputs(own), wraps=wraps), wraps, None
+        execution = execute(subject, problem, guarding=guarding, wraps=wraps)
     except Exception as error:
-        return None, wraps, error
+        return _Tried(None, wraps, error, guarding.copied)
+    return _Tried(execution, wraps, None, guarding.copied)
 
 
 def _words(question: str, asked: Case, given: Case) -> str:

@@ -81,6 +81,8 @@ def _masks(supports: Supports) -> Iterator[str]:
             yield f"windows bounded on the {missing}"
         if missing := _without(("top-left", "bottom-right"), supports.window_alignments):
             yield f"windows without causal, aligned {missing}"
+    if "tree" in supports.masks and {"causal", "window"} & set(supports.masks) and not supports.banded_trees:
+        yield "a tree with causal or a window"
     if "tree" in supports.masks and not supports.entry_trees:
         yield "a tree for each entry of a batch"
 

@@ -29,6 +29,7 @@ _WIDEST: dict[str, Any] = {
     "precisions": ("ieee", "tf32", "tf32x3"),
     "masks": tuple(part.name for part in PARTS if part.role != "alignment"),
     "window_alignments": ("top-left", "bottom-right"),
+    "banded_trees": True,
     "entry_trees": True,
     "logits": tuple(modifier.name for modifier in LOGIT_MODIFIERS),
     "dropout": True,

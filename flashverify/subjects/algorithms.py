@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from flashverify.case.problem import Problem
     from flashverify.numerics import Form
 
-__all__ = ["PAPER_BLOCK_SPARSE", "PAPER_FLASH", "RABE_STAATS", "STANDARD", "TWO_PASS", "Algorithm"]
+__all__ = ["PAPER_BLOCK_SPARSE", "PAPER_FLASH", "PAPER_VARLEN", "RABE_STAATS", "STANDARD", "TWO_PASS", "Algorithm"]
 
 _BLOCKS = (16, 32, 64)
 _DEFAULT = 32
@@ -49,6 +49,7 @@ class Algorithm:
         form: fields in which its form differs from that of the bundled kernels.
         backward: whether it has gradients; `delta` whether delta is among them.
         blocks: whether it takes a block-sparse pattern, which then decides on the tiles.
+        packed: whether it takes packed sequences, and them alone.
         dropout: whether it drops weights.
     """
 
@@ -61,6 +62,7 @@ class Algorithm:
         backward: bool = True,
         delta: bool = False,
         blocks: bool = False,
+        packed: bool = False,
         dropout: bool = False,
     ) -> None:
         self.name = name
@@ -71,10 +73,12 @@ class Algorithm:
             deterministic=True,
             batch_invariant=True,
             gradients=gradients,
+            padding="undefined" if packed else "written",
             reads_outputs=self._form.get("p_from") != "forward",
         )
         self.supports = Supports(
-            masks=("causal", "key_lengths", *(("blocks",) if blocks else ())),
+            masks=("causal", "packed") if packed else ("causal", "key_lengths", *(("blocks",) if blocks else ())),
+            required_masks=("packed",) if packed else (),
             scales=("positive", "zero", "negative"),
             dropout=dropout,
             dim_max=128,
@@ -101,6 +105,7 @@ class Algorithm:
             causal=case.mask.causal,
             key_lengths=problem.key_lengths,
             blocks=pattern,
+            cu=None if problem.cu_q is None or problem.cu_k is None else (problem.cu_q, problem.cu_k),
             dropout=Dropout(problem.dropout_p, problem.dropout_seed, problem.dropout_offset)
             if problem.dropout_p
             else None,
@@ -147,5 +152,6 @@ _EVERY_BLOCK = {"normalise": "every_block"}
 STANDARD = Algorithm("standard", "standard", form=_KEPT)
 PAPER_FLASH = Algorithm("paper-flash", "paper", form=_EVERY_BLOCK, dropout=True)
 PAPER_BLOCK_SPARSE = Algorithm("paper-block-sparse", "paper", form=_EVERY_BLOCK, blocks=True, dropout=True)
+PAPER_VARLEN = Algorithm("paper-varlen", "paper", form=_EVERY_BLOCK, packed=True, dropout=True)
 TWO_PASS = Algorithm("two-pass", "two_pass", delta=True)
 RABE_STAATS = Algorithm("rabe-staats", "rabe_staats", backward=False)

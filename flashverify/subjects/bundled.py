@@ -13,7 +13,6 @@ from flashverify.subjects.bundled_options import (
     LOGITS,
     MASKS,
     block_size,
-    combination_refusal,
     mask_kinds,
     mask_options,
     modifier_options,
@@ -62,6 +61,7 @@ class Bundled:
             precisions=("ieee", "tf32", "tf32x3"),
             masks=MASKS,
             entry_trees=True,
+            banded_trees=True,
             logits=LOGITS,
             huge_modifiers=True,
             dropout=True,
@@ -87,8 +87,8 @@ class Bundled:
 
     def _refusal(self, case: Case) -> str | None:
         """Why this process cannot run `case`, or None."""
-        reason = combination_refusal(case)
-        if reason is None and case.launch and {"block_m", "block_n"} != {name for name, _ in case.launch}:
+        reason = None
+        if case.launch and {"block_m", "block_n"} != {name for name, _ in case.launch}:
             reason = f"launch={case.launch}: block_m and block_n belong together"
         reason = reason or self._dtype_refusal(case)
         if reason is None and case.launch:

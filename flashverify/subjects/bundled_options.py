@@ -18,7 +18,6 @@ __all__ = [
     "LOGITS",
     "MASKS",
     "block_size",
-    "combination_refusal",
     "mask_kinds",
     "mask_options",
     "modifier_options",
@@ -32,33 +31,27 @@ _Option = Callable[[Any, "Problem"], dict[str, Any]]
 """Maps (kernel package, problem) to keyword arguments of `Options`; a value of None is left out."""
 
 
-def combination_refusal(case: Case) -> str | None:
-    """Why the bundled kernels do not take the parts of `case` together, or None."""
-    parts = case.mask.parts()
-    if "packed" in parts and "blocks" in parts:
-        return "mask parts packed and blocks"
-    return None
-
-
 def mask_kinds(case: Case) -> str:
     """The kinds of the mask as `launch_config` takes them."""
     mask = case.mask
     left, right = mask.window or (None, None)
+    packed_blocks = mask.packed is not None and mask.blocks is not None
+    banded = mask.causal is not None or mask.window is not None
     kinds = {
-        "tree": mask.tree is not None,
+        "tree": mask.tree is not None and not banded,
         "causal": mask.causal is not None or right is not None,
         "left": left is not None,
-        "bitmap": mask.bitmap is not None,
-        "blocks": mask.blocks is not None,
+        "bitmap": mask.bitmap is not None or packed_blocks or (mask.tree is not None and banded),
+        "blocks": mask.blocks is not None and not packed_blocks,
         "prefix": mask.prefix_lengths is not None,
     }
     return "+".join(kind for kind, present in kinds.items() if present) or "none"
 
 
 def block_size(case: Case) -> tuple[int, int] | None:
-    """Queries and keys of a block, or None without a pattern."""
+    """Queries and keys of a block that tiles must divide, or None: a pattern over packed sequences is a table of bits."""
     blocks = case.mask.blocks
-    return None if blocks is None else (blocks.rows, blocks.keys)
+    return None if blocks is None or case.mask.packed is not None else (blocks.rows, blocks.keys)
 
 
 def pair_terms(case: Case) -> str:

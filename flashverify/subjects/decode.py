@@ -35,6 +35,7 @@ class BundledDecode(Bundled):
         self.supports = Supports(
             precisions=("ieee", "tf32", "tf32x3"),
             masks=("causal", "window", "query_lengths", "key_lengths", "tree"),
+            banded_trees=True,
             entry_trees=True,
             logits=("softcap", "alibi", "bias", "sink"),
             empty=True,
@@ -48,11 +49,11 @@ class BundledDecode(Bundled):
         )
 
     def _refusal(self, case: Case) -> str | None:
-        parts = case.mask.parts()
-        if "tree" in parts and parts & {"causal", "window", "query_lengths", "key_lengths"}:
+        mask, parts = case.mask, case.mask.parts()
+        if "tree" in parts and parts & {"query_lengths", "key_lengths"}:
             return f"mask parts {sorted(parts)}: the nodes of a tree are the last keys"
-        if case.logits.bias and case.storage.page_size is not None:
-            return f"bias={case.logits.bias} with pages: a bias has no place in a cache"
+        if "tree" in parts and (mask.causal == "top-left" or (mask.window is not None and mask.causal is None)):
+            return f"causal={mask.causal}, window={mask.window} with a tree: its nodes are the last keys"
         return self._dtype_refusal(case)
 
     def form(self, case: Case) -> Form:
@@ -100,7 +101,7 @@ class BundledDecode(Bundled):
             key_lengths=lengths,
             softcap=problem.softcap,
             alibi_slopes=problem.slopes,
-            bias=problem.bias,
+            bias=problem.bias if pages is None else self._bias(problem, pages.table.shape[1] * pages.k.shape[1]),
             sink=problem.sink,
             block_table=None if pages is None else pages.table,
             tree=None if case.mask.tree is None else self._tree(problem),
@@ -119,6 +120,16 @@ class BundledDecode(Bundled):
             NotImplementedError: always.
         """
         raise NotImplementedError("decode has no backward")
+
+    @staticmethod
+    def _bias(problem: Problem, room: int) -> torch.Tensor | None:
+        """The bias of the keys that the pages have room for, NaN behind those that there are; its axes are as they were."""
+        bias = problem.bias
+        if bias is None or bias.shape[3] == room:
+            return bias
+        wide = bias.new_full((*bias.shape[:3], room), float("nan"))
+        wide[..., : bias.shape[3]] = bias
+        return wide
 
     def _tree(self, problem: Problem) -> Any:
         """The tree; of cases with an odd seed as a bitmap of each head's own, whose words lie between words that hide no key."""

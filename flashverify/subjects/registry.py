@@ -104,6 +104,11 @@ REGISTERED = (
         "flashverify.subjects.algorithms:PAPER_BLOCK_SPARSE",
         "the same with a pattern of live blocks (Algorithm 5); interpreted",
     ),
+    Registered(
+        "paper-varlen",
+        "flashverify.subjects.algorithms:PAPER_VARLEN",
+        "the same over packed sequences, forward and backward; interpreted",
+    ),
     Registered("two-pass", "flashverify.subjects.algorithms:TWO_PASS", "normalisation first, then O; interpreted"),
     Registered(
         "rabe-staats",

@@ -50,7 +50,8 @@ def attention(
             far as the other masks let it. With `causal` only; not with `tree` or a right side of `window`. Checked and clamped
             as `key_lengths`.
         tree: the queries are the nodes of a tree, the last Sq keys are the same nodes. A node sees all Sk - Sq keys
-            before them, itself and its ancestors. The entries of a batch share it, or have one each. Not together with `causal`, `window` and `bitmap`.
+            before them, itself and its ancestors. The entries of a batch share it, or have one each. `causal` and `window`
+            count rows and keys: node i stands where query i does.
         bitmap: one bit per query and key.
         blocks: one bool per block of queries by keys; dead blocks are neither read nor computed.
         softcap: logits are softcap * tanh(t / softcap) instead of t = scale * q k^T; positive.

@@ -74,10 +74,10 @@ def decode(
             the others are checked on the CPU alone.
         tree: the queries are the nodes of a tree, the last Sq of the n keys are the same nodes. A node sees all n - Sq keys
             before them, itself and its ancestors; with a Bitmap of `[B or 1, Hq or 1, Sq, Sq]` node i sees the nodes of its
-            bits. Not together with `causal` or `window`.
+            bits. Together with `causal="bottom-right"` and then with a `window`, which count rows: node i stands at key n - Sq + i.
         softcap: as in `attention`, and so are `alibi_slopes`, and `sink`, which is merged as one more split.
         alibi_slopes: `[Hq]` fp32.
-        bias: `[B or 1, Hq or 1, Sq, Sk]`, as in `attention`; not together with a `block_table`.
+        bias: `[B or 1, Hq or 1, Sq, Sk]`, as in `attention`; with a `block_table` Sk is the room for keys, pages times their size.
         sink: `[Hq]` fp32.
         n_splits: from 1 to 1024; by default the fewest that fill the device.
         precision: of the dot products of fp32 inputs; without effect on fp16 and bf16.

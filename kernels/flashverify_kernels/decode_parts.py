@@ -4,6 +4,7 @@ import torch
 
 from flashverify_kernels.bitmap import WORD, Bitmap
 from flashverify_kernels.config import MASKS
+from flashverify_kernels.device.mask import LOWER
 from flashverify_kernels.masking import Extent, Mask, check_mask
 from flashverify_kernels.options import DecodeOptions, Options
 from flashverify_kernels.terms import Terms, check_terms
@@ -16,8 +17,6 @@ def check_decode_terms(options: DecodeOptions, extent: Extent, dtype: torch.dtyp
         x = getattr(options, name)
         if isinstance(x, torch.Tensor) and x.requires_grad and torch.is_grad_enabled():
             raise ValueError(f"{name}: decode has no backward; detach it, work under torch.no_grad(), or use attention")
-    if options.bias is not None and options.block_table is not None:
-        raise ValueError("bias: not accepted with a block_table")
     given = Options(
         causal=options.causal,
         softcap=options.softcap,
@@ -41,14 +40,19 @@ def check_decode_mask(options: DecodeOptions, extent: Extent) -> Mask:
     tree = options.tree
     if tree is None:
         return mask
-    for name in ("causal", "window", "query_lengths"):
-        value = getattr(options, name)
-        if value is not None:
-            raise ValueError(f"tree: cannot be combined with {name}={value!r}; a tree orders its nodes itself")
+    if options.query_lengths is not None:
+        raise ValueError(
+            f"tree: cannot be combined with query_lengths={options.query_lengths!r}: every query is a node"
+        )
+    if options.causal == "top-left" or (options.window is not None and options.causal is None):
+        raise ValueError(
+            f"tree: expected causal='bottom-right' or None, and with a window 'bottom-right', because the nodes are the last keys; "
+            f"got causal={options.causal!r}, window={options.window!r}"
+        )
     if isinstance(tree, TreeMask):  # a node sees none after it
         flags, words = MASKS["tree"], tree.words(batch, sq)
     elif isinstance(tree, Bitmap):
-        flags, words = MASKS["bitmap"], tree.words
+        flags, words = MASKS["bitmap" if options.causal is None else "tree"], tree.words
     else:
         raise TypeError(f"tree: expected a TreeMask or a Bitmap, got {type(tree).__name__}")
     accepted = ((1, batch), (1, heads), (sq,), (-(-sq // WORD),))
@@ -58,4 +62,5 @@ def check_decode_mask(options: DecodeOptions, extent: Extent) -> Mask:
         )
     if words.device != extent.device:
         raise ValueError(f"tree: expected device {extent.device} (that of q), got {words.device}")
-    return Mask(flags=flags, align_end=True, words=words, tree=True)
+    # no right side reaches behind causal, and what causal shows of the keys before the nodes is all of them
+    return Mask(flags=flags | mask.flags & LOWER.value, left=mask.left, align_end=True, words=words, tree=True)

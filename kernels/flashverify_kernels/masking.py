@@ -11,6 +11,7 @@ from flashverify_kernels.device.mask import BITS, LOWER, PREFIX, SPARSE, UPPER
 from flashverify_kernels.lengths import MAX_LENGTH, check_device, check_lengths, check_prefix_lengths
 from flashverify_kernels.options import Options, Window
 from flashverify_kernels.packed import Packed
+from flashverify_kernels.packed_blocks import bits_of_blocks
 from flashverify_kernels.runtime import readable
 from flashverify_kernels.tree import TreeMask
 from flashverify_kernels.tree_bitmap import bits_of_both
@@ -77,7 +78,7 @@ def check_mask(options: Options, extent: Extent) -> Mask:
         ValueError: a shape, device or value that is not accepted, or parts that do not go together.
     """
     if options.packed is not None:
-        for name in ("query_lengths", "key_lengths", "blocks"):
+        for name in ("query_lengths", "key_lengths"):
             if getattr(options, name) is not None:
                 raise ValueError(f"{name}: not accepted with packed sequences")
     check_lengths("query_lengths", options.query_lengths, extent.rows, extent.batch, extent.device)
@@ -87,12 +88,14 @@ def check_mask(options: Options, extent: Extent) -> Mask:
     sequences = extent.batch if options.packed is None else options.packed.sequences
     check_prefix_lengths(options, sequences, extent.keys, extent.device)
     words = _check_bitmap(options.bitmap, extent)
+    if blocks is not None and options.packed is not None:
+        bits = bits_of_blocks(blocks, options.packed, extent.rows, extent.max_k)
+        blocks, words = None, bits if words is None else words & bits
     if options.tree is not None:
-        for name in ("causal", "window"):
-            value = getattr(options, name)
-            if value is not None:
-                raise ValueError(f"tree: cannot be combined with {name}={value!r}; a tree orders its nodes itself")
         _check_tree(options.tree, options.packed, extent)
+    if options.tree is not None and (options.causal is not None or options.window is not None):
+        words = _tree_words(options, extent, _all_keys(extent) if words is None else words)
+    elif options.tree is not None:
         return Mask(
             flags=MASKS["tree"] | (SPARSE.value if blocks else 0),
             right=0 if options.packed else extent.keys - extent.rows,
@@ -143,6 +146,11 @@ def _check_window(window: Window | None, extent: Extent) -> Window:
             f"window: at most {MAX_LENGTH} queries and keys together, got {extent.max_q} and {extent.max_k}"
         )
     return window
+
+
+def _all_keys(extent: Extent) -> torch.Tensor:
+    """The words of a bitmap that hides nothing."""
+    return torch.full((1, 1, extent.rows, -(-extent.max_k // WORD)), -1, dtype=torch.int32, device=extent.device)
 
 
 def _tree_words(options: Options, extent: Extent, words: torch.Tensor | None) -> torch.Tensor:

@@ -45,6 +45,7 @@ class VarlenOptions(SharedOptions, total=False):
     prefix_lengths: torch.Tensor | None
     tree: TreeMask | None
     bitmap: Bitmap | None
+    blocks: BlockMask | None
     softcap: float | None
     alibi_slopes: torch.Tensor | None
     sink: torch.Tensor | None
@@ -59,7 +60,6 @@ class AttentionOptions(VarlenOptions, total=False):
 
     query_lengths: torch.Tensor | None
     key_lengths: torch.Tensor | None
-    blocks: BlockMask | None
     layout: Layout
 
 

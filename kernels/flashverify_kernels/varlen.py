@@ -43,6 +43,8 @@ def attention_varlen(
             seen.
         tree: `TreeMask.from_parents(parents, cu=...)`: a tree per sequence, whose nodes are its last keys.
         bitmap: words `[1, Hq or 1, Tq, ceil(max_k / 32)]`, keys numbered within the row's own sequence.
+        blocks: `[1, Hq or 1, ceil(Tq / rows), ceil(Tk / keys)]`, counted from the start of q and k. A sequence starts anywhere in a
+            block, so the pattern costs what a bitmap does.
         softcap: as in `attention`.
         alibi_slopes: as in `attention`, aligned by the lengths of the sequence.
         bias: `[1, Hq or 1, Tq, max_k]`, else as in `attention`; keys numbered within the row's own sequence.

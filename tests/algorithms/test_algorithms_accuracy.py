@@ -22,9 +22,12 @@ OUTPUTS = {
     "standard": {"o", "lse", "dq", "dk", "dv"},
     "paper-flash": {"o", "lse", "dq", "dk", "dv"},
     "paper-block-sparse": {"o", "lse", "dq", "dk", "dv"},
+    "paper-varlen": {"o", "lse", "dq", "dk", "dv"},
     "two-pass": {"o", "lse", "delta", "dq", "dk", "dv"},
     "rabe-staats": {"o", "lse"},
 }
+PACKED = ("packed=0,0,21,21,36/0,9,9,20,53", "packed=0,37/0,50", "packed=0,5,37/0,33,47")
+PACKED_SMALL = "packed=0,5,21/0,9,37"
 REGIMES = ("normal", "logits-1e3", "v-cancelling", "negative", "ascending")
 
 
@@ -39,6 +42,8 @@ def cases(name):
         if name == "paper-block-sparse":
             launch = f"blocks={('32,16', '16,64', '48,32')[n // 3 % 3]},160,{n},{n % 2},{n // 2 % 2}"
         sizes = "batch=2 seq_q=37 seq_k=53 dim_qk=24 dim_v=16"
+        if name == "paper-varlen":
+            mask, sizes = mask.partition("klen")[0], f"{sizes.replace('batch=2', 'batch=1')} {PACKED[n % 3]}"
         yield parse_case(
             f"fv1 {heads} {sizes} dtype={dtype} regime={regime} seed={n} {mask} {launch} {dropout} {backward}"
         )
@@ -61,6 +66,53 @@ def test_it_stays_within_its_bounds(name):
     assert judged == 15
     assert set(worst) == OUTPUTS[name]
     assert max(worst.values()) > 0.3, "the cases say nothing"
+
+
+def test_packed_sequences_are_each_alone_bit_for_bit():
+    rows, keys, generator = (0, 5, 5, 24), (0, 9, 12, 41), torch.Generator().manual_seed(1)
+    q, k, v, do = (
+        torch.randn(1, heads, n, 16, generator=generator) for heads, n in ((4, 27), (2, 44), (2, 44), (4, 27))
+    )
+    cu = tuple(torch.tensor(limits, dtype=torch.int32) for limits in (rows, keys))
+    shared = {"scale": 0.25, "causal": "bottom-right", "block_m": 16, "block_n": 16}
+
+    def run(setting, q, k, v, do):
+        forward = paper_forward(q, k, v, setting)
+        return forward.o, forward.lse[..., None], *paper_backward(do, q, k, v, forward, setting)
+
+    whole = run(Setting(cu=cu, **shared), q, k, v, do)
+    for s in range(3):
+        i, j = slice(rows[s], rows[s + 1]), slice(keys[s], keys[s + 1])
+        alone = run(Setting(**shared), q[:, :, i], k[:, :, j], v[:, :, j], do[:, :, i])
+        for x, y, place in zip(whole, alone, (i, i, i, j, j), strict=True):
+            assert torch.equal(x[:, :, place], y)
+
+
+PLACES = {
+    "keys begin where queries do": ("paper_forward_kernel", "place(cu_k_ptr, n //", "place(cu_q_ptr, n //"),
+    "dK and dV begin where queries do": ("paper_backward_kernel", "place(cu_k_ptr, hk", "place(cu_q_ptr, hk"),
+    "LSE of the first sequence": ("paper_backward_kernel", "m_ptr + first_q, l_ptr + first_q,", "m_ptr, l_ptr,"),
+}
+
+
+@pytest.mark.parametrize("defect", PLACES)
+def test_a_wrong_place_in_packed_sequences_is_found(edited, defect):
+    edited(*PLACES[defect])
+    case = parse_case(
+        f"fv1 heads_q=2 seq_q=21 seq_k=41 dim_qk=16 dim_v=16 dtype=fp32 {PACKED_SMALL} causal=bottom-right seed=3"
+    )
+
+    found = {v.output for v in judge_case(load_subject("paper-varlen"), case, Plan.only("accuracy", case)).failures}
+    forward = "forward" in PLACES[defect][0]
+    assert found >= ({"o", "lse"} if forward else {"dq"})
+    assert forward or not found & {"o", "lse"}
+
+
+def test_packed_sequences_are_refused_where_an_algorithm_has_none():
+    q, cu = torch.zeros(1, 1, 4, 16), torch.tensor([0, 4], dtype=torch.int32)
+
+    with pytest.raises(ValueError, match="cu: only Algorithms 2 and 4 take packed sequences"):
+        standard_forward(q, q, q, Setting(scale=1.0, cu=(cu, cu)))
 
 
 def test_the_form_says_where_the_division_is():

@@ -69,12 +69,30 @@ def blocks(cu_q, cu_k, rows=24, keys=32):
     return (number[0].view(-1, 1) == number[1].view(1, -1)) & inside
 
 
+CHOSEN = torch.tensor([[[[0, 3, -1], [2, 2, 5], [7, -1, 1]], [[1, -1, 0], [0, 4, 4], [6, 3, 0]]]])
+"""Lists of each kv head for 8 rows, of blocks of 4 keys, with duplicates and with entries that name none."""
+
+
+def named(lists):
+    see = torch.zeros(1, 4, 24, 32, dtype=torch.bool)
+    for head, group, entry in torch.cartesian_prod(torch.arange(4), torch.arange(3), torch.arange(3)).tolist():
+        block = int(lists[0, head // 2, group, entry])
+        if block >= 0:
+            see[0, head, 8 * group : 8 * group + 8, 4 * block : 4 * block + 4] = True
+    return see
+
+
 MASKS = {
     "top-left": ({"causal": "top-left"}, KEYS <= ROWS, KEYS < ROWS),
     "bottom-right": ({"causal": "bottom-right"}, KEYS <= ROWS + 8, KEYS <= ROWS),
     "window": ({"window": (5, 3)}, (KEYS >= ROWS - 5) & (KEYS <= ROWS + 3), (KEYS >= ROWS - 4) & (KEYS <= ROWS + 3)),
     "open window": ({"window": (None, 3)}, KEYS <= ROWS + 3, KEYS <= ROWS + 4),
     "tree": ({"tree": TREE}, torch.cat([PREFIX, ANCESTORS], 1), torch.cat([PREFIX, SIBLING], 1)),
+    "tree and window": (
+        {"tree": TREE, "causal": "bottom-right", "window": (5, None)},
+        torch.cat([PREFIX, ANCESTORS], 1) & (KEYS >= ROWS + 3),
+        torch.cat([PREFIX, ANCESTORS], 1) & (KEYS >= ROWS + 4),
+    ),
     "prefix": (
         {"prefix_lengths": [9, 20], "causal": "top-left"},
         lengths([9, 20], 32)[:, None, None] | (KEYS <= ROWS),
@@ -89,6 +107,11 @@ MASKS = {
         {"query_lengths": torch.tensor([24, 17])},
         lengths([24, 17], 24)[:, None, :, None] & torch.ones(1, 1, 24, 32, dtype=torch.bool),
         lengths([24, 18], 24)[:, None, :, None] & torch.ones(1, 1, 24, 32, dtype=torch.bool),
+    ),
+    "chosen keys": (
+        {"selection": CHOSEN, "selection_rows": 8, "selection_keys": 4, "causal": "bottom-right"},
+        named(CHOSEN) & (KEYS <= ROWS + 8),
+        named(CHOSEN.roll(1, 2)) & (KEYS <= ROWS + 8),
     ),
     "dense": ({"mask": DENSE}, DENSE, DENSE.roll(1, 1)),
     "dense and causal": ({"mask": DENSE, "causal": "bottom-right"}, DENSE & (KEYS <= ROWS + 8), DENSE & (KEYS <= ROWS)),
@@ -288,10 +311,20 @@ def test_the_oracle_gives_every_gradient(draw, attention):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        (
+            {"selection": torch.full((1, 1, 24, 2), 8), "selection_keys": 4},
+            "entries from 8 to 8 is not accepted: -1 for none, or blocks 0 to 7",
+        ),
+        ({"selection": torch.zeros(1, 1, 24, 2)}, "selection of dtype torch.float32 is not accepted: integers"),
+        (
+            {"selection": torch.zeros(1, 4, 24, 2).int()},
+            r"shape \[1, 4, 24, 2\] is not accepted: \[2 or 1, 2 or 1, 24, entries\]",
+        ),
+        ({"selection_rows": 4}, "selection_rows=4 is not accepted without selection"),
+        ({"selection_keys": 0}, "selection_keys=0 is not accepted: an integer >= 1"),
         ({"window": 5}, r"window=5 is not accepted: None or \(left, right\)"),
         ({"window": (-1, 0)}, r"window=\(-1, 0\)"),
         ({"tree": [0]}, "tree"),
-        ({"tree": TREE, "causal": "top-left"}, "tree mask cannot be combined"),
         ({"cu_q": CU_Q}, "cu_k=None"),
         ({"cu_q": CU_Q, "cu_k": CU_K}, "batch=2"),
         ({"key_lengths": [1.5, 2.0]}, "key_lengths"),

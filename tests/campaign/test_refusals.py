@@ -95,7 +95,7 @@ def test_a_declaration_that_has_everything_has_nothing_outside():
     wide = Supports(
         masks=masks, logits=tuple(x.name for x in LOGIT_MODIFIERS), dropout=True, empty=True, strided=True, transposed=True,
             dlse=True,
-        window_alignments=("top-left", "bottom-right"), entry_trees=True, scales=("positive", "zero", "negative"),
+        window_alignments=("top-left", "bottom-right"), entry_trees=True, banded_trees=True, scales=("positive", "zero", "negative"),
     )  # fmt: skip
 
     assert not list(widened(wide))

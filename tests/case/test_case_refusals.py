@@ -78,7 +78,6 @@ BAD_LINES = {
     "got (1, 2)",
     "fv1 prefix=1 tree=-1": "prefix_lengths=(1,) is not accepted: only with causal",
     "fv1 packed=0,1/0,1 prefix=1,0 causal=top-left": "prefix_lengths=(1, 0) is not accepted: one length per sequence, 1 packed sequences",
-    "fv1 tree=-1 causal=top-left": "a tree mask cannot be combined with causal or window",
     "fv1 seq_q=٣٣": "seq_q='٣٣' is not accepted: ASCII, digits without underscores between them",
     "fv1 seq_q=1_6": "seq_q='1_6' is not accepted: ASCII",
     "fv1 scale=1_0.5": "scale='1_0.5' is not accepted: ASCII",

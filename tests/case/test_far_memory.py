@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from flashverify import parse_case
 from flashverify.case.memory.far import cuda, host
-from flashverify.case.memory.far.guard import far_outputs
+from flashverify.case.memory.far.guard import FarOutputs
 from flashverify.case.memory.far.problem import far_problem
 from flashverify.case.memory.far.strides import FAR_AXES, far_strides, span
 from flashverify.case.memory.handed import copied
@@ -84,11 +84,11 @@ def test_a_problem_without_the_axis_is_none_and_an_unknown_axis_is_refused():
 
 
 def test_what_a_subject_allocates_is_stretched_along_one_axis_and_knows_what_is_unwritten():
-    with far_outputs(1)() as guard:
+    with FarOutputs(1)() as guard:
         o, lse, counts = torch.empty(2, 3, 4, 8), torch.zeros(3, 4), torch.empty(2, 3, 4, dtype=torch.int32)
         o[0, 2] = 1.0
 
-    with far_outputs(1)():
+    with FarOutputs(1)():
         assert copied("k", torch.ones(2, 3, 4, 8)).is_contiguous()
     assert o.stride()[0::2] == (96, 8)
     assert 2 * o.stride(1) > 2**31
@@ -101,7 +101,7 @@ def test_what_a_subject_allocates_is_stretched_along_one_axis_and_knows_what_is_
 def test_memory_of_a_subject_with_the_strides_of_a_far_input_is_not_filled():
     strides = far_strides((3, 4, 5, 8), (160, 40, 8, 1), 0)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with far_outputs(None)() as guard:
+    with FarOutputs(None)() as guard:
         made = torch.empty_strided((3, 4, 5, 8), strides)
 
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 << 10

@@ -4,9 +4,11 @@ import dataclasses
 import re
 
 import pytest
+import torch
 
 from flashverify import Supports
 from flashverify.case.memory.far.strides import FAR_AXES
+from flashverify.case.text import parse_case
 from flashverify.checks import Plan, judge_case
 from flashverify.interpreter import Sanitizer, faithful
 from flashverify.interpreter.hooks import interpreting
@@ -91,6 +93,30 @@ def test_memory_of_a_subject_that_must_be_contiguous_is_left_alone(tmp_path):
     kernel = planted(tmp_path, "lse_batch + h * lse_head + first_q + i", "tl.num_programs(1) * rows + h * rows + i")
 
     assert addresses(kernel, FORWARD).failures == addresses(kernel, FORWARD).warnings == ()
+
+
+ALGORITHMS = ("two-pass", "standard", "paper-flash", "paper-block-sparse", "rabe-staats")
+
+
+@pytest.mark.parametrize("name", fast_one_in(len(ALGORITHMS), ALGORITHMS))
+def test_a_subject_that_copies_its_own_memory_where_it_is_not_contiguous_is_not_accused(name):
+    case = parse_case("fv1 batch=3 seq_q=5 seq_k=5 dim_qk=8 dim_v=8 dtype=fp32 seed=191 backward=no")
+
+    assert addresses(load_subject(name), case, "batch", "row").failures == ()
+
+
+def test_a_wrong_value_in_copied_memory_is_a_failure_all_the_same():
+    kernel = load_subject(f"{KERNELS}:attend")
+    forward = kernel.function
+
+    def copying(p):
+        o, lse = forward(p)
+        other = torch.empty_like(p.v).contiguous().copy_(o)
+        return (other * 1.5 if p.q.stride(0) > 2**20 else other), lse
+
+    assert failures(dataclasses.replace(kernel, function=copying), FORWARD, "batch") == {
+        ("addresses", "far-values", "o")
+    }
 
 
 def test_a_refusal_of_huge_strides_is_told_and_is_no_failure():

@@ -169,3 +169,22 @@ def test_any_scale(make_case, scale):
     got = run(case.q, case.k, case.v, scale=scale, n_splits=2, config=SMALL)
     wanted = exact(case.q, case.k, case.v, visible(1, 1, 50), scale)
     close([x.double() for x in got], wanted, 4e-5 if scale == 100.0 else 4e-6)
+
+
+@pytest.mark.parametrize("page_size", [None, 5])
+@pytest.mark.parametrize("window", [None, (3, None), (0, 2)])
+def test_a_tree_under_a_window_sees_what_both_show(make_case, tree, window, page_size):
+    parents, lengths = [-1, 0, 0, 1, 1, 2, -1], ints(60, 41, 7)
+    case = make_case(batch=3, heads=4, kv_heads=2, sq=7, sk=60)
+    nodes = torch.eye(7, dtype=torch.bool)
+    for node, parent in enumerate(parents):
+        nodes[node] |= nodes[parent] & (parent >= 0)
+    options = {"causal": "bottom-right", "window": window, "key_lengths": lengths, "config": SMALL, "n_splits": 2}
+    k, v, table = (case.k, case.v, None) if page_size is None else paged(case.k, case.v, page_size, lengths)
+
+    got = run(case.q, k, v, tree=tree(parents), block_table=table, **options)
+
+    see = visible(
+        3, 7, 60, causal="bottom-right", window=window or (None, None), lengths=lengths, nodes=nodes.expand(3, -1, -1)
+    )
+    agree(got, exact(case.q, case.k, case.v, see), torch.float32)

@@ -37,7 +37,12 @@ BAD = [
     (
         {"tree": TreeMask.from_parents([-1, 0, 1]), "causal": "top-left"},
         ValueError,
-        "tree: cannot be combined with causal=",
+        "tree: expected causal='bottom-right' or None, .*got causal='top-left'",
+    ),
+    (
+        {"tree": TreeMask.from_parents([-1, 0, 1]), "window": (2, 0)},
+        ValueError,
+        r"tree: expected .*got causal=None, window=\(2, 0\)",
     ),
     ({"tree": [0]}, TypeError, "tree: expected a TreeMask or a Bitmap, got list"),
     ({"config": 16}, TypeError, "config: expected a LaunchConfig, got int"),

@@ -82,11 +82,24 @@ def test_terms_go_with_pages(make_case):
     close(found, attention(case.q, case.k, case.v, return_lse=True, **options))
 
 
+def test_a_bias_goes_with_pages_and_is_read_at_the_keys_that_there_are(make_case):
+    case = make_case(batch=2, heads=4, kv_heads=2, sq=3, sk=40)
+    lengths = ints(40, 17).to(device())
+    k, v, table = paged(case.k, case.v, 16, lengths)
+    bias = torch.full((2, 1, 3, 48), float("nan"), device=device())
+    for b, n in enumerate((40, 17)):
+        bias[b, 0, :, :n] = ramp(n)
+
+    found = run(case.q, k, v, block_table=table, bias=bias, key_lengths=lengths)
+
+    close(found, attention(case.q, case.k, case.v, return_lse=True, bias=bias[..., :40], key_lengths=lengths))
+
+
 def test_terms_that_do_not_go_are_named():
     q, table = torch.zeros(1, 2, 1, 8), torch.zeros(1, 1, dtype=torch.int32)
     pages = torch.zeros(1, 16, 2, 8)
-    with pytest.raises(ValueError, match="bias: not accepted with a block_table"):
-        decode(q, pages, pages, block_table=table, bias=torch.zeros(1, 1, 1, 16))
+    with pytest.raises(ValueError, match=r"bias: expected shape \(1, 2, 1, 16\), the first two axes possibly 1, got"):
+        decode(q, pages, pages, block_table=table, bias=torch.zeros(1, 1, 1, 15))
     with pytest.raises(ValueError, match=r"sink: expected shape \(2,\), one per query head, got \(3,\)"):
         decode(q, q, q, sink=torch.zeros(3))
     with pytest.raises(ValueError, match="bias: decode has no backward"):

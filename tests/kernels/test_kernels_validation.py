@@ -139,8 +139,6 @@ def test_parents_are_checked(parents, error, message):
 
 
 def test_a_tree_must_fit_its_problem(tree):
-    with pytest.raises(ValueError, match="tree: cannot be combined with causal='top-left'"):
-        attention(*qkv(), tree=tree([-1] * 4), causal="top-left")
     with pytest.raises(ValueError, match="tree: expected one node per query, 4, got 3"):
         attention(*qkv(), tree=tree([-1] * 3))
     with pytest.raises(ValueError, match=r"tree: .* got only 3 keys"):

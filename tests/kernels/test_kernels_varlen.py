@@ -195,7 +195,6 @@ def test_no_sequence_at_all():
         ({"max_q": 2.0}, TypeError, "max_q: expected a whole number, got 2.0"),
         ({"q": torch.zeros(1, 3, 2, 8)}, ValueError, r"q: expected 3 axes \(rows, heads, channels\)"),
         ({"tree": TreeMask.from_parents([-1, 0])}, ValueError, "tree: expected one node per query, 3, got 2"),
-        ({"causal": "top-left", "tree": TreeMask.from_parents([-1] * 3)}, ValueError, "tree: cannot be combined with"),
     ],
 )
 @pytest.mark.skipif(torch.cuda.is_available(), reason="values are not read on a GPU")

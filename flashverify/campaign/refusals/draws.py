@@ -39,6 +39,7 @@ _WIDEST: dict[str, Any] = {
     "always_paged": False,
     "window_sides": ("left", "right"),
     "window_alignments": ("top-left", "bottom-right"),
+    "banded_trees": True,
     "entry_trees": True,
     "block_multiple": 16,
     "dropout": True,

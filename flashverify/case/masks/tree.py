@@ -32,18 +32,16 @@ _SAME = 2
 class _Tree(MaskPart):
     """Parents of the query nodes; the last keys of a sequence are its nodes, and a node sees itself and its ancestors.
 
-    A dense batch shares one tree, or has a tuple of trees, one for each entry.
+    A dense batch shares one tree, or has a tuple of trees, one for each entry. Causal and a window count rows and keys, not nodes on a
+    path: a node's place is the number of its row.
     """
 
     name = word = "tree"
     role: Role = "order"
     reason = "keys that are no ancestors"
-    excludes = ("causal", "window")
 
     def check(self, value: Any, mask: Mask) -> None:
         """Parents come before their nodes, and every node is a key."""
-        if mask.causal or mask.window:
-            raise UsageError("a tree mask cannot be combined with causal or window")
         entries = has_entry_trees(value)
         if entries:
             apart = mask.packed is None and len(value) > 1 and all(isinstance(tree, tuple) for tree in value)

@@ -98,6 +98,9 @@ class Guard:
         )
         return made
 
+    def made_contiguous(self, tensor: torch.Tensor) -> None:
+        """Told of each tensor whose contiguous copy is made inside the block."""
+
     def _word(self, tensor: torch.Tensor) -> int | None:
         """The poison of a tensor, a signed integer; None where the tensor cannot be guarded."""
         import torch

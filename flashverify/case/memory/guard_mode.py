@@ -60,6 +60,8 @@ class GuardMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         result = func(*args, **(kwargs or {}))
+        if func is _ATEN.clone.default and (kwargs or {}).get("memory_format") is torch.contiguous_format:
+            self._guard.made_contiguous(args[0])
         filled = func in _FILLED
         if (filled or func in _EMPTY) and type(result) is torch.Tensor and not _of_absolute_offsets():
             return self._guard.surround(result, filled=filled)

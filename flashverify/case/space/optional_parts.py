@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import strategies as st
 
 from flashverify.case.masks.mask import PARTS
+from flashverify.case.masks.together import stand_together
 from flashverify.case.modifiers.logits import LOGIT_MODIFIERS
 from flashverify.case.space.sampling import one_in, sampled_from
 
@@ -58,11 +59,6 @@ def _extras(supports: Supports) -> list[str]:
     return [*logits, *(["dropout"] if supports.dropout else []), *extra_masks(supports)]
 
 
-def _together(*names: str) -> bool:
-    """Whether the mask parts exclude none of each other."""
-    return not any(part.name in names and set(part.excludes).intersection(names) for part in PARTS)
-
-
 def all_parts(supports: Supports) -> list[frozenset[str]]:
     """Every set of bands, tree and lengths that the subject has, plain first; of a subject with extras plain more than once."""
     orders, bands, lengths = (_named(role, supports) for role in ("order", "band", "lengths"))
@@ -71,11 +67,23 @@ def all_parts(supports: Supports) -> list[frozenset[str]]:
     if not supports.combine_masks:
         return [frozenset(parts) for parts in ((),) * 2 * rich + (*main, *((p,) for p in lengths))]
     more = [(), *((p,) for p in lengths), *([tuple(lengths)] if len(lengths) > 1 else [])]
-    main += [(order, band) for order in orders for band in bands if _together(order, band)]
+    main += [(order, band) for order in orders for band in bands if stand_together(supports, order, band)]
+    if "tree" in orders:
+        main += [("tree", *beside) for beside in dict.fromkeys(_beside_tree(supports)) if "causal" in beside]
     if rich:
         main = [(), (), *main, *main[1:2]]
         more = [*((),) * 3, *more, *more[1:2]]
     return [frozenset(a + b) for b in more for a in main]
+
+
+def _beside_tree(supports: Supports) -> list[tuple[str, ...]]:
+    """What of causal and the bands stands beside a tree: in half of the draws nothing."""
+    if not supports.banded_trees:
+        return [()]
+    causal, bands = (_named(role, supports) for role in ("order", "band"))
+    alone = [(name,) for name in (*causal, *bands) if name != "tree"]
+    found = [*alone, *(("causal", band) for band in bands if "causal" in causal)]
+    return [*((),) * max(len(found), 1), *found]
 
 
 def draw_parts(draw: Draw, supports: Supports) -> frozenset[str]:
@@ -86,8 +94,11 @@ def draw_parts(draw: Draw, supports: Supports) -> frozenset[str]:
         return frozenset(draw(sampled_from([*((),) * (1 + 2 * rich), *((p,) for p in orders + bands + lengths)])))
     parts = set(draw(sampled_from([*((),) * (1 + rich), *((p,) for p in orders + bands)])))
     parts |= {part for part in lengths if draw(one_in(4) if rich else st.booleans())}
+    if "tree" in parts:
+        beside = _beside_tree(supports)
+        return frozenset(parts.union(draw(sampled_from(beside)) if len(beside) > 1 else ()))
     for band in bands:
-        if parts.intersection(orders) and _together(band, *parts) and draw(st.booleans()):
+        if parts.intersection(orders) and stand_together(supports, band, *parts) and draw(st.booleans()):
             parts.add(band)
     return frozenset(parts)
 
@@ -124,7 +135,7 @@ def combine(supports: Supports, parts: frozenset[str], extras: frozenset[str]) -
         if part.name in parts and parts.intersection(part.excludes) and part.role == "lengths":
             parts -= {part.name}
     for part in (part for part in PARTS if part.name in parts and part.needs):
-        parts = parts.union(part.needs) if _together(*parts, *part.needs) else parts - {part.name}
+        parts = parts.union(part.needs) if stand_together(supports, *parts, *part.needs) else parts - {part.name}
     return parts, features
 
 
@@ -135,7 +146,7 @@ def _with_required(supports: Supports, parts: frozenset[str]) -> frozenset[str]:
         return parts
     needed = {name for part in PARTS if part.name in required for name in part.needs}
     always = frozenset(required).union(needed)
-    return always.union(name for name in parts if _together(name, *always))
+    return always.union(name for name in parts if stand_together(supports, name, *always))
 
 
 def reachable(supports: Supports) -> frozenset[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flashverify.case.memory.far.guard import far_outputs
+from flashverify.case.memory.far.guard import FarOutputs
 from flashverify.checks.accuracy import check_accuracy
 from flashverify.checks.passes.bitwise import first_difference
 from flashverify.checks.passes.execution import execute
@@ -37,7 +37,7 @@ def far_values(
     Raises:
         Exception: whatever the subject raises.
     """
-    execution = execute(subject, problem, guarding=far_outputs(None))
+    execution = execute(subject, problem, guarding=FarOutputs(None))
     yield from wrong_values(subject, base, execution, undefined, what)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from flashverify.mutants.bank.combined import COMBINED
 from flashverify.mutants.bank.controls import CONTROLS as _CONTROLS
 from flashverify.mutants.bank.decode import DECODE
 from flashverify.mutants.bank.dropout import DROPOUT
@@ -39,6 +40,7 @@ BANK: tuple[Mutant, ...] = (
     *PRECISION,
     *LATENT,
     *SELECTION,
+    *COMBINED,
 )
 """Defects that an interpreted kernel shows in its outputs."""
 BEYOND_CASES = ("offset_in_32_bits",)

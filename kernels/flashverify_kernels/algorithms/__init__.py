@@ -5,7 +5,7 @@ For Triton's interpreter: on a GPU nothing would order what a program stores bef
 | module | algorithm |
 |---|---|
 | `standard` | S and P in memory; backward with dP and dS in memory |
-| `paper` | FlashAttention with keys outside; O, l, m (backward: dQ) in memory, normalised after every block; dense or block-sparse, with dropout |
+| `paper` | FlashAttention with keys outside; O, l, m (backward: dQ) in memory, normalised after every block; dense, block-sparse or over packed sequences, with dropout |
 | `two_pass` | the normalisation first, then O: two passes over the keys |
 | `rabe_staats` | O, l, m of every block of keys in memory, combined at the end |
 | `two_pass_backward` | a pass over the keys for dQ, a pass over the queries for dK and dV |

@@ -24,6 +24,7 @@ def paper_forward(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, setting: Se
         o_ptr=o,
         m_ptr=m,
         l_ptr=row_sum,
+        **shapes.sequences,
         **shapes.pattern,
         **shapes.draws,
         **shapes.common,
@@ -39,10 +40,10 @@ def paper_backward(
     shapes = Shapes(q, v, setting)
     m, row_sum = forward.kept
     dq = torch.zeros(q.shape, dtype=torch.float32, device=q.device)
-    dk, dv = (torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in (k, v))
+    dk, dv = (torch.zeros(x.shape, dtype=x.dtype, device=x.device) for x in (k, v))
     launch(
         paper_backward_kernel,
-        shapes.batch * shapes.kv_heads,
+        shapes.kv_matrices,
         q_ptr=q,
         k_ptr=k,
         v_ptr=v,
@@ -54,6 +55,7 @@ def paper_backward(
         dk_ptr=dk,
         dv_ptr=dv,
         scale=setting.scale,
+        **shapes.sequences,
         **shapes.pattern,
         **shapes.draws,
         **shapes.common,

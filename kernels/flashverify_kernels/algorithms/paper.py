@@ -2,7 +2,7 @@
 
 import triton.language as tl
 
-from flashverify_kernels.algorithms.tiles import finite, head, kept, key_count, live, load, logits, row_lse2, store
+from flashverify_kernels.algorithms.tiles import finite, kept, key_count, live, load, logits, place, row_lse2, store
 from flashverify_kernels.device.jit import kernel
 
 
@@ -14,6 +14,8 @@ def paper_forward_kernel(
     o_ptr,
     m_ptr,
     l_ptr,
+    cu_q_ptr,
+    cu_k_ptr,
     lengths_ptr,
     live_ptr,
     keep_scale,
@@ -36,7 +38,7 @@ def paper_forward_kernel(
     BLOCK_DV: tl.constexpr,
     CAUSAL: tl.constexpr,
 ):
-    """Algorithms 2 and 5, one program per (batch, query head); O, m and l hold 0, -inf and 0 before.
+    """Algorithms 2 and 5, one program per (batch or packed sequence, query head); O, m and l hold 0, -inf and 0 before.
 
     The factor of dropout multiplies P V in fp32: of the weights it would shift the rounding of every largest one, 1, alike.
     Of a dead block nothing is loaded but the keys and values, which Algorithm 5 loads before it looks.
@@ -48,7 +50,9 @@ def paper_forward_kernel(
         o_ptr: `[B heads, sq, dv]` fp32, read and written: normalised after every block of keys.
         m_ptr: `[B heads, sq]` fp32, read and written: running maximum, base 2.
         l_ptr: `[B heads, sq]` fp32, read and written: running sum.
-        lengths_ptr: `[B]` int32 key lengths, or None.
+        cu_q_ptr: `[n + 1]` int32 cumulative queries of packed sequences, which take the place of B with sq rows in all; or None.
+        cu_k_ptr: `[n + 1]` int32 cumulative keys, likewise.
+        lengths_ptr: `[B]` int32 key lengths, or None; not of packed sequences.
         live_ptr: `[B heads, ceil(sq / block_rows), ceil(sk / block_keys)]` uint8, 0 for a dead block; or None.
         keep_scale: what dropout multiplies the weights by that it keeps, 1 / (1 - p); or None without dropout.
         scale_log2: softmax scale times log2(e).
@@ -71,22 +75,24 @@ def paper_forward_kernel(
         CAUSAL: whether there is a causal diagonal.
     """
     n = tl.program_id(0)
-    k_end = key_count(lengths_ptr, n // heads, sk)
-    q_ptr, o_ptr = head(q_ptr, n, sq, d), head(o_ptr, n, sq, dv)
-    k_ptr, v_ptr = head(k_ptr, n // group, sk, d), head(v_ptr, n // group, sk, dv)
-    m_ptr, l_ptr = head(m_ptr, n, sq, 1), head(l_ptr, n, sq, 1)
-    for n0 in range(0, sk, BLOCK_N):
+    first_q, rows = place(cu_q_ptr, n, heads, sq)
+    first_k, keys = place(cu_k_ptr, n // group, heads // group, sk)
+    k_end = key_count(lengths_ptr, n // heads, keys)
+    q_ptr, o_ptr = q_ptr + first_q * d, o_ptr + first_q * dv
+    k_ptr, v_ptr = k_ptr + first_k * d, v_ptr + first_k * dv
+    m_ptr, l_ptr = m_ptr + first_q, l_ptr + first_q
+    for n0 in range(0, keys, BLOCK_N):
         j = n0 + tl.arange(0, BLOCK_N)
         k = load(k_ptr, j, k_end, d, BLOCK_D)
         v = load(v_ptr, j, k_end, dv, BLOCK_DV)
-        for m0 in range(0, sq, BLOCK_M):
+        for m0 in range(0, rows, BLOCK_M):
             if live(live_ptr, n, m0, n0, block_rows, block_keys, sq, sk):
                 i = m0 + tl.arange(0, BLOCK_M)
-                q = load(q_ptr, i, sq, d, BLOCK_D)
-                o = load(o_ptr, i, sq, dv, BLOCK_DV)
-                m_i = tl.load(m_ptr + i, mask=i < sq, other=float("-inf"))
-                l_i = tl.load(l_ptr + i, mask=i < sq, other=0.0)
-                z = logits(q, k, i, j, k_end, sq, align_end, scale_log2, CAUSAL)
+                q = load(q_ptr, i, rows, d, BLOCK_D)
+                o = load(o_ptr, i, rows, dv, BLOCK_DV)
+                m_i = tl.load(m_ptr + i, mask=i < rows, other=float("-inf"))
+                l_i = tl.load(l_ptr + i, mask=i < rows, other=0.0)
+                z = logits(q, k, i, j, k_end, rows, align_end, scale_log2, CAUSAL)
                 m_ij = tl.max(z, 1)
                 p = tl.exp2(z - finite(m_ij)[:, None])
                 m_new = tl.maximum(m_i, m_ij)
@@ -100,9 +106,9 @@ def paper_forward_kernel(
                 if keep_scale is not None:
                     pv *= keep_scale
                 o = ((l_i * alpha)[:, None] * o + beta[:, None] * pv) / divisor[:, None]
-                store(o_ptr, o, i, sq, dv, BLOCK_DV)
-                tl.store(m_ptr + i, m_new, mask=i < sq)
-                tl.store(l_ptr + i, l_new, mask=i < sq)
+                store(o_ptr, o, i, rows, dv, BLOCK_DV)
+                tl.store(m_ptr + i, m_new, mask=i < rows)
+                tl.store(l_ptr + i, l_new, mask=i < rows)
 
 
 @kernel
@@ -117,6 +123,8 @@ def paper_backward_kernel(
     dq_ptr,
     dk_ptr,
     dv_ptr,
+    cu_q_ptr,
+    cu_k_ptr,
     lengths_ptr,
     live_ptr,
     keep_scale,
@@ -140,7 +148,7 @@ def paper_backward_kernel(
     BLOCK_DV: tl.constexpr,
     CAUSAL: tl.constexpr,
 ):
-    """Algorithm 4, of live blocks alone where there is a pattern, one program per (batch, kv head); dQ holds 0 before.
+    """Algorithm 4, of live blocks alone where there is a pattern, one program per (batch or packed sequence, kv head); dQ holds 0 before.
 
     P is exp2(z - (m + log2 l)) and not exp2(z - m) / l, the dK of a block gets its scale and dV its factor of dropout at the end, and a group's heads
     follow one another inside a block of keys.
@@ -154,10 +162,11 @@ def paper_backward_kernel(
         scale: softmax scale.
     """
     hk = tl.program_id(0)
-    k_end = key_count(lengths_ptr, hk * group // heads, sk)
-    k_ptr, v_ptr = head(k_ptr, hk, sk, d), head(v_ptr, hk, sk, dv)
-    dk_ptr, dv_ptr = head(dk_ptr, hk, sk, d), head(dv_ptr, hk, sk, dv)
-    for n0 in range(0, sk, BLOCK_N):
+    first_k, keys = place(cu_k_ptr, hk, heads // group, sk)
+    k_end = key_count(lengths_ptr, hk * group // heads, keys)
+    k_ptr, v_ptr = k_ptr + first_k * d, v_ptr + first_k * dv
+    dk_ptr, dv_ptr = dk_ptr + first_k * d, dv_ptr + first_k * dv
+    for n0 in range(0, keys, BLOCK_N):
         j = n0 + tl.arange(0, BLOCK_N)
         k = load(k_ptr, j, k_end, d, BLOCK_D)
         v = load(v_ptr, j, k_end, dv, BLOCK_DV)
@@ -165,15 +174,16 @@ def paper_backward_kernel(
         dv_j = tl.full([BLOCK_N, BLOCK_DV], 0.0, tl.float32)
         for g in range(group):
             n = hk * group + g
-            for m0 in range(0, sq, BLOCK_M):
+            first_q, rows = place(cu_q_ptr, n, heads, sq)
+            for m0 in range(0, rows, BLOCK_M):
                 if live(live_ptr, n, m0, n0, block_rows, block_keys, sq, sk):
                     i = m0 + tl.arange(0, BLOCK_M)
-                    q = load(head(q_ptr, n, sq, d), i, sq, d, BLOCK_D)
-                    o = load(head(o_ptr, n, sq, dv), i, sq, dv, BLOCK_DV)
-                    do = load(head(do_ptr, n, sq, dv), i, sq, dv, BLOCK_DV)
-                    dq = load(head(dq_ptr, n, sq, d), i, sq, d, BLOCK_D)
-                    lse2 = row_lse2(head(m_ptr, n, sq, 1), head(l_ptr, n, sq, 1), i, sq)
-                    z = logits(q, k, i, j, k_end, sq, align_end, scale_log2, CAUSAL)
+                    q = load(q_ptr + first_q * d, i, rows, d, BLOCK_D)
+                    o = load(o_ptr + first_q * dv, i, rows, dv, BLOCK_DV)
+                    do = load(do_ptr + first_q * dv, i, rows, dv, BLOCK_DV)
+                    dq = load(dq_ptr + first_q * d, i, rows, d, BLOCK_D)
+                    lse2 = row_lse2(m_ptr + first_q, l_ptr + first_q, i, rows)
+                    z = logits(q, k, i, j, k_end, rows, align_end, scale_log2, CAUSAL)
                     see = z != float("-inf")
                     p = tl.where(see, tl.exp2(z - lse2[:, None]), 0.0)
                     dp = tl.dot(do, tl.trans(v), input_precision="ieee")
@@ -186,9 +196,9 @@ def paper_backward_kernel(
                     delta = tl.sum(do.to(tl.float32) * o.to(tl.float32), 1)
                     ds = tl.where(see, p * (dp - delta[:, None]), 0.0).to(q.dtype)
                     dq += scale * tl.dot(ds, k, input_precision="ieee")
-                    store(head(dq_ptr, n, sq, d), dq, i, sq, d, BLOCK_D)
+                    store(dq_ptr + first_q * d, dq, i, rows, d, BLOCK_D)
                     dk_j = tl.dot(tl.trans(ds), q, dk_j, input_precision="ieee")
         if keep_scale is not None:
             dv_j *= keep_scale
-        store(dk_ptr, dk_j * scale, j, sk, d, BLOCK_D)
-        store(dv_ptr, dv_j, j, sk, dv, BLOCK_DV)
+        store(dk_ptr, dk_j * scale, j, keys, d, BLOCK_D)
+        store(dv_ptr, dv_j, j, keys, dv, BLOCK_DV)

@@ -36,6 +36,7 @@ class Setting:
         causal: alignment of a causal mask, or None.
         key_lengths: `[B]` int32, or None.
         blocks: a pattern whose blocks are multiples of the tiles; only the paper's own algorithms have one. None is dense.
+        cu: `[n + 1]` int32 cumulative queries and keys of packed sequences in a batch of one; only the paper's own algorithms have them.
         dropout: which weights are dropped; only the paper's own algorithms drop any.
         block_m: queries per tile.
         block_n: keys per tile.
@@ -48,6 +49,7 @@ class Setting:
     causal: Literal["top-left", "bottom-right"] | None = None
     key_lengths: torch.Tensor | None = None
     blocks: LiveBlocks | None = None
+    cu: tuple[torch.Tensor, torch.Tensor] | None = None
     dropout: Dropout | None = None
     block_m: int = 32
     block_n: int = 32
@@ -82,7 +84,8 @@ class Shapes:
         self.group = self.heads // max(self.kv_heads, 1)
         self.blocks = {"BLOCK_M": setting.block_m, "BLOCK_N": setting.block_n}
         self.tiles_m, self.tiles_n = -(-self.sq // setting.block_m), -(-self.sk // setting.block_n)
-        self.matrices = self.batch * self.heads
+        sequences = self.batch if setting.cu is None else setting.cu[0].shape[0] - 1
+        self.matrices, self.kv_matrices = sequences * self.heads, sequences * self.kv_heads
         self.whole_rows = {"BLOCK_M": setting.block_m, "BLOCK_S": 1 << max(self.sk - 1, 0).bit_length()}
         self.common: dict[str, Any] = {
             "lengths_ptr": setting.key_lengths,
@@ -101,6 +104,7 @@ class Shapes:
         self.values = {"dv": self.dv, "BLOCK_DV": padded(self.dv)}
         self.pattern = self._pattern(setting.blocks)
         self.draws = _draws(setting.dropout)
+        self.sequences = dict(zip(("cu_q_ptr", "cu_k_ptr"), setting.cu or (None, None), strict=True))
 
     def _pattern(self, blocks: LiveBlocks | None) -> dict[str, Any]:
         if blocks is None:
@@ -142,11 +146,13 @@ def _draws(drop: Dropout | None) -> dict[str, Any]:
 
 
 def keeps_all(setting: Setting) -> None:
-    """Refuse dropout.
+    """Refuse dropout and packed sequences.
 
     Raises:
-        ValueError: weights are to be dropped.
+        ValueError: weights are to be dropped, or sequences are packed.
     """
+    if setting.cu is not None:
+        raise ValueError(f"cu: only Algorithms 2 and 4 take packed sequences, got {setting.cu!r}")
     if setting.dropout is not None:
         raise ValueError(f"dropout: only Algorithms 2, 4 and 5 drop weights, got {setting.dropout!r}")
 

@@ -17,6 +17,25 @@ def head(ptr, n, rows, width):
 
 
 @triton.jit
+def place(cu_ptr, n, heads, rows):
+    """First row of matrix `n`, counted through all matrices, and its number of rows; every head has `rows` rows of all sequences.
+
+    Args:
+        cu_ptr: `[sequences + 1]` int32 cumulative rows of packed sequences, or None where each matrix has `rows` rows.
+        n: sequence times heads, plus head.
+        heads: of a sequence.
+        rows: of a head.
+    """
+    if cu_ptr is None:
+        first, own = n.to(tl.int64) * rows, rows
+    else:
+        start = tl.load(cu_ptr + n // heads)
+        first = (n % heads).to(tl.int64) * rows + start
+        own = tl.load(cu_ptr + n // heads + 1) - start
+    return first, own
+
+
+@triton.jit
 def load(ptr, i, limit, width, BLOCK: tl.constexpr):
     """Rows `i` of a contiguous `[limit, width]` matrix, `[len(i), BLOCK]`; 0 outside."""
     return load_square(ptr, i, tl.arange(0, BLOCK), limit, width, 0.0)

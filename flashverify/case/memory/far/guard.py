@@ -11,14 +11,13 @@ from flashverify.case.memory.guard import Guard
 from flashverify.case.memory.handed import copying
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
+    from collections.abc import Iterator
 
     import torch
 
     from flashverify.case.memory.guard import Damage
 
-__all__ = ["far_outputs"]
+__all__ = ["FarOutputs"]
 
 _LARGE = 1 << 26
 """Elements from which on nothing but the elements of a tensor is filled."""
@@ -30,11 +29,17 @@ class FarGuard(Guard):
     Args:
         pattern: see `Guard`.
         axis: the axis along which floating-point tensors that have it before their last one are stretched; None for none.
+
+    Attributes:
+        copied: whether the subject took a contiguous copy of a stretched tensor. In memory of its usual strides there is no copy, so
+            what a kernel stores in this one is lost through the stretching alone.
     """
 
     def __init__(self, pattern: int, axis: int | None) -> None:
         super().__init__(pattern)
         self._axis = axis
+        self._stretched: set[int] = set()
+        self.copied = False
 
     def surround(self, tensor: torch.Tensor, *, filled: bool) -> torch.Tensor:
         """As `Guard.surround`; of a stretched tensor the strides are larger. Copies that helpers promise to be contiguous are not stretched."""
@@ -47,28 +52,43 @@ class FarGuard(Guard):
         if self._word(tensor) is None:
             return tensor
         made = host_tensor(shape, far or strides, tensor.dtype)
+        if far is not None:
+            self._stretched.add(made.untyped_storage().data_ptr())
         if filled:
             made.copy_(tensor)
         return self.adopt(made, filled=filled)
+
+    def made_contiguous(self, tensor: torch.Tensor) -> None:
+        """Remembers whether it is a stretched one."""
+        self.copied = self.copied or tensor.untyped_storage().data_ptr() in self._stretched
 
     def damage(self) -> list[Damage]:
         """None: an access outside a tensor is the sanitizer's to see."""
         return []
 
 
-def far_outputs(axis: int | None) -> Callable[..., AbstractContextManager[Guard]]:
+class FarOutputs:
     """What stands in for `guard_outputs` in a pass over a far problem.
 
     Args:
         axis: see `FarGuard`.
     """
 
+    def __init__(self, axis: int | None) -> None:
+        self._axis = axis
+        self._guards: list[FarGuard] = []
+
     @contextmanager
-    def guarding(*, pattern: int = 0) -> Iterator[Guard]:
+    def __call__(self, *, pattern: int = 0) -> Iterator[FarGuard]:
+        """Guards what is allocated inside the block."""
         from flashverify.case.memory.guard_mode import GuardMode
 
-        guard = FarGuard(pattern, axis)
+        guard = FarGuard(pattern, self._axis)
+        self._guards.append(guard)
         with GuardMode(guard):
             yield guard
 
-    return guarding
+    @property
+    def copied(self) -> bool:
+        """Whether the subject took a contiguous copy of memory that was stretched."""
+        return any(guard.copied for guard in self._guards)
