@@ -63,15 +63,15 @@ class _Called(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, subject: Subject, call: Call) -> Any:
         dtype = FORMATS[call.problem.case.dtype].dtype
-        given = {name: x.to(dtype).contiguous() for name, x in (("q", q), ("k", k), ("v", v))}
-        call.problem = dataclasses.replace(call.problem, **given)
+        q, k, v = (x.to(dtype).contiguous() for x in (q, k, v))
+        call.problem = dataclasses.replace(call.problem, q=q, k=k, v=v)
         forward = subject.forward(call.problem)
         call.outputs = {"o": forward.o.detach()} | ({} if forward.lse is None else {"lse": forward.lse.detach()})
         ctx.asked = subject, call, forward
         return forward.o.detach().double()
 
     @staticmethod
-    def backward(ctx: Any, do: torch.Tensor) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, do: torch.Tensor) -> Any:
         subject, call, forward = ctx.asked
         dtype = FORMATS[call.problem.case.dtype].dtype
         call.problem = dataclasses.replace(call.problem, do=do.to(dtype).contiguous())
@@ -156,7 +156,7 @@ class _Added(torch.autograd.Function):
         return x + error
 
     @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
         (error,) = ctx.saved_tensors
         return gradient + error, gradient, None
 

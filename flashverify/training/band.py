@@ -64,7 +64,9 @@ def twin_graph(
     gradients = torch.autograd.grad(loss, list(weights), create_graph=True)
     errors = [x for layer in attention.errors for x in layer.values()]
     bounds = [
-        bound[name].to(loss.device) for layer, bound in zip(attention.errors, lesson.bounds, strict=True) for name in layer
+        bound[name].to(loss.device)
+        for layer, bound in zip(attention.errors, lesson.bounds, strict=True)
+        for name in layer
     ]
     return loss, gradients, errors, bounds
 

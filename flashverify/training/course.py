@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from flashverify.case.case import Case, Grad, Values
-from flashverify.case.masks.mask import Mask
+from flashverify.case.case import Values
 from flashverify.case.memory.materialize import materialize
-from flashverify.errors import NoVerdictError, UsageError
+from flashverify.errors import NoVerdictError
 from flashverify.training.attention import Exact, OfSubject, Plain
 from flashverify.training.band import Lesson, band, error_bounds, loss_bands, twin_graph
 from flashverify.training.batches import CHARACTERS, batch_of
 from flashverify.training.judging import Judging
-from flashverify.training.model import Weights, fp32, initial, loss_of, moved, names_of
-from flashverify.training.record import Finding, GradientNorm, Record, Step
+from flashverify.training.layers import case_of
+from flashverify.training.model import Weights, initial, names_of
+from flashverify.training.record import Finding, GradientNorm, Judged, Record, Step
+from flashverify.training.trainings import Training
 from flashverify.truth import inputs_of
 
 if TYPE_CHECKING:
@@ -26,62 +27,11 @@ if TYPE_CHECKING:
 
     from flashverify.case.problem import Problem
     from flashverify.subjects.interface import Subject
-    from flashverify.training.attention import Attention
     from flashverify.training.settings import Settings
 
-__all__ = ["case_of", "train"]
+__all__ = ["Course", "train"]
 
 _THROUGH_ATTENTION = ("wq", "wk", "wv")
-
-
-def case_of(subject: Subject, settings: Settings) -> Case:
-    """The attention problem of a layer: causal, forward and backward.
-
-    Raises:
-        UsageError: the subject does not accept it; the message says why.
-    """
-    if not subject.supports.backward or not {"dq", "dk", "dv"} <= subject.contract.gradients:
-        raise UsageError(f"subject={settings.subject!r} is not accepted: it has no backward, and a training needs one")
-    reasons = []
-    for causal in ("top-left", "bottom-right"):  # the same mask where rows and keys are as many
-        case = Case(
-            batch=settings.batch,
-            heads_q=settings.heads,
-            heads_kv=settings.heads,
-            seq_q=settings.length,
-            seq_k=settings.length,
-            dim_qk=settings.dim,
-            dim_v=settings.dim,
-            dtype=settings.dtype,
-            mask=Mask(causal=causal),
-            dropout=settings.dropout,
-            grad=Grad(backward=True),
-        )
-        reason = subject.supports.refusal(case)
-        if reason is None:
-            return case
-        reasons.append(reason)
-    raise UsageError(f"subject={settings.subject!r} is not accepted: it does not take the layers of the model: {reasons[0]}")
-
-
-class _Twin:
-    """A training of its own, of which only the loss is looked at."""
-
-    def __init__(self, weights: Weights, settings: Settings, *, rounded: bool) -> None:
-        self.weights, self.momentum = weights, [torch.zeros_like(w) for w in weights]
-        self._settings, self._rounded = settings, rounded
-
-    def step(self, tokens: torch.Tensor, attention: Attention) -> tuple[float, tuple[torch.Tensor, ...]]:
-        """The summed loss before the step, and the gradients that made it."""
-        leaves = [w.detach().requires_grad_() for w in self.weights]
-        loss = loss_of(leaves, tokens, attention, self._settings.heads)
-        gradients = torch.autograd.grad(loss, leaves)
-        characters = tokens[:, 1:].numel()
-        weights, self.momentum = moved(
-            self.weights, self.momentum, [g / characters for g in gradients], self._settings.rate
-        )
-        self.weights = [fp32(w) for w in weights] if self._rounded else weights
-        return float(loss.detach()), gradients
 
 
 class Course:
@@ -96,8 +46,8 @@ class Course:
         self._subject, self._settings, self.case = subject, settings, case_of(subject, settings)
         start = initial(settings, len(CHARACTERS))
         self._start, self._lessons, self._sums = start, list[Lesson](), list[tuple[float, float]]()
-        self._own, self._plain = _Twin(start, settings, rounded=True), _Twin(start, settings, rounded=True)
-        self._float64 = _Twin(start, settings, rounded=False)
+        self._own, self._plain = Training(start, settings, rounded=True), Training(start, settings, rounded=True)
+        self._float64 = Training(start, settings, rounded=False)
         self._judging = Judging(subject, settings.layers)
         self.steps: list[Step] = []
         self.findings: dict[tuple[str, str, int | None], Finding] = {}
@@ -109,12 +59,11 @@ class Course:
             Exception: whatever the subject raises.
         """
         settings, number = self._settings, len(self.steps)
-        size = {"batch": settings.batch, "length": settings.length, "device": settings.device}
-        tokens = batch_of(settings.seed, number, **size)
+        tokens = batch_of(settings, number)
         weights = self._own.weights
         attention = OfSubject(self._subject, [self._problem(number, layer) for layer in range(settings.layers)])
         loss, gradients = self._own.step(tokens, attention)
-        judged, bounds = [], []
+        judged, bounds = list[Judged](), list[dict[str, torch.Tensor]]()
         for layer, call in enumerate(attention.calls):
             found = self._judging.judge(number, layer, call)
             for finding in found.found:
@@ -158,6 +107,12 @@ class Course:
                 )
                 self._add(Finding(kind="loss", step=number, what="loss", message=message))
         return tuple(width / characters for width in bands)
+
+    def raised(self, error: Exception) -> None:
+        """What the subject raises in a later step is a finding."""
+        name, number = type(error).__name__, len(self.steps)
+        message = f"step {number} raised {name}: {str(error)[:500]}"
+        self._add(Finding(kind="exception", step=number, what=name, message=message))
 
     def _add(self, finding: Finding) -> None:
         self.findings.setdefault((finding.kind, finding.what, finding.layer), finding)
@@ -208,49 +163,47 @@ class Course:
                 self._add(Finding(kind="gradient", step=step.number, what=one.weight, message=message))
 
 
-def train(subject: Subject, settings: Settings, told: Callable[[Course], None]) -> Record:
-    """Trains until the steps are taken, the time is over or somebody interrupts.
+def train(subject: Subject, settings: Settings, *, told: Callable[[Step], None], stopped: Callable[[], bool]) -> Record:
+    """Trains until the steps are taken, the time is over, a loss is not finite or somebody stops it.
 
     Args:
         subject: the kernel under test.
         settings: of the training.
         told: called after every step.
+        stopped: asked before every step: whether to end here.
 
     Raises:
         UsageError: the subject does not accept the layers of the model.
         NoVerdictError: it raised in the first step.
     """
-    started = time.monotonic()
-    course, interrupted = Course(subject, settings), False
-    bands: tuple[float, ...] = ()
-    try:
-        while (settings.steps is None or len(course.steps) < settings.steps) and (
-            not course.steps or time.monotonic() - started < settings.minutes * 60
-        ):
-            if not math.isfinite(course.step().loss):
-                break
-            told(course)
-    except KeyboardInterrupt:
-        interrupted = True
-    except Exception as error:
-        if not course.steps:
-            raise NoVerdictError(f"{settings.subject} raised {type(error).__name__}: {str(error)[:500]}") from error
-        message = f"{type(error).__name__}: {str(error)[:500]}"
-        course.findings["exception", "", None] = Finding(
-            kind="exception", step=len(course.steps), what=type(error).__name__, message=message
-        )
-    try:
-        bands = course.loss_band()
-    except KeyboardInterrupt:
-        interrupted = True
+    started, course, interrupted = time.monotonic(), Course(subject, settings), False
+    while _goes_on(course.steps, settings, time.monotonic() - started):
+        interrupted = stopped()
+        if interrupted:
+            break
+        try:
+            told(course.step())
+        except Exception as error:
+            if not course.steps:
+                raise NoVerdictError(f"{settings.subject} raised {type(error).__name__}: {str(error)[:500]}") from error
+            course.raised(error)
+            break
     return Record(
         settings=settings,
         subject=subject.name,
         evidence=subject.evidence(),
         case=str(course.case),
+        loss_band=course.loss_band(),
         steps=tuple(course.steps),
-        loss_band=bands,
         findings=tuple(course.findings.values()),
         interrupted=interrupted,
         seconds=time.monotonic() - started,
     )
+
+
+def _goes_on(steps: list[Step], settings: Settings, seconds: float) -> bool:
+    if not steps:
+        return True
+    enough = settings.steps is not None and len(steps) >= settings.steps
+    late = settings.minutes is not None and seconds >= settings.minutes * 60
+    return not enough and not late and math.isfinite(steps[-1].loss)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from flashverify.subjects.interface import Subject
     from flashverify.training.attention import Call
 
-__all__ = ["Judging", "OUTPUTS"]
+__all__ = ["OUTPUTS", "Judging"]
 
 OUTPUTS = ("o", "dq", "dk", "dv")
 
@@ -58,7 +58,7 @@ class Judging:
         failures = check_accuracy(subject, execution).failures()
         found = [
             Finding(kind=x.check, step=step, what=x.output, layer=layer, message=x.message)
-            for x in dict((x.output, x) for x in reversed(failures)).values()
+            for x in {x.output: x for x in reversed(failures)}.values()
         ]
         truth = Truth(inputs_of(problem)[0], problem.case.dtype, judged_form(subject, problem))
         pairs = truth.forward() | truth.widest()

@@ -43,7 +43,9 @@ def initial(settings: Settings, characters: int) -> Weights:
     shapes = [(characters, width), (settings.length, width), (width, characters)]
     shapes += [inside.get(name, (width, width)) for _ in range(settings.layers) for name in _OF_A_LAYER]
     drawn = (torch.randn(shape, generator=generator, dtype=torch.float64) * shape[0] ** -0.5 for shape in shapes)
-    scaled = [x * (shape[0] ** 0.5 / 2 if n < 2 else 1.0) for n, (x, shape) in enumerate(zip(drawn, shapes, strict=True))]
+    scaled = [
+        x * (shape[0] ** 0.5 / 2 if n < 2 else 1.0) for n, (x, shape) in enumerate(zip(drawn, shapes, strict=True))
+    ]
     return [fp32(x).to(settings.device) for x in scaled]
 
 

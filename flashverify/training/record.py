@@ -1,4 +1,4 @@
-"""What a training showed, as plain data."""
+"""What a training showed, as plain data; JSON has null where a number is not finite."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     layer: int | None = None
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True):
+class Record(msgspec.Struct, frozen=True, kw_only=True, tag="record"):
     """A training.
 
     Attributes:
@@ -118,5 +118,5 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def exit_code(self) -> int:
-        """1 with findings, 130 where it was interrupted, 3 where nothing was judged, else 0."""
-        return 1 if self.findings else 130 if self.interrupted else 0 if self.steps else 3
+        """1 with findings, 3 where no step was judged, else 0."""
+        return 1 if self.findings else 0 if self.steps else 3

@@ -18,8 +18,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         out: the folder for the picture and the record.
         dtype: of q, k, v, O, dO and their gradients; weights are fp32, everything else is float64.
         dropout: probability that a weight of the attention is dropped.
-        steps: to take; None is until `minutes` are over.
-        minutes: after which no step begins.
+        steps: to take; None is no limit.
+        minutes: after which no step begins; None is no limit.
         seed: of weights, batches and dropout.
         length: characters of a sequence, S.
         batch: sequences, B.
@@ -36,7 +36,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     dtype: str = "bf16"
     dropout: float = 0.0
     steps: int | None = None
-    minutes: float = 3.0
+    minutes: float | None = 3.0
     seed: int = 0
     length: int = 48
     batch: int = 2
