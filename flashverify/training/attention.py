@@ -11,6 +11,8 @@ from flashverify.formats import FORMATS
 from flashverify.outputs import BACKWARD
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from flashverify.case.problem import Problem
     from flashverify.subjects.interface import Subject
     from flashverify.truth import Inputs
@@ -122,29 +124,33 @@ class Plain:
 
 
 class ErrorVariables:
-    """Another attention, with an error added wherever the subject's may have one; all of them are 0.
+    """Another attention, with an error added wherever the subject's may have one.
 
     Args:
         attention: what the errors are added to.
+        given: the errors of each layer by name; those that are not given are 0.
 
     Attributes:
-        errors: of each layer by name: `q`, `k`, `v`, `do` (the cast to the input dtype), `o`, `dq`, `dk`, `dv` (the subject's).
+        errors: of each layer by name, variables: `q`, `k`, `v`, `do` (the casts to the input dtype), `o`, `dq`, `dk`, `dv` (the subject's).
     """
 
-    def __init__(self, attention: Attention) -> None:
-        self._attention = attention
+    def __init__(self, attention: Attention, given: Sequence[dict[str, torch.Tensor]] = ()) -> None:
+        self._attention, self._given = attention, given
         self.errors: list[dict[str, torch.Tensor]] = []
 
     def __call__(self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
         """O."""
-        errors = {name: torch.zeros_like(x, requires_grad=True) for name, x in zip(
-            ("q", "k", "v", "dq", "dk", "dv", "o", "do"), (q, k, v, q, k, v, v, v), strict=True)}  # fmt: skip
+        like = {"q": q, "k": k, "v": v, "dq": q, "dk": k, "dv": v, "o": v, "do": v}
+        given = self._given[layer] if self._given else {}
+        errors = {name: given.get(name, torch.zeros_like(x)).detach().requires_grad_() for name, x in like.items()}
         self.errors.append(errors)
-        given = (_Added.apply(x, errors[n], errors[f"d{n}"]) for n, x in (("q", q), ("k", k), ("v", v)))  # type: ignore[no-untyped-call]
-        found: torch.Tensor = _Added.apply(  # type: ignore[no-untyped-call]
-            self._attention(layer, *given), errors["o"], errors["do"]
-        )
-        return found
+        q, k, v = (_added(x, errors[name], errors[f"d{name}"]) for name, x in (("q", q), ("k", k), ("v", v)))
+        return _added(self._attention(layer, q, k, v), errors["o"], errors["do"])
+
+
+def _added(x: torch.Tensor, error: torch.Tensor, gradient_error: torch.Tensor) -> torch.Tensor:
+    found: torch.Tensor = _Added.apply(x, error, gradient_error)  # type: ignore[no-untyped-call]
+    return found
 
 
 class _Added(torch.autograd.Function):

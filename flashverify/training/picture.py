@@ -141,7 +141,7 @@ def _fractions(axes: Axes, record: Record) -> None:
     widest = 2.5 * max(ends, default=0.0)
     if widest > 0:
         axes.set_ylim(-widest, widest)
-    axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.2g} %")
+    axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.3g} %")
 
 
 def _logarithmic(axes: Axes) -> None:
