@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from flashverify.campaign.worker.guard import guard_process
 from flashverify.errors import FlashverifyError, UsageError
 from flashverify.training.settings import Settings
 
@@ -81,7 +82,7 @@ class _Progress:
 def main() -> None:
     """Train once."""
     asked = False
-    parent = os.getppid()
+    guard_process()
 
     def stop(*_: object) -> None:
         nonlocal asked
@@ -99,7 +100,7 @@ def main() -> None:
     reply: Record | Failed
     try:
         with context:
-            reply = answer(settings, lambda: asked or os.getppid() != parent)
+            reply = answer(settings, lambda: asked)
     except FlashverifyError as error:
         reply = Failed(kind=type(error).__name__, message=str(error))
     out.write(msgspec.msgpack.encode(reply))

@@ -14,6 +14,7 @@ import click
 import msgspec
 
 from flashverify.campaign.commands.signals import ending_signals
+from flashverify.campaign.supervisor.process import exit_name
 from flashverify.child_process import child_environment
 from flashverify.errors import NoVerdictError, SubjectLoadError, UsageError
 from flashverify.subjects.finding import require_findable
@@ -130,7 +131,9 @@ def answered(subject: str, printed: bytes, code: int) -> Record:
     try:
         reply = msgspec.msgpack.decode(printed, type=Record | Failed)
     except msgspec.MsgspecError as error:
-        raise NoVerdictError(f"the process of {subject} ended with {code} before it said anything") from error
+        raise NoVerdictError(
+            f"the process of {subject} ended with {exit_name(code)} before it said anything"
+        ) from error
     if isinstance(reply, Record):
         return reply
     kinds = {"SubjectLoadError": SubjectLoadError, "UsageError": UsageError}

@@ -41,7 +41,7 @@ def draw(record: Record, path: Path) -> None:
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update({"font.size": 9.0, "font.family": "DejaVu Sans"})
-        figure = Figure(figsize=(11.0, 7.6), dpi=130, facecolor="white")
+        figure = Figure(figsize=(11.0, 7.6), dpi=100, facecolor="white")
         FigureCanvasAgg(figure)
         for n, (title, panel) in enumerate(panels):
             axes = figure.add_axes(((0.075, 0.575)[n % 2], (0.535, 0.075)[n // 2], 0.40, 0.345))

@@ -45,3 +45,4 @@ def planted(*, dk=1.0, mask_shift=0, scale=1.0, raises_at=None):
 
 RIGHT = planted()
 DK = planted(dk=1.001)
+MASK = planted(mask_shift=1)

@@ -60,7 +60,7 @@ def test_a_forward_only_subject_is_refused(tmp_path):
 def test_a_process_that_says_nothing_or_refuses_is_an_error():
     import msgspec
 
-    with pytest.raises(NoVerdictError, match="the process of mine ended with -11 before it said anything"):
+    with pytest.raises(NoVerdictError, match="the process of mine ended with SIGSEGV before it said anything"):
         answered("mine", b"", -11)
     with pytest.raises(SubjectLoadError, match="no such thing"):
         answered("mine", msgspec.msgpack.encode(Failed(kind="SubjectLoadError", message="no such thing")), 0)
