@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
+from flashverify.errors import NoVerdictError
 from flashverify.formats import FORMATS
 from flashverify.outputs import BACKWARD
 
@@ -68,6 +69,7 @@ class _Called(torch.autograd.Function):
         q, k, v = (x.to(dtype).contiguous() for x in (q, k, v))
         call.problem = dataclasses.replace(call.problem, q=q, k=k, v=v)
         forward = subject.forward(call.problem)
+        _require_shape("o", forward.o, call.problem.case.shape_o)
         call.outputs = {"o": forward.o.detach()} | ({} if forward.lse is None else {"lse": forward.lse.detach()})
         ctx.asked = subject, call, forward
         return forward.o.detach().double()
@@ -79,8 +81,21 @@ class _Called(torch.autograd.Function):
         call.problem = dataclasses.replace(call.problem, do=do.to(dtype).contiguous())
         gradients = subject.backward(call.problem, forward)
         found = {name: x.detach() for name in BACKWARD if (x := getattr(gradients, name)) is not None}
+        for name, given in (("dq", call.problem.q), ("dk", call.problem.k), ("dv", call.problem.v)):
+            _require_shape(name, found.get(name), given.shape)
         call.outputs |= found
         return *(found[name].double() for name in ("dq", "dk", "dv")), None, None
+
+
+def _require_shape(name: str, tensor: torch.Tensor | None, shape: Sequence[int]) -> None:
+    """Refuses an output that the model cannot go on with.
+
+    Raises:
+        NoVerdictError: it is missing or has another shape.
+    """
+    if tensor is None or tuple(tensor.shape) != tuple(shape):
+        found = "missing" if tensor is None else f"of shape {list(tensor.shape)}"
+        raise NoVerdictError(f"{name} is {found}, expected {list(shape)}: flashverify run judges that")
 
 
 class Exact:

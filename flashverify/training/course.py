@@ -174,7 +174,7 @@ def train(subject: Subject, settings: Settings, *, told: Callable[[Step], None],
 
     Raises:
         UsageError: the subject does not accept the layers of the model.
-        NoVerdictError: it raised in the first step.
+        NoVerdictError: it raised in the first step, or returned what the model cannot go on with.
     """
     started, course, interrupted = time.monotonic(), Course(subject, settings), False
     while _goes_on(course.steps, settings, time.monotonic() - started):
@@ -183,6 +183,8 @@ def train(subject: Subject, settings: Settings, *, told: Callable[[Step], None],
             break
         try:
             told(course.step())
+        except NoVerdictError as error:
+            raise NoVerdictError(f"{settings.subject}: {error}") from error
         except Exception as error:
             if not course.steps:
                 raise NoVerdictError(f"{settings.subject} raised {type(error).__name__}: {str(error)[:500]}") from error

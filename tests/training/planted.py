@@ -18,9 +18,12 @@ def kept(p, shift):
     return pairs(slice(0, case.seq_q), slice(0, case.seq_k)) / (1 - p.dropout_p) if p.dropout_p else 1.0
 
 
-def planted(*, dk=1.0, mask_shift=0, scale=1.0, raises_at=None):
-    """A subject whose dK is `dk` times too large before it is rounded, or whose backward drops other weights, or with another scale."""
-    calls = []
+def planted(*, dk=1.0, mask_shift=0, scale=1.0, raises_at=None, calls=None):
+    """A subject whose dK is `dk` times too large before it is rounded, or whose backward drops other weights, or with another scale.
+
+    Its backward appends each problem to `calls`, and raises from the call number `raises_at` on.
+    """
+    calls = [] if calls is None else calls
 
     def backward(p, forward):
         calls.append(p)

@@ -4,13 +4,14 @@ import math
 
 import pytest
 
+from flashverify import Contract, subject
 from flashverify.adapters.torch_cpu import TORCH_CPU
 from flashverify.errors import NoVerdictError, UsageError
 from flashverify.subjects import load_subject
 from flashverify.training.course import train
 from flashverify.training.page import page
 from flashverify.training.settings import Settings
-from tests.training.planted import DK, RIGHT, planted
+from tests.training.planted import DK, RIGHT, SUPPORTS, planted
 
 
 def trained(subject, *, steps=2, stopped=lambda: False, **options):
@@ -67,6 +68,15 @@ def test_another_dropout_mask_in_the_backward_is_seen_where_the_loss_shows_nothi
     assert abs(record.steps[0].loss - record.steps[0].float64) < 1e-3
 
 
+def test_each_layer_of_each_step_drops_other_weights_and_the_same_in_a_second_training():
+    first, second = [], []
+    trained(planted(calls=first), dropout=0.2, unrolled=0)
+    trained(planted(calls=second), steps=1, dropout=0.2, unrolled=0)
+
+    assert len({p.dropout_seed for p in first}) == len(first) == 4
+    assert [p.dropout_seed for p in first[:2]] == [p.dropout_seed for p in second]
+
+
 def test_a_scale_off_by_a_hundredth_is_seen_in_the_first_step():
     found = seen(trained(planted(scale=1.01), steps=1, layers=1))
 
@@ -81,6 +91,15 @@ def test_a_subject_that_raises_later_is_a_finding_and_at_once_no_verdict():
     assert "step 1 raised ValueError: no more" in page(record)
     with pytest.raises(NoVerdictError, match="planted raised ValueError: no more"):
         trained(planted(raises_at=0))
+
+
+def test_an_output_of_another_shape_is_no_verdict():
+    @subject(supports=SUPPORTS, contract=Contract(lse_base=None), device="cpu")
+    def short(p):
+        return p.v[..., :8]
+
+    with pytest.raises(NoVerdictError, match=r"short: o is of shape \[2, 1, 32, 8\], expected \[2, 1, 32, 16\]"):
+        trained(short)
 
 
 def test_an_interrupted_training_says_what_is_known():
