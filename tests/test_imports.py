@@ -26,7 +26,10 @@ LAYERS = (
     {"flashverify.bench", "flashverify.campaign", "flashverify.compiling", "flashverify.mutants"},
     {"flashverify.report", "flashverify.api", "flashverify.describe"},
     {"flashverify.ci"},
-    {"flashverify.comparing", "flashverify.gallery", "flashverify.probing", "flashverify.vectors"},
+    {
+        *("flashverify.comparing", "flashverify.gallery", "flashverify.probing", "flashverify.training"),
+        "flashverify.vectors",
+    },
     {"flashverify.cli", "flashverify.__main__", "flashverify.pytest_plugin"},
 )
 # What a package may take from another one of its own layer: nothing, but for these.

@@ -18,6 +18,7 @@ from flashverify.describe.command import describe_command
 from flashverify.gallery.command import gallery_command
 from flashverify.mutants.command import mutants_command
 from flashverify.probing.command import probe_command
+from flashverify.training.command import train_command
 from flashverify.vectors.command import vectors_command
 from flashverify.xray.command import xray_command
 
@@ -55,5 +56,6 @@ for command in (
     mutants_command,
     gallery_command,
     vectors_command,
+    train_command,
 ):
     main.add_command(command)

@@ -20,14 +20,15 @@ if TYPE_CHECKING:
 
     import torch
 
+    from flashverify.case.problem import Problem
     from flashverify.checks.passes.base_pass import BasePass
     from flashverify.checks.statistics.evidence import Tilt
     from flashverify.numerics import BoundInputs, OutputBound
     from flashverify.numerics.chunk import Chunk
     from flashverify.numerics.weighted_sums import WeightedSum
-    from flashverify.subjects.interface import Contract
+    from flashverify.subjects.interface import Contract, Subject
 
-__all__ = ["ALPHA", "GROUPS", "check_statistics"]
+__all__ = ["ALPHA", "GROUPS", "check_statistics", "errors_of"]
 
 ALPHA = 1e-9
 """Probability that a right output of one case is said to drift, or to follow a tile."""
@@ -45,26 +46,11 @@ _TERMS = {"o": "keys", "dq": "keys", "dk": "rows", "dv": "rows"}
 
 def check_statistics(base: BasePass) -> list[Verdict] | None:
     """Failing verdicts about the outputs of a pass within its bounds; None where no output could be asked."""
-    from flashverify.numerics.weighted_sums import only_chunk
-
     case = base.case
-    pairs = case.batch * case.heads_q * case.seq_q * case.seq_k
-    moved: Callable[[Any], Any] = on_cpu if pairs <= _ON_CPU else _unchanged
-    inputs, tidy = inputs_of(moved(base.execution.problem))
-    form = judged_form(base.subject, base.execution.problem)
-    if tidy.taint or form.k_smoothed or (form.prescale_fwd, form.prescale_bwd) != ("none", "none"):
+    asked_of = _asked_of(base.subject, base.execution.problem, base.execution.outputs, base.undefined)
+    if asked_of is None:
         return None
-    truth = Truth(inputs, case.dtype, form)
-    truth.problem = dataclasses.replace(truth.problem, chunk_elements=max(pairs, _ON_CPU))
-    chunk = only_chunk(truth.problem)
-    if chunk is None:
-        return None
-    asked_of = _Asked(
-        truth,
-        chunk,
-        outputs={name: moved(tensor) for name, tensor in base.execution.outputs.items()},
-        undefined={name: moved(mask) for name, mask in base.undefined.items()},
-    )
+    form = asked_of.truth.form
     asked = list(_outputs(asked_of, base.subject.contract)) if case.dtype != "fp32" else []
     found = [verdict for output in asked for verdict in _failures(*output)]
     of_lse = _lse_failures(asked_of) if "lse" in asked_of.outputs and rounds_plainly(form) else None
@@ -82,6 +68,44 @@ class _Asked:
     chunk: Chunk
     outputs: dict[str, torch.Tensor]
     undefined: dict[str, torch.Tensor]
+
+
+def errors_of(subject: Subject, problem: Problem, outputs: dict[str, torch.Tensor]) -> dict[str, Errors]:
+    """Errors of O and of the gradients in groups, by name; those that nothing can be asked of are left out.
+
+    Args:
+        subject: whose form and contract say how it computes.
+        problem: its inputs, with dO.
+        outputs: what it returned, by name.
+    """
+    asked = _asked_of(subject, problem, outputs, {})
+    return {} if asked is None else {name: errors for name, _, errors, _, _ in _outputs(asked, subject.contract)}
+
+
+def _asked_of(
+    subject: Subject, problem: Problem, outputs: dict[str, torch.Tensor], undefined: dict[str, torch.Tensor]
+) -> _Asked | None:
+    """A pass as it is asked; None where the roundings of its groups have to do with each other, or it is too large."""
+    from flashverify.numerics.weighted_sums import only_chunk
+
+    case = problem.case
+    pairs = case.batch * case.heads_q * case.seq_q * case.seq_k
+    moved: Callable[[Any], Any] = on_cpu if pairs <= _ON_CPU else _unchanged
+    inputs, tidy = inputs_of(moved(problem))
+    form = judged_form(subject, problem)
+    if tidy.taint or form.k_smoothed or (form.prescale_fwd, form.prescale_bwd) != ("none", "none"):
+        return None
+    truth = Truth(inputs, case.dtype, form)
+    truth.problem = dataclasses.replace(truth.problem, chunk_elements=max(pairs, _ON_CPU))
+    chunk = only_chunk(truth.problem)
+    if chunk is None:
+        return None
+    return _Asked(
+        truth,
+        chunk,
+        outputs={name: moved(tensor) for name, tensor in outputs.items()},
+        undefined={name: moved(mask) for name, mask in undefined.items()},
+    )
 
 
 def _unchanged(value: Any) -> Any:
