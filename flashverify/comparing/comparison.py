@@ -9,6 +9,7 @@ assumed form changed, cases are missing, or time or memory grew beyond a thresho
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
@@ -130,9 +131,14 @@ def compare_sides(sides: JudgedSides, baseline: Baseline | None = None, limits: 
         NoVerdictError: no case was judged in both.
         StoreError: a folder is no run, or its results cannot be read.
     """
-    limits = limits or Thresholds()
     old, new = map(open_run, sides.runs)
-    joined = join(old, new)
+    with contextlib.closing(join(old, new)) as joined:
+        return _compared(sides, old, new, joined, baseline, limits or Thresholds())
+
+
+def _compared(
+    sides: JudgedSides, old: StoredRun, new: StoredRun, joined: Joined, baseline: Baseline | None, limits: Thresholds
+) -> Comparison:
     held = Held(baseline, new)
     failing, passing = newly_failing(joined, held.identities), newly_passing(joined)
     judged = int(joined.judged.sum())

@@ -56,10 +56,15 @@ class Joined:
     def __len__(self) -> int:
         return len(self.rows_after)
 
+    def close(self) -> None:
+        """Release the files of both runs."""
+        self.before.close()
+        self.after.close()
+
     @property
     def subjects(self) -> list[str]:
         """Of the common cases, by their names in the later run."""
-        return sorted(self.after.subjects[n] for n in np.unique(self.after.subject[self.rows_after]).tolist())
+        return sorted(self.after.subjects[n] for n in np.flatnonzero(np.bincount(self.after.subject[self.rows_after])))
 
     @functools.cached_property
     def judged(self) -> Flags:
@@ -151,7 +156,7 @@ def _unique(run: Loaded, names: list[str], numbers: dict[str, int]) -> tuple[NDA
     subject = np.array([numbers[name] for name in names], np.uint64)[run.subject]
     keys = run.keys.copy()
     keys[:, 0] += (subject + np.uint64(1)) * _MIX
-    order = np.lexsort((keys[:, 1], keys[:, 0]))
+    order = np.argsort(keys[:, 0], kind="stable")
     keys = keys[order]
     last = np.ones(len(keys), bool)
     last[:-1] = (keys[1:] != keys[:-1]).any(1)

@@ -76,6 +76,11 @@ class Loaded:
             self.lines = StoredLines(self.path)
         return self.lines.at(place)
 
+    def close(self) -> None:
+        """Release the file."""
+        if self.lines is not None:
+            self.lines.close()
+
 
 def load(run: StoredRun) -> Loaded:
     """The results of a run; of a case that it holds several times the last one.

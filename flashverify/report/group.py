@@ -63,6 +63,7 @@ class Group:
     regimes: dict[str, float] = field(default_factory=dict)
     masks: dict[str, float] = field(default_factory=dict)
     cells: dict[tuple[int, int], float] = field(default_factory=dict)
+    _percentiles: tuple[int, tuple[float | None, ...]] = field(default=(-1, ()), compare=False, repr=False)
 
     def add(self, stats: OutputStats, case: str, axes: Axes) -> None:
         """Add one case."""
@@ -109,8 +110,10 @@ class Group:
         """At `PERCENTILES`."""
         import numpy as np
 
-        ordered = np.sort(np.frombuffer(self.ratios)) if self.ratios else self.ratios  # NaN is last
-        return tuple(percentile(ordered, q) for q in PERCENTILES)
+        if self._percentiles[0] != len(self.ratios):  # which only grow
+            ordered = np.sort(np.frombuffer(self.ratios)) if self.ratios else self.ratios  # NaN is last
+            self._percentiles = len(self.ratios), tuple(percentile(ordered, q) for q in PERCENTILES)
+        return self._percentiles[1]
 
 
 def rank(key: GroupKey) -> tuple[object, ...]:

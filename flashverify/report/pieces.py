@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from functools import partial
 from typing import TYPE_CHECKING
 
 from flashverify.campaign.store.results import Bad, pieces
-from flashverify.campaign.store.segments import Segment, any_repeated, kept_segment
+from flashverify.campaign.store.segments import Segment, any_repeated, kept_segment, segment_command
 from flashverify.campaign.store.side_by_side import side_by_side
 from flashverify.child_process import child_environment
 from flashverify.report.aggregate import Aggregate
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
     from flashverify.judge.verdict import CaseResult
 
 __all__ = ["RepeatedError", "aggregate_of", "read_pieces"]
-
-_PROCESS = "flashverify.report.segment_process"
 
 
 class RepeatedError(Exception):
@@ -84,7 +81,7 @@ def _segment(folder: Path, numbered: tuple[int, Piece]) -> Segment | None:
 def _asked(folder: Path, number: int, piece: Piece) -> Segment | None:
     """What a process says of a piece; None where it found a line that is not sound, or could not do its part."""
     done = subprocess.run(
-        [sys.executable, "-P", "-m", _PROCESS, str(folder.absolute()), *map(str, (number, *piece))],
+        segment_command(folder, number, piece),
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         env=child_environment(interpret=False),

@@ -32,13 +32,17 @@ __all__ = [
     "INDEX",
     "Segment",
     "any_repeated",
+    "has_segment",
     "kept_segment",
+    "reader_version",
     "remove_unfinished_segments",
+    "segment_command",
     "split_marks",
     "write_segment",
 ]
 
 INDEX = "index"
+_READER = "flashverify.report.segment_process"
 _MAX_BYTES = 1 << 28
 _BLOCK = 1 << 20
 _READ_FROM = ("campaign/store", "case", "judge", "report", "outputs.py", "formats.py")
@@ -107,6 +111,16 @@ def kept_segment(folder: Path, number: int, piece: Piece) -> Segment | None:
         return None
 
 
+def has_segment(folder: Path, number: int) -> bool:
+    """Whether something is kept of a piece; a reader finds out whether it holds."""
+    return os.path.lexists(_path(folder, number))
+
+
+def segment_command(folder: Path, number: int, piece: Piece) -> list[str]:
+    """The command of a process that reads a piece, keeps the segment of it and writes it to stdout; 1 where a line is not sound."""
+    return [sys.executable, "-P", "-m", _READER, str(folder.absolute()), *map(str, (number, *piece))]
+
+
 def _digest(folder: Path, piece: Piece) -> bytes:
     found, at = hashlib.sha256(), piece[0]
     descriptor = open_inside(folder / RESULTS, folder)
@@ -147,5 +161,5 @@ def any_repeated(marks: Iterable[bytes]) -> bool:
     """Whether a line is in two pieces, by the marks of each."""
     import numpy as np
 
-    every = np.frombuffer(b"".join(marks), dtype="<u8")
-    return len(np.unique(every)) < len(every)
+    every = np.sort(np.frombuffer(b"".join(marks), dtype="<u8"))
+    return bool((every[1:] == every[:-1]).any())
