@@ -29,7 +29,9 @@ def test_of_many_stored_results_without_a_failure_some_stand_for_the_others(tmp_
     monkeypatch.setattr(resume, "_STEPS", ((4, 1), (14, 5), (math.inf, 10)))
     clean = [result_of(f"fv1 seq_q={n}", stats=(stats("o", 0.5, telling=-1),)) for n in range(1, 35)]
     results = [*clean, failing_result("fv1 seq_k=3"), failing_result("fv1 seq_k=4")]
-    stored = SimpleNamespace(record=header(), path=tmp_path, findings=(), problems=[], results=lambda parsed: iter(results))
+    stored = SimpleNamespace(
+        record=header(), path=tmp_path, findings=(), problems=[], results=lambda parsed: iter(results)
+    )
     tally, missing = Tally(), []
     given = CampaignConfig(kind="fuzz", subjects=("kernel",), out=tmp_path, device="cpu", workers=1)
 
