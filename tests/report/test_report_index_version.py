@@ -3,12 +3,10 @@
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
-import flashverify
 from flashverify.campaign.store import segments
 
-PACKAGE = Path(flashverify.__file__).parent
+PACKAGE = segments._PACKAGE
 
 
 def test_every_changed_module_is_another_version(tmp_path, monkeypatch):
@@ -16,7 +14,7 @@ def test_every_changed_module_is_another_version(tmp_path, monkeypatch):
         shutil.copytree(PACKAGE / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("outputs.py", "formats.py"):
         shutil.copy(PACKAGE / name, tmp_path / name)
-    monkeypatch.setattr(flashverify, "__file__", str(tmp_path / "__init__.py"))
+    monkeypatch.setattr(segments, "_PACKAGE", tmp_path)
     version = segments.reader_version.__wrapped__
     seen = {version()}
     for name in ("outputs.py", "case/text.py", "judge/verdict.py", "report/group.py", "campaign/store/account.py"):

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-import flashverify
 from flashverify.campaign.store import disk
 from flashverify.campaign.store.files import make_folders, open_inside, read_capped, strange, write_atomic
 from flashverify.campaign.store.results import MARK_BYTES, RESULTS
@@ -44,6 +43,7 @@ __all__ = [
 INDEX = "index"
 _READER = "flashverify.report.segment_process"
 _MAX_BYTES = 1 << 28
+_PACKAGE = Path(__file__).resolve().parents[2]
 _BLOCK = 1 << 20
 _READ_FROM = ("campaign/store", "case", "judge", "report", "outputs.py", "formats.py")
 """Modules that decide what a segment says of a line."""
@@ -90,10 +90,10 @@ class Segment(msgspec.Struct, frozen=True):
 @functools.cache
 def reader_version() -> str:
     """A digest of the code that decides what a segment says: another version of it reads results anew."""
-    root, found = Path(flashverify.__file__).parent, hashlib.sha256(sys.byteorder.encode())
+    found = hashlib.sha256(sys.byteorder.encode())
     for name in _READ_FROM:
-        for path in sorted((root / name).rglob("*.py")) if (root / name).is_dir() else [root / name]:
-            found.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+        for path in sorted((_PACKAGE / name).rglob("*.py")) if (_PACKAGE / name).is_dir() else [_PACKAGE / name]:
+            found.update(path.relative_to(_PACKAGE).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
     return found.hexdigest()
 
 
