@@ -1,23 +1,27 @@
 """A run that goes on counts the same with an index of its results and without one; the index grows while a run judges."""
 
 import time
+from collections import Counter
 from types import SimpleNamespace
 
 import msgspec
 import pytest
 
-from flashverify.campaign.store import resume
+from flashverify.campaign.store import results, resume
 from flashverify.campaign.store.notes import Claims
 from flashverify.campaign.store.results import RESULTS, pieces
 from flashverify.campaign.store.segments import INDEX, has_segment, kept_segment, segment_command
 from flashverify.campaign.store.writer import open_run
 from flashverify.campaign.supervisor import indexing
+from flashverify.campaign.supervisor.engine import Engine
 from flashverify.campaign.supervisor.indexing import Indexing
 from flashverify.campaign.supervisor.journal import Journal
 from flashverify.campaign.supervisor.schedule import CampaignConfig
 from flashverify.campaign.supervisor.tally import Tally
 from tests.campaign.notes import Notes
-from tests.report.indexed import index, sealed_run
+from tests.campaign.test_engine import config
+from tests.campaign.test_interrupted import interrupted
+from tests.report.indexed import in_here, index, sealed_run
 from tests.report.synthetic import campaign
 
 SUBJECTS = ("flashverify.prefill", "my.module:attention")
@@ -28,11 +32,11 @@ ORIGINS = ("batch 0", "batch 1", "batch 2", "batch 5", "corpus my.module:attenti
 def run(tmp_path, monkeypatch):
     """A search of some pieces without an index: batches, of which one is open and one is not noted, a list, and others."""
     monkeypatch.setattr(resume, "_STEPS", ((20, 1), (70, 5), (float("inf"), 10)))
-    results = [
+    marked = [
         msgspec.structs.replace(each, origin=ORIGINS[number % len(ORIGINS)])
         for number, each in enumerate((*campaign(50), *campaign(50, seed=1)))
     ]
-    return sealed_run(tmp_path / "run", results, monkeypatch, subjects=SUBJECTS)
+    return sealed_run(tmp_path / "run", marked, monkeypatch, subjects=SUBJECTS)
 
 
 def resumed(folder):
@@ -100,8 +104,34 @@ def test_the_index_grows_while_a_run_judges(run, monkeypatch):
     assert asked == wanted, "each piece once, but for the last one, which grows"
 
 
+@pytest.mark.slow
+def test_a_search_whose_index_grew_goes_on_and_judges_each_case_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(results, "PIECE_BYTES", 2000)
+    monkeypatch.setattr(indexing, "_EVERY", 0.0)
+    out = tmp_path / "run"
+
+    def kept(command, **_):
+        number, begin, end = map(int, command[-3:])
+        in_here(out, number, (begin, end))
+        return ended()
+
+    monkeypatch.setattr(indexing, "subprocess", SimpleNamespace(Popen=kept, DEVNULL=None))
+    first = interrupted(out, 50)
+    assert has_segment(out, 0), "it grew while the search ran"
+    index(out)
+    read = []
+    parse = results.decode
+    monkeypatch.setattr(results, "decode", lambda *args, **kinds: read.append(1) or parse(*args, **kinds))
+    engine = Engine(config(out, "slow-clean"))
+    assert (engine.tally.judged, read) == (first.cases, [])
+    summary = engine.run()
+
+    judged = Counter((r.origin, r.case) for r in open_run(out).results())
+    assert judged.total() == len(judged) == summary.cases == 120
+
+
 def ended():
-    return SimpleNamespace(poll=lambda: 0)
+    return SimpleNamespace(poll=lambda: 0, kill=lambda: None, wait=lambda: 0)
 
 
 def test_a_process_that_reads_a_piece_keeps_it_and_ends_with_the_run(run, monkeypatch):
