@@ -4,7 +4,9 @@
     python benchmarks/million.py RUN [--records 1000000] [--folder out/million] [--parts resume report compare]
 
 The records are those of RUN, again and again, each with a seed of its own. Each part is a process of its own; the table has its wall
-clock, its processor time and its peak of resident memory, and the size of the report. `compare` gets the run twice.
+clock, its processor time and its peak of resident memory, and the size of the report. `compare` gets the run twice. Each part is measured
+without an index of the run, which `report` and `compare` then make, and with one, which a campaign leaves behind
+(docs/search.md). A part whose processes read pieces beside each other has the processor time of all, and the peak of the largest.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from typing import NamedTuple
 from flashverify.campaign.store.notes import PROGRESS, Claims
 from flashverify.campaign.store.results import RESULTS
 from flashverify.campaign.store.sealing import seal
+from flashverify.campaign.store.segments import INDEX
 from flashverify.campaign.store.writer import RUN, RunStore, open_run
 
 BATCH = 200
@@ -83,6 +86,16 @@ def took(command: list[str]) -> Took:
     return Took(time.monotonic() - begun, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
 
 
+def order(parts: list[str]) -> list[tuple[str, bool]]:
+    """The parts, each without an index and with one; a resumed run makes none and comes after one that does."""
+    makers = [part for part in parts if part != "resume"] or ["report"]
+    found = [(part, index) for part in makers for index in (False, True)]
+    if "resume" in parts:
+        found[:0] = [("resume", False)]
+        found.insert(3, ("resume", True))
+    return found
+
+
 def main() -> None:
     """Make the folder and measure."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -104,11 +117,19 @@ def main() -> None:
         "report": [*flashverify, "report", str(run)],
         "compare": [*flashverify, "compare", str(run), str(again)],
     }
-    found = {}
-    print("| part | seconds | processor | MiB at most |\n| --- | ---: | ---: | ---: |")
-    for part in asked.parts:
-        found[part] = took(commands[part])
-        print(f"| {part} | {found[part].wall:.1f} | {found[part].cpu:.1f} | {found[part].peak:,.0f} |", flush=True)
+    found: dict[str, dict[str, Took]] = {}
+    kept = 0
+    print("| part | index | seconds | processor | MiB at most |\n| --- | --- | ---: | ---: | ---: |")
+    for part, index in order(asked.parts):
+        if not index:
+            for each in (run, again):
+                shutil.rmtree(each / INDEX, ignore_errors=True)
+        used = found.setdefault(part, {})["with" if index else "without"] = took(commands[part])
+        kept = sum(path.stat().st_size for path in (run / INDEX).glob("*"))
+        print(
+            f"| {part} | {'yes' if index else 'no'} | {used.wall:.1f} | {used.cpu:.1f} | {used.peak:,.0f} |", flush=True
+        )
+    print(f"index: {kept / 2**20:,.0f} MiB")
     html = (run / "report.html").stat().st_size if "report" in asked.parts else 0
     if html:
         print(f"report.html: {html / 1e6:.2f} MB")
@@ -117,7 +138,8 @@ def main() -> None:
             "records": asked.records,
             "bytes": size,
             "html": html,
-            **{p: each._asdict() for p, each in found.items()},
+            "index": kept,
+            **{part: {name: used._asdict() for name, used in each.items()} for part, each in found.items()},
         }
         asked.json.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
 

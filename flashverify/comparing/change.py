@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import heapq
 import math
-from array import array
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from flashverify.checks.registry import failure_title
-from flashverify.report.axes import dtype_of
 from flashverify.report.bias import Bias
+from flashverify.report.columns import VOID
 from flashverify.report.group import GroupKey, percentile, rank
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Set
+    from collections.abc import Callable, Iterator, Set
 
-    from flashverify.comparing.joined import Identity, Pair, Place, Seen
+    from flashverify.comparing.blocks import Block
+    from flashverify.comparing.joined import Joined
+    from flashverify.comparing.loaded import Floats
+    from flashverify.comparing.pair import Pair, Seen
     from flashverify.comparing.thresholds import Thresholds
+    from flashverify.report.columns import Identity, Place
 
-__all__ = ["LISTED", "Changed", "Mover", "Row", "changed", "grew", "movers", "rows"]
+__all__ = ["LISTED", "Changed", "Mover", "Row", "grew", "movers", "newly_failing", "newly_passing", "rows"]
 
 LISTED = 10
 """Cases listed of each kind."""
@@ -78,77 +83,92 @@ def grew(before: float, after: float, limits: Thresholds) -> bool:
     return after >= limits.negligible and after > limits.worst_growth * before
 
 
-def changed(pair: Pair, first: Seen, second: Seen, known: Set[Identity] = frozenset()) -> Changed | None:
+def _changed(pair: Pair, first: Seen, second: Seen, known: Set[Identity] = frozenset()) -> Changed | None:
     """The failures of `second` that `first` does not have, and that are not known."""
-    old = first.failures
-    new = {
-        identity: message
-        for identity, message in second.failures.items()
-        if identity not in old and identity not in known
-    }
+    new = second.failures - first.failures - known
     if not new:
         return None
-    return Changed(pair.subject, pair.case, tuple(failure_title(*identity) for identity in sorted(new)), new[min(new)])
+    titles = tuple(failure_title(*identity) for identity in sorted(new))
+    return Changed(pair.subject, pair.case, titles, second.message(min(new)))
 
 
-def rows(pairs: Iterable[Pair]) -> tuple[Row, ...]:
-    """One for each output of each subject, dtype and mode; the pairs are judged in both runs."""
-    table: dict[GroupKey, tuple[array[float], array[float]]] = {}
+def newly_failing(joined: Joined, known: Callable[[Pair], Set[Identity]]) -> list[Changed]:
+    """The cases that newly fail, but for failures that are known, by subject and text."""
+    pairs = joined.pairs(joined.failing[1])
+    found = (_changed(pair, pair.before, pair.after, known(pair)) for pair in pairs)
+    return sorted(filter(None, found), key=_by_case)
+
+
+def newly_passing(joined: Joined) -> list[Changed]:
+    """The cases that failed and pass now, likewise."""
+    failed, fails = joined.failing
+    found = (_changed(pair, pair.after, pair.before) for pair in joined.pairs(joined.judged & failed & ~fails))
+    return sorted(filter(None, found), key=_by_case)
+
+
+def _by_case(found: Changed) -> tuple[str, str]:
+    return found.subject, found.case
+
+
+def rows(joined: Joined) -> tuple[Row, ...]:
+    """One for each output of each subject, dtype and mode, over the cases that are judged in both runs."""
+    table: dict[GroupKey, tuple[list[Floats], list[Floats]]] = {}
     drifts: dict[GroupKey, Bias] = {}
-    for pair in pairs:
-        old, new, dtype = pair.before.ratios, pair.after.ratios, dtype_of(pair.case)
-        before, after = pair.before.biases, pair.after.biases
-        for output, mode in before.keys() & after.keys():
-            key = GroupKey(pair.subject, dtype, output, mode)
-            if (drift := drifts.get(key)) is None:
-                drift = drifts[key] = Bias()
-            drift.add(after[output, mode] - before[output, mode])
-        for output, mode in old.keys() & new.keys():
-            key = GroupKey(pair.subject, dtype, output, mode)
-            if (columns := table.get(key)) is None:
-                columns = table[key] = (array("d"), array("d"))
-            columns[0].append(old[output, mode])
-            columns[1].append(new[output, mode])
+    for block in joined.blocks:
+        for place in block.places:
+            key = GroupKey(block.subject, block.dtype, *place)
+            old, new = block.biases(place)
+            told = ~(np.isnan(old) | np.isnan(new))
+            if told.any():
+                drifts.setdefault(key, Bias()).extend(Bias.of(new[told] - old[told]))
+            old, new = block.ratios(place)
+            given = (old != VOID) & (new != VOID)
+            if given.any():
+                columns = table.setdefault(key, ([], []))
+                columns[0].append(old[given])
+                columns[1].append(new[given])
     found = []
     for key in sorted(table, key=rank):
-        (worst_before, p99_before), (worst_after, p99_after) = map(_extremes, table[key])
+        old, new = (np.sort(np.concatenate(column)) for column in table.pop(key))  # NaN is last
         drift = drifts.get(key, Bias())
-        found.append(Row(key, len(table[key][0]), (worst_before, worst_after), (p99_before, p99_after), drift))
+        found.append(Row(key, len(old), (float(old[-1]), float(new[-1])), (_p99(old), _p99(new)), drift))
     return tuple(found)
 
 
-def _extremes(ratios: array[float]) -> tuple[float, float]:
-    ordered = sorted(ratios, key=_sortable)
+def _p99(ordered: Floats) -> float:
     p99 = percentile(ordered, 99.0)
     assert p99 is not None, "a row has at least one case"
-    return ordered[-1], p99
+    return p99
 
 
-def _sortable(ratio: float) -> tuple[bool, float]:
-    return (math.isnan(ratio), 0.0 if math.isnan(ratio) else ratio)
+def movers(joined: Joined) -> tuple[Mover, ...]:
+    """The cases that moved most, up or down, each at the output where it moved most."""
+    found = [each for block in joined.blocks for each in _most_moved(block)]
+    least = sorted((size for size, *_ in found), reverse=True)[:LISTED][-1:]
+    named = []
+    for size, pair, place, old, new in found:
+        if [size] >= least:
+            named.append((size, Mover(pair.subject, pair.case, *place, old, new)))
+    return tuple(mover for _, mover in heapq.nsmallest(LISTED, named, key=lambda m: (-m[0], m[1].subject, m[1].case)))
 
 
-def movers(pairs: Iterable[Pair]) -> tuple[Mover, ...]:
-    """The cases that moved most, up or down."""
-
-    def moved(pair: Pair) -> tuple[float, Mover] | None:
-        if (pair.before.places, pair.before.values) == (pair.after.places, pair.after.values):
-            return None
-        old, new = pair.before.ratios, pair.after.ratios
-        best: tuple[float, Place] | None = None
-        for place in sorted(old.keys() & new.keys()):
-            size = _distance(old[place], new[place])
-            if size > 0 and (best is None or size > best[0]):
-                best = (size, place)
-        return best and (best[0], Mover(pair.subject, pair.case, *best[1], old[best[1]], new[best[1]]))
-
-    found = (item for pair in pairs if (item := moved(pair)))
-    return tuple(mover for _, mover in heapq.nsmallest(LISTED, found, key=lambda m: (-m[0], m[1].subject, m[1].case)))
+def _most_moved(block: Block) -> Iterator[tuple[float, Pair, Place, float, float]]:
+    """How far, which case, where, from which ratio to which: those of a block that moved most, more than are listed only where they moved as far."""
+    if not block.places:
+        return
+    ratios = [block.ratios(place) for place in block.places]
+    distances = np.stack([_distances(old, new) for old, new in ratios])
+    sizes = distances.max(0)
+    least = np.partition(sizes, -LISTED)[-LISTED] if len(sizes) > LISTED else 0.0
+    for n in np.flatnonzero((sizes > 0) & (sizes >= least)).tolist():
+        best = int(distances[:, n].argmax())
+        old, new = ratios[best]
+        yield float(sizes[n]), block.pair(n), block.places[best], float(old[n]), float(new[n])
 
 
-def _distance(before: float, after: float) -> float:
-    if math.isnan(before) and math.isnan(after):
-        return 0.0
-    return (
-        abs(after - before) if math.isfinite(before) and math.isfinite(after) else 0.0 if before == after else math.inf
-    )
+def _distances(before: Floats, after: Floats) -> Floats:
+    """How far each ratio moved; 0 where one of the two is void."""
+    finite = np.isfinite(before) & np.isfinite(after)
+    alike = (before == after) | (np.isnan(before) & np.isnan(after)) | (before == VOID) | (after == VOID)
+    with np.errstate(invalid="ignore"):
+        return np.where(alike, 0.0, np.where(finite, np.abs(after - before), np.inf))

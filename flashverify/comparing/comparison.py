@@ -9,22 +9,24 @@ assumed form changed, cases are missing, or time or memory grew beyond a thresho
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from flashverify.campaign.card.content import card_of
 from flashverify.campaign.store.reader import open_run
-from flashverify.comparing.change import LISTED, Changed, Mover, Row, changed, grew, movers, rows
+from flashverify.comparing.change import LISTED, Changed, Mover, Row, grew, movers, newly_failing, newly_passing, rows
 from flashverify.comparing.element_words import element_doubts, sentence
 from flashverify.comparing.held import Held
-from flashverify.comparing.joined import Pair, changed_settings, join, notes_about
+from flashverify.comparing.joined import Joined, changed_settings, join, notes_about
 from flashverify.comparing.judged_sides import JudgedSides
 from flashverify.comparing.speed.speed_words import speed_doubts
 from flashverify.comparing.thresholds import Thresholds
 from flashverify.errors import NoVerdictError
 from flashverify.judge.verdict import Status
 from flashverify.judge.wording import plural, ratio_text
+from flashverify.report.columns import STATUSES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -129,21 +131,23 @@ def compare_sides(sides: JudgedSides, baseline: Baseline | None = None, limits: 
         NoVerdictError: no case was judged in both.
         StoreError: a folder is no run, or its results cannot be read.
     """
-    limits = limits or Thresholds()
     old, new = map(open_run, sides.runs)
-    joined = join(old, new)
-    both = [pair for pair in joined.pairs if pair.before.judged and pair.after.judged]
+    with contextlib.closing(join(old, new)) as joined:
+        return _compared(sides, old, new, joined, baseline, limits or Thresholds())
+
+
+def _compared(
+    sides: JudgedSides, old: StoredRun, new: StoredRun, joined: Joined, baseline: Baseline | None, limits: Thresholds
+) -> Comparison:
     held = Held(baseline, new)
-    failing = [
-        found for pair in joined.pairs if (found := changed(pair, pair.before, pair.after, held.identities(pair)))
-    ]
-    passing = [found for pair in both if not pair.after.failures and (found := changed(pair, pair.after, pair.before))]
-    if not both and not failing:
-        raise NoVerdictError(f"none of the {plural(len(joined.pairs), 'common case')} was judged in both runs")
-    table = rows(both)
+    failing, passing = newly_failing(joined, held.identities), newly_passing(joined)
+    judged = int(joined.judged.sum())
+    if not judged and not failing:
+        raise NoVerdictError(f"none of the {plural(len(joined), 'common case')} was judged in both runs")
+    table = rows(joined)
     settings = changed_settings(old.record, new.record, joined)
     settings |= sides.versions or {}
-    doubts = [*_doubts(joined.pairs), *_row_doubts(table, limits), *_setting_doubts(settings)]
+    doubts = [*_doubts(joined), *_row_doubts(table, limits), *_setting_doubts(settings)]
     if sides.elements is not None:
         doubts += element_doubts(sides.elements, limits)
     if sides.speeds is not None:
@@ -153,17 +157,17 @@ def compare_sides(sides: JudgedSides, baseline: Baseline | None = None, limits: 
             f"{plural(len(joined.only_before), 'case')} of the earlier run {'is' if len(joined.only_before) == 1 else 'are'} not in the later one"
         )
     errors = _error_reasons(failing) + held.exceeded(table)
-    doubts += held.doubts(joined.pairs)
+    doubts += held.doubts(joined)
     return Comparison(
         decision="do not merge" if errors else "look" if doubts else "may merge",
         reasons=tuple(errors + doubts),
         notes=tuple(notes_about(old, new, joined)),
-        common=len(joined.pairs),
-        judged=len(both),
+        common=len(joined),
+        judged=judged,
         only_before=joined.only_before,
         only_after=joined.only_after,
         rows=table,
-        movers=movers(both),
+        movers=movers(joined),
         newly_failing=tuple(failing),
         newly_passing=tuple(passing),
         settings=settings,
@@ -199,14 +203,16 @@ def _error_reasons(failing: list[Changed]) -> list[str]:
     return [f"{plural(len(failing), 'case newly fails', 'cases newly fail')}: {listed}"]
 
 
-def _doubts(pairs: Iterable[Pair]) -> list[str]:
-    statuses: Counter[tuple[str, str]] = Counter()
-    gained = lost = 0
-    for pair in pairs:
-        if pair.before.status is not pair.after.status and pair.after.status is not Status.PASS:
-            statuses[pair.before.status.value, pair.after.status.value] += 1
-        gained += pair.after.coverage and not pair.before.coverage
-        lost += pair.before.coverage and not pair.after.coverage
+def _doubts(joined: Joined) -> list[str]:
+    old, new = joined.statuses
+    counts: Counter[tuple[str, str]] = Counter()
+    for status in set(STATUSES) - {Status.PASS}:
+        now = new == STATUSES.index(status)
+        for before in set(STATUSES) - {status}:
+            counts[before.value, status.value] = int((now & (old == STATUSES.index(before))).sum())
+    statuses = +counts
+    covered, covers = joined.covering
+    gained, lost = int((covers > covered).sum()), int((covered > covers).sum())
     found = [f"{plural(count, 'case')} changed from {old} to {new}" for (old, new), count in sorted(statuses.items())]
     if gained or lost:
         found.append(f"coverage changed: {plural(lost, 'case')} lost, {plural(gained, 'case')} gained")

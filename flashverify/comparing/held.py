@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from flashverify.baseline.assessment import assess
 from flashverify.baseline.entries import Baseline
 from flashverify.judge.wording import plural
-from flashverify.report.axes import dtype_of
 from flashverify.report.content import buckets_of
 
 if TYPE_CHECKING:
@@ -16,7 +15,9 @@ if TYPE_CHECKING:
 
     from flashverify.campaign.store.reader import StoredRun
     from flashverify.comparing.change import Row
-    from flashverify.comparing.joined import Identity, Pair
+    from flashverify.comparing.joined import Joined
+    from flashverify.comparing.pair import Pair
+    from flashverify.report.columns import Identity
 
 __all__ = ["Held"]
 
@@ -43,7 +44,7 @@ class Held:
 
     def identities(self, pair: Pair) -> frozenset[Identity]:
         """The failures of a case that may stand."""
-        return self._standing.get((pair.subject, dtype_of(pair.case)), frozenset()) if self._standing else frozenset()
+        return self._standing.get((pair.subject, pair.dtype), frozenset()) if self._standing else frozenset()
 
     def exceeded(self, table: Iterable[Row]) -> list[str]:
         """Ratios of the later run above their ceilings, in words."""
@@ -56,11 +57,10 @@ class Held:
                 if text := ceiling.exceeded(names, row.key.output, row.key.dtype, row.worst[1]):
                     yield text
 
-    def doubts(self, pairs: Iterable[Pair]) -> list[str]:
+    def doubts(self, joined: Joined) -> list[str]:
         """How many cases newly fail for a known cause, in words."""
-        count = sum(
-            bool((pair.after.failures.keys() - pair.before.failures.keys()) & self.identities(pair)) for pair in pairs
-        )
+        failing = joined.pairs(joined.failing[1]) if self._standing else ()
+        count = sum(bool((pair.after.failures - pair.before.failures) & self.identities(pair)) for pair in failing)
         if not count:
             return []
         causes = "; ".join(dict.fromkeys(f"{entry.title} ({entry.link})" for entry in self._known.values()))

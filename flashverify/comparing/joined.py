@@ -1,97 +1,110 @@
-"""Two runs joined case by case. Of every result only what a comparison needs is kept, some hundred bytes."""
+"""Two runs joined case by case, as columns. Single cases are looked at one by one only where a failure came or went."""
 
 from __future__ import annotations
 
-import math
-from array import array
+import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from flashverify.comparing.blocks import Block, blocks_of
+from flashverify.comparing.loaded import load
+from flashverify.comparing.pair import Pair, Seen
 from flashverify.errors import NoVerdictError
-from flashverify.judge.verdict import CaseResult, Status, Verdict, from_hex
-from flashverify.report.aggregate import outcome
-from flashverify.report.group import stats_ratio
+from flashverify.judge.verdict import Status
+from flashverify.report.columns import STATUSES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from numpy.typing import NDArray
+
     from flashverify.campaign.store.reader import StoredRun
+    from flashverify.comparing.loaded import Integers, Loaded
     from flashverify.judge.record import RunRecord
 
-__all__ = ["Identity", "Joined", "Pair", "Place", "Seen", "changed_settings", "join", "notes_about"]
+    Flags = NDArray[np.bool_]
 
-_JUDGED = (Status.PASS, Status.FAIL, Status.EXEMPT)
-_VOID = -1.0  # no element of the output was judged; ratios are never negative
-Place = tuple[str, str]
-"""Output and mode."""
-Identity = tuple[str, str, str]
-"""Check, error and output: two failures of a case with the same identity are the same failure."""
-_Layouts = dict[tuple[Place, ...], tuple[Place, ...]]
+__all__ = ["Joined", "changed_settings", "join", "notes_about"]
+
+_JUDGED = [status in (Status.PASS, Status.FAIL, Status.EXEMPT) for status in STATUSES]
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+"""Odd, so that subjects of one case have different keys."""
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """What a run said of a case; `verdicts` are the failing ones, `signed` the mean signed ratios, NaN where there is none."""
-
-    status: Status
-    coverage: bool
-    places: tuple[Place, ...]
-    values: array[float]
-    signed: array[float]
-    verdicts: tuple[Verdict, ...]
-
-    @property
-    def judged(self) -> bool:
-        """Whether anything was said about the case."""
-        return self.status in _JUDGED
-
-    @property
-    def ratios(self) -> dict[Place, float]:
-        """The worst ratio of each output that has judged elements."""
-        return {place: value for place, value in zip(self.places, self.values, strict=True) if value != _VOID}
-
-    @property
-    def biases(self) -> dict[Place, float]:
-        """The mean signed ratio of each output that has one."""
-        return {place: value for place, value in zip(self.places, self.signed, strict=True) if not math.isnan(value)}
-
-    @property
-    def failures(self) -> dict[Identity, str]:
-        """The failures and their messages; an output beyond its bound is one, whatever the verdicts say."""
-        if not self.verdicts and all(value <= 1 for value in self.values):
-            return {}
-        found = {
-            ("accuracy", "bound", output): f"{output} is outside its bound, {mode}"
-            for (output, mode), ratio in self.ratios.items()
-            if not ratio <= 1
-        }
-        return found | {(v.check, v.error, v.output): v.message for v in self.verdicts}
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """A case that both runs hold; `subject` is its name in the later one."""
-
-    subject: str
-    case: str
-    before: Seen
-    after: Seen
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Joined:
-    """The common cases, and the (subject, case) that only one run holds.
+    """The common cases, in the order of the later run, and the (subject, case) that only one run holds.
 
     Args:
+        before, after: the runs.
+        rows_before, rows_after: a row of each for every common case.
         renamed: the subject's two names, where they differ.
         evidence: by subject, what its cases ran on before and after.
     """
 
-    pairs: tuple[Pair, ...]
+    before: Loaded
+    after: Loaded
+    rows_before: Integers
+    rows_after: Integers
     only_before: tuple[tuple[str, str], ...]
     only_after: tuple[tuple[str, str], ...]
     renamed: tuple[str, str] | None
     evidence: dict[str, tuple[str, str]]
+
+    def __len__(self) -> int:
+        return len(self.rows_after)
+
+    def close(self) -> None:
+        """Release the files of both runs."""
+        self.before.close()
+        self.after.close()
+
+    @property
+    def subjects(self) -> list[str]:
+        """Of the common cases, by their names in the later run."""
+        return sorted(self.after.subjects[n] for n in np.flatnonzero(np.bincount(self.after.subject[self.rows_after])))
+
+    @functools.cached_property
+    def judged(self) -> Flags:
+        """The common cases about which both runs said something."""
+        judged = np.array(_JUDGED)
+        found: Flags = judged[self.statuses[0]] & judged[self.statuses[1]]
+        return found
+
+    @functools.cached_property
+    def statuses(self) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+        """Before and after, of each common case."""
+        return self.before.statuses[self.rows_before], self.after.statuses[self.rows_after]
+
+    @property
+    def covering(self) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+        """Which common cases count as coverage, before and after."""
+        return self.before.covering[self.rows_before], self.after.covering[self.rows_after]
+
+    @functools.cached_property
+    def failing(self) -> tuple[Flags, Flags]:
+        """Which common cases have a failure, before and after."""
+        return _failing(self.before)[self.rows_before], _failing(self.after)[self.rows_after]
+
+    @functools.cached_property
+    def blocks(self) -> list[Block]:
+        """The common cases that both runs judged."""
+        return blocks_of(self.before, self.after, self.rows_before[self.judged], self.rows_after[self.judged])
+
+    def pairs(self, chosen: Flags) -> Iterator[Pair]:
+        """Those of the common cases that are chosen."""
+        for old, new in zip(self.rows_before[chosen].tolist(), self.rows_after[chosen].tolist(), strict=True):
+            yield Pair(Seen(self.before, old), Seen(self.after, new))
+
+
+def _failing(run: Loaded) -> Flags:
+    """The rows with a failing verdict, or a ratio that is not within its bound."""
+    found: Flags = np.array([bool(failures) for failures in run.failures])[run.failed]
+    beyond = np.flatnonzero(~(run.values <= 1))
+    found[np.searchsorted(run.starts, beyond, side="right") - 1] = True
+    return found
 
 
 def join(before: StoredRun, after: StoredRun) -> Joined:
@@ -101,39 +114,63 @@ def join(before: StoredRun, after: StoredRun) -> Joined:
         NoVerdictError: the runs have no subject or no case in common.
         StoreError: results cannot be read.
     """
-    layouts: _Layouts = {}
-    ran_before: dict[str, set[str]] = {}
-    ran_after: dict[str, set[str]] = {}
-    old, new = dict(_load(before, layouts, ran_before)), dict(_load(after, layouts, ran_after))
-    names_before, names_after = ({subject for subject, _ in table} for table in (old, new))
-    if not names_before or not names_after:
-        raise NoVerdictError(f"{(after if names_before else before).path} holds no results: nothing can be compared")
-    renamed = None
-    if not names_before & names_after:
-        if len(names_before) > 1 or len(names_after) > 1:
-            raise NoVerdictError(f"no common subject: {sorted(names_before)} before, {sorted(names_after)} after")
-        renamed = (names_before.pop(), names_after.pop())
-        old = {(renamed[1], case): seen for (_, case), seen in old.items()}
-        ran_before = {renamed[1]: ran_before.get(renamed[0], set())}
-    common = sorted(old.keys() & new.keys())
-    if not common:
-        raise NoVerdictError(f"no common case: {len(old)} cases before, {len(new)} after")
+    old, new = load(before), load(after)
+    if not old.subjects or not new.subjects:
+        raise NoVerdictError(f"{(after if old.subjects else before).path} holds no results: nothing can be compared")
+    renamed, names = None, old.subjects
+    if not set(old.subjects) & set(new.subjects):
+        if len(old.subjects) > 1 or len(new.subjects) > 1:
+            raise NoVerdictError(
+                f"no common subject: {sorted(old.subjects)} before, {sorted(new.subjects)} after",
+            )
+        renamed, names = (old.subjects[0], new.subjects[0]), new.subjects
+    numbers = {name: number for number, name in enumerate(dict.fromkeys([*names, *new.subjects]))}
+    (old_keys, old_rows), (new_keys, new_rows) = _unique(old, names, numbers), _unique(new, new.subjects, numbers)
+    found = np.minimum(np.searchsorted(old_keys[:, 0], new_keys[:, 0]), len(old_keys) - 1)
+    same = (old_keys[found] == new_keys).all(1)
+    if not same.any():
+        raise NoVerdictError(f"no common case: {len(old_rows)} cases before, {len(new_rows)} after")
+    order = np.argsort(new_rows[same])
+    alone = np.ones(len(old_rows), bool)
+    alone[found[same]] = False
     return Joined(
-        pairs=tuple(Pair(*key, old[key], new[key]) for key in common),
-        only_before=tuple(sorted(old.keys() - new.keys())),
-        only_after=tuple(sorted(new.keys() - old.keys())),
+        before=old,
+        after=new,
+        rows_before=old_rows[found[same]][order],
+        rows_after=new_rows[same][order],
+        only_before=_named(old, old_rows[alone], names),
+        only_after=_named(new, new_rows[~same], new.subjects),
         renamed=renamed,
-        evidence={
-            subject: (", ".join(sorted(ran_before[subject])), ", ".join(sorted(ran_after[subject])))
-            for subject in sorted(ran_before.keys() & ran_after.keys())
-        },
+        evidence=_evidence(old, new, renamed),
     )
+
+
+def _evidence(old: Loaded, new: Loaded, renamed: tuple[str, str] | None) -> dict[str, tuple[str, str]]:
+    ran = old.evidence if renamed is None else {renamed[1]: old.evidence.get(renamed[0], set())}
+    both = sorted(ran.keys() & new.evidence.keys())
+    return {name: (", ".join(sorted(ran[name])), ", ".join(sorted(new.evidence[name]))) for name in both}
+
+
+def _unique(run: Loaded, names: list[str], numbers: dict[str, int]) -> tuple[NDArray[np.uint64], Integers]:
+    """The keys of all cases with their subjects, in ascending order, and the last row of each."""
+    subject = np.array([numbers[name] for name in names], np.uint64)[run.subject]
+    keys = run.keys.copy()
+    keys[:, 0] += (subject + np.uint64(1)) * _MIX
+    order = np.argsort(keys[:, 0], kind="stable")
+    keys = keys[order]
+    last = np.ones(len(keys), bool)
+    last[:-1] = (keys[1:] != keys[:-1]).any(1)
+    return keys[last], order[last]
+
+
+def _named(run: Loaded, rows: Integers, names: list[str]) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted((names[run.subject[row]], run.result(row).case) for row in sorted(rows.tolist())))
 
 
 def changed_settings(before: RunRecord, after: RunRecord, joined: Joined) -> dict[str, tuple[str, str]]:
     """What differs of evidence, forms and environment, with its two values."""
     both = {f"evidence of {subject}": values for subject, values in joined.evidence.items()}
-    for subject in sorted({pair.subject for pair in joined.pairs}):
+    for subject in joined.subjects:
         old = joined.renamed[0] if joined.renamed else subject
         both[f"form of {subject}"] = (before.form.get(old, ""), after.form.get(subject, ""))
     for name in sorted(before.environment.keys() | after.environment.keys()):
@@ -149,23 +186,3 @@ def notes_about(before: StoredRun, after: StoredRun, joined: Joined) -> Iterator
         if run.summary is None:
             yield f"the {name} run has not ended"
         yield from (f"the {name} run: {problem}" for problem in run.problems)
-
-
-def _load(run: StoredRun, layouts: _Layouts, ran: dict[str, set[str]]) -> Iterator[tuple[tuple[str, str], Seen]]:
-    for result in run.results():
-        if result.evidence and result.unsupported is None:
-            ran.setdefault(result.subject, set()).add(result.evidence)
-        yield (result.subject, result.case), _seen(result, layouts)
-
-
-def _seen(result: CaseResult, layouts: _Layouts) -> Seen:
-    places = tuple((s.output, s.mode) for s in result.stats)
-    ratios = (stats_ratio(s) for s in result.stats)
-    return Seen(
-        status=outcome(result),
-        coverage=result.coverage,
-        places=layouts.setdefault(places, places),
-        values=array("d", (_VOID if r is None else math.nan if r < 0 else r for r in ratios)),
-        signed=array("d", (from_hex(s.signed) if s.signed else math.nan for s in result.stats)),
-        verdicts=result.failures,
-    )

@@ -5,6 +5,7 @@
 <run>/progress.json             the batches of draws that were handed out
 <run>/live.json                 how it stands, for `flashverify status`; carries no verdict
 <run>/results.jsonl             one CaseResult a line
+<run>/index/                    of a large run, what was read of them (`flashverify.campaign.store.segments`); may be removed
 <run>/findings/<slug>/          case.json (text form of the minimal case), finding.json (FindingRecord), repro.py
 <run>/summary.json              Summary, written last
 <run>/stats.json                of a campaign on a GPU, what was compiled and where the time went (`flashverify.campaign.store.stats`)

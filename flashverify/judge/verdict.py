@@ -234,10 +234,12 @@ class CaseResult(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def coverage(self) -> bool:
         """Whether the case counts as coverage: judged, at most 1 % of its elements exempt or uninformative, and zeros would not pass."""
-        elements = sum(s.elements for s in self.stats)
-        void = sum(s.exempt + s.uninformative for s in self.stats)
-        telling = any(s.telling for s in self.stats)
-        return self.unsupported is None and elements > 0 and void <= 0.01 * elements and telling
+        elements, void, telling = 0, 0, False
+        for stats in self.stats:
+            elements += stats.elements
+            void += stats.exempt + stats.uninformative
+            telling = telling or stats.telling != 0
+        return telling and elements > 0 and void <= 0.01 * elements and self.unsupported is None
 
     def to_json(self) -> bytes:
         """One line of JSON."""

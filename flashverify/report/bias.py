@@ -12,6 +12,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 __all__ = ["ALPHA", "Bias"]
 
@@ -29,6 +34,11 @@ class Bias:
     count: int = 0
     total: float = 0.0
     squares: float = 0.0
+
+    @classmethod
+    def of(cls, values: NDArray[np.float64]) -> Bias:
+        """That of many values."""
+        return cls(len(values), float(values.sum()), float((values * values).sum()))
 
     def add(self, value: float) -> None:
         """Add the mean signed ratio of one case."""

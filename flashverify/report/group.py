@@ -5,12 +5,18 @@ from __future__ import annotations
 import math
 from array import array
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from flashverify.judge.verdict import OutputStats, from_hex
 from flashverify.judge.wording import ratio_of, worse
 from flashverify.report.axes import Axes, dtype_rank, output_rank, position
 from flashverify.report.bias import Bias
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
 
 __all__ = ["PERCENTILES", "Group", "GroupKey", "Peak", "percentile", "rank", "stats_ratio"]
 
@@ -57,6 +63,7 @@ class Group:
     regimes: dict[str, float] = field(default_factory=dict)
     masks: dict[str, float] = field(default_factory=dict)
     cells: dict[tuple[int, int], float] = field(default_factory=dict)
+    _percentiles: tuple[int, tuple[float | None, ...]] = field(default=(-1, ()), compare=False, repr=False)
 
     def add(self, stats: OutputStats, case: str, axes: Axes) -> None:
         """Add one case."""
@@ -101,11 +108,12 @@ class Group:
     @property
     def percentiles(self) -> tuple[float | None, ...]:
         """At `PERCENTILES`."""
-        if any(map(math.isnan, self.ratios)):
-            ordered = sorted(self.ratios, key=lambda r: math.inf if math.isnan(r) else r)
-        else:
-            ordered = sorted(self.ratios)
-        return tuple(percentile(ordered, q) for q in PERCENTILES)
+        import numpy as np
+
+        if self._percentiles[0] != len(self.ratios):  # which only grow
+            ordered = np.sort(np.frombuffer(self.ratios)) if self.ratios else self.ratios  # NaN is last
+            self._percentiles = len(self.ratios), tuple(percentile(ordered, q) for q in PERCENTILES)
+        return self._percentiles[1]
 
 
 def rank(key: GroupKey) -> tuple[object, ...]:
@@ -119,11 +127,11 @@ def stats_ratio(stats: OutputStats) -> float | None:
     return None if ratio == 0 and not stats.index else ratio
 
 
-def percentile(ordered: list[float], q: float) -> float | None:
+def percentile(ordered: Sequence[float] | NDArray[np.float64], q: float) -> float | None:
     """The smallest value that at least `q` percent of `ordered` do not exceed; None of nothing."""
-    if not ordered:
+    if not len(ordered):
         return None
-    return ordered[max(0, math.ceil(q * len(ordered) / 100) - 1)]
+    return float(ordered[max(0, math.ceil(q * len(ordered) / 100) - 1)])
 
 
 def _raise(peaks: dict[_Place, float], place: _Place, ratio: float) -> None:

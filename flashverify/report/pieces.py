@@ -1,89 +1,90 @@
-"""The aggregate of a large run: pieces of its results are added up by processes beside each other, and then together, in their order.
-
-`python -m flashverify.report.pieces RUN_DIR BEGIN END` is such a process; it writes to stdout what only its parent reads.
-"""
+"""The results of a large run, piece by piece: what the index of the run has of it, or what a process beside this one reads."""
 
 from __future__ import annotations
 
-import pickle
 import subprocess
-import sys
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING
 
-from flashverify.campaign.environment import cpu_count
-from flashverify.campaign.store.reader import open_run
-from flashverify.campaign.store.results import pieces
+from flashverify.campaign.store.results import Bad, pieces
+from flashverify.campaign.store.segments import Segment, any_repeated, kept_segment, segment_command
+from flashverify.campaign.store.side_by_side import side_by_side
 from flashverify.child_process import child_environment
 from flashverify.report.aggregate import Aggregate
+from flashverify.report.stored_aggregate import unpack_aggregate
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
     from flashverify.campaign.store.reader import StoredRun
     from flashverify.campaign.store.results import Piece
+    from flashverify.judge.verdict import CaseResult
 
-__all__ = ["aggregate_of"]
+__all__ = ["RepeatedError", "aggregate_of", "read_pieces"]
 
-SIZE = 1 << 26
-"""Bytes of a piece: some 25,000 cases, the work of some seconds."""
-_MARK = 8
+
+class RepeatedError(Exception):
+    """A line is in two pieces of a run, so that the pieces together are not the whole."""
 
 
 def aggregate_of(run: StoredRun) -> Aggregate:
-    """The aggregate of the results of a run.
+    """The aggregate of the results of a run: that of each piece, added up in their order.
 
-    A run whose lines are not all sound, each once, is read line by line: what is damaged is set aside and named there.
+    A run in which a line is in two pieces, or with more texts than are listed, is read line by line.
 
     Raises:
         StoreError: the results cannot be read.
     """
-    found = pieces(run.path, SIZE) if run.record.sealed else []
-    together = _together(run.path, found) if found else None
-    return Aggregate.of(run.results()) if together is None else together
+    whole = Aggregate()
+    try:
+        for _, part in read_pieces(run):
+            found = unpack_aggregate(part.aggregate) if isinstance(part, Segment) else Aggregate.of(part)
+            whole.extend(found)
+            if found.full or whole.full:
+                return Aggregate.of(run.results())
+    except RepeatedError:
+        return Aggregate.of(run.results())
+    return whole
 
 
-def _together(folder: Path, found: list[Piece]) -> Aggregate | None:
-    """The aggregate of all pieces; None where a process could not do its part, or a line is in two of them."""
-    whole, marks, lines = Aggregate(), set[bytes](), 0
-    with ThreadPoolExecutor(min(cpu_count(), len(found))) as threads:
-        for answer in threads.map(lambda piece: _asked(folder, piece), found):
-            if answer is None:
-                threads.shutdown(cancel_futures=True)
-                return None
-            aggregate, seen = answer
-            whole.extend(aggregate)
-            lines += len(seen) // _MARK
-            marks.update(seen[at : at + _MARK] for at in range(0, len(seen), _MARK))
-    return None if len(marks) < lines or whole.full else whole
+def read_pieces(run: StoredRun) -> Iterator[tuple[Piece, Segment | Iterator[CaseResult]]]:
+    """What each piece holds, in their order: of one with damaged lines the results, to be read before the next is asked for.
+
+    Raises:
+        StoreError: the results cannot be read.
+        RepeatedError: at the end.
+    """
+    found = pieces(run.path) if run.record.sealed else []
+    if not found:
+        yield (0, 0), run.results()
+        return
+    marks, bad = [], Bad()
+    segments = side_by_side(partial(_segment, run.path), enumerate(found))
+    for piece, segment in zip(found, segments, strict=True):
+        if segment is not None:
+            marks.append(segment.marks)
+            yield piece, segment
+        else:
+            mine = set[bytes]()
+            yield piece, (result for result, _ in run.piece(piece, mine, bad))
+            marks.append(b"".join(mine))
+    if any_repeated(marks):
+        raise RepeatedError
+    bad.tell(run.path, run.problems)
 
 
-def _asked(folder: Path, piece: Piece) -> tuple[Aggregate, bytes] | None:
-    """What a process says of a piece: the aggregate and the marks of its lines; None where it found something damaged."""
+def _segment(folder: Path, numbered: tuple[int, Piece]) -> Segment | None:
+    return kept_segment(folder, *numbered) or _asked(folder, *numbered)
+
+
+def _asked(folder: Path, number: int, piece: Piece) -> Segment | None:
+    """What a process says of a piece; None where it found a line that is not sound, or could not do its part."""
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "flashverify.report.pieces", str(folder.absolute()), *map(str, piece)],
+        segment_command(folder, number, piece),
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         env=child_environment(interpret=False),
         check=False,
     )
-    answer: tuple[Aggregate, bytes] | None = pickle.loads(done.stdout) if done.returncode == 0 else None
-    return answer
-
-
-def _answer(folder: Path, piece: Piece) -> tuple[Aggregate, bytes] | None:
-    run, marks = open_run(folder), set[bytes]()
-    known = len(run.problems)
-    aggregate = Aggregate.of(run.piece(piece, marks))
-    return None if len(run.problems) > known or aggregate.full else (aggregate, b"".join(marks))
-
-
-def main() -> int:
-    """Answer for one piece; 1 where a line of it is damaged or repeated."""
-    folder, begin, end = sys.argv[1:]
-    answer = _answer(Path(folder), (int(begin), int(end)))
-    pickle.dump(answer, sys.stdout.buffer)
-    return int(answer is None)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    return Segment.unpacked(done.stdout) if done.returncode == 0 else None

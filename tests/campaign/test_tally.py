@@ -8,8 +8,8 @@ from flashverify.campaign.supervisor.schedule import CampaignConfig
 from flashverify.campaign.supervisor.tally import Tally
 from flashverify.judge.verdict import CaseResult, Status, Verdict
 from tests.report.synthetic import failing as failing_result
+from tests.report.synthetic import header, stats
 from tests.report.synthetic import result as result_of
-from tests.report.synthetic import stats
 
 
 def test_a_failure_of_another_case_is_found_with_that_case():
@@ -29,7 +29,9 @@ def test_of_many_stored_results_without_a_failure_some_stand_for_the_others(tmp_
     monkeypatch.setattr(resume, "_STEPS", ((4, 1), (14, 5), (math.inf, 10)))
     clean = [result_of(f"fv1 seq_q={n}", stats=(stats("o", 0.5, telling=-1),)) for n in range(1, 35)]
     results = [*clean, failing_result("fv1 seq_k=3"), failing_result("fv1 seq_k=4")]
-    stored = SimpleNamespace(findings=(), problems=[], results=lambda parsed: iter(results))
+    stored = SimpleNamespace(
+        record=header(), path=tmp_path, findings=(), problems=[], results=lambda parsed: iter(results)
+    )
     tally, missing = Tally(), []
     given = CampaignConfig(kind="fuzz", subjects=("kernel",), out=tmp_path, device="cpu", workers=1)
 

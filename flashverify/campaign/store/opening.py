@@ -10,6 +10,7 @@ from flashverify.campaign.store.files import remove_unfinished, set_aside, stran
 from flashverify.campaign.store.notes import LISTS, PROGRESS
 from flashverify.campaign.store.reader import FINDING, FINDINGS, RUN, SUMMARY
 from flashverify.campaign.store.results import RESULTS
+from flashverify.campaign.store.segments import remove_unfinished_segments
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,6 +54,7 @@ def forget_unfinished(path: Path) -> None:
         OSError: the folder of the findings cannot be read.
     """
     remove_unfinished(path, _OWN)
+    remove_unfinished_segments(path)
     for folder in (path / FINDINGS).iterdir():
         if not strange(folder, path, folder=True):
             remove_unfinished(folder, (CASE, SCRIPT, FINDING))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from flashverify.campaign.store.files import read_capped, set_aside, strange
-from flashverify.campaign.store.results import RESULTS, Piece, stored_lines
+from flashverify.campaign.store.results import RESULTS, stored_lines
 from flashverify.campaign.store.sealing import DamagedRecordError, decode
 from flashverify.errors import StoreError
 from flashverify.judge.record import FORMAT, FindingRecord, RunRecord, Summary
@@ -16,6 +16,7 @@ from flashverify.judge.record import FORMAT, FindingRecord, RunRecord, Summary
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from flashverify.campaign.store.results import Bad, Piece
     from flashverify.judge.verdict import CaseResult
 
 __all__ = ["FINDING", "FINDINGS", "RESULTS", "RUN", "SUMMARY", "StoredFinding", "StoredRun", "open_run"]
@@ -64,12 +65,15 @@ class StoredRun:
         for result, _ in self.lines(parsed=parsed):
             yield result
 
-    def piece(self, piece: Piece, marks: set[bytes]) -> Iterator[CaseResult]:
-        """Those of a piece of the file, see `flashverify.campaign.store.results.pieces`; `marks` gets one for each line."""
-        for result, _ in stored_lines(
-            self.path, self.problems, sealed=self.record.sealed, parsed=False, piece=piece, marks=marks
-        ):
-            yield result
+    def piece(self, piece: Piece, marks: set[bytes], bad: Bad) -> Iterator[tuple[CaseResult, bytes]]:
+        """Those of a piece of the file with their lines, see `flashverify.campaign.store.results.pieces`.
+
+        Args:
+            piece: of a run with checksums.
+            marks: of the lines so far; gets one for each line.
+            bad: gets what is left out, which nobody is told.
+        """
+        return stored_lines(self.path, self.problems, sealed=True, parsed=False, piece=piece, marks=marks, bad=bad)
 
     def lines(self, *, parsed: bool = False) -> Iterator[tuple[CaseResult, bytes]]:
         """The same with the line of each."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["RESULTS", "Piece", "pieces", "stored_lines"]
+__all__ = ["MARK_BYTES", "MAX_LINE_BYTES", "PIECE_BYTES", "RESULTS", "Bad", "Piece", "pieces", "stored_lines"]
 
 Piece = tuple[int, int]
 """First byte and end of whole lines."""
@@ -28,12 +28,15 @@ MAX_LINE_BYTES = 4 * 1024 * 1024
 MAX_RESULTS_BYTES = 64 * 1024**3
 _TAIL = 256
 """Bytes by which sealed lines are told from each other: with the time that a case took, and the checksum of the whole."""
+MARK_BYTES = 8
+PIECE_BYTES = 1 << 24
+"""Bytes of a piece: some 7,000 cases, the work of a second."""
 _KEPT_BYTES = 16 * 1024 * 1024
 """Of damaged lines, as much is copied."""
 
 
 @dataclass(slots=True)
-class _Bad:
+class Bad:
     """Lines that are no results; `repeated` are copies of earlier ones."""
 
     lines: int = 0
@@ -42,10 +45,18 @@ class _Bad:
     size: int = 0
 
     def add(self, line: bytes) -> None:
+        """Add a damaged line."""
         self.lines += 1
         if self.size < _KEPT_BYTES:
             self.kept.append(line.rstrip(b"\n") + b"\n")
             self.size += len(line)
+
+    def tell(self, folder: Path, problems: list[str]) -> None:
+        """Copy damaged lines to `results.jsonl.corrupt`, and say how many lines are left out."""
+        if self.repeated:
+            _tell(problems, f"{RESULTS}: {self.repeated} repeated line(s) ignored")
+        if self.lines:
+            _keep_aside(folder, self, problems)
 
 
 def stored_lines(
@@ -56,6 +67,7 @@ def stored_lines(
     parsed: bool,
     piece: Piece | None = None,
     marks: set[bytes] | None = None,
+    bad: Bad | None = None,
 ) -> Iterator[tuple[CaseResult, bytes]]:
     """The results of a run folder with their lines, in the order of the file; streamed.
 
@@ -67,12 +79,13 @@ def stored_lines(
         sealed: whether each line has to have a checksum.
         parsed: whether the text of a case has to be one in lines without checksum too.
         piece: the lines that are read; None is all.
-        marks: gets one of eight bytes for each sealed line, by which repeated ones are known.
+        marks: gets one of `MARK_BYTES` for each sealed line, by which repeated ones are known.
+        bad: gets the lines that are left out, for the caller to tell; None tells them.
 
     Raises:
         StoreError: the file cannot be read.
     """
-    bad, seen = _Bad(), set[bytes]() if marks is None else marks
+    found, seen = Bad() if bad is None else bad, set[bytes]() if marks is None else marks
     try:
         for line in _lines(folder, problems, piece):
             try:
@@ -80,12 +93,12 @@ def stored_lines(
                     raise DamagedRecordError("it is too long")
                 result = decode(line, CaseResult, sealed=sealed, parsed=parsed)
             except DamagedRecordError:
-                bad.add(line)
+                found.add(line)
                 continue
             if sealed:  # without the mark of a list or a batch two lines may be alike by chance
-                mark = hashlib.blake2b(line[-_TAIL:], digest_size=8).digest()
+                mark = hashlib.blake2b(line[-_TAIL:], digest_size=MARK_BYTES).digest()
                 if mark in seen:
-                    bad.repeated += 1
+                    found.repeated += 1
                     continue
                 seen.add(mark)
             yield result, line
@@ -95,10 +108,8 @@ def stored_lines(
         _tell(problems, f"{RESULTS}.gz: what follows is damaged and ignored: {error}")
     except (OSError, ValueError) as error:
         raise StoreError(f"cannot read {folder / RESULTS}: {error}") from error
-    if bad.repeated:
-        _tell(problems, f"{RESULTS}: {bad.repeated} repeated line(s) ignored")
-    if bad.lines:
-        _keep_aside(folder, bad, problems)
+    if bad is None:
+        found.tell(folder, problems)
 
 
 def _tell(problems: list[str], problem: str) -> None:
@@ -106,7 +117,7 @@ def _tell(problems: list[str], problem: str) -> None:
         problems.append(problem)
 
 
-def _keep_aside(folder: Path, bad: _Bad, problems: list[str]) -> None:
+def _keep_aside(folder: Path, bad: Bad, problems: list[str]) -> None:
     _tell(problems, f"{RESULTS}: {bad.lines} damaged line(s) ignored")
     data, aside = b"".join(bad.kept), folder / f"{RESULTS}.corrupt"
     try:
@@ -118,8 +129,12 @@ def _keep_aside(folder: Path, bad: _Bad, problems: list[str]) -> None:
         _tell(problems, str(error))
 
 
-def pieces(folder: Path, size: int) -> list[Piece]:
-    """Pieces of the results of a run folder, of about `size` bytes; empty where they are packed, or no more than two such pieces."""
+def pieces(folder: Path) -> list[Piece]:
+    """Pieces of the results of a run folder, of about `PIECE_BYTES`; empty where they are packed, or no more than two such pieces.
+
+    The pieces of a file that grows stay the same but for the last one.
+    """
+    size = PIECE_BYTES
     try:
         file = os.fdopen(open_inside(folder / RESULTS, folder), "rb")
     except OSError:

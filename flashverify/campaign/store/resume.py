@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from flashverify.campaign.store.files import set_aside
+from flashverify.campaign.store.parts import read_parts
 from flashverify.campaign.store.reader import FINDING
 from flashverify.case.text import parse_case
 from flashverify.errors import CaseTextError, UsageError
+from flashverify.judge.verdict import CaseResult
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from flashverify.campaign.store.reader import StoredFinding, StoredRun
     from flashverify.campaign.supervisor.schedule import CampaignConfig
     from flashverify.campaign.supervisor.tally import Tally
     from flashverify.judge.record import FindingRecord
-    from flashverify.judge.verdict import CaseResult
 
-__all__ = ["check_resumable", "recount"]
+__all__ = ["Alike", "check_resumable", "recount"]
 
 
 _STEPS = ((20_000, 1), (200_000, 10), (math.inf, 100))
@@ -48,10 +51,27 @@ def check_resumable(stored: StoredRun, config: CampaignConfig) -> None:
             raise UsageError(f"{out}: it holds a run with {name}={old}, not {new}")
 
 
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """Stored results that are marked alike, and were not parsed again.
+
+    Attributes:
+        origin: the mark.
+        count: results.
+        cases: texts of their cases; empty where the mark is a batch.
+        results: reads them from the disk.
+    """
+
+    origin: str
+    count: int
+    cases: tuple[str, ...]
+    results: Callable[[], Iterator[CaseResult]]
+
+
 def recount(
     tally: Tally, stored: StoredRun, config: CampaignConfig, seconds: float, missing: list[FindingRecord]
-) -> Iterator[tuple[CaseResult, str]]:
-    """Add what is stored to `tally`; each result, with the spec of its subject.
+) -> Iterator[tuple[CaseResult, str] | Alike]:
+    """Add what is stored to `tally`; each result, with the spec of its subject, or several results together.
 
     Args:
         tally: of a campaign that has judged nothing yet.
@@ -66,12 +86,33 @@ def recount(
     specs = {record.key.subject: record.subject_spec for record in tally.records.values()}
     fallback = config.subjects[0] if len(config.subjects) == 1 else ""
     passed = 0
-    for result in stored.results(parsed=True):
+
+    def look(result: CaseResult, weight: int) -> str:
         spec = _spec(result.origin, config) or specs.get(result.subject) or fallback or result.subject
-        step = next(step for most, step in _STEPS if passed < most)
-        passed += not result.failures
-        missing += tally.add(result, spec, seconds, weight=1 if result.failures else step if passed % step == 0 else 0)
-        yield result, spec
+        missing.extend(tally.look(result, spec, seconds, weight=weight))
+        return spec
+
+    for part in read_parts(stored):
+        if isinstance(part, CaseResult):
+            passed += not part.failures
+            tally.count(part)
+            yield part, look(part, 1 if part.failures else _weight(passed))
+            continue
+        tally.count_all(part.account.counts)
+        for number, failing in enumerate(part.account.failing):
+            passed += not failing
+            if weight := 1 if failing else _weight(passed):
+                look(part.result(number), weight)
+        for number, origin in enumerate(part.account.origins):
+            yield Alike(origin.text, origin.count, origin.cases, partial(part.marked, number))
+
+
+def _weight(passed: int) -> int:
+    """What a result without a failure counts among the company of failures, by its number; 0 where it is not looked at."""
+    for most, step in _STEPS:
+        if passed <= most:
+            return 0 if passed % step else step
+    return 0
 
 
 def _spec(origin: str, config: CampaignConfig) -> str:

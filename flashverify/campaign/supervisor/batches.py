@@ -15,6 +15,8 @@ from flashverify.campaign.supervisor.shard import WHOLE, Shard
 from flashverify.judge.ratios import ratios
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from flashverify.judge.verdict import CaseResult
 
 __all__ = ["Batches", "Grant", "batch_seed"]
@@ -92,13 +94,17 @@ class Batches:
         self._ended: dict[int, int] = {}  # by number, cases that were judged
         self._open: dict[int, _Open] = {n: _Open() for n in claims.open or () if 0 <= n < self._next}
 
-    def resumed(self, number: int, result: CaseResult) -> None:
-        """A stored result of a batch. One that the note of what was handed out does not know was lost with it, and goes on."""
+    def resumed(self, number: int, count: int, results: Callable[[], Iterable[CaseResult]]) -> None:
+        """Stored results of a batch, read where the batch is open. One that the note of what was handed out does not know was lost with it, and goes on."""
         if number >= self._next:
             self._open |= {n: _Open() for n in range(self._next, number + 1) if self._own(n)}
             self._next = number + 1
-        self.answered(number, result)
-        self.stored(number)
+        if number not in self._open:
+            self._ended[number] = self._ended.get(number, 0) + count
+            return
+        for result in results():
+            self.answered(number, result)
+            self.stored(number)
 
     def answered(self, number: int, result: CaseResult) -> None:
         """A case of a batch was judged."""

@@ -31,6 +31,7 @@ from flashverify.campaign.supervisor.events import FindingSeen, Finished, Progre
 from flashverify.campaign.supervisor.explainer import Explainer
 from flashverify.campaign.supervisor.first_cases import FirstCases
 from flashverify.campaign.supervisor.gpu import processes
+from flashverify.campaign.supervisor.indexing import Indexing
 from flashverify.campaign.supervisor.ledger import Ledger
 from flashverify.campaign.supervisor.live import LiveFile
 from flashverify.campaign.supervisor.probe import failure_of
@@ -66,6 +67,7 @@ class Engine:
         self._listeners, self._live = listeners, LiveFile(config.out)
         self._ledger = Ledger(config)
         self.store, self.tally, self.problems = self._ledger.store, self._ledger.tally, self._ledger.problems
+        self._indexing = Indexing(config.out)
         self._first = FirstCases(resumed=self.tally.drawn > 0)
         self.budget = Budget(config.seconds, config.grace, before=self._ledger.journal.before)
         self._ledger.journal.clock(lambda: self.budget.elapsed)
@@ -100,8 +102,10 @@ class Engine:
                     for loss in self._pool.losses(self._abandon_after()):
                         self._deaths.lost(loss)
                     self._gpu.tick(self.tally.judged, self.explaining, over=self._schedule.stopped)
+                    self._indexing.tick()
                     self._tell(self.progress())
             finally:
+                self._indexing.close()
                 self._pool.close()
                 self._gpu.compilers.close()
                 if self._config.host is not None:

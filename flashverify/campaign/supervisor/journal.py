@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
+from flashverify.campaign.store.origins import batch_of
+from flashverify.campaign.store.resume import Alike
 from flashverify.campaign.supervisor.batches import Batches
 from flashverify.campaign.supervisor.compiled_cases import CompiledCases
 from flashverify.campaign.supervisor.lists import CORPUS, KEPT, MATRIX, Lists
@@ -15,15 +18,7 @@ if TYPE_CHECKING:
     from flashverify.campaign.supervisor.schedule import CampaignConfig
     from flashverify.judge.verdict import CaseResult
 
-__all__ = ["Journal", "batch_of"]
-
-_BATCH = "batch "
-
-
-def batch_of(origin: str) -> int | None:
-    """The number of the batch that a result is marked with; None where that is a list, or nothing."""
-    number = origin.removeprefix(_BATCH)
-    return int(number) if number != origin and number.isascii() and number.isdigit() else None
+__all__ = ["Journal"]
 
 
 class Journal:
@@ -39,7 +34,7 @@ class Journal:
     Args:
         config: of the campaign.
         store: the run folder.
-        stored: the results of a run that is resumed, with the specs of their subjects.
+        stored: the results of a run that is resumed, with the specs of their subjects, or several together.
         sealed: whether results are marked with where they belong.
     """
 
@@ -47,7 +42,7 @@ class Journal:
         self,
         config: CampaignConfig,
         store: RunStore,
-        stored: Iterable[tuple[CaseResult, str]] = (),
+        stored: Iterable[tuple[CaseResult, str] | Alike] = (),
         *,
         sealed: bool = True,
     ) -> None:
@@ -60,21 +55,38 @@ class Journal:
         self.unmarked = 0
         judged: dict[str, set[str]] = {}
         over = claims.open is None and claims.batches > 0
-        for result, spec in stored:
-            number = batch_of(result.origin)
-            if number is not None:
-                self.batches.resumed(number, result)
-            elif (of := self.compiled.spec_of(result.origin)) is not None:
-                self.compiled.resumed(of, result.case)
-            elif result.origin:
-                judged.setdefault(result.origin, set()).add(result.case)
-            elif sealed or over:
-                self.unmarked += 1
+        for each in stored:
+            if isinstance(each, Alike):
+                self._resume(each.origin, each.cases, each.count, each.results, judged)
+                continue
+            result, spec = each
+            if result.origin or sealed or over:
+                self._resume(result.origin, (result.case,), 1, partial(iter, (result,)), judged)
             else:
                 for kind in (KEPT, CORPUS, MATRIX):
                     judged.setdefault(f"{kind} {spec}", set()).add(result.case)
         self.lists = Lists(config, store.lists(), judged, over=over)
         self.note_lists()
+
+    def _resume(
+        self,
+        origin: str,
+        cases: Iterable[str],
+        count: int,
+        results: Callable[[], Iterable[CaseResult]],
+        judged: dict[str, set[str]],
+    ) -> None:
+        """Stored results that are marked alike; `judged` gets the cases of lists, and `results` is asked where more than their number counts."""
+        number = batch_of(origin)
+        if number is not None:
+            self.batches.resumed(number, count, results)
+        elif (of := self.compiled.spec_of(origin)) is not None:
+            for case in cases:
+                self.compiled.resumed(of, case)
+        elif origin:
+            judged.setdefault(origin, set()).update(cases)
+        else:
+            self.unmarked += count
 
     def clock(self, elapsed: Callable[[], float]) -> None:
         """Where the seconds of the run are read from."""

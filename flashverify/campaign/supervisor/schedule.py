@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from flashverify.campaign.protocol import Batch, CaseList, Chunk, Task
+from flashverify.campaign.store.origins import batch_of
 from flashverify.campaign.supervisor.batches import batch_seed
 from flashverify.campaign.supervisor.config import CampaignConfig
-from flashverify.campaign.supervisor.journal import batch_of
 from flashverify.campaign.supervisor.lists import CORPUS
 from flashverify.campaign.supervisor.shard import WHOLE
 

@@ -12,14 +12,15 @@ from flashverify.campaign.causes.reservoir import Reservoir
 from flashverify.campaign.causes.sighting import sightings_of
 from flashverify.campaign.plan_name import PROCESS_CHECKS
 from flashverify.campaign.shrink.shrinker import measure
+from flashverify.campaign.store.counts import Counts
 from flashverify.campaign.supervisor.events import Progress
 from flashverify.case.text import parse_case
 from flashverify.judge.record import FindingRecord, Folded, Summary
-from flashverify.judge.verdict import CaseResult, Key, Sampled, Status, from_hex
 
 if TYPE_CHECKING:
     from flashverify.campaign.causes.sighting import Sighting
     from flashverify.case.case import Case
+    from flashverify.judge.verdict import CaseResult, Key
 
 __all__ = ["NOT_YET", "Tally", "first_record"]
 
@@ -42,7 +43,7 @@ def first_record(key: Key, sighting: Sighting, evidence: str, spec: str, seconds
     )
 
 
-class Tally:
+class Tally(Counts):
     """Adds results up. Knows nothing of processes or files. A bucket that waits is known by its smallest case.
 
     Attributes:
@@ -53,17 +54,13 @@ class Tally:
     """
 
     def __init__(self) -> None:
-        self.judged = self.unsupported = self.covering = self.errors = 0
+        super().__init__()
         self.records: dict[Key, FindingRecord] = {}
         self.owners: dict[Key, Key] = {}
         self.seen = Reservoir()
         self.company = Company()
         self.counts: Counter[Key] = Counter()
-        self.worst: dict[str, float] = {}
-        self.evidence: dict[str, str] = {}
         self.deadly: set[tuple[str, str]] = set()  # (spec, case) pairs that killed or hung a process
-        self.first_error = ""
-        self.sampled: Sampled | None = None
 
     @property
     def drawn(self) -> int:
@@ -79,34 +76,19 @@ class Tally:
             seconds: since the campaign began.
             weight: of the result in `company`, where it may stand for others that are alike or be left to one that does.
         """
+        self.count(result)
+        return self.look(result, spec, seconds, weight=weight)
+
+    def look(self, result: CaseResult, spec: str, seconds: float, *, weight: int = 1) -> list[FindingRecord]:
+        """The same for a result that is counted."""
         if result.unsupported is not None:
-            self.unsupported += 1
             return []
-        if any(v.status is Status.ERROR for v in result.verdicts) or not result.verdicts:
-            self.errors += 1
-            self.first_error = self.first_error or next(
-                (v.message for v in result.verdicts if v.status is Status.ERROR), "no verdict"
-            )
-        else:
-            self.judged += 1
-            self.covering += result.coverage
-        if result.sampled is not None:
-            self.sampled = result.sampled.plus(self.sampled)
-        self._note_worst(result)
         if weight:
             self.company.add(result, weight)
         return self._bucket(result, spec, seconds)
 
-    def _note_worst(self, result: CaseResult) -> None:
-        for stats in result.stats:
-            ratio = from_hex(stats.worst)
-            if ratio > self.worst.get(stats.output, -1.0):  # which NaN is not
-                self.worst[stats.output] = ratio
-
     def _bucket(self, result: CaseResult, spec: str, seconds: float) -> list[FindingRecord]:
         if not result.failures:
-            if result.evidence:
-                self.evidence[result.subject] = result.evidence
             return []
         changed = []
         for key, sighting in sightings_of(result).items():
