@@ -11,6 +11,7 @@ machine does.
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import subprocess
 import sys
@@ -43,7 +44,9 @@ def processes() -> dict[int, Process]:
         except OSError:
             continue
         user, system, reaped_user, reaped_system = (int(field) / _TICKS for field in fields[11:15])
-        found[int(folder.name)] = Process(int(fields[1]), user + system, reaped_user + reaped_system, int(fields[21]) * _PAGE)
+        found[int(folder.name)] = Process(
+            int(fields[1]), user + system, reaped_user + reaped_system, int(fields[21]) * _PAGE
+        )
     return found
 
 
@@ -93,7 +96,9 @@ def measure(folder: Path, every: float, options: list[str]) -> int:
             try:
                 return campaign.wait(every)
             except subprocess.TimeoutExpired:
-                print(*(f"{value:.1f}" for value in sample(campaign.pid, run, begun)), sep="\t", file=samples, flush=True)
+                print(
+                    *(f"{value:.1f}" for value in sample(campaign.pid, run, begun)), sep="\t", file=samples, flush=True
+                )
 
 
 def page(folder: Path, parts: int) -> None:
@@ -101,9 +106,11 @@ def page(folder: Path, parts: int) -> None:
     lines = (folder / "samples.tsv").read_text().splitlines()[1:]
     samples = [dict(zip(COLUMNS, map(float, line.split("\t")), strict=True)) for line in lines]
     edges = [samples[round(part * (len(samples) - 1) / parts)] for part in range(parts + 1)]
-    print("| minutes | cases | cases a second | cases a second of the processor | largest worker MiB | supervisor MiB | run MiB |")
+    print(
+        "| minutes | cases | cases a second | cases a second of the processor | largest worker MiB | supervisor MiB | run MiB |"
+    )
     print("|---|---|---|---|---|---|---|")
-    for before, after in zip(edges, edges[1:], strict=False):
+    for before, after in itertools.pairwise(edges):
         cases = after["cases"] - before["cases"]
         within = [one["largest_mib"] for one in samples if before["seconds"] < one["seconds"] <= after["seconds"]]
         print(

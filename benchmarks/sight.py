@@ -49,7 +49,9 @@ OTHERS = """
 row_sum_in_bf16 row_sum_of_rounded_weights log2_of_e_in_five_digits alpha_not_applied last_tile_not_rescaled causal_off_by_one delta_missing dk_without_scale
 lse_in_the_wrong_base running_max_starts_at_zero
 """.split()  # noqa: SIM905
-OF_ROWS = frozenset(("weights_of_dv_truncated", "dk_accumulated_in_the_input_dtype", "dv_accumulated_in_the_input_dtype"))
+OF_ROWS = frozenset(
+    ("weights_of_dv_truncated", "dk_accumulated_in_the_input_dtype", "dv_accumulated_in_the_input_dtype")
+)
 """Defects of a sum over rows."""
 CLEAN = "none"
 DEFECTS = (CLEAN, *ROUNDED, *OTHERS)
