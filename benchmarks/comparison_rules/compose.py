@@ -84,9 +84,10 @@ def compose(rng: Random, subject: str, on: frozenset[str], shape: Shape) -> Case
         seq_q, seq_k, batch = packed.cu_q[-1], packed.cu_k[-1], 1
     heads = shape.grouped if "groups" in on else shape.heads
     prefix = "prefix_lengths" in on
+    causal = "bottom-right" if "tree" in on else shape.causal  # the nodes of a tree are the last keys
     window = (rng.randrange(seq_k), rng.randrange(seq_k)) if "window" in on else None
     mask = Mask(
-        causal=shape.causal if "causal" in on or prefix else None,
+        causal=causal if "causal" in on or prefix else None,
         window=(window[0], None) if window is not None and prefix else window,
         key_lengths=lengths(seq_k) if "key_lengths" in on and packed is None else None,
         query_lengths=lengths(seq_q) if "query_lengths" in on and packed is None else None,

@@ -76,6 +76,13 @@ def _some(rng: Random, *features: str) -> frozenset[str]:
     return frozenset(feature for feature in features if rng.random() < 0.5)
 
 
+def _causal(rng: Random, needs: frozenset[str]) -> frozenset[str]:
+    """Half of the cases are causal; none with a tree, which is causal itself, but all with a tree in a window, which counts keys."""
+    if "tree" in needs:
+        return frozenset({"causal"} if "window" in needs else ())
+    return _some(rng, "causal")
+
+
 def _pick(rng: Random, *features: str) -> frozenset[str]:
     """One of them; an empty name is none, and words of a name are features together."""
     return frozenset(rng.choice(features).split())
@@ -104,7 +111,7 @@ def _supported(subject: str, on: frozenset[str]) -> frozenset[str]:
 def _randn(rng: Random, subject: str, needs: frozenset[str]) -> tuple[frozenset[str], Shape]:
     """What one writes first: randn, one or two round shapes, with and without a causal mask."""
     seq, dim = rng.choice((64, 128)), rng.choice((32, 64))
-    on = needs | (frozenset() if "tree" in needs else _some(rng, "causal"))
+    on = needs | _causal(rng, needs)
     dtype, tile = rng.choice(("fp16", "bf16")), rng.choice(_TILES)
     return _supported(subject, on), Shape(
         seq_q=seq, seq_k=seq, dim=dim, dtype=dtype, batch=2, tile=tile, pages=rng.choice(_PAGES)
@@ -173,7 +180,7 @@ def _gpucheck(rng: Random, subject: str, needs: frozenset[str]) -> tuple[frozens
     """fuzzing/{shapes,inputs}.py: primes, tile and power-of-two boundaries; normal, uniform and constant edge values."""
     sizes = (1, 7, 13, 16, 31, 33, 63, 65, 127, 128, 129)
     edge = f"constant-{rng.choice(CONSTANTS)}" if rng.random() < 0.8 else "zeros"
-    on = needs | (frozenset() if "tree" in needs else _some(rng, "causal"))
+    on = needs | _causal(rng, needs)
     return _supported(subject, on), Shape(
         seq_q=rng.choice(sizes),
         seq_k=rng.choice(sizes),
@@ -188,7 +195,7 @@ def _gpucheck(rng: Random, subject: str, needs: frozenset[str]) -> tuple[frozens
 def _gpuemu(rng: Random, subject: str, needs: frozenset[str]) -> tuple[frozenset[str], Shape]:
     """fuzzer.rs: symbolic sizes with boundary values; every input uniform in [-10, 10]; fp32 and fp16."""
     sizes = (1, 3, 7, 33, 64, 128, 129)
-    on = needs | (frozenset() if "tree" in needs else _some(rng, "causal"))
+    on = needs | _causal(rng, needs)
     return _supported(subject, on), Shape(
         seq_q=rng.choice(sizes),
         seq_k=rng.choice(sizes),

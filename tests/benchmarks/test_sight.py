@@ -1,5 +1,6 @@
 """The table of sight: its defects can be planted, its cases exist, and a length that hides a defect is named."""
 
+import pytest
 import sight
 import sight_page
 
@@ -13,12 +14,14 @@ def test_every_defect_of_the_table_applies_to_the_kernels():
     assert all(changed_text(known[name]) for name in sight.DEFECTS if name != sight.CLEAN)
 
 
-def test_the_rows_of_a_case_see_keys_at_every_length_and_enough_of_them_are_asked():
+@pytest.mark.parametrize("of_rows", [False, True])
+def test_the_rows_of_a_case_see_keys_at_every_length_and_enough_of_them_are_asked(of_rows):
     for length in sight.LENGTHS["cuda"]:
-        case = parse_case(f"fv1 {sight.shape(length)}")
+        case = parse_case(f"fv1 {sight.shape(length, 64, of_rows=of_rows)}")
 
-        assert case.seq_k == length + 3
-        assert case.heads_q * case.seq_q > 100
+        summed, other = (case.seq_q, case.seq_k) if of_rows else (case.seq_k, case.seq_q)
+        assert summed == length + 3
+        assert case.heads_q * other > 100
         assert case.mask.causal == "top-left" or case.seq_k >= case.seq_q
 
 

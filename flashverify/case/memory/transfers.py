@@ -35,8 +35,8 @@ def _has_gpu() -> bool:
     """Whether a GPU is in use; one that is pretended has no memory."""
     import torch
 
-    used: bool = torch.cuda.is_initialized() and torch._C._cuda_getDeviceCount() > 0  # type: ignore[no-untyped-call]
-    return used
+    count = getattr(torch._C, "_cuda_getDeviceCount", None)  # none in a build for CPUs
+    return torch.cuda.is_initialized() and count is not None and count() > 0
 
 
 _LOCKED = 1 << 26
