@@ -36,7 +36,8 @@ def _has_gpu() -> bool:
     import torch
 
     count = getattr(torch._C, "_cuda_getDeviceCount", None)  # none in a build for CPUs
-    return torch.cuda.is_initialized() and count is not None and count() > 0
+    used: bool = torch.cuda.is_initialized() and count is not None and count() > 0  # type: ignore[no-untyped-call]
+    return used
 
 
 _LOCKED = 1 << 26
