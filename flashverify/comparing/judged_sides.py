@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 __all__ = ["Chosen", "JudgedSides", "judged_sides"]
 
 _DEADLY = ("crash", "hang")
+_TRIALS = 2
+"""Calls after which a subject has imported what it is made of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,8 +89,8 @@ def judged_sides(before: Side, after: Side, settings: Settings, chosen: Chosen) 
         if stored is not None:
             cases = tuple(dict.fromkeys(r.case for r in open_run(stored).results() if r.unsupported is None))
             side = first if judged is before else second
-            with side_process(side, base):
-                pass  # it can be loaded
+            with side_process(side, base) as process:
+                _require_own(side, process, base, cases)
             run = _judge(base, side, "after" if judged is after else "before", cases)
             return JudgedSides((stored, run) if judged is after else (run, stored))
         return _both(first, second, base, chosen)
@@ -101,6 +103,8 @@ def _both(before: Side, after: Side, base: CampaignConfig, chosen: Chosen) -> Ju
         cases = other.accepted(cases)
         if not cases:
             raise NoVerdictError(f"there is no case that both {before.text!r} and {after.text!r} accept")
+        _require_own(before, one, base, cases)
+        _require_own(after, other, base, cases)
         runs = _judge(base, before, "before", cases), _judge(base, after, "after", cases)
         elements = _measured(one, other, _alive(runs, cases))
         versions = {
@@ -112,7 +116,7 @@ def _both(before: Side, after: Side, base: CampaignConfig, chosen: Chosen) -> Ju
         if chosen.timings or (chosen.timings is None and base.device == "cuda"):
             with side_process(before, base) as again:
                 speeds = timed(one, other, again)
-        functions = changed_functions(one.opened.functions, other.opened.functions)
+        functions = changed_functions(one.functions(), other.functions())
         return JudgedSides(runs, elements, functions, versions, speeds)
 
 
@@ -123,6 +127,26 @@ def _pair(before: Side, after: Side, base: CampaignConfig) -> Iterator[tuple[Sid
         side_process(after, base) as other,
     ):
         yield one, other
+
+
+def _require_own(side: Side, process: SideProcess, base: CampaignConfig, cases: Sequence[str]) -> None:
+    """Refuse a copy of a project that the subject is not made of. It may import its kernel in its first call, so that one is made.
+
+    Raises:
+        NoVerdictError: none of its modules comes from there.
+    """
+    if side.folder is None or process.functions():
+        return
+    with contextlib.suppress(NoVerdictError), side_process(side, base) as trial:  # a case may end its process
+        for case in cases[:_TRIALS]:
+            trial.ask_for(case)
+            trial.measured()
+            if trial.functions():
+                return
+        raise UsageError(
+            f"{side.text!r} is not accepted: subject {side.spec!r} imports nothing from there, so that installed code would be judged "
+            "in its place; accepted: a copy of the project that the subject comes from, named from within that project"
+        )
 
 
 def _judge(base: CampaignConfig, side: Side, name: str, cases: tuple[str, ...]) -> Path:

@@ -23,7 +23,9 @@ from flashverify.comparing.side_protocol import (
     Arrays,
     Cases,
     Failed,
+    Functions,
     ListCases,
+    ListFunctions,
     ListShapes,
     Measure,
     Open,
@@ -37,6 +39,7 @@ from flashverify.comparing.side_protocol import (
     decode_request,
 )
 from flashverify.errors import FlashverifyError
+from flashverify.subjects.sources import require_own_sources
 
 if TYPE_CHECKING:
     from flashverify.case.case import Case
@@ -58,16 +61,18 @@ class _Side:
         self._open = self.toolkit.open(request.device, plain=False, numerics=request.numerics)
         self._open.__enter__()
         self.subject: Any = self.toolkit.load(request.spec)
+        self._spec = request.spec
         self._folder = Path(request.folder or os.getcwd()).resolve()
         self._stopwatch: Stopwatch | None = None
 
     def opened(self) -> Opened:
         versions = environment.collect(self.device)
-        return Opened(
-            str(self.subject.name),
-            functions_of(self._folder),
-            {name: versions[name] for name in _VERSIONS if name in versions},
-        )
+        return Opened(str(self.subject.name), {name: versions[name] for name in _VERSIONS if name in versions})
+
+    def functions(self) -> Functions:
+        """Raises SubjectLoadError where another copy of the project was imported since the subject was loaded."""
+        require_own_sources(self._spec)
+        return Functions(functions_of(self._folder))
 
     def cases(self, request: ListCases) -> Cases:
         from flashverify.campaign.corpus import corpus_cases
@@ -184,6 +189,8 @@ def _answer(side: _Side, request: Request) -> tuple[Reply, list[bytes]]:
             return side.cases(request), []
         case WhichAccepted():
             return side.accepted(request), []
+        case ListFunctions():
+            return side.functions(), []
         case ListShapes():
             return side.shapes(request), []
         case Prepare():

@@ -16,7 +16,9 @@ from flashverify.comparing.side_protocol import (
     Arrays,
     Cases,
     Failed,
+    Functions,
     ListCases,
+    ListFunctions,
     ListShapes,
     Measure,
     Open,
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 
     from flashverify.bench.records import Workload
     from flashverify.campaign.supervisor.schedule import CampaignConfig
+    from flashverify.comparing.functions import Code
     from flashverify.comparing.side_protocol import Reply, Request
     from flashverify.comparing.sides import Side
 
@@ -95,6 +98,18 @@ class SideProcess:
         reply = self._ask(WhichAccepted(tuple(cases)))
         assert isinstance(reply, Accepted), reply
         return tuple(case for case, fits in zip(cases, reply.accepted, strict=True) if fits)
+
+    def functions(self) -> dict[str, Code]:
+        """The functions of the subject's own modules that are imported by now.
+
+        Raises:
+            SubjectLoadError: it imported another copy of the project.
+        """
+        reply = self._ask(ListFunctions())
+        if isinstance(reply, Failed):
+            raise SubjectLoadError(reply.message)
+        assert isinstance(reply, Functions), reply
+        return reply.functions
 
     def ask_for(self, case: str) -> None:
         """Begin to measure a case."""

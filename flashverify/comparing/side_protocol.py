@@ -12,7 +12,9 @@ __all__ = [
     "Arrays",
     "Cases",
     "Failed",
+    "Functions",
     "ListCases",
+    "ListFunctions",
     "ListShapes",
     "Measure",
     "Open",
@@ -68,6 +70,10 @@ class Measure(msgspec.Struct, frozen=True, tag=True):
     case: str
 
 
+class ListFunctions(msgspec.Struct, frozen=True, tag=True):
+    """The functions of the subject's own modules that are imported by now: a subject may import its kernel as late as in its first call."""
+
+
 class ListShapes(msgspec.Struct, frozen=True, tag=True):
     """The shapes that the subject is timed at; of `among`, where it is given, those that it takes."""
 
@@ -86,15 +92,20 @@ class Time(msgspec.Struct, frozen=True, tag=True):
     calls: int
 
 
-Request = Open | ListCases | WhichAccepted | Measure | ListShapes | Prepare | Time
+Request = Open | ListCases | WhichAccepted | Measure | ListFunctions | ListShapes | Prepare | Time
 
 
 class Opened(msgspec.Struct, frozen=True, tag=True):
-    """The subject is loaded: its name, the functions of its own modules, and the versions of the packages that it runs in."""
+    """The subject is loaded: its name, and the versions of the packages that it runs in."""
 
     name: str
-    functions: dict[str, Code]
     versions: dict[str, str]
+
+
+class Functions(msgspec.Struct, frozen=True, tag=True):
+    """Functions by file and qualified name."""
+
+    functions: dict[str, Code]
 
 
 class Cases(msgspec.Struct, frozen=True, tag=True):
@@ -161,7 +172,7 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
     message: str
 
 
-Reply = Opened | Cases | Accepted | Arrays | Shapes | Took | Failed
+Reply = Opened | Functions | Cases | Accepted | Arrays | Shapes | Took | Failed
 
 _REQUEST = msgspec.json.Decoder(Request)
 _REPLY = msgspec.json.Decoder(Reply)

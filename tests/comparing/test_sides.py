@@ -34,6 +34,10 @@ def mine(problem):
     return attention(problem.q, problem.k, problem.v, problem.scale)
 """
 
+LATE = SUBJECT.replace("from own.kernel import attention\n", "").replace(
+    "    return", "    from own.kernel import attention\n    return"
+)
+
 
 def git(folder, *words):
     setting = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
@@ -63,6 +67,10 @@ def compared(*arguments):
 
 @pytest.mark.slow
 def test_two_revisions_are_judged_each_with_its_own_modules(project, tmp_path):
+    (project / "under_test.py").write_text(LATE)
+    for rounded in ("", ".bfloat16().float()"):
+        (project / "src/own/kernel.py").write_text(KERNEL.format(rounded=rounded))
+        git(project, "commit", "-qam", "imported in the first call")
     done = compared("HEAD~1..HEAD", "--subject", "under_test.py:mine", "--cases", "6", "--out", str(tmp_path / "c"))
     assert done.exit_code == 1, done.output
     assert done.stdout.startswith("DO NOT MERGE\n")
@@ -105,6 +113,17 @@ def test_a_subject_that_imports_the_working_copy_is_refused(project, tmp_path):
     done = compared("HEAD..HEAD", "--subject", "under_test.py:mine", "--cases", "2", "--out", str(tmp_path / "c"))
     assert done.exit_code == 2, done.output
     assert "imports own.kernel from" in done.output
+
+
+@pytest.mark.slow
+def test_a_folder_that_the_subject_does_not_come_from_is_refused(tmp_path):
+    for name in ("before", "after"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "torch_cpu.py").write_text(f"name = {name!r}")
+    folders = str(tmp_path / "before"), str(tmp_path / "after")
+    done = compared(*folders, "--subject", "torch-cpu", "--cases", "2", "--out", str(tmp_path / "c"))
+    assert done.exit_code == 2, done.output
+    assert f"{folders[0]!r} is not accepted: subject 'torch-cpu' imports nothing from there" in done.output
 
 
 def test_a_stored_run_is_not_timed(tmp_path):
