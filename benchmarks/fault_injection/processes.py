@@ -187,6 +187,8 @@ class _Forked:
         self.pid = os.fork()
         if not self.pid:
             _work(steps, tasks, printed, pass_fds, env)
+        with contextlib.suppress(OSError):
+            os.setpgid(self.pid, self.pid)  # as a spawned worker, it leads its group before anybody can end that
         os.close(tasks)
         os.close(printed)
         self.stdin, self.stdout = os.fdopen(write, "wb"), os.fdopen(read, "rb", buffering=0)
