@@ -41,7 +41,7 @@ def check_sanitizer(
     """Failing verdicts of the error classes `out-of-bounds`, `uninitialised`, `double-write`, `race`, `input-store`, `undefined-lane`.
 
     The first five come from the base pass. Lanes that are masked off without `other=` are no failure by themselves: where the
-    base pass loaded any, it is repeated with other values in them, and an output that changes depends on one. Lanes at places that were
+    base pass loaded any, it is repeated with other values in them until an output changes, which depends on one then. Lanes at places that were
     reported before are left alone; a passing verdict, which becomes a warning, names them. `Contract(masked_loads="zero")` declares that
     all such lanes are 0.
 

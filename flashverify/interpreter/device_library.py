@@ -24,7 +24,8 @@ _WAITS = ("gdc_wait", "gdc_launch_dependents")
 
 def _rounded(x: Any) -> Any:
     """To the nearest integer, halves away from zero."""
-    return np.copysign(np.floor(np.abs(x) + x.dtype.type(0.5)), x)
+    whole = np.trunc(x)
+    return np.copysign(np.abs(whole) + (np.abs(x - whole) >= 0.5), x).astype(x.dtype, copy=False)
 
 
 _UNARY: dict[str, Any] = {

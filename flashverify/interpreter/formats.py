@@ -94,8 +94,9 @@ def round_to_odd(x: Array, error: Array) -> Array:
 
 
 def convert(x: Array, dtype: np.dtype[Any]) -> Array:
-    """Convert floats or integers to a float format, rounding once to nearest even.
+    """Convert floats or integers to a float format, rounding floats once to nearest even.
 
+    Integers of more bits than fp32 has become fp32 first where the format is narrower, as Triton converts them.
     fp8 saturates as NVIDIA's conversions do: everything beyond the largest finite value, infinities too, becomes it.
     """
     if x.dtype == dtype:
@@ -125,12 +126,17 @@ def toward_zero(x: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def float_to_int(x: Array, dtype: np.dtype[Any]) -> Array:
-    """Truncate floats to integers: out of range saturates and NaN gives 0, as the conversions of PTX do."""
+    """Truncate floats to integers as the conversions of PTX do: out of range saturates.
+
+    NaN gives 0, but where a side has 64 bits the highest bit alone: the smallest signed number (PTX ISA, `cvt`).
+    """
     info = np.iinfo(dtype)
     wide = np.trunc(x.astype(np.float64))
     limit = float(info.max) + 1.0 if info.bits < 64 else 2.0 ** (63 if info.min else 64)
     inside = (wide >= info.min) & (wide < limit)
     result = np.where(inside, wide, 0.0).astype(dtype)
+    if info.bits == 64 or x.dtype == np.float64:
+        result = np.where(np.isnan(wide), dtype.type(info.min or 1 << (info.bits - 1)), result)
     result = np.where(wide >= limit, dtype.type(info.max), result)
     return np.where(wide < info.min, dtype.type(info.min), result)
 

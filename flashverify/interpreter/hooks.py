@@ -1,6 +1,6 @@
 """Which of Triton's internals the interpreter layer relies on, checked by name and arity before anything is patched.
 
-This file and `session.py` are the only ones that know where these things live; the others import them from here.
+What is patched lives here and in `session.py`. A file that calls a public part of Triton imports it itself.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ def _same_rank(self: Layer, *operands: Any) -> None:
 
 
 class Numerics(Layer):
-    """Casts, comparisons, minima and maxima, shifts, loads and stores, reductions; `Dots` has the products of tiles."""
+    """Casts, comparisons, minima and maxima, shifts, loads and stores; `Products` has products of tiles and reductions."""
 
     # --- constants and casts ----------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from flashverify.interpreter.formats import BF16, is_float, tf32_nearest, tf32_truncate
+from flashverify.interpreter.formats import is_float, tf32_nearest, tf32_truncate
 from flashverify.interpreter.hooks import handle, stock, tl
 from flashverify.interpreter.layer import Layer
 
@@ -104,7 +104,7 @@ class Products(Layer):
     def create_reduction(self, src: Any, kind: str, axis: int | None, keep_dims: bool) -> Any:
         """Reduce one axis, or all of them: "sum", "max", "min" (NaN only where all are), "xor" or "or"."""
         data = _rows_in_order(src.data) if kind == "sum" and is_float(src.data.dtype) else src.data
-        if kind == "sum" and is_float(data.dtype) and (data.dtype == BF16 or data.dtype.itemsize == 1):
+        if kind == "sum" and is_float(data.dtype) and data.dtype.itemsize < 4:
             out = _tree_sum(data, axis, keep_dims)
         else:
             out = _REDUCTIONS[kind](data, axis=axis, keepdims=keep_dims)

@@ -1,6 +1,5 @@
 """Every check of what callers of `decode` pass in, and the one place where its defaults are resolved."""
 
-import math
 from dataclasses import dataclass
 from typing import get_args
 
@@ -15,7 +14,7 @@ from flashverify_kernels.masking import Extent, Mask
 from flashverify_kernels.options import Causal, DecodeOptions, Layout, Precision
 from flashverify_kernels.runtime import INTERPRETED, device_error, readable, shared_memory_limit, supported
 from flashverify_kernels.terms import Terms
-from flashverify_kernels.validation import axes, check_like
+from flashverify_kernels.validation import axes, check_like, check_scale
 
 _MAX_PROGRAMS = 2**31 - 1
 
@@ -167,7 +166,9 @@ def _check_shape(name: str, x: torch.Tensor, expected: tuple[int, ...], what: st
 
 def check_table(table: torch.Tensor, q: torch.Tensor, batch: int, page_size: int) -> int:
     """Check the shape of the page table; returns the keys that a sequence has room for."""
-    if isinstance(table, torch.Tensor) and table.dim() != 2:
+    if not isinstance(table, torch.Tensor):
+        raise TypeError(f"block_table: expected a tensor, got {type(table).__name__}")
+    if table.dim() != 2:
         raise ValueError(f"block_table: expected 2 axes [B, pages of a sequence], got shape {tuple(table.shape)}")
     check_like("block_table", table, q, (batch, table.shape[1]), torch.int32)
     if table.shape[1] > 1 and table.stride(1) != 1:
@@ -191,17 +192,6 @@ def check_pages(
         used = table[b, first // page_size : -(-n // page_size)]
         if used.numel() and (int(used.min()) < 0 or int(used.max()) >= k.shape[0]):
             raise ValueError(f"block_table: expected pages from 0 to {k.shape[0] - 1}, got {used.tolist()} for b = {b}")
-
-
-def check_scale(scale: float | None, d: int) -> float:
-    """Check the scale; returns the one in force."""
-    if scale is None:
-        return 1 / math.sqrt(d)
-    if isinstance(scale, bool) or not isinstance(scale, (int, float)):
-        raise TypeError(f"scale: expected a number, got {scale!r} ({type(scale).__name__})")
-    if not abs(scale) <= 2.0**127:
-        raise ValueError(f"scale: expected a finite fp32 number, got {scale!r}")
-    return float(scale)
 
 
 def _check_config(

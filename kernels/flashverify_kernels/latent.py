@@ -13,10 +13,23 @@ from flashverify_kernels.device.latent import latent_kernel
 from flashverify_kernels.latent_config import launch_constants
 from flashverify_kernels.latent_validation import check_latent
 from flashverify_kernels.merge import aligned, launch_merge
-from flashverify_kernels.options import DecodeOptions
+from flashverify_kernels.options import DecodeOptions, check_names
 from flashverify_kernels.validation import axes
 from flashverify_kernels.views import part_view, view
 
+_ACCEPTED = frozenset(
+    (
+        "scale",
+        "causal",
+        "window",
+        "key_lengths",
+        "block_table",
+        "n_splits",
+        "precision",
+        "layout",
+        "allow_interpreted_bf16",
+    )
+)
 _LOG2_E = math.log2(math.e)
 _LN_2 = math.log(2)
 
@@ -45,9 +58,7 @@ def latent_attention(
         TypeError: an argument of the wrong type or dtype, or an option that is not known.
         ValueError: a shape, stride, device or value that is not accepted.
     """
-    for name in ("tree", "config"):
-        if options.get(name) is not None:
-            raise TypeError(f"{name}: latent_attention has no such option, got {options[name]!r}")
+    check_names("latent_attention", options, _ACCEPTED)
     given = DecodeOptions(**options)
     call = check_latent(q, kv, dim_v, given)
     perm = axes(given.layout)

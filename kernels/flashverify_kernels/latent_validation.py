@@ -10,7 +10,6 @@ from flashverify_kernels.decode_validation import (
     check_input,
     check_names_of,
     check_pages,
-    check_scale,
     check_table,
 )
 from flashverify_kernels.latent_config import latent_config
@@ -19,7 +18,7 @@ from flashverify_kernels.masking import Extent, check_mask
 from flashverify_kernels.options import DecodeOptions, Options
 from flashverify_kernels.runtime import INTERPRETED
 from flashverify_kernels.terms import Terms
-from flashverify_kernels.validation import axes
+from flashverify_kernels.validation import axes, check_scale
 
 _MAX_LATENT, _MAX_ROPE = 512, 256
 _MAX_PROGRAMS = 2**31 - 1

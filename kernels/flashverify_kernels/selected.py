@@ -6,14 +6,14 @@ from typing import Any
 import torch
 from torch.autograd.function import once_differentiable
 
-from flashverify_kernels.decode_validation import check_names_of, check_scale
+from flashverify_kernels.decode_validation import check_names_of
 from flashverify_kernels.lengths import MAX_LENGTH
 from flashverify_kernels.masking import Extent, check_mask
 from flashverify_kernels.options import Causal, DecodeOptions, Layout, Options, Precision
 from flashverify_kernels.runtime import device_error, supported
 from flashverify_kernels.selected_launch import SelectedCall, launch_backward, launch_forward
 from flashverify_kernels.selection import Selection, check_selection, prepared
-from flashverify_kernels.validation import axes
+from flashverify_kernels.validation import axes, check_scale
 
 _LN_2 = math.log(2)
 _MAX_DIM = 256
@@ -73,6 +73,8 @@ def selected_attention(
         raise ValueError(f"q: {heads} query heads are not a multiple of {kv_heads} kv heads")
     if sq + sk > MAX_LENGTH:
         raise ValueError(f"k: at most {MAX_LENGTH} queries and keys, got {sq} and {sk}")
+    if batch * heads * sq > MAX_LENGTH:
+        raise ValueError(f"q: at most {MAX_LENGTH} rows of all heads and sequences, got {batch * heads * sq}")
     check_mask(
         Options(causal=causal, key_lengths=key_lengths),
         Extent(batch=batch, heads=heads, rows=sq, keys=sk, max_q=sq, max_k=sk, device=q.device),
@@ -100,7 +102,8 @@ class _Selected(torch.autograd.Function):
         o = _empty((*q.shape[:3], v.shape[3]), perm, q)
         lse2 = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
         launch_forward(q, k, v, o, lse2, call)
-        ctx.save_for_backward(q, k, v, o, lse2)
+        lengths = [] if call.key_lengths is None else [call.key_lengths]
+        ctx.save_for_backward(q, k, v, o, lse2, *lengths)  # the lengths are saved so that a change is noticed
         ctx.call, ctx.perm = call, perm
         ctx.set_materialize_grads(False)
         return o, lse2 * _LN_2
@@ -108,7 +111,7 @@ class _Selected(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, do: torch.Tensor | None, dlse: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
-        q, k, v, o, lse2 = ctx.saved_tensors
+        q, k, v, o, lse2, *_ = ctx.saved_tensors
         if do is None:
             do = torch.zeros_like(o)
         elif do.stride(3) != 1:

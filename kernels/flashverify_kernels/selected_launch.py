@@ -80,7 +80,7 @@ def launch_forward(
     """Write `o` and the base-2 LSE, `[B, Hq, Sq]` fp32 contiguous."""
     tensors = {"q": q, "k": k, "v": v, "o": o}
     rest = {"lse_ptr": lse2, "selected": lists_of(call.found)}
-    _launch(selected_forward_kernel, _list_programs(q, k, call), tensors, call, rest)
+    _launch(selected_forward_kernel, _list_programs(tensors, call), tensors, call, rest)
 
 
 def launch_backward(
@@ -97,23 +97,24 @@ def launch_backward(
     delta = torch.empty_like(lse2)
     shared: dict[str, Any] = {"lse_ptr": lse2, "delta_ptr": delta, "scale": call.scale}
     own = {"dlse_ptr": dlse, "selected": lists_of(call.found)}
-    q, k = tensors["q"], tensors["k"]
+    k = tensors["k"]
     rows = {name: tensors[name] for name in ("q", "k", "v", "o", "do", "dq")}
-    _launch(selected_dq_kernel, _list_programs(q, k, call), rows, call, shared | own)
+    _launch(selected_dq_kernel, _list_programs(rows, call), rows, call, shared | own)
     keys = {name: tensors[name] for name in ("q", "k", "v", "do", "dk", "dv")}
-    config = _config(keys, call)
+    config = _config(keys)
     programs = k.shape[0] * k.shape[1] * -(-k.shape[2] // config.block_n)
     _launch(selected_dkdv_kernel, programs, keys, call, shared | {"selected": named_of(call.found, k.shape[2])})
 
 
-def _config(tensors: dict[str, torch.Tensor], _call: SelectedCall) -> LaunchConfig:
+def _config(tensors: dict[str, torch.Tensor]) -> LaunchConfig:
     return selected_config(d=tensors["k"].shape[3], dv=tensors["v"].shape[3], dtype=tensors["q"].dtype)
 
 
-def _list_programs(q: torch.Tensor, k: torch.Tensor, call: SelectedCall) -> int:
+def _list_programs(tensors: dict[str, torch.Tensor], call: SelectedCall) -> int:
     """One for each tile of packed rows of each list."""
+    q, k = tensors["q"], tensors["k"]
     rows, group = call.found.selection.rows, q.shape[1] // max(k.shape[1], 1)
-    tiles = -(-group * rows // selected_config(d=q.shape[3], dv=q.shape[3], dtype=q.dtype).block_m)
+    tiles = -(-group * rows // _config(tensors).block_m)
     return k.shape[0] * k.shape[1] * -(-q.shape[2] // rows) * tiles
 
 
@@ -123,7 +124,7 @@ def _launch(
     if not programs:
         return
     q, k, v = tensors["q"], tensors["k"], tensors["v"]
-    config, d, dv = _config(tensors, call), q.shape[3], v.shape[3]
+    config, d, dv = _config(tensors), q.shape[3], v.shape[3]
     with torch.cuda.device(q.device) if q.is_cuda else contextlib.nullcontext():
         kernel[(programs,)](
             **{f"{name}_view": view(x) for name, x in tensors.items()},

@@ -85,10 +85,11 @@ def lists_of(found: Prepared) -> SelectedBlocks:
 
 
 def named_of(found: Prepared, sk: int) -> SelectedBlocks:
-    """What the kernel that walks the rows takes."""
+    """What the kernel that walks the rows takes. A block past the last key, which only a GPU is handed unread, is named by nobody."""
     blocks = -(-sk // found.selection.keys)
+    beyond = (found.lists < 0) | (found.lists >= blocks)
     named = torch.zeros((*found.counts.shape, blocks + 1), dtype=torch.int8, device=found.lists.device)
-    named.scatter_(-1, found.lists.long().masked_fill(found.lists < 0, blocks), 1)
+    named.scatter_(-1, found.lists.long().masked_fill(beyond, blocks), 1)
     return _blocks(found, None, None, named[..., :blocks].contiguous())
 
 

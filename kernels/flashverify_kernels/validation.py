@@ -90,7 +90,7 @@ def check_call(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, options: Optio
     sequences, sq, sk = (batch, rows, keys) if packed is None else (packed.sequences, packed.max_q, packed.max_k)
     extent = Extent(batch=batch, heads=heads, rows=rows, keys=keys, max_q=sq, max_k=sk, device=q.device)
     mask = check_mask(options, extent)
-    scale = _check_scale(options.scale, d)
+    scale = check_scale(options.scale, d)
     terms = check_terms(options, extent, q.dtype, scale)
     return CheckedCall(
         sequences=sequences,
@@ -153,7 +153,8 @@ def _check_shape(name: str, x: torch.Tensor, bhsd: tuple[int, ...], layout: Layo
         raise ValueError(f"{name}: expected shape {expected} ({layout}; {what}), got {tuple(x.shape)}")
 
 
-def _check_scale(scale: float | None, d: int) -> float:
+def check_scale(scale: float | None, d: int) -> float:
+    """Check the scale; returns the one in force."""
     if scale is None:
         return 1 / math.sqrt(d)
     if isinstance(scale, bool) or not isinstance(scale, (int, float)):

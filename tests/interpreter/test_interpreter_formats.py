@@ -114,7 +114,9 @@ def test_floats_become_integers_as_ptx_has_it():
 
     assert float_to_int(x, np.dtype(np.int32)).tolist() == [1, -1, 2**31 - 1, -(2**31), 0, 2**31 - 1, -(2**31)]
     assert float_to_int(x, np.dtype(np.uint32)).tolist() == [1, 0, 3000000000, 0, 0, 2**32 - 1, 0]
-    assert float_to_int(x[5:], np.dtype(np.int64)).tolist() == [2**63 - 1, -(2**63)]
+    assert float_to_int(x[4:], np.dtype(np.int64)).tolist() == [-(2**63), 2**63 - 1, -(2**63)]
+    assert float_to_int(x[4:].astype(np.float64), np.dtype(np.int32)).tolist() == [-(2**31), 2**31 - 1, -(2**31)]
+    assert float_to_int(x[4:5], np.dtype(np.uint64)).tolist() == [2**63]
 
 
 @pytest.mark.parametrize("dtype", [BF16, FP16, FP32], ids=str)

@@ -154,14 +154,17 @@ def test_reductions_of_small_integers_are_exact(dtype, lockstep):
     assert torch.equal(out, torch.stack(want, 1))
 
 
-def test_a_bf16_sum_rounds_every_partial_sum():
-    x = torch.full((1, 512), 1.0).bfloat16()
-    x[0, 0] = 512.0
+@pytest.mark.parametrize(("dtype", "first", "total"), [(torch.bfloat16, 512, 1020), (torch.float16, 2048, 2558)])
+def test_a_sum_of_16_bits_rounds_every_partial_sum(dtype, first, total):
+    x = torch.ones(1, 512, dtype=dtype)
+    x[0, 0] = first
     out = torch.empty(1, 8)
     with session():
         reductions[(1,)](x, out, N=512)
 
-    assert out[0, 0] == 1020.0  # by halves 512 absorbs 1 and 2; in ascending order it would absorb all 511
+    assert (
+        out[0, 0] == total
+    )  # by halves 512 absorbs 1 and 2 in bf16, 2048 absorbs 1 in fp16; in ascending order they would absorb all
 
 
 @triton.jit

@@ -92,3 +92,19 @@ def mistaken(x):
 def test_another_exception_is_told_as_it_is():
     with session(), pytest.raises(InterpreterError, match=r"^NameError\("):
         mistaken[(1,)](torch.zeros(1))
+
+
+@triton.jit
+def rounded(x, y, N: tl.constexpr):
+    n = tl.arange(0, N)
+    tl.store(y + n, libdevice.round(tl.load(x + n)))
+
+
+def test_halves_round_away_from_zero_and_nothing_else_does():
+    x = torch.tensor([0.5, -2.5, 0.49999997, 8388609.0, -0.2, 1.5, -0.49999997, 0.0])
+    y = torch.empty(8)
+    with session():
+        rounded[(1,)](x, y, N=8)
+
+    assert y.tolist() == [1.0, -3.0, 0.0, 8388609.0, -0.0, 2.0, -0.0, 0.0]
+    assert y.signbit().tolist() == x.signbit().tolist()

@@ -51,6 +51,7 @@ BAD = [
         ValueError,
         "config: block_m: expected a power of two from 16 to 256, got 8",
     ),
+    ({**PAGES, "block_table": [[0], [1]]}, TypeError, "block_table: expected a tensor, got list"),
     ({**PAGES, "block_table": ints(0, 1)}, ValueError, r"block_table: expected 2 axes .*got shape \(2,\)"),
     (
         {**PAGES, "block_table": ints(0, 1, 2)[:, None]},

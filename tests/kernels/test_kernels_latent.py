@@ -84,7 +84,10 @@ def test_a_query_without_keys_is_empty():
         ),
         ({"kv": torch.zeros(3, 1, 20, 24)}, ValueError, "kv: expected the 2 sequences of q"),
         ({"n_splits": 0}, ValueError, "n_splits: expected 1 to 1024, got 0"),
-        ({"tree": 1}, TypeError, "tree: latent_attention has no such option, got 1"),
+        *(
+            ({name: None}, TypeError, rf"latent_attention\(\) got an unexpected keyword argument '{name}'")
+            for name in ("tree", "config", "query_lengths", "softcap", "alibi_slopes", "bias", "sink", "relative_bias")
+        ),
         ({"causal": "bottom"}, ValueError, "causal: expected one of"),
     ],
 )

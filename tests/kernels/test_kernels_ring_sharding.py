@@ -4,8 +4,10 @@ import itertools
 
 import pytest
 import torch
+import torch.distributed as dist
 
-from flashverify_kernels.ring import SHARDINGS, pieces_of, put, take
+from flashverify_kernels import Options
+from flashverify_kernels.ring import SHARDINGS, Ring, pieces_of, put, ring_forward, take
 from flashverify_kernels.ring.sharding import band_of, lengths_within
 
 LENGTHS = (0, 1, 3, 8, 13)
@@ -89,3 +91,13 @@ def test_lengths_of_the_whole_sequence_are_cut_to_a_piece(sharding):
 def test_an_unknown_sharding_is_an_error():
     with pytest.raises(ValueError, match="sharding: expected one of 'contiguous', 'striped', 'zigzag', got 'spiral'"):
         pieces_of(8, 2, 0, "spiral")
+
+
+@pytest.mark.parametrize("causal", ["bottom_right", True])
+def test_a_causality_that_is_none_is_refused(causal, monkeypatch):
+    monkeypatch.setattr(dist, "get_world_size", lambda _: 1)
+    monkeypatch.setattr(dist, "get_rank", lambda _: 0)
+    q = torch.zeros(1, 1, 4, 8)
+
+    with pytest.raises(ValueError, match="causal: expected one of None, 'top-left', 'bottom-right', got"):
+        ring_forward(q, q, q, Ring(queries=4, keys=4), Options(causal=causal))

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from flashverify_kernels import Selection, selected_attention
+from flashverify_kernels.selection import named_of, prepared
 
 SQ, SK = 7, 20
 
@@ -95,3 +96,28 @@ def test_lists_that_are_not_accepted_are_named(selection, error, message):
 
     with pytest.raises(error, match=message):
         selected_attention(q, k, k, selection)
+
+
+def test_lengths_that_change_before_the_backward_are_noticed():
+    q, k = torch.zeros(1, 1, SQ, 8, requires_grad=True), torch.zeros(1, 1, SK, 8)
+    lengths = torch.tensor([SK], dtype=torch.int32)
+    o = selected_attention(q, k, k, Selection(indices=torch.zeros(1, 1, SQ, 1, dtype=torch.int32)), key_lengths=lengths)
+    lengths -= 1
+
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        o.sum().backward()
+
+
+def test_a_block_past_the_last_key_is_named_by_no_row():
+    lists = torch.tensor([[[[1, 3, -1]]]], dtype=torch.int32)  # a GPU is handed indices that nobody has read
+    found = prepared(Selection(indices=lists, keys=8))
+
+    assert named_of(found, SK).named.tolist() == [[[[0, 1, 0]]]]
+
+
+def test_more_rows_than_an_index_counts_are_refused():
+    rows = torch.zeros(8).expand(2**16, 2**15, 1, 8)
+    selection = Selection(indices=torch.zeros(1, 1, 1, 1, dtype=torch.int32))
+
+    with pytest.raises(ValueError, match="rows of all heads and sequences, got 2147483648"):
+        selected_attention(rows, rows[:, :1], rows[:, :1], selection)

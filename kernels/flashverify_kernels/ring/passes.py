@@ -3,13 +3,13 @@
 import dataclasses
 import math
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 import torch
 
 from flashverify_kernels.launch import BackwardResult, backward, forward
 from flashverify_kernels.merge import merge
-from flashverify_kernels.options import Options
+from flashverify_kernels.options import Causal, Options
 from flashverify_kernels.ring.exchange import Exchange
 from flashverify_kernels.ring.sharding import Ring, band_of, count, lengths_within
 
@@ -182,6 +182,10 @@ def _check(q: torch.Tensor, k: torch.Tensor, ring: Ring, options: Options) -> No
             raise ValueError(
                 f"{field.name}: not accepted by ring attention, which takes {', '.join(sorted(_ACCEPTED))}"
             )
+    if options.causal not in (
+        accepted := (None, *get_args(Causal))
+    ):  # the launches of a part get a window in its place
+        raise ValueError(f"causal: expected one of {', '.join(map(repr, accepted))}, got {options.causal!r}")
     if options.causal == "bottom-right" and options.key_lengths is not None:
         raise ValueError("causal: 'bottom-right' is not accepted with key_lengths, whose sequences end at other keys")
     for name, x, pieces in (("q", q, ring.rows_of(ring.rank)), ("k", k, ring.keys_of(ring.rank))):
