@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Self
 
 from flashverify.numerics.features import FeatureCoefficients
+from flashverify.numerics.truncation import Truncation
 
 __all__ = [
     "Coefficients",
@@ -53,7 +54,7 @@ class LogitCoefficients:
     """Section 3: errors of a logit.
 
     Attributes:
-        s_dot_fwd: Coefficient of `sum |q| |k|`, forward; `s_dot_bwd` in the backward.
+        s_dot_fwd: Coefficient of `sum |q| |k|`, forward; `s_dot_bwd` backward.
         s_abs: Coefficient of `|S|`.
         s_max: Coefficient of `max(|S|, |m|)`, forward.
         s_const: Constant error.
@@ -233,11 +234,13 @@ class Coefficients(
     Attributes:
         quantised: The scales of a quantised K and V count: not in the oracle's own evaluation, which takes their values.
         s_scale: |softmax scale|.
+        truncation: What dots lose in one direction, of the directed part of a bound; else None.
     """
 
     features: FeatureCoefficients | None = None
     quantised: bool = False
     s_scale: float = 0.0
+    truncation: Truncation | None = None
 
     @classmethod
     def of(cls, *groups: Any, features: FeatureCoefficients | None, **more: Any) -> Self:
