@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 SUBJECTS = ("bundled", "bundled-chunked", "torch-cpu")
 CHECKS = ("accuracy", "nonfinite", "statistics")
-REGIMES = ("normal", "v-positive", "outlier", "negative", "logits-1e2")
+REGIMES = ("normal", "v-positive", "outlier", "negative", "logits-1e2", "few-keys")
 _PART = 50
 
 
