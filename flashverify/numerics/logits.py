@@ -45,7 +45,7 @@ def logit_error(
     parts, scales = chunk.parts, chunk.quantised if c.quantised else None
     theta = torch.mul(chunk.A, c.s_dot_bwd if backward else c.s_dot_fwd)
     if c.truncation is not None:
-        theta.mul_(inexact_dots(chunk.q, chunk.k, chunk.A))
+        theta.mul_(inexact_dots(c.truncation, chunk.q, chunk.k, chunk.A))
     theta.add_(chunk.abs_s if parts is None else parts.size, alpha=c.s_abs)
     eta = c.prescale_bwd if backward else c.prescale_fwd
     if prescale == "q":

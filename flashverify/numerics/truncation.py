@@ -19,12 +19,14 @@ if TYPE_CHECKING:
     from flashverify.numerics.chunk import Chunk
     from flashverify.numerics.coefficients import Coefficients
 
-__all__ = ["Truncation", "inexact_dots", "losses_of_gradients", "truncated_row_sum", "truncated_sum", "truncation_of"]
+__all__ = ["Truncation", "inexact_dots", "truncated_gradients", "truncated_row_sum", "truncated_sum", "truncation_of"]
 
 # Fraction bits that every matrix unit keeps below the largest exponent of a step.
 _KEPT = 2.0**23
 # The unit of a vector without an element.
 _NO_UNIT = 2.0**200
+# A weight below it is 0 in fp32.
+_ZERO = 2.0**-165
 # A final weight below `zero / _LATE` that was not 0 in its tile was so before the maximum of its row, and what had been summed by then is less
 # than _EARLY of the row for each key.
 _LATE, _EARLY = 2.0**60, 2.0**-60
@@ -37,7 +39,7 @@ class Truncation:
     Attributes:
         per_term: What a product that is not 0 may cost, relative to the sum of magnitudes.
         zero: A weight or dS below it is 0 once it is cast.
-        least: What a smaller weight or dS that is not 0 counts as, because a subnormal operand is aligned with the exponent of the smallest normal number.
+        least: The smallest normal number: its exponent is that of a smaller operand where it is aligned, of 0 too.
         rows: Rows of a group that a sum over rows has.
     """
 
@@ -60,18 +62,21 @@ def truncation_of(dtype: str, architecture: str, rows: int) -> Truncation:
     return Truncation(per_term=per_term, zero=zero, least=x.min_normal, rows=rows)
 
 
-def inexact_dots(x: Tensor, y: Tensor, size: Tensor) -> Tensor:
+def inexact_dots(t: Truncation, x: Tensor, y: Tensor, size: Tensor) -> Tensor:
     """Which dots of rows of x and of y a matrix unit may round, 1 or 0, `[G, M, N]`.
 
     All products and sums of a dot are multiples of the product of two powers of two that divide its operands. Below 2^23 times that number
     every architecture keeps them.
 
     Args:
+        t: What is lost.
         x: `[G, M, D]`.
         y: `[G, N, D]`.
         size: `[G, M, N]`, sums of the magnitudes as they are aligned.
     """
     units = _unit(x) * _unit(y).mT
+    if x.shape[-1]:
+        size = size + (x.abs().amax(-1, keepdim=True) + y.abs().amax(-1, keepdim=True).mT) * (2 * t.least)
     exact = (size <= units * (_KEPT * (1 - 2.0**-30))) & (units >= FORMATS["fp32"].min_normal)
     return (~exact).double()
 
@@ -89,10 +94,9 @@ def truncated_sum(c: Coefficients, t: Truncation, chunk: Chunk, weights: Tensor,
         sums: Largest `sum P |V|` with what underflow adds.
         inv: The largest 1 / l, `[G, M, 1]`.
     """
-    live = _live(t, chunk, weights)
-    sums = sums + (live @ chunk.av) * (t.least * chunk.factor * inv)
-    largest = torch.maximum(chunk.top, -chunk.low).clamp(min=0.0)
-    return sums * t.rate(live, -1, c.dot_keys) + chunk.n * (_EARLY * c.dot_keys) * largest
+    largest = chunk.av.amax(-2, keepdim=True) * chunk.factor if chunk.av.shape[-2] else torch.zeros_like(sums)
+    rate = t.rate(_live(t, chunk, weights), -1, c.dot_keys)
+    return (sums + largest * (t.least * inv)) * rate + chunk.n * (_EARLY * c.dot_keys) * largest
 
 
 def truncated_row_sum(c: Coefficients, t: Truncation, chunk: Chunk, weights: Tensor) -> Tensor:
@@ -105,26 +109,40 @@ def _live(t: Truncation, chunk: Chunk, weights: Tensor) -> Tensor:
     return (weights > t.zero / _LATE).double() if chunk.kept is None else torch.ones_like(weights)
 
 
-def losses_of_gradients(
-    c: Coefficients, t: Truncation, chunk: Chunk, *, ds: Tensor, P: Tensor
+def truncated_gradients(
+    c: Coefficients, t: Truncation, chunk: Chunk, *, ds: Tensor, P: Tensor, ado: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """What dS and P of every pair lose in dQ, dK and dV, `[G, M, N]` each, before their other operand.
+    """What the sums of dQ `[G, M, D]`, dK `[G, N, D]` and dV `[G, N, Dv]` lose, before the scale and the factor of dropout.
 
     Args:
         c: The coefficients.
         t: What is lost.
         chunk: The chunk.
-        ds: Largest |dS|, before the scale, 0 where invisible.
+        ds: Largest |dS|, before the scale, 0 where invisible, `[G, M, N]`.
         P: Largest P that dropout keeps, likewise.
+        ado: |dO| as it is aligned, `[G, M, Dv]`.
     """
-    whole = P.shape[-2] == t.rows
-    cast = c.ds_cast or 1.0
-    found = []
-    for x, unit, dim, most in ((ds, cast, -1, c.dot_keys), (ds, cast, -2, c.dot_queries), (P, 1.0, -2, c.dot_queries)):
-        live = x * max(unit, 1.0) > t.zero if chunk.kept is None else x > 0
-        size = torch.where(live, x.clamp(min=t.least / unit), 0.0)
-        found.append(size * (t.rate(live.double(), dim, most) if dim == -1 or whole else most))
-    return found[0], found[1], found[2]
+    cast, rows = c.ds_cast or 1.0, ds.shape[-2]
+    weights = P - c.w  # what a flushed weight may be off by is no weight
+    live_ds, live_p = (ds * max(cast, 1.0) > t.zero) & (weights > _ZERO), weights > t.zero
+    if chunk.kept is not None:
+        live_ds, live_p = ds > 0, P > 0
+    in_q = t.rate(live_ds.double(), -1, c.dot_keys)
+    in_k, in_v = (
+        t.rate(x.double().mT, -1, c.dot_queries) if rows == t.rows else c.dot_queries for x in (live_ds, live_p)
+    )
+    least = t.least / cast
+    return (
+        _aligned(ds, chunk.ak, least) * in_q,
+        _aligned(ds.mT, chunk.aq, least) * in_k,
+        _aligned(P.mT, ado, t.least) * in_v,
+    )
+
+
+def _aligned(x: Tensor, y: Tensor, least: float) -> Tensor:
+    """`x @ y`, and what a product of the smallest normal number counts as."""
+    largest = y.amax(-2, keepdim=True) if y.shape[-2] else torch.zeros_like(y.sum(-2, keepdim=True))
+    return torch.baddbmm(largest * least, x, y)
 
 
 def _unit(x: Tensor) -> Tensor:

@@ -30,8 +30,8 @@ ADVERSARIAL_DOC = {
     "sentinels": "all logits below a number that masks are written with, by seed modulo 6: -1e4, -1e5, -1e6, -1e9, -2^60, -2^110",
     "delta-cancels": "v nearly constant and dO nearly parallel to it: dP and delta are large and cancel",
     "subnormal-o": "v around the smallest normal number: O is subnormal in the dtype",
-    "few-keys": "each row sees about 16 keys, all others have the weight 0; numbers on a coarse grid; logits near -256 for odd seeds",
     "shifted": "usual logits around a number far from 0, by seed modulo 12: 8, 32, 64, 96, 128 and 1024, below 0 for odd seeds",
+    "few-keys": "each row sees about 16 keys, all others have the weight 0; numbers on a coarse grid; logits near -256 for odd seeds",
 }
 """One line per regime."""
 
@@ -151,6 +151,6 @@ ADVERSARIAL: dict[str, Callable[[Fill], Tensors]] = {
     "sentinels": _sentinels,
     "delta-cancels": _delta_cancels,
     "subnormal-o": _subnormal_o,
-    "few-keys": few_keys,
     "shifted": _shifted,
+    "few-keys": few_keys,
 }
