@@ -96,7 +96,7 @@ def truncated_sum(c: Coefficients, t: Truncation, chunk: Chunk, weights: Tensor,
     """
     largest = chunk.av.amax(-2, keepdim=True) * chunk.factor if chunk.av.shape[-2] else torch.zeros_like(sums)
     rate = t.rate(_live(t, chunk, weights), -1, c.dot_keys)
-    return (sums + largest * (t.least * inv)) * rate + chunk.n * (_EARLY * c.dot_keys) * largest
+    return (sums + largest * (2 * t.least * inv)) * rate + chunk.n * (_EARLY * c.dot_keys) * largest
 
 
 def truncated_row_sum(c: Coefficients, t: Truncation, chunk: Chunk, weights: Tensor) -> Tensor:
@@ -140,9 +140,9 @@ def truncated_gradients(
 
 
 def _aligned(x: Tensor, y: Tensor, least: float) -> Tensor:
-    """`x @ y`, and what a product of the smallest normal number counts as."""
+    """`x @ y`, and what products that are aligned with the exponent of the smallest normal number count as."""
     largest = y.amax(-2, keepdim=True) if y.shape[-2] else torch.zeros_like(y.sum(-2, keepdim=True))
-    return torch.baddbmm(largest * least, x, y)
+    return torch.baddbmm(largest * (2 * least), x, y)
 
 
 def _unit(x: Tensor) -> Tensor:

@@ -62,7 +62,7 @@ def losses(x, y, dtype, architecture):
     unit = truncation_of(dtype, architecture, 1)
     rate = unit.rate((x != 0).double(), -1, 1.0)
     loss = (multiplied(x, y, dtype, architecture) - x @ y.mT).abs()
-    return float((loss / (rate * (x.abs() @ y.abs().mT + unit.least * y.abs().amax())).clamp(min=1e-300)).max())
+    return float((loss / (rate * (x.abs() @ y.abs().mT + 2 * unit.least * y.abs().amax())).clamp(min=1e-300)).max())
 
 
 @pytest.mark.parametrize(("dtype", "architecture"), [("fp16", "sm_70"), ("bf16", "sm_80"), ("fp16", "sm_90")])
