@@ -1,7 +1,4 @@
-"""The scalar coefficients that the formulas of the bounds take, grouped by the section of docs/bounds.md that defines them.
-
-All are absolute values in natural units unless a name says otherwise.
-"""
+"""The coefficients that the formulas of the bounds take, by the section of docs/bounds.md that defines them; absolute, in natural units but where said."""
 
 import math
 from dataclasses import dataclass, fields
@@ -129,8 +126,7 @@ class OutputCoefficients:
     Attributes:
         normalise: What the weights are divided by, as in the form.
         dot_keys: D(Sk) with the rescales.
-        tile_dot: D(BN) of a tile of the declared size with the roundings of its rescale and of its sum, on the tile's own products; `tile_sum` the same on the
-            accumulator that it is added to; 0 where no order of the tiles is declared.
+        tile_dot: D(BN) of a declared tile with the roundings of its rescale and of its sum, on its own products, else 0; `tile_sum` on the accumulator.
         div: Relative error of the division and of a split's merge.
         u_acc: Relative error of the products of the tiles and of the accumulator where they are narrow, `eta_acc` their subnormal error, before the division.
         eta_cast: Subnormal error of a weight that is divided by its sum before its cast, else 0.

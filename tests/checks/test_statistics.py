@@ -89,7 +89,7 @@ def failures(case=CASE, form=None, **defect):
 
 
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])
-@pytest.mark.parametrize("regime", ["normal", "v-positive", "outlier", "negative", "logits-1e2"])
+@pytest.mark.parametrize("regime", ["normal", "v-positive", "outlier", "negative", "logits-1e2", "few-keys"])
 def test_a_right_kernel_neither_drifts_nor_spreads(dtype, regime):
     case = dataclasses.replace(CASE, dtype=dtype, values=dataclasses.replace(CASE.values, regime=regime))
 
