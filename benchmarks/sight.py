@@ -10,8 +10,8 @@ In the interpreter the lengths end at 8,192, on a GPU at 65,536.
 
 The length is that of the sum in which the defect is: rows for a sum of dK or dV, keys for every other. A case has three more than the
 length says, a causal mask and a backward; on the other side 384 rows or keys in two heads below 1,024, 96 in two heads up to 8,192,
-128 in one head beyond. Its values are those of eight regimes with D = 64, one after the other, and of one with D = 16; a defect is seen that one of
-them shows, and the others are then left out. Asked are `accuracy`, `nonfinite`, `statistics` and `counting`.
+128 in one head beyond. Its values are those of eight regimes with D = 64, one after the other, of one with D = 16, and of few keys; a defect is
+seen that one of them shows, and the others are then left out. Asked are `accuracy`, `nonfinite`, `statistics` and `counting`.
 
 `page` prints docs/sight.md with the tables of the records `reports/cpu/sight/sight.jsonl` and `reports/h200/sight/sight.jsonl`; `--write`
 writes it.
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 LENGTHS = {"interpreter": tuple(2**n for n in range(6, 14)), "cuda": tuple(2**n for n in range(6, 17))}
 DTYPES = ("fp16", "bf16", "fp32")
 REGIMES = ("normal", "negative", "v-positive", "ascending", "weight-ties", "near-ties-1e4", "outlier", "logits-1e2")
-VALUES = (*((regime, 64) for regime in REGIMES), ("near-ties-1e4", 16))
-"""Regimes and head dims, in turn: a matrix unit that truncates loses less of a short dot product."""
+VALUES = (*((regime, 64, 0) for regime in REGIMES), ("near-ties-1e4", 16, 0), ("few-keys", 64, 0), ("few-keys", 64, 1))
+"""Regimes, head dims and seeds, in turn: a matrix unit that truncates loses less of a short dot product, and nothing of an exact one."""
 CHECKS = ("accuracy", "nonfinite", "statistics", "counting")
 ROUNDED = """
 weights_truncated weights_of_dv_truncated ds_truncated accumulator_in_the_input_dtype dq_accumulated_in_the_input_dtype
@@ -104,10 +104,11 @@ def look(defect: str, todo: list[tuple[int, str]], until: float) -> list[Sight]:
         subject = load_subject("bundled" if defect == CLEAN else build_mutant(mutants()[defect], Path(folder)))
         for length, dtype in todo:
             seen: tuple[str, ...] = ()
-            for regime, dim in VALUES:
+            for regime, dim, seed in VALUES:
                 if time.time() > until:
                     return found
-                case = parse_case(f"fv1 {shape(length, dim, of_rows=defect in OF_ROWS)} dtype={dtype} regime={regime}")
+                sizes = shape(length, dim, of_rows=defect in OF_ROWS)
+                case = parse_case(f"fv1 {sizes} dtype={dtype} regime={regime} seed={seed}")
                 failures = judge_case(subject, case, Plan(checks=CHECKS)).failures
                 seen = tuple(dict.fromkeys(f"{v.check} {v.output}" for v in failures))
                 if seen:

@@ -62,6 +62,7 @@ REGIMES = (
     "delta-cancels",
     "subnormal-o",
     "shifted",
+    "few-keys",
     "overflow",
 )
 """From plain to wild: shrinking moves to the left."""

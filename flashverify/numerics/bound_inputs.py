@@ -147,7 +147,7 @@ class BoundInputs:
     def coefficients(self) -> Coefficients:
         """Those of the form."""
         c = coefficients(self.form, self.dtype, self.shape, self.scale, self.features)
-        return without_rounding_to_nearest(c, truncates=self.form.architecture != "ieee") if self.directed else c
+        return without_rounding_to_nearest(c, self.form, self.dtype, self.shape) if self.directed else c
 
     def directed_part(self) -> "BoundInputs":
         """The problem whose bounds hold the errors that may share a direction."""

@@ -1,13 +1,11 @@
-"""The scalar coefficients that the formulas of the bounds take, grouped by the section of docs/bounds.md that defines them.
-
-All are absolute values in natural units unless a name says otherwise.
-"""
+"""The coefficients that the formulas of the bounds take, by the section of docs/bounds.md that defines them; absolute, in natural units but where said."""
 
 import math
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
 from flashverify.numerics.features import FeatureCoefficients
+from flashverify.numerics.truncation import Truncation
 
 __all__ = [
     "Coefficients",
@@ -53,7 +51,7 @@ class LogitCoefficients:
     """Section 3: errors of a logit.
 
     Attributes:
-        s_dot_fwd: Coefficient of `sum |q| |k|`, forward; `s_dot_bwd` in the backward.
+        s_dot_fwd: Coefficient of `sum |q| |k|`, forward; `s_dot_bwd` backward.
         s_abs: Coefficient of `|S|`.
         s_max: Coefficient of `max(|S|, |m|)`, forward.
         s_const: Constant error.
@@ -128,8 +126,7 @@ class OutputCoefficients:
     Attributes:
         normalise: What the weights are divided by, as in the form.
         dot_keys: D(Sk) with the rescales.
-        tile_dot: D(BN) of a tile of the declared size with the roundings of its rescale and of its sum, on the tile's own products; `tile_sum` the same on the
-            accumulator that it is added to; 0 where no order of the tiles is declared.
+        tile_dot: D(BN) of a declared tile with the roundings of its rescale and of its sum, on its own products, else 0; `tile_sum` on the accumulator.
         div: Relative error of the division and of a split's merge.
         u_acc: Relative error of the products of the tiles and of the accumulator where they are narrow, `eta_acc` their subnormal error, before the division.
         eta_cast: Subnormal error of a weight that is divided by its sum before its cast, else 0.
@@ -233,11 +230,13 @@ class Coefficients(
     Attributes:
         quantised: The scales of a quantised K and V count: not in the oracle's own evaluation, which takes their values.
         s_scale: |softmax scale|.
+        truncation: What dots lose in one direction, of the directed part of a bound; else None.
     """
 
     features: FeatureCoefficients | None = None
     quantised: bool = False
     s_scale: float = 0.0
+    truncation: Truncation | None = None
 
     @classmethod
     def of(cls, *groups: Any, features: FeatureCoefficients | None, **more: Any) -> Self:

@@ -20,6 +20,7 @@ from flashverify.numerics.spread import centred_spread
 from flashverify.numerics.strict import join_strict, predict_o, predicts_o
 from flashverify.numerics.terms import ForwardTerms, joined_rows
 from flashverify.numerics.tile_sums import accumulates_in_order, sum_error
+from flashverify.numerics.truncation import truncated_row_sum, truncated_sum
 
 __all__ = ["forward_bounds"]
 
@@ -71,6 +72,8 @@ def _evaluate(c: Coefficients, chunk: Chunk, s: Shared, prescale: str, ordered: 
     Dlo = Dlo.clamp(min=_TINY)
     apart = (2 * w1 / Dlo).clamp_(max=2.0)  # between the exact weights and the computed ones, both normalised
     row_sum = c.row_sum if walk is None else walk.row_sum(c, s.P, apart)
+    if c.truncation is not None:
+        row_sum = truncated_row_sum(c, c.truncation, chunk, Pe / Dlo)
     # The computed l is at least its largest term, 1 up to rounding (e^-2u|m| where the maximum is rounded apart).
     floor = 0.9 * torch.exp(-c.s_max * chunk.m.abs()).clamp_(min=_TINY)
     inv = 1.0 / torch.maximum(s.row_sum * Dlo, floor)
@@ -99,7 +102,10 @@ def _evaluate(c: Coefficients, chunk: Chunk, s: Shared, prescale: str, ordered: 
     Tu = inv * (nv * (c.eta_p + c.w) + s.abs_o * (terms * c.w) + (3 * c.w * chunk.factor) * least + c.eta_acc)
     Tu = Tu + nv * c.eta_cast
     drop_cast = 0.0 if c.features is None else c.features.drop_cast
-    summed = (pv * (1 + c.u_p) + Tu) * c.dot_keys
+    sums = pv * (1 + c.u_p) + Tu
+    summed = sums * c.dot_keys
+    if c.truncation is not None:
+        summed = truncated_sum(c, c.truncation, chunk, Pup, sums, inv)
     if walk is not None and ordered is not None and accumulates_in_order(ordered):
         summed = torch.minimum(summed, sum_error(c, chunk, walk, P=s.P, pv=pv, flushed=Tu, apart=apart))
     if c.quantised:

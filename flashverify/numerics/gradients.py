@@ -11,6 +11,7 @@ from flashverify.numerics.coefficients import LN2, Coefficients
 from flashverify.numerics.delta import delta_of_output, delta_of_weights
 from flashverify.numerics.flushing import CAST, flushed_operand, flushed_products
 from flashverify.numerics.logits import TanhError, logit_error
+from flashverify.numerics.truncation import inexact_dots, truncated_gradients
 
 __all__ = ["CLAMP", "Cores", "Gradient", "State", "gradient_errors", "gradient_of"]
 
@@ -131,6 +132,8 @@ def gradient_errors(
     if g.dlse is not None:
         row_E = row_E + g.dlse.abs() * (2 * c.u)
     E = torch.mul(g.AdP, c.dot_v)
+    if c.truncation is not None and chunk.kept is None and not c.dp_delta:
+        E.mul_(inexact_dots(c.truncation, g.do, chunk.v, g.AdP))
     E = (E if chunk.kept is None else E.mul_(chunk.kept)).add_(row_E)
     if c.flush and g.flushed_dp is not None:
         E.add_(g.flushed_dp)
@@ -153,6 +156,9 @@ def gradient_errors(
     dq = (torch.add(BdS, dS_max, alpha=c.cast_q + c.prescaled_q) @ chunk.ak).mul_(sc) + (g.nk * c.eta_ds + c.const_q)
     dk = (torch.add(BdS, dS_max, alpha=c.cast_k + c.prescaled_k).mT @ chunk.aq).mul_(sc) + g.nq * c.eta_ds
     dv = torch.add(P_error, P_kept, alpha=c.cast_v).mT @ g.ado
+    if c.truncation is not None:
+        lost_q, lost_k, lost_v = truncated_gradients(c, c.truncation, chunk, ds=dS_max, P=P_kept, ado=g.ado)
+        dq, dk, dv = dq.add_(lost_q, alpha=sc), dk.add_(lost_k, alpha=sc), dv.add_(lost_v)
     dv = (dv if chunk.kept is None else dv.mul_(chunk.factor)) + g.ndo * c.eta_p
     for prescaled, y, dim in ((c.prescaled_q, dq, -1), (c.prescaled_k, dk, -2)):
         if prescaled:

@@ -11,6 +11,7 @@ from flashverify.numerics.chunk import Chunk, Parts
 from flashverify.numerics.coefficients import LOG2E, OVERFLOW_FP32, Coefficients
 from flashverify.numerics.features import FeatureCoefficients
 from flashverify.numerics.flushing import flushed_products
+from flashverify.numerics.truncation import inexact_dots
 
 __all__ = ["TanhError", "largest_logit", "logit_error", "logit_overflow", "sink_error"]
 
@@ -43,6 +44,8 @@ def logit_error(
     """
     parts, scales = chunk.parts, chunk.quantised if c.quantised else None
     theta = torch.mul(chunk.A, c.s_dot_bwd if backward else c.s_dot_fwd)
+    if c.truncation is not None:
+        theta.mul_(inexact_dots(c.truncation, chunk.q, chunk.k, chunk.A))
     theta.add_(chunk.abs_s if parts is None else parts.size, alpha=c.s_abs)
     eta = c.prescale_bwd if backward else c.prescale_fwd
     if prescale == "q":

@@ -6,8 +6,10 @@ logarithm and the division, numbers of fp32 that are flushed, and the products o
 
 import dataclasses
 
-from flashverify.numerics.coefficient_groups import Coefficients
+from flashverify.formats import FORMATS
+from flashverify.numerics.coefficient_groups import Coefficients, Shape
 from flashverify.numerics.form import Form
+from flashverify.numerics.truncation import truncation_of
 
 __all__ = ["rounds_plainly", "without_rounding_to_nearest", "without_roundings"]
 
@@ -46,15 +48,20 @@ def rounds_plainly(form: Form) -> bool:
     return dataclasses.replace(without_roundings(form), **kept) == form
 
 
-def without_rounding_to_nearest(c: Coefficients, *, truncates: bool) -> Coefficients:
-    """The coefficients of such a form without the cast of P and of dS, and without dots and sums unless the matrix unit truncates."""
-    kept = float(truncates)
+def without_rounding_to_nearest(c: Coefficients, form: Form, dtype: str, shape: Shape) -> Coefficients:
+    """The coefficients of such a form without the cast of P and of dS, and without dots and sums unless a matrix unit truncates them.
+
+    What it truncates in the sums over V, K, Q and dO is `Coefficients.truncation`, and no part of the casts.
+    """
+    narrow = FORMATS[dtype].narrow
+    truncates = form.architecture != "ieee" and (narrow or form.dot != "ieee")
     casts = {
-        f"cast_{name}": max(getattr(c, f"cast_{name}") - c.u_p * (1 + dot) - dot * (1 - kept), 0.0)
+        f"cast_{name}": max(getattr(c, f"cast_{name}") - c.u_p * (1 + dot) - dot * (1 - truncates * (not narrow)), 0.0)
         for name, dot in (("q", c.dot_keys), ("k", c.dot_queries), ("v", c.dot_queries))
     }
     dots = {
-        name: getattr(c, name) * kept
+        name: getattr(c, name) * float(truncates)
         for name in ("s_dot_fwd", "s_dot_bwd", "dot_keys", "dot_v", "dot_queries", "row_sum")
     }
-    return dataclasses.replace(c, u_p=0.0, eta_p=0.0, eta_ds=0.0, **dots, **casts)
+    lost = truncation_of(dtype, form.architecture, shape.group * shape.Sq) if truncates and narrow else None
+    return dataclasses.replace(c, u_p=0.0, eta_p=0.0, eta_ds=0.0, truncation=lost, **dots, **casts)

@@ -46,6 +46,21 @@ def test_logits_do_what_their_regime_says(scale):
     assert {-126, -149} < set(np.round(depth).astype(int).ravel().tolist())
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("rows", "keys"), [(300, 300), (60, 2000), (2000, 60)])
+def test_few_keys_take_all_the_weight_of_a_row(rows, keys, dtype):
+    for seed in (4, 5):
+        s, found = values("few-keys", dtype, seed=seed, batch=1, seq_q=rows, seq_k=keys, dim_qk=64)
+        near = s > s.max(axis=3, keepdims=True) - 150
+        shared = near & (near.sum(axis=3, keepdims=True) > 3)
+
+        assert near.sum(axis=3).max() < 60
+        assert 5 < shared.sum(axis=2).max() < 60
+        assert (shared.any(axis=3).sum(axis=2) > min(rows, keys) / 2).all()
+        assert all((array * 16 == np.rint(array * 16)).all() for array in found.values())
+        assert (s.max(axis=3) > -20).all() if seed == 4 else (s.max(axis=3) < -150).all()
+
+
 @pytest.mark.parametrize(("seed", "sentinel"), list(enumerate((-1e4, -1e5, -1e6, -1e9, -(2.0**60), -(2.0**110)))))
 def test_every_logit_lies_below_the_sentinel(seed, sentinel):
     s, _ = values("sentinels", seed=seed)

@@ -68,7 +68,7 @@ def backward(p, given, *, cast_p=rounded, cast_ds=rounded, narrow=(), first_tile
     return tuple(x.to(dtype) for x in (dq, dk, dv))
 
 
-def subject(**defect):
+def subject(form=None, **defect):
     """Everything in float64 but what a kernel rounds to 16 bits; one of these may be done wrongly."""
     of_forward = {name: value for name, value in defect.items() if name in ("cast_p", "narrow", "log2_e", "row_sum")}
     of_backward = {name: value for name, value in defect.items() if name not in ("log2_e", "row_sum")}
@@ -78,18 +78,18 @@ def subject(**defect):
         backward_function=lambda p, given: backward(p, given, **of_backward),
         supports=Supports(dtypes=("fp16", "bf16", "fp32"), scales=("positive",)),
         contract=Contract(reads_outputs=True),
-        declared_form=Form(architecture="ieee"),
+        declared_form=form or Form(architecture="ieee"),
         where="cpu",
     )
 
 
-def failures(case=CASE, **defect):
-    judged = judge_case(subject(**defect), case, Plan(checks=("accuracy", "statistics")))
+def failures(case=CASE, form=None, **defect):
+    judged = judge_case(subject(form, **defect), case, Plan(checks=("accuracy", "statistics")))
     return {(v.check, v.output, v.error) for v in judged.failures}
 
 
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])
-@pytest.mark.parametrize("regime", ["normal", "v-positive", "outlier", "negative", "logits-1e2"])
+@pytest.mark.parametrize("regime", ["normal", "v-positive", "outlier", "negative", "logits-1e2", "few-keys"])
 def test_a_right_kernel_neither_drifts_nor_spreads(dtype, regime):
     case = dataclasses.replace(CASE, dtype=dtype, values=dataclasses.replace(CASE.values, regime=regime))
 
@@ -111,6 +111,25 @@ def test_a_right_kernel_neither_drifts_nor_spreads(dtype, regime):
 )
 def test_what_stays_within_every_bound_is_seen_by_all_elements(defect, found):
     assert failures(**defect) == found
+
+
+@pytest.mark.parametrize(
+    ("dtype", "defect", "seed", "found"),
+    [
+        ("fp16", {}, 1, set()),
+        ("fp16", {"cast_ds": cut}, 0, {"dq", "dk"}),
+        ("bf16", {"cast_ds": cut}, 0, {"dk"}),
+        ("fp16", {"log2_e": 1.4427}, 1, {"lse"}),
+    ],
+    ids=["right", "dS cut off in fp16", "dS cut off in bf16", "log2(e) in five digits"],
+)
+def test_few_keys_show_what_long_sums_of_a_unit_that_truncates_hide(dtype, defect, seed, found):
+    case = dataclasses.replace(CASE, dtype=dtype, seq_q=100, seq_k=800, dim_qk=48)
+    case = dataclasses.replace(case, values=dataclasses.replace(case.values, regime="few-keys", seed=seed))
+    form = Form(architecture="sm_90")
+    judged = judge_case(subject(form, **defect), case, Plan(checks=("statistics",)))
+
+    assert found == {v.output for v in judged.failures if v.error == "drift"}
 
 
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])

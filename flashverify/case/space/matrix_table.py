@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ROTATIONS", "focus", "large"]
 
-_ADDED = ("shifted",)
+_ADDED = ("few-keys", "shifted")
 """Regimes whose entries stand in the last section."""
 _GENERATED = tuple(regime for regime in REGIMES if regime not in _ADDED)
 _PLAIN_DTYPES = tuple(f"dtype={dtype}" for dtype in DTYPES)

@@ -17,7 +17,7 @@ _PIECES = 64
 """Pieces that are looked at, evenly spread where there are more: a mask that shows in none of them is drawn again."""
 
 
-def sees_something(mask: Mask, *, batch: int, heads: int, seq_q: int, seq_k: int) -> bool:
+def sees_something(mask: Mask, *, batch: int, heads: int, seq_q: int, seq_k: int, first: int = 0) -> bool:
     """Whether some row sees some key.
 
     Args:
@@ -26,6 +26,7 @@ def sees_something(mask: Mask, *, batch: int, heads: int, seq_q: int, seq_k: int
         heads: query heads.
         seq_q: rows of the buffers.
         seq_k: keys of the buffers.
+        first: the first of the keys that count.
     """
     from flashverify.case.masks.predicate import visible
 
@@ -33,9 +34,9 @@ def sees_something(mask: Mask, *, batch: int, heads: int, seq_q: int, seq_k: int
         return False
     see = visible(Case(batch=batch, heads_q=heads, seq_q=seq_q, seq_k=seq_k, mask=mask))
     if see is None:
-        return True
+        return first < seq_k
     rows = max(_STEP // (batch * heads * seq_k), 1)
     starts = range(0, seq_q, rows)
     if len(starts) > _PIECES:
         starts = starts[:: -(-len(starts) // _PIECES)]
-    return any(bool(see(slice(first, min(first + rows, seq_q)), slice(0, seq_k)).any()) for first in starts)
+    return any(bool(see(slice(row, min(row + rows, seq_q)), slice(first, seq_k)).any()) for row in starts)

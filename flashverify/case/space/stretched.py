@@ -17,21 +17,30 @@ if TYPE_CHECKING:
 
     Draw = Callable[[SearchStrategy[Any]], Any]
 
-__all__ = ["long_keys", "many_blocks"]
+__all__ = ["first_far_key", "long_keys", "many_blocks"]
 
-_LONG = 24
+_LONG = 12
 """One case in so many of a decoding subject has long keys; one costs seconds in the interpreter."""
 _OCTAVES = (11, 15, 12, 15, 13, 15, 14)
 """Powers of two that long keys reach: integers of 16 bits and what is kept per split or page end there."""
 _ROWS = 2
 """Most query rows over long keys."""
-_ELEMENTS = 2**22
+_USUAL = 2**10
+"""Fewer keys than any of them."""
+_ELEMENTS = 3 * 2**21
 """Most elements of k and v with long keys."""
 _MANY = 3
 """One case in so many with blocks has more than `_EIGHT` blocks of keys, where the work of the profile allows that."""
 _EIGHT, _TWELVE = 8, 12
 _LONGEST = 400
 """Most keys of a case that has many blocks."""
+
+
+def first_far_key(parts: frozenset[str], block_keys: int, keys: int) -> int:
+    """The first of the keys for which a case is as long as it is, 0 where it is no longer than others."""
+    if "blocks" in parts and keys > _EIGHT * block_keys:
+        return _EIGHT * block_keys
+    return keys // 2 if keys > _USUAL else 0
 
 
 def long_keys(

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from flashverify.case.values.few_keys import few_keys
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -29,6 +31,7 @@ ADVERSARIAL_DOC = {
     "delta-cancels": "v nearly constant and dO nearly parallel to it: dP and delta are large and cancel",
     "subnormal-o": "v around the smallest normal number: O is subnormal in the dtype",
     "shifted": "usual logits around a number far from 0, by seed modulo 12: 8, 32, 64, 96, 128 and 1024, below 0 for odd seeds",
+    "few-keys": "each row sees about 16 keys, all others have the weight 0; numbers on a coarse grid; logits near -256 for odd seeds",
 }
 """One line per regime."""
 
@@ -149,4 +152,5 @@ ADVERSARIAL: dict[str, Callable[[Fill], Tensors]] = {
     "delta-cancels": _delta_cancels,
     "subnormal-o": _subnormal_o,
     "shifted": _shifted,
+    "few-keys": few_keys,
 }

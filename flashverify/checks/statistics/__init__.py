@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SPEC"]
 
-_EVEN_REGIMES = frozenset({"normal", "v-positive", "outlier", "negative", "logits-1e2"})
+_EVEN_REGIMES = frozenset({"normal", "v-positive", "outlier", "negative", "logits-1e2", "few-keys"})
 """Regimes whose values are spread so evenly that the roundings of two rows, or of two keys, have nothing to do with each other."""
 _NARROW = frozenset({"normal", "v-positive"})
 """Those with logits of about `|scale| sqrt(dim)`, which a softcap as large leaves apart."""
