@@ -161,12 +161,14 @@ class Shown(msgspec.Struct, frozen=True, tag=True):
     Attributes:
         sure: whether nothing but the cause can be at work there; a case that is not minimal may show another cause as well, and so may
             the other problem of a check.
+        follows: whether they are gradients that may be wrong there only because O or the LSE is.
     """
 
     cause: Key
     buckets: tuple[Key, ...]
     why: str
     sure: bool = True
+    follows: bool = False
 
 
 class TaskDone(msgspec.Struct, frozen=True, tag=True):
