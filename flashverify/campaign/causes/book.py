@@ -17,10 +17,11 @@ from flashverify.campaign.causes.remaining import not_told_apart
 from flashverify.campaign.causes.symptoms import TOLD_BY_VALUES, symptom
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Set
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 
     from flashverify.campaign.causes.company import Company
     from flashverify.campaign.causes.reservoir import Reservoir
+    from flashverify.campaign.causes.separations import Separations
     from flashverify.campaign.causes.sighting import Sighting
     from flashverify.judge.record import FindingRecord
     from flashverify.judge.verdict import Key
@@ -174,9 +175,32 @@ class CauseBook(KnownCauses):
 
     def not_told_apart(self) -> Iterator[tuple[Key, Key, str]]:
         """Findings that are left, each with an explained one from which nothing tells it apart, and that in words."""
-        leading = {record.key for record in self._records.values() if record in self.known(record.key.subject)}
+        for key, cause, why in self._undecided(self._records):
+            self._companions.keep(key)
+            yield key, cause, why
+
+    def undecided(self, subject: str, *, explained: bool) -> tuple[FindingRecord, FindingRecord] | None:
+        """Two findings that nothing tells apart so far, with which no experiment was begun, the one that would hold the other one first.
+
+        Args:
+            subject: its name.
+            explained: whether both have to be explained; one of them is in any case.
+        """
+        records = {key: record for key, record in self._records.items() if key.subject == subject}
+        for key, cause, _ in self._undecided(records):
+            if (self.is_known(key) or not explained) and not self.separations.begun(key, cause):
+                return records[cause], records[key]
+        return None
+
+    @property
+    def separations(self) -> Separations:
+        """What experiments said of two findings."""
+        return self._companions.separations
+
+    def _undecided(self, records: Mapping[Key, FindingRecord]) -> Iterator[tuple[Key, Key, str]]:
+        leading = {record.key for record in records.values() if record in self.known(record.key.subject)}
         no_say = {(cause, key) for cause, key, _ in self._asked - self._denied}
-        return not_told_apart(self._records, leading, self._companions, no_say)
+        return not_told_apart(records, leading, self._companions, no_say)
 
     def same(self, shown: Key, cause: Key) -> bool:
         """Whether two explained findings are one: the minimal case of `cause` shows the other.

@@ -12,6 +12,7 @@ from flashverify.campaign.causes.diagnoses import named, told_apart
 from flashverify.campaign.causes.elsewhere import IN_THE_OTHER_PROBLEM, elsewhere
 from flashverify.campaign.causes.independence import independent
 from flashverify.campaign.causes.needs import needs, small, small_errors
+from flashverify.campaign.causes.separations import Separations
 from flashverify.campaign.causes.symptoms import OF_BITS, TOLD_BY_VALUES, VALUES, Symptom, symptom, unsteady
 from flashverify.case.text import parse_case
 from flashverify.judge.wording import plural
@@ -50,10 +51,14 @@ class Companions:
 
     Args:
         company: what failed together.
+
+    Attributes:
+        separations: what experiments said of two findings.
     """
 
     def __init__(self, company: Company) -> None:
         self._company = company
+        self.separations = Separations()
         self._kept: set[Key] = set()
         self._at_work: dict[tuple[Key, Key], bool] = {}
         self._shows: dict[Key, frozenset[Symptom]] = {}
@@ -92,8 +97,11 @@ class Companions:
 
     def independent(self, found: FindingRecord, lead: FindingRecord, *, denied: bool) -> bool:
         """Whether anything shows that a finding has a cause of its own, which is not that of another one."""
+        said, pair = self.separations, (found.key, lead.key)
+        without = said.seen_without(*pair), said.seen_without(*reversed(pair))
         crossed = partial(self.crossed, found, lead)
-        return independent(found, lead, self._company, denied=denied, crossed=crossed)
+        denied = denied or said.denied(*pair)
+        return independent(found, lead, self._company, denied=denied, crossed=crossed, without=without)
 
     def never_alone(self, bucket: Key, cause: FindingRecord) -> tuple[bool, bool]:
         """Whether a bucket was never seen without an explained finding, and whether chance hardly explains that."""

@@ -6,6 +6,7 @@ from itertools import islice, product
 from typing import TYPE_CHECKING
 
 from flashverify.campaign.causes.accesses import kernel
+from flashverify.campaign.causes.company import Company
 from flashverify.campaign.causes.diagnoses import OF_VALUES, UNWRITTEN, one_name
 from flashverify.campaign.causes.needs import small
 from flashverify.campaign.causes.symptoms import TOLD_BY_VALUES, VALUES
@@ -16,19 +17,19 @@ from flashverify.outputs import FORWARD
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from flashverify.campaign.causes.company import Company
     from flashverify.case.case import Case
     from flashverify.judge.record import FindingRecord
 
-__all__ = ["independent", "naming"]
+__all__ = ["LOW", "has", "independent", "naming", "needed"]
 
 _SHAPES = frozenset({"groups of heads", "several sequences", "no rows", "no keys"})
 """Shapes of a case without which a failure may be gone."""
+_OF_ROWS = frozenset({*FORWARD, "delta", "dq"})
 _SIZES = ("seq_q", "seq_k", "dim_qk", "dim_v")
 _LOOKED_AT = 200
 """Cases of a failure that are looked at."""
-_LOW = "16 bits"
-_EMPTY = "empty rows"
+LOW = "16 bits"
+_EMPTY, _ROWS = "empty rows", "a row"
 
 
 def naming(finding: FindingRecord) -> str:
@@ -44,6 +45,7 @@ def independent(
     *,
     denied: bool,
     crossed: Callable[[], bool],
+    without: tuple[bool, bool] = (False, False),
 ) -> bool:
     """Whether anything shows that two findings of one subject have causes of their own.
 
@@ -57,6 +59,7 @@ def independent(
         company: what was seen of both.
         denied: whether the diagnosis of the one that has a name does not account for the other one.
         crossed: asks whether each was seen on a case that could have shown the other one and did not.
+        without: whether an experiment showed the first one without something that the case of the second one has, and the reverse.
     """
     checks = {found.key.check, lead.key.check}
     if checks & {*PROCESS_CHECKS, "exception"}:
@@ -69,7 +72,7 @@ def independent(
         return True
     if checks == {"sanitizer"} and kernel(found.verdict.message) == kernel(lead.verdict.message) != "":
         return False  # a program that is where it should not be loads and stores many tensors
-    apart = _outside(found, lead, company), _outside(lead, found, company)
+    apart = without[0] or _outside(found, lead, company), without[1] or _outside(lead, found, company)
     if all(apart) or (found.key.cause and apart[0]) or (lead.key.cause and apart[1]):
         return True
     sizes = _with_less(found, lead, company) and _with_less(lead, found, company)
@@ -91,10 +94,10 @@ def _outside(found: FindingRecord, lead: FindingRecord, company: Company) -> boo
 
     A case that is not minimal has more than its failure needs, so that more tells the two apart.
     """
-    needed = _needed(lead, company)
-    if _EMPTY in needed and found.key.error != "empty-row":
+    needs = needed(lead)
+    if _EMPTY in needs and found.key.error != "empty-row":
         return True
-    return any(not needed <= _has(case, company) for case in _cases(found, company))
+    return any(not needs <= has(case) for case in _cases(found, company))
 
 
 def _with_less(found: FindingRecord, lead: FindingRecord, company: Company) -> bool:
@@ -111,14 +114,18 @@ def _cases(finding: FindingRecord, company: Company) -> Iterator[Case]:
     return map(parse_case, (finding.case, *texts))
 
 
-def _needed(finding: FindingRecord, company: Company) -> frozenset[str]:
-    """What the case of a finding has, beside sizes, a backward and values."""
-    needed = _has(parse_case(finding.case), company) - {"has backward"}
+def needed(finding: FindingRecord) -> frozenset[str]:
+    """What the case of a finding has, beside sizes, a backward and values; a row only where its output has elements for each row."""
+    needs = has(parse_case(finding.case)) - {"has backward"}
     if not (finding.key.check == "accuracy" and small(finding.verdict)):
-        needed -= {_LOW}
-    return needed | ({_EMPTY} if finding.key.error == "empty-row" else set())
+        needs -= {LOW}
+    if finding.key.check not in VALUES or finding.key.output not in _OF_ROWS:
+        needs -= {_ROWS}
+    return needs | ({_EMPTY} if finding.key.error == "empty-row" else set())
 
 
-def _has(case: Case, company: Company) -> frozenset[str]:
-    parts = {part for part in company.parts(case) if part.startswith("has ") or part in _SHAPES}
-    return frozenset(parts | ({_LOW} if case.dtype != "fp32" else set()))
+def has(case: Case) -> frozenset[str]:
+    """What a case has that a failure may need."""
+    parts = {part for part in Company.parts(case) if part.startswith("has ") or part in _SHAPES}
+    rows = {_ROWS} if any(case.rows_inside or (case.seq_q,)) else set()
+    return frozenset(parts | rows | ({LOW} if case.dtype != "fp32" else set()))

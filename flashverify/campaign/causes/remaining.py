@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["not_told_apart"]
 
-_WHY = "nothing shows that it has a cause of its own"
+_TRIED = "nothing shows that it has a cause of its own, experiments neither"
+_UNTRIED = "not told apart: no experiment was possible within the time"
 
 
 def not_told_apart(
@@ -40,8 +41,8 @@ def not_told_apart(
             for lead in (records[key] for key in kept if key in leading):
                 denied = not {(lead.key, record.key), (record.key, lead.key)} & set(no_say)
                 if not companions.independent(record, lead, denied=denied):
-                    companions.keep(record.key)
-                    yield record.key, lead.key, _WHY
+                    tried = companions.separations.tried(record.key, lead.key)
+                    yield record.key, lead.key, _TRIED if tried else _UNTRIED
                     break
             else:
                 kept.append(record.key)

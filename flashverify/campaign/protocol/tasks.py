@@ -20,6 +20,7 @@ __all__ = [
     "Prepare",
     "Profile",
     "Reply",
+    "Separate",
     "Task",
     "WorkerConfig",
     "decode_task",

@@ -10,7 +10,18 @@ from flashverify.campaign.causes.book import CauseBook
 from flashverify.campaign.causes.diagnoses import agreed, alike
 from flashverify.campaign.causes.shown import ShownBeside
 from flashverify.campaign.plan_name import PROCESS_CHECKS
-from flashverify.campaign.protocol import Attribute, Attributed, Compare, Compared, Minimal, Minimise, Profile, Shown
+from flashverify.campaign.protocol import (
+    Attribute,
+    Attributed,
+    Compare,
+    Compared,
+    Minimal,
+    Minimise,
+    Profile,
+    Separate,
+    Separated,
+    Shown,
+)
 from flashverify.campaign.supervisor.events import FindingFolded, FindingMinimal, FindingSeen
 from flashverify.campaign.supervisor.minimisation import minimisation
 from flashverify.campaign.supervisor.tally import first_record
@@ -30,6 +41,8 @@ if TYPE_CHECKING:
     from flashverify.judge.verdict import Key
 
 __all__ = ["Explainer"]
+
+_Task = Minimise | Attribute | Compare | Separate | Profile
 
 _VERIFYING = 60.0
 """Seconds that verifying and diagnosing one finding may take, beside shrinking it."""
@@ -59,7 +72,7 @@ class Explainer:
         self._config, self._ledger, self._time, self._tell, self._elapsed = config, ledger, time, tell, elapsed
         tally = ledger.tally
         self._book = CauseBook(tally.records, tally.owners, tally.seen, tally.company)
-        self._tasks: dict[int, Minimise | Attribute | Compare | Profile] = {}
+        self._tasks: dict[int, _Task] = {}
         self._unanswered: dict[int, list[Sighting]] = {}
         self._attempts: Counter[Key] = Counter()
         self._turns = Turns()
@@ -71,7 +84,7 @@ class Explainer:
         """Whether a task waits and there is time for it."""
         return self.next(searching) is not None
 
-    def next(self, searching: bool) -> Minimise | Attribute | Compare | Profile | None:
+    def next(self, searching: bool) -> _Task | None:
         """The next task; None where there is none, or no time for it."""
         most = self._config.shrink_seconds + _VERIFYING
         self._fold_each(self._shown.folds())
@@ -84,6 +97,8 @@ class Explainer:
             if any(record.key.subject == key.subject for record in waiting):
                 return Profile(self._ledger.tally.records[key], folding)
         for subject, trials in product(free, (False, True)):
+            if trials and not searching and (two := self._book.undecided(subject, explained=True)) is not None:
+                return Separate(*two, folding)
             if (found := self._book.question(subject, trials=trials)) is not None:
                 return Attribute(*found, folding, trials)
         limit = self._time.next_slice(most, searching=searching)
@@ -97,6 +112,9 @@ class Explainer:
             if (pair := self._book.pair(subject)) is not None:
                 return Compare(pair[0], (pair[1],), folding)
         for subject in free:
+            if (two := self._book.undecided(subject, explained=searching)) is not None:
+                return Separate(*two, folding)
+        for subject in free:
             if (found := self._book.further_question(subject)) is not None and limit != 0:
                 return Attribute(*found, limit)
         return None
@@ -106,7 +124,7 @@ class Explainer:
         busy = {_finding(task).subject for task in self._tasks.values()}
         return [s for s in dict.fromkeys(key.subject for key in self._ledger.tally.records) if s not in busy]
 
-    def began(self, worker: int, task: Minimise | Attribute | Compare | Profile) -> None:
+    def began(self, worker: int, task: _Task) -> None:
         """A worker was given a task."""
         self._tasks[worker] = task
         self._unanswered[worker] = list(task.asked) if isinstance(task, Attribute) else []
@@ -118,6 +136,8 @@ class Explainer:
             self._unprofiled.remove(task.cause.key)
         elif isinstance(task, Compare):
             self._book.pairs.began(task.cause.key, task.asked[0].key)
+        elif isinstance(task, Separate):
+            self._book.separations.began(task.cause.key, task.found.key)
 
     def ended(self, worker: int) -> None:
         """A worker is done with its task; nothing where that was about cases."""
@@ -149,7 +169,7 @@ class Explainer:
         elif task is not None and left and blamed:
             self._book.answer(task.cause.key, left[0], "", told=False)
 
-    def told(self, worker: int, event: Improved | Minimal | Attributed | Compared | Shown) -> None:
+    def told(self, worker: int, event: Improved | Minimal | Attributed | Compared | Separated | Shown) -> None:
         """What a worker says of its task: a smaller case of a finding, its minimal one, whose work a failure is, what else a case shows."""
         if isinstance(event, Minimal):
             self._minimal(event)
@@ -157,6 +177,8 @@ class Explainer:
             self._attributed(worker, event)
         elif isinstance(event, Compared):
             self._compared(event)
+        elif isinstance(event, Separated):
+            self._separated(event)
         elif isinstance(event, Shown):
             self._shown.add(event)
         elif event.key not in self._doubted:
@@ -210,6 +232,12 @@ class Explainer:
         if event.why and all(self._book.is_known(key) for key in (event.cause, event.found)):
             self._fold(event.found, event.cause, event.why)
 
+    def _separated(self, event: Separated) -> None:
+        """An experiment with two findings ended: the diagnosis of the one accounts for the minimal case of the other one, or it does not."""
+        self._book.separations.add(event)
+        if event.accounts and all(key in self._ledger.tally.records for key in (event.cause, event.found)):
+            self._fold(event.found, event.cause, "the same diagnosis")
+
     def end(self) -> None:
         """Nothing is asked any more: what was never seen without another finding goes to that."""
         self._fold_each(self._shown.folds(over=True))
@@ -240,6 +268,6 @@ class Explainer:
             self._doubted[key] = first_record(key, sighting, like.evidence, like.subject_spec, self._elapsed())
 
 
-def _finding(task: Minimise | Attribute | Compare | Profile) -> Key:
+def _finding(task: _Task) -> Key:
     """The finding that a task is about."""
     return task.key if isinstance(task, Minimise) else task.cause.key
