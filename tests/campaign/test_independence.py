@@ -26,7 +26,7 @@ def left(first, second, **changes):
         records[key] = msgspec.structs.replace(records[key], case=case, confirmation=Confirmation(3, 3))
         causes.explained(key)
     records[second[0]] = msgspec.structs.replace(records[second[0]], **changes)
-    return [(key, lead) for key, lead, _ in causes.not_told_apart()]
+    return [(key, lead) for key, lead, _ in causes.remaining.folds()]
 
 
 def message(key, kernel):
@@ -84,9 +84,9 @@ def test_a_name_that_does_not_account_for_another_output_tells_it_apart():
     seen(company, plain, WRONG, DQ, outputs=("o", "dq"))
     causes, records = book(company, WRONG, DQ, diagnosis=named)
 
-    assert list(causes.not_told_apart()) == []
+    assert list(causes.remaining.folds()) == []
     records[WRONG] = msgspec.structs.replace(records[WRONG], diagnosis=None)
-    assert [key for key, *_ in causes.not_told_apart()] == [DQ]
+    assert [key for key, *_ in causes.remaining.folds()] == [DQ]
     assert left((WRONG, plain), (NAN, plain), diagnosis=named) == [(WRONG, NAN)], "the one with the name leads"
 
 
@@ -97,11 +97,11 @@ def test_one_name_under_fewer_conditions_is_one_finding_and_two_names_are_two():
         causes.explained(key)
         diagnosis = Diagnosis(name, "It is wrong.", conditions=conditions)
         records[key] = msgspec.structs.replace(records[key], confirmation=Confirmation(3, 3), diagnosis=diagnosis)
-    assert [key for key, *_ in causes.not_told_apart()] == [DQ]
+    assert [key for key, *_ in causes.remaining.folds()] == [DQ]
 
     other = msgspec.structs.replace(records[DQ], diagnosis=Diagnosis("b", "It is wrong."))
     records[DQ] = other
-    assert list(causes.not_told_apart()) == []
+    assert list(causes.remaining.folds()) == []
 
 
 def test_each_output_right_where_the_other_is_wrong_tells_two_apart():
@@ -110,12 +110,12 @@ def test_each_output_right_where_the_other_is_wrong_tells_two_apart():
     causes, records = book(company, OUT, DK)
     records[DK] = msgspec.structs.replace(records[DK], confirmation=Confirmation(3, 3))
     causes.explained(DK)
-    assert [key for key, *_ in causes.not_told_apart()] == [DK]
+    assert [key for key, *_ in causes.remaining.folds()] == [DK]
 
     seen(company, "fv1 seq_q=2", DK)
     causes, records = book(company, OUT, DK)
     causes.explained(OUT)
-    assert list(causes.not_told_apart()) == []
+    assert list(causes.remaining.folds()) == []
 
 
 def test_accesses_of_one_kernel_are_one_finding():
@@ -130,7 +130,7 @@ def test_accesses_of_one_kernel_are_one_finding():
             records[key] = msgspec.structs.replace(
                 records[key], case=case, verdict=verdict, confirmation=Confirmation(3, 3)
             )
-        return [key for key, *_ in causes.not_told_apart()]
+        return [key for key, *_ in causes.remaining.folds()]
 
     assert accesses(message(WRITTEN, "dq_kernel")) == [WRITTEN]
     assert accesses(verdicts[1]) == []
@@ -139,5 +139,5 @@ def test_accesses_of_one_kernel_are_one_finding():
 def test_nothing_goes_to_a_finding_that_was_not_explained_and_no_exception_goes_anywhere():
     waiting, _ = book(Company(), WRONG, NAN, failed=0)
 
-    assert list(waiting.not_told_apart()) == []
+    assert list(waiting.remaining.folds()) == []
     assert left((WRONG, "fv1 dtype=fp32"), (RAISED, "fv1 dtype=fp32")) == []

@@ -13,15 +13,14 @@ from flashverify.campaign.causes.clearness import clearness
 from flashverify.campaign.causes.diagnoses import named
 from flashverify.campaign.causes.known import KnownCauses
 from flashverify.campaign.causes.pairs import Pairs
-from flashverify.campaign.causes.remaining import not_told_apart
+from flashverify.campaign.causes.remaining import Remaining
 from flashverify.campaign.causes.symptoms import TOLD_BY_VALUES, symptom
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+    from collections.abc import Callable, Iterable, Iterator, Set
 
     from flashverify.campaign.causes.company import Company
     from flashverify.campaign.causes.reservoir import Reservoir
-    from flashverify.campaign.causes.separations import Separations
     from flashverify.campaign.causes.sighting import Sighting
     from flashverify.judge.record import FindingRecord
     from flashverify.judge.verdict import Key
@@ -52,6 +51,7 @@ class CauseBook(KnownCauses):
 
     Attributes:
         pairs: of explained findings, which are compared.
+        remaining: findings that nothing tells apart.
     """
 
     def __init__(
@@ -66,6 +66,7 @@ class CauseBook(KnownCauses):
         self._settled: set[tuple[Key, str]] = set()
         self._further: Counter[Key] = Counter()
         self.pairs = Pairs(self._companions, self.sighting)
+        self.remaining = Remaining(records, company, self._companions, self.known, self._no_say)
 
     def question(self, subject: str, *, trials: bool) -> tuple[FindingRecord, tuple[Sighting, ...]] | None:
         """A cause, and the waiting buckets that it may account for; None where everything was asked.
@@ -173,34 +174,9 @@ class CauseBook(KnownCauses):
         )
         return next((each for each in asked if each[2]), None)
 
-    def not_told_apart(self) -> Iterator[tuple[Key, Key, str]]:
-        """Findings that are left, each with an explained one from which nothing tells it apart, and that in words."""
-        for key, cause, why in self._undecided(self._records):
-            self._companions.keep(key)
-            yield key, cause, why
-
-    def undecided(self, subject: str, *, explained: bool) -> tuple[FindingRecord, FindingRecord] | None:
-        """Two findings that nothing tells apart so far, with which no experiment was begun, the one that would hold the other one first.
-
-        Args:
-            subject: its name.
-            explained: whether both have to be explained; one of them is in any case.
-        """
-        records = {key: record for key, record in self._records.items() if key.subject == subject}
-        for key, cause, _ in self._undecided(records):
-            if (self.is_known(key) or not explained) and not self.separations.begun(key, cause):
-                return records[cause], records[key]
-        return None
-
-    @property
-    def separations(self) -> Separations:
-        """What experiments said of two findings."""
-        return self._companions.separations
-
-    def _undecided(self, records: Mapping[Key, FindingRecord]) -> Iterator[tuple[Key, Key, str]]:
-        leading = {record.key for record in records.values() if record in self.known(record.key.subject)}
-        no_say = {(cause, key) for cause, key, _ in self._asked - self._denied}
-        return not_told_apart(records, leading, self._companions, no_say)
+    def _no_say(self) -> set[tuple[Key, Key]]:
+        """Pairs of a cause and a failure that was put to it, of which it could not be told whether the cause accounts for it."""
+        return {(cause, key) for cause, key, _ in self._asked - self._denied}
 
     def same(self, shown: Key, cause: Key) -> bool:
         """Whether two explained findings are one: the minimal case of `cause` shows the other.

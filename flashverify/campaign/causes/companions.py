@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -10,9 +9,7 @@ import msgspec
 from flashverify.campaign.causes.accesses import access, accesses, overwritten, stores
 from flashverify.campaign.causes.diagnoses import named, told_apart
 from flashverify.campaign.causes.elsewhere import IN_THE_OTHER_PROBLEM, elsewhere
-from flashverify.campaign.causes.independence import independent
 from flashverify.campaign.causes.needs import needs, small, small_errors
-from flashverify.campaign.causes.separations import Separations
 from flashverify.campaign.causes.symptoms import OF_BITS, TOLD_BY_VALUES, VALUES, Symptom, symptom, unsteady
 from flashverify.case.text import parse_case
 from flashverify.judge.wording import plural
@@ -51,14 +48,10 @@ class Companions:
 
     Args:
         company: what failed together.
-
-    Attributes:
-        separations: what experiments said of two findings.
     """
 
     def __init__(self, company: Company) -> None:
         self._company = company
-        self.separations = Separations()
         self._kept: set[Key] = set()
         self._at_work: dict[tuple[Key, Key], bool] = {}
         self._shows: dict[Key, frozenset[Symptom]] = {}
@@ -94,14 +87,6 @@ class Companions:
         """Whether each of two findings was seen on a case that could have shown the other one and did not."""
         pairs = ((a, b), (b, a))
         return all(self._company.alone(one.key, self._symptoms_of(two) - {symptom(one.key)}) for one, two in pairs)
-
-    def independent(self, found: FindingRecord, lead: FindingRecord, *, denied: bool) -> bool:
-        """Whether anything shows that a finding has a cause of its own, which is not that of another one."""
-        said, pair = self.separations, (found.key, lead.key)
-        without = said.seen_without(*pair), said.seen_without(*reversed(pair))
-        crossed = partial(self.crossed, found, lead)
-        denied = denied or said.denied(*pair)
-        return independent(found, lead, self._company, denied=denied, crossed=crossed, without=without)
 
     def never_alone(self, bucket: Key, cause: FindingRecord) -> tuple[bool, bool]:
         """Whether a bucket was never seen without an explained finding, and whether chance hardly explains that."""

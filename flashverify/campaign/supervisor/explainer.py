@@ -7,7 +7,6 @@ from itertools import chain, product
 from typing import TYPE_CHECKING
 
 from flashverify.campaign.causes.book import CauseBook
-from flashverify.campaign.causes.diagnoses import agreed, alike
 from flashverify.campaign.causes.shown import ShownBeside
 from flashverify.campaign.plan_name import PROCESS_CHECKS
 from flashverify.campaign.protocol import (
@@ -24,7 +23,7 @@ from flashverify.campaign.protocol import (
 )
 from flashverify.campaign.supervisor.events import FindingFolded, FindingMinimal, FindingSeen
 from flashverify.campaign.supervisor.minimisation import minimisation
-from flashverify.campaign.supervisor.tally import first_record
+from flashverify.campaign.supervisor.second_causes import SecondCauses
 from flashverify.campaign.supervisor.turns import Turns
 
 if TYPE_CHECKING:
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
     from flashverify.campaign.supervisor.budget import Explaining
     from flashverify.campaign.supervisor.ledger import Ledger
     from flashverify.campaign.supervisor.schedule import CampaignConfig
-    from flashverify.judge.record import FindingRecord
     from flashverify.judge.verdict import Key
 
 __all__ = ["Explainer"]
@@ -78,7 +76,7 @@ class Explainer:
         self._turns = Turns()
         self._unprofiled: list[Key] = []
         self._shown = ShownBeside(self._book, tally.owners)
-        self._doubted: dict[Key, FindingRecord] = {}  # no findings before they are shown to have a cause of their own
+        self._second = SecondCauses(self._book, ledger, verified=bool(config.repeats))
 
     def waits(self, searching: bool) -> bool:
         """Whether a task waits and there is time for it."""
@@ -97,12 +95,16 @@ class Explainer:
             if any(record.key.subject == key.subject for record in waiting):
                 return Profile(self._ledger.tally.records[key], folding)
         for subject, trials in product(free, (False, True)):
-            if trials and not searching and (two := self._book.undecided(subject, explained=True)) is not None:
+            if (
+                trials
+                and not searching
+                and (two := self._book.remaining.undecided(subject, explained=True)) is not None
+            ):
                 return Separate(*two, folding)
             if (found := self._book.question(subject, trials=trials)) is not None:
                 return Attribute(*found, folding, trials)
         limit = self._time.next_slice(most, searching=searching)
-        waiting += [record for key, record in self._doubted.items() if key.subject in free and not waiting]
+        waiting += [record for key, record in self._second.doubted.items() if key.subject in free and not waiting]
         waiting = [record for record in waiting if self._attempts[record.key] < _ATTEMPTS]
         if waiting and limit != 0:
             record = self._turns.first(waiting)
@@ -112,7 +114,7 @@ class Explainer:
             if (pair := self._book.pair(subject)) is not None:
                 return Compare(pair[0], (pair[1],), folding)
         for subject in free:
-            if (two := self._book.undecided(subject, explained=searching)) is not None:
+            if (two := self._book.remaining.undecided(subject, explained=searching)) is not None:
                 return Separate(*two, folding)
         for subject in free:
             if (found := self._book.further_question(subject)) is not None and limit != 0:
@@ -137,7 +139,7 @@ class Explainer:
         elif isinstance(task, Compare):
             self._book.pairs.began(task.cause.key, task.asked[0].key)
         elif isinstance(task, Separate):
-            self._book.separations.began(task.cause.key, task.found.key)
+            self._book.remaining.separations.began(task.cause.key, task.found.key)
 
     def ended(self, worker: int) -> None:
         """A worker is done with its task; nothing where that was about cases."""
@@ -149,7 +151,7 @@ class Explainer:
             self._book.answer(task.cause.key, left[0], "", told=False)
         if task is not None:
             self._fold_companions()
-            self._open(_finding(task).subject)
+            self._second.open(_finding(task).subject, self._elapsed())
 
     def lost(self, worker: int, *, blamed: bool = True) -> None:
         """A worker died over its task: a finding is stored as it is now, a failure that it was asked about counts as another one.
@@ -162,7 +164,7 @@ class Explainer:
             self._unprofiled.append(task.cause.key)
         elif isinstance(task, Minimise):
             self._attempts[task.key] -= not blamed
-            if self._doubted.pop(task.key, None) is None:
+            if self._second.doubted.pop(task.key, None) is None:
                 self._ledger.rewrite(self._ledger.tally.records[task.key])
         elif isinstance(task, Attribute) and not task.trials:
             self._book.looked(task.cause.key, task.asked)
@@ -181,40 +183,24 @@ class Explainer:
             self._separated(event)
         elif isinstance(event, Shown):
             self._shown.add(event)
-        elif event.key not in self._doubted:
+        elif event.key not in self._second.doubted:
             self._ledger.improved(event)
 
     def _minimal(self, event: Minimal) -> None:
         """A finding was minimised: from now on it is a known cause, unless its diagnosis is that of another one."""
-        if (doubted := self._doubted.pop(event.key, None)) is not None and not self._stands(doubted, event):
-            return
+        if (doubted := self._second.doubted.pop(event.key, None)) is not None:
+            if (stands := self._second.stand(doubted, event)) is None:
+                return
+            self._tell(FindingSeen(stands))
         record = self._ledger.minimal(event)
         self._book.explained(record.key, event.shows or ())
         self._shown.minimal(record, event.shows or ())
-        same = self._same_diagnosis(record.key, event)
+        same = self._second.same_diagnosis(record.key, event)
         self._tell(FindingMinimal(record))
         if same is not None:
             self._fold(record.key, same.key, "the same diagnosis")
         elif (event.confirmation.failed or not event.confirmation.repeats) and event.key.check not in PROCESS_CHECKS:
             self._unprofiled.append(record.key)
-
-    def _stands(self, doubted: FindingRecord, event: Minimal) -> bool:
-        """Whether a second cause behind a bucket is one: its minimal case fails again, and no known cause has its diagnosis."""
-        unsure = self._config.repeats and not event.confirmation.failed
-        if unsure or self._same_diagnosis(event.key, event) is not None:
-            return False
-        sighting = self._book.sighting(event.key)
-        assert sighting is not None
-        like = self._book.owner_of(sighting.key)
-        self._tell(FindingSeen(self._ledger.found(event.key, sighting, like, doubted.seconds)))
-        return True
-
-    def _same_diagnosis(self, key: Key, event: Minimal) -> FindingRecord | None:
-        """The cause that has the same diagnosis, though it did not account for the case as it was first seen; it takes the one that says more."""
-        same = alike(key, event.diagnosis, self._book.known(key.subject))
-        if same is None or same.diagnosis is None or event.diagnosis is None:
-            return None
-        return self._ledger.renamed(same.key, agreed(same.diagnosis, event.diagnosis))
 
     def _attributed(self, worker: int, event: Attributed) -> None:
         """A known cause accounts for a failure, or does not."""
@@ -234,7 +220,7 @@ class Explainer:
 
     def _separated(self, event: Separated) -> None:
         """An experiment with two findings ended: the diagnosis of the one accounts for the minimal case of the other one, or it does not."""
-        self._book.separations.add(event)
+        self._book.remaining.separations.add(event)
         if event.accounts and all(key in self._ledger.tally.records for key in (event.cause, event.found)):
             self._fold(event.found, event.cause, "the same diagnosis")
 
@@ -242,7 +228,7 @@ class Explainer:
         """Nothing is asked any more: what was never seen without another finding goes to that."""
         self._fold_each(self._shown.folds(over=True))
         self._fold_companions(over=True)
-        self._fold_each(self._book.not_told_apart())
+        self._fold_each(self._book.remaining.folds())
 
     def _fold_companions(self, *, over: bool = False) -> None:
         if self._unprofiled and not over:
@@ -257,15 +243,6 @@ class Explainer:
         record = self._ledger.fold(key, cause, why)
         self._book.forget(key)
         self._tell(FindingFolded(record, next(folded for folded in record.folded if folded.key == key)))
-
-    def _open(self, subject: str) -> None:
-        """A further case of a bucket that no known cause accounts for may be a second one, once no bucket waits that may be its cause."""
-        if any(record.key.subject == subject for record in self._book.waiting()):
-            return
-        if (found := self._book.unexplained(subject)) is not None:
-            key, sighting = found
-            like = self._book.owner_of(sighting.key)
-            self._doubted[key] = first_record(key, sighting, like.evidence, like.subject_spec, self._elapsed())
 
 
 def _finding(task: _Task) -> Key:

@@ -1,0 +1,59 @@
+"""Second causes that hide behind a bucket: each is doubted until it is shown to have a cause of its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flashverify.campaign.causes.diagnoses import agreed, alike
+from flashverify.campaign.supervisor.tally import first_record
+
+if TYPE_CHECKING:
+    from flashverify.campaign.causes.book import CauseBook
+    from flashverify.campaign.protocol import Minimal
+    from flashverify.campaign.supervisor.ledger import Ledger
+    from flashverify.judge.record import FindingRecord
+    from flashverify.judge.verdict import Key
+
+__all__ = ["SecondCauses"]
+
+
+class SecondCauses:
+    """What is doubted, and whether it stands.
+
+    Args:
+        book: of the causes.
+        ledger: of the campaign.
+        verified: whether findings are verified in fresh processes.
+
+    Attributes:
+        doubted: no findings yet, by the key that they would have.
+    """
+
+    def __init__(self, book: CauseBook, ledger: Ledger, *, verified: bool) -> None:
+        self._book, self._ledger, self._verified = book, ledger, verified
+        self.doubted: dict[Key, FindingRecord] = {}
+
+    def open(self, subject: str, seconds: float) -> None:
+        """A further case of a bucket that no known cause accounts for may be a second one, once no bucket waits that may be its cause."""
+        if any(record.key.subject == subject for record in self._book.waiting()):
+            return
+        if (found := self._book.unexplained(subject)) is not None:
+            key, sighting = found
+            like = self._book.owner_of(sighting.key)
+            self.doubted[key] = first_record(key, sighting, like.evidence, like.subject_spec, seconds)
+
+    def stand(self, doubted: FindingRecord, event: Minimal) -> FindingRecord | None:
+        """A second cause that was minimised, as a finding if it is one: its case fails again, and no known cause has its diagnosis."""
+        unsure = self._verified and not event.confirmation.failed
+        if unsure or self.same_diagnosis(event.key, event) is not None:
+            return None
+        sighting = self._book.sighting(event.key)
+        assert sighting is not None
+        return self._ledger.found(event.key, sighting, self._book.owner_of(sighting.key), doubted.seconds)
+
+    def same_diagnosis(self, key: Key, event: Minimal) -> FindingRecord | None:
+        """The cause that has the same diagnosis, though it did not account for the case as it was first seen; it takes the one that says more."""
+        same = alike(key, event.diagnosis, self._book.known(key.subject))
+        if same is None or same.diagnosis is None or event.diagnosis is None:
+            return None
+        return self._ledger.renamed(same.key, agreed(same.diagnosis, event.diagnosis))
