@@ -93,7 +93,7 @@ def waiting(**changes):
 
 
 def test_what_an_experiment_shows_both_ways_tells_two_findings_apart():
-    causes, records = waiting()
+    causes, _ = waiting()
     (lead, found) = causes.remaining.undecided("k", explained=True)
     causes.remaining.separations.began(lead.key, found.key)
     assert causes.remaining.undecided("k", explained=True) is None, "it was begun"
@@ -116,7 +116,7 @@ def test_a_finding_that_was_not_explained_is_put_to_an_experiment_last():
 
 
 def test_a_name_that_had_no_say_and_then_does_not_account_for_the_minimal_case_tells_another_output_apart():
-    causes, records = book(Company(), OUT, DK, diagnosis=NAMED)
+    causes, _ = book(Company(), OUT, DK, diagnosis=NAMED)
     causes.explained(OUT)
     causes.answer(OUT, causes.sighting(DK), "", told=False)
     assert [key for key, *_ in causes.remaining.folds()] == [DK], "it had no say"
