@@ -11,6 +11,7 @@ import msgspec
 
 from flashverify.campaign.causes.clearness import clearness
 from flashverify.campaign.causes.diagnoses import named
+from flashverify.campaign.causes.independence import is_silent
 from flashverify.campaign.causes.known import KnownCauses
 from flashverify.campaign.causes.pairs import Pairs
 from flashverify.campaign.causes.remaining import Remaining
@@ -31,6 +32,8 @@ _ASKED = 32
 """Failures that one task asks about."""
 _FURTHER = 32
 """Other cases of buckets with a cause that a cause is asked about."""
+_SILENT = 8
+"""Cases of these on which a cause with a name cannot be seen that it is asked about before anything is run again in other ways."""
 _OPENED = 4
 """Second causes that are looked for behind the buckets of one subject."""
 
@@ -90,9 +93,16 @@ class CauseBook(KnownCauses):
         """A cause is at work where an explained finding was seen."""
         self._companions.compared(cause, found)
 
-    def further_question(self, subject: str) -> tuple[FindingRecord, tuple[Sighting, ...]] | None:
-        """A cause, and other cases of buckets that have one, behind which a second cause may hide; None where all were asked."""
-        return self._first(subject, self._others)
+    def further_question(
+        self, subject: str, *, silent: bool = False
+    ) -> tuple[FindingRecord, tuple[Sighting, ...]] | None:
+        """A cause, and other cases of buckets that have one, behind which a second cause may hide; None where all were asked.
+
+        Args:
+            subject: its name.
+            silent: only cases on which a cause with a name is not seen and its work hardly can be.
+        """
+        return self._first(subject, partial(self._others, silent=silent))
 
     def _first(
         self, subject: str, asked: Callable[[FindingRecord], Iterable[Sighting]]
@@ -109,7 +119,7 @@ class CauseBook(KnownCauses):
             if alone or (cause.key, record.key, sighting.case) not in asked:
                 yield msgspec.structs.replace(sighting, key=record.key, alone=alone)
 
-    def _others(self, cause: FindingRecord) -> Iterator[Sighting]:
+    def _others(self, cause: FindingRecord, *, silent: bool) -> Iterator[Sighting]:
         """Those that do not show the cause first, then those on which other things fail than on the first case of their bucket.
 
         Without a name nothing tells apart what falls into the cause's own bucket.
@@ -124,11 +134,13 @@ class CauseBook(KnownCauses):
                 continue
             if owner != cause.key and (owner, key, case) not in self._asked:
                 continue
+            if silent and not is_silent(self._records[owner], sighting):
+                continue
             shown, usual = mine in map(symptom, sighting.failures), not self._seen.unusual(sighting)
             told = named(cause) and key.check in TOLD_BY_VALUES
             if (symptom(key) != mine and not usual) or (symptom(key) == mine and told):
                 found.append((shown, usual, clearness(key, case), sighting))
-        room = _FURTHER - self._further[cause.key]
+        room = (_SILENT if silent else _FURTHER) - self._further[cause.key]
         return (sighting for *_, sighting in sorted(found, key=lambda each: each[:3])[: max(0, room)])
 
     def _owner(self, key: Key) -> Key | None:
@@ -218,8 +230,13 @@ class CauseBook(KnownCauses):
         elif told:
             self._denied.add(question)
 
-    def unexplained(self, subject: str) -> tuple[Key, Sighting] | None:
-        """A further case that no known cause accounts for, as each of them said, and the key of the cause that it opens."""
+    def unexplained(self, subject: str, *, silent: bool = False) -> tuple[Key, Sighting] | None:
+        """A further case that no known cause accounts for, as each of them said, and the key of the cause that it opens.
+
+        Args:
+            subject: its name.
+            silent: only one on which the cause of its bucket is not seen and its work hardly can be.
+        """
         causes = self.known(subject)
         opened = {key for key in (*self._records, *self._owners, *self._opened) if key.subject == subject and key.cause}
         led = {record.first for record in self._records.values() if record.key.cause}
@@ -229,6 +246,8 @@ class CauseBook(KnownCauses):
             key, case = sighting.key, sighting.case
             owner = self._owner(key)
             if key.subject != subject or owner is None or (key, case) in self._settled or case in led:
+                continue
+            if silent and not is_silent(self._records[owner], sighting):
                 continue
             if causes and all((cause.key, key, case) in self._denied for cause in causes):
                 self._settled.add((key, case))

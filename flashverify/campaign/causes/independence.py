@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import islice, product
 from typing import TYPE_CHECKING
 
@@ -17,10 +18,11 @@ from flashverify.outputs import FORWARD
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from flashverify.campaign.causes.sighting import Sighting
     from flashverify.case.case import Case
     from flashverify.judge.record import FindingRecord
 
-__all__ = ["LOW", "has", "independent", "naming", "needed"]
+__all__ = ["LOW", "has", "independent", "is_silent", "naming", "needed"]
 
 _SHAPES = frozenset({"groups of heads", "several sequences", "no rows", "no keys"})
 """Shapes of a case without which a failure may be gone."""
@@ -79,6 +81,18 @@ def independent(
     return sizes or (of_values and not alike and crossed())
 
 
+def is_silent(cause: FindingRecord, sighting: Sighting) -> bool:
+    """Whether wrong values of a case can hardly be the work of a cause with a name.
+
+    The case lacks something that the minimal case of the cause has, or O and the LSE are right there, though the cause makes them wrong.
+    """
+    if not naming(cause) or sighting.key.check not in VALUES:
+        return False
+    right = not any(verdict.check in VALUES and verdict.output in FORWARD for verdict in sighting.failures)
+    lacks = not cause.not_minimal and not needed(cause) <= _has(sighting.case)
+    return lacks or (right and cause.key.output in FORWARD)
+
+
 def _unnamed(found: FindingRecord, lead: FindingRecord) -> FindingRecord:
     return lead if naming(found) else found
 
@@ -97,7 +111,7 @@ def _outside(found: FindingRecord, lead: FindingRecord, company: Company) -> boo
     needs = needed(lead)
     if _EMPTY in needs and found.key.error != "empty-row":
         return True
-    return any(not needs <= has(case) for case in _cases(found, company))
+    return any(not needs <= _has(text) for text in _cases(found, company))
 
 
 def _with_less(found: FindingRecord, lead: FindingRecord, company: Company) -> bool:
@@ -105,23 +119,28 @@ def _with_less(found: FindingRecord, lead: FindingRecord, company: Company) -> b
     if lead.not_minimal:
         return False
     minimal = parse_case(lead.case)
-    pairs = product(_cases(found, company), _SIZES)
+    pairs = product(map(parse_case, _cases(found, company)), _SIZES)
     return any(0 < 2 * getattr(case, size) <= getattr(minimal, size) for case, size in pairs)
 
 
-def _cases(finding: FindingRecord, company: Company) -> Iterator[Case]:
+def _cases(finding: FindingRecord, company: Company) -> Iterator[str]:
     texts = () if finding.key.cause else islice(company.cases(finding.key), _LOOKED_AT)
-    return map(parse_case, (finding.case, *texts))
+    return iter((finding.case, *texts))
 
 
 def needed(finding: FindingRecord) -> frozenset[str]:
     """What the case of a finding has, beside sizes, a backward and values; a row only where its output has elements for each row."""
-    needs = has(parse_case(finding.case)) - {"has backward"}
+    needs = _has(finding.case) - {"has backward"}
     if not (finding.key.check == "accuracy" and small(finding.verdict)):
         needs -= {LOW}
     if finding.key.check not in VALUES or finding.key.output not in _OF_ROWS:
         needs -= {_ROWS}
     return needs | ({_EMPTY} if finding.key.error == "empty-row" else set())
+
+
+@lru_cache(4096)
+def _has(text: str) -> frozenset[str]:
+    return has(parse_case(text))
 
 
 def has(case: Case) -> frozenset[str]:

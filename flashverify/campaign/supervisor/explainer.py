@@ -95,16 +95,12 @@ class Explainer:
             if any(record.key.subject == key.subject for record in waiting):
                 return Profile(self._ledger.tally.records[key], folding)
         for subject, trials in product(free, (False, True)):
-            if (
-                trials
-                and not searching
-                and (two := self._book.remaining.undecided(subject, explained=True)) is not None
-            ):
-                return Separate(*two, folding)
+            if trials and (task := self._before_trials(subject, searching, folding)) is not None:
+                return task
             if (found := self._book.question(subject, trials=trials)) is not None:
                 return Attribute(*found, folding, trials)
         limit = self._time.next_slice(most, searching=searching)
-        waiting += [record for key, record in self._second.doubted.items() if key.subject in free and not waiting]
+        waiting = self._second.waiting(free, waiting)
         waiting = [record for record in waiting if self._attempts[record.key] < _ATTEMPTS]
         if waiting and limit != 0:
             record = self._turns.first(waiting)
@@ -120,6 +116,13 @@ class Explainer:
             if (found := self._book.further_question(subject)) is not None and limit != 0:
                 return Attribute(*found, limit)
         return None
+
+    def _before_trials(self, subject: str, searching: bool, limit: float | None) -> _Task | None:
+        """What is asked before cases are run again in other ways: of a second cause, and once the search is over of two explained findings."""
+        if (found := self._book.further_question(subject, silent=True)) is not None:
+            return Attribute(*found, limit)
+        two = None if searching else self._book.remaining.undecided(subject, explained=True)
+        return None if two is None else Separate(*two, limit)
 
     def _free_subjects(self) -> list[str]:
         """The subjects with findings that no worker is busy with."""

@@ -8,6 +8,8 @@ from flashverify.campaign.causes.diagnoses import agreed, alike
 from flashverify.campaign.supervisor.tally import first_record
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from flashverify.campaign.causes.book import CauseBook
     from flashverify.campaign.protocol import Minimal
     from flashverify.campaign.supervisor.ledger import Ledger
@@ -32,15 +34,25 @@ class SecondCauses:
     def __init__(self, book: CauseBook, ledger: Ledger, *, verified: bool) -> None:
         self._book, self._ledger, self._verified = book, ledger, verified
         self.doubted: dict[Key, FindingRecord] = {}
+        self._soon: set[Key] = set()
 
     def open(self, subject: str, seconds: float) -> None:
-        """A further case of a bucket that no known cause accounts for may be a second one, once no bucket waits that may be its cause."""
-        if any(record.key.subject == subject for record in self._book.waiting()):
-            return
-        if (found := self._book.unexplained(subject)) is not None:
+        """A further case of a bucket that no known cause accounts for may be a second one.
+
+        As long as buckets wait, one of them may be its cause, unless the cause of the bucket is not seen on the case and hardly can be.
+        """
+        waits = any(record.key.subject == subject for record in self._book.waiting())
+        if (found := self._book.unexplained(subject, silent=waits)) is not None:
             key, sighting = found
             like = self._book.owner_of(sighting.key)
+            self._soon |= {key} if waits else set()
             self.doubted[key] = first_record(key, sighting, like.evidence, like.subject_spec, seconds)
+
+    def waiting(self, subjects: Collection[str], others: list[FindingRecord]) -> list[FindingRecord]:
+        """Those that are minimised beside `others` that wait, before these or, where nothing but time speaks for them, after these."""
+        found = [record for key, record in self.doubted.items() if key.subject in subjects]
+        soon = [record for record in found if record.key in self._soon]
+        return [*soon, *others] if others else found
 
     def stand(self, doubted: FindingRecord, event: Minimal) -> FindingRecord | None:
         """A second cause that was minimised, as a finding if it is one: its case fails again, and no known cause has its diagnosis."""
