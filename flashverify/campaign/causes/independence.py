@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from flashverify.campaign.causes.accesses import kernel
 from flashverify.campaign.causes.company import Company
 from flashverify.campaign.causes.diagnoses import OF_VALUES, UNWRITTEN, one_name
-from flashverify.campaign.causes.needs import small
+from flashverify.campaign.causes.needs import NOT_YET, small
 from flashverify.campaign.causes.symptoms import TOLD_BY_VALUES, VALUES
 from flashverify.campaign.plan_name import PROCESS_CHECKS
 from flashverify.case.text import parse_case
@@ -78,7 +78,8 @@ def independent(
     if all(apart) or (found.key.cause and apart[0]) or (lead.key.cause and apart[1]):
         return True
     sizes = _with_less(found, lead, company) and _with_less(lead, found, company)
-    return sizes or (of_values and not alike and crossed())
+    second = found.key.cause or lead.key.cause  # the other cases of its bucket show the first cause
+    return sizes or (of_values and not alike and not second and crossed())
 
 
 def is_silent(cause: FindingRecord, sighting: Sighting) -> bool:
@@ -106,8 +107,11 @@ def _same_output(found: FindingRecord, lead: FindingRecord) -> bool:
 def _outside(found: FindingRecord, lead: FindingRecord, company: Company) -> bool:
     """Whether a finding was seen on a case that lacks something that the case of the other one has.
 
-    A case that is not minimal has more than its failure needs, so that more tells the two apart.
+    A case that could not be made minimal has more than its failure needs, so that more tells the two apart. One that nobody made
+    smaller says nothing of what its failure needs.
     """
+    if lead.not_minimal == NOT_YET:
+        return False
     needs = needed(lead)
     if _EMPTY in needs and found.key.error != "empty-row":
         return True

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from flashverify.campaign.causes.company import Company
+from flashverify.campaign.causes.needs import NOT_YET
 from flashverify.campaign.causes.reservoir import Reservoir
 from flashverify.campaign.causes.sighting import may_follow, sightings_of
 from flashverify.campaign.plan_name import PROCESS_CHECKS
@@ -22,10 +23,7 @@ if TYPE_CHECKING:
     from flashverify.case.case import Case
     from flashverify.judge.verdict import CaseResult, Key
 
-__all__ = ["NOT_YET", "Tally", "first_record"]
-
-NOT_YET = "it was not minimised yet"
-"""`FindingRecord.not_minimal` of a finding that waits."""
+__all__ = ["Tally", "first_record"]
 
 
 def first_record(key: Key, sighting: Sighting, evidence: str, spec: str, seconds: float) -> FindingRecord:
