@@ -32,8 +32,8 @@ _ASKED = 32
 """Failures that one task asks about."""
 _FURTHER = 32
 """Other cases of buckets with a cause that a cause is asked about."""
-_SILENT = 8
-"""Cases of these on which a cause with a name cannot be seen that it is asked about before anything is run again in other ways."""
+_SILENT, _AT_ONCE = 8, 2
+"""Cases of these on which a cause with a name cannot be seen that it is asked about before other cases are run again, and by one task."""
 _OPENED = 4
 """Second causes that are looked for behind the buckets of one subject."""
 
@@ -138,9 +138,9 @@ class CauseBook(KnownCauses):
                 continue
             shown, usual = mine in map(symptom, sighting.failures), not self._seen.unusual(sighting)
             told = named(cause) and key.check in TOLD_BY_VALUES
-            if (symptom(key) != mine and not usual) or (symptom(key) == mine and told):
+            if silent or (symptom(key) != mine and not usual) or (symptom(key) == mine and told):
                 found.append((shown, usual, clearness(key, case), sighting))
-        room = (_SILENT if silent else _FURTHER) - self._further[cause.key]
+        room = min(_AT_ONCE, _SILENT - self._further[cause.key]) if silent else _FURTHER - self._further[cause.key]
         return (sighting for *_, sighting in sorted(found, key=lambda each: each[:3])[: max(0, room)])
 
     def _owner(self, key: Key) -> Key | None:

@@ -119,7 +119,8 @@ class Explainer:
 
     def _before_trials(self, subject: str, searching: bool, limit: float | None) -> _Task | None:
         """What is asked before cases are run again in other ways: of a second cause, and once the search is over of two explained findings."""
-        if (found := self._book.further_question(subject, silent=True)) is not None:
+        found = None if self._second.doubted else self._book.further_question(subject, silent=True)
+        if found is not None:
             return Attribute(*found, limit)
         two = None if searching else self._book.remaining.undecided(subject, explained=True)
         return None if two is None else Separate(*two, limit)
@@ -229,6 +230,8 @@ class Explainer:
 
     def end(self) -> None:
         """Nothing is asked any more: what was never seen without another finding goes to that."""
+        for late in self._second.end():
+            self._tell(FindingSeen(late))
         self._fold_each(self._shown.folds(over=True))
         self._fold_companions(over=True)
         self._fold_each(self._book.remaining.folds())

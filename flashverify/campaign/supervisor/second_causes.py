@@ -56,12 +56,21 @@ class SecondCauses:
 
     def stand(self, doubted: FindingRecord, event: Minimal) -> FindingRecord | None:
         """A second cause that was minimised, as a finding if it is one: its case fails again, and no known cause has its diagnosis."""
-        unsure = self._verified and not event.confirmation.failed
+        passed = event.confirmation.repeats or event.key not in self._soon
+        unsure = self._verified and not event.confirmation.failed and passed
         if unsure or self.same_diagnosis(event.key, event) is not None:
             return None
-        sighting = self._book.sighting(event.key)
+        return self._found(doubted)
+
+    def end(self) -> list[FindingRecord]:
+        """Those on which the cause of their bucket is not seen and hardly can be, and that there was no time for: each is a finding."""
+        late = [self.doubted.pop(key) for key in sorted(self._soon & self.doubted.keys())]
+        return [self._found(doubted) for doubted in late]
+
+    def _found(self, doubted: FindingRecord) -> FindingRecord:
+        sighting = self._book.sighting(doubted.key)
         assert sighting is not None
-        return self._ledger.found(event.key, sighting, self._book.owner_of(sighting.key), doubted.seconds)
+        return self._ledger.found(doubted.key, sighting, self._book.owner_of(sighting.key), doubted.seconds)
 
     def same_diagnosis(self, key: Key, event: Minimal) -> FindingRecord | None:
         """The cause that has the same diagnosis, though it did not account for the case as it was first seen; it takes the one that says more."""
