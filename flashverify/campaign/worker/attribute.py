@@ -9,9 +9,9 @@ import time
 from typing import TYPE_CHECKING
 
 from flashverify.campaign.causes.accesses import access, accesses
-from flashverify.campaign.causes.book import bucket_of
 from flashverify.campaign.causes.diagnoses import OF_VALUES, named
 from flashverify.campaign.causes.elsewhere import IN_THE_OTHER_PROBLEM, elsewhere
+from flashverify.campaign.causes.hidden import bucket_of
 from flashverify.campaign.causes.sighting import may_follow, sightings_of
 from flashverify.campaign.causes.symptoms import TOLD_BY_VALUES, VALUES, consequences, symptom
 from flashverify.campaign.plan_name import PROCESS_CHECKS

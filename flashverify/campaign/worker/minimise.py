@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from flashverify.campaign.causes.book import bucket_of
 from flashverify.campaign.causes.diagnoses import OF_VALUES
+from flashverify.campaign.causes.hidden import bucket_of
 from flashverify.campaign.causes.sighting import may_follow, sightings_of
 from flashverify.campaign.causes.symptoms import TOLD_BY_VALUES, symptom
 from flashverify.campaign.plan_name import PROCESS_CHECKS, PlanName
