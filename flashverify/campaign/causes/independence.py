@@ -91,7 +91,7 @@ def is_silent(cause: FindingRecord, sighting: Sighting) -> bool:
         return False
     right = not any(verdict.check in VALUES and verdict.output in FORWARD for verdict in sighting.failures)
     lacks = not cause.not_minimal and not needed(cause) <= _has(sighting.case)
-    return lacks or (right and cause.key.output in FORWARD)
+    return lacks or (right and cause.key.check in VALUES and cause.key.output in FORWARD)
 
 
 def _unnamed(found: FindingRecord, lead: FindingRecord) -> FindingRecord:
