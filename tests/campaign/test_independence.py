@@ -141,3 +141,36 @@ def test_nothing_goes_to_a_finding_that_was_not_explained_and_no_exception_goes_
 
     assert list(waiting.remaining.folds()) == []
     assert left((WRONG, "fv1 dtype=fp32"), (RAISED, "fv1 dtype=fp32")) == []
+
+
+def test_a_case_that_nobody_made_smaller_needs_nothing():
+    needs = "fv1 dtype=fp32 window=3,3", "fv1 dtype=fp32 dropout=0.5"
+
+    assert left((WRONG, needs[0]), (NAN, needs[1]), not_minimal="it was not minimised yet") == [(NAN, WRONG)]
+
+
+def test_values_of_another_row_are_no_need_of_an_output_without_rows():
+    small = msgspec.structs.replace(book(Company(), OUT)[1][OUT].verdict, ratio=(2.0).hex())
+    cases = "fv1 dtype=fp32 dropout=0.5", "fv1 dtype=fp32 seq_q=0"
+
+    assert left((WRONG, cases[0]), (msgspec.structs.replace(DQ, output="dk"), cases[1]), verdict=small) == []
+
+
+@pytest.mark.parametrize(
+    ("error", "output", "stay"), [("shape", "dk", True), ("shape", "o", False), ("bound", "o", False)]
+)
+def test_wrong_values_make_no_other_output_of_a_wrong_shape(error, output, stay):
+    key = msgspec.structs.replace(WRONG, error=error, output=output, dtype="fp16")
+
+    assert (left((WRONG, "fv1 dtype=fp32"), (key, "fv1")) == []) is stay
+
+
+def test_other_cases_of_a_bucket_say_nothing_of_its_second_cause():
+    company = Company()
+    seen(company, "fv1 seq_q=3", OUT)
+    seen(company, "fv1 seq_q=2", DK)
+    second = msgspec.structs.replace(DK, cause=1)
+    causes, _ = book(company, OUT, second)
+    causes.explained(second)
+
+    assert [key for key, *_ in causes.remaining.folds()] == [second]

@@ -10,7 +10,7 @@ from flashverify.campaign.causes.accesses import access, accesses, overwritten, 
 from flashverify.campaign.causes.diagnoses import named, told_apart
 from flashverify.campaign.causes.elsewhere import IN_THE_OTHER_PROBLEM, elsewhere
 from flashverify.campaign.causes.needs import needs, small, small_errors
-from flashverify.campaign.causes.symptoms import OF_BITS, TOLD_BY_VALUES, VALUES, Symptom, symptom, unsteady
+from flashverify.campaign.causes.symptoms import OF_BITS, SHAPE, TOLD_BY_VALUES, VALUES, Symptom, symptom, unsteady
 from flashverify.case.text import parse_case
 from flashverify.judge.wording import plural
 from flashverify.outputs import BACKWARD, FORWARD
@@ -32,8 +32,6 @@ _ALONE = 4
 _LINKED = 1e-4
 """Probability by chance at which it is enough that a failure is seen with a cause on half of its cases."""
 _SMALL_ERRORS = "it makes small errors of the same output"
-_SHAPE = "shape"
-"""An error that wrong values never make."""
 _LATE = 2
 """Cases of a failure that may have been seen too late to be asked about."""
 _OF_LOGITS = frozenset({"dq", "dk"})
@@ -186,7 +184,7 @@ class Companions:
         if small_errors(key, lead):
             return _SMALL_ERRORS
         shown = self._symptoms_of(lead)
-        if key.error == _SHAPE and _SHAPE not in {error for _, error, _ in shown}:
+        if key.error == SHAPE and SHAPE not in {error for _, error, _ in shown}:
             return ""
         outputs = {output for check, _, output in shown if check in VALUES}
         if key.check in VALUES and key.output in FORWARD and outputs and not outputs & set(FORWARD):

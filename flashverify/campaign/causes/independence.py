@@ -10,7 +10,7 @@ from flashverify.campaign.causes.accesses import kernel
 from flashverify.campaign.causes.company import Company
 from flashverify.campaign.causes.diagnoses import OF_VALUES, UNWRITTEN, one_name
 from flashverify.campaign.causes.needs import NOT_YET, small
-from flashverify.campaign.causes.symptoms import TOLD_BY_VALUES, VALUES
+from flashverify.campaign.causes.symptoms import SHAPE, TOLD_BY_VALUES, VALUES
 from flashverify.campaign.plan_name import PROCESS_CHECKS
 from flashverify.case.text import parse_case
 from flashverify.outputs import FORWARD
@@ -70,6 +70,8 @@ def independent(
     if "" not in names and (len(names) == 2 or checks <= {*TOLD_BY_VALUES, *OF_VALUES}):
         return not one_name(found, lead)
     of_values, alike = checks <= set(VALUES), _same_output(found, lead)
+    if not alike and (found.key.error == SHAPE) != (lead.key.error == SHAPE):
+        return True
     if len(names) == 2 and denied and not alike and _unnamed(found, lead).key.check in VALUES:
         return True
     if checks == {"sanitizer"} and kernel(found.verdict.message) == kernel(lead.verdict.message) != "":
