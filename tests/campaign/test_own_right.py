@@ -6,11 +6,13 @@ import pytest
 from flashverify.campaign.causes.company import Company
 from flashverify.campaign.causes.shown import ShownBeside
 from flashverify.campaign.causes.sighting import may_follow, sightings_of
-from flashverify.campaign.protocol import Minimal, Minimise, Shown
+from flashverify.campaign.protocol import Attribute, Attributed, Minimal, Minimise, Profile, Shown
 from flashverify.campaign.supervisor.tally import Tally
+from flashverify.campaign.worker.attribute import attribute
 from flashverify.campaign.worker.minimise import minimise
+from flashverify.campaign.worker.profile import profile
 from flashverify.case.text import format_case
-from flashverify.judge.record import Diagnosis
+from flashverify.judge.record import Diagnosis, FindingRecord
 from flashverify.judge.verdict import CaseResult, Key, OutputStats
 from tests.campaign.company_seen import DK, OUT, book, failing
 from tests.campaign.test_minimise_known import Session
@@ -104,3 +106,45 @@ def test_a_key_of_another_check_never_follows():
     key = Key("k", "determinism", "repeat", "dk", "fp16")
 
     assert not may_follow(msgspec.structs.replace(sighting(END), key=key))
+
+
+@pytest.mark.parametrize(("modes", "why"), [(END, "the same diagnosis on a simpler case"), (BOTH, "")])
+def test_a_simpler_case_on_which_it_follows_says_nothing_of_one_on_which_it_does_not(modes, why):
+    """A name accounts for the gradient without a causal mask, where it is right given O and LSE."""
+
+    class Named(Session):
+        def refusal(self, subject, case):
+            return None
+
+        def judge(self, spec, case, plan):
+            return result(format_case(case), modes if case.mask.causal else END)
+
+        def attributed(self, subject, case, verdict, diagnosis):
+            return verdict.output == "dk" and case.mask.causal is None
+
+    session, text = Named(), "fv1 seq_q=4 seq_k=4 causal=top-left"
+    session.told = {}
+    cause = FindingRecord(OUT, SMALL, SMALL, failing(OUT), "cpu", "k", diagnosis=Diagnosis("scale-missing"))
+    asked = sightings_of(result(text, modes))[DK]
+    attribute(session, Attribute(cause, (asked,)))
+    (event,) = [event for event in session.events if isinstance(event, Attributed)]
+
+    assert event.why == why
+
+
+def test_what_a_minimal_case_shows_is_said_once_where_it_follows_and_once_where_it_does_not():
+    class Both(Session):
+        def refusal(self, subject, case):
+            return None
+
+        def judge(self, spec, case, plan):
+            return result(format_case(case), BOTH if case.seq_q > 2 else END if case.grad.backward else ())
+
+    session = Both()
+    profile(session, Profile(FindingRecord(OUT, f"{SMALL} backward=no", SMALL, failing(OUT), "cpu", "k")))
+    said = [(event.why, event.follows) for event in session.events if isinstance(event, Shown) and DK in event.buckets]
+
+    assert said == [
+        ("follows from the wrong O", True),
+        ("its minimal case with more rows and keys shows it too", False),
+    ]
