@@ -84,6 +84,8 @@ def test_a_name_that_does_not_account_for_another_output_tells_it_apart():
     seen(company, plain, WRONG, DQ, outputs=("o", "dq"))
     causes, records = book(company, WRONG, DQ, diagnosis=named)
 
+    assert [key for key, *_ in causes.remaining.folds()] == [DQ], "nobody asked"
+    causes.answer(WRONG, causes.sighting(DQ), "")
     assert list(causes.remaining.folds()) == []
     records[WRONG] = msgspec.structs.replace(records[WRONG], diagnosis=None)
     assert [key for key, *_ in causes.remaining.folds()] == [DQ]

@@ -45,7 +45,7 @@ class CauseBook(HiddenCauses):
         super().__init__(records, owners, seen, company)
         self._looked: set[tuple[Key, Key, str]] = set()
         self.pairs = Pairs(self._companions, self.sighting)
-        self.remaining = Remaining(records, company, self._companions, self.known, self._no_say)
+        self.remaining = Remaining(records, company, self._companions, self.known, self._denials)
 
     def question(self, subject: str, *, trials: bool) -> tuple[FindingRecord, tuple[Sighting, ...]] | None:
         """A cause, and the waiting buckets that it may account for; None where everything was asked.
@@ -116,9 +116,9 @@ class CauseBook(HiddenCauses):
         )
         return next((each for each in asked if each[2]), None)
 
-    def _no_say(self) -> set[tuple[Key, Key]]:
-        """Pairs of a cause and a failure that was put to it, of which it could not be told whether the cause accounts for it."""
-        return {(cause, key) for cause, key, _ in self._asked - self._denied}
+    def _denials(self) -> set[tuple[Key, Key]]:
+        """Pairs of a cause and a bucket that was put to it and for which it does not account."""
+        return {(cause, key) for cause, key, _ in self._denied}
 
     def same(self, shown: Key, cause: Key) -> bool:
         """Whether two explained findings are one: the minimal case of `cause` shows the other.

@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from flashverify.campaign.causes.clearness import clearest_first
+from flashverify.campaign.causes.hidden import bucket_of
 from flashverify.campaign.causes.independence import independent, naming
 from flashverify.campaign.causes.separations import Separations
 
@@ -31,7 +32,7 @@ class Remaining:
         company: what failed together.
         companions: what that says of findings.
         known: those of a subject that were explained, so that others may go to them.
-        no_say: pairs of a cause and a failure that was put to it, of which it could not be told whether the cause accounts for it.
+        denied: pairs of a cause and a bucket that was put to it and for which it does not account.
 
     Attributes:
         separations: what experiments said of two findings.
@@ -43,10 +44,10 @@ class Remaining:
         company: Company,
         companions: Companions,
         known: Callable[[str], list[FindingRecord]],
-        no_say: Callable[[], set[tuple[Key, Key]]],
+        denied: Callable[[], set[tuple[Key, Key]]],
     ) -> None:
         self._records, self._company, self._companions = records, company, companions
-        self._known, self._no_say = known, no_say
+        self._known, self._denied = known, denied
         self.separations = Separations()
 
     def folds(self) -> Iterator[tuple[Key, Key, str]]:
@@ -87,7 +88,7 @@ class Remaining:
             found,
             lead,
             self._company,
-            denied=said.denied(a, b) or not {(a, b), (b, a)} & self._no_say(),
+            denied=said.denied(a, b) or bool({(a, bucket_of(b)), (b, bucket_of(a))} & self._denied()),
             crossed=partial(self._companions.crossed, found, lead),
             without=(said.seen_without(a, b), said.seen_without(b, a)),
         )
