@@ -26,7 +26,7 @@ def left(first, second, **changes):
         records[key] = msgspec.structs.replace(records[key], case=case, confirmation=Confirmation(3, 3))
         causes.explained(key)
     records[second[0]] = msgspec.structs.replace(records[second[0]], **changes)
-    return [(key, lead) for key, lead, _ in causes.not_told_apart()]
+    return [(key, lead) for key, lead, _ in causes.remaining.folds()]
 
 
 def message(key, kernel):
@@ -84,9 +84,11 @@ def test_a_name_that_does_not_account_for_another_output_tells_it_apart():
     seen(company, plain, WRONG, DQ, outputs=("o", "dq"))
     causes, records = book(company, WRONG, DQ, diagnosis=named)
 
-    assert list(causes.not_told_apart()) == []
+    assert [key for key, *_ in causes.remaining.folds()] == [DQ], "nobody asked"
+    causes.answer(WRONG, causes.sighting(DQ), "")
+    assert list(causes.remaining.folds()) == []
     records[WRONG] = msgspec.structs.replace(records[WRONG], diagnosis=None)
-    assert [key for key, *_ in causes.not_told_apart()] == [DQ]
+    assert [key for key, *_ in causes.remaining.folds()] == [DQ]
     assert left((WRONG, plain), (NAN, plain), diagnosis=named) == [(WRONG, NAN)], "the one with the name leads"
 
 
@@ -97,11 +99,11 @@ def test_one_name_under_fewer_conditions_is_one_finding_and_two_names_are_two():
         causes.explained(key)
         diagnosis = Diagnosis(name, "It is wrong.", conditions=conditions)
         records[key] = msgspec.structs.replace(records[key], confirmation=Confirmation(3, 3), diagnosis=diagnosis)
-    assert [key for key, *_ in causes.not_told_apart()] == [DQ]
+    assert [key for key, *_ in causes.remaining.folds()] == [DQ]
 
     other = msgspec.structs.replace(records[DQ], diagnosis=Diagnosis("b", "It is wrong."))
     records[DQ] = other
-    assert list(causes.not_told_apart()) == []
+    assert list(causes.remaining.folds()) == []
 
 
 def test_each_output_right_where_the_other_is_wrong_tells_two_apart():
@@ -110,12 +112,12 @@ def test_each_output_right_where_the_other_is_wrong_tells_two_apart():
     causes, records = book(company, OUT, DK)
     records[DK] = msgspec.structs.replace(records[DK], confirmation=Confirmation(3, 3))
     causes.explained(DK)
-    assert [key for key, *_ in causes.not_told_apart()] == [DK]
+    assert [key for key, *_ in causes.remaining.folds()] == [DK]
 
     seen(company, "fv1 seq_q=2", DK)
     causes, records = book(company, OUT, DK)
     causes.explained(OUT)
-    assert list(causes.not_told_apart()) == []
+    assert list(causes.remaining.folds()) == []
 
 
 def test_accesses_of_one_kernel_are_one_finding():
@@ -130,7 +132,7 @@ def test_accesses_of_one_kernel_are_one_finding():
             records[key] = msgspec.structs.replace(
                 records[key], case=case, verdict=verdict, confirmation=Confirmation(3, 3)
             )
-        return [key for key, *_ in causes.not_told_apart()]
+        return [key for key, *_ in causes.remaining.folds()]
 
     assert accesses(message(WRITTEN, "dq_kernel")) == [WRITTEN]
     assert accesses(verdicts[1]) == []
@@ -139,5 +141,38 @@ def test_accesses_of_one_kernel_are_one_finding():
 def test_nothing_goes_to_a_finding_that_was_not_explained_and_no_exception_goes_anywhere():
     waiting, _ = book(Company(), WRONG, NAN, failed=0)
 
-    assert list(waiting.not_told_apart()) == []
+    assert list(waiting.remaining.folds()) == []
     assert left((WRONG, "fv1 dtype=fp32"), (RAISED, "fv1 dtype=fp32")) == []
+
+
+def test_a_case_that_nobody_made_smaller_needs_nothing():
+    needs = "fv1 dtype=fp32 window=3,3", "fv1 dtype=fp32 dropout=0.5"
+
+    assert left((WRONG, needs[0]), (NAN, needs[1]), not_minimal="it was not minimised yet") == [(NAN, WRONG)]
+
+
+def test_values_of_another_row_are_no_need_of_an_output_without_rows():
+    small = msgspec.structs.replace(book(Company(), OUT)[1][OUT].verdict, ratio=(2.0).hex())
+    cases = "fv1 dtype=fp32 dropout=0.5", "fv1 dtype=fp32 seq_q=0"
+
+    assert left((WRONG, cases[0]), (msgspec.structs.replace(DQ, output="dk"), cases[1]), verdict=small) == []
+
+
+@pytest.mark.parametrize(
+    ("error", "output", "stay"), [("shape", "dk", True), ("shape", "o", False), ("bound", "o", False)]
+)
+def test_wrong_values_make_no_other_output_of_a_wrong_shape(error, output, stay):
+    key = msgspec.structs.replace(WRONG, error=error, output=output, dtype="fp16")
+
+    assert (left((WRONG, "fv1 dtype=fp32"), (key, "fv1")) == []) is stay
+
+
+def test_other_cases_of_a_bucket_say_nothing_of_its_second_cause():
+    company = Company()
+    seen(company, "fv1 seq_q=3", OUT)
+    seen(company, "fv1 seq_q=2", DK)
+    second = msgspec.structs.replace(DK, cause=1)
+    causes, _ = book(company, OUT, second)
+    causes.explained(second)
+
+    assert [key for key, *_ in causes.remaining.folds()] == [second]

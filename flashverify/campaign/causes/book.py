@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from functools import partial
-from itertools import chain, combinations, islice, product
+from itertools import chain, combinations, product
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from flashverify.campaign.causes.clearness import clearness
 from flashverify.campaign.causes.diagnoses import named
-from flashverify.campaign.causes.known import KnownCauses
+from flashverify.campaign.causes.hidden import HiddenCauses
 from flashverify.campaign.causes.pairs import Pairs
-from flashverify.campaign.causes.remaining import not_told_apart
-from flashverify.campaign.causes.symptoms import TOLD_BY_VALUES, symptom
+from flashverify.campaign.causes.remaining import Remaining
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Set
+    from collections.abc import Iterable, Iterator, Set
 
     from flashverify.campaign.causes.company import Company
     from flashverify.campaign.causes.reservoir import Reservoir
@@ -25,22 +22,10 @@ if TYPE_CHECKING:
     from flashverify.judge.record import FindingRecord
     from flashverify.judge.verdict import Key
 
-__all__ = ["CauseBook", "bucket_of"]
-
-_ASKED = 32
-"""Failures that one task asks about."""
-_FURTHER = 32
-"""Other cases of buckets with a cause that a cause is asked about."""
-_OPENED = 4
-"""Second causes that are looked for behind the buckets of one subject."""
+__all__ = ["CauseBook"]
 
 
-def bucket_of(key: Key) -> Key:
-    """The bucket that failures fall into before anybody knows their cause."""
-    return msgspec.structs.replace(key, cause=0)
-
-
-class CauseBook(KnownCauses):
+class CauseBook(HiddenCauses):
     """Known causes, what was asked of them, and what still is.
 
     Args:
@@ -51,20 +36,16 @@ class CauseBook(KnownCauses):
 
     Attributes:
         pairs: of explained findings, which are compared.
+        remaining: findings that nothing tells apart.
     """
 
     def __init__(
         self, records: dict[Key, FindingRecord], owners: dict[Key, Key], seen: Reservoir, company: Company
     ) -> None:
-        super().__init__(records, owners, company)
-        self._seen = seen
-        self._opened: dict[Key, Sighting] = {}  # what leads a second cause of a bucket
-        self._asked: set[tuple[Key, Key, str]] = set()
+        super().__init__(records, owners, seen, company)
         self._looked: set[tuple[Key, Key, str]] = set()
-        self._denied: set[tuple[Key, Key, str]] = set()
-        self._settled: set[tuple[Key, str]] = set()
-        self._further: Counter[Key] = Counter()
         self.pairs = Pairs(self._companions, self.sighting)
+        self.remaining = Remaining(records, company, self._companions, self.known, self._denials)
 
     def question(self, subject: str, *, trials: bool) -> tuple[FindingRecord, tuple[Sighting, ...]] | None:
         """A cause, and the waiting buckets that it may account for; None where everything was asked.
@@ -88,16 +69,6 @@ class CauseBook(KnownCauses):
         """A cause is at work where an explained finding was seen."""
         self._companions.compared(cause, found)
 
-    def further_question(self, subject: str) -> tuple[FindingRecord, tuple[Sighting, ...]] | None:
-        """A cause, and other cases of buckets that have one, behind which a second cause may hide; None where all were asked."""
-        return self._first(subject, self._others)
-
-    def _first(
-        self, subject: str, asked: Callable[[FindingRecord], Iterable[Sighting]]
-    ) -> tuple[FindingRecord, tuple[Sighting, ...]] | None:
-        found = ((cause, tuple(islice(asked(cause), _ASKED))) for cause in self.known(subject))
-        return next((each for each in found if each[1]), None)
-
     def _buckets(self, cause: FindingRecord, *, asked: Set[tuple[Key, Key, str]], trials: bool) -> Iterator[Sighting]:
         for record in self.waiting():
             sighting = self.sighting(record.key)
@@ -106,33 +77,6 @@ class CauseBook(KnownCauses):
             alone = self._companions.alone(record.key, cause) if trials else ()
             if alone or (cause.key, record.key, sighting.case) not in asked:
                 yield msgspec.structs.replace(sighting, key=record.key, alone=alone)
-
-    def _others(self, cause: FindingRecord) -> Iterator[Sighting]:
-        """Those that do not show the cause first, then those on which other things fail than on the first case of their bucket.
-
-        Without a name nothing tells apart what falls into the cause's own bucket.
-        """
-        mine = symptom(cause.key)
-        found = []
-        for sighting in self._seen.beside(self._owners):
-            key, case = sighting.key, sighting.case
-            owner = self._owner(key)
-            asked = (cause.key, key, case) in self._asked or (key, case) in self._settled
-            if owner is None or asked or key.subject != cause.key.subject:
-                continue
-            if owner != cause.key and (owner, key, case) not in self._asked:
-                continue
-            shown, usual = mine in map(symptom, sighting.failures), not self._seen.unusual(sighting)
-            told = named(cause) and key.check in TOLD_BY_VALUES
-            if (symptom(key) != mine and not usual) or (symptom(key) == mine and told):
-                found.append((shown, usual, clearness(key, case), sighting))
-        room = _FURTHER - self._further[cause.key]
-        return (sighting for *_, sighting in sorted(found, key=lambda each: each[:3])[: max(0, room)])
-
-    def _owner(self, key: Key) -> Key | None:
-        """The known cause that a bucket leads or was folded into."""
-        owner = self._owners.get(key, key)
-        return owner if owner in self._known else None
 
     def companions(self, *, over: bool = False) -> Iterator[tuple[Key, Key, str]]:
         """Findings that wait, each with the cause in whose company alone it was seen, and that in words. The least clear comes first.
@@ -172,11 +116,9 @@ class CauseBook(KnownCauses):
         )
         return next((each for each in asked if each[2]), None)
 
-    def not_told_apart(self) -> Iterator[tuple[Key, Key, str]]:
-        """Findings that are left, each with an explained one from which nothing tells it apart, and that in words."""
-        leading = {record.key for record in self._records.values() if record in self.known(record.key.subject)}
-        no_say = {(cause, key) for cause, key, _ in self._asked - self._denied}
-        return not_told_apart(self._records, leading, self._companions, no_say)
+    def _denials(self) -> set[tuple[Key, Key]]:
+        """Pairs of a cause and a bucket that was put to it and for which it does not account."""
+        return {(cause, key) for cause, key, _ in self._denied}
 
     def same(self, shown: Key, cause: Key) -> bool:
         """Whether two explained findings are one: the minimal case of `cause` shows the other.
@@ -200,10 +142,6 @@ class CauseBook(KnownCauses):
             over=over,
         )
 
-    def sighting(self, key: Key) -> Sighting | None:
-        """The case that a finding is known by; None of one that an older run left."""
-        return self._opened[key] if key in self._opened else self._seen.leading(key)
-
     def answer(
         self, cause: Key, sighting: Sighting, why: str, *, told: bool = True, at_work: bool | None = None
     ) -> None:
@@ -217,29 +155,6 @@ class CauseBook(KnownCauses):
             self._settled.add((sighting.key, sighting.case))
         elif told:
             self._denied.add(question)
-
-    def unexplained(self, subject: str) -> tuple[Key, Sighting] | None:
-        """A further case that no known cause accounts for, as each of them said, and the key of the cause that it opens."""
-        causes = self.known(subject)
-        opened = {key for key in (*self._records, *self._owners, *self._opened) if key.subject == subject and key.cause}
-        led = {record.first for record in self._records.values() if record.key.cause}
-        if len(opened) >= _OPENED:
-            return None
-        for sighting in self._seen.beside(self._owners):
-            key, case = sighting.key, sighting.case
-            owner = self._owner(key)
-            if key.subject != subject or owner is None or (key, case) in self._settled or case in led:
-                continue
-            if causes and all((cause.key, key, case) in self._denied for cause in causes):
-                self._settled.add((key, case))
-                second = msgspec.structs.replace(key, cause=self._causes_of(key))
-                self._opened[second] = sighting
-                return second, sighting
-        return None
-
-    def _causes_of(self, bucket: Key) -> int:
-        keys = (*self._records, *self._owners, *self._opened)
-        return 1 + max((key.cause for key in keys if bucket_of(key) == bucket), default=0)
 
 
 def _two(a: FindingRecord, b: FindingRecord) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -10,9 +9,8 @@ import msgspec
 from flashverify.campaign.causes.accesses import access, accesses, overwritten, stores
 from flashverify.campaign.causes.diagnoses import named, told_apart
 from flashverify.campaign.causes.elsewhere import IN_THE_OTHER_PROBLEM, elsewhere
-from flashverify.campaign.causes.independence import independent
 from flashverify.campaign.causes.needs import needs, small, small_errors
-from flashverify.campaign.causes.symptoms import OF_BITS, TOLD_BY_VALUES, VALUES, Symptom, symptom, unsteady
+from flashverify.campaign.causes.symptoms import OF_BITS, SHAPE, TOLD_BY_VALUES, VALUES, Symptom, symptom, unsteady
 from flashverify.case.text import parse_case
 from flashverify.judge.wording import plural
 from flashverify.outputs import BACKWARD, FORWARD
@@ -34,8 +32,6 @@ _ALONE = 4
 _LINKED = 1e-4
 """Probability by chance at which it is enough that a failure is seen with a cause on half of its cases."""
 _SMALL_ERRORS = "it makes small errors of the same output"
-_SHAPE = "shape"
-"""An error that wrong values never make."""
 _LATE = 2
 """Cases of a failure that may have been seen too late to be asked about."""
 _OF_LOGITS = frozenset({"dq", "dk"})
@@ -89,11 +85,6 @@ class Companions:
         """Whether each of two findings was seen on a case that could have shown the other one and did not."""
         pairs = ((a, b), (b, a))
         return all(self._company.alone(one.key, self._symptoms_of(two) - {symptom(one.key)}) for one, two in pairs)
-
-    def independent(self, found: FindingRecord, lead: FindingRecord, *, denied: bool) -> bool:
-        """Whether anything shows that a finding has a cause of its own, which is not that of another one."""
-        crossed = partial(self.crossed, found, lead)
-        return independent(found, lead, self._company, denied=denied, crossed=crossed)
 
     def never_alone(self, bucket: Key, cause: FindingRecord) -> tuple[bool, bool]:
         """Whether a bucket was never seen without an explained finding, and whether chance hardly explains that."""
@@ -193,7 +184,7 @@ class Companions:
         if small_errors(key, lead):
             return _SMALL_ERRORS
         shown = self._symptoms_of(lead)
-        if key.error == _SHAPE and _SHAPE not in {error for _, error, _ in shown}:
+        if key.error == SHAPE and SHAPE not in {error for _, error, _ in shown}:
             return ""
         outputs = {output for check, _, output in shown if check in VALUES}
         if key.check in VALUES and key.output in FORWARD and outputs and not outputs & set(FORWARD):

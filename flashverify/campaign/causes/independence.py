@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import islice, product
 from typing import TYPE_CHECKING
 
 from flashverify.campaign.causes.accesses import kernel
+from flashverify.campaign.causes.company import Company
 from flashverify.campaign.causes.diagnoses import OF_VALUES, UNWRITTEN, one_name
-from flashverify.campaign.causes.needs import small
-from flashverify.campaign.causes.symptoms import TOLD_BY_VALUES, VALUES
+from flashverify.campaign.causes.needs import NOT_YET, small
+from flashverify.campaign.causes.symptoms import SHAPE, TOLD_BY_VALUES, VALUES
 from flashverify.campaign.plan_name import PROCESS_CHECKS
 from flashverify.case.text import parse_case
 from flashverify.outputs import FORWARD
@@ -16,19 +18,20 @@ from flashverify.outputs import FORWARD
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from flashverify.campaign.causes.company import Company
+    from flashverify.campaign.causes.sighting import Sighting
     from flashverify.case.case import Case
     from flashverify.judge.record import FindingRecord
 
-__all__ = ["independent", "naming"]
+__all__ = ["LOW", "has", "independent", "is_silent", "naming", "needed"]
 
 _SHAPES = frozenset({"groups of heads", "several sequences", "no rows", "no keys"})
 """Shapes of a case without which a failure may be gone."""
+_OF_ROWS = frozenset({*FORWARD, "delta", "dq"})
 _SIZES = ("seq_q", "seq_k", "dim_qk", "dim_v")
 _LOOKED_AT = 200
 """Cases of a failure that are looked at."""
-_LOW = "16 bits"
-_EMPTY = "empty rows"
+LOW = "16 bits"
+_EMPTY, _ROWS = "empty rows", "a row"
 
 
 def naming(finding: FindingRecord) -> str:
@@ -44,6 +47,7 @@ def independent(
     *,
     denied: bool,
     crossed: Callable[[], bool],
+    without: tuple[bool, bool] = (False, False),
 ) -> bool:
     """Whether anything shows that two findings of one subject have causes of their own.
 
@@ -57,6 +61,7 @@ def independent(
         company: what was seen of both.
         denied: whether the diagnosis of the one that has a name does not account for the other one.
         crossed: asks whether each was seen on a case that could have shown the other one and did not.
+        without: whether an experiment showed the first one without something that the case of the second one has, and the reverse.
     """
     checks = {found.key.check, lead.key.check}
     if checks & {*PROCESS_CHECKS, "exception"}:
@@ -65,15 +70,30 @@ def independent(
     if "" not in names and (len(names) == 2 or checks <= {*TOLD_BY_VALUES, *OF_VALUES}):
         return not one_name(found, lead)
     of_values, alike = checks <= set(VALUES), _same_output(found, lead)
+    if not alike and (found.key.error == SHAPE) != (lead.key.error == SHAPE):
+        return True
     if len(names) == 2 and denied and not alike and _unnamed(found, lead).key.check in VALUES:
         return True
     if checks == {"sanitizer"} and kernel(found.verdict.message) == kernel(lead.verdict.message) != "":
         return False  # a program that is where it should not be loads and stores many tensors
-    apart = _outside(found, lead, company), _outside(lead, found, company)
+    apart = without[0] or _outside(found, lead, company), without[1] or _outside(lead, found, company)
     if all(apart) or (found.key.cause and apart[0]) or (lead.key.cause and apart[1]):
         return True
     sizes = _with_less(found, lead, company) and _with_less(lead, found, company)
-    return sizes or (of_values and not alike and crossed())
+    second = found.key.cause or lead.key.cause  # the other cases of its bucket show the first cause
+    return sizes or (of_values and not alike and not second and crossed())
+
+
+def is_silent(cause: FindingRecord, sighting: Sighting) -> bool:
+    """Whether wrong values of a case can hardly be the work of a cause with a name.
+
+    The case lacks something that the minimal case of the cause has, or O and the LSE are right there, though the cause makes them wrong.
+    """
+    if not naming(cause) or sighting.key.check not in VALUES:
+        return False
+    right = not any(verdict.check in VALUES and verdict.output in FORWARD for verdict in sighting.failures)
+    lacks = not cause.not_minimal and not needed(cause) <= _has(sighting.case)
+    return lacks or (right and cause.key.check in VALUES and cause.key.output in FORWARD)
 
 
 def _unnamed(found: FindingRecord, lead: FindingRecord) -> FindingRecord:
@@ -89,12 +109,15 @@ def _same_output(found: FindingRecord, lead: FindingRecord) -> bool:
 def _outside(found: FindingRecord, lead: FindingRecord, company: Company) -> bool:
     """Whether a finding was seen on a case that lacks something that the case of the other one has.
 
-    A case that is not minimal has more than its failure needs, so that more tells the two apart.
+    A case that could not be made minimal has more than its failure needs, so that more tells the two apart. One that nobody made
+    smaller says nothing of what its failure needs.
     """
-    needed = _needed(lead, company)
-    if _EMPTY in needed and found.key.error != "empty-row":
+    if lead.not_minimal == NOT_YET:
+        return False
+    needs = needed(lead)
+    if _EMPTY in needs and found.key.error != "empty-row":
         return True
-    return any(not needed <= _has(case, company) for case in _cases(found, company))
+    return any(not needs <= _has(text) for text in _cases(found, company))
 
 
 def _with_less(found: FindingRecord, lead: FindingRecord, company: Company) -> bool:
@@ -102,23 +125,32 @@ def _with_less(found: FindingRecord, lead: FindingRecord, company: Company) -> b
     if lead.not_minimal:
         return False
     minimal = parse_case(lead.case)
-    pairs = product(_cases(found, company), _SIZES)
+    pairs = product(map(parse_case, _cases(found, company)), _SIZES)
     return any(0 < 2 * getattr(case, size) <= getattr(minimal, size) for case, size in pairs)
 
 
-def _cases(finding: FindingRecord, company: Company) -> Iterator[Case]:
+def _cases(finding: FindingRecord, company: Company) -> Iterator[str]:
     texts = () if finding.key.cause else islice(company.cases(finding.key), _LOOKED_AT)
-    return map(parse_case, (finding.case, *texts))
+    return iter((finding.case, *texts))
 
 
-def _needed(finding: FindingRecord, company: Company) -> frozenset[str]:
-    """What the case of a finding has, beside sizes, a backward and values."""
-    needed = _has(parse_case(finding.case), company) - {"has backward"}
+def needed(finding: FindingRecord) -> frozenset[str]:
+    """What the case of a finding has, beside sizes, a backward and values; a row only where its output has elements for each row."""
+    needs = _has(finding.case) - {"has backward"}
     if not (finding.key.check == "accuracy" and small(finding.verdict)):
-        needed -= {_LOW}
-    return needed | ({_EMPTY} if finding.key.error == "empty-row" else set())
+        needs -= {LOW}
+    if finding.key.check not in VALUES or finding.key.output not in _OF_ROWS:
+        needs -= {_ROWS}
+    return needs | ({_EMPTY} if finding.key.error == "empty-row" else set())
 
 
-def _has(case: Case, company: Company) -> frozenset[str]:
-    parts = {part for part in company.parts(case) if part.startswith("has ") or part in _SHAPES}
-    return frozenset(parts | ({_LOW} if case.dtype != "fp32" else set()))
+@lru_cache(4096)
+def _has(text: str) -> frozenset[str]:
+    return has(parse_case(text))
+
+
+def has(case: Case) -> frozenset[str]:
+    """What a case has that a failure may need."""
+    parts = {part for part in Company.parts(case) if part.startswith("has ") or part in _SHAPES}
+    rows = {_ROWS} if any(case.rows_inside or (case.seq_q,)) else set()
+    return frozenset(parts | rows | ({LOW} if case.dtype != "fp32" else set()))

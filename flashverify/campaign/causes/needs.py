@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from flashverify.judge.record import FindingRecord
     from flashverify.judge.verdict import Key, Verdict
 
-__all__ = ["needs", "small", "small_errors"]
+__all__ = ["NOT_YET", "needs", "small", "small_errors"]
+
+NOT_YET = "it was not minimised yet"
+"""`FindingRecord.not_minimal` of a finding that waits."""
 
 
 def needs(minimal: Case) -> frozenset[str]:

@@ -2,49 +2,96 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from flashverify.campaign.causes.clearness import clearest_first
-from flashverify.campaign.causes.independence import naming
+from flashverify.campaign.causes.hidden import bucket_of
+from flashverify.campaign.causes.independence import independent, naming
+from flashverify.campaign.causes.separations import Separations
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from flashverify.campaign.causes.companions import Companions
+    from flashverify.campaign.causes.company import Company
     from flashverify.judge.record import FindingRecord
     from flashverify.judge.verdict import Key
 
-__all__ = ["not_told_apart"]
+__all__ = ["Remaining"]
 
-_WHY = "nothing shows that it has a cause of its own"
+_TRIED = "nothing shows that it has a cause of its own, experiments neither"
+_UNTRIED = "not told apart: no experiment was possible within the time"
 
 
-def not_told_apart(
-    records: Mapping[Key, FindingRecord],
-    leading: Collection[Key],
-    companions: Companions,
-    no_say: Collection[tuple[Key, Key]],
-) -> Iterator[tuple[Key, Key, str]]:
-    """Findings that go to another one, each with that, and why in words. A finding with a name leads, then the clearest that was verified.
+class Remaining:
+    """Which findings nothing tells apart.
 
     Args:
-        records: the findings; who iterates folds each at once.
-        leading: those that were explained, so that others may go to them.
-        companions: what is known of two findings.
-        no_say: pairs of a cause and a failure that was put to it, of which it could not be told whether the cause accounts for it.
+        records: the findings; who iterates `folds` folds each at once.
+        company: what failed together.
+        companions: what that says of findings.
+        known: those of a subject that were explained, so that others may go to them.
+        denied: pairs of a cause and a bucket that was put to it and for which it does not account.
+
+    Attributes:
+        separations: what experiments said of two findings.
     """
-    for subject in dict.fromkeys(key.subject for key in records):
-        found = clearest_first(record for record in records.values() if record.key.subject == subject)
+
+    def __init__(
+        self,
+        records: Mapping[Key, FindingRecord],
+        company: Company,
+        companions: Companions,
+        known: Callable[[str], list[FindingRecord]],
+        denied: Callable[[], set[tuple[Key, Key]]],
+    ) -> None:
+        self._records, self._company, self._companions = records, company, companions
+        self._known, self._denied = known, denied
+        self.separations = Separations()
+
+    def folds(self) -> Iterator[tuple[Key, Key, str]]:
+        """Findings that are left, each with an explained one from which nothing tells it apart, and that in words."""
+        for subject in dict.fromkeys(key.subject for key in self._records):
+            for found, lead in self._alike(subject):
+                self._companions.keep(found.key)
+                yield found.key, lead.key, _TRIED if self.separations.tried(found.key, lead.key) else _UNTRIED
+
+    def undecided(self, subject: str, *, explained: bool) -> tuple[FindingRecord, FindingRecord] | None:
+        """Two findings that nothing tells apart so far, with which no experiment was begun, the one that would hold the other one first.
+
+        Args:
+            subject: its name.
+            explained: whether both have to be explained; one of them is in any case.
+        """
+        known = {record.key for record in self._known(subject)} if explained else self._records
+        found = ((lead, found) for found, lead in self._alike(subject) if found.key in known)
+        return next((pair for pair in found if not self.separations.begun(pair[0].key, pair[1].key)), None)
+
+    def _alike(self, subject: str) -> Iterator[tuple[FindingRecord, FindingRecord]]:
+        """Findings that nothing tells apart, each with one that holds it. A finding with a name leads, then the clearest that was verified."""
+        found = clearest_first(record for record in self._records.values() if record.key.subject == subject)
+        leading = {record.key for record in self._known(subject)}
         kept: list[Key] = []
         for record in sorted(found, key=_leading):
-            for lead in (records[key] for key in kept if key in leading):
-                denied = not {(lead.key, record.key), (record.key, lead.key)} & set(no_say)
-                if not companions.independent(record, lead, denied=denied):
-                    companions.keep(record.key)
-                    yield record.key, lead.key, _WHY
-                    break
-            else:
+            leads = (self._records[key] for key in kept if key in leading)
+            lead = next((lead for lead in leads if not self._independent(record, lead)), None)
+            if lead is None:
                 kept.append(record.key)
+            else:
+                yield record, lead
+
+    def _independent(self, found: FindingRecord, lead: FindingRecord) -> bool:
+        """Whether anything shows that a finding has a cause of its own, which is not that of another one."""
+        said, a, b = self.separations, found.key, lead.key
+        return independent(
+            found,
+            lead,
+            self._company,
+            denied=said.denied(a, b) or bool({(a, bucket_of(b)), (b, bucket_of(a))} & self._denied()),
+            crossed=partial(self._companions.crossed, found, lead),
+            without=(said.seen_without(a, b), said.seen_without(b, a)),
+        )
 
 
 def _leading(record: FindingRecord) -> tuple[bool, bool, bool]:

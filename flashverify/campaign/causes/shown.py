@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flashverify.campaign.causes.diagnoses import named
+from flashverify.campaign.causes.sighting import may_follow
 from flashverify.campaign.causes.symptoms import VALUES
 from flashverify.outputs import FORWARD
 
@@ -32,16 +33,17 @@ class ShownBeside:
 
     def __init__(self, book: CauseBook, owners: dict[Key, Key]) -> None:
         self._book, self._owners = book, owners
-        self._shown: dict[Key, tuple[Key, str]] = {}
-        self._unsure: dict[Key, tuple[Key, str]] = {}
+        self._shown: dict[Key, Shown] = {}
+        self._unsure: dict[Key, Shown] = {}
         self._own: dict[Key, Key] = {}
 
     def add(self, event: Shown) -> None:
-        """A worker saw buckets beside a finding. What was said of a bucket first stays."""
+        """A worker saw buckets beside a finding. What was said of a bucket first stays, unless it may only follow there."""
         kept = self._shown if event.sure else self._unsure
         self._book.shown_by(event.cause, event.buckets)
         for bucket in event.buckets:
-            kept.setdefault(bucket, (event.cause, event.why))
+            if bucket not in kept or (kept[bucket].follows and not event.follows):
+                kept[bucket] = event
 
     def minimal(self, found: FindingRecord, buckets: Iterable[Key]) -> None:
         """A finding was minimised, and its minimal case shows these buckets: its work, if nobody has time to look closer.
@@ -61,28 +63,34 @@ class ShownBeside:
         Args:
             over: nothing more will be asked.
         """
-        for bucket, (cause, why) in list(self._shown.items()):
-            if self._book.waits(bucket) and (owner := self._owner(cause)) != bucket:
-                yield bucket, owner, why
+        for bucket, shown in list(self._shown.items()):
+            if self._speaks(bucket, shown) and (owner := self._owner(shown.cause)) != bucket:
+                yield bucket, owner, shown.why
         for bucket, cause in self._own.items() if over else ():
             if self._book.waits(bucket) and (owner := self._owner(cause)) != bucket:
                 yield bucket, owner, "its minimal case shows it too"
         parked = set()
-        for bucket, (cause, why) in list(self._unsure.items()):
-            if not self._book.waits(bucket) or (owner := self._owner(cause)) == bucket:
+        for bucket, shown in list(self._unsure.items()):
+            if not self._speaks(bucket, shown) or (owner := self._owner(shown.cause)) == bucket:
                 continue
             never, hardly = self._book.never_alone(bucket, owner)
             if hardly or (over and never):
-                yield bucket, owner, why
+                yield bucket, owner, shown.why
             elif never:
                 parked.add(bucket)
         self._book.parked = frozenset(parked)
 
     def same(self) -> Iterator[tuple[Key, Key, str]]:
         """Explained findings, each with another one whose minimal case shows it and that is the same cause, and that in words."""
-        for bucket, (cause, why) in (self._unsure | self._shown).items():
-            if self._book.same(bucket, self._owner(cause)):
-                yield bucket, self._owner(cause), why
+        for bucket, shown in (self._unsure | self._shown).items():
+            if self._book.same(bucket, self._owner(shown.cause)):
+                yield bucket, self._owner(shown.cause), shown.why
+
+    def _speaks(self, bucket: Key, shown: Shown) -> bool:
+        """Whether a bucket waits, and is not known by a case on which it is wrong in its own right where it only followed there."""
+        sighting = self._book.sighting(bucket)
+        own = sighting is not None and not may_follow(sighting)
+        return self._book.waits(bucket) and not (shown.follows and own)
 
     def _owner(self, cause: Key) -> Key:
         return self._owners.get(cause, cause)

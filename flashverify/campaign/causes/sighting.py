@@ -6,14 +6,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from flashverify.campaign.causes.symptoms import symptom
+from flashverify.campaign.causes.symptoms import VALUES, symptom
 from flashverify.case.text import parse_case
 from flashverify.judge.verdict import CaseResult, Key, Verdict
+from flashverify.outputs import BACKWARD, FORWARD
 
 if TYPE_CHECKING:
     from flashverify.campaign.causes.symptoms import Symptom
 
-__all__ = ["Sighting", "shown", "sightings_of"]
+__all__ = ["Sighting", "may_follow", "shown", "sightings_of"]
+
+_BOTH_WAYS = frozenset({"end-to-end", "conditional"})
 
 
 class Sighting(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -40,6 +43,18 @@ def shown(sighting: Sighting) -> frozenset[Symptom]:
     """What fails on the case, and on the problem that the check of the bucket compared it with."""
     other = sighting.verdict.other
     return frozenset((*map(symptom, sighting.failures), *(other.failures if other is not None else ())))
+
+
+def may_follow(sighting: Sighting) -> bool:
+    """Whether a gradient may be wrong on the case only because O or the LSE is: it is not wrong both end to end and given these.
+
+    Such a case says nothing of a cause that the gradient may have of its own.
+    """
+    if sighting.key.check not in VALUES or sighting.key.output not in BACKWARD:
+        return False
+    found = [verdict for verdict in sighting.failures if verdict.check in VALUES and verdict.mode != "strict"]
+    modes = {verdict.mode for verdict in found if verdict.output == sighting.key.output}
+    return not modes >= _BOTH_WAYS and any(verdict.output in FORWARD for verdict in found)
 
 
 def sightings_of(result: CaseResult) -> dict[Key, Sighting]:

@@ -16,6 +16,7 @@ __all__ = [
     "FAR",
     "OF_BITS",
     "REPEAT",
+    "SHAPE",
     "TOLD_BY_VALUES",
     "VALUES",
     "Symptom",
@@ -32,6 +33,8 @@ TOLD_BY_VALUES = (*VALUES, "padding")
 FAR = 64.0
 """Errors of O or the LSE, in bounds, from which on a gradient that used them could not be right end to end."""
 
+SHAPE = "shape"
+"""An error that wrong values never make."""
 REPEAT = "determinism", "repeat"
 OF_BITS = ("determinism", "padding", "reuse")
 """Checks that compare the bits of two runs: they say nothing where the same run gives other bits each time."""

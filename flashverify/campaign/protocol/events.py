@@ -20,6 +20,7 @@ __all__ = [
     "Prepared",
     "PutOff",
     "Ready",
+    "Separated",
     "Shown",
     "Spent",
     "Started",
@@ -155,18 +156,36 @@ class Compared(msgspec.Struct, frozen=True, tag=True):
     at_work: bool = False
 
 
+class Separated(msgspec.Struct, frozen=True, tag=True):
+    """What tells two findings apart.
+
+    Attributes:
+        accounts: whether the diagnosis of the one that has a name accounts for the minimal case of the other; None where it has no say.
+        found_alone: text of a case that shows `found` and lacks something that the case of `cause` has; empty where none was seen.
+        cause_alone: the same the other way round.
+    """
+
+    cause: Key
+    found: Key
+    accounts: bool | None = None
+    found_alone: str = ""
+    cause_alone: str = ""
+
+
 class Shown(msgspec.Struct, frozen=True, tag=True):
     """Cases that have nothing beyond the minimal case of the finding `cause` show these buckets too; `why` says which cases, in words.
 
     Attributes:
         sure: whether nothing but the cause can be at work there; a case that is not minimal may show another cause as well, and so may
             the other problem of a check.
+        follows: whether they are gradients that may be wrong there only because O or the LSE is.
     """
 
     cause: Key
     buckets: tuple[Key, ...]
     why: str
     sure: bool = True
+    follows: bool = False
 
 
 class TaskDone(msgspec.Struct, frozen=True, tag=True):
@@ -192,6 +211,7 @@ Event = (
     | Minimal
     | Attributed
     | Compared
+    | Separated
     | Shown
     | TaskDone
     | WorkerFailed

@@ -20,6 +20,7 @@ __all__ = [
     "Prepare",
     "Profile",
     "Reply",
+    "Separate",
     "Task",
     "WorkerConfig",
     "decode_task",
@@ -130,6 +131,7 @@ class Minimise(msgspec.Struct, frozen=True, tag=True):
         apart: failures of causes without a name, which smaller cases are not to show.
         beside: failures of another cause; where the minimal case shows one of them, it is neither diagnosed nor verified.
         undiagnosed: no diagnosis is made.
+        own: a gradient is wrong in its own right; smaller cases on which it may only follow from O or the LSE are not taken.
     """
 
     subject: str
@@ -145,6 +147,7 @@ class Minimise(msgspec.Struct, frozen=True, tag=True):
     apart: tuple[Key, ...] = ()
     beside: tuple[Key, ...] = ()
     undiagnosed: bool = False
+    own: bool = False
 
 
 class Attribute(msgspec.Struct, frozen=True, tag=True):
@@ -170,6 +173,14 @@ class Compare(msgspec.Struct, frozen=True, tag=True):
 
     cause: FindingRecord
     asked: tuple[Sighting, ...]
+    limit: float | None = None
+
+
+class Separate(msgspec.Struct, frozen=True, tag=True):
+    """Look for what tells the finding `found` apart from `cause`, another one, for `limit` seconds; None is no limit."""
+
+    cause: FindingRecord
+    found: FindingRecord
     limit: float | None = None
 
 
@@ -207,7 +218,7 @@ class Prepare(msgspec.Struct, frozen=True, tag=True):
     examples: int = 0
 
 
-Task = Batch | Chunk | CaseList | Minimise | Attribute | Compare | Profile | Judge | Prepare
+Task = Batch | Chunk | CaseList | Minimise | Attribute | Compare | Separate | Profile | Judge | Prepare
 
 
 class Reply(msgspec.Struct, frozen=True):

@@ -21,6 +21,7 @@ from flashverify.campaign.protocol import (
     PutOff,
     Ready,
     Reply,
+    Separated,
     Shown,
     TaskDone,
     WorkerFailed,
@@ -172,7 +173,7 @@ class Engine:
         elif isinstance(event, CasesListed):
             assert isinstance(slot.task, CaseList)
             self._schedule.listed(slot.task.subject, event.cases, corpus=slot.task.corpus)
-        elif isinstance(event, Improved | Minimal | Attributed | Compared | Shown):
+        elif isinstance(event, Improved | Minimal | Attributed | Compared | Separated | Shown):
             self._explainer.told(slot.number, event)
         elif isinstance(event, TaskDone):
             if isinstance(slot.task, Batch):

@@ -7,13 +7,23 @@ from itertools import chain, product
 from typing import TYPE_CHECKING
 
 from flashverify.campaign.causes.book import CauseBook
-from flashverify.campaign.causes.diagnoses import agreed, alike
 from flashverify.campaign.causes.shown import ShownBeside
 from flashverify.campaign.plan_name import PROCESS_CHECKS
-from flashverify.campaign.protocol import Attribute, Attributed, Compare, Compared, Minimal, Minimise, Profile, Shown
+from flashverify.campaign.protocol import (
+    Attribute,
+    Attributed,
+    Compare,
+    Compared,
+    Minimal,
+    Minimise,
+    Profile,
+    Separate,
+    Separated,
+    Shown,
+)
 from flashverify.campaign.supervisor.events import FindingFolded, FindingMinimal, FindingSeen
 from flashverify.campaign.supervisor.minimisation import minimisation
-from flashverify.campaign.supervisor.tally import first_record
+from flashverify.campaign.supervisor.second_causes import SecondCauses
 from flashverify.campaign.supervisor.turns import Turns
 
 if TYPE_CHECKING:
@@ -26,10 +36,11 @@ if TYPE_CHECKING:
     from flashverify.campaign.supervisor.budget import Explaining
     from flashverify.campaign.supervisor.ledger import Ledger
     from flashverify.campaign.supervisor.schedule import CampaignConfig
-    from flashverify.judge.record import FindingRecord
     from flashverify.judge.verdict import Key
 
 __all__ = ["Explainer"]
+
+_Task = Minimise | Attribute | Compare | Separate | Profile
 
 _VERIFYING = 60.0
 """Seconds that verifying and diagnosing one finding may take, beside shrinking it."""
@@ -59,19 +70,19 @@ class Explainer:
         self._config, self._ledger, self._time, self._tell, self._elapsed = config, ledger, time, tell, elapsed
         tally = ledger.tally
         self._book = CauseBook(tally.records, tally.owners, tally.seen, tally.company)
-        self._tasks: dict[int, Minimise | Attribute | Compare | Profile] = {}
+        self._tasks: dict[int, _Task] = {}
         self._unanswered: dict[int, list[Sighting]] = {}
         self._attempts: Counter[Key] = Counter()
         self._turns = Turns()
         self._unprofiled: list[Key] = []
         self._shown = ShownBeside(self._book, tally.owners)
-        self._doubted: dict[Key, FindingRecord] = {}  # no findings before they are shown to have a cause of their own
+        self._second = SecondCauses(self._book, ledger, verified=bool(config.repeats))
 
     def waits(self, searching: bool) -> bool:
         """Whether a task waits and there is time for it."""
         return self.next(searching) is not None
 
-    def next(self, searching: bool) -> Minimise | Attribute | Compare | Profile | None:
+    def next(self, searching: bool) -> _Task | None:
         """The next task; None where there is none, or no time for it."""
         most = self._config.shrink_seconds + _VERIFYING
         self._fold_each(self._shown.folds())
@@ -84,10 +95,12 @@ class Explainer:
             if any(record.key.subject == key.subject for record in waiting):
                 return Profile(self._ledger.tally.records[key], folding)
         for subject, trials in product(free, (False, True)):
+            if trials and (task := self._before_trials(subject, searching, folding)) is not None:
+                return task
             if (found := self._book.question(subject, trials=trials)) is not None:
                 return Attribute(*found, folding, trials)
         limit = self._time.next_slice(most, searching=searching)
-        waiting += [record for key, record in self._doubted.items() if key.subject in free and not waiting]
+        waiting = self._second.waiting(free, waiting)
         waiting = [record for record in waiting if self._attempts[record.key] < _ATTEMPTS]
         if waiting and limit != 0:
             record = self._turns.first(waiting)
@@ -97,16 +110,27 @@ class Explainer:
             if (pair := self._book.pair(subject)) is not None:
                 return Compare(pair[0], (pair[1],), folding)
         for subject in free:
+            if (two := self._book.remaining.undecided(subject, explained=searching)) is not None:
+                return Separate(*two, folding)
+        for subject in free:
             if (found := self._book.further_question(subject)) is not None and limit != 0:
                 return Attribute(*found, limit)
         return None
+
+    def _before_trials(self, subject: str, searching: bool, limit: float | None) -> _Task | None:
+        """What is asked before cases are run again in other ways: of a second cause, and once the search is over of two explained findings."""
+        found = None if self._second.doubted else self._book.further_question(subject, silent=True)
+        if found is not None:
+            return Attribute(*found, limit)
+        two = None if searching else self._book.remaining.undecided(subject, explained=True)
+        return None if two is None else Separate(*two, limit)
 
     def _free_subjects(self) -> list[str]:
         """The subjects with findings that no worker is busy with."""
         busy = {_finding(task).subject for task in self._tasks.values()}
         return [s for s in dict.fromkeys(key.subject for key in self._ledger.tally.records) if s not in busy]
 
-    def began(self, worker: int, task: Minimise | Attribute | Compare | Profile) -> None:
+    def began(self, worker: int, task: _Task) -> None:
         """A worker was given a task."""
         self._tasks[worker] = task
         self._unanswered[worker] = list(task.asked) if isinstance(task, Attribute) else []
@@ -118,6 +142,8 @@ class Explainer:
             self._unprofiled.remove(task.cause.key)
         elif isinstance(task, Compare):
             self._book.pairs.began(task.cause.key, task.asked[0].key)
+        elif isinstance(task, Separate):
+            self._book.remaining.separations.began(task.cause.key, task.found.key)
 
     def ended(self, worker: int) -> None:
         """A worker is done with its task; nothing where that was about cases."""
@@ -129,7 +155,7 @@ class Explainer:
             self._book.answer(task.cause.key, left[0], "", told=False)
         if task is not None:
             self._fold_companions()
-            self._open(_finding(task).subject)
+            self._second.open(_finding(task).subject, self._elapsed())
 
     def lost(self, worker: int, *, blamed: bool = True) -> None:
         """A worker died over its task: a finding is stored as it is now, a failure that it was asked about counts as another one.
@@ -142,14 +168,14 @@ class Explainer:
             self._unprofiled.append(task.cause.key)
         elif isinstance(task, Minimise):
             self._attempts[task.key] -= not blamed
-            if self._doubted.pop(task.key, None) is None:
+            if self._second.doubted.pop(task.key, None) is None:
                 self._ledger.rewrite(self._ledger.tally.records[task.key])
         elif isinstance(task, Attribute) and not task.trials:
             self._book.looked(task.cause.key, task.asked)
         elif task is not None and left and blamed:
             self._book.answer(task.cause.key, left[0], "", told=False)
 
-    def told(self, worker: int, event: Improved | Minimal | Attributed | Compared | Shown) -> None:
+    def told(self, worker: int, event: Improved | Minimal | Attributed | Compared | Separated | Shown) -> None:
         """What a worker says of its task: a smaller case of a finding, its minimal one, whose work a failure is, what else a case shows."""
         if isinstance(event, Minimal):
             self._minimal(event)
@@ -157,42 +183,28 @@ class Explainer:
             self._attributed(worker, event)
         elif isinstance(event, Compared):
             self._compared(event)
+        elif isinstance(event, Separated):
+            self._separated(event)
         elif isinstance(event, Shown):
             self._shown.add(event)
-        elif event.key not in self._doubted:
+        elif event.key not in self._second.doubted:
             self._ledger.improved(event)
 
     def _minimal(self, event: Minimal) -> None:
         """A finding was minimised: from now on it is a known cause, unless its diagnosis is that of another one."""
-        if (doubted := self._doubted.pop(event.key, None)) is not None and not self._stands(doubted, event):
-            return
+        if (doubted := self._second.doubted.pop(event.key, None)) is not None:
+            if (stands := self._second.stand(doubted, event)) is None:
+                return
+            self._tell(FindingSeen(stands))
         record = self._ledger.minimal(event)
         self._book.explained(record.key, event.shows or ())
         self._shown.minimal(record, event.shows or ())
-        same = self._same_diagnosis(record.key, event)
+        same = self._second.same_diagnosis(record.key, event)
         self._tell(FindingMinimal(record))
         if same is not None:
             self._fold(record.key, same.key, "the same diagnosis")
         elif (event.confirmation.failed or not event.confirmation.repeats) and event.key.check not in PROCESS_CHECKS:
             self._unprofiled.append(record.key)
-
-    def _stands(self, doubted: FindingRecord, event: Minimal) -> bool:
-        """Whether a second cause behind a bucket is one: its minimal case fails again, and no known cause has its diagnosis."""
-        unsure = self._config.repeats and not event.confirmation.failed
-        if unsure or self._same_diagnosis(event.key, event) is not None:
-            return False
-        sighting = self._book.sighting(event.key)
-        assert sighting is not None
-        like = self._book.owner_of(sighting.key)
-        self._tell(FindingSeen(self._ledger.found(event.key, sighting, like, doubted.seconds)))
-        return True
-
-    def _same_diagnosis(self, key: Key, event: Minimal) -> FindingRecord | None:
-        """The cause that has the same diagnosis, though it did not account for the case as it was first seen; it takes the one that says more."""
-        same = alike(key, event.diagnosis, self._book.known(key.subject))
-        if same is None or same.diagnosis is None or event.diagnosis is None:
-            return None
-        return self._ledger.renamed(same.key, agreed(same.diagnosis, event.diagnosis))
 
     def _attributed(self, worker: int, event: Attributed) -> None:
         """A known cause accounts for a failure, or does not."""
@@ -210,11 +222,19 @@ class Explainer:
         if event.why and all(self._book.is_known(key) for key in (event.cause, event.found)):
             self._fold(event.found, event.cause, event.why)
 
+    def _separated(self, event: Separated) -> None:
+        """An experiment with two findings ended: the diagnosis of the one accounts for the minimal case of the other one, or it does not."""
+        self._book.remaining.separations.add(event)
+        if event.accounts and all(key in self._ledger.tally.records for key in (event.cause, event.found)):
+            self._fold(event.found, event.cause, "the same diagnosis")
+
     def end(self) -> None:
         """Nothing is asked any more: what was never seen without another finding goes to that."""
+        for late in self._second.end():
+            self._tell(FindingSeen(late))
         self._fold_each(self._shown.folds(over=True))
         self._fold_companions(over=True)
-        self._fold_each(self._book.not_told_apart())
+        self._fold_each(self._book.remaining.folds())
 
     def _fold_companions(self, *, over: bool = False) -> None:
         if self._unprofiled and not over:
@@ -230,16 +250,7 @@ class Explainer:
         self._book.forget(key)
         self._tell(FindingFolded(record, next(folded for folded in record.folded if folded.key == key)))
 
-    def _open(self, subject: str) -> None:
-        """A further case of a bucket that no known cause accounts for may be a second one, once no bucket waits that may be its cause."""
-        if any(record.key.subject == subject for record in self._book.waiting()):
-            return
-        if (found := self._book.unexplained(subject)) is not None:
-            key, sighting = found
-            like = self._book.owner_of(sighting.key)
-            self._doubted[key] = first_record(key, sighting, like.evidence, like.subject_spec, self._elapsed())
 
-
-def _finding(task: Minimise | Attribute | Compare | Profile) -> Key:
+def _finding(task: _Task) -> Key:
     """The finding that a task is about."""
     return task.key if isinstance(task, Minimise) else task.cause.key

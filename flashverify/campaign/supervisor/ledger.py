@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from flashverify.campaign import environment
+from flashverify.campaign.causes.needs import NOT_YET
 from flashverify.campaign.store.resume import check_resumable, recount
 from flashverify.campaign.store.writer import RunStore
 from flashverify.campaign.supervisor.journal import Journal
-from flashverify.campaign.supervisor.tally import NOT_YET, Tally
+from flashverify.campaign.supervisor.tally import Tally
 from flashverify.judge.record import RunRecord, Summary
 
 if TYPE_CHECKING:

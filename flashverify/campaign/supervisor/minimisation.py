@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flashverify.campaign.causes.diagnoses import names
+from flashverify.campaign.causes.sighting import may_follow
 from flashverify.campaign.causes.symptoms import symptom
 from flashverify.campaign.protocol import Minimise
 
@@ -34,6 +35,7 @@ def minimisation(
     hang = record.verdict.check == "hang"  # every repeat and every candidate of a hang costs the whole time limit
     others = book.known(record.key.subject)
     known = names(others)
+    sighting = book.sighting(record.key)
     second = [c.key for c in others if record.key.cause and c.key not in known]
     return Minimise(
         record.subject_spec,
@@ -49,4 +51,5 @@ def minimisation(
         apart=tuple(key for key in second if symptom(key) != symptom(record.key)),
         beside=book.beside(record),
         undiagnosed=again,
+        own=sighting is not None and not may_follow(sighting),
     )

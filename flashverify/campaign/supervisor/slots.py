@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from flashverify.campaign.protocol import Attribute, CaseList, Compare, Minimise, Profile, Task
+from flashverify.campaign.protocol import Attribute, CaseList, Compare, Minimise, Profile, Separate, Task
 from flashverify.campaign.supervisor.probe import START_LIMIT
 from flashverify.judge.verdict import CaseResult
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EXPLAINING", "Loss", "Slot", "work_of"]
 
-EXPLAINING = (Minimise, Attribute, Compare, Profile)
+EXPLAINING = (Minimise, Attribute, Compare, Separate, Profile)
 """Tasks that are about findings, not about cases of the campaign."""
 
 

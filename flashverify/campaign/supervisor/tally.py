@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from flashverify.campaign.causes.company import Company
+from flashverify.campaign.causes.needs import NOT_YET
 from flashverify.campaign.causes.reservoir import Reservoir
-from flashverify.campaign.causes.sighting import sightings_of
+from flashverify.campaign.causes.sighting import may_follow, sightings_of
 from flashverify.campaign.plan_name import PROCESS_CHECKS
 from flashverify.campaign.shrink.shrinker import measure
 from flashverify.campaign.store.counts import Counts
@@ -22,10 +23,7 @@ if TYPE_CHECKING:
     from flashverify.case.case import Case
     from flashverify.judge.verdict import CaseResult, Key
 
-__all__ = ["NOT_YET", "Tally", "first_record"]
-
-NOT_YET = "it was not minimised yet"
-"""`FindingRecord.not_minimal` of a finding that waits."""
+__all__ = ["Tally", "first_record"]
 
 
 def first_record(key: Key, sighting: Sighting, evidence: str, spec: str, seconds: float) -> FindingRecord:
@@ -44,7 +42,10 @@ def first_record(key: Key, sighting: Sighting, evidence: str, spec: str, seconds
 
 
 class Tally(Counts):
-    """Adds results up. Knows nothing of processes or files. A bucket that waits is known by its smallest case.
+    """Adds results up. Knows nothing of processes or files.
+
+    A bucket that waits is known by its smallest case. A case on which a gradient may be wrong only because O or the LSE is comes after
+    those on which it is wrong in its own right: a bucket that was folded by such a case waits again once it is seen on one of these.
 
     Attributes:
         records: the findings: causes that are known, and buckets that wait.
@@ -60,6 +61,7 @@ class Tally(Counts):
         self.seen = Reservoir()
         self.company = Company()
         self.counts: Counter[Key] = Counter()
+        self._followed: set[Key] = set()  # buckets that were folded by a case on which they may only follow
         self.deadly: set[tuple[str, str]] = set()  # (spec, case) pairs that killed or hung a process
 
     @property
@@ -99,17 +101,22 @@ class Tally(Counts):
             known = self.records.get(key)
             if known is None and key not in self.owners:
                 changed.append(self.found(key, sighting, result.evidence, spec, seconds))
-            elif known is not None and self._leads(known, case):
+            elif key in self._followed and not may_follow(sighting):
+                changed.append(self._unfold(key))
+                changed.append(self.found(key, sighting, result.evidence, spec, seconds))
+            elif known is not None and self._leads(known, sighting, case):
                 self.seen.lead(sighting)
                 changed.append(self.replace(key, case=sighting.case, verdict=sighting.verdict))
             else:
                 self.seen.add(sighting, case)
         return changed
 
-    def _leads(self, known: FindingRecord, case: Case) -> bool:
+    def _leads(self, known: FindingRecord, sighting: Sighting, case: Case) -> bool:
         """Whether a bucket that waits is known by `case` from now on."""
         waits = not known.confirmation.repeats and known.not_minimal == NOT_YET
-        return waits and measure(case) < measure(parse_case(known.case))
+        leading = self.seen.leading(known.key)
+        before = leading is not None and may_follow(leading)
+        return waits and (may_follow(sighting), measure(case)) < (before, measure(parse_case(known.case)))
 
     def found(self, key: Key, sighting: Sighting, evidence: str, spec: str, seconds: float) -> FindingRecord:
         """A failure whose cause is not known."""
@@ -121,11 +128,20 @@ class Tally(Counts):
     def fold(self, key: Key, cause: Key, why: str) -> FindingRecord:
         """A finding has the cause of another one, which holds it from now on."""
         member = self.records.pop(key)
+        if (leading := self.seen.leading(key)) is not None and may_follow(leading):
+            self._followed.add(key)
         count = max(member.count, self.counts[key])
         case = member.case if member.confirmation.failed else member.first
         folded = Folded(key, case, member.verdict.message, why, count)
         self.owners |= {key: cause} | {each.key: cause for each in member.folded}
         return self.replace(cause, folded=(*self.records[cause].folded, folded, *member.folded))
+
+    def _unfold(self, key: Key) -> FindingRecord:
+        """A bucket that was folded is one of its own again; the finding that held it."""
+        self._followed.remove(key)
+        owner = self.owners.pop(key)
+        kept = tuple(folded for folded in self.records[owner].folded if folded.key != key)
+        return self.replace(owner, folded=kept)
 
     def replace(self, key: Key, **changes: object) -> FindingRecord:
         """Change a finding."""

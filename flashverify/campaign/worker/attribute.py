@@ -9,9 +9,10 @@ import time
 from typing import TYPE_CHECKING
 
 from flashverify.campaign.causes.accesses import access, accesses
-from flashverify.campaign.causes.book import bucket_of
 from flashverify.campaign.causes.diagnoses import OF_VALUES, named
 from flashverify.campaign.causes.elsewhere import IN_THE_OTHER_PROBLEM, elsewhere
+from flashverify.campaign.causes.hidden import bucket_of
+from flashverify.campaign.causes.sighting import may_follow, sightings_of
 from flashverify.campaign.causes.symptoms import TOLD_BY_VALUES, VALUES, consequences, symptom
 from flashverify.campaign.plan_name import PROCESS_CHECKS
 from flashverify.campaign.protocol import Attributed, Shown, Started
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from flashverify.campaign.protocol import Attribute, Compare
     from flashverify.campaign.worker.main import Session
     from flashverify.case.case import Case
-    from flashverify.judge.verdict import Verdict
+    from flashverify.judge.verdict import CaseResult, Verdict
 
 __all__ = ["Cause", "attribute"]
 
@@ -147,8 +148,9 @@ class Cause:
         for _ in range(_REDUCED):
             if candidate is None:
                 break
-            failures = self._replays.judge(candidate, bucket.check).failures
-            shown = [v for v in failures if symptom(v) in accepted]
+            result = self._replays.judge(candidate, bucket.check)
+            failures = result.failures
+            shown = [v for v in failures if symptom(v) in accepted and not self._only_follows(sighting, v, result)]
             if shown and self._attributed(candidate, shown[0]):
                 return "the same diagnosis on a simpler case"
             try:
@@ -156,6 +158,11 @@ class Cause:
             except StopIteration:
                 break
         return ""
+
+    def _only_follows(self, sighting: Sighting, verdict: Verdict, result: CaseResult) -> bool:
+        """Whether a failure may only follow on a simpler case, though it is wrong in its own right on the case that is asked about."""
+        seen = sightings_of(result).get(verdict.key(result.subject, parse_case(result.case).dtype))
+        return not may_follow(sighting) and seen is not None and may_follow(seen)
 
     def _plain(self, sighting: Sighting) -> Verdict | None:
         """That the same output of the case itself is wrong too."""

@@ -32,6 +32,7 @@ from flashverify.campaign.protocol import (
     Profile,
     Ready,
     Reply,
+    Separate,
     Spent,
     Started,
     Task,
@@ -180,6 +181,10 @@ class Session:
             from flashverify.campaign.worker.compare import compare
 
             compare(self, task)
+        elif isinstance(task, Separate):
+            from flashverify.campaign.worker.separate import separate
+
+            separate(self, task)
         elif isinstance(task, Profile):
             from flashverify.campaign.worker.profile import profile
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from flashverify.campaign.causes.book import bucket_of
 from flashverify.campaign.causes.diagnoses import OF_VALUES
+from flashverify.campaign.causes.hidden import bucket_of
+from flashverify.campaign.causes.sighting import may_follow, sightings_of
 from flashverify.campaign.causes.symptoms import TOLD_BY_VALUES, symptom
 from flashverify.campaign.plan_name import PROCESS_CHECKS, PlanName
 from flashverify.campaign.protocol import Improved, Judge, Minimal, Minimise, Started
@@ -169,6 +170,8 @@ def _own_failure(session: Session, task: Minimise, case: Case, result: CaseResul
     """
     found = _failure(result, case, task.key)
     if found is not None and found.mode == "strict" and task.verdict.mode != "strict":
+        return None
+    if task.own and (seen := sightings_of(result).get(bucket_of(task.key))) is not None and may_follow(seen):
         return None
     if found is None or {symptom(v) for v in result.failures} & set(map(symptom, task.apart)):
         return None

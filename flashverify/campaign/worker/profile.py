@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from flashverify.campaign.causes.diagnoses import named
-from flashverify.campaign.causes.sighting import sightings_of
+from flashverify.campaign.causes.sighting import may_follow, sightings_of
 from flashverify.campaign.causes.symptoms import VALUES, consequences, symptom
 from flashverify.campaign.protocol import Shown, Started
 from flashverify.case.case import DTYPES, Case, Grad, Values
@@ -40,7 +40,7 @@ def profile(session: Session, task: Profile) -> None:
     end = math.inf if task.limit is None else time.monotonic() + task.limit
     spec, finding = task.cause.subject_spec, task.cause
     subject, minimal = session.subject(spec), parse_case(finding.case)
-    known = {finding.key}
+    known, followed = {finding.key}, {finding.key}
     for plan in (_QUICK, _FULL):
         for case, words in _variants(minimal, named(finding)):
             if time.monotonic() > end:
@@ -50,15 +50,17 @@ def profile(session: Session, task: Profile) -> None:
             result = session.judge(spec, case, plan)
             if symptom(finding.key) not in map(symptom, result.failures):
                 continue
-            found: defaultdict[tuple[str, bool], list[Key]] = defaultdict(list)
+            found: defaultdict[tuple[str, bool, bool], list[Key]] = defaultdict(list)
             for key, sighting in sightings_of(result).items():
-                if key not in known and not _by_size(key, case, task, minimal) and _accounts(session, task, sighting):
-                    known.add(key)
+                may = may_follow(sighting)
+                said = known | followed if may else known
+                if key not in said and not _by_size(key, case, task, minimal) and _accounts(session, task, sighting):
+                    (followed if may else known).add(key)
                     follows = consequences(sighting.failures, sighting.given).get(key.output, "")
                     why = follows or f"its minimal case{words} shows it too"
-                    found[why, _sure(key, finding, bool(follows))].append(key)
-            for (why, sure), buckets in found.items():
-                session.emit(Shown(finding.key, tuple(buckets), why, sure))
+                    found[why, _sure(key, finding, bool(follows)), may].append(key)
+            for (why, sure, may), buckets in found.items():
+                session.emit(Shown(finding.key, tuple(buckets), why, sure, may))
 
 
 def _variants(minimal: Case, told: bool) -> Iterator[tuple[Case, str]]:

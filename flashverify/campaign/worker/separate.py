@@ -1,0 +1,87 @@
+"""What tells two findings apart: a name that does not account for the other one, and cases without what the other one needs."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from flashverify.campaign.causes.diagnoses import named
+from flashverify.campaign.causes.independence import LOW, has, needed
+from flashverify.campaign.causes.sighting import may_follow, sightings_of
+from flashverify.campaign.causes.symptoms import VALUES, symptom
+from flashverify.campaign.plan_name import PlanName
+from flashverify.campaign.protocol import Separated, Started
+from flashverify.campaign.worker.neighbours import simpler
+from flashverify.case.changes import change
+from flashverify.case.text import format_case, parse_case
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from flashverify.campaign.causes.sighting import Sighting
+    from flashverify.campaign.protocol import Separate
+    from flashverify.campaign.worker.main import Session
+    from flashverify.case.case import Case
+    from flashverify.judge.record import FindingRecord
+
+__all__ = ["separate"]
+
+_TRIED = 6
+"""Cases that are judged without what the other finding needs."""
+
+
+def separate(session: Session, task: Separate) -> None:
+    """Emit `Separated`, what was found until the limit."""
+    end = math.inf if task.limit is None else time.monotonic() + task.limit
+    accounts, alone = None, ["", ""]
+    try:
+        accounts = _accounts(session, task)
+        for number, (one, other) in enumerate(((task.found, task.cause), (task.cause, task.found))):
+            alone[number] = "" if accounts else _seen_without(session, one, other, end)
+    except Exception as error:  # what cannot be told stays as it is
+        print(f"separation failed: {type(error).__name__}: {error}", file=sys.stderr)
+    session.emit(Separated(task.cause.key, task.found.key, accounts, *alone))
+
+
+def _accounts(session: Session, task: Separate) -> bool | None:
+    """Whether the one diagnosis that has a name accounts for the minimal case of the other finding; None where it has no say."""
+    if named(task.cause) == named(task.found):
+        return None
+    one, other = (task.cause, task.found) if named(task.cause) else (task.found, task.cause)
+    seen = _shown(session, other, parse_case(other.case)) if other.key.check in VALUES else None
+    if seen is None or one.diagnosis is None:
+        return None
+    session.emit(Started())
+    subject = session.subject(one.subject_spec)
+    return session.toolkit.attributed(subject, parse_case(other.case), seen.verdict, one.diagnosis)
+
+
+def _seen_without(session: Session, one: FindingRecord, other: FindingRecord, end: float) -> str:
+    """A case that shows a finding and lacks something that the case of the other one has; empty where none was found."""
+    for case in islice(_lacking(session, one, other), _TRIED):
+        if time.monotonic() > end:
+            break
+        if (seen := _shown(session, one, case)) is not None and not may_follow(seen):
+            return format_case(case)
+    return ""
+
+
+def _lacking(session: Session, one: FindingRecord, other: FindingRecord) -> Iterator[Case]:
+    """The case of a finding in fp32, and with a part less, where that lacks something that the case of the other one has."""
+    case, needs = parse_case(one.case), needed(other)
+    subject = session.subject(one.subject_spec)
+    if not needs <= has(case):
+        return
+    precise = change(case, dtype="fp32", precision="ieee") if LOW in needs else None
+    for changed in (*([precise] if precise is not None else []), *simpler(case)):
+        if not needs <= has(changed) and session.toolkit.refusal(subject, changed) is None:
+            yield changed
+
+
+def _shown(session: Session, finding: FindingRecord, case: Case) -> Sighting | None:
+    """The failure of a finding, in whatever dtype, where a case shows it."""
+    result = session.judge(finding.subject_spec, case, str(PlanName.of_check(finding.key.check)))
+    return next((s for key, s in sightings_of(result).items() if symptom(key) == symptom(finding.key)), None)
