@@ -163,7 +163,7 @@ class Executor(stock.GridExecutor):  # type: ignore[misc]
         first, done = len(groups), []
         b.__class__, b.limit = session.lockstep_class, session.limit
         if session.watched.changed():
-            b.tapes.clear()
+            session.forget_tapes()
         try:
             while groups:
                 group = groups.pop()

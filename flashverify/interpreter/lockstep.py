@@ -11,7 +11,7 @@ from flashverify.interpreter.hooks import InterpreterBuilder, handle
 from flashverify.interpreter.layer import Layer, TooLarge, Unsupported
 from flashverify.interpreter.numerics import as_array
 
-__all__ = ["Lockstep"]
+__all__ = ["Lockstep", "spread"]
 
 _ELEMENTWISE = """
 create_add create_sub create_mul create_sdiv create_udiv create_idiv create_srem create_urem create_umulhi
@@ -43,7 +43,7 @@ _ANY_SHAPE = [
 _SMALL = 1 << 14
 
 
-def _spread(x: Any, shape: tuple[int, ...]) -> Any:
+def spread(x: Any, shape: tuple[int, ...]) -> Any:
     """`x` in a larger shape: a view, or a copy where that is faster to make."""
     if x.shape == shape:
         return x
@@ -57,7 +57,7 @@ def _spread(x: Any, shape: tuple[int, ...]) -> Any:
 def _aligned(*arrays: Any) -> list[Any]:
     """The arrays with one leading axis, contiguous."""
     count = max([x.shape[0] for x in arrays])
-    return [np.ascontiguousarray(_spread(x, (count, *x.shape[1:]))) for x in arrays]
+    return [np.ascontiguousarray(x if x.shape[0] == count else spread(x, (count, *x.shape[1:]))) for x in arrays]
 
 
 class Lockstep(Layer):
@@ -78,7 +78,7 @@ class Lockstep(Layer):
         count = len(self.programs)
         if count > 1 and count * elements > self.limit:
             raise TooLarge(elements)
-        return _spread(data, (data.shape[0], *shape))
+        return spread(data, (data.shape[0], *shape))
 
     # --- where the axis begins --------------------------------------------------------------------------------------
 

@@ -169,11 +169,12 @@ class Argument:
 
     def strange(self, places: Any) -> Any:
         """Which distances are not of the tensor's elements: a bool array, or None where all of them are."""
+        extent = np.uint64(self.extent)
         if self.own is None:
-            bad = places >= np.uint64(self.extent)
-        else:
-            bad = ~self.own[np.minimum(places, np.uint64(self.extent)).view(np.int64)]
-        return bad if bad.any() else None
+            inside = places.size == 0 or np.maximum.reduce(places, axis=None) < extent
+            return None if inside else places >= extent
+        good = self.own.take(np.minimum(places, extent).view(np.int64))
+        return None if np.count_nonzero(good) == good.size else ~good
 
     def element(self, address: int) -> int:
         """Distance of an address from the first element, elements."""
@@ -240,7 +241,7 @@ class Tagged(Layer):
     def argument(self, ptrs: Any, keep: Any) -> Argument | None:
         """The tensor of a tile of pointers; by address where the pointers lost their tag, as by a cast; None if there is none."""
         found: Argument | None = getattr(ptrs.dtype, "argument", None)
-        if found is not None or not keep.any():
+        if found is not None or not np.count_nonzero(keep):
             return found
         first = int(ptrs.data[keep].flat[0])
         size = max(1, ptrs.get_element_ty().primitive_bitwidth // 8)

@@ -166,7 +166,7 @@ class Numerics(Layer):
         words = None if self.within is None else self.within.argument.words(_opaque(data.dtype))
         if words is not None:
             places = self.within.places.view(np.int64)
-            if keep.all():
+            if np.count_nonzero(keep) == keep.size:
                 words[places] = data.view(words.dtype)
             else:
                 words[places[keep]] = data[keep].view(words.dtype)
@@ -179,7 +179,9 @@ class Numerics(Layer):
         if words is None:
             return gather.load(at, keep, fill, dtype)
         found = words.take(self.within.places.view(np.int64), mode="clip")
-        return found if keep.all() else np.where(keep, found, dtype.type(0) if fill is None else fill)
+        if np.count_nonzero(keep) != keep.size:
+            np.copyto(found, dtype.type(0) if fill is None else fill, where=~keep)
+        return found
 
     def undo(self) -> None:
         """Take back the stores of the journal."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flashverify.interpreter.formats import simple_cast
@@ -58,6 +58,7 @@ class Step:
         place: innermost line of source, where that may matter.
         size: bytes that a pointer operand moves by.
         astype: the type that it converts to, where NumPy's conversion is the right one.
+        settled: whether NumPy's result has the type that it must have; of pointers, whether their offsets have 8 bytes.
     """
 
     name: str
@@ -69,6 +70,7 @@ class Step:
     place: tuple[str, int] | None = None
     size: int = 0
     astype: Any = None
+    settled: bool = False
 
 
 @dataclass(slots=True)
@@ -154,10 +156,42 @@ class Recording:
             step.place = inner_place()
         if name == "create_addptr":
             step.size = max(1, args[0].get_element_ty().primitive_bitwidth // 8)
-        if len(held) == 1 and isinstance(args[0], TensorHandle):
-            step.astype = simple_cast(args[0].data.dtype, held[0].data.dtype)
+            step.settled = args[1].data.dtype.itemsize == 8
+        elif len(held) == 1 and isinstance(args[0], TensorHandle):
+            before, after = args[0].data.dtype, held[0].data.dtype
+            step.astype = simple_cast(before, after)
+            step.settled = after in (before, bool) if ufunc is not None else after == before
         self.steps.append(step)
         self._alive += [*args, *kwargs.values()]
+
+
+    def splice(self, inner: Recording, given: list[Any], made: list[tuple[Any, Any]]) -> None:
+        """Take in the operations of a call that was replayed.
+
+        Args:
+            inner: its recording.
+            given: handles of its inputs.
+            made: the handles that it gave back, each with its `Slot` or `Constant`.
+        """
+        sources = [self._known.get(id(held)) for held in given]
+        first, inputs = len(self.shapes), len(given)
+
+        def moved(source: Any) -> Any:
+            if not isinstance(source, Slot):
+                return source
+            return Slot(first + source.number - inputs) if source.number >= inputs else sources[source.number]
+
+        self.shapes += inner.shapes[inputs:]
+        self.elements = max(self.elements, inner.elements)
+        for step in inner.steps:
+            args, kwargs = [moved(x) for x in step.args], {name: moved(x) for name, x in step.kwargs.items()}
+            self.opaque |= None in (*args, *kwargs.values())
+            outs = [first + number - inputs for number in step.outs]
+            place = (step.place or inner_place()) if self.placed and step.name in _PLACED else None
+            self.steps.append(replace(step, args=args, kwargs=kwargs, outs=outs, place=place))
+        for source, held in made:
+            self._known[id(held)] = moved(source)
+            self._alive.append(held)
 
 
 _unobserved: weakref.WeakKeyDictionary[type, bool] = weakref.WeakKeyDictionary()

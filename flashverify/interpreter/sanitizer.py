@@ -63,7 +63,7 @@ class Sanitizer(Tagged):
         """Load from the tensor's own, written elements."""
         at, keep = ptrs.data, as_array(mask)
         argument = self.argument(ptrs, keep)
-        if other is None and not keep.all():
+        if other is None and np.count_nonzero(keep) != keep.size:
             other = self._undefined(ptrs, keep, argument)
         keep, self.within = self._inside("load", argument, ptrs, keep)
         try:
@@ -113,7 +113,7 @@ class Sanitizer(Tagged):
         """The lanes whose element is the tensor's own, and where they lie in it if their pointers are tagged; others are reported."""
         at = ptrs.data
         if argument is None:
-            if keep.any():
+            if np.count_nonzero(keep):
                 self._report("out-of-bounds", access, None, at, keep, "no tensor of the launch lies there")
                 return np.zeros_like(keep), None
             return keep, None
@@ -123,7 +123,7 @@ class Sanitizer(Tagged):
         if strange is None:
             return keep, lanes
         strange &= keep
-        if not strange.any():
+        if not np.count_nonzero(strange):
             return keep, lanes
         if self.watched.wraps is not None:
             self.watched.wraps.look(self, access, argument, at, strange)
@@ -168,7 +168,7 @@ class Sanitizer(Tagged):
         poison = argument.state.poison
         stale = data.view(poison.dtype) == poison
         stale &= keep
-        if stale.any():
+        if np.count_nonzero(stale):
             self._report("uninitialised", access, argument, at, stale, "nobody has written the element")
 
     def _remember(self, argument: Argument, state: State, at: Any, keep: Any) -> None:

@@ -1,0 +1,252 @@
+"""The code of a recorded call: its operations on bare arrays, with handles around those alone that leave it or that the builder asks for."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flashverify.interpreter.broadcasts import unmade, uses
+from flashverify.interpreter.formats import numpy_dtype
+from flashverify.interpreter.hooks import handle, tl
+from flashverify.interpreter.layer import TooLarge
+from flashverify.interpreter.lockstep import spread
+from flashverify.interpreter.memory import Replayed
+from flashverify.interpreter.recording import CASTS, Slot, Step
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import CodeType
+
+    from flashverify.interpreter.recording import Recording
+
+__all__ = ["compiled", "new_tensor"]
+
+_FILENAME = str(Path(__file__).with_name("tape"))
+_REMEMBERED = 1 << 13
+"""Sources whose code is kept: calls of other constants often have the same."""
+
+
+def new_tensor(template: dict[str, Any], held: Any) -> Any:
+    """A tensor with the attributes of a template around a handle."""
+    made = object.__new__(tl.core.tensor)
+    made.__dict__.update(template)
+    made.handle = held
+    return made
+
+
+def _cast(output: Any, x: Any, kind: Any) -> Any:
+    """The result of a ufunc in the type of its first operand, as `Numerics.binary_op` has it."""
+    return output if output.dtype == x.dtype or output.dtype == bool else output.astype(numpy_dtype(kind))
+
+
+_NAMES: dict[str, Any] = {
+    "handle": handle,
+    "new": new_tensor,
+    "cast": _cast,
+    "where": np.where,
+    "spread": spread,
+    "U8": np.uint64,
+    "Replayed": Replayed,
+    "TooLarge": TooLarge,
+}
+
+
+def compiled(recording: Recording, inputs: int, result: Any) -> Callable[..., Any]:
+    """A function of the builder and the input tensors that repeats the call.
+
+    Args:
+        recording: of the call.
+        inputs: how many tensors it gets.
+        result: what it gives back, see `Tape`.
+    """
+    return _Writer(recording, inputs, result).function()
+
+
+@functools.lru_cache(_REMEMBERED)
+def _code(source: str) -> CodeType:
+    return compile(source, _FILENAME, "exec")
+
+
+class _Writer:
+    """Writes one function. Slot n is the array `d{n}`, and `h{n}` the handle around it where there is one."""
+
+    def __init__(self, recording: Recording, inputs: int, result: Any) -> None:
+        self._recording, self._inputs, self._result = recording, inputs, result
+        self._names = dict(_NAMES)
+        self._used = uses(recording, _slots(result))
+        self._lazy = unmade(recording, self._used) if recording.plain else {}
+        self._kinds: dict[int, tuple[str, bool]] = {n: (f"h{n}.dtype", False) for n in range(inputs)}
+        self._handles = set(_slots(result)).union(
+            *({x.number for x in (*s.args, *s.kwargs.values()) if isinstance(x, Slot)} for s in self._calls())
+        )
+
+    def _calls(self) -> list[Step]:
+        """The steps that the builder makes."""
+        return [step for step in self._recording.steps if self._array(step) is None]
+
+    def function(self) -> Callable[..., Any]:
+        """The function."""
+        lines = []
+        for n in range(self._inputs):
+            if n in self._used:
+                lines += [f"h{n} = a{n}.handle", f"d{n} = h{n}.data"]
+        most = self._recording.elements
+        if most > 1:
+            lines += [
+                f"if len(b.programs) * {most} > b.limit and len(b.programs) > 1: raise TooLarge({most})",
+            ]
+        for step in self._recording.steps:
+            lines += self._lines(step)
+        lines.append(f"return {self._given(self._result)}")
+        head = ", ".join(["b", *(f"a{n}" for n in range(self._inputs))])
+        exec(_code(f"def replay({head}):\n" + "".join(f"    {line}\n" for line in lines)), self._names)
+        found: Callable[..., Any] = self._names["replay"]
+        return found
+
+    # --- operands ---------------------------------------------------------------------------------------------------
+
+    def _constant(self, value: Any) -> str:
+        if value is None or value is True or value is False or value.__class__ is int:
+            return repr(value)
+        name = f"c{len(self._names)}"
+        self._names[name] = value
+        return name
+
+    def _held(self, source: Any) -> str:
+        return f"h{source.number}" if isinstance(source, Slot) else self._constant(source.value)
+
+    def _data(self, source: Any) -> str:
+        """The array of an operand."""
+        if not isinstance(source, Slot):
+            return self._constant(source.value.data)
+        of, rank = self._lazy.get(source.number, (source.number, 0))
+        return f"d{of}" + (f".reshape(-1{', 1' * rank})" if rank else "")
+
+    def _kind(self, source: Any, *, scalar: bool = True) -> tuple[str, bool]:
+        """The type that the handle of an operand has, as code, and whether that is known to be no tile's; of its elements if `scalar`."""
+        if isinstance(source, Slot):
+            of, _ = self._lazy.get(source.number, (source.number, 0))
+            code, single = self._kinds[of]
+        else:
+            code, single = self._constant(source.value.dtype), False
+        return (code, single) if single or not scalar else (f"{code}.scalar", True)
+
+    # --- operations -------------------------------------------------------------------------------------------------
+
+    def _array(self, step: Step) -> str | None:
+        """How an operation is made: `ufunc`, the name of one that is made here, or None where the builder makes it."""
+        if not self._recording.plain:
+            return None
+        if step.ufunc is not None:
+            return "ufunc"
+        if step.kwargs:
+            return None
+        if step.name in CASTS:
+            return "cast" if step.astype is not None else None
+        return step.name if step.name in _WRITTEN else None
+
+    def _lines(self, step: Step) -> list[str]:
+        how = self._array(step)
+        if how is None:
+            return self._call(step)
+        out = step.outs[0]
+        if out in self._lazy or out not in self._used:
+            self._kinds[out] = ("", True)
+            return []
+        if how == "ufunc":
+            data = f"{self._constant(step.ufunc)}({', '.join(map(self._data, step.args))})"
+            self._kinds[out] = self._kind(step.args[0])
+        elif how == "cast":
+            data = self._data(step.args[0])
+            data += "" if step.settled else f".astype({self._constant(step.astype)})"
+            self._kinds[out] = (self._constant(step.args[1].value.scalar), True)
+        else:
+            data, self._kinds[out] = getattr(self, _WRITTEN[how])(step)
+        lines = [f"d{out} = {data}"]
+        if how == "ufunc" and len(step.args) == 2 and not step.settled:
+            lines.append(f"d{out} = cast(d{out}, {self._data(step.args[0])}, {self._kinds[out][0]})")
+        if out in self._handles:
+            lines.append(f"h{out} = handle(d{out}, {self._kinds[out][0]})")
+        return lines
+
+    def _shape(self, step: Step) -> tuple[int, ...]:
+        """Of the tile that an operation makes."""
+        return self._recording.shapes[step.outs[0]]
+
+    def _addptr(self, step: Step) -> tuple[str, tuple[str, bool]]:
+        pointer, offset = step.args
+        data = self._data(offset)
+        data += ".view(U8)" if step.settled else ".astype(U8)"
+        if step.size != 1:
+            data = f"{data} * {self._constant(np.uint64(step.size))}"
+        return f"{self._data(pointer)} + {data}", self._kind(pointer, scalar=False)
+
+    def _select(self, step: Step) -> tuple[str, tuple[str, bool]]:
+        return f"where({', '.join(map(self._data, step.args))})", self._kind(step.args[2])
+
+    def _expand_dims(self, step: Step) -> tuple[str, tuple[str, bool]]:
+        axis = step.args[1].value
+        at = f"...{', None' + ', :' * (-1 - axis)}" if axis < 0 else f":, {':, ' * axis}None"
+        return f"{self._data(step.args[0])}[{at}]", self._kind(step.args[0])
+
+    def _reshape(self, step: Step) -> tuple[str, tuple[str, bool]]:
+        data, shape = self._data(step.args[0]), self._constant(self._shape(step))
+        return f"{data}.reshape(len({data}), *{shape})", self._kind(step.args[0])
+
+    def _broadcast(self, step: Step) -> tuple[str, tuple[str, bool]]:
+        data, shape = self._data(step.args[0]), self._constant(self._shape(step))
+        return f"spread({data}, (len({data}), *{shape}))", self._kind(step.args[0])
+
+    def _splat(self, step: Step) -> tuple[str, tuple[str, bool]]:
+        data, shape = self._data(step.args[1]), self._shape(step)
+        tile = f"{data}.reshape(-1{', 1' * len(shape)})"
+        return f"spread({tile}, (len({data}), *{self._constant(shape)}))", self._kind(step.args[1])
+
+    def _call(self, step: Step) -> list[str]:
+        operands = [self._held(x) for x in step.args]
+        operands += [f"{name}={self._held(x)}" for name, x in step.kwargs.items()]
+        call = f"b.{step.name}({', '.join(operands)})"
+        if step.outs:
+            call = f"{', '.join(f'h{n}' for n in step.outs)}{',' * step.several} = {call}"
+        lines = [call]
+        if step.place is not None:
+            lines = [f"Replayed.at = {self._constant(step.place)}", call, "Replayed.at = None"]
+        for n in step.outs:
+            self._kinds[n] = (f"h{n}.dtype", False)
+            if n in self._used:
+                lines.append(f"d{n} = h{n}.data")
+        return lines
+
+    # --- what is given back -----------------------------------------------------------------------------------------
+
+    def _given(self, shape: Any) -> str:
+        kind = shape[0]
+        if kind == "input":
+            return f"a{shape[1]}"
+        if kind == "tensor":
+            return f"new({self._constant(shape[2])}, {self._held(shape[1])})"
+        if kind == "tuple":
+            return f"({''.join(self._given(x) + ', ' for x in shape[1])})"
+        if kind == "named":
+            return f"{self._constant(shape[2])}({', '.join(map(self._given, shape[1]))})"
+        return self._constant(shape[1])
+
+
+_WRITTEN = {
+    "create_addptr": "_addptr",
+    "create_select": "_select",
+    "create_expand_dims": "_expand_dims",
+    "create_reshape": "_reshape",
+    "create_broadcast": "_broadcast",
+    "create_splat": "_splat",
+}
+
+
+def _slots(shape: Any) -> list[int]:
+    """The slots that a result holds."""
+    if shape[0] in ("tuple", "named"):
+        return [n for x in shape[1] for n in _slots(x)]
+    return [shape[1].number] if shape[0] == "tensor" and isinstance(shape[1], Slot) else []
