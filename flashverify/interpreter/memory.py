@@ -161,9 +161,11 @@ class Argument:
             self._words = self._words.view(dtype)
         return self._words
 
-    def places(self, at: Any) -> Any:
-        """Distances of addresses from the first element, elements, uint64: those before it are beyond every extent."""
+    def places(self, at: Any, *, signed: bool = False) -> Any:
+        """Distances of addresses from the first element, elements, uint64: those before it are beyond every extent, or negative if `signed`."""
         offset = at - np.uint64(self.base)
+        if signed:
+            return offset.view(np.int64) >> self.shift
         offset >>= np.uint64(self.shift)
         return offset
 

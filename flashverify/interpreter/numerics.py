@@ -10,6 +10,7 @@ import numpy as np
 from flashverify.interpreter import formats, gather
 from flashverify.interpreter.formats import BF16, is_float, numpy_dtype
 from flashverify.interpreter.hooks import handle, native, stock, tl
+from flashverify.interpreter.late import part_of, spread
 from flashverify.interpreter.layer import Layer, Unsupported
 
 __all__ = ["Numerics", "as_array"]
@@ -154,7 +155,7 @@ class Numerics(Layer):
         element = ptrs.get_element_ty()
         dtype = numpy_dtype(element)
         raw = _opaque(dtype)
-        loaded = self._loaded(ptrs.data, as_array(mask), None if other is None else other.data.view(raw), raw)
+        loaded = self._loaded(ptrs, mask, None if other is None else part_of(other).view(raw), raw)
         return handle(loaded if raw is dtype else loaded.view(dtype), element)
 
     def create_masked_store(self, ptrs: Any, value: Any, mask: Any, *_rest: Any, **_options: Any) -> Any:
@@ -162,7 +163,7 @@ class Numerics(Layer):
         at, data, keep = _owned(ptrs.data), _owned(value.data), _owned(as_array(mask))
         if self.journal is not None:
             bits = _UINT[data.itemsize]
-            self.journal.append((at, self._loaded(at, keep, None, bits), keep))
+            self.journal.append((at, self._loaded(handle(at, None), keep, None, bits), keep))
         words = None if self.within is None else self.within.argument.words(_opaque(data.dtype))
         if words is not None:
             places = self.within.places.view(np.int64)
@@ -173,12 +174,14 @@ class Numerics(Layer):
             return None
         return gather.store(at, data.view(_opaque(data.dtype)), keep)
 
-    def _loaded(self, at: Any, keep: Any, fill: Any, dtype: Any) -> Any:
+    def _loaded(self, ptrs: Any, mask: Any, fill: Any, dtype: Any) -> Any:
         """The elements at addresses; `fill`, or 0, where they are masked off."""
         words = None if self.within is None else self.within.argument.words(dtype)
         if words is None:
-            return gather.load(at, keep, fill, dtype)
+            at = ptrs.data
+            return gather.load(at, as_array(mask), fill if fill is None else spread(fill, at.shape), dtype)
         found = words.take(self.within.places.view(np.int64), mode="clip")
+        keep = part_of(mask)
         if np.count_nonzero(keep) != keep.size:
             np.copyto(found, dtype.type(0) if fill is None else fill, where=~keep)
         return found

@@ -164,7 +164,6 @@ class Recording:
         self.steps.append(step)
         self._alive += [*args, *kwargs.values()]
 
-
     def splice(self, inner: Recording, given: list[Any], made: list[tuple[Any, Any]]) -> None:
         """Take in the operations of a call that was replayed.
 

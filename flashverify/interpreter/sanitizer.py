@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import math
+import operator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from flashverify.interpreter.formats import numpy_dtype
 from flashverify.interpreter.hooks import handle
+from flashverify.interpreter.late import Outer, part_of
 from flashverify.interpreter.memory import Argument, Lanes, Tagged, place, program_of
 from flashverify.interpreter.numerics import as_array
 from flashverify.interpreter.ordering import Order
@@ -61,6 +63,13 @@ class Sanitizer(Tagged):
 
     def create_masked_load(self, ptrs: Any, mask: Any, other: Any, *rest: Any, **options: Any) -> Any:
         """Load from the tensor's own, written elements."""
+        if ptrs.__class__ is Outer and other is not None:
+            self.within = self._inside_by_rows(ptrs, part_of(mask))
+            if self.within is not None:
+                try:
+                    return super().create_masked_load(ptrs, mask, other, *rest, **options)
+                finally:
+                    self.within = None
         at, keep = ptrs.data, as_array(mask)
         argument = self.argument(ptrs, keep)
         if other is None and np.count_nonzero(keep) != keep.size:
@@ -108,6 +117,20 @@ class Sanitizer(Tagged):
         return super().create_atomic_cas(ptr, cmp, val, *rest)
 
     # --- checks -----------------------------------------------------------------------------------------------------
+
+    def _inside_by_rows(self, ptrs: Any, keep: Any) -> Lanes | None:
+        """Where the lanes of a load from an input lie in it; None where the lanes have to be looked at one by one."""
+        argument: Argument | None = getattr(ptrs.dtype, "argument", None)
+        if argument is None or argument.size != ptrs.size or not self._state(argument).is_input:
+            return None
+        rows, columns = argument.places(ptrs.pointers, signed=True), ptrs.offsets.astype(np.int64, copy=False)
+        places = rows + columns
+        if argument.own is None and columns.size and all(map(operator.le, keep.shape, rows.shape)):
+            kept = rows if np.count_nonzero(keep) == keep.size else rows[np.broadcast_to(keep, rows.shape)]
+            if not kept.size or (kept.min() + columns.min() >= 0 and kept.max() + columns.max() < argument.extent):
+                return Lanes(argument, places)
+        strange = argument.strange(places.view(np.uint64))
+        return Lanes(argument, places) if strange is None or not np.count_nonzero(strange & keep) else None
 
     def _inside(self, access: str, argument: Argument | None, ptrs: Any, keep: Any) -> tuple[Any, Lanes | None]:
         """The lanes whose element is the tensor's own, and where they lie in it if their pointers are tagged; others are reported."""

@@ -84,7 +84,11 @@ class Session:
 
     def forget_tapes(self) -> None:
         """Record every call anew, whatever class it was recorded with."""
-        known = (self.lockstep_class, *(kind for kind, _ in self.extensions), *(kind for _, kind in self.extensions.values()))
+        known = (
+            self.lockstep_class,
+            *(kind for kind, _ in self.extensions),
+            *(kind for _, kind in self.extensions.values()),
+        )
         for kind in known:
             if kind.tapes:
                 kind.tapes.clear()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +12,8 @@ import numpy as np
 from flashverify.interpreter.broadcasts import unmade, uses
 from flashverify.interpreter.formats import numpy_dtype
 from flashverify.interpreter.hooks import handle, tl
+from flashverify.interpreter.late import Outer, Spread, spread
 from flashverify.interpreter.layer import TooLarge
-from flashverify.interpreter.lockstep import spread
 from flashverify.interpreter.memory import Replayed
 from flashverify.interpreter.recording import CASTS, Slot, Step
 
@@ -48,6 +49,8 @@ _NAMES: dict[str, Any] = {
     "cast": _cast,
     "where": np.where,
     "spread": spread,
+    "Spread": Spread,
+    "Outer": Outer,
     "U8": np.uint64,
     "Replayed": Replayed,
     "TooLarge": TooLarge,
@@ -78,6 +81,13 @@ class _Writer:
         self._names = dict(_NAMES)
         self._used = uses(recording, _slots(result))
         self._lazy = unmade(recording, self._used) if recording.plain else {}
+        self._looked = {
+            self._lazy.get(x.number, (x.number, 0))[0]
+            for step in recording.steps
+            if self._array(step) is not None and not self._dropped(step)
+            for x in step.args
+            if isinstance(x, Slot)
+        }
         self._kinds: dict[int, tuple[str, bool]] = {n: (f"h{n}.dtype", False) for n in range(inputs)}
         self._handles = set(_slots(result)).union(
             *({x.number for x in (*s.args, *s.kwargs.values()) if isinstance(x, Slot)} for s in self._calls())
@@ -92,7 +102,9 @@ class _Writer:
         lines = []
         for n in range(self._inputs):
             if n in self._used:
-                lines += [f"h{n} = a{n}.handle", f"d{n} = h{n}.data"]
+                lines.append(f"h{n} = a{n}.handle")
+            if n in self._looked:
+                lines.append(f"d{n} = h{n}.data")
         most = self._recording.elements
         if most > 1:
             lines += [
@@ -148,14 +160,43 @@ class _Writer:
             return "cast" if step.astype is not None else None
         return step.name if step.name in _WRITTEN else None
 
+    def _dropped(self, step: Step) -> bool:
+        """Whether nobody needs what an operation that is made here gives."""
+        return step.outs[0] in self._lazy or step.outs[0] not in self._used
+
+    def _late(self, step: Step) -> str | None:
+        """A handle whose array is made when someone looks at it; None where that is no gain."""
+        out = step.outs[0]
+        if step.name in ("create_broadcast", "create_splat"):
+            of = step.args[step.name == "create_splat"]
+            self._kinds[out] = self._kind(of)
+            rank, shape = len(self._shape(step)), self._constant(self._shape(step))
+            data = part = self._data(of)
+            if step.name == "create_splat":
+                part = f"{data}.reshape(-1{', 1' * rank})"
+            return f"Spread({part}, (len({data}), *{shape}), {self._kinds[out][0]})"
+        if step.name == "create_addptr" and math.prod(self._shape(step)) > max(map(self._elements, step.args)):
+            self._kinds[out] = self._kind(step.args[0], scalar=False)
+            return f"Outer({', '.join(map(self._data, step.args))}, {step.size}, {self._kinds[out][0]})"
+        return None
+
+    def _elements(self, source: Any) -> int:
+        """Of the tile of an operand."""
+        if not isinstance(source, Slot):
+            return int(source.value.data[0].size)
+        of, rank = self._lazy.get(source.number, (source.number, 0))
+        return 1 if rank else math.prod(self._recording.shapes[of])
+
     def _lines(self, step: Step) -> list[str]:
         how = self._array(step)
         if how is None:
             return self._call(step)
         out = step.outs[0]
-        if out in self._lazy or out not in self._used:
+        if self._dropped(step):
             self._kinds[out] = ("", True)
             return []
+        if out not in self._looked and (late := self._late(step)) is not None:
+            return [f"h{out} = {late}"]
         if how == "ufunc":
             data = f"{self._constant(step.ufunc)}({', '.join(map(self._data, step.args))})"
             self._kinds[out] = self._kind(step.args[0])
@@ -216,7 +257,7 @@ class _Writer:
             lines = [f"Replayed.at = {self._constant(step.place)}", call, "Replayed.at = None"]
         for n in step.outs:
             self._kinds[n] = (f"h{n}.dtype", False)
-            if n in self._used:
+            if n in self._looked:
                 lines.append(f"d{n} = h{n}.data")
         return lines
 
