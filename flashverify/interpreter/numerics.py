@@ -91,6 +91,18 @@ class Numerics(Layer):
         size = max(1, ptr.get_element_ty().primitive_bitwidth // 8)
         return handle(ptr.data + offset.data.astype(np.uint64) * np.uint64(size), ptr.dtype)
 
+    def create_idiv(self, lhs: Any, rhs: Any) -> Any:
+        """The quotient, toward zero."""
+        x, y = lhs.data, rhs.data
+        return handle((x - np.fmod(x, y)) // y, lhs.dtype.scalar)
+
+    def create_umulhi(self, lhs: Any, rhs: Any) -> Any:
+        """The upper half of a product."""
+        x, y = lhs.data, rhs.data
+        if x.dtype != np.uint32 or y.dtype != np.uint32:
+            return super().create_umulhi(lhs, rhs)
+        return handle((np.multiply(x, y, dtype=np.uint64) >> np.uint64(32)).astype(np.uint32), lhs.dtype.scalar)
+
     def create_maxnumf(self, lhs: Any, rhs: Any) -> Any:
         """The larger one; the number where the other is NaN."""
         return self.binary_op(lhs, rhs, np.fmax)
