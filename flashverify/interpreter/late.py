@@ -12,7 +12,7 @@ import numpy as np
 
 from flashverify.interpreter.hooks import TensorHandle
 
-__all__ = ["Outer", "Spread", "part_of", "spread"]
+__all__ = ["Outer", "Spread", "first_of_range", "part_of", "spread"]
 
 _SMALL = 1 << 14
 
@@ -70,18 +70,25 @@ class Outer(_Late):
         pointers: uint64, that of the first column of each row, or likewise along other axes.
         offsets: of the columns, elements, integers.
         size: bytes of an element.
+        first: the offset of the first column, where the columns follow each other along the last axis; else None.
+        shape: of the result.
     """
 
-    def __init__(self, pointers: Any, offsets: Any, size: int, dtype: Any) -> None:
+    def __init__(self, pointers: Any, offsets: Any, size: int, dtype: Any, first: int | None = None) -> None:
         self.pointers, self.offsets, self.size, self.dtype, self.attr = pointers, offsets, size, dtype, {}
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Of the result."""
-        return tuple(map(max, self.pointers.shape, self.offsets.shape))
+        self.shape: tuple[int, ...] = tuple(map(max, pointers.shape, offsets.shape))
+        self.first = first if pointers.shape[-1] == 1 else None
 
     def _make(self) -> Any:
         return self.pointers + self.offsets.astype(np.uint64) * np.uint64(self.size)
+
+
+def first_of_range(offsets: Any) -> int | None:
+    """The first of offsets that count upwards by one along the last axis and are the same along the others; None of any others, and of None."""
+    if offsets is None or offsets.size != offsets.shape[-1] or offsets.dtype.kind not in "iu":
+        return None
+    flat = offsets.reshape(-1).astype(np.int64)
+    return int(flat[0]) if flat.size and bool((flat == flat[0] + np.arange(flat.size)).all()) else None
 
 
 def part_of(held: Any) -> Any:

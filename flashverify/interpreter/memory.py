@@ -178,6 +178,11 @@ class Argument:
         good = self.own.take(np.minimum(places, extent).view(np.int64))
         return None if np.count_nonzero(good) == good.size else ~good
 
+    def owns_rows(self, places: Any, width: int) -> bool:
+        """Whether all of `width` elements from each place on are the tensor's; the places are inside."""
+        rows = np.ndarray((self.own.size - width + 1, width), bool, self.own, 0, self.own.strides * 2)
+        return bool(rows[places.reshape(-1)].all())
+
     def element(self, address: int) -> int:
         """Distance of an address from the first element, elements."""
         return (int(address) - self.base) >> self.shift
@@ -201,11 +206,25 @@ class Lanes(NamedTuple):
 
     Attributes:
         argument: the tensor.
-        places: see `Argument.places`.
+        places: see `Argument.places`; of the first lane of each row, where there are rows.
+        width: lanes of a row, which follow each other in memory; 0 where `places` are those of single lanes.
     """
 
     argument: Argument
     places: Any
+    width: int = 0
+
+    def taken(self, words: Any) -> Any:
+        """The elements of the lanes; anything in lanes that are outside the tensor, which are masked off.
+
+        Args:
+            words: see `Argument.words`.
+        """
+        if not self.width:
+            return words.take(self.places.view(np.int64), mode="clip")
+        count = words.size - self.width + 1
+        rows = np.ndarray((count, self.width), words.dtype, words, 0, words.strides * 2)
+        return rows[np.minimum(np.maximum(self.places, 0), count - 1)]
 
 
 class Tagged(Layer):

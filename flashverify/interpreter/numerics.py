@@ -192,9 +192,13 @@ class Numerics(Layer):
         if words is None:
             at = ptrs.data
             return gather.load(at, as_array(mask), fill if fill is None else spread(fill, at.shape), dtype)
-        found = words.take(self.within.places.view(np.int64), mode="clip")
+        found = self.within.taken(words)
         keep = part_of(mask)
-        if np.count_nonzero(keep) != keep.size:
+        if np.count_nonzero(keep) == keep.size:
+            return found
+        if keep.shape == (*found.shape[:-1], 1) and (fill is None or fill.size == 1):
+            found[~keep[..., 0]] = 0 if fill is None else fill.reshape(())
+        else:
             np.copyto(found, dtype.type(0) if fill is None else fill, where=~keep)
         return found
 

@@ -123,12 +123,18 @@ class Sanitizer(Tagged):
         argument: Argument | None = getattr(ptrs.dtype, "argument", None)
         if argument is None or argument.size != ptrs.size or not self._state(argument).is_input:
             return None
-        rows, columns = argument.places(ptrs.pointers, signed=True), ptrs.offsets.astype(np.int64, copy=False)
-        places = rows + columns
-        if argument.own is None and columns.size and all(map(operator.le, keep.shape, rows.shape)):
+        rows, width = argument.places(ptrs.pointers, signed=True), ptrs.shape[-1]
+        if ptrs.first is not None and argument.extent >= width and all(map(operator.le, keep.shape, rows.shape)):
+            rows += ptrs.first
             kept = rows if np.count_nonzero(keep) == keep.size else rows[np.broadcast_to(keep, rows.shape)]
-            if not kept.size or (kept.min() + columns.min() >= 0 and kept.max() + columns.max() < argument.extent):
-                return Lanes(argument, places)
+            if not kept.size or (
+                np.minimum.reduce(kept, axis=None) >= 0
+                and np.maximum.reduce(kept, axis=None) <= argument.extent - width
+                and (argument.own is None or argument.owns_rows(kept, width))
+            ):
+                return Lanes(argument, rows[..., 0], width)
+            rows -= ptrs.first
+        places = rows + ptrs.offsets.astype(np.int64, copy=False)
         strange = argument.strange(places.view(np.uint64))
         return Lanes(argument, places) if strange is None or not np.count_nonzero(strange & keep) else None
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from flashverify.interpreter.broadcasts import unmade, uses
 from flashverify.interpreter.formats import numpy_dtype
-from flashverify.interpreter.hooks import handle, tl
-from flashverify.interpreter.late import Outer, Spread, spread
+from flashverify.interpreter.hooks import TensorHandle, handle, tl
+from flashverify.interpreter.late import Outer, Spread, first_of_range, spread
 from flashverify.interpreter.layer import TooLarge
 from flashverify.interpreter.memory import Replayed
 from flashverify.interpreter.recording import CASTS, Slot, Step
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["compiled", "new_tensor"]
 
 _FILENAME = str(Path(__file__).with_name("tape"))
+_FOLDED = 1 << 12
+"""Elements of a constant that is kept."""
 _REMEMBERED = 1 << 13
 """Sources whose code is kept: calls of other constants often have the same."""
 
@@ -164,6 +166,25 @@ class _Writer:
         """Whether nobody needs what an operation that is made here gives."""
         return step.outs[0] in self._lazy or step.outs[0] not in self._used
 
+    def _fixed(self, source: Any) -> Any:
+        """The array of an operand that is the same at every replay, or None."""
+        if not isinstance(source, Slot):
+            return source.value.data if isinstance(source.value, TensorHandle) else None
+        of, rank = self._lazy.get(source.number, (source.number, 0))
+        return None if rank else self._names.get(f"d{of}")
+
+    def _folded(self, step: Step, data: str) -> bool:
+        """Whether an operation is made once and for all, because every operand is the same at every replay."""
+        tensors = [x for x in step.args if isinstance(x, Slot) or isinstance(x.value, TensorHandle)]
+        if math.prod(self._shape(step)) > _FOLDED or any(self._fixed(x) is None for x in tensors):
+            return False
+        if not step.settled and step.ufunc is not None and len(step.args) == 2:
+            return False
+        with np.errstate(all="ignore"):
+            made = eval(data, self._names)
+        self._names[f"d{step.outs[0]}"] = made
+        return True
+
     def _late(self, step: Step) -> str | None:
         """A handle whose array is made when someone looks at it; None where that is no gain."""
         out = step.outs[0]
@@ -177,7 +198,8 @@ class _Writer:
             return f"Spread({part}, (len({data}), *{shape}), {self._kinds[out][0]})"
         if step.name == "create_addptr" and math.prod(self._shape(step)) > max(map(self._elements, step.args)):
             self._kinds[out] = self._kind(step.args[0], scalar=False)
-            return f"Outer({', '.join(map(self._data, step.args))}, {step.size}, {self._kinds[out][0]})"
+            columns = first_of_range(self._fixed(step.args[1]))
+            return f"Outer({', '.join(map(self._data, step.args))}, {step.size}, {self._kinds[out][0]}, {columns})"
         return None
 
     def _elements(self, source: Any) -> int:
@@ -206,7 +228,7 @@ class _Writer:
             self._kinds[out] = (self._constant(step.args[1].value.scalar), True)
         else:
             data, self._kinds[out] = getattr(self, _WRITTEN[how])(step)
-        lines = [f"d{out} = {data}"]
+        lines = [] if self._folded(step, data) else [f"d{out} = {data}"]
         if how == "ufunc" and len(step.args) == 2 and not step.settled:
             lines.append(f"d{out} = cast(d{out}, {self._data(step.args[0])}, {self._kinds[out][0]})")
         if out in self._handles:

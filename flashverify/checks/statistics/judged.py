@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     import torch
 
     from flashverify.case.problem import Problem
-    from flashverify.checks.passes.known import Known
     from flashverify.checks.passes.base_pass import BasePass
+    from flashverify.checks.passes.known import Known
     from flashverify.checks.statistics.evidence import Tilt
     from flashverify.numerics import BoundInputs, OutputBound
     from flashverify.numerics.chunk import Chunk
