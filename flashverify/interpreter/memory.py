@@ -8,7 +8,7 @@ import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from flashverify.sparse_memory import zeros
 if TYPE_CHECKING:
     from flashverify.interpreter.layer import Launch
 
-__all__ = ["Argument", "Lanes", "Place", "Replayed", "Tagged", "inner_place", "place", "program_of"]
+__all__ = ["Argument", "Place", "Replayed", "Tagged", "inner_place", "place", "program_of"]
 
 _REMEMBERED = 256
 _FAR = 1 << 28  # elements from which on a layout is not kept
@@ -199,32 +199,6 @@ class Argument:
                 found[axis] = min(left // strides[axis], shape[axis] - 1)
                 left -= found[axis] * strides[axis]
         return tuple(found) if left == 0 else (element,)
-
-
-class Lanes(NamedTuple):
-    """Lanes of a load or store that belong to one tensor.
-
-    Attributes:
-        argument: the tensor.
-        places: see `Argument.places`; of the first lane of each row, where there are rows.
-        width: lanes of a row, which follow each other in memory; 0 where `places` are those of single lanes.
-    """
-
-    argument: Argument
-    places: Any
-    width: int = 0
-
-    def taken(self, words: Any) -> Any:
-        """The elements of the lanes; anything in lanes that are outside the tensor, which are masked off.
-
-        Args:
-            words: see `Argument.words`.
-        """
-        if not self.width:
-            return words.take(self.places.view(np.int64), mode="clip")
-        count = words.size - self.width + 1
-        rows = np.ndarray((count, self.width), words.dtype, words, 0, words.strides * 2)
-        return rows[np.minimum(np.maximum(self.places, 0), count - 1)]
 
 
 class Tagged(Layer):

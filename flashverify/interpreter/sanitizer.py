@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import math
-import operator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from flashverify.interpreter.formats import numpy_dtype
 from flashverify.interpreter.hooks import handle
+from flashverify.interpreter.lanes import Lanes, lanes_inside
 from flashverify.interpreter.late import Outer, part_of
-from flashverify.interpreter.memory import Argument, Lanes, Tagged, place, program_of
+from flashverify.interpreter.memory import Argument, Tagged, place, program_of
 from flashverify.interpreter.numerics import as_array
 from flashverify.interpreter.ordering import Order
 from flashverify.interpreter.reports import Kind, Lane, Watch, report
@@ -64,7 +64,9 @@ class Sanitizer(Tagged):
     def create_masked_load(self, ptrs: Any, mask: Any, other: Any, *rest: Any, **options: Any) -> Any:
         """Load from the tensor's own, written elements."""
         if ptrs.__class__ is Outer and other is not None:
-            self.within = self._inside_by_rows(ptrs, part_of(mask))
+            given: Argument | None = getattr(ptrs.dtype, "argument", None)
+            if given is not None and self._state(given).is_input:
+                self.within = lanes_inside(given, ptrs, part_of(mask))
             if self.within is not None:
                 try:
                     return super().create_masked_load(ptrs, mask, other, *rest, **options)
@@ -117,26 +119,6 @@ class Sanitizer(Tagged):
         return super().create_atomic_cas(ptr, cmp, val, *rest)
 
     # --- checks -----------------------------------------------------------------------------------------------------
-
-    def _inside_by_rows(self, ptrs: Any, keep: Any) -> Lanes | None:
-        """Where the lanes of a load from an input lie in it; None where the lanes have to be looked at one by one."""
-        argument: Argument | None = getattr(ptrs.dtype, "argument", None)
-        if argument is None or argument.size != ptrs.size or not self._state(argument).is_input:
-            return None
-        rows, width = argument.places(ptrs.pointers, signed=True), ptrs.shape[-1]
-        if ptrs.first is not None and argument.extent >= width and all(map(operator.le, keep.shape, rows.shape)):
-            rows += ptrs.first
-            kept = rows if np.count_nonzero(keep) == keep.size else rows[np.broadcast_to(keep, rows.shape)]
-            if not kept.size or (
-                np.minimum.reduce(kept, axis=None) >= 0
-                and np.maximum.reduce(kept, axis=None) <= argument.extent - width
-                and (argument.own is None or argument.owns_rows(kept, width))
-            ):
-                return Lanes(argument, rows[..., 0], width)
-            rows -= ptrs.first
-        places = rows + ptrs.offsets.astype(np.int64, copy=False)
-        strange = argument.strange(places.view(np.uint64))
-        return Lanes(argument, places) if strange is None or not np.count_nonzero(strange & keep) else None
 
     def _inside(self, access: str, argument: Argument | None, ptrs: Any, keep: Any) -> tuple[Any, Lanes | None]:
         """The lanes whose element is the tensor's own, and where they lie in it if their pointers are tagged; others are reported."""

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flashverify.interpreter.broadcasts import unmade, uses
 from flashverify.interpreter.formats import numpy_dtype
 from flashverify.interpreter.hooks import TensorHandle, handle, tl
 from flashverify.interpreter.late import Outer, Spread, first_of_range, spread
 from flashverify.interpreter.layer import TooLarge
 from flashverify.interpreter.memory import Replayed
-from flashverify.interpreter.recording import CASTS, Slot, Step
+from flashverify.interpreter.recording import CASTS
+from flashverify.interpreter.steps import Slot, Step
+from flashverify.interpreter.tape_operands import Operands
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,14 +76,12 @@ def _code(source: str) -> CodeType:
     return compile(source, _FILENAME, "exec")
 
 
-class _Writer:
-    """Writes one function. Slot n is the array `d{n}`, and `h{n}` the handle around it where there is one."""
+class _Writer(Operands):
+    """Writes one function."""
 
     def __init__(self, recording: Recording, inputs: int, result: Any) -> None:
-        self._recording, self._inputs, self._result = recording, inputs, result
-        self._names = dict(_NAMES)
-        self._used = uses(recording, _slots(result))
-        self._lazy = unmade(recording, self._used) if recording.plain else {}
+        super().__init__(recording, inputs, _slots(result), _NAMES)
+        self._result = result
         self._looked = {
             self._lazy.get(x.number, (x.number, 0))[0]
             for step in recording.steps
@@ -90,7 +89,6 @@ class _Writer:
             for x in step.args
             if isinstance(x, Slot)
         }
-        self._kinds: dict[int, tuple[str, bool]] = {n: (f"h{n}.dtype", False) for n in range(inputs)}
         self._handles = set(_slots(result)).union(
             *({x.number for x in (*s.args, *s.kwargs.values()) if isinstance(x, Slot)} for s in self._calls())
         )
@@ -120,34 +118,6 @@ class _Writer:
         found: Callable[..., Any] = self._names["replay"]
         return found
 
-    # --- operands ---------------------------------------------------------------------------------------------------
-
-    def _constant(self, value: Any) -> str:
-        if value is None or value is True or value is False or value.__class__ is int:
-            return repr(value)
-        name = f"c{len(self._names)}"
-        self._names[name] = value
-        return name
-
-    def _held(self, source: Any) -> str:
-        return f"h{source.number}" if isinstance(source, Slot) else self._constant(source.value)
-
-    def _data(self, source: Any) -> str:
-        """The array of an operand."""
-        if not isinstance(source, Slot):
-            return self._constant(source.value.data)
-        of, rank = self._lazy.get(source.number, (source.number, 0))
-        return f"d{of}" + (f".reshape(-1{', 1' * rank})" if rank else "")
-
-    def _kind(self, source: Any, *, scalar: bool = True) -> tuple[str, bool]:
-        """The type that the handle of an operand has, as code, and whether that is known to be no tile's; of its elements if `scalar`."""
-        if isinstance(source, Slot):
-            of, _ = self._lazy.get(source.number, (source.number, 0))
-            code, single = self._kinds[of]
-        else:
-            code, single = self._constant(source.value.dtype), False
-        return (code, single) if single or not scalar else (f"{code}.scalar", True)
-
     # --- operations -------------------------------------------------------------------------------------------------
 
     def _array(self, step: Step) -> str | None:
@@ -161,17 +131,6 @@ class _Writer:
         if step.name in CASTS:
             return "cast" if step.astype is not None else None
         return step.name if step.name in _WRITTEN else None
-
-    def _dropped(self, step: Step) -> bool:
-        """Whether nobody needs what an operation that is made here gives."""
-        return step.outs[0] in self._lazy or step.outs[0] not in self._used
-
-    def _fixed(self, source: Any) -> Any:
-        """The array of an operand that is the same at every replay, or None."""
-        if not isinstance(source, Slot):
-            return source.value.data if isinstance(source.value, TensorHandle) else None
-        of, rank = self._lazy.get(source.number, (source.number, 0))
-        return None if rank else self._names.get(f"d{of}")
 
     def _folded(self, step: Step, data: str) -> bool:
         """Whether an operation is made once and for all, because every operand is the same at every replay."""
@@ -202,13 +161,6 @@ class _Writer:
             return f"Outer({', '.join(map(self._data, step.args))}, {step.size}, {self._kinds[out][0]}, {columns})"
         return None
 
-    def _elements(self, source: Any) -> int:
-        """Of the tile of an operand."""
-        if not isinstance(source, Slot):
-            return int(source.value.data[0].size)
-        of, rank = self._lazy.get(source.number, (source.number, 0))
-        return 1 if rank else math.prod(self._recording.shapes[of])
-
     def _lines(self, step: Step) -> list[str]:
         how = self._array(step)
         if how is None:
@@ -234,10 +186,6 @@ class _Writer:
         if out in self._handles:
             lines.append(f"h{out} = handle(d{out}, {self._kinds[out][0]})")
         return lines
-
-    def _shape(self, step: Step) -> tuple[int, ...]:
-        """Of the tile that an operation makes."""
-        return self._recording.shapes[step.outs[0]]
 
     def _addptr(self, step: Step) -> tuple[str, tuple[str, bool]]:
         pointer, offset = step.args
