@@ -31,6 +31,7 @@ def spread(x: Any, shape: tuple[int, ...]) -> Any:
 class _Late(TensorHandle):  # type: ignore[misc]
     """A handle whose array is made once, by `_make`."""
 
+    attr: dict[str, Any]
     _made: Any = None
 
     @property

@@ -16,7 +16,7 @@ from flashverify.interpreter.layer import TooLarge
 from flashverify.interpreter.memory import Replayed
 from flashverify.interpreter.recording import CASTS
 from flashverify.interpreter.steps import Slot, Step
-from flashverify.interpreter.tape_operands import Operands
+from flashverify.interpreter.tape_operands import Operands, slots_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,7 +80,7 @@ class _Writer(Operands):
     """Writes one function."""
 
     def __init__(self, recording: Recording, inputs: int, result: Any) -> None:
-        super().__init__(recording, inputs, _slots(result), _NAMES)
+        super().__init__(recording, inputs, slots_of(result), _NAMES)
         self._result = result
         self._looked = {
             self._lazy.get(x.number, (x.number, 0))[0]
@@ -89,7 +89,7 @@ class _Writer(Operands):
             for x in step.args
             if isinstance(x, Slot)
         }
-        self._handles = set(_slots(result)).union(
+        self._handles = set(slots_of(result)).union(
             *({x.number for x in (*s.args, *s.kwargs.values()) if isinstance(x, Slot)} for s in self._calls())
         )
 
@@ -231,20 +231,6 @@ class _Writer(Operands):
                 lines.append(f"d{n} = h{n}.data")
         return lines
 
-    # --- what is given back -----------------------------------------------------------------------------------------
-
-    def _given(self, shape: Any) -> str:
-        kind = shape[0]
-        if kind == "input":
-            return f"a{shape[1]}"
-        if kind == "tensor":
-            return f"new({self._constant(shape[2])}, {self._held(shape[1])})"
-        if kind == "tuple":
-            return f"({''.join(self._given(x) + ', ' for x in shape[1])})"
-        if kind == "named":
-            return f"{self._constant(shape[2])}({', '.join(map(self._given, shape[1]))})"
-        return self._constant(shape[1])
-
 
 _WRITTEN = {
     "create_addptr": "_addptr",
@@ -254,10 +240,3 @@ _WRITTEN = {
     "create_broadcast": "_broadcast",
     "create_splat": "_splat",
 }
-
-
-def _slots(shape: Any) -> list[int]:
-    """The slots that a result holds."""
-    if shape[0] in ("tuple", "named"):
-        return [n for x in shape[1] for n in _slots(x)]
-    return [shape[1].number] if shape[0] == "tensor" and isinstance(shape[1], Slot) else []

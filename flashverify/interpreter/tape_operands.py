@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from flashverify.interpreter.recording import Recording
     from flashverify.interpreter.steps import Step
 
-__all__ = ["Operands"]
+__all__ = ["Operands", "slots_of"]
 
 
 class Operands:
@@ -79,3 +79,22 @@ class Operands:
     def _dropped(self, step: Step) -> bool:
         """Whether nobody needs what an operation that is made here gives."""
         return step.outs[0] in self._lazy or step.outs[0] not in self._used
+
+    def _given(self, shape: Any) -> str:
+        kind = shape[0]
+        if kind == "input":
+            return f"a{shape[1]}"
+        if kind == "tensor":
+            return f"new({self._constant(shape[2])}, {self._held(shape[1])})"
+        if kind == "tuple":
+            return f"({''.join(self._given(x) + ', ' for x in shape[1])})"
+        if kind == "named":
+            return f"{self._constant(shape[2])}({', '.join(map(self._given, shape[1]))})"
+        return self._constant(shape[1])
+
+
+def slots_of(shape: Any) -> list[int]:
+    """The slots that a result holds."""
+    if shape[0] in ("tuple", "named"):
+        return [n for x in shape[1] for n in slots_of(x)]
+    return [shape[1].number] if shape[0] == "tensor" and isinstance(shape[1], Slot) else []

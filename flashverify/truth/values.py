@@ -218,6 +218,7 @@ class Truth:
         from flashverify.numerics import backward_bounds
 
         i = self.inputs
+        assert i.do is not None
         bounds: BackwardBounds = backward_bounds(
             self.problem,
             do=i.do,
