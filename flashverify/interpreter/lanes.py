@@ -51,16 +51,19 @@ def lanes_inside(argument: Argument, ptrs: Outer, keep: Any) -> Lanes | None:
     if argument.size != ptrs.size:
         return None
     rows, width = argument.places(ptrs.pointers, signed=True), ptrs.shape[-1]
-    if ptrs.first is not None and argument.extent >= width and all(map(operator.le, keep.shape, rows.shape)):
-        rows += ptrs.first
-        kept = rows if np.count_nonzero(keep) == keep.size else rows[np.broadcast_to(keep, rows.shape)]
+    if (
+        all(map(operator.le, keep.shape, rows.shape))
+        and argument.extent >= width
+        and (first := ptrs.first_column()) is not None
+    ):
+        starts = rows + first
+        kept = starts if np.count_nonzero(keep) == keep.size else starts[np.broadcast_to(keep, starts.shape)]
         if not kept.size or (
             np.minimum.reduce(kept, axis=None) >= 0
             and np.maximum.reduce(kept, axis=None) <= argument.extent - width
             and (argument.own is None or argument.owns_rows(kept, width))
         ):
-            return Lanes(argument, rows[..., 0], width)
-        rows -= ptrs.first
+            return Lanes(argument, starts[..., 0], width)
     places = rows + ptrs.offsets.astype(np.int64, copy=False)
     strange = argument.strange(places.view(np.uint64))
     return Lanes(argument, places) if strange is None or not np.count_nonzero(strange & keep) else None

@@ -71,14 +71,20 @@ class Outer(_Late):
         pointers: uint64, that of the first column of each row, or likewise along other axes.
         offsets: of the columns, elements, integers.
         size: bytes of an element.
-        first: the offset of the first column, where the columns follow each other along the last axis; else None.
+        first: the offset of the first column, where that is known to be the first of a range; else None.
         shape: of the result.
     """
 
     def __init__(self, pointers: Any, offsets: Any, size: int, dtype: Any, first: int | None = None) -> None:
         self.pointers, self.offsets, self.size, self.dtype, self.attr = pointers, offsets, size, dtype, {}
         self.shape: tuple[int, ...] = tuple(map(max, pointers.shape, offsets.shape))
-        self.first = first if pointers.shape[-1] == 1 else None
+        self.first = first
+
+    def first_column(self) -> int | None:
+        """The offset of the first column, where the columns of each row follow each other; else None."""
+        if self.pointers.shape[-1] != 1:
+            return None
+        return first_of_range(self.offsets) if self.first is None else self.first
 
     def _make(self) -> Any:
         return self.pointers + self.offsets.astype(np.uint64) * np.uint64(self.size)
