@@ -17,6 +17,7 @@ from flashverify.case.memory.host import on_cpu
 from flashverify.checks.left_open import pinned_elements, undefined_elements
 from flashverify.checks.passes.comparing import compares
 from flashverify.checks.passes.derived_problems import work
+from flashverify.checks.passes.known import Known
 from flashverify.judge.compare import Comparison, compare_output, plainly_right
 from flashverify.judge.verdict import Status, Verdict
 from flashverify.outputs import COMMON_GRADIENTS, OUTPUTS, expected_shapes, output, rows_reach
@@ -59,6 +60,7 @@ class Accuracy:
     Attributes:
         promised: exempt elements of which something is asked all the same.
         sampled: which part was compared; None is all of it.
+        known: what it was compared with, where that was all of it.
     """
 
     comparisons: tuple[Comparison, ...]
@@ -66,6 +68,7 @@ class Accuracy:
     broken: tuple[Verdict, ...] = ()
     promised: int = 0
     sampled: Sampled | None = None
+    known: Known | None = None
 
     def failures(self) -> list[Verdict]:
         """Every failing verdict of `accuracy` and `nonfinite`."""
@@ -182,7 +185,7 @@ def _compared(contract: Contract, form: Form, execution: Execution, statistics: 
         comparisons, broken, promised = comparisons + held.comparisons, tuple(held.failures), held.elements
     if taint and all(bool(torch.isfinite(outputs[name]).all()) for name in ("o", *COMMON_GRADIENTS) if name in outputs):
         warnings.append("a non-finite input left every output finite")
-    return Accuracy(tuple(comparisons), tuple(warnings), broken, promised)
+    return Accuracy(tuple(comparisons), tuple(warnings), broken, promised, known=Known(truth, tidy, outputs))
 
 
 def _gradients(

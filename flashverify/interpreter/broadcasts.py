@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flashverify.interpreter.recording import Slot
+from flashverify.interpreter.steps import Slot
 
 if TYPE_CHECKING:
-    from flashverify.interpreter.recording import Recording, Step
+    from flashverify.interpreter.recording import Recording
+    from flashverify.interpreter.steps import Step
 
 __all__ = ["unmade", "uses"]
 

@@ -158,7 +158,7 @@ def replayed(number: Any, original: Callable[..., Any], *, placed: bool = False)
         if tape is _UNKNOWN:
             return _record(b, key, original, args, kwargs, placed=placed)
         if b.recordings:
-            return tape.stepwise(b, inputs)
+            return tape.run_within(b, inputs)
         return tape.run(b, *inputs)
 
     return call

@@ -163,7 +163,7 @@ class Executor(stock.GridExecutor):  # type: ignore[misc]
         first, done = len(groups), []
         b.__class__, b.limit = session.lockstep_class, session.limit
         if session.watched.changed():
-            b.tapes.clear()
+            session.forget_tapes()
         try:
             while groups:
                 group = groups.pop()
@@ -214,8 +214,12 @@ def _on_gpu(x: Any) -> bool:
 
 def _key(fn: Any, launch: Launch) -> tuple[Any, ...]:
     """What tells launches apart that are likely to part ways in the same places: everything but the data."""
-    values = ("*" if isinstance(x, torch.Tensor) else repr(x) for _, x in leaves(launch.raw))
+    values = ((x.__class__, x) if x.__class__ in _NUMBERS else _form_of(x) for _, x in leaves(launch.raw))
     return (fn, launch.grid, *values)
+
+
+def _form_of(x: Any) -> str:
+    return "*" if isinstance(x, torch.Tensor) else repr(x)
 
 
 def _chunks(group: Any, size: int) -> list[Any]:

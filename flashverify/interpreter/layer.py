@@ -77,12 +77,15 @@ def leaves(arguments: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     the tuple: the other fields describe it. A tensor descriptor holds its tensor, likewise.
     """
     for name, value in arguments.items():
-        if isinstance(value, tuple):
-            yield from leaves({field_name(name, field): x for field, x in fields_of(value)})
-        elif isinstance(value, _DESCRIPTORS):
-            yield name, value.base
-        else:
-            yield name, value
+        yield from _leaves(name, value)
+
+
+def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, tuple):
+        for field, x in fields_of(value):
+            yield from _leaves(field_name(name, field), x)
+    else:
+        yield name, value.base if isinstance(value, _DESCRIPTORS) else value
 
 
 def fields_of(value: tuple[Any, ...]) -> Iterator[tuple[str, Any]]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from flashverify.interpreter.hooks import InterpreterBuilder, handle
+from flashverify.interpreter.late import Outer, Spread, part_of, spread
 from flashverify.interpreter.layer import Layer, TooLarge, Unsupported
 from flashverify.interpreter.numerics import as_array
 
@@ -40,24 +41,16 @@ _ANY_SHAPE = [
 """The axes that they look at are the last ones, or none."""
 
 
-_SMALL = 1 << 14
-
-
-def _spread(x: Any, shape: tuple[int, ...]) -> Any:
-    """`x` in a larger shape: a view, or a copy where that is faster to make."""
-    if x.shape == shape:
-        return x
-    if math.prod(shape) > _SMALL:
-        return np.broadcast_to(x, shape)
-    out = np.empty(shape, x.dtype)
-    out[...] = x
-    return out
-
-
 def _aligned(*arrays: Any) -> list[Any]:
     """The arrays with one leading axis, contiguous."""
     count = max([x.shape[0] for x in arrays])
-    return [np.ascontiguousarray(_spread(x, (count, *x.shape[1:]))) for x in arrays]
+    return [np.ascontiguousarray(x if x.shape[0] == count else spread(x, (count, *x.shape[1:]))) for x in arrays]
+
+
+def _fits(ptrs: Any, held: Any) -> bool:
+    """Whether what a handle is a broadcast of can be broadcast to the pointers."""
+    part, shape = part_of(held), ptrs.shape
+    return part.ndim == len(shape) and all(n in (1, m) for n, m in zip(part.shape, shape, strict=True))
 
 
 class Lockstep(Layer):
@@ -78,7 +71,7 @@ class Lockstep(Layer):
         count = len(self.programs)
         if count > 1 and count * elements > self.limit:
             raise TooLarge(elements)
-        return _spread(data, (data.shape[0], *shape))
+        return spread(data, (data.shape[0], *shape))
 
     # --- where the axis begins --------------------------------------------------------------------------------------
 
@@ -151,6 +144,10 @@ class Lockstep(Layer):
 
     def create_masked_load(self, ptrs: Any, mask: Any, other: Any, *rest: Any, **options: Any) -> Any:
         """Load once where all programs load the same, else in every program."""
+        if ptrs.__class__ is Outer and _fits(ptrs, mask) and (other is None or _fits(ptrs, other)):
+            mask = Spread(part_of(mask), ptrs.shape, None)
+            other = None if other is None else Spread(part_of(other), ptrs.shape, other.dtype)
+            return super().create_masked_load(ptrs, mask, other, *rest, **options)
         keep = as_array(mask)
         if other is None:
             at, keep = _aligned(ptrs.data, keep)

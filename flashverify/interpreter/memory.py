@@ -8,7 +8,7 @@ import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from flashverify.sparse_memory import zeros
 if TYPE_CHECKING:
     from flashverify.interpreter.layer import Launch
 
-__all__ = ["Argument", "Lanes", "Place", "Replayed", "Tagged", "inner_place", "place", "program_of"]
+__all__ = ["Argument", "Place", "Replayed", "Tagged", "inner_place", "place", "program_of"]
 
 _REMEMBERED = 256
 _FAR = 1 << 28  # elements from which on a layout is not kept
@@ -161,19 +161,27 @@ class Argument:
             self._words = self._words.view(dtype)
         return self._words
 
-    def places(self, at: Any) -> Any:
-        """Distances of addresses from the first element, elements, uint64: those before it are beyond every extent."""
+    def places(self, at: Any, *, signed: bool = False) -> Any:
+        """Distances of addresses from the first element, elements, uint64: those before it are beyond every extent, or negative if `signed`."""
         offset = at - np.uint64(self.base)
+        if signed:
+            return offset.view(np.int64) >> self.shift
         offset >>= np.uint64(self.shift)
         return offset
 
     def strange(self, places: Any) -> Any:
         """Which distances are not of the tensor's elements: a bool array, or None where all of them are."""
+        extent = np.uint64(self.extent)
         if self.own is None:
-            bad = places >= np.uint64(self.extent)
-        else:
-            bad = ~self.own[np.minimum(places, np.uint64(self.extent)).view(np.int64)]
-        return bad if bad.any() else None
+            inside = places.size == 0 or np.maximum.reduce(places, axis=None) < extent
+            return None if inside else places >= extent
+        good = self.own.take(np.minimum(places, extent).view(np.int64))
+        return None if np.count_nonzero(good) == good.size else ~good
+
+    def owns_rows(self, places: Any, width: int) -> bool:
+        """Whether all of `width` elements from each place on are the tensor's; the places are inside."""
+        rows = np.ndarray((self.own.size - width + 1, width), bool, self.own, 0, self.own.strides * 2)
+        return bool(rows[places.reshape(-1)].all())
 
     def element(self, address: int) -> int:
         """Distance of an address from the first element, elements."""
@@ -191,18 +199,6 @@ class Argument:
                 found[axis] = min(left // strides[axis], shape[axis] - 1)
                 left -= found[axis] * strides[axis]
         return tuple(found) if left == 0 else (element,)
-
-
-class Lanes(NamedTuple):
-    """Lanes of a load or store that belong to one tensor.
-
-    Attributes:
-        argument: the tensor.
-        places: see `Argument.places`.
-    """
-
-    argument: Argument
-    places: Any
 
 
 class Tagged(Layer):
@@ -240,7 +236,7 @@ class Tagged(Layer):
     def argument(self, ptrs: Any, keep: Any) -> Argument | None:
         """The tensor of a tile of pointers; by address where the pointers lost their tag, as by a cast; None if there is none."""
         found: Argument | None = getattr(ptrs.dtype, "argument", None)
-        if found is not None or not keep.any():
+        if found is not None or not np.count_nonzero(keep):
             return found
         first = int(ptrs.data[keep].flat[0])
         size = max(1, ptrs.get_element_ty().primitive_bitwidth // 8)

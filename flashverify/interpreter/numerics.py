@@ -10,6 +10,7 @@ import numpy as np
 from flashverify.interpreter import formats, gather
 from flashverify.interpreter.formats import BF16, is_float, numpy_dtype
 from flashverify.interpreter.hooks import handle, native, stock, tl
+from flashverify.interpreter.late import part_of, spread
 from flashverify.interpreter.layer import Layer, Unsupported
 
 __all__ = ["Numerics", "as_array"]
@@ -90,6 +91,18 @@ class Numerics(Layer):
         size = max(1, ptr.get_element_ty().primitive_bitwidth // 8)
         return handle(ptr.data + offset.data.astype(np.uint64) * np.uint64(size), ptr.dtype)
 
+    def create_idiv(self, lhs: Any, rhs: Any) -> Any:
+        """The quotient, toward zero."""
+        x, y = lhs.data, rhs.data
+        return handle((x - np.fmod(x, y)) // y, lhs.dtype.scalar)
+
+    def create_umulhi(self, lhs: Any, rhs: Any) -> Any:
+        """The upper half of a product."""
+        x, y = lhs.data, rhs.data
+        if x.dtype != np.uint32 or y.dtype != np.uint32:
+            return super().create_umulhi(lhs, rhs)
+        return handle((np.multiply(x, y, dtype=np.uint64) >> np.uint64(32)).astype(np.uint32), lhs.dtype.scalar)
+
     def create_maxnumf(self, lhs: Any, rhs: Any) -> Any:
         """The larger one; the number where the other is NaN."""
         return self.binary_op(lhs, rhs, np.fmax)
@@ -154,7 +167,7 @@ class Numerics(Layer):
         element = ptrs.get_element_ty()
         dtype = numpy_dtype(element)
         raw = _opaque(dtype)
-        loaded = self._loaded(ptrs.data, as_array(mask), None if other is None else other.data.view(raw), raw)
+        loaded = self._loaded(ptrs, mask, None if other is None else part_of(other).view(raw), raw)
         return handle(loaded if raw is dtype else loaded.view(dtype), element)
 
     def create_masked_store(self, ptrs: Any, value: Any, mask: Any, *_rest: Any, **_options: Any) -> Any:
@@ -162,24 +175,32 @@ class Numerics(Layer):
         at, data, keep = _owned(ptrs.data), _owned(value.data), _owned(as_array(mask))
         if self.journal is not None:
             bits = _UINT[data.itemsize]
-            self.journal.append((at, self._loaded(at, keep, None, bits), keep))
+            self.journal.append((at, self._loaded(handle(at, None), keep, None, bits), keep))
         words = None if self.within is None else self.within.argument.words(_opaque(data.dtype))
         if words is not None:
             places = self.within.places.view(np.int64)
-            if keep.all():
+            if np.count_nonzero(keep) == keep.size:
                 words[places] = data.view(words.dtype)
             else:
                 words[places[keep]] = data[keep].view(words.dtype)
             return None
         return gather.store(at, data.view(_opaque(data.dtype)), keep)
 
-    def _loaded(self, at: Any, keep: Any, fill: Any, dtype: Any) -> Any:
+    def _loaded(self, ptrs: Any, mask: Any, fill: Any, dtype: Any) -> Any:
         """The elements at addresses; `fill`, or 0, where they are masked off."""
         words = None if self.within is None else self.within.argument.words(dtype)
         if words is None:
-            return gather.load(at, keep, fill, dtype)
-        found = words.take(self.within.places.view(np.int64), mode="clip")
-        return found if keep.all() else np.where(keep, found, dtype.type(0) if fill is None else fill)
+            at = ptrs.data
+            return gather.load(at, as_array(mask), fill if fill is None else spread(fill, at.shape), dtype)
+        found = self.within.taken(words)
+        keep = part_of(mask)
+        if np.count_nonzero(keep) == keep.size:
+            return found
+        if keep.shape == (*found.shape[:-1], 1) and (fill is None or fill.size == 1):
+            found[~keep[..., 0]] = 0 if fill is None else fill.reshape(())
+        else:
+            np.copyto(found, dtype.type(0) if fill is None else fill, where=~keep)
+        return found
 
     def undo(self) -> None:
         """Take back the stores of the journal."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flashverify.interpreter.formats import simple_cast
@@ -12,8 +12,9 @@ from flashverify.interpreter.layer import Layer
 from flashverify.interpreter.lockstep import Lockstep
 from flashverify.interpreter.memory import inner_place
 from flashverify.interpreter.numerics import Numerics
+from flashverify.interpreter.steps import Constant, Slot, Step
 
-__all__ = ["CASTS", "Constant", "Recorder", "Recording", "Slot", "Step", "unobserved"]
+__all__ = ["CASTS", "Recorder", "Recording", "unobserved"]
 
 _FOLDED = 1 << 12
 """Elements of a constant that is kept instead of being made anew."""
@@ -28,47 +29,6 @@ _OWNERS: dict[str, type] = {
 _PLAIN = (int, float, str, type(None), tl.core.dtype)
 _PLACED = {"create_load", "create_store", "create_masked_load", "create_masked_store"}
 """Operations that a mixin may report with their line."""
-
-
-@dataclass(frozen=True, slots=True)
-class Slot:
-    """A value of the recording, by number; the inputs come first."""
-
-    number: int
-
-
-@dataclass(frozen=True, slots=True)
-class Constant:
-    """A value that is the same at every replay."""
-
-    value: Any
-
-
-@dataclass(slots=True)
-class Step:
-    """One operation.
-
-    Attributes:
-        name: method of the builder.
-        args: `Slot` or `Constant` each.
-        kwargs: likewise.
-        outs: numbers of the slots that it fills.
-        several: whether it returns a tuple.
-        ufunc: what it applies to its operands, where that is all that it does.
-        place: innermost line of source, where that may matter.
-        size: bytes that a pointer operand moves by.
-        astype: the type that it converts to, where NumPy's conversion is the right one.
-    """
-
-    name: str
-    args: list[Any]
-    kwargs: dict[str, Any]
-    outs: list[int]
-    several: bool
-    ufunc: Any = None
-    place: tuple[str, int] | None = None
-    size: int = 0
-    astype: Any = None
 
 
 @dataclass(slots=True)
@@ -154,10 +114,41 @@ class Recording:
             step.place = inner_place()
         if name == "create_addptr":
             step.size = max(1, args[0].get_element_ty().primitive_bitwidth // 8)
-        if len(held) == 1 and isinstance(args[0], TensorHandle):
-            step.astype = simple_cast(args[0].data.dtype, held[0].data.dtype)
+            step.settled = args[1].data.dtype.itemsize == 8
+        elif len(held) == 1 and isinstance(args[0], TensorHandle):
+            before, after = args[0].data.dtype, held[0].data.dtype
+            step.astype = simple_cast(before, after)
+            step.settled = after in (before, bool) if ufunc is not None else after == before
         self.steps.append(step)
         self._alive += [*args, *kwargs.values()]
+
+    def splice(self, inner: Recording, given: list[Any], made: list[tuple[Any, Any]]) -> None:
+        """Take in the operations of a call that was replayed.
+
+        Args:
+            inner: its recording.
+            given: handles of its inputs.
+            made: the handles that it gave back, each with its `Slot` or `Constant`.
+        """
+        sources = [self._known.get(id(held)) for held in given]
+        first, inputs = len(self.shapes), len(given)
+
+        def moved(source: Any) -> Any:
+            if not isinstance(source, Slot):
+                return source
+            return Slot(first + source.number - inputs) if source.number >= inputs else sources[source.number]
+
+        self.shapes += inner.shapes[inputs:]
+        self.elements = max(self.elements, inner.elements)
+        for step in inner.steps:
+            args, kwargs = [moved(x) for x in step.args], {name: moved(x) for name, x in step.kwargs.items()}
+            self.opaque |= None in (*args, *kwargs.values())
+            outs = [first + number - inputs for number in step.outs]
+            place = (step.place or inner_place()) if self.placed and step.name in _PLACED else None
+            self.steps.append(replace(step, args=args, kwargs=kwargs, outs=outs, place=place))
+        for source, held in made:
+            self._known[id(held)] = moved(source)
+            self._alive.append(held)
 
 
 _unobserved: weakref.WeakKeyDictionary[type, bool] = weakref.WeakKeyDictionary()

@@ -10,7 +10,9 @@ import numpy as np
 
 from flashverify.interpreter.formats import numpy_dtype
 from flashverify.interpreter.hooks import handle
-from flashverify.interpreter.memory import Argument, Lanes, Tagged, place, program_of
+from flashverify.interpreter.lanes import Lanes, lanes_inside
+from flashverify.interpreter.late import Outer, part_of
+from flashverify.interpreter.memory import Argument, Tagged, place, program_of
 from flashverify.interpreter.numerics import as_array
 from flashverify.interpreter.ordering import Order
 from flashverify.interpreter.reports import Kind, Lane, Watch, report
@@ -61,9 +63,18 @@ class Sanitizer(Tagged):
 
     def create_masked_load(self, ptrs: Any, mask: Any, other: Any, *rest: Any, **options: Any) -> Any:
         """Load from the tensor's own, written elements."""
+        if ptrs.__class__ is Outer and other is not None:
+            given: Argument | None = getattr(ptrs.dtype, "argument", None)
+            if given is not None and self._state(given).is_input:
+                self.within = lanes_inside(given, ptrs, part_of(mask))
+            if self.within is not None:
+                try:
+                    return super().create_masked_load(ptrs, mask, other, *rest, **options)
+                finally:
+                    self.within = None
         at, keep = ptrs.data, as_array(mask)
         argument = self.argument(ptrs, keep)
-        if other is None and not keep.all():
+        if other is None and np.count_nonzero(keep) != keep.size:
             other = self._undefined(ptrs, keep, argument)
         keep, self.within = self._inside("load", argument, ptrs, keep)
         try:
@@ -113,7 +124,7 @@ class Sanitizer(Tagged):
         """The lanes whose element is the tensor's own, and where they lie in it if their pointers are tagged; others are reported."""
         at = ptrs.data
         if argument is None:
-            if keep.any():
+            if np.count_nonzero(keep):
                 self._report("out-of-bounds", access, None, at, keep, "no tensor of the launch lies there")
                 return np.zeros_like(keep), None
             return keep, None
@@ -123,7 +134,7 @@ class Sanitizer(Tagged):
         if strange is None:
             return keep, lanes
         strange &= keep
-        if not strange.any():
+        if not np.count_nonzero(strange):
             return keep, lanes
         if self.watched.wraps is not None:
             self.watched.wraps.look(self, access, argument, at, strange)
@@ -168,7 +179,7 @@ class Sanitizer(Tagged):
         poison = argument.state.poison
         stale = data.view(poison.dtype) == poison
         stale &= keep
-        if stale.any():
+        if np.count_nonzero(stale):
             self._report("uninitialised", access, argument, at, stale, "nobody has written the element")
 
     def _remember(self, argument: Argument, state: State, at: Any, keep: Any) -> None:

@@ -40,6 +40,7 @@ ELEMENTS = 1 << 18
 """Elements that one array of a lockstep may have: a few of them fit a processor's cache."""
 
 _REMEMBERED = 256
+_EXTENSIONS = 8
 _MISSING = object()
 _open = threading.Lock()
 _sessions: list[Session] = []
@@ -61,6 +62,7 @@ class Session:
         watched: names that replayed device functions use.
         partitions: by launch, the groups of programs that went the same way the last time, last first.
         launches: so far.
+        extensions: classes with more mixins, by the lockstep class that they extend and the mixins; their tapes stay with them.
         attempts: in lockstep so far; more than the launches where programs diverged or were cut into chunks.
         fallbacks: launches that ran one program at a time after all, by (kernel, reason).
     """
@@ -75,9 +77,21 @@ class Session:
     lock: threading.RLock = dataclasses.field(default_factory=threading.RLock)
     watched: calls.Globals = dataclasses.field(default_factory=calls.Globals)
     partitions: dict[Any, list[Any]] = dataclasses.field(default_factory=dict)
+    extensions: dict[Any, tuple[type, type]] = dataclasses.field(default_factory=dict)
     launches: int = 0
     attempts: int = 0
     fallbacks: Counter[tuple[str, str]] = dataclasses.field(default_factory=Counter)
+
+    def forget_tapes(self) -> None:
+        """Record every call anew, whatever class it was recorded with."""
+        known = (
+            self.lockstep_class,
+            *(kind for kind, _ in self.extensions),
+            *(kind for _, kind in self.extensions.values()),
+        )
+        for kind in known:
+            if kind.tapes:
+                kind.tapes.clear()
 
     def remember(self, key: Any, groups: list[Any]) -> None:
         """Begin the next launch like this one with these groups: finer than need be at worst."""
@@ -98,12 +112,13 @@ class Session:
     @contextlib.contextmanager
     def extended(self, *mixins: type[Layer]) -> Iterator[None]:
         """Take in more mixins until the end of the block, directly below the lockstep layer; they get no `on_open`."""
-        b, bases = self.builder, self.lockstep_class.__bases__
-        before, at = (self.plain_class, self.lockstep_class), bases.index(Lockstep)
-        self.plain_class = type("PlainBuilder", (*bases[:at], *mixins, *bases[at + 1 :]), {})
-        self.lockstep_class = type(
-            "LockstepBuilder", (*bases[: at + 1], *mixins, *bases[at + 1 :]), _tapes((*mixins, *bases))
-        )
+        b, before = self.builder, (self.plain_class, self.lockstep_class)
+        key = (self.lockstep_class, mixins)
+        if key not in self.extensions:
+            if len(self.extensions) >= _EXTENSIONS:
+                self.extensions.clear()
+            self.extensions[key] = _extension(self.lockstep_class.__bases__, mixins)
+        self.plain_class, self.lockstep_class = self.extensions[key]
         b.__class__ = self.plain_class
         try:
             yield
@@ -153,6 +168,13 @@ def session(
             yield state
     finally:
         _open.release()
+
+
+def _extension(bases: tuple[type, ...], mixins: tuple[type[Layer], ...]) -> tuple[type, type]:
+    """The classes of a session with more mixins: while programs run one at a time, and in lockstep."""
+    at = bases.index(Lockstep)
+    plain = type("PlainBuilder", (*bases[:at], *mixins, *bases[at + 1 :]), {})
+    return plain, type("LockstepBuilder", (*bases[: at + 1], *mixins, *bases[at + 1 :]), _tapes((*mixins, *bases)))
 
 
 def _tapes(mixins: tuple[type[Layer], ...]) -> dict[str, Any]:

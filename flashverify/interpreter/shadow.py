@@ -61,13 +61,13 @@ class Shadow:
         """
         if self._writers is None:
             self._writers = zeros(self.size, np.int32)
-        writers, whole = self._writers, bool(keep.all())
+        writers, whole = self._writers, np.count_nonzero(keep) == keep.size
         places = self._at(at if whole else at[keep]).reshape(-1)
         own = np.broadcast_to(owners, at.shape)
         own = (own if whole else own[keep]).reshape(-1)
         before = writers[places]
         clash = (before != 0) & (before != own)
-        if clash.any():
+        if np.count_nonzero(clash):
             clash[clash] = self._order.apart(before[clash], own[clash])
         if atomic:
             clash &= before > 0
@@ -76,10 +76,10 @@ class Shadow:
             writers[places] = own
             after = writers[places]
             again = after != own  # two programs of this very store
-            if again.any():
+            if np.count_nonzero(again):
                 before = np.where(clash, before, after)
                 clash |= again
-        if clash.any():
+        if np.count_nonzero(clash):
             bad = np.zeros(at.shape, bool)
             bad[keep] = clash
             yield bad, int(before[clash.argmax()])

@@ -6,7 +6,7 @@ import copy
 import dataclasses
 import math
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flashverify.outputs import BACKWARD, INPUT_GRADIENTS
 from flashverify.truth.clock import timed
@@ -21,6 +21,15 @@ if TYPE_CHECKING:
 __all__ = ["Truth", "gradients_of"]
 
 
+class _Given(NamedTuple):
+    """What was last asked of a truth: the O and LSE, the oracle's gradients given them, and what `given` said; None where nothing is known but the gradients."""
+
+    o: torch.Tensor
+    lse: torch.Tensor
+    values: Any
+    found: tuple[dict[str, tuple[torch.Tensor, OutputBound]], dict[str, tuple[torch.Tensor, OutputBound]]] | None
+
+
 class Truth:
     """Values and bounds of one problem for one form; each part is computed when it is first asked for.
 
@@ -32,6 +41,8 @@ class Truth:
     Attributes:
         problem: as the bounds take it.
     """
+
+    _last: _Given | None = None
 
     @timed
     def __init__(self, inputs: Inputs, dtype: str, form: Form) -> None:
@@ -48,6 +59,7 @@ class Truth:
     def read_as(self, form: Form) -> Truth:
         """The truth of the same problem for a form that differs in its backward alone."""
         other = copy.copy(self)
+        other._last = None
         other.form, other.problem = form, dataclasses.replace(self.problem, form=form)
         return other
 
@@ -95,7 +107,8 @@ class Truth:
 
     def backward(self) -> dict[str, tuple[torch.Tensor, OutputBound]]:
         """(value, bound) of `delta` as `form.stored_delta` has it, `dq`, `dk`, `dv`, and of each learned tensor that the problem has, end to end."""
-        return self._gradients(self._forward.o, self._forward.lse, self._forward_bounds)[0]
+        o, lse = self._forward.o, self._forward.lse
+        return self._gradients(self._oracle_gradients(o, lse), o, lse, self._forward_bounds)[0]
 
     def widest(self) -> dict[str, tuple[torch.Tensor, OutputBound]]:
         """What `backward` gives, with the largest bound of each element over all readings of the form."""
@@ -111,6 +124,7 @@ class Truth:
         """The same problem with bounds that hold only errors which may share a direction (docs/bounds.md, section 22)."""
         part = copy.copy(self)
         part.__dict__.pop("_forward_bounds", None)
+        part._last = None if self._last is None else self._last._replace(found=None)
         part.problem = self.problem.directed_part()
         return part
 
@@ -138,9 +152,17 @@ class Truth:
         from_weights, kept = self.form.delta_from == "p", self.form.p_from == "forward"
         if from_weights and kept:
             return {}, {}
+        values, asked = None, (o, lse)
+        if self._last is not None and self._last.o is o and self._last.lse is lse:
+            if self._last.found is not None:
+                return self._last.found
+            values = self._last.values
         o, lse, forward = self.read(o, lse)
         stored = frozenset(({"o"} - {"o" if from_weights else ""}) | ({"lse"} - {"lse" if kept else ""}))
-        return self._gradients(o, lse, forward, stored)
+        values = self._oracle_gradients(o, lse) if values is None else values
+        found = self._gradients(values, o, lse, forward, stored)
+        self._last = _Given(*asked, values, found)
+        return found
 
     def read(self, o: torch.Tensor, lse: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, ForwardBounds | None]:
         """What the backward of the form starts from, float64, LSE natural: of the subject's own O and LSE what it reads.
@@ -165,19 +187,13 @@ class Truth:
         return (exact.o * factor).masked_fill(empty.unsqueeze(-1), 0.0), lse, dataclasses.replace(found, o=scaled)
 
     @timed
-    def _gradients(
-        self,
-        o: torch.Tensor,
-        lse: torch.Tensor,
-        forward: ForwardBounds | None,
-        stored: frozenset[str] = frozenset(),
-    ) -> tuple[dict[str, tuple[torch.Tensor, OutputBound]], dict[str, tuple[torch.Tensor, OutputBound]]]:
+    def _oracle_gradients(self, o: torch.Tensor, lse: torch.Tensor) -> Any:
+        """The oracle's gradients from an O and a natural LSE, its own or given ones."""
         import flashverify_oracles as oracles
-        from flashverify.numerics import backward_bounds
 
         i = self.inputs
         assert i.do is not None, "the problem has no dO"
-        values = oracles.backward(
+        return oracles.backward(
             i.q,
             i.k,
             i.v,
@@ -189,6 +205,20 @@ class Truth:
             given_o=None if o is self._forward.o else o,
             given_lse=None if lse is self._forward.lse else lse,
         )
+
+    @timed
+    def _gradients(
+        self,
+        values: Any,
+        o: torch.Tensor,
+        lse: torch.Tensor,
+        forward: ForwardBounds | None,
+        stored: frozenset[str] = frozenset(),
+    ) -> tuple[dict[str, tuple[torch.Tensor, OutputBound]], dict[str, tuple[torch.Tensor, OutputBound]]]:
+        from flashverify.numerics import backward_bounds
+
+        i = self.inputs
+        assert i.do is not None
         bounds: BackwardBounds = backward_bounds(
             self.problem,
             do=i.do,

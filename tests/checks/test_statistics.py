@@ -83,6 +83,25 @@ def subject(form=None, **defect):
     )
 
 
+@pytest.mark.parametrize("defect", [{}, {"first_tiles": 1 + 2.0**-11}, {"narrow": ("o",)}])
+def test_what_accuracy_knows_of_a_pass_is_not_worked_out_again(defect, monkeypatch):
+    import flashverify_oracles
+
+    passes, backward_of = [], flashverify_oracles.backward
+    monkeypatch.setattr(flashverify_oracles, "backward", lambda *a, **k: passes.append(1) or backward_of(*a, **k))
+    alone = judge_case(subject(**defect), CASE, Plan(checks=("statistics",)))
+    of_alone = len(passes)
+    both = judge_case(subject(**defect), CASE, Plan(checks=("accuracy", "statistics")))
+    of_both = len(passes) - of_alone
+    passes.clear()
+    judge_case(subject(**defect), CASE, Plan(checks=("accuracy",)))
+
+    assert [v for v in both.verdicts if v.check == "statistics"] == list(alone.verdicts)
+    assert bool(alone.failures) == bool(defect)
+    assert of_alone > 0
+    assert of_both == len(passes)
+
+
 def failures(case=CASE, form=None, **defect):
     judged = judge_case(subject(form, **defect), case, Plan(checks=("accuracy", "statistics")))
     return {(v.check, v.output, v.error) for v in judged.failures}

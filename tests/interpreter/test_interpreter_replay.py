@@ -158,6 +158,63 @@ def test_a_name_that_means_something_else_now(monkeypatch):
     assert out[1].tolist() == [9.0, 14.0]
 
 
+class Extension(Layer):
+    """Nothing of its own."""
+
+
+def test_what_an_extension_recorded_is_kept_until_a_name_means_something_else(monkeypatch):
+    x, out = torch.tensor([2.0, 3.0]), torch.zeros(4, 2)
+    with session() as opened:
+        kinds = []
+        for _ in range(2):
+            with opened.extended(Extension):
+                products[(1,)](x, x, out, N=2)
+                kinds.append(opened.lockstep_class)
+        assert kinds[0] is kinds[1]
+        assert kinds[0].tapes
+        products[(1,)](x, x, out, N=2)
+        monkeypatch.setitem(scaled.fn.__globals__, "OFFSET", tl.constexpr(5))
+        products[(1,)](x, x, out, N=2)
+        with opened.extended(Extension):
+            products[(1,)](x, x, out.zero_(), N=2)
+
+    assert out[1].tolist() == [9.0, 14.0]
+
+
+@triton.jit
+def outermost(ptr, i, factor, N: tl.constexpr):
+    return scaled(tile(ptr, i, N), factor) - scaled(i, 1)[:, None]
+
+
+@triton.jit
+def nested(x_ptr, out_ptr, N: tl.constexpr):
+    i = tl.arange(0, N)
+    x = tile(x_ptr, i, N)
+    y = scaled(x, 2.0) + tl.sum(scaled(i, 1), 0)
+    z = outermost(x_ptr, i, 2.0, N) + y
+    ptrs, keep = located(out_ptr, i, N)
+    tl.store(ptrs, z, mask=keep)
+
+
+def test_a_call_that_is_known_is_taken_into_the_recording_of_another_one():
+    x = torch.randn(16, 16, generator=torch.Generator().manual_seed(1))
+    found = []
+    for replaying in (False, True):
+        with session(Sanitizer) as opened:
+            if not replaying:
+                opened.lockstep_class.tapes = None
+            for data in (x, 2 * x, x[:, :15]):
+                with watch(inputs={data.untyped_storage().data_ptr()}) as seen:
+                    out = torch.zeros(16, 16)
+                    nested[(1,)](data, out, N=16)
+                places = {(report.place.line, report.place.caller) for report in seen.reports.values()}
+                found.append((out.tolist(), places))
+            assert not replaying or [key for key in tapes(opened) if key[0] is outermost]
+
+    assert found[:3] == found[3:]
+    assert len(found[2][1]) == 2
+
+
 @triton.jit
 def careless(x_ptr, out_ptr, N: tl.constexpr):
     i = tl.arange(0, N)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from flashverify.case.problem import Problem
     from flashverify.checks.passes.base_pass import BasePass
+    from flashverify.checks.passes.known import Known
     from flashverify.checks.statistics.evidence import Tilt
     from flashverify.numerics import BoundInputs, OutputBound
     from flashverify.numerics.chunk import Chunk
@@ -46,11 +47,16 @@ _TERMS = {"o": "keys", "dq": "keys", "dk": "rows", "dv": "rows"}
 
 def check_statistics(base: BasePass) -> list[Verdict] | None:
     """Failing verdicts about the outputs of a pass within its bounds; None where no output could be asked."""
-    case = base.case
-    asked_of = _asked_of(base.subject, base.execution.problem, base.execution.outputs, base.undefined)
-    if asked_of is None:
-        return None
-    form = asked_of.truth.form
+    import torch
+
+    with torch.inference_mode():  # as `accuracy`, whose tensors these are
+        known = None if base.compared is None else base.compared.known
+        asked_of = _asked_of(base.subject, base.execution.problem, base.execution.outputs, base.undefined, known)
+        return None if asked_of is None else _verdicts(base, asked_of)
+
+
+def _verdicts(base: BasePass, asked_of: _Asked) -> list[Verdict] | None:
+    case, form = base.case, asked_of.truth.form
     asked = list(_outputs(asked_of, base.subject.contract)) if case.dtype != "fp32" else []
     found = [verdict for output in asked for verdict in _failures(*output)]
     of_lse = _lse_failures(asked_of) if "lse" in asked_of.outputs and rounds_plainly(form) else None
@@ -83,18 +89,28 @@ def errors_of(subject: Subject, problem: Problem, outputs: dict[str, torch.Tenso
 
 
 def _asked_of(
-    subject: Subject, problem: Problem, outputs: dict[str, torch.Tensor], undefined: dict[str, torch.Tensor]
+    subject: Subject,
+    problem: Problem,
+    outputs: dict[str, torch.Tensor],
+    undefined: dict[str, torch.Tensor],
+    known: Known | None = None,
 ) -> _Asked | None:
-    """A pass as it is asked; None where the roundings of its groups have to do with each other, or it is too large."""
+    """A pass as it is asked, with what is known of it; None where the roundings of its groups have to do with each other, or it is too large."""
     from flashverify.numerics.weighted_sums import only_chunk
 
     case = problem.case
     pairs = case.batch * case.heads_q * case.seq_q * case.seq_k
     moved: Callable[[Any], Any] = on_cpu if pairs <= _ON_CPU else _unchanged
-    inputs, tidy = inputs_of(moved(problem))
+    if known is not None and (
+        known.truth.inputs.q.device != moved(problem.q).device or pairs > known.truth.problem.chunk_elements
+    ):
+        known = None  # another device is faster for it, or it was cut into chunks
+    inputs, tidy = inputs_of(moved(problem)) if known is None else (known.truth.inputs, known.tidy)
     form = judged_form(subject, problem)
     if tidy.taint or form.k_smoothed or (form.prescale_fwd, form.prescale_bwd) != ("none", "none"):
         return None
+    if known is not None and (chunk := only_chunk(known.truth.problem)) is not None:
+        return _Asked(known.truth, chunk, known.outputs, {name: moved(mask) for name, mask in undefined.items()})
     truth = Truth(inputs, case.dtype, form)
     truth.problem = dataclasses.replace(truth.problem, chunk_elements=max(pairs, _ON_CPU))
     chunk = only_chunk(truth.problem)
