@@ -18,6 +18,7 @@ from flashverify.subjects.bundled_options import (
     modifier_options,
     pair_terms,
     whole_bias_gradient,
+    whole_tensors,
 )
 from flashverify.subjects.evidence import evidence_on, interpreted_as
 from flashverify.subjects.interface import Contract, Forward, Gradients, Supports
@@ -106,7 +107,7 @@ class Bundled:
 
     def _configs(self, case: Case) -> Any:
         """The launch parameters of the case, the same for every kernel."""
-        config = self._kernels.LaunchConfig(**dict(case.launch), descriptors=True)
+        config = self._kernels.LaunchConfig(**dict(case.launch), descriptors=True, hopper=True)
         return self._kernels.Configs(**dict.fromkeys(_KINDS, config))
 
     def form(self, case: Case) -> Form:
@@ -204,6 +205,7 @@ class Bundled:
             mask=mask_kinds(case),
             blocks=block_size(case),
             pairs=pair_terms(case),
+            whole=whole_tensors(case),
             interpreted=self._interpreted,
         )
         return int(config.block_n)
