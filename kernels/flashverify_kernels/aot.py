@@ -202,13 +202,14 @@ def compile_source(source: Source, capability: int) -> Compiled:
         target=GPUTarget("cuda", capability, 32),
         options=source.options,
     )
-    registers, stack = _resources(built.asm["cubin"])
+    registers, stack = resources(built.asm["cubin"])
     return Compiled(
         ttir=built.asm["ttir"], ptx=built.asm["ptx"], registers=registers, stack=stack, shared=built.metadata.shared
     )
 
 
-def _resources(cubin: bytes) -> tuple[int, int]:
+def resources(cubin: bytes) -> tuple[int, int]:
+    """Registers and bytes of local memory of each thread of a compiled kernel."""
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()

@@ -38,21 +38,25 @@ def takes(call: CheckedCall, options: Options, kind: Kind, tensors: dict[str, to
         kind: which kernel.
         tensors: all inputs and outputs, with their axes in the order (batch, head, sequence, channel).
     """
-    q = tensors["q"]
+    device = tensors["q"].device
+    on_hopper = not INTERPRETED and device.type == "cuda" and torch.cuda.get_device_capability(device) == HOPPER
+    return on_hopper and suits(call, options, kind, tensors)
+
+
+def suits(call: CheckedCall, options: Options, kind: Kind, tensors: dict[str, torch.Tensor]) -> bool:
+    """Whether the call is one that the Hopper kernel of this kind is written for; arguments as in `takes`."""
+    config, dtype = call.configs[kind], tensors["q"].dtype
     return (
-        call.configs[kind].hopper
-        and not INTERPRETED
-        and q.is_cuda
-        and torch.cuda.get_device_capability(q.device) == HOPPER
-        and q.dtype in (torch.float16, torch.bfloat16)
+        config.hopper
+        and (kind == "dkdv" or (kind == "forward" and config.block_n == _KEYS))
+        and dtype in (torch.float16, torch.bfloat16)
         and call.d == call.dv
         and call.d in _WIDTHS
-        and (kind == "dkdv" or (kind == "forward" and call.configs[kind].block_n == _KEYS))
-        and call.mask.flags & ~UPPER.value == 0
+        and call.mask.flags in (0, UPPER.value)
         and call.terms.pairs == "plain"
         and call.terms.sink is None
         and options.whole
-        and all(x.dtype == q.dtype and describable(x) for x in tensors.values())
+        and all(x.dtype == dtype and describable(x) for x in tensors.values())
     )
 
 
