@@ -111,7 +111,7 @@ class Bundled:
 
     def _configs(self, case: Case) -> Any:
         """The launch parameters of the case, the same for every kernel."""
-        config = self._kernels.LaunchConfig(**dict(case.launch), descriptors=True, hopper=True)
+        config = self._kernels.LaunchConfig(**dict(case.launch), descriptors=True)
         return self._kernels.Configs(**dict.fromkeys(_KINDS, config))
 
     def form(self, case: Case) -> Form:

@@ -54,11 +54,11 @@ class Configs:
 
 _FETCHED = (("forward", 128), ("dq", 64), ("dq", 128))
 """Kernels and widths whose tiles descriptors fetch faster than pointers do (H200, `benchmarks/gpu_schedules.py`)."""
-_OTHERWISE = {
+_WHOLE = {
     64: LaunchConfig(block_m=64, block_n=128, num_warps=4, num_stages=2, descriptors=True),
     128: LaunchConfig(block_m=128, block_n=128, num_warps=8, num_stages=2, descriptors=True),
 }
-"""The forward, by head dimension, where only the addresses keep the kernels for Hopper GPUs out: their tiles of keys, so the same bits."""
+"""The forward of dense and causal problems in the tiles of keys of the kernels for Hopper GPUs, by head dimension."""
 
 
 def padded_dim(dim: int) -> int:
@@ -78,6 +78,7 @@ def launch_config(
     pairs: Pairs = "plain",
     limit: int = SHARED_MEMORY,
     whole: bool = True,
+    hopper: bool = False,
     interpreted: bool = False,
 ) -> LaunchConfig:
     """Choose the launch configuration of a kernel.
@@ -96,6 +97,7 @@ def launch_config(
         pairs: what is done per query and key; more than a dot product takes smaller tiles, to stay in registers.
         limit: shared memory per block of the device, bytes.
         whole: whether every row of the tensors counts: no lengths and no packed sequences.
+        hopper: whether to ask for the kernels for Hopper GPUs where they may be taken.
         interpreted: whether the kernels are interpreted, where a few large tiles are fastest.
     """
     if interpreted:
@@ -106,12 +108,11 @@ def launch_config(
         if dtype != torch.float32:
             if pairs != "plain":
                 config = _with_room(kind, width, config, pairs)
-            elif (
-                kind != "dq" and d == dv in (64, 128) and flags in (0, UPPER.value) and whole and limit >= SHARED_MEMORY
-            ):
-                config = replace(_OTHERWISE[d] if kind == "forward" else config, hopper=True)
             elif not flags & (BITS.value | SPARSE.value):
                 config = replace(config, descriptors=(kind, width) in _FETCHED)
+                if d == dv in _WHOLE and flags in (0, UPPER.value) and whole and limit >= SHARED_MEMORY:
+                    asked = hopper and kind != "dq"
+                    config = replace(_WHOLE[d] if kind == "forward" and (asked or d == 64) else config, hopper=asked)
     if sq <= _SHORT:
         config = replace(config, block_m=16, num_warps=4, descriptors=False, hopper=False)
     if blocks is not None:

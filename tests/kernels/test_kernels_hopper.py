@@ -80,13 +80,14 @@ def test_the_forward_is_taken_in_the_tiles_of_keys_that_its_bits_depend_on_alone
 
 @pytest.mark.parametrize("d", [64, 128])
 @pytest.mark.parametrize("mask", ["none", "causal"])
-def test_the_default_asks_for_them_where_they_can_be(d, mask):
+def test_they_are_chosen_where_they_may_be_taken_and_are_asked_for(d, mask):
     def chosen(kind="forward", **given):
-        given = {"d": d, "dv": d, "dtype": torch.bfloat16, "mask": mask, "sq": 4096} | given
+        given = {"d": d, "dv": d, "dtype": torch.bfloat16, "mask": mask, "sq": 4096, "hopper": True} | given
         return launch_config(kind, **given)
 
     assert (chosen().hopper, chosen().block_n) == (True, 128)
     assert chosen("dkdv").hopper
+    assert not chosen("dq").hopper
     others = (
         {"dtype": torch.float32},
         {"dv": 32},
@@ -95,9 +96,17 @@ def test_the_default_asks_for_them_where_they_can_be(d, mask):
         {"pairs": "terms"},
         {"whole": False},
     )
-    for other in (*others, {"limit": 99 * 1024}, {"interpreted": True}):
+    for other in (*others, {"limit": 99 * 1024}, {"interpreted": True}, {"hopper": False}):
         assert not chosen(**other).hopper
         assert not chosen("dkdv", **other).hopper
+
+
+def test_only_a_narrow_forward_of_whole_tensors_has_wide_tiles_of_keys_unasked():
+    given = {"dtype": torch.float16, "mask": "causal", "sq": 4096}
+
+    assert launch_config("forward", d=64, dv=64, **given).block_n == 128
+    assert launch_config("forward", d=64, dv=64, whole=False, **given).block_n == 64
+    assert launch_config("forward", d=128, dv=128, **given).block_n == 64
 
 
 def test_an_operator_is_given_every_attribute_of_a_configuration():
