@@ -32,7 +32,7 @@ class LaunchConfig:
         descriptors: whether the copy engine fetches the tiles that the loop walks, where the tensors allow it (see `tiles`); the
             results are the same, bit for bit.
         hopper: whether the kernels for Hopper GPUs compute it where the problem and the GPU allow it (see `hopper`), the forward in tiles
-            of 128 keys alone; the results are the same, bit for bit. They have their own warps, stages and tiles of queries.
+            of 128 keys alone. They have their own warps, stages and tiles of queries. No GPU has run them as they stand.
     """
 
     block_m: int
@@ -110,11 +110,12 @@ def launch_config(
                 config = _with_room(kind, width, config, pairs)
             elif not flags & (BITS.value | SPARSE.value):
                 config = replace(config, descriptors=(kind, width) in _FETCHED)
-                if d == dv in _WHOLE and flags in (0, UPPER.value) and whole and limit >= SHARED_MEMORY:
-                    asked = hopper and kind != "dq"
-                    config = replace(_WHOLE[d] if kind == "forward" and (asked or d == 64) else config, hopper=asked)
+                dense = flags in (0, UPPER.value) and whole and sq > _SHORT
+                if dense and d == dv in _WHOLE and limit >= SHARED_MEMORY:
+                    asked, measured = hopper and kind != "dq", (d, dtype) == (64, torch.float16)
+                    config = replace(_WHOLE[d] if kind == "forward" and (asked or measured) else config, hopper=asked)
     if sq <= _SHORT:
-        config = replace(config, block_m=16, num_warps=4, descriptors=False, hopper=False)
+        config = replace(config, block_m=16, num_warps=4, descriptors=False)
     if blocks is not None:
         config = replace(
             config, block_m=min(config.block_m, _divisor(blocks[0])), block_n=min(config.block_n, _divisor(blocks[1]))

@@ -102,11 +102,14 @@ def test_they_are_chosen_where_they_may_be_taken_and_are_asked_for(d, mask):
 
 
 def test_only_a_narrow_forward_of_whole_tensors_has_wide_tiles_of_keys_unasked():
-    given = {"dtype": torch.float16, "mask": "causal", "sq": 4096}
+    def keys(**given):
+        return launch_config(
+            "forward", **{"dtype": torch.float16, "mask": "causal", "sq": 4096, "d": 64, "dv": 64} | given
+        ).block_n
 
-    assert launch_config("forward", d=64, dv=64, **given).block_n == 128
-    assert launch_config("forward", d=64, dv=64, whole=False, **given).block_n == 64
-    assert launch_config("forward", d=128, dv=128, **given).block_n == 64
+    assert keys() == 128
+    for other in ({"whole": False}, {"d": 128, "dv": 128}, {"mask": "window"}, {"dtype": torch.bfloat16}, {"sq": 9}):
+        assert keys(**other) == 64
 
 
 def test_an_operator_is_given_every_attribute_of_a_configuration():
