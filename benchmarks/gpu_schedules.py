@@ -4,8 +4,8 @@
 
 Worker processes compile every schedule and compare it with float64 on a small problem of a length that no tile divides; what is wrong
 or does not fit is left out and named. Then one process times what is left, interleaved, after the caches were overwritten. A schedule
-is `descriptors` or `pointers`, queries and keys per tile, warps and stages. TFLOP/s count 2, 3 and 4 products of the visible pairs for
-the forward, dQ and dK/dV, and 5 for a whole backward.
+is `pointers` or `descriptors`, queries and keys per tile, warps and stages; the kernels for Hopper GPUs have their own. TFLOP/s count
+2, 3 and 4 products of the visible pairs for the forward, dQ and dK/dV, and 5 for a whole backward.
 """
 
 from __future__ import annotations
@@ -29,14 +29,16 @@ WHOLE_BACKWARD = 5
 OUTPUTS = {"forward": ("o",), "dq": ("dq",), "dkdv": ("dk", "dv")}
 LARGEST_ERROR = {"fp16": 3e-3, "bf16": 2e-2}
 SCHEDULES: dict[tuple[str, int], tuple[tuple[int, int, int, int], ...]] = {
-    ("forward", 64): ((128, 64, 8, 3), (64, 128, 4, 2), (64, 64, 4, 3), (128, 64, 4, 3)),
-    ("forward", 128): ((64, 64, 4, 3), (128, 64, 8, 3), (128, 128, 8, 2), (64, 32, 4, 3), (128, 64, 4, 2)),
-    ("dq", 64): ((128, 64, 4, 4), (128, 64, 4, 3), (128, 64, 8, 3), (64, 64, 4, 3)),
-    ("dq", 128): ((128, 64, 8, 3), (64, 64, 4, 2), (128, 128, 8, 2)),
-    ("dkdv", 64): ((128, 64, 4, 1), (32, 128, 4, 3), (64, 64, 4, 2), (64, 128, 8, 2)),
-    ("dkdv", 128): ((64, 128, 8, 1), (64, 64, 4, 2), (32, 64, 4, 3)),
+    ("forward", 64): ((64, 128, 4, 2), (128, 128, 8, 2), (128, 128, 8, 3), (64, 128, 8, 2), (128, 64, 8, 3)),
+    ("forward", 128): ((128, 128, 8, 2), (64, 128, 4, 2), (64, 128, 8, 2), (64, 64, 4, 3)),
+    ("dq", 64): ((128, 64, 4, 4), (128, 64, 4, 3)),
+    ("dq", 128): ((128, 64, 8, 3),),
+    ("dkdv", 64): ((128, 64, 4, 1), (32, 128, 4, 3)),
+    ("dkdv", 128): ((64, 128, 8, 1), (64, 64, 4, 2)),
 }
 """Queries and keys per tile, warps and stages, by kernel and head dimension."""
+HOPPER = {"forward": (128, 128, 8, 2), "dkdv": (64, 128, 8, 1)}
+"""Those beside which the kernels for Hopper GPUs stand, which have their own tiles of queries, warps and stages."""
 
 
 class Task(NamedTuple):
@@ -45,14 +47,14 @@ class Task(NamedTuple):
     kernel: str
     d: int
     causal: bool
-    descriptors: bool
+    how: str
     tile: tuple[int, int, int, int]
     dtype: str
 
     def name(self) -> str:
         """For the table."""
         m, n, warps, stages = self.tile
-        return f"{'descriptors' if self.descriptors else 'pointers':11} {m}x{n} w{warps} s{stages}"
+        return self.how if self.how == "hopper" else f"{self.how:11} {m}x{n} w{warps} s{stages}"
 
 
 def problem(task: Task, batch: int, heads: int, length: int) -> dict[str, torch.Tensor]:
@@ -69,17 +71,24 @@ def problem(task: Task, batch: int, heads: int, length: int) -> dict[str, torch.
 
 def call_of(task: Task, x: dict[str, torch.Tensor]) -> Callable[[], Any]:
     """A function that launches the kernel; arguments and descriptors are made once and not timed."""
-    from flashverify_kernels import Configs, LaunchConfig, Options, arguments
+    from flashverify_kernels import Configs, LaunchConfig, Options, arguments, hopper
     from flashverify_kernels.aot import KERNELS
     from flashverify_kernels.tiles import tiles
     from flashverify_kernels.validation import check_call
 
     m, n, warps, stages = task.tile
-    config = LaunchConfig(block_m=m, block_n=n, num_warps=warps, num_stages=stages, descriptors=task.descriptors)
+    ways = {"descriptors": task.how == "descriptors", "hopper": task.how == "hopper"}
+    config = LaunchConfig(block_m=m, block_n=n, num_warps=warps, num_stages=stages, **ways)
     options = Options(causal="top-left" if task.causal else None, config=Configs(**{task.kernel: config}))
     call, kernel = check_call(x["q"], x["k"], x["v"], options), task.kernel
     names = ("q", "k", "v", "o") if kernel == "forward" else ("q", "k", "v", "do", *OUTPUTS[kernel])
     tensors = {name: x[name] for name in names}
+    if task.how == "hopper":
+        if not hopper.takes(call, options, kernel, tensors):
+            raise ValueError("not taken by the Hopper kernels")
+        if kernel == "forward":
+            return hopper.forward(call, tensors, x["lse2"])
+        return hopper.dkdv(call, tensors, x["lse2"], x["delta"])
     given: dict[str, Any] = {
         **arguments.views(tensors),
         **arguments.records(call, options, kernel),
@@ -208,7 +217,14 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=16)
     options = parser.parse_args()
     cells = [
-        [Task(kernel, d, causal, how, tile, options.dtype) for tile in SCHEDULES[kernel, d] for how in (True, False)]
+        [
+            *(Task(kernel, d, causal, "hopper", HOPPER[name], options.dtype) for name in HOPPER if name == kernel),
+            *(
+                Task(kernel, d, causal, how, tile, options.dtype)
+                for tile in SCHEDULES[kernel, d]
+                for how in ("descriptors", "pointers")
+            ),
+        ]
         for kernel, d in SCHEDULES
         for causal in (False, True)
     ]

@@ -24,6 +24,7 @@ __all__ = [
     "pair_terms",
     "tree_mask",
     "whole_bias_gradient",
+    "whole_tensors",
 ]
 
 
@@ -59,6 +60,12 @@ def pair_terms(case: Case) -> str:
     if case.logits.bias or case.logits.relative_bias:
         return "bias"
     return "terms" if case.logits.softcap or case.logits.alibi or case.dropout else "plain"
+
+
+def whole_tensors(case: Case) -> bool:
+    """Whether every row of the tensors counts, as `launch_config` takes it."""
+    mask = case.mask
+    return mask.packed is None and mask.key_lengths is None and mask.query_lengths is None
 
 
 def mask_options(kernels: Any, problem: Problem) -> dict[str, Any]:

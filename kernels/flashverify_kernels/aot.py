@@ -12,13 +12,14 @@ import triton
 from triton.backends.compiler import GPUTarget
 
 from flashverify_kernels.arguments import compile_constants
-from flashverify_kernels.config import LaunchConfig, Pairs, launch_config, mask_flags
+from flashverify_kernels.config import LaunchConfig, Pairs, launch_config
 from flashverify_kernels.device.delta import delta_kernel
 from flashverify_kernels.device.dkdv import dkdv_kernel
 from flashverify_kernels.device.dq import dq_kernel
 from flashverify_kernels.device.forward import forward_kernel
 from flashverify_kernels.device.mask import BITS, PREFIX, SPARSE
 from flashverify_kernels.launch import DELTA_ROWS
+from flashverify_kernels.mask_kinds import mask_flags
 from flashverify_kernels.options import Precision
 from flashverify_kernels.runtime import INTERPRETED
 from flashverify_kernels.signature import Source, source_of
@@ -103,7 +104,8 @@ def kernel_source(
         else:
             loaded = {"bias", "dbias", "relative_bias", "drelative_bias"}
             pairs: Pairs = "bias" if loaded & set(terms) else "terms" if set(terms) - {"sink"} else "plain"
-            config = launch_config(kernel, d=d, dv=dv, dtype=dtype, mask=mask, sq=1 << 12, pairs=pairs)
+            whole = not (query_lengths or key_lengths or packed)
+            config = launch_config(kernel, d=d, dv=dv, dtype=dtype, mask=mask, sq=1 << 12, pairs=pairs, whole=whole)
     flags = mask_flags(mask)
     constants = compile_constants(kernel, config, d=d, dv=dv, aligned=aligned, mask=flags, precision=precision)
     given = {
@@ -200,13 +202,14 @@ def compile_source(source: Source, capability: int) -> Compiled:
         target=GPUTarget("cuda", capability, 32),
         options=source.options,
     )
-    registers, stack = _resources(built.asm["cubin"])
+    registers, stack = resources(built.asm["cubin"])
     return Compiled(
         ttir=built.asm["ttir"], ptx=built.asm["ptx"], registers=registers, stack=stack, shared=built.metadata.shared
     )
 
 
-def _resources(cubin: bytes) -> tuple[int, int]:
+def resources(cubin: bytes) -> tuple[int, int]:
+    """Registers and bytes of local memory of each thread of a compiled kernel."""
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()

@@ -5,23 +5,12 @@ from typing import Literal
 
 import torch
 
-from flashverify_kernels.device.mask import BITS, LOWER, PREFIX, SPARSE, UPPER
+from flashverify_kernels.device.mask import BITS, SPARSE, UPPER
+from flashverify_kernels.mask_kinds import mask_flags
 
 Kind = Literal["forward", "dq", "dkdv"]
 Pairs = Literal["plain", "terms", "bias"]
 """What is done per query and key: a scaled dot product, further terms (softcap, ALiBi, dropout), a bias among them."""
-
-MASKS = {
-    "none": 0,
-    "causal": UPPER.value,
-    "left": LOWER.value,
-    "window": LOWER.value | UPPER.value,
-    "tree": BITS.value | UPPER.value,
-    "bitmap": BITS.value,
-    "blocks": SPARSE.value,
-    "prefix": PREFIX.value | UPPER.value,
-}
-"""Flags of the kinds of mask; a right side of a window alone is compiled like a causal mask."""
 
 SHARED_MEMORY = 227 * 1024
 """Shared memory per block of an H100 or H200, bytes: the limit where no device is asked."""
@@ -42,6 +31,8 @@ class LaunchConfig:
         num_stages: depth of the software pipeline, 1 to 8.
         descriptors: whether the copy engine fetches the tiles that the loop walks, where the tensors allow it (see `tiles`); the
             results are the same, bit for bit.
+        hopper: whether the kernels for Hopper GPUs compute it where the problem and the GPU allow it (see `hopper`), the forward in tiles
+            of 128 keys alone. They have their own warps, stages and tiles of queries. No GPU has run them as they stand.
     """
 
     block_m: int
@@ -49,6 +40,7 @@ class LaunchConfig:
     num_warps: int = 4
     num_stages: int = 2
     descriptors: bool = False
+    hopper: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,21 +52,18 @@ class Configs:
     dkdv: LaunchConfig | None = None
 
 
+_FETCHED = (("forward", 128), ("dq", 64), ("dq", 128))
+"""Kernels and widths whose tiles descriptors fetch faster than pointers do (H200, `benchmarks/gpu_schedules.py`)."""
+_WHOLE = {
+    64: LaunchConfig(block_m=64, block_n=128, num_warps=4, num_stages=2, descriptors=True),
+    128: LaunchConfig(block_m=128, block_n=128, num_warps=8, num_stages=2, descriptors=True),
+}
+"""The forward of dense and causal problems in the tiles of keys of the kernels for Hopper GPUs, by head dimension."""
+
+
 def padded_dim(dim: int) -> int:
     """Channels of a tile that holds `dim` channels: the next power of two, at least 16."""
     return max(16, 1 << (dim - 1).bit_length())
-
-
-def mask_flags(mask: str | int) -> int:
-    """The flags of a mask: of its kinds joined by "+", such as "causal+bitmap", or the flags themselves."""
-    if isinstance(mask, int):
-        return mask
-    flags = 0
-    for kind in mask.split("+"):
-        if kind not in MASKS:
-            raise ValueError(f"mask: expected kinds out of {', '.join(MASKS)}, joined by '+', got {mask!r}")
-        flags |= MASKS[kind]
-    return flags
 
 
 def launch_config(
@@ -88,12 +77,14 @@ def launch_config(
     blocks: tuple[int, int] | None = None,
     pairs: Pairs = "plain",
     limit: int = SHARED_MEMORY,
+    whole: bool = True,
+    hopper: bool = False,
     interpreted: bool = False,
 ) -> LaunchConfig:
     """Choose the launch configuration of a kernel.
 
     The choice depends on nothing but the head dimensions, the dtype, the kind of mask, the length class of the queries
-    (up to 16, or more) and the device: never on batch, heads or neighbours, so that results do not depend on them either.
+    (up to 16, or more), whether there are lengths, and the device: never on batch, heads or neighbours, so that results do not depend on them either.
 
     Args:
         kind: which kernel.
@@ -105,16 +96,24 @@ def launch_config(
         blocks: queries and keys per block of a block-sparse mask: tiles divide blocks.
         pairs: what is done per query and key; more than a dot product takes smaller tiles, to stay in registers.
         limit: shared memory per block of the device, bytes.
+        whole: whether every row of the tensors counts: no lengths and no packed sequences.
+        hopper: whether to ask for the kernels for Hopper GPUs where they may be taken.
         interpreted: whether the kernels are interpreted, where a few large tiles are fastest.
     """
     if interpreted:
         config = LaunchConfig(block_m=64, block_n=64)
     else:
-        width = max(padded_dim(d), padded_dim(dv))
-        config = _compiled(kind, width, dtype, mask_flags(mask))
-        if pairs != "plain" and dtype != torch.float32:
-            config = _with_room(kind, width, config, pairs)
-        config = replace(config, descriptors=pairs == "plain" and _fetched(kind, width, dtype, mask_flags(mask)))
+        width, flags = max(padded_dim(d), padded_dim(dv)), mask_flags(mask)
+        config = _compiled(kind, width, dtype, flags)
+        if dtype != torch.float32:
+            if pairs != "plain":
+                config = _with_room(kind, width, config, pairs)
+            elif not flags & (BITS.value | SPARSE.value):
+                config = replace(config, descriptors=(kind, width) in _FETCHED)
+                dense = flags in (0, UPPER.value) and whole and sq > _SHORT
+                if dense and d == dv in _WHOLE and limit >= SHARED_MEMORY:
+                    asked, measured = hopper and kind != "dq", (d, dtype) == (64, torch.float16)
+                    config = replace(_WHOLE[d] if kind == "forward" and (asked or measured) else config, hopper=asked)
     if sq <= _SHORT:
         config = replace(config, block_m=16, num_warps=4, descriptors=False)
     if blocks is not None:
@@ -162,12 +161,6 @@ def _compiled(kind: Kind, width: int, dtype: torch.dtype, mask: int) -> LaunchCo
     if kind == "dkdv":
         return LaunchConfig(block_m=32, block_n=64, num_warps=8, num_stages=2)
     return LaunchConfig(block_m=64, block_n=32, num_warps=4, num_stages=2)
-
-
-def _fetched(kind: Kind, width: int, dtype: torch.dtype, mask: int) -> bool:
-    """Whether descriptors were measured to be faster than pointers with the tiles chosen here (H200, `benchmarks/gpu_schedules.py`)."""
-    banded = not mask & (BITS.value | SPARSE.value)
-    return dtype != torch.float32 and banded and (kind, width) in (("forward", 128), ("dq", 64), ("dq", 128))
 
 
 def _with_room(kind: Kind, width: int, config: LaunchConfig, pairs: Pairs) -> LaunchConfig:
@@ -234,8 +227,9 @@ def config_error(
             return f"{name}: expected a power of two from {low} to {high}, got {value!r}"
     if not isinstance(config.num_stages, int) or not 1 <= config.num_stages <= 8:
         return f"num_stages: expected 1 to 8, got {config.num_stages!r}"
-    if not isinstance(config.descriptors, bool):
-        return f"descriptors: expected True or False, got {config.descriptors!r}"
+    for name, value in (("descriptors", config.descriptors), ("hopper", config.hopper)):
+        if not isinstance(value, bool):
+            return f"{name}: expected True or False, got {value!r}"
     for name, size in zip(("block_m", "block_n"), blocks or (), strict=False):
         if size % getattr(config, name):
             return f"{name}: expected a divisor of the {size} positions of a block of the mask, got {getattr(config, name)}"

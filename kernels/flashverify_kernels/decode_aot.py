@@ -5,11 +5,12 @@ from typing import Any
 
 import torch
 
-from flashverify_kernels.config import LaunchConfig, Pairs, mask_flags
+from flashverify_kernels.config import LaunchConfig, Pairs
 from flashverify_kernels.decode_config import decode_config, launch_constants
 from flashverify_kernels.device.decode import decode_kernel
 from flashverify_kernels.device.mask import BITS
 from flashverify_kernels.device.merge import merge_backward_kernel, merge_kernel
+from flashverify_kernels.mask_kinds import mask_flags
 from flashverify_kernels.merge import COMPILED_TILE, merge_constants
 from flashverify_kernels.options import Precision
 from flashverify_kernels.signature import Source, source_of

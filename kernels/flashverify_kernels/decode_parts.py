@@ -3,8 +3,8 @@
 import torch
 
 from flashverify_kernels.bitmap import WORD, Bitmap
-from flashverify_kernels.config import MASKS
 from flashverify_kernels.device.mask import LOWER
+from flashverify_kernels.mask_kinds import MASKS
 from flashverify_kernels.masking import Extent, Mask, check_mask
 from flashverify_kernels.options import DecodeOptions, Options
 from flashverify_kernels.terms import Terms, check_terms

@@ -2,10 +2,10 @@
 
 import torch
 
-from flashverify_kernels.config import mask_flags
 from flashverify_kernels.decode_aot import split_constants
 from flashverify_kernels.device.latent import latent_kernel
 from flashverify_kernels.latent_config import latent_config, launch_constants
+from flashverify_kernels.mask_kinds import mask_flags
 from flashverify_kernels.options import Precision
 from flashverify_kernels.signature import Source, source_of
 

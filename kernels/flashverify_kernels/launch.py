@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from flashverify_kernels import hopper
 from flashverify_kernels.arguments import (
     constants,
     in_order,
@@ -93,6 +94,10 @@ def forward(
     o = _empty(call, options, q, call.heads, call.rows, call.dv, dtype)
     lse2 = torch.empty(call.batch, call.heads, call.rows, dtype=torch.float32, device=q.device)
     tensors = in_order(options, q=q, k=k, v=v, o=o)
+    if hopper.takes(call, options, "forward", tensors):
+        with torch.cuda.device(q.device):
+            hopper.forward(call, tensors, lse2)()
+        return ForwardResult(o, lse2)
     _launch(
         forward_kernel,
         call.sequences * call.heads * -(-call.sq // call.configs["forward"].block_m),
@@ -191,16 +196,20 @@ def backward(
         dk = _empty(call, options, q, call.kv_heads, call.keys, call.d, dtype)
         dv = _empty(call, options, q, call.kv_heads, call.keys, call.dv, dtype)
         tensors = in_order(options, q=q, k=k, v=v, do=do, dk=dk, dv=dv)
-        _launch(
-            dkdv_kernel,
-            call.sequences * call.kv_heads * -(-call.sk // call.configs["dkdv"].block_n),
-            q,
-            **views(tensors),
-            stats=stats,
-            **records(call, options, "dkdv"),
-            **tiles(call, options, "dkdv", tensors),
-            **constants(call, "dkdv", tensors),
-        )
+        if hopper.takes(call, options, "dkdv", tensors):
+            with torch.cuda.device(q.device):
+                hopper.dkdv(call, tensors, lse2, delta)()
+        else:
+            _launch(
+                dkdv_kernel,
+                call.sequences * call.kv_heads * -(-call.sk // call.configs["dkdv"].block_n),
+                q,
+                **views(tensors),
+                stats=stats,
+                **records(call, options, "dkdv"),
+                **tiles(call, options, "dkdv", tensors),
+                **constants(call, "dkdv", tensors),
+            )
     return BackwardResult(
         dq if needs[0] else None,
         dk if needs[1] else None,

@@ -6,9 +6,9 @@ import torch
 
 from flashverify_kernels.bitmap import WORD, Bitmap
 from flashverify_kernels.blocks import BlockMask
-from flashverify_kernels.config import MASKS
 from flashverify_kernels.device.mask import BITS, LOWER, PREFIX, SPARSE, UPPER
 from flashverify_kernels.lengths import MAX_LENGTH, check_device, check_lengths, check_prefix_lengths
+from flashverify_kernels.mask_kinds import MASKS
 from flashverify_kernels.options import Options, Window
 from flashverify_kernels.packed import Packed
 from flashverify_kernels.packed_blocks import bits_of_blocks

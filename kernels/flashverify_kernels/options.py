@@ -104,6 +104,11 @@ class Options:
     config: Configs | None = None
     allow_interpreted_bf16: bool = False
 
+    @property
+    def whole(self) -> bool:
+        """Whether every row of the tensors counts: no lengths and no packed sequences."""
+        return self.packed is None and self.query_lengths is None and self.key_lengths is None
+
     def tables(self) -> list[torch.Tensor]:
         """The tensors that describe the mask and the logits, which must not change between forward and backward."""
         found = [self.query_lengths, self.key_lengths, self.prefix_lengths, self.alibi_slopes, self.bias, self.sink]

@@ -12,6 +12,7 @@ _UNBOUNDED = -1
 _FARTHEST = 2**62
 SEEDS = 2**64
 _KINDS = ("forward", "dq", "dkdv")
+_NO_CONFIG = [0] * 6
 
 
 class NotPlainError(TypeError):
@@ -70,15 +71,23 @@ def to_window(window: Sequence[int] | None) -> Window | None:
 
 
 def from_config(config: LaunchConfig) -> list[int]:
-    """A launch configuration as four numbers."""
+    """A launch configuration as whole numbers, in the order of its attributes."""
     required(config, LaunchConfig)
-    return [whole(x) for x in (config.block_m, config.block_n, config.num_warps, config.num_stages)]
+    sizes = (config.block_m, config.block_n, config.num_warps, config.num_stages)
+    return [*map(whole, sizes), *(int(required(flag, bool)) for flag in (config.descriptors, config.hopper))]
 
 
 def to_config(values: Sequence[int]) -> LaunchConfig | None:
     """The launch configuration of what `from_config` gives."""
-    block_m, block_n, num_warps, num_stages = values
-    return LaunchConfig(block_m=block_m, block_n=block_n, num_warps=num_warps, num_stages=num_stages)
+    block_m, block_n, num_warps, num_stages, descriptors, hopper = values
+    return LaunchConfig(
+        block_m=block_m,
+        block_n=block_n,
+        num_warps=num_warps,
+        num_stages=num_stages,
+        descriptors=bool(descriptors),
+        hopper=bool(hopper),
+    )
 
 
 def from_configs(configs: Configs | None) -> list[int] | None:
@@ -88,8 +97,8 @@ def from_configs(configs: Configs | None) -> list[int] | None:
     required(configs, Configs)
     found: list[int] = []
     for config in (configs.forward, configs.dq, configs.dkdv):
-        values = [0, 0, 0, 0] if config is None else from_config(config)
-        if config is not None and values == [0, 0, 0, 0]:
+        values = _NO_CONFIG if config is None else from_config(config)
+        if config is not None and values == _NO_CONFIG:
             raise NotPlainError
         found += values
     return found
@@ -99,5 +108,6 @@ def to_configs(values: Sequence[int] | None) -> Configs | None:
     """The launch configurations of what `from_configs` gives."""
     if values is None:
         return None
-    parts = [list(values[n : n + 4]) for n in (0, 4, 8)]
+    size = len(_NO_CONFIG)
+    parts = [list(values[n * size : (n + 1) * size]) for n in range(len(_KINDS))]
     return Configs(**{kind: to_config(part) if any(part) else None for kind, part in zip(_KINDS, parts, strict=True)})

@@ -31,10 +31,7 @@ def tiles(call: CheckedCall, options: Options, kind: Kind, tensors: dict[str, to
     names = STREAMED[kind]
     shapes = tile_shapes(kind, call.configs[kind], call.d, call.dv, tensors["q"].dtype)
     if not (
-        shapes
-        and _whole(options)
-        and _by_copy_engine(tensors["q"])
-        and all(_describable(tensors[name]) for name in names)
+        shapes and options.whole and _by_copy_engine(tensors["q"]) and all(describable(tensors[name]) for name in names)
     ):
         return {f"{name}_tiles": None for name in names}
     return {f"{name}_tiles": _descriptor(tensors[name], shapes[f"{name}_tiles"]) for name in names}
@@ -54,12 +51,7 @@ def _by_copy_engine(x: torch.Tensor) -> bool:
     return torch.cuda.get_device_capability(x.device) >= (9, 0) if x.is_cuda else INTERPRETED
 
 
-def _whole(options: Options) -> bool:
-    """Whether every row of the tensors counts, so that the end of a tensor is the only end that a tile may pass."""
-    return options.packed is None and options.query_lengths is None and options.key_lengths is None
-
-
-def _describable(x: torch.Tensor) -> bool:
+def describable(x: torch.Tensor) -> bool:
     """Whether the copy engine can address the tensor: steps that are multiples of 16 bytes and move, and not empty."""
     return (
         x.numel() > 0

@@ -107,7 +107,7 @@ def check_call(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, options: Optio
         mask=mask,
         terms=terms,
         precision=options.precision if q.dtype == torch.float32 else "ieee",
-        configs=_check_configs(q, d, dv, sq, mask, terms, options.config),
+        configs=_check_configs(q, d, dv, sq, mask, terms, options),
     )
 
 
@@ -165,8 +165,9 @@ def check_scale(scale: float | None, d: int) -> float:
 
 
 def _check_configs(
-    q: torch.Tensor, d: int, dv: int, sq: int, mask: Mask, terms: Terms, configs: Configs | None
+    q: torch.Tensor, d: int, dv: int, sq: int, mask: Mask, terms: Terms, options: Options
 ) -> dict[Kind, LaunchConfig]:
+    configs = options.config
     if configs is not None and not isinstance(configs, Configs):
         raise TypeError(f"config: expected Configs, got {type(configs).__name__}")
     limit = shared_memory_limit(q.device)
@@ -185,6 +186,7 @@ def _check_configs(
                 blocks=blocks,
                 pairs=terms.pairs,
                 limit=limit,
+                whole=options.whole,
                 interpreted=INTERPRETED,
             )
         elif not isinstance(config, LaunchConfig):

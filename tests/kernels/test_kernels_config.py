@@ -5,7 +5,7 @@ import torch
 
 from flashverify_kernels import config_error, launch_config
 from flashverify_kernels.arguments import compile_constants
-from flashverify_kernels.config import mask_flags
+from flashverify_kernels.mask_kinds import mask_flags
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 

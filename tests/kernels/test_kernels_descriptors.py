@@ -120,7 +120,8 @@ def test_packed_sequences_are_loaded_by_pointers():
         ("forward", 128, {"aligned": False}, "constexpr"),
         ("forward", 128, {"mask": "tree"}, "constexpr"),
         ("forward", 72, {}, "constexpr"),
-        ("forward", 64, {}, "constexpr"),
+        ("forward", 64, {}, "tensordesc<fp16[1, 1, 128, 64]>"),
+        ("forward", 64, {"mask": "window"}, "constexpr"),
     ],
 )
 def test_what_is_compiled_without_a_gpu_is_what_a_long_call_would_launch(kernel, d, given, first):

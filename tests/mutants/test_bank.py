@@ -2,6 +2,7 @@
 
 import ast
 import dataclasses
+import importlib
 import re
 from pathlib import Path
 
@@ -59,6 +60,16 @@ def test_a_built_mutant_is_the_package_under_another_name_with_one_change(tmp_pa
         for path in package.rglob("*.py")
     }
     assert written == {**kernel_files(), mutant.file: changed_text(mutant)}
+
+
+def test_no_other_kernel_stands_in_for_the_one_with_the_defect(tmp_path):
+    mutant = next(mutant for mutant in BANK if mutant.file == "device/forward.py")
+    own = importlib.import_module("flashverify_kernels.hopper").HOPPER
+
+    load_subject(build_mutant(mutant, tmp_path)).form(Case())
+
+    assert importlib.import_module(f"mutant_{mutant.name}.hopper").HOPPER == ()
+    assert own == (9, 0) == importlib.import_module("flashverify_kernels.hopper").HOPPER
 
 
 STALE = Mutant(name="stale", file="launch.py", before="no such text", after="", outputs=("o",), modelled_on="nothing")

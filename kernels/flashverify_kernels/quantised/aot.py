@@ -4,9 +4,9 @@ from typing import Any
 
 import torch
 
-from flashverify_kernels.config import mask_flags
 from flashverify_kernels.decode_config import decode_config
 from flashverify_kernels.device.quantised.attention import quantised_decode_kernel, quantised_forward_kernel
+from flashverify_kernels.mask_kinds import mask_flags
 from flashverify_kernels.quantised.constants import quantised_constants
 from flashverify_kernels.signature import Source, source_of
 

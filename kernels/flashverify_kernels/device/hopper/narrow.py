@@ -1,0 +1,127 @@
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import (
+    fence_async_shared,
+    mbarrier,
+    tma,
+    warpgroup_mma,
+    warpgroup_mma_wait,
+)
+
+from flashverify_kernels.device.hopper.barriers import following, make_barriers, make_tiles, matrix, meet
+from flashverify_kernels.device.hopper.softmax import online_step
+
+_UNSPECIALISED = ["lse2_ptr", "scale_log2", "heads", "group", "sq", "sk", "high"]
+
+
+@gluon.jit(do_not_specialize=_UNSPECIALISED, do_not_specialize_on_alignment=_UNSPECIALISED)
+def hopper_narrow_forward_kernel(
+    q_tiles,
+    k_tiles,
+    v_tiles,
+    o_tiles,
+    lse2_ptr,
+    scale_log2,
+    heads,
+    group,
+    sq,
+    sk,
+    high,
+    UPPER: gl.constexpr,
+    STAGES: gl.constexpr,
+):
+    """Compute O and LSE of 64 queries, for heads so narrow that three programs share a multiprocessor and hide each other's waits.
+
+    Four warps fetch and compute. Arguments as in `hopper_forward_kernel`. A slot of the rings holds the values of a tile and the keys
+    of the next one, which are multiplied beside each other: one barrier says that both are there.
+    """
+    ROWS: gl.constexpr = q_tiles.block_type.shape[2]
+    BLOCK_N: gl.constexpr = k_tiles.block_type.shape[2]
+    BLOCK_D: gl.constexpr = k_tiles.block_type.shape[3]
+    Z: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_N, 16])
+    ACC: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_D, 16])
+    WEIGHTS: gl.constexpr = gl.DotOperandLayout(0, ACC, 2)
+    ROW: gl.constexpr = gl.SliceLayout(1, Z)
+    ACC_ROW: gl.constexpr = gl.SliceLayout(1, ACC)
+
+    tiles = (sq + ROWS - 1) // ROWS
+    bh = gl.program_id(0) // tiles
+    m0 = (tiles - 1 - gl.program_id(0) % tiles) * ROWS  # causal: the longest walks start first
+    b = bh // heads
+    h = bh % heads
+    where = (b, h // group)
+    end = sk
+    sure = sk
+    if UPPER:
+        end = gl.minimum(gl.minimum(m0 + ROWS, sq) + high, sk)
+        sure = gl.maximum(gl.minimum(m0 + 1 + high, sk), 0)
+    count = gl.maximum((end + BLOCK_N - 1) // BLOCK_N, 1)  # a row without keys walks one tile, which it does not see
+    whole = sure // BLOCK_N
+
+    q_s = make_tiles(q_tiles, 1)
+    k_s = make_tiles(k_tiles, STAGES)
+    v_s = make_tiles(v_tiles, STAGES)
+    first_full = make_barriers(1, 1)
+    full = make_barriers(STAGES, 1)
+    fence_async_shared()
+    mbarrier.expect(first_full.index(0), q_tiles.block_type.nbytes + k_tiles.block_type.nbytes)
+    tma.async_copy_global_to_shared(q_tiles, [b, h, m0, 0], first_full.index(0), q_s.index(0))
+    tma.async_copy_global_to_shared(k_tiles, [b, h // group, 0, 0], first_full.index(0), k_s.index(STAGES - 1))
+    for slot in gl.static_range(STAGES - 1):
+        _fetch_pair(k_tiles, v_tiles, where, slot, count, k_s, v_s, full, slot)
+
+    i = m0 + gl.arange(0, ROWS, ROW)
+    edges = (sk, high)
+    q = matrix(q_s.index(0))
+    none = gl.zeros([ROWS, BLOCK_N], gl.float32, Z)
+    m_i = gl.full([ROWS], float("-inf"), gl.float32, ROW)
+    l_i = gl.zeros([ROWS], gl.float32, ROW)
+    acc = gl.zeros([ROWS, BLOCK_D], gl.float32, ACC)
+    mbarrier.wait(first_full.index(0), 0)
+    k = matrix(k_s.index(STAGES - 1))
+    dot = warpgroup_mma_wait(0, [warpgroup_mma(q, k.permute([1, 0]), none, use_acc=False, is_async=True)])
+    p, m_i, l_i, alpha = online_step(dot * scale_log2, i, 0, edges, m_i, l_i, UPPER, True)
+    p = gl.convert_layout(p.to(q.dtype), WEIGHTS)
+    meet()
+    _fetch_pair(k_tiles, v_tiles, where, STAGES - 1, count, k_s, v_s, full, STAGES - 1)
+    slot = 0
+    phase = 0
+    mbarrier.wait(full.index(0), 0)
+    for part in gl.static_range(2):  # the tiles that every row sees whole, then those that need the mask
+        for t in range(1 if part == 0 else gl.maximum(whole, 1), whole if part == 0 else count):
+            k = matrix(k_s.index(slot))
+            dot = warpgroup_mma(q, k.permute([1, 0]), none, use_acc=False, is_async=True)
+            acc = warpgroup_mma(p, matrix(v_s.index(slot)), acc, is_async=True)
+            dot = warpgroup_mma_wait(1, [dot])
+            p, m_i, l_i, alpha = online_step(dot * scale_log2, i, t * BLOCK_N, edges, m_i, l_i, UPPER, part == 1)
+            p = gl.convert_layout(p.to(q.dtype), WEIGHTS)
+            read = slot
+            slot, phase = following(slot, phase, STAGES)
+            # a branch: the assembler would move the next wait before the exponentials otherwise
+            mbarrier.wait(full.index(slot), phase)
+            acc = warpgroup_mma_wait(0, [acc])
+            meet()
+            _fetch_pair(k_tiles, v_tiles, where, t - 1 + STAGES, count, k_s, v_s, full, read)
+            acc = acc * gl.convert_layout(alpha, ACC_ROW)[:, None]
+    acc = warpgroup_mma_wait(0, [warpgroup_mma(p, matrix(v_s.index(slot)), acc, is_async=True)])
+
+    divisor = gl.where(l_i == 0.0, 1.0, l_i)
+    gl.store(lse2_ptr + bh.to(gl.int64) * sq + i, m_i + gl.log2(divisor), mask=i < sq)
+    o = acc / gl.convert_layout(divisor, ACC_ROW)[:, None]
+    meet()
+    q.store(o.to(q.dtype))
+    fence_async_shared()
+    meet()
+    tma.async_copy_shared_to_global(o_tiles, [b, h, m0, 0], q_s.index(0))
+    tma.store_wait(0)
+
+
+@gluon.jit
+def _fetch_pair(k_tiles, v_tiles, where, t, count, k_s, v_s, full, slot):
+    """Start to fetch the values of tile `t` and the keys of the next one, which are 0 past the end; nothing from tile `count` on."""
+    b, hk = where
+    BLOCK_N: gl.constexpr = k_tiles.block_type.shape[2]
+    there = t < count
+    mbarrier.expect(full.index(slot), k_tiles.block_type.nbytes + v_tiles.block_type.nbytes, there)
+    tma.async_copy_global_to_shared(v_tiles, [b, hk, t * BLOCK_N, 0], full.index(slot), v_s.index(slot), there)
+    tma.async_copy_global_to_shared(k_tiles, [b, hk, (t + 1) * BLOCK_N, 0], full.index(slot), k_s.index(slot), there)

@@ -1,0 +1,129 @@
+"""Which calls the Hopper kernels take, and their launches."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from flashverify_kernels.device.mask import UPPER
+from flashverify_kernels.runtime import INTERPRETED
+from flashverify_kernels.terms import LOG2_E
+from flashverify_kernels.tiles import describable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from flashverify_kernels.config import Kind
+    from flashverify_kernels.options import Options
+    from flashverify_kernels.validation import CheckedCall
+
+HOPPER = (9, 0)
+"""The compute capability of the GPUs whose instructions the kernels are made of."""
+
+_GROUP = 64  # rows of a group of four warps
+_QUERIES = 64  # of a tile that dK and dV walk; their bits do not depend on it
+_KEYS = 128  # of a tile that the forward walks; its bits do
+_WIDTHS = (64, 128)  # head dimensions
+_SHARED_REGISTERS = {"maxnreg": 168}  # of three groups of warps, which change their share as they start
+
+
+def takes(call: CheckedCall, options: Options, kind: Kind, tensors: dict[str, torch.Tensor]) -> bool:
+    """Whether the Hopper kernel of this kind computes the call.
+
+    Args:
+        call: the checked call.
+        options: of the call.
+        kind: which kernel.
+        tensors: all inputs and outputs, with their axes in the order (batch, head, sequence, channel).
+    """
+    device = tensors["q"].device
+    on_hopper = not INTERPRETED and device.type == "cuda" and torch.cuda.get_device_capability(device) == HOPPER
+    return on_hopper and suits(call, options, kind, tensors)
+
+
+def suits(call: CheckedCall, options: Options, kind: Kind, tensors: dict[str, torch.Tensor]) -> bool:
+    """Whether the call is one that the Hopper kernel of this kind is written for; arguments as in `takes`."""
+    config, dtype = call.configs[kind], tensors["q"].dtype
+    return (
+        config.hopper
+        and (kind == "dkdv" or (kind == "forward" and config.block_n == _KEYS))
+        and dtype in (torch.float16, torch.bfloat16)
+        and call.d == call.dv
+        and call.d in _WIDTHS
+        and call.mask.flags in (0, UPPER.value)
+        and call.terms.pairs == "plain"
+        and call.terms.sink is None
+        and options.whole
+        and all(x.dtype == dtype and describable(x) for x in tensors.values())
+    )
+
+
+def forward(call: CheckedCall, tensors: dict[str, torch.Tensor], lse2: torch.Tensor) -> Callable[[], Any]:
+    """The launch that computes O and LSE; `tensors` are q, k, v and o."""
+    from flashverify_kernels.device.hopper.forward import hopper_forward_kernel
+    from flashverify_kernels.device.hopper.narrow import hopper_narrow_forward_kernel
+
+    narrow = call.d <= _GROUP
+    kernel = hopper_narrow_forward_kernel if narrow else hopper_forward_kernel
+    rows = _GROUP if narrow else 2 * _GROUP
+    return functools.partial(
+        kernel[(call.batch * call.heads * -(-call.sq // rows),)],
+        *_described(tensors, q=_GROUP, k=_KEYS, v=_KEYS, o=_GROUP),
+        lse2,
+        call.scale * LOG2_E,
+        *_sizes(call),
+        UPPER=call.mask.flags == UPPER.value,
+        STAGES=2,
+        num_warps=4,
+        enable_fp_fusion=False,  # see `device.softmax.online_step`
+        **({} if narrow else _SHARED_REGISTERS),
+    )
+
+
+def dkdv(
+    call: CheckedCall, tensors: dict[str, torch.Tensor], lse2: torch.Tensor, delta: torch.Tensor
+) -> Callable[[], Any]:
+    """The launch that computes dK and dV; `tensors` are q, k, v, do, dk and dv."""
+    from flashverify_kernels.device.hopper.dkdv import hopper_dkdv_kernel
+
+    return functools.partial(
+        hopper_dkdv_kernel[(call.batch * call.kv_heads * -(-call.sk // (2 * _GROUP)),)],
+        *_described(tensors, q=_QUERIES, k=_GROUP, v=_GROUP, do=_QUERIES, dk=_GROUP, dv=_GROUP),
+        lse2,
+        delta,
+        call.scale,
+        call.scale * LOG2_E,
+        *_sizes(call),
+        UPPER=call.mask.flags == UPPER.value,
+        EVEN=call.sq % _QUERIES == 0 and lse2.data_ptr() % 16 == delta.data_ptr() % 16 == 0,
+        STAGES=3 if call.d <= _GROUP else 2,
+        num_warps=4,
+        **_SHARED_REGISTERS,
+    )
+
+
+def _sizes(call: CheckedCall) -> tuple[int, int, int, int, int]:
+    """Query heads, query heads per kv head, queries, keys, and how far past its own number a query sees."""
+    high = call.mask.right + call.mask.align_end * (call.sk - call.sq)
+    return call.heads, call.heads // call.kv_heads, call.sq, call.sk, min(max(high, -call.sq), call.sk)
+
+
+def _described(tensors: dict[str, torch.Tensor], **rows: int) -> list[Any]:
+    """Descriptors of the tensors, in the order of `rows`, whose tiles have so many rows and all channels."""
+    from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
+
+    found = []
+    for name, count in rows.items():
+        x = tensors[name]
+        steps = [stride if size > 1 else x.shape[3] for stride, size in zip(x.stride(), x.shape, strict=True)][:3]
+        found.append(TensorDescriptor(x, list(x.shape), [*steps, 1], [1, 1, count, x.shape[3]], _layout()))
+    return found
+
+
+@functools.cache
+def _layout() -> Any:
+    from triton.experimental.gluon.language import NVMMASharedLayout
+
+    return NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=16, rank=4)

@@ -1,0 +1,70 @@
+"""Compile the kernels for Hopper GPUs without a GPU and without launching them."""
+
+from typing import Any, Literal
+
+import torch
+import triton
+from triton.backends.compiler import GPUTarget
+
+from flashverify_kernels.aot import Compiled, resources
+from flashverify_kernels.runtime import INTERPRETED
+
+HopperKernel = Literal["forward", "narrow_forward", "dkdv"]
+
+_TILES = {
+    "forward": {"q_tiles": 64, "k_tiles": 128, "v_tiles": 128, "o_tiles": 64},
+    "dkdv": {"q_tiles": 64, "k_tiles": 64, "v_tiles": 64, "do_tiles": 64, "dk_tiles": 64, "dv_tiles": 64},
+}
+_SIZES = dict.fromkeys(("heads", "group", "sq", "sk", "high"), "i32")
+_ELEMENTS = {torch.float16: "fp16", torch.bfloat16: "bf16"}
+
+
+def compile_hopper(
+    kernel: HopperKernel, *, d: int, dtype: torch.dtype, causal: bool, even: bool = True, stages: int = 2
+) -> Compiled:
+    """Compile one kernel for sm_90.
+
+    Args:
+        kernel: which kernel.
+        d: head dimension of q, k and v.
+        dtype: of the inputs.
+        causal: whether the mask has an upper edge.
+        even: whether tiles divide the queries (dK and dV only).
+        stages: slots of the rings of tiles.
+
+    Raises:
+        RuntimeError: this process interprets its kernels.
+    """
+    if INTERPRETED:
+        raise RuntimeError("kernels cannot be compiled in a process that interprets them: unset TRITON_INTERPRET")
+    from triton.experimental.gluon._runtime import GluonASTSource
+    from triton.experimental.gluon.language import NVMMASharedLayout
+
+    from flashverify_kernels.device.hopper.dkdv import hopper_dkdv_kernel
+    from flashverify_kernels.device.hopper.forward import hopper_forward_kernel
+    from flashverify_kernels.device.hopper.narrow import hopper_narrow_forward_kernel
+
+    backward = kernel == "dkdv"
+    layout = NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=16, rank=4)
+    signature: dict[str, Any] = {
+        name: f"tensordesc<{_ELEMENTS[dtype]}[1, 1, {rows}, {d}],{layout!r}>"
+        for name, rows in _TILES["dkdv" if backward else "forward"].items()
+    }
+    signature |= {"lse2_ptr": "*fp32", "delta_ptr": "*fp32", "scale": "fp32"} if backward else {"lse2_ptr": "*fp32"}
+    signature |= {"scale_log2": "fp32", **_SIZES}
+    constants = {"UPPER": causal, **({"EVEN": even} if backward else {}), "STAGES": stages}
+    functions = {
+        "forward": hopper_forward_kernel,
+        "narrow_forward": hopper_narrow_forward_kernel,
+        "dkdv": hopper_dkdv_kernel,
+    }
+    options: dict[str, Any] = {"num_warps": 4, "enable_fp_fusion": backward}
+    built = triton.compile(
+        GluonASTSource(functions[kernel], signature | dict.fromkeys(constants, "constexpr"), constants),
+        target=GPUTarget("cuda", 90, 32),
+        options=options if kernel == "narrow_forward" else options | {"maxnreg": 168},
+    )
+    registers, stack = resources(built.asm["cubin"])
+    return Compiled(
+        ttir=built.asm["ttgir"], ptx=built.asm["ptx"], registers=registers, stack=stack, shared=built.metadata.shared
+    )

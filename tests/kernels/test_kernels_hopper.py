@@ -1,0 +1,144 @@
+"""The kernels for Hopper GPUs, as far as a CPU shows them; a GPU shows their bits by benchmarks/gpu_paths.py."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+import torch
+
+from flashverify_kernels import Configs, LaunchConfig, Options, Packed, hopper, launch_config
+from flashverify_kernels.arguments import in_order
+from flashverify_kernels.plain import from_configs, to_configs
+from flashverify_kernels.runtime import INTERPRETED
+from flashverify_kernels.validation import check_call
+
+CONFIG = LaunchConfig(block_m=16, block_n=128, hopper=True)
+LENGTHS = torch.tensor([3, 20], dtype=torch.int32)
+LIMITS = torch.tensor([0, 7, 20], dtype=torch.int32)
+needs_an_interpreter = pytest.mark.skipif(not INTERPRETED, reason="tensors on the CPU")
+
+
+def suited(config=CONFIG, dtype=torch.float16, d=64, shift=0, **given):
+    shape = (2, 2, 20, d)
+    if "packed" in given:
+        shape = (1, 2, 20, d)
+    elif given.get("layout") == "bshd":
+        shape = (2, 20, 2, d)
+    q, k, v = (
+        torch.zeros(2 * 2 * 20 * d + 8, dtype=dtype)[shift:][: torch.Size(shape).numel()].view(shape) for _ in "qkv"
+    )
+    options = Options(config=Configs(forward=config, dkdv=config), **given)
+    call = check_call(q, k, v, options)
+    forward = in_order(options, q=q, k=k, v=v, o=torch.empty_like(q))
+    backward = in_order(options, q=q, k=k, v=v, do=q, dk=k, dv=v)
+    found = [hopper.suits(call, options, kind, x) for kind, x in (("forward", forward), ("dkdv", backward))]
+    assert hopper.takes(call, options, "forward", forward) is False  # not on this device
+    return found
+
+
+@needs_an_interpreter
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"causal": "bottom-right", "layout": "bshd"},
+        {"window": (None, 3), "d": 128},
+        {"causal": "top-left", "scale": -2.0},
+    ],
+)
+def test_whole_dense_and_causal_problems_are_taken(given):
+    assert suited(**given) == [True, True]
+
+
+@needs_an_interpreter
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"config": replace(CONFIG, hopper=False)},
+        {"dtype": torch.float32, "config": replace(CONFIG, block_n=16)},
+        {"d": 32},
+        {"shift": 1},
+        {"window": (3, 0)},
+        {"key_lengths": LENGTHS},
+        {"query_lengths": LENGTHS},
+        {"packed": Packed(cu_q=LIMITS, cu_k=LIMITS, max_q=13, max_k=13)},
+        {"softcap": 2.0},
+        {"sink": torch.zeros(2)},
+    ],
+)
+def test_what_the_kernels_are_not_written_for_is_not_taken(given):
+    assert suited(**given) == [False, False]
+
+
+@needs_an_interpreter
+def test_the_forward_is_taken_in_the_tiles_of_keys_that_its_bits_depend_on_alone():
+    assert suited(config=replace(CONFIG, block_n=64)) == [False, True]
+
+
+@pytest.mark.parametrize("d", [64, 128])
+@pytest.mark.parametrize("mask", ["none", "causal"])
+def test_they_are_chosen_where_they_may_be_taken_and_are_asked_for(d, mask):
+    def chosen(kind="forward", **given):
+        given = {"d": d, "dv": d, "dtype": torch.bfloat16, "mask": mask, "sq": 4096, "hopper": True} | given
+        return launch_config(kind, **given)
+
+    assert (chosen().hopper, chosen().block_n) == (True, 128)
+    assert chosen("dkdv").hopper
+    assert not chosen("dq").hopper
+    others = (
+        {"dtype": torch.float32},
+        {"dv": 32},
+        {"mask": "window"},
+        {"sq": 16},
+        {"pairs": "terms"},
+        {"whole": False},
+    )
+    for other in (*others, {"limit": 99 * 1024}, {"interpreted": True}, {"hopper": False}):
+        assert not chosen(**other).hopper
+        assert not chosen("dkdv", **other).hopper
+
+
+def test_only_a_narrow_forward_of_whole_tensors_has_wide_tiles_of_keys_unasked():
+    def keys(**given):
+        return launch_config(
+            "forward", **{"dtype": torch.float16, "mask": "causal", "sq": 4096, "d": 64, "dv": 64} | given
+        ).block_n
+
+    assert keys() == 128
+    for other in ({"whole": False}, {"d": 128, "dv": 128}, {"mask": "window"}, {"dtype": torch.bfloat16}, {"sq": 9}):
+        assert keys(**other) == 64
+
+
+def test_an_operator_is_given_every_attribute_of_a_configuration():
+    given = Configs(forward=CONFIG, dkdv=replace(CONFIG, descriptors=True, hopper=False, num_stages=3))
+
+    assert to_configs(from_configs(given)) == given
+
+
+SCRIPT = """
+import json
+import torch
+from flashverify_kernels.hopper_aot import compile_hopper
+
+found = {}
+for kernel, stages in (("narrow_forward", 2), ("dkdv", 3)):
+    built = compile_hopper(kernel, d=64, dtype=torch.float16, causal=True, stages=stages)
+    waits = [line.split()[-1] for line in built.ptx.splitlines() if "wgmma.wait_group" in line]
+    found[kernel] = [built.stack, built.shared, waits, built.ptx.count("cp.async.bulk.tensor")]
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.slow
+def test_they_compile_without_spills_and_a_product_stays_under_way_behind_another():
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, env=environment, check=True)
+
+    for stack, shared, waits, copies in json.loads(done.stdout).values():
+        assert stack == 0
+        assert shared <= 227 * 1024
+        assert "1;" in waits
+        assert copies > 0
