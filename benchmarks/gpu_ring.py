@@ -18,7 +18,7 @@ from flashverify.case.space.profiles import profile_of
 from flashverify.case.space.strategies import cases
 from flashverify.case.text import format_case
 from flashverify.checks import Plan, judge_case
-from flashverify.subjects.ring.pool import backend_of
+from flashverify.subjects.ring import pool
 from flashverify.subjects.ring.subject import BUNDLED_RING
 
 
@@ -27,13 +27,20 @@ def main() -> int:
     parser.add_argument("--ranks", type=int, choices=(2, 4, 8), default=2)
     parser.add_argument("--cases", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seconds", type=float, default=pool.SECONDS, help="for a pass of all ranks")
     arguments = parser.parse_args()
+    pool.SECONDS = arguments.seconds
     device = BUNDLED_RING.device()
-    print(f"{BUNDLED_RING.evidence()}, {arguments.ranks} ranks, {backend_of(arguments.ranks, device == 'cpu')}")
+    print(
+        f"{BUNDLED_RING.evidence()}, {arguments.ranks} ranks, {pool.backend_of(arguments.ranks, device == 'cpu')}",
+        flush=True,
+    )
     drawn = draw(cases(BUNDLED_RING.supports, profile=profile_of(device)), arguments.cases, arguments.seed)
     worst: dict[str, float] = {}
     failed, start = 0, time.monotonic()
     for n, case in enumerate(drawn):
+        if n in (1, 10):
+            print(f"{n} of {len(drawn)} cases after {time.monotonic() - start:.0f} s", flush=True)
         launched = dataclasses.replace(case, launch=(("ranks", arguments.ranks), ("sharding", n % 3)))
         result = judge_case(BUNDLED_RING, launched, Plan.only("accuracy", launched))
         if result.failures:
