@@ -58,7 +58,8 @@ class QuantisedErrors:
         logit: `[G, 1, N]` what underflow adds to a logit beside that, before the scale of the softmax.
         unit_v: `[G, N, Dv]` |V|, or its codes where those are larger and the weights carry the scale: what a weight's underflow multiplies.
         most: `[G, N, 1]` the scale of V or 1, the larger: what a product's underflow is multiplied by.
-        bad: `[G, M, 1]` bool, rows that see a key whose operand or product may leave its format; bad_v of V.
+        bad: `[G, M, 1]` bool, rows that see a key whose operand or product may leave its format.
+        bad_v: `[G, M, 1]` bool, rows that see a weight which may, and all rows of a V that may.
     """
 
     k: Tensor
@@ -123,7 +124,11 @@ def quantised_errors(
     x, folded = FORMATS[dtype], "folded" in _kinds(form)
     k, over_k = _operand_error(chunk.k, k_scale, form, x, scale)
     v, over_v = _operand_error(chunk.v, v_scale, form, x, 1.0)
-    bad, bad_v = chunk.over_keys(over_k.double()) > 0, chunk.over_keys(over_v.double()) > 0
+    bad = chunk.over_keys(over_k.double()) > 0
+    # The weight 0 of a hidden key times an infinity is NaN, as it is of an infinite V.
+    if chunk.hidden_v is not None:
+        over_v = over_v | _operand_error(chunk.hidden_v, v_scale, form, x, 1.0)[1]
+    bad_v, reached = torch.zeros_like(bad), over_v.any(-2, keepdim=True)
     unit_v, most = chunk.av, torch.ones_like(v_scale)
     logit = torch.zeros_like(k_scale).mT
     if folded:
@@ -141,7 +146,7 @@ def quantised_errors(
         heavy = (v_scale * (factor * (1 + 2.0**-7)) >= min(p_max, _OVERFLOW)) & (v_scale > 0)
         bad_v = bad_v | (chunk.over_keys(heavy.double()) > 0)
     return QuantisedErrors(
-        k=k, v=v, logit=logit, unit_v=unit_v, most=most, bad=bad & ~chunk.empty, bad_v=bad_v & ~chunk.empty
+        k=k, v=v, logit=logit, unit_v=unit_v, most=most, bad=bad & ~chunk.empty, bad_v=(bad_v & ~chunk.empty) | reached
     )
 
 

@@ -18,6 +18,7 @@ _CODES = ("e4m3", "e5m2", "int8", "int4")
 _MODES = ("folded", "operand", "fp8")
 _FOLDED, _FP8 = 0, 2
 _SPLITS = (1, 2, 3, 7, 20)
+_PAGES = (1, 16, 64, 5)
 _MOST_QUERIES = 24
 _FACTOR = 256.0
 _PREFILL_ROWS = 64
@@ -34,6 +35,7 @@ class BundledQuantisedDecode(BundledDecode):
         self.supports = Supports(
             **self._declared(),
             max_seq_q=_MOST_QUERIES,
+            page_sizes=_PAGES,
             launch=(("mode", tuple(range(len(_MODES)))), ("n_splits", _SPLITS)),
         )
 
@@ -63,7 +65,9 @@ class BundledQuantisedDecode(BundledDecode):
 
     def _last(self, case: Case) -> bool:
         """Whether the scale of V multiplies the result: one serves all keys of a head."""
-        how = case.quantised
+        how, paged = case.quantised, case.storage.page_size is not None
+        if how is not None and paged and how.scales_in_pages:
+            return False
         alone = how is not None and -(-case.seq_k // how.keys_per_scale(case.seq_k)) <= 1
         return self._mode(case) != "operand" and alone
 
@@ -100,16 +104,34 @@ class BundledQuantisedDecode(BundledDecode):
         return self._forward(problem, "quantised_decode", n_splits=dict(problem.case.launch).get("n_splits"))
 
     def _forward(self, problem: Problem, name: str, **more: Any) -> Forward:
+        import torch
+
         case, view, module = problem.case, problem.quantised(as_bytes=True), self._module("quantised")
-        shared = {"format": view.codes, "keys_per_scale": view.keys_per_scale}
+        pages, lengths = view.pages, problem.key_lengths
+        if pages is not None and lengths is None:  # the pages have room for more
+            lengths = torch.full((case.batch,), case.seq_k, dtype=torch.int32, device=problem.q.device)
+
+        def given(of: str) -> Any:
+            inside = pages is not None and getattr(pages, f"{of}_scale") is not None
+            return module.Quantised(
+                codes=getattr(view if pages is None else pages, of),
+                scale=getattr(pages if inside else view, f"{of}_scale"),
+                zero=getattr(pages if inside else view, f"{of}_zero"),
+                format=view.codes,
+                keys_per_scale=view.keys_per_scale,
+                paged=pages is not None,
+                scales_in_pages=inside,
+            )
+
         o, lse = getattr(module, name)(
             problem.q,
-            module.Quantised(codes=view.k, scale=view.k_scale, zero=view.k_zero, **shared),
-            module.Quantised(codes=view.v, scale=view.v_scale, zero=view.v_zero, **shared),
+            given("k"),
+            given("v"),
+            block_table=None if pages is None else pages.table,
             scale=problem.scale,
             causal=case.mask.causal,
             window=case.mask.window,
-            key_lengths=problem.key_lengths,
+            key_lengths=lengths,
             mode=self._mode(case),
             precision=case.precision,
             allow_interpreted_bf16=self._faithful(),

@@ -81,7 +81,7 @@ def test_the_text_of_a_quantised_case_gives_it_back(text):
         ("int8/row/fitted", "scales"),
         ("int8/block0/fitted", "block"),
         ("int8/head/fitted expand=yes", "expand=no"),
-        ("int8/head/fitted page_size=16", "without pages"),
+        ("int8/block5/fitted page_size=16", "page_size that is a multiple of 5, not 16"),
         ("int4/head/fitted dim_qk=7", "even head dims"),
     ],
 )
@@ -173,9 +173,55 @@ def test_a_quantised_subject_is_drawn_quantised_cases_alone_and_a_plain_one_none
     assert {case.quantised.codes for case in drawn} == {"int8", "e4m3"}
     assert "k and v without codes" in quantised.refusal(parse_case(PLAIN))
     assert "quantised" in Supports(backward=False).refusal(drawn[0])
-    for field, value in (("backward", True), ("page_sizes", (16,)), ("masks", ("packed",))):
+    for field, value in (("backward", True), ("masks", ("packed",))):
         with pytest.raises(UsageError, match=field):
             dataclasses.replace(quantised, **{field: value})
+    with pytest.raises(UsageError, match=r"page_sizes.*multiples of a block"):
+        dataclasses.replace(quantised, page_sizes=(16, 24), quantised_blocks=(16,))
+
+
+@pytest.mark.parametrize("quantised", ["int4/token/varied/zeros", "e4m3/block4/varied", "e5m2/head/fitted"])
+def test_pages_hold_the_codes_of_their_keys_and_the_scales_that_serve_them_alone(quantised):
+    """Whatever the padding, which is all that lies behind the declared keys and in other pages."""
+    problem = problem_of(quantised, "page_size=8 klen=5,11 padding=nan gap=3")
+    view = problem.quantised(as_bytes=True)
+    pages, per = view.pages, min(view.keys_per_scale, 8)
+    held = quantised != "e5m2/head/fitted"
+
+    for name in ("k", "v"):
+        codes, pool = getattr(view, name), getattr(pages, name)
+        used = torch.zeros(pool.shape[:2], dtype=torch.bool)
+        for b, j in ((b, j) for b, length in enumerate((5, 11)) for j in range(length)):
+            page, slot = int(pages.table[b, j // 8]), j % 8
+            used[page, slot] = True
+            assert torch.equal(pool[page, slot], codes[b, :, j])
+            for part in ("scale", "zero") if held else ():
+                whole, inside = getattr(view, f"{name}_{part}"), getattr(pages, f"{name}_{part}")
+                assert (whole is None) == (inside is None)
+                assert whole is None or torch.equal(inside[page, slot // per], whole[b, :, j // per])
+        assert int(used.sum()) == 16
+        assert bool((pool[~used] & 0x7F == 0x7F).all())
+        assert (getattr(pages, f"{name}_scale") is not None) == held
+
+
+def test_pages_of_codes_are_handed_out_in_the_layouts_of_packages_in_the_dtype_of_their_format():
+    problem = problem_of("e5m2/head/fitted", "page_size=8")
+
+    found = problem.paged("vllm")
+
+    assert found.key_cache.dtype == torch.float8_e5m2
+    assert found.key_cache.data_ptr() == problem.pages.k.data_ptr()
+
+
+def test_blocks_of_a_drawn_paged_cache_divide_its_pages():
+    supports = Supports(
+        quantised=("int8",), quantised_scales=("block",), page_sizes=(16, 5), always_paged=True, backward=False
+    )
+
+    drawn = [fitted(supports, parse_case(PLAIN), number) for number in range(6)]
+
+    assert {case.storage.page_size for case in drawn} == {16, 5}
+    assert all(case.storage.page_size % case.quantised.block == 0 for case in drawn)
 
 
 def test_simpler_ones_end_at_the_plainest():

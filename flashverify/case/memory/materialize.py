@@ -10,8 +10,9 @@ from numpy.lib.stride_tricks import as_strided
 
 from flashverify.case.case import POISONS
 from flashverify.case.memory.arena import Arena, Placement, contiguous, poisoned
-from flashverify.case.memory.paging import fill_pages, page_table, pages_placement
+from flashverify.case.memory.paging import Pool, fill_pages, page_table, pages_placement
 from flashverify.case.problem import Pages, Problem
+from flashverify.case.quantised.pools import quantised_pools
 from flashverify.case.shared_kv import shares
 from flashverify.case.tensors import TENSORS
 from flashverify.case.values.tensor_bits import tensor_bits
@@ -77,15 +78,22 @@ def materialize(case: Case, device: torch.device | str = "cpu", *, padding: str 
     def pages() -> Pages | None:
         if case.storage.page_size is None:
             return None
-        table, pools = page_table(case, poison), {}
-        for name in ("k",) if shares(case) else ("k", "v"):
-            placement = pages_placement(case, table.pages, bits[name].shape[3])
-            buffer = poisoned(placement.size, case.dtype, poison, case.values.seed, f"pages.{name}")
-            fill_pages(case, table, buffer, placement, bits[name])
-            pools[name] = arena.add(f"pages.{name}", buffer, placement, case.dtype, device)
+        table = page_table(case, poison)
+        if case.quantised is not None:
+            given = quantised_pools(case)
+        else:
+            names = ("k",) if shares(case) else ("k", "v")
+            given = {name: Pool(values=bits[name], dtype=case.dtype) for name in names}
+        pools = {}
+        for name, pool in given.items():
+            placement = pages_placement(case, table.pages, pool)
+            buffer = poisoned(placement.size, pool.dtype, poison, case.values.seed, f"pages.{name}")
+            fill_pages(case, table, buffer, placement, pool)
+            view = arena.add(f"pages.{name}", buffer, placement, pool.dtype, device)
+            pools[name] = view if pool.channels is not None else view.squeeze(-1)
         entries = whole("pages.table", "int32", table.entries)
         assert entries is not None
-        return Pages(k=pools["k"], v=pools.get("v", pools["k"]), table=entries)
+        return Pages(**(pools if "v" in pools else pools | {"v": pools["k"]}), table=entries)
 
     found: dict[str, Any] = {}
     for name, spec in TENSORS.items():

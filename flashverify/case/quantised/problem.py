@@ -11,9 +11,33 @@ from flashverify.errors import UsageError
 if TYPE_CHECKING:
     import torch
 
-    from flashverify.case.problem import Problem
+    from flashverify.case.problem import Pages, Problem
 
-__all__ = ["QuantisedView", "as_quantised"]
+__all__ = ["QuantisedPages", "QuantisedView", "as_quantised"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuantisedPages:
+    """The codes of k and v in pages of a pool, with the scales of their keys.
+
+    Key j of sequence b lies in page `table[b, j // page_size]`, at `j % page_size`. Its scale is `[page, j % page_size // keys_per_scale, h]`
+    where scales are of tokens or blocks; else it is that of the view, since it serves more than a page.
+
+    Args:
+        k: `[P, page_size, Hkv, D]` in the format's dtype; of `int4` bytes `[P, page_size, Hkv, D / 2]`.
+        v: likewise, with Dv channels.
+        table: `[B, n]` int32; entries beyond the last page of a sequence are garbage, and so are those before the window of every row.
+        k_scale: fp32 `[P, page_size / keys_per_scale, Hkv]`, or None; v_scale likewise.
+        k_zero: int32 of that shape, or None; v_zero likewise.
+    """
+
+    k: torch.Tensor
+    v: torch.Tensor
+    table: torch.Tensor
+    k_scale: torch.Tensor | None
+    v_scale: torch.Tensor | None
+    k_zero: torch.Tensor | None
+    v_zero: torch.Tensor | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +58,7 @@ class QuantisedView:
         k_zero: int32 of the shape of the scales; None without zero points. Then the zero of `int4` is 8 and of the others 0.
         v_zero: likewise.
         key_lengths: `[B]` int32, or None. Codes from there on are padding, and so are the scales of tokens and blocks behind them.
+        pages: the same codes in pages, which a kernel of a paged cache reads instead; None of a case without pages.
     """
 
     codes: str
@@ -47,6 +72,7 @@ class QuantisedView:
     k_zero: torch.Tensor | None
     v_zero: torch.Tensor | None
     key_lengths: torch.Tensor | None
+    pages: QuantisedPages | None = None
 
 
 def as_quantised(problem: Problem, *, as_bytes: bool = False) -> QuantisedView:
@@ -84,4 +110,17 @@ def as_quantised(problem: Problem, *, as_bytes: bool = False) -> QuantisedView:
         k_zero=problem.k_zero,
         v_zero=problem.v_zero,
         key_lengths=problem.key_lengths,
+        pages=None if problem.pages is None else _pages(problem.pages, dtype),
+    )
+
+
+def _pages(pages: Pages, dtype: torch.dtype) -> QuantisedPages:
+    return QuantisedPages(
+        k=pages.k.view(dtype),
+        v=pages.v.view(dtype),
+        table=pages.table,
+        k_scale=pages.k_scale,
+        v_scale=pages.v_scale,
+        k_zero=pages.k_zero,
+        v_zero=pages.v_zero,
     )

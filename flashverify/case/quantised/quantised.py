@@ -64,6 +64,11 @@ class Quantised:
         """Neighbouring keys of a head that share a scale."""
         return {"token": 1, "block": self.block}.get(self.scales, max(seq_k, 1))
 
+    @property
+    def scales_in_pages(self) -> bool:
+        """Whether the scales of a paged cache lie in its pages: each serves keys of one page."""
+        return self.scales in ("token", "block")
+
 
 def format_quantised(value: Quantised | None) -> str:
     """`codes/scales/kind`, with the keys of a block behind `block`, and `/zeros` where there are zero points."""
@@ -89,7 +94,8 @@ def check_quantised(value: Quantised, case: Case) -> None:
     name, text, storage = "quantised", format_quantised(value), case.storage
     require(not case.grad.backward, name, text, "with backward=no: codes have no gradients")
     require(case.mask.packed is None, name, text, "without packed sequences")
-    require(storage.page_size is None, name, text, "without pages")
+    whole = storage.page_size is None or value.scales != "block" or storage.page_size % value.block == 0
+    require(whole, name, text, f"with a page_size that is a multiple of {value.block}, not {storage.page_size}")
     require(not storage.expand, name, text, "with expand=no")
     require(not storage.transposed, name, text, "with transposed=no")
     even = case.dim_qk % CODES[value.codes].per_byte == 0 == case.dim_v % CODES[value.codes].per_byte

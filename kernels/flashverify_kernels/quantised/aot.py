@@ -24,6 +24,7 @@ def quantised_source(
     zeros: bool = False,
     mask: str = "none",
     aligned: bool = True,
+    paged: bool = False,
 ) -> Source:
     """What a launch would compile.
 
@@ -37,6 +38,7 @@ def quantised_source(
         zeros: whether there are zero points.
         mask: kinds of mask joined by "+", see `config.mask_flags`.
         aligned: whether strides and pointers are aligned.
+        paged: whether the codes lie in pages.
     """
     kernel: Any = quantised_decode_kernel if decode else quantised_forward_kernel
     config = decode_config(d=d, dv=d, dtype=dtype, rows=_DECODE_ROWS if decode else _PREFILL_ROWS)
@@ -56,6 +58,7 @@ def quantised_source(
         "mask.bits.ptr",
         "mask.blocks.ptr",
         "mask.prefix_lengths",
+        *(() if paged else ("k_codes.pages.ptr", "v_codes.pages.ptr")),
         *(() if zeros else ("k_codes.zero.ptr", "v_codes.zero.ptr")),
     }
     return source_of(

@@ -33,7 +33,7 @@ def quantised_decode(
         k: keys.
         v: values, with as many keys.
         n_splits: from 1 to 1024; by default the fewest that fill the device.
-        options: scale, causal, window and key_lengths as in `decode`; `mode`, `precision` and `allow_interpreted_bf16` as in
+        options: scale, causal, window, key_lengths and block_table as in `decode`; `mode`, `precision` and `allow_interpreted_bf16` as in
             `quantised_attention`.
 
     Returns:
@@ -80,7 +80,7 @@ def quantised_attention(
         q: as in `quantised_decode`, with the values returned there.
         k: keys.
         v: values, with as many keys.
-        options: scale, causal, window and key_lengths as in `attention`;
+        options: scale, causal, window and key_lengths as in `attention`; no block_table;
             mode: how a code becomes a number. "operand": its product with the scale in fp32, rounded to the dtype of q. "folded" (the
             default): the code itself is the operand; the scale of K multiplies the logit, that of V the result where one serves a
             head, else the weight, all in fp32. "fp8": folded, with weights times 256 in e4m3 and V multiplied as fp8; of e4m3 codes with
@@ -94,6 +94,8 @@ def quantised_attention(
         TypeError: an argument of the wrong type or dtype.
         ValueError: a shape, stride, device or value that is not accepted.
     """
+    if k.paged or v.paged:
+        raise ValueError("k.paged: only quantised_decode takes pages")
     call = _Call(q, k, v, rows=_PREFILL_ROWS, **options)
     o, lse = call.outputs()
     if o.numel():
@@ -116,16 +118,17 @@ class _Call:
         causal: Causal | None = None,
         window: Window | None = None,
         key_lengths: torch.Tensor | None = None,
+        block_table: torch.Tensor | None = None,
         mode: str = "folded",
         precision: Precision = "ieee",
         allow_interpreted_bf16: bool = False,
         rows: int | None = None,
     ) -> None:
-        self.q, self.k, self.v, self.key_lengths = q, k, v, key_lengths
+        self.q, self.k, self.v, self.key_lengths, self.table = q, k, v, key_lengths, block_table
+        self.kv_heads, self.sk = k.kv_heads, self._room()
         self._check(mode, allow_interpreted_bf16)
         self.mode, self.scale = mode, 1 / math.sqrt(q.shape[3]) if scale is None else float(scale)
         self.precision = precision if q.dtype == torch.float32 else "ieee"
-        self.kv_heads, self.sk = k.codes.shape[1], k.codes.shape[2]
         self.group = q.shape[1] // max(self.kv_heads, 1)
         batch, heads, sq, self.d = q.shape
         extent = Extent(batch=batch, heads=heads, rows=sq, keys=self.sk, max_q=sq, max_k=self.sk, device=q.device)
@@ -151,18 +154,37 @@ class _Call:
             raise ValueError(
                 f"q: {reason or f'expected 4 axes, the last of stride 1, got {tuple(q.shape)} {q.stride()}'}"
             )
-        k.check("k", q)
-        v.check("v", q, k.codes.shape[2])
-        if k.format != v.format or k.dim != q.shape[3] or k.codes.shape[:2] != v.codes.shape[:2]:
+        k.check("k", q, self.sk)
+        v.check("v", q, self.sk)
+        if k.format != v.format or k.dim != q.shape[3] or k.codes.shape[:3] != v.codes.shape[:3]:
             raise ValueError(
                 f"k: expected the format and heads of v and {q.shape[3]} channels, got {k.format}, {k.dim}"
             )
-        if q.shape[1] % max(k.codes.shape[1], 1) or k.codes.shape[0] != q.shape[0]:
+        if q.shape[1] % max(k.kv_heads, 1) or (not k.paged and k.codes.shape[0] != q.shape[0]):
             raise ValueError(
                 f"q: {q.shape[1]} query heads of {q.shape[0]} sequences do not fit k {tuple(k.codes.shape)}"
             )
         if mode == "fp8" and not (v.format == "e4m3" and v.one_a_head):
             raise ValueError("mode: 'fp8' needs codes in e4m3 and one scale a head or for all")
+
+    def _room(self) -> int:
+        """Keys that there is room for.
+
+        Raises:
+            ValueError: pages without what finds their keys, or the other way round.
+        """
+        table, k, v = self.table, self.k, self.v
+        if (table is not None) != k.paged or k.paged != v.paged:
+            raise ValueError("block_table: expected with codes in pages, and only with them")
+        if table is None:
+            return k.codes.shape[2]
+        if table.dtype != torch.int32 or table.dim() != 2 or table.shape[0] != self.q.shape[0] or table.stride(1) != 1:
+            raise ValueError(
+                f"block_table: expected int32 of {self.q.shape[0]} contiguous rows, got {table.dtype} {tuple(table.shape)}"
+            )
+        if self.key_lengths is None:
+            raise ValueError("key_lengths: expected with block_table, whose pages have room for more keys")
+        return table.shape[1] * k.codes.shape[1]
 
     @property
     def scale_last(self) -> bool:
@@ -188,8 +210,8 @@ class _Call:
         with torch.cuda.device(q.device) if q.is_cuda else contextlib.nullcontext():
             kernel[(programs,)](
                 q_view=view(q),
-                k_codes=self.k.argument(),
-                v_codes=self.v.argument(),
+                k_codes=self.k.argument(self.table),
+                v_codes=self.v.argument(self.table),
                 scale_log2=self.scale * _LOG2_E,
                 k_lengths_ptr=self.key_lengths,
                 sizes=Sizes(

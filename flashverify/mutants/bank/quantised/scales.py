@@ -50,8 +50,8 @@ SCALES = (
     Mutant(
         name="k_scale_on_v",
         file="quantised/attention.py",
-        before="v_codes=self.v.argument(),",
-        after="v_codes=self.v.argument()._replace(scale=self.k.argument().scale),",
+        before="v_codes=self.v.argument(self.table),",
+        after="v_codes=self.v.argument(self.table)._replace(scale=self.k.argument(self.table).scale),",
         outputs=("o",),
         modelled_on="ModelTC/lightllm ddb2d10d: the buffer of one scale sliced for the other",
         subject="bundled-quantised",
@@ -59,8 +59,8 @@ SCALES = (
     Mutant(
         name="v_scale_on_k",
         file="quantised/attention.py",
-        before="k_codes=self.k.argument(),",
-        after="k_codes=self.k.argument()._replace(scale=self.v.argument().scale),",
+        before="k_codes=self.k.argument(self.table),",
+        after="k_codes=self.k.argument(self.table)._replace(scale=self.v.argument(self.table).scale),",
         outputs=("o", "lse"),
         modelled_on="ModelTC/lightllm ddb2d10d: K scale buffer sliced with V's heads",
         subject="bundled-quantised-decode",

@@ -13,6 +13,7 @@ from flashverify_kernels.device.quantised.codes import (
     Codes,
     load_bytes,
     load_numbers,
+    load_only_scale,
     load_scales,
 )
 from flashverify_kernels.device.schedule import FULL, KEYS, LEADING, TRAILING, segment, tile_schedule
@@ -60,7 +61,7 @@ def normalised(acc, divisor, v_codes, b, hk, k_end, MODE: tl.constexpr, SCALE_LA
     if MODE == FP8_WEIGHTS:
         acc = acc * (1.0 / WEIGHT_FACTOR)
     if SCALE_LAST:  # last: its product with what is not normalised yet may overflow
-        acc = acc * load_scales(v_codes, b, hk, 0, k_end > 0)
+        acc = acc * load_only_scale(v_codes, b, hk, k_end > 0)
     return acc
 
 
@@ -96,7 +97,7 @@ def quantised_decode_kernel(
     Rows are packed as in `decode_kernel`.
 
     Arguments, beyond those of `decode_kernel`:
-        k_codes: `[B, kv_heads, sk, 8 d8]`.
+        k_codes: `[B, kv_heads, sk, 8 d8]`, or pages.
         v_codes: likewise, with 8 dv8 channels.
         FORMAT: of the codes.
         MODE: `OPERAND`: the product of code and scale, rounded to the type of q, is the operand. `FOLDED`: the code is, and the scale
