@@ -83,6 +83,8 @@ class Problem(Wiring):
         v_scale: likewise.
         k_zero: int32 of that shape, or None.
         v_zero: likewise.
+        q_codes: `[B, Hq, Sq, D]` uint8, of a case whose q is in codes.
+        q_scale: of these, fp32 `[1, 1, 1]` or `[B, Hq, n]`.
     """
 
     case: Case
@@ -111,6 +113,8 @@ class Problem(Wiring):
     v_scale: torch.Tensor | None = None
     k_zero: torch.Tensor | None = None
     v_zero: torch.Tensor | None = None
+    q_codes: torch.Tensor | None = None
+    q_scale: torch.Tensor | None = None
 
     def __post_init__(self) -> None:
         if not shares(self.case):

@@ -43,6 +43,7 @@ class BoundInputs:
         sink: `[Hq]` float64 sink logits, natural units, or None.
         keep: Pairs that dropout keeps, like `visible`.
         k_scale: `[B Hkv, Sk, 1]` float64, the scale of each key of a quantised K, or None; v_scale likewise.
+        q_scale: `[B, Hq, Sq, 1]` float64, the scale of each row of a q in codes, or None.
         directed: The bounds hold what may share a direction, and no rounding to nearest (section 22).
     """
 
@@ -60,6 +61,7 @@ class BoundInputs:
     keep: Pairs | None = None
     k_scale: Tensor | None = None
     v_scale: Tensor | None = None
+    q_scale: Tensor | None = None
     chunk_elements: int = _CHUNK_ELEMENTS
     directed: bool = False
     _only: Chunk | None = None
@@ -82,6 +84,7 @@ class BoundInputs:
         dropout: float = 0.0,
         k_scale: Tensor | None = None,
         v_scale: Tensor | None = None,
+        q_scale: Tensor | None = None,
         chunk_elements: int = _CHUNK_ELEMENTS,
     ) -> "BoundInputs":
         """Prepare a problem.
@@ -102,6 +105,7 @@ class BoundInputs:
             dropout: Probability p in [0, 1).
             k_scale: Of a quantised K, whose values `k` holds: the scale of each key, `[B, Hkv, Sk, 1]`.
             v_scale: Likewise.
+            q_scale: Of a q in codes the scale of each row, `[B, Hq, Sq, 1]`.
             chunk_elements: Largest number of pairs held at once.
 
         Returns:
@@ -141,6 +145,7 @@ class BoundInputs:
             keep=keep,
             k_scale=None if k_scale is None else k_scale.double().reshape(B * Hkv, Sk, 1),
             v_scale=None if v_scale is None else v_scale.double().reshape(B * Hkv, Sk, 1),
+            q_scale=None if q_scale is None else q_scale.double(),
             chunk_elements=chunk_elements,
         )
 

@@ -72,9 +72,16 @@ class Setting:
 
     def weighted(self, K: int) -> float:
         """D(K) of a product of weights and V."""
-        if self.form.products == "fp8_pv":
+        if self.form.fp8_weights:
             return fp8_dot(K, interpreted=self.form.architecture == "ieee", chain=self.form.fp8_chain)
         return self.dot(K)
+
+    @property
+    def dot_channels(self) -> float:
+        """D(d) of the product of Q and K."""
+        if self.form.fp8_logits:
+            return fp8_dot(self.shape.D, interpreted=self.form.architecture == "ieee", chain=None)
+        return self.dot(self.shape.D)
 
     @property
     def u_s(self) -> float:
@@ -113,7 +120,7 @@ class Setting:
         if self.form.partials == "given":  # one product a part, in fp32
             once = dot_coefficient(self.form.n_splits, dtype="fp32", dot="ieee", architecture="ieee")
             return once + U * self.blocks + self.merged
-        if self.form.products == "fp8_pv":
+        if self.form.fp8_weights:
             return self.weighted(self.shape.Sk) + U * self.blocks + self.merged
         return self.dot(self.shape.Sk, self.form.n_splits) + U * self.blocks + self.merged + self.added
 

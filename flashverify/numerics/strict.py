@@ -74,7 +74,7 @@ def _weight_format(problem: BoundInputs) -> tuple[torch.dtype, float, float]:
     if form.p_dtype is None:
         return x.dtype, 1.0, x.min_normal
     found = WEIGHT_FORMATS[form.p_dtype]
-    smallest = found.min_normal if form.products == "fp8_pv" else x.min_normal
+    smallest = found.min_normal if form.fp8_weights else x.min_normal
     return getattr(torch, found.library), form.p_factor, smallest / form.p_factor
 
 

@@ -47,6 +47,7 @@ class BundledQuantisedDecode(BundledDecode):
             "scales": ("positive", "zero", "negative"),
             "quantised": _CODES,
             "zero_points": True,
+            "quantised_q": ("values", "codes"),
             "backward": False,
             "even_launches": False,
             "also": self._refusal,
@@ -123,8 +124,12 @@ class BundledQuantisedDecode(BundledDecode):
                 scales_in_pages=inside,
             )
 
+        q: Any = view.q
+        if view.q_scale is not None:
+            shared = {"scale": view.q_scale, "rows_per_scale": view.rows_per_scale}
+            q = module.QuantisedQueries(codes=view.q, dtype=view.dtype, **shared)
         o, lse = getattr(module, name)(
-            problem.q,
+            q,
             given("k"),
             given("v"),
             block_table=None if pages is None else pages.table,

@@ -34,6 +34,7 @@ class Inputs:
         keep: the pairs that dropout keeps, bool.
         dropout: its probability.
         k_scale: of a quantised k, whose values `k` holds: the scale of each key, `[B, Hkv, Sk, 1]`; None of values. v_scale likewise.
+        q_scale: of a q in codes the scale of each row, `[B, Hq, Sq, 1]`; else None.
     """
 
     q: torch.Tensor
@@ -53,6 +54,7 @@ class Inputs:
     dropout: float = 0.0
     k_scale: torch.Tensor | None = None
     v_scale: torch.Tensor | None = None
+    q_scale: torch.Tensor | None = None
 
     def dense(self) -> Inputs:
         """The same with every function of pairs evaluated once, where the pairs are few enough to be held."""
@@ -81,7 +83,7 @@ class Inputs:
 
     def scales(self) -> dict[str, Any]:
         """What the bounds alone take by name: the scales of quantised operands."""
-        return {"k_scale": self.k_scale, "v_scale": self.v_scale}
+        return {"k_scale": self.k_scale, "v_scale": self.v_scale, "q_scale": self.q_scale}
 
     def problem(self) -> dict[str, Any]:
         """What oracles and bounds take by name, beside q, k and v."""

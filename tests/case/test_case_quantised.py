@@ -63,7 +63,15 @@ def test_two_codes_of_four_bits_lie_in_a_byte_the_even_channel_low():
 
 
 @pytest.mark.parametrize(
-    "text", ["e4m3/tensor/fitted", "int8/block5/varied/zeros", "int4/token/raw", "e5m2/head/tails"]
+    "text",
+    [
+        "e4m3/tensor/fitted",
+        "int8/block5/varied/zeros",
+        "int4/token/raw",
+        "e5m2/head/tails",
+        "int8/token/varied/zeros/q",
+        "e4m3/block5/raw/q",
+    ],
 )
 def test_the_text_of_a_quantised_case_gives_it_back(text):
     case = parse_case(f"{PLAIN} quantised={text}")
@@ -78,6 +86,8 @@ def test_the_text_of_a_quantised_case_gives_it_back(text):
         ("e4m3", "codes/scales/kind"),
         ("e4m3/tensor/fitted/zeros", "zeros"),
         ("fp8/tensor/fitted", "codes"),
+        ("int4/token/fitted/q", "q"),
+        ("int8/token/fitted/q/zeros", "codes/scales/kind"),
         ("int8/row/fitted", "scales"),
         ("int8/block0/fitted", "block"),
         ("int8/head/fitted expand=yes", "expand=no"),
@@ -106,6 +116,37 @@ def test_a_fitted_cache_stands_for_values_near_its_own(codes, scales):
         value, exact, form = getattr(found, name), getattr(problem, name).double(), CODES[codes]
         room = exact.abs() * form.u + scale * form.least / 2 if form.is_float else scale / 2
         assert bool(((value - exact).abs() <= room * (1 + 1e-6)).all())
+
+
+@pytest.mark.parametrize("quantised", ["e4m3/tensor/fitted/q", "int8/block2/fitted/zeros/q", "e5m2/token/fitted/q"])
+def test_a_q_in_codes_stands_for_values_near_its_own_and_moves_neither_k_nor_v(quantised):
+    problem, plain = (problem_of(text, "qlen=3,2 padding=nan") for text in (quantised, quantised.removesuffix("/q")))
+    found, form = dequantised(problem), CODES[quantised.split("/")[0]]
+    inside = (torch.arange(3) < torch.tensor([[3], [2]])).view(2, 1, 3, 1)
+
+    exact, scale = problem.q.double(), found.q_scale
+    room = exact.abs() * form.u + scale * form.least / 2 if form.is_float else scale / 2
+    assert bool((((found.q - exact).abs() <= room * (1 + 1e-6)) | ~inside).all())
+    assert problem.quantised().q.dtype == getattr(torch, form.library)
+    assert plain.q_codes is None
+    assert plain.quantised().q_scale is None
+    for name in ("k_codes", "v_codes", "k_scale", "v_scale"):
+        assert torch.equal(getattr(problem, name), getattr(plain, name))
+    if "token" in quantised:
+        assert bool(torch.isnan(problem.q_scale[1, :, 2]).all())
+
+
+def test_subjects_are_drawn_a_q_as_they_declare_it():
+    def drawn(**fields):
+        supports = Supports(backward=False, **fields)
+        return {fitted(supports, parse_case(PLAIN), number).quantised for number in range(12)}
+
+    assert not any(how.q for how in drawn(quantised=("int8", "int4")))
+    assert {how.q for how in drawn(quantised=("int8",), quantised_q=("values", "codes"))} == {True, False}
+    always = drawn(quantised=("int8", "int4"), quantised_q=("codes",))
+    assert {(how.q, how.codes) for how in always} == {(True, "int8")}
+    with pytest.raises(UsageError, match="quantised_q"):
+        Supports(backward=False, quantised=("int4",), quantised_q=("codes",))
 
 
 def test_zero_points_use_the_whole_range_of_a_cache_that_is_all_positive():

@@ -50,6 +50,7 @@ def test_every_code_is_decoded_to_the_number_that_torch_reads(name):
         ("bundled-quantised", "int4/block5/varied/zeros", "window=20,3 launch=mode:1"),
         ("bundled-quantised-decode", "e4m3/head/tails", "launch=mode:2,n_splits:3"),
         ("bundled-quantised-decode", "int4/block8/varied/zeros", "page_size=16 causal=bottom-right window=7,0"),
+        ("bundled-quantised-decode", "e5m2/token/varied/q", "page_size=5 launch=mode:1,n_splits:3 dtype=bf16"),
         ("bundled-quantised-decode", "int8/token/fitted", "scale=10000 dtype=bf16 edits=k:0,0,11,0:0x1.fep+127"),
     ],
 )
@@ -75,6 +76,7 @@ def test_a_hidden_value_that_leaves_the_operand_may_reach_every_row():
 SHOWN = {
     "zero_point_wraps": "int8/head/fitted/zeros",
     "weights_without_a_factor": "e4m3/head/tails seed=9 launch=mode:2",
+    "q_scale_of_the_row_behind": "e4m3/token/varied/q",
     "scale_by_the_key_in_pages": "e4m3/token/varied page_size=16",
 }
 

@@ -143,19 +143,24 @@ def _vector(shape: tuple[int, ...], strided: bool) -> Placement:
 
 def _regions(case: Case, spec: TensorSpec, shape: tuple[int, ...]) -> list[tuple[slice, ...]] | None:
     """Per batch entry the part of each axis behind the heads that belongs to the problem; None where all does."""
-    inside = {"row": case.rows_inside, "key": case.keys_inside, "key_group": _groups_inside(case)}
+    inside = {
+        "row": case.rows_inside,
+        "key": case.keys_inside,
+        "row_group": _groups_inside(case, case.rows_inside, case.seq_q),
+        "key_group": _groups_inside(case, case.keys_inside, case.seq_k),
+    }
     if all(inside.get(axis) is None for axis in spec.axes):
         return None
     ends = [_ends(inside.get(axis), size, shape[0]) for axis, size in zip(spec.axes[2:], shape[2:], strict=True)]
     return [tuple(map(slice, each)) for each in zip(*ends, strict=True)]
 
 
-def _groups_inside(case: Case) -> tuple[int, ...] | None:
-    """Per batch entry the scales of a quantised k or v that serve a declared key; one of a head or of the tensor always counts."""
-    how, keys = case.quantised, case.keys_inside
-    if how is None or keys is None or how.scales in ("tensor", "head"):
+def _groups_inside(case: Case, lengths: tuple[int, ...] | None, full: int) -> tuple[int, ...] | None:
+    """Per batch entry the scales that serve a declared key or row; one of a head or of the tensor always counts."""
+    how = case.quantised
+    if how is None or lengths is None or how.scales in ("tensor", "head"):
         return None
-    return tuple(math.ceil(length / how.keys_per_scale(case.seq_k)) for length in keys)
+    return tuple(math.ceil(length / how.keys_per_scale(full)) for length in lengths)
 
 
 def _ends(inside: tuple[int, ...] | None, full: int, count: int) -> tuple[int, ...]:

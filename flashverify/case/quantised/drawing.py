@@ -38,7 +38,9 @@ def _draw(source: Source, supports: Supports, case: Case) -> Quantised:
     zeros = supports.zero_points and not CODES[codes].is_float and source.flag()
     kind = source.choice(_KINDS)
     block = source.choice(blocks) if scales == "block" else Quantised().block
-    return Quantised(codes=codes, scales=scales, kind=kind, zeros=zeros, block=block)
+    ways = _of_q(supports, codes)
+    q = (source.choice(ways) if len(ways) > 1 else ways[0]) == "codes"
+    return Quantised(codes=codes, scales=scales, kind=kind, zeros=zeros, block=block, q=q)
 
 
 def dealt(supports: Supports, case: Case, number: int) -> Case:
@@ -58,12 +60,14 @@ def dealt(supports: Supports, case: Case, number: int) -> Case:
     kind = SCALE_KINDS[number // 3 % len(SCALE_KINDS)]
     block = blocks[number % len(blocks)] if shared == "block" else Quantised().block
     zeros = supports.zero_points and not CODES[codes].is_float and number % 2 == 1
-    found = Quantised(codes=codes, scales=shared, kind=kind, zeros=zeros, block=block)
+    ways = _of_q(supports, codes)
+    q = ways[number // 2 % len(ways)] == "codes"
+    found = Quantised(codes=codes, scales=shared, kind=kind, zeros=zeros, block=block, q=q)
     return replace(case, grad=replace(case.grad, backward=False, dlse=False, do="dense"), quantised=found)
 
 
 def _formats(supports: Supports, case: Case) -> list[str]:
-    even = case.dim_qk % 2 == 0 == case.dim_v % 2
+    even = case.dim_qk % 2 == 0 == case.dim_v % 2 and "values" in supports.quantised_q
     names = [name for name in CODES if name in supports.quantised]
     return [name for name in names if even or CODES[name].per_byte == 1] or names
 
@@ -79,6 +83,11 @@ def _scales(supports: Supports, blocks: list[int]) -> list[str]:
     return [name for name in SCALES if name in supports.quantised_scales and (name != "block" or blocks)]
 
 
+def _of_q(supports: Supports, codes: str) -> list[str]:
+    """What q may be beside K and V of a format."""
+    return [name for name in supports.quantised_q if name == "values" or CODES[codes].per_byte == 1]
+
+
 def quantised_refusals(supports: Supports, case: Case) -> tuple[tuple[bool, str], ...]:
     """Rules as `flashverify.case.refusals` lists them."""
     how = case.quantised
@@ -90,4 +99,5 @@ def quantised_refusals(supports: Supports, case: Case) -> tuple[tuple[bool, str]
         (how.scales not in supports.quantised_scales, f"scales={how.scales}, it has {supports.quantised_scales}"),
         (how.scales == "block" and bool(blocks) and how.block not in blocks, f"block={how.block}, it has {blocks}"),
         (how.zeros and not supports.zero_points, "zeros=yes"),
+        (("codes" if how.q else "values") not in supports.quantised_q, f"q={how.q}, it has {supports.quantised_q}"),
     )

@@ -51,6 +51,7 @@ def quantised_source(
         codes=codes,
         mode=mode,
         scale_last=scale_last,
+        dtype=None,
         precision="ieee",
     )
     names = set(kernel.arg_names)
@@ -58,6 +59,7 @@ def quantised_source(
         "mask.bits.ptr",
         "mask.blocks.ptr",
         "mask.prefix_lengths",
+        "q_scale.ptr",
         *(() if paged else ("k_codes.pages.ptr", "v_codes.pages.ptr")),
         *(() if zeros else ("k_codes.zero.ptr", "v_codes.zero.ptr")),
     }

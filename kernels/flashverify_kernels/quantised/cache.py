@@ -1,11 +1,11 @@
-"""K or V in codes, as callers give it."""
+"""Q, K or V in codes, as callers give them."""
 
 from dataclasses import dataclass
 
 import torch
 
 from flashverify_kernels.device.arguments import PageTable
-from flashverify_kernels.device.quantised.codes import E4M3, E5M2, INT4, INT8, Codes, Scales, ZeroPoints
+from flashverify_kernels.device.quantised.codes import E4M3, E5M2, INT4, INT8, Codes, RowScales, Scales, ZeroPoints
 
 FORMATS = {"e4m3": E4M3, "e5m2": E5M2, "int8": INT8, "int4": INT4}
 
@@ -124,6 +124,49 @@ class Quantised:
             return 0, page, head, step
         batch, head, step = _steps(x)
         return batch, 0, head, step
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class QuantisedQueries:
+    """Q in codes of the format of K: the value of a row is `scale * code`.
+
+    Args:
+        codes: `[B, Hq, Sq, D]` of 8 bits, any strides with a last one of 1; not of `int4`.
+        scale: fp32 `[1, 1, 1]` for one of the tensor, or `[B, Hq, ceil(Sq / rows_per_scale)]`.
+        rows_per_scale: neighbouring rows of a head that share a scale.
+        dtype: of the operands and of O: fp16, bf16 or fp32.
+    """
+
+    codes: torch.Tensor
+    scale: torch.Tensor
+    rows_per_scale: int
+    dtype: torch.dtype
+
+    def check(self, k: Quantised) -> None:
+        """Refuse what the kernels do not take.
+
+        Raises:
+            TypeError: a tensor of the wrong dtype.
+            ValueError: anything else.
+        """
+        if k.format == "int4":
+            raise ValueError("q: expected values with k in 'int4', got codes")
+        if self.codes.dim() != 4 or self.codes.element_size() != 1:
+            raise TypeError(f"q.codes: expected 4 axes of 8 bits, got {tuple(self.codes.shape)} {self.codes.dtype}")
+        if self.scale.dtype != torch.float32 or self.scale.device != self.codes.device:
+            raise TypeError(
+                f"q.scale: expected fp32 on {self.codes.device}, got {self.scale.dtype} {self.scale.device}"
+            )
+        if self.rows_per_scale < 1:
+            raise ValueError(f"q.rows_per_scale: expected 1 or more, got {self.rows_per_scale}")
+        groups = max(-(-self.codes.shape[2] // self.rows_per_scale), 1)
+        accepted = ((1, 1, 1), (*self.codes.shape[:2], groups))
+        if tuple(self.scale.shape) not in accepted:
+            raise ValueError(f"q.scale: expected shape {accepted[0]} or {accepted[1]}, got {tuple(self.scale.shape)}")
+
+    def argument(self) -> RowScales:
+        """As the kernels take it."""
+        return RowScales(self.scale, *_steps(self.scale), self.rows_per_scale)
 
 
 def _steps(x: torch.Tensor | None) -> tuple[int, int, int]:

@@ -46,6 +46,16 @@ class ZeroPoints(NamedTuple):
     step: tl.int64
 
 
+class RowScales(NamedTuple):
+    """Scales of a q in codes, `[batch, head, group of rows]`: pointer, None where q is no codes, strides, and the rows of a group."""
+
+    ptr: Float32s
+    batch: tl.int64
+    head: tl.int64
+    step: tl.int64
+    rows: tl.int32
+
+
 class Codes(NamedTuple):
     """Codes `[batch or page, kv head, key, channel]` of a byte each, of `INT4` two in a byte, with their scales and zero points.
 
@@ -84,6 +94,35 @@ def decoded(x, FORMAT: tl.constexpr):
     else:
         number = (x & 15).to(tl.float32)
     return number
+
+
+@triton.jit
+def queries(q, q_scale, b, h, i, there, FORMAT: tl.constexpr, MODE: tl.constexpr, DTYPE: tl.constexpr):
+    """The operand of a tile of rows, and what multiplies its logits: 1, or the scales of the rows `[len(i)]` where these are folded.
+
+    Args:
+        q: the tile, values or codes.
+        q_scale: of the codes.
+        b: the sequence.
+        h: the head of each row, or of all.
+        i: rows of the sequence.
+        there: which of them exist.
+        FORMAT: of the codes.
+        MODE: `OPERAND` or a folded one.
+        DTYPE: of the operand, where q is codes.
+    """
+    factor = tl.full([1], 1.0, tl.float32)
+    if q_scale.ptr is not None:
+        group = (i // q_scale.rows).to(tl.int64)
+        offset = b.to(tl.int64) * q_scale.batch + h.to(tl.int64) * q_scale.head + group * q_scale.step
+        scale = tl.load(q_scale.ptr + offset, mask=there, other=0.0)
+        number = decoded(q, FORMAT)
+        if MODE == OPERAND:
+            number = number * scale[:, None]
+        else:
+            factor = scale
+        q = number.to(DTYPE)
+    return q, factor
 
 
 @triton.jit
