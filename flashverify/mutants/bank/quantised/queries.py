@@ -39,12 +39,12 @@ QUERIES = (
     ),
     Mutant(
         name="q_scale_applied_twice",
-        file="device/quantised/codes.py",
-        before="            number = number * scale[:, None]\n        else:\n            factor = scale\n",
-        after="            number = number * scale[:, None]\n        factor = scale\n",
+        file="device/quantised/attention.py",
+        before="z = z * q_factor[:, None]",
+        after="z = z * (q_factor * q_factor)[:, None]",
         outputs=("o", "lse"),
-        modelled_on="Q dequantised, and its scale in the scale of the softmax as well",
+        modelled_on="the scale of Q in the logit and in the scale of the softmax",
         subject="bundled-quantised",
-        needs=("q_codes", "launch"),
+        needs=("q_codes",),
     ),
 )
