@@ -15,6 +15,7 @@ QUERIES = (
         outputs=("o", "lse"),
         modelled_on="Q cast to fp8 with a scale that no logit is multiplied by",
         subject="bundled-quantised",
+        semantics="codes-scale-missing",
         needs=("q_codes",),
     ),
     Mutant(
@@ -25,6 +26,7 @@ QUERIES = (
         outputs=("o", "lse"),
         modelled_on="one descale of Q read for a tile whose rows are of several heads",
         subject="bundled-quantised-decode",
+        semantics="codes-scale-of-other-head",
         needs=("q_codes", "head_scales", "groups"),
     ),
     Mutant(
@@ -35,6 +37,7 @@ QUERIES = (
         outputs=("o", "lse", "q_scale"),
         modelled_on="scales of rows read by a count from 1",
         subject="bundled-quantised",
+        semantics="codes-scale-of-neighbour",
         needs=("q_codes", "token_scales"),
     ),
     Mutant(
@@ -45,6 +48,7 @@ QUERIES = (
         outputs=("o", "lse"),
         modelled_on="the scale of Q in the logit and in the scale of the softmax",
         subject="bundled-quantised",
+        semantics="codes-scale-twice",
         needs=("q_codes",),
     ),
 )
