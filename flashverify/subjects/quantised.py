@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from flashverify.subjects.decode import BundledDecode
 from flashverify.subjects.interface import Contract, Forward, Supports
+from flashverify.subjects.split_keys import SplitKeys
 
 if TYPE_CHECKING:
     from flashverify.case.case import Case
@@ -27,7 +29,6 @@ _PREFILL_ROWS = 64
 class BundledQuantisedDecode(BundledDecode):
     """`quantised_decode` of the kernel package. The launch value `mode` numbers its ways from code to number."""
 
-    contract = Contract(lse_base="e", deterministic=True)
     _decode = True
 
     def __init__(self, package: str = "flashverify_kernels", name: str = "bundled-quantised-decode") -> None:
@@ -73,25 +74,17 @@ class BundledQuantisedDecode(BundledDecode):
         return self._mode(case) != "operand" and alone
 
     def form(self, case: Case) -> Form:
-        """That of the plain kernels, with what mode and scales say of codes and weights."""
-        from flashverify.numerics import Form
-
+        """That of splits, with what mode and scales say of codes and weights."""
         fp8 = self._mode(case) == "fp8"
-        block_n = self._config(case).block_n
-        return Form(
-            gap_c=1.0,
-            kappa=2.0,
-            dot=case.precision,
-            block_n=block_n,
-            n_splits=self._splits(case),
-            key_order="ascending" if self._splits(case) == 1 else "unknown",
-            architecture=self._architecture(),
+        splits = SplitKeys.form(self, case)
+        return dataclasses.replace(
+            splits,
             dequantised="operand" if self._mode(case) == "operand" else "folded",
             v_scale_last=self._last(case),
             p_dtype="e4m3" if fp8 else None,
             p_factor=_FACTOR if fp8 else 1.0,
             products="fp8_pv" if fp8 else "input",
-            fp8_chain=block_n if fp8 else None,
+            fp8_chain=splits.block_n if fp8 else None,
         )
 
     def launches(self) -> list[Any]:
@@ -105,12 +98,8 @@ class BundledQuantisedDecode(BundledDecode):
         return self._forward(problem, "quantised_decode", n_splits=dict(problem.case.launch).get("n_splits"))
 
     def _forward(self, problem: Problem, name: str, **more: Any) -> Forward:
-        import torch
-
         case, view, module = problem.case, problem.quantised(as_bytes=True), self._module("quantised")
-        pages, lengths = view.pages, problem.key_lengths
-        if pages is not None and lengths is None:  # the pages have room for more
-            lengths = torch.full((case.batch,), case.seq_k, dtype=torch.int32, device=problem.q.device)
+        pages = view.pages
 
         def given(of: str) -> Any:
             inside = pages is not None and getattr(pages, f"{of}_scale") is not None
@@ -136,7 +125,7 @@ class BundledQuantisedDecode(BundledDecode):
             scale=problem.scale,
             causal=case.mask.causal,
             window=case.mask.window,
-            key_lengths=lengths,
+            key_lengths=self._lengths(problem),
             mode=self._mode(case),
             precision=case.precision,
             allow_interpreted_bf16=self._faithful(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -49,7 +49,9 @@ def _with(scene: Scene, read: dict[str, tuple[Tensor, Tensor]], detail: str) -> 
     declared = {name: operand_codes(scene.problem, name).value()[0] for name in read}
     if any(torch.equal(value, declared[name]) for name, (value, _) in read.items()):
         return
-    given = {name: value for name, (value, _) in read.items()} | {f"{name}_scale": s for name, (_, s) in read.items()}
+    given: dict[str, Any] = {name: value for name, (value, _) in read.items()} | {
+        f"{name}_scale": s for name, (_, s) in read.items()
+    }
     *first, last = read
     of = f"of {', '.join(first)} and {last}" if first else f"of {last}"
     yield Alternative(inputs=replace(scene.inputs, **given), detail=f"{of}{detail and ', '}{detail}")
