@@ -18,6 +18,7 @@ from flashverify.numerics.coefficient_groups import (
 from flashverify.numerics.features import Features
 from flashverify.numerics.form import Form
 from flashverify.numerics.primitives import DIV_EPS, LG2_EPS, operand_error
+from flashverify.numerics.quantised import FP8_WEIGHTS
 from flashverify.numerics.setting import Setting, U, W, setting_of
 
 __all__ = ["LN2", "LOG2E", "OVERFLOW_FP32", "Coefficients", "Shape", "coefficients"]
@@ -157,7 +158,7 @@ def _output(s: Setting) -> OutputCoefficients:
     ordered = form.key_order == "ascending" and form.block_n is not None and s.shape.Sk > 0
     tile = s.weighted(min(form.block_n or 0, s.shape.Sk)) if ordered else 0.0
     # Sums of fp8 products that leave the matrix unit with every tile are added in fp32.
-    apart = form.fp8_weights and form.fp8_chain is not None and form.fp8_chain <= (form.block_n or 0)
+    apart = form.products in FP8_WEIGHTS and form.fp8_chain is not None and form.fp8_chain <= (form.block_n or 0)
     # Operands that are truncated cost the products, not the accumulator. 2u: acc alpha, and acc + the product where it is a sum of its own.
     operands = operand_error(s.x.name, form.dot)
     return OutputCoefficients(

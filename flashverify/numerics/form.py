@@ -231,16 +231,6 @@ class Form:
         return self.n_splits > 1 or self.prescale_bwd != "none" or self.bwd_lse_base == "e"
 
     @property
-    def fp8_weights(self) -> bool:
-        """Whether the product with V takes fp8 operands."""
-        return self.products in ("fp8_pv", "fp8")
-
-    @property
-    def fp8_logits(self) -> bool:
-        """Whether the product of Q and K takes fp8 operands."""
-        return self.products in ("fp8_qk", "fp8")
-
-    @property
     def eps(self) -> float:
         """Relative error of the exponential, `|fl(exp t) / exp t - 1|`."""
         if self.exp_eps is not None:

@@ -17,8 +17,18 @@ if TYPE_CHECKING:
     from flashverify.numerics.chunk import Chunk
     from flashverify.numerics.form import Form
 
-__all__ = ["WEIGHT_FORMATS", "QuantisedErrors", "WeightFormat", "aligned_codes", "quantised_errors"]
+__all__ = [
+    "FP8_LOGITS",
+    "FP8_WEIGHTS",
+    "WEIGHT_FORMATS",
+    "QuantisedErrors",
+    "WeightFormat",
+    "aligned_codes",
+    "quantised_errors",
+]
 
+FP8_WEIGHTS, FP8_LOGITS = ("fp8_pv", "fp8"), ("fp8_qk", "fp8")
+"""The values of `Form.products` under which the product with V, and that of Q and K, takes fp8 operands."""
 _U, _W = FORMATS["fp32"].u, FORMATS["fp32"].min_normal
 _OVERFLOW = 2.0**127
 _LARGEST_CODE = 2.0**16
