@@ -30,11 +30,23 @@ class Pages:
         k: `[P, page_size, Hkv, D]`, a view whose strides follow `case.storage`.
         v: `[P, page_size, Hkv, Dv]`.
         table: `[B, n]` int32, n = ceil(Sk / page_size), at least 1.
+        k_scale: of a quantised case, whose k and v are codes (uint8): `[P, page_size / n, Hkv]` fp32, of each n keys of a page; None
+            where a scale serves more than a page, as one of a head or of the tensor does. v_scale likewise.
+        k_zero: int32 of that shape, or None; v_zero likewise.
     """
 
     k: torch.Tensor
     v: torch.Tensor
     table: torch.Tensor
+    k_scale: torch.Tensor | None = None
+    v_scale: torch.Tensor | None = None
+    k_zero: torch.Tensor | None = None
+    v_zero: torch.Tensor | None = None
+
+    def pools(self) -> dict[str, torch.Tensor]:
+        """Every tensor but the table by name, `[P, keys or groups of a page, Hkv, ...]`."""
+        names = ("k", "v", "k_scale", "v_scale", "k_zero", "v_zero")
+        return {name: pool for name in names if (pool := getattr(self, name)) is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +83,8 @@ class Problem(Wiring):
         v_scale: likewise.
         k_zero: int32 of that shape, or None.
         v_zero: likewise.
+        q_codes: `[B, Hq, Sq, D]` uint8, of a case whose q is in codes.
+        q_scale: of these, fp32 `[1, 1, 1]` or `[B, Hq, n]`.
     """
 
     case: Case
@@ -99,6 +113,8 @@ class Problem(Wiring):
     v_scale: torch.Tensor | None = None
     k_zero: torch.Tensor | None = None
     v_zero: torch.Tensor | None = None
+    q_codes: torch.Tensor | None = None
+    q_scale: torch.Tensor | None = None
 
     def __post_init__(self) -> None:
         if not shares(self.case):
@@ -166,6 +182,6 @@ class Problem(Wiring):
 
     def tensors(self) -> tuple[torch.Tensor, ...]:
         """Every tensor of the problem."""
-        pages = () if self.pages is None else (self.pages.k, self.pages.v, self.pages.table)
+        pages = () if self.pages is None else (*self.pages.pools().values(), self.pages.table)
         given = (*(getattr(self, name) for name in TENSORS), *pages)
         return tuple(tensor for tensor in given if tensor is not None)

@@ -54,6 +54,7 @@ class Supports:
             as values.
         quantised_scales: what may share a scale, out of `tensor`, `head`, `token` and `block`.
         quantised_blocks: numbers of keys that a block with one scale may have; empty is any.
+        quantised_q: what q may be in such cases: `values` in the dtype of the case, `codes` of the same format, or both.
         zero_points: whether scales of integers may have zero points.
         seq_q: numbers of query rows; None is any.
         seq_k: numbers of keys; None is any.
@@ -118,6 +119,7 @@ class Supports:
     quantised: tuple[str, ...] = ()
     quantised_scales: tuple[str, ...] = ("tensor", "head", "token", "block")
     quantised_blocks: tuple[int, ...] = ()
+    quantised_q: tuple[str, ...] = ("values",)
     zero_points: bool = False
     seq_q: Sequence[int] | None = None
     seq_k: Sequence[int] | None = None

@@ -37,6 +37,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "kv": KV,
     "quantised": tuple(CODES),
     "quantised_scales": SCALES,
+    "quantised_q": ("values", "codes"),
 }
 """Fields that are a tuple of names, with the names."""
 
@@ -70,7 +71,12 @@ def checked(supports: Supports) -> dict[str, Any]:
     found["dim_pairs"] = _dim_pairs(supports)
     if supports.quantised:
         _require("packed" not in supports.masks, supports, "masks", "no 'packed' where quantised is given")
-        _require(not supports.page_sizes, supports, "page_sizes", "() where quantised is given")
+        whole = all(any(size % n == 0 for n in supports.quantised_blocks) for size in supports.page_sizes)
+        whole = whole or not supports.quantised_blocks or tuple(supports.quantised_scales) != ("block",)
+        _require(whole, supports, "page_sizes", "multiples of a block, where each block of keys has a scale")
+        _require(bool(supports.quantised_q), supports, "quantised_q", "at least one where quantised is given")
+        wide = "values" in supports.quantised_q or any(CODES[n].per_byte == 1 for n in supports.quantised)
+        _require(wide, supports, "quantised_q", "with 'values' where quantised=('int4',): q has no codes of 4 bits")
         _require(bool(supports.quantised_scales), supports, "quantised_scales", "at least one where quantised is given")
         _require(not supports.backward, supports, "backward", "False where quantised is given: codes have no gradients")
         found |= dict.fromkeys(("expand", "transposed", "far_strides"), False)

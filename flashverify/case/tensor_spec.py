@@ -21,7 +21,7 @@ class TensorSpec:
         name: of the field of `Problem`.
         axes: names of the axes. `batch` (or `sequence`, an entry per sequence), `head_q`, `head_kv`, `row` and `key` mean those of
             the case; an axis of batches or heads may have size 1 where the tensor is one for all. Rows and keys outside the
-            declared lengths hold the padding, and so do entries of `key_group` that serve such keys alone. Any other name is an axis of the tensor's own.
+            declared lengths hold the padding, and so do entries of `key_group` and `row_group` that serve such keys or rows alone. Any other name is an axis of the tensor's own.
         dtype: `case` is that of q; such a tensor has four axes and lies as `case.storage` says. `fp32` is contiguous, or every second
             element where the storage is strided; `int32` and `bool` are contiguous. `uint8` is codes of four axes, which lie as
             `case.storage` says.

@@ -24,7 +24,7 @@ def quantisation_errors(problem: Problem) -> tuple[QuantisationError, ...]:
     case = problem.case
     if case.quantised is None:
         return ()
-    names = ("k_codes", "v_codes", "k_scale", "v_scale", "k_zero", "v_zero")
+    names = ("k_codes", "v_codes", "k_scale", "v_scale", "k_zero", "v_zero", "q_codes", "q_scale")
     values = dataclasses.replace(
         problem,
         case=dataclasses.replace(case, quantised=None),

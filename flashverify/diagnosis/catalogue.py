@@ -19,6 +19,7 @@ from flashverify.diagnosis.hypotheses.maximum import MAXIMUM
 from flashverify.diagnosis.hypotheses.merging import MERGES
 from flashverify.diagnosis.hypotheses.operands import OPERANDS
 from flashverify.diagnosis.hypotheses.patterns import PATTERNS
+from flashverify.diagnosis.hypotheses.quantised import QUANTISED
 from flashverify.diagnosis.hypotheses.relative_bias import RELATIVE
 from flashverify.diagnosis.hypotheses.rescaling import RESCALING
 from flashverify.diagnosis.hypotheses.rows import ROWS
@@ -45,6 +46,7 @@ SEMANTICS: tuple[Semantics, ...] = (
     *PATTERNS,
     *SELECTIONS,
     *SHARED_KV,
+    *QUANTISED,
     *LENGTHS,
     *TERMS,
     *SCALED_TERMS,

@@ -67,7 +67,7 @@ def _outputs(subject: Subject, case: Case, name: str | None, value: float) -> di
 def _fill(problem: Problem, name: str, value: float) -> bool:
     """Sets what lies outside the lengths in one tensor; False where nothing does."""
     tensor, case = getattr(problem, name), problem.case
-    if problem.pages is not None and name in ("k", "v"):
+    if problem.pages is not None and name in ("k", "v") and case.quantised is None:
         return _fill_pages(problem, getattr(problem.pages, name), value)
     if tensor is None or (name == "do" and case.grad.do == "expanded"):
         return False

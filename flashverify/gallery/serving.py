@@ -118,6 +118,21 @@ SERVING: tuple[Release, ...] = (
         ),
     ),
     Release(
+        name="sageattention",
+        distribution="sageattention",
+        version="1.0.6",
+        licence="BSD-3-Clause",
+        bare=("sageattention",),
+        kernels=(
+            Kernel(name="int8", what="attn_qk_int8_per_block: Q and K in int8, keys that are multiples of 64"),
+            Kernel(
+                name="int8_any",
+                what="attn_qk_int8_per_block: any number of keys",
+                findings=("defect: [keys behind the last one count](gallery/sageattention-tail.md)",),
+            ),
+        ),
+    ),
+    Release(
         name="flashinfer",
         distribution="flashinfer-python",
         version="0.7.2.post1",

@@ -66,7 +66,7 @@ class Mutant:
 
         The names of parts are those of masks and logits, `dropout`, `paged`, `backward`, `launch` (launch parameters), `groups`
         (several query heads of a kv head), `kv_heads` (several) and `sequences` (several, in batches or packed); of a quantised case the format of
-        its codes, `zeros`, and how its scales are shared: `token_scales` by no two keys, `shared_scales` by blocks, `head_scales` by no two heads.
+        its codes, `zeros`, `q_codes` (q in codes too), and how its scales are shared: `token_scales` by no two keys, `shared_scales` by blocks, `head_scales` by no two heads.
         """
         packed = case.mask.packed
         present = {
@@ -83,6 +83,7 @@ class Mutant:
             present |= {
                 how.codes: True,
                 "zeros": how.zeros,
+                "q_codes": how.q,
                 "token_scales": how.scales == "token",
                 "shared_scales": how.scales == "block",
                 "head_scales": how.scales != "tensor",

@@ -31,8 +31,7 @@ class BoundInputs:
 
     Attributes:
         q: `[B, Hkv, group, Sq, D]` float64.
-        k: `[B Hkv, Sk, D]` float64.
-        v: `[B Hkv, Sk, Dv]` float64.
+        k: `[B Hkv, Sk, D]` float64; v `[B Hkv, Sk, Dv]`.
         scale: Softmax scale, any sign.
         visible: None, a bool tensor broadcastable to `[B, Hq, Sq, Sk]`, or a function of (row slice, key slice).
         dtype: `"fp16"`, `"bf16"`, `"fp32"`: the dtype that the kernel was given.
@@ -42,7 +41,7 @@ class BoundInputs:
         biases: Additive terms of the logits, natural units, each like `visible` but real.
         sink: `[Hq]` float64 sink logits, natural units, or None.
         keep: Pairs that dropout keeps, like `visible`.
-        k_scale: `[B Hkv, Sk, 1]` float64, the scale of each key of a quantised K, or None; v_scale likewise.
+        k_scale: `[B Hkv, Sk, 1]` float64, the scale of each key of a quantised K, or None; v_scale likewise; q_scale `[B, Hq, Sq, 1]`.
         directed: The bounds hold what may share a direction, and no rounding to nearest (section 22).
     """
 
@@ -60,6 +59,7 @@ class BoundInputs:
     keep: Pairs | None = None
     k_scale: Tensor | None = None
     v_scale: Tensor | None = None
+    q_scale: Tensor | None = None
     chunk_elements: int = _CHUNK_ELEMENTS
     directed: bool = False
     _only: Chunk | None = None
@@ -82,6 +82,7 @@ class BoundInputs:
         dropout: float = 0.0,
         k_scale: Tensor | None = None,
         v_scale: Tensor | None = None,
+        q_scale: Tensor | None = None,
         chunk_elements: int = _CHUNK_ELEMENTS,
     ) -> "BoundInputs":
         """Prepare a problem.
@@ -102,6 +103,7 @@ class BoundInputs:
             dropout: Probability p in [0, 1).
             k_scale: Of a quantised K, whose values `k` holds: the scale of each key, `[B, Hkv, Sk, 1]`.
             v_scale: Likewise.
+            q_scale: Of a q in codes the scale of each row, `[B, Hq, Sq, 1]`.
             chunk_elements: Largest number of pairs held at once.
 
         Returns:
@@ -114,8 +116,7 @@ class BoundInputs:
         _, Hkv, Sk, Dv = v.shape
         if k.shape != (B, Hkv, Sk, D) or v.shape[0] != B or (Hq % Hkv if Hkv else Hq):
             raise ValueError(f"shapes do not fit: q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}")
-        name = format_of(dtype).name
-        if name not in DTYPES:
+        if (name := format_of(dtype).name) not in DTYPES:
             raise ValueError(f"dtype={name!r} is not a kernel's dtype; accepted: {', '.join(DTYPES)}")
         check_modifiers(Hq, softcap=softcap, dropout=dropout, keep=keep is not None, sink=sink)
         features = Features(
@@ -141,6 +142,7 @@ class BoundInputs:
             keep=keep,
             k_scale=None if k_scale is None else k_scale.double().reshape(B * Hkv, Sk, 1),
             v_scale=None if v_scale is None else v_scale.double().reshape(B * Hkv, Sk, 1),
+            q_scale=None if q_scale is None else q_scale.double(),
             chunk_elements=chunk_elements,
         )
 

@@ -18,6 +18,7 @@ from flashverify.numerics.coefficient_groups import (
 from flashverify.numerics.features import Features
 from flashverify.numerics.form import Form
 from flashverify.numerics.primitives import DIV_EPS, LG2_EPS, operand_error
+from flashverify.numerics.quantised import FP8_WEIGHTS
 from flashverify.numerics.setting import Setting, U, W, setting_of
 
 __all__ = ["LN2", "LOG2E", "OVERFLOW_FP32", "Coefficients", "Shape", "coefficients"]
@@ -67,7 +68,7 @@ def _logits(s: Setting) -> LogitCoefficients:
         # The product with the scale is one of kappa's; a prescaled operand adds one rounding to the input dtype. fl(scale log2 e) may be subnormal.
         u_pre = 0.0 if prescale == "none" else x.u
         subnormal = 2 * W if 0 < sc < 2 * W else 0.0
-        return ((s.dot(s.shape.D) * (1 + u_pre) + u_pre) * sc + subnormal) * _SECOND_ORDER * (1 + 3 * s.u_s)
+        return ((s.dot_channels * (1 + u_pre) + u_pre) * sc + subnormal) * _SECOND_ORDER * (1 + 3 * s.u_s)
 
     if (
         form.partials == "given"
@@ -90,7 +91,7 @@ def _logits(s: Setting) -> LogitCoefficients:
     prescaled = (form.prescale_fwd, form.prescale_bwd) != ("none", "none")
     s_abs = form.kappa * U * _SECOND_ORDER + 2 * s.u_s * (1 + s.u_s)
     # |K - mean| <= |K| + max |K|: the product and its roundings grow by those of max |K|, and the correction of the LSE is one more product.
-    smoothed = x.u * sc * (1 + s.dot(s.shape.D)) if form.k_smoothed and x.narrow else 0.0
+    smoothed = x.u * sc * (1 + s.dot_channels) if form.k_smoothed and x.narrow else 0.0
     return LogitCoefficients(
         s_mean=s_dot(form.prescale_fwd) * 2 + smoothed + s_abs * sc + 4 * U * sc if form.k_smoothed else 0.0,
         s_mean_eta=(x.eta + W) * sc if form.k_smoothed else 0.0,
@@ -157,7 +158,7 @@ def _output(s: Setting) -> OutputCoefficients:
     ordered = form.key_order == "ascending" and form.block_n is not None and s.shape.Sk > 0
     tile = s.weighted(min(form.block_n or 0, s.shape.Sk)) if ordered else 0.0
     # Sums of fp8 products that leave the matrix unit with every tile are added in fp32.
-    apart = form.products == "fp8_pv" and form.fp8_chain is not None and form.fp8_chain <= (form.block_n or 0)
+    apart = form.products in FP8_WEIGHTS and form.fp8_chain is not None and form.fp8_chain <= (form.block_n or 0)
     # Operands that are truncated cost the products, not the accumulator. 2u: acc alpha, and acc + the product where it is a sum of its own.
     operands = operand_error(s.x.name, form.dot)
     return OutputCoefficients(

@@ -42,7 +42,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "stored_delta": ("plain", "minus_dlse"),
     "empty_row_lse": ("none", "sink"),
     "dequantised": ("unknown", "operand", "narrow", "folded"),
-    "products": ("input", "fp8_pv"),
+    "products": ("input", "fp8_pv", "fp8_qk", "fp8"),
     "dot": ("ieee", "tf32", "tf32x3"),
 }
 _OPTIONAL = {"out_dtype": DTYPES, "grad_dtype": DTYPES, "p_dtype": tuple(WEIGHT_FORMATS)}
@@ -123,8 +123,9 @@ class Form:
         v_scale_last: Of folded scales: that of V multiplies the result, so no weight carries it.
         p_dtype: Format of 8 bits that weights are cast to before their product with V, `"e4m3"` or `"e5m2"`; None for the input's.
         p_factor: Number that weights are multiplied by before that cast, and the result divided by.
-        products: The product of weights and V takes fp8 operands on both sides (`"fp8_pv"`), or those of the input dtype.
-        fp8_chain: Keys that such a product adds in the matrix unit before the sum enters an accumulator in fp32; None for all.
+        products: The product of weights and V (`"fp8_pv"`), that of Q and K (`"fp8_qk"`) or both (`"fp8"`) take fp8 operands on both
+            sides; else those of the input dtype.
+        fp8_chain: Keys that fp8 products with V add in the matrix unit before the sum enters an accumulator in fp32; None for all.
         dot: Precision of fp32 dots.
         architecture: `"sm_80"`, `"sm_90"`, ..., `"ieee"` (interpreter, CPU); anything else gets the maximum over all.
         out_dtype: dtype of O; None for the input's.

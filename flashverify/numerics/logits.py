@@ -59,6 +59,8 @@ def logit_error(
     if scales is not None:
         whole = 1 + c.s_dot_fwd / c.s_scale + c.s_abs if c.s_scale else 1.0
         theta.add_(chunk.aq @ scales.k.mT, alpha=c.s_scale * whole).add_(scales.logit * c.s_scale)
+        if scales.q is not None:
+            theta.add_(scales.q @ (chunk.ak + scales.k).mT, alpha=c.s_scale * whole)
     offset: Tensor | float = chunk.aq.sum(-1, keepdim=True) * eta + c.s_const if prescale == "k" else c.s_const
     tanh_error = None
     if parts is not None:

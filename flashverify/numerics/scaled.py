@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flashverify.numerics.quantised import aligned_keys, quantised_errors
+from flashverify.numerics.quantised import aligned_codes, quantised_errors
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -20,11 +20,14 @@ def with_scales(problem: BoundInputs, chunk: Chunk) -> Chunk:
     k_scale, v_scale, form = problem.k_scale, problem.v_scale, problem.form
     if k_scale is None or v_scale is None:
         return chunk
-    ak = aligned_keys(chunk.ak, k_scale, form=form, dtype=problem.dtype)
-    if ak is not chunk.ak:
-        chunk.ak, chunk.A = ak, chunk.mask(chunk.aq @ ak.mT)
+    q_scale = None if problem.q_scale is None else problem.cut(problem.q_scale, chunk.rows)
+    ak = aligned_codes(chunk.ak, k_scale, form=form, dtype=problem.dtype)
+    aq = chunk.aq if q_scale is None else aligned_codes(chunk.aq, q_scale, form=form, dtype=problem.dtype)
+    if ak is not chunk.ak or aq is not chunk.aq:
+        chunk.ak, chunk.aq, chunk.A = ak, aq, chunk.mask(aq @ ak.mT)
     p_max, scale = problem.coefficients().p_max, abs(problem.scale)
-    found = quantised_errors(chunk, k_scale, v_scale, form=form, dtype=problem.dtype, scale=scale, p_max=p_max)
+    scales = (q_scale, k_scale, v_scale)
+    found = quantised_errors(chunk, *scales, form=form, dtype=problem.dtype, scale=scale, p_max=p_max)
     chunk.quantised, chunk.bad = found, chunk.bad | found.bad
     bad_v = found.bad_v.expand(-1, -1, chunk.v.shape[-1])
     chunk.bad_v = bad_v if chunk.bad_v is None else chunk.bad_v | bad_v

@@ -8,7 +8,7 @@ from flashverify.numerics.coefficient_groups import Shape
 from flashverify.numerics.features import FeatureCoefficients, Features, feature_coefficients
 from flashverify.numerics.form import Form
 from flashverify.numerics.primitives import dot_coefficient
-from flashverify.numerics.quantised import WEIGHT_FORMATS, fp8_dot
+from flashverify.numerics.quantised import FP8_LOGITS, FP8_WEIGHTS, WEIGHT_FORMATS, fp8_dot
 
 __all__ = ["Setting", "U", "W", "key_blocks", "setting_of"]
 
@@ -72,9 +72,16 @@ class Setting:
 
     def weighted(self, K: int) -> float:
         """D(K) of a product of weights and V."""
-        if self.form.products == "fp8_pv":
+        if self.form.products in FP8_WEIGHTS:
             return fp8_dot(K, interpreted=self.form.architecture == "ieee", chain=self.form.fp8_chain)
         return self.dot(K)
+
+    @property
+    def dot_channels(self) -> float:
+        """D(d) of the product of Q and K."""
+        if self.form.products in FP8_LOGITS:
+            return fp8_dot(self.shape.D, interpreted=self.form.architecture == "ieee", chain=None)
+        return self.dot(self.shape.D)
 
     @property
     def u_s(self) -> float:
@@ -113,7 +120,7 @@ class Setting:
         if self.form.partials == "given":  # one product a part, in fp32
             once = dot_coefficient(self.form.n_splits, dtype="fp32", dot="ieee", architecture="ieee")
             return once + U * self.blocks + self.merged
-        if self.form.products == "fp8_pv":
+        if self.form.products in FP8_WEIGHTS:
             return self.weighted(self.shape.Sk) + U * self.blocks + self.merged
         return self.dot(self.shape.Sk, self.form.n_splits) + U * self.blocks + self.merged + self.added
 

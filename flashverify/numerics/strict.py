@@ -11,7 +11,7 @@ from flashverify.numerics.bound_inputs import BoundInputs
 from flashverify.numerics.chunk import MASKED, Chunk
 from flashverify.numerics.coefficients import Coefficients
 from flashverify.numerics.form import Form
-from flashverify.numerics.quantised import WEIGHT_FORMATS
+from flashverify.numerics.quantised import FP8_WEIGHTS, WEIGHT_FORMATS
 from flashverify.numerics.result import OutputBound, StrictBound
 from flashverify.numerics.running_maximum import OWN, OWN_FLAT, RunningMaximum, follows_order, tiles_of
 from flashverify.numerics.scaled import carried_scales, error_of_values, smallest_units
@@ -74,7 +74,7 @@ def _weight_format(problem: BoundInputs) -> tuple[torch.dtype, float, float]:
     if form.p_dtype is None:
         return x.dtype, 1.0, x.min_normal
     found = WEIGHT_FORMATS[form.p_dtype]
-    smallest = found.min_normal if form.products == "fp8_pv" else x.min_normal
+    smallest = found.min_normal if form.products in FP8_WEIGHTS else x.min_normal
     return getattr(torch, found.library), form.p_factor, smallest / form.p_factor
 
 

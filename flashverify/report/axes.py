@@ -86,7 +86,7 @@ def _traits(case: Case) -> Iterator[tuple[str, str]]:
     if case.storage.page_size is not None:
         yield "layout", "paged"
     if case.quantised is not None:
-        yield "codes", case.quantised.codes
+        yield "codes", f"{case.quantised.codes}{', q too' * case.quantised.q}"
         yield "scales", f"{case.quantised.scales}{', zero points' * case.quantised.zeros}"
     for name, value in case.launch:
         yield "launch", f"{name}={value}"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import TYPE_CHECKING, Any
 
-from flashverify.subjects.bundled import Bundled
 from flashverify.subjects.bundled_options import pair_terms, tree_mask
-from flashverify.subjects.interface import Contract, Forward, Gradients, Supports
+from flashverify.subjects.interface import Forward, Supports
+from flashverify.subjects.split_keys import SplitKeys
 
 if TYPE_CHECKING:
     import torch
@@ -25,10 +26,8 @@ _PAGES = (1, 16, 64, 128, 5)
 _MOST_QUERIES = 24
 
 
-class BundledDecode(Bundled):
-    """`decode` of the kernel package. A chosen number of splits depends on the batch, so batch invariance is not promised."""
-
-    contract = Contract(lse_base="e", deterministic=True)
+class BundledDecode(SplitKeys):
+    """`decode` of the kernel package."""
 
     def __init__(self, package: str = "flashverify_kernels", name: str = "bundled-decode") -> None:
         super().__init__(package, name)
@@ -57,21 +56,12 @@ class BundledDecode(Bundled):
         return self._dtype_refusal(case)
 
     def form(self, case: Case) -> Form:
-        """That of the forward; the partial results are fp32 with a base-2 LSE, merged once, a sink as one more. A single part walks its tiles in order."""
-        from flashverify.numerics import Form
+        """That of splits, with what biases and a softcap round."""
+        return dataclasses.replace(super().form(case), kappa_bias=3.0, softcap="tanh")
 
-        splits = self._splits(case) + case.logits.sink
-        return Form(
-            gap_c=1.0,
-            kappa=2.0,
-            kappa_bias=3.0,
-            softcap="tanh",
-            dot=case.precision,
-            block_n=self._config(case).block_n,
-            n_splits=splits,
-            key_order="ascending" if splits == 1 else "unknown",
-            architecture=self._architecture(),
-        )
+    def _parts(self, case: Case) -> int:
+        """A sink is one more."""
+        return self._splits(case) + case.logits.sink
 
     def launches(self) -> list[Launch]:
         """What a GPU would compile, for `flashverify compile`."""
@@ -81,15 +71,10 @@ class BundledDecode(Bundled):
 
     def forward(self, problem: Problem) -> Forward:
         """O and the natural LSE."""
-        import torch
-
         case, pages = problem.case, problem.pages
         k, v = (problem.k, problem.v) if pages is None else (pages.k, pages.v)
-        lengths = problem.key_lengths
         if pages is None:
             k, v = self._view(case, k), self._view(case, v)
-        elif lengths is None:  # the pages have room for more
-            lengths = torch.full((case.batch,), case.seq_k, dtype=torch.int32, device=k.device)
         o, lse = self._kernels.decode(
             self._view(case, problem.q),
             k,
@@ -98,7 +83,7 @@ class BundledDecode(Bundled):
             causal=case.mask.causal,
             window=case.mask.window,
             query_lengths=problem.query_lengths,
-            key_lengths=lengths,
+            key_lengths=self._lengths(problem),
             softcap=problem.softcap,
             alibi_slopes=problem.slopes,
             bias=problem.bias if pages is None else self._bias(problem, pages.table.shape[1] * pages.k.shape[1]),
@@ -112,14 +97,6 @@ class BundledDecode(Bundled):
             allow_interpreted_bf16=self._faithful(),
         )
         return Forward(self._view(case, o), lse)
-
-    def backward(self, problem: Problem, forward: Forward) -> Gradients:
-        """There is none.
-
-        Raises:
-            NotImplementedError: always.
-        """
-        raise NotImplementedError("decode has no backward")
 
     @staticmethod
     def _bias(problem: Problem, room: int) -> torch.Tensor | None:
@@ -143,9 +120,6 @@ class BundledDecode(Bundled):
         own.copy_(bits)
         return self._kernels.Bitmap(own)
 
-    def _rows(self, case: Case) -> int:
-        return case.heads_q // case.heads_kv * case.seq_q
-
     def _config(self, case: Case) -> Any:
         return self._module("decode_config").decode_config(
             d=case.dim_qk,
@@ -163,8 +137,6 @@ class BundledDecode(Bundled):
         if given is not None:
             return given
         module, config = self._module("decode_config"), self._config(case)
-        size = case.storage.page_size
-        room = case.seq_k if size is None else max(math.ceil(case.seq_k / size), 1) * size
         resident = module.resident_programs(
             config,
             self._torch_device(),
@@ -174,12 +146,7 @@ class BundledDecode(Bundled):
             pairs=pair_terms(case),
         )
         programs = case.batch * case.heads_kv * math.ceil(self._rows(case) / config.block_m)
-        return int(module.decode_splits(keys=room, programs=programs, resident=resident))
-
-    def _torch_device(self) -> torch.device:
-        import torch
-
-        return torch.device(self.device())
+        return int(module.decode_splits(keys=self._room(case), programs=programs, resident=resident))
 
 
 BUNDLED_DECODE = BundledDecode()

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from flashverify.subjects.bundled import Bundled
-from flashverify.subjects.interface import Contract, Forward, Gradients, Supports
+from flashverify.subjects.interface import Forward, Supports
+from flashverify.subjects.split_keys import SplitKeys
 
 if TYPE_CHECKING:
-    import torch
-
     from flashverify.case.case import Case
     from flashverify.case.problem import Problem
-    from flashverify.numerics import Form
     from flashverify.subjects.launches import Launch
 
 __all__ = ["BUNDLED_LATENT", "BundledLatent"]
@@ -26,10 +23,8 @@ _DIMS = (
 """(channels of K, channels of V): those of DeepSeek are 576 and 512."""
 
 
-class BundledLatent(Bundled):
-    """`latent_attention` of the kernel package. A chosen number of splits depends on the batch, so batch invariance is not promised."""
-
-    contract = Contract(lse_base="e", deterministic=True)
+class BundledLatent(SplitKeys):
+    """`latent_attention` of the kernel package."""
 
     def __init__(self, package: str = "flashverify_kernels", name: str = "bundled-latent") -> None:
         super().__init__(package, name)
@@ -48,21 +43,6 @@ class BundledLatent(Bundled):
             also=self._dtype_refusal,
         )
 
-    def form(self, case: Case) -> Form:
-        """That of decoding: the partial results are fp32 with a base-2 LSE, merged once. A single split walks its tiles in order."""
-        from flashverify.numerics import Form
-
-        splits = self._splits(case)
-        return Form(
-            gap_c=1.0,
-            kappa=2.0,
-            dot=case.precision,
-            block_n=self._config(case).block_n,
-            n_splits=splits,
-            key_order="ascending" if splits == 1 else "unknown",
-            architecture=self._architecture(),
-        )
-
     def launches(self) -> list[Launch]:
         """What a GPU would compile, for `flashverify compile`."""
         from flashverify.subjects.listed_launches import latent_launches
@@ -71,12 +51,7 @@ class BundledLatent(Bundled):
 
     def forward(self, problem: Problem) -> Forward:
         """O and the natural LSE."""
-        import torch
-
         case, pages = problem.case, problem.pages
-        lengths = problem.key_lengths
-        if pages is not None and lengths is None:  # the pages have room for more
-            lengths = torch.full((case.batch,), case.seq_k, dtype=torch.int32, device=pages.k.device)
         o, lse = self._kernels.latent_attention(
             self._view(case, problem.q),
             self._view(case, problem.k) if pages is None else pages.k,
@@ -84,7 +59,7 @@ class BundledLatent(Bundled):
             scale=case.scale,
             causal=case.mask.causal,
             window=case.mask.window,
-            key_lengths=lengths,
+            key_lengths=self._lengths(problem),
             block_table=None if pages is None else pages.table,
             n_splits=dict(case.launch).get("n_splits"),
             precision=case.precision,
@@ -94,17 +69,6 @@ class BundledLatent(Bundled):
         )
         return Forward(self._view(case, o), lse)
 
-    def backward(self, problem: Problem, forward: Forward) -> Gradients:
-        """There is none.
-
-        Raises:
-            NotImplementedError: always.
-        """
-        raise NotImplementedError("latent_attention has no backward")
-
-    def _rows(self, case: Case) -> int:
-        return case.heads_q // case.heads_kv * case.seq_q
-
     def _config(self, case: Case) -> Any:
         return self._module("latent_config").latent_config(
             dv=case.dim_v, dtype=self._dtype(case), rows=self._rows(case), interpreted=self._interpreted
@@ -112,17 +76,10 @@ class BundledLatent(Bundled):
 
     def _splits(self, case: Case) -> int:
         """The number given, or the one that the kernels choose."""
-        config, size = self._config(case), case.storage.page_size
-        room = case.seq_k if size is None else max(-(-case.seq_k // size), 1) * size
-        programs = case.batch * case.heads_kv * -(-self._rows(case) // config.block_m)
+        programs = case.batch * case.heads_kv * -(-self._rows(case) // self._config(case).block_m)
         given = dict(case.launch).get("n_splits")
-        found = self._module("latent_validation").latent_splits(given, self._torch_device(), room, programs)
+        found = self._module("latent_validation").latent_splits(given, self._torch_device(), self._room(case), programs)
         return int(found)
-
-    def _torch_device(self) -> torch.device:
-        import torch
-
-        return torch.device(self.device())
 
 
 BUNDLED_LATENT = BundledLatent()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from flashverify.subjects.decode import BundledDecode
 from flashverify.subjects.interface import Contract, Forward, Supports
+from flashverify.subjects.split_keys import SplitKeys
 
 if TYPE_CHECKING:
     from flashverify.case.case import Case
@@ -18,6 +20,7 @@ _CODES = ("e4m3", "e5m2", "int8", "int4")
 _MODES = ("folded", "operand", "fp8")
 _FOLDED, _FP8 = 0, 2
 _SPLITS = (1, 2, 3, 7, 20)
+_PAGES = (1, 16, 64, 5)
 _MOST_QUERIES = 24
 _FACTOR = 256.0
 _PREFILL_ROWS = 64
@@ -26,7 +29,6 @@ _PREFILL_ROWS = 64
 class BundledQuantisedDecode(BundledDecode):
     """`quantised_decode` of the kernel package. The launch value `mode` numbers its ways from code to number."""
 
-    contract = Contract(lse_base="e", deterministic=True)
     _decode = True
 
     def __init__(self, package: str = "flashverify_kernels", name: str = "bundled-quantised-decode") -> None:
@@ -34,6 +36,7 @@ class BundledQuantisedDecode(BundledDecode):
         self.supports = Supports(
             **self._declared(),
             max_seq_q=_MOST_QUERIES,
+            page_sizes=_PAGES,
             launch=(("mode", tuple(range(len(_MODES)))), ("n_splits", _SPLITS)),
         )
 
@@ -45,6 +48,7 @@ class BundledQuantisedDecode(BundledDecode):
             "scales": ("positive", "zero", "negative"),
             "quantised": _CODES,
             "zero_points": True,
+            "quantised_q": ("values", "codes"),
             "backward": False,
             "even_launches": False,
             "also": self._refusal,
@@ -63,30 +67,24 @@ class BundledQuantisedDecode(BundledDecode):
 
     def _last(self, case: Case) -> bool:
         """Whether the scale of V multiplies the result: one serves all keys of a head."""
-        how = case.quantised
+        how, paged = case.quantised, case.storage.page_size is not None
+        if how is not None and paged and how.scales_in_pages:
+            return False
         alone = how is not None and -(-case.seq_k // how.keys_per_scale(case.seq_k)) <= 1
         return self._mode(case) != "operand" and alone
 
     def form(self, case: Case) -> Form:
-        """That of the plain kernels, with what mode and scales say of codes and weights."""
-        from flashverify.numerics import Form
-
+        """That of splits, with what mode and scales say of codes and weights."""
         fp8 = self._mode(case) == "fp8"
-        block_n = self._config(case).block_n
-        return Form(
-            gap_c=1.0,
-            kappa=2.0,
-            dot=case.precision,
-            block_n=block_n,
-            n_splits=self._splits(case),
-            key_order="ascending" if self._splits(case) == 1 else "unknown",
-            architecture=self._architecture(),
+        splits = SplitKeys.form(self, case)
+        return dataclasses.replace(
+            splits,
             dequantised="operand" if self._mode(case) == "operand" else "folded",
             v_scale_last=self._last(case),
             p_dtype="e4m3" if fp8 else None,
             p_factor=_FACTOR if fp8 else 1.0,
             products="fp8_pv" if fp8 else "input",
-            fp8_chain=block_n if fp8 else None,
+            fp8_chain=splits.block_n if fp8 else None,
         )
 
     def launches(self) -> list[Any]:
@@ -101,15 +99,33 @@ class BundledQuantisedDecode(BundledDecode):
 
     def _forward(self, problem: Problem, name: str, **more: Any) -> Forward:
         case, view, module = problem.case, problem.quantised(as_bytes=True), self._module("quantised")
-        shared = {"format": view.codes, "keys_per_scale": view.keys_per_scale}
+        pages = view.pages
+
+        def given(of: str) -> Any:
+            inside = pages is not None and getattr(pages, f"{of}_scale") is not None
+            return module.Quantised(
+                codes=getattr(view if pages is None else pages, of),
+                scale=getattr(pages if inside else view, f"{of}_scale"),
+                zero=getattr(pages if inside else view, f"{of}_zero"),
+                format=view.codes,
+                keys_per_scale=view.keys_per_scale,
+                paged=pages is not None,
+                scales_in_pages=inside,
+            )
+
+        q: Any = view.q
+        if view.q_scale is not None:
+            shared = {"scale": view.q_scale, "rows_per_scale": view.rows_per_scale}
+            q = module.QuantisedQueries(codes=view.q, dtype=view.dtype, **shared)
         o, lse = getattr(module, name)(
-            problem.q,
-            module.Quantised(codes=view.k, scale=view.k_scale, zero=view.k_zero, **shared),
-            module.Quantised(codes=view.v, scale=view.v_scale, zero=view.v_zero, **shared),
+            q,
+            given("k"),
+            given("v"),
+            block_table=None if pages is None else pages.table,
             scale=problem.scale,
             causal=case.mask.causal,
             window=case.mask.window,
-            key_lengths=problem.key_lengths,
+            key_lengths=self._lengths(problem),
             mode=self._mode(case),
             precision=case.precision,
             allow_interpreted_bf16=self._faithful(),

@@ -67,20 +67,21 @@ def inputs_of(problem: Problem) -> tuple[Inputs, Clean]:
 
 
 def _scales(problem: Problem) -> dict[str, Any]:
-    """The scale of each key, 0 for one that is no finite number or belongs to no declared key; nothing of values."""
+    """The scale of each key, and of each row of a q in codes; 0 for one that is no finite number or of nothing declared; nothing of values."""
     import torch
 
     values, case = dequantised(problem), problem.case
     if values is None:
         return {}
-    places = torch.arange(case.seq_k, device=problem.q.device)
-    lengths = case.keys_inside if case.keys_inside is not None else (case.seq_k,) * case.batch
-    inside = places < torch.tensor(lengths, device=places.device).view(case.batch, 1)
 
-    def finite(scale: torch.Tensor) -> torch.Tensor:
-        return scale.where(torch.isfinite(scale) & inside.view(case.batch, 1, case.seq_k, 1), 0.0)
+    def finite(scale: torch.Tensor, declared: tuple[int, ...] | None) -> torch.Tensor:
+        count = scale.shape[2]
+        lengths = torch.tensor(declared if declared is not None else (count,) * case.batch, device=scale.device)
+        inside = torch.arange(count, device=scale.device) < lengths.view(case.batch, 1, 1)
+        return scale.where(torch.isfinite(scale) & inside.unsqueeze(-1), 0.0)
 
-    return {"k_scale": finite(values.k_scale), "v_scale": finite(values.v_scale)}
+    found = {"k_scale": finite(values.k_scale, case.keys_inside), "v_scale": finite(values.v_scale, case.keys_inside)}
+    return found if values.q_scale is None else found | {"q_scale": finite(values.q_scale, case.rows_inside)}
 
 
 def _declared(bias: torch.Tensor, case: Case) -> torch.Tensor:

@@ -34,6 +34,7 @@ class Inputs:
         keep: the pairs that dropout keeps, bool.
         dropout: its probability.
         k_scale: of a quantised k, whose values `k` holds: the scale of each key, `[B, Hkv, Sk, 1]`; None of values. v_scale likewise.
+        q_scale: of a q in codes the scale of each row, `[B, Hq, Sq, 1]`; else None.
     """
 
     q: torch.Tensor
@@ -53,6 +54,7 @@ class Inputs:
     dropout: float = 0.0
     k_scale: torch.Tensor | None = None
     v_scale: torch.Tensor | None = None
+    q_scale: torch.Tensor | None = None
 
     def dense(self) -> Inputs:
         """The same with every function of pairs evaluated once, where the pairs are few enough to be held."""
@@ -81,10 +83,31 @@ class Inputs:
 
     def scales(self) -> dict[str, Any]:
         """What the bounds alone take by name: the scales of quantised operands."""
-        return {"k_scale": self.k_scale, "v_scale": self.v_scale}
+        return {
+            "k_scale": _fitting(self.k_scale, self.k),
+            "v_scale": _fitting(self.v_scale, self.v),
+            "q_scale": _fitting(self.q_scale, self.q),
+        }
 
     def problem(self) -> dict[str, Any]:
         """What oracles and bounds take by name, beside q, k and v."""
         return {
             name: getattr(self, name) for name in ("scale", "visible", "softcap", "biases", "sink", "keep", "dropout")
         }
+
+
+def _fitting(scale: torch.Tensor | None, x: torch.Tensor) -> torch.Tensor | None:
+    """The scales of the keys or rows of `x`; heads that read one in common have its scales, and what has none the largest of its head."""
+    import torch
+
+    if scale is None or scale.shape[:3] == x.shape[:3]:
+        return scale
+    batch, heads, length = x.shape[:3]
+    if heads > scale.shape[1] > 0:
+        scale = scale.repeat_interleave(heads // scale.shape[1], 1)
+    found = x.new_zeros(batch, heads, length, 1, dtype=torch.float64)
+    if scale.numel():
+        found += scale[:batch, :heads].amax(2, keepdim=True)
+    kept = min(length, scale.shape[2])
+    found[:, :, :kept] = scale[:batch, :heads, :kept]
+    return found

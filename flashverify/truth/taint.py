@@ -43,13 +43,14 @@ def clean(problem: Problem) -> Clean:
 
     A non-finite q or k taints every output of its (batch, kv head) group; one in v taints its channel of O, and delta, dQ and
     dK of the group; one in dO or dLSE taints delta, dQ, dK of the group and, from dO, dV. Elements beyond the declared lengths
-    are no part of the problem: they are set to 0 and taint nothing. k and v of a quantised case are what their codes stand for.
+    are no part of the problem: they are set to 0 and taint nothing. k and v of a quantised case, and a q in codes, are what their codes stand for.
     """
     import torch
 
     case, device = problem.case, problem.q.device
     values = dequantised(problem)
     given_k, given_v = (problem.k, problem.v) if values is None else (values.k, values.v)
+    given_q = problem.q if values is None or values.q is None else values.q
     keys, rows = _inside(case.keys_inside, case.seq_k, device), _inside(case.rows_inside, case.seq_q, device)
     limit = _TF32_OVERFLOW if case.precision == "tf32x3" else math.inf
 
@@ -64,7 +65,7 @@ def clean(problem: Problem) -> Clean:
         bad = ~(wide.abs() < limit)
         return wide.masked_fill(bad, 0.0), bad
 
-    q, bad_q = split(problem.q, rows)
+    q, bad_q = split(given_q, rows)
     k, bad_k = split(given_k, keys)
     v, bad_v = split(given_v, keys)
     do, bad_do = split(problem.do, rows)

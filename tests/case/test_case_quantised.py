@@ -63,7 +63,15 @@ def test_two_codes_of_four_bits_lie_in_a_byte_the_even_channel_low():
 
 
 @pytest.mark.parametrize(
-    "text", ["e4m3/tensor/fitted", "int8/block5/varied/zeros", "int4/token/raw", "e5m2/head/tails"]
+    "text",
+    [
+        "e4m3/tensor/fitted",
+        "int8/block5/varied/zeros",
+        "int4/token/raw",
+        "e5m2/head/tails",
+        "int8/token/varied/zeros/q",
+        "e4m3/block5/raw/q",
+    ],
 )
 def test_the_text_of_a_quantised_case_gives_it_back(text):
     case = parse_case(f"{PLAIN} quantised={text}")
@@ -78,10 +86,12 @@ def test_the_text_of_a_quantised_case_gives_it_back(text):
         ("e4m3", "codes/scales/kind"),
         ("e4m3/tensor/fitted/zeros", "zeros"),
         ("fp8/tensor/fitted", "codes"),
+        ("int4/token/fitted/q", "q"),
+        ("int8/token/fitted/q/zeros", "codes/scales/kind"),
         ("int8/row/fitted", "scales"),
         ("int8/block0/fitted", "block"),
         ("int8/head/fitted expand=yes", "expand=no"),
-        ("int8/head/fitted page_size=16", "without pages"),
+        ("int8/block5/fitted page_size=16", "page_size that is a multiple of 5, not 16"),
         ("int4/head/fitted dim_qk=7", "even head dims"),
     ],
 )
@@ -173,9 +183,11 @@ def test_a_quantised_subject_is_drawn_quantised_cases_alone_and_a_plain_one_none
     assert {case.quantised.codes for case in drawn} == {"int8", "e4m3"}
     assert "k and v without codes" in quantised.refusal(parse_case(PLAIN))
     assert "quantised" in Supports(backward=False).refusal(drawn[0])
-    for field, value in (("backward", True), ("page_sizes", (16,)), ("masks", ("packed",))):
+    for field, value in (("backward", True), ("masks", ("packed",))):
         with pytest.raises(UsageError, match=field):
             dataclasses.replace(quantised, **{field: value})
+    with pytest.raises(UsageError, match=r"page_sizes.*multiples of a block"):
+        dataclasses.replace(quantised, page_sizes=(16, 24), quantised_blocks=(16,))
 
 
 def test_simpler_ones_end_at_the_plainest():

@@ -24,7 +24,7 @@ def of_keys(groups, view):
     return found.expand(*view.k.shape[:3]).unsqueeze(-1)
 
 
-def attention(p, mode="operand", scales=None, shift=True):
+def attention(p, mode="operand", scales=None, shift=True, q_scales=None):
     """(o, lse).
 
     Args:
@@ -32,6 +32,7 @@ def attention(p, mode="operand", scales=None, shift=True):
         mode: `operand`, `narrow`, `folded`, `last` (folded, the scale of V on the result) or `fp8` (weights in e4m3).
         scales: maps (view, scale of K, scale of V of each key) to the scales that are used.
         shift: whether zero points are subtracted.
+        q_scales: maps the scale of each row of a q in codes to the one that is used.
     """
     view, dtype = p.quantised(), p.q.dtype
     group = p.q.shape[1] // view.k.shape[1]
@@ -39,6 +40,14 @@ def attention(p, mode="operand", scales=None, shift=True):
     if scales is not None:
         s_k, s_v = scales(view, s_k, s_v)
     k, v = numbers(view.k, view.codes), numbers(view.v, view.codes)
+    q, s_q = view.q.float(), torch.ones(1)
+    if view.q_scale is not None:
+        rows = (torch.arange(q.shape[2]) // view.rows_per_scale).clamp(max=view.q_scale.shape[2] - 1)
+        s_q = view.q_scale.index_select(2, rows).expand(q.shape[:3]).unsqueeze(-1)
+        s_q = s_q if q_scales is None else q_scales(s_q)
+    if mode in ("operand", "narrow"):
+        carried = s_q.to(dtype).float() if mode == "narrow" else s_q
+        q, s_q = (q * carried).to(dtype).float(), torch.ones(1)
     middle = MIDDLE.get(view.codes, 0)
     if shift:
         k = k - (middle if view.k_zero is None else of_keys(view.k_zero, view))
@@ -50,7 +59,7 @@ def attention(p, mode="operand", scales=None, shift=True):
     if mode in ("operand", "narrow"):
         s_k = s_v = torch.ones_like(s_k)
     k, v, s_k, s_v = (x.repeat_interleave(group, 1) for x in (k, v, s_k, s_v))
-    z = p.q.float() @ k.mT * p.scale * s_k.mT
+    z = q @ k.mT * p.scale * s_k.mT * s_q
     see = p.dense_mask()
     if see is not None:
         z = z.masked_fill(~see, -torch.inf)
@@ -89,6 +98,7 @@ def plain(mode="operand", form=None, **options):
         quantised=FORMATS,
         quantised_scales=("tensor", "head") if one_scale else ("tensor", "head", "token", "block"),
         zero_points=True,
+        quantised_q=("values", "codes"),
         non_finite=False,
     )
     form = FORMS[mode] if form is None else form

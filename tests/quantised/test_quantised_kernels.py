@@ -49,6 +49,8 @@ def test_every_code_is_decoded_to_the_number_that_torch_reads(name):
         ("bundled-quantised", "e4m3/token/varied", "causal=bottom-right dtype=bf16"),
         ("bundled-quantised", "int4/block5/varied/zeros", "window=20,3 launch=mode:1"),
         ("bundled-quantised-decode", "e4m3/head/tails", "launch=mode:2,n_splits:3"),
+        ("bundled-quantised-decode", "int4/block8/varied/zeros", "page_size=16 causal=bottom-right window=7,0"),
+        ("bundled-quantised-decode", "e5m2/token/varied/q", "page_size=5 launch=mode:1,n_splits:3 dtype=bf16"),
         ("bundled-quantised-decode", "int8/token/fitted", "scale=10000 dtype=bf16 edits=k:0,0,11,0:0x1.fep+127"),
     ],
 )
@@ -59,9 +61,23 @@ def test_whole_cases_pass_every_check(subject, quantised, more):
     assert result.quantisation
 
 
+def test_a_hidden_value_that_leaves_the_operand_may_reach_every_row():
+    """A value of V of -65761 is -inf in fp16, and the weight 0 of its key makes NaN of it."""
+    case = parse_case(
+        "fv1 seq_q=2 seq_k=17 causal=top-left scale=-1 regime=overflow seed=201 quantised=int8/block1/zero/zeros "
+        "batch=2 heads_q=2 heads_kv=2 backward=no launch=mode:1,n_splits:1"
+    )
+
+    result = judge_case(load_subject("bundled-quantised-decode"), case, checks=("accuracy", "nonfinite"))
+
+    assert not result.failures
+
+
 SHOWN = {
     "zero_point_wraps": "int8/head/fitted/zeros",
     "weights_without_a_factor": "e4m3/head/tails seed=9 launch=mode:2",
+    "q_scale_of_the_row_behind": "e4m3/token/varied/q",
+    "scale_by_the_key_in_pages": "e4m3/token/varied page_size=16",
 }
 
 
@@ -97,6 +113,7 @@ def cache(**changed):
         (cache(scale=torch.ones(1, 1, 2)), r"k.scale: expected shape \(1, 1, 1\)"),
         (cache(scale=torch.ones(1, 1, 1).half()), "k.scale: expected torch.float32"),
         (cache(format="e4m3", zero=torch.zeros(1, 1, 1, dtype=torch.int32)), "k.zero: expected None"),
+        (cache(paged=True), "k.paged: only quantised_decode takes pages"),
         (cache(keys_per_scale=0), "k.keys_per_scale: expected 1 or more"),
         (cache(format="int4"), "k: expected the format and heads of v"),
     ],

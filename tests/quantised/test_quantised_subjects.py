@@ -33,6 +33,10 @@ RIGHT = (
     ("folded", "e4m3/token/varied", "regime=tiny"),
     ("folded", "int8/block5/varied/zeros", "dtype=bf16 causal=bottom-right"),
     ("folded", "e5m2/head/saturated", ""),
+    ("folded", "e4m3/token/varied/q", "regime=tiny causal=bottom-right"),
+    ("folded", "int8/block5/subnormal/zeros/q", "dtype=bf16"),
+    ("operand", "e5m2/head/coarse/q", "regime=logits-1e2"),
+    ("narrow", "e4m3/token/varied/q", "dtype=bf16"),
 )
 
 
@@ -89,6 +93,27 @@ def without(_, s_k, s_v):
 )
 def test_wrong_scales_are_seen(mode, scales):
     assert judged(plain(mode, scales=scales), "e4m3/token/varied").failures
+
+
+@pytest.mark.parametrize("mode", ["operand", "folded"])
+@pytest.mark.parametrize("q_scales", [torch.ones_like, torch.square, lambda s: s.roll(1, 2)])
+def test_wrong_scales_of_q_are_seen(mode, q_scales):
+    assert judged(plain(mode, q_scales=q_scales), "e4m3/token/varied/q").failures
+
+
+def test_fp8_products_of_q_and_k_have_room_for_the_accumulator_of_a_matrix_unit_alone():
+    """About 14 bits of a sum on a GPU; in fp32 there is nothing to allow."""
+    case = parse_case(f"{SHAPE} dtype=bf16 quantised=e4m3/token/varied/q")
+    inputs, _ = inputs_of(materialize(case)[0])
+
+    def bound(products, architecture):
+        form = Form(dequantised="folded", products=products, architecture=architecture)
+        return Truth(inputs, "bf16", form).forward()["lse"][1].bound.nan_to_num(posinf=0.0).sum()
+
+    assert bound("fp8_qk", "sm_90") > 20 * bound("input", "sm_90")
+    assert bound("fp8", "sm_90") == bound("fp8_qk", "sm_90")
+    assert bound("fp8_pv", "sm_90") == bound("input", "sm_90")
+    assert bound("fp8", "ieee") < 2 * bound("input", "ieee")
 
 
 @pytest.mark.parametrize("quantised", ["int8/head/fitted/zeros", "int4/token/fitted"])

@@ -52,7 +52,8 @@ def _rearranged(problem: Problem, swapped: bool, copy: Callable[[str, torch.Tens
     pages = problem.pages
     if pages is not None:  # `[P, page_size, Hkv, D]`: keys before heads
         pools = {
-            name: _in_order(f"pages.{name}", getattr(pages, name), copy, swapped=not swapped) for name in ("k", "v")
+            name: _in_order(f"pages.{name}", pool, copy, swapped=pool.dim() == 4 and not swapped)
+            for name, pool in pages.pools().items()
         }
         found["pages"] = dataclasses.replace(pages, **pools, table=_in_order("pages.table", pages.table, copy))
     return dataclasses.replace(problem, **found)

@@ -10,8 +10,9 @@ from numpy.lib.stride_tricks import as_strided
 
 from flashverify.case.case import POISONS
 from flashverify.case.memory.arena import Arena, Placement, contiguous, poisoned
-from flashverify.case.memory.paging import fill_pages, page_table, pages_placement
+from flashverify.case.memory.paging import Pool, fill_pages, page_table, pages_placement
 from flashverify.case.problem import Pages, Problem
+from flashverify.case.quantised.pools import quantised_pools
 from flashverify.case.shared_kv import shares
 from flashverify.case.tensors import TENSORS
 from flashverify.case.values.tensor_bits import tensor_bits
@@ -77,15 +78,22 @@ def materialize(case: Case, device: torch.device | str = "cpu", *, padding: str 
     def pages() -> Pages | None:
         if case.storage.page_size is None:
             return None
-        table, pools = page_table(case, poison), {}
-        for name in ("k",) if shares(case) else ("k", "v"):
-            placement = pages_placement(case, table.pages, bits[name].shape[3])
-            buffer = poisoned(placement.size, case.dtype, poison, case.values.seed, f"pages.{name}")
-            fill_pages(case, table, buffer, placement, bits[name])
-            pools[name] = arena.add(f"pages.{name}", buffer, placement, case.dtype, device)
+        table = page_table(case, poison)
+        if case.quantised is not None:
+            given = quantised_pools(case)
+        else:
+            names = ("k",) if shares(case) else ("k", "v")
+            given = {name: Pool(values=bits[name], dtype=case.dtype) for name in names}
+        pools = {}
+        for name, pool in given.items():
+            placement = pages_placement(case, table.pages, pool)
+            buffer = poisoned(placement.size, pool.dtype, poison, case.values.seed, f"pages.{name}")
+            fill_pages(case, table, buffer, placement, pool)
+            view = arena.add(f"pages.{name}", buffer, placement, pool.dtype, device)
+            pools[name] = view if pool.channels is not None else view.squeeze(-1)
         entries = whole("pages.table", "int32", table.entries)
         assert entries is not None
-        return Pages(k=pools["k"], v=pools.get("v", pools["k"]), table=entries)
+        return Pages(**(pools if "v" in pools else pools | {"v": pools["k"]}), table=entries)
 
     found: dict[str, Any] = {}
     for name, spec in TENSORS.items():
@@ -135,19 +143,24 @@ def _vector(shape: tuple[int, ...], strided: bool) -> Placement:
 
 def _regions(case: Case, spec: TensorSpec, shape: tuple[int, ...]) -> list[tuple[slice, ...]] | None:
     """Per batch entry the part of each axis behind the heads that belongs to the problem; None where all does."""
-    inside = {"row": case.rows_inside, "key": case.keys_inside, "key_group": _groups_inside(case)}
+    inside = {
+        "row": case.rows_inside,
+        "key": case.keys_inside,
+        "row_group": _groups_inside(case, case.rows_inside, case.seq_q),
+        "key_group": _groups_inside(case, case.keys_inside, case.seq_k),
+    }
     if all(inside.get(axis) is None for axis in spec.axes):
         return None
     ends = [_ends(inside.get(axis), size, shape[0]) for axis, size in zip(spec.axes[2:], shape[2:], strict=True)]
     return [tuple(map(slice, each)) for each in zip(*ends, strict=True)]
 
 
-def _groups_inside(case: Case) -> tuple[int, ...] | None:
-    """Per batch entry the scales of a quantised k or v that serve a declared key; one of a head or of the tensor always counts."""
-    how, keys = case.quantised, case.keys_inside
-    if how is None or keys is None or how.scales in ("tensor", "head"):
+def _groups_inside(case: Case, lengths: tuple[int, ...] | None, full: int) -> tuple[int, ...] | None:
+    """Per batch entry the scales that serve a declared key or row; one of a head or of the tensor always counts."""
+    how = case.quantised
+    if how is None or lengths is None or how.scales in ("tensor", "head"):
         return None
-    return tuple(math.ceil(length / how.keys_per_scale(case.seq_k)) for length in keys)
+    return tuple(math.ceil(length / how.keys_per_scale(full)) for length in lengths)
 
 
 def _ends(inside: tuple[int, ...] | None, full: int, count: int) -> tuple[int, ...]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from flashverify.case.case import Case
     from flashverify.case.values.bits import Bits
 
-__all__ = ["PageTable", "fill_pages", "page_table", "pages_placement"]
+__all__ = ["PageTable", "Pool", "fill_pages", "page_table", "pages_placement"]
 
 _GARBAGE = (2**20, 2**30)
 """Page numbers that no pool has."""
@@ -37,6 +37,26 @@ class PageTable:
     first: tuple[int, ...]
     used: tuple[int, ...]
     pages: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Pool:
+    """What is laid out in pages.
+
+    Attributes:
+        values: `[B, 1 or Hkv, Sk, channels]`; of what groups of keys share `[B, Hkv, ceil(Sk / keys)]`.
+        dtype: of the pool.
+        keys: keys that share an entry.
+    """
+
+    values: Bits
+    dtype: str
+    keys: int = 1
+
+    @property
+    def channels(self) -> int | None:
+        """Entries of a key; None of what has one for each group of keys."""
+        return self.values.shape[3] if self.values.ndim == 4 else None
 
 
 def page_table(case: Case, poison: str) -> PageTable:
@@ -70,34 +90,36 @@ def _first_keys(case: Case, lengths: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(max(0, aligned * (keys - count) - left) for keys, count in zip(lengths, rows, strict=True))
 
 
-def pages_placement(case: Case, pages: int, dim: int) -> Placement:
-    """Where the pool `[pages, page_size, Hkv, dim]` lies: the layout orders rows and heads within a page."""
-    size, storage = case.storage.page_size, case.storage
-    assert size is not None
+def pages_placement(case: Case, pages: int, pool: Pool) -> Placement:
+    """Where the pool `[pages, page_size / keys, Hkv, channels]` lies: the layout orders rows and heads within a page."""
+    storage = case.storage
+    assert storage.page_size is not None
+    size, dim = storage.page_size // pool.keys, pool.channels or 1
     heads = 1 if storage.expand else case.heads_kv
-    row = dim + storage.gap
+    row = dim + (0 if pool.channels is None else storage.gap)
     by_key, by_head = (row, size * row) if storage.layout == "bhsd" else (heads * row, row)
     return Placement(
         shape=(pages, size, case.heads_kv, dim),
         strides=(heads * size * row, by_key, 0 if storage.expand else by_head, 1),
         extent=pages * heads * size * row,
-        offset=storage.offset,
+        offset=0 if pool.channels is None else storage.offset,
     )
 
 
-def fill_pages(case: Case, table: PageTable, buffer: Bits, placement: Placement, values: Bits) -> None:
-    """Writes the keys within the declared lengths, `values` of shape `[B, 1 or Hkv, Sk, dim]`, to their pages.
+def fill_pages(case: Case, table: PageTable, buffer: Bits, placement: Placement, pool: Pool) -> None:
+    """Writes what the keys within the declared lengths have to their pages.
 
     Pages before the window of every row keep the padding.
     """
     from numpy.lib.stride_tricks import as_strided
 
-    size = case.storage.page_size
-    assert size is not None
+    assert case.storage.page_size is not None
+    size = case.storage.page_size // pool.keys
+    values = pool.values if pool.channels is not None else pool.values[..., None]
     shape = (placement.shape[0], size, values.shape[1], placement.shape[3])
-    pool = as_strided(buffer[placement.start :], shape, tuple(stride * buffer.itemsize for stride in placement.strides))
-    lengths = case.keys_inside or (case.seq_k,) * case.batch
+    view = as_strided(buffer[placement.start :], shape, tuple(stride * buffer.itemsize for stride in placement.strides))
+    lengths = tuple(-(-keys // pool.keys) for keys in case.keys_inside or (case.seq_k,) * case.batch)
     for b, (count, length) in enumerate(zip(table.used, lengths, strict=True)):
         for number in range(table.first[b], count):
             first, last = number * size, min((number + 1) * size, length)
-            pool[table.entries[b, number], : last - first] = values[b, :, first:last].swapaxes(0, 1)
+            view[table.entries[b, number], : last - first] = values[b, :, first:last].swapaxes(0, 1)

@@ -11,9 +11,33 @@ from flashverify.errors import UsageError
 if TYPE_CHECKING:
     import torch
 
-    from flashverify.case.problem import Problem
+    from flashverify.case.problem import Pages, Problem
 
-__all__ = ["QuantisedView", "as_quantised"]
+__all__ = ["QuantisedPages", "QuantisedView", "as_quantised"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuantisedPages:
+    """The codes of k and v in pages of a pool, with the scales of their keys.
+
+    Key j of sequence b lies in page `table[b, j // page_size]`, at `j % page_size`. Its scale is `[page, j % page_size // keys_per_scale, h]`
+    where scales are of tokens or blocks; else it is that of the view, since it serves more than a page.
+
+    Args:
+        k: `[P, page_size, Hkv, D]` in the format's dtype; of `int4` bytes `[P, page_size, Hkv, D / 2]`.
+        v: likewise, with Dv channels.
+        table: `[B, n]` int32; entries beyond the last page of a sequence are garbage, and so are those before the window of every row.
+        k_scale: fp32 `[P, page_size / keys_per_scale, Hkv]`, or None; v_scale likewise.
+        k_zero: int32 of that shape, or None; v_zero likewise.
+    """
+
+    k: torch.Tensor
+    v: torch.Tensor
+    table: torch.Tensor
+    k_scale: torch.Tensor | None
+    v_scale: torch.Tensor | None
+    k_zero: torch.Tensor | None
+    v_zero: torch.Tensor | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,13 +51,17 @@ class QuantisedView:
         codes: the name of the format: `e4m3`, `e5m2`, `int8` or `int4`.
         scales: what shares a scale: `tensor`, `head`, `token` or `block`.
         keys_per_scale: neighbouring keys that share a scale.
-        q: `[B, Hq, Sq, D]`, not quantised.
+        q: `[B, Hq, Sq, D]` in `dtype`; codes in the format's dtype where `q_scale` is given.
         k: `[B, Hkv, Sk, D]` in the format's dtype; of `int4` bytes `[B, Hkv, Sk, D / 2]`, channel 2c in the low half of byte c.
         v: `[B, Hkv, Sk, Dv]` likewise.
         k_scale: fp32; v_scale likewise.
         k_zero: int32 of the shape of the scales; None without zero points. Then the zero of `int4` is 8 and of the others 0.
         v_zero: likewise.
         key_lengths: `[B]` int32, or None. Codes from there on are padding, and so are the scales of tokens and blocks behind them.
+        dtype: of the case, and so of O.
+        q_scale: of a q in codes, fp32: as k_scale, with query heads and rows in place of kv heads and keys; None of values.
+        rows_per_scale: neighbouring rows that share a scale of q; 1 of values.
+        pages: the same codes in pages, which a kernel of a paged cache reads instead; None of a case without pages.
     """
 
     codes: str
@@ -47,6 +75,10 @@ class QuantisedView:
     k_zero: torch.Tensor | None
     v_zero: torch.Tensor | None
     key_lengths: torch.Tensor | None
+    dtype: torch.dtype
+    q_scale: torch.Tensor | None = None
+    rows_per_scale: int = 1
+    pages: QuantisedPages | None = None
 
 
 def as_quantised(problem: Problem, *, as_bytes: bool = False) -> QuantisedView:
@@ -76,7 +108,10 @@ def as_quantised(problem: Problem, *, as_bytes: bool = False) -> QuantisedView:
         codes=how.codes,
         scales=how.scales,
         keys_per_scale=how.keys_per_scale(case.seq_k),
-        q=problem.q,
+        q=problem.q if problem.q_codes is None else problem.q_codes.view(dtype),
+        dtype=problem.q.dtype,
+        q_scale=problem.q_scale,
+        rows_per_scale=how.keys_per_scale(case.seq_q) if how.q else 1,
         k=problem.k_codes.view(dtype),
         v=problem.v_codes.view(dtype),
         k_scale=problem.k_scale,
@@ -84,4 +119,17 @@ def as_quantised(problem: Problem, *, as_bytes: bool = False) -> QuantisedView:
         k_zero=problem.k_zero,
         v_zero=problem.v_zero,
         key_lengths=problem.key_lengths,
+        pages=None if problem.pages is None else _pages(problem.pages, dtype),
+    )
+
+
+def _pages(pages: Pages, dtype: torch.dtype) -> QuantisedPages:
+    return QuantisedPages(
+        k=pages.k.view(dtype),
+        v=pages.v.view(dtype),
+        table=pages.table,
+        k_scale=pages.k_scale,
+        v_scale=pages.v_scale,
+        k_zero=pages.k_zero,
+        v_zero=pages.v_zero,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,7 +35,7 @@ _SMALLEST_SCALE = FORMATS["fp32"].min_normal * 2.0**20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuantisedArrays:
-    """One of k and v in codes.
+    """One of q, k and v in codes; of q with query heads and rows in place of kv heads and keys.
 
     Attributes:
         codes: bytes `[B, Hkv, Sk, D or D / 2]`.
@@ -48,17 +48,18 @@ class QuantisedArrays:
     zero: NDArray[np.int32] | None
 
 
-def scale_shape(case: Case) -> tuple[int, int, int]:
-    """Of the scales of k and of v: `[1, 1, 1]` for one of the tensor, `[B, Hkv, n]` for n of each head."""
+def scale_shape(case: Case, name: str = "k") -> tuple[int, int, int]:
+    """Of the scales of q, k or v: `[1, 1, 1]` for one of the tensor, `[B, heads, n]` for n of each head."""
     assert case.quantised is not None
     if case.quantised.scales == "tensor":
         return (1, 1, 1)
-    return (case.batch, case.heads_kv, max(math.ceil(case.seq_k / case.quantised.keys_per_scale(case.seq_k)), 1))
+    heads, length = (case.heads_q, case.seq_q) if name == "q" else (case.heads_kv, case.seq_k)
+    return (case.batch, heads, max(math.ceil(length / case.quantised.keys_per_scale(length)), 1))
 
 
 @functools.lru_cache(maxsize=4)
 def quantised_arrays(case: Case) -> dict[str, QuantisedArrays]:
-    """Of `k` and `v`. Keys outside the declared lengths count for no scale; their codes are replaced by the padding."""
+    """Of `k` and `v`, and of `q` where it is in codes. Keys and rows outside the declared lengths count for no scale; their codes are replaced by the padding."""
     from flashverify.case.case import Storage
     from flashverify.case.values.tensor_bits import tensor_bits
 
@@ -67,7 +68,7 @@ def quantised_arrays(case: Case) -> dict[str, QuantisedArrays]:
     values = {name: _numbers(bits[name], case.dtype) for name in ("q", "k", "v")}
     if case.quantised.kind == "tails":
         values |= with_tails(case, values["q"], values["k"], values["v"])
-    return {name: _quantise(case, name, values[name]) for name in ("k", "v")}
+    return {name: _quantise(case, name, values[name]) for name in case.quantised.operands}
 
 
 def _numbers(bits: Any, dtype: str) -> Reals:
@@ -78,33 +79,36 @@ def _numbers(bits: Any, dtype: str) -> Reals:
 
 
 def _quantise(case: Case, name: str, x: Reals) -> QuantisedArrays:
-    how, shape = case.quantised, scale_shape(case)
+    how, shape, length = case.quantised, scale_shape(case, name), x.shape[2]
     assert how is not None
-    form, per = code_format(how.codes), how.keys_per_scale(case.seq_k)
-    low, high = _ranges(case, x, shape, per)
-    scale = _scales(case, name, form, how, low, high)
-    zero = None
-    if how.zeros:
+    form, per = code_format(how.codes), how.keys_per_scale(length)
+    low, high = _ranges(case, x, shape, per, case.rows_inside if name == "q" else case.keys_inside)
+    zeros, zero = how.zeros and name != "q", None
+    scale = _scales(case, name, form, replace(how, zeros=zeros), low, high)
+    if zeros:
         with np.errstate(divide="ignore", invalid="ignore"):
             found = np.rint(form.lowest - low / np.where(scale > 0, scale, 1.0))
         zero = np.clip(np.nan_to_num(found), form.lowest, form.highest).astype(np.int32)
-    at = np.minimum(np.arange(case.seq_k) // per, shape[2] - 1)
-    of_keys = np.broadcast_to(scale, (case.batch, case.heads_kv, shape[2]))[..., at, None]
+    at = np.minimum(np.arange(length) // per, shape[2] - 1)
+    whole = (*x.shape[:2], shape[2])
+    of_keys = np.broadcast_to(scale, whole)[..., at, None]
     middle: Any = form.middle
     if zero is not None:
-        middle = np.broadcast_to(zero, (case.batch, case.heads_kv, shape[2]))[..., at, None]
+        middle = np.broadcast_to(zero, whole)[..., at, None]
     with np.errstate(over="ignore", invalid="ignore"):
         scaled = x / np.where(of_keys > 0, of_keys, 1.0) + middle
     codes = form.encode(scaled) if how.kind != "raw" else _raw(case, name, form, x.shape)
     return QuantisedArrays(codes=codes if form.per_byte == 1 else packed(codes), scale=scale, zero=zero)
 
 
-def _ranges(case: Case, x: Reals, shape: tuple[int, int, int], per: int) -> tuple[Reals, Reals]:
-    """The least and the largest finite value that share a scale, 0 among them, of the declared keys."""
+def _ranges(
+    case: Case, x: Reals, shape: tuple[int, int, int], per: int, lengths: tuple[int, ...] | None
+) -> tuple[Reals, Reals]:
+    """The least and the largest finite value that share a scale, 0 among them, of the declared keys or rows."""
     batch, heads, keys = x.shape[:3]
     inside = np.ones((batch, 1, keys, 1), bool)
-    if case.keys_inside is not None:
-        inside = (np.arange(keys) < np.array(case.keys_inside).reshape(-1, 1)).reshape(batch, 1, keys, 1)
+    if lengths is not None:
+        inside = (np.arange(keys) < np.array(lengths).reshape(-1, 1)).reshape(batch, 1, keys, 1)
     counted = np.where(inside & np.isfinite(x), x, 0.0)
     low, high = counted.min(-1, initial=0.0), counted.max(-1, initial=0.0)
     if shape[0] == 1 == shape[1] == shape[2] and case.quantised is not None and case.quantised.scales == "tensor":

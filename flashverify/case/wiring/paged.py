@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from flashverify.case.memory.handed import copied
@@ -149,6 +149,10 @@ def as_paged(problem: Problem, layout: str) -> FlashAttentionPages | VllmPages |
             "page_size=None is not accepted by paged(): "
             "declare Supports(page_sizes=..., always_paged=True), and every case has pages"
         )
+    if problem.case.quantised is not None:  # the bytes as the format's own dtype
+        codes = problem.quantised().pages
+        assert codes is not None
+        pages = replace(pages, k=codes.k, v=codes.v)
     counts = key_counts(problem)
     if layout == "flash-attn":
         return FlashAttentionPages(

@@ -61,13 +61,13 @@ def altered(problem: Problem, change: Callable[[torch.Tensor], torch.Tensor], *n
 
     Args:
         problem: left as it is.
-        change: keeps shape and dtype; of a paged case it is given the pools `[P, page_size, Hkv, D]` too.
+        change: keeps shape and dtype; of a paged case it is given the pools `[P, page_size, Hkv, D]` too, but for codes.
         names: tensors of the problem; what it does not have is left out.
     """
     found: dict[str, Any] = {
         name: like(tensor, change(tensor)) for name in names if (tensor := getattr(problem, name)) is not None
     }
-    if problem.pages is not None:
+    if problem.pages is not None and problem.case.quantised is None:
         pools = {
             name: like(x, change(x))
             for name in ("k", "v")

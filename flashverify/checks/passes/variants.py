@@ -98,8 +98,7 @@ def _part(problem: Problem, first: int, count: int, head: int, heads: int) -> Pr
     if pages is not None:
         pages = dataclasses.replace(
             pages,
-            k=pages.k.narrow(2, head, heads),
-            v=pages.v.narrow(2, head, heads),
+            **{name: pool.narrow(2, head, heads) for name, pool in pages.pools().items()},
             table=pages.table.narrow(0, first, count).contiguous(),
         )
     part = _recast(case, list(range(first, first + count)), batch=count, heads_q=heads * group, heads_kv=heads)
@@ -121,9 +120,8 @@ def _permuted(problem: Problem) -> Problem:
 
     pages = problem.pages
     if pages is not None:
-        pages = dataclasses.replace(
-            pages, k=like(pages.k, pages.k.flip(2)), v=like(pages.v, pages.v.flip(2)), table=pages.table.flip(0)
-        )
+        pools = {name: like(pool, pool.flip(2)) for name, pool in pages.pools().items()}
+        pages = dataclasses.replace(pages, **pools, table=pages.table.flip(0))
     turned = _recast(case, list(reversed(range(case.batch))))
     return _rebuild(problem, turned, flip, pages)
 

@@ -81,7 +81,8 @@ def _mapped(
     if problem.pages is not None and other.pages is not None:
         pages: dict[str, Any] = {
             name: take(getattr(problem.pages, name), getattr(other.pages, name))
-            for name in (("k", "table") if shared else ("k", "v", "table"))
+            for name in (*problem.pages.pools(), "table")
+            if name != "v" or not shared
         }
         found["pages"] = dataclasses.replace(other.pages, **pages)
     return dataclasses.replace(other, **found)

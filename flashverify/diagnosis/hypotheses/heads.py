@@ -86,7 +86,7 @@ def _pages(size: int | None, by: int = 0) -> Callable[[Scene], Iterator[Alternat
 
     def build(scene: Scene) -> Iterator[Alternative]:
         pages, case = scene.problem.pages, scene.case
-        if pages is None or case.storage.page_size is None or not case.seq_k:
+        if pages is None or case.storage.page_size is None or not case.seq_k or case.quantised is not None:
             return
         own = case.storage.page_size
         if (size or own) == own and not by:

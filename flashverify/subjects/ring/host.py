@@ -13,6 +13,7 @@ import os
 import signal
 import socket
 import sys
+from typing import Any
 
 __all__ = ["main"]
 
@@ -64,7 +65,7 @@ def _warm_up(package: str) -> None:
         kernels.merge(torch.stack([found.o, found.o]), torch.stack([found.lse2, found.lse2]))
 
 
-def _become_rank(control: socket.socket, rank: int, own: int, sockets: list[int], order: dict[str, str]) -> None:
+def _become_rank(control: socket.socket, rank: int, own: int, sockets: list[int], order: dict[str, Any]) -> None:
     from flashverify.subjects.ring.rank import serve
 
     try:
@@ -72,7 +73,7 @@ def _become_rank(control: socket.socket, rank: int, own: int, sockets: list[int]
         for other in sockets:
             if other != own:
                 os.close(other)
-        serve(own, rank, len(sockets), order["store"], order["backend"])
+        serve(own, rank, len(sockets), order["store"], order["backend"], order["seconds"])
     finally:
         os._exit(0)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Failed", "Packed", "Task", "packed", "unpacked"]
+__all__ = ["Failed", "Packed", "Task", "packed", "stack_file", "unpacked"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +60,16 @@ class Failed:
     kind: str
     message: str
     traceback: str
+
+
+def stack_file(store: str, rank: int) -> str:
+    """Where a rank writes its stack when it gets `SIGUSR1`.
+
+    Args:
+        store: path of the file where the ranks meet.
+        rank: its number.
+    """
+    return f"{store}.{rank}.stack"
 
 
 def packed(x: torch.Tensor) -> Packed:

@@ -18,12 +18,15 @@ from multiprocessing.connection import Connection, wait
 from flashverify.child_process import child_environment
 from flashverify.errors import FlashverifyError
 from flashverify.subjects.evidence import interpreted_as
-from flashverify.subjects.ring.messages import Failed, Packed, Task
+from flashverify.subjects.ring.messages import Failed, Packed, Task, stack_file
 
 __all__ = ["RankError", "Ranks", "backend_of", "ranks_of"]
 
 SECONDS = 300.0
-"""How long all ranks together may take for a pass."""
+"""How long all ranks together may take for a pass. A rank waits for another one for a part of it, so that its own error comes first."""
+_FOR_EACH_OTHER = 0.4
+_STACKS_S = 2.0
+"""How long ranks that are stuck may take to say where."""
 _LOOPBACK = {"GLOO_SOCKET_IFNAME": "lo"} if sys.platform == "linux" else {}
 
 
@@ -65,7 +68,8 @@ class _Host:
             RankError: the host has ended.
         """
         pairs = [socket.socketpair() for _ in range(ranks)]
-        message = json.dumps({"package": package, "store": store, "backend": backend}).encode()
+        order = {"package": package, "store": store, "backend": backend, "seconds": SECONDS * _FOR_EACH_OTHER}
+        message = json.dumps(order).encode()
         try:
             socket.send_fds(self._control, [message], [theirs.fileno() for _, theirs in pairs])
             answer = self._answers.readline()
@@ -102,7 +106,8 @@ class Ranks:
 
     def __init__(self, host: _Host, ranks: int, package: str, backend: str) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="flashverify-ring-")
-        self._pipes, self._pids = host.fork(ranks, package, os.path.join(self._folder.name, "store"), backend)
+        self._store = os.path.join(self._folder.name, "store")
+        self._pipes, self._pids = host.fork(ranks, package, self._store, backend)
 
     def run(self, tasks: list[Task]) -> list[dict[str, Packed]]:
         """What each rank answers to its task.
@@ -127,7 +132,10 @@ class Ranks:
             waiting = {pipe: rank for rank, pipe in enumerate(self._pipes) if rank not in answers}
             ready = set(wait(list(waiting), max(end - time.monotonic(), 0.0)))
             if not ready:
-                raise RankError(f"{_named(sorted(waiting.values()))} of {count} did not answer within {SECONDS:g} s")
+                silent = sorted(waiting.values())
+                raise RankError(
+                    f"{_named(silent)} of {count} did not answer within {SECONDS:g} s\n{self._stacks(silent)}"
+                )
             for pipe, rank in waiting.items():
                 if pipe not in ready:
                     continue
@@ -141,6 +149,20 @@ class Ranks:
                     )
                 answers[rank] = answer
         return [answers[rank] for rank in range(count)]
+
+    def _stacks(self, silent: list[int]) -> str:
+        """Where the ranks are that do not answer, in the words of Python's `faulthandler`."""
+        for rank in silent:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._pids[rank], signal.SIGUSR1)
+        end = time.monotonic() + _STACKS_S
+        found = dict.fromkeys(silent, "")
+        while not all(found.values()) and time.monotonic() < end:
+            time.sleep(0.05)
+            for rank in silent:
+                with contextlib.suppress(OSError), open(stack_file(self._store, rank)) as file:
+                    found[rank] = file.read()
+        return "\n".join(f"rank {rank} stands at\n{text or '  (it does not say)'}" for rank, text in found.items())
 
     def close(self) -> None:
         """Ends the ranks, also those that wait for another one."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import datetime
+import faulthandler
 import importlib
 import signal
 import sys
@@ -12,19 +13,17 @@ from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
 from flashverify.subjects.blame import traceback_text
-from flashverify.subjects.ring.messages import Failed, Packed, Task, packed, unpacked
+from flashverify.subjects.ring.messages import Failed, Packed, Task, packed, stack_file, unpacked
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["SECONDS", "backward", "forward", "serve"]
+__all__ = ["backward", "forward", "serve"]
 
-SECONDS = 120
-"""How long a rank waits for another one."""
 _DEATH_SIGNAL = 1
 
 
-def serve(fd: int, rank: int, ranks: int, store: str, backend: str) -> None:
+def serve(fd: int, rank: int, ranks: int, store: str, backend: str, seconds: float) -> None:
     """Answers tasks until the other end of the pipe is closed.
 
     Args:
@@ -33,12 +32,15 @@ def serve(fd: int, rank: int, ranks: int, store: str, backend: str) -> None:
         ranks: number of processes.
         store: path of the file where they meet.
         backend: of `torch.distributed`, `gloo` or `nccl`; or `gloo-cuda`, where ranks share GPUs and exchange through host memory.
+        seconds: how long a rank waits for another one.
     """
     import torch
     import torch.distributed as dist
 
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)
+    stacks = open(stack_file(store, rank), "w")  # noqa: SIM115
+    faulthandler.register(signal.SIGUSR1, file=stacks)
     pipe = Connection(fd)
     device = torch.device("cpu")
     try:
@@ -51,7 +53,7 @@ def serve(fd: int, rank: int, ranks: int, store: str, backend: str) -> None:
             init_method=f"file://{store}",
             rank=rank,
             world_size=ranks,
-            timeout=datetime.timedelta(seconds=SECONDS),
+            timeout=datetime.timedelta(seconds=seconds),
             device_id=device
             if backend == "nccl"
             else None,  # a rank without keys may have nothing to send in a first exchange

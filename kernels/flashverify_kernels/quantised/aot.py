@@ -24,6 +24,7 @@ def quantised_source(
     zeros: bool = False,
     mask: str = "none",
     aligned: bool = True,
+    paged: bool = False,
 ) -> Source:
     """What a launch would compile.
 
@@ -37,6 +38,7 @@ def quantised_source(
         zeros: whether there are zero points.
         mask: kinds of mask joined by "+", see `config.mask_flags`.
         aligned: whether strides and pointers are aligned.
+        paged: whether the codes lie in pages.
     """
     kernel: Any = quantised_decode_kernel if decode else quantised_forward_kernel
     config = decode_config(d=d, dv=d, dtype=dtype, rows=_DECODE_ROWS if decode else _PREFILL_ROWS)
@@ -49,6 +51,7 @@ def quantised_source(
         codes=codes,
         mode=mode,
         scale_last=scale_last,
+        dtype=None,
         precision="ieee",
     )
     names = set(kernel.arg_names)
@@ -56,6 +59,8 @@ def quantised_source(
         "mask.bits.ptr",
         "mask.blocks.ptr",
         "mask.prefix_lengths",
+        "q_scale.ptr",
+        *(() if paged else ("k_codes.pages.ptr", "v_codes.pages.ptr")),
         *(() if zeros else ("k_codes.zero.ptr", "v_codes.zero.ptr")),
     }
     return source_of(

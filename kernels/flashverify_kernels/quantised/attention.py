@@ -10,10 +10,11 @@ from flashverify_kernels.arguments import mask_parts
 from flashverify_kernels.decode_config import MAX_SPLITS, decode_config, decode_splits, resident_programs
 from flashverify_kernels.device.arguments import Sizes
 from flashverify_kernels.device.quantised.attention import quantised_decode_kernel, quantised_forward_kernel
+from flashverify_kernels.device.quantised.codes import RowScales
 from flashverify_kernels.masking import Extent, Mask, check_mask
 from flashverify_kernels.merge import aligned, launch_merge
 from flashverify_kernels.options import Causal, Options, Precision, Window
-from flashverify_kernels.quantised.cache import Quantised
+from flashverify_kernels.quantised.cache import Quantised, QuantisedQueries
 from flashverify_kernels.quantised.constants import MODES, quantised_constants
 from flashverify_kernels.runtime import INTERPRETED, device_error, shared_memory_limit, supported
 from flashverify_kernels.views import part_view, view
@@ -24,20 +25,20 @@ _PREFILL_ROWS = 64
 
 
 def quantised_decode(
-    q: torch.Tensor, k: Quantised, v: Quantised, *, n_splits: int | None = None, **options: Any
+    q: torch.Tensor | QuantisedQueries, k: Quantised, v: Quantised, *, n_splits: int | None = None, **options: Any
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Compute softmax(scale * q k^T) v of few queries and many quantised keys, the keys in `n_splits` parts that are merged.
 
     Args:
-        q: `[B, Hq, Sq, D]` fp16, bf16 or fp32, any strides with a last one of 1.
+        q: `[B, Hq, Sq, D]` fp16, bf16 or fp32, any strides with a last one of 1; or `QuantisedQueries`.
         k: keys.
         v: values, with as many keys.
         n_splits: from 1 to 1024; by default the fewest that fill the device.
-        options: scale, causal, window and key_lengths as in `decode`; `mode`, `precision` and `allow_interpreted_bf16` as in
+        options: scale, causal, window, key_lengths and block_table as in `decode`; `mode`, `precision` and `allow_interpreted_bf16` as in
             `quantised_attention`.
 
     Returns:
-        O, `[B, Hq, Sq, Dv]` in the dtype of q, and the natural-log LSE, `[B, Hq, Sq]` fp32. A query that sees no key has O = 0 and
+        O, `[B, Hq, Sq, Dv]` in the dtype of q (of codes the one that they name), and the natural-log LSE, `[B, Hq, Sq]` fp32. A query that sees no key has O = 0 and
         LSE = -inf.
 
     Raises:
@@ -55,6 +56,7 @@ def quantised_decode(
     if splits > 1:
         parts = torch.empty((splits, *o.shape), dtype=torch.float32, device=o.device)
         parts_lse = torch.empty((splits, *lse.shape), dtype=torch.float32, device=o.device)
+    q = call.q
     tiles = -(-call.group * q.shape[2] // call.config.block_m)
     call.launch(
         quantised_decode_kernel,
@@ -72,7 +74,7 @@ def quantised_decode(
 
 
 def quantised_attention(
-    q: torch.Tensor, k: Quantised, v: Quantised, **options: Any
+    q: torch.Tensor | QuantisedQueries, k: Quantised, v: Quantised, **options: Any
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Compute softmax(scale * q k^T) v of many queries over quantised keys; no backward.
 
@@ -80,7 +82,7 @@ def quantised_attention(
         q: as in `quantised_decode`, with the values returned there.
         k: keys.
         v: values, with as many keys.
-        options: scale, causal, window and key_lengths as in `attention`;
+        options: scale, causal, window and key_lengths as in `attention`; no block_table;
             mode: how a code becomes a number. "operand": its product with the scale in fp32, rounded to the dtype of q. "folded" (the
             default): the code itself is the operand; the scale of K multiplies the logit, that of V the result where one serves a
             head, else the weight, all in fp32. "fp8": folded, with weights times 256 in e4m3 and V multiplied as fp8; of e4m3 codes with
@@ -94,10 +96,12 @@ def quantised_attention(
         TypeError: an argument of the wrong type or dtype.
         ValueError: a shape, stride, device or value that is not accepted.
     """
+    if k.paged or v.paged:
+        raise ValueError("k.paged: only quantised_decode takes pages")
     call = _Call(q, k, v, rows=_PREFILL_ROWS, **options)
     o, lse = call.outputs()
     if o.numel():
-        tiles = -(-q.shape[2] // call.config.block_m)
+        q, tiles = call.q, -(-call.q.shape[2] // call.config.block_m)
         programs = q.shape[0] * q.shape[1] * tiles
         call.launch(quantised_forward_kernel, programs, o, o_view=view(o), lse_ptr=lse, lse_scale=_LN_2)
     return o, lse
@@ -108,7 +112,7 @@ class _Call:
 
     def __init__(
         self,
-        q: torch.Tensor,
+        q: torch.Tensor | QuantisedQueries,
         k: Quantised,
         v: Quantised,
         *,
@@ -116,16 +120,20 @@ class _Call:
         causal: Causal | None = None,
         window: Window | None = None,
         key_lengths: torch.Tensor | None = None,
+        block_table: torch.Tensor | None = None,
         mode: str = "folded",
         precision: Precision = "ieee",
         allow_interpreted_bf16: bool = False,
         rows: int | None = None,
     ) -> None:
-        self.q, self.k, self.v, self.key_lengths = q, k, v, key_lengths
+        self.codes = q if isinstance(q, QuantisedQueries) else None
+        self.q = q = q.codes if isinstance(q, QuantisedQueries) else q
+        self.k, self.v, self.key_lengths, self.table = k, v, key_lengths, block_table
+        self.dtype = q.dtype if self.codes is None else self.codes.dtype
+        self.kv_heads, self.sk = k.kv_heads, self._room()
         self._check(mode, allow_interpreted_bf16)
         self.mode, self.scale = mode, 1 / math.sqrt(q.shape[3]) if scale is None else float(scale)
-        self.precision = precision if q.dtype == torch.float32 else "ieee"
-        self.kv_heads, self.sk = k.codes.shape[1], k.codes.shape[2]
+        self.precision = precision if self.dtype == torch.float32 else "ieee"
         self.group = q.shape[1] // max(self.kv_heads, 1)
         batch, heads, sq, self.d = q.shape
         extent = Extent(batch=batch, heads=heads, rows=sq, keys=self.sk, max_q=sq, max_k=self.sk, device=q.device)
@@ -133,7 +141,7 @@ class _Call:
         self.config = decode_config(
             d=self.d,
             dv=v.dim,
-            dtype=q.dtype,
+            dtype=self.dtype,
             rows=self.group * sq if rows is None else rows,
             limit=shared_memory_limit(q.device),
             interpreted=INTERPRETED,
@@ -143,26 +151,47 @@ class _Call:
         q, k, v = self.q, self.k, self.v
         if mode not in MODES:
             raise ValueError(f"mode: expected one of {', '.join(MODES)}, got {mode!r}")
-        reason = supported(q.dtype)
-        if reason is not None and not (q.dtype == torch.bfloat16 and allow_interpreted_bf16):
+        reason = supported(self.dtype)
+        if reason is not None and not (self.dtype == torch.bfloat16 and allow_interpreted_bf16):
             raise TypeError(f"q: {reason}")
         reason = device_error(q.device)
         if reason is not None or q.dim() != 4 or (q.shape[3] > 1 and q.stride(3) != 1):
             raise ValueError(
                 f"q: {reason or f'expected 4 axes, the last of stride 1, got {tuple(q.shape)} {q.stride()}'}"
             )
-        k.check("k", q)
-        v.check("v", q, k.codes.shape[2])
-        if k.format != v.format or k.dim != q.shape[3] or k.codes.shape[:2] != v.codes.shape[:2]:
+        if self.codes is not None:
+            self.codes.check(k)
+        k.check("k", q, self.sk)
+        v.check("v", q, self.sk)
+        if k.format != v.format or k.dim != q.shape[3] or k.codes.shape[:3] != v.codes.shape[:3]:
             raise ValueError(
                 f"k: expected the format and heads of v and {q.shape[3]} channels, got {k.format}, {k.dim}"
             )
-        if q.shape[1] % max(k.codes.shape[1], 1) or k.codes.shape[0] != q.shape[0]:
+        if q.shape[1] % max(k.kv_heads, 1) or (not k.paged and k.codes.shape[0] != q.shape[0]):
             raise ValueError(
                 f"q: {q.shape[1]} query heads of {q.shape[0]} sequences do not fit k {tuple(k.codes.shape)}"
             )
         if mode == "fp8" and not (v.format == "e4m3" and v.one_a_head):
             raise ValueError("mode: 'fp8' needs codes in e4m3 and one scale a head or for all")
+
+    def _room(self) -> int:
+        """Keys that there is room for.
+
+        Raises:
+            ValueError: pages without what finds their keys, or the other way round.
+        """
+        table, k, v = self.table, self.k, self.v
+        if (table is not None) != k.paged or k.paged != v.paged:
+            raise ValueError("block_table: expected with codes in pages, and only with them")
+        if table is None:
+            return k.codes.shape[2]
+        if table.dtype != torch.int32 or table.dim() != 2 or table.shape[0] != self.q.shape[0] or table.stride(1) != 1:
+            raise ValueError(
+                f"block_table: expected int32 of {self.q.shape[0]} contiguous rows, got {table.dtype} {tuple(table.shape)}"
+            )
+        if self.key_lengths is None:
+            raise ValueError("key_lengths: expected with block_table, whose pages have room for more keys")
+        return table.shape[1] * k.codes.shape[1]
 
     @property
     def scale_last(self) -> bool:
@@ -171,7 +200,7 @@ class _Call:
 
     def splits(self) -> int:
         """The number of parts that fills the device."""
-        dims: dict[str, Any] = {"d": self.d, "dv": self.v.dim, "dtype": self.q.dtype}
+        dims: dict[str, Any] = {"d": self.d, "dv": self.v.dim, "dtype": self.dtype}
         resident = resident_programs(self.config, self.q.device, **dims)
         programs = self.q.shape[0] * self.kv_heads * -(-self.group * self.q.shape[2] // self.config.block_m)
         return decode_splits(keys=self.sk, programs=programs, resident=resident)
@@ -179,7 +208,7 @@ class _Call:
     def outputs(self) -> tuple[torch.Tensor, torch.Tensor]:
         """O and the LSE, not written yet."""
         shape = (*self.q.shape[:3], self.v.dim)
-        o = torch.empty(shape, dtype=self.q.dtype, device=self.q.device)
+        o = torch.empty(shape, dtype=self.dtype, device=self.q.device)
         return o, torch.empty(shape[:3], dtype=torch.float32, device=self.q.device)
 
     def launch(self, kernel: Any, programs: int, written: torch.Tensor, **arguments: Any) -> None:
@@ -187,9 +216,10 @@ class _Call:
         q, d, dv = self.q, self.d, self.v.dim
         with torch.cuda.device(q.device) if q.is_cuda else contextlib.nullcontext():
             kernel[(programs,)](
-                q_view=view(q),
-                k_codes=self.k.argument(),
-                v_codes=self.v.argument(),
+                q_view=view(q if self.codes is None else q.view(torch.uint8)),
+                q_scale=RowScales(None, 0, 0, 0, 1) if self.codes is None else self.codes.argument(),
+                k_codes=self.k.argument(self.table),
+                v_codes=self.v.argument(self.table),
                 scale_log2=self.scale * _LOG2_E,
                 k_lengths_ptr=self.key_lengths,
                 sizes=Sizes(
@@ -211,6 +241,7 @@ class _Call:
                     codes=self.k.format,
                     mode=self.mode,
                     scale_last=self.scale_last,
+                    dtype=None if self.codes is None else self.dtype,
                     precision=self.precision,
                 ),
                 **arguments,

@@ -2,6 +2,9 @@
 
 from typing import Any
 
+import torch
+import triton.language as tl
+
 from flashverify_kernels.config import LaunchConfig, padded_dim
 from flashverify_kernels.device.quantised.codes import FOLDED, FP8_WEIGHTS, OPERAND
 from flashverify_kernels.options import Precision
@@ -9,6 +12,7 @@ from flashverify_kernels.quantised.cache import FORMATS
 
 MODES = {"operand": OPERAND, "folded": FOLDED, "fp8": FP8_WEIGHTS}
 _MOST_STAGES = 2
+_TYPES = {torch.float16: tl.float16, torch.bfloat16: tl.bfloat16, torch.float32: tl.float32}
 
 
 def quantised_constants(
@@ -21,6 +25,7 @@ def quantised_constants(
     codes: str,
     mode: str,
     scale_last: bool,
+    dtype: torch.dtype | None,
     precision: Precision,
 ) -> dict[str, Any]:
     """The constexpr arguments and the options of a launch; with the dtypes and the presence of pointers, the compile key.
@@ -34,6 +39,7 @@ def quantised_constants(
         codes: the format of the codes.
         mode: how codes become numbers.
         scale_last: whether the scale of V multiplies the result.
+        dtype: of the operands where q is codes, else None.
         precision: of the dot products of fp32 inputs.
     """
     return {
@@ -48,6 +54,7 @@ def quantised_constants(
         "FORMAT": FORMATS[codes].value,
         "MODE": MODES[mode].value,
         "SCALE_LAST": scale_last,
+        "DTYPE": None if dtype is None else _TYPES[dtype],
         "PRECISION": precision,
         "num_warps": config.num_warps,
         "num_stages": min(config.num_stages, _MOST_STAGES),

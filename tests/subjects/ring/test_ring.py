@@ -14,6 +14,7 @@ from flashverify.case.text import parse_case
 from flashverify.checks import Plan, judge_case
 from flashverify.child_process import child_environment
 from flashverify.subjects import has_gpu
+from flashverify.subjects.ring import pool
 from flashverify.subjects.ring.messages import Task, packed, unpacked
 from flashverify.subjects.ring.pool import RankError, ranks_of
 from flashverify.subjects.ring.subject import BUNDLED_RING
@@ -83,6 +84,40 @@ def test_a_rank_that_ends_is_one_error():
 
     with pytest.raises(RankError, match=r"rank [01] of 2 (ended without an answer|raised)"):
         ranks.run([task(), task()])
+
+
+@pytest.fixture
+def stopped(monkeypatch):
+    """Two ranks, of which the second is stopped; `seconds` before they start and while they run."""
+
+    def start(to_start, to_run):
+        monkeypatch.setattr(pool, "SECONDS", to_start)
+        monkeypatch.setattr(pool, "_pools", {})
+        ranks = ranks_of(2, "flashverify_kernels", interpreted=True)
+        ranks.run([task(), task()])
+        monkeypatch.setattr(pool, "SECONDS", to_run)
+        monkeypatch.setattr(pool, "_STACKS_S", 0.5)
+        os.kill(ranks._pids[1], signal.SIGSTOP)
+        return ranks
+
+    return start
+
+
+def test_a_rank_whose_neighbour_is_late_names_itself_and_the_step(stopped):
+    with pytest.raises(
+        RankError, match="rank 0 of 2, with the keys of rank 0: the exchange with its neighbours failed"
+    ):
+        stopped(2.0, 60.0).run([task(), task()])
+
+
+def test_ranks_that_do_not_answer_say_where_they_stand(stopped):
+    with pytest.raises(RankError) as error:
+        stopped(60.0, 0.5).run([task(), task()])
+
+    text = str(error.value)
+    assert text.startswith("ranks 0, 1 of 2 did not answer within 0.5 s\nrank 0 stands at\n")
+    assert "exchange.py" in text
+    assert "rank 1 stands at\n  (it does not say)" in text
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.int32])

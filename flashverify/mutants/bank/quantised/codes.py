@@ -15,6 +15,7 @@ CODES = (
         outputs=("o", "lse"),
         modelled_on="a zero point that a kernel of symmetric codes does not read",
         subject="bundled-quantised",
+        semantics="codes-zero-missing",
         needs=("zeros",),
     ),
     Mutant(
@@ -25,6 +26,7 @@ CODES = (
         outputs=("o", "lse"),
         modelled_on="the other sign of zero points: scale * code + zero of another library",
         subject="bundled-quantised-decode",
+        semantics="codes-zero-wrong",
         needs=("zeros",),
     ),
     Mutant(
@@ -35,6 +37,7 @@ CODES = (
         outputs=("o", "lse"),
         modelled_on="code minus zero point in 8 bits, which 255 values do not fit",
         subject="bundled-quantised",
+        semantics="codes-zero-wraps",
         needs=("zeros", "int8"),
     ),
     Mutant(
@@ -45,6 +48,7 @@ CODES = (
         outputs=("o", "lse"),
         modelled_on="ggml-org/llama.cpp: the offset 8 of q4_0 forgotten",
         subject="bundled-quantised",
+        semantics="codes-zero-missing",
         needs=("int4",),
     ),
     Mutant(
@@ -55,6 +59,7 @@ CODES = (
         outputs=("o", "lse"),
         modelled_on="two halves of a byte in the order of another packer",
         subject="bundled-quantised",
+        semantics="codes-halves",
         needs=("int4",),
     ),
     Mutant(
@@ -65,6 +70,7 @@ CODES = (
         outputs=("o", "lse"),
         modelled_on="channels packed c with c + D / 2, read as neighbours",
         subject="bundled-quantised",
+        semantics="codes-halves",
         needs=("int4",),
     ),
     Mutant(
@@ -75,6 +81,7 @@ CODES = (
         outputs=("o", "lse"),
         modelled_on="a uint8 tensor that holds signed codes",
         subject="bundled-quantised",
+        semantics="codes-format",
         needs=("int8",),
     ),
     Mutant(
@@ -85,6 +92,7 @@ CODES = (
         outputs=("o", "lse"),
         modelled_on="a cache in e5m2 viewed as e4m3",
         subject="bundled-quantised",
+        semantics="codes-format",
         needs=("e5m2",),
     ),
     Mutant(
@@ -95,6 +103,7 @@ CODES = (
         outputs=("o", "lse"),
         modelled_on="a cache in e4m3 viewed as e5m2",
         subject="bundled-quantised-decode",
+        semantics="codes-format",
         needs=("e4m3",),
     ),
     Mutant(
@@ -105,6 +114,7 @@ CODES = (
         outputs=("o", "lse"),
         modelled_on="vllm-project/vllm: e4m3fnuz of AMD, whose bias is 8, read as e4m3fn",
         subject="bundled-quantised",
+        semantics="codes-format",
         needs=("e4m3",),
     ),
     Mutant(
@@ -115,6 +125,7 @@ CODES = (
         outputs=("o", "lse"),
         modelled_on="a decoder by shifts that knows no subnormal codes",
         subject="bundled-quantised",
+        semantics="codes-subnormal",
         needs=("e4m3",),
     ),
 )

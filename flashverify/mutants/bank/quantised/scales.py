@@ -15,6 +15,7 @@ SCALES = (
         outputs=("o", "lse"),
         modelled_on="a scale read by the number of the key behind",
         subject="bundled-quantised",
+        semantics="codes-scale-of-neighbour",
         needs=("token_scales",),
     ),
     Mutant(
@@ -25,6 +26,7 @@ SCALES = (
         outputs=("o", "lse"),
         modelled_on="one scale read for a tile of keys whose blocks of scales are shorter",
         subject="bundled-quantised",
+        semantics="codes-scale-of-tile",
         needs=("shared_scales",),
     ),
     Mutant(
@@ -35,6 +37,7 @@ SCALES = (
         outputs=("o", "lse"),
         modelled_on="sgl-project/sglang#24198: scales of heads read as one of the layer",
         subject="bundled-quantised",
+        semantics="codes-scale-of-other-head",
         needs=("head_scales", "kv_heads"),
     ),
     Mutant(
@@ -45,25 +48,28 @@ SCALES = (
         outputs=("o", "lse"),
         modelled_on="vllm-project/vllm#42580: descales of a batch read without its stride",
         subject="bundled-quantised-decode",
+        semantics="codes-scale-of-other-head",
         needs=("head_scales", "sequences"),
     ),
     Mutant(
         name="k_scale_on_v",
         file="quantised/attention.py",
-        before="v_codes=self.v.argument(),",
-        after="v_codes=self.v.argument()._replace(scale=self.k.argument().scale),",
+        before="v_codes=self.v.argument(self.table),",
+        after="v_codes=self.v.argument(self.table)._replace(scale=self.k.argument(self.table).scale),",
         outputs=("o",),
         modelled_on="ModelTC/lightllm ddb2d10d: the buffer of one scale sliced for the other",
         subject="bundled-quantised",
+        semantics="codes-scale-swapped",
     ),
     Mutant(
         name="v_scale_on_k",
         file="quantised/attention.py",
-        before="k_codes=self.k.argument(),",
-        after="k_codes=self.k.argument()._replace(scale=self.v.argument().scale),",
+        before="k_codes=self.k.argument(self.table),",
+        after="k_codes=self.k.argument(self.table)._replace(scale=self.v.argument(self.table).scale),",
         outputs=("o", "lse"),
         modelled_on="ModelTC/lightllm ddb2d10d: K scale buffer sliced with V's heads",
         subject="bundled-quantised-decode",
+        semantics="codes-scale-swapped",
     ),
     Mutant(
         name="k_scale_applied_twice",
@@ -73,6 +79,7 @@ SCALES = (
         outputs=("o", "lse"),
         modelled_on="a scale in the logit and in the scale of the softmax",
         subject="bundled-quantised",
+        semantics="codes-scale-twice",
     ),
     Mutant(
         name="v_scale_applied_twice",
@@ -82,6 +89,7 @@ SCALES = (
         outputs=("o",),
         modelled_on="a scale on the weights and on the result",
         subject="bundled-quantised",
+        semantics="codes-scale-twice",
     ),
     Mutant(
         name="v_scale_missing",
@@ -91,6 +99,7 @@ SCALES = (
         outputs=("o",),
         modelled_on="NVIDIA/TensorRT-LLM#16916, sgl-project/sglang#19603: the scale of V missing on one path",
         subject="bundled-quantised-decode",
+        semantics="codes-scale-missing",
     ),
     Mutant(
         name="stale_k_scale",
@@ -100,6 +109,7 @@ SCALES = (
         outputs=("o", "lse"),
         modelled_on="the scale of the tile before, loaded a stage early",
         subject="bundled-quantised",
+        semantics="codes-scale-of-tile",
         needs=("token_scales",),
     ),
     Mutant(
@@ -110,6 +120,7 @@ SCALES = (
         outputs=("o", "lse"),
         modelled_on="a scale cast to the dtype of the operand before the product",
         subject="bundled-quantised",
+        semantics="codes-scale-rounded",
         needs=("launch",),
     ),
     Mutant(

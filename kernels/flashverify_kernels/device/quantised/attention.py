@@ -11,9 +11,12 @@ from flashverify_kernels.device.quantised.codes import (
     FP8_WEIGHTS,
     OPERAND,
     Codes,
+    RowScales,
     load_bytes,
     load_numbers,
+    load_only_scale,
     load_scales,
+    queries,
 )
 from flashverify_kernels.device.schedule import FULL, KEYS, LEADING, TRAILING, segment, tile_schedule
 from flashverify_kernels.device.softmax import finish, online_step
@@ -23,9 +26,9 @@ WEIGHT_FACTOR = tl.constexpr(256.0)
 
 
 @triton.jit
-def logits(q, k_codes, b, hk, j, keep, scale_log2, d8, BLOCK_D: tl.constexpr,
+def logits(q, q_factor, k_codes, b, hk, j, keep, scale_log2, d8, BLOCK_D: tl.constexpr,
            FORMAT: tl.constexpr, MODE: tl.constexpr, PRECISION: tl.constexpr):  # fmt: skip
-    """Base-2 logits of one tile of keys, `[BLOCK_M, BLOCK_N]` fp32."""
+    """Base-2 logits of one tile of keys, `[BLOCK_M, BLOCK_N]` fp32; `q_factor` is what `queries` says of the rows."""
     k = load_numbers(k_codes, b, hk, j, keep, d8, BLOCK_D, FORMAT)
     k_scale = load_scales(k_codes, b, hk, j, keep)
     if MODE == OPERAND:
@@ -33,6 +36,7 @@ def logits(q, k_codes, b, hk, j, keep, scale_log2, d8, BLOCK_D: tl.constexpr,
         z = tl.dot(q, tl.trans(k), input_precision=PRECISION) * scale_log2
     else:
         z = tl.dot(q, tl.trans(k.to(q.dtype)), input_precision=PRECISION) * (k_scale * scale_log2)[None, :]
+        z = z * q_factor[:, None]
     return z
 
 
@@ -60,13 +64,14 @@ def normalised(acc, divisor, v_codes, b, hk, k_end, MODE: tl.constexpr, SCALE_LA
     if MODE == FP8_WEIGHTS:
         acc = acc * (1.0 / WEIGHT_FACTOR)
     if SCALE_LAST:  # last: its product with what is not normalised yet may overflow
-        acc = acc * load_scales(v_codes, b, hk, 0, k_end > 0)
+        acc = acc * load_only_scale(v_codes, b, hk, k_end > 0)
     return acc
 
 
 @kernel
 def quantised_decode_kernel(
     q_view: View,
+    q_scale: RowScales,
     k_codes: Codes,
     v_codes: Codes,
     o_view: PartView,
@@ -89,6 +94,7 @@ def quantised_decode_kernel(
     FORMAT: tl.constexpr,
     MODE: tl.constexpr,
     SCALE_LAST: tl.constexpr,
+    DTYPE: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
     """Compute O and LSE over one split of the keys: one program per (batch, kv head, split, tile of packed rows).
@@ -96,12 +102,14 @@ def quantised_decode_kernel(
     Rows are packed as in `decode_kernel`.
 
     Arguments, beyond those of `decode_kernel`:
-        k_codes: `[B, kv_heads, sk, 8 d8]`.
+        k_codes: `[B, kv_heads, sk, 8 d8]`, or pages.
         v_codes: likewise, with 8 dv8 channels.
         FORMAT: of the codes.
         MODE: `OPERAND`: the product of code and scale, rounded to the type of q, is the operand. `FOLDED`: the code is, and the scale
             multiplies the logit, and the weight or the result. `FP8_WEIGHTS`: folded, and weights and codes of V are multiplied in fp8.
         SCALE_LAST: one scale of V serves the head and multiplies the result.
+        q_scale: of a q in codes of the same format.
+        DTYPE: of the operands where q is codes, else None.
     """
     row_tiles = tl.cdiv(sizes.group * sizes.sq, BLOCK_M)
     tile = tl.program_id(0) % row_tiles
@@ -116,6 +124,7 @@ def quantised_decode_kernel(
     h = hk * sizes.group + r % sizes.group
     q_offset = b.to(tl.int64) * q_view.batch + h.to(tl.int64) * q_view.head + i.to(tl.int64) * q_view.row
     q = load_rows(q_view.ptr, q_offset, i < sizes.sq, sizes.d8, BLOCK_D, EVEN_D, ALIGNED)
+    q, q_factor = queries(q, q_scale, b, h, i, i < sizes.sq, FORMAT, MODE, DTYPE)
 
     band = band_of(b, sizes.sq, k_end, mask, MASK)
     first = tile * BLOCK_M // sizes.group
@@ -135,7 +144,7 @@ def quantised_decode_kernel(
             keep = j < k_end
             if LOWER & MASK:
                 keep = keep & (j >= k_begin)
-            z = logits(q, k_codes, b, hk, j, keep, scale_log2, sizes.d8, BLOCK_D, FORMAT, MODE, PRECISION)
+            z = logits(q, q_factor, k_codes, b, hk, j, keep, scale_log2, sizes.d8, BLOCK_D, FORMAT, MODE, PRECISION)
             p, m_i, l_i, alpha = online_step(z, see, m_i, l_i, part != FULL)
             acc = weighted(acc * alpha[:, None], p, v_codes, b, hk, j, keep, sizes.dv8, q.dtype, BLOCK_DV,
                            FORMAT, MODE, SCALE_LAST, PRECISION)  # fmt: skip
@@ -152,6 +161,7 @@ def quantised_decode_kernel(
 @kernel
 def quantised_forward_kernel(
     q_view: View,
+    q_scale: RowScales,
     k_codes: Codes,
     v_codes: Codes,
     o_view: View,
@@ -172,6 +182,7 @@ def quantised_forward_kernel(
     FORMAT: tl.constexpr,
     MODE: tl.constexpr,
     SCALE_LAST: tl.constexpr,
+    DTYPE: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
     """Compute O and LSE of one tile of rows of one query head, over all keys: one program per (batch, head, tile of rows).
@@ -189,6 +200,7 @@ def quantised_forward_kernel(
     i = m0 + tl.arange(0, BLOCK_M)
     q_offset = b.to(tl.int64) * q_view.batch + h.to(tl.int64) * q_view.head + i.to(tl.int64) * q_view.row
     q = load_rows(q_view.ptr, q_offset, i < sizes.sq, sizes.d8, BLOCK_D, EVEN_D, ALIGNED)
+    q, q_factor = queries(q, q_scale, b, h, i, i < sizes.sq, FORMAT, MODE, DTYPE)
 
     band = band_of(b, sizes.sq, k_end, mask, MASK)
     limits = tile_schedule(m0, tl.minimum(m0 + BLOCK_M, sizes.sq), k_end, band, 0, BLOCK_M, BLOCK_N, MASK, KEYS)
@@ -201,7 +213,7 @@ def quantised_forward_kernel(
             j = n0 + tl.arange(0, BLOCK_N)
             see = visible(i[:, None], j[None, :], sizes.sq, k_end, band, mask.bits, 0, MASK, part != FULL)
             keep = j < k_end
-            z = logits(q, k_codes, b, hk, j, keep, scale_log2, sizes.d8, BLOCK_D, FORMAT, MODE, PRECISION)
+            z = logits(q, q_factor, k_codes, b, hk, j, keep, scale_log2, sizes.d8, BLOCK_D, FORMAT, MODE, PRECISION)
             p, m_i, l_i, alpha = online_step(z, see, m_i, l_i, part != FULL)
             acc = weighted(acc * alpha[:, None], p, v_codes, b, hk, j, keep, sizes.dv8, q.dtype, BLOCK_DV,
                            FORMAT, MODE, SCALE_LAST, PRECISION)  # fmt: skip

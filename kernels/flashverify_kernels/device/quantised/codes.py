@@ -1,5 +1,8 @@
 """Codes of K and V: where they lie, and what they stand for.
 
+Codes lie one behind the other, or in the pages of a cache, and with them the scales and zero points of the keys of each page. What
+serves more than a page lies apart: then its stride from page to page is 0.
+
 A key's value is `scale * (code - zero)`. Neighbouring keys of a head share a scale and a zero point, or all of a head or of the
 tensor do: then their strides are 0. Floats are decoded by arithmetic on their bits, which every GPU has.
 """
@@ -9,7 +12,7 @@ from typing import Annotated, Any, NamedTuple
 import triton
 import triton.language as tl
 
-from flashverify_kernels.device.arguments import Float32s, Int32s
+from flashverify_kernels.device.arguments import Float32s, Int32s, PageTable
 
 E4M3 = tl.constexpr(0)
 E5M2 = tl.constexpr(1)
@@ -24,41 +27,56 @@ Bytes = Annotated[Any, "*u8"]
 
 
 class Scales(NamedTuple):
-    """Scales `[batch, kv head, group of keys]`: pointer and strides."""
+    """Scales `[batch or page, kv head, group of keys]`: pointer and strides, of which that of the batch or that of the page is 0."""
 
     ptr: Float32s
     batch: tl.int64
+    page: tl.int64
     head: tl.int64
     step: tl.int64
 
 
 class ZeroPoints(NamedTuple):
-    """Zero points `[batch, kv head, group of keys]`: pointer, None without them, and strides."""
+    """Zero points `[batch or page, kv head, group of keys]`: pointer, None without them, and strides as those of scales."""
 
     ptr: Int32s
     batch: tl.int64
+    page: tl.int64
     head: tl.int64
     step: tl.int64
 
 
+class RowScales(NamedTuple):
+    """Scales of a q in codes, `[batch, head, group of rows]`: pointer, None where q is no codes, strides, and the rows of a group."""
+
+    ptr: Float32s
+    batch: tl.int64
+    head: tl.int64
+    step: tl.int64
+    rows: tl.int32
+
+
 class Codes(NamedTuple):
-    """Codes `[batch, kv head, key, channel]` of a byte each, of `INT4` two in a byte, with their scales and zero points.
+    """Codes `[batch or page, kv head, key, channel]` of a byte each, of `INT4` two in a byte, with their scales and zero points.
 
     Attributes:
         ptr: the codes, last stride 1.
-        batch: stride, bytes; head and row likewise.
+        batch: stride, bytes, 0 with pages; page (0 without pages), head and row likewise.
         scale: of each group of keys.
         zero: the zero points, or None.
         keys_per_scale: neighbouring keys that share a scale.
+        pages: which pages hold the keys of a sequence; the pointer is None without pages.
     """
 
     ptr: Bytes
     batch: tl.int64
+    page: tl.int64
     head: tl.int64
     row: tl.int64
     scale: Scales
     zero: ZeroPoints
     keys_per_scale: tl.int32
+    pages: PageTable
 
 
 @triton.jit
@@ -79,24 +97,76 @@ def decoded(x, FORMAT: tl.constexpr):
 
 
 @triton.jit
-def load_groups(groups, b, hk, j, keep, keys_per_scale):
-    """The scale or the zero point of keys `j`; 0 for keys that are not read."""
+def queries(q, q_scale, b, h, i, there, FORMAT: tl.constexpr, MODE: tl.constexpr, DTYPE: tl.constexpr):
+    """The operand of a tile of rows, and what multiplies its logits: 1, or the scales of the rows `[len(i)]` where these are folded.
+
+    Args:
+        q: the tile, values or codes.
+        q_scale: of the codes.
+        b: the sequence.
+        h: the head of each row, or of all.
+        i: rows of the sequence.
+        there: which of them exist.
+        FORMAT: of the codes.
+        MODE: `OPERAND` or a folded one.
+        DTYPE: of the operand, where q is codes.
+    """
+    factor = tl.full([1], 1.0, tl.float32)
+    if q_scale.ptr is not None:
+        group = (i // q_scale.rows).to(tl.int64)
+        offset = b.to(tl.int64) * q_scale.batch + h.to(tl.int64) * q_scale.head + group * q_scale.step
+        scale = tl.load(q_scale.ptr + offset, mask=there, other=0.0)
+        number = decoded(q, FORMAT)
+        if MODE == OPERAND:
+            number = number * scale[:, None]
+        else:
+            factor = scale
+        q = number.to(DTYPE)
+    return q, factor
+
+
+@triton.jit
+def page_and_slot(codes, b, j, keep):
+    """Where keys `j` lie: the page and the key within it; without pages one page, and the number of the key."""
+    if codes.pages.ptr is None:
+        page = j * 0
+        slot = j
+    else:
+        page = tl.load(codes.pages.ptr + b.to(tl.int64) * codes.pages.batch + j // codes.pages.size, mask=keep, other=0)
+        slot = j % codes.pages.size
+    return page, slot
+
+
+@triton.jit
+def load_groups(groups, b, hk, page, j, keep, keys_per_scale):
+    """The scale or the zero point of the keys `j` of `page`; 0 for keys that are not read."""
     group = (j // keys_per_scale).to(tl.int64)
     offset = b.to(tl.int64) * groups.batch + hk.to(tl.int64) * groups.head + group * groups.step
+    offset += page.to(tl.int64) * groups.page
     return tl.load(groups.ptr + offset, mask=keep, other=0)
 
 
 @triton.jit
 def load_scales(codes, b, hk, j, keep):
     """The scales of keys `j`, fp32."""
-    return load_groups(codes.scale, b, hk, j, keep, codes.keys_per_scale)
+    page, slot = page_and_slot(codes, b, j, keep)
+    return load_groups(codes.scale, b, hk, page, slot, keep, codes.keys_per_scale)
+
+
+@triton.jit
+def load_only_scale(codes, b, hk, keep):
+    """The scale of a head all of whose keys share one."""
+    offset = b.to(tl.int64) * codes.scale.batch + hk.to(tl.int64) * codes.scale.head
+    return tl.load(codes.scale.ptr + offset, mask=keep, other=0)
 
 
 @triton.jit
 def load_bytes(codes, b, hk, j, keep, channels8, BLOCK_C: tl.constexpr, FORMAT: tl.constexpr):
     """The codes of keys `j`, `[len(j), BLOCK_C]` uint8, and which of them are there; of `INT4` one in each low half."""
     c = tl.arange(0, BLOCK_C)[None, :]
-    offset = b.to(tl.int64) * codes.batch + hk.to(tl.int64) * codes.head + j.to(tl.int64) * codes.row
+    page, slot = page_and_slot(codes, b, j, keep)
+    offset = b.to(tl.int64) * codes.batch + hk.to(tl.int64) * codes.head + slot.to(tl.int64) * codes.row
+    offset += page.to(tl.int64) * codes.page
     there = keep[:, None] & (c < channels8 * 8)
     if FORMAT == INT4:
         x = tl.load(codes.ptr + offset[:, None] + c // 2, mask=there, other=0)
@@ -112,7 +182,8 @@ def load_numbers(codes, b, hk, j, keep, channels8, BLOCK_C: tl.constexpr, FORMAT
     x, there = load_bytes(codes, b, hk, j, keep, channels8, BLOCK_C, FORMAT)
     number = decoded(x, FORMAT)
     if codes.zero.ptr is not None:
-        zero = load_groups(codes.zero, b, hk, j, keep, codes.keys_per_scale)
+        page, slot = page_and_slot(codes, b, j, keep)
+        zero = load_groups(codes.zero, b, hk, page, slot, keep, codes.keys_per_scale)
         number = number - zero.to(tl.float32)[:, None]
     elif FORMAT == INT4:
         number = number - 8.0
