@@ -6,11 +6,13 @@ import os
 import random
 import socket
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from flashverify.campaign.worker.stable_draws import stable_draws
 from flashverify.subjects import has_gpu
 
 # Small problems on busy cores: a second thread costs far more than it gives. Read when torch is first imported.
@@ -26,6 +28,17 @@ settings.register_profile(
     "everywhere", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("everywhere")
+
+# Hypothesis would draw constants out of the source of every module that other tests have imported, and read all of it first.
+_STABLE = pytest.StashKey[ExitStack]()
+
+
+@pytest.fixture
+def constants_of_modules(pytestconfig):
+    """Hypothesis draws constants of modules in this test, as it does for a user."""
+    pytestconfig.stash[_STABLE].close()
+    yield
+    pytestconfig.stash[_STABLE].enter_context(stable_draws())
 
 
 def pytest_addoption(parser):
@@ -81,6 +94,9 @@ def pytest_collection_finish():
 
 
 def pytest_configure(config):
+    config.stash[_STABLE] = ExitStack()
+    config.stash[_STABLE].enter_context(stable_draws())
+    config.add_cleanup(config.stash[_STABLE].close)
     if config.getoption("--offline"):
         sys.addaudithook(_refuse_the_network)
 
