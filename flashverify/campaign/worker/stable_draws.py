@@ -25,7 +25,8 @@ def stable_draws() -> Iterator[None]:
 
         module: Any = providers
         collect, permitted = module._get_local_constants, module.CONSTANTS_CACHE
-        stable = _permitted(type(permitted))
+        kind: Any = type(permitted)
+        stable = _permitted(kind)
     except (ImportError, AttributeError, TypeError):
         yield
         return
