@@ -76,7 +76,7 @@ class _Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return result
 
 
-class _Guarding(_Mode):
+class _Guarding(_Mode):  # type: ignore[no-untyped-call]
     """The mode where functions may be compiled."""
 
     def __torch_dispatch__(
@@ -85,7 +85,7 @@ class _Guarding(_Mode):
         return self.guarded(func, args, kwargs or {})
 
 
-class _GuardingUncompiled(_Mode):
+class _GuardingUncompiled(_Mode):  # type: ignore[no-untyped-call]
     """The mode where nothing is compiled yet; a subject that begins to meanwhile has `_Guarding` from its next call on."""
 
     @classmethod
