@@ -1,17 +1,22 @@
 """What every test runs under: one thread, interpreted kernels where there is no GPU, and what `tests/machines.py` asks for."""
 
+import compileall
 import ctypes
 import gc
 import os
 import random
 import socket
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from flashverify.campaign.worker.stable_draws import stable_draws
 from flashverify.subjects import has_gpu
+
+ROOT = Path(__file__).resolve().parents[1]
 
 # Small problems on busy cores: a second thread costs far more than it gives. Read when torch is first imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -26,6 +31,17 @@ settings.register_profile(
     "everywhere", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("everywhere")
+
+# Hypothesis would draw constants out of the source of every module that other tests have imported, and read all of it first.
+_STABLE = pytest.StashKey[ExitStack]()
+
+
+@pytest.fixture
+def constants_of_modules(pytestconfig):
+    """Hypothesis draws constants of modules in this test, as it does for a user."""
+    pytestconfig.stash[_STABLE].close()
+    yield
+    pytestconfig.stash[_STABLE].enter_context(stable_draws())
 
 
 def pytest_addoption(parser):
@@ -74,6 +90,16 @@ def pytest_collection_modifyitems(config, items):
         random.Random(seed).shuffle(items)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Test modules are compiled once for all workers and runs, also where PYTHONDONTWRITEBYTECODE is set."""
+    before, sys.dont_write_bytecode = sys.dont_write_bytecode, False
+    try:
+        return (yield)
+    finally:
+        sys.dont_write_bytecode = before
+
+
 def pytest_collection_finish():
     """Tests and modules live to the end: searching them again for garbage costs one second in twenty."""
     gc.freeze()
@@ -81,6 +107,13 @@ def pytest_collection_finish():
 
 
 def pytest_configure(config):
+    config.stash[_STABLE] = ExitStack()
+    config.stash[_STABLE].enter_context(stable_draws())
+    config.add_cleanup(config.stash[_STABLE].close)
+    if not hasattr(config, "workerinput"):
+        # Tests start hundreds of processes. Where none of them may write bytecode, each would compile the harness anew.
+        for package in ("flashverify", "kernels", "oracles"):
+            compileall.compile_dir(ROOT / package, quiet=2)
     if config.getoption("--offline"):
         sys.addaudithook(_refuse_the_network)
 

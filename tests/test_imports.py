@@ -1,6 +1,8 @@
 """The direction of imports: downward only, as ARCHITECTURE.md draws it."""
 
 import ast
+import importlib.util
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -129,3 +131,9 @@ def test_commands_that_need_no_torch_start_without_it(argument):
         "assert 'torch' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+
+
+@pytest.mark.skipif(not os.access(ROOT, os.W_OK), reason="nothing can be written to the checkout")
+@pytest.mark.parametrize("name", ["flashverify.case.case", "flashverify_kernels.launch", "flashverify_oracles.float64"])
+def test_processes_of_tests_find_the_harness_compiled(name):
+    assert Path(importlib.util.cache_from_source(importlib.util.find_spec(name).origin)).exists()

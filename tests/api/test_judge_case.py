@@ -179,14 +179,18 @@ for function in (flashverify.judge_case, flashverify.count_masks):
     with pytest.raises(flashverify.UsageError, match="launches Triton kernels on the CPU, but this process compiles them"):
         function(compiled, "fv1 seq_q=16 seq_k=16 dtype=bf16 backward=no")
 """
+COMPILER = """
+assert not flashverify.judge_case("torch-cpu", "fv1 seq_q=3 seq_k=3 dtype=fp32").failures
+assert "torch._dynamo" not in sys.modules
+"""
 
 
 @pytest.mark.slow
 @interpreted
-def test_a_process_that_compiles_is_told_so_instead_of_failing_the_kernel():
+def test_a_process_that_compiles_is_told_so_instead_of_failing_the_kernel_and_loads_no_compiler_of_torch():
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     environment["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), *(path for path in sys.path if path)])
-    done = subprocess.run([sys.executable, "-c", COMPILED], capture_output=True, text=True, env=environment)
+    done = subprocess.run([sys.executable, "-c", COMPILED + COMPILER], capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
 
 

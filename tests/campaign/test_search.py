@@ -34,7 +34,7 @@ def test_a_small_space_is_exhausted():
     assert {1, 2, 3} == {case.seq_q for case in draw(few, 100, 0)}
 
 
-def test_draws_depend_on_no_module_that_happens_to_be_imported(tmp_path, monkeypatch):
+def test_draws_depend_on_no_module_that_happens_to_be_imported(constants_of_modules, tmp_path, monkeypatch):
     seeds = st.builds(Case, values=st.builds(Values, seed=st.integers(0, 2**40)))
     before = draw(seeds, 200, 7)
     (tmp_path / "odd_constants.py").write_text(f"NUMBERS = {[10**9 + 7 * n for n in range(400)]}\n", encoding="utf-8")

@@ -31,9 +31,8 @@ print(json.dumps(results))
 
 
 @pytest.mark.slow
-def test_what_a_launch_needs_is_not_underestimated(tmp_path):
+def test_what_a_launch_needs_is_not_underestimated():
     env = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    env["TRITON_CACHE_DIR"] = str(tmp_path)
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, json.dumps(CONFIGS)], env=env, capture_output=True, text=True, check=False
     )

@@ -7,6 +7,7 @@ a batch holds would follow from what its worker had judged before, from the file
 from __future__ import annotations
 
 import contextlib
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -23,15 +24,21 @@ def stable_draws() -> Iterator[None]:
         from hypothesis.internal.constants_ast import Constants
 
         module: Any = providers
-        collect, forget = module._get_local_constants, module.CONSTANTS_CACHE.cache.clear
-    except (ImportError, AttributeError):
+        collect, permitted = module._get_local_constants, module.CONSTANTS_CACHE
+        kind: Any = type(permitted)
+        stable = _permitted(kind)
+    except (ImportError, AttributeError, TypeError):
         yield
         return
     none = Constants()
-    forget()
-    module._get_local_constants = lambda: none
+    module._get_local_constants, module.CONSTANTS_CACHE = lambda: none, stable
     try:
         yield
     finally:
-        module._get_local_constants = collect
-        forget()
+        module._get_local_constants, module.CONSTANTS_CACHE = collect, permitted
+
+
+@cache
+def _permitted(kind: Any) -> Any:
+    """By choice, the constants that it permits where modules have none: the same in every draw, and costly to list."""
+    return kind(1024)

@@ -171,10 +171,10 @@ def guard_outputs(*, pattern: int = 0) -> Iterator[Guard]:
     """
     if pattern not in (0, 1):
         raise UsageError(f"pattern={pattern!r} is not accepted: 0 or 1")
-    from flashverify.case.memory.guard_mode import GuardMode
+    from flashverify.case.memory.guard_mode import guard_mode
 
     guard = Guard(pattern)
-    with GuardMode(guard):
+    with guard_mode(guard):
         yield guard
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 
     from flashverify.case.memory.guard import Guard
 
-__all__ = ["GuardMode"]
+__all__ = ["guard_mode"]
 
 _ATEN = torch.ops.aten
 _EMPTY = {
@@ -38,11 +39,19 @@ _ABSOLUTE = ("torch::autograd::CopySlices", "AsStridedBackward0")
 """Steps of autograd that reach into a fresh allocation by offsets from the start of its storage, where the guard band lies."""
 
 
-class GuardMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+def guard_mode(guard: Guard) -> TorchDispatchMode:
     """Replaces the result of every factory function by a guarded tensor of the same shape and strides.
 
-    A higher-order operator runs without the mode, and so does what torch compiled: their own allocations are not guarded. With the mode
-    on its stack torch would run a compiled function uncompiled.
+    torch has its compiler leave a mode alone, for which it imports the compiler when the mode is first met: more than a second of
+    every process that judges a case. A process that has not imported the compiler compiles nothing.
+    """
+    return (_Guarding if "torch._dynamo" in sys.modules else _GuardingUncompiled)(guard)
+
+
+class _Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """A higher-order operator runs without the mode, and so does what torch compiled: their own allocations are not guarded.
+
+    With the mode on its stack torch would run a compiled function uncompiled.
     """
 
     supports_higher_order_operators = True
@@ -56,16 +65,37 @@ class GuardMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Compiled functions stay compiled inside the mode."""
         return True
 
-    def __torch_dispatch__(
-        self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        result = func(*args, **(kwargs or {}))
-        if func is _ATEN.clone.default and (kwargs or {}).get("memory_format") is torch.contiguous_format:
+    def guarded(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The result of the operator, surrounded where it is a fresh allocation."""
+        result = func(*args, **kwargs)
+        if func is _ATEN.clone.default and kwargs.get("memory_format") is torch.contiguous_format:
             self._guard.made_contiguous(args[0])
         filled = func in _FILLED
         if (filled or func in _EMPTY) and type(result) is torch.Tensor and not _of_absolute_offsets():
             return self._guard.surround(result, filled=filled)
         return result
+
+
+class _Guarding(_Mode):  # type: ignore[no-untyped-call]
+    """The mode where functions may be compiled."""
+
+    def __torch_dispatch__(
+        self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        return self.guarded(func, args, kwargs or {})
+
+
+class _GuardingUncompiled(_Mode):  # type: ignore[no-untyped-call]
+    """The mode where nothing is compiled yet; a subject that begins to meanwhile has `_Guarding` from its next call on."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+    def __torch_dispatch__(
+        self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        return self.guarded(func, args, kwargs or {})
 
 
 def _of_absolute_offsets() -> bool:

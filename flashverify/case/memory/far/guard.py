@@ -81,11 +81,11 @@ class FarOutputs:
     @contextmanager
     def __call__(self, *, pattern: int = 0) -> Iterator[FarGuard]:
         """Guards what is allocated inside the block."""
-        from flashverify.case.memory.guard_mode import GuardMode
+        from flashverify.case.memory.guard_mode import guard_mode
 
         guard = FarGuard(pattern, self._axis)
         self._guards.append(guard)
-        with GuardMode(guard):
+        with guard_mode(guard):
             yield guard
 
     @property
