@@ -22,7 +22,7 @@ from flashverify.campaign.protocol import (
     Shown,
 )
 from flashverify.campaign.supervisor.events import FindingFolded, FindingMinimal, FindingSeen
-from flashverify.campaign.supervisor.minimisation import minimisation
+from flashverify.campaign.supervisor.minimisation import Explains, finding_of, minimisation
 from flashverify.campaign.supervisor.second_causes import SecondCauses
 from flashverify.campaign.supervisor.turns import Turns
 
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from flashverify.judge.verdict import Key
 
 __all__ = ["Explainer"]
-
-_Task = Minimise | Attribute | Compare | Separate | Profile
 
 _VERIFYING = 60.0
 """Seconds that verifying and diagnosing one finding may take, beside shrinking it."""
@@ -70,7 +68,7 @@ class Explainer:
         self._config, self._ledger, self._time, self._tell, self._elapsed = config, ledger, time, tell, elapsed
         tally = ledger.tally
         self._book = CauseBook(tally.records, tally.owners, tally.seen, tally.company)
-        self._tasks: dict[int, _Task] = {}
+        self._tasks: dict[int, Explains] = {}
         self._unanswered: dict[int, list[Sighting]] = {}
         self._attempts: Counter[Key] = Counter()
         self._turns = Turns()
@@ -82,7 +80,7 @@ class Explainer:
         """Whether a task waits and there is time for it."""
         return self.next(searching) is not None
 
-    def next(self, searching: bool) -> _Task | None:
+    def next(self, searching: bool) -> Explains | None:
         """The next task; None where there is none, or no time for it."""
         most = self._config.shrink_seconds + _VERIFYING
         self._fold_each(self._shown.folds())
@@ -117,20 +115,19 @@ class Explainer:
                 return Attribute(*found, limit)
         return None
 
-    def _before_trials(self, subject: str, searching: bool, limit: float | None) -> _Task | None:
+    def _before_trials(self, subject: str, searching: bool, limit: float | None) -> Explains | None:
         """What is asked before cases are run again in other ways: of a second cause, and once the search is over of two explained findings."""
-        found = None if self._second.doubted else self._book.further_question(subject, silent=True)
-        if found is not None:
+        if not self._second.doubted and (found := self._book.further_question(subject, silent=True)) is not None:
             return Attribute(*found, limit)
         two = None if searching else self._book.remaining.undecided(subject, explained=True)
         return None if two is None else Separate(*two, limit)
 
     def _free_subjects(self) -> list[str]:
         """The subjects with findings that no worker is busy with."""
-        busy = {_finding(task).subject for task in self._tasks.values()}
+        busy = {finding_of(task).subject for task in self._tasks.values()}
         return [s for s in dict.fromkeys(key.subject for key in self._ledger.tally.records) if s not in busy]
 
-    def began(self, worker: int, task: _Task) -> None:
+    def began(self, worker: int, task: Explains) -> None:
         """A worker was given a task."""
         self._tasks[worker] = task
         self._unanswered[worker] = list(task.asked) if isinstance(task, Attribute) else []
@@ -155,7 +152,7 @@ class Explainer:
             self._book.answer(task.cause.key, left[0], "", told=False)
         if task is not None:
             self._fold_companions()
-            self._second.open(_finding(task).subject, self._elapsed())
+            self._second.open(finding_of(task).subject, self._elapsed())
 
     def lost(self, worker: int, *, blamed: bool = True) -> None:
         """A worker died over its task: a finding is stored as it is now, a failure that it was asked about counts as another one.
@@ -249,8 +246,3 @@ class Explainer:
         record = self._ledger.fold(key, cause, why)
         self._book.forget(key)
         self._tell(FindingFolded(record, next(folded for folded in record.folded if folded.key == key)))
-
-
-def _finding(task: _Task) -> Key:
-    """The finding that a task is about."""
-    return task.key if isinstance(task, Minimise) else task.cause.key

@@ -1,4 +1,4 @@
-"""The task that minimises a finding, with what is known of others."""
+"""Tasks about findings; the one that minimises a finding, with what is known of others."""
 
 from __future__ import annotations
 
@@ -7,15 +7,19 @@ from typing import TYPE_CHECKING
 from flashverify.campaign.causes.diagnoses import names
 from flashverify.campaign.causes.sighting import may_follow
 from flashverify.campaign.causes.symptoms import symptom
-from flashverify.campaign.protocol import Minimise
+from flashverify.campaign.protocol import Attribute, Compare, Minimise, Profile, Separate
 
 if TYPE_CHECKING:
     from flashverify.campaign.causes.book import CauseBook
     from flashverify.campaign.supervisor.config import CampaignConfig
     from flashverify.campaign.supervisor.tally import Tally
     from flashverify.judge.record import FindingRecord
+    from flashverify.judge.verdict import Key
 
-__all__ = ["minimisation"]
+__all__ = ["Explains", "finding_of", "minimisation"]
+
+Explains = Minimise | Attribute | Compare | Separate | Profile
+"""A task about a finding."""
 
 
 def minimisation(
@@ -53,3 +57,8 @@ def minimisation(
         undiagnosed=again,
         own=sighting is not None and not may_follow(sighting),
     )
+
+
+def finding_of(task: Explains) -> Key:
+    """The finding that a task is about."""
+    return task.key if isinstance(task, Minimise) else task.cause.key
