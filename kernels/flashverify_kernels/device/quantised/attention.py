@@ -27,7 +27,7 @@ WEIGHT_FACTOR = tl.constexpr(256.0)
 
 @triton.jit
 def logits(q, q_factor, k_codes, b, hk, j, keep, scale_log2, d8, BLOCK_D: tl.constexpr,
-           FORMAT: tl.constexpr, MODE: tl.constexpr, PRECISION: tl.constexpr):  # fmt: skip
+           FORMAT: tl.constexpr, MODE: tl.constexpr, DTYPE: tl.constexpr, PRECISION: tl.constexpr):  # fmt: skip
     """Base-2 logits of one tile of keys, `[BLOCK_M, BLOCK_N]` fp32; `q_factor` is what `queries` says of the rows."""
     k = load_numbers(k_codes, b, hk, j, keep, d8, BLOCK_D, FORMAT)
     k_scale = load_scales(k_codes, b, hk, j, keep)
@@ -36,7 +36,8 @@ def logits(q, q_factor, k_codes, b, hk, j, keep, scale_log2, d8, BLOCK_D: tl.con
         z = tl.dot(q, tl.trans(k), input_precision=PRECISION) * scale_log2
     else:
         z = tl.dot(q, tl.trans(k.to(q.dtype)), input_precision=PRECISION) * (k_scale * scale_log2)[None, :]
-        z = z * q_factor[:, None]
+        if DTYPE is not None:
+            z = z * q_factor[:, None]
     return z
 
 
@@ -144,7 +145,9 @@ def quantised_decode_kernel(
             keep = j < k_end
             if LOWER & MASK:
                 keep = keep & (j >= k_begin)
-            z = logits(q, q_factor, k_codes, b, hk, j, keep, scale_log2, sizes.d8, BLOCK_D, FORMAT, MODE, PRECISION)
+            z = logits(
+                q, q_factor, k_codes, b, hk, j, keep, scale_log2, sizes.d8, BLOCK_D, FORMAT, MODE, DTYPE, PRECISION
+            )
             p, m_i, l_i, alpha = online_step(z, see, m_i, l_i, part != FULL)
             acc = weighted(acc * alpha[:, None], p, v_codes, b, hk, j, keep, sizes.dv8, q.dtype, BLOCK_DV,
                            FORMAT, MODE, SCALE_LAST, PRECISION)  # fmt: skip
@@ -213,7 +216,9 @@ def quantised_forward_kernel(
             j = n0 + tl.arange(0, BLOCK_N)
             see = visible(i[:, None], j[None, :], sizes.sq, k_end, band, mask.bits, 0, MASK, part != FULL)
             keep = j < k_end
-            z = logits(q, q_factor, k_codes, b, hk, j, keep, scale_log2, sizes.d8, BLOCK_D, FORMAT, MODE, PRECISION)
+            z = logits(
+                q, q_factor, k_codes, b, hk, j, keep, scale_log2, sizes.d8, BLOCK_D, FORMAT, MODE, DTYPE, PRECISION
+            )
             p, m_i, l_i, alpha = online_step(z, see, m_i, l_i, part != FULL)
             acc = weighted(acc * alpha[:, None], p, v_codes, b, hk, j, keep, sizes.dv8, q.dtype, BLOCK_DV,
                            FORMAT, MODE, SCALE_LAST, PRECISION)  # fmt: skip
