@@ -129,6 +129,7 @@ class Executor(stock.GridExecutor):  # type: ignore[misc]
     def _alone(self, launch: Launch, program: int) -> None:
         b = self.session.builder
         self._enter(launch, program)
+        Replayed.at = None
         b.on_attempt()
         try:
             self.fn(**launch.arguments)

@@ -214,6 +214,16 @@ def _check_splits(
     if splits is None:
         resident = resident_programs(config, q.device, d=d, dv=dv, dtype=q.dtype, pairs=terms.pairs)
         return decode_splits(keys=sk, programs=programs, resident=resident)
+    return check_splits(splits)
+
+
+def check_splits(splits: int) -> int:
+    """Check a number of parts that was asked for; returns it.
+
+    Raises:
+        TypeError: it is no whole number.
+        ValueError: it is not within 1 to `MAX_SPLITS`.
+    """
     if isinstance(splits, bool) or not isinstance(splits, int):
         raise TypeError(f"n_splits: expected a whole number, got {splits!r} ({type(splits).__name__})")
     if not 1 <= splits <= MAX_SPLITS:

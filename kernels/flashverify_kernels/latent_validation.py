@@ -4,12 +4,13 @@ import math
 
 import torch
 
-from flashverify_kernels.decode_config import MAX_SPLITS, PROCESSORS, decode_splits
+from flashverify_kernels.decode_config import PROCESSORS, decode_splits
 from flashverify_kernels.decode_validation import (
     CheckedDecode,
     check_input,
     check_names_of,
     check_pages,
+    check_splits,
     check_table,
 )
 from flashverify_kernels.latent_config import latent_config
@@ -95,13 +96,9 @@ def latent_splits(splits: int | None, device: torch.device, sk: int, programs: i
         TypeError: it is no whole number.
         ValueError: it is not within 1 to `MAX_SPLITS`.
     """
-    if splits is None:
-        processors = PROCESSORS
-        if device.type == "cuda":
-            processors = torch.cuda.get_device_properties(device).multi_processor_count
-        return decode_splits(keys=sk, programs=programs, resident=processors)
-    if isinstance(splits, bool) or not isinstance(splits, int):
-        raise TypeError(f"n_splits: expected a whole number, got {splits!r} ({type(splits).__name__})")
-    if not 1 <= splits <= MAX_SPLITS:
-        raise ValueError(f"n_splits: expected 1 to {MAX_SPLITS}, got {splits}")
-    return splits
+    if splits is not None:
+        return check_splits(splits)
+    processors = PROCESSORS
+    if device.type == "cuda":
+        processors = torch.cuda.get_device_properties(device).multi_processor_count
+    return decode_splits(keys=sk, programs=programs, resident=processors)

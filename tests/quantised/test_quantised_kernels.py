@@ -11,7 +11,7 @@ from flashverify.interpreter.hooks import interpreting
 from flashverify.mutants import build_mutant
 from flashverify.mutants.bank import QUANTISED
 from flashverify_kernels.device.quantised.codes import decoded
-from flashverify_kernels.quantised import Quantised, quantised_attention
+from flashverify_kernels.quantised import Quantised, quantised_attention, quantised_decode
 from flashverify_kernels.quantised.cache import FORMATS
 
 SHAPE = "fv1 batch=2 heads_q=4 heads_kv=2 seq_q=5 seq_k=70 dim_qk=16 dim_v=16 klen=70,33 padding=nan backward=no"
@@ -121,3 +121,25 @@ def cache(**changed):
 def test_bad_input_is_refused_by_name(k, named):
     with pytest.raises((TypeError, ValueError), match=named):
         quantised_attention(torch.zeros(1, 1, 2, 16), k, cache())
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"causal": "bottom_right"}, "causal: expected one of None, 'top-left', 'bottom-right', got 'bottom_right'"),
+        ({"precision": "tf31"}, "precision: expected one of"),
+        ({"scale": float("nan")}, "scale: expected a finite fp32 number, got nan"),
+        ({"n_splits": 1.5}, "n_splits: expected a whole number, got 1.5"),
+        ({"n_splits": True}, "n_splits: expected a whole number, got True"),
+    ],
+)
+def test_a_bad_option_is_refused_by_name(options, named):
+    with pytest.raises((TypeError, ValueError), match=named):
+        quantised_decode(torch.zeros(1, 1, 2, 16), cache(), cache(), **options)
+
+
+def test_queries_without_a_kv_head_are_refused():
+    nothing = cache(codes=torch.zeros(1, 0, 8, 16, dtype=torch.uint8), scale=torch.ones(1, 0, 1))
+
+    with pytest.raises(ValueError, match="q: 2 query heads of 1 sequences do not fit k"):
+        quantised_attention(torch.zeros(1, 2, 2, 16), nothing, nothing)

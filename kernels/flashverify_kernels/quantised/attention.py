@@ -7,16 +7,18 @@ from typing import Any
 import torch
 
 from flashverify_kernels.arguments import mask_parts
-from flashverify_kernels.decode_config import MAX_SPLITS, decode_config, decode_splits, resident_programs
+from flashverify_kernels.decode_config import decode_config, decode_splits, resident_programs
+from flashverify_kernels.decode_validation import check_names_of, check_splits
 from flashverify_kernels.device.arguments import Sizes
 from flashverify_kernels.device.quantised.attention import quantised_decode_kernel, quantised_forward_kernel
 from flashverify_kernels.device.quantised.codes import RowScales
 from flashverify_kernels.masking import Extent, Mask, check_mask
 from flashverify_kernels.merge import aligned, launch_merge
-from flashverify_kernels.options import Causal, Options, Precision, Window
+from flashverify_kernels.options import Causal, DecodeOptions, Options, Precision, Window
 from flashverify_kernels.quantised.cache import Quantised, QuantisedQueries
 from flashverify_kernels.quantised.constants import MODES, quantised_constants
 from flashverify_kernels.runtime import INTERPRETED, device_error, shared_memory_limit, supported
+from flashverify_kernels.validation import check_scale
 from flashverify_kernels.views import part_view, view
 
 _LOG2_E = math.log2(math.e)
@@ -46,9 +48,7 @@ def quantised_decode(
         ValueError: a shape, stride, device or value that is not accepted.
     """
     call = _Call(q, k, v, **options)
-    splits = n_splits if n_splits is not None else call.splits()
-    if not 1 <= splits <= MAX_SPLITS:
-        raise ValueError(f"n_splits: expected 1 to {MAX_SPLITS}, got {splits}")
+    splits = call.splits() if n_splits is None else check_splits(n_splits)
     o, lse = call.outputs()
     if not o.numel():
         return o, lse
@@ -131,8 +131,9 @@ class _Call:
         self.k, self.v, self.key_lengths, self.table = k, v, key_lengths, block_table
         self.dtype = q.dtype if self.codes is None else self.codes.dtype
         self.kv_heads, self.sk = k.kv_heads, self._room()
+        check_names_of(DecodeOptions(causal=causal, precision=precision))
         self._check(mode, allow_interpreted_bf16)
-        self.mode, self.scale = mode, 1 / math.sqrt(q.shape[3]) if scale is None else float(scale)
+        self.mode, self.scale = mode, check_scale(scale, q.shape[3])
         self.precision = precision if self.dtype == torch.float32 else "ieee"
         self.group = q.shape[1] // max(self.kv_heads, 1)
         batch, heads, sq, self.d = q.shape
@@ -167,7 +168,8 @@ class _Call:
             raise ValueError(
                 f"k: expected the format and heads of v and {q.shape[3]} channels, got {k.format}, {k.dim}"
             )
-        if q.shape[1] % max(k.kv_heads, 1) or (not k.paged and k.codes.shape[0] != q.shape[0]):
+        unequal = q.shape[1] % k.kv_heads if k.kv_heads else q.shape[1]
+        if unequal or (not k.paged and k.codes.shape[0] != q.shape[0]):
             raise ValueError(
                 f"q: {q.shape[1]} query heads of {q.shape[0]} sequences do not fit k {tuple(k.codes.shape)}"
             )
