@@ -30,7 +30,7 @@ _ON_GPU: dict[str, Any] = {"length": 128, "batch": 4, "heads": 4, "dim": 64}
 _MINUTES = 3.0
 
 
-@click.command("train")
+@click.command("train", short_help="Train a small transformer, judge each step.")
 @click.option("--subject", metavar="SPEC", default="bundled", help="registered name or module:name [default: bundled]")
 @click.option("--dtype", metavar="|".join(DTYPES), default="bf16", help="of q, k, v and O [default: bf16]")
 @click.option("--dropout", metavar="P", type=click.FloatRange(0, 1, max_open=True), default=0.0, help="[default: 0]")
