@@ -6,7 +6,8 @@ import difflib
 import re
 from dataclasses import fields
 
-from flashverify.case.supports import Selections, Supports
+from flashverify.case.selections import Selections
+from flashverify.case.supports import Supports
 from flashverify.numerics.form import Form
 
 __all__ = ["advice_on_field"]

@@ -112,13 +112,14 @@ def test_workers_fill_the_places_in_turn():
 
     assert assignment(places) == ("10.0.0.2/cpu", "10.0.0.2#2/cpu") * 2 + ("10.0.0.2/cpu",) * 2
     assert assignment(places, 1) == ("10.0.0.2/cpu",)
-    assert len(assignment(places, 13)) == 13
+    assert assignment(places, 8) == assignment(places) + ("10.0.0.2/cpu", "10.0.0.2#2/cpu")
     assert assignment((), None) == ()
 
 
 def test_the_memory_of_a_worker_is_that_of_the_fullest_machine():
     two = places_of(HOSTS[:1], "cuda")
     assert memory_of_worker(two, {"10.0.0.1/gpu0": 280, "10.0.0.1/gpu1": 280}) == 8
+    assert memory_of_worker(two, {"10.0.0.1/gpu0": 280, "10.0.0.1/gpu1": 280}, compilers=14) == 6
     assert memory_of_worker(two, {}) is None
 
 
