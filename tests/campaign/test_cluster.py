@@ -112,7 +112,7 @@ def test_workers_fill_the_places_in_turn():
 
     assert assignment(places) == ("10.0.0.2/cpu", "10.0.0.2#2/cpu") * 2 + ("10.0.0.2/cpu",) * 2
     assert assignment(places, 1) == ("10.0.0.2/cpu",)
-    assert assignment(places, 8) == assignment(places) + ("10.0.0.2/cpu", "10.0.0.2#2/cpu")
+    assert assignment(places, 8) == (*assignment(places), "10.0.0.2/cpu", "10.0.0.2#2/cpu")
     assert assignment((), None) == ()
 
 
