@@ -24,7 +24,7 @@ DTYPES = ("fp32", "fp16", "bf16")
 
 def seen(size: float, dtype: str, steps: int) -> str:
     """What sees a dK that is `size` too large first, and after how many steps; a dash where nothing does."""
-    course = Course(planted(dk=1 + size), Settings(subject="planted", device="cpu", out="", dtype=dtype, unrolled=0))
+    course = Course(planted(dk=1 + size), Settings(subject="planted", device="cpu", dtype=dtype, unrolled=0))
     for number in range(1, steps + 1):
         course.step()
         if course.findings:

@@ -22,6 +22,7 @@ from flashverify.campaign.commands import campaign
 from flashverify.campaign.supervisor import engine, process
 from flashverify.campaign.supervisor.events import FindingSeen
 from flashverify.campaign.worker import main as worker
+from flashverify.campaign.worker.session import Session
 
 from .faults import WORKER, Steps
 from .layer import FaultyDisk
@@ -169,12 +170,12 @@ def _patch(steps: Steps) -> None:
         tell(self, event)
 
     engine.Engine._tell = told  # type: ignore[method-assign]
-    emit = worker.Session.emit
+    emit = Session.emit
 
-    def emitted(self: worker.Session, event: Any) -> None:
+    def emitted(self: Session, event: Any) -> None:
         steps.step("event", type(event).__name__, emit, self, event)
 
-    worker.Session.emit = emitted  # type: ignore[method-assign]
+    Session.emit = emitted  # type: ignore[method-assign]
 
 
 class _Forked:

@@ -28,7 +28,7 @@ def _parsed(_context: click.Context, option: click.Parameter, text: str) -> tupl
     return _numbers(option.name or "", text)
 
 
-@click.command("bench")
+@click.command("bench", short_help="Time kernels side by side.")
 @click.option(
     "--subject",
     multiple=True,

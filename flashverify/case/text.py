@@ -126,7 +126,15 @@ def _new_value(word: str) -> tuple[str, Any]:
     try:
         return axis.field, axis.parse(value)
     except (ValueError, TypeError, KeyError, IndexError, OverflowError) as error:
-        raise CaseTextError(f"{key}={value[:80]!r} is not accepted: {error}") from error
+        raise CaseTextError(f"{key}={value[:80]!r} is not accepted: {_accepted(error)}") from error
+
+
+def _accepted(error: Exception) -> str:
+    """What a value of a word may be, in place of what Python says of a number that is none."""
+    said = str(error)
+    if said.startswith("invalid literal for int()"):
+        return "an integer, or integers"
+    return "a number" if said.startswith("could not convert string to float") else said
 
 
 _known_value = functools.lru_cache(maxsize=_REMEMBERED)(_new_value)

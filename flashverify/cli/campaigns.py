@@ -65,7 +65,7 @@ def _campaign(
     return summary.exit_code
 
 
-@click.command("run")
+@click.command("run", short_help="Judge the fixed matrix of cases.")
 @shared_options(
     "subject",
     "max-cases",
@@ -96,7 +96,7 @@ def run_command(as_json: bool, no_report: bool, **options: Any) -> int:
     return _campaign("run", options, as_json, no_report)
 
 
-@click.command("fuzz")
+@click.command("fuzz", short_help="Search for failing cases within a budget.")
 @shared_options(
     "subject",
     "hours",

@@ -12,7 +12,7 @@ from flashverify.campaign.commands.options import JSON, REPORT
 __all__ = ["merge_command", "status_command"]
 
 
-@click.command("status")
+@click.command("status", short_help="Say how a run stands.")
 @click.argument("run_dir", metavar="RUN_DIR")
 @JSON
 def status_command(run_dir: str, as_json: bool) -> int:
@@ -28,7 +28,7 @@ def status_command(run_dir: str, as_json: bool) -> int:
     return standing.exit_code
 
 
-@click.command("merge")
+@click.command("merge", short_help="Make one run of the shards of a campaign.")
 @click.argument("out", metavar="OUT")
 @click.argument("run_dirs", metavar="RUN_DIR...", nargs=-1, required=True)
 @click.option(

@@ -17,7 +17,7 @@ from flashverify.errors import UsageError
 __all__ = ["list_command", "replay_command", "report_command"]
 
 
-@click.command("replay")
+@click.command("replay", short_help="Judge one case again.")
 @click.argument("case", metavar="CASE|FILE|FOLDER|-")
 @shared_options("device", "numerics")
 @click.option("--subject", metavar="SPEC", help="registered name or module:name [default: the one in the file]")
@@ -55,7 +55,7 @@ def replay_command(
     return result_code(result)
 
 
-@click.command("report")
+@click.command("report", short_help="Write the report of a stored run again.")
 @click.argument("run_dir", metavar="RUN_DIR")
 @ci_options
 @JSON

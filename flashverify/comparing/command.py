@@ -20,7 +20,7 @@ __all__ = ["compare_command"]
 STORED = "comparison.json"
 
 
-@click.command("compare")
+@click.command("compare", short_help="Say whether a change may be merged.")
 @click.argument("sides", metavar="BASE [CANDIDATE]", nargs=-1, required=True)
 @click.option("--subject", metavar="SPEC", help="of the folders or revisions that are compared")
 @click.option("--cases", metavar="N", type=click.IntRange(min=1), help="judge N drawn cases and no others")

@@ -9,7 +9,7 @@ import click
 __all__ = ["compile_command"]
 
 
-@click.command("compile")
+@click.command("compile", short_help="Compile Triton kernels without a GPU.")
 @click.option("--subject", multiple=True, metavar="SPEC", help="registered name or module:name; repeatable")
 @click.option("--arch", multiple=True, metavar="sm_NN", help="repeatable [default: sm_80, sm_90 and sm_100]")
 @click.option("--only", metavar="TEXT", default="", help="only launches with this text in their kernel or label")

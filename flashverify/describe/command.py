@@ -22,7 +22,7 @@ _LIMIT = 600.0
 """Seconds that a description may take."""
 
 
-@click.command("describe")
+@click.command("describe", short_help="Say what a subject declares, and what not.")
 @click.argument("subject", metavar="SUBJECT")
 @click.option("--seed", metavar="N", type=click.IntRange(min=0), default=0, help="of the drawn cases [default: 0]")
 @click.option("--device", metavar="auto|cpu|cuda", default="auto", help="for which cases are drawn [default: auto]")

@@ -22,7 +22,7 @@ from flashverify.subjects.registry import has_gpu
 __all__ = ["gallery_command"]
 
 
-@click.command("gallery")
+@click.command("gallery", short_help="Judge kernels that others wrote.")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option("--list", "as_list", is_flag=True, help="say what the gallery holds, and judge nothing")
 @click.option("--minutes", metavar="M", type=click.FloatRange(min=0.05), help="of search per kernel [default: 1]")

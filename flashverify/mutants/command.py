@@ -24,7 +24,7 @@ __all__ = ["mutants_command"]
 _MEMORY_SHARE = 0.8
 
 
-@click.command("mutants")
+@click.command("mutants", short_help="Plant defects and see whether they are found.")
 @click.option("--bank", default="all", metavar="curated|generated|all", show_default=True, help="which mutants")
 @click.option("--only", multiple=True, metavar="ID", help="only this mutant of the bank; repeatable")
 @click.option("--sample", type=click.IntRange(min=1), metavar="N", help="only N of them, drawn by the seed")

@@ -9,12 +9,13 @@ from torch import Tensor
 
 from flashverify.formats import DTYPES, FORMATS, format_of
 from flashverify.numerics.chunk import Chunk
-from flashverify.numerics.coefficients import Coefficients, Shape, coefficients
+from flashverify.numerics.coefficients import Coefficients, coefficients
 from flashverify.numerics.features import Features, check_modifiers
 from flashverify.numerics.flushing import flushable_part
 from flashverify.numerics.form import Form
 from flashverify.numerics.prepare import chunk_of, visible_operands
 from flashverify.numerics.scaled import with_scales
+from flashverify.numerics.shape import Shape
 from flashverify.numerics.systematic import without_rounding_to_nearest, without_roundings
 
 __all__ = ["BoundInputs", "Pairs"]

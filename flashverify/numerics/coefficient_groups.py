@@ -14,21 +14,9 @@ __all__ = [
     "LogitCoefficients",
     "LseCoefficients",
     "OutputCoefficients",
-    "Shape",
     "UnitCoefficients",
     "WeightCoefficients",
 ]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
-    """Sizes that the coefficients depend on: `group` query heads a kv head, `Sq` queries, `Sk` keys, head sizes `D` and `Dv`."""
-
-    group: int
-    Sq: int
-    Sk: int
-    D: int
-    Dv: int
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,6 @@ from flashverify.numerics.coefficient_groups import (
     LogitCoefficients,
     LseCoefficients,
     OutputCoefficients,
-    Shape,
     UnitCoefficients,
     WeightCoefficients,
 )
@@ -20,8 +19,9 @@ from flashverify.numerics.form import Form
 from flashverify.numerics.primitives import DIV_EPS, LG2_EPS, operand_error
 from flashverify.numerics.quantised import FP8_WEIGHTS
 from flashverify.numerics.setting import Setting, U, W, setting_of
+from flashverify.numerics.shape import Shape
 
-__all__ = ["LN2", "LOG2E", "OVERFLOW_FP32", "Coefficients", "Shape", "coefficients"]
+__all__ = ["LN2", "LOG2E", "OVERFLOW_FP32", "Coefficients", "coefficients"]
 
 LN2 = math.log(2.0)
 LOG2E = math.log2(math.e)

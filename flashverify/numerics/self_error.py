@@ -10,13 +10,13 @@ from flashverify.numerics.coefficient_groups import (
     LogitCoefficients,
     LseCoefficients,
     OutputCoefficients,
-    Shape,
     UnitCoefficients,
     WeightCoefficients,
 )
 from flashverify.numerics.coefficients import OVERFLOW_FP32
 from flashverify.numerics.features import Features, float64_features
 from flashverify.numerics.primitives import dot_coefficient
+from flashverify.numerics.shape import Shape
 
 __all__ = ["float64_coefficients"]
 

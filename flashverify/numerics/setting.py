@@ -4,11 +4,11 @@ import math
 from dataclasses import dataclass
 
 from flashverify.formats import FORMATS, Format, format_of
-from flashverify.numerics.coefficient_groups import Shape
 from flashverify.numerics.features import FeatureCoefficients, Features, feature_coefficients
 from flashverify.numerics.form import Form
 from flashverify.numerics.primitives import dot_coefficient
 from flashverify.numerics.quantised import FP8_LOGITS, FP8_WEIGHTS, WEIGHT_FORMATS, fp8_dot
+from flashverify.numerics.shape import Shape
 
 __all__ = ["Setting", "U", "W", "key_blocks", "setting_of"]
 

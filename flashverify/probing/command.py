@@ -17,7 +17,7 @@ _TRIAL_LIMIT = 60.0
 """Seconds that one question may take, at least."""
 
 
-@click.command("probe")
+@click.command("probe", short_help="Work out the declaration of a subject.")
 @click.argument("subject", metavar="SUBJECT")
 @click.option(
     "--seconds",

@@ -223,9 +223,11 @@ def _resolve(spec: str, module_name: str, attribute: str) -> object:
     except FlashverifyError:
         raise
     except Exception as error:
+        from flashverify.subjects.unknown_field import advice_on_field
+
         kind, frames = type(error).__name__, traceback.extract_tb(error.__traceback__)
         frame = next(x for x in reversed(frames) if not {"torch", "triton"} & set(Path(x.filename).parts))
         text = f"subject {spec!r} cannot be imported: {kind}: {error} ({frame.filename}:{frame.lineno})"
-        advice = PRETEND if inability_of(kind, str(error)) is NO_GPU else ""
+        advice = PRETEND if inability_of(kind, str(error)) is NO_GPU else advice_on_field(str(error))
         raise SubjectLoadError(f"{text}{advice}") from error
     return value

@@ -1,4 +1,4 @@
-"""The process of a training: settings as JSON on stdin, the record in MessagePack, which has infinities, on stdout, progress on stderr.
+"""The process of a training: a request as JSON on stdin, the record in MessagePack, which has infinities, on stdout, progress on stderr.
 
 The mode of Triton is set in its environment, before anything is imported. SIGINT ends the training after the step at hand.
 """
@@ -17,7 +17,7 @@ import msgspec
 
 from flashverify.campaign.worker.guard import guard_process
 from flashverify.errors import FlashverifyError, UsageError
-from flashverify.training.settings import Settings
+from flashverify.training.settings import Request
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,11 +37,11 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):
     message: str
 
 
-def answer(settings: Settings, stopped: Callable[[], bool]) -> Record:
-    """Trains, and writes `training.json` and `training.png` into the folder of the settings.
+def answer(request: Request, stopped: Callable[[], bool]) -> Record:
+    """Trains, and writes `training.json` and `training.png` into the folder of the request.
 
     Args:
-        settings: of the training.
+        request: the settings and the folder.
         stopped: whether somebody ended it.
 
     Raises:
@@ -51,13 +51,14 @@ def answer(settings: Settings, stopped: Callable[[], bool]) -> Record:
     from flashverify.training.course import train
     from flashverify.training.picture import draw
 
+    settings = request.settings
     subject = load_subject(settings.subject)
     if subject.device() == "cuda" and not has_gpu():
         raise UsageError(f"subject={settings.subject!r} is not accepted: it needs an NVIDIA GPU")
     if subject.device() != settings.device:  # a subject of the CPU trains there, whatever the machine has
         settings = msgspec.structs.replace(settings, device=subject.device())
     record = train(subject, settings, told=_Progress(), stopped=stopped)
-    folder = Path(settings.out)
+    folder = Path(request.folder)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "training.json").write_bytes(msgspec.json.encode(record))
     if record.steps:
@@ -91,16 +92,16 @@ def main() -> None:
     signal.signal(signal.SIGINT, stop)
     out = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)
-    settings = msgspec.json.decode(sys.stdin.buffer.read(), type=Settings)
+    request = msgspec.json.decode(sys.stdin.buffer.read(), type=Request)
     context: contextlib.AbstractContextManager[object] = contextlib.nullcontext()
-    if settings.device == "cpu":
+    if request.settings.device == "cpu":
         from flashverify.interpreter import faithful
 
         context = faithful()
     reply: Record | Failed
     try:
         with context:
-            reply = answer(settings, lambda: asked)
+            reply = answer(request, lambda: asked)
     except FlashverifyError as error:
         reply = Failed(kind=type(error).__name__, message=str(error))
     out.write(msgspec.msgpack.encode(reply))

@@ -22,7 +22,7 @@ from flashverify.subjects.registry import has_gpu
 from flashverify.training.child import Failed
 from flashverify.training.page import page
 from flashverify.training.record import Record
-from flashverify.training.settings import DTYPES, Settings
+from flashverify.training.settings import DTYPES, Request, Settings
 
 __all__ = ["answered", "train_command"]
 
@@ -30,7 +30,7 @@ _ON_GPU: dict[str, Any] = {"length": 128, "batch": 4, "heads": 4, "dim": 64}
 _MINUTES = 3.0
 
 
-@click.command("train")
+@click.command("train", short_help="Train a small transformer, judge each step.")
 @click.option("--subject", metavar="SPEC", default="bundled", help="registered name or module:name [default: bundled]")
 @click.option("--dtype", metavar="|".join(DTYPES), default="bf16", help="of q, k, v and O [default: bf16]")
 @click.option("--dropout", metavar="P", type=click.FloatRange(0, 1, max_open=True), default=0.0, help="[default: 0]")
@@ -77,14 +77,13 @@ def train_command(
     settings = Settings(
         subject=subject,
         device=where,
-        out=out or os.path.join("flashverify-out", f"training-{_slug(subject)}"),
         dtype=dtype,
         steps=steps,
         minutes=_MINUTES if steps is None and minutes is None else minutes,
         **{**defaults, **{name: size for name, size in sizes.items() if size is not None}},
     )
-    record, code = _trained(settings)
-    folder = Path(settings.out)
+    folder = Path(out or os.path.join("flashverify-out", f"training-{_slug(subject)}"))
+    record, code = _trained(Request(settings=settings, folder=str(folder)))
     files = {"data": folder / "training.json"} | ({"picture": folder / "training.png"} if record.steps else {})
     if as_json:
         told = {"exit_code": code} | {name: str(path) for name, path in files.items()}
@@ -94,14 +93,14 @@ def train_command(
     return code
 
 
-def _trained(settings: Settings) -> tuple[Record, int]:
+def _trained(request: Request) -> tuple[Record, int]:
     """The record of a process in the right mode of Triton, and the exit code; a signal ends the training after the step at hand."""
     signalled: list[int] = []
     process = subprocess.Popen(
         (sys.executable, "-P", "-m", "flashverify.training.child"),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env=child_environment(interpret=settings.device == "cpu"),
+        env=child_environment(interpret=request.settings.device == "cpu"),
     )
 
     def stop(code: int) -> None:
@@ -110,8 +109,8 @@ def _trained(settings: Settings) -> tuple[Record, int]:
             process.send_signal(signal.SIGINT)
 
     with ending_signals(stop), process:
-        printed, _ = process.communicate(msgspec.json.encode(settings))
-    record = answered(settings.subject, printed, process.returncode)
+        printed, _ = process.communicate(msgspec.json.encode(request))
+    record = answered(request.settings.subject, printed, process.returncode)
     if record.interrupted:
         return record, signalled[0] if signalled else 130
     return record, record.exit_code

@@ -1,10 +1,10 @@
-"""What a training is made of: its sizes, its seeds and how long it takes."""
+"""What a training is made of: its sizes, its seeds and how long it takes; where its files go is told beside it."""
 
 from __future__ import annotations
 
 import msgspec
 
-__all__ = ["DTYPES", "Settings"]
+__all__ = ["DTYPES", "Request", "Settings"]
 
 DTYPES = ("fp32", "bf16", "fp16")
 
@@ -15,7 +15,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         subject: as `--subject` takes it.
         device: `cpu` or `cuda`.
-        out: the folder for the picture and the record.
         dtype: of q, k, v, O, dO and their gradients; weights are fp32, everything else is float64.
         dropout: probability that a weight of the attention is dropped.
         steps: to take; None is no limit.
@@ -32,7 +31,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     subject: str
     device: str
-    out: str
     dtype: str = "bf16"
     dropout: float = 0.0
     steps: int | None = None
@@ -45,3 +43,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     layers: int = 2
     rate: float = 0.05
     unrolled: int = 8
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """What the process of a training is asked for.
+
+    Attributes:
+        settings: of the training.
+        folder: for the picture and the record, which does not name it.
+    """
+
+    settings: Settings
+    folder: str

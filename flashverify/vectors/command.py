@@ -20,7 +20,7 @@ __all__ = ["vectors_command"]
 _CHOICES = {"safetensors": ("safetensors",), "json": ("json",), "both": ("safetensors", "json")}
 
 
-@click.command("vectors")
+@click.command("vectors", short_help="Write cases, exact outputs and bounds.")
 @click.argument("folder", metavar="FOLDER")
 @click.option(
     "--subject", metavar="SPEC", default="bundled", help="whose cases, form and contract they are [default: bundled]"

@@ -24,7 +24,7 @@ _LIMIT = 3600.0
 """Seconds that an x-ray may take."""
 
 
-@click.command("xray")
+@click.command("xray", short_help="Count which key entered which row how often.")
 @click.argument("subject", metavar="SUBJECT")
 @click.option("--case", metavar="CASE", default="", help="its text, 'fv1 ...' [default: causal, 256 x 256, D = 64]")
 @click.option(

@@ -1,18 +1,11 @@
 """Every argument of `assert_attention_close` and `oracle`: outputs of the definition pass, the same with one defect fail."""
 
-import math
-
 import pytest
 import torch
 
 from flashverify import assert_attention_close, oracle
 from flashverify.truth import kept_pairs
-
-ROWS, KEYS = torch.arange(24).view(-1, 1), torch.arange(32).view(1, -1)
-
-
-def inputs_of(p):
-    return p.q, p.k, p.v
+from tests.api.feature_problems import KEYS, ROWS, inputs_of
 
 
 def test_everything_at_once_passes(dtype, draw, attention):
@@ -44,104 +37,6 @@ def test_everything_at_once_passes(dtype, draw, attention):
     }
     with pytest.raises(AssertionError, match=r"o\["):
         assert_attention_close(*inputs_of(p), **right, do=p.do, dlse=p.dlse, **plain, **dropout, alibi_slopes=slopes)
-
-
-def lengths(values, size):
-    return torch.arange(size) < torch.tensor(values).view(-1, 1)
-
-
-TREE = (-1, 0, 0, 1, -1, 4, 5, *range(6, 23))
-ANCESTORS = torch.eye(24, dtype=torch.bool)
-for node, parent in enumerate(TREE):
-    if parent >= 0:
-        ANCESTORS[node] |= ANCESTORS[parent]
-SIBLING = ANCESTORS.clone()
-SIBLING[2, 1] = True
-PREFIX = torch.ones(24, 8, dtype=torch.bool)
-DENSE = torch.rand(1, 4, 24, 32, generator=torch.Generator().manual_seed(3)) < 0.6
-CU_Q, CU_K = (0, 10, 10, 22), (0, 8, 12, 30)
-
-
-def blocks(cu_q, cu_k, rows=24, keys=32):
-    row, key = torch.arange(rows), torch.arange(keys)
-    number = [torch.bucketize(x, torch.tensor(cu[1:]), right=True) for x, cu in ((row, cu_q), (key, cu_k))]
-    inside = (row < cu_q[-1]).view(-1, 1) & (key < cu_k[-1]).view(1, -1)
-    return (number[0].view(-1, 1) == number[1].view(1, -1)) & inside
-
-
-CHOSEN = torch.tensor([[[[0, 3, -1], [2, 2, 5], [7, -1, 1]], [[1, -1, 0], [0, 4, 4], [6, 3, 0]]]])
-"""Lists of each kv head for 8 rows, of blocks of 4 keys, with duplicates and with entries that name none."""
-
-
-def named(lists):
-    see = torch.zeros(1, 4, 24, 32, dtype=torch.bool)
-    for head, group, entry in torch.cartesian_prod(torch.arange(4), torch.arange(3), torch.arange(3)).tolist():
-        block = int(lists[0, head // 2, group, entry])
-        if block >= 0:
-            see[0, head, 8 * group : 8 * group + 8, 4 * block : 4 * block + 4] = True
-    return see
-
-
-MASKS = {
-    "top-left": ({"causal": "top-left"}, KEYS <= ROWS, KEYS < ROWS),
-    "bottom-right": ({"causal": "bottom-right"}, KEYS <= ROWS + 8, KEYS <= ROWS),
-    "window": ({"window": (5, 3)}, (KEYS >= ROWS - 5) & (KEYS <= ROWS + 3), (KEYS >= ROWS - 4) & (KEYS <= ROWS + 3)),
-    "open window": ({"window": (None, 3)}, KEYS <= ROWS + 3, KEYS <= ROWS + 4),
-    "tree": ({"tree": TREE}, torch.cat([PREFIX, ANCESTORS], 1), torch.cat([PREFIX, SIBLING], 1)),
-    "tree and window": (
-        {"tree": TREE, "causal": "bottom-right", "window": (5, None)},
-        torch.cat([PREFIX, ANCESTORS], 1) & (KEYS >= ROWS + 3),
-        torch.cat([PREFIX, ANCESTORS], 1) & (KEYS >= ROWS + 4),
-    ),
-    "prefix": (
-        {"prefix_lengths": [9, 20], "causal": "top-left"},
-        lengths([9, 20], 32)[:, None, None] | (KEYS <= ROWS),
-        lengths([10, 20], 32)[:, None, None] | (KEYS <= ROWS),
-    ),
-    "key lengths": (
-        {"key_lengths": [9, 32], "causal": "top-left"},
-        lengths([9, 32], 32)[:, None, None] & (KEYS <= ROWS),
-        lengths([10, 32], 32)[:, None, None] & (KEYS <= ROWS),
-    ),
-    "query lengths": (
-        {"query_lengths": torch.tensor([24, 17])},
-        lengths([24, 17], 24)[:, None, :, None] & torch.ones(1, 1, 24, 32, dtype=torch.bool),
-        lengths([24, 18], 24)[:, None, :, None] & torch.ones(1, 1, 24, 32, dtype=torch.bool),
-    ),
-    "chosen keys": (
-        {"selection": CHOSEN, "selection_rows": 8, "selection_keys": 4, "causal": "bottom-right"},
-        named(CHOSEN) & (KEYS <= ROWS + 8),
-        named(CHOSEN.roll(1, 2)) & (KEYS <= ROWS + 8),
-    ),
-    "dense": ({"mask": DENSE}, DENSE, DENSE.roll(1, 1)),
-    "dense and causal": ({"mask": DENSE, "causal": "bottom-right"}, DENSE & (KEYS <= ROWS + 8), DENSE & (KEYS <= ROWS)),
-}
-
-
-@pytest.mark.parametrize("name", MASKS)
-def test_a_mask_passes_and_a_slightly_other_one_fails(name, dtype, draw, attention):
-    options, right, wrong = MASKS[name]
-    p = draw(dtype)
-
-    assert_attention_close(
-        *inputs_of(p), **attention(*inputs_of(p), p.do, p.dlse, visible=right), do=p.do, dlse=p.dlse, **options
-    )
-    outputs = attention(*inputs_of(p), p.do, p.dlse, visible=wrong)
-    for output in ("o", "lse", "dq", "dv"):
-        with pytest.raises(AssertionError, match=rf"{output}\["):
-            assert_attention_close(*inputs_of(p), **{output: outputs[output]}, do=p.do, dlse=p.dlse, **options)
-
-
-def test_packed_sequences_pass_and_an_end_that_is_off_by_one_fails(dtype, draw, attention):
-    p = draw(dtype, batch=1)
-    options = {"cu_q": CU_Q, "cu_k": CU_K, "padding": "undefined"}
-    right = attention(*inputs_of(p), p.do, visible=blocks(CU_Q, CU_K))
-    wrong = attention(*inputs_of(p), p.do, visible=blocks((0, 10, 10, 22), (0, 9, 12, 30)))
-    right["o"][:, :, 22:] = math.nan
-
-    assert_attention_close(*inputs_of(p), **right, do=p.do, **options)
-    with pytest.raises(AssertionError, match=r"o\[0, \d, [0-9], "):
-        assert_attention_close(*inputs_of(p), o=wrong["o"], **options)
 
 
 DEFECTS = {
@@ -263,39 +158,6 @@ def test_the_lse_of_dropout_is_that_of_all_weights(draw, attention):
     assert not torch.allclose(exact.o, oracle(*inputs_of(p)).o)
 
 
-def test_padding_must_be_written_unless_it_is_undefined(draw, attention):
-    p = draw()
-    visible = (lengths([24, 17], 24)[:, None, :, None]) & lengths([32, 9], 32)[:, None, None]
-    outputs = attention(*inputs_of(p), p.do, visible=visible)
-    given = {"query_lengths": [24, 17], "key_lengths": [32, 9], "do": p.do}
-
-    assert_attention_close(*inputs_of(p), **outputs, **given)
-    for name, place in (("o", (1, 0, 20, 3)), ("dk", (1, 0, 12, 3)), ("dq", (1, 0, 17, 0)), ("lse", (1, 0, 17))):
-        outputs[name][place] = 0.5
-        with pytest.raises(AssertionError, match=rf"{name}\[{', '.join(map(str, place))}\]"):
-            assert_attention_close(*inputs_of(p), **outputs, **given)
-        assert_attention_close(*inputs_of(p), **outputs, **given, padding="undefined")
-        outputs[name][place] = -math.inf if name == "lse" else 0.0
-
-
-def test_what_a_row_without_keys_holds_can_be_named(draw, attention):
-    p = draw()
-    outputs = attention(*inputs_of(p), visible=ROWS != KEYS * 0 + 3)
-    outputs["lse"][:, :, 3] = math.inf
-
-    with pytest.raises(AssertionError, match="fixed by contract"):
-        assert_attention_close(*inputs_of(p), **outputs, mask=ROWS.expand(24, 32) != 3)
-    assert_attention_close(*inputs_of(p), **outputs, mask=ROWS.expand(24, 32) != 3, empty_row_lse=math.inf)
-
-
-def test_padding_of_q_and_do_may_hold_anything(draw, attention):
-    p = draw()
-    outputs = attention(*inputs_of(p), p.do, visible=MASKS["query lengths"][1])
-    p.q[1, :, 17:], p.do[1, :, 17:], p.dlse[1, :, 17:] = math.nan, math.inf, math.nan
-
-    assert_attention_close(*inputs_of(p), **outputs, do=p.do, query_lengths=[24, 17])
-
-
 def test_the_oracle_gives_every_gradient(draw, attention):
     p = draw()
     bias, sink = p.normal(1, 1, 24, 32), p.normal(4)
@@ -306,105 +168,3 @@ def test_the_oracle_gives_every_gradient(draw, attention):
     for name in ("o", "dq", "dk", "dv", "dbias"):
         torch.testing.assert_close(getattr(exact, name), right[name], rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(exact.dsink.float(), right["dsink"].float())
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (
-            {"selection": torch.full((1, 1, 24, 2), 8), "selection_keys": 4},
-            "entries from 8 to 8 is not accepted: -1 for none, or blocks 0 to 7",
-        ),
-        ({"selection": torch.zeros(1, 1, 24, 2)}, "selection of dtype torch.float32 is not accepted: integers"),
-        (
-            {"selection": torch.zeros(1, 4, 24, 2).int()},
-            r"shape \[1, 4, 24, 2\] is not accepted: \[2 or 1, 2 or 1, 24, entries\]",
-        ),
-        ({"selection_rows": 4}, "selection_rows=4 is not accepted without selection"),
-        ({"selection_keys": 0}, "selection_keys=0 is not accepted: an integer >= 1"),
-        ({"window": 5}, r"window=5 is not accepted: None or \(left, right\)"),
-        ({"window": (-1, 0)}, r"window=\(-1, 0\)"),
-        ({"tree": [0]}, "tree"),
-        ({"cu_q": CU_Q}, "cu_k=None"),
-        ({"cu_q": CU_Q, "cu_k": CU_K}, "batch=2"),
-        ({"key_lengths": [1.5, 2.0]}, "key_lengths"),
-        ({"key_lengths": [1, 2, 3]}, "key_lengths=.*one length per sequence"),
-        ({"softcap": -1.0}, "softcap=-1.0"),
-        ({"scale": math.inf}, "scale=inf"),
-        ({"alibi_slopes": torch.ones(3)}, r"alibi_slopes of shape \[3\] is not accepted: \[4\]"),
-        ({"bias": torch.zeros(24, 32)}, r"bias of shape \[24, 32\] is not accepted: \[2 or 1, 4 or 1, 24, 32\]"),
-        ({"bias": torch.full((1, 1, 24, 32), -math.inf)}, "bias holds a non-finite value.*mask="),
-        (
-            {"relative_bias": torch.zeros(4, 8)},
-            "distance_buckets=None is not accepted: relative_bias and distance_buckets",
-        ),
-        ({"distance_buckets": [0]}, "relative_bias=None is not accepted: relative_bias and distance_buckets belong"),
-        ({"relative_bias": torch.zeros(3, 8)}, r"relative_bias of shape \[3, 8\] is not accepted: \[4, buckets\]"),
-        (
-            {"relative_bias": torch.zeros(4, 8), "distance_buckets": [0, 1]},
-            "distance_buckets of 2 entries is not accepted",
-        ),
-        (
-            {"relative_bias": torch.zeros(4, 8), "distance_buckets": [0, 8, 1]},
-            "values from 0 to 8 is not accepted: 0 to 7",
-        ),
-        ({"relative_bias": torch.full((4, 8), math.nan)}, "relative_bias holds a non-finite value"),
-        ({"sink": torch.ones(4, dtype=torch.int64)}, "sink of dtype torch.int64"),
-        ({"mask": torch.ones(5, 32, dtype=torch.bool)}, r"mask of shape \[5, 32\].*broadcast to \[2, 4, 24, 32\]"),
-        ({"dropout_p": 1.0}, "dropout_p=1.0"),
-        ({"dropout_p": 0.1}, "dropout_p=0.1 needs dropout_keep or dropout_seed"),
-        ({"dropout_p": 0.1, "dropout_seed": -1}, "dropout_seed=-1"),
-        ({"dropout_p": 0.1, "dropout_seed": 1, "dropout_offset": 2**32}, "dropout_offset=4294967296"),
-        ({"dropout_keep": DENSE}, "dropout_keep is not accepted without dropout_p"),
-        ({"padding": "zero"}, "padding='zero'"),
-        ({"dbias": torch.zeros(1, 1, 24, 32), "dlse": torch.zeros(2, 4, 24)}, "bias=None"),
-        ({"dsink": torch.zeros(4)}, "do=None is not accepted: the gradients dsink"),
-        ({"do": torch.zeros(2, 4, 24, 8)}, r"do of shape \[2, 4, 24, 8\] is not accepted: \[2, 4, 24, 16\]"),
-        ({"dlse": torch.full((2, 4, 24), math.nan)}, "dlse holds a non-finite value"),
-    ],
-)
-def test_a_bad_option_is_named(options, message, draw):
-    p = draw()
-
-    with pytest.raises(ValueError, match=message):
-        assert_attention_close(*inputs_of(p), o=p.do, **options)
-
-
-def test_a_backward_that_keeps_o_in_higher_precision_is_right_unless_it_is_said_to_read_the_outputs(draw):
-    p = draw(torch.bfloat16, kv=4)
-    sink = p.normal(4).requires_grad_()
-    logits = p.q.double() @ p.k.double().mT / 4
-    every = torch.cat([logits, sink.double().view(1, 4, 1, 1).expand(2, 4, 24, 1)], -1)
-    o, lse = torch.softmax(every, -1)[..., :-1] @ p.v.double(), every.logsumexp(-1)
-    outputs = {"o": o.detach().bfloat16(), "lse": lse.detach().float()}
-    outputs["dsink"] = torch.autograd.grad(o, sink, p.do.double())[0]
-
-    with pytest.raises(AssertionError, match="does not read this O and LSE is judged with conditional=False"):
-        assert_attention_close(*inputs_of(p), **outputs, do=p.do, sink=sink, conditional=True)
-    for conditional in (None, False):
-        assert_attention_close(*inputs_of(p), **outputs, do=p.do, sink=sink, conditional=conditional)
-    outputs["dsink"] = outputs["dsink"] * (1 + 2.0**-3)
-    with pytest.raises(AssertionError, match="dsink"):
-        assert_attention_close(*inputs_of(p), **outputs, do=p.do, sink=sink)
-
-
-def test_an_unknown_option_is_named_with_those_that_exist(draw):
-    p = draw()
-
-    for function in (oracle, assert_attention_close):
-        with pytest.raises(TypeError, match=r"'windows'; accepted beside its own: layout, scale, causal, window"):
-            function(*inputs_of(p), windows=(1, 2))
-
-
-def test_the_base_of_the_form_counts_and_another_one_is_a_contradiction(draw, attention):
-    from flashverify import Form
-
-    p = draw()
-    base_2 = attention(*inputs_of(p))["lse"] / math.log(2)
-
-    assert_attention_close(*inputs_of(p), lse=base_2, form=Form(lse_base="2"))
-    assert_attention_close(*inputs_of(p), lse=base_2, lse_base="2", form=Form(lse_base="2"))
-    with pytest.raises(AssertionError, match="lse"):
-        assert_attention_close(*inputs_of(p), lse=base_2, form=Form())
-    with pytest.raises(ValueError, match=r"lse_base='e' contradicts form.lse_base='2'"):
-        assert_attention_close(*inputs_of(p), lse=base_2, lse_base="e", form=Form(lse_base="2"))

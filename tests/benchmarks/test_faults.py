@@ -164,7 +164,8 @@ CHANGES = {"write", "pwrite", "writev", "fsync", "fdatasync", "ftruncate", "repl
 METHODS = {"write_text", "write_bytes", "touch", "unlink", "rename", "mkdir", "rmdir", "symlink_to", "hardlink_to"}
 ELSEWHERE = {
     "store/disk.py": "this is the way",
-    "worker/main.py": "events, through a pipe",
+    "worker/main.py": "an event, through a pipe",
+    "worker/session.py": "events, through a pipe",
     "corpus/kept.py": "the folder of a user's own file",
     "kernel_cache.py": "Triton's folder",
     "cluster/group.py": "a folder of the node's own, and a pipe",

@@ -11,7 +11,7 @@ from flashverify.campaign.protocol import Batch, CaseList, Chunk, WorkerConfig
 from flashverify.campaign.toolkit import BUNDLED
 from flashverify.campaign.toolkit import bundled as toolkit
 from flashverify.campaign.worker.listing import listed
-from flashverify.campaign.worker.main import Session
+from flashverify.campaign.worker.session import Session
 from flashverify.case import DTYPES, REGIMES, parse_case
 from flashverify.case.masks.mask import PARTS
 from flashverify.case.memory.materialize import materialize

@@ -9,7 +9,7 @@ from flashverify.campaign.supervisor.process import DEVICE_LOST, death_verdict
 
 WORKER = """
 import torch
-from flashverify.campaign.worker import main as worker
+from flashverify.campaign.worker import session as worker
 
 def broken():
     raise RuntimeError("CUDA error: an illegal memory access was encountered")

@@ -1,3 +1,5 @@
+"""Draws and refusals of the features that a subject declares."""
+
 import dataclasses
 import itertools
 from collections import Counter
@@ -6,97 +8,15 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from flashverify.campaign.worker import search
-from flashverify.case import PRECISIONS, Supports, parse_case, standard_matrix
-from flashverify.case.space.compile_keys import list_compile_keys
-from flashverify.case.space.matrix import _case
-from flashverify.case.space.matrix_features import large_features, listed, paged
-from flashverify.case.space.optional_parts import all_extras, all_parts
+from flashverify.case import Supports, parse_case
 from flashverify.case.space.strategies import CPU, GPU, cases
+from tests.case.feature_family import AXES, DECODE, FAMILY, packings, parts
 
-FAMILY = Supports(
-    precisions=PRECISIONS,
-    masks=("causal", "window", "key_lengths", "query_lengths", "packed", "tree", "blocks", "bitmap"),
-    logits=("softcap", "alibi", "bias", "sink"),
-    dropout=True,
-    empty=True,
-    scales=("positive", "zero", "negative"),
-    dlse=True,
-    launch=(("block_m", (16, 32)), ("block_n", (16, 32))),
-)
-DECODE = Supports(masks=("causal", "key_lengths", "tree"), backward=False, page_sizes=(16, 64), max_seq_q=16)
 QUIET = settings(database=None, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def draw(count, supports, profile=CPU):
     return list(search.draw(cases(supports, profile=profile), count, 0))
-
-
-def parts(case):
-    extra = {"dropout"} if case.dropout else set()
-    return {*case.mask.parts(), *case.logits.names(), *extra}
-
-
-def sides(case):
-    full = max(case.seq_q, case.seq_k)
-    for side in case.mask.window or ():
-        if side is None:
-            yield "open"
-        elif side < 2:
-            yield str(side)
-        else:
-            yield "full" if side == full else "edge" if side % 16 in (0, 1, 15) else "other"
-
-
-def packings(case):
-    if case.mask.packed is None:
-        return
-    packed, lengths = case.mask.packed, case.mask.packed.lengths()
-    yield from ("first empty" for pair in lengths[:1] if 0 in pair)
-    yield from ("last empty" for pair in lengths[-1:] if 0 in pair)
-    yield from ("inner empty" for pair in lengths[1:-1] if 0 in pair)
-    yield from ("keys alone" for rows, keys in lengths if keys > rows == 0)
-    yield from ("rows alone" for rows, keys in lengths if rows > keys == 0)
-    yield "many" if len(lengths) > 2 else "few"
-    if packed.cu_q[-1] < case.seq_q:
-        yield "rows behind"
-    if packed.cu_k[-1] < case.seq_k:
-        yield "keys behind"
-    yield from (f"packed {part}" for part in ("causal", "window", "tree") if getattr(case.mask, part) is not None)
-
-
-def window_open(case):
-    left, right = case.mask.window or (0, 0)
-    return ["left only"] * (right is None and left is not None) + ["right only"] * (left is None and right is not None)
-
-
-AXES = {
-    "parts": (parts, {*FAMILY.masks, *FAMILY.logits, "dropout"}, 60),
-    "window": (sides, {"open", "0", "1", "full", "edge", "other"}, 40),
-    "one side": (window_open, {"left only", "right only"}, 30),
-    "packed": (
-        packings,
-        {
-            *("first empty", "last empty", "inner empty", "keys alone", "rows alone", "many", "few"),
-            *("rows behind", "keys behind"),
-        },
-        10,
-    ),
-    "bitmap": (lambda c: [c.mask.bitmap.live] if c.mask.bitmap else [], {16, 128, 240, 256}, 8),
-    "bitmap of no pair": (lambda c: [c.mask.bitmap.live == 0] if c.mask.bitmap else [], {True}, 2),
-    "bitmap of each head": (lambda c: [c.mask.bitmap.each] if c.mask.bitmap else [], {False, True}, 20),
-    "blocks": (lambda c: [c.mask.blocks.live] if c.mask.blocks else [], {0, 16, 128, 240, 256}, 4),
-    "sliding": (lambda c: [c.mask.blocks.sliding] if c.mask.blocks else [], {0, 1, 2, 3}, 4),
-    "butterfly": (lambda c: [c.mask.blocks.butterfly] if c.mask.blocks else [], {False, True}, 10),
-    "block rows": (lambda c: [min(c.mask.blocks.rows, 32)] if c.mask.blocks else [], {16, 32}, 10),
-    "softcap": (lambda c: [c.logits.softcap], {None, 1.0, 30.0, 50.0}, 12),
-    "bias": (lambda c: [c.logits.bias], {None, "full", "head", "shared"}, 15),
-    "dropout": (lambda c: [c.dropout], {0.0, 0.1, 0.5, 0.9}, 15),
-    "together": (
-        lambda c: itertools.combinations(sorted(parts(c)), 2),
-        {("bias", "key_lengths"), ("alibi", "causal"), ("causal", "packed")},
-        6,
-    ),
-}
 
 
 @pytest.fixture(scope="module", params=["cpu", "cuda"])
@@ -197,21 +117,6 @@ def test_limits_of_features_are_refused_by_axis_and_value():
     assert refusal(square, "packed=0,0/0,0") is None
 
 
-DIMS, FORMATS = [(64, 64), (128, 128), (40, 40), (128, 64)], [("fp16", "ieee"), ("bf16", "ieee"), ("fp32", "tf32")]
-
-
-def test_kinds_spread_over_the_features():
-    kinds = list_compile_keys(FAMILY, DIMS, FORMATS, 128)
-    met = Counter(name for kind in kinds for name in (*kind.parts, *kind.features))
-
-    assert 100 <= len(kinds) <= 128
-    assert all(met[name] >= 4 for name in (*FAMILY.masks, *FAMILY.logits, "dropout")), met
-    assert {kind.dims for kind in kinds} == set(DIMS)
-    assert sum(not kind.features and not kind.parts for kind in kinds) >= 4
-    assert any(len(kind.features | kind.parts) >= 3 for kind in kinds)
-    assert not any("packed" in kind.parts and {"key_lengths", "query_lengths"} & kind.parts for kind in kinds)
-
-
 def test_alibi_reaches_beyond_the_distances_that_sixteen_bits_hold():
     drawn = search.draw(cases(Supports(logits=("alibi",)), profile=GPU), 300, 0)
     long = {kind: [c.seq_k for c in drawn if c.logits.alibi == kind] for kind in (False, True, "wild")}
@@ -234,49 +139,3 @@ def test_what_a_subject_does_not_promise_is_not_drawn():
     assert {False, True} == {c.logits.alibi for c in met["narrow"]}
     assert narrow.refusal(parse_case("fv1 alibi=wild")) == "alibi=wild"
     assert narrow.refusal(parse_case("fv1 sink=yes strided=yes")) == "strided=yes"
-
-
-def test_page_sizes_take_turns():
-    assert {None, 16, 64} == {kind.page_size for kind in list_compile_keys(DECODE, DIMS, FORMATS, 30)}
-
-
-def test_a_subject_without_extras_has_no_extra_sets():
-    assert [frozenset()] == all_extras(Supports(masks=("causal", "tree", "window", "key_lengths")))
-    assert len(all_parts(Supports(masks=("causal", "tree", "window", "key_lengths")))) == 10
-
-
-def test_every_entry_about_a_feature_is_a_case_on_its_own():
-    base = "batch=1 heads_q=2 heads_kv=1 seq_q=33 seq_k=33 dim_qk=32 dim_v=32"
-    entries = (*listed("features"), *large_features(), *listed("added"), *paged((16, 64)))
-
-    assert [entry for entry in entries if _case([base, entry]) is None] == []
-    assert len(set(entries)) == len(entries)
-
-
-@pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_the_matrix_has_every_feature_alone_and_in_company(device):
-    matrix = standard_matrix(FAMILY, device=device)
-    met = Counter(name for case in matrix for name in parts(case))
-
-    assert all(FAMILY.refusal(case) is None for case in matrix)
-    assert all(met[name] >= 7 for name in (*FAMILY.masks, *FAMILY.logits, "dropout")), met
-    alone = {frozenset(parts(case)) for case in matrix}
-    assert {frozenset({name}) for name in met} <= alone
-    assert {name for case in matrix for name in packings(case)} >= AXES["packed"][1] - {"keys behind"}
-    assert device == "cuda" or len(matrix) <= 450
-
-
-@pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_the_matrix_of_a_decode_subject_is_paged_and_long(device):
-    matrix = standard_matrix(DECODE, device=device)
-
-    assert len(matrix) >= 150
-    assert all(DECODE.refusal(case) is None for case in matrix)
-    assert {None, 16, 64} == {case.storage.page_size for case in matrix}
-    assert {1, 16} <= {case.seq_q for case in matrix}
-
-
-def test_a_subject_that_needs_pages_has_a_matrix_too():
-    needs = dataclasses.replace(DECODE, also=lambda case: None if case.storage.page_size else "contiguous")
-
-    assert len(standard_matrix(needs, device="cpu")) >= 150

@@ -13,7 +13,7 @@ BAD_LINES = {
     "fv1 nonsense": "unknown word 'nonsense' in a case; accepted keys: batch,",
     "fv1 colour=1": "unknown word 'colour=1'",
     "fv1 batch=1 batch=2": "batch is given twice in a case",
-    "fv1 batch=x": "batch='x' is not accepted: invalid literal",
+    "fv1 batch=x": "batch='x' is not accepted: an integer",
     "fv1 scale=1e999": "scale='1e999' is not accepted: beyond the range of a float64",
     "fv1 scale=nan": "scale=nan is not accepted: None or a finite number",
     "fv1 alibi=maybe": "alibi='maybe' is not accepted: yes, no or wild",

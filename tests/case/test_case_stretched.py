@@ -1,5 +1,7 @@
 """Lengths beyond those of a profile: who meets them, and how often."""
 
+import dataclasses
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,23 +15,51 @@ DECODE = Supports(masks=("causal", "key_lengths", "tree"), backward=False, page_
 
 
 @st.composite
-def _stretched(draw, per_key):
-    return long_keys(draw, DECODE, frozenset(), (2, 40), per_key)
+def _stretched(draw, per_key, supports=DECODE, parts=frozenset(), lengths=(2, 40)):
+    return long_keys(draw, supports, parts, lengths, per_key)
+
+
+def _lengths(*arguments, **keywords):
+    """Lengths that are drawn."""
+    found = []
+
+    @settings(max_examples=150)
+    @given(pair=_stretched(*arguments, **keywords))
+    def collect(pair):
+        found.append(pair)
+
+    collect()
+    return set(found)
 
 
 @pytest.mark.parametrize("per_key", [0, 64], ids=["no sequence", "one head"])
 def test_long_keys_are_drawn_whatever_a_key_holds(per_key):
-    lengths = []
-
-    @settings(max_examples=150)
-    @given(pair=_stretched(per_key))
-    def collect(pair):
-        lengths.append(pair)
-
-    collect()
+    lengths = _lengths(per_key)
 
     assert {rows for rows, _ in lengths} == {2}
     assert {keys > 1024 for _, keys in lengths} == {False, True}
+
+
+def test_long_keys_have_two_rows_at_most_and_few_elements():
+    lengths = _lengths(2**11, lengths=(9, 40))
+
+    assert lengths > {(9, 40)}
+    assert all(rows == 2 and keys <= 2048 for rows, keys in lengths - {(9, 40)})
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"parts": frozenset({"bitmap"})},
+        {"parts": frozenset({"blocks"})},
+        {"lengths": (0, 40)},
+        {"supports": Supports(backward=False)},
+        {"supports": dataclasses.replace(DECODE, seq_k=range(1, 1025))},
+    ],
+    ids=["bitmap", "blocks", "no rows", "no decoding", "few keys declared"],
+)
+def test_lengths_stay_where_long_keys_cost_too_much_or_are_not_declared(given):
+    assert _lengths(64, **given) == {given.get("lengths", (2, 40))}
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from flashverify.campaign.causes.sighting import sightings_of
 from flashverify.campaign.protocol import CaseList, CasesListed, WorkerConfig
 from flashverify.campaign.supervisor import process
 from flashverify.campaign.supervisor.process import ProcessSetup, WorkerProcess
-from flashverify.campaign.worker.main import Session
+from flashverify.campaign.worker.session import Session
 from flashverify.case.case import Case
 from flashverify.pytest_plugin.explaining import Shared, _doubted, _put
 from flashverify.report.content import buckets_of

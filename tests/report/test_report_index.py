@@ -102,8 +102,14 @@ def test_a_flipped_digit_in_a_kept_piece_costs_that_record(run, read):
     assert report(run)[0] == found
 
 
-def damaged(data):
+def cut(data):
     return data[: len(data) // 2]
+
+
+def with_another_byte(data):
+    """In the columns, which are bytes that any reader would accept."""
+    at = data.index(Segment.unpacked(data).columns) + len(Segment.unpacked(data).columns) - 1
+    return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
 
 
 def of_another_version(data):
@@ -114,7 +120,7 @@ def of_other_bytes(data):
     return msgspec.structs.replace(Segment.unpacked(data), digest=bytes(32)).packed()
 
 
-@pytest.mark.parametrize("change", [damaged, of_another_version, of_other_bytes])
+@pytest.mark.parametrize("change", [cut, with_another_byte, of_another_version, of_other_bytes])
 def test_a_segment_that_does_not_fit_is_made_anew(run, read, change):
     first, _ = report(run)
     path = run / INDEX / "000001.segment"
@@ -124,6 +130,20 @@ def test_a_segment_that_does_not_fit_is_made_anew(run, read, change):
     assert report(run) == (first, [])
     assert read == [1]
     assert kept_segment(run, 1, pieces(run)[1]) is not None
+
+
+def test_segments_in_another_order_and_of_another_run_are_made_anew(run, read, tmp_path, monkeypatch):
+    first, _ = report(run)
+    other = sealed_run(tmp_path / "other", campaign(60, seed=2), monkeypatch)
+    index(other)
+    kept = [run / INDEX / f"{number:06d}.segment" for number in range(3)]
+    found = [path.read_bytes() for path in kept]
+    for path, data in zip(kept, (found[1], found[0], (other / INDEX / kept[2].name).read_bytes()), strict=True):
+        path.write_bytes(data)
+    read.clear()
+
+    assert report(run) == (first, [])
+    assert sorted(read) == [0, 1, 2]
 
 
 def test_a_piece_that_grew_is_read_again(run, read):

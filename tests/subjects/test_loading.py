@@ -146,6 +146,10 @@ def test_one_function_decides_whether_there_is_a_gpu():
             "torch.zeros(1, device='cuda')",
             r"cannot be imported: .*CUDA.*users_file.py:2\). Import it inside `with flashverify.pretend_cuda",
         ),
+        (
+            "from flashverify import Supports; Supports(head_dims=(16,))",
+            r"keyword argument 'head_dims' \(.*users_file.py:2\)\. Supports has .*dim_pairs",
+        ),
         ("1 / 0", r"cannot be imported: ZeroDivisionError: division by zero \(.*users_file.py:2\)$"),
     ],
 )

@@ -14,7 +14,7 @@ from flashverify.training.trainings import Training
 from flashverify.truth import float64_values, inputs_of
 from tests.training.planted import RIGHT
 
-SETTINGS = Settings(subject="", device="cpu", out="", length=6, heads=1, dim=8, layers=1, dropout=0.3)
+SETTINGS = Settings(subject="", device="cpu", length=6, heads=1, dim=8, layers=1, dropout=0.3)
 NAMES = ("q", "k", "v", "dq", "dk", "dv", "o", "do")
 SIZE = 1e-6
 

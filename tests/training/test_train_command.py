@@ -10,7 +10,7 @@ from flashverify.cli import main
 from flashverify.errors import NoVerdictError, SubjectLoadError
 from flashverify.training.child import Failed, answer
 from flashverify.training.command import answered
-from flashverify.training.settings import Settings
+from flashverify.training.settings import Request, Settings
 
 PLANTED = Path(__file__).with_name("planted.py")
 
@@ -31,6 +31,7 @@ def test_a_defect_is_exit_code_1_with_a_record_and_a_picture(tmp_path):
     assert len(found["steps"]) == 2
     assert Path(found["picture"]).read_bytes().startswith(b"\x89PNG")
     assert json.loads(Path(found["data"]).read_text(encoding="utf-8"))["findings"] == found["findings"]
+    assert str(tmp_path) not in Path(found["data"]).read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -51,10 +52,10 @@ def test_what_is_not_accepted_is_one_line_and_exit_code_2(arguments, words):
 
 
 def test_a_forward_only_subject_is_refused(tmp_path):
-    settings = Settings(subject="torch-cpu", device="cpu", out=str(tmp_path), dropout=0.5)
+    settings = Settings(subject="torch-cpu", device="cpu", dropout=0.5)
 
     with pytest.raises(ValueError, match="does not take the layers of the model: dropout"):
-        answer(settings, lambda: False)
+        answer(Request(settings=settings, folder=str(tmp_path)), lambda: False)
 
 
 def test_a_process_that_says_nothing_or_refuses_is_an_error():

@@ -15,7 +15,7 @@ from tests.training.planted import DK, RIGHT, SUPPORTS, planted
 
 
 def trained(subject, *, steps=2, stopped=lambda: False, **options):
-    settings = {"device": "cpu", "out": "", "minutes": None, "length": 32, "heads": 1, "unrolled": 2} | options
+    settings = {"device": "cpu", "minutes": None, "length": 32, "heads": 1, "unrolled": 2} | options
     return train(subject, Settings(subject=subject.name, steps=steps, **settings), told=lambda _: None, stopped=stopped)
 
 

@@ -13,7 +13,7 @@ from flashverify.launching.compilations import NotCompiled
 
 if TYPE_CHECKING:
     from flashverify.campaign.protocol import Prepare
-    from flashverify.campaign.worker.main import Session
+    from flashverify.campaign.worker.session import Session
     from flashverify.case.case import Case
     from flashverify.judge.verdict import CaseResult
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from flashverify.campaign.causes.sighting import Sighting
     from flashverify.campaign.protocol import Compare
-    from flashverify.campaign.worker.main import Session
+    from flashverify.campaign.worker.session import Session
     from flashverify.case.case import Case
 
 __all__ = ["compare"]

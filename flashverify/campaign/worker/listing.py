@@ -8,7 +8,7 @@ from flashverify.case.text import format_case
 
 if TYPE_CHECKING:
     from flashverify.campaign.protocol import CaseList
-    from flashverify.campaign.worker.main import Session
+    from flashverify.campaign.worker.session import Session
 
 __all__ = ["listed"]
 

@@ -1,225 +1,32 @@
-"""The worker process: `python -m flashverify.campaign.worker.main` reads tasks, announces each case on disk, judges it.
+"""The worker process: `python -m flashverify.campaign.worker.main` reads its configuration and carries out tasks until they end.
 
-Its mode (interpreter or compiler) was set in its environment before it started. It never writes to the store: results go
-up as events, and the next case begins when the supervisor has stored the last one.
+Its mode (interpreter or compiled) was set in its environment before it started.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-import time
 import traceback
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import BinaryIO
 
 import msgspec
 
 from flashverify.campaign import environment
-from flashverify.campaign.ahead import AheadToolkit, compiling_ahead, since
-from flashverify.campaign.plan_name import PlanName
+from flashverify.campaign.ahead import compiling_ahead
 from flashverify.campaign.protocol import (
-    Attribute,
-    Batch,
-    CaseJudged,
-    CaseList,
-    CasesListed,
-    Chunk,
-    Compare,
-    Judge,
-    Judged,
-    Minimise,
-    Prepare,
-    Profile,
     Ready,
-    Reply,
-    Separate,
-    Spent,
-    Started,
-    Task,
-    TaskDone,
     WorkerConfig,
     WorkerFailed,
     decode_task,
     encode,
 )
-from flashverify.campaign.supervisor.process import ProcessSetup
-from flashverify.campaign.toolkit import Toolkit, load_toolkit
+from flashverify.campaign.toolkit import load_toolkit
 from flashverify.campaign.worker.guard import guard_process, open_channel, watch_group
-from flashverify.campaign.worker.inflight import Inflight, InflightFile
-from flashverify.campaign.worker.lost_device import leave_a_lost_device
-from flashverify.case.text import format_case, parse_case
+from flashverify.campaign.worker.session import Session, place_of
 from flashverify.errors import StoreError, UsageError
-from flashverify.judge.record import Confirmation
-from flashverify.judge.verdict import CaseResult, Key, Status, Verdict
-from flashverify.subjects.blame import traceback_text
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from flashverify.case.case import Case
-
-__all__ = ["Session", "main"]
-
-
-class Session:
-    """What the tasks of one worker share: its subjects, its channel, its note on disk.
-
-    Attributes:
-        told: by finding whether its diagnosis accounts for a verdict of a case, as far as it was asked.
-        launched: launches that a worker that compiles ahead has rehearsed so far.
-    """
-
-    def __init__(self, config: WorkerConfig, tasks: BinaryIO, toolkit: Toolkit) -> None:
-        self.toolkit = toolkit
-        self.setup = ProcessSetup(
-            config.toolkit, config.device, config.case_limit, numerics=config.numerics, memory=config.memory
-        )
-        self.device = config.device
-        self._events = config.events_fd
-        self._tasks = tasks
-        self._note = InflightFile(config.inflight)
-        self._subjects: dict[str, Any] = {}
-        self._described: set[str] = set()
-        self.told: dict[Key, dict[tuple[str, str, str], bool | None]] = {}
-        self.launched: Callable[[], int] = lambda: 0
-        self._before = Spent()
-
-    def emit(self, event: msgspec.Struct) -> None:
-        """One event to the supervisor."""
-        data = encode(event)
-        while data:
-            data = data[os.write(self._events, data) :]
-
-    def subject(self, spec: str) -> Any:
-        """The loaded subject."""
-        if spec not in self._subjects:
-            self._subjects[spec] = self.toolkit.load(spec)
-        return self._subjects[spec]
-
-    def announce(self, spec: str, text: str) -> None:
-        """A case begins."""
-        self._note.announce(Inflight(spec, self._name(spec), text))
-        self.emit(Started())
-
-    def clear(self) -> None:
-        """No case runs."""
-        self._note.clear()
-
-    def _name(self, spec: str) -> str:
-        return str(getattr(self.subject(spec), "name", spec))
-
-    def _spent(self) -> Spent:
-        return self.toolkit.spent() if self.device == "cuda" and isinstance(self.toolkit, AheadToolkit) else Spent()
-
-    def judge(self, spec: str, case: Case, plan: str) -> CaseResult:
-        """Announce and judge a case. An exception out of the harness is an `error` verdict, never a pass or a fail."""
-        subject, text = self.subject(spec), format_case(case)
-        self.announce(spec, text)
-        self._before, begun = self._spent(), time.perf_counter()
-        try:
-            result = self.toolkit.judge(subject, case, plan)
-        except Exception as error:
-            if isinstance(error, UsageError) and PlanName.parse(plan).check:
-                raise  # the check that was asked for does not exist
-            message = f"the harness failed: {type(error).__name__}: {error} ({_place(error)})"
-            verdict = Verdict(
-                check="harness",
-                status=Status.ERROR,
-                error="exception",
-                message=message[:2000],
-                traceback=traceback_text(error),
-            )
-            result = CaseResult(case=text, subject=self._name(spec), evidence=self.device, verdicts=(verdict,))
-        if self.device == "cuda" and any(v.check in ("exception", "harness") for v in result.verdicts):
-            leave_a_lost_device()
-        self.clear()
-        if not result.seconds:
-            result = msgspec.structs.replace(result, seconds=round(time.perf_counter() - begun, 6))
-        return result
-
-    def report(self, spec: str, result: CaseResult) -> bool:
-        """Hand a result up and wait until it is stored; True where the task should stop."""
-        form = ""
-        if spec not in self._described:
-            self._described.add(spec)
-            form = self._form(spec)
-        self.emit(CaseJudged(spec, result, form, since(self._before, self._spent())))
-        line = self._tasks.readline()
-        return not line or msgspec.json.decode(line, type=Reply).stop
-
-    def _form(self, spec: str) -> str:
-        try:
-            return self.toolkit.form(self.subject(spec))
-        except Exception as error:  # a description may fail; the verdicts do not depend on it
-            return f"unknown ({type(error).__name__}: {error})"
-
-    # --- tasks -----------------------------------------------------------------------------------------------------
-
-    def run(self, task: Task) -> None:
-        """Carry out one task."""
-        if isinstance(task, Batch):
-            from flashverify.campaign.worker.search import search
-
-            search(self, task)
-        elif isinstance(task, Chunk):
-            for text in task.cases:
-                if self.report(task.subject, self.judge(task.subject, parse_case(text), task.plan)):
-                    break
-        elif isinstance(task, CaseList):
-            from flashverify.campaign.worker.listing import listed
-
-            self.emit(CasesListed(listed(self, task)))
-        elif isinstance(task, Minimise):
-            from flashverify.campaign.worker.minimise import minimise
-
-            minimise(self, task)
-        elif isinstance(task, Attribute):
-            from flashverify.campaign.worker.attribute import attribute
-
-            attribute(self, task)
-        elif isinstance(task, Compare):
-            from flashverify.campaign.worker.compare import compare
-
-            compare(self, task)
-        elif isinstance(task, Separate):
-            from flashverify.campaign.worker.separate import separate
-
-            separate(self, task)
-        elif isinstance(task, Profile):
-            from flashverify.campaign.worker.profile import profile
-
-            profile(self, task)
-        elif isinstance(task, Prepare):
-            from flashverify.campaign.worker.ahead import prepare
-
-            prepare(self, task)
-        else:
-            self._judge_one(task)
-        self.emit(TaskDone())
-
-    def _judge_one(self, task: Judge) -> None:
-        case, first = parse_case(task.case), parse_case(task.first or task.case)
-        result = self.judge(task.subject, case, task.plan)
-        confirmation, diagnosis = Confirmation(), None
-        failing = {v.key(result.subject, case.dtype): v for v in reversed(result.failures)}
-        if task.confirm is not None and task.confirm in failing:
-            self.emit(Started())
-            try:
-                confirmation = self.toolkit.confirm(self.subject(task.subject), case, failing[task.confirm])
-            except Exception as error:  # the failure stands without the second oracle
-                print(f"confirm failed: {type(error).__name__}: {error}", file=sys.stderr)
-        if task.diagnose is not None and task.diagnose in failing:
-            self.emit(Started())
-            try:
-                diagnosis = self.toolkit.diagnose(self.subject(task.subject), case, failing[task.diagnose], first=first)
-            except Exception as error:  # and without words for it
-                print(f"diagnose failed: {type(error).__name__}: {error}", file=sys.stderr)
-        self.emit(Judged(result, confirmation, diagnosis))
-
-
-def _place(error: BaseException) -> str:
-    frames = traceback.extract_tb(error.__traceback__)
-    return f"{os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""
+__all__ = ["main"]
 
 
 def main() -> int:
@@ -239,7 +46,7 @@ def main() -> int:
         message = (
             str(error)
             if isinstance(error, UsageError | StoreError)
-            else f"{type(error).__name__}: {error} ({_place(error)})"
+            else f"{type(error).__name__}: {error} ({place_of(error)})"
         )
         os.write(config.events_fd, encode(WorkerFailed(type(error).__name__, message)))
         traceback.print_exc()

@@ -22,7 +22,7 @@ from flashverify.errors import NoVerdictError
 from flashverify.judge.record import Confirmation
 
 if TYPE_CHECKING:
-    from flashverify.campaign.worker.main import Session
+    from flashverify.campaign.worker.session import Session
     from flashverify.case.case import Case
     from flashverify.judge.record import Diagnosis
     from flashverify.judge.verdict import CaseResult, Key, Verdict

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from flashverify.campaign.causes.sighting import Sighting
     from flashverify.campaign.protocol import Profile
-    from flashverify.campaign.worker.main import Session
+    from flashverify.campaign.worker.session import Session
     from flashverify.case.case import Logits
     from flashverify.judge.record import FindingRecord
     from flashverify.judge.verdict import Key

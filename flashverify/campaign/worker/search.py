@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
     from flashverify.campaign.protocol import Batch
-    from flashverify.campaign.worker.main import Session
+    from flashverify.campaign.worker.session import Session
     from flashverify.case.case import Case
     from flashverify.judge.verdict import CaseResult
 

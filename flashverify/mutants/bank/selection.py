@@ -20,8 +20,8 @@ SELECTION = (
     Mutant(
         name="nothing_named_read_as_the_last_block",
         file="selection.py",
-        before="masked_fill(found.lists < 0, blocks)",
-        after="masked_fill(found.lists < 0, blocks - 1)",
+        before="masked_fill(beyond, blocks)",
+        after="masked_fill(beyond, blocks - 1)",
         outputs=("dk", "dv"),
         modelled_on="-1 wraps to the end of an axis, as an index does in Python",
         subject="bundled-selected",
