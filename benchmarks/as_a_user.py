@@ -74,6 +74,8 @@ class Seen(msgspec.Struct):
 
 def build(defect: Sequence[Mutant], folder: Path) -> str:
     """Plant every mutant of a defect in one copy of the kernels; returns the spec of the subject."""
+    if (plant := getattr(defect[0], "plant", None)) is not None:  # of a kernel that is none of ours
+        return str(plant(folder))
     spec = build_mutant(defect[0], folder)
     package = f"mutant_{defect[0].name}"
     for mutant in defect[1:]:

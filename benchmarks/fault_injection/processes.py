@@ -70,6 +70,7 @@ def warm_up() -> None:
     import flashverify.campaign.worker.minimise
     import flashverify.campaign.worker.profile
     import flashverify.campaign.worker.search
+    import flashverify.campaign.worker.separate
     import flashverify.ci.writing
     import flashverify.report.content
     import flashverify.subjects.source  # noqa: F401

@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -26,7 +25,7 @@ Pairs = Tensor | Callable[[slice, slice], Tensor]
 _CHUNK_ELEMENTS = 1 << 21
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
+@dataclasses.dataclass(slots=True, kw_only=True, eq=False)
 class BoundInputs:
     """One attention problem and the form of the kernel that computed it. Build it with `BoundInputs.of`.
 

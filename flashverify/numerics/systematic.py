@@ -7,8 +7,9 @@ logarithm and the division, numbers of fp32 that are flushed, and the products o
 import dataclasses
 
 from flashverify.formats import FORMATS
-from flashverify.numerics.coefficient_groups import Coefficients, Shape
+from flashverify.numerics.coefficient_groups import Coefficients
 from flashverify.numerics.form import Form
+from flashverify.numerics.shape import Shape
 from flashverify.numerics.truncation import truncation_of
 
 __all__ = ["rounds_plainly", "without_rounding_to_nearest", "without_roundings"]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from flashverify.campaign.causes.sighting import Sighting
     from flashverify.campaign.protocol import Separate
-    from flashverify.campaign.worker.main import Session
+    from flashverify.campaign.worker.session import Session
     from flashverify.case.case import Case
     from flashverify.judge.record import FindingRecord
 
