@@ -44,7 +44,7 @@ def test_long_keys_have_two_rows_at_most_and_few_elements():
     lengths = _lengths(2**11, lengths=(9, 40))
 
     assert lengths > {(9, 40)}
-    assert all(rows == 2 and keys <= 2048 for rows, keys in lengths - {(9, 40)})
+    assert all(rows == 2 and keys <= 3072 for rows, keys in lengths - {(9, 40)})
 
 
 @pytest.mark.parametrize(
