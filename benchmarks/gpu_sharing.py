@@ -1,6 +1,6 @@
 """Cases a second of several processes that share one GPU, with every check of a search and kernels that are compiled.
 
-    python benchmarks/gpu_sharing.py [--subject SPEC] [--processes 1,4,8,14] [--cpu-work 23] [--compile] [--json FILE]
+    python benchmarks/gpu_sharing.py [--subject SPEC] [--processes 1,4,8,14] [--cpu-work 23] [--compile] [--mps] [--json FILE]
 
 Each process judges the same cases over and over, from another one on. Cases whose kernels are not in Triton's cache
 (`TRITON_CACHE_DIR`) are left out; with `--compile` each process compiles its share of them first. `--cpu-work` are exponents: the oracle
@@ -68,6 +68,7 @@ def main() -> int:
     parser.add_argument("--processes", default="1,4,8,14")
     parser.add_argument("--cpu-work", default="23")
     parser.add_argument("--compile", action="store_true", help="compile what is not in the cache")
+    parser.add_argument("--mps", action="store_true", help="share by NVIDIA's Multi-Process Service")
     parser.add_argument("--seconds", type=float, default=6.0)
     parser.add_argument("--kinds", type=int, default=6)
     parser.add_argument("--cases", type=int, default=80)
@@ -76,6 +77,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     from flashverify.campaign.ahead import ahead_of
+    from flashverify.campaign.supervisor.mps import Mps, control_program
     from flashverify.campaign.toolkit import bundled
     from flashverify.campaign.worker.search import draw
     from flashverify.case.text import format_case
@@ -91,6 +93,9 @@ def main() -> int:
         context.Process(target=judging, args=(number, options, cases, order, answers), daemon=True)
         for number, order in enumerate(orders)
     ]
+    service = Mps(control_program(os.environ) if options.mps else None)
+    os.environ.update(service.variables())
+    print(f"MPS: {service.problem or service.shared}", flush=True)
     for worker in workers:
         worker.start()
     for _ in workers:
@@ -119,6 +124,7 @@ def main() -> int:
         order.put(None)
     for worker in workers:
         worker.join(10)
+    service.close()
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     return 0

@@ -12,6 +12,7 @@ from flashverify.campaign.commands.options import (
     CORPUS,
     FAIL_FAST,
     JSON,
+    MPS,
     REFUSALS,
     REPORT,
     settings_of,
@@ -81,6 +82,7 @@ def _campaign(
     "numerics",
     "baseline",
 )
+@MPS
 @FAIL_FAST
 @shrink_option("shrink findings [default: keep the smallest failing case of the matrix]")
 @CORPUS
@@ -115,6 +117,7 @@ def run_command(as_json: bool, no_report: bool, **options: Any) -> int:
     "baseline",
     "profile",
 )
+@MPS
 @FAIL_FAST
 @shrink_option("shrink findings, within a third of the time [default: shrink]")
 @click.option("--matrix", is_flag=True, help="judge the fixed matrix of `run` first, within the same budget")

@@ -155,6 +155,8 @@ class FakeToolkit:
             leave_a_child()
         if behaviour == "grows":
             self.kept = (*getattr(self, "kept", ()), os.urandom(1024) * (24 * 1024))
+        if behaviour == "tells-mps" and case.seq_q > 40 and first_here():
+            os.kill(os.getpid(), signal.SIGKILL)
         if behaviour == "always-dies":
             os.kill(os.getpid(), signal.SIGKILL)
         if behaviour == "harness":
@@ -190,7 +192,8 @@ class FakeToolkit:
             stats += tuple(OutputStats(output, "end-to-end", 4, telling=-1) for output in outputs)
             if case.grad.backward:
                 stats += tuple(OutputStats(output, "conditional", 4) for output in ("dq", "dk", "dv"))
-        evidence = os.environ["CUDA_VISIBLE_DEVICES"] if behaviour == "tells-gpu" else "fake"
+        told = {"tells-gpu": "CUDA_VISIBLE_DEVICES", "tells-mps": "CUDA_MPS_PIPE_DIRECTORY"}
+        evidence = os.environ.get(told[behaviour], "none") if behaviour in told else "fake"
         return CaseResult(case=str(case), subject=behaviour, evidence=evidence, verdicts=verdicts, stats=stats)
 
     def confirm(self, subject, case, verdict):

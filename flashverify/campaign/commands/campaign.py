@@ -126,6 +126,7 @@ def campaign_config(
         command=shlex.join(("flashverify", *sys.argv[1:])),
         compilers=where.compilers,
         environment=where.environment,
+        mps=where.mps,
         host=where.host,
     )
 

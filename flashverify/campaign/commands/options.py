@@ -14,7 +14,7 @@ from flashverify.case.space.profiles import PROFILES
 if TYPE_CHECKING:
     from flashverify.campaign.commands.settings import Settings
 
-__all__ = ["CORPUS", "FAIL_FAST", "JSON", "REFUSALS", "REPORT", "settings_of", "shared_options", "shrink_option"]
+__all__ = ["CORPUS", "FAIL_FAST", "JSON", "MPS", "REFUSALS", "REPORT", "settings_of", "shared_options", "shrink_option"]
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -98,6 +98,11 @@ CORPUS = click.option(
     "--corpus",
     metavar="FILE",
     help="judge the cases of a file first, and add to it what failed, what came near a bound and one case of each trait",
+)
+MPS = click.option(
+    "--mps/--no-mps",
+    default=None,
+    help="whether workers share a GPU by NVIDIA's Multi-Process Service [default: where it starts]",
 )
 JSON = click.option("--json", "as_json", is_flag=True, help="print one JSON object on stdout")
 REPORT = click.option("--no-report", is_flag=True, help="store the run, write no report")

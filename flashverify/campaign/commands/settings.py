@@ -123,6 +123,7 @@ KEYS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "device": (_device, f"one of {', '.join(DEVICES)}"),
     "numerics": (_numerics, f"one of {', '.join(NUMERICS)}"),
     "baseline": (_text, "a file"),
+    "mps": (_flag, "true or false"),
     "profile": (_profile, f"one of {', '.join(PROFILES)}"),
 }
 """Every key, its parser, and what it accepts, in words."""
@@ -152,6 +153,7 @@ class Settings:
     engine: str = "local"
     numerics: str | None = None
     baseline: str | None = None
+    mps: bool | None = None
     profile: str | None = None
 
 

@@ -37,6 +37,7 @@ class Where:
     gpus: tuple[str, ...] = ()
     memory: int | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
+    mps: bool = False
     host: ClusterHost | None = None
     problems: tuple[str, ...] = ()
 
@@ -65,7 +66,10 @@ def here(kind: str, settings: Settings, subjects: tuple[str, ...]) -> Where:
     workers = settings.workers or default_workers(device, len(gpus))
     compilers = default_compilers(kind, device, workers, settings.compilers)
     cache = cache_environment(subjects, os.environ) if device == "cuda" else {}
-    return Where(device, workers, compilers, gpus, _memory_per_worker(workers, compilers), cache)
+    if settings.mps and device == "cpu":
+        raise UsageError("--mps is not accepted: the subjects do not run on a GPU")
+    mps = device == "cuda" and settings.mps is not False and workers > max(1, len(gpus))
+    return Where(device, workers, compilers, gpus, _memory_per_worker(workers, compilers), cache, mps)
 
 
 def _memory_per_worker(workers: int, compilers: int) -> int | None:
@@ -90,6 +94,8 @@ def in_cluster(kind: str, settings: Settings, subjects: tuple[str, ...], out: Pa
         raise UsageError(
             f"--gpus={settings.gpus!r} is not accepted with --engine ray: the cluster says which GPUs it has"
         )
+    if settings.mps:
+        raise UsageError("--mps is not accepted with --engine ray: start the service on its machines")
     host = connect(subjects, settings.device, settings.workers, out)
     compilers = default_compilers(kind, host.device, host.most, settings.compilers)
     return Where(

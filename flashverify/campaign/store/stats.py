@@ -40,6 +40,7 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
         waiting: cases of the corpus and drawn ones that still wait.
         cache: Triton's folder of compiled kernels.
         cache_bytes: its size at the end; 0 while the campaign runs.
+        mps: whether the workers shared each GPU by NVIDIA's Multi-Process Service at the end.
         timeline: (seconds, cases, compiled) at intervals of ten seconds, or longer equal ones.
     """
 
@@ -58,6 +59,7 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     waiting: int = 0
     cache: str = ""
     cache_bytes: int = 0
+    mps: bool = False
     timeline: tuple[tuple[float, int, int], ...] = ()
 
 
@@ -88,6 +90,8 @@ def stats_sentence(stats: Stats) -> str:
         + (f" ({later:.0f} after the first {LATER / 60:.0f} minutes)" if later is not None else "")
         + f", {plural(stats.compiled_by_workers, 'time')} while a worker waited. Time of the workers: {shares}."
     )
+    if stats.mps:
+        text += " They shared each GPU by MPS."
     if stats.waiting:
         text += f" {plural(stats.waiting, 'case')} of the corpus and of the search were not judged, for want of a compiled kernel."
     if stats.cache_bytes:

@@ -52,6 +52,7 @@ class CampaignConfig:
         environment: variables of the workers, beside those of this process.
         gpus: those over which the workers take turns, as `CUDA_VISIBLE_DEVICES` names them; with none each worker sees all.
         profile: how large drawn cases are; empty is that of the device.
+        mps: whether workers that share a GPU do so by NVIDIA's Multi-Process Service, where it starts.
         host: starts the workers elsewhere, at the places that `gpus` names; None is on this machine.
     """
 
@@ -85,6 +86,7 @@ class CampaignConfig:
     environment: Mapping[str, str] = field(default_factory=dict)
     gpus: tuple[str, ...] = ()
     profile: str = ""
+    mps: bool = False
     host: Host | None = None
 
     def __post_init__(self) -> None:

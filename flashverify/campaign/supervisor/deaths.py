@@ -4,7 +4,8 @@ A signal from outside, a system that runs out of memory or a GPU that fails kill
 finding. The case goes to a fresh process that has judged nothing, on another GPU where there is one. If that dies too, the case is to
 blame; if not, its verdicts count and the GPU of the first death comes under suspicion.
 
-A place of a cluster that loses all of its workers at once blames no case: what they had goes on, and the outage counts as one loss.
+A place of a cluster that loses all of its workers at once blames no case: what they had goes on, and the outage counts as one loss. Workers
+that share the context of a GPU end together likewise (`Mps`).
 """
 
 from __future__ import annotations
@@ -106,6 +107,10 @@ class Deaths:
         self._ledger.restarts += 1
         self._fruitless += 1
         goes_on, reason = True, loss.verdict.message
+        if loss.shared:
+            for other in self._pool.separate():
+                self._hand_back(other)
+            reason = f"{reason}; from here on each worker has a context of its own"
         if suspect is not None and note is not None and not loss.failure:
             goes_on = self._convict(suspect, loss)
             reason = f"{reason}, alone with a case that another worker had died over"

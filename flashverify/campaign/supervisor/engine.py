@@ -67,7 +67,7 @@ class Engine:
         self._config, self._reason, self._exit_code = config, "", 0
         self._listeners, self._live = listeners, LiveFile(config.out)
         self._ledger = Ledger(config)
-        self.store, self.tally, self.problems = self._ledger.store, self._ledger.tally, self._ledger.problems
+        self.store, self.tally = self._ledger.store, self._ledger.tally
         self._indexing = Indexing(config.out)
         self._first = FirstCases(resumed=self.tally.drawn > 0)
         self.budget = Budget(config.seconds, config.grace, before=self._ledger.journal.before)
@@ -76,6 +76,7 @@ class Engine:
             self.budget, config.workers, share=config.explain_share, least=config.explain_seconds
         )
         self._pool, self._gpu = processes(config, self.store, self._ledger.journal.compiled, self._tell)
+        self.problems = (*self._ledger.problems, *self._gpu.problems)
         self._schedule = Schedule(config, self._ledger.journal, self._gpu.compilers.readiness)
         self._explainer = Explainer(config, self._ledger, self.explaining, self._tell, lambda: self.budget.elapsed)
         self._deaths = Deaths(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from flashverify.campaign.environment import architecture
 from flashverify.campaign.kernel_cache import CACHE_VARIABLE, folder_size
 from flashverify.campaign.store.stats import Stats, write_stats
 from flashverify.campaign.supervisor.compilers import Compilers
+from flashverify.campaign.supervisor.mps import Mps, control_program
 from flashverify.campaign.supervisor.pool import Pool
 from flashverify.campaign.supervisor.process import ProcessSetup
 from flashverify.campaign.supervisor.time_shares import TimeShares
@@ -46,9 +48,10 @@ def processes(
     """The workers of a campaign, and what it has beside them on a GPU; `cases` are those that it judges outside of batches."""
     setup = setup_of(config)
     notes = [store.inflight_path(n) for n in range(config.workers + config.compilers)]
-    workers = Pool(setup, notes[: config.workers], config.host)
+    mps = Mps(control_program(os.environ) if config.mps else None)
+    workers = Pool(setup, notes[: config.workers], config.host, mps)
     compilers = Compilers(config, setup, notes[config.workers :], cases, tell)
-    return workers, Gpu(config, store, workers, compilers)
+    return workers, Gpu(config, store, workers, compilers, mps)
 
 
 class Gpu:
@@ -59,19 +62,23 @@ class Gpu:
         store: its folder.
         workers: its processes that judge.
         compilers: its processes that compile ahead.
+        mps: lets the workers share a GPU.
 
     Attributes:
         compilers: likewise.
         stats: the counts as they were stored last; None where there are none.
+        problems: what the workers do without, in words.
     """
 
-    def __init__(self, config: CampaignConfig, store: RunStore, workers: Pool, compilers: Compilers) -> None:
-        self.compilers, self._store, self._workers, self._started = compilers, store, workers, False
+    def __init__(self, config: CampaignConfig, store: RunStore, workers: Pool, compilers: Compilers, mps: Mps) -> None:
+        self.compilers, self._store, self._workers, self._mps, self._started = compilers, store, workers, mps, False
         self._compiled = config.device == "cuda"
         self._cache = config.environment.get(CACHE_VARIABLE, "")
         self._shares = TimeShares(config.workers, config.compilers)
         self._begun = time.monotonic()
         self.stats: Stats | None = None
+        mps.variables()
+        self.problems = (mps.problem,) if mps.problem else ()
 
     def judged(self, event: CaseJudged) -> None:
         """A case of the campaign was judged."""
@@ -109,7 +116,7 @@ class Gpu:
                 dropped=readiness.dropped,
                 waiting=readiness.waiting,
             )
-        self.stats = msgspec.structs.replace(found, cache=self._cache, cache_bytes=size)
+        self.stats = msgspec.structs.replace(found, cache=self._cache, cache_bytes=size, mps=self._mps.shared)
         write_stats(self._store.path, self.stats)
 
     def finish(self, explaining: Explaining) -> None:

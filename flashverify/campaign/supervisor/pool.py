@@ -15,17 +15,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from flashverify.campaign.gpus import gpu_of_worker
-from flashverify.campaign.protocol import (
-    Event,
-    PutOff,
-    Ready,
-    Started,
-    Task,
-    WorkerFailed,
-)
+from flashverify.campaign.protocol import Event, PutOff, Ready, Started, Task, WorkerFailed
 from flashverify.campaign.store import disk
 from flashverify.campaign.supervisor.events import WorkerHealth
 from flashverify.campaign.supervisor.hosts import Host, LocalHost
+from flashverify.campaign.supervisor.mps import Mps
 from flashverify.campaign.supervisor.probe import START_LIMIT
 from flashverify.campaign.supervisor.process import ProcessSetup, death_verdict, hang_verdict
 from flashverify.campaign.supervisor.slots import EXPLAINING, Loss, Slot, work_of
@@ -50,10 +44,14 @@ class Pool:
         setup: what every worker shares.
         notes: where each worker announces its case.
         host: starts them.
+        mps: lets them share a GPU.
     """
 
-    def __init__(self, setup: ProcessSetup, notes: list[Path], host: Host | None = None) -> None:
+    def __init__(
+        self, setup: ProcessSetup, notes: list[Path], host: Host | None = None, mps: Mps | None = None
+    ) -> None:
         self._setup, self.notes, self._host = setup, notes, host or LocalHost()
+        self._mps = mps or Mps(None)
         self._slots: dict[int, Slot] = {}
         self._aside: set[str] = set()
         self._selector = selectors.DefaultSelector()
@@ -113,11 +111,17 @@ class Pool:
         why = hang_verdict(0)
         return [self._remove(slot, why, abandoned=True) for slot in self.slots if self.gpu(slot.number) == gpu]
 
+    def separate(self) -> list[Loss]:
+        """End the workers that share a context, and share none from then on."""
+        lost = [self._remove(slot, hang_verdict(0), abandoned=True) for slot in self.slots if slot.shares]
+        self._mps.close()
+        return lost
+
     def give(self, number: int, task: Task, *, fresh: bool = False) -> None:
-        """Hand a task to a free worker; with `fresh` to a new process."""
+        """Hand a task to a free worker; with `fresh` to a new process that shares its GPU's context with none."""
         if fresh and number in self._slots:
             self._end(self._slots[number])
-        slot = self._slots.get(number) or self._started(number)
+        slot = self._slots.get(number) or self._started(number, alone=fresh)
         slot.task, slot.answered, slot.put_off = task, 0, 0
         slot.since, slot.limit = time.monotonic(), START_LIMIT
         slot.process.send(task)
@@ -127,13 +131,15 @@ class Pool:
         for number in tuple(self._stopped()):
             self._started(number)
 
-    def _started(self, number: int) -> Slot:
+    def _started(self, number: int, *, alone: bool) -> Slot:
         try:
             disk.remove(note := self.notes[number])
         except OSError as error:
             raise StoreError(f"cannot remove {note}: {error}") from error
-        process = self._host.start(self._setup, number, note)
-        self._slots[number] = slot = Slot(number, process)
+        shared = {} if alone else self._mps.variables()
+        setup = msgspec.structs.replace(self._setup, environment=self._setup.environment | shared)
+        process = self._host.start(setup, number, note)
+        self._slots[number] = slot = Slot(number, process, shares=bool(shared))
         for descriptor in process.descriptors:
             self._selector.register(descriptor, selectors.EVENT_READ, number)
         return slot
@@ -225,6 +231,7 @@ class Pool:
             failure=slot.failure,
             seconds=time.monotonic() - slot.since,
             gpu=self.gpu(slot.number),
+            shared=slot.shares,
             began=slot.began,
             abandoned=abandoned,
             outage=slot.process.outage,
@@ -234,4 +241,5 @@ class Pool:
         """Kill every worker."""
         for slot in self.slots:
             self._remove(slot, hang_verdict(0), abandoned=True)
+        self._mps.close()
         self._selector.close()

@@ -34,6 +34,7 @@ class Slot:
         began: whether it began any work.
         memory: resident bytes after its first task.
         failure: why it ends, where it said so.
+        shares: whether it shares the context of its GPU with others.
         code: its exit code, once it is dead.
     """
 
@@ -48,6 +49,7 @@ class Slot:
     began: bool = False
     memory: int = 0
     failure: str = ""
+    shares: bool = False
     code: int | None = None
 
 
@@ -68,6 +70,7 @@ class Loss:
 
     Args:
         gpu: that it had for its own; empty for none.
+        shared: whether it shared a context with others.
         began: whether it began any work.
         abandoned: whether the end of the campaign killed it.
         outage: what ended it together with its neighbours; None where nothing did.
@@ -82,6 +85,7 @@ class Loss:
     failure: str
     seconds: float
     gpu: str = ""
+    shared: bool = False
     began: bool = False
     abandoned: bool = False
     outage: Outage | None = None
