@@ -129,7 +129,7 @@ class Pool:
     def start(self) -> None:
         """Start every worker that does not run, before it has a task."""
         for number in tuple(self._stopped()):
-            self._started(number)
+            self._started(number, alone=False)
 
     def _started(self, number: int, *, alone: bool) -> Slot:
         try:
