@@ -73,6 +73,17 @@ def test_a_hidden_value_that_leaves_the_operand_may_reach_every_row():
     assert not result.failures
 
 
+@pytest.mark.parametrize("subject", ["bundled-quantised", "bundled-quantised-decode"])
+def test_a_row_without_keys_is_zero_though_a_value_leaves_the_operand(subject):
+    case = parse_case(
+        "fv1 seq_q=2 dim_qk=8 dim_v=8 window=0,* regime=overflow quantised=int8/tensor/power backward=no launch=mode:1"
+    )
+
+    result = judge_case(load_subject(subject), case, checks=("accuracy",))
+
+    assert not result.failures
+
+
 SHOWN = {
     "zero_point_wraps": "int8/head/fitted/zeros",
     "weights_without_a_factor": "e4m3/head/tails seed=9 launch=mode:2",

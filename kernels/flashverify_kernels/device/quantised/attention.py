@@ -59,14 +59,17 @@ def weighted(acc, p, v_codes, b, hk, j, keep, dv8, DTYPE: tl.constexpr, BLOCK_DV
 
 
 @triton.jit
-def normalised(acc, divisor, v_codes, b, hk, k_end, MODE: tl.constexpr, SCALE_LAST: tl.constexpr):
-    """The accumulator over the row sum, with the scale and the factor that the weights did not carry."""
+def normalised(acc, l_i, divisor, v_codes, b, hk, k_end, MODE: tl.constexpr, SCALE_LAST: tl.constexpr):
+    """The accumulator over the row sum, with the scale and the factor that the weights did not carry.
+
+    A row without keys is 0 whatever it accumulated: an operand of V that leaves its format makes NaN of weight 0.
+    """
     acc = acc / divisor[:, None]
     if MODE == FP8_WEIGHTS:
         acc = acc * (1.0 / WEIGHT_FACTOR)
     if SCALE_LAST:  # last: its product with what is not normalised yet may overflow
         acc = acc * load_only_scale(v_codes, b, hk, k_end > 0)
-    return acc
+    return tl.where((l_i == 0.0)[:, None], 0.0, acc)
 
 
 @kernel
@@ -153,7 +156,7 @@ def quantised_decode_kernel(
                            FORMAT, MODE, SCALE_LAST, PRECISION)  # fmt: skip
 
     divisor, lse2 = finish(m_i, l_i)
-    o = normalised(acc, divisor, v_codes, b, hk, k_end, MODE, SCALE_LAST)
+    o = normalised(acc, l_i, divisor, v_codes, b, hk, k_end, MODE, SCALE_LAST)
     o_offset = split.to(tl.int64) * o_view.part + b.to(tl.int64) * o_view.batch
     o_offset += h.to(tl.int64) * o_view.head + i.to(tl.int64) * o_view.row
     store_rows(o_view.ptr, o, o_offset, i < sizes.sq, sizes.dv8, BLOCK_DV, EVEN_DV, ALIGNED)
@@ -224,7 +227,7 @@ def quantised_forward_kernel(
                            FORMAT, MODE, SCALE_LAST, PRECISION)  # fmt: skip
 
     divisor, lse2 = finish(m_i, l_i)
-    o = normalised(acc, divisor, v_codes, b, hk, k_end, MODE, SCALE_LAST)
+    o = normalised(acc, l_i, divisor, v_codes, b, hk, k_end, MODE, SCALE_LAST)
     o_offset = b.to(tl.int64) * o_view.batch + h.to(tl.int64) * o_view.head + i.to(tl.int64) * o_view.row
     store_rows(o_view.ptr, o, o_offset, i < sizes.sq, sizes.dv8, BLOCK_DV, EVEN_DV, ALIGNED)
     tl.store(lse_ptr + (b.to(tl.int64) * sizes.heads + h) * sizes.sq + i, lse2 * lse_scale, mask=i < sizes.sq)
