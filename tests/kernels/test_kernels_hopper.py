@@ -82,7 +82,7 @@ def test_the_forward_is_taken_in_the_tiles_of_keys_that_its_bits_depend_on_alone
 @pytest.mark.parametrize("mask", ["none", "causal"])
 def test_they_are_chosen_where_they_may_be_taken_and_are_asked_for(d, mask):
     def chosen(kind="forward", **given):
-        given = {"d": d, "dv": d, "dtype": torch.bfloat16, "mask": mask, "sq": 4096, "hopper": True} | given
+        given = {"d": d, "dv": d, "dtype": torch.bfloat16, "mask": mask, "sq": 4096, "capability": (9, 0)} | given
         return launch_config(kind, **given)
 
     assert (chosen().hopper, chosen().block_n) == (True, 128)
@@ -96,7 +96,14 @@ def test_they_are_chosen_where_they_may_be_taken_and_are_asked_for(d, mask):
         {"pairs": "terms"},
         {"whole": False},
     )
-    for other in (*others, {"limit": 99 * 1024}, {"interpreted": True}, {"hopper": False}):
+    for other in (
+        *others,
+        {"limit": 99 * 1024},
+        {"interpreted": True},
+        {"hopper": False},
+        {"capability": (10, 0)},
+        {"capability": None},
+    ):
         assert not chosen(**other).hopper
         assert not chosen("dkdv", **other).hopper
 
