@@ -113,7 +113,7 @@ class Bundled:
 
     def _dtype_refusal(self, case: Case) -> str | None:
         """Why this process cannot compute in the dtype of `case`, or None."""
-        return None if self._faithful() else self._kernels.supported(self._dtype(case))  # type: ignore[no-any-return]
+        return None if self._faithful() else self._kernels.supported(self._dtype(case))
 
     def _configs(self, case: Case) -> Any:
         """The launch parameters of the case, the same for every kernel."""
