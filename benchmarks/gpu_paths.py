@@ -47,7 +47,8 @@ def outputs(key: tuple[int, bool, str], problem: Any, **way: bool) -> tuple[Any,
     q, k, v, do = normal(heads, sq), normal(kv_heads, sk), normal(kv_heads, sk), normal(heads, sq)
     kind = "causal" if causal else "none"
     configs = {
-        n: launch_config(n, d=d, dv=d, dtype=dtype, mask=kind, sq=sq, hopper=True) for n in ("forward", "dq", "dkdv")
+        n: launch_config(n, d=d, dv=d, dtype=dtype, mask=kind, sq=sq, capability=(9, 0))
+        for n in ("forward", "dq", "dkdv")
     }
     off = {"descriptors": False, "hopper": False}
     chosen = Configs(**{n: replace(config, **(off | way)) for n, config in configs.items()})

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from flashverify.errors import UsageError
 from flashverify.mutants.mutant import SUBJECTS
+from flashverify.subjects.bundled_hopper import HOPPER_FILES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -81,8 +82,11 @@ def build_mutant(mutant: Mutant, folder: Path) -> str:
         target.write_text(text.replace(_PACKAGE, package), encoding="utf-8")
     module = folder / f"{package}_subject.py"
     adapter, _, kind = SUBJECTS[mutant.subject].partition(":")
+    given = f'package="{package}", name="{mutant.name}"'
+    if mutant.subject == "bundled" and mutant.file.startswith(HOPPER_FILES):
+        given += ", hopper=True"  # the defect is in the kernels that every other mutant leaves out
     module.write_text(
-        f'from {adapter} import {kind}\n\nSUBJECT = {kind}(package="{package}", name="{mutant.name}")\n',
+        f"from {adapter} import {kind}\n\nSUBJECT = {kind}({given})\n",
         encoding="utf-8",
     )
     return f"{module}:SUBJECT"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from flashverify.formats import FORMATS
 from flashverify.outputs import BACKWARD, INPUT_GRADIENTS, output
+from flashverify.subjects.bundled_hopper import hopper_capability, hopper_is_drawn, may_be_asked
 from flashverify.subjects.bundled_options import (
     LOGITS,
     MASKS,
@@ -43,9 +44,9 @@ class Bundled:
     """`forward` and `backward` of the kernel package, judged on the natural LSE that its public function returns.
 
     Args:
-        package: name of the kernel package; a mutant is one of the same shape, whose kernels for Hopper GPUs are never taken: they would
-            stand in for those that the defect is in.
+        package: name of the kernel package; a mutant is one of the same shape.
         name: in reports.
+        hopper: whether its kernels for Hopper GPUs may be taken; by default not those of a mutant, as they would stand in for the defect.
     """
 
     contract = Contract(
@@ -57,10 +58,16 @@ class Bundled:
         reads_outputs=True,
     )
 
-    def __init__(self, package: str = _OWN, name: str = "bundled") -> None:
+    def __init__(self, package: str = _OWN, name: str = "bundled", *, hopper: bool | None = None) -> None:
         self.name = name
         self._package = package
-        self.supports = Supports(
+        self._hopper = package == _OWN if hopper is None else hopper
+
+    @functools.cached_property
+    def supports(self) -> Supports:
+        """The cases it accepts; on a Hopper GPU `hopper` is a launch parameter: whether the kernels for it are asked for."""
+        hopper = (("hopper", (0, 1)),) if self._hopper and hopper_is_drawn(self._module) else ()
+        return Supports(
             precisions=("ieee", "tf32", "tf32x3"),
             masks=MASKS,
             entry_trees=True,
@@ -72,14 +79,14 @@ class Bundled:
             scales=("positive", "zero", "negative"),
             dlse=True,
             strided=True,
-            launch=(("block_m", _BLOCKS), ("block_n", _BLOCKS)),
+            launch=(*hopper, ("block_m", _BLOCKS), ("block_n", _BLOCKS)),
             even_launches=False,
             also=self._refusal,
         )
 
     @functools.cached_property
     def _kernels(self) -> Any:
-        if self._package != _OWN:
+        if not self._hopper:
             self._module("hopper").HOPPER = ()
         return importlib.import_module(self._package)
 
@@ -93,7 +100,7 @@ class Bundled:
     def _refusal(self, case: Case) -> str | None:
         """Why this process cannot run `case`, or None."""
         reason = None
-        if case.launch and {"block_m", "block_n"} != {name for name, _ in case.launch}:
+        if case.launch and {"block_m", "block_n"} != {name for name, _ in case.launch} - {"hopper"}:
             reason = f"launch={case.launch}: block_m and block_n belong together"
         reason = reason or self._dtype_refusal(case)
         if reason is None and case.launch:
@@ -106,12 +113,12 @@ class Bundled:
 
     def _dtype_refusal(self, case: Case) -> str | None:
         """Why this process cannot compute in the dtype of `case`, or None."""
-        found: str | None = None if self._faithful() else self._kernels.supported(self._dtype(case))
-        return found
+        return None if self._faithful() else self._kernels.supported(self._dtype(case))
 
     def _configs(self, case: Case) -> Any:
         """The launch parameters of the case, the same for every kernel."""
-        config = self._kernels.LaunchConfig(**dict(case.launch), descriptors=True)
+        given = {name: bool(value) if name == "hopper" else value for name, value in case.launch}
+        config = self._kernels.LaunchConfig(**given, descriptors=True)
         return self._kernels.Configs(**dict.fromkeys(_KINDS, config))
 
     def form(self, case: Case) -> Form:
@@ -210,9 +217,15 @@ class Bundled:
             blocks=block_size(case),
             pairs=pair_terms(case),
             whole=whole_tensors(case),
+            capability=self._capability(),
+            hopper=may_be_asked(case),
             interpreted=self._interpreted,
         )
         return int(config.block_n)
+
+    def _capability(self) -> tuple[int, int] | None:
+        """That of the GPU where its own kernels may be taken."""
+        return hopper_capability(self._module) if self._hopper else None
 
     @staticmethod
     def _faithful() -> bool:

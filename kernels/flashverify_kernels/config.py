@@ -32,7 +32,8 @@ class LaunchConfig:
         descriptors: whether the copy engine fetches the tiles that the loop walks, where the tensors allow it (see `tiles`); the
             results are the same, bit for bit.
         hopper: whether the kernels for Hopper GPUs compute it where the problem and the GPU allow it (see `hopper`), the forward in tiles
-            of 128 keys alone. They have their own warps, stages and tiles of queries. No GPU has run them as they stand.
+            of 128 keys alone. They have their own warps, stages and tiles of queries; under equal tiles of keys the results are the
+            same, bit for bit.
     """
 
     block_m: int
@@ -52,6 +53,8 @@ class Configs:
     dkdv: LaunchConfig | None = None
 
 
+HOPPER = (9, 0)
+"""The compute capability of the GPUs for which there are kernels of their own, H100 and H200."""
 _FETCHED = (("forward", 128), ("dq", 64), ("dq", 128))
 """Kernels and widths whose tiles descriptors fetch faster than pointers do (H200, `benchmarks/gpu_schedules.py`)."""
 _WHOLE = {
@@ -78,13 +81,15 @@ def launch_config(
     pairs: Pairs = "plain",
     limit: int = SHARED_MEMORY,
     whole: bool = True,
-    hopper: bool = False,
+    capability: tuple[int, int] | None = None,
+    hopper: bool = True,
     interpreted: bool = False,
 ) -> LaunchConfig:
     """Choose the launch configuration of a kernel.
 
     The choice depends on nothing but the head dimensions, the dtype, the kind of mask, the length class of the queries
-    (up to 16, or more), whether there are lengths, and the device: never on batch, heads or neighbours, so that results do not depend on them either.
+    (up to 16, or more), whether there are lengths, the device, and on a Hopper GPU whether its own kernels may be taken: never on batch,
+    heads or neighbours, so that results do not depend on them either.
 
     Args:
         kind: which kernel.
@@ -97,7 +102,8 @@ def launch_config(
         pairs: what is done per query and key; more than a dot product takes smaller tiles, to stay in registers.
         limit: shared memory per block of the device, bytes.
         whole: whether every row of the tensors counts: no lengths and no packed sequences.
-        hopper: whether to ask for the kernels for Hopper GPUs where they may be taken.
+        capability: compute capability of the device; None where none is asked, which is answered as any but a Hopper GPU.
+        hopper: whether the call is one that the kernels for Hopper GPUs may be asked for on such a GPU, see `hopper.may_be_asked`.
         interpreted: whether the kernels are interpreted, where a few large tiles are fastest.
     """
     if interpreted:
@@ -112,8 +118,9 @@ def launch_config(
                 config = replace(config, descriptors=(kind, width) in _FETCHED)
                 dense = flags in (0, UPPER.value) and whole and sq > _SHORT
                 if dense and d == dv in _WHOLE and limit >= SHARED_MEMORY:
-                    asked, measured = hopper and kind != "dq", (d, dtype) == (64, torch.float16)
-                    config = replace(_WHOLE[d] if kind == "forward" and (asked or measured) else config, hopper=asked)
+                    asked = capability == HOPPER and hopper and kind != "dq"
+                    wide = kind == "forward" and (asked or (d, dtype) == (64, torch.float16))
+                    config = replace(_WHOLE[d] if wide else config, hopper=asked)
     if sq <= _SHORT:
         config = replace(config, block_m=16, num_warps=4, descriptors=False)
     if blocks is not None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+import importlib
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from flashverify_kernels.config import HOPPER
 from flashverify_kernels.device.mask import UPPER
-from flashverify_kernels.runtime import INTERPRETED
+from flashverify_kernels.runtime import compute_capability
 from flashverify_kernels.terms import LOG2_E
 from flashverify_kernels.tiles import describable
 
@@ -17,10 +19,8 @@ if TYPE_CHECKING:
 
     from flashverify_kernels.config import Kind
     from flashverify_kernels.options import Options
+    from flashverify_kernels.terms import Terms
     from flashverify_kernels.validation import CheckedCall
-
-HOPPER = (9, 0)
-"""The compute capability of the GPUs whose instructions the kernels are made of."""
 
 _GROUP = 64  # rows of a group of four warps
 _QUERIES = 64  # of a tile that dK and dV walk; their bits do not depend on it
@@ -38,9 +38,47 @@ def takes(call: CheckedCall, options: Options, kind: Kind, tensors: dict[str, to
         kind: which kernel.
         tensors: all inputs and outputs, with their axes in the order (batch, head, sequence, channel).
     """
-    device = tensors["q"].device
-    on_hopper = not INTERPRETED and device.type == "cuda" and torch.cuda.get_device_capability(device) == HOPPER
-    return on_hopper and suits(call, options, kind, tensors)
+    return available(compute_capability(tensors["q"])) and suits(call, options, kind, tensors)
+
+
+def available(capability: tuple[int, int] | None) -> bool:
+    """Whether the kernels can run on a GPU of this compute capability: a Hopper GPU, and a Triton that has Gluon."""
+    return capability == HOPPER and _importable()
+
+
+def may_be_asked(
+    capability: tuple[int, int] | None,
+    tensors: tuple[torch.Tensor, ...],
+    terms: Terms,
+    dtype: torch.dtype | None = None,
+) -> bool:
+    """Whether a call may have the kernels by default, as far as `launch_config` does not know.
+
+    A call that they cannot take has the tiles that are fastest without them. Views of some sequences or heads have the answer of the
+    whole, so that their results are the same bits.
+
+    Args:
+        capability: compute capability of the GPU; None where kernels are interpreted.
+        tensors: q, k and v.
+        terms: of the call.
+        dtype: of O; that of q where it is None.
+    """
+    return (
+        available(capability)
+        and terms.sink is None
+        and dtype in (None, tensors[0].dtype)
+        and all(describable(x, every=True) for x in tensors)
+    )
+
+
+@functools.cache
+def _importable() -> bool:
+    try:
+        for name in ("forward", "narrow", "dkdv"):
+            importlib.import_module(f"flashverify_kernels.device.hopper.{name}")
+    except (ImportError, AttributeError):  # a Triton without Gluon, or with another one
+        return False
+    return True
 
 
 def suits(call: CheckedCall, options: Options, kind: Kind, tensors: dict[str, torch.Tensor]) -> bool:

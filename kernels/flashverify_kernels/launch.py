@@ -22,6 +22,7 @@ from flashverify_kernels.device.dq import dq_kernel
 from flashverify_kernels.device.forward import forward_kernel
 from flashverify_kernels.options import Options
 from flashverify_kernels.reductions import bias_gradient, row_positions, sink_gradient, table_gradient
+from flashverify_kernels.runtime import compute_capability
 from flashverify_kernels.tiles import tiles
 from flashverify_kernels.validation import CheckedCall, axes, check_call, check_like
 
@@ -90,7 +91,7 @@ def forward(
         ValueError: a shape, stride, device or value that is not accepted.
     """
     options = options or Options()
-    call = check_call(q, k, v, options)
+    call = check_call(q, k, v, options, capability=compute_capability(q), dtype=dtype)
     o = _empty(call, options, q, call.heads, call.rows, call.dv, dtype)
     lse2 = torch.empty(call.batch, call.heads, call.rows, dtype=torch.float32, device=q.device)
     tensors = in_order(options, q=q, k=k, v=v, o=o)
@@ -144,7 +145,7 @@ def backward(
         ValueError: a shape, stride, device or value that is not accepted.
     """
     options = options or Options()
-    call = check_call(q, k, v, options)
+    call = check_call(q, k, v, options, capability=compute_capability(q), dtype=dtype)
     rows = (call.batch, call.heads, call.rows)
     outputs = tuple((*rows, call.dv)[a] for a in axes(options.layout))
     check_like("do", do, q, outputs, q.dtype)

@@ -33,6 +33,13 @@ def device_error(device: torch.device) -> str | None:
     return None
 
 
+def compute_capability(x: torch.Tensor) -> tuple[int, int] | None:
+    """That of the GPU on which compiled kernels compute with `x`; None for what is no tensor of a GPU, and where kernels are interpreted."""
+    if INTERPRETED or not isinstance(x, torch.Tensor) or not x.is_cuda:
+        return None
+    return torch.cuda.get_device_capability(x.device)
+
+
 def shared_memory_limit(device: torch.device) -> int:
     """Shared memory that one block may use on `device`, bytes."""
     if INTERPRETED or device.type != "cuda":

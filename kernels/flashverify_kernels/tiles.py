@@ -1,15 +1,19 @@
 """Descriptors of tensors whose tiles the copy engine of a GPU fetches: another way to the same values."""
 
-from typing import Any
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 import torch
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from flashverify_kernels.config import Kind, LaunchConfig
-from flashverify_kernels.options import Options
 from flashverify_kernels.runtime import INTERPRETED
-from flashverify_kernels.validation import CheckedCall
 from flashverify_kernels.views import strides
+
+if TYPE_CHECKING:
+    from flashverify_kernels.config import Kind, LaunchConfig
+    from flashverify_kernels.options import Options
+    from flashverify_kernels.validation import CheckedCall
 
 STREAMED: dict[Kind, tuple[str, str]] = {"forward": ("k", "v"), "dq": ("k", "v"), "dkdv": ("q", "do")}
 """The tensors that the loop of a kernel walks."""
@@ -51,15 +55,21 @@ def _by_copy_engine(x: torch.Tensor) -> bool:
     return torch.cuda.get_device_capability(x.device) >= (9, 0) if x.is_cuda else INTERPRETED
 
 
-def describable(x: torch.Tensor) -> bool:
-    """Whether the copy engine can address the tensor: steps that are multiples of 16 bytes and move, and not empty."""
+def describable(x: torch.Tensor, *, every: bool = False) -> bool:
+    """Whether the copy engine can address the tensor: steps that are multiples of 16 bytes and move, and not empty.
+
+    Args:
+        x: the tensor.
+        every: whether the steps of axes of size 1 count too, which are never taken: then a view of some sequences, heads or rows has the
+            answer of the whole.
+    """
     return (
         x.numel() > 0
         and x.data_ptr() % 16 == 0
         and all(
             step * x.itemsize % 16 == 0 and 0 < step * x.itemsize < _LARGEST_STRIDE
-            for step, size in zip(strides(x), x.shape[:3], strict=True)
-            if size > 1
+            for step, size in zip(x.stride()[:3], x.shape[:3], strict=True)
+            if every or size > 1
         )
     )
 

@@ -6,6 +6,7 @@ from typing import get_args
 
 import torch
 
+from flashverify_kernels import hopper
 from flashverify_kernels.config import Configs, Kind, LaunchConfig, config_error, launch_config
 from flashverify_kernels.lengths import MAX_LENGTH, check_packed
 from flashverify_kernels.masking import Extent, Mask, check_mask
@@ -60,8 +61,24 @@ def axes(layout: Layout) -> tuple[int, int, int, int]:
     return _AXES[layout]
 
 
-def check_call(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, options: Options) -> CheckedCall:
+def check_call(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    options: Options,
+    *,
+    capability: tuple[int, int] | None = None,
+    dtype: torch.dtype | None = None,
+) -> CheckedCall:
     """Check inputs and options against each other.
+
+    Args:
+        q: as in `launch.forward`.
+        k: likewise.
+        v: likewise.
+        options: see `attention`.
+        capability: compute capability of the GPU that is launched on; None where nothing is launched, or kernels are interpreted.
+        dtype: of O; that of q where it is None.
 
     Raises:
         TypeError: an argument of the wrong type, or dtypes that differ.
@@ -107,7 +124,7 @@ def check_call(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, options: Optio
         mask=mask,
         terms=terms,
         precision=options.precision if q.dtype == torch.float32 else "ieee",
-        configs=_check_configs(q, d, dv, sq, mask, terms, options),
+        configs=_check_configs((q, k, v), d, dv, sq, mask, terms, options, capability, dtype),
     )
 
 
@@ -165,9 +182,17 @@ def check_scale(scale: float | None, d: int) -> float:
 
 
 def _check_configs(
-    q: torch.Tensor, d: int, dv: int, sq: int, mask: Mask, terms: Terms, options: Options
+    tensors: tuple[torch.Tensor, ...],
+    d: int,
+    dv: int,
+    sq: int,
+    mask: Mask,
+    terms: Terms,
+    options: Options,
+    capability: tuple[int, int] | None,
+    dtype: torch.dtype | None,
 ) -> dict[Kind, LaunchConfig]:
-    configs = options.config
+    q, configs = tensors[0], options.config
     if configs is not None and not isinstance(configs, Configs):
         raise TypeError(f"config: expected Configs, got {type(configs).__name__}")
     limit = shared_memory_limit(q.device)
@@ -187,6 +212,8 @@ def _check_configs(
                 pairs=terms.pairs,
                 limit=limit,
                 whole=options.whole,
+                capability=capability,
+                hopper=hopper.may_be_asked(capability, tensors, terms, dtype),
                 interpreted=INTERPRETED,
             )
         elif not isinstance(config, LaunchConfig):

@@ -80,9 +80,9 @@ def test_the_forward_is_taken_in_the_tiles_of_keys_that_its_bits_depend_on_alone
 
 @pytest.mark.parametrize("d", [64, 128])
 @pytest.mark.parametrize("mask", ["none", "causal"])
-def test_they_are_chosen_where_they_may_be_taken_and_are_asked_for(d, mask):
+def test_they_are_chosen_on_a_hopper_gpu_where_they_may_be_taken(d, mask):
     def chosen(kind="forward", **given):
-        given = {"d": d, "dv": d, "dtype": torch.bfloat16, "mask": mask, "sq": 4096, "hopper": True} | given
+        given = {"d": d, "dv": d, "dtype": torch.bfloat16, "mask": mask, "sq": 4096, "capability": (9, 0)} | given
         return launch_config(kind, **given)
 
     assert (chosen().hopper, chosen().block_n) == (True, 128)
@@ -95,13 +95,21 @@ def test_they_are_chosen_where_they_may_be_taken_and_are_asked_for(d, mask):
         {"sq": 16},
         {"pairs": "terms"},
         {"whole": False},
+        {"hopper": False},
     )
-    for other in (*others, {"limit": 99 * 1024}, {"interpreted": True}, {"hopper": False}):
+    for other in (
+        *others,
+        {"limit": 99 * 1024},
+        {"interpreted": True},
+        {"hopper": False},
+        {"capability": (10, 0)},
+        {"capability": None},
+    ):
         assert not chosen(**other).hopper
         assert not chosen("dkdv", **other).hopper
 
 
-def test_only_a_narrow_forward_of_whole_tensors_has_wide_tiles_of_keys_unasked():
+def test_elsewhere_only_a_narrow_forward_of_whole_tensors_has_wide_tiles_of_keys():
     def keys(**given):
         return launch_config(
             "forward", **{"dtype": torch.float16, "mask": "causal", "sq": 4096, "d": 64, "dv": 64} | given

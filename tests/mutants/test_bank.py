@@ -72,6 +72,21 @@ def test_no_other_kernel_stands_in_for_the_one_with_the_defect(tmp_path):
     assert own == (9, 0) == importlib.import_module("flashverify_kernels.hopper").HOPPER
 
 
+def test_a_defect_in_the_kernels_for_hopper_gpus_leaves_them_in(tmp_path):
+    mutant = Mutant(
+        name="in_gluon",
+        file="device/hopper/softmax.py",
+        before="m_i - pivot",
+        after="pivot - m_i",
+        outputs=(),
+        modelled_on="none",
+    )
+
+    load_subject(build_mutant(mutant, tmp_path)).form(Case())
+
+    assert importlib.import_module("mutant_in_gluon.hopper").HOPPER == (9, 0)
+
+
 STALE = Mutant(name="stale", file="launch.py", before="no such text", after="", outputs=("o",), modelled_on="nothing")
 
 

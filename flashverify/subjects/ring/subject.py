@@ -114,6 +114,9 @@ class BundledRing(Bundled):
         found = self.backward(problem, forward)
         return {name: getattr(found, name) for name in wanted if getattr(found, name) is not None}
 
+    def _capability(self) -> None:
+        """None: ranks compute O in fp32, which the kernels for Hopper GPUs do not."""
+
     def _on_ranks(self, function: str, problem: Problem, given: dict[str, torch.Tensor]) -> list[dict[str, Packed]]:
         case, count, ring = problem.case, self._count(problem.case), self._module("ring")
         options: dict[str, Any] = {

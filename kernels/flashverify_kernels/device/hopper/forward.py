@@ -3,7 +3,6 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import (
     fence_async_shared,
     mbarrier,
-    tma,
     warpgroup_mma,
     warpgroup_mma_wait,
 )
@@ -17,6 +16,7 @@ from flashverify_kernels.device.hopper.barriers import (
     meet,
     release,
 )
+from flashverify_kernels.device.hopper.rows import rows_of, store_rows
 from flashverify_kernels.device.hopper.softmax import online_step
 
 GROUPS = gl.constexpr(2)
@@ -60,15 +60,7 @@ def hopper_forward_kernel(
     """
     BLOCK_M: gl.constexpr = GROUPS * ROWS
     BLOCK_N: gl.constexpr = k_tiles.block_type.shape[2]
-    tiles = (sq + BLOCK_M - 1) // BLOCK_M
-    bh = gl.program_id(0) // tiles
-    m0 = (tiles - 1 - gl.program_id(0) % tiles) * BLOCK_M
-    b = bh // heads
-    h = bh % heads
-    end = sk
-    if UPPER:
-        end = gl.minimum(gl.minimum(m0 + BLOCK_M, sq) + high, sk)
-    count = gl.maximum((end + BLOCK_N - 1) // BLOCK_N, 1)  # a row without keys walks one tile, which it does not see
+    bh, b, h, m0, count, _ = rows_of(heads, sq, sk, high, BLOCK_M, BLOCK_N, UPPER)
 
     q_s = make_tiles(q_tiles, GROUPS)
     k_s = make_tiles(k_tiles, STAGES)
@@ -177,12 +169,4 @@ def _compute(c: gl.constexpr, tiles_of, full, empty, where, walk, UPPER: gl.cons
     mbarrier.wait(v_full.index(v_slot), v_phase)
     acc = warpgroup_mma_wait(0, [warpgroup_mma(p, matrix(v_s.index(v_slot)), acc, is_async=True)])
 
-    divisor = gl.where(l_i == 0.0, 1.0, l_i)
-    gl.store(lse2_ptr + i, m_i + gl.log2(divisor), mask=i < sq)
-    o = acc / gl.convert_layout(divisor, ACC_ROW)[:, None]
-    meet()
-    q.store(o.to(q.dtype))
-    fence_async_shared()
-    meet()
-    tma.async_copy_shared_to_global(o_tiles, [b, h, m0 + c * ROWS, 0], q_s.index(c))
-    tma.store_wait(0)
+    store_rows(acc, m_i, l_i, q_s.index(c), o_tiles, [b, h, m0 + c * ROWS, 0], lse2_ptr, i, sq)

@@ -9,6 +9,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 
 from flashverify_kernels.device.hopper.barriers import following, make_barriers, make_tiles, matrix, meet
+from flashverify_kernels.device.hopper.rows import rows_of, store_rows
 from flashverify_kernels.device.hopper.softmax import online_step
 
 _UNSPECIALISED = ["lse2_ptr", "scale_log2", "heads", "group", "sq", "sk", "high"]
@@ -44,18 +45,8 @@ def hopper_narrow_forward_kernel(
     ROW: gl.constexpr = gl.SliceLayout(1, Z)
     ACC_ROW: gl.constexpr = gl.SliceLayout(1, ACC)
 
-    tiles = (sq + ROWS - 1) // ROWS
-    bh = gl.program_id(0) // tiles
-    m0 = (tiles - 1 - gl.program_id(0) % tiles) * ROWS  # causal: the longest walks start first
-    b = bh // heads
-    h = bh % heads
+    bh, b, h, m0, count, sure = rows_of(heads, sq, sk, high, ROWS, BLOCK_N, UPPER)
     where = (b, h // group)
-    end = sk
-    sure = sk
-    if UPPER:
-        end = gl.minimum(gl.minimum(m0 + ROWS, sq) + high, sk)
-        sure = gl.maximum(gl.minimum(m0 + 1 + high, sk), 0)
-    count = gl.maximum((end + BLOCK_N - 1) // BLOCK_N, 1)  # a row without keys walks one tile, which it does not see
     whole = sure // BLOCK_N
 
     q_s = make_tiles(q_tiles, 1)
@@ -105,15 +96,7 @@ def hopper_narrow_forward_kernel(
             acc = acc * gl.convert_layout(alpha, ACC_ROW)[:, None]
     acc = warpgroup_mma_wait(0, [warpgroup_mma(p, matrix(v_s.index(slot)), acc, is_async=True)])
 
-    divisor = gl.where(l_i == 0.0, 1.0, l_i)
-    gl.store(lse2_ptr + bh.to(gl.int64) * sq + i, m_i + gl.log2(divisor), mask=i < sq)
-    o = acc / gl.convert_layout(divisor, ACC_ROW)[:, None]
-    meet()
-    q.store(o.to(q.dtype))
-    fence_async_shared()
-    meet()
-    tma.async_copy_shared_to_global(o_tiles, [b, h, m0, 0], q_s.index(0))
-    tma.store_wait(0)
+    store_rows(acc, m_i, l_i, q_s.index(0), o_tiles, [b, h, m0, 0], lse2_ptr + bh.to(gl.int64) * sq, i, sq)
 
 
 @gluon.jit

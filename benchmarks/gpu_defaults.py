@@ -1,0 +1,185 @@
+"""What the bundled kernels choose by default on a Hopper GPU, and that every way there gives the same bits.
+
+    python benchmarks/gpu_defaults.py [--cases N]
+
+Calls that the kernels for Hopper GPUs take, and calls that they do not: which way each goes, and whether its bits are those of the
+configuration named in so many words. Views of a sequence and of a head, CUDA graphs and compiled programs have the bits of the whole
+and of eager calls. The form that the subject `bundled` declares of drawn cases has the tile of keys of their launches. One line a
+question; exit code 1 if any answer is no.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import replace
+from typing import Any
+
+GENERAL = {"descriptors": False, "hopper": False}
+
+
+def tensors(d: int, dtype: str, *, heads: int = 4, kv_heads: int = 2, gap: int = 0, offset: int = 0) -> tuple[Any, ...]:
+    """q, k, v and dO `[2, H, S, d]` with rows `gap` elements apart and `offset` elements behind a multiple of 256 bytes."""
+    import torch
+
+    generator = torch.Generator("cuda").manual_seed(0)
+
+    def normal(h: int, s: int) -> torch.Tensor:
+        memory = torch.zeros(2 * h * s * (d + gap) + offset, device="cuda", dtype=getattr(torch, dtype))
+        x = memory[offset:].view(2, h, s, d + gap)[..., :d]
+        return x.copy_(torch.randn(2, h, s, d, generator=generator, device="cuda"))
+
+    return normal(heads, 300), normal(kv_heads, 517), normal(kv_heads, 517), normal(heads, 300)
+
+
+def whole(given: tuple[Any, ...], config: Any = None, **options: Any) -> tuple[tuple[Any, ...], list[str]]:
+    """O, LSE, dQ, dK and dV, and the kinds of kernels for Hopper GPUs that ran."""
+    from flashverify_kernels import Options, backward, forward, hopper
+
+    q, k, v, do = given
+    taken: list[str] = []
+    takes = hopper.takes
+    hopper.takes = lambda call, options, kind, x: takes(call, options, kind, x) and not taken.append(kind)  # type: ignore[assignment, func-returns-value]
+    try:
+        chosen = Options(config=config, **options)
+        found = forward(q, k, v, chosen)
+        gradients = backward(do, q, k, v, found.o, found.lse2, chosen)
+    finally:
+        hopper.takes = takes
+    return (found.o, found.lse2, gradients.dq, gradients.dk, gradients.dv), taken
+
+
+def named(d: int, dtype: str, mask: str, capability: tuple[int, int] | None, **ways: bool) -> Any:
+    """The configurations in so many words."""
+    import torch
+
+    from flashverify_kernels import Configs, launch_config
+
+    dims: dict[str, Any] = {"d": d, "dv": d, "dtype": getattr(torch, dtype), "mask": mask, "sq": 300}
+    kinds: tuple[Any, ...] = ("forward", "dq", "dkdv")
+    return Configs(**{kind: replace(launch_config(kind, capability=capability, **dims), **ways) for kind in kinds})
+
+
+def same(one: Any, two: Any) -> bool:
+    import torch
+
+    return all(torch.equal(x, y) for x, y in zip(one, two, strict=True))
+
+
+def calls() -> dict[str, bool]:
+    """Calls of both kinds against configurations in so many words."""
+    import torch
+
+    found = {}
+    for d, dtype, causal in (
+        (d, t, c) for d in (64, 128) for t in ("float16", "bfloat16") for c in (None, "bottom-right")
+    ):
+        mask, words = "causal" if causal else "none", f"D={d} {dtype} {causal}"
+        given = tensors(d, dtype)
+        default, taken = whole(given, causal=causal)
+        found[f"{words}: taken"] = taken == ["forward", "dkdv"]
+        general, none = whole(given, named(d, dtype, mask, (9, 0), **GENERAL), causal=causal)
+        found[f"{words}: bits of pointers"] = not none and same(default, general)
+        for name, x in {
+            "an address that is not aligned": tensors(d, dtype, offset=1),
+            "rows that are not aligned": tensors(d, dtype, gap=3),
+            "a broadcast head": (given[0], *(y[:, :1].expand(-1, 2, -1, -1) for y in given[1:3]), given[3]),
+        }.items():
+            default, taken = whole(x, causal=causal)
+            usual, _ = whole(x, named(d, dtype, mask, None), causal=causal)
+            found[f"{words}, {name}: the usual configuration"] = not taken and same(default, usual)
+        sink = torch.zeros(4, device="cuda")
+        default, taken = whole(given, causal=causal, sink=sink)
+        usual, _ = whole(given, named(d, dtype, mask, None), causal=causal, sink=sink)
+        found[f"{words}, a sink: the usual configuration"] = not taken and same(default, usual)
+    return found
+
+
+def views() -> dict[str, bool]:
+    """A sequence and a head of the whole, as views."""
+    found = {}
+    for d, gap in ((64, 0), (128, 0), (128, 3), (128, 8)):
+        given = tensors(d, "bfloat16", gap=gap)
+        outputs, _ = whole(given, causal="top-left")
+        for n in (0, 1):
+            part, _ = whole(tuple(x[n : n + 1] for x in given), causal="top-left")
+            found[f"D={d} gap={gap}: sequence {n} alone"] = same((x[n : n + 1] for x in outputs), part)
+        q, k, v, do = given
+        part, _ = whole((q[:, 2:], k[:, 1:], v[:, 1:], do[:, 2:]), causal="top-left")
+        heads = (*(x[:, 2:] for x in outputs[:3]), *(x[:, 1:] for x in outputs[3:]))
+        found[f"D={d} gap={gap}: the last head alone"] = same(heads, part)
+    return found
+
+
+def programs() -> dict[str, bool]:
+    """CUDA graphs and compiled programs against eager calls."""
+    import torch
+
+    from flashverify_kernels import attention
+
+    def step(q: Any, k: Any, v: Any, do: Any) -> tuple[Any, ...]:
+        o = attention(q, k, v, causal="top-left")
+        return (o, *torch.autograd.grad(o, (q, k, v), do))
+
+    found = {}
+    for d, gap in ((64, 0), (128, 0), (128, 3)):
+        given = tuple(x.detach().requires_grad_(n < 3) for n, x in enumerate(tensors(d, "bfloat16", gap=gap)))
+        eager = step(*given)
+        found[f"D={d} gap={gap}: compiled"] = same(eager, torch.compile(step, fullgraph=True)(*given))
+        side: Any = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            step(*given)
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            recorded = step(*given)
+        for x in recorded:
+            x.detach().fill_(float("nan"))
+        graph.replay()
+        torch.cuda.synchronize()
+        found[f"D={d} gap={gap}: replayed"] = same(eager, recorded)
+    return found
+
+
+def forms(count: int) -> dict[str, bool]:
+    """The tile of keys that the subject declares against the one that is launched."""
+    from flashverify.campaign.worker.search import draw
+    from flashverify.case.case import Values
+    from flashverify.case.memory.materialize import materialize
+    from flashverify.case.space.strategies import GPU, cases
+    from flashverify.subjects.bundled import BUNDLED
+    from flashverify_kernels.runtime import compute_capability
+    from flashverify_kernels.validation import check_call
+
+    wrong, drawn, wide = [], 0, 0
+    for each in draw(cases(BUNDLED.supports, profile=GPU), count, 0):
+        width = 64 << each.values.seed % 2
+        case = replace(each, dim_qk=width, dim_v=width, dtype=("fp16", "bf16")[drawn % 2], precision="ieee")
+        case = replace(case, values=Values(seed=case.values.seed))  # without the edits of single values
+        if BUNDLED.supports.refusal(case) is not None or case.seq_q * case.seq_k > 2**22:
+            continue
+        drawn += 1
+        problem, _ = materialize(case, "cuda")
+        q, k, v = (BUNDLED._view(case, x) for x in (problem.q, problem.k, problem.v))
+        call = check_call(q, k, v, BUNDLED._options(problem), capability=compute_capability(q))
+        wide += call.configs["forward"].block_n == 128
+        if call.configs["forward"].block_n != BUNDLED.form(case).block_n:
+            wrong.append(str(case))
+    print(f"{drawn} drawn cases, {wide} in tiles of 128 keys", *wrong[:5], sep="\n  ")
+    return {"the declared tiles of drawn cases": not wrong and drawn > 0}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", type=int, default=150)
+    options = parser.parse_args()
+    found = calls() | views() | programs() | forms(options.cases)
+    for question, answer in found.items():
+        print("yes" if answer else "NO ", question)
+    print(f"{len(found)} questions, {list(found.values()).count(False)} answered by no")
+    return 1 if False in found.values() else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
