@@ -129,7 +129,7 @@ def kernel_source(
         "enable_fp_fusion": kernel != "forward",  # see `online_step`
     }
     whole = aligned and not (query_lengths or key_lengths or packed)
-    tiles = tile_shapes(kernel, config, d, dv, dtype) if whole and kernel != "delta" else {}
+    tiles = tile_shapes(kernel, config, d, dv, dtype, constants["BLOCK_DV"]) if whole and kernel != "delta" else {}
     return source_of(KERNELS[kernel], constants, options, lambda path: given.get(path, True), dtype, tiles=tiles)
 
 

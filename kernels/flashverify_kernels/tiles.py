@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from flashverify_kernels.arguments import constants
 from flashverify_kernels.runtime import INTERPRETED
 from flashverify_kernels.views import strides
 
@@ -33,7 +34,8 @@ def tiles(call: CheckedCall, options: Options, kind: Kind, tensors: dict[str, to
         tensors: with their axes in the order (batch, head, sequence, channel).
     """
     names = STREAMED[kind]
-    shapes = tile_shapes(kind, call.configs[kind], call.d, call.dv, tensors["q"].dtype)
+    width = constants(call, kind, tensors)["BLOCK_DV"]
+    shapes = tile_shapes(kind, call.configs[kind], call.d, call.dv, tensors["q"].dtype, width)
     if not (
         shapes and options.whole and _by_copy_engine(tensors["q"]) and all(describable(tensors[name]) for name in names)
     ):
@@ -41,13 +43,18 @@ def tiles(call: CheckedCall, options: Options, kind: Kind, tensors: dict[str, to
     return {f"{name}_tiles": _descriptor(tensors[name], shapes[f"{name}_tiles"]) for name in names}
 
 
-def tile_shapes(kind: Kind, config: LaunchConfig, d: int, dv: int, dtype: torch.dtype) -> dict[str, tuple[int, int]]:
-    """Rows and channels of the tiles that descriptors fetch, by argument; nothing where the choice is to load by pointers."""
+def tile_shapes(
+    kind: Kind, config: LaunchConfig, d: int, dv: int, dtype: torch.dtype, width: int
+) -> dict[str, tuple[int, int]]:
+    """Rows and channels of the tiles that descriptors fetch, by argument; nothing where the choice is to load by pointers.
+
+    A tile of V is as wide as the kernel's own, `width`, which may be more than Dv (`compile_constants`).
+    """
     if not config.descriptors or dtype not in _DTYPES or not {d, dv} <= _CHANNELS:
         return {}
     first, second = STREAMED[kind]
     rows = config.block_m if kind == "dkdv" else config.block_n
-    return {f"{first}_tiles": (rows, d), f"{second}_tiles": (rows, dv)}
+    return {f"{first}_tiles": (rows, d), f"{second}_tiles": (rows, width)}
 
 
 def _by_copy_engine(x: torch.Tensor) -> bool:

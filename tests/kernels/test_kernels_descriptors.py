@@ -127,3 +127,12 @@ def test_packed_sequences_are_loaded_by_pointers():
 def test_what_is_compiled_without_a_gpu_is_what_a_long_call_would_launch(kernel, d, given, first):
     source = kernel_source(kernel, d=d, dv=d, dtype=torch.float16, **given)
     assert source.signature["k_tiles"] == source.signature["v_tiles"] == first
+
+
+def test_a_tile_of_v_is_as_wide_as_the_kernel_has_it():
+    config = LaunchConfig(block_m=16, block_n=32, descriptors=True)
+    source = kernel_source("forward", d=32, dv=32, dtype=torch.float16, mask="bitmap", config=config)
+
+    assert source.signature["k_tiles"] == "tensordesc<fp16[1, 1, 32, 32]>"
+    assert source.signature["v_tiles"] == f"tensordesc<fp16[1, 1, 32, {source.constants['BLOCK_DV']}]>"
+    assert source.constants["BLOCK_DV"] > 32
