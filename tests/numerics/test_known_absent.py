@@ -32,7 +32,8 @@ CASES = (
     "fv1 seq_q=12 seq_k=12 dim_qk=16 dim_v=16 regime=overflow causal=top-left",
     "fv1 batch=2 seq_q=12 seq_k=20 dim_qk=16 dim_v=16 klen=0,13 bias=full regime=large",
     "fv1 seq_q=9 seq_k=12 dim_qk=16 dim_v=16 regime=subnormal dtype=bf16",
-    "fv1 heads_q=16 heads_kv=1 seq_q=6 seq_k=6 dim_qk=16 dim_v=16 dtype=bf16 causal=top-left edits=v:0,0,0,0:2e38",
+    "fv1 heads_q=16 heads_kv=1 seq_q=6 seq_k=6 dim_qk=16 dim_v=16 dtype=bf16 causal=top-left edits=v:0,0,0,0:1.2e38",
+    "fv1 seq_q=9 seq_k=12 dim_qk=16 dim_v=16 dtype=bf16 scale=1e-30 edits=k:0,0,1,2:1e30;v:0,0,2,1:1e12",
     "fv1 seq_q=9 seq_k=12 dim_qk=16 dim_v=16 edits=q:0,0,1,2:65504;k:0,0,3,4:inf",
 )
 
