@@ -50,9 +50,9 @@ class _Axis:
 def format_case(case: Case) -> str:
     """The text form of `case`: one line, the same for equal cases."""
     words = [VERSION]
-    for axis in _axes():
+    for axis, default in _axes_with_defaults():
         value = _get(case, axis)
-        if value != _get(_default(), axis) or _differs_in_sign(value, _get(_default(), axis)):
+        if value is not default and (value != default or _differs_in_sign(value, default)):
             words.append(f"{axis.key}={axis.format(value)}")
     return " ".join(words)
 
@@ -146,8 +146,9 @@ def _axes_by_key() -> dict[str, _Axis]:
 
 
 @functools.cache
-def _default() -> Case:
-    return Case()
+def _axes_with_defaults() -> tuple[tuple[_Axis, Any], ...]:
+    default = Case()
+    return tuple((axis, _get(default, axis)) for axis in _axes())
 
 
 def _get(case: Case, axis: _Axis) -> Any:

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from flashverify.judge.plain import plain_comparison, within
 from flashverify.judge.summary import numbers, summary, unravel
 from flashverify.judge.verdict import OutputStats, Status, Verdict, to_hex
 from flashverify.judge.wrong_map import wrong_map
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     import torch
 
+    from flashverify.judge.plain import Plain
     from flashverify.numerics.result import OutputBound
 
 __all__ = ["Comparison", "Part", "compare_output", "plainly_right"]
@@ -66,11 +68,15 @@ def plainly_right(
 
     It costs a tenth of `compare_output`, which decides everything else. The arguments are those of `compare_output`.
     """
-    right = ((got.double() - expected).abs_() <= bound.total) & ~bound.must_overflow
-    if pinned is not None:
-        right &= ~pinned | (got == pinned_value)
-    if not bool(right.all()):
-        return None
+    from flashverify.numerics.known_absent import nowhere
+
+    x, fixed = got.double(), None if pinned is None or nowhere(pinned) else pinned
+    if fixed is not None or not within(x, expected, bound):
+        right = ((x - expected).abs_() <= bound.total) & ~bound.must_overflow
+        if fixed is not None:
+            right &= ~fixed | (got == pinned_value)
+        if not bool(right.all()):
+            return None
     return Comparison(OutputStats(output=output, mode=mode, elements=got.numel(), exempt=0, uninformative=0), ())
 
 
@@ -109,6 +115,9 @@ def compare_output(
     import torch
 
     x = got.double()
+    plain = plain_comparison(x, expected, bound, taint, undefined, pinned)
+    if plain is not None:
+        return _right(output, mode, x.numel(), plain, part)
     free = bound.exempt
     for mask in (taint, undefined):
         free = free if mask is None else free | mask
@@ -156,6 +165,24 @@ def compare_output(
         stats,
         tuple(_failure(name, output, mode, classes[name], x, expected, bound, ratio, truth, part) for name in failing),
     )
+
+
+def _right(output: str, mode: str, elements: int, plain: Plain, part: Part | None) -> Comparison:
+    worst, index, median, p99 = plain.summary
+    stats = OutputStats(
+        output=output,
+        mode=mode,
+        elements=elements,
+        exempt=0,
+        uninformative=plain.uninformative,
+        worst=to_hex(worst),
+        median=to_hex(median),
+        p99=to_hex(p99),
+        index=index if part is None else part.index(output, index),
+        signed=to_hex(plain.signed),
+        telling=plain.telling,
+    )
+    return Comparison(stats, ())
 
 
 _ERRORS = {"pinned": "empty-row"}

@@ -24,18 +24,20 @@ def numbers(*scalars: torch.Tensor) -> list[float]:
     return found
 
 
-def summary(ratio: torch.Tensor, judged: torch.Tensor) -> Summary:
+def summary(ratio: torch.Tensor, judged: torch.Tensor | None) -> Summary:
     """Worst ratio, where it is, the median and the 99th percentile over the judged elements; of more than 2^20 of them over a sample.
 
     Args:
         ratio: 0 or more, 0 where nothing is judged; no axis is left out.
-        judged: bool, broadcasts.
+        judged: bool, broadcasts; None is all.
     """
     if ratio.numel() == 0:
         return 0.0, (), 0.0, 0.0
-    flat, judged = ratio.reshape(-1), judged.expand_as(ratio).reshape(-1)
-    found = _on_host if not ratio.is_cuda or flat.numel() > _QUANTILE_LIMIT else _on_device
-    return found(flat, judged, ratio.shape)
+    flat = ratio.reshape(-1)
+    judged = None if judged is None else judged.expand_as(ratio).reshape(-1)
+    if judged is None or not ratio.is_cuda or flat.numel() > _QUANTILE_LIMIT:
+        return _on_host(flat, judged, ratio.shape)
+    return _on_device(flat, judged, ratio.shape)
 
 
 def _on_device(flat: torch.Tensor, judged: torch.Tensor, shape: torch.Size) -> Summary:
@@ -50,9 +52,9 @@ def _on_device(flat: torch.Tensor, judged: torch.Tensor, shape: torch.Size) -> S
     return worst, unravel(int(at), shape), median_ratio, p99_ratio
 
 
-def _on_host(flat: torch.Tensor, judged: torch.Tensor, shape: torch.Size) -> Summary:
-    at = int(flat.argmax())
-    kept = flat if bool(judged.all()) else flat[judged]
+def _on_host(flat: torch.Tensor, judged: torch.Tensor | None, shape: torch.Size) -> Summary:
+    at = int(flat.argmax() if flat.is_cuda else flat.numpy().argmax())  # numpy takes a sixth of the time
+    kept = flat if judged is None or bool(judged.all()) else flat[judged]
     if kept.numel() == 0:
         return 0.0, (), 0.0, 0.0
     if kept.numel() > _QUANTILE_LIMIT:

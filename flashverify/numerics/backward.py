@@ -13,6 +13,7 @@ from flashverify.numerics.chunk import Chunk, finite_rows
 from flashverify.numerics.coefficients import LN2, Coefficients
 from flashverify.numerics.delta import error_of_o, stored_delta
 from flashverify.numerics.gradients import CLAMP, State, gradient_errors, gradient_of
+from flashverify.numerics.known_absent import below, nowhere, without
 from flashverify.numerics.learned import PairTerms, bias_bound, joined_bias, onto_bias
 from flashverify.numerics.logits import logit_overflow
 from flashverify.numerics.overflow import overflow_domain
@@ -27,9 +28,8 @@ from flashverify.numerics.trivial import trivial_ranges
 __all__ = ["backward_bounds"]
 
 
-def _finalise(core: Tensor, y: Tensor, c: Coefficients) -> tuple[Tensor, Tensor]:
-    """`b = core + 3u (|y| + core)`, and with the output's rounding `b + u_out (|y| + b) + eta_out`."""
-    size = y.abs()
+def _finalise(core: Tensor, size: Tensor, c: Coefficients) -> tuple[Tensor, Tensor]:
+    """`b = core + 3u (|y| + core)`, and with the output's rounding `b + u_out (|y| + b) + eta_out`; `size` is |y|."""
     b = core + (size + core) * (3 * c.u)
     return b, b + (size + b) * c.u_grad + c.eta_grad
 
@@ -104,23 +104,25 @@ def backward_bounds(
 
     def output(y: Tensor, core: Tensor, core64: Tensor, exact: Tensor, exempt: Tensor, trivial: Tensor) -> OutputBound:
         y = y.double()
-        before, after = _finalise(core, y, c)
+        size = y.abs()
+        before, after = _finalise(core, size, c)
         return finish(
-            y, before, after, _finalise(core64, y, c64)[1], exact=exact, exempt=exempt, trivial=trivial + 2 * out.eta, out=out
+            y, before, after, _finalise(core64, size, c64)[1], exact=exact, exempt=exempt, trivial=trivial + 2 * out.eta, out=out
         )  # fmt: skip
 
     def by_key(y: Tensor, terms: KeySum, const: float, const64: float) -> OutputBound:
         core, core64 = terms.core + const, terms.self_core + const64
-        exact = (~keys.seen & ~terms.hidden).expand_as(core)
-        sums = (core, core64, exact, terms.exempt, terms.trivial + 2 * const)
-        core, core64, exact, exempt, trivial = (x.reshape(y.shape) for x in sums)
+        sums = (core, core64, ~keys.seen & ~terms.hidden, terms.exempt, terms.trivial + 2 * const)
+        core, core64, exact, exempt, trivial = (x.reshape(*y.shape[:3], x.shape[-1]) for x in sums)
         return output(y, core, core64, exact, exempt, trivial)
 
     b_dv = by_key(dv, keys.dv, c.const_v, c64.const_v)
     strict_dv = None
     if keys.strict is not None:
         value, core = keys.strict.value.reshape(dv.shape), keys.strict.core.reshape(dv.shape)
-        strict_dv = join_strict(b_dv, dv.double(), value, _finalise(core + c.const_v, value, c)[0], out, c.eta_grad)
+        strict_dv = join_strict(
+            b_dv, dv.double(), value, _finalise(core + c.const_v, value.abs(), c)[0], out, c.eta_grad
+        )
     b_delta = rows.delta_bound.squeeze(-1)
     result = BackwardBounds(
         delta=finish(
@@ -178,10 +180,10 @@ def _chunk_terms(
     form = problem.form
     empty, prescale = chunk.empty, form.prescale_fwd if form.p_from == "forward" else form.prescale_bwd
     g = gradient_of(problem, chunk, do, dlse)
-    o = torch.where(empty, 0.0, problem.cut(o, chunk.rows))
+    o = without(empty, problem.cut(o, chunk.rows))
     L = problem.cut(lse.unsqueeze(-1), chunk.rows).masked_fill(empty, 0.0)
     stored_o, stored_L = ~finite_rows(o), ~torch.isfinite(L)
-    o, L = torch.where(stored_o, 0.0, o), torch.where(stored_L, 0.0, L)
+    o, L = without(stored_o, o), without(stored_L, L)
     delta = (g.do * o).sum(-1, keepdim=True)
     R = chunk.S - L
     P = torch.exp(R.clamp(max=CLAMP))
@@ -195,12 +197,14 @@ def _chunk_terms(
         E_o = problem.cut(forward.o.self_error, chunk.rows)
         if form.delta_from != "p":
             underflow = problem.cut(forward.o_underflow, chunk.rows)
-            o_over = problem.cut(forward.o.may_overflow | forward.o.exempt, chunk.rows).any(-1, keepdim=True)
+            if not (nowhere(forward.o.may_overflow) and below(forward.o.bound, torch.inf)):
+                o_over = problem.cut(forward.o.may_overflow | forward.o.exempt, chunk.rows).any(-1, keepdim=True)
     if forward is not None and "lse" not in stored:
         both = problem.cut(forward.lse_base2, chunk.rows) * LN2
         lse_over = torch.isinf(both[..., :1])
-        B_L, E_L = torch.where(lse_over, 0.0, both[..., :1]), both[..., 1:]
-    B_o = None if B_o is None else torch.where(torch.isinf(B_o), 0.0, B_o)
+        B_L, E_L = without(lse_over, both[..., :1]), both[..., 1:]
+    if B_o is not None and not below(B_o, torch.inf):
+        B_o = torch.where(torch.isinf(B_o), 0.0, B_o)
     cores = gradient_errors(c, chunk, g, s, B_o, B_L, prescale)
     self_cores = gradient_errors(c64, chunk, g, s, E_o, E_L, "none")
     in_p = {
@@ -212,8 +216,9 @@ def _chunk_terms(
     if chunk.bad_v is not None:
         in_ds["non_finite_v"] = chunk.bad_v.any(-1, keepdim=True)
     over = overflow_domain(
-        c, chunk, g, s, cores, logit_overflow(problem, chunk, prescale), in_p, in_ds, masked=form.masked_ds
-    )
+        c, chunk, g, s, cores, logit_overflow(problem, chunk, prescale), in_p, in_ds,
+        masked=form.masked_ds, with_pairs=bias_shape is not None or of_table is not None,
+    )  # fmt: skip
     t_delta, t_X, t_dq, t_dk, t_dv = trivial_ranges(problem, c, chunk, g, s, B_o, underflow)
     returned, b_delta, e_delta, t_returned = stored_delta(
         problem, c, c64, g.dlse, delta, cores.delta, self_cores.delta, t_delta
@@ -223,12 +228,8 @@ def _chunk_terms(
         dq=problem.cut(dq, chunk.rows), dq_core=cores.dq, dq_self=self_cores.dq, dq_trivial=t_dq, dq_exempt=over.dq.expand_as(t_dq),
         empty=empty, dq_exact=empty & ~over.empty,
     )  # fmt: skip
-    of_dk = KeySum(
-        core=cores.dk, self_core=self_cores.dk, trivial=t_dk, exempt=over.dk.expand_as(cores.dk), hidden=over.hidden
-    )
-    of_dv = KeySum(
-        core=cores.dv, self_core=self_cores.dv, trivial=t_dv, exempt=over.dv.expand_as(cores.dv), hidden=over.hidden_v
-    )
+    of_dk = KeySum(core=cores.dk, self_core=self_cores.dk, trivial=t_dk, exempt=over.dk, hidden=over.hidden)
+    of_dv = KeySum(core=cores.dv, self_core=self_cores.dv, trivial=t_dv, exempt=over.dv, hidden=over.hidden_v)
     strict = None
     if "lse" in stored and predicts_dv(problem):
         value, core = predict_dv(problem, c, chunk, P=P, Pb=cores.Pb, ado=g.ado, do=g.do)

@@ -164,7 +164,7 @@ class BoundInputs:
         size = x.abs()
         if not FORMATS[self.dtype].narrow or self.form.architecture == "ieee":
             return size
-        return torch.where(size > 0, size.clamp(min=FORMATS[self.dtype].min_normal), size)
+        return size.clamp(min=FORMATS[self.dtype].min_normal).mul_(size.sign())
 
     def flushable(self, x: Tensor) -> Tensor | None:
         """How much of each element of an operand hardware may flush to zero, or None."""

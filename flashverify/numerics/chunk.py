@@ -85,7 +85,7 @@ class Chunk:
         rows: The query rows.
         q, k, v: Operands; zero where no visible pair reads them.
         aq, ak, av: Their magnitudes; `vv` is V and V^2 side by side.
-        vis: Visible pairs as 0/1, or None when all are.
+        vis: Visible pairs as 0/1, or None when all are; `pairs` the same as bool.
         n: `[G, M, 1]` visible keys a row.
         empty: `[G, M, 1]` bool, rows that see nothing.
         A: `sum |q| |k|`, 0 where invisible.
@@ -102,7 +102,7 @@ class Chunk:
         factor: `1 / (1 - p)`, 1 without dropout.
         small_q, small_k, small_v: What of each element of an operand may be flushed to zero, or None where it is nothing.
         quantised: What the scales of a quantised K and V add, or None.
-        cache: Terms of the last gradient, for a second look at the same one.
+        cache: Errors of its logits and terms of the last gradient, for a second look at the same ones.
     """
 
     rows: slice
@@ -114,6 +114,7 @@ class Chunk:
     av: Tensor
     vv: Tensor
     vis: Tensor | None
+    pairs: Tensor | None
     n: Tensor
     empty: Tensor
     A: Tensor

@@ -49,10 +49,12 @@ def delta_of_output(c: Coefficients, Dv: int, g: Gradient, s: State, B_o: Tensor
 
 def flushed_delta(c: Coefficients, g: Gradient, s: State, B_o: Tensor | None) -> Tensor:
     """What rowsum(dO * O) loses where dO is flushed, or O, which may be subnormal where it is not known to be larger: `[G, M, 1]`."""
+    if not c.flush:
+        return torch.zeros_like(s.Adelta)
     size = s.o.abs()
     small = ((size if B_o is None else size - B_o) < c.flush) & (B_o is not None or size > 0)
     lost = torch.where(small, g.ado, 0.0).sum(-1, keepdim=True) * c.flush
-    return lost if g.small_do is None else lost + (g.small_do * size).sum(-1, keepdim=True) * bool(c.flush)
+    return lost if g.small_do is None else lost + (g.small_do * size).sum(-1, keepdim=True)
 
 
 def delta_of_weights(c: Coefficients, chunk: Chunk, g: Gradient, BP: Tensor, Pb: Tensor, E: Tensor) -> Tensor:

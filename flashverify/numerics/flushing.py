@@ -38,6 +38,8 @@ def flushable_part(x: Tensor, dtype: str, form: Form) -> Tensor | None:
     if FORMATS[dtype].subnormals:
         return None
     size = x.abs()
+    if not x.is_cuda and (x.numel() == 0 or size.amin().item() >= _W * _SPLIT):
+        return None
     split = dtype == "fp32" and form.dot == "tf32x3"
     part = torch.where(size < (_W * _SPLIT if split else _W), size.clamp(max=_W), 0.0)
     return part if bool(part.any()) else None

@@ -10,6 +10,7 @@ from flashverify.numerics.chunk import Chunk
 from flashverify.numerics.coefficients import LN2, LOG2E, Coefficients
 from flashverify.numerics.forward_parts import Errors, Shared
 from flashverify.numerics.hull import hull_of_rows
+from flashverify.numerics.known_absent import below, nowhere, without
 from flashverify.numerics.logits import largest_logit, logit_error, logit_overflow, sink_error
 from flashverify.numerics.normalising import LARGE, exponent_of_lse, lse_error
 from flashverify.numerics.result import ForwardBounds, check, exactly, finish
@@ -69,6 +70,7 @@ def _evaluate(c: Coefficients, chunk: Chunk, s: Shared, prescale: str, ordered: 
         w1 = w1 + T_sink.clamp(max=_CLAMP).exp_() * h
         Dlo = Dlo + s.sink.clamp(max=_CLAMP).exp_() * (1 - h)
     lost = Dlo < _TINY
+    none_lost = nowhere(lost)
     Dlo = Dlo.clamp(min=_TINY)
     apart = (2 * w1 / Dlo).clamp_(max=2.0)  # between the exact weights and the computed ones, both normalised
     row_sum = c.row_sum if walk is None else walk.row_sum(c, s.P, apart)
@@ -88,7 +90,8 @@ def _evaluate(c: Coefficients, chunk: Chunk, s: Shared, prescale: str, ordered: 
         w1, Dlo, inv = W.sum(-1, keepdim=True), torch.ones_like(Dlo), torch.ones_like(inv)
         Pup = Pe
     else:
-        Pup = (Pe / Dlo).clamp_(max=1.0).masked_fill_(lost, 1.0)
+        Pup = (Pe / Dlo).clamp_(max=1.0)
+        Pup = Pup if none_lost else Pup.masked_fill_(lost, 1.0)
     pv = chunk.mask(Pup) @ chunk.av if chunk.kept is None else (Pup * chunk.kept @ chunk.av).mul_(chunk.factor)
 
     spread = centred_spread(chunk, s.o, W, w1, Dlo)
@@ -96,7 +99,8 @@ def _evaluate(c: Coefficients, chunk: Chunk, s: Shared, prescale: str, ordered: 
         T1 = torch.minimum(spread, s.hull * (1 + w1)) + s.abs_o * w1
     else:  # up to w1 = Dlo the spread is no larger than the hull of the row
         hull = hull_of_rows(chunk, s.o, s.hull, lost | (w1 > Dlo))
-        T1 = torch.where(lost, hull, torch.minimum(spread, hull))
+        T1 = torch.minimum(spread, hull)
+        T1 = T1 if none_lost else torch.where(lost, hull, T1)
 
     nv, least = (s.nv_unit, s.n_most) if c.quantised else (s.nv, chunk.n)
     Tu = inv * (nv * (c.eta_p + c.w) + s.abs_o * (terms * c.w) + (3 * c.w * chunk.factor) * least + c.eta_acc)
@@ -137,8 +141,10 @@ def _chunk_terms(problem: BoundInputs, chunk: Chunk, o: Tensor, lse: Tensor) -> 
     prescale = problem.form.prescale_fwd
     empty = chunk.empty
     o, L = problem.cut(o, chunk.rows), problem.cut(lse.unsqueeze(-1), chunk.rows).masked_fill(empty, 0.0)
-    unknown, unknown_o = ~torch.isfinite(L), ~torch.isfinite(o)
-    o, L = torch.where(unknown_o | unknown | empty, 0.0, o), torch.where(unknown, 0.0, L)
+    unknown, unknown_o = ~torch.isfinite(L), torch.zeros_like(empty)
+    if not below(o.abs(), torch.inf):
+        unknown_o = ~torch.isfinite(o)
+    o, L = without(unknown_o | unknown | empty, o), without(unknown, L)
     nv = chunk.over_kept_keys(chunk.av)
     nv_unit, n_most = smallest_units(chunk, nv)
     top, low = chunk.top, chunk.low
@@ -170,7 +176,7 @@ def _chunk_terms(problem: BoundInputs, chunk: Chunk, o: Tensor, lse: Tensor) -> 
     trivial_o = torch.maximum(top, -low).clamp(min=0.0) + 2 * found.flushed
     trivial_lse = (largest_logit(problem, chunk) + torch.log(chunk.terms.clamp(min=1.0)) + 1.0) * LOG2E
     terms = ForwardTerms(
-        o=o, o_before=found.before, o_after=found.after, o_self=own.after, o_flushed=found.flushed, o_exempt=exempt, o_trivial=trivial_o,
+        o=o, o_before=found.before, o_after=found.after, o_self=own.after, o_flushed=found.flushed, o_exempt=exempt.expand_as(o), o_trivial=trivial_o,
         lse=L, lse_bound=found.lse, lse_self=own.lse, lse_exempt=row, lse_trivial=trivial_lse,
         empty=empty, strict=strict, strict_error=strict_error,
     )  # fmt: skip

@@ -10,6 +10,7 @@ from flashverify.numerics.chunk import Chunk, finite_rows
 from flashverify.numerics.coefficients import LN2, Coefficients
 from flashverify.numerics.delta import delta_of_output, delta_of_weights
 from flashverify.numerics.flushing import CAST, flushed_operand, flushed_products
+from flashverify.numerics.known_absent import nowhere, without
 from flashverify.numerics.logits import TanhError, logit_error
 from flashverify.numerics.truncation import inexact_dots, truncated_gradients
 
@@ -74,17 +75,17 @@ def gradient_of(problem: BoundInputs, chunk: Chunk, do: Tensor, dlse: Tensor | N
     known = chunk.cache.get("gradient")
     if isinstance(known, Gradient) and known.sources[0] is do and known.sources[1] is dlse:
         return known
-    g = torch.where(chunk.empty, 0.0, problem.cut(do, chunk.rows))
-    d = None if dlse is None else torch.where(chunk.empty, 0.0, problem.cut(dlse.unsqueeze(-1), chunk.rows))
+    g = without(chunk.empty, problem.cut(do, chunk.rows))
+    d = None if dlse is None else without(chunk.empty, problem.cut(dlse.unsqueeze(-1), chunk.rows))
     bad = ~finite_rows(g) if d is None else ~finite_rows(g) | ~torch.isfinite(d)
-    g = torch.where(bad, 0.0, g)
-    d = None if d is None else torch.where(bad, 0.0, d)
+    g = without(bad, g)
+    d = None if d is None else without(bad, d)
     ado = problem.magnitude(g)
     dp, AdP = g @ chunk.v.mT, ado @ chunk.av.mT
     if chunk.kept is not None:
         dp, AdP = dp.mul_(chunk.kept).mul_(chunk.factor), AdP.mul_(chunk.factor)
     empty_ado = empty_dlse = None
-    if not problem.form.masked_ds and bool(chunk.empty.any()):
+    if not problem.form.masked_ds and not nowhere(chunk.empty) and bool(chunk.empty.any()):
         empty_ado = torch.where(chunk.empty, problem.cut(do, chunk.rows), 0.0).abs().nan_to_num(0.0, 0.0, 0.0)
         if dlse is not None:
             empty_dlse = torch.where(chunk.empty, problem.cut(dlse.unsqueeze(-1), chunk.rows), 0.0).abs()

@@ -66,6 +66,7 @@ class PairTerms:
             X: `[G, M, N]` largest |dS| with weights in [0, 1].
             onto: Sums `[G, M, N]` over the pairs that share an element of the tensor.
         """
+        assert over.pairs is not None
         return cls(
             error=onto(cores.ds_error),
             self_error=onto(self_cores.ds_error),

@@ -40,8 +40,20 @@ def logit_error(
 
     Returns:
         B_S `[G, M, N]`, to be enlarged in place; what is still to be added to it, `[G, M, 1]` or a number; the errors of the tanh, or None
-        without a softcap.
+        without a softcap. The chunk keeps them for the next caller.
     """
+    alike = c.s_dot_fwd == c.s_dot_bwd and c.prescale_fwd == c.prescale_bwd and not c.s_max
+    name = f"logit error {c.u} {prescale} {backward and not alike}"
+    known = chunk.cache.get(name)
+    if not isinstance(known, tuple) or known[0] is not c:
+        known = chunk.cache[name] = c, *_logit_error(c, chunk, prescale, backward=backward)
+    theta, rest, tanh_error = known[1:]
+    return theta.clone(), rest, tanh_error
+
+
+def _logit_error(
+    c: Coefficients, chunk: Chunk, prescale: str, *, backward: bool
+) -> tuple[Tensor, Tensor | float, TanhError | None]:
     parts, scales = chunk.parts, chunk.quantised if c.quantised else None
     theta = torch.mul(chunk.A, c.s_dot_bwd if backward else c.s_dot_fwd)
     if c.truncation is not None:

@@ -8,6 +8,7 @@ from torch import Tensor
 from flashverify.numerics.chunk import Chunk
 from flashverify.numerics.coefficients import OVERFLOW_FP32, Coefficients
 from flashverify.numerics.gradients import Cores, Gradient, State
+from flashverify.numerics.known_absent import below, nowhere
 
 __all__ = ["Exempt", "overflow_domain"]
 
@@ -17,7 +18,7 @@ class Exempt:
     """Exempt rows `[G, M, 1]`, dQ elements and, to be united over the chunks, dK and dV elements `[G, N, .]`.
 
     `hidden` are keys whose dK, `hidden_v` keys whose dV is exempt even if no row sees them; `pairs` `[G, M, N]` those at which dS itself
-    may not be finite. `empty` are rows that see nothing whose dQ is exempt.
+    may not be finite, None unless asked for. `empty` are rows that see nothing whose dQ is exempt.
     """
 
     delta: Tensor
@@ -27,7 +28,7 @@ class Exempt:
     hidden: Tensor
     hidden_v: Tensor
     reasons: dict[str, Tensor]
-    pairs: Tensor
+    pairs: Tensor | None
     empty: Tensor
 
 
@@ -42,6 +43,7 @@ def overflow_domain(
     in_ds: dict[str, Tensor],
     *,
     masked: bool = False,
+    with_pairs: bool = False,
 ) -> Exempt:
     """Rows, keys and elements on which an intermediate may overflow (section 13).
 
@@ -58,10 +60,12 @@ def overflow_domain(
     # Of invisible pairs too: there the weight is 0, and 0 * inf is NaN in a kernel that masks the logits only. So it is in rows that see nothing.
     largest_dp = min(OVERFLOW_FP32, c.dp_limit)
     rounded = g.AdP + s.Adelta if c.dp_delta and c.u_dp else g.AdP
-    every_dP, ado, lost_empty = (g.AdP >= room) | (rounded >= largest_dp), g.ado, torch.zeros_like(chunk.empty)
+    ado, lost_empty, every_dP = g.ado, torch.zeros_like(chunk.empty), torch.zeros_like(chunk.empty)
+    if room.is_cuda or not (below(g.AdP, room.amin().item()) and below(rounded, largest_dp)):
+        every_dP = (g.AdP >= room) | (rounded >= largest_dp)
     dP = every_dP
     if masked:
-        dP = _visible(chunk, dP)
+        dP = dP if nowhere(dP) else _visible(chunk, dP)
     elif g.empty_ado is not None:
         ado = g.ado + g.empty_ado
         of_empty = (g.empty_ado @ chunk.av.mT) * chunk.factor
@@ -70,11 +74,9 @@ def overflow_domain(
     delta_over = (room <= 0) & ~chunk.empty
     largest_p = cores.Pb if chunk.kept is None else cores.Pb * chunk.factor
     P_row, P_col = (largest_p.amax(dim) for dim in (-1, -2))
-    lost = largest_p >= OVERFLOW_FP32
     S_row, S_col = (cores.ds_max.amax(dim) for dim in (-1, -2))
     if cores.ds_wide is not cores.ds_max:  # dS before the derivative of a softcap is not cast, but may leave fp32
-        wide = cores.ds_wide >= OVERFLOW_FP32
-        dP = dP | wide
+        dP = dP if below(cores.ds_wide, OVERFLOW_FP32) else dP | (cores.ds_wide >= OVERFLOW_FP32)
     limit_row = min(OVERFLOW_FP32, limit_p) if c.ds_rounded_p else OVERFLOW_FP32
     if c.delta_weights:
         # A dP that overflows reaches delta and with it the whole row, that of an invisible pair too: its weight is 0. So does an infinite P,
@@ -101,18 +103,26 @@ def overflow_domain(
         capped = chunk.parts is not None and chunk.parts.cap is not None
         bad = chunk.bad | g.bad | logits if capped else chunk.bad | g.bad
         hidden = hidden | bad.any(-2, keepdim=True)
-        reach_k = hidden | _visible(chunk, row.expand_as(dP)).any(-2).unsqueeze(-1)
-        pairs = dP | _visible(chunk, lost | row)
+        reach_k = hidden
+        if not nowhere(row):
+            reach_k = hidden | _visible(chunk, row.expand_as(g.AdP)).any(-2).unsqueeze(-1)
     else:
         reach_k = row.any(-2, keepdim=True)
-        hidden, pairs = hidden | reach_k, dP | lost | row
+        hidden = hidden | reach_k
+    pairs = None
+    if with_pairs:
+        lost = (largest_p >= OVERFLOW_FP32) | row
+        pairs = dP | (_visible(chunk, lost) if masked else lost)
 
     # Instead of dS the scale may multiply K or Q: an infinity meets every dS of the channel, that of invisible pairs too.
-    wide_k = (chunk.ak * c.operand >= OVERFLOW_FP32).any(-2, keepdim=True)
-    hidden = hidden | (chunk.aq * c.operand >= OVERFLOW_FP32).flatten(1).any(-1)[:, None, None]
+    wide_k = chunk.ak.amax(-2, keepdim=True) * c.operand >= OVERFLOW_FP32
+    hidden = hidden | (chunk.aq.amax(-2) * c.operand >= OVERFLOW_FP32).any(-1)[:, None, None]
 
     def accumulator(weights: Tensor, operand: Tensor, limit: float) -> Tensor:
-        return weights.unsqueeze(-1) * operand.amax(-2, keepdim=True) >= limit
+        weights, largest = weights.unsqueeze(-1), operand.amax(-2, keepdim=True)
+        if largest.numel() and below(weights.amax() * largest.amax(), limit):
+            return torch.zeros_like(weights, dtype=torch.bool)
+        return weights * largest >= limit
 
     acc_q = accumulator(cores.ds_max.sum(-1), chunk.ak, c.acc_q)
     acc_k = accumulator(cores.ds_max.sum(-2), chunk.aq, c.acc_k)
@@ -141,4 +151,4 @@ def overflow_domain(
 
 def _visible(chunk: Chunk, pairs: Tensor) -> Tensor:
     """The visible ones of `pairs`, bool `[G, M, N]`."""
-    return pairs if chunk.vis is None else pairs & (chunk.vis > 0)
+    return pairs if chunk.pairs is None else pairs & chunk.pairs

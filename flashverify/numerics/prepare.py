@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from flashverify.numerics.chunk import MASKED, Chunk, finite_rows, logits_of
+from flashverify.numerics.known_absent import nowhere, without
 
 __all__ = ["Operands", "chunk_of", "visible_operands"]
 
@@ -47,10 +48,11 @@ def visible_operands(q: Tensor, k: Tensor, v: Tensor, pairs: Tensor | None) -> O
     else:
         vis = pairs.double()
         n = vis.sum(-1, keepdim=True)
-        seen = pairs.any(-2).unsqueeze(-1)
+        seen = (pairs.any(-2) if pairs.is_cuda or not M else pairs.view(torch.uint8).amax(-2) > 0).unsqueeze(-1)
         if v.shape[-1]:
             hidden_v = torch.where(seen | ~finite_rows(v), 0.0, v.abs().amax(-1, keepdim=True))
-        k, v, q = torch.where(seen, k, 0.0), torch.where(seen, v, 0.0), torch.where(n > 0, q, 0.0)
+        unseen = ~seen
+        k, v, q = without(unseen, k), without(unseen, v), without(n == 0, q)
     empty = n == 0
     found = Operands(
         q=q, k=k, v=v, pairs=pairs, vis=vis, n=n, empty=empty, seen=seen, hidden_v=hidden_v, bad=torch.zeros_like(empty), bad_v=None
@@ -75,7 +77,7 @@ def _hull(v: Tensor, seen: Tensor | None) -> tuple[Tensor, Tensor]:
     if v.shape[1] == 0:
         none = v.new_zeros(v.shape[0], 1, v.shape[-1])
         return none, none
-    if seen is None:
+    if seen is None or nowhere(~seen):
         return v.amax(-2, keepdim=True), v.amin(-2, keepdim=True)
     top, low = torch.where(seen, v, -torch.inf), torch.where(seen, v, torch.inf)
     return top.amax(-2, keepdim=True), low.amin(-2, keepdim=True)
@@ -130,7 +132,7 @@ def chunk_of(
     m = S.amax(-1, keepdim=True) if N else torch.zeros_like(x.n)
     m = (m if sink is None else torch.maximum(m, sink)).masked_fill_(x.empty, 0.0)
     return Chunk(
-        rows=rows, q=x.q, k=x.k, v=x.v, aq=aq, ak=ak, av=av, vv=torch.cat([x.v, x.v * x.v], -1), vis=x.vis, n=x.n, empty=x.empty,
+        rows=rows, q=x.q, k=x.k, v=x.v, aq=aq, ak=ak, av=av, vv=torch.cat([x.v, x.v * x.v], -1), vis=x.vis, pairs=x.pairs, n=x.n, empty=x.empty,
         A=A, S=S, abs_s=S.abs(), m=m, bad=bad, bad_v=x.bad_v, top=top, low=low, hidden_v=hidden_v,
         parts=parts, sink=sink, kept=kept, factor=factor,
         small_q=flushable(x.q), small_k=flushable(x.k), small_v=flushable(x.v),

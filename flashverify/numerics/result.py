@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from flashverify.formats import Format
+from flashverify.numerics.known_absent import below, nowhere
 
 __all__ = ["BackwardBounds", "ForwardBounds", "OutputBound", "StrictBound"]
 
@@ -158,25 +159,31 @@ def finish(
     Returns:
         The bound, with `exact` elements at 0 and `exempt` ones at +inf.
     """
-    size = y.abs()
-    exempt = (exempt | ~(size < torch.inf)) & ~exact
-    bound = bound.masked_fill(exact, 0.0).masked_fill_(exempt, torch.inf)
-    self_error = self_error.masked_fill(exact | exempt, 0.0)
-    kept = ~exempt
-    # What does not come near the end of the range neither overflows nor flips; to ask a GPU whether it does costs more than the answer.
-    near = may_overflow = may_flip = must_overflow = size + unrounded + self_error >= out.overflow
-    if near.is_cuda or bool(near.any()):
+    size, kept = y.abs(), None
+    if not (nowhere(exact) and nowhere(exempt) and below(size, torch.inf)):
+        exempt = (exempt | ~(size < torch.inf)) & ~exact
+        bound = bound.masked_fill(exact, 0.0).masked_fill_(exempt, torch.inf)
+        self_error = self_error.masked_fill(exact | exempt, 0.0)
+        kept = ~exempt
+    # What does not come near the end of the range neither overflows nor flips.
+    largest = size + unrounded + self_error
+    if below(largest, out.overflow):
+        may_overflow = may_flip = must_overflow = torch.zeros_like(largest, dtype=torch.bool)
+    else:
+        kept = torch.ones_like(size, dtype=torch.bool) if kept is None else kept
+        near = largest >= out.overflow
         inside = kept & ~exact
         may_overflow = near & inside
         may_flip = (unrounded + self_error - size >= out.overflow) & inside
         must_overflow = (size - bound - self_error > out.max * (1 + out.u)) & kept
+    uninformative = (bound > trivial) | (self_error > _SELF_ERROR_LIMIT * bound)
     return OutputBound(
         bound=bound,
         self_error=self_error,
         may_overflow=may_overflow,
         may_flip=may_flip,
         must_overflow=must_overflow,
-        uninformative=((bound > trivial) | (self_error > _SELF_ERROR_LIMIT * bound)) & kept,
+        uninformative=uninformative if kept is None else uninformative & kept,
     )
 
 
@@ -188,6 +195,6 @@ def exactly(x: Tensor) -> OutputBound:
 
 def check(*outputs: OutputBound) -> None:
     """Raise AssertionError if a bound is NaN or negative: a defect of the bounds, never of a subject."""
-    right = [(x.bound >= 0).all() & (x.self_error >= 0).all() for x in outputs]
-    if not bool(torch.stack(right).all()):
+    least = [y.amin() for x in outputs for y in (x.bound, x.self_error) if y.numel()]  # NaN where one is
+    if least and not bool((torch.stack(least) >= 0).all()):
         raise AssertionError("a bound is NaN or negative")

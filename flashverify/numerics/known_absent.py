@@ -1,0 +1,30 @@
+"""What is seldom there, asked in one quick reduction on the CPU, so that the operations that would handle it are left out.
+
+A GPU is never asked: the wait for its answer costs more than the operations. There every question is answered with no.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["below", "nowhere", "without"]
+
+
+def nowhere(mask: Tensor) -> bool:
+    """Whether no element of a bool mask is known to be true."""
+    return not mask.is_cuda and (mask.numel() == 0 or not mask.view(torch.uint8).amax().item())
+
+
+def below(x: Tensor, limit: float) -> bool:
+    """Whether every element is known to be less than a number; a NaN is not."""
+    return not x.is_cuda and (x.numel() == 0 or x.amax().item() < limit)
+
+
+def without(mask: Tensor, x: Tensor) -> Tensor:
+    """`x` with 0 where the mask, which broadcasts to it, is true; `x` itself where that is known to be nowhere."""
+    return x if nowhere(mask) else torch.where(mask, 0.0, x)

@@ -1,0 +1,112 @@
+"""What is asked before it is handled: the quick answers, and that they change no bound."""
+
+import dataclasses
+import math
+
+import pytest
+import torch
+
+from flashverify.case.memory.materialize import materialize
+from flashverify.case.text import parse_case
+from flashverify.numerics import (
+    Form,
+    OutputBound,
+    accumulators,
+    backward,
+    forward,
+    gradients,
+    known_absent,
+    overflow,
+    prepare,
+    result,
+)
+from flashverify.numerics.flushing import flushable_part
+from flashverify.numerics.known_absent import below, nowhere, without
+from flashverify.numerics.logits import logit_error
+from flashverify.truth import Truth, inputs_of
+
+CASES = (
+    "fv1 heads_q=2 seq_q=20 seq_k=33 dim_qk=16 dim_v=8 dtype=bf16",
+    "fv1 heads_q=4 heads_kv=2 seq_q=17 seq_k=9 dim_qk=16 dim_v=16 causal=bottom-right softcap=3 dlse=yes",
+    "fv1 seq_q=8 seq_k=40 dim_qk=16 dim_v=16 bitmap=128,7 sink=yes dtype=fp32",
+    "fv1 seq_q=12 seq_k=12 dim_qk=16 dim_v=16 regime=overflow causal=top-left",
+    "fv1 batch=2 seq_q=12 seq_k=20 dim_qk=16 dim_v=16 klen=0,13 bias=full regime=large",
+    "fv1 seq_q=9 seq_k=12 dim_qk=16 dim_v=16 regime=subnormal dtype=bf16",
+    "fv1 heads_q=16 heads_kv=1 seq_q=6 seq_k=6 dim_qk=16 dim_v=16 dtype=bf16 causal=top-left edits=v:0,0,0,0:1.2e38",
+    "fv1 seq_q=9 seq_k=12 dim_qk=16 dim_v=16 dtype=bf16 scale=1e-30 edits=k:0,0,1,2:1e30;v:0,0,2,1:1e12",
+    "fv1 seq_q=9 seq_k=12 dim_qk=16 dim_v=16 edits=q:0,0,1,2:65504;k:0,0,3,4:inf",
+)
+
+
+def test_quick_questions() -> None:
+    some = torch.tensor([[False, True], [False, False]])
+    assert not nowhere(some)
+    assert nowhere(some & False)
+    assert nowhere(some[:, :0])
+    assert nowhere(some[1:].expand(3, 2))
+    x = torch.tensor([1.0, -3.0], dtype=torch.float64)
+    assert below(x, 1.5)
+    assert not below(x, 1.0)
+    assert not below(x * math.nan, math.inf)
+    assert not below(x / 0.0, math.inf)
+    assert below(x[:0], -1.0)
+
+
+def test_without() -> None:
+    x = torch.tensor([1.0, math.inf], dtype=torch.float64)
+    assert without(torch.tensor([False]), x) is x
+    assert without(torch.tensor([False, True]), x).tolist() == [1.0, 0.0]
+
+
+def _bounds(text: str, form: Form) -> dict[str, OutputBound]:
+    case = parse_case(text)
+    inputs, _ = inputs_of(materialize(case)[0])
+    truth = Truth(inputs, case.dtype, form)
+    forward_pairs = truth.forward()
+    o, lse = forward_pairs["o"][0].float(), forward_pairs["lse"][0].float()
+    given, strict = truth.given(o, lse)
+    every = {
+        "": forward_pairs,
+        "strict ": truth.strict(),
+        "whole ": truth.backward(),
+        "given ": given,
+        "given strict ": strict,
+    }
+    return {mode + name: bound for mode, pairs in every.items() for name, (_, bound) in pairs.items()}
+
+
+@pytest.mark.parametrize(
+    "form", [Form(block_n=16), Form(architecture="sm_90", masked_ds=True), Form(scale_ds="operand")]
+)
+@pytest.mark.parametrize("text", CASES)
+def test_answers_change_no_bound(text: str, form: Form, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = _bounds(text, form)
+    for module in (accumulators, backward, forward, gradients, known_absent, overflow, prepare, result):
+        for name in ("nowhere", "below"):
+            monkeypatch.setattr(module, name, lambda *_: False, raising=False)
+    never = _bounds(text, form)
+    assert asked.keys() == never.keys()
+    for name, bound in asked.items():
+        for field in dataclasses.fields(bound):
+            one, other = getattr(bound, field.name), getattr(never[name], field.name)
+            assert torch.equal(one, other), (name, field.name)
+
+
+def test_a_flushed_element_beside_a_normal_one() -> None:
+    x = torch.tensor([[1.0, 2.0**-130, 0.0]], dtype=torch.float64)
+    part = flushable_part(x, "bf16", Form())
+    assert part is not None
+    assert part.tolist() == [[0.0, 2.0**-130, 0.0]]
+    assert flushable_part(x[:, :1], "bf16", Form()) is None
+
+
+def test_forward_and_backward_keep_their_own_logit_errors() -> None:
+    inputs, _ = inputs_of(materialize(parse_case(CASES[0]))[0])
+    problem = Truth(inputs, "bf16", Form(max_source="apart")).problem
+    c, chunk = problem.coefficients(), next(problem.chunks())
+    found = {}
+    for backward_too in (False, True, False):
+        theta, *_ = logit_error(c, chunk, "none", backward=backward_too)
+        assert torch.equal(theta, found.setdefault(backward_too, theta.clone()))
+        theta.zero_()
+    assert not torch.equal(found[False], found[True])
