@@ -198,3 +198,20 @@ def test_a_bucket_that_was_seen_alone_in_another_dtype_stays_at_the_end_though_i
 
     records[in_fp32] = msgspec.structs.replace(records[in_fp32], folded=())
     assert [fold[:2] for fold in causes.companions(over=True)] == [(in_fp32, OUT)]
+
+
+@pytest.mark.parametrize("output", ["o", "dk"])
+def test_where_no_row_sees_a_key_no_value_of_a_row_that_sees_one_could_be_wrong(output):
+    """Of a gradient of a key a value other than 0 is wrong there too."""
+    empty = Key("k", "accuracy", "empty-row", "lse", "fp16")
+    cause = frozenset({("accuracy", "bound", output)})
+
+    def alone(telling):
+        stats = [OutputStats(name, "end-to-end", 4, telling=telling) for name in ("o", "dk", "lse")]
+        company = Company()
+        company.add(CaseResult("fv1 seq_k=0", "k", "cpu", (failing(empty),), tuple(stats)))
+        return company.alone(empty, cause)
+
+    assert alone(4) == alone(-1) == ["fv1 seq_k=0"]
+    assert alone(0) == ([] if output == "o" else ["fv1 seq_k=0"])
+    assert Company().alone(empty, cause) == []
