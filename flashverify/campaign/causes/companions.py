@@ -9,6 +9,7 @@ import msgspec
 from flashverify.campaign.causes.accesses import access, accesses, overwritten, stores
 from flashverify.campaign.causes.diagnoses import named, told_apart
 from flashverify.campaign.causes.elsewhere import IN_THE_OTHER_PROBLEM, elsewhere
+from flashverify.campaign.causes.independence import lacks_parts
 from flashverify.campaign.causes.needs import needs, small, small_errors
 from flashverify.campaign.causes.symptoms import OF_BITS, SHAPE, TOLD_BY_VALUES, VALUES, Symptom, symptom, unsteady
 from flashverify.case.text import parse_case
@@ -205,7 +206,7 @@ class Companions:
             return "the results differ from run to run"
         if lead.confirmation.repeats and not lead.confirmation.failed:
             return "that did not fail again in a fresh process either, or was not tried" if over else ""
-        if self._alone_elsewhere(found, lead):
+        if self._alone_elsewhere(found, lead) or (explained and lacks_parts(found, lead)):
             return ""
         together, chance = self._met(key, lead, explained=explained)
         if told and own_output:  # a diagnosis had no say, or nobody had time to ask what was seen that late

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from flashverify.case.case import Case
     from flashverify.judge.record import FindingRecord
 
-__all__ = ["LOW", "has", "independent", "is_silent", "naming", "needed"]
+__all__ = ["LOW", "has", "independent", "is_silent", "lacks_parts", "naming", "needed"]
 
 _SHAPES = frozenset({"groups of heads", "several sequences", "no rows", "no keys"})
 """Shapes of a case without which a failure may be gone."""
@@ -99,6 +99,13 @@ def is_silent(cause: FindingRecord, sighting: Sighting) -> bool:
     right = not any(verdict.check in VALUES and verdict.output in FORWARD for verdict in sighting.failures)
     lacks = not cause.not_minimal and not needed(cause) <= _has(sighting.case)
     return lacks or (right and cause.key.check in VALUES and cause.key.output in FORWARD)
+
+
+def lacks_parts(found: FindingRecord, lead: FindingRecord) -> bool:
+    """Whether a failure shows on a smaller case than it was seen on, and that lacks a part that the minimal case of a finding has."""
+    if found.case == found.first or lead.not_minimal:
+        return False
+    return any(part.startswith("has ") for part in needed(lead) - _has(found.case))
 
 
 def _unnamed(found: FindingRecord, lead: FindingRecord) -> FindingRecord:
