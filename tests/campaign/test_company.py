@@ -198,3 +198,44 @@ def test_a_bucket_that_was_seen_alone_in_another_dtype_stays_at_the_end_though_i
 
     records[in_fp32] = msgspec.structs.replace(records[in_fp32], folded=())
     assert [fold[:2] for fold in causes.companions(over=True)] == [(in_fp32, OUT)]
+
+
+@pytest.mark.parametrize("output", ["o", "dk"])
+def test_where_no_row_sees_a_key_no_value_of_a_row_that_sees_one_could_be_wrong(output):
+    """Of a gradient of a key a value other than 0 is wrong there too."""
+    empty = Key("k", "accuracy", "empty-row", "lse", "fp16")
+    cause = frozenset({("accuracy", "bound", output)})
+
+    def alone(telling):
+        stats = [OutputStats(name, "end-to-end", 4, telling=telling) for name in ("o", "dk", "lse")]
+        company = Company()
+        company.add(CaseResult("fv1 seq_k=0", "k", "cpu", (failing(empty),), tuple(stats)))
+        return company.alone(empty, cause)
+
+    assert alone(4) == alone(-1) == ["fv1 seq_k=0"]
+    assert alone(0) == ([] if output == "o" else ["fv1 seq_k=0"])
+    assert Company().alone(empty, cause) == []
+
+
+@pytest.mark.parametrize(
+    ("case", "lead", "folded"),
+    [
+        ("fv1 dropout=0.5", {}, True),
+        ("fv1 seq_k=2", {}, False),
+        ("fv1 seq_k=2", {"not_minimal": "late"}, True),
+        ("fv1 dropout=0.5 backward=no", {}, True),
+    ],
+    ids=["the part", "without it", "nobody knows what it needs", "without a backward"],
+)
+def test_at_the_end_a_failure_does_not_go_to_a_finding_whose_part_its_smaller_case_lacks(case, lead, folded):
+    company = Company()
+    causes, records = book(company, DK, OUT)
+    records[DK] = msgspec.structs.replace(records[DK], case="fv1 dropout=0.5", confirmation=Confirmation(3, 3), **lead)
+    other = msgspec.structs.replace(DK, output="dv")
+    records[other] = msgspec.structs.replace(records.pop(OUT), key=other, first="fv1 dropout=0.5 seq_q=3", case=case)
+    seen(company, "fv1 dropout=0.5 seq_q=3", DK, other, outputs=("dk", "dv"))
+    causes.explained(DK)
+
+    assert [found for found, *_ in causes.companions(over=True)] == ([other] if folded else [])
+    records[other] = msgspec.structs.replace(records[other], first=case)
+    assert [found for found, *_ in causes.companions(over=True)] == [other], "that is the case that was judged"

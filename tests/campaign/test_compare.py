@@ -157,6 +157,29 @@ def test_what_was_never_seen_where_a_cause_is_not_at_work_is_one_with_it_after_t
     assert next(usual.needed(), None) is None
 
 
+@pytest.mark.parametrize(
+    ("check", "output", "usual", "folded"),
+    [
+        ("reuse", "o", False, True),
+        ("determinism", "o", False, True),
+        ("reuse", "o", True, False),
+        ("reuse", "dk", False, False),
+        ("relations", "o", False, False),
+    ],
+)
+def test_bits_that_differ_only_where_the_values_are_wrong_repeat_that(check, output, usual, folded):
+    """Unless the values are wrong nearly everywhere, so that chance explains it."""
+    bits, company = Key("k", check, "calls", output, "fp16"), Company()
+    seen(company, "fv1 heads_q=2", OUT, bits, times=4)
+    seen(company, "fv1 heads_q=3", *([OUT] if usual else []), times=10)
+    causes, records = book(company, OUT, bits)
+    for key in (OUT, bits):
+        causes.explained(key)
+        records[key] = msgspec.structs.replace(records[key], confirmation=Confirmation(3, 3))
+
+    assert next(causes.needed(), ("", ""))[:2] == ((bits, OUT) if folded else ("", ""))
+
+
 def test_two_defects_of_one_part_stay_two():
     def causal(case):
         return case.mask.causal is not None

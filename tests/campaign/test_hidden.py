@@ -56,8 +56,8 @@ def campaign(tmp_path):
     explainer = Explainer(config, ledger, time, lambda event: None, lambda: 0.0)
     ledger.keep(result(CAUSAL, OUT, DK), "k", 0.0)
     explainer.told(0, Minimal(OUT, CAUSE.case, failing(OUT), Confirmation(3, 3), NAMED))
-    explainer._unprofiled.clear()
-    explainer._fold(DK, OUT, "the same diagnosis")
+    explainer._folding.unprofiled.clear()
+    explainer._folding.one(DK, OUT, "the same diagnosis")
     ledger.keep(result(PLAIN, DK, TOUCHED), "k", 1.0)
     yield ledger, explainer
     ledger.store.close()

@@ -95,7 +95,7 @@ def test_a_name_that_does_not_account_for_another_output_tells_it_apart():
 def test_one_name_under_fewer_conditions_is_one_finding_and_two_names_are_two():
     company = Company()
     causes, records = book(company, WRONG, DQ)
-    for key, name, conditions in ((WRONG, "a", ("seq_q > 4",)), (DQ, "a", ())):
+    for key, name, conditions in ((WRONG, "a", ("seq_q > 4",)), (DQ, "a", ("seq_q > 2",))):
         causes.explained(key)
         diagnosis = Diagnosis(name, "It is wrong.", conditions=conditions)
         records[key] = msgspec.structs.replace(records[key], confirmation=Confirmation(3, 3), diagnosis=diagnosis)
@@ -176,3 +176,50 @@ def test_other_cases_of_a_bucket_say_nothing_of_its_second_cause():
     causes.explained(second)
 
     assert [key for key, *_ in causes.remaining.folds()] == [second]
+
+
+def test_one_form_under_which_two_findings_would_be_right_is_one_lack_of_precision():
+    """Each needs a part that the other one lacks, and makes another output wrong."""
+    needs = "fv1 dtype=fp32 window=3,3", "fv1 dtype=fp32 dropout=0.5"
+
+    def lacking(*forms, name=""):
+        company = Company()
+        causes, records = book(company, WRONG, DQ)
+        for key, case, form in zip((WRONG, DQ), needs, forms, strict=True):
+            seen(company, case, key, outputs=("o", "dq"))
+            causes.explained(key)
+            diagnosis = Diagnosis(name, "Errors look like weights.", form=form)
+            records[key] = msgspec.structs.replace(
+                records[key], case=case, confirmation=Confirmation(3, 3), diagnosis=diagnosis
+            )
+        return [key for key, *_ in causes.remaining.folds()]
+
+    assert lacking("Form(p='tf32')", "Form(p='tf32')") == [DQ]
+    assert lacking("Form(p='tf32')", "Form(ds='tf32')") == []
+    assert lacking("", "") == []
+
+
+def test_the_sizes_of_a_case_with_an_empty_row_tell_nothing():
+    sizes = "fv1 dtype=fp32 seq_k=40", "fv1 dtype=fp32 seq_q=40 seq_k=8"
+
+    assert left((WRONG, sizes[0]), (EMPTY, sizes[1])) == [(EMPTY, WRONG)]
+    assert left((WRONG, sizes[0]), (NAN, sizes[1])) == []
+
+
+@pytest.mark.parametrize("output", ["lse", "delta"])
+def test_what_a_name_does_not_account_for_in_empty_rows_has_its_cause_unless_each_was_seen_alone(output):
+    named, plain = Diagnosis("maximum-from-zero", "It is wrong."), "fv1 dtype=fp32 seq_q=2"
+    key = msgspec.structs.replace(EMPTY, output=output)
+
+    def kept(*alone):
+        company = Company()
+        seen(company, plain, WRONG, key, outputs=("o", "lse", "delta"))
+        for number, each in enumerate(alone):
+            seen(company, f"fv1 dtype=fp32 seq_q={3 + 70 * number}", each, outputs=("o", "lse", "delta"))
+        causes, _ = book(company, WRONG, key, diagnosis=named)
+        causes.answer(WRONG, causes.sighting(key), "")
+        causes.explained(key)
+        return [found for found, *_ in causes.remaining.folds()]
+
+    assert kept() == [key]
+    assert kept(WRONG, key) == []

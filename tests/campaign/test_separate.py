@@ -135,7 +135,7 @@ def test_the_explainer_has_one_experiment_made_when_the_search_is_over(tmp_path,
     ledger.keep(session.judge("k", parse_case(BOTH), "fuzz"), "k", 0.0)
     for key in (OUT, NAN):
         explainer.told(0, Minimal(key, BOTH, failing(key), Confirmation(3, 3)))
-    explainer._unprofiled.clear()
+    explainer._folding.unprofiled.clear()
     task = explainer.next(searching=False)
 
     assert isinstance(task, Separate)

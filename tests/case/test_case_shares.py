@@ -15,6 +15,14 @@ from flashverify.case.space.strategies import cases
 from flashverify.case.space.traits import sequences_of, tiles_of, trees_of
 
 TABLE = Path(__file__).parents[2] / "docs" / "search.md"
+DECODING = Supports(
+    masks=("causal", "window", "key_lengths", "query_lengths", "packed", "tree"),
+    banded_trees=True,
+    entry_trees=True,
+    empty=True,
+    max_seq_q=24,
+    backward=False,
+)
 FAMILY = Supports(
     masks=("causal", "window", "key_lengths", "query_lengths", "packed", "tree", "blocks", "bitmap", "prefix_lengths"),
     entry_trees=True,
@@ -38,6 +46,13 @@ def spread(case):
     return max(rows) > 4 * sum(rows) / len(rows)
 
 
+def windowed(case):
+    return [case] * bool(case.mask.window)
+
+
+OF_DECODING = {
+    "one query under a window": (windowed, lambda c: {n for n, _ in sequences_of(c) if n} == {1} or c.seq_q == 1),
+}
 SHARES = {
     "several tiles of rows and of keys": (everything, lambda c: min(tiles_of(c)) > 1),
     "no visible pair": (
@@ -70,24 +85,47 @@ def drawn():
     return search.draw(cases(FAMILY), 600, 0)
 
 
+@pytest.fixture(scope="module")
+def drawn_of_decoding():
+    return search.draw(cases(DECODING), 400, 0)
+
+
 def stated():
     rows = re.findall(r"^\| (.+) \| (at least|at most) (\d+) % \| .+ \|$", TABLE.read_text(encoding="utf-8"), re.M)
     return {name: (kind, int(percent) / 100) for name, kind, percent in rows}
 
 
 def test_the_table_states_every_share_that_is_measured():
-    assert stated().keys() == SHARES.keys()
+    assert stated().keys() == SHARES.keys() | OF_DECODING.keys()
+
+
+def holds(name, among, has, found):
+    (kind, bound), answers = stated()[name], [bool(has(each)) for case in found for each in among(case)]
+    share, margin = sum(answers) / len(answers), 3 * sqrt(bound * (1 - bound) / len(answers))
+
+    assert len(answers) > 20
+    assert share >= bound - margin if kind == "at least" else share <= bound + margin, (share, len(answers))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SHARES)
 def test_draws_have_the_stated_share(drawn, name):
-    (among, has), (kind, bound) = SHARES[name], stated()[name]
-    found = [bool(has(each)) for case in drawn for each in among(case)]
-    share, margin = sum(found) / len(found), 3 * sqrt(bound * (1 - bound) / len(found))
+    holds(name, *SHARES[name], drawn)
 
-    assert len(found) > 20
-    assert share >= bound - margin if kind == "at least" else share <= bound + margin, (share, len(found))
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OF_DECODING)
+def test_draws_of_a_decoding_subject_have_the_stated_share(drawn_of_decoding, name):
+    holds(name, *OF_DECODING[name], drawn_of_decoding)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_single_query_stands_with_a_window_that_hides_keys_on_its_left(drawn_of_decoding, packed):
+    found = [c for c in drawn_of_decoding if c.mask.window and bool(c.mask.packed) is packed]
+    keys = [(c.mask.window[0], k) for c in found for n, k in sequences_of(c) if n == 1]
+
+    assert sum(left is not None and left + 1 < k for left, k in keys) >= 5
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ import msgspec
 from flashverify.campaign.causes.accesses import access, accesses, overwritten, stores
 from flashverify.campaign.causes.diagnoses import named, told_apart
 from flashverify.campaign.causes.elsewhere import IN_THE_OTHER_PROBLEM, elsewhere
+from flashverify.campaign.causes.independence import lacks_parts
 from flashverify.campaign.causes.needs import needs, small, small_errors
 from flashverify.campaign.causes.symptoms import OF_BITS, SHAPE, TOLD_BY_VALUES, VALUES, Symptom, symptom, unsteady
 from flashverify.case.text import parse_case
@@ -118,12 +119,20 @@ class Companions:
         return together >= (1 if over else _SEVERAL)
 
     def never_without(self, found: FindingRecord, lead: FindingRecord) -> str:
-        """Whether two explained findings were compared, and one was never seen where the other one is not at work, in words."""
-        if (lead.key, found.key) not in self._compared or (small(found.verdict) and small(lead.verdict)):
+        """Whether one of two explained findings was never seen where the other one is not at work, in words.
+
+        They were compared, or the one says that the bits of an output differ whose values the other one makes wrong.
+        """
+        asked = (lead.key, found.key) in self._compared or self._bits_of_values(found, lead)
+        if not asked or (small(found.verdict) and small(lead.verdict)):
             return ""
         together, chance = self._met(found.key, lead, explained=True)
         often = together >= _SEVERAL and chance <= _HARDLY
         return f"seen on {plural(together, 'case')}, never without it" if often else ""
+
+    def _bits_of_values(self, found: FindingRecord, lead: FindingRecord) -> bool:
+        outputs = {output for check, _, output in self._symptoms_of(lead) if check in VALUES}
+        return found.key.check in OF_BITS and found.key.output in outputs and not told_apart(found, lead)
 
     def repeats(self, found: FindingRecord, lead: FindingRecord, *, over: bool) -> str:
         """Whether an explained failure of a check that compares two problems says what another finding says of one, in words.
@@ -197,7 +206,7 @@ class Companions:
             return "the results differ from run to run"
         if lead.confirmation.repeats and not lead.confirmation.failed:
             return "that did not fail again in a fresh process either, or was not tried" if over else ""
-        if self._alone_elsewhere(found, lead):
+        if self._alone_elsewhere(found, lead) or (explained and lacks_parts(found, lead)):
             return ""
         together, chance = self._met(key, lead, explained=explained)
         if told and own_output:  # a diagnosis had no say, or nobody had time to ask what was seen that late

@@ -8,7 +8,7 @@ from math import comb
 from typing import TYPE_CHECKING
 
 from flashverify.campaign.causes.reservoir import TILE
-from flashverify.campaign.causes.symptoms import VALUES, Symptom, symptom
+from flashverify.campaign.causes.symptoms import OF_ROWS, VALUES, Symptom, symptom
 from flashverify.case.masks.mask import PARTS
 from flashverify.case.modifiers.logits import MODIFIERS
 from flashverify.case.text import parse_case
@@ -27,6 +27,8 @@ _ENOUGH = 10
 """Cases of company that count; more of them say nothing more about a cause that is seen nearly everywhere."""
 _MOST = 5_000
 """Different entries that are kept of a subject; what comes later is not counted."""
+
+_BLANK = "no row sees a key"
 
 Elsewhere = frozenset[tuple[Symptom, frozenset[str]]]
 Entry = tuple[frozenset[str], frozenset[tuple[Symptom, str]], frozenset[str], Elsewhere]
@@ -50,7 +52,7 @@ class Company:
         if not (result.failures or result.coverage):
             return
         asked = {v.check for v in result.verdicts if v.status in (Status.PASS, Status.FAIL)} - set(VALUES)
-        outputs = {f"values of {each.output}" for each in result.stats}
+        outputs = {f"values of {each.output}" for each in result.stats} | _blank(result)
         failing: dict[str, list[Verdict]] = {result.case: []}
         for verdict in result.failures:
             failing.setdefault(result.case_of(verdict), []).append(verdict)
@@ -177,12 +179,25 @@ def _shows(entry: Entry, cause: Collection[Symptom], needed: frozenset[str]) -> 
 
 
 def _could(entry: Entry, cause: Collection[Symptom]) -> bool:
-    """Whether any symptom of a cause could have been seen: it was asked about, and a number that is not finite did not hide it."""
-    lost = {output for (check, _, output), _ in entry[1] if check == "nonfinite"}
+    """Whether any symptom of a cause could have been seen.
+
+    It was asked about, a number that is not finite did not hide it, and values of rows were not all those of rows that see no key, which
+    fail in a way of their own.
+    """
+    hidden = {output for (check, _, output), _ in entry[1] if check == "nonfinite"}
+    empty = OF_ROWS if _BLANK in entry[2] else frozenset()
     asked = (
-        (f"values of {output}", output in lost) if check in VALUES else (check, False) for check, _, output in cause
+        (f"values of {output}", output in hidden or (error == "bound" and output in empty))
+        if check in VALUES
+        else (check, False)
+        for check, error, output in cause
     )
-    return any(what in entry[2] and not hidden for what, hidden in asked)
+    return any(what in entry[2] and not lost for what, lost in asked)
+
+
+def _blank(result: CaseResult) -> set[str]:
+    """The mark of a case on which O is 0 everywhere, as it is where no row sees a key."""
+    return {_BLANK} if any(each.output == "o" and each.telling == 0 < each.elements for each in result.stats) else set()
 
 
 _ALIKE = {"tree": "bitmap", "query_lengths": "key_lengths"}

@@ -8,6 +8,7 @@ import msgspec
 
 from flashverify.campaign.causes.symptoms import TOLD_BY_VALUES
 from flashverify.diagnosis.families import canonical
+from flashverify.diagnosis.implication import implied
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -15,7 +16,18 @@ if TYPE_CHECKING:
     from flashverify.judge.record import Diagnosis, FindingRecord
     from flashverify.judge.verdict import Key
 
-__all__ = ["OF_VALUES", "UNWRITTEN", "agreed", "alike", "named", "names", "one_name", "same_defect", "told_apart"]
+__all__ = [
+    "OF_VALUES",
+    "UNWRITTEN",
+    "agreed",
+    "alike",
+    "named",
+    "names",
+    "one_form",
+    "one_name",
+    "same_defect",
+    "told_apart",
+]
 
 OF_VALUES = ("counting", "relations", "config")
 """Checks that ask about values too, by way of other problems."""
@@ -65,11 +77,17 @@ def same_defect(a: Diagnosis, b: Diagnosis) -> bool:
 
 
 def one_name(a: FindingRecord, b: FindingRecord) -> bool:
-    """Whether two findings have one name, the one under the conditions of the other, or under fewer."""
+    """Whether two findings have one name, and the conditions of the one follow from those of the other."""
     if a.diagnosis is None or b.diagnosis is None or a.diagnosis.name != b.diagnosis.name:
         return False
-    mine, other = set(a.diagnosis.conditions), set(b.diagnosis.conditions)
-    return mine <= other or other <= mine
+    mine, other = a.diagnosis.conditions, b.diagnosis.conditions
+    return implied(mine, other) or implied(other, mine)
+
+
+def one_form(a: FindingRecord, b: FindingRecord) -> bool:
+    """Whether two findings without names lack the same precision: under one form the outputs of both would be within their bounds."""
+    forms = {found.diagnosis.form if found.diagnosis is not None else "" for found in (a, b)}
+    return len(forms) == 1 and "" not in forms and not (named(a) or named(b))
 
 
 def told_apart(found: FindingRecord, lead: FindingRecord) -> bool:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from flashverify.campaign.causes.accesses import kernel
 from flashverify.campaign.causes.company import Company
-from flashverify.campaign.causes.diagnoses import OF_VALUES, UNWRITTEN, one_name
+from flashverify.campaign.causes.diagnoses import OF_VALUES, UNWRITTEN, one_form, one_name
 from flashverify.campaign.causes.needs import NOT_YET, small
-from flashverify.campaign.causes.symptoms import SHAPE, TOLD_BY_VALUES, VALUES
+from flashverify.campaign.causes.symptoms import OF_ROWS, SHAPE, TOLD_BY_VALUES, VALUES
 from flashverify.campaign.plan_name import PROCESS_CHECKS
 from flashverify.case.text import parse_case
 from flashverify.outputs import FORWARD
@@ -22,15 +22,16 @@ if TYPE_CHECKING:
     from flashverify.case.case import Case
     from flashverify.judge.record import FindingRecord
 
-__all__ = ["LOW", "has", "independent", "is_silent", "naming", "needed"]
+__all__ = ["LOW", "has", "independent", "is_silent", "lacks_parts", "naming", "needed"]
 
 _SHAPES = frozenset({"groups of heads", "several sequences", "no rows", "no keys"})
 """Shapes of a case without which a failure may be gone."""
-_OF_ROWS = frozenset({*FORWARD, "delta", "dq"})
 _SIZES = ("seq_q", "seq_k", "dim_qk", "dim_v")
 _LOOKED_AT = 200
 """Cases of a failure that are looked at."""
 LOW = "16 bits"
+EMPTY_ROW = "empty-row"
+"""The error of values in a row that sees no key."""
 _EMPTY, _ROWS = "empty rows", "a row"
 
 
@@ -69,17 +70,21 @@ def independent(
     names = {naming(found), naming(lead)}
     if "" not in names and (len(names) == 2 or checks <= {*TOLD_BY_VALUES, *OF_VALUES}):
         return not one_name(found, lead)
+    if one_form(found, lead):
+        return False
     of_values, alike = checks <= set(VALUES), _same_output(found, lead)
     if not alike and (found.key.error == SHAPE) != (lead.key.error == SHAPE):
         return True
-    if len(names) == 2 and denied and not alike and _unnamed(found, lead).key.check in VALUES:
-        return True
+    unnamed = _unnamed(found, lead).key
+    if len(names) == 2 and denied and not alike and unnamed.check in VALUES and unnamed.error != EMPTY_ROW:
+        return True  # rows that see no key are no part of what a name says
     if checks == {"sanitizer"} and kernel(found.verdict.message) == kernel(lead.verdict.message) != "":
         return False  # a program that is where it should not be loads and stores many tensors
     apart = without[0] or _outside(found, lead, company), without[1] or _outside(lead, found, company)
     if all(apart) or (found.key.cause and apart[0]) or (lead.key.cause and apart[1]):
         return True
-    sizes = _with_less(found, lead, company) and _with_less(lead, found, company)
+    empty = EMPTY_ROW in (found.key.error, lead.key.error)  # the sizes of a case decide whether it has such a row
+    sizes = not empty and _with_less(found, lead, company) and _with_less(lead, found, company)
     second = found.key.cause or lead.key.cause  # the other cases of its bucket show the first cause
     return sizes or (of_values and not alike and not second and crossed())
 
@@ -94,6 +99,13 @@ def is_silent(cause: FindingRecord, sighting: Sighting) -> bool:
     right = not any(verdict.check in VALUES and verdict.output in FORWARD for verdict in sighting.failures)
     lacks = not cause.not_minimal and not needed(cause) <= _has(sighting.case)
     return lacks or (right and cause.key.check in VALUES and cause.key.output in FORWARD)
+
+
+def lacks_parts(found: FindingRecord, lead: FindingRecord) -> bool:
+    """Whether a failure shows on a smaller case than it was seen on, and that lacks a part that the minimal case of a finding has."""
+    if found.case == found.first or lead.not_minimal:
+        return False
+    return any(part.startswith("has ") for part in needed(lead) - _has(found.case))
 
 
 def _unnamed(found: FindingRecord, lead: FindingRecord) -> FindingRecord:
@@ -115,7 +127,7 @@ def _outside(found: FindingRecord, lead: FindingRecord, company: Company) -> boo
     if lead.not_minimal == NOT_YET:
         return False
     needs = needed(lead)
-    if _EMPTY in needs and found.key.error != "empty-row":
+    if _EMPTY in needs and found.key.error != EMPTY_ROW:
         return True
     return any(not needs <= _has(text) for text in _cases(found, company))
 
@@ -139,9 +151,9 @@ def needed(finding: FindingRecord) -> frozenset[str]:
     needs = _has(finding.case) - {"has backward"}
     if not (finding.key.check == "accuracy" and small(finding.verdict)):
         needs -= {LOW}
-    if finding.key.check not in VALUES or finding.key.output not in _OF_ROWS:
+    if finding.key.check not in VALUES or finding.key.output not in OF_ROWS:
         needs -= {_ROWS}
-    return needs | ({_EMPTY} if finding.key.error == "empty-row" else set())
+    return needs | ({_EMPTY} if finding.key.error == EMPTY_ROW else set())
 
 
 @lru_cache(4096)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FAR",
     "OF_BITS",
+    "OF_ROWS",
     "REPEAT",
     "SHAPE",
     "TOLD_BY_VALUES",
@@ -38,6 +39,8 @@ SHAPE = "shape"
 REPEAT = "determinism", "repeat"
 OF_BITS = ("determinism", "padding", "reuse")
 """Checks that compare the bits of two runs: they say nothing where the same run gives other bits each time."""
+OF_ROWS = frozenset({*FORWARD, "delta", "dq"})
+"""Outputs with elements for each row."""
 
 Symptom = tuple[str, str, str]
 

@@ -21,13 +21,14 @@ from flashverify.campaign.protocol import (
     Separated,
     Shown,
 )
-from flashverify.campaign.supervisor.events import FindingFolded, FindingMinimal, FindingSeen
+from flashverify.campaign.supervisor.events import FindingMinimal, FindingSeen
+from flashverify.campaign.supervisor.folding import Folding
 from flashverify.campaign.supervisor.minimisation import Explains, finding_of, minimisation
 from flashverify.campaign.supervisor.second_causes import SecondCauses
 from flashverify.campaign.supervisor.turns import Turns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     import msgspec
 
@@ -72,7 +73,7 @@ class Explainer:
         self._unanswered: dict[int, list[Sighting]] = {}
         self._attempts: Counter[Key] = Counter()
         self._turns = Turns()
-        self._unprofiled: list[Key] = []
+        self._folding = Folding(ledger, self._book, tell)
         self._shown = ShownBeside(self._book, tally.owners)
         self._second = SecondCauses(self._book, ledger, verified=bool(config.repeats))
 
@@ -83,13 +84,13 @@ class Explainer:
     def next(self, searching: bool) -> Explains | None:
         """The next task; None where there is none, or no time for it."""
         most = self._config.shrink_seconds + _VERIFYING
-        self._fold_each(self._shown.folds())
+        self._folding.each(self._shown.folds())
         free = self._free_subjects()
         folding = self._time.next_slice(most, searching=searching, folding=True) if free else 0.0
         if folding == 0:
             return None
         waiting = [record for record in self._book.waiting() if record.key.subject in free]
-        for key in self._unprofiled:
+        for key in self._folding.unprofiled:
             if any(record.key.subject == key.subject for record in waiting):
                 return Profile(self._ledger.tally.records[key], folding)
         for subject, trials in product(free, (False, True)):
@@ -136,7 +137,7 @@ class Explainer:
             self._attempts[task.key] += 1
             self._turns.took(task.key)
         elif isinstance(task, Profile):
-            self._unprofiled.remove(task.cause.key)
+            self._folding.unprofiled.remove(task.cause.key)
         elif isinstance(task, Compare):
             self._book.pairs.began(task.cause.key, task.asked[0].key)
         elif isinstance(task, Separate):
@@ -162,10 +163,10 @@ class Explainer:
         task, left = self._tasks.pop(worker, None), self._unanswered.pop(worker, [])
         self._time.end(worker)
         if isinstance(task, Profile) and not blamed:
-            self._unprofiled.append(task.cause.key)
+            self._folding.profile(task.cause.key)
         elif isinstance(task, Minimise):
             self._attempts[task.key] -= not blamed
-            if self._second.doubted.pop(task.key, None) is None:
+            if self._second.doubted.pop(task.key, None) is None and self._folding.stands(task.key):
                 self._ledger.rewrite(self._ledger.tally.records[task.key])
         elif isinstance(task, Attribute) and not task.trials:
             self._book.looked(task.cause.key, task.asked)
@@ -184,7 +185,7 @@ class Explainer:
             self._separated(event)
         elif isinstance(event, Shown):
             self._shown.add(event)
-        elif event.key not in self._second.doubted:
+        elif event.key not in self._second.doubted and self._folding.stands(event.key):
             self._ledger.improved(event)
 
     def _minimal(self, event: Minimal) -> None:
@@ -193,15 +194,17 @@ class Explainer:
             if (stands := self._second.stand(doubted, event)) is None:
                 return
             self._tell(FindingSeen(stands))
+        elif not self._folding.stands(event.key):
+            return  # it was folded while a worker minimised it
         record = self._ledger.minimal(event)
         self._book.explained(record.key, event.shows or ())
         self._shown.minimal(record, event.shows or ())
         same = self._second.same_diagnosis(record.key, event)
         self._tell(FindingMinimal(record))
         if same is not None:
-            self._fold(record.key, same.key, "the same diagnosis")
+            self._folding.one(record.key, same.key, "the same diagnosis")
         elif (event.confirmation.failed or not event.confirmation.repeats) and event.key.check not in PROCESS_CHECKS:
-            self._unprofiled.append(record.key)
+            self._folding.profile(record.key)
 
     def _attributed(self, worker: int, event: Attributed) -> None:
         """A known cause accounts for a failure, or does not."""
@@ -210,39 +213,30 @@ class Explainer:
         key, leading = event.asked.key, self._book.sighting(event.asked.key)
         waits = key in self._ledger.tally.records and not self._book.is_known(key)
         if event.why and waits and leading is not None and leading.case == event.asked.case:
-            self._fold(key, event.cause, event.why)
+            self._folding.one(key, event.cause, event.why)
 
     def _compared(self, event: Compared) -> None:
         """Two explained findings are one, or the clearer one is at work wherever the other one was seen alone."""
         if event.at_work:
             self._book.compared(event.cause, event.found)
         if event.why and all(self._book.is_known(key) for key in (event.cause, event.found)):
-            self._fold(event.found, event.cause, event.why)
+            self._folding.one(event.found, event.cause, event.why)
 
     def _separated(self, event: Separated) -> None:
         """An experiment with two findings ended: the diagnosis of the one accounts for the minimal case of the other one, or it does not."""
         self._book.remaining.separations.add(event)
-        if event.accounts and all(key in self._ledger.tally.records for key in (event.cause, event.found)):
-            self._fold(event.found, event.cause, "the same diagnosis")
+        if event.accounts and self._folding.stands(event.cause, event.found):
+            self._folding.one(event.found, event.cause, "the same diagnosis")
 
     def end(self) -> None:
         """Nothing is asked any more: what was never seen without another finding goes to that."""
         for late in self._second.end():
             self._tell(FindingSeen(late))
-        self._fold_each(self._shown.folds(over=True))
+        self._folding.each(self._shown.folds(over=True))
         self._fold_companions(over=True)
-        self._fold_each(self._book.remaining.folds())
+        self._folding.each(self._book.remaining.folds())
 
     def _fold_companions(self, *, over: bool = False) -> None:
-        if self._unprofiled and not over:
+        if self._folding.unprofiled and not over:
             return  # what the minimal cases show says more
-        self._fold_each(chain(self._shown.same(), self._book.companions(over=over), self._book.needed(over=over)))
-
-    def _fold_each(self, found: Iterable[tuple[Key, Key, str]]) -> None:
-        for each in found:
-            self._fold(*each)
-
-    def _fold(self, key: Key, cause: Key, why: str) -> None:
-        record = self._ledger.fold(key, cause, why)
-        self._book.forget(key)
-        self._tell(FindingFolded(record, next(folded for folded in record.folded if folded.key == key)))
+        self._folding.each(chain(self._shown.same(), self._book.companions(over=over), self._book.needed(over=over)))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from flashverify.case.masks.packed import Packed
 from flashverify.case.space.draws import Choices
+from flashverify.case.space.lengths import one_query
 from flashverify.case.space.sampling import one_in, sampled_from
 
 if TYPE_CHECKING:
@@ -92,9 +93,10 @@ def draw_packed(
     listed = supports.seq_q is not None or supports.seq_k is not None
     hollow = supports.empty or not listed
     share = max(pairs // max(sequences, 1) ** 2, 1)
-    lengths = []
+    lengths, single = [], one_query(draw, supports, parts)
     for _ in range(sequences):
         pair = draw_declared_lengths(draw, supports, profile, parts, share)
+        pair = _single(supports, parts, pair) if single else pair
         lengths.append(_hollow(draw, supports, parts, pair) if hollow and draw(one_in(6)) else pair)
     cu_q, cu_k = (tuple(accumulate((pair[axis] for pair in lengths), initial=0)) for axis in (0, 1))
     room_q, room_k = (supports.seq_multiple * draw(sampled_from((0, 0, 0, 1, 3))) for _ in range(2))
@@ -103,6 +105,12 @@ def draw_packed(
     if supports.square:
         seq_q = seq_k = max(seq_q, seq_k)
     return Packed(cu_q, cu_k), seq_q, seq_k
+
+
+def _single(supports: Supports, parts: frozenset[str], pair: tuple[int, int]) -> tuple[int, int]:
+    """One query over the same keys, as far as the subject has that."""
+    together = supports.square or ("causal" in parts and not supports.rectangular_causal)
+    return (1, pair[1]) if 1 in supports.rows() and not together else pair
 
 
 def _hollow(draw: Draw, supports: Supports, parts: frozenset[str], pair: tuple[int, int]) -> tuple[int, int]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     Draw = Callable[[SearchStrategy[Any]], Any]
 
-__all__ = ["draw_lengths", "narrowed"]
+__all__ = ["draw_lengths", "narrowed", "one_query"]
 
 _SEVERAL = (False, *(True,) * 15)
 """Whether lengths are asked to pass the tile in both directions, where the work of the profile allows that."""
@@ -28,6 +28,8 @@ _FEW_ROWS = 8
 """Rows behind the first tile of cases with many tiles of keys."""
 _NARROW = ("",) * 34 + ("one query", "one key")
 """Which side of a case has length 1; a few in a hundred, so that every part of the mask meets both."""
+_WINDOWED = 3
+"""One case in so many of a subject with few query rows has a single query under a window: what a step of decoding is."""
 _PREFIXED = (False, True, True, True)
 """Whether a tree has keys before its nodes, as a cache has."""
 
@@ -91,7 +93,7 @@ def draw_lengths(
 
 def narrowed(draw: Draw, supports: Supports, parts: frozenset[str], lengths: tuple[int, int]) -> tuple[int, int]:
     """The lengths, in a few cases with a single query or a single key, as far as the subject has that."""
-    kind = draw(sampled_from(_NARROW))
+    kind = "one query" if one_query(draw, supports, parts) else draw(sampled_from(_NARROW))
     if not kind or 0 in lengths:
         return lengths
     seq_q, seq_k = (1, lengths[1]) if kind == "one query" else (lengths[0], 1)
@@ -103,3 +105,8 @@ def narrowed(draw: Draw, supports: Supports, parts: frozenset[str], lengths: tup
         seq_q = seq_k = 1
     rows, keys = supports.rows(), supports.keys()
     return (seq_q, seq_k) if seq_q in rows and seq_k in keys else lengths
+
+
+def one_query(draw: Draw, supports: Supports, parts: frozenset[str]) -> bool:
+    """Whether a case, or each of its packed sequences, is to have a single query, in a part of those with a window of a subject with few query rows."""
+    return supports.max_seq_q is not None and "window" in parts and bool(draw(one_in(_WINDOWED)))
