@@ -34,6 +34,7 @@ from flashverify.diagnosis.hypotheses.scaled_terms import SCALED_TERMS
 from flashverify.diagnosis.hypotheses.scales import SCALES
 from flashverify.diagnosis.hypotheses.selection import SELECTIONS
 from flashverify.diagnosis.hypotheses.shared_kv import SHARED_KV
+from flashverify.diagnosis.hypotheses.sink_places import SINK_PLACES
 from flashverify.diagnosis.hypotheses.softmax import SOFTMAX
 from flashverify.diagnosis.hypotheses.statistics import STATISTICS
 from flashverify.diagnosis.hypotheses.sums import SUMS
@@ -67,6 +68,7 @@ SEMANTICS: tuple[Semantics, ...] = (
     *TERMS,
     *SCALED_TERMS,
     *TERM_PLACES,
+    *SINK_PLACES,
     *CAPS,
     *RELATIVE,
     *SCALES,

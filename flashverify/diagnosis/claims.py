@@ -51,6 +51,11 @@ class Claim:
     detail: str = ""
     ways: frozenset[str] | None = None
 
+    @property
+    def undetermined(self) -> bool:
+        """Whether it has a number, and several numbers explain every case so far."""
+        return self.semantics.one_way and self.ways is not None and len(self.ways) > 1
+
     def region(self, scene: Scene) -> Region:
         """Where it is computed."""
         key = ("region", self.conditions)

@@ -59,6 +59,19 @@ def by_bytes(x):
     return found
 
 
+def words_by_bytes(x):
+    found = torch.zeros_like(x)
+    rows, width = x.shape[2:]
+    words = -(-width // 32)
+    for row in range(rows):
+        for key in range(width):
+            word = row * words + key // 8
+            other, place = word // words, word % words * 32 + key % 32
+            if other < rows and place < width:
+                found[:, :, row, key] = x[:, :, other, place]
+    return found
+
+
 def without(which):
     """Live blocks without the first or the last of each block of rows."""
 
@@ -139,6 +152,7 @@ DEFECTS = [
     ("bitmap-of-next-head", FORWARD + EACH, bits(lambda x: x.roll(-1, 1))),
     ("bitmap-of-first-sequence", FORWARD + EACH, bits(lambda x: x[:1].expand_as(x))),
     ("bitmap-bytes-reversed", TILES + "bitmap=128,3", bits(by_bytes)),
+    ("bitmap-words-by-bytes", TILES + "bitmap=128,3", bits(words_by_bytes)),
     ("blocks-of-row-before", BLOCKS + "blocks=16,16,128,4", live(lambda x: before(x, 2))),
     ("blocks-of-row-after", BLOCKS + "blocks=16,16,128,4", live(lambda x: after(x, 2))),
     ("blocks-key-before", BLOCKS + "blocks=16,16,128,4", live(lambda x: before(x, 3) & (torch.arange(x.shape[3]) > 0))),

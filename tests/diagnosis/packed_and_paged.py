@@ -33,7 +33,7 @@ def packed(
 
 
 def paged(entry):
-    """K and V from pages, whose places in the pool are `entry(table, sequence, key // page, page)`."""
+    """K and V from pages, whose places in the pool are `entry(table, sequence, key, keys per page)`; below 0 for zeros."""
 
     class Paged(Plain):
         supports = dataclasses.replace(Plain.supports, page_sizes=(16, 32, 64), max_seq_q=4)
@@ -46,8 +46,9 @@ def paged(entry):
             size = case.storage.page_size
             for b in range(case.batch):
                 for key in range(case.seq_k):
-                    page = int(entry(pages.table, b, key, size))
-                    page = min(max(page, 0), len(pages.k) - 1)
+                    page = min(int(entry(pages.table, b, key, size)), len(pages.k) - 1)
+                    if page < 0:
+                        continue
                     for name, pool in (("k", pages.k), ("v", pages.v)):
                         read[name][b, :, key] = torch.nan_to_num(pool[page, key % size], 0.0, 0.0, 0.0)
             return super().forward(dataclasses.replace(problem, **read, pages=None))

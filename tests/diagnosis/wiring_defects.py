@@ -1,5 +1,6 @@
 """Defects of terms of the logits, heads, channels, pages, splits, packed sequences and dropout, planted in `planted.Plain`."""
 
+import dataclasses
 import math
 
 import torch
@@ -14,7 +15,9 @@ from tests.diagnosis.planted import LOG2E, Plain
 BIAS = FORWARD + "bias=full batch=2 heads_q=4 heads_kv=2 "
 ALIBI = FORWARD + "alibi=yes heads_q=4 heads_kv=2 "
 SINK = FORWARD + "sink=yes heads_q=3 "
+GROUPED = FORWARD + "sink=yes heads_q=4 heads_kv=2"
 PACKED = FORWARD.replace("seq_q=5 seq_k=7", "seq_q=9 seq_k=14") + "packed=0,3,5,9/0,4,9,14 padding=dirt "
+BIASED = PACKED + "bias=full"
 PAGED = FORWARD.replace("seq_q=5 seq_k=7", "seq_q=1 seq_k=70") + "batch=2 page_size=32 "
 
 
@@ -49,6 +52,18 @@ def of_tiles(chosen):
         return z + torch.where(chosen(number, count), math.log(2.0), 0.0).double()
 
     return weighed(change)
+
+
+class OwnRows(packed()):
+    """The bias of a packed row is that of its number inside its sequence."""
+
+    supports = dataclasses.replace(Plain.supports, masks=("packed",))
+
+    def forward(self, problem):
+        cu = torch.tensor(problem.case.mask.packed.cu_q)
+        row = torch.arange(problem.case.seq_q)
+        first = cu[torch.bucketize(row, cu[1:-1], right=True)]
+        return super().forward(dataclasses.replace(problem, bias=problem.bias[:, :, row - first]))
 
 
 class Splits(Plain):
@@ -91,6 +106,9 @@ WIDE = FORWARD.replace("dim_qk=8 dim_v=8", "dim_qk=80 dim_v=80")
 MANY = FORWARD + "batch=2 heads_q=4 heads_kv=2 "
 DEFECTS = [
     ("bias-of-kv-head", BIAS, bias(lambda b: b[:, torch.arange(b.shape[1]) // 2])),
+    ("bias-of-first-member", BIAS, bias(lambda b: b[:, torch.arange(b.shape[1]) // 2 * 2])),
+    ("alibi-slope-of-first-member", ALIBI, given(slopes=lambda p: p.slopes[torch.arange(len(p.slopes)) // 2 * 2])),
+    ("sink-of-first-member", GROUPED, {"sinks": lambda s, x: x[torch.arange(len(x)) // 2 * 2]}),
     ("bias-of-next-head", BIAS, bias(lambda b: b.roll(-1, 1))),
     ("bias-of-first-sequence", BIAS, bias(lambda b: b[:1].expand_as(b))),
     ("bias-of-another-row", BIAS, bias(lambda b: after(b, 2))),
@@ -109,6 +127,8 @@ DEFECTS = [
             ]
         ),
     ),
+    ("bias-of-key-in-page", TILES + "bias=full", bias(lambda b: b[..., torch.arange(b.shape[3]) % 16])),
+    ("bias-counted-in-sequence", BIASED, OwnRows),
     ("bias-twice", BIAS, bias(lambda b: 2 * b)),
     ("alibi-with-log2e", ALIBI, {"alibi": lambda s, x: x.abs() * LOG2E}),
     ("alibi-slope-of-first-head", ALIBI, given(slopes=lambda p: p.slopes[:1].expand_as(p.slopes))),
@@ -145,6 +165,11 @@ DEFECTS = [
     ),
     ("page-table-of-first-sequence", PAGED, entry_at(lambda width, b, key, size: key // size)),
     ("page-before", PAGED, entry_at(lambda width, b, key, size: b * width + max(key // size - 1, 0))),
+    (
+        "page-last-as-zeros",
+        PAGED,
+        paged(lambda table, b, key, size: -1 if key // size == table.shape[1] - 1 else table[b, key // size]),
+    ),
     ("page-first", PAGED, entry_at(lambda width, b, key, size: b * width)),
     ("pages-of-another-size", PAGED, entry_at(lambda width, b, key, size: b * width + key // 64)),
     ("pages-in-order", PAGED, paged(lambda table, b, key, size: b * table.shape[1] + key // size)),

@@ -117,6 +117,9 @@ def _packed_row(scene: Scene) -> Iterator[tuple[Tensor, str]]:
         member = (torch.arange(scene.case.heads_q) % group).view(1, -1, 1)
         shift = at.shift[:, None, :]
         yield _row(scene) * group + member + shift, "not divided by the heads of a group"
+        if scene.case.mask.aligned_at_end:
+            moved = (at.keys - group * at.rows)[:, None, :]
+            yield _row(scene) * group + member + moved, "not divided by the heads of a group, nor the number of rows"
         yield _row(scene) // group + shift, "divided by the heads of a group once too often"
 
 

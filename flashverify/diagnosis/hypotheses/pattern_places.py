@@ -9,7 +9,7 @@ import torch
 from flashverify.case.masks.patterns import bitmap_tensor, blocks_tensor
 from flashverify.case.masks.tree import ancestors, single_trees
 from flashverify.diagnosis.hypothesis import Alternative, Semantics
-from flashverify.diagnosis.mask_tensors import exchanged, of_heads_open, spread_blocks, tree, with_parts
+from flashverify.diagnosis.mask_tensors import exchanged, of_heads_open, parts, spread_blocks, tree, with_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -72,6 +72,35 @@ def _bytes_reversed(_scene: Scene, bits: Tensor) -> Tensor:
     key = torch.arange(width)
     source = key // _WORD * _WORD + (_WORD - _BYTE) - key % _WORD // _BYTE * _BYTE + key % _BYTE
     return bits[..., source.clamp(max=width - 1)] & (source < width)
+
+
+def _words_by_bytes(_scene: Scene, bits: Tensor) -> Tensor:
+    """Key j is looked for in word j // 8 of its row, not j // 32; a row is followed by the next one, the last one by nothing."""
+    rows, width = bits.shape[2:]
+    words = -(-width // _WORD)
+    filled = torch.nn.functional.pad(bits, (0, words * _WORD - width)).flatten(2)
+    key = torch.arange(width)
+    place = torch.arange(rows)[:, None] * words * _WORD + key // _BYTE * _WORD + key % _WORD
+    return filled[..., place.clamp(max=filled.shape[-1] - 1)] & (place < filled.shape[-1])
+
+
+def _in_sequence(kind: str) -> Callable[[Scene], Iterator[Alternative]]:
+    """A pattern of the whole packed buffer is read by numbers of rows, keys or both inside their sequence."""
+
+    def build(scene: Scene) -> Iterator[Alternative]:
+        packed, found = scene.case.mask.packed, parts(scene)
+        if packed is None or kind not in found or len(packed.lengths()) < 2:
+            return
+        row, key = torch.arange(scene.case.seq_q), torch.arange(scene.case.seq_k)
+        full = found[kind].expand(1, -1, len(row), len(key))
+        for i, j, detail in (
+            (row, scene.at.key[0], "of keys"),
+            (scene.at.row[0], key, "of rows"),
+            (scene.at.row[0], scene.at.key[0], "of rows and keys"),
+        ):
+            yield Alternative(inputs=with_parts(scene, **{kind: full[:, :, i][..., j]}), detail=detail)
+
+    return build
 
 
 def _last_missing(_scene: Scene, live: Tensor) -> Tensor:
@@ -137,6 +166,21 @@ PATTERN_PLACES = (
         name="bitmap-bytes-reversed",
         sentence="the bytes of each 32-bit word of the bitmap are read in reverse order",
         build=_read("bitmap", _bytes_reversed),
+    ),
+    Semantics(
+        name="bitmap-words-by-bytes",
+        sentence="words of the bitmap are looked for at the number of the byte",
+        build=_read("bitmap", _words_by_bytes),
+    ),
+    Semantics(
+        name="bitmap-counted-in-sequence",
+        sentence="the bitmap of a packed buffer is read by numbers inside a sequence",
+        build=_in_sequence("bitmap"),
+    ),
+    Semantics(
+        name="blocks-counted-in-sequence",
+        sentence="the block-sparse pattern of a packed buffer is read by numbers inside a sequence",
+        build=_in_sequence("blocks"),
     ),
     *_pattern("blocks", "the block-sparse pattern"),
     Semantics(

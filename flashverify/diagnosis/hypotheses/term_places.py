@@ -1,9 +1,8 @@
-"""Wrong semantics of where a bias, the slopes of ALiBi and sinks are read, and of how often they count."""
+"""Wrong semantics of where a bias, the slopes of ALiBi are read, and of how often they count."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -48,6 +47,10 @@ def _kv_head(scene: Scene, x: Tensor) -> Tensor:
     return x if x.shape[1] < 2 else x[:, torch.arange(x.shape[1]) // scene.group]
 
 
+def _first_member(scene: Scene, x: Tensor) -> Tensor:
+    return x if x.shape[1] < 2 else x[:, torch.arange(x.shape[1]) // scene.group * scene.group]
+
+
 def _moved(axis: int) -> Changes:
     """One row or key too early or too late; the end stands for what lies behind it."""
 
@@ -79,6 +82,24 @@ def _row_stride(_scene: Scene, bias: Tensor) -> Iterator[tuple[Tensor, str]]:
         if stride != keys and stride:
             place = (at * stride + torch.arange(keys)).clamp(max=rows * keys - 1)
             yield bias.flatten(2)[:, :, place], words
+
+
+def _key_in_page(scene: Scene, bias: Tensor) -> Iterator[tuple[Tensor, str]]:
+    """Keys are counted from the begin of their page, or of a tile."""
+    page = scene.case.storage.page_size
+    for size in dict.fromkeys((page, 16, 32, 64, 128)):
+        if size is not None and size < bias.shape[3]:
+            words = "of its page" if size == page else f"of a tile of {size}"
+            yield bias[..., torch.arange(bias.shape[3]) % size], words
+
+
+def _in_sequence(scene: Scene, bias: Tensor) -> Iterator[tuple[Tensor, str]]:
+    """The bias of a packed buffer by numbers of rows, keys or both inside their sequence."""
+    if scene.case.mask.packed is not None:
+        row, key = scene.at.row[0], scene.at.key[0]
+        yield bias[:, :, row], "of the row"
+        yield bias[..., key], "of the key"
+        yield bias[:, :, row][..., key], "of the row and the key"
 
 
 def _slopes(
@@ -133,30 +154,16 @@ def _of_kv_heads(scene: Scene, slopes: Tensor) -> Iterator[tuple[Tensor, str]]:
         yield slopes[head % scene.group], "head modulo the heads of a group"
 
 
-def _sinks(change: Callable[[Scene, Tensor], Iterator[tuple[Tensor, str]]]) -> Callable[[Scene], Iterator[Alternative]]:
-    """Other sinks, a function of the declared ones `[Hq]`."""
-
-    def build(scene: Scene) -> Iterator[Alternative]:
-        sink = scene.inputs.sink
-        if sink is not None:
-            for changed, detail in change(scene, sink.double()):
-                if not torch.equal(changed, sink.double()):
-                    yield Alternative(inputs=replace(scene.inputs, sink=changed), detail=detail)
-
-    return build
-
-
-def _several_times(scene: Scene, sink: Tensor) -> Iterator[tuple[Tensor, str]]:
-    for times in dict.fromkeys((scene.form.n_splits, 2, 3, 4, 8)):
-        if times > 1:
-            yield sink + math.log(times), f"{times} times"
-
-
 TERM_PLACES = (
     Semantics(
         name="bias-of-kv-head",
         sentence="the bias is that of the query head with the number of the kv head",
         build=_bias(_one(_kv_head)),
+    ),
+    Semantics(
+        name="bias-of-first-member",
+        sentence="the heads of a group get the bias of their first one",
+        build=_bias(_one(_first_member)),
     ),
     Semantics(
         name="bias-of-next-head",
@@ -175,6 +182,16 @@ TERM_PLACES = (
     Semantics(
         name="bias-row-stride", sentence="the stride of the bias from row to row is wrong", build=_bias(_row_stride)
     ),
+    Semantics(
+        name="bias-of-key-in-page",
+        sentence="the bias of a key is looked up by its number inside its page or tile",
+        build=_bias(_key_in_page),
+    ),
+    Semantics(
+        name="bias-counted-in-sequence",
+        sentence="the bias of a packed buffer is looked up by numbers inside a sequence",
+        build=_bias(_in_sequence),
+    ),
     Semantics(name="bias-twice", sentence="the bias is added twice", build=_bias(_one(lambda _s, b: b * 2.0))),
     Semantics(
         name="alibi-with-log2e",
@@ -185,6 +202,13 @@ TERM_PLACES = (
         name="alibi-slope-of-first-head",
         sentence="ALiBi takes the slope of the first head for all",
         build=_slopes(lambda _s, slopes: iter([(slopes[:1].expand_as(slopes), "")])),
+    ),
+    Semantics(
+        name="alibi-slope-of-first-member",
+        sentence="ALiBi takes the slope of the first head of a group for the group",
+        build=_slopes(
+            lambda scene, slopes: iter([(slopes[torch.arange(len(slopes)) // scene.group * scene.group], "")])
+        ),
     ),
     Semantics(
         name="alibi-slope-modulo",
@@ -200,29 +224,5 @@ TERM_PLACES = (
         name="alibi-of-the-buffers",
         sentence="ALiBi measures distances by the sizes of the buffers, not by the declared lengths",
         build=_by_the_buffers,
-    ),
-    Semantics(
-        name="sink-of-next-head",
-        sentence="a head gets the sink of the next one",
-        build=_sinks(lambda _s, sink: iter([(sink.roll(-1), "")])),
-    ),
-    Semantics(
-        name="sink-several-times",
-        sentence="the sink counts several times, as where each split of the keys adds it",
-        build=_sinks(_several_times),
-        one_way=True,
-    ),
-    Semantics(
-        name="sink-scaled",
-        sentence="the sink is multiplied by the scale of the products",
-        build=_sinks(lambda scene, sink: iter([(sink * scene.inputs.scale, "")])),
-    ),
-    Semantics(
-        name="sink-with-log2e",
-        sentence="the sink is multiplied by log2(e) once too often",
-        build=_sinks(lambda _s, sink: iter([(sink * _LOG2E, "")])),
-    ),
-    Semantics(
-        name="sink-sign", sentence="the sink has the wrong sign", build=_sinks(lambda _s, sink: iter([(-sink, "")]))
     ),
 )

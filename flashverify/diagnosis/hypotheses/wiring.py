@@ -51,7 +51,8 @@ def _stored(places: Places) -> Callable[[Scene], Iterator[Alternative]]:
                 )  # a backward may keep a right one for itself
 
             yield Alternative(finish=finish, detail=detail)
-            yield Alternative(finish=finish, given=given, detail=detail)
+            if scene.inputs.do is not None:
+                yield Alternative(finish=finish, given=given, detail=detail)
 
     return build
 
@@ -105,7 +106,8 @@ def _pages(
         own, flat = case.storage.page_size, pages.table.reshape(-1).long()
         j = torch.arange(case.seq_k)
         right = torch.arange(case.batch)[:, None] * pages.table.shape[1] + j // own
-        told, unsure = [], []
+        told: list[Alternative] = []
+        unsure: list[Alternative] = []
         for entry, detail in entries(scene, j, own):
             page = torch.where(entry < 0, -1 - entry, flat[entry.clamp(0, len(flat) - 1)])
             good = (entry < len(flat)) & (page >= 0) & (page < pages.k.shape[0])
@@ -175,6 +177,15 @@ def _row_of_table(scene: Scene, j: Tensor, own: int) -> Iterator[tuple[Tensor, s
     yield (j // own) * scene.case.batch + batch, "sequences and entries are exchanged"
 
 
+def _last_page_of_zeros(scene: Scene) -> Iterator[Alternative]:
+    size, i = scene.case.storage.page_size, scene.inputs
+    if scene.problem.pages is not None and size is not None and scene.case.quantised is None:
+        at = scene.at
+        kept = at.key < (at.key_limit - 1).clamp(min=0) // size * size
+        kept = kept.view(kept.shape[0], 1, -1, 1)
+        yield Alternative(inputs=replace(i, k=i.k * kept, v=i.v * kept))
+
+
 def _semantics(
     name: str, sentence: str, build: Callable[[Scene], Iterator[Alternative]], *, one_way: bool = False
 ) -> Semantics:
@@ -196,6 +207,9 @@ WIRING = (
     _semantics("page-before", "the page of a key is looked up one entry too early", _pages(_entry_before)),
     _semantics(
         "pages-in-order", "the page table is not followed: pages are read in the order of the pool", _pages(_in_order)
+    ),
+    _semantics(
+        "page-last-as-zeros", "the last page of a sequence is read as zeros, which are seen", _last_page_of_zeros
     ),
     _semantics("page-first", "all keys are read from the first page of their sequence", _pages(_first_page)),
     _semantics(
