@@ -21,6 +21,8 @@ SHARED = {
         "diagonal-of-last-row-of-tile",
         "edge-tile-unmasked",
     },
+    "scale-of-all-heads": {"scale-of-padded-dim"},
+    "page-first": {"pages-of-another-size"},
     "window-left-of-last-row": {"diagonal-of-last-row-of-tile"},
     "page-table-of-first-sequence": {"batch-first", "kv-batch-head-exchanged"},
 }

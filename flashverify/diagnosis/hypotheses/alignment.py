@@ -108,6 +108,8 @@ def _row_in_tile(scene: Scene) -> Iterator[tuple[Tensor, str]]:
     for size in TILES:
         if size < scene.case.seq_q:
             yield (scene.at.row % size + scene.at.shift)[:, None, :], f"a tile of {size} rows"
+    if TILES[0] < scene.case.seq_q <= TILES[-1]:  # of a larger tile nothing is wrong
+        yield (scene.at.row + scene.at.shift)[:, None, :], ""
 
 
 def _packed_row(scene: Scene) -> Iterator[tuple[Tensor, str]]:

@@ -52,6 +52,8 @@ def _in_tile(scene: Scene) -> Iterator[tuple[Tensor, str]]:
             yield drawn(scene, key=key), f"keys of a tile of {size}"
         if size < case.seq_q and size < case.seq_k:
             yield drawn(scene, row=row, key=key), f"rows and keys of a tile of {size}"
+    if TILES[0] < max(case.seq_q, case.seq_k) and min(case.seq_q, case.seq_k) <= TILES[-1]:
+        yield drawn(scene), ""  # of a larger tile, or of tiles on the other axis, nothing is wrong
 
 
 def _positions(scene: Scene) -> Iterator[tuple[Tensor, str]]:

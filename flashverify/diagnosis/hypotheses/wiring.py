@@ -62,6 +62,7 @@ def _other_row(_scene: Scene, own: Tensor) -> Iterator[tuple[Tensor, str]]:
     last = max(own.shape[2] - 1, 0)
     yield own[..., (place + 1).clamp(max=last)], "the next one"
     yield own[..., (place - 1).clamp(min=0)], "the one before"
+    yield own[..., :1].expand_as(own), "the first one"
     for size in (16, 32, 64, 128):
         if size < own.shape[2]:
             yield own[..., place // size * size], f"the first of a tile of {size}"
@@ -112,8 +113,9 @@ def _pages(
             page = torch.where(entry < 0, -1 - entry, flat[entry.clamp(0, len(flat) - 1)])
             good = (entry < len(flat)) & (page >= 0) & (page < pages.k.shape[0])
             page, inside = page.clamp(0, pages.k.shape[0] - 1), j < scene.at.key_limit
-            if bool((inside & (page != flat[right])).any()):
-                lost = inside & ~good
+            lost = inside & ~good
+            # where every sequence leaves the table nothing can be said
+            if bool((inside & (page != flat[right])).any()) and not bool(lost.any(-1).all()):
                 found = _read(scene, page, (j % own).expand_as(page), lost, detail)
                 (unsure if bool(lost.any()) else told).append(found)
         yield from (*told, *unsure)  # what asks something of every sequence first
