@@ -191,5 +191,6 @@ DECODE = (
         modelled_on="speculative decoding with a different number of tokens in each sequence, aligned by the largest",
         subject="bundled-decode",
         needs=("query_lengths",),
+        semantics="diagonal-of-the-buffers",
     ),
 )
