@@ -5,19 +5,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flashverify.diagnosis.hypotheses.accumulation import ACCUMULATION
+from flashverify.diagnosis.hypotheses.alignment import ALIGNMENT
 from flashverify.diagnosis.hypotheses.bands import BANDS
 from flashverify.diagnosis.hypotheses.cached_prefix import CACHED_PREFIX
+from flashverify.diagnosis.hypotheses.caps import CAPS
+from flashverify.diagnosis.hypotheses.channels import CHANNELS
 from flashverify.diagnosis.hypotheses.denominator import DENOMINATOR
+from flashverify.diagnosis.hypotheses.draws import DRAWS
 from flashverify.diagnosis.hypotheses.dropout import DROPOUT
 from flashverify.diagnosis.hypotheses.edges import EDGES
 from flashverify.diagnosis.hypotheses.gradients import GRADIENTS
 from flashverify.diagnosis.hypotheses.heads import HEADS
 from flashverify.diagnosis.hypotheses.lengths import LENGTHS
+from flashverify.diagnosis.hypotheses.lengths_of_others import LENGTHS_OF_OTHERS
 from flashverify.diagnosis.hypotheses.lse import LSE
 from flashverify.diagnosis.hypotheses.masking import MASKING
 from flashverify.diagnosis.hypotheses.maximum import MAXIMUM
 from flashverify.diagnosis.hypotheses.merging import MERGES
 from flashverify.diagnosis.hypotheses.operands import OPERANDS
+from flashverify.diagnosis.hypotheses.packed_places import PACKED_PLACES
+from flashverify.diagnosis.hypotheses.pattern_places import PATTERN_PLACES
 from flashverify.diagnosis.hypotheses.patterns import PATTERNS
 from flashverify.diagnosis.hypotheses.quantised import QUANTISED
 from flashverify.diagnosis.hypotheses.relative_bias import RELATIVE
@@ -27,12 +34,17 @@ from flashverify.diagnosis.hypotheses.scaled_terms import SCALED_TERMS
 from flashverify.diagnosis.hypotheses.scales import SCALES
 from flashverify.diagnosis.hypotheses.selection import SELECTIONS
 from flashverify.diagnosis.hypotheses.shared_kv import SHARED_KV
+from flashverify.diagnosis.hypotheses.sink_places import SINK_PLACES
 from flashverify.diagnosis.hypotheses.softmax import SOFTMAX
 from flashverify.diagnosis.hypotheses.statistics import STATISTICS
 from flashverify.diagnosis.hypotheses.sums import SUMS
+from flashverify.diagnosis.hypotheses.term_places import TERM_PLACES
 from flashverify.diagnosis.hypotheses.terms import TERMS
+from flashverify.diagnosis.hypotheses.tile_counts import TILE_COUNTS
 from flashverify.diagnosis.hypotheses.trees import TREES
 from flashverify.diagnosis.hypotheses.walks import WALKS
+from flashverify.diagnosis.hypotheses.window_sides import WINDOW_SIDES
+from flashverify.diagnosis.hypotheses.wiring import WIRING
 from flashverify.diagnosis.padding_experiment import PADDINGS
 
 if TYPE_CHECKING:
@@ -42,29 +54,41 @@ __all__ = ["NAMES", "SEMANTICS"]
 
 SEMANTICS: tuple[Semantics, ...] = (
     *BANDS,
+    *ALIGNMENT,
+    *WINDOW_SIDES,
     *TREES,
     *PATTERNS,
+    *PATTERN_PLACES,
     *SELECTIONS,
     *SHARED_KV,
     *QUANTISED,
     *LENGTHS,
+    *PACKED_PLACES,
+    *LENGTHS_OF_OTHERS,
     *TERMS,
     *SCALED_TERMS,
+    *TERM_PLACES,
+    *SINK_PLACES,
+    *CAPS,
     *RELATIVE,
     *SCALES,
+    *CHANNELS,
     *SOFTMAX,
     *LSE,
     *MERGES,
     *RESCALING,
     *MAXIMUM,
     *DENOMINATOR,
+    *WIRING,
     *HEADS,
     *OPERANDS,
     *STATISTICS,
     *GRADIENTS,
     *SUMS,
     *DROPOUT,
+    *DRAWS,
     *WALKS,
+    *TILE_COUNTS,
     *EDGES,
     *CACHED_PREFIX,
     *ACCUMULATION,

@@ -42,12 +42,19 @@ class Claim:
         conditions: on the case and on places in it, where it is computed; everywhere where there are none.
         scope: outputs that were explained so far.
         detail: of the alternative that explained the first case.
+        ways: details of alternatives that explain every case so far, of a semantics that is wrong in one way; None before the first one.
     """
 
     semantics: Semantics
     conditions: tuple[Condition, ...] = ()
     scope: frozenset[str] = frozenset()
     detail: str = ""
+    ways: frozenset[str] | None = None
+
+    @property
+    def undetermined(self) -> bool:
+        """Whether it has a number, and several numbers explain every case so far."""
+        return self.semantics.one_way and self.ways is not None and len(self.ways) > 1
 
     def region(self, scene: Scene) -> Region:
         """Where it is computed."""
@@ -71,7 +78,7 @@ class Claim:
         names = frozenset(failing) | {name for name in self.scope if name in scene.outputs}
         if not names <= set(self.semantics.outputs):
             return Answer.OTHERWISE if failing else Answer.SILENT
-        found = agreeing(self.semantics, scene, names, region)
+        found = self._found(scene, names, region, bool(failing))
         if found is None:
             if failing:
                 return Answer.OTHERWISE
@@ -80,17 +87,45 @@ class Claim:
         if not failing:
             return Answer.SILENT
         self.scope |= frozenset(failing)
-        self.detail = self.detail or next((a.detail for a in found.values() if a.detail), "")
+        said = next((a.detail for a in found.values() if a.detail), "")
+        self.detail = said if self.semantics.one_way else self.detail or said
         return Answer.CLEAR if _clear(scene, found, region) else Answer.EXPLAINED
+
+    def _found(
+        self, scene: Scene, names: frozenset[str], region: Region, failing: bool
+    ) -> dict[frozenset[str], Alternative] | None:
+        """What `agreeing` finds, in a way that explained every case so far; of a failing case the ways become fewer."""
+        if not self.semantics.one_way:
+            return agreeing(self.semantics, scene, names, region)
+        built = {each.detail: None for each in alternatives(self.semantics, scene)}
+        if not failing and self.ways is not None and not self.ways <= set(built):
+            return {}  # one of its ways has nothing to be wrong about here
+        ways = [way for way in built if self.ways is None or way in self.ways]
+        found = {way: agreeing(self.semantics, scene, names, region, way) for way in ways}
+        fits = {way: each for way, each in found.items() if each is not None}
+        if failing and fits:
+            self.ways = frozenset(fits)
+        clear = (each for each in fits.values() if failing and _clear(scene, each, region))
+        return next(clear, next(iter(fits.values()), None))
 
 
 def agreeing(
-    semantics: Semantics, scene: Scene, names: frozenset[str], region: Region
+    semantics: Semantics, scene: Scene, names: frozenset[str], region: Region, way: str | None = None
 ) -> dict[frozenset[str], Alternative] | None:
-    """For each kernel of the outputs `names` an alternative that they agree with in `region`; None where there is none for one."""
+    """For each kernel of the outputs `names` an alternative that they agree with in `region`; None where there is none for one.
+
+    Args:
+        semantics: whose alternatives are asked.
+        scene: a run of the subject.
+        names: outputs.
+        region: where the semantics is wrong.
+        way: the detail that an alternative must have; None for any.
+    """
     asked = [frozenset(part & names) for part in _KERNELS if part & names]
     found: dict[frozenset[str], Alternative] = {}
     for alternative in alternatives(semantics, scene):
+        if way is not None and alternative.detail != way:
+            continue
         for part in asked:
             if part not in found and agrees(scene, alternative, region, part):
                 found[part] = alternative

@@ -107,7 +107,7 @@ def diagnose(
         for start in starts:
             answer = search(trials, start) if trials.left() else None
             if answer is not None and (start is starts[0] or answer.explains(starts[0])):
-                return _of(_in_alibi(trials, start, answer), start, place, remark)
+                return _of(_in_the_usual_part(trials, start, answer), start, place, remark)
         if search is named:
             precise = precision_words(subject, scene.case, verdict, min(end, time.monotonic() + _PRECISION))
             if precise is not None and precise.evidence:
@@ -123,12 +123,12 @@ def _in_fp32(trials: Trials, scene: Scene) -> Scene | None:
     return None if twin == scene.case else trials.scene(twin)
 
 
-def _in_alibi(trials: Trials, scene: Scene, answer: Named) -> Named:
-    """The answer, about ALiBi where the same mistake is made there: a modifier that more kernels have."""
+def _in_the_usual_part(trials: Trials, scene: Scene, answer: Named) -> Named:
+    """The answer, about ALiBi or a causal mask where the same mistake is made there: parts that more kernels have."""
     found = sibling(trials, scene.case, answer.claims[0]) if trials.left() else None
     if found is None:
         return answer
-    evidence = f"{answer.evidence}; in the failing case, which has no ALiBi, {_plain(answer.claims[0])}"
+    evidence = f"{answer.evidence}; in the failing case, which has not that part, {_plain(answer.claims[0])}"
     return Named([found, *answer.claims[1:]], answer.conditions, evidence)
 
 

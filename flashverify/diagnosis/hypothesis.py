@@ -51,9 +51,11 @@ class Semantics:
         sentence: what the kernel does instead; begins with a lower-case letter, has no full stop.
         build: its alternatives on a case; none where the case has not what it is about.
         outputs: those that it can explain.
+        one_way: a detail of its alternatives is the same on every case, as a number that the code holds is.
     """
 
     name: str
     sentence: str
     build: Callable[[Scene], Iterator[Alternative]] = field(repr=False)
     outputs: tuple[str, ...] = OUTPUTS
+    one_way: bool = False

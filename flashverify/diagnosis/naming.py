@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from flashverify.diagnosis.observation import Scene
     from flashverify.diagnosis.trials import Trials
 
-__all__ = ["Named", "named", "named_at_places"]
+__all__ = ["Named", "Record", "named", "named_at_places", "settled"]
 
 _NEEDED = 2
 """Further cases that a claim must explain, each of them clearly."""
@@ -56,7 +56,7 @@ class Named:
 
 
 @dataclass(slots=True)
-class _Record:
+class Record:
     """A claim and what was said of it since the first case."""
 
     claim: Claim
@@ -68,6 +68,7 @@ class _Record:
         return self.answers[-1] is not Answer.OTHERWISE
 
     def count(self, *answers: Answer) -> int:
+        """How many of its answers are one of these."""
         return sum(answer in answers for answer in self.answers)
 
     @property
@@ -77,6 +78,7 @@ class _Record:
 
     @property
     def explained(self) -> str:
+        """In words, how many cases it explains."""
         clear = self.count(Answer.CLEAR)
         return f"it explains {clear + self.count(Answer.EXPLAINED)} further cases, {clear} of them clearly"
 
@@ -96,7 +98,7 @@ def _claims_of(scene: Scene, within: Callable[[], bool]) -> list[Claim] | None:
 def named(trials: Trials, scene: Scene) -> Named | None:
     """What explains `scene` and the cases around it, on whole cases; None where nothing does."""
     whole = _claims_of(scene, lambda: trials.left(_SHARES["always"]))
-    records, found = _always(trials, scene, [_Record(claim) for claim in whole or ()])
+    records, found = _always(trials, scene, [Record(claim) for claim in whole or ()])
     if found is not None and not _surveyed(trials, scene, found.claims[0]):
         narrowed = _sometimes(trials, scene, found.claims[0], (), _SHARES["sometimes"])
         if narrowed is not None:
@@ -139,7 +141,7 @@ def _distinct(first: Claim, more: list[Claim]) -> list[Claim]:
     return list(names.values())
 
 
-def _always(trials: Trials, scene: Scene, records: list[_Record]) -> tuple[list[_Record], Named | None]:
+def _always(trials: Trials, scene: Scene, records: list[Record]) -> tuple[list[Record], Named | None]:
     """The claims that no case contradicts, and what explains every case, if there is one."""
     tried = 0
     for variant in trials.of(variants(trials.subject, scene.case), share=_SHARES["always"]):
@@ -148,8 +150,8 @@ def _always(trials: Trials, scene: Scene, records: list[_Record]) -> tuple[list[
         tried += 1
         records = [record for record in records if record.add(variant)]
         always = [record for record in records if record.always]
-        settled = len(always) == 1 and always[0].count(Answer.CLEAR) >= _NEEDED and tried >= _TRIED
-        if not always or settled:
+        alone = len(always) == 1 and always[0].count(Answer.CLEAR) >= _NEEDED and tried >= _TRIED
+        if not always or alone:
             break
     fits = [r for r in records if r.always and r.count(Answer.CLEAR) >= _NEEDED and tried >= _TRIED]
     if len(fits) > 1:
@@ -157,9 +159,15 @@ def _always(trials: Trials, scene: Scene, records: list[_Record]) -> tuple[list[
             fits = [record for record in fits if record.add(variant) and record.always]
             if len(fits) < 2:
                 break
+    fits = settled(fits)
     if not fits:
         return records, None
     return records, Named([record.claim for record in fits], (), fits[0].explained)
+
+
+def settled(records: list[Record]) -> list[Record]:
+    """Those whose claims have no number, or one that the cases determine; all where there are none of these."""
+    return [record for record in records if not record.claim.undetermined] or records
 
 
 def _surveyed(trials: Trials, scene: Scene, claim: Claim) -> bool:
@@ -171,7 +179,7 @@ def _surveyed(trials: Trials, scene: Scene, claim: Claim) -> bool:
 
 def _sometimes(trials: Trials, scene: Scene, claim: Claim, places: tuple[Condition, ...], share: float) -> Named | None:
     """The claim with the conditions under which it explains every case; None where none was found and tested."""
-    record = _Record(claim)
+    record = Record(claim)
 
     def label(other: Scene) -> bool | None:
         if not record.add(other):

@@ -10,7 +10,7 @@ from flashverify.diagnosis.claims import Claim
 from flashverify.diagnosis.siblings import sibling
 from flashverify.diagnosis.trials import Trials
 from flashverify.judge.record import Diagnosis
-from tests.diagnosis.planted import Plain
+from tests.diagnosis.planted import Plain, planted
 
 CASE = parse_case(
     "fv1 seq_q=3 seq_k=9 dim_qk=8 dim_v=8 dtype=fp32 causal=bottom-right relative_bias=4,8 seed=3 backward=no"
@@ -51,3 +51,22 @@ def test_a_diagnosis_accounts_for_the_same_mistake_in_another_part():
 
     assert attributed(subject, CASE, verdict, Diagnosis("alibi-without-shift"))
     assert attributed(subject, CASE, verdict, Diagnosis("alibi-sign")) is None
+
+
+WINDOW = parse_case("fv1 seq_q=3 seq_k=9 dim_qk=8 dim_v=8 dtype=fp32 window=2,1 seed=3 backward=no")
+
+
+def wider(**more):
+    """The right edge of a window is one key too far; a causal mask may be made of it."""
+    return planted(window=lambda s, i, j, a, b: (i - j <= a) & (j - i <= b + 1), **more)
+
+
+@pytest.mark.parametrize(
+    ("subject", "name"),
+    [(wider(causal=lambda s, i, j: j <= i + 1), "causal-one-key-more"), (wider(), None)],
+    ids=["both", "the window alone"],
+)
+def test_a_causal_mask_gives_the_name_of_an_edge_that_it_shares(subject, name):
+    found = sibling(Trials(subject, 30.0), WINDOW, claim("window-right-one-wider"))
+
+    assert (found and found.semantics.name) == name

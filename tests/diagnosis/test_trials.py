@@ -8,6 +8,7 @@ from flashverify.case.text import parse_case
 from flashverify.diagnosis import trials as module
 from flashverify.diagnosis.diagnose import diagnose
 from flashverify.diagnosis.neighbours import neighbours, simplifications
+from flashverify.diagnosis.related_cases import telling
 from flashverify.diagnosis.trials import Trials
 from tests.diagnosis.planted import LOG2E, Plain, planted
 from tests.diagnosis.test_diagnosis import FORWARD, first_failure
@@ -106,3 +107,10 @@ def test_a_name_that_the_first_case_gives_must_explain_the_minimal_one():
     verdict = first_failure(subject, CASE)
     assert diagnose(subject, first, verdict, seconds=300).name == "lse-base-2"
     assert diagnose(subject, CASE, verdict, first=first, seconds=300).name == ""
+
+
+def test_a_subject_with_few_rows_is_asked_about_very_negative_and_large_logits_too():
+    subject = planted(supports=replace(Plain.supports, max_seq_q=4))
+    regimes = {case.values.regime for case in telling(subject, parse_case(FORWARD.replace("seq_q=5", "seq_q=1")))}
+
+    assert {"negative", "logits-1e4"} <= regimes

@@ -105,6 +105,7 @@ DENOMINATOR = (
         name="row-sum-plus-epsilon",
         sentence="a small constant is added to the row sum",
         build=_epsilon,
+        one_way=True,
         outputs=FORWARD,
     ),
     Semantics(

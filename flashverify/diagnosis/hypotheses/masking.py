@@ -102,6 +102,7 @@ MASKING = (
         name="hidden-pairs-with-a-number",
         sentence="the mask is a finite number, which loses to large logits: hidden pairs take part",
         build=_hidden(_numbers, tiled=False),
+        one_way=True,
     ),
     Semantics(
         name="causal-inverted",

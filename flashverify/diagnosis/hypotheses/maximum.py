@@ -110,13 +110,15 @@ MAXIMUM = (
         name="maximum-from-a-number",
         sentence="the running maximum starts at a finite number, or is clamped to one: weights of logits far below it vanish",
         build=_from(_STARTS),
+        one_way=True,
         outputs=FORWARD,
     ),
-    Semantics(name="logits-clamped", sentence="the logits are clamped", build=_clamped, outputs=FORWARD),
+    Semantics(name="logits-clamped", sentence="the logits are clamped", build=_clamped, outputs=FORWARD, one_way=True),
     Semantics(
         name="exponents-clamped",
         sentence="the exponents S - max S are clamped from below: small weights are too large",
         build=_exponents,
+        one_way=True,
         outputs=FORWARD,
     ),
 )

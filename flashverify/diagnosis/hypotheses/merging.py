@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
     from flashverify.diagnosis.observation import Scene
 
-__all__ = ["MERGES", "partials"]
+__all__ = ["MERGES", "partials", "pieces"]
 
 _LOG2E = 1.0 / math.log(2.0)
 
 
-def _pieces(scene: Scene) -> list[Tensor]:
+def pieces(scene: Scene) -> list[Tensor]:
     """Per way in which the keys may be cut into the form's number of partials: the partial of each key, `[..., Sq, Sk]`."""
     n, keys, at = scene.form.n_splits, scene.case.seq_k, scene.at
     if n < 2 or keys < 1:
@@ -53,12 +53,12 @@ def _piece_lse(scene: Scene, piece: Tensor) -> tuple[Tensor, Tensor]:
 
 def partials(scene: Scene) -> Iterator[Tensor]:
     """Per way in which the keys may be cut: the natural LSE of every partial, `[n, B, Hq, Sq]`."""
-    for piece in _pieces(scene):
+    for piece in pieces(scene):
         yield _piece_lse(scene, piece)[0]
 
 
 def _merge_base(scene: Scene) -> Iterator[Alternative]:
-    for piece in _pieces(scene):
+    for piece in pieces(scene):
         every, own = _piece_lse(scene, piece)
         bias = torch.where(torch.isfinite(own), (_LOG2E - 1.0) * own, 0.0)
         # the largest LSE is subtracted before and added after, in its own base
@@ -74,7 +74,7 @@ def _merge_base(scene: Scene) -> Iterator[Alternative]:
 
 
 def _merge_not_normalised(scene: Scene) -> Iterator[Alternative]:
-    for piece in _pieces(scene):
+    for piece in pieces(scene):
         every, _ = _piece_lse(scene, piece)
         factor = (every.logsumexp(0) - every.amax(0)).nan_to_num(0.0, 0.0, 0.0).exp()
 
@@ -103,7 +103,7 @@ def _merge_without_maximum(scene: Scene) -> Iterator[Alternative]:
     """exp2 of an LSE itself: infinite from 2^128 on, then inf / inf; 0 below 2^-149, then no weight at all and an LSE of 0."""
     if scene.form.n_splits < 2:
         return
-    for piece in _pieces(scene):
+    for piece in pieces(scene):
         every, _ = _piece_lse(scene, piece)
         top = every.amax(0) * _LOG2E
         over = top > 127.99

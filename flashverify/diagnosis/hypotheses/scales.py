@@ -63,7 +63,7 @@ SCALES = (
         build=_scale(lambda s, d: s / math.sqrt(d)),
     ),
     Semantics(name="scale-sign", sentence="the scale has the wrong sign", build=_scale(lambda s, _d: -s)),
-    Semantics(name="scale-slightly-off", sentence="the scale is slightly wrong", build=_scale_off),
+    Semantics(name="scale-slightly-off", sentence="the scale is slightly wrong", build=_scale_off, one_way=True),
     Semantics(
         name="log2e-missing",
         sentence="the factor log2(e) of a base-2 exponential is missing: the logits count times ln 2",

@@ -22,55 +22,54 @@ if TYPE_CHECKING:
     from flashverify.diagnosis.observation import Scene
     from flashverify.truth import Inputs
 
-__all__ = ["TERMS"]
+__all__ = ["TERMS", "split_biases", "with_biases"]
 
 _LN2 = math.log(2.0)
 
 
-def _biases(scene: Scene) -> tuple[Tensor | None, Tensor | None]:
-    """The additive bias and the term of ALiBi."""
+def split_biases(scene: Scene) -> tuple[Tensor | None, Tensor | None]:
+    """The additive bias and the term of ALiBi of the declared problem; None of those that it has not."""
     rest = list(scene.inputs.biases)
     bias = rest.pop(0) if scene.problem.bias is not None else None
     return bias, rest.pop(0) if scene.problem.slopes is not None else None
 
 
-def _with(scene: Scene, bias: Tensor | None, alibi: Tensor | None) -> Inputs:
-    given = sum(x is not None for x in (scene.problem.bias, scene.problem.slopes))
+def with_biases(scene: Scene, bias: Tensor | None, alibi: Tensor | None) -> Inputs:
+    """The declared problem with another additive bias and another term of ALiBi; None drops one."""
+    given = sum(x is not None for x in split_biases(scene))
     return replace(scene.inputs, biases=(*(x for x in (bias, alibi) if x is not None), *scene.inputs.biases[given:]))
 
 
 def _bias(change: Callable[[Tensor], Tensor | None]) -> Callable[[Scene], Iterator[Alternative]]:
     def build(scene: Scene) -> Iterator[Alternative]:
-        bias, alibi = _biases(scene)
+        bias, alibi = split_biases(scene)
         if bias is not None:
             changed = change(bias)
-            inputs = _with(scene, changed, alibi)
+            inputs = with_biases(scene, changed, alibi)
             yield Alternative(inputs=inputs if changed is not None else replace(inputs, bias_shape=None))
 
     return build
 
 
 def _exchanged_bias(scene: Scene) -> Iterator[Alternative]:
-    bias, alibi = _biases(scene)
+    bias, alibi = split_biases(scene)
     p = scene.problem.bias
-    if bias is None or p is None:
-        return
-    if p.shape[0] * p.shape[1] > 1:
+    if bias is not None and p is not None and p.shape[0] * p.shape[1] > 1:
         changed, lost = exchanged(bias, scene.case.batch, scene.case.heads_q)
-        yield Alternative(inputs=_with(scene, changed, alibi), finish=of_heads_open(scene, lost))
+        yield Alternative(inputs=with_biases(scene, changed, alibi), finish=of_heads_open(scene, lost))
 
 
 def _alibi(change: Callable[[Scene, Tensor, Tensor], Tensor | None]) -> Callable[[Scene], Iterator[Alternative]]:
     """A function of the slopes `[Hq, 1, 1]` and the signed distance row - key `[B, 1, Sq, Sk]`, in place of -slope |distance|."""
 
     def build(scene: Scene) -> Iterator[Alternative]:
-        bias, alibi = _biases(scene)
+        bias, alibi = split_biases(scene)
         if alibi is None or scene.problem.slopes is None:
             return
         at = scene.at
         distance = (at.row + at.shift)[:, None, :, None] - at.key[:, None, None, :]
         changed = change(scene, acting_slopes(scene.problem.slopes).view(-1, 1, 1), distance.double())
-        yield Alternative(inputs=_with(scene, bias, changed))
+        yield Alternative(inputs=with_biases(scene, bias, changed))
 
     return build
 

@@ -180,6 +180,7 @@ DECODE = (
         modelled_on="query heads that share a tile, and a table that is read for one of them",
         subject="bundled-decode",
         needs=("bias", "groups"),
+        semantics="bias-of-first-member",
     ),
     Mutant(
         name="diagonal_ends_with_the_room_for_rows",
@@ -190,5 +191,6 @@ DECODE = (
         modelled_on="speculative decoding with a different number of tokens in each sequence, aligned by the largest",
         subject="bundled-decode",
         needs=("query_lengths",),
+        semantics="diagonal-of-the-buffers",
     ),
 )

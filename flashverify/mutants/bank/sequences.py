@@ -74,6 +74,7 @@ SEQUENCES = (
         after="rows = tl.load(cu_ptr + b + 1) - first + 1",
         outputs=("o", "lse", "dq", "dk", "dv"),
         modelled_on="Dao-AILab/flash-attention#1155: a sequence reads and writes over its end",
+        semantics="packed-one-key-more",
         needs=("packed",),
     ),
     Mutant(
@@ -83,6 +84,7 @@ SEQUENCES = (
         after="rows = tl.maximum(tl.load(cu_ptr + b + 1) - first, 1)",
         outputs=("o", "lse", "dq", "dk", "dv"),
         modelled_on="Dao-AILab/flash-attention#2562: a sequence without rows or without keys",
+        semantics="packed-empty-sequence-has-a-key",
         needs=("packed",),
     ),
     Mutant(

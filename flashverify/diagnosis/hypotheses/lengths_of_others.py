@@ -1,0 +1,110 @@
+"""Wrong semantics of whose length is taken: that of another sequence, or of the other side."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from flashverify.diagnosis.hypotheses.lengths import raw
+from flashverify.diagnosis.hypothesis import Alternative, Semantics
+from flashverify.diagnosis.mask_tensors import with_parts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from torch import Tensor
+
+    from flashverify.diagnosis.observation import Scene
+
+    Lengths = Callable[[Tensor, Tensor], Tensor]
+
+__all__ = ["LENGTHS_OF_OTHERS"]
+
+
+def _rows(change: Lengths) -> Callable[[Scene], Iterator[Alternative]]:
+    """Other numbers of rows `[B]`, a function of those of rows and keys; the diagonal moves with them, or does not."""
+    return _changed(change, "query_lengths")
+
+
+def _keys(change: Lengths) -> Callable[[Scene], Iterator[Alternative]]:
+    """Other numbers of keys, likewise."""
+    return _changed(change, "key_lengths")
+
+
+def _changed(change: Lengths, which: str) -> Callable[[Scene], Iterator[Alternative]]:
+    def build(scene: Scene) -> Iterator[Alternative]:
+        case, at, mask = scene.case, scene.at, scene.case.mask
+        if mask.packed is not None or (mask.key_lengths is None and mask.query_lengths is None):
+            return
+        rows = torch.tensor(mask.query_lengths or (case.seq_q,) * case.batch)
+        keys = torch.tensor(mask.key_lengths or (case.seq_k,) * case.batch)
+        other = change(rows, keys)
+        if torch.equal(other, rows if which == "query_lengths" else keys):
+            return
+        number = other.view(-1, 1, 1, 1)
+        j = at.key[:, None, None, :]
+        if which == "query_lengths":
+            part = {"rows": at.row[:, None, :, None] < number}
+            shift = keys.view(-1, 1, 1, 1) - number
+        else:
+            part = {"keys": j < number}
+            shift = number - rows.view(-1, 1, 1, 1)
+        yield Alternative(inputs=raw(scene, with_parts(scene, **part)))
+        if mask.aligned_at_end:
+            yield Alternative(inputs=raw(scene, with_parts(scene, **part, **_banded(scene, shift))))
+
+    return build
+
+
+def _banded(scene: Scene, shift: Tensor) -> dict[str, Tensor]:
+    """The causal mask and the window by another shift, which broadcasts to the pairs."""
+    position = scene.at.row[:, None, :, None] + shift
+    j, found = scene.at.key[:, None, None, :], {}
+    left, right = scene.case.mask.window or (None, None)
+    if scene.case.mask.causal is not None:
+        found["causal"] = j <= position
+    if left is not None:
+        found["left"] = j >= position - left
+    if right is not None:
+        found["right"] = j <= position + right
+    return found
+
+
+LENGTHS_OF_OTHERS = (
+    Semantics(
+        name="query-lengths-of-first-sequence",
+        sentence="every sequence has the number of queries of the first one",
+        build=_rows(lambda rows, _keys: rows[:1].expand_as(rows)),
+    ),
+    Semantics(
+        name="query-lengths-of-next-sequence",
+        sentence="a sequence has the number of queries of the next one",
+        build=_rows(lambda rows, _keys: rows.roll(-1)),
+    ),
+    Semantics(
+        name="query-lengths-one-less",
+        sentence="the last query of each sequence is taken for padding",
+        build=_rows(lambda rows, _keys: (rows - 1).clamp(min=0)),
+    ),
+    Semantics(
+        name="query-lengths-of-keys",
+        sentence="the key lengths are taken for those of the queries",
+        build=_rows(lambda _rows, keys: keys),
+    ),
+    Semantics(
+        name="key-lengths-of-queries",
+        sentence="the query lengths are taken for those of the keys",
+        build=_keys(lambda rows, _keys: rows),
+    ),
+    Semantics(
+        name="key-lengths-shortest-for-all",
+        sentence="every sequence has the number of keys of the shortest one",
+        build=_keys(lambda _rows, keys: keys.amin().expand_as(keys)),
+    ),
+    Semantics(
+        name="key-lengths-at-least-one",
+        sentence="a sequence without keys is taken to have one",
+        build=_keys(lambda _rows, keys: keys.clamp(min=1)),
+    ),
+)

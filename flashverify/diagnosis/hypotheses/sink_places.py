@@ -1,0 +1,74 @@
+"""Wrong semantics of whose sink is read, of its size, and of how often it counts."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import torch
+
+from flashverify.diagnosis.hypothesis import Alternative, Semantics
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from torch import Tensor
+
+    from flashverify.diagnosis.observation import Scene
+
+__all__ = ["SINK_PLACES"]
+
+_LOG2E = 1.0 / math.log(2.0)
+
+
+def _sinks(change: Callable[[Scene, Tensor], Iterator[tuple[Tensor, str]]]) -> Callable[[Scene], Iterator[Alternative]]:
+    """Other sinks, a function of the declared ones `[Hq]`."""
+
+    def build(scene: Scene) -> Iterator[Alternative]:
+        sink = scene.inputs.sink
+        if sink is not None:
+            for changed, detail in change(scene, sink.double()):
+                if not torch.equal(changed, sink.double()):
+                    yield Alternative(inputs=replace(scene.inputs, sink=changed), detail=detail)
+
+    return build
+
+
+def _several_times(scene: Scene, sink: Tensor) -> Iterator[tuple[Tensor, str]]:
+    for times in dict.fromkeys((scene.form.n_splits, 2, 3, 4, 8)):
+        if times > 1:
+            yield sink + math.log(times), f"{times} times"
+
+
+SINK_PLACES = (
+    Semantics(
+        name="sink-of-next-head",
+        sentence="a head gets the sink of the next one",
+        build=_sinks(lambda _s, sink: iter([(sink.roll(-1), "")])),
+    ),
+    Semantics(
+        name="sink-of-first-member",
+        sentence="the heads of a group get the sink of their first one",
+        build=_sinks(lambda scene, sink: iter([(sink[torch.arange(len(sink)) // scene.group * scene.group], "")])),
+    ),
+    Semantics(
+        name="sink-several-times",
+        sentence="the sink counts several times, as where each split of the keys adds it",
+        build=_sinks(_several_times),
+        one_way=True,
+    ),
+    Semantics(
+        name="sink-scaled",
+        sentence="the sink is multiplied by the scale of the products",
+        build=_sinks(lambda scene, sink: iter([(sink * scene.inputs.scale, "")])),
+    ),
+    Semantics(
+        name="sink-with-log2e",
+        sentence="the sink is multiplied by log2(e) once too often",
+        build=_sinks(lambda _s, sink: iter([(sink * _LOG2E, "")])),
+    ),
+    Semantics(
+        name="sink-sign", sentence="the sink has the wrong sign", build=_sinks(lambda _s, sink: iter([(-sink, "")]))
+    ),
+)
