@@ -7,10 +7,15 @@ from typing import TYPE_CHECKING
 from flashverify.diagnosis.hypotheses.accumulation import ACCUMULATION
 from flashverify.diagnosis.hypotheses.bands import BANDS
 from flashverify.diagnosis.hypotheses.cached_prefix import CACHED_PREFIX
+from flashverify.diagnosis.hypotheses.cap_gradient import CAP_GRADIENT
+from flashverify.diagnosis.hypotheses.deltas import DELTAS
 from flashverify.diagnosis.hypotheses.denominator import DENOMINATOR
 from flashverify.diagnosis.hypotheses.dropout import DROPOUT
 from flashverify.diagnosis.hypotheses.edges import EDGES
+from flashverify.diagnosis.hypotheses.empty_gradients import EMPTY_GRADIENTS
+from flashverify.diagnosis.hypotheses.gradient_stores import GRADIENT_STORES
 from flashverify.diagnosis.hypotheses.gradients import GRADIENTS
+from flashverify.diagnosis.hypotheses.group_sums import GROUP_SUMS
 from flashverify.diagnosis.hypotheses.heads import HEADS
 from flashverify.diagnosis.hypotheses.lengths import LENGTHS
 from flashverify.diagnosis.hypotheses.lse import LSE
@@ -27,7 +32,9 @@ from flashverify.diagnosis.hypotheses.scaled_terms import SCALED_TERMS
 from flashverify.diagnosis.hypotheses.scales import SCALES
 from flashverify.diagnosis.hypotheses.selection import SELECTIONS
 from flashverify.diagnosis.hypotheses.shared_kv import SHARED_KV
+from flashverify.diagnosis.hypotheses.sink_gradient import SINK_GRADIENT
 from flashverify.diagnosis.hypotheses.softmax import SOFTMAX
+from flashverify.diagnosis.hypotheses.softmax_gradient import SOFTMAX_GRADIENT
 from flashverify.diagnosis.hypotheses.statistics import STATISTICS
 from flashverify.diagnosis.hypotheses.sums import SUMS
 from flashverify.diagnosis.hypotheses.terms import TERMS
@@ -63,6 +70,11 @@ SEMANTICS: tuple[Semantics, ...] = (
     *STATISTICS,
     *GRADIENTS,
     *SUMS,
+    *GROUP_SUMS,
+    *CAP_GRADIENT,
+    *DELTAS,
+    *SOFTMAX_GRADIENT,
+    *SINK_GRADIENT,
     *DROPOUT,
     *WALKS,
     *EDGES,
@@ -70,6 +82,8 @@ SEMANTICS: tuple[Semantics, ...] = (
     *ACCUMULATION,
     *ROWS,
     *MASKING,
+    *EMPTY_GRADIENTS,
+    *GRADIENT_STORES,
 )
 """Those that are told by their values."""
 

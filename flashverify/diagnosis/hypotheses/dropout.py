@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
     from flashverify.diagnosis.observation import Scene
 
-__all__ = ["DROPOUT"]
+__all__ = ["DROPOUT", "drawn"]
 
 _ROUNDING = 2.0**-20
 """Of a sum of weights in fp32, relative."""
 
 
-def _drawn(scene: Scene, **changed: Any) -> Tensor:
+def drawn(scene: Scene, **changed: Any) -> Tensor:
     """The kept pairs, `[B, Hq, Sq, Sk]`, with arguments of the draw exchanged."""
     at, p, case = scene.at, scene.problem, scene.case
     given: dict[str, Any] = {
@@ -88,7 +88,7 @@ def _stream(stride: Callable[[Scene], int]) -> Callable[[Scene], Tensor | None]:
         if stride(scene) == scene.case.heads_q:
             return None
         sequence = scene.at.row_sequence
-        found = [_drawn(scene, heads=1, sequence=sequence * stride(scene) + h) for h in range(scene.case.heads_q)]
+        found = [drawn(scene, heads=1, sequence=sequence * stride(scene) + h) for h in range(scene.case.heads_q)]
         return torch.cat(found, 1)
 
     return change
@@ -96,7 +96,7 @@ def _stream(stride: Callable[[Scene], int]) -> Callable[[Scene], Tensor | None]:
 
 def _half(scene: Scene) -> Tensor:
     """Inverted where the key is even."""
-    kept = _drawn(scene)
+    kept = drawn(scene)
     return kept ^ (scene.at.key % 2 == 0)[:, None, None, :]
 
 
@@ -183,12 +183,12 @@ DROPOUT = (
     Semantics(
         name="dropout-offset-ignored",
         sentence="dropout draws the same pairs at every offset",
-        build=_keep(lambda scene: _drawn(scene, offset=0)),
+        build=_keep(lambda scene: drawn(scene, offset=0)),
     ),
     Semantics(
         name="dropout-seed-cut",
         sentence="dropout uses the lower 32 bits of its seed only",
-        build=_keep(lambda scene: _drawn(scene, seed=scene.problem.dropout_seed & 0xFFFFFFFF)),
+        build=_keep(lambda scene: drawn(scene, seed=scene.problem.dropout_seed & 0xFFFFFFFF)),
     ),
     Semantics(
         name="dropout-axes-exchanged",
@@ -208,7 +208,7 @@ DROPOUT = (
     Semantics(
         name="dropout-inverted",
         sentence="the pairs to drop are kept and the others dropped",
-        build=_keep(lambda scene: ~_drawn(scene)),
+        build=_keep(lambda scene: ~drawn(scene)),
     ),
     Semantics(
         name="dropout-inverted-at-even-keys",
