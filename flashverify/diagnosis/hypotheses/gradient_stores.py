@@ -64,22 +64,23 @@ def _along(axis: int, x: Tensor, *, size: int = 0, down: bool = False) -> Tensor
     return padded.cumsum(axis).flatten(axis, axis + 1).narrow(axis, 0, rows)
 
 
-def _not_reset(scene: Scene) -> Iterator[Alternative]:
-    case = scene.case
-    if not has_gradients(scene):
-        return
-    ways: list[tuple[str, Places]] = []
-    if case.heads_q > 1:
-        ways += [("over heads", partial(_along, 1)), ("over heads, from the last one", partial(_along, 1, down=True))]
-    if case.batch > 1:
-        ways.append(("over sequences", partial(_along, 0)))
-        ways.append(("over sequences and heads", lambda x: x.flatten(0, 1).cumsum(0).view_as(x)))
-    for size in TILES:
-        if size < max(case.seq_q, case.seq_k):
-            ways.append((f"over tiles of {size}", partial(_along, 2, size=size)))
-            ways.append((f"over tiles of {size}, from the last one", partial(_last_first, size)))
-    for detail, way in ways:
-        yield Alternative(finish=partial(_each, change=way), detail=detail)
+def _over(axis: int) -> Callable[[Scene], Iterator[Alternative]]:
+    """Running sums over heads or sequences."""
+    ways: tuple[tuple[str, Places], ...] = (
+        ("", partial(_along, axis)),
+        ("from the last one", partial(_along, axis, down=True)),
+    )
+    if axis == 0:
+        ways += (("head by head", lambda x: x.flatten(0, 1).cumsum(0).view_as(x)),)
+    return _moved(*((detail, axis, way) for detail, way in ways))
+
+
+def _over_tiles(scene: Scene) -> Iterator[Alternative]:
+    for size in TILES if has_gradients(scene) else ():
+        if size < max(scene.case.seq_q, scene.case.seq_k):
+            yield Alternative(finish=partial(_each, change=partial(_along, 2, size=size)), detail=f"tiles of {size}")
+            down = partial(_last_first, size)
+            yield Alternative(finish=partial(_each, change=down), detail=f"tiles of {size}, from the last one")
 
 
 def _last_first(size: int, x: Tensor) -> Tensor:
@@ -147,25 +148,35 @@ def _once_more(s: Steps) -> Steps:
 
 GRADIENT_STORES = (
     Semantics(
-        name="gradient-not-reset",
-        sentence="the accumulator of a gradient is not cleared: it goes on from what was computed before",
-        build=_not_reset,
+        name="gradient-not-reset-over-heads",
+        sentence="the accumulator of a gradient is not cleared between heads: it goes on from the head before",
+        build=_over(1),
         outputs=_OF_TOKENS,
     ),
     Semantics(
-        name="gradient-stored-elsewhere",
-        sentence="the gradient is stored at the place of another one",
-        build=_moved(
-            ("of the head before", 1, lambda x: x.roll(-1, 1)),
-            ("of the next head", 1, lambda x: x.roll(1, 1)),
-            ("of the other end of the heads", 1, lambda x: x.flip(1)),
-            ("of the sequence before", 0, lambda x: x.roll(-1, 0)),
-            ("of the next sequence", 0, lambda x: x.roll(1, 0)),
-            ("of the row or key before", 2, lambda x: x.roll(-1, 2)),
-            ("of the next row or key", 2, lambda x: x.roll(1, 2)),
-            ("of the other end of the rows or keys", 2, lambda x: x.flip(2)),
-        ),
+        name="gradient-not-reset-over-sequences",
+        sentence="the accumulator of a gradient is not cleared between sequences: it goes on from the one before",
+        build=_over(0),
         outputs=_OF_TOKENS,
+    ),
+    Semantics(
+        name="gradient-not-reset-over-tiles",
+        sentence="the accumulator of a gradient is not cleared between tiles: it goes on from the tile before",
+        build=_over_tiles,
+        outputs=_OF_TOKENS,
+    ),
+    *(
+        Semantics(
+            name=f"gradient-stored-at-another-{word}",
+            sentence=f"the gradient is stored at the place of another {words}",
+            build=_moved(
+                ("the one before", axis, partial(torch.roll, shifts=-1, dims=axis)),
+                ("the next one", axis, partial(torch.roll, shifts=1, dims=axis)),
+                ("counted from the end", axis, partial(torch.flip, dims=(axis,))),
+            ),
+            outputs=_OF_TOKENS,
+        )
+        for axis, word, words in ((1, "head", "head"), (0, "sequence", "sequence"), (2, "row", "row or key"))
     ),
     Semantics(
         name="gradient-layout-exchanged",
