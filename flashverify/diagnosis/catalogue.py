@@ -81,8 +81,8 @@ SEMANTICS: tuple[Semantics, ...] = (
     *CACHED_PREFIX,
     *ACCUMULATION,
     *ROWS,
-    *MASKING,
     *EMPTY_GRADIENTS,
+    *MASKING,
     *GRADIENT_STORES,
 )
 """Those that are told by their values."""

@@ -14,7 +14,7 @@ from flashverify.diagnosis.placing import placed
 from flashverify.diagnosis.related_cases import telling, variants
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from flashverify.diagnosis.conditions import Condition
     from flashverify.diagnosis.observation import Scene
@@ -97,6 +97,8 @@ def named(trials: Trials, scene: Scene) -> Named | None:
     """What explains `scene` and the cases around it, on whole cases; None where nothing does."""
     whole = _claims_of(scene, lambda: trials.left(_SHARES["always"]))
     records, found = _always(trials, scene, [_Record(claim) for claim in whole or ()])
+    if found is not None:
+        found.claims = _standing(trials, scene, found.claims)
     if found is not None and not _surveyed(trials, scene, found.claims[0]):
         narrowed = _sometimes(trials, scene, found.claims[0], (), _SHARES["sometimes"])
         if narrowed is not None:
@@ -162,11 +164,28 @@ def _always(trials: Trials, scene: Scene, records: list[_Record]) -> tuple[list[
     return records, Named([record.claim for record in fits], (), fits[0].explained)
 
 
-def _surveyed(trials: Trials, scene: Scene, claim: Claim) -> bool:
-    """Whether no case that differs in one respect is right although the claim says that it is wrong."""
+def _standing(trials: Trials, scene: Scene, claims: list[Claim]) -> list[Claim]:
+    """Of several claims those that the cases of the survey contradict least; all of them where these contradict all alike."""
+    if len(claims) < 2:
+        return claims
+    told = [(claim, set(_survey(trials, scene, claim))) for claim in claims]
+    for against in ({Answer.RIGHT, Answer.OTHERWISE}, {Answer.RIGHT}):
+        left = [claim for claim, answers in told if not answers & against]
+        if left:
+            return left
+    return claims
+
+
+def _survey(trials: Trials, scene: Scene, claim: Claim) -> Iterator[Answer]:
+    """What cases say that differ from the failing one in one respect."""
     supports = trials.subject.supports
     cases = chain(simplifications(supports, scene.case), islice(neighbours(supports, scene.case), _SURVEYED))
-    return all(claim.answer(other) is not Answer.RIGHT for other in trials.of(cases, share=_SHARES["always"]))
+    return (claim.answer(other) for other in trials.of(cases, share=_SHARES["always"]))
+
+
+def _surveyed(trials: Trials, scene: Scene, claim: Claim) -> bool:
+    """Whether no case that differs in one respect is right although the claim says that it is wrong."""
+    return all(answer is not Answer.RIGHT for answer in _survey(trials, scene, claim))
 
 
 def _sometimes(trials: Trials, scene: Scene, claim: Claim, places: tuple[Condition, ...], share: float) -> Named | None:

@@ -38,7 +38,7 @@ def test_a_planted_defect_is_what_its_semantics_expects(name, text, defect):
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "text", "defect"), IDS)
 def test_a_planted_defect_is_named(name, text, defect):
-    found = named(planted_gradient(defect), text)
+    found = named(planted_gradient(defect), text, check="nonfinite" if "overflow" in name else "accuracy")
     assert name in (found.name, *found.also), found
 
 

@@ -37,8 +37,9 @@ _PLACES: dict[str, tuple[str, Callable[[Tensor], Tensor]]] = {
 
 
 def _times(name: str, by: float, steps: Steps) -> Steps:
-    sizes = {"delta_size": steps.delta_size * abs(by)} if name == "delta" else {}
-    return replace(steps, **{name: getattr(steps, name) * by}, **sizes)
+    if name == "dlse":
+        return replace(steps, dlse=steps.dlse * by)
+    return replace(steps, delta=steps.delta * by, delta_size=steps.delta_size * abs(by))
 
 
 def _factors(name: str, *factors: Callable[[Scene], float]) -> Callable[[Scene], Changes]:

@@ -1,4 +1,4 @@
-"""Wrong semantics of the backward where a row sees no key, a tile has padded keys, or rows lie past their length; of its dropout."""
+"""Wrong semantics of the backward where a row sees no key or a tile has padded keys, and of its dropout."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from flashverify.diagnosis.hypotheses.dropout import drawn
-from flashverify.diagnosis.hypotheses.lengths import raw
 from flashverify.diagnosis.hypotheses.step_builds import by_steps, has_gradients
 from flashverify.diagnosis.hypothesis import TILES, Alternative, Expectations, Semantics
-from flashverify.diagnosis.mask_tensors import with_parts
 from flashverify.outputs import OF_DS
 
 if TYPE_CHECKING:
@@ -88,18 +86,6 @@ def _padded_keys(scene: Scene) -> Iterator[Alternative]:
         yield Alternative(finish=finish, detail=f"tiles of {size} keys")
 
 
-def _padded_rows(scene: Scene) -> Iterator[Alternative]:
-    """Rows past their length, with an LSE of 0 and the delta of what is stored there or 0."""
-    if scene.case.mask.query_lengths is None or not has_gradients(scene):
-        return
-    beyond = (scene.at.row >= scene.at.rows)[:, None, :].expand(scene.case.shape_q[:3])
-    wider = raw(scene, with_parts(scene, rows=None))
-    yield Alternative(
-        inputs=wider,
-        given=lambda o, lse: (o.masked_fill(beyond.unsqueeze(-1), 0.0), lse.masked_fill(beyond, 0.0)),
-    )
-
-
 def _factor(scene: Scene) -> Iterator[Alternative]:
     """Kept pairs times 1 - p, 1 / p or p in place of 1 / (1 - p)."""
     p = scene.case.dropout
@@ -154,12 +140,6 @@ EMPTY_GRADIENTS = (
         sentence="the weight exp(0 - LSE) of a padded key is infinite in the backward, and times 0 it is NaN",
         build=_padded_keys,
         outputs=("dq",),
-    ),
-    Semantics(
-        name="padded-rows-weigh-in-backward",
-        sentence="rows past their query length reach the gradients with an LSE of 0",
-        build=_padded_rows,
-        outputs=(*OF_DS, "dv"),
     ),
     Semantics(
         name="dropout-factor-wrong",

@@ -53,15 +53,16 @@ def _moved(*changes: tuple[str, int, Places]) -> Callable[[Scene], Iterator[Alte
     return build
 
 
-def _along(axis: int, x: Tensor, *, size: int = 0, down: bool = False) -> Tensor:
-    """Running sums along an axis; along tiles of `size` if it is given."""
-    if down:
-        return _along(axis, x.flip(axis), size=size).flip(axis)
-    if not size:
-        return x.cumsum(axis)
-    rows = x.shape[axis]
-    padded = torch.nn.functional.pad(x, (0, 0, 0, -rows % size)).unflatten(axis, (-1, size))
-    return padded.cumsum(axis).flatten(axis, axis + 1).narrow(axis, 0, rows)
+def _along(axis: int, x: Tensor, *, down: bool = False) -> Tensor:
+    """Running sums along an axis, from its last element if `down`."""
+    return x.flip(axis).cumsum(axis).flip(axis) if down else x.cumsum(axis)
+
+
+def _along_tiles(size: int, x: Tensor, *, down: bool = False) -> Tensor:
+    """Running sums over tiles of rows or keys; the last one may hold fewer."""
+    batch, heads, rows, dim = x.shape
+    padded = torch.nn.functional.pad(x, (0, 0, 0, -rows % size))
+    return _along(2, padded.view(batch, heads, -1, size, dim), down=down).flatten(2, 3).narrow(2, 0, rows)
 
 
 def _over(axis: int) -> Callable[[Scene], Iterator[Alternative]]:
@@ -78,16 +79,9 @@ def _over(axis: int) -> Callable[[Scene], Iterator[Alternative]]:
 def _over_tiles(scene: Scene) -> Iterator[Alternative]:
     for size in TILES if has_gradients(scene) else ():
         if size < max(scene.case.seq_q, scene.case.seq_k):
-            yield Alternative(finish=partial(_each, change=partial(_along, 2, size=size)), detail=f"tiles of {size}")
-            down = partial(_last_first, size)
-            yield Alternative(finish=partial(_each, change=down), detail=f"tiles of {size}, from the last one")
-
-
-def _last_first(size: int, x: Tensor) -> Tensor:
-    """Running sums over tiles that begin with the last one, which may hold fewer elements."""
-    rows = x.shape[2]
-    padded = torch.nn.functional.pad(x, (0, 0, 0, -rows % size)).unflatten(2, (-1, size))
-    return padded.flip(2).cumsum(2).flip(2).flatten(2, 3).narrow(2, 0, rows)
+            for down, words in ((False, ""), (True, ", from the last one")):
+                change = partial(_along_tiles, size, down=down)
+                yield Alternative(finish=partial(_each, change=change), detail=f"tiles of {size}{words}")
 
 
 def _layout(x: Tensor) -> Tensor:

@@ -132,12 +132,6 @@ SINK_GRADIENT = (
         outputs=("dsink",),
     ),
     Semantics(
-        name="dsink-not-normalised",
-        sentence="the weight in the gradient of the sink is not normalised",
-        build=by_steps(_weight(lambda _s, sink: sink.exp())),
-        outputs=("dsink",),
-    ),
-    Semantics(
         name="dsink-weight-in-another-base",
         sentence="the weight in the gradient of the sink is that of a sink in another base",
         build=by_steps(_in_another_base),
