@@ -30,6 +30,8 @@ _SHARES = {"always": 0.6, "sometimes": 0.75, "somewhere": 0.88, "both": 0.95}
 """Of the time, at whose end a search begins no further case."""
 _SURVEYED = 24
 """Cases that differ from the failing one in one respect and must fail as well for a claim without conditions."""
+_OTHERWISE = 1 / 3
+"""Of these cases, those that fail, a larger share that is wrong in another way speaks against a claim without conditions."""
 _UNKNOWN = "; some cases are right for a reason that was not found"
 _ASKED = 4
 """Claims whose conditions are learned."""
@@ -99,6 +101,8 @@ def named(trials: Trials, scene: Scene) -> Named | None:
     records, found = _always(trials, scene, [_Record(claim) for claim in whole or ()])
     if found is not None:
         found.claims = _standing(trials, scene, found.claims)
+        if not found.claims:
+            return None
     if found is not None and not _surveyed(trials, scene, found.claims[0]):
         narrowed = _sometimes(trials, scene, found.claims[0], (), _SHARES["sometimes"])
         if narrowed is not None:
@@ -165,15 +169,20 @@ def _always(trials: Trials, scene: Scene, records: list[_Record]) -> tuple[list[
 
 
 def _standing(trials: Trials, scene: Scene, claims: list[Claim]) -> list[Claim]:
-    """Of several claims those that the cases of the survey contradict least; all of them where these contradict all alike."""
-    if len(claims) < 2:
-        return claims
-    told = [(claim, set(_survey(trials, scene, claim))) for claim in claims]
+    """Of claims that no case contradicted so far those that the survey contradicts least; none where it contradicts all of them often."""
+    told = [(claim, list(_survey(trials, scene, claim))) for claim in claims]
+    told = [(claim, answers) for claim, answers in told if _share(answers) <= _OTHERWISE]
     for against in ({Answer.RIGHT, Answer.OTHERWISE}, {Answer.RIGHT}):
-        left = [claim for claim, answers in told if not answers & against]
+        left = [claim for claim, answers in told if not against & set(answers)]
         if left:
             return left
-    return claims
+    return [claim for claim, _ in told]
+
+
+def _share(answers: list[Answer]) -> float:
+    """Of the failing cases those that are wrong in another way than a claim says."""
+    failing = [answer for answer in answers if answer in (Answer.CLEAR, Answer.EXPLAINED, Answer.OTHERWISE)]
+    return failing.count(Answer.OTHERWISE) / max(len(failing), 1)
 
 
 def _survey(trials: Trials, scene: Scene, claim: Claim) -> Iterator[Answer]:

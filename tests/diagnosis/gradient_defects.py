@@ -91,7 +91,8 @@ def empty_weigh(s):
 
 
 def overflowing(s):
-    over = (s.lse < -88.8) & (s.z.shape[-1] % 16 != 0)
+    keys = torch.tensor(s.z.shape[-1]) if s.problem.key_lengths is None else s.problem.key_lengths.view(-1, 1, 1)
+    over = (s.lse < -88.8) & (keys % 16 != 0)
     s.dq = torch.where(over.unsqueeze(-1), math.nan, s.dq)
 
 

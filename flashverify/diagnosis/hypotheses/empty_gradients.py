@@ -10,7 +10,8 @@ import torch
 
 from flashverify.diagnosis.hypotheses.dropout import drawn
 from flashverify.diagnosis.hypotheses.step_builds import by_steps, has_gradients
-from flashverify.diagnosis.hypothesis import TILES, Alternative, Expectations, Semantics
+from flashverify.diagnosis.hypothesis import Alternative, Expectations, Semantics
+from flashverify.diagnosis.mask_tensors import tiles
 from flashverify.outputs import OF_DS
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def _padded_keys(scene: Scene) -> Iterator[Alternative]:
         return
     over = (scene.lse < -_LARGEST) & ~scene.truth.empty_rows
     length, whole = scene.at.keys[:, None, :], scene.inputs.visible is None
-    for size in TILES:
+    for size in tiles(scene):
         rows = (over & (length % size != 0)).unsqueeze(-1)
         if not bool(rows.any()):
             continue
