@@ -167,6 +167,11 @@ DEFECTS = [
     ("backward-operand-exchanged", CASE, {"at_heads": assign(dq=lambda s: s.scale * (s.inner @ s.v))}),
     ("dp-of-some-channels", WIDE, rows(dp=lambda s: (s.do[..., :32] @ s.v[..., :32].mT) * s.keep)),
     (
+        "dp-of-some-channels",
+        CASE.replace("dim_v=8", "dim_v=24"),
+        rows(dp=lambda s: (s.do[..., : s.q.shape[3]] @ s.v[..., : s.q.shape[3]].mT) * s.keep),
+    ),
+    (
         "backward-logits-of-some-channels",
         WIDE,
         {"at_start": assign(z=lambda s: s.scale * (s.q[..., :32] @ s.k[..., :32].mT))},

@@ -50,19 +50,22 @@ def _exchanged(scene: Scene) -> Changes:
         yield "K in place of V in dP", lambda s: replace(s, dp=(s.do @ s.k.mT) * s.kept)
 
 
-def _halves(dim: int) -> Iterator[tuple[str, slice]]:
+def _chunks(dim: int, other: int) -> Iterator[tuple[str, slice]]:
+    """The first or the last channels of `dim`, by usual sizes; the first ones by the `other` dim too, in multiples of 8."""
     for size in TILES:
         if size < dim:
             last = (dim - 1) // size * size
             yield f"the first {size} of them", slice(0, size)
             yield f"from {last} on", slice(last, dim)
+    if (size := -(-other // 8) * 8) < dim:
+        yield f"the first {size} of them, as many as the other tensors have", slice(0, size)
 
 
 def _dp_of_channels(scene: Scene) -> Changes:
     def part(channels: slice, s: Steps) -> Steps:
         return replace(s, dp=(s.do[..., channels] @ s.v[..., channels].mT) * s.kept)
 
-    for detail, channels in _halves(scene.case.dim_v):
+    for detail, channels in _chunks(scene.case.dim_v, scene.case.dim_qk):
         yield detail, partial(part, channels)
 
 
@@ -76,7 +79,7 @@ def _logits_of_channels(scene: Scene) -> Changes:
         slope = 1 - torch.tanh(x / i.softcap) ** 2 if i.softcap else s.slope
         return replace(s, p=p, p_dv=p, slope=slope)
 
-    for detail, channels in _halves(scene.case.dim_qk):
+    for detail, channels in _chunks(scene.case.dim_qk, scene.case.dim_v):
         yield detail, partial(part, channels)
 
 
