@@ -6,7 +6,7 @@ import torch
 
 from flashverify_oracles import dropout_keep
 from tests.diagnosis.planted import Plain
-from tests.diagnosis.stepwise import Stepwise, assign, stepwise
+from tests.diagnosis.stepwise import assign, stepwise
 
 CASE = "fv1 seq_q=5 seq_k=7 dim_qk=8 dim_v=8 dtype=fp32 "
 CAPPED = CASE + "softcap=1 "
@@ -98,16 +98,6 @@ def overflowing(s):
 
 def empty_nan(s):
     s.dq = torch.where(s.some.unsqueeze(-1), s.dq, math.nan)
-
-
-class PaddedRows(Stepwise):
-    """Rows past their length get weights exp(S)."""
-
-    def at_weights(self, s):
-        beyond = torch.arange(s.q.shape[2]) >= s.problem.query_lengths.view(-1, 1, 1)
-        keys = torch.arange(s.k.shape[2])
-        s.see = s.see | (beyond.unsqueeze(-1) & (keys < self.keys(s.k.shape[2])))
-        s.p = s.weights = torch.where(s.see, (s.raw - s.lse.unsqueeze(-1)).exp(), 0.0)
 
 
 DEFECTS = [
@@ -228,7 +218,6 @@ DEFECTS = [
     ("empty-rows-nan-in-backward", CASE + "causal=bottom-right klen=2", {"at_end": empty_nan}),
     ("empty-rows-weigh-in-backward", CASE + "causal=bottom-right klen=2", {"at_weights": empty_weigh}),
     ("padded-keys-overflow-in-backward", CASE + "regime=negative scale=8", {"at_end": overflowing}),
-    ("query-lengths-ignored", CASE + "qlen=3 padding=dirt", PaddedRows),
     (
         "dropout-factor-wrong",
         CASE + "dropout=0.25",
@@ -241,8 +230,6 @@ DEFECTS = [
 
 def planted_gradient(defect):
     """The subject of a defect of `DEFECTS`."""
-    if isinstance(defect, type):
-        return defect()
     own = {name: defect[name] for name in defect if hasattr(Plain, name)}
     subject = stepwise(**{name: change for name, change in defect.items() if name not in own})
     for name, method in own.items():
