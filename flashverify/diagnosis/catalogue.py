@@ -8,13 +8,18 @@ from flashverify.diagnosis.hypotheses.accumulation import ACCUMULATION
 from flashverify.diagnosis.hypotheses.alignment import ALIGNMENT
 from flashverify.diagnosis.hypotheses.bands import BANDS
 from flashverify.diagnosis.hypotheses.cached_prefix import CACHED_PREFIX
+from flashverify.diagnosis.hypotheses.cap_gradient import CAP_GRADIENT
 from flashverify.diagnosis.hypotheses.caps import CAPS
 from flashverify.diagnosis.hypotheses.channels import CHANNELS
+from flashverify.diagnosis.hypotheses.deltas import DELTAS
 from flashverify.diagnosis.hypotheses.denominator import DENOMINATOR
 from flashverify.diagnosis.hypotheses.draws import DRAWS
 from flashverify.diagnosis.hypotheses.dropout import DROPOUT
 from flashverify.diagnosis.hypotheses.edges import EDGES
+from flashverify.diagnosis.hypotheses.empty_gradients import EMPTY_GRADIENTS
+from flashverify.diagnosis.hypotheses.gradient_stores import GRADIENT_STORES
 from flashverify.diagnosis.hypotheses.gradients import GRADIENTS
+from flashverify.diagnosis.hypotheses.group_sums import GROUP_SUMS
 from flashverify.diagnosis.hypotheses.heads import HEADS
 from flashverify.diagnosis.hypotheses.lengths import LENGTHS
 from flashverify.diagnosis.hypotheses.lengths_of_others import LENGTHS_OF_OTHERS
@@ -34,8 +39,10 @@ from flashverify.diagnosis.hypotheses.scaled_terms import SCALED_TERMS
 from flashverify.diagnosis.hypotheses.scales import SCALES
 from flashverify.diagnosis.hypotheses.selection import SELECTIONS
 from flashverify.diagnosis.hypotheses.shared_kv import SHARED_KV
+from flashverify.diagnosis.hypotheses.sink_gradient import SINK_GRADIENT
 from flashverify.diagnosis.hypotheses.sink_places import SINK_PLACES
 from flashverify.diagnosis.hypotheses.softmax import SOFTMAX
+from flashverify.diagnosis.hypotheses.softmax_gradient import SOFTMAX_GRADIENT
 from flashverify.diagnosis.hypotheses.statistics import STATISTICS
 from flashverify.diagnosis.hypotheses.sums import SUMS
 from flashverify.diagnosis.hypotheses.term_places import TERM_PLACES
@@ -85,6 +92,11 @@ SEMANTICS: tuple[Semantics, ...] = (
     *STATISTICS,
     *GRADIENTS,
     *SUMS,
+    *GROUP_SUMS,
+    *CAP_GRADIENT,
+    *DELTAS,
+    *SOFTMAX_GRADIENT,
+    *SINK_GRADIENT,
     *DROPOUT,
     *DRAWS,
     *WALKS,
@@ -93,7 +105,9 @@ SEMANTICS: tuple[Semantics, ...] = (
     *CACHED_PREFIX,
     *ACCUMULATION,
     *ROWS,
+    *EMPTY_GRADIENTS,
     *MASKING,
+    *GRADIENT_STORES,
 )
 """Those that are told by their values."""
 

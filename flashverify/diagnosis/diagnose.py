@@ -11,6 +11,7 @@ from msgspec import structs
 from flashverify.diagnosis.conditions import in_words
 from flashverify.diagnosis.description import described
 from flashverify.diagnosis.naming import Named, named, named_at_places
+from flashverify.diagnosis.narrowing import Narrowed, kernel_alone
 from flashverify.diagnosis.observation import LARGEST
 from flashverify.diagnosis.opening import first_scene, unwritten
 from flashverify.diagnosis.padding_experiment import padding_reaches
@@ -22,11 +23,15 @@ from flashverify.judge.record import Diagnosis
 from flashverify.outputs import BACKWARD, FORWARD
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from flashverify.case.case import Case
     from flashverify.diagnosis.claims import Claim
     from flashverify.diagnosis.observation import Scene
     from flashverify.judge.verdict import Verdict
     from flashverify.subjects.interface import Subject
+
+    _Search = Callable[[Trials, Scene], Named | None]
 
 __all__ = ["SECONDS", "diagnose"]
 
@@ -108,6 +113,8 @@ def diagnose(
             answer = search(trials, start) if trials.left() else None
             if answer is not None and (start is starts[0] or answer.explains(starts[0])):
                 return _of(_in_the_usual_part(trials, start, answer), start, place, remark)
+        if (answered := _by_itself(search, trials, starts[0], verdict.output)) is not None:
+            return _of(*answered, place, remark)
         if search is named:
             precise = precision_words(subject, scene.case, verdict, min(end, time.monotonic() + _PRECISION))
             if precise is not None and precise.evidence:
@@ -121,6 +128,20 @@ def _in_fp32(trials: Trials, scene: Scene) -> Scene | None:
     """The run of the same case in fp32 with exact products; None where it is that already, or the subject refuses it."""
     twin = replace(scene.case, dtype="fp32", precision="ieee")
     return None if twin == scene.case else trials.scene(twin)
+
+
+def _by_itself(search: _Search, trials: Trials, start: Scene, output: str) -> tuple[Named, Scene] | None:
+    """What explains the failures of one kernel where others fail in another way, and the run that shows it."""
+    kernel = kernel_alone(trials, start, output)
+    if kernel is None or not trials.left():
+        return None
+    alone = Narrowed(trials, kernel)
+    scene = alone.of_kernel(start)
+    answer = search(alone, scene)
+    if answer is None:
+        return None
+    answer.evidence += "; other outputs are wrong in another way"
+    return answer, scene
 
 
 def _in_the_usual_part(trials: Trials, scene: Scene, answer: Named) -> Named:

@@ -12,6 +12,7 @@ from flashverify.outputs import OUTPUTS
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from flashverify.diagnosis.backward_steps import Change
     from flashverify.diagnosis.observation import Scene
     from flashverify.truth import Inputs
 
@@ -34,12 +35,14 @@ class Alternative:
         detail: what tells it from the other alternatives, in words: a tile size, a tensor.
         finish: changes what follows from the inputs: called with the outputs of the forward, and with those of the backward.
         given: changes the O and LSE (natural) that the backward is given, which are the subject's own.
+        steps: changes the steps of the backward, `backward_steps.Steps`; before `finish`.
     """
 
     inputs: Inputs | None = None
     detail: str = ""
     finish: Finish | None = None
     given: Given | None = None
+    steps: Change | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

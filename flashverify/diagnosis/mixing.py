@@ -86,7 +86,7 @@ def _mixed_pairs(scene: Scene, alternative: Alternative, region: Region) -> Alte
     """The alternative with the declared mask and biases outside `region`; None where it differs in more than these."""
     if alternative.inputs is None or region.channels is not None:
         return None
-    if alternative.finish is not None or alternative.given is not None:
+    if alternative.finish or alternative.given or alternative.steps:
         return None
     wrong, right = alternative.inputs, scene.inputs
     if any(getattr(wrong, f.name) is not getattr(right, f.name) for f in fields(right) if f.name not in _OF_PAIRS):

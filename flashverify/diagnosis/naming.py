@@ -14,7 +14,7 @@ from flashverify.diagnosis.placing import placed
 from flashverify.diagnosis.related_cases import telling, variants
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from flashverify.diagnosis.conditions import Condition
     from flashverify.diagnosis.observation import Scene
@@ -30,6 +30,8 @@ _SHARES = {"always": 0.6, "sometimes": 0.75, "somewhere": 0.88, "both": 0.95}
 """Of the time, at whose end a search begins no further case."""
 _SURVEYED = 24
 """Cases that differ from the failing one in one respect and must fail as well for a claim without conditions."""
+_OTHERWISE = 1 / 3
+"""Of these cases, those that fail, a larger share that is wrong in another way speaks against a claim without conditions."""
 _UNKNOWN = "; some cases are right for a reason that was not found"
 _ASKED = 4
 """Claims whose conditions are learned."""
@@ -99,6 +101,10 @@ def named(trials: Trials, scene: Scene) -> Named | None:
     """What explains `scene` and the cases around it, on whole cases; None where nothing does."""
     whole = _claims_of(scene, lambda: trials.left(_SHARES["always"]))
     records, found = _always(trials, scene, [Record(claim) for claim in whole or ()])
+    if found is not None:
+        found.claims = _standing(trials, scene, found.claims)
+        if not found.claims:
+            return None
     if found is not None and not _surveyed(trials, scene, found.claims[0]):
         narrowed = _sometimes(trials, scene, found.claims[0], (), _SHARES["sometimes"])
         if narrowed is not None:
@@ -170,11 +176,33 @@ def settled(records: list[Record]) -> list[Record]:
     return [record for record in records if not record.claim.undetermined] or records
 
 
-def _surveyed(trials: Trials, scene: Scene, claim: Claim) -> bool:
-    """Whether no case that differs in one respect is right although the claim says that it is wrong."""
+def _standing(trials: Trials, scene: Scene, claims: list[Claim]) -> list[Claim]:
+    """Of claims that no case contradicted so far those that the survey contradicts least; none where it contradicts all of them often."""
+    told = [(claim, list(_survey(trials, scene, claim))) for claim in claims]
+    told = [(claim, answers) for claim, answers in told if _share(answers) <= _OTHERWISE]
+    for against in ({Answer.RIGHT, Answer.OTHERWISE}, {Answer.RIGHT}):
+        left = [claim for claim, answers in told if not against & set(answers)]
+        if left:
+            return left
+    return [claim for claim, _ in told]
+
+
+def _share(answers: list[Answer]) -> float:
+    """Of the failing cases those that are wrong in another way than a claim says."""
+    failing = [answer for answer in answers if answer in (Answer.CLEAR, Answer.EXPLAINED, Answer.OTHERWISE)]
+    return failing.count(Answer.OTHERWISE) / max(len(failing), 1)
+
+
+def _survey(trials: Trials, scene: Scene, claim: Claim) -> Iterator[Answer]:
+    """What cases say that differ from the failing one in one respect."""
     supports = trials.subject.supports
     cases = chain(simplifications(supports, scene.case), islice(neighbours(supports, scene.case), _SURVEYED))
-    return all(claim.answer(other) is not Answer.RIGHT for other in trials.of(cases, share=_SHARES["always"]))
+    return (claim.answer(other) for other in trials.of(cases, share=_SHARES["always"]))
+
+
+def _surveyed(trials: Trials, scene: Scene, claim: Claim) -> bool:
+    """Whether no case that differs in one respect is right although the claim says that it is wrong."""
+    return all(answer is not Answer.RIGHT for answer in _survey(trials, scene, claim))
 
 
 def _sometimes(trials: Trials, scene: Scene, claim: Claim, places: tuple[Condition, ...], share: float) -> Named | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flashverify.checks.passes.logits import logits
+from flashverify.diagnosis.backward_steps import changed
 from flashverify.diagnosis.hypothesis import Alternative, Expectations
 from flashverify.diagnosis.references import backward_asked, forward_asked
 from flashverify.formats import DTYPES, FORMATS
@@ -125,6 +126,10 @@ class Scene:
             if alternative.given is not None and o is not None and lse is not None:
                 o, lse = alternative.given(o, lse)
             values = self.declared(BACKWARD) if same and alternative.given is None else self._backward(truth, o, lse)
+            if alternative.steps is not None:
+                exact = self.truth.forward()["o"][0], self.truth.exact_lse
+                given = exact if o is None or lse is None else (o, lse)
+                values = changed(self, alternative.inputs or self.inputs, given, values, alternative.steps)
             if alternative.inputs is not None and lse is not None:
                 values = self._overflowed(values, alternative.inputs, lse)
             found |= values if alternative.finish is None else alternative.finish(values)
@@ -167,7 +172,7 @@ class Scene:
     def _mask_key(self, alternative: Alternative) -> bytes | None:
         """What tells alternatives apart that differ from the declared problem in their mask alone; None for others."""
         inputs = alternative.inputs
-        if inputs is None or alternative.finish is not None or alternative.given is not None or inputs.visible is None:
+        if inputs is None or inputs.visible is None or (alternative.finish or alternative.given or alternative.steps):
             return None
         mine = self.inputs
         if any(

@@ -16,13 +16,13 @@ CASE = "fv1 seq_q=5 seq_k=7 dim_qk=8 dim_v=8 dtype=fp32 "
 FORWARD = CASE + "backward=no "
 
 
-def first_failure(subject, case):
-    return next((v for v in judge_case(subject, case, Plan.only("accuracy", case)).failures), None)
+def first_failure(subject, case, check="accuracy"):
+    return next((v for v in judge_case(subject, case, Plan.only(check, case)).failures), None)
 
 
-def named(subject, text):
+def named(subject, text, check="accuracy"):
     case = parse_case(text)
-    verdict = first_failure(subject, case)
+    verdict = first_failure(subject, case, check)
     assert verdict is not None, "the planted defect does not show"
     return diagnose(subject, case, verdict, seconds=300)  # what is found does not depend on how busy the machine is
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from flashverify.diagnosis.hypotheses.dropout import drawn
-from flashverify.diagnosis.hypothesis import TILES, Alternative, Expectations, Semantics
+from flashverify.diagnosis.hypothesis import TILES, Alternative, Semantics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -62,17 +62,6 @@ def _positions(scene: Scene) -> Iterator[tuple[Tensor, str]]:
         yield drawn(scene, row=(scene.at.row + scene.at.shift).clamp(min=0)), ""
 
 
-def _factors(scene: Scene) -> Iterator[Alternative]:
-    p = scene.case.dropout
-    for factor, detail in (((1.0 - p) ** 2, "1 - p") if p else (1.0, ""), ((1.0 - p) / p, "1 / p") if p else (1.0, "")):
-        if factor != 1.0:
-
-            def finish(found: Expectations, factor: float = factor) -> Expectations:
-                return {name: x.times(factor) if name in ("o", "dv") else x for name, x in found.items()}
-
-            yield Alternative(finish=finish, detail=detail)
-
-
 DRAWS = (
     Semantics(
         name="dropout-stream-of-first-head",
@@ -93,12 +82,5 @@ DRAWS = (
         name="dropout-by-position",
         sentence="the dropout draws of a row are those of its position on the diagonal",
         build=_kept(_positions),
-    ),
-    Semantics(
-        name="dropout-factor-wrong",
-        sentence="what is kept is multiplied by another factor than 1 / (1 - p)",
-        build=_factors,
-        outputs=("o", "dv"),
-        one_way=True,
     ),
 )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from flashverify.diagnosis.hypotheses.lengths import raw
+from flashverify.diagnosis.hypotheses.step_builds import by_steps
 from flashverify.diagnosis.hypothesis import Alternative, Semantics
 from flashverify.diagnosis.mask_tensors import with_parts
 from flashverify.outputs import FORWARD, OF_DS
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from flashverify.diagnosis.hypotheses.step_builds import Changes
     from flashverify.diagnosis.observation import Scene
 
     Place = Callable[[Tensor], Tensor]
@@ -35,7 +37,7 @@ _OPERANDS = (
     ("v", "the values of", OF_DS),
     ("do", "dO of", ("delta", *OF_DS, "dv")),
 )
-_STATISTICS = (("lse", "the LSE of", (*OF_DS, "dv", "dsink")), ("delta", "delta of", (*OF_DS, "dsink")))
+_STATISTICS = (("lse", "the LSE of", (*OF_DS, "dv", "dsink")), ("delta", "delta of", ("delta", *OF_DS, "dsink")))
 
 
 def _moved(name: str, axis: int, place: Place, *, backward: bool) -> Callable[[Scene], Iterator[Alternative]]:
@@ -83,17 +85,13 @@ def _lse(axis: int, place: Place) -> Callable[[Scene], Iterator[Alternative]]:
 
 
 def _delta(axis: int, place: Place) -> Callable[[Scene], Iterator[Alternative]]:
-    """Delta of another row: the difference enters where dLSE does."""
+    """Delta of another row, which may be stored too."""
 
-    def build(scene: Scene) -> Iterator[Alternative]:
-        i, o = scene.inputs, scene.o
-        if i.do is None or o is None or o.shape[axis] < 2:
-            return
-        delta = (i.do.double() * o.double().masked_fill(scene.truth.empty_rows.unsqueeze(-1), 0.0)).sum(-1)
-        shift = delta - place(delta)
-        yield Alternative(inputs=replace(i, dlse=shift if i.dlse is None else i.dlse.double() + shift))
+    def changes(scene: Scene) -> Changes:
+        if scene.inputs.q.shape[axis] > 1:
+            yield "", lambda s: replace(s, delta=place(s.delta), delta_size=place(s.delta_size))
 
-    return build
+    return by_steps(changes)
 
 
 def _lengths(place: Place) -> Callable[[Scene], Iterator[Alternative]]:

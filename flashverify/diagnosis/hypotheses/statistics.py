@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from flashverify.diagnosis.hypotheses.step_builds import by_steps
 from flashverify.diagnosis.hypothesis import Alternative, Semantics
 from flashverify.outputs import OF_DS
 
@@ -23,22 +24,12 @@ __all__ = ["STATISTICS"]
 _LOG2E = 1.0 / math.log(2.0)
 
 
-def _delta(change: Callable[[Scene, Tensor], Tensor]) -> Callable[[Scene], Iterator[Alternative]]:
-    """Another number in place of delta = rowsum(dO * O): the difference enters where dLSE does."""
-
-    def build(scene: Scene) -> Iterator[Alternative]:
-        i, o = scene.inputs, scene.o
-        if i.do is None or o is None:
-            return
-        delta = (i.do.double() * o.double().masked_fill(scene.truth.empty_rows.unsqueeze(-1), 0.0)).sum(-1)
-        shift = delta - change(scene, delta)
-        dlse = shift if i.dlse is None else i.dlse.double() + shift
-        yield Alternative(inputs=replace(i, dlse=dlse))
-
-    return build
+def _delta(change: Callable[[Tensor], Tensor]) -> Callable[[Scene], Iterator[Alternative]]:
+    """Another number in place of delta = rowsum(dO * O), which may be stored too."""
+    return by_steps(lambda _scene: [("", lambda s: replace(s, delta=change(s.delta)))])
 
 
-def _next_row(_scene: Scene, delta: Tensor) -> Tensor:
+def _next_row(delta: Tensor) -> Tensor:
     return torch.cat([delta[:, :, 1:], torch.zeros_like(delta[:, :, :1])], 2)
 
 
@@ -68,20 +59,20 @@ STATISTICS = (
     Semantics(
         name="delta-missing",
         sentence="the gradient of the logits lacks delta = rowsum(dO * O)",
-        build=_delta(lambda _scene, delta: torch.zeros_like(delta)),
-        outputs=(*OF_DS, "dsink"),
+        build=_delta(torch.zeros_like),
+        outputs=("delta", *OF_DS, "dsink"),
     ),
     Semantics(
         name="delta-sign",
         sentence="delta is added instead of subtracted",
-        build=_delta(lambda _scene, delta: -delta),
+        build=_delta(torch.neg),
         outputs=("delta", *OF_DS, "dsink"),
     ),
     Semantics(
         name="delta-of-next-row",
         sentence="delta is that of the next row",
         build=_delta(_next_row),
-        outputs=(*OF_DS, "dsink"),
+        outputs=("delta", *OF_DS, "dsink"),
     ),
     Semantics(
         name="dlse-ignored",

@@ -1,0 +1,237 @@
+"""Defects of the backward, planted in `stepwise.Stepwise`: the name that each must get, a case, the change."""
+
+import math
+
+import torch
+
+from flashverify_oracles import dropout_keep
+from tests.diagnosis.planted import Plain
+from tests.diagnosis.stepwise import assign, stepwise
+
+CASE = "fv1 seq_q=5 seq_k=7 dim_qk=8 dim_v=8 dtype=fp32 "
+CAPPED = CASE + "softcap=1 "
+GROUPS = CASE + "heads_q=6 heads_kv=2 "
+MANY = CASE + "batch=2 heads_q=4 heads_kv=2 "
+WIDE = CASE.replace("dim_qk=8 dim_v=8", "dim_qk=40 dim_v=40")
+TILES = CASE.replace("seq_q=5 seq_k=7", "seq_q=37 seq_k=35")
+DLSE = CASE + "dlse=yes "
+SINK = CASE + "sink=yes heads_q=2 batch=2 "
+LOG2E = 1 / math.log(2)
+
+
+def slope(change):
+    """The derivative of the softcap, a function of the names, in place of its own."""
+    return {"at_slope": assign(inner=lambda s: s.ds * change(s))}
+
+
+def rows(**changes):
+    return {"at_rows": assign(**changes)}
+
+
+def ds(change):
+    return {"at_ds": assign(ds=change)}
+
+
+def lse(change):
+    return {"at_start": assign(lse=change)}
+
+
+def at_heads(change):
+    """A change of dK and dV per query head `[B, Hq, Sk, D]`, given the size of the group."""
+    return {"at_heads": assign(dk=lambda s: change(s.dk, s.group), dv=lambda s: change(s.dv, s.group))}
+
+
+def at_end(*names, by):
+    return {"at_end": assign(**{name: lambda s, name=name: by(getattr(s, name), s) for name in names})}
+
+
+def sink_weight(change):
+    return {"at_sink": assign(sink_weight=change)}
+
+
+def lost(which):
+    return lambda x, group: x * (torch.arange(x.shape[1]) % group != which).view(-1, 1, 1)
+
+
+def tile_sums(x, size):
+    """Running sums over tiles of rows."""
+    out = x.clone()
+    for start in range(size, x.shape[2], size):
+        stop = min(start + size, x.shape[2])
+        out[:, :, start:stop] += out[:, :, start - size : stop - size]
+    return out
+
+
+def interleaved(x, group):
+    return x.unflatten(1, (group, -1)).sum(1)
+
+
+def redrawn(s):
+    p = s.problem
+    b, h, n, m = s.raw.shape
+    drawn = dropout_keep(
+        seed=p.dropout_seed,
+        offset=p.dropout_offset + 1,
+        p=p.case.dropout,
+        heads=h,
+        sequence=torch.arange(b)[:, None].expand(b, n),
+        row=torch.arange(n).expand(b, -1),
+        key=torch.arange(m).expand(b, -1),
+    )
+    return drawn.double() / (1 - p.case.dropout)
+
+
+def without_sink(s):
+    return torch.where(s.some, s.z.logsumexp(-1), 0.0)
+
+
+def empty_weigh(s):
+    keys = torch.arange(s.p.shape[3]) < s.problem.key_lengths.view(-1, 1, 1, 1)
+    s.p = s.weights = torch.where(s.some.unsqueeze(-1), s.p, keys.double())
+
+
+def overflowing(s):
+    keys = torch.tensor(s.z.shape[-1]) if s.problem.key_lengths is None else s.problem.key_lengths.view(-1, 1, 1)
+    over = (s.lse < -88.8) & (keys % 16 != 0)
+    s.dq = torch.where(over.unsqueeze(-1), math.nan, s.dq)
+
+
+def empty_nan(s):
+    s.dq = torch.where(s.some.unsqueeze(-1), s.dq, math.nan)
+
+
+DEFECTS = [
+    ("softcap-slope-twice", CAPPED, slope(lambda s: (1 - torch.tanh(s.raw / s.cap) ** 2) ** 2)),
+    ("softcap-slope-of-capped", CAPPED, slope(lambda s: 1 - torch.tanh(torch.tanh(s.raw / s.cap)) ** 2)),
+    (
+        "softcap-slope-not-divided",
+        CASE + "softcap=3",
+        slope(lambda s: 1 - (s.cap * torch.tanh(s.raw / s.cap)) ** 2),
+    ),
+    ("softcap-slope-not-squared", CAPPED, slope(lambda s: 1 - torch.tanh(s.raw / s.cap))),
+    ("softcap-slope-sign", CAPPED, slope(lambda s: 1 + torch.tanh(s.raw / s.cap) ** 2)),
+    ("softcap-slope-times-cap", CASE + "softcap=3", slope(lambda s: s.cap * (1 - torch.tanh(s.raw / s.cap) ** 2))),
+    ("softcap-slope-of-products", CAPPED, slope(lambda s: 1 - torch.tanh(s.raw / s.scale / s.cap) ** 2)),
+    (
+        "softcap-slope-after-bias",
+        CAPPED + "bias=full",
+        slope(lambda s: 1 - (torch.where(s.see, s.z, 0.0) / s.cap) ** 2),
+    ),
+    ("softcap-slope-in-another-base", CAPPED, slope(lambda s: 1 - torch.tanh(s.raw * LOG2E / s.cap) ** 2)),
+    (
+        "softcap-slope-in-bias-gradient",
+        CAPPED + "bias=full",
+        {"at_end": assign(dbias=lambda s: s.dbias * (1 - torch.tanh(s.raw / s.cap) ** 2))},
+    ),
+    ("delta-missing", CASE, rows(delta=lambda s: 0 * s.delta)),
+    ("delta-of-next-row", CASE, rows(delta=lambda s: torch.cat([s.delta[:, :, 1:], 0 * s.delta[:, :, :1]], 2))),
+    ("backward-delta-of-first-head", MANY, rows(delta=lambda s: s.delta[:, :1].expand_as(s.delta))),
+    ("delta-twice", CASE, rows(delta=lambda s: 2 * s.delta)),
+    ("delta-halved", CASE, rows(delta=lambda s: s.delta / 2)),
+    ("delta-scaled", CASE, rows(delta=lambda s: s.delta * s.scale)),
+    ("delta-averaged-over-channels", CASE, rows(delta=lambda s: s.delta / s.v.shape[3])),
+    ("delta-of-some-channels", WIDE, rows(delta=lambda s: (s.do * s.o)[..., :32].sum(-1))),
+    (
+        "delta-not-weighted",
+        CASE,
+        ds(lambda s: torch.where(s.see, s.p * s.dp + (s.dlse - s.delta).unsqueeze(-1), 0.0)),
+    ),
+    ("delta-without-dropout", CASE + "dropout=0.5", rows(delta=lambda s: (s.p * (s.do @ s.v.mT)).sum(-1))),
+    ("delta-of-previous-row", CASE, rows(delta=lambda s: s.delta.roll(1, 2))),
+    ("delta-of-first-row", CASE, rows(delta=lambda s: s.delta[:, :, :1].expand_as(s.delta))),
+    ("backward-o-of-next-head", MANY, rows(delta=lambda s: (s.do * s.o.roll(-1, 1)).sum(-1))),
+    ("backward-o-of-first-sequence", MANY, rows(delta=lambda s: (s.do * s.o[:1]).sum(-1))),
+    ("backward-o-of-previous-row", CASE, rows(delta=lambda s: (s.do * s.o.roll(1, 2)).sum(-1))),
+    ("dlse-twice", DLSE, rows(dlse=lambda s: 2 * s.dlse)),
+    ("dlse-scaled", DLSE, rows(dlse=lambda s: s.dlse * s.scale)),
+    ("dlse-of-next-row", DLSE, rows(dlse=lambda s: s.dlse.roll(-1, 2))),
+    ("dlse-of-first-head", DLSE + "heads_q=2", rows(dlse=lambda s: s.dlse[:, :1].expand_as(s.dlse))),
+    ("ds-without-weights", CASE, ds(lambda s: torch.where(s.see, s.dp + (s.dlse - s.delta).unsqueeze(-1), 0.0))),
+    ("ds-weighted-twice", CASE, ds(lambda s: s.p * s.ds)),
+    ("softmax-gradient-diagonal", CASE, ds(lambda s: s.p * (1 - s.p) * s.dp)),
+    ("ds-is-p", CASE, ds(lambda s: s.p)),
+    ("ds-is-dp", DLSE, ds(lambda s: s.p * s.dp)),
+    ("dv-of-ds", CASE, {"at_heads": assign(dv=lambda s: s.ds.mT @ s.do)}),
+    ("dv-of-o", CASE, {"at_heads": assign(dv=lambda s: (s.p * s.keep).mT @ s.o)}),
+    ("dp-of-o", CASE, rows(dp=lambda s: (s.o @ s.v.mT) * s.keep)),
+    ("backward-operand-exchanged", CASE, {"at_heads": assign(dq=lambda s: s.scale * (s.inner @ s.v))}),
+    ("dp-of-some-channels", WIDE, rows(dp=lambda s: (s.do[..., :32] @ s.v[..., :32].mT) * s.keep)),
+    (
+        "dp-of-some-channels",
+        CASE.replace("dim_v=8", "dim_v=24"),
+        rows(dp=lambda s: (s.do[..., : s.q.shape[3]] @ s.v[..., : s.q.shape[3]].mT) * s.keep),
+    ),
+    (
+        "backward-logits-of-some-channels",
+        WIDE,
+        {"at_start": assign(z=lambda s: s.scale * (s.q[..., :32] @ s.k[..., :32].mT))},
+    ),
+    ("backward-not-normalised", CASE, lse(lambda s: s.z.amax(-1))),
+    ("backward-without-lse", CASE, lse(lambda s: 0 * s.lse)),
+    ("backward-lse-in-base-2", CASE, lse(lambda s: s.lse * LOG2E)),
+    ("backward-lse-without-sink", CASE + "sink=yes", lse(without_sink)),
+    ("backward-lse-of-previous-row", CASE, lse(lambda s: s.lse.roll(1, 2))),
+    ("backward-lse-of-first-row", CASE, lse(lambda s: s.lse[:, :, :1].expand_as(s.lse))),
+    ("group-mean", GROUPS, at_heads(lambda x, group: x / group)),
+    ("group-member-lost", GROUPS, at_heads(lambda x, group: lost(group - 1)(x, group))),
+    ("group-member-twice", GROUPS, at_heads(lambda x, group: x + (x - lost(0)(x, group)))),
+    ("group-sum-interleaved", GROUPS, at_heads(interleaved)),
+    ("gradient-not-reset-over-heads", CASE + "heads_q=3 heads_kv=3", at_end("dk", "dv", by=lambda x, s: x.cumsum(1))),
+    ("gradient-not-reset-over-tiles", TILES, at_end("dq", by=lambda x, s: tile_sums(x, 16))),
+    ("gradient-stored-at-another-head", MANY, at_end("dq", by=lambda x, s: x.roll(1, 1))),
+    ("gradient-stored-at-another-row", CASE, at_end("dk", by=lambda x, s: x.roll(-1, 2))),
+    ("gradient-not-reset-over-sequences", CASE + "batch=3", at_end("dv", by=lambda x, s: x.cumsum(0))),
+    ("gradient-stored-at-another-sequence", MANY, at_end("dv", by=lambda x, s: x.roll(1, 0))),
+    (
+        "gradient-layout-exchanged",
+        MANY,
+        at_end("dq", by=lambda x, s: x.transpose(1, 2).contiguous().view_as(x)),
+    ),
+    ("dk-dv-exchanged", CASE, {"at_end": assign(dk=lambda s: s.dv, dv=lambda s: s.dk)}),
+    ("dv-weighted-twice", CASE, {"at_heads": assign(dv=lambda s: (s.p**2 * s.keep).mT @ s.do)}),
+    ("dv-scaled", CASE, at_end("dv", by=lambda x, s: x * s.scale)),
+    ("gradient-halved", CASE, at_end("dk", by=lambda x, s: x / 2)),
+    (
+        "gradient-with-default-scale",
+        CASE + "scale=0.7",
+        at_end("dk", by=lambda x, s: x / 0.7 / math.sqrt(s.q.shape[3])),
+    ),
+    ("gradient-with-root-of-scale", CASE, at_end("dq", by=lambda x, s: x / math.sqrt(s.scale))),
+    ("gradient-left-at-zero", CASE, at_end("dk", by=lambda x, s: 0 * x)),
+    ("dsink-without-weight", SINK, sink_weight(lambda s: s.some.double())),
+    ("backward-without-lse", SINK, sink_weight(lambda s: s.sink.exp() * s.some)),
+    ("dsink-weight-in-another-base", SINK, sink_weight(lambda s: (s.sink * LOG2E - s.lse).exp() * s.some)),
+    ("dsink-times-a-factor", SINK, at_end("dsink", by=lambda x, s: x * LOG2E)),
+    ("dsink-last-sequence", SINK, sink_weight(lambda s: s.sink_weight * (torch.arange(2) == 1).view(-1, 1, 1))),
+    (
+        "dsink-of-some-rows",
+        TILES + "sink=yes",
+        sink_weight(lambda s: s.sink_weight * (torch.arange(s.lse.shape[2]) < s.lse.shape[2] // 16 * 16)),
+    ),
+    ("dsink-of-next-head", SINK, at_end("dsink", by=lambda x, s: x.roll(-1))),
+    ("dbias-mean", MANY + "bias=head", at_end("dbias", by=lambda x, s: x / s.p.shape[0])),
+    (
+        "dbias-summed-over-one-axis",
+        MANY + "bias=shared",
+        {"at_end": assign(dbias=lambda s: s.ds[:1].sum((0, 1), keepdim=True))},
+    ),
+    ("empty-rows-nan-in-backward", CASE + "causal=bottom-right klen=2", {"at_end": empty_nan}),
+    ("empty-rows-weigh-in-backward", CASE + "causal=bottom-right klen=2", {"at_weights": empty_weigh}),
+    ("padded-keys-overflow-in-backward", CASE + "regime=negative scale=8", {"at_end": overflowing}),
+    (
+        "dropout-factor-wrong",
+        CASE + "dropout=0.25",
+        {"kept": lambda self, p, keep: keep * 0.75**2},
+    ),
+    ("dropout-of-another-call", CASE + "dropout=0.5", {"at_start": assign(keep=redrawn)}),
+    ("dropout-missing-in-dp", CASE + "dropout=0.5", rows(dp=lambda s: (s.do @ s.v.mT) / (1 - s.problem.case.dropout))),
+]
+
+
+def planted_gradient(defect):
+    """The subject of a defect of `DEFECTS`."""
+    own = {name: defect[name] for name in defect if hasattr(Plain, name)}
+    subject = stepwise(**{name: change for name, change in defect.items() if name not in own})
+    for name, method in own.items():
+        setattr(type(subject), name, method)
+    return subject

@@ -1,0 +1,52 @@
+"""Two defects in different kernels are each named for the output that is asked about."""
+
+import pytest
+
+from flashverify.case.text import parse_case
+from flashverify.checks import Plan, judge_case
+from flashverify.diagnosis.diagnose import diagnose
+from flashverify.diagnosis.narrowing import Narrowed, kernel_alone
+from flashverify.diagnosis.trials import Trials
+from tests.diagnosis.gradient_defects import CASE, at_end, planted_gradient, rows
+
+GROUPS = CASE + "heads_q=4 heads_kv=2 "
+NOT_NORMALISED = {"output": lambda s, o, z, v, lse: o * (lse - z.amax(-1)).nan_to_num(0, 0, 0).exp().unsqueeze(-1)}
+HALVED = at_end("dk", by=lambda x, s: x / 2)
+PAIRS = [
+    ("not-normalised", "o", CASE, NOT_NORMALISED | rows(delta=lambda s: 2 * s.delta)),
+    ("delta-twice", "dq", CASE, NOT_NORMALISED | rows(delta=lambda s: 2 * s.delta)),
+    ("gradient-twice", "dq", GROUPS, {"at_end": lambda s: (setattr(s, "dq", 2 * s.dq), setattr(s, "dv", s.dv / 2))}),
+    ("gradient-halved", "dv", GROUPS, {"at_end": lambda s: (setattr(s, "dq", 3 * s.dq), setattr(s, "dv", s.dv / 2))}),
+]
+
+
+def verdict_of(subject, case, output):
+    found = judge_case(subject, case, Plan.only("accuracy", case)).failures
+    return next(v for v in found if v.output == output)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "output", "text", "defects"), PAIRS)
+def test_one_of_two_defects_is_named(name, output, text, defects):
+    subject, case = planted_gradient(defects), parse_case(text)
+    found = diagnose(subject, case, verdict_of(subject, case, output), seconds=300)
+    assert name in (found.name, *found.also), found
+    assert found.evidence.endswith("other outputs are wrong in another way.")
+
+
+def test_the_kernel_of_the_output_is_asked_about_and_the_others_count_as_right():
+    subject, case = planted_gradient(NOT_NORMALISED | HALVED), parse_case(CASE)
+    trials = Trials(subject, 60.0)
+    scene = trials.scene(case)
+    assert set(scene.failures) == {"o", "dk"}
+    assert kernel_alone(trials, scene, "dk") == ("dk", "dv")
+    assert kernel_alone(trials, scene, "dq") == ("o", "lse")
+    alone = Narrowed(trials, ("dk", "dv"))
+    assert set(alone.scene(case).failures) == {"dk"}
+    assert set(trials.scene(case).failures) == {"o", "dk"}
+
+
+def test_one_defect_needs_no_kernel_by_itself():
+    subject, case = planted_gradient(HALVED), parse_case(CASE)
+    trials = Trials(subject, 60.0)
+    assert kernel_alone(trials, trials.scene(case), "dk") is None
