@@ -24,6 +24,7 @@ def test_each_gpu_is_a_place_with_its_share_of_the_cpus_and_one_worker_at_least(
     assert places_of((BARE, BIG), "cuda") == tuple(Place(f"big/gpu{n}", BIG, 4, gpu=True) for n in range(2))
     assert places_of((SMALL,), "cuda") == tuple(Place(f"small/gpu{n}", SMALL, 1, gpu=True) for n in range(4))
     assert places_of((Node("w", "wide", 400, 1),), "cuda")[0].workers == 14
+    assert places_of((Node("o", "one", 6, 1),), "cuda")[0].workers == 6
     assert places_of((BIG,), "tpu") == ()
 
 
@@ -45,6 +46,12 @@ def test_auto_is_a_gpu_where_any_machine_has_one_and_cpu_is_always_there(nodes, 
 def test_places_take_turns_until_each_is_full_and_then_begin_again(workers, names):
     assert "".join(assignment(TWO, workers)) == names
     assert assignment((), workers) == ()
+
+
+def test_a_place_that_is_full_waits_until_all_are():
+    places = (Place("y", SMALL, 1, gpu=True), Place("x", BIG, 3, gpu=True))
+
+    assert "".join(assignment(places, 6)) == "yxxxyx"
 
 
 def test_a_place_without_a_worker_is_left_out_and_the_others_keep_their_order():
