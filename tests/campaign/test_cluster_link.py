@@ -66,11 +66,12 @@ def lost(error, alive=lambda: True):
 
 def test_each_worker_has_a_key_and_tells_the_group_by_it(linked):
     link, actor = linked
-    first, second = link.start(b"one"), link.start(b"two")
+    first, second, _third = (link.start(each) for each in (b"one", b"two", b"three"))
     second.send_line(b"line")
     first.kill()
 
-    assert actor.told == [("start", 0, b"one"), ("start", 1, b"two"), ("send", 1, b"line"), ("end", 0)]
+    assert actor.told[:3] == [("start", 0, b"one"), ("start", 1, b"two"), ("start", 2, b"three")]
+    assert actor.told[3:] == [("send", 1, b"line"), ("end", 0)]
     assert set(actor.asked) == {("poll", module._POLL, module._SILENT)}
     assert module._POLL < module._SILENT
     assert link.outage is None

@@ -100,11 +100,15 @@ def test_an_element_without_a_bound_says_nothing_of_a_fraction_and_the_others_do
 def test_errors_of_any_size_are_evidence_and_no_error_is_none():
     value = torch.rand(8, 1, 16, generator=torch.Generator().manual_seed(1), dtype=torch.float64) + 1
     some = Errors(value=value, error=1e-3 * value, directed=value * 0, weight=value * 0 + 1)
-    large, tiny, none = (Fraction(questions=8) for _ in range(3))
+    half = some.weight * (torch.arange(8) % 2)[:, None, None]
+    large, tiny, some_groups, none = (Fraction(questions=8) for _ in range(4))
     large.add_errors(some)
     tiny.add_errors(dataclasses.replace(some, weight=some.weight * 1e-30))
     none.add_errors(dataclasses.replace(some, error=value * 0))
 
+    some_groups.add_errors(dataclasses.replace(some, weight=half, error=torch.where(half == 0, 9.0, some.error)))
+
+    assert some_groups.score == pytest.approx(large.score / 2**0.5, rel=0.1), "a group without weight says nothing"
     assert tiny.interval() == pytest.approx(large.interval())
     assert (tiny.steps, none.steps, none.interval()) == (1, 0, (-math.inf, math.inf))
     assert all(map(math.isfinite, large.interval()))
