@@ -42,7 +42,7 @@ def test_a_line_of_a_device_function_is_named_with_its_caller():
             with watch() as seen:
                 careless[(1,)](torch.ones(50), torch.zeros(16), N=16)
             place = next(iter(seen.reports.values())).place
-            assert (place.line, place.caller) == (line, f"test_interpreter_replay.py:{caller}")
+            assert (place.line, place.caller) == (line, f"test_interpreter_replay_mixins.py:{caller}")
 
 
 @triton.jit
