@@ -15,11 +15,24 @@ from flashverify.case.text import parse_case
 from flashverify.errors import NoVerdictError
 from tests.campaign.test_engine import campaign, drive
 
+LISTED = {"kind": "run", "cases": ("fv1 seq_q=3", "fv1 seq_q=50"), "max_cases": None, "shrink": False, "repeats": 0}
+
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("subject", "error"), [("segfault", "SIGSEGV"), ("exits", "exit-3")])
-def test_a_case_that_kills_its_process_is_named_shrunk_and_costs_one_worker(tmp_path, subject, error):
-    summary, events = campaign(tmp_path / "run", subject, max_cases=24, shrink_seconds=2.0)
+@pytest.mark.parametrize(
+    ("subject", "error", "given"),
+    [
+        ("segfault", "SIGSEGV", {"max_cases": 24, "shrink_seconds": 2.0}),
+        (
+            "exits",
+            "exit-3",
+            {**LISTED, "repeats": 3},
+        ),  # each case of a search and each step of a shrinking costs a worker
+    ],
+    ids=["segfault", "exits"],
+)
+def test_a_case_that_kills_its_process_is_named_shrunk_and_costs_one_worker(tmp_path, subject, error, given):
+    summary, events = campaign(tmp_path / "run", subject, **given)
 
     assert summary.exit_code in (1, 3)
     (finding,) = open_run(tmp_path / "run").findings
@@ -47,7 +60,7 @@ def test_a_hanging_case_is_named(tmp_path):
 
 @pytest.mark.slow
 def test_a_case_that_exhausts_memory_is_named(tmp_path):
-    campaign(tmp_path / "run", "greedy", max_cases=10, workers=1, memory=300 * 2**20, shrink=False, repeats=0)
+    campaign(tmp_path / "run", "greedy", workers=1, memory=300 * 2**20, **LISTED)
 
     (finding,) = open_run(tmp_path / "run").findings
     assert (finding.record.key.check, finding.record.key.error) == ("crash", "memory")
