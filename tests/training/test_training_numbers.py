@@ -42,6 +42,39 @@ def test_a_scale_off_by_a_hundredth_is_outside_the_bands_of_the_loss():
         assert abs(step.loss - step.float64) > 10 * width
 
 
+def test_the_losses_of_a_step_are_of_four_trainings_and_per_character():
+    record = trained(planted(scale=1.01), **SMALL)
+    first, second = record.steps
+
+    assert first.same_weights == pytest.approx(first.float64, abs=1e-12), "all begin with the same weights"
+    assert abs(second.same_weights - second.float64) > 1e-5, "and go other ways"
+    assert all(0 < abs(step.plain - step.float64) < 1e-5 for step in record.steps)
+    assert first.same_band == pytest.approx(record.loss_band[0])
+    assert first.float64 == pytest.approx(math.log(len(CHARACTERS)), rel=0.2)
+
+
+@pytest.mark.parametrize(("unrolled", "bands"), [(0, 0), (1, 1), (5, 2)])
+def test_the_band_of_the_loss_is_of_so_many_steps_from_the_first_on(unrolled, bands):
+    assert len(trained(RIGHT, length=8, unrolled=unrolled, **SMALL).loss_band) == bands
+
+
+def test_a_step_with_an_output_that_cannot_be_judged_has_no_band(monkeypatch):
+    forward = type(RIGHT).forward
+    monkeypatch.setattr(type(RIGHT), "forward", lambda self, p: cut(forward(self, p)))
+    record = trained(RIGHT, length=8, **SMALL)
+
+    assert ("accuracy", "lse") in seen(record)
+    assert record.loss_band == ()
+    for step in record.steps:
+        assert (step.outputs, step.gradients, step.same_band) == ((), (), math.inf)
+        assert math.isnan(step.same_weights)
+        assert math.isfinite(step.loss)
+
+
+def cut(forward):
+    return dataclasses.replace(forward, lse=forward.lse[..., :3])
+
+
 def test_a_gradient_that_is_twice_the_right_one_has_twice_its_norm():
     steps = trained(planted(dk=2.0), **SMALL).steps
     found = [{one.weight: (one.norm / one.exact, one.off / one.exact) for one in step.gradients} for step in steps]
