@@ -92,16 +92,8 @@ def run(defect: Sequence[Mutant], minutes: float, device: str, cores: Iterable[i
     """Run the command as a person would, on `cores` alone, and read what it printed; in the folder `keep` that is left too."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        command = [
-            sys.executable,
-            "-m",
-            "flashverify",
-            "fuzz",
-            "--subject",
-            build(defect, folder),
-            "--json",
-            "--no-report",
-        ]
+        command = [sys.executable, "-m", "flashverify", "fuzz", "--subject", build(defect, folder)]
+        command += ["--json", "--no-report"]
         command += ["--minutes", str(minutes), "--out", str(folder / "run"), "--device", device]
         keep_to = functools.partial(os.sched_setaffinity, 0, cores)
         begun, first = time.monotonic(), 0.0

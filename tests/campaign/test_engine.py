@@ -1,10 +1,6 @@
 import json
-import os
-import signal
 import subprocess
 import sys
-import time
-from collections import Counter
 from pathlib import Path
 
 import msgspec
@@ -13,10 +9,10 @@ import pytest
 from flashverify.campaign.store.reproduction import replay_line
 from flashverify.campaign.store.writer import open_run
 from flashverify.campaign.supervisor.engine import Engine
-from flashverify.campaign.supervisor.events import FindingMinimal, FindingSeen, Finished, Progress, WorkerLost
+from flashverify.campaign.supervisor.events import FindingMinimal, FindingSeen, Finished, Progress
 from flashverify.campaign.supervisor.schedule import CampaignConfig, batch_seed
 from flashverify.case.text import parse_case
-from flashverify.errors import NoVerdictError, SubjectLoadError, UsageError
+from flashverify.errors import SubjectLoadError, UsageError
 
 HERE = Path(__file__).parent
 
@@ -104,58 +100,6 @@ def test_an_exception_verdict_is_a_finding_like_any_other(tmp_path):
 
     (finding,) = open_run(tmp_path / "run").findings
     assert (parse_case(finding.record.case).seq_q, finding.record.key.output) == (21, "ValueError")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("subject", "error"), [("segfault", "SIGSEGV"), ("exits", "exit-3")])
-def test_a_case_that_kills_its_process_is_named_shrunk_and_costs_one_worker(tmp_path, subject, error):
-    summary, events = campaign(tmp_path / "run", subject, max_cases=24, shrink_seconds=2.0)
-
-    assert summary.exit_code in (1, 3)
-    (finding,) = open_run(tmp_path / "run").findings
-    record = finding.record
-    assert ("crash", error, error) == (record.key.check, record.key.error, record.verdict.error)
-    assert record.verdict.key(record.key.subject, record.key.dtype) == record.key
-    assert parse_case(record.case).seq_q > 40
-    assert parse_case(record.case).seq_q <= parse_case(record.first).seq_q
-    assert 3 == record.confirmation.failed == record.confirmation.repeats
-    lost = [e for e in events if isinstance(e, WorkerLost)]
-    assert summary.restarts == len(lost) >= 1
-    assert set(Counter(e.case for e in lost).values()) <= {1, 2}, "a deadly case runs once, and once more alone"
-    assert "--check" not in replay_line(record)
-
-
-@pytest.mark.slow
-def test_a_hanging_case_is_named(tmp_path):
-    summary, _ = campaign(tmp_path / "run", "hangs", max_cases=6, workers=1, case_limit=2.0, seed=1)
-
-    (finding,) = open_run(tmp_path / "run").findings
-    assert (finding.record.key.check, finding.record.key.error) == ("hang", "hang")
-    assert summary.restarts >= 1
-    assert finding.record.confirmation.failed == 1
-
-
-@pytest.mark.slow
-def test_a_case_that_exhausts_memory_is_named(tmp_path):
-    campaign(tmp_path / "run", "greedy", max_cases=10, workers=1, memory=300 * 2**20, shrink=False, repeats=0)
-
-    (finding,) = open_run(tmp_path / "run").findings
-    assert (finding.record.key.check, finding.record.key.error) == ("crash", "memory")
-
-
-@pytest.mark.slow
-def test_workers_that_always_die_stop_the_campaign(tmp_path):
-    summary, _ = campaign(tmp_path / "run", "always-dies", shrink=False, repeats=0)
-
-    assert (summary.exit_code, summary.stopped) == (1, "workers")
-    (finding,) = open_run(tmp_path / "run").findings
-    assert (finding.record.key.check, finding.record.key.error) == ("crash", "SIGKILL")
-
-
-@pytest.mark.slow
-def test_a_subject_that_dies_at_import_gives_no_verdict(tmp_path):
-    with pytest.raises(NoVerdictError, match="exit-7"):
-        campaign(tmp_path / "run", "dies-at-import", workers=1)
 
 
 def test_an_unknown_subject_is_a_usage_error(tmp_path):
@@ -284,56 +228,3 @@ def drive(out, **changes):
         stderr=subprocess.PIPE,
         text=True,
     )
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("lines", [6, 40])
-def test_kill_9_at_any_point_neither_repeats_nor_drops_a_finding(tmp_path, lines):
-    out = tmp_path / "run"
-    process = drive(out, subject="slow-two", max_cases=120, seed=3)
-    for _ in range(lines):
-        process.stdout.readline()
-    os.kill(process.pid, signal.SIGKILL)
-    process.communicate()
-    stored = open_run(out)
-    before = {key for f in stored.findings for key in (f.record.key, *(each.key for each in f.record.folded))}
-    failed = {v.key(r.subject, parse_case(r.case).dtype) for r in stored.results() for v in r.failures}
-    assert failed <= before, "a finding is on disk before its result"
-    assert stored.summary is None
-    judged = [r.case for r in open_run(out).results()]
-
-    summary, events = campaign(out, "slow-two", max_cases=120, seed=3)
-
-    run = open_run(out)
-    assert summary.exit_code == 1
-    assert 2 == len(run.findings) == len({f.record.key for f in run.findings})
-    assert not before & {e.record.key for e in events if isinstance(e, FindingSeen)}, (
-        "known findings are not found again"
-    )
-    assert all(f.record.confirmation.failed == 3 for f in run.findings), "what was interrupted is minimised now"
-    assert judged == [r.case for r in run.results()][: len(judged)]
-    assert parse_case(next(f.record.case for f in run.findings if f.record.key.check == "accuracy")).seq_k == 17
-    counts = {f.record.key: f.record.count for f in run.findings}
-    for key, count in counts.items():
-        assert count == sum(key in {v.key(r.subject, key.dtype) for v in r.failures} for r in run.results())
-
-
-def test_workers_die_with_their_supervisor(tmp_path):
-    process = drive(tmp_path / "run", subject="slow-clean", max_cases=100000)
-    for _ in process.stdout:
-        if (tmp_path / "run" / "results.jsonl").exists():
-            break
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text(encoding="utf-8").split()
-    assert children
-    os.kill(process.pid, signal.SIGKILL)
-    process.communicate()
-    for _ in range(50):
-        alive = [
-            c
-            for c in children
-            if Path(f"/proc/{c}/stat").exists() and " Z " not in Path(f"/proc/{c}/stat").read_text(encoding="utf-8")
-        ]
-        if not alive:
-            break
-        time.sleep(0.1)
-    assert alive == []

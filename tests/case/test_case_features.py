@@ -21,7 +21,7 @@ def draw(count, supports, profile=CPU):
 
 @pytest.fixture(scope="module", params=["cpu", "cuda"])
 def drawn(request):
-    return draw(1000, FAMILY, GPU) if request.param == "cuda" else draw(2000, FAMILY, CPU)
+    return draw(1000, FAMILY, GPU if request.param == "cuda" else CPU)
 
 
 @pytest.mark.slow
@@ -30,7 +30,7 @@ def test_draws_meet_every_edge_often(drawn, axis):
     values, expected, least = AXES[axis]
     met = Counter(itertools.chain.from_iterable(map(values, drawn)))
 
-    assert {value: met[value] for value in expected if met[value] < least * len(drawn) // 4000} == {}
+    assert {value: met[value] for value in expected if met[value] < max(1, least * len(drawn) // 4000)} == {}
 
 
 @pytest.mark.slow

@@ -6,8 +6,7 @@ import torch
 import triton
 import triton.language as tl
 
-from flashverify.interpreter import Layer, Sanitizer, gather, session, trace, watch
-from flashverify.interpreter.hooks import handle
+from flashverify.interpreter import Layer, Sanitizer, session, watch
 from flashverify.interpreter.keys import key_of
 
 OFFSET = tl.constexpr(1)
@@ -216,87 +215,6 @@ def test_a_call_that_is_known_is_taken_into_the_recording_of_another_one():
 
 
 @triton.jit
-def careless(x_ptr, out_ptr, N: tl.constexpr):
-    i = tl.arange(0, N)
-    x = tile(x_ptr, i, N)
-    tl.store(out_ptr + i, tl.sum(x, 1))
-    tl.store(out_ptr + i, tl.load(x_ptr + i, mask=i < 2))
-
-
-def test_the_sanitizer_says_the_same_of_a_replay():
-    found = []
-    for replaying in (False, True):
-        with session(Sanitizer) as opened:
-            if not replaying:
-                opened.lockstep_class.tapes = None
-            for _ in range(3):
-                with watch(fill="low") as seen:
-                    careless[(2,)](torch.ones(60)[:50], torch.zeros(16), N=16)
-                found.append((list(seen.reports.values()), list(seen.lanes.values()), seen.dropped))
-    kinds = {report.kind for report in found[0][0]}
-
-    assert found == found[:1] * 6
-    assert kinds == {"out-of-bounds", "double-write"}
-    assert found[0][1]
-
-
-def test_a_line_of_a_device_function_is_named_with_its_caller():
-    line = tile.fn.__code__.co_firstlineno + 3
-    caller = careless.fn.__code__.co_firstlineno + 3
-    with session(Sanitizer):
-        for _ in range(2):
-            with watch() as seen:
-                careless[(1,)](torch.ones(50), torch.zeros(16), N=16)
-            place = next(iter(seen.reports.values())).place
-            assert (place.line, place.caller) == (line, f"test_interpreter_replay.py:{caller}")
-
-
-@triton.jit
-def overflowing(x_ptr, out_ptr, N: tl.constexpr):
-    i = tl.arange(0, N)
-    tl.store(out_ptr + i, scaled(tl.load(x_ptr + i), 3e38))
-
-
-def test_a_trace_sees_every_operation():
-    x, out = torch.full((4,), 2.0), torch.zeros(4)
-    with session() as opened:
-        for _ in range(2):
-            overflowing[(1,)](x, out, N=4)
-        with trace() as found:
-            overflowing[(1,)](x, out, N=4)
-            assert tapes(opened) is None
-
-    assert found.first is not None
-    assert found.first.place.line == scaled.fn.__code__.co_firstlineno + 2
-
-
-class Doubling(Layer):
-    """Sums and splats are twice what they are."""
-
-    def create_fadd(self, lhs, rhs):
-        out = super().create_fadd(lhs, rhs)
-        return handle(out.data * 2, out.dtype)
-
-    def create_addptr(self, ptr, offset):
-        self.moves += 1
-        return super().create_addptr(ptr, offset)
-
-
-def test_operations_that_a_mixin_changes_are_its_own_in_a_replay():
-    x, out = torch.tensor([2.0, 3.0]), torch.zeros(4, 2)
-    moves = []
-    with session(Doubling) as opened:
-        for _ in range(3):
-            opened.builder.moves = 0
-            products[(1,)](x, x, out.zero_(), N=2)
-            moves.append(opened.builder.moves)
-            assert out[1].tolist() == [10.0, 20.0]
-
-    assert moves == [moves[0]] * 3
-    assert moves[0] > 0
-
-
-@triton.jit
 def wide(x_ptr, out_ptr, N: tl.constexpr):
     i = tl.program_id(0) * N + tl.arange(0, N)
     tl.store(out_ptr + i, tl.load(x_ptr + i) + tl.program_id(0).to(tl.float32))
@@ -314,68 +232,3 @@ def test_a_replay_keeps_to_the_memory_allowed():
             assert torch.equal(out, x + torch.arange(8.0).repeat_interleave(64))
 
     assert attempts == [5, 5, 5]
-
-
-@triton.jit
-def shuffle(x_ptr, at_ptr, out_ptr, stride, N: tl.constexpr):
-    i = tl.arange(0, N)
-    at = tl.load(at_ptr + i)
-    x = tl.load(x_ptr + at * stride, mask=at < N, other=1)
-    tl.store(out_ptr + at * stride, x + x, mask=at < N)
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.int32, torch.uint8, torch.float16])
-@pytest.mark.parametrize("start", [0, 3])
-def test_memory_of_a_known_tensor(dtype, start):
-    memory = torch.arange(64).to(dtype)
-    at = torch.tensor([3, 1, 0, 7, 1 << 30, 5, -(1 << 30) + (1 << 30), 9], dtype=torch.int32)
-    found = {}
-    for mixins in ((), (Sanitizer,)):
-        out = torch.zeros(64, dtype=dtype)
-        with session(*mixins) as opened:
-            for _ in range(2):
-                shuffle[(1,)](memory[start::2], at, out[start::2], 2, N=8)
-            assert not opened.fallbacks
-        found[mixins] = out
-
-    assert torch.equal(*found.values())
-    assert found[()].any()
-
-
-@pytest.mark.parametrize("kept", ["all", "some", "none"])
-@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.uint32, np.uint64])
-def test_a_gather_reads_what_the_native_loop_reads(dtype, kept):
-    generator = np.random.default_rng(1)
-    memory = generator.integers(0, 200, 5000).astype(dtype)
-    places = generator.integers(0, memory.size, (40, 50))
-    at = np.uint64(memory.ctypes.data) + (places * memory.itemsize).astype(np.uint64)
-    keep = np.full(at.shape, kept == "all") if kept != "some" else generator.random(at.shape) < 0.7
-    at = np.where(keep, at, np.uint64(64))  # never read
-    fill = generator.integers(0, 200, at.shape).astype(dtype)
-
-    assert np.array_equal(gather.load(at, keep, fill, np.dtype(dtype)), np.where(keep, memory[places], fill))
-    assert np.array_equal(gather.load(at, keep, None, np.dtype(dtype)), np.where(keep, memory[places], 0))
-
-
-def test_a_gather_of_addresses_between_elements_is_right_too():
-    memory = np.arange(4000, dtype=np.uint8)
-    at = np.uint64(memory.ctypes.data) + np.arange(0, 3000, 3, dtype=np.uint64)
-    found = gather.load(at, np.ones(at.shape, bool), None, np.dtype(np.uint16))
-
-    assert np.array_equal(found, memory[0:3000:3] + 256 * memory[1:3001:3].astype(np.uint16))
-
-
-@pytest.mark.parametrize("kept", ["all", "some", "none"])
-@pytest.mark.parametrize("size", [16, 5000])
-def test_a_scatter_writes_what_the_native_loop_writes_the_last_one_staying(size, kept):
-    generator = np.random.default_rng(2)
-    memory, expected = np.zeros(900, np.uint32), np.zeros(900, np.uint32)
-    places = generator.integers(0, memory.size, size)
-    keep = np.full(size, kept == "all") if kept != "some" else generator.random(size) < 0.7
-    data = np.arange(1, size + 1, dtype=np.uint32)
-    for place, value, wanted in zip(places, data, keep, strict=True):
-        if wanted:
-            expected[place] = value
-    gather.store(np.uint64(memory.ctypes.data) + (places * 4).astype(np.uint64), data, keep)
-
-    assert np.array_equal(memory, expected)

@@ -59,3 +59,33 @@ def test_bounds_alone_give_the_common_part_of_the_steps():
     assert found.interval() == (-0.5, 0.5)
     found.add_bounds(3 * value, value, value)
     assert found.interval() == (2.0, 4.0)
+
+
+def of(*numbers):
+    return torch.tensor([[numbers]], dtype=torch.float64)
+
+
+def test_a_step_adds_its_lean_along_the_values_over_the_root_of_the_sum_of_the_squares_of_its_groups():
+    found = Fraction(questions=8)
+    found.add_errors(Errors(value=of(-2, 1), error=of(0.1, 0.4), directed=of(0.01, 0.02), weight=of(3, 1)))
+    assert (found.score, found.room, found.size, found.steps) == pytest.approx((-1.0, 0.4, 65.0, 1))
+
+    found.add_errors(Errors(value=of(-2, 1), error=of(0.1, 0.8), directed=of(0.01, 0.02), weight=of(3, 1)))
+    assert (found.score, found.room, found.size, found.steps) == pytest.approx((0.0, 0.8, 130.0, 2))
+    half = (0.8 + limit_at(1, 8) * 2**0.5) / 130
+    assert found.interval() == pytest.approx((-half, half))
+
+
+def test_bounds_count_by_the_size_of_their_values():
+    found = Fraction(questions=8)
+    found.add_bounds(of(0.2, 0.3), of(2, -1), of(0.1, 0.4))
+
+    assert found.interval() == pytest.approx((-0.1, 0.14))
+
+
+def test_intervals_that_touch_have_a_common_part():
+    found, one = Fraction(questions=8), of(1)
+    for error in (0.5, -0.5):
+        found.add_bounds(error * one, one, 0.5 * one)
+
+    assert found.interval() == (0.0, 0.0)
