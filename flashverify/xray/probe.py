@@ -230,7 +230,7 @@ def _paged(problem: Problem, pages: Pages, pool: torch.Tensor, values: torch.Ten
     wide, filled = values.expand(full), torch.zeros(pool.shape, dtype=torch.float64, device=pool.device)
     table = page_table(case, case.storage.padding)
     for b, (first, used) in enumerate(zip(table.first, table.used, strict=True)):
-        for number in range(first, used):
-            part = wide[b, :, number * size : (number + 1) * size]
-            filled[int(pages.table[b, number]), : part.shape[1]] = part.transpose(0, 1).double()
+        rows = wide[b, :, first * size : used * size].transpose(0, 1).double()
+        whole = torch.nn.functional.pad(rows, (0, 0, 0, 0, 0, (used - first) * size - len(rows)))
+        filled[pages.table[b, first:used].long()] = whole.view(used - first, size, *whole.shape[1:])
     return _like(pool, filled)

@@ -12,7 +12,7 @@ import pytest
 from flashverify.campaign.commands.settings import Settings
 from flashverify.campaign.commands.where import here, in_cluster
 from flashverify.campaign.store.reader import open_run
-from flashverify.campaign.store.stats import Stats, stats_sentence
+from flashverify.campaign.store.stats import Stats, read_stats, stats_sentence
 from flashverify.campaign.supervisor import mps
 from flashverify.campaign.supervisor.events import WorkerLost
 from flashverify.campaign.supervisor.mps import Mps, control_program
@@ -120,6 +120,7 @@ def test_workers_share_until_one_dies_and_none_of_their_cases_is_lost(tmp_path, 
     assert len(shared) == 1
     assert first > 0
     assert set(evidence[first:]) == {"none"}
+    assert not read_stats(tmp_path / "run").mps
     assert told(tmp_path)[-1] == "quit -t 2"
 
 
@@ -128,6 +129,7 @@ def test_without_a_death_all_share_and_the_counts_say_so(tmp_path, monkeypatch, 
     campaign(tmp_path / "run", "clean", device="cuda", mps=True, max_cases=40)
 
     assert told(tmp_path) == ["-d all", " all", "quit -t 2"]
+    assert read_stats(tmp_path / "run").mps
     assert "They shared each GPU by MPS." in stats_sentence(Stats(seconds=1.0, workers=2, mps=True))
     assert "MPS" not in stats_sentence(Stats(seconds=1.0, workers=2))
 

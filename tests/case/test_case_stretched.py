@@ -15,8 +15,8 @@ DECODE = Supports(masks=("causal", "key_lengths", "tree"), backward=False, page_
 
 
 @st.composite
-def _stretched(draw, per_key, supports=DECODE, parts=frozenset(), lengths=(2, 40)):
-    return long_keys(draw, supports, parts, lengths, per_key)
+def _stretched(draw, per_key, supports=DECODE, parts=frozenset(), lengths=(2, 40), page=None):
+    return long_keys(draw, supports, parts, lengths, per_key, page)
 
 
 def _lengths(*arguments, **keywords):
@@ -45,6 +45,11 @@ def test_long_keys_have_two_rows_at_most_and_few_elements():
 
     assert lengths > {(9, 40)}
     assert all(rows == 2 and keys <= 3072 for rows, keys in lengths - {(9, 40)})
+
+
+def test_long_keys_have_few_pages():
+    assert max(keys for _, keys in _lengths(64, page=1)) == 4096
+    assert max(keys for _, keys in _lengths(64, page=16)) > 16_384
 
 
 @pytest.mark.parametrize(

@@ -116,7 +116,7 @@ class Gpu:
                 dropped=readiness.dropped,
                 waiting=readiness.waiting,
             )
-        self.stats = msgspec.structs.replace(found, cache=self._cache, cache_bytes=size, mps=self._mps.shared)
+        self.stats = msgspec.structs.replace(found, cache=self._cache, cache_bytes=size, mps=self._mps.lasted)
         write_stats(self._store.path, self.stats)
 
     def finish(self, explaining: Explaining) -> None:

@@ -60,10 +60,11 @@ class Mps:
 
     Attributes:
         problem: why a service that was to start did not, in words.
+        lasted: whether it started and was not given up before the campaign ended.
     """
 
     def __init__(self, program: str | None) -> None:
-        self._program, self.problem = program, ""
+        self._program, self.problem, self.lasted = program, "", False
         self._daemon: subprocess.Popen[str] | None = None
         self._folder = ""
 
@@ -107,12 +108,18 @@ class Mps:
                 text=True,
                 timeout=_SECONDS,
             )
+            self.lasted = True
         except (OSError, subprocess.SubprocessError) as error:
             said = getattr(error, "stderr", "") or str(error)
             self.problem = (
                 f"each worker has a context of its own: MPS does not work here: {' '.join(str(said).split())}"
             )
             self.close()
+
+    def give_up(self) -> None:
+        """End the service before the campaign ends."""
+        self.lasted = False
+        self.close()
 
     def close(self) -> None:
         """End the service, after its clients; it is not started again."""

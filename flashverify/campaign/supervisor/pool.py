@@ -114,7 +114,7 @@ class Pool:
     def separate(self) -> list[Loss]:
         """End the workers that share a context, and share none from then on."""
         lost = [self._remove(slot, hang_verdict(0), abandoned=True) for slot in self.slots if slot.shares]
-        self._mps.close()
+        self._mps.give_up()
         return lost
 
     def give(self, number: int, task: Task, *, fresh: bool = False) -> None:

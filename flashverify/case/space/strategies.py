@@ -176,7 +176,7 @@ def _cases(draw: Draw, supports: Supports, profile: Profile, kinds: SearchStrate
     if packed is None:
         lengths = narrowed(draw, supports, parts, lengths)
     if packed is None and not profile.log_uniform and "bias" not in kind.features:
-        lengths = long_keys(draw, supports, parts, lengths, batch * heads_kv * (dim_qk + dim_v))
+        lengths = long_keys(draw, supports, parts, lengths, batch * heads_kv * (dim_qk + dim_v), kind.page_size)
     seq_q, seq_k = lengths
     mask = draw_seen_mask(draw, supports, parts, kind, (batch, sequences, heads_q, *lengths), packed)
     logits, dropout = draw_modifiers(draw, supports, kind.features)

@@ -29,6 +29,8 @@ _USUAL = 2**10
 """Fewer keys than any of them."""
 _ELEMENTS = 3 * 2**21
 """Most elements of k and v with long keys."""
+_PAGES = 2**12
+"""Most pages of a sequence with long keys: the interpreter walks over pages of one key one by one."""
 _MANY = 3
 """One case in so many with blocks has more than `_EIGHT` blocks of keys, where the work of the profile allows that."""
 _EIGHT, _TWELVE = 8, 12
@@ -44,7 +46,12 @@ def first_far_key(parts: frozenset[str], block_keys: int, keys: int) -> int:
 
 
 def long_keys(
-    draw: Draw, supports: Supports, parts: frozenset[str], lengths: tuple[int, int], per_key: int
+    draw: Draw,
+    supports: Supports,
+    parts: frozenset[str],
+    lengths: tuple[int, int],
+    per_key: int,
+    page: int | None = None,
 ) -> tuple[int, int]:
     """The lengths, in a few cases of a decoding subject with one or two query rows and 1,025 to 32,768 keys.
 
@@ -54,13 +61,14 @@ def long_keys(
         parts: of the mask.
         lengths: rows and keys.
         per_key: elements of k and v for each key.
+        page: keys of a page; None without pages.
     """
     plain = not parts & {"bitmap", "blocks"} and not supports.square
     if not decodes(supports) or not plain or 0 in lengths or not draw(one_in(_LONG)):
         return lengths
     most = 2 ** draw(sampled_from(_OCTAVES))
     rows, keys = min(lengths[0], _ROWS), Choices(draw).size(most // 2 + 1, most)
-    keys = min(keys, _ELEMENTS // max(per_key, 1))
+    keys = min(keys, _ELEMENTS // max(per_key, 1), _PAGES * (page or keys))
     rectangle = "causal" not in parts or supports.rectangular_causal
     fits = keys > lengths[1] and rectangle and _has(supports, rows, keys)
     return (rows, keys) if fits else lengths
