@@ -29,6 +29,8 @@ SHARED = {
 """Names that explain a defect on every case tried here, and are told from its own by the whole diagnosis."""
 NAMED = ("window-sides-exchanged", "bias-of-another-row", "packed-one-key-early", "lse-of-another-head")
 """Those that are put to the whole diagnosis as well."""
+_RIVALS = 4
+"""One defect in so many is put to every other semantics, which takes a second."""
 
 
 def made(defect):
@@ -48,10 +50,12 @@ def scenes(subject, text):
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "defect"), fast_one_in(8, (pytest.param(*x, id=f"{x[0]}-{n}") for n, x in enumerate(DEFECTS)))
+    ("number", "name", "text", "defect"),
+    fast_one_in(8, (pytest.param(n, *x, id=f"{x[0]}-{n}") for n, x in enumerate(DEFECTS))),
 )
-def test_a_defect_of_the_forward_has_one_name(name, text, defect):
-    left = {semantics.name: Claim(semantics) for semantics in SEMANTICS}
+def test_a_defect_of_the_forward_has_one_name(number, name, text, defect):
+    rivals = number % _RIVALS == 0
+    left = {each.name: Claim(each) for each in SEMANTICS if rivals or each.name == name}
     clearly = set()
     for scene in scenes(made(defect), text):
         answers = {each: claim.answer(scene) for each, claim in left.items()}
