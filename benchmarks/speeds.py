@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
-from speed_rows import decoding, dense, short, sparse
+from speed_rows import decoding, dense, prefill, short, sparse
 from speed_rows.page import page
 from speed_rows.row import Row, Timed
 
@@ -37,7 +37,7 @@ _LINES = msgspec.json.Encoder()
 
 def rows(*, small: bool) -> list[Row]:
     """All of the page."""
-    return [row for part in (dense, decoding, sparse, short) for row in part.rows(small)]
+    return [row for part in (dense, decoding, prefill, sparse, short) for row in part.rows(small)]
 
 
 def built(row: Row, device: str) -> Built:
