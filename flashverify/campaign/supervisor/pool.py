@@ -118,10 +118,10 @@ class Pool:
         return lost
 
     def give(self, number: int, task: Task, *, fresh: bool = False) -> None:
-        """Hand a task to a free worker; with `fresh` to a new process that shares its GPU's context with none."""
+        """Hand a task to a free worker; with `fresh` to a new process."""
         if fresh and number in self._slots:
             self._end(self._slots[number])
-        slot = self._slots.get(number) or self._started(number, alone=fresh)
+        slot = self._slots.get(number) or self._started(number)
         slot.task, slot.answered, slot.put_off = task, 0, 0
         slot.since, slot.limit = time.monotonic(), START_LIMIT
         slot.process.send(task)
@@ -129,14 +129,14 @@ class Pool:
     def start(self) -> None:
         """Start every worker that does not run, before it has a task."""
         for number in tuple(self._stopped()):
-            self._started(number, alone=False)
+            self._started(number)
 
-    def _started(self, number: int, *, alone: bool) -> Slot:
+    def _started(self, number: int) -> Slot:
         try:
             disk.remove(note := self.notes[number])
         except OSError as error:
             raise StoreError(f"cannot remove {note}: {error}") from error
-        shared = {} if alone else self._mps.variables()
+        shared = self._mps.variables()
         setup = msgspec.structs.replace(self._setup, environment=self._setup.environment | shared)
         process = self._host.start(setup, number, note)
         self._slots[number] = slot = Slot(number, process, shares=bool(shared))
