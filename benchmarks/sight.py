@@ -10,7 +10,7 @@ In the interpreter the lengths end at 8,192, on a GPU at 65,536.
 
 The length is that of the sum in which the defect is: rows for a sum of dK or dV, keys for every other. A case has three more than the
 length says, a causal mask and a backward; on the other side 384 rows or keys in two heads below 1,024, 96 in two heads up to 8,192,
-128 in one head beyond. Its values are those of eight regimes with D = 64, one after the other, of one with D = 16, and of few keys; a defect is
+128 in one head beyond. Its values are those of eight regimes with D = 64, one after the other, of two with D = 16, and of few keys; a defect is
 seen that one of them shows, and the others are then left out. Asked are `accuracy`, `nonfinite`, `statistics` and `counting`.
 
 `page` prints docs/sight.md with the tables of the records `reports/cpu/sight/sight.jsonl` and `reports/h200/sight/sight.jsonl`; `--write`
@@ -37,7 +37,12 @@ if TYPE_CHECKING:
 LENGTHS = {"interpreter": tuple(2**n for n in range(6, 14)), "cuda": tuple(2**n for n in range(6, 17))}
 DTYPES = ("fp16", "bf16", "fp32")
 REGIMES = ("normal", "negative", "v-positive", "ascending", "weight-ties", "near-ties-1e4", "outlier", "logits-1e2")
-VALUES = (*((regime, 64, 0) for regime in REGIMES), ("near-ties-1e4", 16, 0), ("few-keys", 64, 0), ("few-keys", 64, 1))
+NARROW = ("near-ties-1e4", "ascending")
+VALUES = (
+    *((regime, 64, 0) for regime in REGIMES),
+    *((regime, 16, 0) for regime in NARROW),
+    *(("few-keys", 64, seed) for seed in (0, 1)),
+)
 """Regimes, head dims and seeds, in turn: a matrix unit that truncates loses less of a short dot product, and nothing of an exact one."""
 CHECKS = ("accuracy", "nonfinite", "statistics", "counting")
 ROUNDED = """
@@ -53,6 +58,8 @@ OF_ROWS = frozenset(
     ("weights_of_dv_truncated", "dk_accumulated_in_the_input_dtype", "dv_accumulated_in_the_input_dtype")
 )
 """Defects of a sum over rows."""
+_LONG = 16384
+"""Keys from which on a case on a GPU takes longer than its compilation."""
 CLEAN = "none"
 DEFECTS = (CLEAN, *ROUNDED, *OTHERS)
 
@@ -128,8 +135,9 @@ def judge(options: argparse.Namespace) -> int:
     lengths = sorted(map(int, options.lengths.split(","))) if options.lengths else LENGTHS[options.device]
     until = time.time() + 60 * options.minutes
     jobs = []
-    # A process keeps what it has compiled; in the interpreter, where nothing is, short jobs keep all processes busy.
-    parts = [lengths] if options.device == "cuda" else [[length] for length in lengths]
+    # A process keeps what it has compiled, which pays for short lengths on a GPU; elsewhere short jobs keep all processes busy.
+    together = [length for length in lengths if options.device == "cuda" and length < _LONG]
+    parts = [together, *([length] for length in lengths if length not in together)]
     for part in parts:
         for defect in options.only or DEFECTS:
             for dtype in options.dtypes.split(","):
