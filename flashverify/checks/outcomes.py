@@ -15,7 +15,13 @@ OUTCOMES: dict[str, tuple[ErrorClass, ...]] = {
         ErrorClass("signal-*", "the process crashes with {error}", "a signal without a name ended the process"),
         ErrorClass("exit-*", "the process ends with {error}", "the process ended by itself"),
     ),
-    "hang": (ErrorClass("hang", "the kernel does not return", "the case did not end within its time limit"),),
+    "hang": (
+        ErrorClass(
+            "hang",
+            "the kernel does not return",
+            "the case did not end within its time limit, without the time in which its process waited for a processor",
+        ),
+    ),
     "harness": (
         ErrorClass("self-check", "the harness refuses a verdict", "an oracle, a bound or a check contradicts itself"),
         ErrorClass("exception", "the harness fails", "an exception inside the harness; no verdict about the subject"),

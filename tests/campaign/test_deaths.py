@@ -47,6 +47,9 @@ class Ended:
     def in_flight(self):
         return None
 
+    def starved(self):
+        return 0.0
+
     def printed(self):
         return ""
 

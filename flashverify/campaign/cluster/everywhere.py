@@ -96,6 +96,10 @@ class EverywhereWorker:
         """Resident bytes of the largest one."""
         return max((part.memory() for part in self._parts), default=0)
 
+    def starved(self) -> float:
+        """Seconds that the one waited for a processor which waited least."""
+        return min((part.starved() for part in self._parts), default=0.0)
+
     def code(self) -> int | None:
         """The exit code of the first one that is dead, None where none is."""
         if not self._parts:

@@ -117,6 +117,10 @@ class RemoteWorker:
         """Resident bytes, 0 where unknown."""
         return self._memory
 
+    def starved(self) -> float:
+        """Seconds that it waited for a processor since it began, 0 where unknown, as it is of another machine."""
+        return 0.0
+
     def code(self) -> int | None:
         """Its exit code once it is dead, None before."""
         if not self._gone.is_set():

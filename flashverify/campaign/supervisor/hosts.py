@@ -61,6 +61,9 @@ class Worker(Protocol):
     def memory(self) -> int:
         """Resident bytes, 0 where unknown."""
 
+    def starved(self) -> float:
+        """Seconds that it waited for a processor since it began, 0 where unknown."""
+
     def code(self) -> int | None:
         """Its exit code once it is dead, None before."""
 

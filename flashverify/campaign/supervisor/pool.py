@@ -123,7 +123,7 @@ class Pool:
             self._end(self._slots[number])
         slot = self._slots.get(number) or self._started(number)
         slot.task, slot.answered, slot.put_off = task, 0, 0
-        slot.since, slot.limit = time.monotonic(), START_LIMIT
+        slot.sign(START_LIMIT)
         slot.process.send(task)
 
     def start(self) -> None:
@@ -179,9 +179,9 @@ class Pool:
             slot.process.kill()
             return
         for event in events:
-            slot.since, slot.spoke = time.monotonic(), True
+            slot.sign(self._setup.case_limit if isinstance(event, Started) else START_LIMIT)
+            slot.spoke = True
             slot.began = slot.began or not isinstance(event, Ready | WorkerFailed)
-            slot.limit = self._setup.case_limit if isinstance(event, Started) else START_LIMIT
             slot.put_off += isinstance(event, PutOff)
             if not isinstance(event, Ready) or event.environment:
                 yield event
@@ -197,7 +197,7 @@ class Pool:
             quiet = now - slot.since
             if slot.code is not None:
                 verdict = death_verdict(slot.code, slot.process.printed())
-            elif slot.task is not None and quiet > slot.limit:
+            elif slot.hangs(now):
                 verdict = hang_verdict(slot.limit)
             elif (limit := self._setup.memory) is not None and (used := slot.process.memory()) > limit:
                 verdict = death_verdict(0, "", used)

@@ -86,7 +86,7 @@ class Probe:
         process = self.start()
         self._fresh = False
         process.send(task)
-        begun = time.monotonic()
+        begun, starved = time.monotonic(), process.starved()
         limit, memory = START_LIMIT, self._setup.memory
         while True:
             try:
@@ -103,15 +103,14 @@ class Probe:
                     self.reset()
                     raise failure_of(event)
                 if isinstance(event, Started | Ready):
-                    begun, limit = (
-                        time.monotonic(),
-                        self._setup.case_limit if isinstance(event, Started) else START_LIMIT,
-                    )
+                    begun, starved = time.monotonic(), process.starved()
+                    limit = self._setup.case_limit if isinstance(event, Started) else START_LIMIT
             if dead is not None:
                 return death_verdict(dead, process.printed())
             if memory is not None and (taken := process.memory()) > memory:
                 return death_verdict(0, "", taken)
-            if time.monotonic() - begun > limit:
+            late = time.monotonic() - begun - limit
+            if late > 0 and late > process.starved() - starved:
                 return hang_verdict(limit)
             if time.monotonic() > deadline:
                 self.reset()

@@ -16,6 +16,7 @@ import msgspec
 
 from flashverify.campaign.gpus import VISIBLE, gpu_of_worker
 from flashverify.campaign.protocol import Event, EventLines, WorkerConfig, encode
+from flashverify.campaign.supervisor.starvation import starved
 from flashverify.campaign.worker.inflight import Inflight, read_inflight
 from flashverify.child_process import child_environment
 from flashverify.judge.verdict import Status, Verdict
@@ -158,6 +159,10 @@ class WorkerProcess:
         except (OSError, ValueError, IndexError):
             return 0
         return pages * os.sysconf("SC_PAGE_SIZE")
+
+    def starved(self) -> float:
+        """Seconds that it waited for a processor since it began."""
+        return starved(self.popen.pid)
 
     def code(self) -> int | None:
         """Its exit code once it is dead, None before. What its subject had started is ended then."""

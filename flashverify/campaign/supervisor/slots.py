@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -29,7 +30,8 @@ class Slot:
         answered: results of this task that were stored.
         put_off: cases of this task that wait for a compiler.
         since: when it last gave a sign of life.
-        limit: seconds from then on until it counts as hanging.
+        starved: seconds that its process had waited for a processor then.
+        limit: seconds from then on until it counts as hanging, without those in which it waits for a processor.
         spoke: whether it gave a sign of life at all.
         began: whether it began any work.
         memory: resident bytes after its first task.
@@ -44,6 +46,7 @@ class Slot:
     answered: int = 0
     put_off: int = 0
     since: float = 0.0
+    starved: float = 0.0
     limit: float = START_LIMIT
     spoke: bool = False
     began: bool = False
@@ -51,6 +54,15 @@ class Slot:
     failure: str = ""
     shares: bool = False
     code: int | None = None
+
+    def sign(self, limit: float) -> None:
+        """It gave a sign of life, and has `limit` seconds for the next."""
+        self.since, self.starved, self.limit = time.monotonic(), self.process.starved(), limit
+
+    def hangs(self, now: float) -> bool:
+        """Whether it has a task and had its time for it."""
+        late = now - self.since - self.limit
+        return self.task is not None and late > 0 and late > self.process.starved() - self.starved
 
 
 def work_of(slot: Slot) -> str:
