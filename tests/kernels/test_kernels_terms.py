@@ -97,6 +97,7 @@ def test_packed_sequences_take_terms_as_if_alone(blocks):
     compare({"dsink": x["sink"].grad}, {"dsink": dsink}, torch.float32)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not INTERPRETED, reason="sessions interpret")
 @pytest.mark.usefixtures("opens_sessions")
 @pytest.mark.parametrize("mask", ["causal", "bits"])
