@@ -134,6 +134,7 @@ REPEATED = {
     "member >= 1",
     "key_tile[16] == first",
     "key_tile[32] == last",
+    "sequence >= 1",
 }
 
 
@@ -162,7 +163,7 @@ def test_a_condition_on_values_is_found():
     assert 25 <= float(value) <= 75
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_two_defects_under_two_conditions_are_not_taken_for_one():
     """The second one shows on most of the cases on which the first one does."""
     second = {"lse": lambda s, lse, without_sink: lse + 0.5}
@@ -182,7 +183,7 @@ def test_noise_under_a_condition_is_described_by_it():
     assert "only where Sq > Sk" in found.sentence
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_noise_at_a_place_is_described_by_it():
     found = named(rows_where(lambda p, b, h, i: i >= 64, output=noisy), size(FORWARD, seq_q=65))
     assert found.name == ""
