@@ -51,7 +51,7 @@ def sequences(case):
 
 
 @pytest.mark.parametrize("name", DECLARED)
-@pytest.mark.parametrize("profile", fast_one_in(2, [pytest.param(CPU, id="cpu"), pytest.param(GPU, id="gpu")]))
+@pytest.mark.parametrize("profile", fast_one_in(2, [pytest.param(CPU, id="cpu"), pytest.param(GPU, id="gpu")], kept=2))
 def test_every_draw_is_inside_the_declaration(name, profile):
     supports = DECLARED[name]
 

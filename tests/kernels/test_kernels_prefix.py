@@ -18,7 +18,7 @@ def int32(*values):
 
 
 @pytest.mark.parametrize("causal", CAUSAL)
-@pytest.mark.parametrize("size", fast_one_in(3, [(16, 32), (16, 16), (32, 16)], ids=str))
+@pytest.mark.parametrize("size", fast_one_in(3, [(16, 32), (16, 16), (32, 16)], ids=str, kept=2))
 @pytest.mark.parametrize(
     ("sq", "sk"), [(40, 70), *(pytest.param(*x, marks=pytest.mark.slow) for x in ((50, 50), (70, 33)))]
 )
