@@ -176,7 +176,7 @@ def test_an_unknown_subject_is_refused():
 
 @pytest.mark.slow
 def test_the_command_prints_json_and_its_exit_code_and_of_how_many_a_sample_is():
-    given = ["--subject", f"{PLANTED}:UNFILLED", "--arch", "sm_90", "--sample", "1", "--json"]
+    given = ["--subject", f"{PLANTED}:UNFILLED", "--arch", "sm_80", "--arch", "sm_90", "--sample", "1", "--json"]
     done = CliRunner().invoke(cli.main, ["compile", *given])
 
     found = json.loads(done.stdout)
