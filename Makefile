@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 SAMPLE ?= 60
 
-.PHONY: verify test test-fast lint docs compile versions machines clean
+.PHONY: verify test test-fast test-thorough lint docs compile versions machines clean
 .DEFAULT_GOAL := verify
 
 verify: $(READY)  ## Verify and fuzz the bundled kernels for four minutes; leaves out/verify/report.html
@@ -19,6 +19,9 @@ test: $(READY)  ## Pass the tests
 
 test-fast: $(READY)  ## Pass the fast tests: every folder, some three minutes on two cores
 	$(PYTEST) -m "not slow"
+
+test-thorough: $(READY)  ## Pass what the tests leave out: whole sweeps of which they take representatives
+	$(PYTEST) -m thorough
 
 lint: $(READY)  ## Lint, format and types
 	$(BIN)/ruff check .

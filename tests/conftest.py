@@ -85,9 +85,20 @@ def pytest_report_header():
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config, items):
+    if not _asks_for_thorough(config):
+        left = [item for item in items if item.get_closest_marker("thorough")]
+        if left:
+            config.hook.pytest_deselected(items=left)
+            items[:] = [item for item in items if not item.get_closest_marker("thorough")]
     seed = config.getoption("--shuffle")
     if seed is not None:
         random.Random(seed).shuffle(items)
+
+
+def _asks_for_thorough(config):
+    """Whether the command line names the marker, or single tests by their words or ids."""
+    named = config.option.keyword or any("::" in str(argument) for argument in config.args)
+    return bool(named) or "thorough" in config.option.markexpr
 
 
 @pytest.hookimpl(wrapper=True)

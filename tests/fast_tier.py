@@ -1,4 +1,4 @@
-"""Of many parameters that tell the same of different things, the fast tests take some."""
+"""Of many parameters that tell the same of different things, the fast tests take some, and `make test` a few more."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -6,17 +6,20 @@ from typing import Any
 import pytest
 
 
-def fast_one_in(n: int, values: Iterable[Any], *, ids: Any = None) -> list[Any]:
+def fast_one_in(n: int, values: Iterable[Any], *, kept: int = 1, ids: Any = None) -> list[Any]:
     """Parameters of which the first and every n-th one after it are not marked `slow`.
 
     Args:
         n: how many for one fast one.
         values: single values of a parameter, or parameters.
+        kept: the first and every `kept`-th one after it are in `make test`; the others are marked `thorough`.
         ids: makes an id of a value; by default pytest does.
     """
     found = []
     for place, value in enumerate(values):
         marks = [pytest.mark.slow] if place % n else []
+        if place % kept:
+            marks = [pytest.mark.slow, pytest.mark.thorough]
         if hasattr(value, "marks"):  # what `pytest.param` made
             found.append(pytest.param(*value.values, id=value.id, marks=[*value.marks, *marks]))
         else:

@@ -43,6 +43,7 @@ def test_a_clean_run_exits_0_and_says_pass_first(call):
     assert "run: r" in done.stdout
 
 
+@pytest.mark.slow
 def test_findings_exit_1_and_end_with_their_replay_line(call):
     done = run(call, "fuzz", "--subject", "tail", "--out", "r", "--max-cases", "30", "--seed", "1", "--no-corpus")
 
@@ -78,6 +79,7 @@ def test_a_case_that_kills_is_replayed_as_a_failure(call):
     assert "SIGSEGV" in done.stdout
 
 
+@pytest.mark.slow
 def test_nothing_judged_exits_3(call):
     done = run(call, "run", "--subject", "refuses", "--out", "r")
 
@@ -161,6 +163,7 @@ def test_every_command_documents_itself():
         assert all(p.help for p in command.params if isinstance(p, click.Option)), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_stores_everything_and_exits(tmp_path, number, code):
     driver = (

@@ -33,6 +33,7 @@ def call(monkeypatch, tmp_path):
     return call
 
 
+@pytest.mark.slow
 def test_a_run_is_held_against_the_baseline_beside_pyproject(call, tmp_path):
     gone = TAIL | {"cause": '"gone"', "case": '"fv1 seq_k=3"'}
     low = RATIO | {"subject": '"tail"', "worst": "1e-6"}

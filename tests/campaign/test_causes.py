@@ -17,6 +17,7 @@ from flashverify.campaign.supervisor.engine import Engine
 from flashverify.campaign.supervisor.events import FindingFolded, FindingMinimal, FindingSeen
 from flashverify.campaign.supervisor.schedule import CampaignConfig
 from flashverify.case.text import parse_case
+from tests.fast_tier import fast_one_in
 
 HERE = Path(__file__).parent
 
@@ -77,6 +78,7 @@ def test_one_defect_over_dtypes_outputs_and_checks_is_one_finding(tmp_path):
     ]
 
 
+@pytest.mark.slow
 def test_memory_that_is_explained_first_takes_no_values_for_the_name_that_they_get(tmp_path):
     kept = tuple(f"fv1 seq_q={rows} seq_k=5 dim_v=24 layout=bshd" for rows in range(1, 7))
     _, events = campaign(tmp_path / "run", "two", kept=kept, max_cases=30)
@@ -97,6 +99,7 @@ def test_counts_of_folded_failures_are_those_of_the_results(tmp_path):
         assert count == len(expected)
 
 
+@pytest.mark.slow
 def test_a_diagnosis_accounts_for_a_case_that_it_says_too_little_about_by_way_of_a_simpler_one(tmp_path):
     campaign(tmp_path / "run", "typed-named")
 
@@ -107,6 +110,7 @@ def test_a_diagnosis_accounts_for_a_case_that_it_says_too_little_about_by_way_of
     assert reasons
 
 
+@pytest.mark.slow
 def test_a_second_defect_is_never_merged_into_the_first(tmp_path):
     summary, _ = campaign(tmp_path / "run", "typed-beside", max_cases=200)
 
@@ -133,6 +137,7 @@ def test_a_defect_behind_the_same_bucket_is_a_second_cause(tmp_path):
     assert 1 in {key.cause for record in (first, second) for key in buckets(record)}
 
 
+@pytest.mark.slow
 def test_what_may_be_a_second_cause_is_none_where_it_does_not_fail_again_in_a_fresh_process(tmp_path):
     summary, events = campaign(tmp_path / "run", "typed-fleeting-behind", max_cases=200)
 
@@ -142,6 +147,7 @@ def test_what_may_be_a_second_cause_is_none_where_it_does_not_fail_again_in_a_fr
     assert min(sizes) < 17 <= max(sizes), "both were seen"
 
 
+@pytest.mark.slow
 def test_a_gradient_that_is_right_given_the_wrong_o_follows_from_it(tmp_path):
     campaign(tmp_path / "run", "typed-follows")
 
@@ -150,6 +156,7 @@ def test_a_gradient_that_is_right_given_the_wrong_o_follows_from_it(tmp_path):
     assert gradients == {"follows from the wrong O"}
 
 
+@pytest.mark.slow
 def test_an_exception_at_one_line_is_one_finding(tmp_path):
     campaign(tmp_path / "run", "typed-raises")
 
@@ -158,6 +165,7 @@ def test_an_exception_at_one_line_is_one_finding(tmp_path):
     assert {key.dtype for key in buckets(record)} == {"fp32", "fp16", "bf16"}
 
 
+@pytest.mark.slow
 def test_as_many_causes_as_asked_for_end_the_search(tmp_path):
     summary, _ = campaign(tmp_path / "run", "typed-one", max_cases=5000, max_findings=1)
 
@@ -168,7 +176,7 @@ def test_as_many_causes_as_asked_for_end_the_search(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("lines", [12, 90])
+@pytest.mark.parametrize("lines", fast_one_in(1, [90, 12], kept=2))
 def test_a_kill_loses_no_bucket_and_the_run_goes_on_to_one_finding(tmp_path, lines):
     out = tmp_path / "run"
     process = drive(out, "slow-typed-one")

@@ -48,9 +48,9 @@ def test_a_wrong_base_of_the_lse_over_dtypes_and_outputs_is_one_finding(tmp_path
     assert {key.dtype for key in shown} == set(DTYPES)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_loud_defect_of_the_mask_does_not_hide_a_missing_scale_of_dk(tmp_path):
-    causal = tuple(f"fv1 {SIZES} dtype={dtype} causal=bottom-right seed=3" for dtype in DTYPES)
+    causal = tuple(f"fv1 {SIZES} dtype={dtype} causal=bottom-right seed=3" for dtype in DTYPES[1:])
     spec = plant(tmp_path, "causal_off_by_one", "dk_without_scale")
     records, _ = findings(tmp_path, spec, (*causal, f"fv1 {SIZES} dtype=fp32 seed=4"))
 

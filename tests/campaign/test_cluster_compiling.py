@@ -84,6 +84,7 @@ def test_it_is_dead_with_one_of_them(ended):
     worker.close()
 
 
+@pytest.mark.slow
 def test_a_machine_that_is_gone_compiles_no_more():
     cluster = FakeCluster(1, 1, gpus=2)
     host = ClusterHost(cluster, ("clean",), "auto", None)

@@ -52,6 +52,7 @@ def lines_of(run):
     return (run / "results.jsonl").read_bytes().splitlines(keepends=True)
 
 
+@pytest.mark.slow
 def test_every_flipped_bit_of_a_line_costs_that_line_alone(run):
     lines = lines_of(run)
     for place in range(len(lines[2]) - 1):
@@ -187,6 +188,7 @@ def test_results_without_a_header_are_not_gone_on_with(run):
         campaign(run, "clean")
 
 
+@pytest.mark.slow
 def test_a_run_of_version_0_1_0_with_any_digit_flipped_is_read_and_reported(tmp_path):
     run = shutil.copytree(STORED, tmp_path / "run")
     file = next(run.glob("results.jsonl*"))
@@ -213,6 +215,7 @@ def test_a_seal_covers_all_that_stands_before_it():
         decode(msgspec.json.encode(summary), Summary, sealed=True)
 
 
+@pytest.mark.slow
 def test_a_search_goes_on_over_damage_and_judges_what_it_lost(tmp_path):
     out = tmp_path / "run"
     campaign(out, "clean", max_cases=20, workers=1, max_findings=None)

@@ -85,6 +85,7 @@ def gone(pid):
     return not running(pid)
 
 
+@pytest.mark.slow
 def test_a_right_subject_whose_worker_is_killed_passes(tmp_path, monkeypatch):
     monkeypatch.setenv("FAKE_FLAG", str(tmp_path / "flag"))
     summary, events = campaign(tmp_path / "run", "struck", workers=1, max_cases=24, batch=12)
@@ -122,6 +123,7 @@ def test_a_case_that_time_forbids_to_judge_again_is_no_pass(tmp_path, monkeypatc
     assert "the time was over before its case was judged again" in unjudged.verdicts[0].message
 
 
+@pytest.mark.slow
 def test_what_a_subject_starts_ends_with_a_supervisor_that_is_killed(tmp_path, monkeypatch):
     monkeypatch.setenv("FAKE_FLAG", str(tmp_path / "flag"))
     process, child = drive(tmp_path / "run", subject="forks", workers=1, max_cases=100000), tmp_path / "flag" / "child"
@@ -134,6 +136,7 @@ def test_what_a_subject_starts_ends_with_a_supervisor_that_is_killed(tmp_path, m
     assert gone(int(child.read_text(encoding="utf-8")))
 
 
+@pytest.mark.slow
 def test_a_worker_that_has_grown_is_replaced_between_batches(tmp_path):
     summary, _ = campaign(tmp_path / "run", "grows", workers=1, max_cases=12, batch=2, memory=200 * MIB)
 
@@ -152,6 +155,7 @@ def test_a_case_that_is_verified_has_the_memory_of_a_worker(tmp_path):
     assert time.monotonic() - begun < 25, "it is not waited for its limit of time"
 
 
+@pytest.mark.slow
 def test_a_gpu_that_kills_its_workers_is_set_aside_and_its_cases_are_judged_elsewhere(tmp_path, monkeypatch):
     monkeypatch.setattr(gpu_health, "_STRIKES", 1)
     given = {"device": "cuda", "gpus": ("well", "sick"), "max_cases": 40, "batch": 10}

@@ -53,6 +53,7 @@ def test_a_clean_subject_meets_its_budget(tmp_path):
     assert isinstance(events[-1], Finished)
 
 
+@pytest.mark.slow
 def test_a_batch_draws_the_same_cases_whatever_the_number_of_workers(tmp_path):
     for workers in (1, 2):
         campaign(tmp_path / str(workers), "clean", workers=workers, max_cases=80, seed=5)
@@ -95,6 +96,7 @@ def test_two_defects_land_in_two_buckets(tmp_path):
     assert parse_case(records["accuracy"].case).seq_k == 17
 
 
+@pytest.mark.slow
 def test_an_exception_verdict_is_a_finding_like_any_other(tmp_path):
     campaign(tmp_path / "run", "raises")
 

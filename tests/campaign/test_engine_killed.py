@@ -14,6 +14,7 @@ from flashverify.campaign.supervisor.events import FindingSeen, WorkerLost
 from flashverify.case.text import parse_case
 from flashverify.errors import NoVerdictError
 from tests.campaign.test_engine import campaign, drive
+from tests.fast_tier import fast_one_in
 
 LISTED = {"kind": "run", "cases": ("fv1 seq_q=3", "fv1 seq_q=50"), "max_cases": None, "shrink": False, "repeats": 0}
 
@@ -50,7 +51,7 @@ def test_a_case_that_kills_its_process_is_named_shrunk_and_costs_one_worker(tmp_
 
 @pytest.mark.slow
 def test_a_hanging_case_is_named(tmp_path):
-    summary, _ = campaign(tmp_path / "run", "hangs", max_cases=6, workers=1, case_limit=2.0, seed=1)
+    summary, _ = campaign(tmp_path / "run", "hangs", workers=1, case_limit=2.0, **(LISTED | {"repeats": 1}))
 
     (finding,) = open_run(tmp_path / "run").findings
     assert (finding.record.key.check, finding.record.key.error) == ("hang", "hang")
@@ -82,7 +83,7 @@ def test_a_subject_that_dies_at_import_gives_no_verdict(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("lines", [6, 40])
+@pytest.mark.parametrize("lines", fast_one_in(1, [6, 40], kept=2))
 def test_kill_9_at_any_point_neither_repeats_nor_drops_a_finding(tmp_path, lines):
     out = tmp_path / "run"
     process = drive(out, subject="slow-two", max_cases=120, seed=3)

@@ -57,6 +57,7 @@ def test_findings_that_there_is_no_time_to_explain_are_stored_with_their_smalles
     assert f"Case, not minimal: {TIME_OVER}" in text.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_findings_that_nothing_tells_apart_are_one_when_the_time_is_over(tmp_path):
     summary, events = campaign(tmp_path / "run", "everything", explain_seconds=0.5)
 
@@ -67,6 +68,7 @@ def test_findings_that_nothing_tells_apart_are_one_when_the_time_is_over(tmp_pat
     }
 
 
+@pytest.mark.slow
 def test_a_minimal_finding_says_nothing_of_the_kind(tmp_path):
     campaign(tmp_path / "run", "tail", max_cases=20)
 
@@ -93,6 +95,7 @@ def test_the_search_ends_at_as_many_findings_as_asked_for_and_they_are_explained
     assert lines[0] == "FAIL: 1 finding; the search ended there, as asked"
 
 
+@pytest.mark.slow
 def test_a_second_finding_is_awaited_where_two_are_asked_for(tmp_path):
     summary, _ = campaign(tmp_path / "run", "two", max_cases=5000, max_findings=2)
 
@@ -172,6 +175,7 @@ def test_each_check_has_its_turn_at_being_explained(tmp_path):
     assert checks == ["accuracy", "memory", "accuracy"]
 
 
+@pytest.mark.slow
 def test_an_exception_carries_its_traceback_as_data(tmp_path):
     summary, _ = campaign(tmp_path / "run", "raises", max_cases=30)
 

@@ -25,6 +25,7 @@ def test_the_status_line_says_what_is_minimised_and_for_how_long():
     assert "minimising" not in status_text(progress(explained=3))
 
 
+@pytest.mark.slow
 def test_the_first_failure_is_printed_when_it_is_seen_with_the_command_that_replays_it(tmp_path, capsys):
     _, events = campaign(tmp_path / "run", "two", max_cases=60)
     seen = kinds(events, FindingSeen)
@@ -48,6 +49,7 @@ def test_the_first_of_several_findings_of_one_case_is_the_first(tmp_path):
     assert [event.first for event in kinds(events, FindingSeen)] == [True, False, False]
 
 
+@pytest.mark.slow
 def test_a_failure_that_is_folded_is_told_with_the_cause(tmp_path, capsys):
     campaign(tmp_path / "run", "tail", max_cases=20)
     (record,) = records(tmp_path / "run")

@@ -106,6 +106,7 @@ time.sleep(60)
     assert told(tmp_path)[-1] == "quit -t 2"
 
 
+@pytest.mark.slow
 def test_workers_share_until_one_dies_and_none_of_their_cases_is_lost(tmp_path, monkeypatch, program):
     monkeypatch.setenv("FAKE_FLAG", str(tmp_path / "flag"))
     monkeypatch.setattr("flashverify.campaign.supervisor.gpu.control_program", lambda environ: program)

@@ -107,6 +107,7 @@ def test_nothing_noted_proposes_nothing_and_a_forward_keeps_its_gradients_off():
     assert not any(c.grad.backward for c in (climber.propose() for _ in range(100)) if c is not None)
 
 
+@pytest.mark.slow
 def test_climbing_comes_closer_than_drawing_alone():
     def distance(case):  # falls where two axes meet: what climbing is for
         return abs(case.seq_k - 60) + abs(case.seq_q - 50) if case.values.regime == "ties" else 200

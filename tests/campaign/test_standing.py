@@ -212,6 +212,7 @@ def test_a_damaged_word_is_none(tmp_path):
     assert standing_of(run).state == "gone"
 
 
+@pytest.mark.slow
 def test_a_campaign_leaves_word_of_its_workers(tmp_path):
     seen = []
     _, events = campaign(tmp_path / "run", "tail", max_cases=40)

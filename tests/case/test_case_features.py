@@ -15,11 +15,15 @@ from tests.case.feature_family import AXES, DECODE, FAMILY, packings, parts
 QUIET = settings(database=None, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
 
 
+PROFILES = [pytest.param(CPU, id="cpu"), pytest.param(GPU, id="cuda", marks=pytest.mark.thorough)]
+"""They bound sizes; which parts are drawn does not depend on them."""
+
+
 def draw(count, supports, profile=CPU):
     return list(search.draw(cases(supports, profile=profile), count, 0))
 
 
-@pytest.fixture(scope="module", params=["cpu", "cuda"])
+@pytest.fixture(scope="module", params=["cpu", pytest.param("cuda", marks=pytest.mark.thorough)])
 def drawn(request):
     return draw(1000, FAMILY, GPU if request.param == "cuda" else CPU)
 
@@ -48,7 +52,7 @@ def test_plain_is_likely_and_a_case_has_one_or_two_parts(drawn):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("profile", [CPU, GPU], ids=["cpu", "cuda"])
+@pytest.mark.parametrize("profile", PROFILES)
 def test_decode_has_few_rows_long_keys_and_pages(profile):
     drawn = draw(500, DECODE, profile)
     pages = Counter(case.storage.page_size for case in drawn)
@@ -73,7 +77,7 @@ NARROW = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NARROW)
-@pytest.mark.parametrize("profile", [CPU, GPU], ids=["cpu", "cuda"])
+@pytest.mark.parametrize("profile", PROFILES)
 def test_only_supported_cases_are_drawn(name, profile):
     supports = NARROW[name]
     count = 500 if name == "one part" else 150
@@ -117,6 +121,7 @@ def test_limits_of_features_are_refused_by_axis_and_value():
     assert refusal(square, "packed=0,0/0,0") is None
 
 
+@pytest.mark.slow
 def test_alibi_reaches_beyond_the_distances_that_sixteen_bits_hold():
     drawn = search.draw(cases(Supports(logits=("alibi",)), profile=GPU), 300, 0)
     long = {kind: [c.seq_k for c in drawn if c.logits.alibi == kind] for kind in (False, True, "wild")}

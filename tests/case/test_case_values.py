@@ -15,6 +15,7 @@ from flashverify.case.values.fill import Fill
 from flashverify.case.values.regimes import REGIME_DOC, regime_values
 from flashverify.case.values.tensor_bits import tensor_bits
 from flashverify.formats import FORMATS
+from tests.fast_tier import fast_one_in
 
 GOLDEN = Path(__file__).with_name("golden_values.txt")
 BASE = Case(batch=2, heads_q=4, heads_kv=2, seq_q=19, seq_k=37, dim_qk=24, dim_v=40)
@@ -88,7 +89,7 @@ def test_every_regime_is_documented():
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("regime", REGIMES)
+@pytest.mark.parametrize("regime", fast_one_in(3, REGIMES))
 def test_values_are_finite_exact_in_fp32_and_stay_finite_in_the_dtype(regime, dtype):
     for scale in SCALES:
         for seed in (0, 1, 2):

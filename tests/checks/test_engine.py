@@ -146,6 +146,7 @@ def noisy(p):
     return o * (1 + 2.0**-22 * float(torch.randint(3, ()))), lse
 
 
+@pytest.mark.slow
 def test_padding_of_a_nondeterministic_subject_fails_only_where_it_is_systematic():
     plan = Plan(checks=("padding",), questions={"padding": ("nan", "max")})
     unknown = Contract()

@@ -6,6 +6,7 @@ from flashverify import parse_case
 from flashverify.checks import Plan, judge_case
 from flashverify.interpreter import faithful
 from flashverify.subjects import load_subject
+from tests.fast_tier import fast_one_in
 
 _DENSE = "batch=2 heads_q=4 heads_kv=2 seq_q=40 seq_k=70 dim_qk=32 dim_v=16 seed=3 padding=nan"
 _PACKED = "heads_q=4 heads_kv=2 seq_q=40 seq_k=70 dim_qk=32 dim_v=32 seed=3 padding=nan packed=0,10,10,35/0,30,50,66"
@@ -63,11 +64,11 @@ CASES = {
 }
 
 
-# The fast tier takes the first case of each subject and every fifth.
+# The fast tests take the first case of each subject and every sixth, `make test` every second.
 EVERY = [
-    pytest.param(name, text, marks=[pytest.mark.slow] if n % 5 else [])
+    param
     for name, texts in CASES.items()
-    for n, text in enumerate(texts)
+    for param in fast_one_in(6, (pytest.param(name, text, id=f"{name}-{n}") for n, text in enumerate(texts)), kept=2)
 ]
 
 

@@ -33,6 +33,7 @@ def leaking(weight):
     return subject(function)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weight", [2.0**-40, 2.0**-90], ids=["2^-40", "2^-90"])
 @pytest.mark.parametrize("case", [CAUSAL, FP32], ids=["bf16", "fp32"])
 def test_a_leak_that_every_other_check_takes_for_rounding_is_found(case, weight):

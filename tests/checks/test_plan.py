@@ -136,6 +136,7 @@ def test_the_questions_of_a_case_do_not_depend_on_the_order_of_the_checks():
         assert (here.questions, here.spare) == (there.questions, there.spare)
 
 
+@pytest.mark.slow
 def test_a_new_question_takes_its_share_and_leaves_the_other_cases_alone():
     counting = next(spec for spec in CHECK_SPECS if spec.name == "counting")
     more = dataclasses.replace(counting, questions=(*counting.questions, Question(name="new", slot=Slot.SAME_BITS)))

@@ -86,6 +86,7 @@ def emitted():
     yield from (("counting", error) for error in ERRORS)
 
 
+@pytest.mark.slow
 def test_every_class_that_the_source_names_is_declared():
     found = set(emitted())
 

@@ -69,6 +69,7 @@ def test_a_correct_attention_breaks_no_relation(case, promised):
     assert broken(subject(contract=Contract(deterministic=promised)), case) == set()
 
 
+@pytest.mark.slow
 def test_every_relation_is_asked_of_some_case():
     asked = set()
     for case in (ROWS, CAUSAL, BITS):
@@ -189,6 +190,7 @@ def test_keys_behind_the_length_that_spoil_a_row_only_where_they_repeat_one_brea
     assert broken(make(repeats), case, ("appended-keys",)) == {("appended-keys", "lse")}
 
 
+@pytest.mark.slow
 def test_a_tree_that_is_off_by_one_is_wrong_by_itself():
     def shifted(p):
         return rounded(p, shift=int(p.case.mask.tree is not None))

@@ -126,6 +126,7 @@ def test_correct_kernels_are_not_reported():
     assert failures(bundled, cases) == []
 
 
+@pytest.mark.slow
 def test_the_check_needs_interpreted_kernels():
     case = parse_case("fv1 seq_q=5 seq_k=9 dtype=fp32")
 
@@ -137,6 +138,7 @@ def test_the_check_needs_interpreted_kernels():
     assert {v.check: v.status for v in judged.verdicts}["sanitizer"] is Status.PASS
 
 
+@pytest.mark.slow
 def test_fuzzing_takes_at_most_four_passes_and_those_of_a_question_about_state(tmp_path):
     subject = mutant(GUARDED, tmp_path)
     passes, forward = [], type(subject).forward

@@ -31,6 +31,7 @@ def call(monkeypatch, tmp_path):
     return call
 
 
+@pytest.mark.slow
 def test_a_run_begins_with_the_kept_cases_and_writes_everything_in_github(call, tmp_path, monkeypatch):
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))

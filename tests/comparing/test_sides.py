@@ -1,5 +1,6 @@
 """What a side may be, and that a revision's own modules are judged."""
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -9,8 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 from flashverify.cli import main
+from flashverify.comparing import judged_sides
 from flashverify.comparing.functions import changed_functions, functions_of
-from flashverify.comparing.sides import sides_of
+from flashverify.comparing.sides import Side, sides_of
 from flashverify.comparing.thresholds import Thresholds, read_thresholds
 from flashverify.errors import ConfigError, UsageError
 
@@ -33,6 +35,23 @@ SUPPORTS = flashverify.Supports(dtypes=("fp16",), gqa=False, backward=False, emp
 def mine(problem):
     return attention(problem.q, problem.k, problem.v, problem.scale)
 """
+
+
+class SideOf:
+    """A process of a side that imports nothing: it knows the first of some functions, and after a call the next."""
+
+    def __init__(self, own):
+        self.own = list(own)
+
+    def functions(self):
+        return {self.own[0]: ""} if self.own and self.own[0] else {}
+
+    def ask_for(self, case):
+        self.own[:1] = []
+
+    def measured(self):
+        """No values are asked for."""
+
 
 LATE = SUBJECT.replace("from own.kernel import attention\n", "").replace(
     "    return", "    from own.kernel import attention\n    return"
@@ -115,11 +134,22 @@ def test_a_subject_that_imports_the_working_copy_is_refused(project, tmp_path):
     assert "imports own.kernel from" in done.output
 
 
+@pytest.mark.parametrize("own", [(), ("own.kernel:attention",), ("", "own.kernel:attention")], ids=str)
+def test_a_folder_of_which_nothing_is_imported_is_refused(tmp_path, monkeypatch, own):
+    """`own`: what the process knows of the folder before the first call, and after it."""
+    side = Side(kind="folder", text="before", spec="torch-cpu", folder=tmp_path)
+    monkeypatch.setattr(judged_sides, "side_process", lambda *_: contextlib.nullcontext(process))
+    process = SideOf(own)
+    said = pytest.raises(UsageError, match="'before' is not accepted: subject 'torch-cpu' imports nothing from there")
+    with contextlib.nullcontext() if own else said:
+        judged_sides._require_own(side, process, None, ("fv1", "fv1 seq_q=2"))
+
+
 @pytest.mark.slow
-def test_a_folder_that_the_subject_does_not_come_from_is_refused(tmp_path):
+@pytest.mark.thorough
+def test_the_command_refuses_a_folder_that_the_subject_does_not_come_from(tmp_path):
     for name in ("before", "after"):
         (tmp_path / name).mkdir()
-        (tmp_path / name / "torch_cpu.py").write_text(f"name = {name!r}")
     folders = str(tmp_path / "before"), str(tmp_path / "after")
     done = compared(*folders, "--subject", "torch-cpu", "--cases", "2", "--out", str(tmp_path / "c"))
     assert done.exit_code == 2, done.output
@@ -174,6 +204,7 @@ def loaded(folder: Path, text: str):
         sys.modules.pop(name, None)
 
 
+@pytest.mark.slow
 def test_comments_docstrings_and_layout_are_no_change_of_a_function(tmp_path):
     folders = [tmp_path / name for name in ("one", "two", "three")]
     for folder in folders:

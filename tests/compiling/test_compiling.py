@@ -16,17 +16,17 @@ from flashverify.subjects.launches import Launch, Pointer, Record, Value
 
 HERE = Path(__file__).parent
 PLANTED = HERE / "planted_kernels.py"
+GRADIENTS = ("bwd_dq_kernel", "bwd_dk_dv_kernel")
 
-# One of each kernel, and of what changes its code; every combination is `flashverify compile`, 2,124 compilations.
-SMALL = {
-    "forward float16 d=64 none",
-    "forward bfloat16 d=72 tree",
-    "dq float16 d=64 causal",
-    "dkdv float16 d=64 causal",
-    "delta float16 d=128",
-}
-# The fast paths: full tiles, aligned, 16 bits.
-FAST = {name for name in SMALL if "float16" in name and "d=72" not in name and "/24" not in name}
+# A kernel each at an architecture, and what else changes its code; every combination is `flashverify compile`, 2,124 compilations.
+SOME = [("forward float16 d=64 none", 90), ("dkdv float16 d=64 causal", 90), ("delta float16 d=128", 80)]
+OTHERS = [
+    ("dq float16 d=64 causal", 90),
+    ("delta float16 d=128", 90),
+    ("forward bfloat16 d=72 tree", 90),
+    ("forward float16 d=64 none", 80),
+    ("forward float16 d=64 none", 100),
+]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -43,15 +43,14 @@ def line_of(mark):
     )
 
 
-@pytest.fixture(scope="module")
-def bundled():
+@pytest.fixture(scope="module", params=[SOME, pytest.param(OTHERS, marks=pytest.mark.thorough)], ids=["some", "others"])
+def bundled(request):
     found = find_launches("bundled")
-    launches = [launch for launch in found.launches if launch.label in SMALL]
-    assert len(launches) == len(SMALL)
-    jobs = [Job(subject="bundled", capability=90, deterministic=found.deterministic, launch=n) for n in launches]
-    jobs += [
-        Job(subject="bundled", capability=c, deterministic=True, launch=launches[0]) for c in (80, 100)
-    ]  # forward, d=64
+    launches = {launch.label: launch for launch in found.launches}
+    jobs = [
+        Job(subject="bundled", capability=capability, deterministic=found.deterministic, launch=launches[label])
+        for label, capability in request.param
+    ]
     return compiling.compile_launches(jobs, workers=1)
 
 
@@ -59,16 +58,18 @@ def bundled():
 def test_the_bundled_kernels_have_no_hazard_and_compile_for_every_architecture(bundled):
     assert [item.error for item in bundled] == [""] * len(bundled)
     assert {hazard for item in bundled for hazard in item.built.hazards} == set()
-    assert {item.architecture for item in bundled} == {"sm_80", "sm_90", "sm_100"}
+    assert len({item.architecture for item in bundled}) >= 2
     assert compiling.exit_code(bundled) == 0
-    assert compiling.as_text(bundled).startswith("PASS: 7 compilations without a hazard")
+    assert compiling.as_text(bundled).startswith(f"PASS: {len(bundled)} compilations without a hazard")
 
 
 @pytest.mark.slow
 def test_the_fast_paths_hardly_touch_local_memory_inside_their_loops(bundled):
-    fast = [item for item in bundled if item.label in FAST and item.architecture == "sm_90"]
+    fast = [
+        item for item in bundled if item.architecture == "sm_90" and "d=72" not in item.label
+    ]  # full tiles, 16 bits
 
-    assert len(fast) == len(FAST)
+    assert len(fast) == 2
     for item in fast:  # dK and dV: the tiles that were fastest on an H200 keep some words of a loop in local memory
         assert item.built.loop_spills <= (40 if item.label.startswith("dkdv") else 0), item.label
 
@@ -106,11 +107,11 @@ def test_a_launch_with_tuples_is_recorded_and_compiled():
 
 
 @pytest.mark.slow
-def test_the_walk_through_has_unfilled_loads_and_32_bit_offsets_and_filling_cures_the_first():
+@pytest.mark.parametrize("kernel", ["fwd_kernel", *(pytest.param(x, marks=pytest.mark.thorough) for x in GRADIENTS)])
+def test_the_walk_through_has_unfilled_loads_and_32_bit_offsets_and_filling_cures_the_first(kernel):
     specs = ["seed-document", "seed-document-filled"]
-    found = compiling.compile_subjects(specs, ["sm_90"], only="fp16 d=64", workers=1)
-    kernels = {"fwd_kernel", "bwd_dq_kernel", "bwd_dk_dv_kernel"}
-    assert {(item.subject, item.kernel) for item in found} == {(spec, kernel) for spec in specs for kernel in kernels}
+    found = compiling.compile_subjects(specs, ["sm_90"], only=f"{kernel} fp16 d=64", workers=1)
+    assert {(item.subject, item.kernel) for item in found} == {(spec, kernel) for spec in specs}
     hazards = [{h.kind for item in found if item.subject == spec for h in item.built.hazards} for spec in specs]
 
     assert hazards == [{"unfilled-load", "int32-offset", "grid-limit"}, {"int32-offset", "grid-limit"}]
@@ -174,12 +175,11 @@ def test_an_unknown_subject_is_refused():
 
 
 @pytest.mark.slow
-def test_the_command_prints_json_and_its_exit_code():
-    done = CliRunner().invoke(
-        cli.main, ["compile", "--subject", f"{PLANTED}:UNFILLED", "--arch", "sm_90", "--only", "d=64", "--json"]
-    )
+def test_the_command_prints_json_and_its_exit_code_and_of_how_many_a_sample_is():
+    given = ["--subject", f"{PLANTED}:UNFILLED", "--arch", "sm_80", "--arch", "sm_90", "--sample", "1", "--json"]
+    done = CliRunner().invoke(cli.main, ["compile", *given])
 
     found = json.loads(done.stdout)
     assert (done.exit_code, found["exit_code"]) == (1, 1)
-    assert found["verdict"] == "FAIL: 1 hazard, 0 of 1 compilations failed"
-    assert found["compilations"][0]["built"]["hazards"][0]["kind"] == "unfilled-load"
+    assert found["verdict"] == "FAIL: 1 hazard, 0 of 1 compilations failed (a sample of 2)"
+    assert [item["built"]["hazards"][0]["kind"] for item in found["compilations"]] == ["unfilled-load"]

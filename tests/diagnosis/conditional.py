@@ -72,3 +72,16 @@ def gradient_where(place, name, **methods):
             return dataclasses.replace(right, **{name: mixed})
 
     return Placed()
+
+
+def size(text, **sizes):
+    words = dict(word.split("=") for word in text.split()[1:]) | {k: str(v) for k, v in sizes.items()}
+    return "fv1 " + " ".join(f"{k}={v}" for k, v in words.items())
+
+
+def group(p):
+    return p.q.shape[1] // p.k.shape[1]
+
+
+def products(p):
+    return p.scale * p.q.double() @ p.k.double().repeat_interleave(group(p), 1).mT

@@ -4,35 +4,16 @@ import pytest
 
 from flashverify.case.text import parse_case
 from flashverify.diagnosis.catalogue import SEMANTICS
-from flashverify.diagnosis.expected import explains
 from flashverify.diagnosis.observe import look
 from flashverify.diagnosis.related_cases import grown
-from flashverify.outputs import KERNELS
 from tests.diagnosis.base_defects import CASE, DEFECTS, MANY
+from tests.diagnosis.explaining import explained
 from tests.diagnosis.planted import Plain, planted
 from tests.diagnosis.test_diagnosis import named
 from tests.fast_tier import fast_one_in
 
 NAMED = ("rescaling-missing", "sink-not-asked-for", "cached-prefix-tail-dropped")
 """Those that are put to the whole diagnosis as well."""
-
-
-def explained(name, scene):
-    """Whether the semantics expects what each kernel returned, and whether clearly."""
-    failing = scene.failing()
-    semantics = next(each for each in SEMANTICS if each.name == name)
-    assert set(failing) <= set(semantics.outputs)
-    clearly = False
-    for kernel in KERNELS:
-        part = frozenset(kernel) & frozenset(failing)
-        fits = [each for each in semantics.build(scene) if scene.agrees(each, part)] if part else [None]
-        assert fits, (name, scene.case, part)
-        for each in fits if part else ():
-            expected = scene.expect(each, part)
-            clearly |= any(
-                explains(expected[n], scene.right[n], scene.outputs[n], failing[n], clearly=True) for n in part
-            )
-    return clearly
 
 
 @pytest.mark.parametrize(

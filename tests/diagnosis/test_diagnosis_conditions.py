@@ -8,7 +8,7 @@ import torch
 from flashverify.case.text import parse_case
 from flashverify.diagnosis.attribution import attributed
 from flashverify.subjects.interface import Forward
-from tests.diagnosis.conditional import gradient_where, rows_where, when, where
+from tests.diagnosis.conditional import gradient_where, group, products, rows_where, size, when, where
 from tests.diagnosis.planted import LOG2E, Plain, planted
 from tests.diagnosis.test_diagnosis import CASE, FORWARD, first_failure, named
 
@@ -22,17 +22,8 @@ TWICE = {"dk_factor": lambda s, p: 2.0}
 UNSCALED = {"dk_factor": lambda s, p: 1 / p.scale}
 
 
-def size(text, **sizes):
-    words = dict(word.split("=") for word in text.split()[1:]) | {k: str(v) for k, v in sizes.items()}
-    return "fv1 " + " ".join(f"{k}={v}" for k, v in words.items())
-
-
-def group(p):
-    return p.q.shape[1] // p.k.shape[1]
-
-
-def products(p):
-    return p.scale * p.q.double() @ p.k.double().repeat_interleave(group(p), 1).mT
+def wide(p):
+    return p.q.shape[3] == 128
 
 
 CASES = [
@@ -43,12 +34,7 @@ CASES = [
         when(lambda p: p.q.shape[2] > p.k.shape[2], **IGNORED),
     ),
     ("causal-ignored", ["seq_k < 40"], CAUSAL, when(lambda p: p.k.shape[2] < 40, **IGNORED)),
-    (
-        "causal-one-key-more",
-        ["dim_qk == 128"],
-        size(CAUSAL, dim_qk=128, dim_v=128),
-        when(lambda p: p.q.shape[3] == 128, **ONE_MORE),
-    ),
+    ("causal-one-key-more", ["dim_qk == 128"], size(CAUSAL, dim_qk=128, dim_v=128), when(wide, **ONE_MORE)),
     ("last-key-missing", ["seq_k % 64 != 0"], FORWARD, when(lambda p: p.k.shape[2] % 64 != 0, **LAST_KEY)),
     ("log2e-twice", ["sequences >= 2"], FORWARD + "batch=2", when(lambda p: p.q.shape[0] > 1, **LOG2E_TWICE)),
     ("lse-base-2", ["group >= 2"], FORWARD + "heads_q=2", when(lambda p: group(p) > 1, **BASE_2)),
@@ -140,15 +126,25 @@ CASES = [
 ]
 
 
-def marked(cases, fast):
-    return [
-        pytest.param(*x, id=f"{x[0]}-{'-'.join(x[1])}", marks=[] if n in fast else [pytest.mark.slow])
-        for n, x in enumerate(cases)
-    ]
+# Another relation or tile of a feature or place that is kept.
+REPEATED = {
+    "seq_k < 40",
+    "dlse == yes",
+    "seq_q > seq_k",
+    "member >= 1",
+    "key_tile[16] == first",
+    "key_tile[32] == last",
+    "sequence >= 1",
+}
+
+
+def marked(name, conditions, *rest):
+    marks = [] if REPEATED.isdisjoint(conditions) else [pytest.mark.thorough]
+    return pytest.param(name, conditions, *rest, id=f"{name}-{'-'.join(conditions)}", marks=marks)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "conditions", "text", "subject"), marked(CASES, {0, 3, 13, 15}))
+@pytest.mark.parametrize(("name", "conditions", "text", "subject"), [marked(*x) for x in CASES])
 def test_a_defect_under_a_condition_is_named_with_it(name, conditions, text, subject):
     found = named(subject, text)
     assert (found.name, list(found.conditions)) == (name, conditions), found
@@ -156,6 +152,7 @@ def test_a_defect_under_a_condition_is_named_with_it(name, conditions, text, sub
     assert "further cases" in found.evidence
 
 
+@pytest.mark.slow
 def test_a_condition_on_values_is_found():
     subject = when(lambda p: float(products(p).abs().max()) > 50, **LOG2E_TWICE)
     found = named(subject, FORWARD + "regime=logits-1e2")
@@ -166,7 +163,7 @@ def test_a_condition_on_values_is_found():
     assert 25 <= float(value) <= 75
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_two_defects_under_two_conditions_are_not_taken_for_one():
     """The second one shows on most of the cases on which the first one does."""
     second = {"lse": lambda s, lse, without_sink: lse + 0.5}
@@ -186,13 +183,14 @@ def test_noise_under_a_condition_is_described_by_it():
     assert "only where Sq > Sk" in found.sentence
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_noise_at_a_place_is_described_by_it():
     found = named(rows_where(lambda p, b, h, i: i >= 64, output=noisy), size(FORWARD, seq_q=65))
     assert found.name == ""
     assert "row_tile[64] == later" in found.conditions
 
 
+@pytest.mark.slow
 def test_a_diagnosis_with_conditions_accounts_for_failures_under_them_only():
     subject = when(lambda p: p.q.shape[2] > p.k.shape[2], **IGNORED)
     known = named(subject, size(CAUSAL, seq_q=9))
@@ -229,6 +227,7 @@ def test_a_launch_parameter_that_makes_it_right_is_said():
     assert "is right with tile = 32" in found.sentence or "launch.tile" in " ".join(found.conditions)
 
 
+@pytest.mark.slow
 def test_what_fp32_does_right_is_said():
     def rounded(self, o, z, v, lse):
         return o if v.abs().max() > 1e30 or self.exact else o * (1 + 0.02 * torch.sin(1e3 * o))
@@ -243,6 +242,7 @@ def test_what_fp32_does_right_is_said():
     assert "right in fp32" in found.sentence
 
 
+@pytest.mark.slow
 def test_a_low_precision_failure_is_diagnosed_in_fp32_where_it_shows_there():
     found = named(planted(**ONE_MORE), size(CAUSAL, dtype="bf16"))
     assert found.name == "causal-one-key-more"

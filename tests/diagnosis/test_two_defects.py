@@ -8,6 +8,7 @@ from flashverify.diagnosis.diagnose import diagnose
 from flashverify.diagnosis.narrowing import Narrowed, kernel_alone
 from flashverify.diagnosis.trials import Trials
 from tests.diagnosis.gradient_defects import CASE, at_end, planted_gradient, rows
+from tests.fast_tier import fast_one_in
 
 GROUPS = CASE + "heads_q=4 heads_kv=2 "
 NOT_NORMALISED = {"output": lambda s, o, z, v, lse: o * (lse - z.amax(-1)).nan_to_num(0, 0, 0).exp().unsqueeze(-1)}
@@ -26,7 +27,9 @@ def verdict_of(subject, case, output):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "output", "text", "defects"), PAIRS)
+@pytest.mark.parametrize(
+    ("name", "output", "text", "defects"), fast_one_in(1, (pytest.param(*x) for x in PAIRS), kept=2)
+)
 def test_one_of_two_defects_is_named(name, output, text, defects):
     subject, case = planted_gradient(defects), parse_case(text)
     found = diagnose(subject, case, verdict_of(subject, case, output), seconds=300)

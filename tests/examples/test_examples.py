@@ -45,6 +45,7 @@ def failures(kernel, name):
     return [v for text in CASES[name] for v in judge_case(kernel, parse_case(text)).failures]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_kernel_is_right(name):
     assert not failures(load(name), name)

@@ -8,6 +8,7 @@ from flashverify.gallery.install import install, unpack
 from flashverify.gallery.place import VERSION, modules_of
 
 
+@pytest.mark.slow
 def test_a_wheel_is_fetched_once_and_its_python_files_are_kept(shelf, wheel):
     folder = install(release("fasterkernels"))
     wheel.unlink()
@@ -19,6 +20,7 @@ def test_a_wheel_is_fetched_once_and_its_python_files_are_kept(shelf, wheel):
     assert [path.name for path in shelf.iterdir()] == [folder.name]
 
 
+@pytest.mark.slow
 def test_where_nothing_can_be_fetched_the_error_names_what_is_missing(shelf):
     with pytest.raises(
         NoVerdictError, match=r"fasterkernels==0\.2\.0 was not fetched .* package index that pip reaches"

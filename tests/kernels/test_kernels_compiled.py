@@ -85,6 +85,7 @@ def test_compiled_packed_attention_is_the_eager_one(variant):
     opcheck(ops.attention_forward.default, (q, k, v, *values))
 
 
+@pytest.mark.slow
 def test_only_what_needs_a_gradient_gets_one():
     q, k, v = inputs()
     k.requires_grad_(False)
@@ -122,6 +123,7 @@ def test_dynamic_sizes_compile_once():
     assert count == 1
 
 
+@pytest.mark.slow
 def test_offsets_of_dropout_do_not_compile_anew_without_end():
     def call(q, k, v, seed, offset):
         return attention(q, k, v, dropout=Dropout(0.5, seed=seed, offset=offset))
@@ -151,6 +153,7 @@ def test_decode_compiles_and_passes_opcheck(variant):
     opcheck(ops.decode.default, (q, k, v, *flatten_decode(DecodeOptions(**options))))
 
 
+@pytest.mark.slow
 def test_merge_compiles_and_passes_opcheck():
     o, lse = draw(3, 2, 2, 5, 8, dtype=torch.float16), draw(3, 2, 2, 5, seed=1)
     lse[0, 0] = -math.inf

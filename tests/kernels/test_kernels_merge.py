@@ -6,6 +6,7 @@ import torch
 
 from flashverify_kernels import attention
 from flashverify_kernels.merge import merge, merge_tiles
+from tests.fast_tier import fast_one_in
 
 INF = math.inf
 # What fp32 arithmetic leaves of O(1) values; a 16-bit output adds one rounding of its own.
@@ -133,7 +134,7 @@ def test_it_is_associative_up_to_rounding():
         close(again[1], whole[1], 2e-6)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("dtype", fast_one_in(2, [torch.float32, torch.float16], ids=str, kept=2))
 @pytest.mark.parametrize(("parts", "dv"), [(1, 8), (2, 16), (3, 40), (33, 16), (200, 256)])
 @pytest.mark.parametrize("given", ["both", "o", "lse"])
 def test_gradients_agree_with_float64_autograd(dtype, parts, dv, given):

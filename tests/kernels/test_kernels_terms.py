@@ -9,10 +9,11 @@ import torch
 from flashverify.interpreter import session
 from flashverify_kernels import Dropout, Options, attention_varlen, backward, forward
 from flashverify_kernels.runtime import INTERPRETED
+from tests.fast_tier import fast_one_in
 from tests.kernels.terms_reference import MASKS, TERMS, check, compare, masked, problem, reference, run, slopes
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("dtype", fast_one_in(3, [torch.float32, torch.float16, torch.bfloat16], ids=str, kept=2))
 @pytest.mark.parametrize("term", TERMS)
 def test_every_term_agrees_with_autograd(blocks, term, dtype):
     check(term, "none", dtype, blocks(16, 32))
@@ -97,6 +98,7 @@ def test_packed_sequences_take_terms_as_if_alone(blocks):
     compare({"dsink": x["sink"].grad}, {"dsink": dsink}, torch.float32)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not INTERPRETED, reason="sessions interpret")
 @pytest.mark.usefixtures("opens_sessions")
 @pytest.mark.parametrize("mask", ["causal", "bits"])

@@ -158,6 +158,7 @@ def test_functions_that_nothing_runs_are_not_mutated():
     assert not any("backward" in name for name in names)
 
 
+@pytest.mark.slow
 def test_the_bank_is_large_deterministic_and_a_part_of_everything():
     bank, everything = generated(), generated(everything=True)
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from flashverify.numerics import Form
+from tests.fast_tier import fast_one_in
 from tests.numerics.family import Family
 from tests.numerics.family_cases import distance
 from tests.numerics.ratios import measure
@@ -14,7 +15,7 @@ from tests.numerics.regimes import draw
 B, H, N, D = 2, 4, 128, 64
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["fp16", "bf16"])
+@pytest.mark.parametrize("dtype", fast_one_in(2, [torch.float16, torch.bfloat16], ids=str))
 @pytest.mark.parametrize(
     ("defect", "feature", "outputs", "fp16", "bf16"),
     [

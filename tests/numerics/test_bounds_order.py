@@ -6,6 +6,7 @@ from torch import Tensor
 
 from flashverify.numerics import BoundInputs, Form, forward_bounds
 from flashverify_oracles import float64
+from tests.fast_tier import fast_one_in
 from tests.numerics.ordered import Kernels, climb, ratios
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
@@ -40,7 +41,7 @@ def rows(kind: str, dtype: torch.dtype, block: int, gen: torch.Generator, N: int
 
 
 @pytest.mark.parametrize(("dtype", "of"), [("fp32", "lse"), ("fp32", "o"), ("fp16", "o!"), ("bf16", "o!")])
-@pytest.mark.parametrize("kind", ["settled", "rising", "equal", "any", "high", "steps"])
+@pytest.mark.parametrize("kind", fast_one_in(3, ["settled", "rising", "equal", "any", "high", "steps"]))
 def test_a_search_for_the_worst_stays_below(kind: str, dtype: str, of: str) -> None:
     gen = torch.Generator().manual_seed(len(kind))
     block = 1 if of == "lse" else 4

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from flashverify.numerics import BoundInputs, Form, forward_bounds
 from flashverify_oracles import float64
+from tests.fast_tier import fast_one_in
 from tests.numerics.emulator import F32, TINY, Emulator
 from tests.numerics.ratios import measure
 from tests.numerics.regimes import draw
@@ -96,7 +97,8 @@ SHAPES = (
 
 @both
 @pytest.mark.parametrize(
-    "regime", ["normal", "logits1e2", "logits1e4", "near_ties", "one_hot", "ascending", "v_cancels", "zeros"]
+    "regime",
+    fast_one_in(4, ["normal", "logits1e2", "logits1e4", "near_ties", "one_hot", "ascending", "v_cancels", "zeros"]),
 )
 def test_a_correct_kernel_stays_below(dtype: torch.dtype, regime: str) -> None:
     seen = set()

@@ -29,7 +29,7 @@ class TorchCpuFlash:
         return (do.float() * o.float()).sum(-1), *grads
 
 
-@pytest.mark.parametrize("name", ["fp32", "fp16", "bf16"])
+@pytest.mark.parametrize("name", fast_one_in(3, ["fp16", "fp32", "bf16"]))
 @pytest.mark.parametrize("regime", fast_one_in(3, REGIMES))
 def test_torch_cpu_flash(regime: str, name: str) -> None:
     # Its 16-bit backward adds dK and dV into the output itself, once a block of queries, and its 16-bit exponential is a polynomial.

@@ -27,6 +27,7 @@ def test_float64_agrees_on_each_feature(name: str, sizes: tuple[int, ...], condi
     assert max(worst.values()) < 2e-13, worst
 
 
+@pytest.mark.slow
 def test_float64_agrees_on_random_combinations() -> None:
     rng = random.Random(3)
     for case in range(40):

@@ -37,6 +37,7 @@ def plain():
     return found, answering.fits
 
 
+@pytest.mark.slow
 def test_the_plainest_form_explains_a_kernel_that_keeps_to_fp32(plain):
     found, _ = plain
 
@@ -45,10 +46,12 @@ def test_the_plainest_form_explains_a_kernel_that_keeps_to_fp32(plain):
     assert not found.suspects
 
 
+@pytest.mark.slow
 def test_a_backward_of_autograd_does_not_read_the_returned_outputs(plain):
     assert inferred(plain[0], "contract")["reads_outputs"] == "False"
 
 
+@pytest.mark.slow
 def test_cases_that_judge_a_form_are_none_of_those_that_it_is_fitted_on(plain):
     for fit in plain[1]:
         assert fit.fitted

@@ -44,6 +44,7 @@ def test_few_rows_alone_are_declared():
     assert inferred(found)["max_seq_q"] == "8"
 
 
+@pytest.mark.slow
 def test_heads_groups_and_batches_are_declared_as_they_run():
     found = probed(refusing(lambda p: p.q.shape[1] != p.k.shape[1] or p.q.shape[0] > 1, "no groups"), "heads")
 

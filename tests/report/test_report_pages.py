@@ -30,7 +30,7 @@ def night(tmp_path_factory):
     )
     record = header(form={"flashverify.prefill": "exp=ex2 declared"}, command="flashverify fuzz --hours 2")
     run = write_run(
-        tmp_path_factory.mktemp("night") / "run", campaign(240), (finding("my.module:attention"), second), record
+        tmp_path_factory.mktemp("night") / "run", campaign(80), (finding("my.module:attention"), second), record
     )
     write_report(run)
     return run

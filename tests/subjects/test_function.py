@@ -49,6 +49,7 @@ def failures(subject, case=CASE):
     return {(v.check, v.error, v.output) for v in judge_case(subject, case, Plan.run()).failures}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", [CASE, dataclasses.replace(CASE, logits=dataclasses.replace(CASE.logits, sink=False))])
 def test_gradients_of_a_bias_and_a_sink_come_from_autograd(case):
     problem, _ = materialize(case, "cpu")
@@ -59,6 +60,7 @@ def test_gradients_of_a_bias_and_a_sink_come_from_autograd(case):
     assert failures(made(), case) == set()
 
 
+@pytest.mark.slow
 def test_the_gradient_of_a_relative_bias_comes_from_autograd():
     case = dataclasses.replace(CASE, logits=Logits(relative_bias=(8, 20, True)))
     problem, _ = materialize(case, "cpu")
@@ -108,6 +110,7 @@ def test_a_gradient_is_asked_for_by_itself():
     assert torch.allclose(found["dsink"], whole["dsink"])
 
 
+@pytest.mark.slow
 def test_a_mapping_is_a_result():
     subject = made(lambda p: dict(zip(("o", "lse"), attention(p), strict=True)))
     assert failures(subject) == set()

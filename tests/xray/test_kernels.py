@@ -99,6 +99,7 @@ def test_a_defect_of_the_mask_is_named_in_the_outputs_that_have_it(name, planted
     assert {(v.output, v.error) for v in verdicts} >= {(output, error) for output in outputs}
 
 
+@pytest.mark.slow
 def test_tiles_wider_than_high_leak_on_the_diagonal_and_only_there(planted, tmp_path):
     case = "fv1 seq_q=128 seq_k=128 dim_qk=64 dim_v=64 causal=top-left launch=block_m:{},block_n:{}"
     subject = planted(DIAGONAL_LEAK)
