@@ -53,10 +53,6 @@ def lost(which):
     return lambda x, group: x * (torch.arange(x.shape[1]) % group != which).view(-1, 1, 1)
 
 
-def first_members(x, group, count):
-    return (torch.arange(x.shape[1]) % group < count).view(-1, 1, 1)
-
-
 def tile_sums(x, size):
     """Running sums over tiles of rows."""
     out = x.clone()
@@ -87,10 +83,6 @@ def redrawn(s):
 
 def without_sink(s):
     return torch.where(s.some, s.z.logsumexp(-1), 0.0)
-
-
-def of_keys_alone(s):
-    s.p = s.weights = s.p / s.p.sum(-1, keepdim=True).clamp(min=1e-30)
 
 
 def empty_weigh(s):
@@ -130,19 +122,6 @@ DEFECTS = [
         "softcap-slope-in-bias-gradient",
         CAPPED + "bias=full",
         {"at_end": assign(dbias=lambda s: s.dbias * (1 - torch.tanh(s.raw / s.cap) ** 2))},
-    ),
-    (
-        "softcap-slope-before-bias-gradient",
-        CAPPED + "bias=full",
-        {
-            "at_slope": assign(inner=lambda s: s.ds * (1 - torch.tanh(s.raw / s.cap) ** 2) ** 2),
-            "at_end": assign(dbias=lambda s: s.dbias * (1 - torch.tanh(s.raw / s.cap) ** 2)),
-        },
-    ),
-    (
-        "softcap-slope-of-capped",
-        CAPPED + "regime=logits-1e3",
-        slope(lambda s: 1 - torch.tanh(torch.tanh(s.raw / s.cap)) ** 2),
     ),
     ("delta-missing", CASE, rows(delta=lambda s: 0 * s.delta)),
     ("delta-of-next-row", CASE, rows(delta=lambda s: torch.cat([s.delta[:, :, 1:], 0 * s.delta[:, :, :1]], 2))),
@@ -191,17 +170,10 @@ DEFECTS = [
     ("backward-without-lse", CASE, lse(lambda s: 0 * s.lse)),
     ("backward-lse-in-base-2", CASE, lse(lambda s: s.lse * LOG2E)),
     ("backward-lse-without-sink", CASE + "sink=yes", lse(without_sink)),
-    ("backward-weights-without-sink", CASE + "sink=yes", {"at_weights": of_keys_alone}),
     ("backward-lse-of-previous-row", CASE, lse(lambda s: s.lse.roll(1, 2))),
     ("backward-lse-of-first-row", CASE, lse(lambda s: s.lse[:, :, :1].expand_as(s.lse))),
     ("group-mean", GROUPS, at_heads(lambda x, group: x / group)),
     ("group-member-lost", GROUPS, at_heads(lambda x, group: lost(group - 1)(x, group))),
-    ("group-some-members-only", GROUPS, at_heads(lambda x, group: x * first_members(x, group, 2))),
-    (
-        "group-rest-lost",
-        CASE + "heads_q=7 heads_kv=1",
-        at_heads(lambda x, group: x * first_members(x, group, group // 2 * 2)),
-    ),
     ("group-member-twice", GROUPS, at_heads(lambda x, group: x + (x - lost(0)(x, group)))),
     ("group-sum-interleaved", GROUPS, at_heads(interleaved)),
     ("gradient-not-reset-over-heads", CASE + "heads_q=3 heads_kv=3", at_end("dk", "dv", by=lambda x, s: x.cumsum(1))),
