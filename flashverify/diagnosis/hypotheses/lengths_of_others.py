@@ -72,12 +72,17 @@ def _banded(scene: Scene, shift: Tensor) -> dict[str, Tensor]:
     return found
 
 
+def _multiple(lengths: tuple[int, ...], sign: int, size: int, room: int) -> tuple[int, ...]:
+    return tuple(min(sign * -(-sign * length // size) * size, room) for length in lengths)
+
+
 def _multiples(sign: int) -> Callable[[Scene], Iterator[Alternative]]:
     """Numbers of keys rounded up (`sign` 1) or down (-1) to a multiple, those up to the end of the buffer."""
 
     def build(scene: Scene) -> Iterator[Alternative]:
-        room = scene.case.seq_k
-        for size in (2, 3, 4, 8, *TILES):
+        room, lengths = scene.case.seq_k, scene.case.mask.key_lengths
+        sizes = {} if lengths is None else {_multiple(lengths, sign, size, room): size for size in (*TILES, 8, 4, 2)}
+        for size in sizes.values():
 
             def rounded(_rows: Tensor, keys: Tensor, size: int = size) -> Tensor:
                 return (sign * -(-sign * keys // size) * size).clamp(max=room)

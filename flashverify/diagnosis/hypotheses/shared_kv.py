@@ -44,8 +44,8 @@ def _rest_of(change: Callable[[Tensor], Tensor], axis: int) -> Callable[[Scene],
     """The channels of K beyond V are a function of those, which is asked where `axis` has several entries."""
 
     def build(scene: Scene) -> Iterator[Alternative]:
-        k, width = raw(scene, scene.inputs).k, scene.case.dim_v
-        if _rest(scene) and k.shape[axis] > 1:
+        if _rest(scene) and scene.inputs.k.shape[axis] > 1:
+            k, width = raw(scene, scene.inputs).k, scene.case.dim_v
             yield Alternative(inputs=replace(scene.inputs, k=torch.cat((k[..., :width], change(k[..., width:])), -1)))
 
     return build
