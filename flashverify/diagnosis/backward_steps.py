@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from flashverify.diagnosis.expected import Expected
     from flashverify.diagnosis.hypothesis import Expectations
     from flashverify.diagnosis.observation import Scene
     from flashverify.truth import Inputs
@@ -158,14 +159,18 @@ def changed(
         before = _gradients(scene, inputs, steps)
         if declared:
             scene.memo["steps"] = steps, before
-    after = _gradients(scene, inputs, change(steps))
+    after = _gradients(scene, inputs, step := change(steps))
+    flat = step.slope is not steps.slope and "dv" in values
+    least = _relative(values["dv"], before["dv"].size).amax() if flat and before["dv"].size.numel() else 0.0
     found = dict(values)
     for name, x in values.items():
         if name not in after:
             continue
         (old, size), (new, larger) = before[name], after[name]
-        largest = torch.nan_to_num(x.total / size, 0.0, 0.0, 0.0)
+        largest = _relative(x, size)
         ratio = torch.where(size > 0, largest, largest.max() if largest.numel() else 0.0)
+        if name in ("dq", "dk"):  # a derivative of a softcap that is near 0 hides the roundings of P, which dV shows
+            ratio = ratio.clamp(min=least)
         u = FORMATS[output(name).dtype_of(scene.case.dtype)].u
         total = torch.maximum(x.total, ratio * larger) + 2 * u * (new - old).abs()
         value, bad = x.value + (new - old), ~torch.isfinite(new - old)
@@ -177,6 +182,11 @@ def changed(
             strict=None,
         )
     return found
+
+
+def _relative(x: Expected, size: Tensor) -> Tensor:
+    """Of a gradient the declared distance for each unit of what it is summed from; 0 where that is 0 or not finite."""
+    return torch.nan_to_num(x.total / size, 0.0, 0.0, 0.0)
 
 
 def _gradients(scene: Scene, inputs: Inputs, s: Steps) -> dict[str, _Part]:

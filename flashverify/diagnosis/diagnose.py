@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from msgspec import structs
@@ -17,6 +18,7 @@ from flashverify.diagnosis.opening import first_scene, unwritten
 from flashverify.diagnosis.padding_experiment import padding_reaches
 from flashverify.diagnosis.place import first_line, place_of
 from flashverify.diagnosis.precision import precision_words
+from flashverify.diagnosis.related_cases import variants
 from flashverify.diagnosis.siblings import sibling
 from flashverify.diagnosis.trials import Trials, work
 from flashverify.judge.record import Diagnosis
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
 __all__ = ["SECONDS", "diagnose"]
 
 SECONDS = 10.0
+_UNPADDED, _SHARE_UNPADDED = 6, 0.3
+"""Cases with zeros for padding that must be right for a failure to be one of padding, and the share of the time for them."""
 _PRECISION = 3.0
 """Seconds for a defect of precision."""
 _FATAL = ("crash", "hang", "exception")
@@ -93,6 +97,8 @@ def diagnose(
         plain = trials.scene(replace(scene.case, storage=replace(scene.case.storage, padding="zero")))
         if plain is not None and plain.failures:
             starts = [plain]
+        elif (other := _without_padding(trials, scene.case)) is not None:
+            starts = [other]  # what reads elsewhere meets padding by chance
         elif reached := padding_reaches(subject, scene.case):
             return Diagnosis(reached[0], _sentence(reached[1]), place=place)
     remark = ""
@@ -122,6 +128,13 @@ def diagnose(
     words, conditions = described(trials, starts[0], verdict.output)
     said, form = (_NONE, "") if precise is None else (precise.sentence, precise.form)
     return Diagnosis(sentence=f"{said} {words}{remark}", place=place, conditions=conditions, form=form)
+
+
+def _without_padding(trials: Trials, case: Case) -> Scene | None:
+    """A failing run of a case like `case`, larger and with zeros outside the lengths; None where a few of these are right."""
+    plain = replace(case, storage=replace(case.storage, padding="zero"))
+    cases = islice(variants(trials.subject, plain), _UNPADDED)
+    return next((scene for scene in trials.of(cases, share=_SHARE_UNPADDED) if scene.failures), None)
 
 
 def _in_fp32(trials: Trials, scene: Scene) -> Scene | None:

@@ -20,6 +20,8 @@ def test_a_case_that_waits_to_be_made_smaller_needs_nothing_and_one_that_could_n
     assert not independence._outside(found, finding(case=WINDOW, not_minimal=NOT_YET), Company())
     assert independence._outside(found, finding(case=WINDOW, not_minimal="late"), Company())
     assert independence._outside(found, finding("accuracy empty-row o"), Company())
+    assert not independence._outside(finding("accuracy empty-row lse"), finding("accuracy empty-row o"), Company())
+    assert independence._outside(finding("accuracy empty-row lse"), finding("accuracy empty-row o", WINDOW), Company())
     bare = f"{PLAIN} backward=no"
     assert not independence._outside(finding("accuracy bound dq", bare), finding(case=bare), Company())
 

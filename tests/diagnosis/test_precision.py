@@ -11,6 +11,7 @@ from flashverify.case.text import parse_case
 from flashverify.diagnosis.diagnose import diagnose
 from flashverify.diagnosis.precision import precision_words
 from flashverify.numerics import Form
+from tests.diagnosis.mask_defects import given
 from tests.diagnosis.planted import LOG2E, Plain
 from tests.diagnosis.test_diagnosis import CASE, FORWARD, first_failure, planted
 from tests.fast_tier import fast_one_in
@@ -102,6 +103,11 @@ DEFECTS = [
     ("dS truncated to bf16", CASE, gradients(ds=cut)),
     ("P rounded to bf16", CASE, gradients(p=bf16)),
     ("the accumulator, rounded to bf16 after each tile", CASE.replace("seq_k=7", "seq_k=60"), gradients(acc=bf16)),
+    (
+        "Q times log2(e), rounded to bf16",
+        FP32,
+        given(q=lambda p: (bf16(p.q.double() * LOG2E) / LOG2E).to(p.q.dtype)),
+    ),
     ("logits times 1.00003", FP32, {"scale": lambda self, problem: problem.scale * 1.00003}),
 ]
 

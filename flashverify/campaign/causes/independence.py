@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from flashverify.case.case import Case
     from flashverify.judge.record import FindingRecord
 
-__all__ = ["LOW", "has", "independent", "is_silent", "lacks_parts", "naming", "needed"]
+__all__ = ["LOW", "has", "holds", "independent", "is_silent", "lacks_parts", "naming", "needed"]
 
 _SHAPES = frozenset({"groups of heads", "several sequences", "no rows", "no keys"})
 """Shapes of a case without which a failure may be gone."""
@@ -97,7 +97,9 @@ def is_silent(cause: FindingRecord, sighting: Sighting) -> bool:
     if not naming(cause) or sighting.key.check not in VALUES:
         return False
     right = not any(verdict.check in VALUES and verdict.output in FORWARD for verdict in sighting.failures)
-    lacks = not cause.not_minimal and not needed(cause) <= _has(sighting.case)
+    needs = needed(cause)
+    without = (_EMPTY in needs and sighting.key.error != EMPTY_ROW) or not _holds(sighting.case, needs)
+    lacks = not cause.not_minimal and without
     return lacks or (right and cause.key.check in VALUES and cause.key.output in FORWARD)
 
 
@@ -129,7 +131,7 @@ def _outside(found: FindingRecord, lead: FindingRecord, company: Company) -> boo
     needs = needed(lead)
     if _EMPTY in needs and found.key.error != EMPTY_ROW:
         return True
-    return any(not needs <= _has(text) for text in _cases(found, company))
+    return any(not _holds(text, needs) for text in _cases(found, company))
 
 
 def _with_less(found: FindingRecord, lead: FindingRecord, company: Company) -> bool:
@@ -154,6 +156,15 @@ def needed(finding: FindingRecord) -> frozenset[str]:
     if finding.key.check not in VALUES or finding.key.output not in OF_ROWS:
         needs -= {_ROWS}
     return needs | ({_EMPTY} if finding.key.error == EMPTY_ROW else set())
+
+
+def holds(case: Case, needs: frozenset[str]) -> bool:
+    """Whether a case has what is needed; of rows that see no key, which an error tells and no case, nothing is asked."""
+    return needs - {_EMPTY} <= has(case)
+
+
+def _holds(text: str, needs: frozenset[str]) -> bool:
+    return needs - {_EMPTY} <= _has(text)
 
 
 @lru_cache(4096)

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from flashverify.campaign.causes.diagnoses import named
-from flashverify.campaign.causes.independence import LOW, has, needed
+from flashverify.campaign.causes.independence import LOW, holds, needed
 from flashverify.campaign.causes.sighting import may_follow, sightings_of
 from flashverify.campaign.causes.symptoms import VALUES, symptom
 from flashverify.campaign.plan_name import PlanName
@@ -73,11 +73,11 @@ def _lacking(session: Session, one: FindingRecord, other: FindingRecord) -> Iter
     """The case of a finding in fp32, and with a part less, where that lacks something that the case of the other one has."""
     case, needs = parse_case(one.case), needed(other)
     subject = session.subject(one.subject_spec)
-    if not needs <= has(case):
+    if not holds(case, needs):
         return
     precise = change(case, dtype="fp32", precision="ieee") if LOW in needs else None
     for changed in (*([precise] if precise is not None else []), *simpler(case)):
-        if not needs <= has(changed) and session.toolkit.refusal(subject, changed) is None:
+        if not holds(changed, needs) and session.toolkit.refusal(subject, changed) is None:
             yield changed
 
 

@@ -49,6 +49,11 @@ def _in_bias(scene: Scene) -> Iterator[tuple[str, Change]]:
         yield "", lambda steps: replace(steps, dbias_ds=steps.formula() * steps.slope)
 
 
+def _before_store(scene: Scene) -> Iterator[tuple[str, Change]]:
+    for detail, _ in _in_bias(scene):
+        yield detail, lambda s: replace(s, slope=s.slope**2, dbias_ds=s.formula() * s.slope)
+
+
 def _after_bias(steps: Steps, cap: float) -> Tensor:
     """Of the logit with what is added to it behind the cap."""
     return 1 - (steps.z.where(steps.see, 0.0) / cap) ** 2
@@ -142,5 +147,11 @@ CAP_GRADIENT = (
         sentence="the gradient of a bias that is added behind the softcap is multiplied by the softcap's derivative",
         build=by_steps(_in_bias),
         outputs=("dbias", "drelative_bias"),
+    ),
+    Semantics(
+        name="softcap-slope-before-bias-gradient",
+        sentence="the gradient of a logit is multiplied by the softcap's derivative before that of a bias is taken of it, and again behind",
+        build=by_steps(_before_store),
+        outputs=("dq", "dk", "dbias", "drelative_bias"),
     ),
 )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from flashverify.checks.passes.logits import logits, products
+from flashverify.diagnosis.hypotheses.masking import IN_THE_SUM, in_the_sum_alone
 from flashverify.diagnosis.hypothesis import Alternative, Semantics
 from flashverify.outputs import FORWARD
 
@@ -48,6 +49,8 @@ def _hidden_at_the_cap(scene: Scene) -> Iterator[Alternative]:
             bias = torch.where(i.visible, 0.0, -cap - logits(replace(i, visible=None)))
             inputs = replace(i, visible=i.visible | keys, biases=(*i.biases, bias))
             yield Alternative(inputs=inputs, detail=detail)
+            said = ", ".join(filter(None, (detail, IN_THE_SUM)))
+            yield Alternative(inputs=inputs, finish=in_the_sum_alone(scene), detail=said)
 
 
 CAPS = (

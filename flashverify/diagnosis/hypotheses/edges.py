@@ -50,7 +50,16 @@ def _window_begin(scene: Scene, by: str) -> Iterator[Alternative]:
             elif by == "last":
                 part = found["left"] & (j >= last // size * size) & (last < end)
             else:
-                part = found["left"] | ((j >= last // size * size) & (j < last))
+                taken = (j >= last // size * size) & (j < last)
+                part = found["left"] | taken
+                sure = at.keys[:, None, :, None]
+                if upper is not None:
+                    sure = torch.minimum(sure, (first_row + at.shift + upper + 1)[:, None, :, None])
+                uncut = taken & (j < sure // size * size)  # a tile that the right edge or the last key cuts is masked
+                if not torch.equal(taken, uncut) and bool((uncut & others & ~found["left"]).any()):
+                    words = f"{detail}, unless it is cut on the other side too"
+                    inputs = replace(scene.inputs, visible=others & (found["left"] | uncut))
+                    yield Alternative(inputs=inputs, detail=words)
             yield Alternative(inputs=replace(scene.inputs, visible=others & part), detail=detail)
 
 

@@ -49,6 +49,27 @@ def _members(scene: Scene) -> Iterator[tuple[str, Change]]:
             yield detail or words, change
 
 
+def _some(scene: Scene) -> Iterator[tuple[str, Change]]:
+    for count in (2, 3, 4, 8, 16):
+        if count < scene.group:
+            for words, first in (("first", True), ("last", False)):
+
+                def kept(heads: int, _kv: int, group: int, count: int = count, first: bool = first) -> Tensor:
+                    member = torch.arange(heads) % group
+                    return member < count if first else member >= group - count
+
+                for _, change in _group(kept)(scene):
+                    yield f"the {words} {count}", change
+
+
+def _rounded(scene: Scene) -> Iterator[tuple[str, Change]]:
+    for count in (2, 4, 8, 16):
+        kept = scene.group // count * count
+        if 0 < kept < scene.group:
+            for _, change in _group(lambda heads, _kv, group, kept=kept: torch.arange(heads) % group < kept)(scene):  # type: ignore[misc]
+                yield f"{count} at a time", change
+
+
 def _twice(scene: Scene) -> Iterator[tuple[str, Change]]:
     for which, words in ((0, "the first one"), (-1, "the last one")):
         lost = _lost(which)
@@ -68,6 +89,20 @@ GROUP_SUMS = (
         sentence="of a group of query heads one does not reach dK and dV",
         build=by_steps(_members),
         outputs=("dk", "dv"),
+    ),
+    Semantics(
+        name="group-some-members-only",
+        sentence="of a group of query heads only some reach dK and dV, however many there are",
+        build=by_steps(_some),
+        outputs=("dk", "dv"),
+        one_way=True,
+    ),
+    Semantics(
+        name="group-rest-lost",
+        sentence="the query heads of a group are taken several at a time, and the rest does not reach dK and dV",
+        build=by_steps(_rounded),
+        outputs=("dk", "dv"),
+        one_way=True,
     ),
     Semantics(
         name="group-member-twice",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
 
 from flashverify.diagnosis.hypotheses.lengths import raw
-from flashverify.diagnosis.hypothesis import Alternative, Semantics
+from flashverify.diagnosis.hypothesis import TILES, Alternative, Semantics
 from flashverify.diagnosis.mask_tensors import with_parts
 
 if TYPE_CHECKING:
@@ -71,6 +72,27 @@ def _banded(scene: Scene, shift: Tensor) -> dict[str, Tensor]:
     return found
 
 
+def _multiple(lengths: tuple[int, ...], sign: int, size: int, room: int) -> tuple[int, ...]:
+    return tuple(min(sign * -(-sign * length // size) * size, room) for length in lengths)
+
+
+def _multiples(sign: int) -> Callable[[Scene], Iterator[Alternative]]:
+    """Numbers of keys rounded up (`sign` 1) or down (-1) to a multiple, those up to the end of the buffer."""
+
+    def build(scene: Scene) -> Iterator[Alternative]:
+        room, lengths = scene.case.seq_k, scene.case.mask.key_lengths
+        sizes = {} if lengths is None else {_multiple(lengths, sign, size, room): size for size in (*TILES, 8, 4, 2)}
+        for size in sizes.values():
+
+            def rounded(_rows: Tensor, keys: Tensor, size: int = size) -> Tensor:
+                return (sign * -(-sign * keys // size) * size).clamp(max=room)
+
+            for found in _keys(rounded)(scene):
+                yield replace(found, detail=f"of {size}")
+
+    return build
+
+
 LENGTHS_OF_OTHERS = (
     Semantics(
         name="query-lengths-of-first-sequence",
@@ -106,5 +128,15 @@ LENGTHS_OF_OTHERS = (
         name="key-lengths-at-least-one",
         sentence="a sequence without keys is taken to have one",
         build=_keys(lambda _rows, keys: keys.clamp(min=1)),
+    ),
+    Semantics(
+        name="key-lengths-rounded-up",
+        sentence="the key lengths are rounded up to a multiple: keys behind them take part with what they hold",
+        build=_multiples(1),
+    ),
+    Semantics(
+        name="key-lengths-rounded-down",
+        sentence="the key lengths are rounded down to a multiple, and the keys behind it are left out",
+        build=_multiples(-1),
     ),
 )

@@ -16,9 +16,12 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from flashverify.diagnosis.hypothesis import Expectations, Finish
     from flashverify.diagnosis.observation import Scene
 
-__all__ = ["MASKING"]
+__all__ = ["IN_THE_SUM", "MASKING", "in_the_sum_alone"]
+
+IN_THE_SUM = "in the row sum, not in O"
 
 _NUMBERS = (-100.0, -1e3, -1e4, -65504.0, -1e6)
 
@@ -56,11 +59,27 @@ def _hidden(
         z = logits(replace(i, visible=None))
         for changed, words in wanted(scene, z):
             bias = torch.where(i.visible, 0.0, changed - z)
-            for pairs, detail in _sets(scene) if tiled else ((_inside(scene), ""),):
+            for number, (pairs, detail) in enumerate(_sets(scene) if tiled else ((_inside(scene), ""),)):
                 inputs = replace(i, visible=i.visible | pairs, biases=(*i.biases, bias))
                 yield Alternative(inputs=inputs, detail=", ".join(filter(None, (words, detail))))
+                if not number:
+                    said = ", ".join(filter(None, (words, IN_THE_SUM)))
+                    yield Alternative(inputs=inputs, finish=in_the_sum_alone(scene), detail=said)
 
     return build
+
+
+def in_the_sum_alone(scene: Scene) -> Finish:
+    """Pairs that are added to the problem count in the row sum, with values of 0."""
+    natural = scene.truth.forward()["lse"][0] * scene.unit
+
+    def finish(found: Expectations) -> Expectations:
+        if "o" not in found or "lse" not in found:
+            return found
+        row = (found["lse"].value * scene.unit - natural).nan_to_num(0.0, 0.0, 0.0).unsqueeze(-1)
+        return found | {"o": scene.right["o"].times((-row).exp())}
+
+    return finish
 
 
 def _zero(_scene: Scene, z: Tensor) -> Iterator[tuple[Tensor, str]]:

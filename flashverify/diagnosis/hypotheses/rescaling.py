@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 __all__ = ["RESCALING"]
 
 _LARGEST_KEYS = 512
-_SMALL = 8.0 * math.log(2.0)
-"""Growth of the maximum, natural units, below which some kernels leave their accumulator alone: a factor of 256."""
+_LN2 = math.log(2.0)
+_SEEN = 0.05
+"""A growth, natural units, that shows in the LSE of a row where it is missed."""
 
 
 def _growth(scene: Scene, size: int) -> tuple[Tensor, Tensor] | None:
@@ -35,6 +36,13 @@ def _growth(scene: Scene, size: int) -> tuple[Tensor, Tensor] | None:
 
     0 where the maximum stays or is the first one; None where it never grows.
     """
+    if ("growth", size) not in scene.memo:
+        scene.memo["growth", size] = _grown(scene, size)
+    found: tuple[Tensor, Tensor] | None = scene.memo["growth", size]
+    return found
+
+
+def _grown(scene: Scene, size: int) -> tuple[Tensor, Tensor] | None:
     if scene.case.seq_k > _LARGEST_KEYS or not scene.case.seq_k:
         return None
     z = logits(scene.inputs)
@@ -63,7 +71,28 @@ def _behind(scene: Scene, size: int, chosen: Chosen, times: float) -> Tensor | N
     return times * by_key
 
 
-def _wrong(target: str, chosen: dict[str, Chosen], times: float) -> Change:
+def _limited(limit: float) -> Chosen:
+    return lambda _number, grown: grown < limit
+
+
+def _limits(scene: Scene, size: int) -> dict[str, Chosen]:
+    """Of the limits below which growth may be missed those that the wrong rows of a failing case leave; all where none is wrong."""
+    found = _growth(scene, size)
+    wrong = [scene.failures[name] for name in FORWARD if name in scene.failures]
+    if found is None or not wrong:
+        return _BY_GROWTH
+    grown = found[1]
+    rows = torch.stack([x.any(-1) if x.ndim == grown.ndim else x for x in wrong]).any(0)
+    shown = [
+        x[(x > 0) & (x.sum(0) == x)] for x in (grown.where(rows, 0.0), grown.where(~rows, 0.0))
+    ]  # of rows with one growth
+    least = shown[0].max() if len(shown[0]) else 0.0
+    right = shown[1][(shown[1] > _SEEN) & (shown[1] < 4.0)]  # larger ones leave little of the tiles before
+    most = right.min() if len(right) else math.inf
+    return {words: _limited(limit) for words, limit in _LIMITS.items() if least < limit <= most} | _ABOVE
+
+
+def _wrong(target: str, choices: Callable[[Scene, int], dict[str, Chosen]], times: float) -> Change:
     """The accumulator, the row sum or both lack the chosen rescalings (`times` 1), or have them twice (-1)."""
 
     def build(scene: Scene) -> Iterator[Alternative]:
@@ -79,7 +108,7 @@ def _wrong(target: str, chosen: dict[str, Chosen], times: float) -> Change:
             return {"o": scene.right["o"].times((-row).exp()), "lse": found["lse"]}
 
         for size in tiles(scene):
-            for words, which in chosen.items():
+            for words, which in choices(scene, size).items():
                 detail = ", ".join((f"a tile of {size} keys", *(words,) * bool(words)))
                 bias = _behind(scene, size, which, times)
                 if bias is not None:
@@ -104,11 +133,22 @@ _SOME: dict[str, Chosen] = {
     "from the third one on": lambda number, grown: (number > 1) & (grown >= 0),
     "but in the last one": lambda number, grown: (number < len(grown) - 1) & (grown >= 0),
 }
-_BY_GROWTH: dict[str, Chosen] = {
-    "where it grows by a factor below 256": lambda _number, grown: grown < _SMALL,
-    "where it grows by a factor below e": lambda _number, grown: grown < 1.0,
-    "where it grows by a factor above 256": lambda _number, grown: grown > _SMALL,
+_LIMITS = {
+    "where it grows by a factor below 256": 8.0 * _LN2,
+    "where it grows by a factor below e": 1.0,
+    "where it grows by a factor below sqrt(2)": 0.5 * _LN2,
+    "where it grows by a factor below 2": _LN2,
+    "where it grows by a factor below sqrt(e)": 0.5,
+    "where it grows by a factor below e^2": 2.0,
+    "where it grows by a factor below 4": 2.0 * _LN2,
+    "where it grows by a factor below 16": 4.0 * _LN2,
+    "where it grows by a factor below e^4": 4.0,
+    "where it grows by a factor below e^8": 8.0,
+    "where it grows by a factor below e^10": 10.0,
 }
+"""Growths of the maximum, natural units, from which on some kernels rescale, or up to which."""
+_ABOVE: dict[str, Chosen] = {"where it grows by a factor above 256": lambda _number, grown: grown > 8.0 * _LN2}
+_BY_GROWTH = {words: _limited(limit) for words, limit in _LIMITS.items()} | _ABOVE
 _TARGETS = (
     ("accumulator", "alpha", "the accumulator is", ("o",)),
     ("sum", "row-sum", "the row sum is", FORWARD),
@@ -121,7 +161,7 @@ RESCALING = (
         Semantics(
             name=_NAMES[name],
             sentence=f"{words} not rescaled when the running maximum grows",
-            build=_wrong(target, _EVERY, 1.0),
+            build=_wrong(target, lambda *_: _EVERY, 1.0),
             outputs=outputs,
         )
         for target, name, words, outputs in _TARGETS
@@ -130,7 +170,7 @@ RESCALING = (
         Semantics(
             name=f"{name}-twice",
             sentence=f"{words} rescaled twice when the running maximum grows",
-            build=_wrong(target, _EVERY, -1.0),
+            build=_wrong(target, lambda *_: _EVERY, -1.0),
             outputs=outputs,
         )
         for target, name, words, outputs in _TARGETS
@@ -139,7 +179,7 @@ RESCALING = (
         Semantics(
             name=f"{name}-missed-in-some-tiles",
             sentence=f"{words} not rescaled in some tiles where the running maximum grows",
-            build=_wrong(target, _SOME, 1.0),
+            build=_wrong(target, lambda *_: _SOME, 1.0),
             outputs=outputs,
         )
         for target, name, words, outputs in _TARGETS
@@ -148,7 +188,7 @@ RESCALING = (
         Semantics(
             name=f"{name}-missed-by-growth",
             sentence=f"{words} rescaled or not by how far the running maximum grows",
-            build=_wrong(target, _BY_GROWTH, 1.0),
+            build=_wrong(target, _limits, 1.0),
             outputs=outputs,
         )
         for target, name, words, outputs in _TARGETS
@@ -157,7 +197,7 @@ RESCALING = (
         Semantics(
             name=f"{name}-twice-in-some-tiles",
             sentence=f"{words} rescaled twice in some tiles where the running maximum grows",
-            build=_wrong(target, _SOME, -1.0),
+            build=_wrong(target, lambda *_: _SOME, -1.0),
             outputs=outputs,
         )
         for target, name, words, outputs in _TARGETS

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING
 import torch
 
 from flashverify.case.shared_kv import shares
+from flashverify.diagnosis.hypotheses.lengths import raw
 from flashverify.diagnosis.hypothesis import Alternative, Semantics
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+    from torch import Tensor
 
     from flashverify.diagnosis.observation import Scene
 
@@ -37,6 +40,17 @@ def _without_rest(scene: Scene) -> Iterator[Alternative]:
         yield Alternative(inputs=replace(scene.inputs, k=k * inside))
 
 
+def _rest_of(change: Callable[[Tensor], Tensor], axis: int) -> Callable[[Scene], Iterator[Alternative]]:
+    """The channels of K beyond V are a function of those, which is asked where `axis` has several entries."""
+
+    def build(scene: Scene) -> Iterator[Alternative]:
+        if _rest(scene) and scene.inputs.k.shape[axis] > 1:
+            k, width = raw(scene, scene.inputs).k, scene.case.dim_v
+            yield Alternative(inputs=replace(scene.inputs, k=torch.cat((k[..., :width], change(k[..., width:])), -1)))
+
+    return build
+
+
 def _scale_by_v(scene: Scene) -> Iterator[Alternative]:
     if _rest(scene):
         yield Alternative(inputs=replace(scene.inputs, scale=1.0 / math.sqrt(scene.case.dim_v)))
@@ -52,6 +66,20 @@ SHARED_KV = (
         name="shared-k-without-rest",
         sentence="the channels of K beyond those of V, the rotary part of a latent cache, are missing in the logits",
         build=_without_rest,
+    ),
+    *(
+        Semantics(
+            name=f"shared-rest-of-{name}",
+            sentence=f"the channels of K beyond those of V, the rotary part of a latent cache, are those of {words}",
+            build=_rest_of(change, axis),
+        )
+        for name, words, axis, change in (
+            ("first-sequence", "the first sequence for all", 0, lambda x: x[:1].expand_as(x)),
+            ("next-sequence", "the next sequence", 0, lambda x: x.roll(-1, 0)),
+            ("first-head", "the first head for all", 1, lambda x: x[:, :1].expand_as(x)),
+            ("first-key", "the first key for all", 2, lambda x: x[:, :, :1].expand_as(x)),
+            ("next-key", "the next key", 2, lambda x: x.roll(-1, 2)),
+        )
     ),
     Semantics(
         name="scale-by-dim-v",

@@ -35,8 +35,19 @@ def _sinks(change: Callable[[Scene, Tensor], Iterator[tuple[Tensor, str]]]) -> C
     return build
 
 
+def _counted(scene: Scene, sink: Tensor) -> tuple[int, ...]:
+    """How often the sink is in a wrong LSE, where that is a whole number."""
+    wrong = scene.failures.get("lse")
+    if wrong is None:
+        return ()
+    got, right = (x * scene.unit for x in (scene.outputs["lse"], scene.right["lse"].value))
+    times = 1 + ((got - sink.view(1, -1, 1)).exp() - (right - sink.view(1, -1, 1)).exp())[wrong]
+    times = times[torch.isfinite(times) & ((times - times.round()).abs() < 1e-3)]
+    return (int(times.median().round()),) if len(times) and 1.5 < float(times.median()) < 1e4 else ()
+
+
 def _several_times(scene: Scene, sink: Tensor) -> Iterator[tuple[Tensor, str]]:
-    for times in dict.fromkeys((scene.form.n_splits, 2, 3, 4, 8)):
+    for times in dict.fromkeys((scene.form.n_splits, 2, 3, 4, 8, *_counted(scene, sink))):
         if times > 1:
             yield sink + math.log(times), f"{times} times"
 

@@ -103,6 +103,22 @@ def _without_sink(scene: Scene, lse: Tensor) -> Tensor | None:
     return lse + logits(scene.inputs).logsumexp(-1) - scene.truth.exact_lse
 
 
+def _again(scene: Scene) -> Changes:
+    """P over its own sum; where that is below every normal number of fp32 the weights are 0."""
+    if scene.inputs.sink is None:
+        return
+
+    def normalised(s: Steps) -> Steps:
+        total = s.p.sum(-1, keepdim=True)
+        p = torch.where(total < 1e-37, 0.0, s.p / total.clamp(min=1e-300))
+        p = torch.where(
+            (total > 1e-46) & (total < 1e-28) & s.see, torch.nan, p
+        )  # what is left there is a matter of rounding
+        return replace(s, p=p, p_dv=p)
+
+    yield "", normalised
+
+
 SOFTMAX_GRADIENT = (
     Semantics(
         name="ds-without-weights",
@@ -200,6 +216,12 @@ SOFTMAX_GRADIENT = (
         sentence="the sink is left out of the LSE that the backward reads",
         build=_lse(_without_sink),
         outputs=_OF_WEIGHTS,
+    ),
+    Semantics(
+        name="backward-weights-without-sink",
+        sentence="the backward divides its weights by their sum over the keys alone: the sink has no share in it",
+        build=by_steps(_again),
+        outputs=(*OF_DS, "dv"),
     ),
     Semantics(
         name="backward-lse-of-previous-row",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from flashverify.diagnosis.hypothesis import Alternative, Expectations, Semantics
+from flashverify.diagnosis.hypothesis import TILES, Alternative, Expectations, Semantics
 from flashverify.diagnosis.mask_tensors import exchanged, of_heads_open
 from flashverify.outputs import FORWARD
 
@@ -26,7 +26,7 @@ _PAGE_SIZES = (1, 8, 16, 32, 64, 128, 256)
 
 
 def _stored(places: Places) -> Callable[[Scene], Iterator[Alternative]]:
-    """The LSE of another element: `places` maps numbers of the elements `[B, Hq, Sq]` to those that are read."""
+    """The LSE of another element: `places` maps numbers of the elements `[B, Hq, Sq]` to those that are read, -1 to none."""
 
     def build(scene: Scene) -> Iterator[Alternative]:
         if "lse" not in scene.right:
@@ -41,7 +41,8 @@ def _stored(places: Places) -> Callable[[Scene], Iterator[Alternative]]:
                     return found
                 lse = found["lse"]
                 value, total, over = (x.flatten()[moved] for x in (lse.value, lse.total, lse.overflow))
-                return found | {"lse": replace(lse, value=value, total=total, overflow=over, strict=None)}
+                lse = replace(lse, value=value, total=total, overflow=over, strict=None)
+                return found | {"lse": lse.whatever(moved < 0) if bool((moved < 0).any()) else lse}
 
             natural = scene.truth.forward()["lse"][0] * scene.unit
 
@@ -194,6 +195,18 @@ def _semantics(
     return Semantics(name=name, sentence=sentence, build=build, outputs=FORWARD, one_way=one_way)
 
 
+def _row_room(_scene: Scene, own: Tensor) -> Iterator[tuple[Tensor, str]]:
+    """A head has room for its rows up to a multiple of a tile where it is written, or where it is read."""
+    rows = own.shape[2]
+    for size in TILES if rows and own.shape[:2].numel() > 1 else ():
+        room = -(-rows // size) * size
+        if room > rows:
+            read = torch.where(own % room < rows, own // room * rows + own % room, -1)
+            yield read, f"a multiple of {size}"
+            read = own // rows * room + own % rows
+            yield torch.where(read < own.numel(), read, -1), f"a multiple of {size}, where it is read"
+
+
 WIRING = (
     Semantics(name="lse-of-another-row", sentence="a row gets the LSE of another one", build=_stored(_other_row)),
     Semantics(name="lse-of-another-head", sentence="a head gets the LSE of another one", build=_stored(_other_head)),
@@ -201,6 +214,11 @@ WIRING = (
         name="lse-in-another-layout",
         sentence="the LSE is stored in another layout than declared",
         build=_stored(_other_layout),
+    ),
+    Semantics(
+        name="lse-rows-of-whole-tiles",
+        sentence="the rows of the LSE are rounded up to whole tiles in the stride from head to head",
+        build=_stored(_row_room),
     ),
     _semantics("kv-batch-head-exchanged", "the strides of K or V over batches and heads are exchanged", _exchanged_kv),
     _semantics(

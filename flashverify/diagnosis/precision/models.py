@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from flashverify.diagnosis.precision.emulation import Steps
+    from flashverify.diagnosis.precision.rounding import Rounding
 
 __all__ = ["TILES", "Model", "models"]
 
@@ -72,6 +73,11 @@ def _set(name: str, rounding: Callable[..., object]) -> Callable[[Steps], Steps]
     return change
 
 
+def _in_base_2(rounding: Rounding) -> Rounding:
+    """Of a number times log2(e)."""
+    return lambda x: rounding(x / _LN2) * _LN2
+
+
 def models() -> Iterator[Model]:
     """Every model there is."""
     for name, words, outputs in _STEPS:
@@ -124,5 +130,9 @@ def models() -> Iterator[Model]:
             outputs=(*FORWARD, *BACKWARD),
             several=True,
         )
+    for how in ("rounded to bf16", "rounded to fp16"):
+        rounding = _in_base_2(NARROW[how])
+        for name, words in (("q", "Q times log2(e)"), ("scaled_q", "Q times the scale and log2(e)")):
+            yield Model(words=f"{words}, {how}", change=_set(name, rounding), outputs=(*FORWARD, "dq", "dk", "dv"))
     yield Model(words="P in fp32", change=lambda steps: replace(steps, p=same), outputs=("o", "dv"))
     yield Model(words="dS in fp32", change=lambda steps: replace(steps, ds=same), outputs=_DQ_DK)
