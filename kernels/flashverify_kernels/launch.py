@@ -7,20 +7,13 @@ from typing import Any, NamedTuple
 import torch
 
 from flashverify_kernels import hopper
-from flashverify_kernels.arguments import (
-    constants,
-    in_order,
-    records,
-    sequences_of,
-    sizes_of,
-    statistics,
-    views,
-)
+from flashverify_kernels.arguments import constants, in_order, records, sequences_of, sizes_of, statistics, views
 from flashverify_kernels.device.delta import delta_kernel
 from flashverify_kernels.device.dkdv import dkdv_kernel
 from flashverify_kernels.device.dq import dq_kernel
 from flashverify_kernels.device.forward import forward_kernel
 from flashverify_kernels.options import Options
+from flashverify_kernels.plans import launched, planned
 from flashverify_kernels.reductions import bias_gradient, row_positions, sink_gradient, table_gradient
 from flashverify_kernels.runtime import compute_capability
 from flashverify_kernels.tiles import tiles
@@ -91,6 +84,12 @@ def forward(
         ValueError: a shape, stride, device or value that is not accepted.
     """
     options = options or Options()
+    return ForwardResult(*planned("forward", (q, k, v), options, (dtype,), lambda: _forward(q, k, v, options, dtype)))
+
+
+def _forward(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, options: Options, dtype: torch.dtype | None
+) -> ForwardResult:
     call = check_call(q, k, v, options, capability=compute_capability(q), dtype=dtype)
     o = _empty(call, options, q, call.heads, call.rows, call.dv, dtype)
     lse2 = torch.empty(call.batch, call.heads, call.rows, dtype=torch.float32, device=q.device)
@@ -145,6 +144,30 @@ def backward(
         ValueError: a shape, stride, device or value that is not accepted.
     """
     options = options or Options()
+    given = (do, q, k, v, o, lse2, dlse)
+    return BackwardResult(
+        *planned(
+            "backward",
+            given,
+            options,
+            (tuple(map(bool, needs)), dtype),
+            lambda: _backward(*given, options, needs, dtype),
+        )
+    )
+
+
+def _backward(
+    do: torch.Tensor,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    o: torch.Tensor,
+    lse2: torch.Tensor,
+    dlse: torch.Tensor | None,
+    options: Options,
+    needs: tuple[bool, ...],
+    dtype: torch.dtype | None,
+) -> BackwardResult:
     call = check_call(q, k, v, options, capability=compute_capability(q), dtype=dtype)
     rows = (call.batch, call.heads, call.rows)
     outputs = tuple((*rows, call.dv)[a] for a in axes(options.layout))
@@ -230,7 +253,7 @@ def _launch(kernel: Any, programs: int, q: torch.Tensor, **arguments: Any) -> No
         raise ValueError(f"q: {programs} tiles are more than one launch can take ({_MAX_PROGRAMS})")
     if programs:
         with torch.cuda.device(q.device) if q.is_cuda else contextlib.nullcontext():
-            kernel[(programs,)](**arguments)
+            launched(kernel, programs, **arguments)
 
 
 def _empty(
