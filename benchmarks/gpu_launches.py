@@ -31,15 +31,13 @@ def say(*words: object) -> None:
 
 
 def answer(question: str, right: bool) -> None:
-    """Print a question and its answer."""
     if not right:
         _WRONG.append(question)
     say("yes" if right else "NO ", question)
 
 
-def normal(heads: int, length: int, d: int = 64, dtype: torch.dtype = torch.float16, gap: int = 0) -> torch.Tensor:
-    x = torch.randn(2, heads, length, d + gap, device="cuda").to(dtype)[..., :d]
-    return x.detach().requires_grad_()
+def normal(heads: int, length: int, *, gap: int = 0) -> torch.Tensor:
+    return torch.randn(2, heads, length, 64 + gap, device="cuda").half()[..., :64].requires_grad_()
 
 
 def same(one: Any, two: Any) -> bool:
@@ -63,16 +61,18 @@ def problems() -> list[tuple[str, tuple[torch.Tensor, ...], dict[str, Any]]]:
         {"scale": -0.0},
     ]
     found = []
-    for (n, each), (d, gap) in itertools.product(enumerate(options), ((64, 0), (128, 0), (40, 0), (64, 3))):
-        q, k, v = normal(4, 120, d, gap=gap), normal(2, 130, d, gap=gap), normal(2, 130, d, gap=gap)
+    for (n, each), (batch, gap) in itertools.product(enumerate(options), ((2, 0), (1, 0), (2, 8), (1, 64))):
+        if batch == 1 and "key_lengths" in each:
+            each = dict.fromkeys(each, lengths[:1])
+        q, k, v = (normal(heads, s, gap=gap)[:batch] for heads, s in ((4, 120), (2, 130), (2, 130)))
+        q, k, v = (x.detach().requires_grad_() for x in (q, k, v))
         if each.get("layout") == "bshd":
             q, k, v = (x.detach().transpose(1, 2).requires_grad_() for x in (q, k, v))
-        found.append((f"options {n}, D = {d}, gap {gap}: {', '.join(each) or 'none'}", (q, k, v), each))
+        found.append((f"options {n}, batch {batch}, gap {gap}: {', '.join(each) or 'none'}", (q, k, v), each))
     return found
 
 
 def step(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, do: torch.Tensor, **options: Any) -> tuple[Any, ...]:
-    """O and the gradients."""
     from flashverify_kernels import attention
 
     o = attention(q, k, v, **options)
@@ -98,7 +98,6 @@ def bits() -> None:
 
 
 def moved_copy(x: torch.Tensor) -> torch.Tensor:
-    """An equal tensor of equal strides elsewhere."""
     y = torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device)
     return y.copy_(x.detach()).requires_grad_()
 
@@ -187,7 +186,6 @@ def processor_time(call: Callable[[], Any], count: int = 100) -> float:
 
 
 def times() -> None:
-    """The table of processor times."""
     from flashverify_kernels import plans
 
     say(f"{'us of processor time a call':40}{'plans':>8}{'none':>8}")
@@ -226,7 +224,7 @@ def profile() -> None:
         sys.stdout.flush()
 
 
-PARTS = {"times": times, "bits": bits, "graphs": graphs, "profile": profile}
+PARTS = {"times": times, "profile": profile, "graphs": graphs, "bits": bits}
 
 
 def main() -> int:

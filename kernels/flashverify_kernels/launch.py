@@ -1,8 +1,7 @@
 """Host launchers: check, allocate, launch. The layer below autograd, where forward and backward can be called apart."""
 
 import contextlib
-import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -15,6 +14,7 @@ from flashverify_kernels.device.forward import forward_kernel
 from flashverify_kernels.options import Options
 from flashverify_kernels.plans import launched, planned
 from flashverify_kernels.reductions import bias_gradient, row_positions, sink_gradient, table_gradient
+from flashverify_kernels.results import BackwardResult, ForwardResult
 from flashverify_kernels.runtime import compute_capability
 from flashverify_kernels.tiles import tiles
 from flashverify_kernels.validation import CheckedCall, axes, check_call, check_like
@@ -22,44 +22,6 @@ from flashverify_kernels.validation import CheckedCall, axes, check_call, check_
 DELTA_ROWS = 64
 """Rows per program of the delta kernel."""
 _MAX_PROGRAMS = 2**31 - 1
-
-
-class ForwardResult(NamedTuple):
-    """What the forward computes.
-
-    Attributes:
-        o: output, in the layout and dtype of q, `[B, Hq, Sq, Dv]` or `[B, Sq, Hq, Dv]`.
-        lse2: LSE, log base 2, `[B, Hq, Sq]` fp32 in both layouts; -inf for a row without keys.
-    """
-
-    o: torch.Tensor
-    lse2: torch.Tensor
-
-    def lse_natural(self) -> torch.Tensor:
-        """LSE in natural units, lse2 * ln(2)."""
-        return self.lse2 * math.log(2)
-
-
-class BackwardResult(NamedTuple):
-    """What the backward computes; a gradient that was not asked for is None.
-
-    Attributes:
-        dq: gradient of q, in its layout and dtype.
-        dk: gradient of k, likewise; summed over the group of query heads in fp32.
-        dv: gradient of v, likewise.
-        delta: rowsum(dO * O) - dLSE, `[B, Hq, Sq]` fp32; 0 for a row without keys.
-        dbias: gradient of the bias, in its shape and dtype; summed over broadcast axes in fp32.
-        dsink: gradient of the sinks, `[Hq]` fp32.
-        drelative_bias: gradient of the table of a relative bias, `[Hq, buckets]` fp32; summed in fp64.
-    """
-
-    dq: torch.Tensor | None
-    dk: torch.Tensor | None
-    dv: torch.Tensor | None
-    delta: torch.Tensor
-    dbias: torch.Tensor | None = None
-    dsink: torch.Tensor | None = None
-    drelative_bias: torch.Tensor | None = None
 
 
 def forward(

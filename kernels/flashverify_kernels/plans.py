@@ -8,7 +8,6 @@ these, and one that somebody watches (hooks of launches, modes of torch, another
 from __future__ import annotations
 
 import contextlib
-import inspect
 import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,6 +18,7 @@ from triton.runtime.jit import JITFunction
 
 from flashverify_kernels.config import Configs
 from flashverify_kernels.packed import Packed
+from flashverify_kernels.planned_launch import NoPlanError, Numbers, PlannedLaunch, planned_launch
 from flashverify_kernels.runtime import INTERPRETED
 
 if TYPE_CHECKING:
@@ -43,33 +43,11 @@ _thread = threading.local()
 _off = 0
 
 
-class _Launch(NamedTuple):
-    """One launch: `fills` are the arguments that depend on addresses, by number."""
-
-    kernel: Any
-    compiled: Any
-    programs: int
-    arguments: list[Any]
-    fills: tuple[tuple[int, Callable[..., Any]], ...]
-
-
 class _Plan(NamedTuple):
     """The shape and dtype of each output, None for one that there is not, and the launches."""
 
     outputs: tuple[tuple[torch.Size, torch.dtype] | None, ...]
-    launches: tuple[_Launch, ...]
-
-
-class _Numbers(dict[int, int]):
-    """The tensors by address, and the addresses that launches read or write."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.used: set[int] = set()
-
-
-class _NoPlanError(Exception):
-    """A launch reads a tensor that is neither given nor returned."""
+    launches: tuple[PlannedLaunch, ...]
 
 
 @contextlib.contextmanager
@@ -115,10 +93,8 @@ def planned(
     if tables is None or not all(x is None or type(x) in _PLAIN for x in (*given, *tables)):
         return compute()
     tensors = [x for x in (*given, *tables) if x is not None]
-    if not all(x.is_cuda and x.layout is torch.strided for x in tensors):
-        return compute()
-    device = torch.cuda.current_device()
-    if any(x.get_device() != device for x in tensors):
+    device = _device(tensors)
+    if device is None:
         return compute()
     pointers = [x.data_ptr() for x in tensors]
     key = (
@@ -154,6 +130,14 @@ def planned(
             each.programs, 1, 1, stream, compiled.function, compiled.packed_metadata, None, None, None, *arguments
         )
     return tuple(made)
+
+
+def _device(tensors: list[torch.Tensor]) -> int | None:
+    """The number of the current device where all tensors lie on it, else None."""
+    if not all(x.is_cuda and x.layout is torch.strided for x in tensors):
+        return None
+    device = torch.cuda.current_device()
+    return device if all(x.get_device() == device for x in tensors) else None
 
 
 def _watched() -> bool:
@@ -228,13 +212,13 @@ def _recorded(key: Any, pointers: list[int], compute: Callable[[], Tensors]) -> 
         return outputs
     if not record or any(x.numel() == 0 or not x.is_contiguous() for x in made):
         return outputs
-    numbers = _Numbers()
+    numbers = Numbers()
     for n, pointer in enumerate((*pointers, *new)):
         numbers.setdefault(pointer, n)
-    with contextlib.suppress(_NoPlanError):
+    with contextlib.suppress(NoPlanError):
         plan = _Plan(
             tuple(None if x is None else (x.shape, x.dtype) for x in outputs),
-            tuple(_launch(numbers, *each) for each in record),
+            tuple(planned_launch(numbers, *each) for each in record),
         )
         if not numbers.used.issuperset(new):  # something else than a launch writes an output
             return outputs
@@ -243,61 +227,3 @@ def _recorded(key: Any, pointers: list[int], compute: Callable[[], Tensors]) -> 
                 del _plans[next(iter(_plans))]
             _plans[key] = plan
     return outputs
-
-
-def _launch(
-    numbers: _Numbers, kernel: Any, compiled: Any, programs: int, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> _Launch:
-    if not hasattr(compiled, "packed_metadata"):
-        raise _NoPlanError
-    bound = inspect.signature(kernel.fn).bind(*args, **{n: x for n, x in kwargs.items() if n in kernel.arg_names})
-    bound.apply_defaults()
-    filled = [(x, _fill(x, numbers)) for x in bound.arguments.values()]
-    return _Launch(
-        kernel,
-        compiled,
-        programs,
-        [x if fill is None else None for x, fill in filled],
-        tuple((n, fill) for n, (_, fill) in enumerate(filled) if fill is not None),
-    )
-
-
-def _fill(value: Any, numbers: _Numbers) -> Callable[..., Any] | None:
-    """How an argument follows from the tensors and their addresses; None for one that does not."""
-    if isinstance(value, torch.Tensor):
-        at = _number(value, numbers)
-        return lambda _tensors, pointers: pointers[at]
-    if isinstance(value, tuple):
-        parts = list(enumerate(_fill(x, numbers) for x in value))
-        fills = [(n, fill) for n, fill in parts if fill is not None]
-        rest = [x if fill is None else None for x, (_, fill) in zip(value, parts, strict=True)]
-        return _record_of(rest, fills) if fills else None
-    if hasattr(value, "block_shape"):
-        at, kind = _number(value.base, numbers), type(value)
-        fields = {name: x for name, x in vars(value).items() if name != "base"}
-        return lambda tensors, _pointers: _descriptor(kind, fields, tensors[at])
-    return None
-
-
-def _number(x: torch.Tensor, numbers: _Numbers) -> int:
-    if x.data_ptr() not in numbers:
-        raise _NoPlanError
-    numbers.used.add(x.data_ptr())
-    return numbers[x.data_ptr()]
-
-
-def _record_of(rest: list[Any], fills: list[tuple[int, Callable[..., Any]]]) -> Callable[..., Any]:
-    def fill(tensors: list[torch.Tensor], pointers: list[int]) -> tuple[Any, ...]:
-        found = rest.copy()
-        for n, part in fills:
-            found[n] = part(tensors, pointers)
-        return tuple(found)
-
-    return fill
-
-
-def _descriptor(kind: type, fields: dict[str, Any], base: torch.Tensor) -> Any:
-    """A descriptor like one that was checked, of a tensor of equal shape, strides, dtype and alignment."""
-    found = object.__new__(kind)
-    found.__dict__.update(fields, base=base)
-    return found
