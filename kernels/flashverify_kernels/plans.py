@@ -148,9 +148,13 @@ def _watched() -> bool:
         or bool(getattr(runtime.launch_enter_hook, "calls", runtime.launch_enter_hook))
         or bool(getattr(runtime.launch_exit_hook, "calls", runtime.launch_exit_hook))
         or getattr(runtime, "add_stages_inspection_hook", None) is not None
-        or torch._C._len_torch_dispatch_stack() > 0
-        or torch._C._len_torch_function_stack() > 0
+        or _modes() > 0
     )
+
+
+def _modes() -> int:
+    """How many modes of torch see the functions of this thread."""
+    return torch._C._len_torch_dispatch_stack() + torch._C._len_torch_function_stack()
 
 
 def _tables(options: Options) -> Tensors | None:
