@@ -46,7 +46,8 @@ def forward(
         ValueError: a shape, stride, device or value that is not accepted.
     """
     options = options or Options()
-    return ForwardResult(*planned("forward", (q, k, v), options, (dtype,), lambda: _forward(q, k, v, options, dtype)))
+    found = planned("forward", (q, k, v), options, (dtype,), lambda: _forward(q, k, v, options, dtype))
+    return ForwardResult(*found)  # type: ignore[arg-type]  both are there
 
 
 def _forward(
@@ -107,15 +108,9 @@ def backward(
     """
     options = options or Options()
     given = (do, q, k, v, o, lse2, dlse)
-    return BackwardResult(
-        *planned(
-            "backward",
-            given,
-            options,
-            (tuple(map(bool, needs)), dtype),
-            lambda: _backward(*given, options, needs, dtype),
-        )
-    )
+    others = (tuple(map(bool, needs)), dtype)
+    found = planned("backward", given, options, others, lambda: _backward(*given, options, needs, dtype))
+    return BackwardResult(*found)  # type: ignore[arg-type]  delta is there
 
 
 def _backward(

@@ -91,6 +91,6 @@ def _record_of(rest: list[Any], fills: list[tuple[int, Callable[..., Any]]]) -> 
 
 def _descriptor(kind: type, fields: dict[str, Any], base: torch.Tensor) -> Any:
     """A descriptor like one that was checked, of a tensor of equal shape, strides, dtype and alignment."""
-    found = object.__new__(kind)
+    found: Any = object.__new__(kind)
     found.__dict__.update(fields, base=base)
     return found
