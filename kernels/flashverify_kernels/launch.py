@@ -47,7 +47,7 @@ def forward(
     """
     options = options or Options()
     found = planned("forward", (q, k, v), options, (dtype,), lambda: _forward(q, k, v, options, dtype))
-    return ForwardResult(*found)  # type: ignore[arg-type]  both are there
+    return ForwardResult(*found)  # type: ignore[arg-type]
 
 
 def _forward(
@@ -110,7 +110,7 @@ def backward(
     given = (do, q, k, v, o, lse2, dlse)
     others = (tuple(map(bool, needs)), dtype)
     found = planned("backward", given, options, others, lambda: _backward(*given, options, needs, dtype))
-    return BackwardResult(*found)  # type: ignore[arg-type]  delta is there
+    return BackwardResult(*found)  # type: ignore[arg-type]
 
 
 def _backward(
