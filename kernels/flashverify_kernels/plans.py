@@ -2,7 +2,8 @@
 
 A key holds all that checks and launches read of a call besides the contents of tensors and their addresses: shapes, strides, dtypes,
 device, the address modulo 16, which tensors share an address, and the options. The plan of a key holds no tensor. A call that is not of
-these, and one that somebody watches (hooks of launches, modes of torch, another `JITFunction.run`, the interpreter), goes the ordinary way.
+these, and one that somebody watches (hooks of launches, modes of torch, another `JITFunction.run`, the interpreter), goes the ordinary way. A copy of this package under another name has
+no plans.
 """
 
 from __future__ import annotations
@@ -36,6 +37,9 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 _NONE = type(None)
 _TEXTS = (_NONE, str)
 _NUMBERS = (_NONE, float)
+_OWN = (
+    __name__.partition("_kernels.")[0] == "flashverify"
+)  # in a copy under another name host code may be planted with defects
 _STOCK = JITFunction.run if JITFunction.run.__qualname__ == "JITFunction.run" else None
 _plans: dict[Any, _Plan] = {}
 _change = threading.Lock()
@@ -87,7 +91,7 @@ def planned(
         TypeError: as `compute`.
         ValueError: likewise.
     """
-    if INTERPRETED or _off or _watched():
+    if INTERPRETED or not _OWN or _off or _watched():
         return compute()
     tables = _tables(options)
     if tables is None or not all(x is None or type(x) in _PLAIN for x in (*given, *tables)):

@@ -65,7 +65,6 @@ def tensors(dtype=torch.float16, *, gap=0, offset=0, sq=40, layout="bhsd", batch
 
 
 def ways(log):
-    """How the launches since the last question were made."""
     found = [way for way, *_ in log]
     log.clear()
     return set(found)
@@ -218,10 +217,11 @@ def test_somebody_who_watches_launches_sees_them(log, monkeypatch, hook):
     assert ways(log) == {"ordinary"}
 
 
-def test_another_run_of_launches_is_asked(log, monkeypatch):
+@pytest.mark.parametrize(("place", "value"), [((plans, "_OWN"), False), ((plans.JITFunction, "run"), print)])
+def test_a_copy_and_another_run_of_launches_have_none(log, monkeypatch, place, value):
     forward(*tensors())
     log.clear()
-    monkeypatch.setattr(plans.JITFunction, "run", lambda *args, **kwargs: None)
+    monkeypatch.setattr(*place, value)
     forward(*tensors())
 
     assert ways(log) == {"ordinary"}

@@ -68,6 +68,7 @@ SCOPE = (
     Scope("packed.py", needs=("packed",)),
     Scope("reductions.py", needs=("backward",)),
     Scope("relative.py", needs=("relative_bias",)),
+    Scope("results.py"),
     Scope("terms.py", only=_names("check_terms")),
     Scope("views.py"),
     Scope("tree_bitmap.py", needs=("tree", "bitmap")),
@@ -105,6 +106,7 @@ _FUNCTIONS = {
     "dropout_draws": ("dropout",),
     "sink_gradient": ("sink",),
     "backward": ("backward",),
+    "_backward": ("backward",),
 }
 _CONDITIONS = {
     "dropout.keep_share is not None": "dropout",
