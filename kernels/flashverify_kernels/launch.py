@@ -24,6 +24,7 @@ DELTA_ROWS = 64
 _MAX_PROGRAMS = 2**31 - 1
 
 
+@planned(tensors=3)
 def forward(
     q: torch.Tensor,
     k: torch.Tensor,
@@ -46,13 +47,6 @@ def forward(
         ValueError: a shape, stride, device or value that is not accepted.
     """
     options = options or Options()
-    found = planned("forward", (q, k, v), options, (dtype,), lambda: _forward(q, k, v, options, dtype))
-    return ForwardResult(*found)  # type: ignore[arg-type]
-
-
-def _forward(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, options: Options, dtype: torch.dtype | None
-) -> ForwardResult:
     call = check_call(q, k, v, options, capability=compute_capability(q), dtype=dtype)
     o = _empty(call, options, q, call.heads, call.rows, call.dv, dtype)
     lse2 = torch.empty(call.batch, call.heads, call.rows, dtype=torch.float32, device=q.device)
@@ -75,6 +69,7 @@ def _forward(
     return ForwardResult(o, lse2)
 
 
+@planned(tensors=6)
 def backward(
     do: torch.Tensor,
     q: torch.Tensor,
@@ -107,24 +102,6 @@ def backward(
         ValueError: a shape, stride, device or value that is not accepted.
     """
     options = options or Options()
-    given = (do, q, k, v, o, lse2, dlse)
-    others = (tuple(map(bool, needs)), dtype)
-    found = planned("backward", given, options, others, lambda: _backward(*given, options, needs, dtype))
-    return BackwardResult(*found)  # type: ignore[arg-type]
-
-
-def _backward(
-    do: torch.Tensor,
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    o: torch.Tensor,
-    lse2: torch.Tensor,
-    dlse: torch.Tensor | None,
-    options: Options,
-    needs: tuple[bool, ...],
-    dtype: torch.dtype | None,
-) -> BackwardResult:
     call = check_call(q, k, v, options, capability=compute_capability(q), dtype=dtype)
     rows = (call.batch, call.heads, call.rows)
     outputs = tuple((*rows, call.dv)[a] for a in axes(options.layout))

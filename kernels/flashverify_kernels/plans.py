@@ -9,34 +9,32 @@ no plans.
 from __future__ import annotations
 
 import contextlib
+import functools
+import inspect
 import threading
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import torch
 from triton import knobs
 from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
-from flashverify_kernels.config import Configs
-from flashverify_kernels.packed import Packed
+from flashverify_kernels.options import Options
+from flashverify_kernels.plan_options import Tensors, tables_of, values_of
 from flashverify_kernels.planned_launch import NoPlanError, Numbers, PlannedLaunch, planned_launch
 from flashverify_kernels.runtime import INTERPRETED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from flashverify_kernels.options import Options
+    from collections.abc import Iterator
 
 LIMIT = 512
 """Plans that are kept; the oldest makes room."""
 
-Tensors = tuple[torch.Tensor | None, ...]
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 _ALIGNMENT = 16  # bytes
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
-_NONE = type(None)
-_TEXTS = (_NONE, str)
-_NUMBERS = (_NONE, float)
 _OWN = (
     __name__.partition("_kernels.")[0] == "flashverify"
 )  # in a copy under another name host code may be planted with defects
@@ -75,25 +73,47 @@ def launched(kernel: Any, programs: int, *args: Any, **kwargs: Any) -> None:
         record.append((kernel, compiled, programs, args, kwargs))
 
 
-def planned(
-    kind: str, given: Tensors, options: Options, others: tuple[Any, ...], compute: Callable[[], Tensors]
-) -> Tensors:
-    """What `compute` returns, by the plan of an earlier call where there is one.
+def planned(*, tensors: int) -> Callable[[_F], _F]:
+    """A decorator of a function that computes by `launched` alone: a call takes the plan of an earlier one where there is one.
+
+    The function returns a named tuple of new tensors, and None for those that it does not make. Its arguments are `tensors` tensors, the
+    options, and by keyword `dlse`, `needs` and `dtype`.
 
     Args:
-        kind: which function.
-        given: its tensors.
-        options: of the call.
-        others: its further arguments, hashable.
-        compute: the ordinary way, by `launched` alone; returns new tensors, or None for those that it does not make.
-
-    Raises:
-        TypeError: as `compute`.
-        ValueError: likewise.
+        tensors: how many tensors come first. A call that names one of them goes the ordinary way.
     """
-    if INTERPRETED or not _OWN or _off or _watched():
+
+    def decorate(function: _F) -> _F:
+        made = inspect.get_annotations(function)["return"]
+        names = frozenset(list(inspect.signature(function).parameters)[tensors:])
+
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if INTERPRETED or not _OWN or _off or len(args) < tensors or not names.issuperset(kwargs):
+                return function(*args, **kwargs)
+            if len(args) > tensors + (0 if "options" in kwargs else 1):
+                return function(*args, **kwargs)  # an error
+            options = args[tensors] if len(args) > tensors else kwargs.get("options")
+            given = (*args[:tensors], kwargs.get("dlse"))
+            others = (tuple(map(bool, kwargs.get("needs", ()))), "needs" in kwargs, kwargs.get("dtype"))
+            return made(
+                *_outputs(
+                    function.__name__, given, options or Options(), others, functools.partial(function, *args, **kwargs)
+                )
+            )
+
+        return cast("_F", call)
+
+    return decorate
+
+
+def _outputs(
+    kind: str, given: Tensors, options: Options, others: tuple[Any, ...], compute: Callable[[], Tensors]
+) -> Tensors:
+    """What `compute` returns, or the plan of an earlier call makes of these tensors, options and other arguments."""
+    if _watched():
         return compute()
-    tables = _tables(options)
+    tables = tables_of(options)
     if tables is None or not all(x is None or type(x) in _PLAIN for x in (*given, *tables)):
         return compute()
     tensors = [x for x in (*given, *tables) if x is not None]
@@ -107,7 +127,7 @@ def planned(
         others,
         *[None if x is None else (x.dtype, x.shape, x.stride()) for x in (*given, *tables)],
         *[(p % _ALIGNMENT, pointers.index(p)) for p in pointers],
-        *_values(options),
+        *values_of(options),
         knobs.runtime.debug,
         knobs.compilation.instrumentation_mode,
     )
@@ -159,52 +179,6 @@ def _watched() -> bool:
 def _modes() -> int:
     """How many modes of torch see the functions of this thread."""
     return torch._C._len_torch_dispatch_stack() + torch._C._len_torch_function_stack()
-
-
-def _tables(options: Options) -> Tensors | None:
-    """The tensors of the options; None where an option is of a kind, or a type, that no plan is made for."""
-    packed, window = options.packed, options.window
-    if (
-        options.dropout is not None  # of another seed with every call
-        or options.relative_bias is not None
-        or options.tree is not None
-        or options.bitmap is not None
-        or options.blocks is not None
-        or type(options.scale) not in _NUMBERS
-        or type(options.softcap) not in _NUMBERS
-        or type(options.causal) not in _TEXTS
-        or type(options.precision) is not str
-        or type(options.layout) is not str
-        or type(options.config) not in (_NONE, Configs)
-        or (window is not None and not (type(window) is tuple and all(type(x) in (_NONE, int) for x in window)))
-        or (packed is not None and not (type(packed) is Packed and type(packed.max_q) is type(packed.max_k) is int))
-    ):
-        return None
-    return (
-        options.query_lengths,
-        options.key_lengths,
-        options.prefix_lengths,
-        options.alibi_slopes,
-        options.bias,
-        options.sink,
-        None if packed is None else packed.cu_q,
-        None if packed is None else packed.cu_k,
-    )
-
-
-def _values(options: Options) -> tuple[Any, ...]:
-    """The options that are no tensors; -0.0 is not 0.0, and a configuration of 64.0 is not one of 64."""
-    packed, config = options.packed, options.config
-    return (
-        None if options.scale is None else options.scale.hex(),
-        None if options.softcap is None else options.softcap.hex(),
-        options.causal,
-        options.window,
-        options.precision,
-        options.layout,
-        None if packed is None else (packed.max_q, packed.max_k),
-        None if config is None else repr(config),
-    )
 
 
 def _recorded(key: Any, pointers: list[int], compute: Callable[[], Tensors]) -> Tensors:

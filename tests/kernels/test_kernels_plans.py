@@ -138,18 +138,11 @@ def test_the_same_arguments_reach_the_launcher(log, name, needs):
         (lambda: tensors(torch.float32), {}),
         (lambda: tensors(gap=8), {}),
         (lambda: tensors(offset=1), {}),
-        (lambda: tensors(sq=41), {}),
         (lambda: (lambda q, k, v: (q, k, k))(*tensors()), {}),
         (tensors, {"scale": 0.0}),
         (tensors, {"scale": -0.0}),
-        (tensors, {"softcap": 1.0}),
-        (tensors, {"causal": "top-left"}),
-        (tensors, {"causal": "bottom-right"}),
-        (tensors, {"window": (1, 1)}),
         (tensors, {"window": (1, None)}),
         (tensors, {"key_lengths": ints(1, 1)}),
-        (tensors, {"query_lengths": ints(1, 1)}),
-        (tensors, {"alibi_slopes": torch.ones(4)}),
         (tensors, {"sink": torch.ones(4)}),
         (tensors, {"config": Configs(forward=LaunchConfig(block_m=16, block_n=32, num_warps=4, num_stages=1))}),
     ],
@@ -194,6 +187,13 @@ def test_bad_options_have_their_errors_beside_plans_of_good_ones(log, options):
         forward(*tensors(), Options(**options))
 
     assert str(found.value) == str(expected.value)
+
+
+@pytest.mark.parametrize("more", [{"bogus": 1}, {"dlse": None}, {"options": Options()}])
+def test_a_call_with_unknown_arguments_is_refused(log, more):
+    forward(*tensors(), Options())
+    with pytest.raises(TypeError):
+        forward(*tensors(), Options(), **more)
 
 
 def test_a_gradient_that_no_launch_writes_has_no_plan(log):

@@ -106,7 +106,6 @@ _FUNCTIONS = {
     "dropout_draws": ("dropout",),
     "sink_gradient": ("sink",),
     "backward": ("backward",),
-    "_backward": ("backward",),
 }
 _CONDITIONS = {
     "dropout.keep_share is not None": "dropout",
