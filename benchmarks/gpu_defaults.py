@@ -1,21 +1,34 @@
 """What the bundled kernels choose by default on a Hopper GPU, and that every way there gives the same bits.
 
-    python benchmarks/gpu_defaults.py [--cases N]
+    python benchmarks/gpu_defaults.py [--cases N] [--part calls|views|programs|forms ...]
 
 Calls that the kernels for Hopper GPUs take, and calls that they do not: which way each goes, and whether its bits are those of the
 configuration named in so many words. Views of a sequence and of a head, CUDA graphs and compiled programs have the bits of the whole
 and of eager calls. The form that the subject `bundled` declares of drawn cases has the tile of keys of their launches. One line a
-question; exit code 1 if any answer is no.
+question as it is answered; exit code 1 if any answer is no. It ends after 120 seconds.
 """
 
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import sys
+import time
 from dataclasses import replace
 from typing import Any
 
+LIMIT = 120.0  # seconds
+
+STARTED = time.perf_counter()
 GENERAL = {"descriptors": False, "hopper": False}
+
+
+class Answers(dict[str, bool]):
+    """Answers by question; each is printed as it comes."""
+
+    def __setitem__(self, question: str, answer: bool) -> None:
+        super().__setitem__(question, answer)
+        print("yes" if answer else "NO ", f"{time.perf_counter() - STARTED:5.1f} s", question, flush=True)
 
 
 def tensors(d: int, dtype: str, *, heads: int = 4, kv_heads: int = 2, gap: int = 0, offset: int = 0) -> tuple[Any, ...]:
@@ -35,6 +48,7 @@ def tensors(d: int, dtype: str, *, heads: int = 4, kv_heads: int = 2, gap: int =
 def whole(given: tuple[Any, ...], config: Any = None, **options: Any) -> tuple[tuple[Any, ...], list[str]]:
     """O, LSE, dQ, dK and dV, and the kinds of kernels for Hopper GPUs that ran."""
     from flashverify_kernels import Options, backward, forward, hopper
+    from flashverify_kernels.plans import ordinary_launches
 
     q, k, v, do = given
     taken: list[str] = []
@@ -42,8 +56,9 @@ def whole(given: tuple[Any, ...], config: Any = None, **options: Any) -> tuple[t
     hopper.takes = lambda call, options, kind, x: takes(call, options, kind, x) and not taken.append(kind)  # type: ignore[assignment, func-returns-value]
     try:
         chosen = Options(config=config, **options)
-        found = forward(q, k, v, chosen)
-        gradients = backward(do, q, k, v, found.o, found.lse2, chosen)
+        with ordinary_launches():  # a plan asks no more who takes the call
+            found = forward(q, k, v, chosen)
+            gradients = backward(do, q, k, v, found.o, found.lse2, chosen)
     finally:
         hopper.takes = takes
     return (found.o, found.lse2, gradients.dq, gradients.dk, gradients.dv), taken
@@ -66,11 +81,11 @@ def same(one: Any, two: Any) -> bool:
     return all(torch.equal(x, y) for x, y in zip(one, two, strict=True))
 
 
-def calls() -> dict[str, bool]:
+def calls() -> Answers:
     """Calls of both kinds against configurations in so many words."""
     import torch
 
-    found = {}
+    found = Answers()
     for d, dtype, causal in (
         (d, t, c) for d in (64, 128) for t in ("float16", "bfloat16") for c in (None, "bottom-right")
     ):
@@ -95,9 +110,9 @@ def calls() -> dict[str, bool]:
     return found
 
 
-def views() -> dict[str, bool]:
+def views() -> Answers:
     """A sequence and a head of the whole, as views."""
-    found = {}
+    found = Answers()
     for d, gap in ((64, 0), (128, 0), (128, 3), (128, 8)):
         given = tensors(d, "bfloat16", gap=gap)
         outputs, _ = whole(given, causal="top-left")
@@ -111,7 +126,7 @@ def views() -> dict[str, bool]:
     return found
 
 
-def programs() -> dict[str, bool]:
+def programs() -> Answers:
     """CUDA graphs and compiled programs against eager calls."""
     import torch
 
@@ -119,13 +134,18 @@ def programs() -> dict[str, bool]:
 
     def step(q: Any, k: Any, v: Any, do: Any) -> tuple[Any, ...]:
         o = attention(q, k, v, causal="top-left")
-        return (o, *torch.autograd.grad(o, (q, k, v), do))
+        return (
+            o.detach(),
+            *torch.autograd.grad(o, (q, k, v), do),
+        )  # a graph that lives on binds its leaves to its stream
 
-    found = {}
+    found = Answers()
     for d, gap in ((64, 0), (128, 0), (128, 3)):
         given = tuple(x.detach().requires_grad_(n < 3) for n, x in enumerate(tensors(d, "bfloat16", gap=gap)))
         eager = step(*given)
-        found[f"D={d} gap={gap}: compiled"] = same(eager, torch.compile(step, fullgraph=True)(*given))
+        found[f"D={d} gap={gap}: compiled"] = same(
+            eager, torch.compile(step, fullgraph=True, backend="aot_eager")(*given)
+        )
         side: Any = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
@@ -135,14 +155,14 @@ def programs() -> dict[str, bool]:
         with torch.cuda.graph(graph):
             recorded = step(*given)
         for x in recorded:
-            x.detach().fill_(float("nan"))
+            x.fill_(float("nan"))
         graph.replay()
         torch.cuda.synchronize()
         found[f"D={d} gap={gap}: replayed"] = same(eager, recorded)
     return found
 
 
-def forms(count: int) -> dict[str, bool]:
+def forms(count: int) -> Answers:
     """The tile of keys that the subject declares against the one that is launched."""
     from flashverify.campaign.worker.search import draw
     from flashverify.case.case import Values
@@ -166,17 +186,22 @@ def forms(count: int) -> dict[str, bool]:
         wide += call.configs["forward"].block_n == 128
         if call.configs["forward"].block_n != BUNDLED.form(case).block_n:
             wrong.append(str(case))
-    print(f"{drawn} drawn cases, {wide} in tiles of 128 keys", *wrong[:5], sep="\n  ")
-    return {"the declared tiles of drawn cases": not wrong and drawn > 0}
+    print(f"{drawn} drawn cases, {wide} in tiles of 128 keys", *wrong[:5], sep="\n  ", flush=True)
+    found = Answers()
+    found["the declared tiles of drawn cases"] = not wrong and drawn > 0
+    return found
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", type=int, default=150)
+    parts = {"views": views, "forms": lambda: forms(options.cases), "programs": programs, "calls": calls}
+    parser.add_argument("--part", choices=parts, action="append")
     options = parser.parse_args()
-    found = calls() | views() | programs() | forms(options.cases)
-    for question, answer in found.items():
-        print("yes" if answer else "NO ", question)
+    faulthandler.dump_traceback_later(LIMIT, exit=True)
+    found: dict[str, bool] = {}
+    for name in options.part or parts:
+        found |= parts[name]()
     print(f"{len(found)} questions, {list(found.values()).count(False)} answered by no")
     return 1 if False in found.values() else 0
 

@@ -51,11 +51,12 @@ from flashverify_kernels.decode import decode
 from flashverify_kernels.decode_config import decode_splits
 from flashverify_kernels.dropout import Dropout
 from flashverify_kernels.latent import latent_attention
-from flashverify_kernels.launch import BackwardResult, ForwardResult, backward, forward
+from flashverify_kernels.launch import backward, forward
 from flashverify_kernels.merge import merge
 from flashverify_kernels.options import Options
 from flashverify_kernels.packed import Packed
 from flashverify_kernels.relative import RelativeBias
+from flashverify_kernels.results import BackwardResult, ForwardResult
 from flashverify_kernels.runtime import supported
 from flashverify_kernels.selected import selected_attention
 from flashverify_kernels.selection import Selection

@@ -10,6 +10,7 @@ import torch
 
 from flashverify_kernels.config import HOPPER
 from flashverify_kernels.device.mask import UPPER
+from flashverify_kernels.plans import launched
 from flashverify_kernels.runtime import compute_capability
 from flashverify_kernels.terms import LOG2_E
 from flashverify_kernels.tiles import describable
@@ -107,7 +108,9 @@ def forward(call: CheckedCall, tensors: dict[str, torch.Tensor], lse2: torch.Ten
     kernel = hopper_narrow_forward_kernel if narrow else hopper_forward_kernel
     rows = _GROUP if narrow else 2 * _GROUP
     return functools.partial(
-        kernel[(call.batch * call.heads * -(-call.sq // rows),)],
+        launched,
+        kernel,
+        call.batch * call.heads * -(-call.sq // rows),
         *_described(tensors, q=_GROUP, k=_KEYS, v=_KEYS, o=_GROUP),
         lse2,
         call.scale * LOG2_E,
@@ -127,7 +130,9 @@ def dkdv(
     from flashverify_kernels.device.hopper.dkdv import hopper_dkdv_kernel
 
     return functools.partial(
-        hopper_dkdv_kernel[(call.batch * call.kv_heads * -(-call.sk // (2 * _GROUP)),)],
+        launched,
+        hopper_dkdv_kernel,
+        call.batch * call.kv_heads * -(-call.sk // (2 * _GROUP)),
         *_described(tensors, q=_QUERIES, k=_GROUP, v=_GROUP, do=_QUERIES, dk=_GROUP, dv=_GROUP),
         lse2,
         delta,

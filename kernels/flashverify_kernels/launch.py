@@ -1,27 +1,20 @@
 """Host launchers: check, allocate, launch. The layer below autograd, where forward and backward can be called apart."""
 
 import contextlib
-import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
 from flashverify_kernels import hopper
-from flashverify_kernels.arguments import (
-    constants,
-    in_order,
-    records,
-    sequences_of,
-    sizes_of,
-    statistics,
-    views,
-)
+from flashverify_kernels.arguments import constants, in_order, records, sequences_of, sizes_of, statistics, views
 from flashverify_kernels.device.delta import delta_kernel
 from flashverify_kernels.device.dkdv import dkdv_kernel
 from flashverify_kernels.device.dq import dq_kernel
 from flashverify_kernels.device.forward import forward_kernel
 from flashverify_kernels.options import Options
+from flashverify_kernels.plans import launched, planned
 from flashverify_kernels.reductions import bias_gradient, row_positions, sink_gradient, table_gradient
+from flashverify_kernels.results import BackwardResult, ForwardResult
 from flashverify_kernels.runtime import compute_capability
 from flashverify_kernels.tiles import tiles
 from flashverify_kernels.validation import CheckedCall, axes, check_call, check_like
@@ -31,44 +24,7 @@ DELTA_ROWS = 64
 _MAX_PROGRAMS = 2**31 - 1
 
 
-class ForwardResult(NamedTuple):
-    """What the forward computes.
-
-    Attributes:
-        o: output, in the layout and dtype of q, `[B, Hq, Sq, Dv]` or `[B, Sq, Hq, Dv]`.
-        lse2: LSE, log base 2, `[B, Hq, Sq]` fp32 in both layouts; -inf for a row without keys.
-    """
-
-    o: torch.Tensor
-    lse2: torch.Tensor
-
-    def lse_natural(self) -> torch.Tensor:
-        """LSE in natural units, lse2 * ln(2)."""
-        return self.lse2 * math.log(2)
-
-
-class BackwardResult(NamedTuple):
-    """What the backward computes; a gradient that was not asked for is None.
-
-    Attributes:
-        dq: gradient of q, in its layout and dtype.
-        dk: gradient of k, likewise; summed over the group of query heads in fp32.
-        dv: gradient of v, likewise.
-        delta: rowsum(dO * O) - dLSE, `[B, Hq, Sq]` fp32; 0 for a row without keys.
-        dbias: gradient of the bias, in its shape and dtype; summed over broadcast axes in fp32.
-        dsink: gradient of the sinks, `[Hq]` fp32.
-        drelative_bias: gradient of the table of a relative bias, `[Hq, buckets]` fp32; summed in fp64.
-    """
-
-    dq: torch.Tensor | None
-    dk: torch.Tensor | None
-    dv: torch.Tensor | None
-    delta: torch.Tensor
-    dbias: torch.Tensor | None = None
-    dsink: torch.Tensor | None = None
-    drelative_bias: torch.Tensor | None = None
-
-
+@planned(tensors=3)
 def forward(
     q: torch.Tensor,
     k: torch.Tensor,
@@ -113,6 +69,7 @@ def forward(
     return ForwardResult(o, lse2)
 
 
+@planned(tensors=6)
 def backward(
     do: torch.Tensor,
     q: torch.Tensor,
@@ -230,7 +187,7 @@ def _launch(kernel: Any, programs: int, q: torch.Tensor, **arguments: Any) -> No
         raise ValueError(f"q: {programs} tiles are more than one launch can take ({_MAX_PROGRAMS})")
     if programs:
         with torch.cuda.device(q.device) if q.is_cuda else contextlib.nullcontext():
-            kernel[(programs,)](**arguments)
+            launched(kernel, programs, **arguments)
 
 
 def _empty(

@@ -10,7 +10,7 @@ _DEVICE = "with torch.cuda.device(q.device) if q.is_cuda else contextlib.nullcon
 _ASIDE = "with torch.cuda.stream(torch.cuda.Stream(q.device)) if q.is_cuda else contextlib.nullcontext():\n"
 _BUSY = "if q.is_cuda:\n{0}    torch.cuda._sleep(4_000_000)\n{0}"  # some milliseconds: the device has other work
 _ZEROS = "ds = torch.zeros(*rows, call.sk, dtype=torch.float32, device=q.device)  # tiles never visited stay 0\n"
-_LAUNCH = "            kernel[(programs,)](**arguments)"
+_LAUNCH = "            launched(kernel, programs, **arguments)"
 _DECODE = "        decode_kernel[(call.programs,)]("
 
 GPU = (

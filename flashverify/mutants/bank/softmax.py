@@ -30,7 +30,7 @@ SOFTMAX = (
     ),
     Mutant(
         name="lse_in_the_wrong_base",
-        file="launch.py",
+        file="results.py",
         before="return self.lse2 * math.log(2)",
         after="return self.lse2 * 1",
         outputs=("lse",),

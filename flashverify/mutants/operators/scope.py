@@ -68,6 +68,7 @@ SCOPE = (
     Scope("packed.py", needs=("packed",)),
     Scope("reductions.py", needs=("backward",)),
     Scope("relative.py", needs=("relative_bias",)),
+    Scope("results.py"),
     Scope("terms.py", only=_names("check_terms")),
     Scope("views.py"),
     Scope("tree_bitmap.py", needs=("tree", "bitmap")),

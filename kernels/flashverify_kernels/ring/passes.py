@@ -7,9 +7,10 @@ from typing import NamedTuple, get_args
 
 import torch
 
-from flashverify_kernels.launch import BackwardResult, backward, forward
+from flashverify_kernels.launch import backward, forward
 from flashverify_kernels.merge import merge
 from flashverify_kernels.options import Causal, Options
+from flashverify_kernels.results import BackwardResult
 from flashverify_kernels.ring.exchange import Exchange
 from flashverify_kernels.ring.sharding import Ring, band_of, count, lengths_within
 
