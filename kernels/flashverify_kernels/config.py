@@ -6,6 +6,7 @@ from typing import Literal
 import torch
 
 from flashverify_kernels.device.mask import BITS, SPARSE, UPPER
+from flashverify_kernels.fastest import fastest
 from flashverify_kernels.mask_kinds import mask_flags
 
 Kind = Literal["forward", "dq", "dkdv"]
@@ -121,6 +122,8 @@ def launch_config(
                     asked = capability == HOPPER and hopper and kind != "dq"
                     wide = kind == "forward" and (asked or (d, dtype) == (64, torch.float16))
                     config = replace(_WHOLE[d] if wide else config, hopper=asked)
+            if pairs == "plain" and d == dv and whole and sq > _SHORT and limit >= SHARED_MEMORY:
+                config = replace(config, **fastest(kind, d, flags, blocks))
     if sq <= _SHORT:
         config = replace(config, block_m=16, num_warps=4, descriptors=False)
     if blocks is not None:
