@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import faulthandler
+import functools
 import itertools
 import sys
 import time
@@ -75,7 +76,11 @@ def problems() -> list[tuple[str, tuple[torch.Tensor, ...], dict[str, Any]]]:
 def step(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, do: torch.Tensor, **options: Any) -> tuple[Any, ...]:
     from flashverify_kernels import attention
 
-    o = attention(q, k, v, **options)
+    return with_gradients(attention(q, k, v, **options), q, k, v, do)
+
+
+def with_gradients(o: torch.Tensor, *x: torch.Tensor) -> tuple[Any, ...]:
+    q, k, v, do = x
     return (o.detach(), *torch.autograd.grad(o, (q, k, v), do))  # a graph that lives on binds its leaves to its stream
 
 
@@ -104,7 +109,7 @@ def moved_copy(x: torch.Tensor) -> torch.Tensor:
 
 def graphs() -> None:
     """CUDA graphs, other streams and compiled programs."""
-    from flashverify_kernels import plans
+    from flashverify_kernels import attention, plans
 
     q, k, v = normal(4, 120), normal(2, 130), normal(2, 130)
     do = torch.randn_like(q)
@@ -133,9 +138,9 @@ def graphs() -> None:
     graph.replay()
     torch.cuda.synchronize()
     answer("a replayed CUDA graph with other values", same(expected, recorded))
-    compiled = torch.compile(lambda *x: step(*x, causal="top-left"), fullgraph=True, backend="aot_eager")
+    compiled = torch.compile(functools.partial(attention, causal="top-left"), fullgraph=True, backend="aot_eager")
     for n in range(3):
-        answer(f"compiled, call {n}", same(expected, compiled(q, k, v, do)))
+        answer(f"compiled, call {n}", same(expected, with_gradients(compiled(q, k, v), q, k, v, do)))
 
 
 def calls() -> dict[str, Callable[[], Any]]:
