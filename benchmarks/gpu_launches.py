@@ -219,14 +219,10 @@ def profile() -> None:
             for _ in range(5):
                 both()
             profiler = cProfile.Profile()
-            profiler.enable()
-            for _ in range(100):
-                both()
-            profiler.disable()
+            profiler.runcall(lambda: [both() for _ in range(100)])
         torch.cuda.synchronize()
         say(f"--- forward and backward of launch, 100 calls, {name}")
         pstats.Stats(profiler).strip_dirs().sort_stats("tottime").print_stats(25)
-        sys.stdout.flush()
 
 
 PARTS = {"times": times, "profile": profile, "bits": bits, "graphs": graphs}
