@@ -49,11 +49,12 @@ def selected_launches(package: str) -> list[Launch]:
 
     aot = importlib.import_module(f"{package}.selected_aot")
     found = []
-    for kernel, name, (d, dv), causal in itertools.product(aot.KERNELS, _DTYPES, _SELECTED, (False, True)):
+    choices = itertools.product(("forward", "dq", "dkdv"), _DTYPES, _SELECTED, (False, True))
+    for kind, name, (d, dv), causal in choices:
         aligned = d & (d - 1) == 0
         source = aot.selected_source(
-            kernel, d=d, dv=dv, dtype=getattr(torch, name), causal=causal, dlse=not aligned, aligned=aligned
+            kind, d=d, dv=dv, dtype=getattr(torch, name), causal=causal, dlse=not aligned, aligned=aligned
         )
         dims = f"d={d}" + (f"/{dv}" if dv != d else "")
-        found.append(launch_of(source, f"{kernel} {name} {dims}{' causal' * causal}"))
+        found.append(launch_of(source, f"selected_{kind} {name} {dims}{' causal' * causal}"))
     return found

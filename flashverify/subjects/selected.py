@@ -40,8 +40,15 @@ class BundledSelected(Bundled):
         """That of `attention`; tiles hold the keys of a list, not those between multiples of a number of keys."""
         from flashverify.numerics import Form
 
-        config = self._module("selected_launch").selected_config(d=case.dim_qk, dv=case.dim_v, dtype=self._dtype(case))
         selection, keys = case.mask.selection, case.seq_k
+        config = self._module("selected_launch").selected_config(
+            "forward",
+            d=case.dim_qk,
+            dv=case.dim_v,
+            dtype=self._dtype(case),
+            packed=case.heads_q // case.heads_kv * (selection.rows if selection else 1),
+            keys=selection.keys if selection else 1,
+        )
         if selection is not None:
             blocks = min(selection.entries, -(-case.seq_k // selection.keys))
             keys = blocks * selection.keys

@@ -1,25 +1,16 @@
 """What launches of the kernels whose keys are chosen by index would compile, for a look at them without a GPU."""
 
-from typing import Any
-
 import torch
 
+from flashverify_kernels.config import Kind
 from flashverify_kernels.decode_aot import split_constants
-from flashverify_kernels.device.selected_backward import selected_dkdv_kernel, selected_dq_kernel
-from flashverify_kernels.device.selected_forward import selected_forward_kernel
 from flashverify_kernels.options import Precision
-from flashverify_kernels.selected_launch import selected_config, selected_constants
+from flashverify_kernels.selected_launch import KERNELS, selected_config, selected_constants
 from flashverify_kernels.signature import Source, source_of
-
-KERNELS: dict[str, Any] = {
-    "selected_forward": selected_forward_kernel,
-    "selected_dq": selected_dq_kernel,
-    "selected_dkdv": selected_dkdv_kernel,
-}
 
 
 def selected_source(
-    kernel: str,
+    kind: Kind,
     *,
     d: int,
     dv: int,
@@ -29,11 +20,13 @@ def selected_source(
     dlse: bool = False,
     aligned: bool = True,
     precision: Precision = "ieee",
+    packed: int = 64,
+    keys: int = 64,
 ) -> Source:
     """What a launch would compile.
 
     Args:
-        kernel: one of `KERNELS`.
+        kind: which kernel.
         d: head dimension of q and k.
         dv: head dimension of v.
         dtype: of the inputs.
@@ -42,16 +35,27 @@ def selected_source(
         dlse: whether a gradient arrives through the LSE.
         aligned: whether strides and pointers are aligned.
         precision: of the dot products of fp32 inputs.
+        packed: rows of a list times heads of a group.
+        keys: keys of a block.
     """
-    fn = KERNELS[kernel]
-    config = selected_config(d=d, dv=dv, dtype=dtype)
-    constants = selected_constants(config, d=d, dv=dv, aligned=aligned, causal=causal, precision=precision)
-    walks = kernel != "selected_dkdv"
+    fn = KERNELS[kind]
+    config = selected_config(kind, d=d, dv=dv, dtype=dtype, packed=packed, keys=keys)
+    walks = kind != "dkdv"
+    constants = selected_constants(
+        config,
+        d=d,
+        dv=dv,
+        aligned=aligned,
+        causal=causal,
+        whole=(keys % config.block_n if walks else packed % config.block_m) == 0,
+        precision=precision,
+    )
     given = {
         "k_lengths_ptr": key_lengths,
         "dlse_ptr": dlse,
         "selected.lists": walks,
         "selected.counts": walks,
-        "selected.named": not walks,
+        "selected.namers": not walks,
+        "selected.begins": not walks,
     }
     return source_of(fn, *split_constants(fn, constants), lambda path: given.get(path, True), dtype)

@@ -2,22 +2,29 @@
 
 import contextlib
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
-from flashverify_kernels.config import LaunchConfig, padded_dim
+from flashverify_kernels.config import Kind, LaunchConfig, padded_dim
 from flashverify_kernels.device.selected_backward import selected_dkdv_kernel, selected_dq_kernel
 from flashverify_kernels.device.selected_forward import selected_forward_kernel
 from flashverify_kernels.device.selection import SelectedSizes
 from flashverify_kernels.merge import aligned
 from flashverify_kernels.options import Precision
-from flashverify_kernels.selection import Prepared, lists_of, named_of
+from flashverify_kernels.selection import Prepared, Selection, lists_of, namers_of
 from flashverify_kernels.views import view
 
 _LOG2_E = math.log2(math.e)
-_WIDE = 64
+_MIDDLE = 128
+
+KERNELS: dict[Kind, Any] = {
+    "forward": selected_forward_kernel,
+    "dq": selected_dq_kernel,
+    "dkdv": selected_dkdv_kernel,
+}
+"""The kernels, by what they compute."""
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
@@ -39,14 +46,30 @@ class SelectedCall:
     precision: Precision
 
 
-def selected_config(*, d: int, dv: int, dtype: torch.dtype) -> LaunchConfig:
-    """Choose the launch configuration: a list has few rows, those of a group of heads."""
-    wide = max(d, dv) > _WIDE or dtype == torch.float32
-    return LaunchConfig(block_m=16, block_n=32 if wide else 64, num_warps=4, num_stages=1 if wide else 2)
+def selected_config(kind: Kind, *, d: int, dv: int, dtype: torch.dtype, packed: int, keys: int) -> LaunchConfig:
+    """Choose the launch configuration of a kernel.
+
+    Args:
+        kind: which kernel.
+        d: head dimension of q and k.
+        dv: head dimension of v.
+        dtype: of the inputs.
+        packed: rows of a list: queries that share it times the heads of a group.
+        keys: keys of a block.
+    """
+    width = max(padded_dim(d), padded_dim(dv))
+    if dtype == torch.float32:
+        config = LaunchConfig(block_m=16, block_n=32, num_warps=4, num_stages=1)
+    elif width <= _MIDDLE:
+        config = LaunchConfig(block_m=64, block_n=64, num_warps=4, num_stages=2)
+    else:
+        config = LaunchConfig(block_m=32 if kind == "dkdv" else 64, block_n=32, num_warps=8, num_stages=1)
+    config = replace(config, block_m=min(config.block_m, padded_dim(packed)))
+    return replace(config, block_n=min(config.block_n, padded_dim(keys))) if kind == "dkdv" else config
 
 
 def selected_constants(
-    config: LaunchConfig, *, d: int, dv: int, aligned: bool, causal: bool, precision: Precision
+    config: LaunchConfig, *, d: int, dv: int, aligned: bool, causal: bool, whole: bool, precision: Precision
 ) -> dict[str, Any]:
     """The constexpr arguments and the options of a launch.
 
@@ -56,6 +79,7 @@ def selected_constants(
         dv: head dimension of v.
         aligned: whether every row starts on 16 bytes.
         causal: whether there is a causal mask.
+        whole: whether the tiles that the loop walks divide the blocks of keys, or the packed rows of a list.
         precision: of the dot products of fp32 inputs.
     """
     return {
@@ -68,6 +92,7 @@ def selected_constants(
         "ALIGNED": aligned,
         "CAUSAL": causal,
         "PRECISION": precision,
+        "WHOLE": whole,
         "num_warps": config.num_warps,
         "num_stages": config.num_stages,
         "enable_fp_fusion": False,  # see `online_step`
@@ -80,7 +105,7 @@ def launch_forward(
     """Write `o` and the base-2 LSE, `[B, Hq, Sq]` fp32 contiguous."""
     tensors = {"q": q, "k": k, "v": v, "o": o}
     rest = {"lse_ptr": lse2, "selected": lists_of(call.found)}
-    _launch(selected_forward_kernel, _list_programs(tensors, call), tensors, call, rest)
+    _launch("forward", tensors, call, rest)
 
 
 def launch_backward(
@@ -97,36 +122,32 @@ def launch_backward(
     delta = torch.empty_like(lse2)
     shared: dict[str, Any] = {"lse_ptr": lse2, "delta_ptr": delta, "scale": call.scale}
     own = {"dlse_ptr": dlse, "selected": lists_of(call.found)}
-    k = tensors["k"]
     rows = {name: tensors[name] for name in ("q", "k", "v", "o", "do", "dq")}
-    _launch(selected_dq_kernel, _list_programs(rows, call), rows, call, shared | own)
+    _launch("dq", rows, call, shared | own)
     keys = {name: tensors[name] for name in ("q", "k", "v", "do", "dk", "dv")}
-    config = _config(keys)
-    programs = k.shape[0] * k.shape[1] * -(-k.shape[2] // config.block_n)
-    _launch(selected_dkdv_kernel, programs, keys, call, shared | {"selected": named_of(call.found, k.shape[2])})
+    _launch("dkdv", keys, call, shared | {"selected": namers_of(call.found, tensors["k"].shape[2])})
 
 
-def _config(tensors: dict[str, torch.Tensor]) -> LaunchConfig:
-    return selected_config(d=tensors["k"].shape[3], dv=tensors["v"].shape[3], dtype=tensors["q"].dtype)
-
-
-def _list_programs(tensors: dict[str, torch.Tensor], call: SelectedCall) -> int:
-    """One for each tile of packed rows of each list."""
+def _programs(kind: Kind, tensors: dict[str, torch.Tensor], config: LaunchConfig, selection: Selection) -> int:
+    """One for each tile of packed rows of each list, or for each tile of keys of each block."""
     q, k = tensors["q"], tensors["k"]
-    rows, group = call.found.selection.rows, q.shape[1] // max(k.shape[1], 1)
-    tiles = -(-group * rows // _config(tensors).block_m)
-    return k.shape[0] * k.shape[1] * -(-q.shape[2] // rows) * tiles
+    heads = k.shape[0] * k.shape[1]
+    if kind == "dkdv":
+        return heads * -(-k.shape[2] // selection.keys) * -(-selection.keys // config.block_n)
+    packed = q.shape[1] // max(k.shape[1], 1) * selection.rows
+    return heads * -(-q.shape[2] // selection.rows) * -(-packed // config.block_m)
 
 
-def _launch(
-    kernel: Any, programs: int, tensors: dict[str, torch.Tensor], call: SelectedCall, arguments: dict[str, Any]
-) -> None:
+def _launch(kind: Kind, tensors: dict[str, torch.Tensor], call: SelectedCall, arguments: dict[str, Any]) -> None:
+    q, k, v, selection = tensors["q"], tensors["k"], tensors["v"], call.found.selection
+    d, dv, group = q.shape[3], v.shape[3], q.shape[1] // max(k.shape[1], 1)
+    packed = group * selection.rows
+    config = selected_config(kind, d=d, dv=dv, dtype=q.dtype, packed=packed, keys=selection.keys)
+    programs = _programs(kind, tensors, config, selection)
     if not programs:
         return
-    q, k, v = tensors["q"], tensors["k"], tensors["v"]
-    config, d, dv = _config(tensors), q.shape[3], v.shape[3]
     with torch.cuda.device(q.device) if q.is_cuda else contextlib.nullcontext():
-        kernel[(programs,)](
+        KERNELS[kind][(programs,)](
             **{f"{name}_view": view(x) for name, x in tensors.items()},
             **arguments,
             k_lengths_ptr=call.key_lengths,
@@ -134,7 +155,7 @@ def _launch(
             sizes=SelectedSizes(
                 heads=q.shape[1],
                 kv_heads=k.shape[1],
-                group=q.shape[1] // max(k.shape[1], 1),
+                group=group,
                 sq=q.shape[2],
                 sk=k.shape[2],
                 d8=d // 8,
@@ -147,6 +168,7 @@ def _launch(
                 dv=dv,
                 aligned=aligned(*tensors.values()),
                 causal=call.causal is not None,
+                whole=(packed % config.block_m if kind == "dkdv" else selection.keys % config.block_n) == 0,
                 precision=call.precision,
             ),
         )

@@ -81,26 +81,24 @@ def prepared(selection: Selection) -> Prepared:
 
 def lists_of(found: Prepared) -> SelectedBlocks:
     """What the kernels that walk the lists take."""
-    return _blocks(found, found.lists, found.counts, None)
+    return _blocks(found, lists=found.lists, counts=found.counts)
 
 
-def named_of(found: Prepared, sk: int) -> SelectedBlocks:
-    """What the kernel that walks the rows takes. A block past the last key, which only a GPU is handed unread, is named by nobody."""
-    blocks = -(-sk // found.selection.keys)
-    beyond = (found.lists < 0) | (found.lists >= blocks)
-    named = torch.zeros((*found.counts.shape, blocks + 1), dtype=torch.int8, device=found.lists.device)
-    named.scatter_(-1, found.lists.long().masked_fill(beyond, blocks), 1)
-    return _blocks(found, None, None, named[..., :blocks].contiguous())
+def namers_of(found: Prepared, sk: int) -> SelectedBlocks:
+    """What the kernel that walks the lists of a block takes. A block past the last key, which only a GPU is handed unread, is named by nobody."""
+    blocks, lists = -(-sk // found.selection.keys), found.lists
+    beyond = (lists < 0) | (lists >= blocks)
+    ordered, order = lists.masked_fill(beyond, blocks).flatten(-2).sort(dim=-1, stable=True)
+    numbers = torch.arange(blocks + 1, dtype=torch.int32, device=lists.device).expand(*lists.shape[:2], -1)
+    begins = torch.searchsorted(ordered, numbers.contiguous(), out_int32=True)
+    namers = (order // max(lists.shape[3], 1)).to(torch.int32)
+    return _blocks(found, namers=namers, begins=begins)
 
 
-def _blocks(
-    found: Prepared, lists: torch.Tensor | None, counts: torch.Tensor | None, named: torch.Tensor | None
-) -> SelectedBlocks:
+def _blocks(found: Prepared, **tables: torch.Tensor) -> SelectedBlocks:
     batch, heads, _, entries = found.lists.shape
     return SelectedBlocks(
-        lists=lists,
-        counts=counts,
-        named=named,
+        **{name: tables.get(name) for name in ("lists", "counts", "namers", "begins")},
         batch=heads if batch > 1 else 0,
         head=1 if heads > 1 else 0,
         entries=entries,

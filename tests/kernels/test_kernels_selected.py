@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from flashverify_kernels import Selection, selected_attention
-from flashverify_kernels.selection import named_of, prepared
+from flashverify_kernels.selection import namers_of, prepared
 
 SQ, SK = 7, 20
 
@@ -112,7 +112,8 @@ def test_a_block_past_the_last_key_is_named_by_no_row():
     lists = torch.tensor([[[[1, 3, -1]]]], dtype=torch.int32)  # a GPU is handed indices that nobody has read
     found = prepared(Selection(indices=lists, keys=8))
 
-    assert named_of(found, SK).named.tolist() == [[[[0, 1, 0]]]]
+    tables = namers_of(found, SK)
+    assert (tables.namers[..., :1].tolist(), tables.begins.tolist()) == ([[[0]]], [[[0, 0, 1, 1]]])
 
 
 def test_more_rows_than_an_index_counts_are_refused():

@@ -62,12 +62,13 @@ def row_tile(ptr, offset, keep, channels8, BLOCK_C: tl.constexpr, EVEN: tl.const
     """
     c = tl.arange(0, BLOCK_C)[None, :]
     offset = offset[:, None]
-    if ALIGNED:
-        offset = tl.multiple_of(offset, [8, 8])
     keep = keep[:, None]
     if not EVEN:
         keep = keep & (c < channels8 * 8)
-    return ptr + offset + c, keep
+    ptrs = ptr + offset + c
+    if ALIGNED:  # stated of the tile: what is stated of the pointer, an argument of this function, is lost
+        ptrs = tl.multiple_of(ptrs, [16, 16])
+    return ptrs, keep
 
 
 @triton.jit

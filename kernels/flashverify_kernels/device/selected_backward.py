@@ -10,6 +10,7 @@ from flashverify_kernels.device.selection import (
     head_ptr,
     list_number,
     named_keys,
+    naming_rows,
     row_offsets,
     seen_pairs,
     tile_of_list,
@@ -42,6 +43,7 @@ def selected_dq_kernel(
     ALIGNED: tl.constexpr,
     CAUSAL: tl.constexpr,
     PRECISION: tl.constexpr,
+    WHOLE: tl.constexpr,
 ):
     """Compute delta = rowsum(dO * O) - dLSE, `[B, heads, sq]` fp32, and dQ = scale * dS K, by the programs of the forward."""
     b, hk, n, i, h, inside = tile_of_list(tl.program_id(0), selected, sizes, BLOCK_M)
@@ -65,7 +67,7 @@ def selected_dq_kernel(
 
     dq = tl.full([BLOCK_M, BLOCK_D], 0.0, tl.float32)
     for lane in range(0, count * selected.keys, BLOCK_N):
-        j, keep = named_keys(list_ptr, lane + tl.arange(0, BLOCK_N), count, selected, k_end)
+        j, keep = named_keys(list_ptr, lane, count, selected, k_end, BLOCK_N, WHOLE)
         see = seen_pairs(i[:, None], j[None, :], inside[:, None], keep[None, :], shift, CAUSAL)  # [BLOCK_M, BLOCK_N]
         k = load_rows(k_ptr, j.to(tl.int64) * k_view.row, keep, sizes.d8, BLOCK_D, EVEN_D, ALIGNED)
         v = load_rows(v_ptr, j.to(tl.int64) * v_view.row, keep, sizes.dv8, BLOCK_DV, EVEN_DV, ALIGNED)
@@ -101,50 +103,49 @@ def selected_dkdv_kernel(
     ALIGNED: tl.constexpr,
     CAUSAL: tl.constexpr,
     PRECISION: tl.constexpr,
+    WHOLE: tl.constexpr,
 ):
-    """Compute dK = scale * dS^T Q and dV = P^T dO of one tile of keys: one program per (sequence, kv head, tile of keys).
+    """Compute dK = scale * dS^T Q and dV = P^T dO of one tile of keys: one program per (sequence, kv head, tile of keys of one block).
 
-    The program walks all rows of the kv head and leaves out the tiles of which no row names a key of its own.
+    The program walks the packed rows of the lists that name its block; `WHOLE`: no tile of rows crosses the end of a list.
     """
-    tiles = tl.cdiv(sizes.sk, BLOCK_N)
-    bh = tl.program_id(0) // tiles
+    blocks = tl.cdiv(sizes.sk, selected.keys)
+    tiles = tl.cdiv(selected.keys, BLOCK_N)
+    bh = tl.program_id(0) // tiles // blocks
+    block = tl.program_id(0) // tiles % blocks
     b = bh // sizes.kv_heads
     hk = bh % sizes.kv_heads
     k_end = declared(k_lengths_ptr, b, sizes.sk)
     shift = sizes.align_end * (k_end - sizes.sq)
-    j = tl.program_id(0) % tiles * BLOCK_N + tl.arange(0, BLOCK_N)
-    keep = j < k_end
-    lists = tl.cdiv(sizes.sq, selected.rows)
-    blocks = tl.cdiv(sizes.sk, selected.keys)
-    first = list_number(selected, b, hk, 0, lists)
+    slot = tl.program_id(0) % tiles * BLOCK_N + tl.arange(0, BLOCK_N)
+    j = block * selected.keys + slot  # flashverify: int32-offset is declared, a key of the sequence
+    keep = (slot < selected.keys) & (j < k_end)
+    table = list_number(selected, b, hk, 0, 1)
+    begins_ptr = selected.begins + table * (blocks + 1) + block
+    begin = tl.load(begins_ptr)
+    count = tl.load(begins_ptr + 1) - begin
+    namers_ptr = selected.namers + table * tl.cdiv(sizes.sq, selected.rows) * selected.entries + begin
     k = load_rows(head_ptr(k_view, b, hk), j.to(tl.int64) * k_view.row, keep, sizes.d8, BLOCK_D, EVEN_D, ALIGNED)
     v = load_rows(head_ptr(v_view, b, hk), j.to(tl.int64) * v_view.row, keep, sizes.dv8, BLOCK_DV, EVEN_DV, ALIGNED)
 
     dk = tl.full([BLOCK_N, BLOCK_D], 0.0, tl.float32)
     dv = tl.full([BLOCK_N, BLOCK_DV], 0.0, tl.float32)
-    for start in range(0, sizes.sq * sizes.group, BLOCK_M):
-        r = start + tl.arange(0, BLOCK_M)
-        i = r // sizes.group
-        h = hk * sizes.group + r % sizes.group
-        inside = i < sizes.sq
-        pairs = inside[None, :] & keep[:, None]  # [BLOCK_N, BLOCK_M]
-        place = (first + i // selected.rows)[None, :] * blocks + (j // selected.keys)[:, None]
-        named = tl.load(selected.named + place, mask=pairs, other=0) != 0
-        see = seen_pairs(i[None, :], j[:, None], pairs, named, shift, CAUSAL)
-        if tl.max(tl.max(see.to(tl.int32), 1), 0) > 0:
-            q = load_rows(q_view.ptr, row_offsets(q_view, b, h, i), inside, sizes.d8, BLOCK_D, EVEN_D, ALIGNED)
-            do = load_rows(do_view.ptr, row_offsets(do_view, b, h, i), inside, sizes.dv8, BLOCK_DV, EVEN_DV, ALIGNED)
-            row = (b.to(tl.int64) * sizes.heads + h) * sizes.sq + i
-            lse2 = tl.load(lse_ptr + row, mask=inside, other=float("inf"))
-            delta = tl.load(delta_ptr + row, mask=inside, other=0.0)
-            zT = tl.dot(k, tl.trans(q), input_precision=PRECISION) * scale_log2
-            pT = weights(zT, lse2[None, :], see, True)  # [BLOCK_N, BLOCK_M]
-            dpT = tl.dot(v, tl.trans(do), input_precision=PRECISION)
-            dv = tl.dot(pT.to(do.dtype), do, dv, input_precision=PRECISION)
-            dsT = score_gradient(pT, dpT, delta[None, :], see, True)
-            dk = tl.dot(dsT.to(q.dtype), q, dk, input_precision=PRECISION)
+    for lane in range(0, count * sizes.group * selected.rows, BLOCK_M):
+        i, h, inside = naming_rows(namers_ptr, lane, count, hk, selected, sizes, BLOCK_M, WHOLE)
+        see = seen_pairs(i[None, :], j[:, None], inside[None, :], keep[:, None], shift, CAUSAL)  # [BLOCK_N, BLOCK_M]
+        q = load_rows(q_view.ptr, row_offsets(q_view, b, h, i), inside, sizes.d8, BLOCK_D, EVEN_D, ALIGNED)
+        do = load_rows(do_view.ptr, row_offsets(do_view, b, h, i), inside, sizes.dv8, BLOCK_DV, EVEN_DV, ALIGNED)
+        row = (b.to(tl.int64) * sizes.heads + h) * sizes.sq + i
+        lse2 = tl.load(lse_ptr + row, mask=inside, other=float("inf"))
+        delta = tl.load(delta_ptr + row, mask=inside, other=0.0)
+        zT = tl.dot(k, tl.trans(q), input_precision=PRECISION) * scale_log2
+        pT = weights(zT, lse2[None, :], see, True)  # [BLOCK_N, BLOCK_M]
+        dpT = tl.dot(v, tl.trans(do), input_precision=PRECISION)
+        dv = tl.dot(pT.to(do.dtype), do, dv, input_precision=PRECISION)
+        dsT = score_gradient(pT, dpT, delta[None, :], see, True)
+        dk = tl.dot(dsT.to(q.dtype), q, dk, input_precision=PRECISION)
 
-    rows = j < sizes.sk
+    rows = (slot < selected.keys) & (j < sizes.sk)
     dk_ptr = head_ptr(dk_view, b, hk)
     dv_ptr = head_ptr(dv_view, b, hk)
     store_rows(dk_ptr, dk * scale, j.to(tl.int64) * dk_view.row, rows, sizes.d8, BLOCK_D, EVEN_D, ALIGNED)

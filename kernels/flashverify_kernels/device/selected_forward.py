@@ -37,6 +37,7 @@ def selected_forward_kernel(
     ALIGNED: tl.constexpr,
     CAUSAL: tl.constexpr,
     PRECISION: tl.constexpr,
+    WHOLE: tl.constexpr,
 ):
     """Compute O and the base-2 LSE, `[B, heads, sq]` fp32 contiguous: one program per (sequence, kv head, list, tile of packed rows)."""
     b, hk, n, i, h, inside = tile_of_list(tl.program_id(0), selected, sizes, BLOCK_M)
@@ -53,7 +54,7 @@ def selected_forward_kernel(
     l_i = tl.full([BLOCK_M], 0.0, tl.float32)
     acc = tl.full([BLOCK_M, BLOCK_DV], 0.0, tl.float32)
     for lane in range(0, count * selected.keys, BLOCK_N):
-        j, keep = named_keys(list_ptr, lane + tl.arange(0, BLOCK_N), count, selected, k_end)
+        j, keep = named_keys(list_ptr, lane, count, selected, k_end, BLOCK_N, WHOLE)
         see = seen_pairs(i[:, None], j[None, :], inside[:, None], keep[None, :], shift, CAUSAL)  # [BLOCK_M, BLOCK_N]
         k = load_rows(k_ptr, j.to(tl.int64) * k_view.row, keep, sizes.d8, BLOCK_D, EVEN_D, ALIGNED)
         z = tl.dot(q, tl.trans(k), input_precision=PRECISION) * scale_log2

@@ -1,19 +1,17 @@
-"""Addresses of attention whose keys are chosen by index: the forward and dQ walk the lists, dK and dV the table of the named blocks.
+"""Addresses of attention whose keys are chosen by index: the forward and dQ walk the blocks of a list, dK and dV the lists of a block.
 
 A list belongs to `rows` queries in a row, of all heads of a kv head (or of all kv heads). The queries of a list and the members of the
 group are packed into the rows of its tiles: row r of list n is query n * rows + r // group of member r % group. The lists are those of
-`selection.prepared`: every block once, in front, and `counts` says how many.
+`selection.prepared`: every block once, in front, and `counts` says how many. Where tiles divide blocks, or the packed rows of a list, one
+number serves a tile.
 """
 
-from typing import Annotated, Any, NamedTuple
+from typing import NamedTuple
 
 import triton
 import triton.language as tl
 
 from flashverify_kernels.device.arguments import Int32s
-
-Bytes = Annotated[Any, "*i8"]
-"""An int8 tensor, or None."""
 
 
 class SelectedBlocks(NamedTuple):
@@ -22,7 +20,8 @@ class SelectedBlocks(NamedTuple):
     Attributes:
         lists: `[B or 1, kv_heads or 1, lists, entries]` contiguous, every block once, in front.
         counts: `[B or 1, kv_heads or 1, lists]` contiguous, blocks of each list.
-        named: `[B or 1, kv_heads or 1, lists, blocks]` int8 contiguous, 1 where the list names the block.
+        namers: `[B or 1, kv_heads or 1, lists * entries]` contiguous, the lists that name block 0, in order, then those of block 1, and so on.
+        begins: `[B or 1, kv_heads or 1, blocks + 1]` contiguous, where the lists of each block begin among the namers.
         batch: lists of this many kv heads belong to a sequence; 0 where all sequences share them.
         head: 1 where every kv head has its own lists, else 0.
         entries: of a list.
@@ -32,7 +31,8 @@ class SelectedBlocks(NamedTuple):
 
     lists: Int32s
     counts: Int32s
-    named: Bytes
+    namers: Int32s
+    begins: Int32s
     batch: tl.int64
     head: tl.int64
     entries: tl.int32
@@ -87,11 +87,40 @@ def list_number(selected, b, hk, n, lists):
 
 
 @triton.jit
-def named_keys(list_ptr, lane, count, selected, k_end):
-    """The keys of the lanes of a list, and which of them are named and count."""
+def named_keys(list_ptr, lane, count, selected, k_end, BLOCK_N: tl.constexpr, WHOLE: tl.constexpr):
+    """The keys of a tile of lanes of a list, and which of them are named and count; `WHOLE`: no tile crosses the end of a block."""
+    if not WHOLE:
+        lane = lane + tl.arange(0, BLOCK_N)
     number = tl.load(list_ptr + lane // selected.keys, mask=lane < count * selected.keys, other=-1)
     j = number * selected.keys + lane % selected.keys  # flashverify: int32-offset is declared, a key of the sequence
+    if WHOLE:
+        j = j + tl.arange(0, BLOCK_N)
     return j, (number >= 0) & (j < k_end)
+
+
+@triton.jit
+def naming_rows(namers_ptr, lane, count, hk, selected, sizes, BLOCK_M: tl.constexpr, WHOLE: tl.constexpr):
+    """`(i, h, inside)` of a tile of packed rows of the lists that name a block: queries, query heads, and which exist.
+
+    Args:
+        namers_ptr: the lists.
+        lane: first packed row of the tile, of all lists one behind the other.
+        count: lists.
+        hk: kv head.
+        selected: the lists of all blocks.
+        sizes: of the problem.
+        BLOCK_M: packed rows of the tile.
+        WHOLE: whether no tile crosses the end of a list.
+    """
+    packed = sizes.group * selected.rows
+    if not WHOLE:
+        lane = lane + tl.arange(0, BLOCK_M)
+    n = tl.load(namers_ptr + lane // packed, mask=lane < count * packed, other=0)
+    r = lane % packed
+    if WHOLE:
+        r = r + tl.arange(0, BLOCK_M)
+    i = n * selected.rows + r // sizes.group  # flashverify: int32-offset is declared, it is a row of the sequence
+    return i, hk * sizes.group + r % sizes.group, (lane < count * packed) & (i < sizes.sq)
 
 
 @triton.jit

@@ -34,10 +34,10 @@ def quantised_source(
         dtype: of q.
         codes: the format of K and V.
         mode: how codes become numbers.
-        scale_last: whether the scale of V multiplies the result.
+        scale_last: whether one scale serves a head: that of V multiplies the result, that of K the logit.
         zeros: whether there are zero points.
         mask: kinds of mask joined by "+", see `config.mask_flags`.
-        aligned: whether strides and pointers are aligned.
+        aligned: whether strides and pointers are aligned, those of codes to 16 bytes.
         paged: whether the codes lie in pages.
     """
     kernel: Any = quantised_decode_kernel if decode else quantised_forward_kernel
@@ -50,7 +50,9 @@ def quantised_source(
         mask=mask_flags(mask),
         codes=codes,
         mode=mode,
+        one_k=scale_last,
         scale_last=scale_last,
+        words=aligned,
         dtype=None,
         precision="ieee",
     )

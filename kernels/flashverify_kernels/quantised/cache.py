@@ -44,6 +44,11 @@ class Quantised:
         return not self.scales_in_pages and self.scale.shape[2] == 1
 
     @property
+    def in_words(self) -> bool:
+        """Whether every row of codes starts on 16 bytes."""
+        return self.codes.data_ptr() % 16 == 0 and all(step % 16 == 0 for step in _steps(self.codes))
+
+    @property
     def page_size(self) -> int | None:
         """Keys of a page; None without pages."""
         return self.codes.shape[1] if self.paged else None

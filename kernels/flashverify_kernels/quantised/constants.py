@@ -11,7 +11,6 @@ from flashverify_kernels.options import Precision
 from flashverify_kernels.quantised.cache import FORMATS
 
 MODES = {"operand": OPERAND, "folded": FOLDED, "fp8": FP8_WEIGHTS}
-_MOST_STAGES = 2
 _TYPES = {torch.float16: tl.float16, torch.bfloat16: tl.bfloat16, torch.float32: tl.float32}
 
 
@@ -24,7 +23,9 @@ def quantised_constants(
     mask: int,
     codes: str,
     mode: str,
+    one_k: bool,
     scale_last: bool,
+    words: bool,
     dtype: torch.dtype | None,
     precision: Precision,
 ) -> dict[str, Any]:
@@ -38,7 +39,9 @@ def quantised_constants(
         mask: parts of the mask.
         codes: the format of the codes.
         mode: how codes become numbers.
+        one_k: whether one scale of K serves a head and multiplies the logit.
         scale_last: whether the scale of V multiplies the result.
+        words: whether every row of codes starts on 16 bytes.
         dtype: of the operands where q is codes, else None.
         precision: of the dot products of fp32 inputs.
     """
@@ -53,10 +56,12 @@ def quantised_constants(
         "MASK": mask,
         "FORMAT": FORMATS[codes].value,
         "MODE": MODES[mode].value,
+        "ONE_K": one_k,
         "SCALE_LAST": scale_last,
         "DTYPE": None if dtype is None else _TYPES[dtype],
+        "WORDS": words,
         "PRECISION": precision,
         "num_warps": config.num_warps,
-        "num_stages": min(config.num_stages, _MOST_STAGES),
+        "num_stages": config.num_stages,
         "enable_fp_fusion": False,  # see `online_step`
     }

@@ -54,8 +54,8 @@ CODES = (
     Mutant(
         name="nibbles_swapped",
         file="device/quantised/codes.py",
-        before="x = x >> ((c % 2) * 4).to(tl.uint8)",
-        after="x = x >> ((1 - c % 2) * 4).to(tl.uint8)",
+        before="tl.interleave(pair & 15, pair >> 4)",
+        after="tl.interleave(pair >> 4, pair & 15)",
         outputs=("o", "lse"),
         modelled_on="two halves of a byte in the order of another packer",
         subject="bundled-quantised",
@@ -65,8 +65,8 @@ CODES = (
     Mutant(
         name="nibbles_by_halves",
         file="device/quantised/codes.py",
-        before="tl.load(codes.ptr + offset[:, None] + c // 2, mask=there, other=0)",
-        after="tl.load(codes.ptr + offset[:, None] + c % (channels8 * 4), mask=there, other=0)",
+        before="x = tl.interleave(pair & 15, pair >> 4)",
+        after="x = tl.reshape(tl.permute(tl.join(pair & 15, pair >> 4), 0, 2, 1), [pair.shape[0], BLOCK_C])",
         outputs=("o", "lse"),
         modelled_on="channels packed c with c + D / 2, read as neighbours",
         subject="bundled-quantised",
@@ -76,8 +76,8 @@ CODES = (
     Mutant(
         name="int8_without_a_sign",
         file="device/quantised/codes.py",
-        before="number = x.to(tl.int8, bitcast=True).to(tl.float32)",
-        after="number = x.to(tl.float32)",
+        before="((wide ^ 0x80) | 0x6400).to(tl.float16, bitcast=True) - 1152.0",
+        after="(wide | 0x6400).to(tl.float16, bitcast=True) - 1024.0",
         outputs=("o", "lse"),
         modelled_on="a uint8 tensor that holds signed codes",
         subject="bundled-quantised",

@@ -26,11 +26,23 @@ WEIGHT_FACTOR = tl.constexpr(256.0)
 
 
 @triton.jit
-def logits(q, q_factor, k_codes, b, hk, j, keep, scale_log2, d8, BLOCK_D: tl.constexpr,
-           FORMAT: tl.constexpr, MODE: tl.constexpr, DTYPE: tl.constexpr, PRECISION: tl.constexpr):  # fmt: skip
+def common_scale(codes, b, hk, some, ONE: tl.constexpr):
+    """The scale of all keys of a head, `[1]` fp32, where there is one and `some` key; else 0."""
+    scale = tl.full([1], 0.0, tl.float32)
+    if ONE:
+        scale += load_only_scale(codes, b, hk, some)
+    return scale
+
+
+@triton.jit
+def logits(q, q_factor, k_only, k_codes, b, hk, j, keep, scale_log2, d8, BLOCK_D: tl.constexpr, EVEN: tl.constexpr,
+           FORMAT: tl.constexpr, MODE: tl.constexpr, ONE_K: tl.constexpr, DTYPE: tl.constexpr, WORDS: tl.constexpr,
+           PRECISION: tl.constexpr):  # fmt: skip
     """Base-2 logits of one tile of keys, `[BLOCK_M, BLOCK_N]` fp32; `q_factor` is what `queries` says of the rows."""
-    k = load_numbers(k_codes, b, hk, j, keep, d8, BLOCK_D, FORMAT)
-    k_scale = load_scales(k_codes, b, hk, j, keep)
+    k = load_numbers(k_codes, b, hk, j, keep, d8, BLOCK_D, EVEN, FORMAT, WORDS)
+    k_scale = k_only
+    if not ONE_K:
+        k_scale = load_scales(k_codes, b, hk, j, keep)
     if MODE == OPERAND:
         k = (k * k_scale[:, None]).to(q.dtype)
         z = tl.dot(q, tl.trans(k), input_precision=PRECISION) * scale_log2
@@ -42,14 +54,15 @@ def logits(q, q_factor, k_codes, b, hk, j, keep, scale_log2, d8, BLOCK_D: tl.con
 
 
 @triton.jit
-def weighted(acc, p, v_codes, b, hk, j, keep, dv8, DTYPE: tl.constexpr, BLOCK_DV: tl.constexpr,
-             FORMAT: tl.constexpr, MODE: tl.constexpr, SCALE_LAST: tl.constexpr, PRECISION: tl.constexpr):  # fmt: skip
+def weighted(acc, p, v_codes, b, hk, j, keep, dv8, DTYPE: tl.constexpr, BLOCK_DV: tl.constexpr, EVEN: tl.constexpr,
+             FORMAT: tl.constexpr, MODE: tl.constexpr, SCALE_LAST: tl.constexpr, WORDS: tl.constexpr,
+             PRECISION: tl.constexpr):  # fmt: skip
     """The accumulator with the share of one tile of keys."""
     if MODE == FP8_WEIGHTS:
-        x, _ = load_bytes(v_codes, b, hk, j, keep, dv8, BLOCK_DV, FORMAT)
+        x = load_bytes(v_codes, b, hk, j, keep, dv8, BLOCK_DV, EVEN, FORMAT, WORDS)
         acc += tl.dot((p * WEIGHT_FACTOR).to(tl.float8e4nv), x.to(tl.float8e4nv, bitcast=True))
     else:
-        v = load_numbers(v_codes, b, hk, j, keep, dv8, BLOCK_DV, FORMAT)
+        v = load_numbers(v_codes, b, hk, j, keep, dv8, BLOCK_DV, EVEN, FORMAT, WORDS)
         if MODE == OPERAND:
             v = v * load_scales(v_codes, b, hk, j, keep)[:, None]
         elif not SCALE_LAST:
@@ -97,8 +110,10 @@ def quantised_decode_kernel(
     MASK: tl.constexpr,
     FORMAT: tl.constexpr,
     MODE: tl.constexpr,
+    ONE_K: tl.constexpr,
     SCALE_LAST: tl.constexpr,
     DTYPE: tl.constexpr,
+    WORDS: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
     """Compute O and LSE over one split of the keys: one program per (batch, kv head, split, tile of packed rows).
@@ -111,9 +126,11 @@ def quantised_decode_kernel(
         FORMAT: of the codes.
         MODE: `OPERAND`: the product of code and scale, rounded to the type of q, is the operand. `FOLDED`: the code is, and the scale
             multiplies the logit, and the weight or the result. `FP8_WEIGHTS`: folded, and weights and codes of V are multiplied in fp8.
+        ONE_K: one scale of K serves the head and multiplies the logit.
         SCALE_LAST: one scale of V serves the head and multiplies the result.
         q_scale: of a q in codes of the same format.
         DTYPE: of the operands where q is codes, else None.
+        WORDS: whether every row of codes starts on 16 bytes.
     """
     row_tiles = tl.cdiv(sizes.group * sizes.sq, BLOCK_M)
     tile = tl.program_id(0) % row_tiles
@@ -129,6 +146,7 @@ def quantised_decode_kernel(
     q_offset = b.to(tl.int64) * q_view.batch + h.to(tl.int64) * q_view.head + i.to(tl.int64) * q_view.row
     q = load_rows(q_view.ptr, q_offset, i < sizes.sq, sizes.d8, BLOCK_D, EVEN_D, ALIGNED)
     q, q_factor = queries(q, q_scale, b, h, i, i < sizes.sq, FORMAT, MODE, DTYPE)
+    k_only = common_scale(k_codes, b, hk, k_end > 0, ONE_K)
 
     band = band_of(b, sizes.sq, k_end, mask, MASK)
     first = tile * BLOCK_M // sizes.group
@@ -148,12 +166,11 @@ def quantised_decode_kernel(
             keep = j < k_end
             if LOWER & MASK:
                 keep = keep & (j >= k_begin)
-            z = logits(
-                q, q_factor, k_codes, b, hk, j, keep, scale_log2, sizes.d8, BLOCK_D, FORMAT, MODE, DTYPE, PRECISION
-            )
+            z = logits(q, q_factor, k_only, k_codes, b, hk, j, keep, scale_log2, sizes.d8, BLOCK_D, EVEN_D,
+                       FORMAT, MODE, ONE_K, DTYPE, WORDS, PRECISION)  # fmt: skip
             p, m_i, l_i, alpha = online_step(z, see, m_i, l_i, part != FULL)
             acc = weighted(acc * alpha[:, None], p, v_codes, b, hk, j, keep, sizes.dv8, q.dtype, BLOCK_DV,
-                           FORMAT, MODE, SCALE_LAST, PRECISION)  # fmt: skip
+                           EVEN_DV, FORMAT, MODE, SCALE_LAST, WORDS, PRECISION)  # fmt: skip
 
     divisor, lse2 = finish(m_i, l_i)
     o = normalised(acc, l_i, divisor, v_codes, b, hk, k_end, MODE, SCALE_LAST)
@@ -187,8 +204,10 @@ def quantised_forward_kernel(
     MASK: tl.constexpr,
     FORMAT: tl.constexpr,
     MODE: tl.constexpr,
+    ONE_K: tl.constexpr,
     SCALE_LAST: tl.constexpr,
     DTYPE: tl.constexpr,
+    WORDS: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
     """Compute O and LSE of one tile of rows of one query head, over all keys: one program per (batch, head, tile of rows).
@@ -207,6 +226,7 @@ def quantised_forward_kernel(
     q_offset = b.to(tl.int64) * q_view.batch + h.to(tl.int64) * q_view.head + i.to(tl.int64) * q_view.row
     q = load_rows(q_view.ptr, q_offset, i < sizes.sq, sizes.d8, BLOCK_D, EVEN_D, ALIGNED)
     q, q_factor = queries(q, q_scale, b, h, i, i < sizes.sq, FORMAT, MODE, DTYPE)
+    k_only = common_scale(k_codes, b, hk, k_end > 0, ONE_K)
 
     band = band_of(b, sizes.sq, k_end, mask, MASK)
     limits = tile_schedule(m0, tl.minimum(m0 + BLOCK_M, sizes.sq), k_end, band, 0, BLOCK_M, BLOCK_N, MASK, KEYS)
@@ -219,12 +239,11 @@ def quantised_forward_kernel(
             j = n0 + tl.arange(0, BLOCK_N)
             see = visible(i[:, None], j[None, :], sizes.sq, k_end, band, mask.bits, 0, MASK, part != FULL)
             keep = j < k_end
-            z = logits(
-                q, q_factor, k_codes, b, hk, j, keep, scale_log2, sizes.d8, BLOCK_D, FORMAT, MODE, DTYPE, PRECISION
-            )
+            z = logits(q, q_factor, k_only, k_codes, b, hk, j, keep, scale_log2, sizes.d8, BLOCK_D, EVEN_D,
+                       FORMAT, MODE, ONE_K, DTYPE, WORDS, PRECISION)  # fmt: skip
             p, m_i, l_i, alpha = online_step(z, see, m_i, l_i, part != FULL)
             acc = weighted(acc * alpha[:, None], p, v_codes, b, hk, j, keep, sizes.dv8, q.dtype, BLOCK_DV,
-                           FORMAT, MODE, SCALE_LAST, PRECISION)  # fmt: skip
+                           EVEN_DV, FORMAT, MODE, SCALE_LAST, WORDS, PRECISION)  # fmt: skip
 
     divisor, lse2 = finish(m_i, l_i)
     o = normalised(acc, l_i, divisor, v_codes, b, hk, k_end, MODE, SCALE_LAST)

@@ -4,7 +4,8 @@ Codes lie one behind the other, or in the pages of a cache, and with them the sc
 serves more than a page lies apart: then its stride from page to page is 0.
 
 A key's value is `scale * (code - zero)`. Neighbouring keys of a head share a scale and a zero point, or all of a head or of the
-tensor do: then their strides are 0. Floats are decoded by arithmetic on their bits, which every GPU has.
+tensor do: then their strides are 0. Codes are decoded by arithmetic on the bits of fp16, which holds each of their numbers and which
+every GPU has.
 """
 
 from typing import Annotated, Any, NamedTuple
@@ -81,18 +82,18 @@ class Codes(NamedTuple):
 
 @triton.jit
 def decoded(x, FORMAT: tl.constexpr):
-    """The numbers of codes, fp32: of `INT4` those of the low half of each element."""
+    """The numbers of codes, fp16, exact: of `INT4` those of the low half of each element."""
+    wide = x.to(tl.uint16)
     if FORMAT == E4M3:
-        wide = x.to(tl.uint16)
         bits = ((wide & 0x80) << 8) | ((wide & 0x7F) << 7)  # an fp16 number of 2^-8 times the size
-        number = bits.to(tl.float16, bitcast=True).to(tl.float32) * 256.0
+        number = bits.to(tl.float16, bitcast=True) * 256.0
         number = tl.where((x & 0x7F) == 0x7F, float("nan"), number)
     elif FORMAT == E5M2:
-        number = (x.to(tl.uint16) << 8).to(tl.float16, bitcast=True).to(tl.float32)
+        number = (wide << 8).to(tl.float16, bitcast=True)
     elif FORMAT == INT8:
-        number = x.to(tl.int8, bitcast=True).to(tl.float32)
+        number = ((wide ^ 0x80) | 0x6400).to(tl.float16, bitcast=True) - 1152.0  # the low bits of 1024 count ones
     else:
-        number = (x & 15).to(tl.float32)
+        number = ((wide & 15) | 0x6400).to(tl.float16, bitcast=True) - 1024.0
     return number
 
 
@@ -116,7 +117,7 @@ def queries(q, q_scale, b, h, i, there, FORMAT: tl.constexpr, MODE: tl.constexpr
         group = (i // q_scale.rows).to(tl.int64)
         offset = b.to(tl.int64) * q_scale.batch + h.to(tl.int64) * q_scale.head + group * q_scale.step
         scale = tl.load(q_scale.ptr + offset, mask=there, other=0.0)
-        number = decoded(q, FORMAT)
+        number = decoded(q, FORMAT).to(tl.float32)
         if MODE == OPERAND:
             number = number * scale[:, None]
         else:
@@ -161,30 +162,43 @@ def load_only_scale(codes, b, hk, keep):
 
 
 @triton.jit
-def load_bytes(codes, b, hk, j, keep, channels8, BLOCK_C: tl.constexpr, FORMAT: tl.constexpr):
-    """The codes of keys `j`, `[len(j), BLOCK_C]` uint8, and which of them are there; of `INT4` one in each low half."""
-    c = tl.arange(0, BLOCK_C)[None, :]
+def load_bytes(codes, b, hk, j, keep, channels8, BLOCK_C: tl.constexpr, EVEN: tl.constexpr,
+               FORMAT: tl.constexpr, WORDS: tl.constexpr):  # fmt: skip
+    """The codes of keys `j`, `[len(j), BLOCK_C]` uint8, of `INT4` one in each low half; the code of 0 without zero points where there is none.
+
+    `EVEN` as in `address.locate`; `WORDS`: every row of codes starts on 16 bytes.
+    """
+    PACKED: tl.constexpr = 2 if FORMAT == INT4 else 1
+    c = tl.arange(0, BLOCK_C // PACKED)[None, :]
     page, slot = page_and_slot(codes, b, j, keep)
     offset = b.to(tl.int64) * codes.batch + hk.to(tl.int64) * codes.head + slot.to(tl.int64) * codes.row
     offset += page.to(tl.int64) * codes.page
-    there = keep[:, None] & (c < channels8 * 8)
+    there = keep[:, None]
+    if not EVEN:
+        there = there & (c < channels8 * 8 // PACKED)
+    ptrs = codes.ptr + offset[:, None] + c
+    if WORDS:
+        ptrs = tl.multiple_of(ptrs, [16, 16])
     if FORMAT == INT4:
-        x = tl.load(codes.ptr + offset[:, None] + c // 2, mask=there, other=0)
-        x = x >> ((c % 2) * 4).to(tl.uint8)
+        pair = tl.load(ptrs, mask=there, other=0x88)
+        x = tl.interleave(pair & 15, pair >> 4)
     else:
-        x = tl.load(codes.ptr + offset[:, None] + c, mask=there, other=0)
-    return x, there
+        x = tl.load(ptrs, mask=there, other=0)
+    return x
 
 
 @triton.jit
-def load_numbers(codes, b, hk, j, keep, channels8, BLOCK_C: tl.constexpr, FORMAT: tl.constexpr):
-    """`code - zero` of keys `j`, `[len(j), BLOCK_C]` fp32, exact; 0 where there is no code."""
-    x, there = load_bytes(codes, b, hk, j, keep, channels8, BLOCK_C, FORMAT)
-    number = decoded(x, FORMAT)
+def load_numbers(codes, b, hk, j, keep, channels8, BLOCK_C: tl.constexpr, EVEN: tl.constexpr,
+                 FORMAT: tl.constexpr, WORDS: tl.constexpr):  # fmt: skip
+    """`code - zero` of keys `j`, `[len(j), BLOCK_C]`, exact: fp32 with zero points, else fp16; 0 where there is no code."""
+    number = decoded(load_bytes(codes, b, hk, j, keep, channels8, BLOCK_C, EVEN, FORMAT, WORDS), FORMAT)
     if codes.zero.ptr is not None:
         page, slot = page_and_slot(codes, b, j, keep)
         zero = load_groups(codes.zero, b, hk, page, slot, keep, codes.keys_per_scale)
+        number = number.to(tl.float32)
         number = number - zero.to(tl.float32)[:, None]
+        there = keep[:, None] & (tl.arange(0, BLOCK_C)[None, :] < channels8 * 8)
+        number = tl.where(there, number, 0.0)
     elif FORMAT == INT4:
         number = number - 8.0
-    return tl.where(there, number, 0.0)
+    return number
