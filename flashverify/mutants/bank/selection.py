@@ -82,8 +82,11 @@ SELECTION = (
     Mutant(
         name="lists_ignored_in_dkdv",
         file="device/selected_backward.py",
-        before="see = seen_pairs(i[None, :], j[:, None], pairs, named,",
-        after="see = seen_pairs(i[None, :], j[:, None], pairs, pairs,",
+        before="""for lane in range(0, count * sizes.group * selected.rows, BLOCK_M):
+        i, h, inside = naming_rows(namers_ptr, lane, count, hk, selected, sizes, BLOCK_M, WHOLE)""",
+        after="""for lane in range(0, sizes.group * sizes.sq, BLOCK_M):
+        r = lane + tl.arange(0, BLOCK_M)
+        i, h, inside = r // sizes.group, hk * sizes.group + r % sizes.group, r < sizes.group * sizes.sq""",
         outputs=("dk", "dv"),
         modelled_on="a sparse forward with a dense backward",
         subject="bundled-selected",
@@ -123,11 +126,11 @@ SELECTION = (
     ),
     Mutant(
         name="row_taken_for_its_list_in_dkdv",
-        file="device/selected_backward.py",
-        before="place = (first + i // selected.rows)",
-        after="place = (first + i % lists)",
+        file="device/selection.py",
+        before="r = lane % packed",
+        after="r = lane % sizes.group",
         outputs=("dk", "dv"),
-        modelled_on="a list per row where rows share one",
+        modelled_on="a list that rows share belongs to its first row",
         subject="bundled-selected",
         needs=("backward",),
     ),

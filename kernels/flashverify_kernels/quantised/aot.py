@@ -7,10 +7,11 @@ import torch
 from flashverify_kernels.decode_config import decode_config
 from flashverify_kernels.device.quantised.attention import quantised_decode_kernel, quantised_forward_kernel
 from flashverify_kernels.mask_kinds import mask_flags
+from flashverify_kernels.quantised.config import prefill_config
 from flashverify_kernels.quantised.constants import quantised_constants
 from flashverify_kernels.signature import Source, source_of
 
-_PREFILL_ROWS, _DECODE_ROWS = 64, 8
+_PREFILL_ROWS, _DECODE_ROWS = 128, 8
 
 
 def quantised_source(
@@ -41,7 +42,8 @@ def quantised_source(
         paged: whether the codes lie in pages.
     """
     kernel: Any = quantised_decode_kernel if decode else quantised_forward_kernel
-    config = decode_config(d=d, dv=d, dtype=dtype, rows=_DECODE_ROWS if decode else _PREFILL_ROWS)
+    choose, rows = (decode_config, _DECODE_ROWS) if decode else (prefill_config, _PREFILL_ROWS)
+    config = choose(d=d, dv=d, dtype=dtype, rows=rows)
     found = quantised_constants(
         config,
         d=d,
