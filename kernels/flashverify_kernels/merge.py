@@ -190,8 +190,12 @@ def _launch(kernel: Any, o: torch.Tensor, *, rows_aligned: bool, **arguments: An
 
 
 def aligned(*tensors: torch.Tensor) -> bool:
-    """Whether every row of every tensor starts on a multiple of 8 elements and every tensor on one of 16 bytes."""
-    return all(x.data_ptr() % 16 == 0 and all(stride % 8 == 0 for stride in strides(x)) for x in tensors)
+    """Whether every row of every tensor starts on 16 bytes and on a multiple of 8 elements of it."""
+
+    def steps(x: torch.Tensor) -> bool:
+        return all(stride % max(8, 16 // x.element_size()) == 0 for stride in strides(x))
+
+    return all(x.data_ptr() % 16 == 0 and steps(x) for x in tensors)
 
 
 def dense_rows(x: torch.Tensor) -> torch.Tensor:

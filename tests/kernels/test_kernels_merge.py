@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from flashverify_kernels import attention
-from flashverify_kernels.merge import merge, merge_tiles
+from flashverify_kernels.merge import aligned, merge, merge_tiles
 from tests.fast_tier import fast_one_in
 
 INF = math.inf
@@ -230,3 +230,12 @@ def exact_values(case, visible):
     o, lse = torch.softmax(s, -1) @ ve, torch.logsumexp(s, -1)
     torch.autograd.backward([o, lse], [case.do.double(), case.dlse.double()])
     return o.detach(), lse.detach(), q.grad, k.grad, v.grad
+
+
+@pytest.mark.parametrize(
+    ("dtype", "step", "expected"),
+    [("uint8", 72, False), ("uint8", 80, True), ("float16", 72, True), ("float16", 68, False), ("float32", 68, False)],
+)
+def test_rows_of_bytes_are_aligned_where_they_start_on_16_bytes(dtype, step, expected):
+    x = torch.zeros(16 * step, dtype=getattr(torch, dtype))
+    assert aligned(x[: 4 * step].view(4, step)[:, :64]) is expected
