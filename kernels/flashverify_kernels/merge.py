@@ -18,6 +18,7 @@ _LN_2 = math.log(2)
 COMPILED_TILE = 2**12
 _TILE = 2**15 if INTERPRETED else COMPILED_TILE
 """Elements of O that one program holds at a time."""
+_FEW = 8
 _MAX_ROWS = 2**31 - 2**12  # row numbers of a last, padded tile still fit an int32
 
 
@@ -150,8 +151,13 @@ def launch_merge_backward(
 
 
 def merge_tiles(parts: int, dv: int, elements: int = _TILE) -> tuple[int, int]:
-    """Partials per step and rows per program, from the number of partials and channels alone."""
+    """Partials per step and rows per program, from the number of partials and channels alone.
+
+    Few partials go one by one: a sum over several in a step crosses threads.
+    """
     width = padded_dim(dv)
+    if parts <= _FEW:
+        return 1, max(elements // width, 1)
     block_p = min(1 << max(parts - 1, 0).bit_length(), max(elements // width, 1))
     return block_p, max(elements // (width * block_p), 1)
 

@@ -60,10 +60,12 @@ def selected_config(kind: Kind, *, d: int, dv: int, dtype: torch.dtype, packed: 
     width = max(padded_dim(d), padded_dim(dv))
     if dtype == torch.float32:
         config = LaunchConfig(block_m=16, block_n=32, num_warps=4, num_stages=1)
-    elif width <= _MIDDLE:
-        config = LaunchConfig(block_m=64, block_n=64, num_warps=4, num_stages=2)
-    else:
+    elif width > _MIDDLE:
         config = LaunchConfig(block_m=32 if kind == "dkdv" else 64, block_n=32, num_warps=8, num_stages=1)
+    elif kind == "dkdv":  # both accumulators stay in registers
+        config = LaunchConfig(block_m=32 if width == _MIDDLE else 64, block_n=64, num_warps=4, num_stages=2)
+    else:
+        config = LaunchConfig(block_m=64, block_n=64, num_warps=4, num_stages=3 if kind == "forward" else 2)
     config = replace(config, block_m=min(config.block_m, padded_dim(packed)))
     return replace(config, block_n=min(config.block_n, padded_dim(keys))) if kind == "dkdv" else config
 

@@ -16,14 +16,13 @@ from flashverify_kernels.masking import Extent, Mask, check_mask
 from flashverify_kernels.merge import aligned, launch_merge
 from flashverify_kernels.options import Causal, DecodeOptions, Options, Precision, Window
 from flashverify_kernels.quantised.cache import Quantised, QuantisedQueries
-from flashverify_kernels.quantised.constants import MODES, quantised_constants
+from flashverify_kernels.quantised.constants import MODES, prefill_config, quantised_constants
 from flashverify_kernels.runtime import INTERPRETED, device_error, shared_memory_limit, supported
 from flashverify_kernels.validation import check_scale
 from flashverify_kernels.views import part_view, view
 
 _LOG2_E = math.log2(math.e)
 _LN_2 = math.log(2)
-_PREFILL_ROWS = 64
 
 
 def quantised_decode(
@@ -98,7 +97,7 @@ def quantised_attention(
     """
     if k.paged or v.paged:
         raise ValueError("k.paged: only quantised_decode takes pages")
-    call = _Call(q, k, v, rows=_PREFILL_ROWS, **options)
+    call = _Call(q, k, v, prefill=True, **options)
     o, lse = call.outputs()
     if o.numel():
         q, tiles = call.q, -(-call.q.shape[2] // call.config.block_m)
@@ -124,7 +123,7 @@ class _Call:
         mode: str = "folded",
         precision: Precision = "ieee",
         allow_interpreted_bf16: bool = False,
-        rows: int | None = None,
+        prefill: bool = False,
     ) -> None:
         self.codes = q if isinstance(q, QuantisedQueries) else None
         self.q = q = q.codes if isinstance(q, QuantisedQueries) else q
@@ -139,14 +138,9 @@ class _Call:
         batch, heads, sq, self.d = q.shape
         extent = Extent(batch=batch, heads=heads, rows=sq, keys=self.sk, max_q=sq, max_k=self.sk, device=q.device)
         self.mask: Mask = check_mask(Options(causal=causal, window=window, key_lengths=key_lengths), extent)
-        self.config = decode_config(
-            d=self.d,
-            dv=v.dim,
-            dtype=self.dtype,
-            rows=self.group * sq if rows is None else rows,
-            limit=shared_memory_limit(q.device),
-            interpreted=INTERPRETED,
-        )
+        tiles: dict[str, Any] = {"d": self.d, "dv": v.dim, "dtype": self.dtype, "interpreted": INTERPRETED}
+        tiles["limit"] = shared_memory_limit(q.device)
+        self.config = prefill_config(**tiles) if prefill else decode_config(rows=self.group * sq, **tiles)
 
     def _check(self, mode: str, allow_interpreted_bf16: bool) -> None:
         q, k, v = self.q, self.k, self.v
