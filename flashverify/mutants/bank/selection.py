@@ -81,9 +81,10 @@ SELECTION = (
     ),
     Mutant(
         name="lists_ignored_in_dkdv",
-        file="device/selected_backward.py",
-        before="see = seen_pairs(i[None, :], j[:, None], pairs, named,",
-        after="see = seen_pairs(i[None, :], j[:, None], pairs, pairs,",
+        file="selection.py",
+        before="blocks, lists = -(-sk // found.selection.keys), found.lists",
+        after="blocks = -(-sk // found.selection.keys)\n"
+        "    lists = torch.arange(blocks, dtype=torch.int32, device=found.lists.device).expand(*found.lists.shape[:3], -1)",
         outputs=("dk", "dv"),
         modelled_on="a sparse forward with a dense backward",
         subject="bundled-selected",
@@ -123,9 +124,9 @@ SELECTION = (
     ),
     Mutant(
         name="row_taken_for_its_list_in_dkdv",
-        file="device/selected_backward.py",
-        before="place = (first + i // selected.rows)",
-        after="place = (first + i % lists)",
+        file="device/selection.py",
+        before="r = lane % packed",
+        after="r = lane % sizes.group",
         outputs=("dk", "dv"),
         modelled_on="a list per row where rows share one",
         subject="bundled-selected",
