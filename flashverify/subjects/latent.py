@@ -70,8 +70,15 @@ class BundledLatent(SplitKeys):
         return Forward(self._view(case, o), lse)
 
     def _config(self, case: Case) -> Any:
+        import torch
+
         return self._module("latent_config").latent_config(
-            dv=case.dim_v, dtype=self._dtype(case), rows=self._rows(case), interpreted=self._interpreted
+            dv=case.dim_v,
+            rope=case.dim_qk - case.dim_v,
+            dtype=self._dtype(case),
+            rows=self._rows(case),
+            capability=None if self._interpreted else torch.cuda.get_device_capability(),
+            interpreted=self._interpreted,
         )
 
     def _splits(self, case: Case) -> int:

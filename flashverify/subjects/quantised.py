@@ -23,7 +23,6 @@ _SPLITS = (1, 2, 3, 7, 20)
 _PAGES = (1, 16, 64, 5)
 _MOST_QUERIES = 24
 _FACTOR = 256.0
-_PREFILL_ROWS = 64
 
 
 class BundledQuantisedDecode(BundledDecode):
@@ -144,8 +143,14 @@ class BundledQuantised(BundledQuantisedDecode):
         super().__init__(package, name)
         self.supports = Supports(**self._declared(), launch=(("mode", tuple(range(len(_MODES)))),))
 
-    def _rows(self, case: Case) -> int:  # noqa: ARG002
-        return _PREFILL_ROWS
+    def _config(self, case: Case) -> Any:
+        return self._module("quantised.constants").prefill_config(
+            d=case.dim_qk,
+            dv=case.dim_v,
+            dtype=self._dtype(case),
+            limit=self._module("runtime").shared_memory_limit(self._torch_device()),
+            interpreted=self._interpreted,
+        )
 
     def _splits(self, case: Case) -> int:  # noqa: ARG002
         return 1

@@ -21,6 +21,7 @@ def latent_source(
     split: bool = True,
     aligned: bool = True,
     precision: Precision = "ieee",
+    capability: tuple[int, int] | None = None,
 ) -> Source:
     """What a launch would compile.
 
@@ -34,9 +35,10 @@ def latent_source(
         split: whether there is more than one split, whose partial outputs are fp32.
         aligned: whether strides and pointers are aligned.
         precision: of the dot products of fp32 inputs.
+        capability: compute capability of the GPU whose tiles are taken, as of `latent_config`.
     """
     constants = launch_constants(
-        latent_config(dv=dv, dtype=dtype, rows=rows),
+        latent_config(dv=dv, rope=rope, dtype=dtype, rows=rows, capability=capability),
         dv=dv,
         rope=rope,
         page_size=page_size,

@@ -4,28 +4,46 @@ from typing import Any
 
 import torch
 
-from flashverify_kernels.config import LaunchConfig, padded_dim
+from flashverify_kernels.config import HOPPER, SHARED_MEMORY, LaunchConfig, padded_dim
 from flashverify_kernels.device.pages import CONTIGUOUS, SCATTERED, WHOLE_TILES
 from flashverify_kernels.options import Precision
 
-_WIDE = 256
+_WIDE, _MIDDLE = 256, 128
+_FEW_ROWS = 32
+_HOPPER_TILE, _HOPPER_STAGES = 64, 2
 
 
-def latent_config(*, dv: int, dtype: torch.dtype, rows: int, interpreted: bool = False) -> LaunchConfig:
+def latent_config(
+    *,
+    dv: int,
+    rope: int,
+    dtype: torch.dtype,
+    rows: int,
+    capability: tuple[int, int] | None = None,
+    interpreted: bool = False,
+) -> LaunchConfig:
     """Choose the launch configuration.
 
     The accumulator, `block_m` x dv in fp32, fills the registers of the warps; a tile of keys is kept once for both products.
 
     Args:
         dv: latent channels.
+        rope: channels of the rotary part.
         dtype: of the inputs.
-        rows: packed rows, query heads per kv head times queries, of which only the class (16 or more) is used.
+        rows: packed rows, query heads per kv head times queries, of which only the class (16, 32 or more) is used.
+        capability: compute capability of the device; None where none is asked, which is answered as any but a Hopper GPU.
         interpreted: whether the kernels are interpreted.
     """
-    wide, short = dv > _WIDE, rows <= 16 or dtype == torch.float32
+    short = rows <= 16 or dtype == torch.float32
     block_m = 16 if short else 32
     if interpreted:
         return LaunchConfig(block_m=block_m, block_n=64)
+    width = padded_dim(dv) + (padded_dim(rope) if rope else 0)
+    held = dtype.itemsize * width * _HOPPER_TILE * (1 + _HOPPER_STAGES)
+    if capability == HOPPER and not short and rows > _FEW_ROWS and held <= SHARED_MEMORY:
+        warps = 8 if padded_dim(dv) > _MIDDLE else 4
+        return LaunchConfig(block_m=_HOPPER_TILE, block_n=_HOPPER_TILE, num_warps=warps, num_stages=_HOPPER_STAGES)
+    wide = dv > _WIDE
     block_n = 16 if wide and dtype == torch.float32 else 32 if wide or dtype == torch.float32 else 64
     return LaunchConfig(block_m=block_m, block_n=block_n, num_warps=8 if wide else 4, num_stages=2)
 

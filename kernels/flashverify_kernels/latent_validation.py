@@ -17,7 +17,7 @@ from flashverify_kernels.latent_config import latent_config
 from flashverify_kernels.lengths import MAX_LENGTH
 from flashverify_kernels.masking import Extent, check_mask
 from flashverify_kernels.options import DecodeOptions, Options
-from flashverify_kernels.runtime import INTERPRETED
+from flashverify_kernels.runtime import INTERPRETED, compute_capability
 from flashverify_kernels.terms import Terms
 from flashverify_kernels.validation import axes, check_scale
 
@@ -57,7 +57,14 @@ def check_latent(q: torch.Tensor, kv: torch.Tensor, dim_v: int, options: DecodeO
     mask = check_mask(seen, extent)
     check_pages(options, mask, kv, batch, sq, sk, page_size)
     rows = heads // max(kv_heads, 1) * sq
-    config = latent_config(dv=dim_v, dtype=q.dtype, rows=rows, interpreted=INTERPRETED)
+    config = latent_config(
+        dv=dim_v,
+        rope=d - dim_v,
+        dtype=q.dtype,
+        rows=rows,
+        capability=compute_capability(q),
+        interpreted=INTERPRETED,
+    )
     programs = batch * kv_heads * math.ceil(rows / config.block_m)
     splits = latent_splits(options.n_splits, q.device, sk, programs)
     if programs * splits > _MAX_PROGRAMS:

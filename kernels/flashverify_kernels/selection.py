@@ -81,7 +81,7 @@ def prepared(selection: Selection) -> Prepared:
 
 def lists_of(found: Prepared) -> SelectedBlocks:
     """What the kernels that walk the lists take."""
-    return _blocks(found, lists=found.lists, counts=found.counts)
+    return _blocks(found, found.lists.shape[3], lists=found.lists, counts=found.counts)
 
 
 def namers_of(found: Prepared, sk: int) -> SelectedBlocks:
@@ -90,13 +90,13 @@ def namers_of(found: Prepared, sk: int) -> SelectedBlocks:
     beyond = (lists < 0) | (lists >= blocks)
     ordered, order = lists.masked_fill(beyond, blocks).flatten(-2).sort(dim=-1, stable=True)
     numbers = torch.arange(blocks + 1, dtype=torch.int32, device=lists.device).expand(*lists.shape[:2], -1)
-    begins = torch.searchsorted(ordered, numbers.contiguous(), out_int32=True)
+    begins = torch.searchsorted(ordered, numbers.contiguous())
     namers = (order // max(lists.shape[3], 1)).to(torch.int32)
-    return _blocks(found, namers=namers, begins=begins)
+    return _blocks(found, namers.shape[2], namers=namers, begins=begins)
 
 
-def _blocks(found: Prepared, **tables: torch.Tensor) -> SelectedBlocks:
-    batch, heads, _, entries = found.lists.shape
+def _blocks(found: Prepared, entries: int, **tables: torch.Tensor) -> SelectedBlocks:
+    batch, heads = found.lists.shape[:2]
     return SelectedBlocks(
         **{name: tables.get(name) for name in ("lists", "counts", "namers", "begins")},
         batch=heads if batch > 1 else 0,

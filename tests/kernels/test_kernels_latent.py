@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from flashverify_kernels import latent_attention
+from flashverify_kernels.latent_config import latent_config
 from tests.kernels.decode_reference import INF, agree, exact, ints, visible
 
 
@@ -104,3 +105,13 @@ def test_there_is_no_backward():
 
     with pytest.raises(ValueError, match="q: latent_attention has no backward"):
         latent_attention(q.requires_grad_(), kv, dim_v=16)
+
+
+def test_a_hopper_gpu_has_tiles_of_a_group_of_warps_where_they_fit():
+    shared = {"dtype": torch.float16, "capability": (9, 0)}
+
+    assert latent_config(dv=512, rope=64, rows=128, **shared).block_m == 64
+    for small in ({"dv": 512, "rope": 64, "rows": 32}, {"dv": 512, "rope": 72, "rows": 128}):
+        assert latent_config(**small, **shared) == latent_config(**small, dtype=torch.float16)
+    assert latent_config(dv=512, rope=64, rows=128, dtype=torch.float16, capability=(10, 0)).block_m == 32
+    assert latent_config(dv=64, rope=8, rows=128, dtype=torch.float32, capability=(9, 0)).block_m == 16

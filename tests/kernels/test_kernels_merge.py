@@ -67,6 +67,10 @@ def test_more_partials_than_one_step_holds():
     close(merged_lse, wanted_lse, 4e-6)
 
 
+def test_few_partials_go_one_by_one_and_many_together():
+    assert [merge_tiles(parts, 128, 2**12) for parts in (0, 1, 8, 9)] == [(1, 32), (1, 32), (1, 32), (16, 2)]
+
+
 def test_one_partial_is_returned_bit_for_bit():
     for dtype in (torch.float32, torch.float16):
         o, lse = partials(parts=1, dtype=dtype, empty=0.0, spread=1e4)

@@ -55,14 +55,38 @@ def test_it_is_attention_under_the_mask_of_the_lists(rows, keys, each, causal, l
 
     o, lse = selected_attention(*leaves, Selection(indices=indices, rows=rows, keys=keys), return_lse=True, **given)
 
-    found = torch.autograd.grad((o, lse), leaves, (do, dlse))
-    wanted_o, wanted_lse, wanted = exact(q, k, v, see.expand(2, 4, SQ, SK), do, dlse)
-    for name, x, y in zip(
-        ("o", "lse", "dq", "dk", "dv"), (o, lse, *found), (wanted_o, wanted_lse, *wanted), strict=True
-    ):
+    agree(o, lse, torch.autograd.grad((o, lse), leaves, (do, dlse)), exact(q, k, v, see.expand(2, 4, SQ, SK), do, dlse))
+
+
+def agree(o, lse, gradients, wanted):
+    for name, x, y in zip(("o", "lse", "dq", "dk", "dv"), (o, lse, *gradients), (*wanted[:2], *wanted[2]), strict=True):
         assert torch.equal(torch.isinf(x), torch.isinf(y)), name
         finite = torch.isfinite(y)
         assert ((x.double() - y)[finite].abs() <= 1e-5 * (1 + y[finite].abs())).all(), name
+
+
+@pytest.mark.parametrize("keys", [32, 96])
+def test_tiles_that_divide_blocks_and_lists_have_one_number_each(keys):
+    make = torch.Generator().manual_seed(keys)
+    q, do = torch.randn(2, 1, 2, 40, 16, generator=make)
+    k, v = torch.randn(2, 1, 1, 170, 16, generator=make)
+    dlse = torch.randn(1, 2, 40, generator=make)
+    indices = torch.randint(-1, -(-170 // keys), (1, 1, 3, 4), generator=make, dtype=torch.int32)
+    see = torch.zeros(40, 170, dtype=torch.bool)
+    for n, blocks in enumerate(indices[0, 0].tolist()):
+        for c in blocks:
+            see[n * 16 : (n + 1) * 16, c * keys : (c + 1) * keys] |= c >= 0
+    see &= torch.arange(170) < 150
+    leaves = [x.requires_grad_() for x in (q, k, v)]
+    lengths = torch.tensor([150], dtype=torch.int32)
+
+    o, lse = selected_attention(
+        *leaves, Selection(indices=indices, rows=16, keys=keys), key_lengths=lengths, return_lse=True
+    )
+
+    agree(
+        o, lse, torch.autograd.grad((o, lse), leaves, (do, dlse)), exact(q, k, v, see.expand(1, 2, 40, 170), do, dlse)
+    )
 
 
 def test_a_block_that_stands_twice_counts_once_and_order_is_nothing():

@@ -13,6 +13,7 @@ from flashverify.mutants.bank import QUANTISED
 from flashverify_kernels.device.quantised.codes import decoded
 from flashverify_kernels.quantised import Quantised, quantised_attention, quantised_decode
 from flashverify_kernels.quantised.cache import FORMATS
+from flashverify_kernels.quantised.constants import prefill_config
 
 SHAPE = "fv1 batch=2 heads_q=4 heads_kv=2 seq_q=5 seq_k=70 dim_qk=16 dim_v=16 klen=70,33 padding=nan backward=no"
 MUTANTS = {mutant.name: mutant for mutant in QUANTISED}
@@ -154,3 +155,22 @@ def test_queries_without_a_kv_head_are_refused():
 
     with pytest.raises(ValueError, match="q: 2 query heads of 1 sequences do not fit k"):
         quantised_attention(torch.zeros(1, 2, 2, 16), nothing, nothing)
+
+
+def test_only_rows_of_codes_that_start_on_16_bytes_are_loaded_in_words():
+    def of(codes):
+        return Quantised(codes=codes, scale=torch.ones(1, 1, 1), format="int8", keys_per_scale=1).in_words
+
+    room = torch.zeros(1, 1, 5, 48, dtype=torch.uint8)
+    assert of(room[..., :40])
+    assert of(room[..., 16:])
+    assert not of(room[..., 8:])
+    assert not of(torch.zeros(1, 1, 5, 40, dtype=torch.uint8))
+
+
+def test_the_prefill_has_large_tiles_where_they_fit_and_stay_in_registers():
+    wide = {"d": 128, "dv": 128, "dtype": torch.float16}
+
+    assert prefill_config(**wide).block_m == 128
+    for other in ({"limit": 163 * 1024}, {"interpreted": True}, {"dtype": torch.float32}, {"d": 192}):
+        assert prefill_config(**(wide | other)).block_m <= 64

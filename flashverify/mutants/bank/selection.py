@@ -81,12 +81,10 @@ SELECTION = (
     ),
     Mutant(
         name="lists_ignored_in_dkdv",
-        file="device/selected_backward.py",
-        before="""for lane in range(0, count * sizes.group * selected.rows, BLOCK_M):
-        i, h, inside = naming_rows(namers_ptr, lane, count, hk, selected, sizes, BLOCK_M, WHOLE)""",
-        after="""for lane in range(0, sizes.group * sizes.sq, BLOCK_M):
-        r = lane + tl.arange(0, BLOCK_M)
-        i, h, inside = r // sizes.group, hk * sizes.group + r % sizes.group, r < sizes.group * sizes.sq""",
+        file="selection.py",
+        before="blocks, lists = -(-sk // found.selection.keys), found.lists",
+        after="blocks = -(-sk // found.selection.keys)\n"
+        "    lists = torch.arange(blocks, dtype=torch.int32, device=found.lists.device).expand(*found.lists.shape[:3], -1)",
         outputs=("dk", "dv"),
         modelled_on="a sparse forward with a dense backward",
         subject="bundled-selected",
@@ -130,7 +128,7 @@ SELECTION = (
         before="r = lane % packed",
         after="r = lane % sizes.group",
         outputs=("dk", "dv"),
-        modelled_on="a list that rows share belongs to its first row",
+        modelled_on="a list per row where rows share one",
         subject="bundled-selected",
         needs=("backward",),
     ),

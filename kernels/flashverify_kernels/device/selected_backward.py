@@ -123,8 +123,8 @@ def selected_dkdv_kernel(
     table = list_number(selected, b, hk, 0, 1)
     begins_ptr = selected.begins + table * (blocks + 1) + block
     begin = tl.load(begins_ptr)
-    count = tl.load(begins_ptr + 1) - begin
-    namers_ptr = selected.namers + table * tl.cdiv(sizes.sq, selected.rows) * selected.entries + begin
+    count = (tl.load(begins_ptr + 1) - begin).to(tl.int32)
+    namers_ptr = selected.namers + table * selected.entries + begin
     k = load_rows(head_ptr(k_view, b, hk), j.to(tl.int64) * k_view.row, keep, sizes.d8, BLOCK_D, EVEN_D, ALIGNED)
     v = load_rows(head_ptr(v_view, b, hk), j.to(tl.int64) * v_view.row, keep, sizes.dv8, BLOCK_DV, EVEN_DV, ALIGNED)
 

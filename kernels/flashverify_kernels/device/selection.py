@@ -6,12 +6,15 @@ group are packed into the rows of its tiles: row r of list n is query n * rows +
 number serves a tile.
 """
 
-from typing import NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import triton
 import triton.language as tl
 
 from flashverify_kernels.device.arguments import Int32s
+
+Int64s = Annotated[Any, "*i64"]
+"""An int64 tensor, or None."""
 
 
 class SelectedBlocks(NamedTuple):
@@ -20,11 +23,11 @@ class SelectedBlocks(NamedTuple):
     Attributes:
         lists: `[B or 1, kv_heads or 1, lists, entries]` contiguous, every block once, in front.
         counts: `[B or 1, kv_heads or 1, lists]` contiguous, blocks of each list.
-        namers: `[B or 1, kv_heads or 1, lists * entries]` contiguous, the lists that name block 0, in order, then those of block 1, and so on.
-        begins: `[B or 1, kv_heads or 1, blocks + 1]` contiguous, where the lists of each block begin among the namers.
+        namers: `[B or 1, kv_heads or 1, entries]` contiguous, the lists that name block 0, in order, then those of block 1, and so on.
+        begins: `[B or 1, kv_heads or 1, blocks + 1]` int64 contiguous, where the lists of each block begin among the namers.
         batch: lists of this many kv heads belong to a sequence; 0 where all sequences share them.
         head: 1 where every kv head has its own lists, else 0.
-        entries: of a list.
+        entries: of a list, or of the namers of a kv head.
         rows: queries that share a list.
         keys: keys of a block.
     """
@@ -32,10 +35,10 @@ class SelectedBlocks(NamedTuple):
     lists: Int32s
     counts: Int32s
     namers: Int32s
-    begins: Int32s
+    begins: Int64s
     batch: tl.int64
     head: tl.int64
-    entries: tl.int32
+    entries: tl.int64
     rows: tl.int32
     keys: tl.int32
 

@@ -7,11 +7,10 @@ import torch
 from flashverify_kernels.decode_config import decode_config
 from flashverify_kernels.device.quantised.attention import quantised_decode_kernel, quantised_forward_kernel
 from flashverify_kernels.mask_kinds import mask_flags
-from flashverify_kernels.quantised.config import prefill_config
-from flashverify_kernels.quantised.constants import quantised_constants
+from flashverify_kernels.quantised.constants import prefill_config, quantised_constants
 from flashverify_kernels.signature import Source, source_of
 
-_PREFILL_ROWS, _DECODE_ROWS = 128, 8
+_DECODE_ROWS = 8
 
 
 def quantised_source(
@@ -42,8 +41,8 @@ def quantised_source(
         paged: whether the codes lie in pages.
     """
     kernel: Any = quantised_decode_kernel if decode else quantised_forward_kernel
-    choose, rows = (decode_config, _DECODE_ROWS) if decode else (prefill_config, _PREFILL_ROWS)
-    config = choose(d=d, dv=d, dtype=dtype, rows=rows)
+    tiles: dict[str, Any] = {"d": d, "dv": d, "dtype": dtype}
+    config = decode_config(rows=_DECODE_ROWS, **tiles) if decode else prefill_config(**tiles)
     found = quantised_constants(
         config,
         d=d,

@@ -16,13 +16,13 @@ from flashverify_kernels.masking import Extent, Mask, check_mask
 from flashverify_kernels.merge import aligned, launch_merge
 from flashverify_kernels.options import Causal, DecodeOptions, Options, Precision, Window
 from flashverify_kernels.quantised.cache import Quantised, QuantisedQueries
-from flashverify_kernels.quantised.config import prefill_config
-from flashverify_kernels.quantised.constants import MODES, quantised_constants
+from flashverify_kernels.quantised.constants import MODES, prefill_config, quantised_constants
 from flashverify_kernels.runtime import INTERPRETED, device_error, shared_memory_limit, supported
 from flashverify_kernels.validation import check_scale
 from flashverify_kernels.views import part_view, view
 
-_LOG2_E, _LN_2 = math.log2(math.e), math.log(2)
+_LOG2_E = math.log2(math.e)
+_LN_2 = math.log(2)
 
 
 def quantised_decode(
@@ -100,7 +100,8 @@ def quantised_attention(
     call = _Call(q, k, v, prefill=True, **options)
     o, lse = call.outputs()
     if o.numel():
-        programs = call.q.shape[0] * call.q.shape[1] * -(-call.q.shape[2] // call.config.block_m)
+        q, tiles = call.q, -(-call.q.shape[2] // call.config.block_m)
+        programs = q.shape[0] * q.shape[1] * tiles
         call.launch(quantised_forward_kernel, programs, o, o_view=view(o), lse_ptr=lse, lse_scale=_LN_2)
     return o, lse
 
@@ -133,18 +134,13 @@ class _Call:
         self._check(mode, allow_interpreted_bf16)
         self.mode, self.scale = mode, check_scale(scale, q.shape[3])
         self.precision = precision if self.dtype == torch.float32 else "ieee"
+        self.group = q.shape[1] // max(self.kv_heads, 1)
         batch, heads, sq, self.d = q.shape
-        self.group = heads // max(self.kv_heads, 1)
         extent = Extent(batch=batch, heads=heads, rows=sq, keys=self.sk, max_q=sq, max_k=self.sk, device=q.device)
         self.mask: Mask = check_mask(Options(causal=causal, window=window, key_lengths=key_lengths), extent)
-        self.config = (prefill_config if prefill else decode_config)(
-            d=self.d,
-            dv=v.dim,
-            dtype=self.dtype,
-            rows=sq if prefill else self.group * sq,
-            limit=shared_memory_limit(q.device),
-            interpreted=INTERPRETED,
-        )
+        tiles: dict[str, Any] = {"d": self.d, "dv": v.dim, "dtype": self.dtype, "interpreted": INTERPRETED}
+        tiles["limit"] = shared_memory_limit(q.device)
+        self.config = prefill_config(**tiles) if prefill else decode_config(rows=self.group * sq, **tiles)
 
     def _check(self, mode: str, allow_interpreted_bf16: bool) -> None:
         q, k, v = self.q, self.k, self.v

@@ -1,17 +1,39 @@
 """The compile key of the kernels of quantised K and V."""
 
+from dataclasses import replace
 from typing import Any
 
 import torch
 import triton.language as tl
 
-from flashverify_kernels.config import LaunchConfig, padded_dim
+from flashverify_kernels.config import SHARED_MEMORY, LaunchConfig, padded_dim
+from flashverify_kernels.decode_config import decode_config
 from flashverify_kernels.device.quantised.codes import FOLDED, FP8_WEIGHTS, OPERAND
 from flashverify_kernels.options import Precision
 from flashverify_kernels.quantised.cache import FORMATS
 
 MODES = {"operand": OPERAND, "folded": FOLDED, "fp8": FP8_WEIGHTS}
+_ROWS, _MIDDLE = 64, 128
 _TYPES = {torch.float16: tl.float16, torch.bfloat16: tl.bfloat16, torch.float32: tl.float32}
+
+
+def prefill_config(
+    *, d: int, dv: int, dtype: torch.dtype, limit: int = SHARED_MEMORY, interpreted: bool = False
+) -> LaunchConfig:
+    """Choose the launch configuration of the prefill: every program decodes its keys, so tiles have as many rows as fit.
+
+    Args:
+        d: head dimension of q and k.
+        dv: head dimension of v.
+        dtype: of the operands.
+        limit: shared memory per block of the device, bytes.
+        interpreted: whether the kernels are interpreted.
+    """
+    many = limit >= SHARED_MEMORY and dtype != torch.float32 and max(padded_dim(d), padded_dim(dv)) <= _MIDDLE
+    if many and not interpreted:
+        return LaunchConfig(block_m=128, block_n=64, num_warps=8, num_stages=3)
+    config = decode_config(d=d, dv=dv, dtype=dtype, rows=_ROWS, limit=limit, interpreted=interpreted)
+    return replace(config, num_stages=min(config.num_stages, 2))
 
 
 def quantised_constants(

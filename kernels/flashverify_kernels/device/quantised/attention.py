@@ -12,6 +12,7 @@ from flashverify_kernels.device.quantised.codes import (
     OPERAND,
     Codes,
     RowScales,
+    common_scale,
     load_bytes,
     load_numbers,
     load_only_scale,
@@ -23,15 +24,6 @@ from flashverify_kernels.device.softmax import finish, online_step
 
 WEIGHT_FACTOR = tl.constexpr(256.0)
 """Weights are multiplied by it before they are cast to e4m3, whose largest number is 448."""
-
-
-@triton.jit
-def common_scale(codes, b, hk, some, ONE: tl.constexpr):
-    """The scale of all keys of a head, `[1]` fp32, where there is one and `some` key; else 0."""
-    scale = tl.full([1], 0.0, tl.float32)
-    if ONE:
-        scale += load_only_scale(codes, b, hk, some)
-    return scale
 
 
 @triton.jit

@@ -162,6 +162,15 @@ def load_only_scale(codes, b, hk, keep):
 
 
 @triton.jit
+def common_scale(codes, b, hk, some, ONE: tl.constexpr):
+    """The scale of all keys of a head, `[1]` fp32, where there is one and `some` key; else 0."""
+    scale = tl.full([1], 0.0, tl.float32)
+    if ONE:
+        scale += load_only_scale(codes, b, hk, some)
+    return scale
+
+
+@triton.jit
 def load_bytes(codes, b, hk, j, keep, channels8, BLOCK_C: tl.constexpr, EVEN: tl.constexpr,
                FORMAT: tl.constexpr, WORDS: tl.constexpr):  # fmt: skip
     """The codes of keys `j`, `[len(j), BLOCK_C]` uint8, of `INT4` one in each low half; the code of 0 without zero points where there is none.
