@@ -17,7 +17,7 @@ __all__ = ["bundled_launches", "launch_of"]
 _KERNELS = ("forward", "dq", "dkdv")
 _DTYPES = tuple(FORMATS[name].library for name in DTYPES)
 _DIMS = ((16, 16), (64, 64), (128, 128), (72, 72), (192, 128), (256, 256), (64, 24))
-_POINTEES = {name: FORMATS[name].library for name in DTYPES} | {"i32": "int32", "i8": "int8", "u8": "uint8"}
+_POINTEES = {name: FORMATS[name].library for name in DTYPES} | {"i32": "int32", "i64": "int64", "u8": "uint8"}
 
 
 def bundled_launches(package: str) -> list[Launch]:

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from flashverify.compiling.run import find_launches
+
 pytestmark = pytest.mark.slow
 
 MOST_STACK = 256  # bytes; a latent tile of 64 rows and 512 channels keeps some words of its loop in local memory
@@ -74,3 +76,10 @@ def test_tiles_fit(compiled):
     for case, result in compiled:
         assert result["stack"] <= MOST_STACK, case
         assert result["shared"] <= (163 if case[1] == 80 else 227) * 1024, case
+
+
+@pytest.mark.parametrize(
+    "subject", ["bundled-selected", "bundled-quantised", "bundled-quantised-decode", "bundled-latent"]
+)
+def test_every_launch_can_be_listed(subject):
+    assert find_launches(subject).launches
