@@ -68,7 +68,9 @@ def test_an_order_is_drawn_from_its_seed(machines):
 
     def order(seed):
         items = list(range(100))
-        conftest.pytest_collection_modifyitems(SimpleNamespace(getoption=lambda _: seed), items)
+        asked = SimpleNamespace(keyword="", markexpr="thorough")
+        config = SimpleNamespace(getoption=lambda _: seed, option=asked, args=[])
+        conftest.pytest_collection_modifyitems(config, items)
         return items
 
     assert order(None) == list(range(100)) == sorted(order(1))
