@@ -11,7 +11,7 @@ class Hazard(msgspec.Struct, frozen=True, kw_only=True, order=True):
     """Code that is wrong for some input, or on some compiler, though it may give the right values here.
 
     Args:
-        kind: `unfilled-load`, `int32-offset`, `atomic`, `grid-limit` or `undefined-register`.
+        kind: `unfilled-load`, `int32-offset`, `atomic`, `narrow-product`, `grid-limit` or `undefined-register`.
         where: `file:line`; of machine code, the kernel and the address.
         what: one sentence.
     """

@@ -16,6 +16,7 @@ import re
 from dataclasses import dataclass, field
 
 from flashverify.compiling.declared import is_declared
+from flashverify.compiling.locations import LOCATION, locations_of, where
 from flashverify.compiling.records import Hazard
 
 __all__ = ["find_hazards"]
@@ -24,7 +25,6 @@ _OPERATION = re.compile(r"^\s*(?:(%[\w$.-]+)(?::\d+)?\s*=\s*)?\"?([a-z_]+\.[\w.]
 _NAME = re.compile(r"%[\w$.-]+(?:#\d+)?")
 _ARGUMENT = re.compile(r"(%[\w$.-]+): (i\d+|!?[\w.<>]+)")
 _CARRIED = re.compile(r"(%[\w$.-]+) = (%[\w$.-]+(?:#\d+)?)")
-_LOCATION = re.compile(r"loc\((#loc\d*|\"[^\"]*\":\d+:\d+)[^)]*\)\s*$")
 _TRANSPARENT = {
     "arith.addi",
     "arith.subi",
@@ -65,17 +65,17 @@ def find_hazards(ttir: str, *, deterministic: bool) -> tuple[Hazard, ...]:
         ttir: text of the module, with its locations.
         deterministic: whether the contract promises equal bits.
     """
-    locations = _locations(ttir)
+    locations = locations_of(ttir)
     found = set()
     for function in _functions(ttir):
         for result, operation in function.operations:
             kinds = [_unfilled(operation), _atomic(operation, function, result) if deterministic else None]
             for kind, what in filter(None, kinds):
-                found.add(Hazard(kind=kind, where=_where(operation.line, locations), what=what))
+                found.add(Hazard(kind=kind, where=where(operation.line, locations), what=what))
             if operation.name == "tt.addptr":
                 for product in _products(operation.operands[1], function):
                     what = "a product of two runtime values in 32 bits is an offset: it overflows for a large tensor"
-                    found.add(Hazard(kind="int32-offset", where=_where(product.line, locations), what=what))
+                    found.add(Hazard(kind="int32-offset", where=where(product.line, locations), what=what))
     return tuple(sorted(hazard for hazard in found if not is_declared(hazard.kind, hazard.where)))
 
 
@@ -90,7 +90,7 @@ def _functions(ttir: str) -> list[_Function]:
             continue
         result, name, rest = match.groups()
         function = found[-1]
-        body = _LOCATION.sub("", rest)
+        body = LOCATION.sub("", rest)
         operation = _Operation(name, _NAME.findall(body.split(" : ")[0]), body, line)
         if name.startswith("scf.") and "iter_args(" in body:
             function.aliases.update(_CARRIED.findall(body.split("iter_args(")[1].split(")")[0]))
@@ -165,22 +165,3 @@ def _constant(start: str, function: _Function) -> bool:
 
 def _from_argument(start: str, function: _Function) -> bool:
     return bool(_slice(start, function) & function.integers)
-
-
-def _locations(ttir: str) -> dict[str, str]:
-    return dict(re.findall(r"^(#loc\d*) = loc\((.*)\)$", ttir, re.MULTILINE))
-
-
-def _where(line: str, locations: dict[str, str]) -> str:
-    """`file:line` of the innermost place in the source."""
-    match = _LOCATION.search(line)
-    text = match[1] if match else ""
-    for _ in range(20):
-        place = re.match(r"\"([^\"]+)\":(\d+):\d+", text)
-        if place:
-            return f"{place[1]}:{place[2]}"
-        following = re.search(r"#loc\d*", text)
-        if following is None:
-            break
-        text = locations.get(following[0], "")
-    return "unknown"

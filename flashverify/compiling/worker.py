@@ -14,6 +14,7 @@ import msgspec
 
 from flashverify.compiling.cubin import resources
 from flashverify.compiling.records import Built, Compilation, Hazard, Job
+from flashverify.compiling.ttgir import find_layout_hazards
 from flashverify.compiling.ttir import find_hazards
 from flashverify.subjects.launches import Argument, Descriptor, Device, Element, Opaque, Pointer, Real, Record, Value
 
@@ -47,6 +48,7 @@ def compile_job(job: Job) -> Built:
         triton.compiler.ASTSource(fn, signature, constants, attributes), target=target, options=options.__dict__
     )
     used = resources(built.asm["cubin"], triton.knobs.nvidia.cuobjdump.path)
+    found = find_hazards(built.asm["ttir"], deterministic=job.deterministic)
     unset = tuple(
         Hazard(
             kind="undefined-register",
@@ -60,7 +62,7 @@ def compile_job(job: Job) -> Built:
         shared=built.metadata.shared,
         stack=used.stack,
         loop_spills=used.loop_spills,
-        hazards=(*find_hazards(built.asm["ttir"], deterministic=job.deterministic), *job.hazards, *unset),
+        hazards=(*found, *find_layout_hazards(built.asm["ttgir"]), *job.hazards, *unset),
     )
 
 

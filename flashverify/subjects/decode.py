@@ -121,15 +121,17 @@ class BundledDecode(SplitKeys):
         return self._kernels.Bitmap(own)
 
     def _config(self, case: Case) -> Any:
-        return self._module("decode_config").decode_config(
-            d=case.dim_qk,
-            dv=case.dim_v,
-            dtype=self._dtype(case),
-            rows=self._rows(case),
-            pairs=pair_terms(case),
-            limit=self._module("runtime").shared_memory_limit(self._torch_device()),
-            interpreted=self._interpreted,
-        )
+        given = {"rows": self._rows(case), "pairs": pair_terms(case), **self._tiles(case)}
+        return self._module("decode_config").decode_config(**given)
+
+    def _tiles(self, case: Case) -> dict[str, Any]:
+        return {
+            "d": case.dim_qk,
+            "dv": case.dim_v,
+            "dtype": self._dtype(case),
+            "limit": self._module("runtime").shared_memory_limit(self._torch_device()),
+            "interpreted": self._interpreted,
+        }
 
     def _splits(self, case: Case) -> int:
         """The number given, or the one that the kernels choose."""

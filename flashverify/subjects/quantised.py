@@ -72,6 +72,14 @@ class BundledQuantisedDecode(BundledDecode):
         alone = how is not None and -(-case.seq_k // how.keys_per_scale(case.seq_k)) <= 1
         return self._mode(case) != "operand" and alone
 
+    def _config(self, case: Case) -> Any:
+        given = {"codes": self._codes(case), **self._tiles(case)}
+        return self._module("quantised.constants").quantised_decode_config(rows=self._rows(case), **given)
+
+    @staticmethod
+    def _codes(case: Case) -> str:
+        return "" if case.quantised is None else case.quantised.codes
+
     def form(self, case: Case) -> Form:
         """That of splits, with what mode and scales say of codes and weights."""
         fp8 = self._mode(case) == "fp8"
@@ -144,13 +152,8 @@ class BundledQuantised(BundledQuantisedDecode):
         self.supports = Supports(**self._declared(), launch=(("mode", tuple(range(len(_MODES)))),))
 
     def _config(self, case: Case) -> Any:
-        return self._module("quantised.constants").prefill_config(
-            d=case.dim_qk,
-            dv=case.dim_v,
-            dtype=self._dtype(case),
-            limit=self._module("runtime").shared_memory_limit(self._torch_device()),
-            interpreted=self._interpreted,
-        )
+        given = {"codes": self._codes(case), **self._tiles(case)}
+        return self._module("quantised.constants").prefill_config(**given)
 
     def _splits(self, case: Case) -> int:  # noqa: ARG002
         return 1

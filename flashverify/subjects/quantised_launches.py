@@ -19,6 +19,8 @@ __all__ = ["quantised_launches"]
 _CODES = (("e4m3", False), ("e5m2", False), ("int8", True), ("int4", True))
 _MODES = (("operand", False), ("folded", False), ("folded", True))
 _DIMS = (64, 128)
+_NARROW = (("float16", 16, "ieee"), ("float32", 16, "tf32x3"), ("float32", 256, "tf32"))
+"""Dtypes, head dims and precisions whose tiles are the narrowest."""
 
 
 def quantised_launches(package: str, *, decode: bool) -> list[Launch]:
@@ -39,4 +41,8 @@ def quantised_launches(package: str, *, decode: bool) -> list[Launch]:
         source = aot.quantised_source(decode=decode, d=d, dtype=getattr(torch, name), **settings)
         words = (name, f"d={d}", codes, mode, "scale last" * last, mask)
         found.append(launch_of(source, " ".join(["quantised", *filter(None, words)])))
+    for (codes, _), (name, d, precision) in itertools.product(_CODES, _NARROW):
+        tiles = {"codes": codes, "mode": "folded", "scale_last": True, "d": d, "dtype": getattr(torch, name)}
+        source = aot.quantised_source(decode=decode, precision=precision, **tiles)
+        found.append(launch_of(source, f"quantised {name} {precision} d={d} {codes} folded scale last none"))
     return found

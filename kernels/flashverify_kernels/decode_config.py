@@ -30,6 +30,7 @@ def decode_config(
     pairs: Pairs = "plain",
     limit: int = SHARED_MEMORY,
     interpreted: bool = False,
+    least_keys: int = _SMALLEST,
 ) -> LaunchConfig:
     """Choose the launch configuration of the decoding kernel.
 
@@ -43,13 +44,14 @@ def decode_config(
         pairs: what is done per query and key.
         limit: shared memory per block of the device, bytes.
         interpreted: whether the kernels are interpreted.
+        least_keys: of a tile.
     """
     width = max(padded_dim(d), padded_dim(dv))
     short = rows <= 16 or dtype == torch.float32  # fp32 products take registers in proportion to the rows
     block_m = 16 if short else 32 if rows <= 32 or width > 128 else 64
-    block_n = min(max(2**14 // (width * dtype.itemsize), _SMALLEST), 128 if short else 64)
+    block_n = min(max(2**14 // (width * dtype.itemsize), least_keys), 128 if short else 64)
     if pairs != "plain":  # further terms of a pair stay in registers
-        block_n = max(block_n // 2, _SMALLEST)
+        block_n = max(block_n // 2, least_keys)
     num_warps = 4 if short and dtype != torch.float32 else 8
     config = LaunchConfig(block_m=block_m, block_n=block_n, num_warps=num_warps, num_stages=3)
     if interpreted:
@@ -57,7 +59,7 @@ def decode_config(
     while shared_memory("forward", config, d=d, dv=dv, dtype=dtype, pairs=pairs) > limit:
         if config.num_stages > 1:
             config = replace(config, num_stages=config.num_stages - 1)
-        elif config.block_n > _SMALLEST:
+        elif config.block_n > least_keys:
             config = replace(config, block_n=config.block_n // 2)
         else:
             break

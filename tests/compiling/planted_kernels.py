@@ -55,6 +55,16 @@ def recorded(x: View, y: View, sizes, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def unpacked(x_ptr, y_ptr, z_ptr, D: tl.constexpr):
+    i = tl.arange(0, 16)
+    x = tl.load(x_ptr + i[:, None] * D + tl.arange(0, D)[None, :])
+    pair = tl.load(y_ptr + i[:, None] * (D // 2) + tl.arange(0, D // 2)[None, :])
+    y = tl.interleave(pair & 15, pair >> 4).to(tl.float16)
+    z = tl.dot(x, tl.trans(y))  # PLANTED narrow-product
+    tl.store(z_ptr + i[:, None] * 16 + i[None, :], z)
+
+
+@triton.jit
 def broken(x_ptr, BLOCK: tl.constexpr):
     tl.static_assert(BLOCK > 64, "a block of more than 64")
     tl.store(x_ptr + tl.arange(0, BLOCK), 0.0)

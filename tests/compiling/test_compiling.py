@@ -118,6 +118,24 @@ def test_the_walk_through_has_unfilled_loads_and_32_bit_offsets_and_filling_cure
 
 
 @pytest.mark.slow
+def test_a_product_of_unpacked_bytes_over_fewer_elements_than_their_layout_is_found_at_its_line():
+    types = {"x_ptr": Pointer("float16"), "y_ptr": Pointer("uint8"), "z_ptr": Pointer("float32")}
+    jobs = [
+        Job(subject="planted", capability=90, deterministic=True, launch=launch)
+        for launch in (
+            Launch(label=f"d={d}", module="planted_kernels", kernel="unpacked", arguments={**types, "D": Value(d)})
+            for d in (16, 32)
+        )
+    ]
+
+    narrow, wide = compiling.compile_launches(jobs, workers=1)
+
+    found = [(hazard.kind, hazard.where) for hazard in narrow.built.hazards]
+    assert found == [("narrow-product", f"{PLANTED}:{line_of('narrow-product')}")]
+    assert wide.built.hazards == ()
+
+
+@pytest.mark.slow
 def test_a_kernel_that_does_not_compile_is_an_error_and_costs_no_other():
     pointer, block = Pointer("float32"), Value(64)
     launches = [

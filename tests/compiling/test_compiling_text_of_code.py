@@ -1,6 +1,9 @@
-"""The readers of TTIR and SASS on written examples: what is and what is no hazard."""
+"""The readers of TTIR, TTGIR and SASS on written examples: what is and what is no hazard."""
+
+import pytest
 
 from flashverify.compiling.cubin import loop_spills, unset_registers
+from flashverify.compiling.ttgir import find_layout_hazards
 from flashverify.compiling.ttir import find_hazards
 
 HEAD = """#loc = loc("k.py":1:0)
@@ -104,3 +107,23 @@ def test_a_uniform_register_that_nothing_sets():
     assert unset_registers(SASS.format(source="UR26")) == (("0030", "UIADD3 UR26, UP0, UR26, 0x40, URZ "),)
     assert unset_registers("        /*0010*/                   UISETP.GE.AND UP0, UPT, UR9, 0x1, UPT ;\n") != ()
     assert unset_registers("        /*0010*/                   IMAD R1, R2, UR9, RZ ;\n") == ()
+
+
+def product(*, version, summed, width):
+    """A module with one product, as Triton writes it."""
+    operand = f"#ttg.dot_op<{{opIdx = %d, parent = #mma, kWidth = {width}}}>>"
+    return f"""#loc1 = loc("k.py":7:3)
+#mma = #ttg.nvidia_mma<{{versionMajor = {version}, versionMinor = 0, warpsPerCTA = [1, 4], instrShape = [16, 8]}}>
+%z = tt.dot %x, %y, %c : tensor<16x{summed}xf32, {operand % 0} * tensor<{summed}x32xf32, {operand % 1} -> tensor<16x32xf32, #mma> loc(#loc1)
+"""
+
+
+@pytest.mark.parametrize(("summed", "width", "found"), [(16, 8, True), (32, 8, False), (16, 4, False), (8, 4, True)])
+def test_a_product_whose_operands_lie_wider_than_it_sums(summed, width, found):
+    hazards = find_layout_hazards(product(version=2, summed=summed, width=width))
+
+    assert [(h.kind, h.where) for h in hazards] == ([("narrow-product", "k.py:7")] if found else [])
+
+
+def test_a_product_from_shared_memory_has_no_such_layout():
+    assert find_layout_hazards(product(version=3, summed=16, width=8)) == ()

@@ -13,6 +13,7 @@ from flashverify.mutants.bank import QUANTISED
 from flashverify_kernels.device.quantised.codes import decoded
 from flashverify_kernels.quantised import Quantised, quantised_attention, quantised_decode
 from flashverify_kernels.quantised.cache import FORMATS
+from flashverify_kernels.quantised.aot import quantised_source
 from flashverify_kernels.quantised.constants import prefill_config
 
 SHAPE = "fv1 batch=2 heads_q=4 heads_kv=2 seq_q=5 seq_k=70 dim_qk=16 dim_v=16 klen=70,33 padding=nan backward=no"
@@ -169,8 +170,21 @@ def test_only_rows_of_codes_that_start_on_16_bytes_are_loaded_in_words():
 
 
 def test_the_prefill_has_large_tiles_where_they_fit_and_stay_in_registers():
-    wide = {"d": 128, "dv": 128, "dtype": torch.float16}
+    wide = {"codes": "int4", "d": 128, "dv": 128, "dtype": torch.float16}
 
     assert prefill_config(**wide).block_m == 128
     for other in ({"limit": 163 * 1024}, {"interpreted": True}, {"dtype": torch.float32}, {"d": 192}):
         assert prefill_config(**(wide | other)).block_m <= 64
+
+
+@pytest.mark.parametrize("decode", [True, False])
+@pytest.mark.parametrize(("d", "dtype"), [(8, torch.float16), (16, torch.float32), (256, torch.float32)])
+def test_every_product_of_unpacked_bytes_sums_over_32_elements_or_more(decode, d, dtype):
+    form = {"decode": decode, "d": d, "dtype": dtype, "mode": "folded", "scale_last": True}
+
+    def tiles(codes):
+        found = quantised_source(codes=codes, **form).constants
+        return min(found["BLOCK_N"], found["BLOCK_D"], found["BLOCK_DV"])
+
+    assert tiles("int4") >= 32
+    assert tiles("int8") == 16

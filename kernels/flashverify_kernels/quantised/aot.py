@@ -4,10 +4,10 @@ from typing import Any
 
 import torch
 
-from flashverify_kernels.decode_config import decode_config
 from flashverify_kernels.device.quantised.attention import quantised_decode_kernel, quantised_forward_kernel
 from flashverify_kernels.mask_kinds import mask_flags
-from flashverify_kernels.quantised.constants import prefill_config, quantised_constants
+from flashverify_kernels.options import Precision
+from flashverify_kernels.quantised.constants import prefill_config, quantised_constants, quantised_decode_config
 from flashverify_kernels.signature import Source, source_of
 
 _DECODE_ROWS = 8
@@ -25,6 +25,7 @@ def quantised_source(
     mask: str = "none",
     aligned: bool = True,
     paged: bool = False,
+    precision: Precision = "ieee",
 ) -> Source:
     """What a launch would compile.
 
@@ -39,10 +40,11 @@ def quantised_source(
         mask: kinds of mask joined by "+", see `config.mask_flags`.
         aligned: whether strides and pointers are aligned, those of codes to 16 bytes.
         paged: whether the codes lie in pages.
+        precision: of the products of fp32.
     """
     kernel: Any = quantised_decode_kernel if decode else quantised_forward_kernel
-    tiles: dict[str, Any] = {"d": d, "dv": d, "dtype": dtype}
-    config = decode_config(rows=_DECODE_ROWS, **tiles) if decode else prefill_config(**tiles)
+    tiles: dict[str, Any] = {"codes": codes, "d": d, "dv": d, "dtype": dtype}
+    config = quantised_decode_config(rows=_DECODE_ROWS, **tiles) if decode else prefill_config(**tiles)
     found = quantised_constants(
         config,
         d=d,
@@ -55,7 +57,7 @@ def quantised_source(
         scale_last=scale_last,
         words=aligned,
         dtype=None,
-        precision="ieee",
+        precision=precision,
     )
     names = set(kernel.arg_names)
     absent = {

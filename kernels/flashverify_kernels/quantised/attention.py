@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from flashverify_kernels.arguments import mask_parts
-from flashverify_kernels.decode_config import decode_config, decode_splits, resident_programs
+from flashverify_kernels.decode_config import decode_splits, resident_programs
 from flashverify_kernels.decode_validation import check_names_of, check_splits
 from flashverify_kernels.device.arguments import Sizes
 from flashverify_kernels.device.quantised.attention import quantised_decode_kernel, quantised_forward_kernel
@@ -16,7 +16,7 @@ from flashverify_kernels.masking import Extent, Mask, check_mask
 from flashverify_kernels.merge import aligned, launch_merge
 from flashverify_kernels.options import Causal, DecodeOptions, Options, Precision, Window
 from flashverify_kernels.quantised.cache import Quantised, QuantisedQueries
-from flashverify_kernels.quantised.constants import MODES, prefill_config, quantised_constants
+from flashverify_kernels.quantised.constants import MODES, prefill_config, quantised_constants, quantised_decode_config
 from flashverify_kernels.runtime import INTERPRETED, device_error, shared_memory_limit, supported
 from flashverify_kernels.validation import check_scale
 from flashverify_kernels.views import part_view, view
@@ -139,8 +139,9 @@ class _Call:
         extent = Extent(batch=batch, heads=heads, rows=sq, keys=self.sk, max_q=sq, max_k=self.sk, device=q.device)
         self.mask: Mask = check_mask(Options(causal=causal, window=window, key_lengths=key_lengths), extent)
         tiles: dict[str, Any] = {"d": self.d, "dv": v.dim, "dtype": self.dtype, "interpreted": INTERPRETED}
-        tiles["limit"] = shared_memory_limit(q.device)
-        self.config = prefill_config(**tiles) if prefill else decode_config(rows=self.group * sq, **tiles)
+        tiles |= {"limit": shared_memory_limit(q.device), "codes": k.format}
+        rows = self.group * sq
+        self.config = prefill_config(**tiles) if prefill else quantised_decode_config(rows=rows, **tiles)
 
     def _check(self, mode: str, allow_interpreted_bf16: bool) -> None:
         q, k, v = self.q, self.k, self.v

@@ -14,15 +14,23 @@ from flashverify_kernels.quantised.cache import FORMATS
 
 MODES = {"operand": OPERAND, "folded": FOLDED, "fp8": FP8_WEIGHTS}
 _ROWS, _MIDDLE = 64, 128
+_LEAST = {"int4": 32}
+"""Elements of a product of codes, where 16 are too few: Triton lays out an operand of unpacked bytes 32 wide, and then computes a narrower product wrong."""
 _TYPES = {torch.float16: tl.float16, torch.bfloat16: tl.bfloat16, torch.float32: tl.float32}
 
 
+def quantised_decode_config(*, codes: str, rows: int, **tiles: Any) -> LaunchConfig:
+    """Choose the launch configuration of decoding: that of `decode_config`, with tiles that codes of the format `codes` allow."""
+    return decode_config(rows=rows, **tiles, **({"least_keys": _LEAST[codes]} if codes in _LEAST else {}))
+
+
 def prefill_config(
-    *, d: int, dv: int, dtype: torch.dtype, limit: int = SHARED_MEMORY, interpreted: bool = False
+    *, codes: str, d: int, dv: int, dtype: torch.dtype, limit: int = SHARED_MEMORY, interpreted: bool = False
 ) -> LaunchConfig:
     """Choose the launch configuration of the prefill: every program decodes its keys, so tiles have as many rows as fit.
 
     Args:
+        codes: their format.
         d: head dimension of q and k.
         dv: head dimension of v.
         dtype: of the operands.
@@ -32,7 +40,8 @@ def prefill_config(
     many = limit >= SHARED_MEMORY and dtype != torch.float32 and max(padded_dim(d), padded_dim(dv)) <= _MIDDLE
     if many and not interpreted:
         return LaunchConfig(block_m=128, block_n=64, num_warps=8, num_stages=3)
-    config = decode_config(d=d, dv=dv, dtype=dtype, rows=_ROWS, limit=limit, interpreted=interpreted)
+    tiles: dict[str, Any] = {"d": d, "dv": dv, "dtype": dtype, "limit": limit, "interpreted": interpreted}
+    config = quantised_decode_config(codes=codes, rows=_ROWS, **tiles)
     return replace(config, num_stages=min(config.num_stages, 2))
 
 
@@ -67,13 +76,14 @@ def quantised_constants(
         dtype: of the operands where q is codes, else None.
         precision: of the dot products of fp32 inputs.
     """
+    width, wide_v = (max(padded_dim(dim), _LEAST.get(codes, 0)) for dim in (d, dv))
     return {
         "BLOCK_M": config.block_m,
         "BLOCK_N": config.block_n,
-        "BLOCK_D": padded_dim(d),
-        "BLOCK_DV": padded_dim(dv),
-        "EVEN_D": d == padded_dim(d),
-        "EVEN_DV": dv == padded_dim(dv),
+        "BLOCK_D": width,
+        "BLOCK_DV": wide_v,
+        "EVEN_D": d == width,
+        "EVEN_DV": dv == wide_v,
         "ALIGNED": aligned,
         "MASK": mask,
         "FORMAT": FORMATS[codes].value,
