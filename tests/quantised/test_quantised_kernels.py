@@ -12,8 +12,8 @@ from flashverify.mutants import build_mutant
 from flashverify.mutants.bank import QUANTISED
 from flashverify_kernels.device.quantised.codes import decoded
 from flashverify_kernels.quantised import Quantised, quantised_attention, quantised_decode
-from flashverify_kernels.quantised.cache import FORMATS
 from flashverify_kernels.quantised.aot import quantised_source
+from flashverify_kernels.quantised.cache import FORMATS
 from flashverify_kernels.quantised.constants import prefill_config
 
 SHAPE = "fv1 batch=2 heads_q=4 heads_kv=2 seq_q=5 seq_k=70 dim_qk=16 dim_v=16 klen=70,33 padding=nan backward=no"
