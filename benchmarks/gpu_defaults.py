@@ -148,7 +148,11 @@ def programs() -> Answers:
     for d, gap in ((64, 0), (128, 0), (128, 3)):
         given = tuple(x.detach().requires_grad_(n < 3) for n, x in enumerate(tensors(d, "bfloat16", gap=gap)))
         eager = step(*given)
-        found[f"D={d} gap={gap}: compiled"] = same(eager, with_gradients(compiled(*given[:3]), *given))
+        dense = (
+            *given[:3],
+            given[3].contiguous(),
+        )  # as torch.compile gives dO on; how rows lie decides the order of the sum of delta
+        found[f"D={d} gap={gap}: compiled"] = same(step(*dense), with_gradients(compiled(*given[:3]), *given))
         side: Any = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):

@@ -15,13 +15,15 @@ from flashverify_kernels.quantised.cache import FORMATS
 MODES = {"operand": OPERAND, "folded": FOLDED, "fp8": FP8_WEIGHTS}
 _ROWS, _MIDDLE = 64, 128
 _LEAST = {"int4": 32}
-"""Elements of a product of codes, where 16 are too few: Triton lays out an operand of unpacked bytes 32 wide, and then computes a narrower product wrong."""
+"""Elements of a product of codes, where 16 are too few: Triton 3.6 computes products of unpacked bytes over fewer than 32 wrong."""
 _TYPES = {torch.float16: tl.float16, torch.bfloat16: tl.bfloat16, torch.float32: tl.float32}
 
 
 def quantised_decode_config(*, codes: str, rows: int, **tiles: Any) -> LaunchConfig:
     """Choose the launch configuration of decoding: that of `decode_config`, with tiles that codes of the format `codes` allow."""
-    return decode_config(rows=rows, **tiles, **({"least_keys": _LEAST[codes]} if codes in _LEAST else {}))
+    if codes in _LEAST:
+        tiles["least_keys"] = _LEAST[codes]
+    return decode_config(rows=rows, **tiles)
 
 
 def prefill_config(
