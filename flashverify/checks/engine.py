@@ -14,6 +14,7 @@ from flashverify.checks.passes.execution import execute
 from flashverify.checks.registry import CHECK_SPECS, error_class
 from flashverify.errors import FlashverifyError, SelfCheckError
 from flashverify.judge.verdict import CaseResult, Status, Verdict
+from flashverify.launching.compilations import NotCompiled
 from flashverify.subjects.blame import raised_by_subject, traceback_text
 
 if TYPE_CHECKING:
@@ -41,12 +42,16 @@ def judge_case(subject: Subject, case: Case, plan: Plan) -> CaseResult:
     A case that the subject does not support gives one `unsupported` verdict, and so does one of 2^28 scores or more that leaves a GPU
     without memory. An exception inside the subject is a failure of
     the check `exception`, one inside the harness (a NaN bound, an oracle that cannot be trusted) a verdict `error`. Of a case
-    beyond `flashverify.checks.passes.base_pass.ORACLE_LIMIT` the oracle judges a part, which `CaseResult.sampled` names.
+    beyond `flashverify.checks.passes.base_pass.ORACLE_LIMIT` the oracle judges a part, which `CaseResult.sampled` names. Where launches may
+    not compile, a check whose passes ask for a kernel that is missing is left out, and `CaseResult.unasked` names it.
 
     Args:
         subject: the kernel under test.
         case: the problem.
         plan: the checks to make.
+
+    Raises:
+        NotCompiled: launches may not compile, and a kernel of the case itself is missing.
     """
     started = time.perf_counter()
     judged = _Judgement(subject, case, plan)
@@ -63,6 +68,7 @@ def judge_case(subject: Subject, case: Case, plan: Plan) -> CaseResult:
         warnings=tuple(dict.fromkeys((*warnings, *judged.remarks))),
         sampled=None if compared is None else compared.sampled,
         quantisation=judged.quantisation(),
+        unasked=tuple(judged.unasked),
     )
 
 
@@ -74,6 +80,7 @@ class _Judgement:
         self.base: BasePass | None = None
         self.verdicts: list[Verdict] = []
         self.remarks: list[str] = []
+        self.unasked: list[str] = []
 
     def run(self) -> None:
         reason = self.subject.supports.refusal(self.case)
@@ -110,6 +117,9 @@ class _Judgement:
             names = self._names(spec, taken)
             try:
                 answer = spec.run(base, names)
+            except NotCompiled:
+                self.unasked.append(spec.name)
+                continue
             except (FlashverifyError, AssertionError):
                 raise
             except Exception as error:

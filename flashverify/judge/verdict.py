@@ -179,6 +179,7 @@ class CaseResult(msgspec.Struct, frozen=True, omit_defaults=True):
         sampled: which part the oracle judged; None is all of it.
         quantisation: of a quantised case that was judged in full, what quantisation itself costs; beside the verdicts, no part of them.
         origin: the list or the batch of a campaign that it belongs to, as `batch 12`; empty where there is none.
+        unasked: checks that were left out, because a launch of theirs asked for a kernel that was not compiled ahead.
     """
 
     case: str
@@ -191,6 +192,7 @@ class CaseResult(msgspec.Struct, frozen=True, omit_defaults=True):
     sampled: Sampled | None = None
     origin: str = ""
     quantisation: tuple[QuantisationError, ...] = ()
+    unasked: tuple[str, ...] = ()
 
     @property
     def failures(self) -> tuple[Verdict, ...]:

@@ -237,3 +237,28 @@ def test_a_batch_whose_worker_was_lost_goes_on_with_the_kinds_that_are_ready_the
     assert (batch.kinds, again.kinds) == ((1,), (1, 4))
     assert (again.number, again.most, again.fixed) == (batch.number, 40, False)
     assert [each.case for each in again.answered] == ["5", "6"]
+
+
+def test_a_case_that_was_judged_without_a_check_is_compiled_for_others_and_not_judged_again():
+    ready, (first, second) = Readiness(("s",), 0), texts(2)
+    ready.want("s", first)
+    ready.wait("s", second)
+
+    compiled = []
+    while (task := ready.next(0, 0.0)) is not None:
+        compiled += task.cases
+        ready.prepared(answer(task, cases=()))
+    handed = [case for chunk in iter(lambda: ready.chunk(None), None) for case in chunk.cases]
+
+    assert sorted(compiled) == sorted((first, second))
+    assert handed == [second]
+
+
+def test_of_too_many_cases_that_wait_one_that_was_judged_is_no_loss():
+    ready = Readiness(("s",), 0)
+    for text in texts(66):
+        ready.want("s", text)
+
+    assert (ready.waiting, ready.dropped) == (64, 0)
+    ready.give_up("s")
+    assert ready.chunk(None) is None

@@ -40,6 +40,17 @@ def test_compilations_are_counted_per_thousand_cases_in_all_and_after_two_minute
     assert stats.later_per_thousand_cases == pytest.approx(1000 / 99, abs=0.1)
 
 
+def test_cases_that_were_judged_without_a_check_are_counted_and_said():
+    shares = TimeShares(workers=1, compilers=1)
+    for unasked in ((), ("reuse",), ("reuse", "relations")):
+        result = CaseResult("fv1", "s", "gpu", (), seconds=1.0, unasked=unasked)
+        shares.judged(CaseJudged("s", result))
+    stats = shares.stats(4.0)
+
+    assert stats.unasked == 2
+    assert "2 cases judged without a check" in stats_sentence(stats)
+
+
 def test_the_timeline_has_equal_steps_and_is_never_long():
     shares = TimeShares(workers=1, compilers=0)
     for second in range(0, 40_000, 5):

@@ -9,6 +9,7 @@ import torch
 from flashverify import parse_case
 from flashverify.checks import CHECKS, Plan, judge_case
 from flashverify.judge.verdict import Status, from_hex
+from flashverify.launching.compilations import NotCompiled
 from flashverify.subjects import Contract, Gradients
 from tests.checks.naive import attention, make
 
@@ -246,3 +247,27 @@ def test_a_check_that_examined_nothing_gives_no_pass():
     assert exempt == sum(s.elements for s in result.stats) > 0
     assert {v.status for v in result.verdicts} == {Status.EXEMPT}
     assert not result.coverage
+
+
+def only_compiled(calls):
+    """A subject whose kernels are compiled for so many calls."""
+    left = iter(range(calls))
+
+    def refuse(_, result):
+        if next(left, None) is None:
+            raise NotCompiled("kernel")
+        return result
+
+    return Wrapped(forward=refuse)
+
+
+def test_a_check_whose_kernel_is_not_compiled_is_left_out_and_the_others_are_asked():
+    result = judge_case(only_compiled(1), PLAIN, Plan(checks=("accuracy", "determinism", "relations", "memory")))
+
+    assert result.unasked == ("determinism", "relations")
+    assert {(v.check, v.status) for v in result.verdicts} == {("accuracy", Status.PASS), ("memory", Status.PASS)}
+
+
+def test_a_case_whose_own_kernel_is_not_compiled_is_not_judged():
+    with pytest.raises(NotCompiled):
+        judge_case(only_compiled(0), PLAIN, Plan.run())

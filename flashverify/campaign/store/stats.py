@@ -28,6 +28,7 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
         workers: processes that judge.
         compilers: processes that compile ahead.
         cases: judged.
+        unasked: those among them that were judged without a check that asks for a kernel which was not compiled.
         compiled: kernels that were compiled.
         compiled_by_workers: those among them for which a worker waited.
         per_thousand_cases: compiled kernels per thousand cases.
@@ -48,6 +49,7 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     workers: int
     compilers: int = 0
     cases: int = 0
+    unasked: int = 0
     compiled: int = 0
     compiled_by_workers: int = 0
     per_thousand_cases: float = 0.0
@@ -90,6 +92,8 @@ def stats_sentence(stats: Stats) -> str:
         + (f" ({later:.0f} after the first {LATER / 60:.0f} minutes)" if later is not None else "")
         + f", {plural(stats.compiled_by_workers, 'time')} while a worker waited. Time of the workers: {shares}."
     )
+    if stats.unasked:
+        text += f" {plural(stats.unasked, 'case')} judged without a check whose kernel was not compiled."
     if stats.mps:
         text += " They shared each GPU by MPS."
     if stats.waiting:

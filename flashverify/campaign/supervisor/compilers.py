@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from flashverify.campaign.protocol import CaseJudged
     from flashverify.campaign.supervisor.compiled_cases import CompiledCases
     from flashverify.campaign.supervisor.config import CampaignConfig
     from flashverify.campaign.supervisor.process import ProcessSetup
@@ -82,6 +83,11 @@ class Compilers:
         """A worker put a case off."""
         if self.readiness is not None:
             self.readiness.wait(event.subject, event.case)
+
+    def judged(self, event: CaseJudged) -> None:
+        """A case was judged, with or without all its checks."""
+        if self.readiness is not None and event.result.unasked:
+            self.readiness.want(event.subject, event.result.case)
 
     def tick(self, judged: int, *, over: bool, alone: bool = False) -> None:
         """Hand out what is to be compiled and take in what was; never waits.

@@ -83,6 +83,7 @@ class Gpu:
     def judged(self, event: CaseJudged) -> None:
         """A case of the campaign was judged."""
         self._shares.judged(event)
+        self.compilers.judged(event)
 
     def tick(self, cases: int, explaining: Explaining, *, over: bool) -> None:
         """Compile ahead, and store the counts every ten seconds.

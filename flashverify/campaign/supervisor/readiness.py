@@ -16,12 +16,10 @@ import msgspec
 from flashverify.campaign.protocol import Chunk, Prepare
 from flashverify.campaign.supervisor.batches import batch_seed
 from flashverify.campaign.supervisor.compiled_cases import CompiledCases
-from flashverify.case.space.coverage import Coverage
-from flashverify.case.text import parse_case
+from flashverify.campaign.supervisor.waiting import Waiting
 
 if TYPE_CHECKING:
     from flashverify.campaign.protocol import Prepared
-    from flashverify.case.case import Case
 
 __all__ = ["Readiness"]
 
@@ -29,8 +27,6 @@ _EXAMPLES = 8
 """Cases of a kind that are compiled before it is drawn from; of ten of them the first two ask for nearly every kernel."""
 _LISTED = 2
 """Cases of the corpus in one task."""
-_WAITING = 64
-"""Drawn cases of a subject that wait at most."""
 _FREE_SECONDS = 120.0
 """Until then everything is compiled at once."""
 _PER_CASE = 10 / 1000
@@ -49,7 +45,7 @@ class _Subject:
         origins: what the results of these are marked with, until workers can have them.
         waiting: drawn cases that wait.
         out: cases of both that are being compiled.
-        chosen: what the cases cover that waited and were compiled.
+        judged: cases that wait or are being compiled for the sake of others: they were judged without some check.
         turn: which source comes next.
     """
 
@@ -58,9 +54,9 @@ class _Subject:
     ready: list[int] = field(default_factory=list)
     listed: deque[str] = field(default_factory=deque)
     origins: dict[str, str] = field(default_factory=dict)
-    waiting: dict[str, Case] = field(default_factory=dict)
+    waiting: Waiting = field(default_factory=Waiting)
     out: dict[str, None] = field(default_factory=dict)
-    chosen: Coverage = field(default_factory=Coverage)
+    judged: set[str] = field(default_factory=set)
     turn: int = 0
 
 
@@ -82,7 +78,7 @@ class Readiness:
         self._seed, self._cases = seed, CompiledCases({}) if cases is None else cases
         self._subjects = {spec: _Subject() for spec in subjects}
         for spec, subject in self._subjects.items():
-            subject.waiting = {text: parse_case(text) for text in self._cases.left_over(spec)}
+            subject.waiting = Waiting(self._cases.left_over(spec))
         self._order = deque(subjects)
         self._lists: deque[Chunk] = deque()
         self._chunks: deque[Chunk] = deque()
@@ -135,14 +131,24 @@ class Readiness:
         if text in self._subjects[spec].origins or not self._cases.put_off(spec, text):
             return
         self.put_off += 1
-        subject = self._subjects[spec]
         if spec in self.off:
             self._judge(spec, (text,))
             return
-        subject.waiting[text] = parse_case(text)
-        if len(subject.waiting) > _WAITING:
-            least = min(subject.waiting, key=lambda t: subject.chosen.gain(subject.waiting[t]))
-            del subject.waiting[least]
+        self._queue(spec, text)
+
+    def want(self, spec: str, text: str) -> None:
+        """A case was judged without checks that ask for kernels which are not compiled: they shall be, for cases that are drawn later."""
+        subject = self._subjects[spec]
+        if spec not in self.off and text not in subject.waiting and text not in subject.out:
+            subject.judged.add(text)
+            self._queue(spec, text)
+
+    def _queue(self, spec: str, text: str) -> None:
+        subject = self._subjects[spec]
+        least = subject.waiting.add(text)
+        if least in subject.judged:
+            subject.judged.remove(least)
+        elif least is not None:
             self._cases.dropped(spec, least)
             self.dropped += 1
 
@@ -177,9 +183,7 @@ class Readiness:
                 count = min(_LISTED, len(subject.listed))
                 return self._task(spec, tuple(subject.listed.popleft() for _ in range(count)))
             if subject.turn % 3 == 0 and subject.waiting:
-                text = max(subject.waiting, key=lambda t: subject.chosen.gain(subject.waiting[t]))
-                subject.chosen.add(subject.waiting.pop(text))
-                return self._task(spec, (text,))
+                return self._task(spec, (subject.waiting.take(),))
         return None
 
     def _task(self, spec: str, cases: tuple[str, ...]) -> Prepare:
@@ -214,10 +218,9 @@ class Readiness:
         """Nothing of a subject is compiled ahead: what waits or is being compiled is judged, and everything is drawn."""
         subject = self._subjects[spec]
         self.off.add(spec)
-        self._judge(spec, (*subject.out, *subject.listed, *subject.waiting))
+        self._judge(spec, (*subject.out, *subject.listed, *subject.waiting.clear()))
         subject.out.clear()
         subject.listed.clear()
-        subject.waiting.clear()
 
     def _back(self, spec: str, cases: tuple[str, ...]) -> tuple[str, ...]:
         """Those cases that were being compiled; they no longer are."""
@@ -228,8 +231,11 @@ class Readiness:
         return found
 
     def _judge(self, spec: str, cases: tuple[str, ...]) -> None:
-        """Hand cases to workers, a few at a time."""
-        origins, own = self._subjects[spec].origins, self._cases.origin(spec)
+        """Hand cases that were not judged to workers, a few at a time."""
+        origins, own, judged = self._subjects[spec].origins, self._cases.origin(spec), self._subjects[spec].judged
+        known = judged.intersection(cases)
+        judged -= known
+        cases = tuple(text for text in cases if text not in known)
         for origin in dict.fromkeys(origins.get(text, own) for text in cases):
             found = [text for text in cases if origins.get(text, own) == origin]
             chunks = self._chunks if origin == own else self._lists

@@ -27,7 +27,7 @@ class TimeShares:
 
     def __init__(self, workers: int, compilers: int) -> None:
         self._workers, self._compilers = workers, compilers
-        self._cases = self._compiled = 0
+        self._cases = self._compiled = self._unasked = 0
         self._busy = self._compiling = self._oracle = 0.0
         self._later: tuple[int, int] | None = None
         self._timeline: list[tuple[float, int, int]] = []
@@ -36,6 +36,7 @@ class TimeShares:
     def judged(self, event: CaseJudged) -> None:
         """A case was judged."""
         self._cases += 1
+        self._unasked += bool(event.result.unasked)
         self._compiled += event.spent.compiled
         self._compiling += event.spent.compiling
         self._oracle += event.spent.oracle
@@ -78,6 +79,7 @@ class TimeShares:
             workers=self._workers,
             compilers=self._compilers,
             cases=self._cases,
+            unasked=self._unasked,
             compiled=compiled,
             compiled_by_workers=self._compiled,
             per_thousand_cases=_per_thousand(compiled, self._cases),

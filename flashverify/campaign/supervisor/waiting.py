@@ -1,0 +1,59 @@
+"""Drawn cases of one subject that wait for a compiler: few, and those that cover most."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flashverify.case.space.coverage import Coverage
+from flashverify.case.text import parse_case
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from flashverify.case.case import Case
+
+__all__ = ["Waiting"]
+
+_MOST = 64
+
+
+class Waiting:
+    """The cases by their text, of which the pairs of traits count that no case before them covered.
+
+    Args:
+        texts: that wait from the beginning.
+    """
+
+    def __init__(self, texts: Iterable[str] = ()) -> None:
+        self._cases: dict[str, Case] = {text: parse_case(text) for text in texts}
+        self._chosen = Coverage()
+
+    def __len__(self) -> int:
+        return len(self._cases)
+
+    def __contains__(self, text: object) -> bool:
+        return text in self._cases
+
+    def add(self, text: str) -> str | None:
+        """One more waits; of too many the one that covers least, which no longer does."""
+        self._cases[text] = parse_case(text)
+        if len(self._cases) <= _MOST:
+            return None
+        least = min(self._cases, key=self._gain)
+        del self._cases[least]
+        return least
+
+    def take(self) -> str:
+        """The one that covers most, which no longer waits."""
+        text = max(self._cases, key=self._gain)
+        self._chosen.add(self._cases.pop(text))
+        return text
+
+    def clear(self) -> tuple[str, ...]:
+        """All of them; none waits any longer."""
+        texts = tuple(self._cases)
+        self._cases.clear()
+        return texts
+
+    def _gain(self, text: str) -> float:
+        return self._chosen.gain(self._cases[text])
