@@ -38,8 +38,16 @@ def test_time_in_which_it_had_no_processor_does_not_count(slot):
 
 def test_a_sign_of_life_begins_anew(slot):
     slot.process.seconds += 40
+    slot.looked -= 2
     slot.sign(60.0)
     assert slot.hangs(slot.since + 61)
+
+
+def test_what_it_waited_is_asked_once_a_second(slot):
+    slot.process.seconds += 0.5
+    slot.sign(60.0)
+    assert not slot.hangs(slot.since + 60.4)
+    assert slot.hangs(slot.since + 60.6)
 
 
 def test_a_worker_without_a_task_does_not_hang(slot):

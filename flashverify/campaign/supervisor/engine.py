@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -65,7 +66,7 @@ class Engine:
 
     def __init__(self, config: CampaignConfig, listeners: Sequence[Listener] = ()) -> None:
         self._config, self._reason, self._exit_code = config, "", 0
-        self._listeners, self._live = listeners, LiveFile(config.out)
+        self._listeners, self._live, self._next_progress = listeners, LiveFile(config.out), 0.0
         self._ledger = Ledger(config)
         self.store, self.tally = self._ledger.store, self._ledger.tally
         self._indexing = Indexing(config.out)
@@ -105,7 +106,10 @@ class Engine:
                         self._deaths.lost(loss)
                     self._gpu.tick(self.tally.judged, self.explaining, over=self._schedule.stopped)
                     self._indexing.tick()
-                    self._tell(self.progress())
+                    if time.monotonic() >= self._next_progress:  # it asks the system for the memory of each worker
+                        self._next_progress = time.monotonic() + _TICK
+                        self._tell(self.progress())
+                self._tell(self.progress())
             finally:
                 self._indexing.close()
                 self._pool.close()

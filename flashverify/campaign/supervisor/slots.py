@@ -19,6 +19,8 @@ __all__ = ["EXPLAINING", "Loss", "Slot", "work_of"]
 
 EXPLAINING = (Minimise, Attribute, Compare, Separate, Profile)
 """Tasks that are about findings, not about cases of the campaign."""
+_LOOKS = 1.0
+"""Seconds between two looks at how long a process waited for a processor; a look costs as much as a result."""
 
 
 @dataclass(slots=True)
@@ -30,7 +32,8 @@ class Slot:
         answered: results of this task that were stored.
         put_off: cases of this task that wait for a compiler.
         since: when it last gave a sign of life.
-        starved: seconds that its process had waited for a processor then.
+        starved: seconds that its process had waited for a processor then, or a second before.
+        looked: when that was asked.
         limit: seconds from then on until it counts as hanging, without those in which it waits for a processor.
         spoke: whether it gave a sign of life at all.
         began: whether it began any work.
@@ -47,6 +50,7 @@ class Slot:
     put_off: int = 0
     since: float = 0.0
     starved: float = 0.0
+    looked: float = float("-inf")
     limit: float = START_LIMIT
     spoke: bool = False
     began: bool = False
@@ -57,7 +61,9 @@ class Slot:
 
     def sign(self, limit: float) -> None:
         """It gave a sign of life, and has `limit` seconds for the next."""
-        self.since, self.starved, self.limit = time.monotonic(), self.process.starved(), limit
+        self.since, self.limit = time.monotonic(), limit
+        if self.since - self.looked > _LOOKS:
+            self.looked, self.starved = self.since, self.process.starved()
 
     def hangs(self, now: float) -> bool:
         """Whether it has a task and had its time for it."""
