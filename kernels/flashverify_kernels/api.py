@@ -79,5 +79,5 @@ def attention(
         ValueError: a shape, stride, device or value that is not accepted.
     """
     check_names("attention", options, _ACCEPTED)
-    o, lse = differentiable(q, k, v, Options(**options))
-    return (o, lse) if return_lse else o
+    o, lse = differentiable(q, k, v, Options.of(options), with_lse=return_lse)
+    return (o, lse) if lse is not None and return_lse else o

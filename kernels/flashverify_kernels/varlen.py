@@ -70,4 +70,5 @@ def attention_varlen(
     check_names("attention_varlen", options, _ACCEPTED)
     packed = Packed(cu_q, cu_k, max_q, max_k)
     o, lse = differentiable(q[None], k[None], v[None], Options(**options, packed=packed, layout="bshd"))
+    assert lse is not None
     return o[0], lse[0]
