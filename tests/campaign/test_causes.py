@@ -1,11 +1,6 @@
 """One cause is one finding, whatever it makes wrong; another cause is another finding, also behind the same bucket."""
 
-import json
-import os
 import shutil
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import msgspec
@@ -17,6 +12,7 @@ from flashverify.campaign.supervisor.engine import Engine
 from flashverify.campaign.supervisor.events import FindingFolded, FindingMinimal, FindingSeen
 from flashverify.campaign.supervisor.schedule import CampaignConfig
 from flashverify.case.text import parse_case
+from tests.campaign.killed import killed_after
 from tests.fast_tier import fast_one_in
 
 HERE = Path(__file__).parent
@@ -32,18 +28,6 @@ def campaign(out, subject, **changes):
     events = []
     engine = Engine(config(out, subject, **changes), (events.append,))
     return engine.run(), events
-
-
-def drive(out, subject):
-    """A campaign in a process of its own, which prints every event."""
-    code = (
-        "import sys, json; sys.path[:0] = json.loads(sys.argv[1]); from test_causes import config\n"
-        "from pathlib import Path; from flashverify.campaign.supervisor.engine import Engine\n"
-        "given = config(Path(sys.argv[2]), sys.argv[3], max_cases=80, seed=3)\n"
-        "Engine(given, (lambda e: print(type(e).__name__, flush=True),)).run()\n"
-    )
-    path = json.dumps([str(HERE), *[p for p in sys.path if p]])
-    return subprocess.Popen([sys.executable, "-c", code, path, str(out), subject], stdout=subprocess.PIPE, text=True)
 
 
 def records(out):
@@ -176,14 +160,10 @@ def test_as_many_causes_as_asked_for_end_the_search(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("lines", fast_one_in(1, [90, 12], kept=2))
-def test_a_kill_loses_no_bucket_and_the_run_goes_on_to_one_finding(tmp_path, lines):
+@pytest.mark.parametrize("failures", fast_one_in(1, [1, 12], kept=2))
+def test_a_kill_loses_no_bucket_and_the_run_goes_on_to_one_finding(tmp_path, failures):
     out = tmp_path / "run"
-    process = drive(out, "slow-typed-one")
-    for _ in range(lines):
-        process.stdout.readline()
-    os.kill(process.pid, signal.SIGKILL)
-    process.communicate()
+    killed_after(failures, config(out, "slow-typed-one", max_cases=80, seed=3), failing=True)
     held = set().union(*(buckets(record) for record in records(out)))
     assert shown(out) <= held, "a result that shows a failure has its bucket on the disk"
 

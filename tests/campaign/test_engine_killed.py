@@ -13,7 +13,8 @@ from flashverify.campaign.store.writer import open_run
 from flashverify.campaign.supervisor.events import FindingSeen, WorkerLost
 from flashverify.case.text import parse_case
 from flashverify.errors import NoVerdictError
-from tests.campaign.test_engine import campaign, drive
+from tests.campaign.killed import killed_after
+from tests.campaign.test_engine import campaign, config, drive
 from tests.fast_tier import fast_one_in
 
 LISTED = {"kind": "run", "cases": ("fv1 seq_q=3", "fv1 seq_q=50"), "max_cases": None, "shrink": False, "repeats": 0}
@@ -83,14 +84,10 @@ def test_a_subject_that_dies_at_import_gives_no_verdict(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("lines", fast_one_in(1, [6, 40], kept=2))
-def test_kill_9_at_any_point_neither_repeats_nor_drops_a_finding(tmp_path, lines):
+@pytest.mark.parametrize("failures", fast_one_in(1, [1, 9], kept=2))
+def test_kill_9_at_any_point_neither_repeats_nor_drops_a_finding(tmp_path, failures):
     out = tmp_path / "run"
-    process = drive(out, subject="slow-two", max_cases=120, seed=3)
-    for _ in range(lines):
-        process.stdout.readline()
-    os.kill(process.pid, signal.SIGKILL)
-    process.communicate()
+    killed_after(failures, config(out, "slow-two", max_cases=120, seed=3), failing=True)
     stored = open_run(out)
     before = {key for f in stored.findings for key in (f.record.key, *(each.key for each in f.record.folded))}
     failed = {v.key(r.subject, parse_case(r.case).dtype) for r in stored.results() for v in r.failures}

@@ -1,10 +1,6 @@
 """The shards of a campaign judge together what it judges without shards, and merge into one run."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
 from collections import Counter
 
 import msgspec
@@ -23,6 +19,7 @@ from flashverify.campaign.supervisor.shard import Shard
 from flashverify.case import parse_case
 from flashverify.errors import UsageError
 from flashverify.judge.record import RunRecord
+from tests.campaign.killed import killed_after
 from tests.campaign.test_engine import HERE, config
 
 OF = 3
@@ -109,21 +106,7 @@ def test_a_space_of_fewer_cases_than_a_batch_is_gone_on_with_as_without_shards(t
 
 @pytest.mark.slow
 def test_a_shard_that_was_killed_and_resumed_merges_to_the_same_set(shards, tmp_path):
-    code = (
-        "import sys, json; sys.path[:0] = json.loads(sys.argv[1])\n"
-        "from pathlib import Path; from test_engine import config\n"
-        "from flashverify.campaign.supervisor.engine import Engine\n"
-        "from flashverify.campaign.supervisor.shard import Shard\n"
-        "given = json.loads(sys.argv[3]) | {'shard': Shard(1, 3)}\n"
-        "Engine(config(Path(sys.argv[2]), '', **given), (lambda e: print(type(e).__name__, flush=True),)).run()\n"
-    )
-    path = json.dumps([str(HERE), *[p for p in sys.path if p]])
-    words = [sys.executable, "-c", code, path, str(tmp_path / "1"), json.dumps(BUDGET)]
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
-    for _ in range(10):
-        process.stdout.readline()
-    os.kill(process.pid, signal.SIGKILL)
-    process.communicate()
+    killed_after(10, config(tmp_path / "1", "clean", **BUDGET, shard=Shard(1, OF)))
     folders = [tmp_path / "1", shards / "2", shards / "3"]
     unfinished = merge_shards(tmp_path / "early", folders).summary
     assert unfinished.part.startswith("shard 1/3 not over")
