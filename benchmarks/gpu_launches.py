@@ -1,6 +1,6 @@
 """What a call of the bundled kernels costs the CPU, with launch plans and without, and that both give the same bits.
 
-    python benchmarks/gpu_launches.py [--part bits|graphs|times|profile ...]
+    python benchmarks/gpu_launches.py [--part bits|decodings|graphs|times ...]
 
 Processor time of a call that nobody waits for: 512 tokens, 16 heads, D = 64, fp16. Each part prints as it goes; a part that fails says so
 and the next one begins. Exit code 1 if any answer is no. It ends after 100 seconds.
@@ -12,13 +12,13 @@ import argparse
 import contextlib
 import faulthandler
 import functools
-import itertools
 import sys
 import time
 import traceback
 from typing import TYPE_CHECKING, Any
 
 import torch
+from launch_problems import decoding_problems, moved_copy, normal, problems
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,40 +37,8 @@ def answer(question: str, right: bool) -> None:
     say("yes" if right else "NO ", question)
 
 
-def normal(heads: int, length: int, *, gap: int = 0) -> torch.Tensor:
-    return torch.randn(2, heads, length, 64 + gap, device="cuda").half()[..., :64].requires_grad_()
-
-
 def same(one: Any, two: Any) -> bool:
     return all(torch.equal(x.view(torch.uint8), y.view(torch.uint8)) for x, y in zip(one, two, strict=True))
-
-
-def problems() -> list[tuple[str, tuple[torch.Tensor, ...], dict[str, Any]]]:
-    """Forty problems of mixed options."""
-    lengths = torch.tensor([100, 61], dtype=torch.int32, device="cuda")
-    slopes = torch.rand(4, device="cuda")
-    options: list[dict[str, Any]] = [
-        {},
-        {"causal": "top-left"},
-        {"causal": "bottom-right", "window": (40, 0)},
-        {"key_lengths": lengths, "query_lengths": lengths},
-        {"softcap": 20.0, "scale": 0.3},
-        {"alibi_slopes": slopes, "causal": "bottom-right"},
-        {"sink": torch.rand(4, device="cuda").requires_grad_()},
-        {"bias": torch.randn(1, 4, 120, 130, device="cuda").half(), "causal": "top-left"},
-        {"layout": "bshd"},
-        {"scale": -0.0},
-    ]
-    found = []
-    for (n, each), (batch, gap) in itertools.product(enumerate(options), ((2, 0), (1, 0), (2, 8), (1, 64))):
-        if batch == 1 and "key_lengths" in each:
-            each = dict.fromkeys(each, lengths[:1])
-        q, k, v = (normal(heads, s, gap=gap)[:batch] for heads, s in ((4, 120), (2, 130), (2, 130)))
-        q, k, v = (x.detach().requires_grad_() for x in (q, k, v))
-        if each.get("layout") == "bshd":
-            q, k, v = (x.detach().transpose(1, 2).requires_grad_() for x in (q, k, v))
-        found.append((f"options {n}, batch {batch}, gap {gap}: {', '.join(each) or 'none'}", (q, k, v), each))
-    return found
 
 
 def step(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, do: torch.Tensor, **options: Any) -> tuple[Any, ...]:
@@ -102,9 +70,21 @@ def bits() -> None:
         answer(f"bits at other addresses, {name}", same(expected, step(*moved, do.clone(), **options)))
 
 
-def moved_copy(x: torch.Tensor) -> torch.Tensor:
-    y = torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device)
-    return y.copy_(x.detach()).requires_grad_()
+def decodings() -> None:
+    """The same of decoding, contiguous and paged."""
+    from flashverify_kernels import decode, plans
+
+    for n, ((k, v), options) in enumerate(decoding_problems()):
+        q = torch.randn(2, 4, 3, 64, device="cuda").half()
+        with plans.ordinary_launches():
+            expected = decode(q, k, v, return_lse=True, **options)
+        for _ in range(2):
+            decode(torch.zeros_like(q), k, v, return_lse=True, **options)
+        moved = (moved_copy(x).detach() for x in (q, k, v))
+        answer(
+            f"bits of decoding {n}: {', '.join(options) or 'none'}",
+            same(expected, decode(*moved, return_lse=True, **options)),
+        )
 
 
 def graphs() -> None:
@@ -171,6 +151,9 @@ def calls() -> dict[str, Callable[[], Any]]:
         return attention_varlen(*packed, cu, cu, max_q=512, max_k=512)[0]
 
     add("attention_varlen", varlen, packed, torch.ones_like(packed[0]))
+    queries = q.detach()
+    for name, each in (("attention", attention), ("SDPA", sdpa)):
+        found[f"{name} dense, not differentiated"] = lambda each=each: each(queries, keys, values)  # type: ignore[misc]
     found["decode"] = lambda: decode(one, keys, values)
     return found
 
@@ -200,32 +183,7 @@ def times() -> None:
             say(f"{name:40}{with_plans:8.1f}{processor_time(call, 30):8.1f}")
 
 
-def profile() -> None:
-    """Where the time of a call goes."""
-    import cProfile
-    import pstats
-
-    from flashverify_kernels import backward, forward, plans
-
-    q, k, v = (torch.randn(1, 16, 512, 64, device="cuda").half() for _ in "qkv")
-    kept = forward(q, k, v)
-
-    def both() -> None:
-        forward(q, k, v)
-        backward(q, q, k, v, kept.o, kept.lse2)
-
-    for name, state in (("with plans", contextlib.nullcontext()), ("without", plans.ordinary_launches())):
-        with state:
-            for _ in range(5):
-                both()
-            profiler = cProfile.Profile()
-            profiler.runcall(lambda: [both() for _ in range(100)])
-        torch.cuda.synchronize()
-        say(f"--- forward and backward of launch, 100 calls, {name}")
-        pstats.Stats(profiler).strip_dirs().sort_stats("tottime").print_stats(25)
-
-
-PARTS = {"times": times, "profile": profile, "bits": bits, "graphs": graphs}
+PARTS = {"times": times, "bits": bits, "decodings": decodings, "graphs": graphs}
 
 
 def main() -> int:

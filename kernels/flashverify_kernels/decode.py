@@ -16,6 +16,8 @@ from flashverify_kernels.flatten import flatten_decode
 from flashverify_kernels.merge import aligned, launch_merge
 from flashverify_kernels.options import DecodeOptions, DecodingOptions, check_names, described
 from flashverify_kernels.plain import NotPlainError
+from flashverify_kernels.plans import launched, planned
+from flashverify_kernels.results import DecodeResult
 from flashverify_kernels.validation import axes
 from flashverify_kernels.views import part_view, view
 
@@ -102,15 +104,25 @@ def decode(
 def decode_forward(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, options: DecodeOptions
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Check, allocate and launch: O and the natural LSE."""
+    """O and the natural LSE."""
+    if torch.is_grad_enabled() and any(
+        isinstance(x, torch.Tensor) and x.requires_grad for x in (q, k, v, options.bias)
+    ):
+        check_decode(q, k, v, options)  # refuses it; no key of a plan knows what requires gradients
+    found = decode_parts(q, k, v, options)
+    return found.o, found.lse
+
+
+@planned(tensors=3)
+def decode_parts(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, options: DecodeOptions) -> DecodeResult:
+    """Check, allocate and launch."""
     call = check_decode(q, k, v, options)
     perm = axes(options.layout)
     shape = (call.batch, call.heads, call.sq, call.dv)
     o = torch.empty([shape[a] for a in perm], dtype=q.dtype, device=q.device)
     lse = torch.empty(shape[:3], dtype=torch.float32, device=q.device)
-    if o.numel():
-        _launch(q, k, v, o.permute(perm), lse, options, call)
-    return o, lse
+    parts = _launch(q, k, v, o.permute(perm), lse, options, call) if o.numel() else (None, None)
+    return DecodeResult(o, lse, *parts)
 
 
 def _operator(
@@ -136,8 +148,8 @@ def _launch(
     lse: torch.Tensor,
     options: DecodeOptions,
     call: CheckedDecode,
-) -> None:
-    """Both phases, into `o` (axes b, h, s, c) and `lse`; a single split without a sink writes there itself."""
+) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+    """Both phases, into `o` (axes b, h, s, c) and `lse`; the parts, and None where a single split without a sink writes there itself."""
     perm = axes(options.layout)
     inner = perm if options.block_table is None else (0, 2, 1, 3)
     q, k, v = q.permute(perm), k.permute(inner), v.permute(inner)
@@ -159,7 +171,9 @@ def _launch(
         precision=call.precision,
     )
     with torch.cuda.device(q.device) if q.is_cuda else contextlib.nullcontext():
-        decode_kernel[(call.programs,)](
+        launched(
+            decode_kernel,
+            call.programs,
             q_view=view(q),
             k_view=view(k),
             v_view=view(v),
@@ -186,8 +200,10 @@ def _launch(
         )
     if sink is not None:
         _take_sink(parts, parts_lse, sink)
-    if not whole:
-        launch_merge(parts, parts_lse, o, lse, base2=True, lse_scale=_LN_2)
+    if whole:
+        return None, None
+    launch_merge(parts, parts_lse, o, lse, base2=True, lse_scale=_LN_2)
+    return parts, parts_lse
 
 
 def _take_sink(parts: torch.Tensor, lse2: torch.Tensor, sink: torch.Tensor) -> None:

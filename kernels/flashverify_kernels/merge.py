@@ -10,6 +10,7 @@ from torch.autograd.function import once_differentiable
 from flashverify_kernels.config import padded_dim
 from flashverify_kernels.device.merge import merge_backward_kernel, merge_kernel
 from flashverify_kernels.dispatch import dispatched, ops
+from flashverify_kernels.plans import launched
 from flashverify_kernels.runtime import INTERPRETED, device_error, supported
 from flashverify_kernels.views import part_view, strides, view
 
@@ -184,9 +185,8 @@ def _launch(kernel: Any, o: torch.Tensor, *, rows_aligned: bool, **arguments: An
         return
     constants = merge_constants(parts, dv, aligned=rows_aligned)
     with torch.cuda.device(o.device) if o.is_cuda else contextlib.nullcontext():
-        kernel[(-(-rows // constants["BLOCK_M"]),)](
-            **arguments, parts=parts, rows=rows, heads=heads, seq=seq, dv8=dv // 8, **constants
-        )
+        programs = -(-rows // constants["BLOCK_M"])
+        launched(kernel, programs, **arguments, parts=parts, rows=rows, heads=heads, seq=seq, dv8=dv // 8, **constants)
 
 
 def aligned(*tensors: torch.Tensor) -> bool:

@@ -20,7 +20,7 @@ from triton import knobs
 from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
-from flashverify_kernels.options import Options
+from flashverify_kernels.options import DecodeOptions, Options
 from flashverify_kernels.plan_options import Tensors, tables_of, values_of
 from flashverify_kernels.planned_launch import NoPlanError, Numbers, PlannedLaunch, planned_launch
 from flashverify_kernels.runtime import INTERPRETED
@@ -108,7 +108,7 @@ def planned(*, tensors: int) -> Callable[[_F], _F]:
 
 
 def _outputs(
-    kind: str, given: Tensors, options: Options, others: tuple[Any, ...], compute: Callable[[], Tensors]
+    kind: str, given: Tensors, options: Options | DecodeOptions, others: tuple[Any, ...], compute: Callable[[], Tensors]
 ) -> Tensors:
     """What `compute` returns, or the plan of an earlier call makes of these tensors, options and other arguments."""
     if _watched():

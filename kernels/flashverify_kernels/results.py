@@ -22,6 +22,22 @@ class ForwardResult(NamedTuple):
         return self.lse2 * math.log(2)
 
 
+class DecodeResult(NamedTuple):
+    """What decoding computes.
+
+    Attributes:
+        o: output, in the layout and dtype of q, `[B, Hq, Sq, Dv]` or `[B, Sq, Hq, Dv]`.
+        lse: natural LSE, `[B, Hq, Sq]` fp32 in both layouts.
+        parts: outputs of the splits, `[splits, *o.shape]` fp32 with the axes b, h, s, c; None where there is one.
+        parts_lse: their LSE, log base 2, `[splits, B, Hq, Sq]` fp32.
+    """
+
+    o: torch.Tensor
+    lse: torch.Tensor
+    parts: torch.Tensor | None
+    parts_lse: torch.Tensor | None
+
+
 class BackwardResult(NamedTuple):
     """What the backward computes; a gradient that was not asked for is None.
 

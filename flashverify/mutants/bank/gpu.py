@@ -11,7 +11,7 @@ _ASIDE = "with torch.cuda.stream(torch.cuda.Stream(q.device)) if q.is_cuda else 
 _BUSY = "if q.is_cuda:\n{0}    torch.cuda._sleep(4_000_000)\n{0}"  # some milliseconds: the device has other work
 _ZEROS = "ds = torch.zeros(*rows, call.sk, dtype=torch.float32, device=q.device)  # tiles never visited stay 0\n"
 _LAUNCH = "            launched(kernel, programs, **arguments)"
-_DECODE = "        decode_kernel[(call.programs,)]("
+_DECODE = "        launched(\n            decode_kernel,\n"
 
 GPU = (
     Mutant(
@@ -74,7 +74,7 @@ GPU = (
         name="merged_before_the_splits_are_done",
         file="decode.py",
         before=_DEVICE + _DECODE,
-        after=_ASIDE + " " * 8 + _BUSY.format(" " * 8) + "decode_kernel[(call.programs,)](",
+        after=_ASIDE + " " * 8 + _BUSY.format(" " * 8) + _DECODE.lstrip(),
         outputs=(),
         modelled_on="NVIDIA/TensorRT-LLM#13081: the second phase does not wait for the first",
         subject="bundled-decode",
