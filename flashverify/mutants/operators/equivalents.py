@@ -134,8 +134,8 @@ _SITES: dict[str, str | tuple[str, ...]] = {
         "merge.statistics: total = tl.full([BLOCK_M], 0.0, {tl.float32 -> tl.float16})",
     ),
     "Programs behind the last row are masked.": (
-        'host_merge._launch: kernel[(-({-rows // constants["BLOCK_M"] -> -rows * constants["BLOCK_M"]}),)](',
-        'host_merge._launch: kernel[(-({-rows // constants["BLOCK_M"] -> -rows}),)](',
+        'host_merge._launch: programs = -({-rows // constants["BLOCK_M"] -> -rows * constants["BLOCK_M"]})',
+        'host_merge._launch: programs = -({-rows // constants["BLOCK_M"] -> -rows})',
     ),
     "Without pages the number of the page is never read.": (
         "pages.places: page = {n0 * 0 -> n0}",
