@@ -1,0 +1,194 @@
+"""Which thing of an earlier call explains a later one: found on one pair of problems, and named after further pairs."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from flashverify.diagnosis.place import place_of
+from flashverify.diagnosis.state.calling import Called, Way, called
+from flashverify.diagnosis.state.candidates import CANDIDATES, Candidate, fitting
+from flashverify.diagnosis.state.pairs import KINDS, kinds_of, pairs
+from flashverify.judge.record import Diagnosis
+from flashverify.outputs import OUTPUTS
+
+if TYPE_CHECKING:
+    from flashverify.case.case import Case
+    from flashverify.subjects.interface import Subject
+
+__all__ = ["kept_from_earlier", "suspected"]
+
+_NEEDED = 2
+"""Further pairs of problems that a name must explain."""
+_SILENT = 2
+"""Pairs that are right, or that nothing explains, after which no further pair is tried that differs in the same thing."""
+
+
+_ASKED = 4
+"""Pairs of each kind that are asked for a suspicion."""
+
+
+@dataclass(slots=True)
+class _Found:
+    """Candidates that explain every pair of one kind so far."""
+
+    kind: str
+    candidates: list[Candidate]
+    shown: list[Called]
+
+
+def kept_from_earlier(subject: Subject, case: Case, error: str, end: float) -> Diagnosis | None:
+    """Names what the second of two calls computes with that is the first one's; None where no pair of problems shows such a thing.
+
+    Args:
+        subject: the kernel under test.
+        case: where the check `reuse` fails.
+        error: the class of the failure.
+        end: `time.monotonic()` after which no further pair is tried.
+    """
+    for kind in kinds_of(error):
+        for way in _ways(kind, error):
+            found = _searched(subject, case, kind, way, end)
+            if found is not None:
+                return _diagnosis(subject, case, found, end)
+    return None
+
+
+def suspected(subject: Subject, case: Case, end: float) -> bool:
+    """Whether a second call at the addresses of the first is wrong, and the first is right; False where two first calls are wrong."""
+    wrong = 0
+    for kind in KINDS[:3]:
+        for pair in islice(pairs(subject, case, kind), _ASKED):
+            each = called(subject, pair, Way.HELD) if time.monotonic() < end else None
+            wrong += each is None
+            if wrong > 1:
+                return False
+            if each is not None and each.later.failures:
+                return True
+    return False
+
+
+def _ways(kind: str, error: str) -> tuple[Way, ...]:
+    """Where the later problem of such a pair may lie."""
+    if error == "graph":
+        return (Way.REPLAYED,)
+    if kind == "backward":
+        return (Way.BACKWARD,)
+    if kind == "larger":
+        return (Way.APART,)
+    both = (Way.HELD, Way.APART)
+    return (*both, Way.ELSEWHERE, Way.MOVED) if kind == "values" else both
+
+
+def _searched(subject: Subject, case: Case, kind: str, way: Way, end: float) -> _Found | None:
+    """The candidates that explain the first pair that fails and further ones of its kind; None where fewer than two further ones are explained."""
+    found: dict[str, _Found] = {}
+    silent: Counter[str] = Counter()
+    for pair in pairs(subject, case, kind):
+        if time.monotonic() > end:
+            return None
+        each = called(subject, pair, way) if silent[pair.what] < _SILENT else None
+        if each is None:
+            continue
+        known = found.get(pair.what)
+        if not each.later.failures:
+            silent[pair.what] += 1
+        elif known is None:
+            candidates = _first_fitting(subject, each)
+            if candidates:
+                found[pair.what] = _Found(kind, candidates, [each])
+            else:
+                silent[pair.what] += 1
+        else:
+            known.candidates = fitting(tuple(known.candidates), subject, each)
+            known.shown.append(each)
+            if not known.candidates:
+                silent[pair.what] = _SILENT
+            elif len(known.shown) > _NEEDED:
+                return known
+    return None
+
+
+def _first_fitting(subject: Subject, each: Called) -> list[Candidate]:
+    for group in CANDIDATES:
+        found = fitting(group, subject, each)
+        if found:
+            return found
+    return []
+
+
+def _diagnosis(subject: Subject, case: Case, found: _Found, end: float) -> Diagnosis:
+    first, *others = found.candidates
+    each = found.shown[0]
+    outputs = [name for name in OUTPUTS if any(name in one.later.failures for one in found.shown)]
+    sentence = _said(first, outputs)
+    if not first.of_outputs:
+        right = [name for name in each.later.right if name not in outputs]
+        sentence += f"; it shows in {_listed(outputs)}" if right else ""
+    words = [_sentence(sentence)]
+    if others:
+        words.append(
+            f"Every pair tried is consistent with this as well: {' or '.join(_said(o, outputs) for o in others)}."
+        )
+    words.append(_where(subject, case, found, end))
+    place = place_of(each.later, each.later.failures, outputs[0])
+    return Diagnosis(
+        _name(first, outputs),
+        " ".join(words),
+        tuple(_name(other, outputs) for other in others),
+        place,
+        evidence=f"It explains {len(found.shown)} pairs of problems of fresh sizes, each clearly.",
+    )
+
+
+def _where(subject: Subject, case: Case, found: _Found, end: float) -> str:
+    """With which other problem it shows, and where that must lie."""
+    way, what = found.shown[0].way, found.shown[0].pair.what
+    if way in (Way.ELSEWHERE, Way.MOVED):
+        return f"It shows {way.value}: an address or a tensor of the first call is kept, and what lies there by then is read."
+    if way in (Way.REPLAYED, Way.BACKWARD):
+        return f"It shows {way.value}."
+    if found.kind == "larger":
+        return "It shows after a larger problem."
+    apart = way is Way.APART or _shows(subject, case, found, Way.APART, end)
+    if way is Way.APART:
+        held = False
+    elif apart:
+        held = True
+    else:
+        return f"It shows with {what} at the same addresses, not in other memory: what is kept goes by addresses, tensor objects or versions."
+    reads = found.kind == "values" and not held and _shows(subject, case, found, Way.ELSEWHERE, end)
+    if reads:
+        return f"It shows with {what} in other memory, not at the same addresses: a tensor of the first call is kept, and read in later ones."
+    both = "at the same addresses and in other memory" if held else "in other memory, not at the same addresses"
+    return f"It shows with {what} {both}: what is kept goes by shapes or less."
+
+
+def _shows(subject: Subject, case: Case, found: _Found, way: Way, end: float) -> bool:
+    """Whether a failing pair that lies in another way is explained too."""
+    candidates = (found.candidates[0],)
+    alike = (pair for pair in pairs(subject, case, found.kind) if pair.what == found.shown[0].pair.what)
+    for pair in islice(alike, _SILENT):
+        each = called(subject, pair, way) if time.monotonic() < end else None
+        if each is not None and each.later.failures:
+            return bool(fitting(candidates, subject, each))
+    return False
+
+
+def _name(candidate: Candidate, outputs: list[str]) -> str:
+    return "-".join(("stale", candidate.name, *(outputs if candidate.of_outputs else ())))
+
+
+def _said(candidate: Candidate, outputs: list[str]) -> str:
+    return candidate.sentence.format(outputs=_listed(outputs), holds="holds" if len(outputs) == 1 else "hold")
+
+
+def _listed(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:] + "."

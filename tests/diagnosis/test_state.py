@@ -1,0 +1,81 @@
+"""What a later call keeps of an earlier one gets the name of the thing that is kept."""
+
+import pytest
+
+from flashverify import parse_case
+from flashverify.checks import Plan, judge_case
+from flashverify.diagnosis.diagnose import diagnose
+from flashverify.judge.verdict import Status, Verdict
+from tests.checks.stale import stale
+from tests.diagnosis import keeping
+from tests.diagnosis.keeping import a_step, a_thing, an_output, by_address
+
+CASE = "fv1 batch=2 heads_q=4 heads_kv=2 seq_q=6 seq_k=7 dtype=fp32 seed=1"
+FORWARD = f"{CASE} backward=no"
+KEPT = {
+    "stale-bias": (lambda: a_thing("bias"), f"{CASE} bias=full", "values"),
+    "stale-bias by address": (lambda: a_thing("bias", key=by_address), f"{CASE} bias=full", "values"),
+    "stale-sink": (lambda: a_thing("sink"), f"{CASE} sink=yes", "values"),
+    "stale-bitmap": (lambda: a_thing("bitmap"), f"{FORWARD} bitmap=128,3", "settings"),
+    "stale-blocks": (lambda: a_thing("blocks"), f"{FORWARD} blocks=16,16,128,4", "settings"),
+    "stale-key-lengths": (lambda: a_thing("key_lengths"), f"{FORWARD} klen=5,7", "lengths"),
+    "stale-query-lengths": (lambda: a_thing("query_lengths"), f"{FORWARD} qlen=5,6", "lengths"),
+    "stale-tree": (lambda: a_thing("tree"), f"{FORWARD} tree=-1,0,0,1,1,2", "settings"),
+    "stale-causal": (lambda: a_thing("causal"), f"{FORWARD} causal=top-left", "settings"),
+    "stale-window": (lambda: a_thing("window"), f"{FORWARD} causal=top-left window=3,0", "settings"),
+    "stale-softcap": (lambda: a_thing("logits"), f"{FORWARD} softcap=2", "settings"),
+    "stale-scale": (lambda: a_thing("scale", forward=False), CASE, "settings"),
+    "stale-dropout-seed": (lambda: a_thing("values"), f"{CASE} dropout=0.25", "values"),
+    "stale-do": (lambda: a_thing("do"), CASE, "values"),
+    "stale-v": (lambda: a_thing("v"), FORWARD, "values"),
+    "stale-output-lse": (lambda: an_output("lse"), FORWARD, "values"),
+    "stale-output-dbias": (lambda: an_output("dbias"), f"{CASE} bias=full", "values"),
+    "stale-added-dbias": (lambda: an_output("dbias", added=True), f"{CASE} bias=full", "values"),
+    "stale-added-dv": (lambda: an_output("dv", added=True), CASE, "calls"),
+    "stale-added-dq": (keeping.gradients_that_add_up, CASE, "backward"),
+    "stale-lse": (lambda: a_step("backward_lse"), CASE, "values"),
+    "stale-ds": (keeping.the_ds, CASE, "values"),
+    "stale-mean-of-k": (keeping.the_mean_of_k, FORWARD, "values"),
+    "stale-page-table": (keeping.the_page_table, f"{FORWARD} page_size=4", "values"),
+    "stale-elements-o": (keeping.the_rest_of_a_larger_problem, FORWARD, "larger"),
+}
+"""By the name: the subject, a case, and the question that fails."""
+
+
+def diagnosed(subject, case, question):
+    """The diagnosis of a failure of `reuse` under a question."""
+    verdict = Verdict(check="reuse", status=Status.FAIL, output="o", error=question)
+    return diagnose(subject, parse_case(case), verdict)
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_what_is_kept_is_named(name):
+    build, case, question = KEPT[name]
+    found = diagnosed(build(), case, question)
+
+    assert found.name == name.split(" ", maxsplit=1)[0], found
+    assert found.place
+    assert "3 pairs" in found.evidence
+
+
+@pytest.mark.parametrize(
+    "name", ["result, object, address, version, strides and dtype", "strides, shapes", "dtype, shapes"]
+)
+def test_a_failure_of_the_check_is_named(name):
+    subject, question = stale(name)
+    case = parse_case(
+        f"fv1 heads_q=2 heads_kv=2 seq_q=6 seq_k=7 dtype={'fp16' if name[0] == 'd' else 'fp32'} seed=1 backward=no"
+    )
+    plan = Plan(checks=("accuracy", "reuse"), questions={"reuse": (question,)})
+    failures = judge_case(subject, case, plan).failures
+    found = diagnose(subject, case, failures[0])
+
+    assert found.name == {"r": "stale-output-o-lse", "s": "stale-strides", "d": "stale-dtype"}[name[0]]
+    assert ("addresses, tensor objects or versions" in found.sentence) is ("address" in name)
+
+
+def test_a_right_subject_gets_no_name():
+    found = diagnosed(keeping.Keeping(), CASE, "values")
+
+    assert found.name == ""
+    assert found.sentence.startswith("Asked once more, the check does not fail")
