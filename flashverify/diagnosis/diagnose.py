@@ -21,6 +21,7 @@ from flashverify.diagnosis.precision import precision_words
 from flashverify.diagnosis.related_cases import variants
 from flashverify.diagnosis.siblings import sibling
 from flashverify.diagnosis.state.naming import kept_from_earlier, suspected
+from flashverify.diagnosis.state.pairs import fresh_number
 from flashverify.diagnosis.state.telling import gone, told
 from flashverify.diagnosis.trials import Trials, work
 from flashverify.judge.record import Diagnosis
@@ -44,8 +45,8 @@ _UNPADDED, _SHARE_UNPADDED = 6, 0.3
 """Cases with zeros for padding that must be right for a failure to be one of padding, and the share of the time for them."""
 _PRECISION = 3.0
 """Seconds for a defect of precision."""
-_STATE = 0.8
-"""Seconds to see whether a failure about values is one of a later call, and half of those to name what it keeps."""
+_STATE = 1.0
+"""Seconds to see whether a failure about values is one of a later call, and a third of those to name what it keeps."""
 _OF_VALUES = ("accuracy", "nonfinite")
 _FATAL = ("crash", "hang", "exception")
 """Checks whose failures leave no outputs to explain."""
@@ -87,17 +88,17 @@ def diagnose(
     """
     if verdict.check in _FATAL:
         return Diagnosis()
-    trials, end = Trials(subject, seconds), time.monotonic() + seconds
+    trials, end, number = Trials(subject, seconds), time.monotonic() + seconds, fresh_number()
     if verdict.check == "reuse":
-        return _of_state(subject, case, verdict, first, end)
-    if verdict.check in _OF_VALUES and suspected(subject, case, time.monotonic() + _STATE):
-        kept = kept_from_earlier(subject, case, verdict.error, time.monotonic() + 2 * _STATE)
+        return _of_state(subject, case, verdict, first, number, end)
+    if verdict.check in _OF_VALUES and suspected(subject, case, number, time.monotonic() + _STATE):
+        kept = kept_from_earlier(subject, case, verdict.error, number, time.monotonic() + 3 * _STATE)
         if kept is not None:
             return kept
     found = first_scene(subject, case, verdict)
     if found is None:
         return (
-            _of_state(subject, case, verdict, None, end)
+            _of_state(subject, case, verdict, None, number, end)
             if gone(subject, case, verdict)
             else told(subject, case, verdict)
         )
@@ -147,10 +148,10 @@ def diagnose(
     return Diagnosis(sentence=f"{said} {words}{remark}", place=place, conditions=conditions, form=form)
 
 
-def _of_state(subject: Subject, case: Case, verdict: Verdict, first: Case | None, end: float) -> Diagnosis:
+def _of_state(subject: Subject, case: Case, verdict: Verdict, first: Case | None, number: int, end: float) -> Diagnosis:
     """What a later call computes with of an earlier one; in the words of the check where none is found."""
     for each in dict.fromkeys((case, first or case)):
-        found = kept_from_earlier(subject, each, verdict.error, end)
+        found = kept_from_earlier(subject, each, verdict.error, number, end)
         if found is not None:
             return found
     return told(subject, case, verdict)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from flashverify.diagnosis.place import place_of
 from flashverify.diagnosis.state.calling import Called, Way, called
 from flashverify.diagnosis.state.candidates import CANDIDATES, Candidate, fitting
-from flashverify.diagnosis.state.pairs import KINDS, kinds_of, pairs
+from flashverify.diagnosis.state.pairs import kinds_of, pairs
 from flashverify.judge.record import Diagnosis
 from flashverify.outputs import OUTPUTS
 
@@ -28,7 +28,7 @@ _SILENT = 2
 
 
 _ASKED = 4
-"""Pairs of each kind that are asked for a suspicion."""
+"""Pairs that are tried for one whose first call is right."""
 
 
 @dataclass(slots=True)
@@ -36,37 +36,43 @@ class _Found:
     """Candidates that explain every pair of one kind so far."""
 
     kind: str
+    number: int
     candidates: list[Candidate]
     shown: list[Called]
 
 
-def kept_from_earlier(subject: Subject, case: Case, error: str, end: float) -> Diagnosis | None:
+def kept_from_earlier(subject: Subject, case: Case, error: str, number: int, end: float) -> Diagnosis | None:
     """Names what the second of two calls computes with that is the first one's; None where no pair of problems shows such a thing.
 
     Args:
         subject: the kernel under test.
         case: where the check `reuse` fails.
         error: the class of the failure.
+        number: of the diagnosis, see `fresh_number`.
         end: `time.monotonic()` after which no further pair is tried.
     """
-    for kind in kinds_of(error):
-        for way in _ways(kind, error):
-            found = _searched(subject, case, kind, way, end)
-            if found is not None:
-                return _diagnosis(subject, case, found, end)
+    kinds = kinds_of(error)
+    asked = [(kind, way) for kind in kinds for way in _ways(kind, error)]
+    asked.sort(key=lambda each: (each[1] is not Way.HELD, each[0] != kinds[0]))  # most of what is kept shows there
+    for kind, way in asked:
+        found = _searched(subject, case, kind, way, number, end)
+        if found is not None:
+            return _diagnosis(subject, case, found, end)
     return None
 
 
-def suspected(subject: Subject, case: Case, end: float) -> bool:
-    """Whether a second call at the addresses of the first is wrong, and the first is right; False where two first calls are wrong."""
-    wrong = 0
-    for kind in KINDS[:3]:
-        for pair in islice(pairs(subject, case, kind), _ASKED):
-            each = called(subject, pair, Way.HELD) if time.monotonic() < end else None
-            wrong += each is None
-            if wrong > 1:
+def suspected(subject: Subject, case: Case, number: int, end: float) -> bool:
+    """Whether a second call at the addresses of the first is wrong, and the first is right, for pairs of one size."""
+    for kind in ("lengths", "values", "settings"):
+        first: Case | None = None
+        for pair in pairs(subject, case, kind, number):
+            first = first or pair.earlier
+            if (pair.earlier.batch, pair.earlier.seq_k) != (first.batch, first.seq_k) or time.monotonic() > end:
+                break
+            each = called(subject, pair, Way.HELD)
+            if each is None:
                 return False
-            if each is not None and each.later.failures:
+            if each.later.failures:
                 return True
     return False
 
@@ -83,11 +89,11 @@ def _ways(kind: str, error: str) -> tuple[Way, ...]:
     return (*both, Way.ELSEWHERE, Way.MOVED) if kind == "values" else both
 
 
-def _searched(subject: Subject, case: Case, kind: str, way: Way, end: float) -> _Found | None:
+def _searched(subject: Subject, case: Case, kind: str, way: Way, number: int, end: float) -> _Found | None:
     """The candidates that explain the first pair that fails and further ones of its kind; None where fewer than two further ones are explained."""
     found: dict[str, _Found] = {}
     silent: Counter[str] = Counter()
-    for pair in pairs(subject, case, kind):
+    for pair in pairs(subject, case, kind, number):
         if time.monotonic() > end:
             return None
         each = called(subject, pair, way) if silent[pair.what] < _SILENT else None
@@ -99,7 +105,7 @@ def _searched(subject: Subject, case: Case, kind: str, way: Way, end: float) -> 
         elif known is None:
             candidates = _first_fitting(subject, each)
             if candidates:
-                found[pair.what] = _Found(kind, candidates, [each])
+                found[pair.what] = _Found(kind, number, candidates, [each])
             else:
                 silent[pair.what] += 1
         else:
@@ -153,29 +159,27 @@ def _where(subject: Subject, case: Case, found: _Found, end: float) -> str:
         return f"It shows {way.value}."
     if found.kind == "larger":
         return "It shows after a larger problem."
-    apart = way is Way.APART or _shows(subject, case, found, Way.APART, end)
     if way is Way.APART:
-        held = False
-    elif apart:
-        held = True
-    else:
-        return f"It shows with {what} at the same addresses, not in other memory: what is kept goes by addresses, tensor objects or versions."
-    reads = found.kind == "values" and not held and _shows(subject, case, found, Way.ELSEWHERE, end)
-    if reads:
-        return f"It shows with {what} in other memory, not at the same addresses: a tensor of the first call is kept, and read in later ones."
-    both = "at the same addresses and in other memory" if held else "in other memory, not at the same addresses"
-    return f"It shows with {what} {both}: what is kept goes by shapes or less."
+        if found.kind == "values" and _shows(subject, case, found, Way.ELSEWHERE, end):
+            return f"It shows with {what} in other memory, not at the same addresses: a tensor of the first call is kept, and read in later ones."
+        return f"It shows with {what} in other memory, not at the same addresses."
+    apart = _shows(subject, case, found, Way.APART, end)
+    if apart is None:
+        return f"It shows with {what} at the same addresses."
+    if apart:
+        return f"It shows with {what} at the same addresses and in other memory: what is kept goes by shapes or less."
+    return f"It shows with {what} at the same addresses, not in other memory: what is kept goes by addresses, tensor objects or versions."
 
 
-def _shows(subject: Subject, case: Case, found: _Found, way: Way, end: float) -> bool:
-    """Whether a failing pair that lies in another way is explained too."""
+def _shows(subject: Subject, case: Case, found: _Found, way: Way, end: float) -> bool | None:
+    """Whether a pair that lies in another way fails and is explained too; None where no pair tells."""
     candidates = (found.candidates[0],)
-    alike = (pair for pair in pairs(subject, case, found.kind) if pair.what == found.shown[0].pair.what)
-    for pair in islice(alike, _SILENT):
+    alike = (p for p in pairs(subject, case, found.kind, found.number) if p.what == found.shown[0].pair.what)
+    for pair in islice(alike, _ASKED):
         each = called(subject, pair, way) if time.monotonic() < end else None
-        if each is not None and each.later.failures:
-            return bool(fitting(candidates, subject, each))
-    return False
+        if each is not None:
+            return bool(each.later.failures) and bool(fitting(candidates, subject, each))
+    return None
 
 
 def _name(candidate: Candidate, outputs: list[str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import zlib
 from dataclasses import dataclass
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from flashverify.case.masks.mask import LENGTHS, drawn_anew
@@ -21,14 +22,28 @@ if TYPE_CHECKING:
     from flashverify.case.case import Case
     from flashverify.subjects.interface import Subject
 
-__all__ = ["KINDS", "Pair", "kinds_of", "pairs"]
+__all__ = ["KINDS", "Pair", "fresh_number", "kinds_of", "pairs"]
 
 KINDS = ("values", "lengths", "settings", "storage", "larger")
-_SIZES = ((3, 5), (12, 9), (21, 30), (7, 50), (38, 27), (30, 4), (66, 71), (0, 0))
-"""Rows and keys that are added to a case, for shapes that the subject was not asked before."""
-_BATCHES = (0, 5, 0, 7, 6, 0, 0, 0)
-"""Sequences of these cases, for a key that has the batch alone; 0 is as many as the case has."""
-_MORE = 11
+_SIZES = (
+    (5, 3, 5),
+    (3, 5, 0),
+    (2, 9, 6),
+    (12, 9, 0),
+    (9, 14, 7),
+    (21, 30, 0),
+    (4, 4, 8),
+    (38, 27, 0),
+    (66, 71, 0),
+    (0, 0, 0),
+)
+"""Rows and keys that are added to a case, for shapes that the subject was not asked before, and sequences, for a key that has the batch
+alone; 0 is as many as the case has."""
+_MORE = 23
+"""Rows and keys that are added besides, fewer than these, by the number of the diagnosis."""
+_BATCHES = 28
+"""Sequences that are added so, likewise."""
+_NUMBERS = count()
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +61,11 @@ class Pair:
     later: Case
 
 
+def fresh_number() -> int:
+    """Of a diagnosis, another one each time: what a subject was asked for an earlier diagnosis is not fresh."""
+    return next(_NUMBERS)
+
+
 def kinds_of(error: str) -> tuple[str, ...]:
     """What pairs may differ in, that of a failure of `reuse` with this class of error first."""
     if error in ("stream", "together"):
@@ -57,18 +77,19 @@ def kinds_of(error: str) -> tuple[str, ...]:
     return (error, *(kind for kind in KINDS if kind != error)) if error in KINDS else KINDS
 
 
-def pairs(subject: Subject, case: Case, kind: str) -> Iterator[Pair]:
+def pairs(subject: Subject, case: Case, kind: str, number: int) -> Iterator[Pair]:
     """Pairs of cases like `case`, of several sizes and seeds, that the subject accepts, each thing in turn.
 
     Args:
         subject: the kernel under test.
         case: whose parts and axes they have.
         kind: one of those of `kinds_of`.
+        number: a `fresh_number`; pairs of one number have the same sizes.
     """
-    bases = _bases(subject, case)
+    bases = _bases(subject, case, number)
     if kind == "larger":  # a buffer that grew keeps its size
         bases = iter(sorted(bases, key=work))
-    for number, start in enumerate(bases):
+    for turn, start in enumerate(bases):
         if kind == "backward":
             yield Pair("the same problem", start, start)
             continue
@@ -77,20 +98,20 @@ def pairs(subject: Subject, case: Case, kind: str) -> Iterator[Pair]:
             same = kind != "values" and dataclasses.replace(changed, values=start.values) == start
             if other is None or same or subject.supports.refusal(other) is not None:
                 continue
-            turned = number % 2 and kind == "lengths"
+            turned = turn % 2 and kind == "lengths"
             yield Pair(what, other, start) if turned or kind == "larger" else Pair(what, start, other)
 
 
-def _bases(subject: Subject, case: Case) -> Iterator[Case]:
+def _bases(subject: Subject, case: Case, number: int) -> Iterator[Case]:
     """Larger cases with normal values and no padding but zeros; last the size of the case itself."""
     plain = dataclasses.replace(case, storage=dataclasses.replace(case.storage, padding="zero"))
-    shift = zlib.crc32(str(case).encode()) % _MORE
+    shift = (zlib.crc32(str(case).encode()) + 7 * number) % _MORE
     seen: set[Case] = set()
-    for number, ((rows, keys), batch) in enumerate(zip(_SIZES, _BATCHES, strict=True)):
+    for turn, (rows, keys, batch) in enumerate(_SIZES):
         more = shift if rows else 0
-        axes = {"batch": batch + shift % 3} if batch and case.mask.packed is None else {}
+        axes = {"batch": batch + 4 * number % _BATCHES} if batch and case.mask.packed is None else {}
         for by in ((rows + more, keys + more), (0, keys + more)):
-            found = grown(plain, *by, regime="normal", seed=2 * number + 100, **axes)
+            found = grown(plain, *by, regime="normal", seed=2 * turn + 100, **axes)
             if found is None or found in seen or work(found) > LARGEST or subject.supports.refusal(found) is not None:
                 continue
             seen.add(found)
