@@ -9,6 +9,7 @@ from flashverify import parse_case
 from flashverify.diagnosis.readings.elsewhere import values_elsewhere
 from flashverify.diagnosis.trials import Trials
 from tests.diagnosis.planted import Plain
+from tests.fast_tier import fast_one_in
 
 CASE = "fv1 batch=2 heads_q=4 heads_kv=2 seq_q=37 seq_k=41 dtype=fp32 seed=1"
 FORWARD = f"{CASE} backward=no"
@@ -94,7 +95,7 @@ def said(subject, case, output):
     return values_elsewhere(trials, scene, output)
 
 
-@pytest.mark.parametrize("place", MOVED)
+@pytest.mark.parametrize("place", fast_one_in(3, MOVED))
 def test_the_place_whose_values_stand_there_is_said(place):
     sentences = said(*MOVED[place])
 

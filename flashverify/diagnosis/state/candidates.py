@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from flashverify.diagnosis.state.things import Thing
     from flashverify.subjects.interface import Subject
 
-__all__ = ["CANDIDATES", "Candidate", "fitting"]
+__all__ = ["CANDIDATES", "KEPT", "Candidate", "fitting"]
 
 Expects = Callable[["Subject", "Called"], "Expectations | None"]
 
@@ -201,3 +201,6 @@ CANDIDATES = (
     ),
 )
 """In the order in which they are tried: of a later group only where none of the earlier ones fits."""
+
+KEPT = tuple(f"stale-{each.name}" for group in CANDIDATES for each in group if not each.of_outputs)
+"""The names that a diagnosis may give, but for those that end with the outputs."""
