@@ -4,10 +4,13 @@ import dataclasses
 import math
 
 import pytest
+import torch
 
 from flashverify import parse_case
 from flashverify.checks import Plan, judge_case
+from flashverify.checks.passes.execution import execute
 from flashverify.diagnosis.diagnose import diagnose
+from flashverify.diagnosis.state import calling
 from flashverify.judge.verdict import Status, Verdict
 from flashverify.subjects import Contract
 from tests.checks.naive import SUPPORTS, attention, make
@@ -149,3 +152,34 @@ def test_a_failure_of_a_launch_is_diagnosed_with_that_launch():
 
     assert found.name == "lse-base-2"
     assert found.place.startswith("with the launch n = 2: lse")
+
+
+def test_what_a_graph_keeps_of_its_capture_is_named(monkeypatch):
+    def host(p):
+        return attention(dataclasses.replace(p, key_lengths=torch.tensor(p.case.mask.key_lengths)))
+
+    class Replays:
+        def __init__(self, subject, problem):
+            self.subject, self.problem = subject, problem
+
+        def replay(self, problem):
+            return dataclasses.replace(execute(self.subject, self.problem), problem=problem)
+
+    monkeypatch.setattr(calling, "captured", Replays)
+    found = diagnosed(make(host), f"{FORWARD} klen=4,7", "graph")
+
+    assert found.name == "stale-key-lengths"
+    assert "in the replay of a graph that was captured over the first one" in found.sentence
+
+
+def test_the_outputs_of_one_kernel_are_named_where_another_is_wrong_in_another_way():
+    class Subject(type(an_output("lse"))):
+        def backward(self, problem, forward):
+            found = super().backward(problem, forward)
+            later = self.keep(problem, problem.case.values, "values") != problem.case.values
+            return dataclasses.replace(found, dq=found.dq * (1 + 0.5 * later))
+
+    found = diagnosed(Subject(), CASE, "values")
+
+    assert found.name == "stale-output-lse"
+    assert "other outputs are wrong in another way" in found.evidence

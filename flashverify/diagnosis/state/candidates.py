@@ -44,15 +44,30 @@ class Candidate:
     of_outputs: bool = False
 
 
-def fitting(candidates: tuple[Candidate, ...], subject: Subject, called: Called) -> list[Candidate]:
-    """The candidates that make the later call return what it did in every output that fails, and whose bounds are small beside an error."""
-    return [candidate for candidate in candidates if _fits(candidate, subject, called)]
+def fitting(
+    candidates: tuple[Candidate, ...], subject: Subject, called: Called, scope: frozenset[str]
+) -> list[Candidate]:
+    """The candidates that make the later call return what it did, and whose bounds are small beside an error.
+
+    Args:
+        candidates: that are tried.
+        subject: the kernel under test.
+        called: both calls.
+        scope: outputs of which those that fail are to be explained; where none of them fails nothing fits.
+    """
+    return [candidate for candidate in candidates if _fits(candidate, subject, called, scope)]
 
 
-def _fits(candidate: Candidate, subject: Subject, called: Called) -> bool:
-    expected, later = candidate.expects(subject, called), called.later
-    failing = later.failures
-    if expected is None or not failing or not failing.keys() <= expected.keys():
+def _fits(candidate: Candidate, subject: Subject, called: Called, scope: frozenset[str]) -> bool:
+    later = called.later
+    failing = {name: wrong for name, wrong in later.failures.items() if name in scope}
+    if not failing:
+        return False
+    key = ("kept", candidate.name)
+    if key not in later.memo:
+        later.memo[key] = candidate.expects(subject, called)
+    expected: Expectations | None = later.memo[key]
+    if expected is None or not failing.keys() <= expected.keys():
         return False
     got, free, right = later.outputs, later.free, later.right
     if not all(bool(expected[name].holds(got[name], free.get(name)).all()) for name in failing):
@@ -133,11 +148,11 @@ def _kept(called: Called, *, whole: bool) -> Expectations | None:
         value = _in_shape(called, name)
         got = called.later.outputs[name]
         if value is None:
-            return None
+            continue
         same = (value == got) | (value.isnan() & got.isnan())
         free = called.later.free.get(name)
         if whole and not bool((same if free is None else same | free).all()):
-            return None
+            continue
         nothing = torch.zeros_like(wrong)
         lost = wrong & value.isnan()
         exact = Expected(value=value, total=torch.zeros_like(value), overflow=nothing, nan=lost)
@@ -159,7 +174,7 @@ def _added(_: Subject, called: Called) -> Expectations | None:
     for name in called.later.failures:
         value, right = called.earlier.outputs.get(name), called.later.declared((name,))[name]
         if value is None or value.shape != right.value.shape or not bool(value.isfinite().all()):
-            return None
+            continue
         u = FORMATS[output(name).dtype_of(called.later.case.dtype)].u
         total = right.total + 4 * u * (right.value.abs() + value.abs())
         found[name] = dataclasses.replace(right, value=right.value + value, total=total, zero=None)

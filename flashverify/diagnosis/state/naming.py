@@ -13,7 +13,7 @@ from flashverify.diagnosis.state.calling import Called, Way, called
 from flashverify.diagnosis.state.candidates import CANDIDATES, Candidate, fitting
 from flashverify.diagnosis.state.pairs import kinds_of, pairs
 from flashverify.judge.record import Diagnosis
-from flashverify.outputs import OUTPUTS
+from flashverify.outputs import KERNELS, OUTPUTS
 
 if TYPE_CHECKING:
     from flashverify.case.case import Case
@@ -37,6 +37,7 @@ class _Found:
 
     kind: str
     number: int
+    scope: frozenset[str]
     candidates: list[Candidate]
     shown: list[Called]
 
@@ -103,13 +104,13 @@ def _searched(subject: Subject, case: Case, kind: str, way: Way, number: int, en
         if not each.later.failures:
             silent[pair.what] += 1
         elif known is None:
-            candidates = _first_fitting(subject, each)
-            if candidates:
-                found[pair.what] = _Found(kind, number, candidates, [each])
-            else:
+            first = _first_fitting(subject, each)
+            if first is None:
                 silent[pair.what] += 1
+            else:
+                found[pair.what] = _Found(kind, number, *first, [each])
         else:
-            known.candidates = fitting(tuple(known.candidates), subject, each)
+            known.candidates = fitting(tuple(known.candidates), subject, each, known.scope)
             known.shown.append(each)
             if not known.candidates:
                 silent[pair.what] = _SILENT
@@ -118,18 +119,21 @@ def _searched(subject: Subject, case: Case, kind: str, way: Way, number: int, en
     return None
 
 
-def _first_fitting(subject: Subject, each: Called) -> list[Candidate]:
-    for group in CANDIDATES:
-        found = fitting(group, subject, each)
-        if found:
-            return found
-    return []
+def _first_fitting(subject: Subject, each: Called) -> tuple[frozenset[str], list[Candidate]] | None:
+    """What explains every output that fails; where nothing does, those of one kernel, the forward first."""
+    for scope in map(frozenset, (OUTPUTS, *KERNELS)):
+        for group in CANDIDATES:
+            found = fitting(group, subject, each, scope)
+            if found:
+                return scope, found
+    return None
 
 
 def _diagnosis(subject: Subject, case: Case, found: _Found, end: float) -> Diagnosis:
     first, *others = found.candidates
     each = found.shown[0]
-    outputs = [name for name in OUTPUTS if any(name in one.later.failures for one in found.shown)]
+    failing = [name for name in OUTPUTS if any(name in one.later.failures for one in found.shown)]
+    outputs = [name for name in failing if name in found.scope]
     sentence = _said(first, outputs)
     if not first.of_outputs:
         right = [name for name in each.later.right if name not in outputs]
@@ -140,13 +144,14 @@ def _diagnosis(subject: Subject, case: Case, found: _Found, end: float) -> Diagn
             f"Every pair tried is consistent with this as well: {' or '.join(_said(o, outputs) for o in others)}."
         )
     words.append(_where(subject, case, found, end))
+    rest = "" if outputs == failing else "; other outputs are wrong in another way"
     place = place_of(each.later, each.later.failures, outputs[0])
     return Diagnosis(
         _name(first, outputs),
         " ".join(words),
         tuple(_name(other, outputs) for other in others),
         place,
-        evidence=f"It explains {len(found.shown)} pairs of problems of fresh sizes, each clearly.",
+        evidence=f"It explains {len(found.shown)} pairs of problems of fresh sizes, each clearly{rest}.",
     )
 
 
@@ -178,7 +183,7 @@ def _shows(subject: Subject, case: Case, found: _Found, way: Way, end: float) ->
     for pair in islice(alike, _ASKED):
         each = called(subject, pair, way) if time.monotonic() < end else None
         if each is not None:
-            return bool(each.later.failures) and bool(fitting(candidates, subject, each))
+            return bool(each.later.failures) and bool(fitting(candidates, subject, each, found.scope))
     return None
 
 
