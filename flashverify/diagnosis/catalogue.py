@@ -53,6 +53,7 @@ from flashverify.diagnosis.hypotheses.walks import WALKS
 from flashverify.diagnosis.hypotheses.window_sides import WINDOW_SIDES
 from flashverify.diagnosis.hypotheses.wiring import WIRING
 from flashverify.diagnosis.padding_experiment import PADDINGS
+from flashverify.diagnosis.state.candidates import KEPT
 
 if TYPE_CHECKING:
     from flashverify.diagnosis.hypothesis import Semantics
@@ -111,5 +112,5 @@ SEMANTICS: tuple[Semantics, ...] = (
 )
 """Those that are told by their values."""
 
-NAMES: tuple[str, ...] = (*(s.name for s in SEMANTICS), *PADDINGS, "not-written")
+NAMES: tuple[str, ...] = (*(s.name for s in SEMANTICS), *PADDINGS, "not-written", *KEPT)
 """Names of all of them, also of those that are told by an experiment."""

@@ -20,6 +20,9 @@ from flashverify.diagnosis.place import first_line, place_of
 from flashverify.diagnosis.precision import precision_words
 from flashverify.diagnosis.related_cases import variants
 from flashverify.diagnosis.siblings import sibling
+from flashverify.diagnosis.state.naming import kept_from_earlier, suspected
+from flashverify.diagnosis.state.pairs import fresh_number
+from flashverify.diagnosis.state.telling import gone, told
 from flashverify.diagnosis.trials import Trials, work
 from flashverify.judge.record import Diagnosis
 from flashverify.outputs import BACKWARD, FORWARD
@@ -42,6 +45,9 @@ _UNPADDED, _SHARE_UNPADDED = 6, 0.3
 """Cases with zeros for padding that must be right for a failure to be one of padding, and the share of the time for them."""
 _PRECISION = 3.0
 """Seconds for a defect of precision."""
+_STATE = 1.0
+"""Seconds to see whether a failure about values is one of a later call, and a third of those to name what it keeps."""
+_OF_VALUES = ("accuracy", "nonfinite")
 _FATAL = ("crash", "hang", "exception")
 """Checks whose failures leave no outputs to explain."""
 _NONE = "No known wrong semantics explains it."
@@ -82,12 +88,24 @@ def diagnose(
     """
     if verdict.check in _FATAL:
         return Diagnosis()
-    trials, end = Trials(subject, seconds), time.monotonic() + seconds
+    trials, end, number = Trials(subject, seconds), time.monotonic() + seconds, fresh_number()
+    if verdict.check == "reuse":
+        return _of_state(subject, case, verdict, first, number, end)
+    if verdict.check in _OF_VALUES and suspected(subject, case, number, time.monotonic() + _STATE):
+        kept = kept_from_earlier(subject, case, verdict.error, number, time.monotonic() + 3 * _STATE)
+        if kept is not None:
+            return kept
     found = first_scene(subject, case, verdict)
     if found is None:
-        return Diagnosis()
+        return (
+            _of_state(subject, case, verdict, None, number, end)
+            if gone(subject, case, verdict)
+            else told(subject, case, verdict)
+        )
     scene, failing = found
     place = place_of(scene, failing, verdict.output)
+    if scene.case.launch != case.launch:
+        place = f"with the launch {', '.join(f'{name} = {value}' for name, value in scene.case.launch)}: {place}"
     if line := first_line(subject, scene, verdict):
         place = f"{place}; {line}"
     if sentence := unwritten(scene, failing):
@@ -128,6 +146,15 @@ def diagnose(
     words, conditions = described(trials, starts[0], verdict.output)
     said, form = (_NONE, "") if precise is None else (precise.sentence, precise.form)
     return Diagnosis(sentence=f"{said} {words}{remark}", place=place, conditions=conditions, form=form)
+
+
+def _of_state(subject: Subject, case: Case, verdict: Verdict, first: Case | None, number: int, end: float) -> Diagnosis:
+    """What a later call computes with of an earlier one; in the words of the check where none is found."""
+    for each in dict.fromkeys((case, first or case)):
+        found = kept_from_earlier(subject, each, verdict.error, number, end)
+        if found is not None:
+            return found
+    return told(subject, case, verdict)
 
 
 def _without_padding(trials: Trials, case: Case) -> Scene | None:

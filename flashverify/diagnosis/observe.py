@@ -25,9 +25,11 @@ from flashverify.truth import Truth, inputs_of
 
 if TYPE_CHECKING:
     from flashverify.case.case import Case
+    from flashverify.case.problem import Problem
+    from flashverify.checks.passes.execution import Execution
     from flashverify.subjects.interface import Subject
 
-__all__ = ["look"]
+__all__ = ["look", "seen"]
 
 
 def look(subject: Subject, case: Case) -> Scene | None:
@@ -37,10 +39,20 @@ def look(subject: Subject, case: Case) -> Scene | None:
         Exception: whatever the subject raises.
     """
     problem, _ = materialize(case, subject.device())
-    execution = execute(subject, problem)
+    return seen(subject, problem, execute(subject, problem))
+
+
+def seen(subject: Subject, problem: Problem, execution: Execution) -> Scene | None:
+    """The outputs of a run held against a problem; None where they have the wrong shape or nothing can be compared.
+
+    Args:
+        subject: that was run.
+        problem: the one whose values and bounds count; its tensors hold what they held when it was run.
+        execution: the run.
+    """
     if shape_failures(execution) or not execution.outputs:
         return None
-    problem = on_cpu(problem)
+    problem, case = on_cpu(problem), problem.case
     inputs, tidy = inputs_of(problem)
     inputs, form = inputs.dense(), judged_form(subject, problem)
     truth = Truth(inputs, case.dtype, form)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING
 
+from flashverify.checks.passes.derived_problems import launches
 from flashverify.diagnosis.observe import look
 
 if TYPE_CHECKING:
@@ -17,14 +19,21 @@ if TYPE_CHECKING:
 
 __all__ = ["first_scene", "unwritten"]
 
+_LAUNCHES = 24
+"""Launches that are tried, at most, for one that is wrong."""
+
 
 def first_scene(subject: Subject, case: Case, verdict: Verdict) -> tuple[Scene, dict[str, Tensor]] | None:
-    """The run of `case` and what fails; of the check of padding, or where nothing fails, with the paddings that show most."""
+    """The run of `case` and what fails; of the check of padding, or where nothing fails, with the paddings that show most, of that of launches with another one."""
     paddings = [case.storage.padding]
     if verdict.check in ("padding", "memory"):
         paddings += ["nan", "max", "dirt"]
     for padding in dict.fromkeys(paddings):
         scene = look(subject, replace(case, storage=replace(case.storage, padding=padding)))
+        if scene is not None and scene.failures:
+            return scene, scene.failures
+    for launch in islice(launches(subject, case), _LAUNCHES if verdict.check == "config" else 0):
+        scene = look(subject, replace(case, launch=launch))
         if scene is not None and scene.failures:
             return scene, scene.failures
     return None

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from flashverify.case.masks.mask import Mask
     from flashverify.subjects.interface import Subject
 
-__all__ = ["Neighbour", "other_settings", "other_storage"]
+__all__ = ["Neighbour", "dtypes_of", "other_settings", "other_storage", "settings_of", "strides_of"]
 
 Neighbour = tuple[str, "Case"]
 """What is different, in words, and the case."""
@@ -33,7 +33,13 @@ def other_settings(subject: Subject, case: Case) -> list[Neighbour]:
 
 def other_storage(subject: Subject, case: Case) -> list[Neighbour]:
     """Cases of equal shapes with other strides, and in another dtype, each drawn by the case's text, as far as the subject accepts them."""
-    return [*_drawn(subject, case, _strides(case)), *_drawn(subject, case, _dtypes(case))]
+    return [*_drawn(subject, case, strides_of(case)), *_drawn(subject, case, dtypes_of(case))]
+
+
+def settings_of(case: Case) -> Iterator[Neighbour]:
+    """The case with another scale, softcap, dropout or mask, one at a time, whether the subject accepts it or not."""
+    yield from _scale(case)
+    yield from _settings(case)
 
 
 def _drawn(subject: Subject, case: Case, candidates: Iterable[Neighbour]) -> list[Neighbour]:
@@ -105,7 +111,7 @@ _MASKS: dict[str, Callable[[Case], Mask]] = {
 }
 
 
-def _strides(case: Case) -> Iterator[Neighbour]:
+def strides_of(case: Case) -> Iterator[Neighbour]:
     """Another layout, whose strides need no more memory; other gaps where all layouts have the same strides."""
     storage = case.storage
     layouts = [layout for layout in LAYOUTS if layout != storage.layout]
@@ -118,7 +124,8 @@ def _strides(case: Case) -> Iterator[Neighbour]:
         yield "other gaps between rows", _with(case, storage=dataclasses.replace(storage, gap=gap))
 
 
-def _dtypes(case: Case) -> Iterator[Neighbour]:
+def dtypes_of(case: Case) -> Iterator[Neighbour]:
+    """The case in every other dtype, whether the subject accepts it or not."""
     for dtype in DTYPES:
         if dtype != case.dtype:
             precision = case.precision if dtype == "fp32" else "ieee"

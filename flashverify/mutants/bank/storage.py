@@ -44,6 +44,7 @@ STORAGE = (
         outputs=("o", "lse", "dq", "dk", "dv"),
         modelled_on="flashinfer-ai/flashinfer#1028: a buffer of the first plan kept for the next",
         needs=("key_lengths",),
+        semantics="stale-key-lengths",
     ),
     Mutant(
         name="statistics_of_a_rounded_length",

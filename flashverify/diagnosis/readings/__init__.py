@@ -1,0 +1,1 @@
+"""What a failing output holds, read off its elements, in words."""

@@ -1,0 +1,203 @@
+"""Which thing of an earlier call explains a later one: found on one pair of problems, and named after further pairs."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from flashverify.diagnosis.place import place_of
+from flashverify.diagnosis.state.calling import Called, Way, called
+from flashverify.diagnosis.state.candidates import CANDIDATES, Candidate, fitting
+from flashverify.diagnosis.state.pairs import kinds_of, pairs
+from flashverify.judge.record import Diagnosis
+from flashverify.outputs import KERNELS, OUTPUTS
+
+if TYPE_CHECKING:
+    from flashverify.case.case import Case
+    from flashverify.subjects.interface import Subject
+
+__all__ = ["kept_from_earlier", "suspected"]
+
+_NEEDED = 2
+"""Further pairs of problems that a name must explain."""
+_SILENT = 2
+"""Pairs that are right, or that nothing explains, after which no further pair is tried that differs in the same thing."""
+
+
+_ASKED = 4
+"""Pairs that are tried for one whose first call is right."""
+
+
+@dataclass(slots=True)
+class _Found:
+    """Candidates that explain every pair of one kind so far."""
+
+    kind: str
+    number: int
+    scope: frozenset[str]
+    candidates: list[Candidate]
+    shown: list[Called]
+
+
+def kept_from_earlier(subject: Subject, case: Case, error: str, number: int, end: float) -> Diagnosis | None:
+    """Names what the second of two calls computes with that is the first one's; None where no pair of problems shows such a thing.
+
+    Args:
+        subject: the kernel under test.
+        case: where the check `reuse` fails.
+        error: the class of the failure.
+        number: of the diagnosis, see `fresh_number`.
+        end: `time.monotonic()` after which no further pair is tried.
+    """
+    kinds = kinds_of(error)
+    asked = [(kind, way) for kind in kinds for way in _ways(kind, error)]
+    asked.sort(key=lambda each: (each[1] is not Way.HELD, each[0] != kinds[0]))  # most of what is kept shows there
+    for kind, way in asked:
+        found = _searched(subject, case, kind, way, number, end)
+        if found is not None:
+            return _diagnosis(subject, case, found, end)
+    return None
+
+
+def suspected(subject: Subject, case: Case, number: int, end: float) -> bool:
+    """Whether a second call at the addresses of the first is wrong, and the first is right, for pairs of one size."""
+    for kind in ("lengths", "values", "settings"):
+        first: Case | None = None
+        for pair in pairs(subject, case, kind, number):
+            first = first or pair.earlier
+            if (pair.earlier.batch, pair.earlier.seq_k) != (first.batch, first.seq_k) or time.monotonic() > end:
+                break
+            each = called(subject, pair, Way.HELD)
+            if each is None:
+                return False
+            if each.later.failures:
+                return True
+    return False
+
+
+def _ways(kind: str, error: str) -> tuple[Way, ...]:
+    """Where the later problem of such a pair may lie."""
+    if error == "graph":
+        return (Way.REPLAYED,)
+    if kind == "backward":
+        return (Way.BACKWARD,)
+    if kind == "larger":
+        return (Way.APART,)
+    both = (Way.HELD, Way.APART)
+    return (*both, Way.ELSEWHERE, Way.MOVED) if kind == "values" else both
+
+
+def _searched(subject: Subject, case: Case, kind: str, way: Way, number: int, end: float) -> _Found | None:
+    """The candidates that explain the first pair that fails and further ones of its kind; None where fewer than two further ones are explained."""
+    found: dict[str, _Found] = {}
+    silent: Counter[str] = Counter()
+    for pair in pairs(subject, case, kind, number):
+        if time.monotonic() > end:
+            return None
+        each = called(subject, pair, way) if silent[pair.what] < _SILENT else None
+        if each is None:
+            continue
+        known = found.get(pair.what)
+        if not each.later.failures:
+            silent[pair.what] += 1
+        elif known is None:
+            first = _first_fitting(subject, each)
+            if first is None:
+                silent[pair.what] += 1
+            else:
+                found[pair.what] = _Found(kind, number, *first, [each])
+        else:
+            known.candidates = fitting(tuple(known.candidates), subject, each, known.scope)
+            known.shown.append(each)
+            if not known.candidates:
+                silent[pair.what] = _SILENT
+            elif len(known.shown) > _NEEDED:
+                return known
+    return None
+
+
+def _first_fitting(subject: Subject, each: Called) -> tuple[frozenset[str], list[Candidate]] | None:
+    """What explains every output that fails; where nothing does, those of one kernel, the forward first."""
+    for scope in map(frozenset, (OUTPUTS, *KERNELS)):
+        for group in CANDIDATES:
+            found = fitting(group, subject, each, scope)
+            if found:
+                return scope, found
+    return None
+
+
+def _diagnosis(subject: Subject, case: Case, found: _Found, end: float) -> Diagnosis:
+    first, *others = found.candidates
+    each = found.shown[0]
+    failing = [name for name in OUTPUTS if any(name in one.later.failures for one in found.shown)]
+    outputs = [name for name in failing if name in found.scope]
+    sentence = _said(first, outputs)
+    if not first.of_outputs:
+        right = [name for name in each.later.right if name not in outputs]
+        sentence += f"; it shows in {_listed(outputs)}" if right else ""
+    words = [_sentence(sentence)]
+    if others:
+        words.append(
+            f"Every pair tried is consistent with this as well: {' or '.join(_said(o, outputs) for o in others)}."
+        )
+    words.append(_where(subject, case, found, end))
+    rest = "" if outputs == failing else "; other outputs are wrong in another way"
+    place = place_of(each.later, each.later.failures, outputs[0])
+    return Diagnosis(
+        _name(first, outputs),
+        " ".join(words),
+        tuple(_name(other, outputs) for other in others),
+        place,
+        evidence=f"It explains {len(found.shown)} pairs of problems of fresh sizes, each clearly{rest}.",
+    )
+
+
+def _where(subject: Subject, case: Case, found: _Found, end: float) -> str:
+    """With which other problem it shows, and where that must lie."""
+    way, what = found.shown[0].way, found.shown[0].pair.what
+    if way in (Way.ELSEWHERE, Way.MOVED):
+        return f"It shows {way.value}: an address or a tensor of the first call is kept, and what lies there by then is read."
+    if way in (Way.REPLAYED, Way.BACKWARD):
+        return f"It shows {way.value}."
+    if found.kind == "larger":
+        return "It shows after a larger problem."
+    if way is Way.APART:
+        if found.kind == "values" and _shows(subject, case, found, Way.ELSEWHERE, end):
+            return f"It shows with {what} in other memory, not at the same addresses: a tensor of the first call is kept, and read in later ones."
+        return f"It shows with {what} in other memory, not at the same addresses."
+    apart = _shows(subject, case, found, Way.APART, end)
+    if apart is None:
+        return f"It shows with {what} at the same addresses."
+    if apart:
+        return f"It shows with {what} at the same addresses and in other memory: what is kept goes by shapes or less."
+    return f"It shows with {what} at the same addresses, not in other memory: what is kept goes by addresses, tensor objects or versions."
+
+
+def _shows(subject: Subject, case: Case, found: _Found, way: Way, end: float) -> bool | None:
+    """Whether a pair that lies in another way fails and is explained too; None where no pair tells."""
+    candidates = (found.candidates[0],)
+    alike = (p for p in pairs(subject, case, found.kind, found.number) if p.what == found.shown[0].pair.what)
+    for pair in islice(alike, _ASKED):
+        each = called(subject, pair, way) if time.monotonic() < end else None
+        if each is not None:
+            return bool(each.later.failures) and bool(fitting(candidates, subject, each, found.scope))
+    return None
+
+
+def _name(candidate: Candidate, outputs: list[str]) -> str:
+    return "-".join(("stale", candidate.name, *(outputs if candidate.of_outputs else ())))
+
+
+def _said(candidate: Candidate, outputs: list[str]) -> str:
+    return candidate.sentence.format(outputs=_listed(outputs), holds="holds" if len(outputs) == 1 else "hold")
+
+
+def _listed(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:] + "."

@@ -1,0 +1,169 @@
+"""Pairs of problems of equal shapes that differ in their values and in one thing more: which are called one after the other."""
+
+from __future__ import annotations
+
+import dataclasses
+import zlib
+from dataclasses import dataclass
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from flashverify.case.masks.mask import LENGTHS, drawn_anew
+from flashverify.checks.reuse.neighbours import dtypes_of, settings_of, strides_of
+from flashverify.checks.reuse.problems import larger
+from flashverify.diagnosis.observation import LARGEST
+from flashverify.diagnosis.related_cases import grown
+from flashverify.diagnosis.trials import work
+from flashverify.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from flashverify.case.case import Case
+    from flashverify.subjects.interface import Subject
+
+__all__ = ["KINDS", "Pair", "fresh_number", "kinds_of", "pairs"]
+
+KINDS = ("values", "lengths", "settings", "storage", "larger")
+_SIZES = (
+    (5, 3, 5),
+    (3, 5, 0),
+    (2, 9, 6),
+    (12, 9, 0),
+    (9, 14, 7),
+    (21, 30, 0),
+    (4, 4, 8),
+    (38, 27, 0),
+    (66, 71, 0),
+    (0, 0, 0),
+)
+"""Rows and keys that are added to a case, for shapes that the subject was not asked before, and sequences, for a key that has the batch
+alone; 0 is as many as the case has."""
+_MORE = 23
+"""Rows and keys that are added besides, fewer than these, by the number of the diagnosis."""
+_BATCHES = 28
+"""Sequences that are added so, likewise."""
+_NUMBERS = count()
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two cases.
+
+    Attributes:
+        what: the later one differs in from the earlier one, beside its values, in words.
+        earlier: called first.
+        later: called second.
+    """
+
+    what: str
+    earlier: Case
+    later: Case
+
+
+def fresh_number() -> int:
+    """Of a diagnosis, another one each time: what a subject was asked for an earlier diagnosis is not fresh."""
+    return next(_NUMBERS)
+
+
+def kinds_of(error: str) -> tuple[str, ...]:
+    """What pairs may differ in, that of a failure of `reuse` with this class of error first."""
+    if error in ("stream", "together"):
+        return ()
+    if error == "graph":  # whose replay has the settings of its capture
+        return ("values", "lengths")
+    if error in ("backward", "saved-state"):
+        return ("backward",)
+    return (error, *(kind for kind in KINDS if kind != error)) if error in KINDS else KINDS
+
+
+def pairs(subject: Subject, case: Case, kind: str, number: int) -> Iterator[Pair]:
+    """Pairs of cases like `case`, of several sizes and seeds, that the subject accepts, each thing in turn.
+
+    Args:
+        subject: the kernel under test.
+        case: whose parts and axes they have.
+        kind: one of those of `kinds_of`.
+        number: a `fresh_number`; pairs of one number have the same sizes.
+    """
+    bases = _bases(subject, case, number)
+    if kind == "larger":  # a buffer that grew keeps its size
+        bases = iter(sorted(bases, key=work))
+    for turn, start in enumerate(bases):
+        if kind == "backward":
+            yield Pair("the same problem", start, start)
+            continue
+        for what, changed in _others(subject, start, kind):
+            other = _with(changed, values=dataclasses.replace(changed.values, seed=changed.values.seed + 1, edits=()))
+            same = kind != "values" and dataclasses.replace(changed, values=start.values) == start
+            if other is None or same or subject.supports.refusal(other) is not None:
+                continue
+            turned = turn % 2 and kind == "lengths"
+            yield Pair(what, other, start) if turned or kind == "larger" else Pair(what, start, other)
+
+
+def _bases(subject: Subject, case: Case, number: int) -> Iterator[Case]:
+    """Larger cases with normal values and no padding but zeros; last the size of the case itself."""
+    plain = dataclasses.replace(case, storage=dataclasses.replace(case.storage, padding="zero"))
+    shift = (zlib.crc32(str(case).encode()) + 7 * number) % _MORE
+    seen: set[Case] = set()
+    for turn, (rows, keys, batch) in enumerate(_SIZES):
+        more = shift if rows else 0
+        axes = {"batch": batch + 4 * number % _BATCHES} if batch and case.mask.packed is None else {}
+        for by in ((rows + more, keys + more), (0, keys + more)):
+            found = grown(plain, *by, regime="normal", seed=2 * turn + 100, **axes)
+            if found is None or found in seen or work(found) > LARGEST or subject.supports.refusal(found) is not None:
+                continue
+            seen.add(found)
+            yield found
+            break
+
+
+def _others(subject: Subject, case: Case, kind: str) -> Iterator[tuple[str, Case]]:
+    if kind == "values":
+        yield "other values", case
+    elif kind == "lengths":
+        yield from _lengths(case)
+    elif kind == "settings":
+        yield from settings_of(case)
+        yield from _drawn(case)
+    elif kind == "storage":
+        yield from strides_of(case)
+        yield from dtypes_of(case)
+    elif kind == "larger" and (found := larger(subject, case)) is not None and work(found) <= LARGEST:
+        yield "a larger problem", found
+
+
+def _lengths(case: Case) -> Iterator[tuple[str, Case]]:
+    """About half of each declared length, and prefixes of other lengths."""
+    for names in (LENGTHS, ("prefix_lengths",)):
+        changed: dict[str, Any] = {
+            name: tuple(length // 2 + number for number, length in enumerate(lengths))
+            for name in names
+            if (lengths := getattr(case.mask, name)) is not None and any(lengths)
+        }
+        if changed and (found := _with(case, mask=changed)) is not None:
+            yield "other lengths", found
+
+
+def _drawn(case: Case) -> Iterator[tuple[str, Case]]:
+    """Other patterns and trees."""
+    mask = drawn_anew(case.mask, case.values.seed ^ 5)
+    if mask != case.mask:
+        yield "another pattern of the mask", dataclasses.replace(case, mask=mask)
+    tree = case.mask.tree
+    if tree is not None and case.mask.packed is None and not (tree and isinstance(tree[0], tuple)):
+        chain = tuple(range(-1, len(tree) - 1))
+        star = (-1,) + (0,) * (len(tree) - 1)
+        if (found := _with(case, mask={"tree": star if tree == chain else chain})) is not None:
+            yield "another tree", found
+
+
+def _with(case: Case, **changes: Any) -> Case | None:
+    """The case with changes, those of its mask by name; None where there is no such case."""
+    try:
+        if isinstance(changes.get("mask"), dict):
+            changes["mask"] = dataclasses.replace(case.mask, **changes["mask"])
+        return dataclasses.replace(case, **changes)
+    except UsageError:
+        return None

@@ -1,0 +1,185 @@
+"""What a later call keeps of an earlier one gets the name of the thing that is kept."""
+
+import dataclasses
+import math
+
+import pytest
+import torch
+
+from flashverify import parse_case
+from flashverify.checks import Plan, judge_case
+from flashverify.checks.passes.execution import execute
+from flashverify.diagnosis.diagnose import diagnose
+from flashverify.diagnosis.state import calling
+from flashverify.judge.verdict import Status, Verdict
+from flashverify.subjects import Contract
+from tests.checks.naive import SUPPORTS, attention, make
+from tests.checks.stale import stale
+from tests.diagnosis import keeping
+from tests.diagnosis.keeping import a_step, a_thing, an_output, by_address
+from tests.fast_tier import fast_one_in
+
+CASE = "fv1 batch=2 heads_q=4 heads_kv=2 seq_q=6 seq_k=7 dtype=fp32 seed=1"
+FORWARD = f"{CASE} backward=no"
+KEPT = {
+    "stale-bias": (lambda: a_thing("bias"), f"{CASE} bias=full", "values"),
+    "stale-bias by address": (lambda: a_thing("bias", key=by_address), f"{CASE} bias=full", "values"),
+    "stale-sink": (lambda: a_thing("sink"), f"{CASE} sink=yes", "values"),
+    "stale-bitmap": (lambda: a_thing("bitmap"), f"{FORWARD} bitmap=128,3", "settings"),
+    "stale-blocks": (lambda: a_thing("blocks"), f"{FORWARD} blocks=16,16,128,4", "settings"),
+    "stale-key-lengths": (lambda: a_thing("key_lengths"), f"{FORWARD} klen=5,7", "lengths"),
+    "stale-query-lengths": (lambda: a_thing("query_lengths"), f"{FORWARD} qlen=5,6", "lengths"),
+    "stale-tree": (lambda: a_thing("tree"), f"{FORWARD} tree=-1,0,0,1,1,2", "settings"),
+    "stale-causal": (lambda: a_thing("causal"), f"{FORWARD} causal=top-left", "settings"),
+    "stale-window": (lambda: a_thing("window"), f"{FORWARD} causal=top-left window=3,0", "settings"),
+    "stale-softcap": (lambda: a_thing("logits"), f"{FORWARD} softcap=2", "settings"),
+    "stale-scale": (lambda: a_thing("scale", forward=False), CASE, "settings"),
+    "stale-dropout-seed": (lambda: a_thing("values"), f"{CASE} dropout=0.25", "values"),
+    "stale-do": (lambda: a_thing("do"), CASE, "values"),
+    "stale-v": (lambda: a_thing("v"), FORWARD, "values"),
+    "stale-output-lse": (lambda: an_output("lse"), FORWARD, "values"),
+    "stale-output-dbias": (lambda: an_output("dbias"), f"{CASE} bias=full", "values"),
+    "stale-added-dbias": (lambda: an_output("dbias", added=True), f"{CASE} bias=full", "values"),
+    "stale-added-dv": (lambda: an_output("dv", added=True), CASE, "calls"),
+    "stale-added-dq": (keeping.gradients_that_add_up, CASE, "backward"),
+    "stale-lse": (lambda: a_step("backward_lse"), CASE, "values"),
+    "stale-ds": (keeping.the_ds, CASE, "values"),
+    "stale-mean-of-k": (keeping.the_mean_of_k, FORWARD, "values"),
+    "stale-page-table": (keeping.the_page_table, f"{FORWARD} page_size=4", "values"),
+    "stale-elements-o": (keeping.the_rest_of_a_larger_problem, FORWARD, "larger"),
+}
+"""By the name: the subject, a case, and the question that fails."""
+
+
+def diagnosed(subject, case, question, seconds=60.0):
+    """The diagnosis of a failure of `reuse` under a question."""
+    verdict = Verdict(check="reuse", status=Status.FAIL, output="o", error=question)
+    return diagnose(subject, parse_case(case), verdict, seconds=seconds)
+
+
+@pytest.mark.parametrize("name", fast_one_in(4, KEPT))
+def test_what_is_kept_is_named(name):
+    build, case, question = KEPT[name]
+    found = diagnosed(build(), case, question)
+
+    assert found.name == name.split(" ", maxsplit=1)[0], found
+    assert found.place
+    assert "3 pairs" in found.evidence
+
+
+@pytest.mark.parametrize(
+    "name", ["result, object, address, version, strides and dtype", "strides, shapes", "dtype, shapes"]
+)
+def test_a_failure_of_the_check_is_named(name):
+    subject, question = stale(name)
+    case = parse_case(
+        f"fv1 heads_q=2 heads_kv=2 seq_q=6 seq_k=7 dtype={'fp16' if name[0] == 'd' else 'fp32'} seed=1 backward=no"
+    )
+    plan = Plan(checks=("accuracy", "reuse"), questions={"reuse": (question,)})
+    failures = judge_case(subject, case, plan).failures
+    found = diagnose(subject, case, failures[0])
+
+    assert found.name == {"r": "stale-output-o-lse", "s": "stale-strides", "d": "stale-dtype"}[name[0]]
+    assert ("addresses, tensor objects or versions" in found.sentence) is ("address" in name)
+
+
+def test_a_right_subject_gets_no_name():
+    found = diagnosed(keeping.Keeping(), FORWARD, "values", seconds=3.0)
+
+    assert found.name == ""
+    assert found.sentence.startswith("Asked once more, the check does not fail")
+
+
+def test_a_failure_about_values_that_a_later_call_alone_shows_is_named():
+    subject = a_thing("key_lengths", key=lambda problem: problem.q.shape[0])
+    first, case = (parse_case(f"{FORWARD} klen={lengths}") for lengths in ("5,7", "7,2"))
+    judge_case(subject, first, Plan(checks=("accuracy",)))
+    failures = judge_case(subject, case, Plan(checks=("accuracy",))).failures
+    found = diagnose(subject, case, failures[0])
+
+    assert found.name == "stale-key-lengths"
+
+
+def test_a_failure_that_is_gone_says_so():
+    calls = []
+
+    def once(p):
+        calls.append(1)
+        o, lse = attention(p)
+        return o * (1 + (len(calls) == 1)), lse
+
+    case = parse_case("fv1 seq_q=6 seq_k=7 dtype=fp32 backward=no")
+    subject = make(once)
+    failures = judge_case(subject, case, Plan(checks=("accuracy",))).failures
+    found = diagnose(subject, case, failures[0], seconds=1.0)
+
+    assert found.name == ""
+    assert "depends on what was called before, or on chance" in found.sentence
+
+
+@pytest.mark.parametrize("kind", ["repeat", "batch"])
+def test_a_failure_of_determinism_is_told_in_its_words(kind):
+    calls = []
+
+    def function(p):
+        calls.append(1)
+        o, lse = attention(p)
+        changed = p.case.batch == 1 if kind == "batch" else len(calls) % 2
+        return o * (1 + 2.0**-22 * changed), lse
+
+    case = parse_case("fv1 batch=2 seq_q=6 seq_k=7 dtype=fp32 backward=no")
+    subject = make(function, contract=Contract(deterministic=True, batch_invariant=True))
+    failures = judge_case(subject, case, Plan.only("determinism", case)).failures
+    found = diagnose(subject, case, failures[0])
+
+    assert found.name == ""
+    assert found.sentence.startswith(
+        {"repeat": "The same problem gave other bits", "batch": "A part of a problem gave"}[kind]
+    )
+    assert found.place.startswith("o fails")
+
+
+def test_a_failure_of_a_launch_is_diagnosed_with_that_launch():
+    def function(p):
+        o, lse = attention(p)
+        return o, lse / math.log(2) if dict(p.case.launch).get("n") == 2 else lse
+
+    supports = dataclasses.replace(SUPPORTS, launch=(("n", (1, 2)),))
+    case = parse_case("fv1 seq_q=6 seq_k=7 dtype=fp32 backward=no launch=n:1")
+    subject = make(function, supports=supports)
+    failures = judge_case(subject, case, Plan.only("config", case)).failures
+    found = diagnose(subject, case, failures[0])
+
+    assert found.name == "lse-base-2"
+    assert found.place.startswith("with the launch n = 2: lse")
+
+
+def test_what_a_graph_keeps_of_its_capture_is_named(monkeypatch):
+    def host(p):
+        return attention(dataclasses.replace(p, key_lengths=torch.tensor(p.case.mask.key_lengths)))
+
+    class Replays:
+        def __init__(self, subject, problem):
+            self.subject, self.problem = subject, problem
+
+        def replay(self, problem):
+            return dataclasses.replace(execute(self.subject, self.problem), problem=problem)
+
+    monkeypatch.setattr(calling, "captured", Replays)
+    found = diagnosed(make(host), f"{FORWARD} klen=4,7", "graph")
+
+    assert found.name == "stale-key-lengths"
+    assert "in the replay of a graph that was captured over the first one" in found.sentence
+
+
+def test_the_outputs_of_one_kernel_are_named_where_another_is_wrong_in_another_way():
+    class Subject(type(an_output("lse"))):
+        def backward(self, problem, forward):
+            found = super().backward(problem, forward)
+            later = self.keep(problem, problem.case.values, "values") != problem.case.values
+            return dataclasses.replace(found, dq=found.dq * (1 + 0.5 * later))
+
+    found = diagnosed(Subject(), CASE, "values")
+
+    assert found.name == "stale-output-lse"
+    assert "other outputs are wrong in another way" in found.evidence
