@@ -1,5 +1,6 @@
 """Launch plans: the same arguments reach the launcher, and whatever checks or launches read is part of the key. Nothing is launched."""
 
+import dataclasses
 import sys
 import weakref
 from types import SimpleNamespace
@@ -54,7 +55,7 @@ def addresses(value):
     if isinstance(value, tuple):
         return tuple(addresses(x) for x in value)
     if hasattr(value, "block_shape"):
-        return ("descriptor", *((name, addresses(x)) for name, x in sorted(vars(value).items())))
+        return ("descriptor", *((x.name, addresses(getattr(value, x.name))) for x in dataclasses.fields(value)))
     return value
 
 
