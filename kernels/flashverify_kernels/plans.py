@@ -2,8 +2,8 @@
 
 A key holds all that checks and launches read of a call besides the contents of tensors and their addresses: shapes, strides, dtypes,
 device, the address modulo 16, which tensors share an address, and the options. The plan of a key holds no tensor. A call that is not of
-these, and one that somebody watches (hooks of launches, modes of torch, another `JITFunction.run`, the interpreter), goes the ordinary way. A copy of this package under another name has
-no plans.
+these, and one that somebody watches (hooks of launches, modes of torch, another `JITFunction.run`, the interpreter), goes the ordinary way.
+A copy of this package under another name has no plans.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ class _Plan(NamedTuple):
     """What follows from a key.
 
     Attributes:
-        outputs: shape, strides and dtype of each; None for one that there is not.
+        outputs: shape, strides, dtype and device of each; None for one that there is not.
         values: the part of the list of values that is equal in every call, see `Values`.
         steps: what makes the others of them.
         launches: in their order.
     """
 
-    outputs: tuple[tuple[tuple[int, ...], tuple[int, ...], torch.dtype] | None, ...]
+    outputs: tuple[tuple[torch.Size, tuple[int, ...], torch.dtype, torch.device] | None, ...]
     values: list[Any]
     steps: list[tuple[int, Taken]]
     launches: tuple[PlannedLaunch, ...]
@@ -115,16 +115,12 @@ def planned(*, tensors: int) -> Callable[[_F], _F]:
                     knobs.compilation.instrumentation_mode,
                 )
                 plan = _plans.get(key)
-            except (
-                NoPlanError,
-                RuntimeError,
-                TypeError,
-            ):  # the last two of a layout without strides, a value without hash
+            except (NoPlanError, RuntimeError, TypeError):  # no strides, no hash
                 return function(*args, **kwargs)
             if device is None:
                 return function(*args, **kwargs)
             if plan is None:
-                return _recorded(key, given, addresses, functools.partial(function, *args, **kwargs))
+                return _recorded(key, addresses, functools.partial(function, *args, **kwargs))
             outputs = _replayed(plan, device, given, addresses)
             return function(*args, **kwargs) if outputs is None else made(*outputs)
 
@@ -148,8 +144,7 @@ def _replayed(
     for each in plan.launches:
         if each.kernel.pre_run_hooks:
             return None
-    where = tensors[0].device
-    outputs = [None if x is None else torch.empty_strided(x[0], x[1], dtype=x[2], device=where) for x in plan.outputs]
+    outputs = [None if x is None else torch.empty_strided(x[0], x[1], dtype=x[2], device=x[3]) for x in plan.outputs]
     new = [x for x in outputs if x is not None]
     places = list(map(torch.Tensor.data_ptr, new))
     if not aligned(places):
@@ -187,7 +182,7 @@ def _modes() -> int:
     return torch._C._len_torch_dispatch_stack() + torch._C._len_torch_function_stack()
 
 
-def _recorded(key: Any, tensors: list[torch.Tensor], addresses: list[int], compute: Callable[[], _R]) -> _R:
+def _recorded(key: Any, addresses: list[int], compute: Callable[[], _R]) -> _R:
     """The ordinary way, and the plan of it."""
     _thread.record = record = []  # type: ignore[var-annotated]
     try:
@@ -200,14 +195,12 @@ def _recorded(key: Any, tensors: list[torch.Tensor], addresses: list[int], compu
         return outputs
     if not record or any(x.numel() == 0 or not x.is_contiguous() for x in made):
         return outputs
-    if any(x.device != tensors[0].device for x in (*tensors, *made)):
-        return outputs
     values = Values([*addresses, *new])
     with contextlib.suppress(NoPlanError):
         launches = tuple(values.launch(*each) for each in record)
         if not values.used.issuperset(new):  # something else than a launch writes an output
             return outputs
-        sizes = tuple(None if x is None else (tuple(x.shape), x.stride(), x.dtype) for x in outputs)
+        sizes = tuple(None if x is None else (x.shape, x.stride(), x.dtype, x.device) for x in outputs)
         with _change:
             while len(_plans) >= LIMIT:
                 del _plans[next(iter(_plans))]

@@ -1,5 +1,6 @@
 """Launch plans: the same arguments reach the launcher, and whatever checks or launches read is part of the key. Nothing is launched."""
 
+import contextlib
 import dataclasses
 import sys
 import weakref
@@ -193,6 +194,13 @@ def test_another_device_has_another_plan(log, monkeypatch):
         {"window": (1.0, 1)},
         {"window": [1, True]},
         {"softcap": -1.0},
+        {"precision": None},
+        {"layout": None},
+        {"config": LaunchConfig(block_m=16, block_n=32)},
+        {"config": Configs(forward=Configs())},
+        {"bias": 1.0},
+        {"key_lengths": [1, 1]},
+        {"packed": 1},
     ],
 )
 def test_bad_options_have_their_errors_beside_plans_of_good_ones(log, options):
@@ -204,6 +212,57 @@ def test_bad_options_have_their_errors_beside_plans_of_good_ones(log, options):
         forward(*tensors(), Options(**options))
 
     assert str(found.value) == str(expected.value)
+
+
+@pytest.mark.parametrize("change", [{"num_warps": 4.0}, {"descriptors": 1}, {"num_stages": True}])
+def test_a_configuration_with_an_equal_value_of_another_type_has_no_plan_of_the_first(log, change):
+    config = {"block_m": 16, "block_n": 32, "num_warps": 4, "num_stages": 1, "descriptors": True}
+    for _ in range(2):
+        forward(*tensors(), Options(config=Configs(forward=LaunchConfig(**config))))
+    assert "planned" in ways(log)
+    with contextlib.suppress(TypeError, ValueError):
+        forward(*tensors(), Options(config=Configs(forward=LaunchConfig(**config | change))))
+
+    assert "planned" not in ways(log)
+
+
+@pytest.mark.parametrize("change", [torch.Tensor.to_sparse, lambda x: x.to("meta"), torch.Tensor.tolist])
+@pytest.mark.parametrize("number", range(3))
+def test_a_tensor_without_strides_or_address_and_none_at_all_have_their_errors_beside_plans(log, change, number):
+    forward(*tensors())
+    given = list(tensors())
+    given[number] = change(given[number])
+    with plans.ordinary_launches(), pytest.raises((TypeError, ValueError, RuntimeError)) as expected:
+        forward(*given)
+    with pytest.raises(expected.type) as found:
+        forward(*given)
+
+    assert str(found.value) == str(expected.value)
+
+
+def test_a_misaligned_output_goes_the_ordinary_way(log, monkeypatch):
+    forward(*tensors())
+    log.clear()
+    count = []
+
+    def misaligned(shape, strides, **kwargs):
+        count.append(shape)
+        return torch.empty(shape.numel() + 1, **kwargs)[1:].view(shape)
+
+    monkeypatch.setattr(torch, "empty_strided", misaligned)
+    forward(*tensors())
+
+    assert count
+    assert ways(log) == {"ordinary"}
+
+
+def test_a_hook_of_the_kernel_goes_the_ordinary_way(log, monkeypatch):
+    forward(*tensors())
+    log.clear()
+    monkeypatch.setattr(Kernel, "pre_run_hooks", (print,))
+    forward(*tensors())
+
+    assert ways(log) == {"ordinary"}
 
 
 @pytest.mark.parametrize("more", [{"bogus": 1}, {"dlse": None}, {"options": Options()}])
