@@ -41,7 +41,7 @@ class Values:
         self.steps: list[tuple[int, Taken]] = []
         self.used: set[int] = set()
         self._count = len(addresses)
-        self._numbers = {p: n for n, p in reversed(list(enumerate(addresses)))}  # of the first that has the address
+        self._numbers = {p: n for n, p in enumerate(addresses)}  # the key says which tensors share an address
 
     def launch(
         self, kernel: Any, compiled: Any, programs: int, args: tuple[Any, ...], kwargs: dict[str, Any]

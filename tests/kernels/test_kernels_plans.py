@@ -157,6 +157,7 @@ def test_the_same_arguments_reach_the_launcher(log, name, needs):
         (lambda: tensors(gap=8), {}),
         (lambda: tensors(offset=1), {}),
         (lambda: (lambda q, k, v: (q, k, k))(*tensors()), {}),
+        (lambda: (lambda q, k, v: (q[:, :, :-1], k, v))(*tensors()), {}),
         (tensors, {"scale": 0.0}),
         (tensors, {"scale": -0.0}),
         (tensors, {"window": (1, None)}),
@@ -198,6 +199,7 @@ def test_another_device_has_another_plan(log, monkeypatch):
         {"layout": None},
         {"config": LaunchConfig(block_m=16, block_n=32)},
         {"config": Configs(forward=Configs())},
+        {"config": Configs(forward=LaunchConfig(block_m=[16], block_n=32))},
         {"bias": 1.0},
         {"key_lengths": [1, 1]},
         {"packed": 1},
@@ -238,6 +240,38 @@ def test_a_tensor_without_strides_or_address_and_none_at_all_have_their_errors_b
         forward(*given)
 
     assert str(found.value) == str(expected.value)
+
+
+def test_an_absent_option_is_not_taken_for_its_default(log):
+    for _ in range(2):
+        attention(*tensors())
+    assert "planned" in ways(log)
+    with pytest.raises(ValueError, match="precision: expected one of"):
+        attention(*tensors(), precision=None)
+
+
+def test_a_tensor_of_another_class_has_no_plan(log):
+    class Other(torch.Tensor):
+        pass
+
+    for _ in range(3):
+        forward(*(x.as_subclass(Other) for x in tensors()))
+
+    assert ways(log) == {"ordinary"}
+
+
+def test_plans_tell_gradients_and_longest_sequences_apart(log):
+    q, k, v = tensors()
+    o, lse2 = forward(q, k, v)
+    for needs in [(True, *[False] * 5), NEEDS]:
+        found = backward(o, q, k, v, o, lse2, needs=needs)
+        assert (found.dk is not None) == needs[1]
+    log.clear()
+    given, _ = made("packed")
+    for longest in (37, 38):
+        forward(*given, Options(packed=Packed(ints(0, 3, 40), ints(0, 30, 70), longest, 40)))
+
+    assert ways(log) == {"ordinary"}
 
 
 def test_a_misaligned_output_goes_the_ordinary_way(log, monkeypatch):
