@@ -97,7 +97,7 @@ def decode(
         ValueError: a shape, stride, device or value that is not accepted.
     """
     check_names("decode", options, _ACCEPTED)
-    o, lse = (_operator if dispatched(q, k, v) else decode_forward)(q, k, v, DecodeOptions(**options))
+    o, lse = (_operator if dispatched(q, k, v) else decode_forward)(q, k, v, DecodeOptions.of(options))
     return (o, lse) if return_lse else o
 
 

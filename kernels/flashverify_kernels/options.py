@@ -9,7 +9,7 @@ import dataclasses
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, TypedDict, TypeVar, get_type_hints
+from typing import Any, Literal, Self, TypedDict, TypeVar, get_type_hints
 
 import torch
 
@@ -79,8 +79,19 @@ class DecodingOptions(SharedOptions, total=False):
     config: LaunchConfig | None
 
 
+class _Quick:
+    """A dataclass of options that is made quickly."""
+
+    @classmethod
+    def of(cls, given: Any) -> Self:
+        """The options of a call whose names are checked: `cls(**given)` in a tenth of the time. The class holds the defaults."""
+        options = object.__new__(cls)
+        options.__dict__.update(given)
+        return options
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Options:
+class Options(_Quick):
     """What an attention computes and how: the options of `attention`, and `packed` sequences."""
 
     scale: float | None = None
@@ -104,13 +115,6 @@ class Options:
     config: Configs | None = None
     allow_interpreted_bf16: bool = False
 
-    @classmethod
-    def of(cls, given: AttentionOptions) -> "Options":
-        """The options of a call whose names are checked: `Options(**given)` in a tenth of the time. The class holds the defaults."""
-        options = object.__new__(cls)
-        options.__dict__.update(given)
-        return options
-
     @property
     def whole(self) -> bool:
         """Whether every row of the tensors counts: no lengths and no packed sequences."""
@@ -132,8 +136,8 @@ class Options:
         return [x for x in found if x is not None]
 
 
-@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
-class DecodeOptions:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class DecodeOptions(_Quick):
     """What a decoding computes and how: the options of `decode`."""
 
     scale: float | None = None

@@ -2,8 +2,8 @@
 
 A key holds all that checks and launches read of a call besides the contents of tensors and their addresses: shapes, strides, dtypes,
 device, the address modulo 16, which tensors share an address, and the options. The plan of a key holds no tensor. A call that is not of
-these, and one that somebody watches (hooks of launches, modes of torch, another `JITFunction.run`, the interpreter), goes the ordinary way. A copy of this package under another name has
-no plans.
+these, and one that somebody watches (hooks of launches, modes of torch, another `JITFunction.run`, the interpreter), goes the ordinary way.
+A copy of this package under another name has no plans.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from triton import knobs
 from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
-from flashverify_kernels.options import DecodeOptions, Options
-from flashverify_kernels.plan_options import Tensors, tables_of, values_of
-from flashverify_kernels.planned_launch import NoPlanError, Numbers, PlannedLaunch, planned_launch
+from flashverify_kernels.options import Options
+from flashverify_kernels.plan_key import NoPlanError, aligned, key_of_options, key_of_tensors
+from flashverify_kernels.planned_launch import PlannedLaunch, Taken, Values
 from flashverify_kernels.runtime import INTERPRETED
 
 if TYPE_CHECKING:
@@ -32,9 +32,8 @@ LIMIT = 512
 """Plans that are kept; the oldest makes room."""
 
 _F = TypeVar("_F", bound=Callable[..., Any])
+_R = TypeVar("_R", bound=tuple[torch.Tensor | None, ...])
 
-_ALIGNMENT = 16  # bytes
-_PLAIN = (torch.Tensor, torch.nn.Parameter)
 _OWN = (
     __name__.partition("_kernels.")[0] == "flashverify"
 )  # in a copy under another name host code may be planted with defects
@@ -43,12 +42,22 @@ _plans: dict[Any, _Plan] = {}
 _change = threading.Lock()
 _thread = threading.local()
 _off = 0
+_DEFAULT = Options.of({})
 
 
 class _Plan(NamedTuple):
-    """The shape and dtype of each output, None for one that there is not, and the launches."""
+    """What follows from a key.
 
-    outputs: tuple[tuple[torch.Size, torch.dtype] | None, ...]
+    Attributes:
+        outputs: shape, strides, dtype and device of each; None for one that there is not.
+        values: the part of the list of values that is equal in every call, see `Values`.
+        steps: what makes the others of them.
+        launches: in their order.
+    """
+
+    outputs: tuple[tuple[torch.Size, tuple[int, ...], torch.dtype, torch.device] | None, ...]
+    values: list[Any]
+    steps: list[tuple[int, Taken]]
     launches: tuple[PlannedLaunch, ...]
 
 
@@ -84,84 +93,76 @@ def planned(*, tensors: int) -> Callable[[_F], _F]:
     """
 
     def decorate(function: _F) -> _F:
-        made = inspect.get_annotations(function)["return"]
+        kind, made = function.__name__, inspect.get_annotations(function)["return"]
         names = frozenset(list(inspect.signature(function).parameters)[tensors:])
 
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
-            if INTERPRETED or not _OWN or _off or len(args) < tensors or not names.issuperset(kwargs):
+            if INTERPRETED or not _OWN or _off or _watched() or len(args) < tensors or not names.issuperset(kwargs):
                 return function(*args, **kwargs)
-            if len(args) > tensors + (0 if "options" in kwargs else 1):
+            if len(args) > tensors + ("options" not in kwargs):
                 return function(*args, **kwargs)  # an error
             options = args[tensors] if len(args) > tensors else kwargs.get("options")
-            given = (*args[:tensors], kwargs.get("dlse"))
-            others = (tuple(map(bool, kwargs.get("needs", ()))), "needs" in kwargs, kwargs.get("dtype"))
-            return made(
-                *_outputs(
-                    function.__name__, given, options or Options(), others, functools.partial(function, *args, **kwargs)
+            given, addresses = list(args[:tensors]), []  # type: ignore[var-annotated]
+            try:
+                key = (
+                    kind,
+                    key_of_options(options or _DEFAULT, given),
+                    _key_of_others(kwargs, given) if kwargs else None,
+                    key_of_tensors(given, addresses),
+                    device := _device(given[0]),
+                    knobs.runtime.debug,
+                    knobs.compilation.instrumentation_mode,
                 )
-            )
+                plan = _plans.get(key)
+            except (NoPlanError, RuntimeError, TypeError):  # no strides, no hash
+                return function(*args, **kwargs)
+            if device is None:
+                return function(*args, **kwargs)
+            if plan is None:
+                return _recorded(key, addresses, functools.partial(function, *args, **kwargs))
+            outputs = _replayed(plan, device, given, addresses)
+            return function(*args, **kwargs) if outputs is None else made(*outputs)
 
         return cast("_F", call)
 
     return decorate
 
 
-def _outputs(
-    kind: str, given: Tensors, options: Options | DecodeOptions, others: tuple[Any, ...], compute: Callable[[], Tensors]
-) -> Tensors:
-    """What `compute` returns, or the plan of an earlier call makes of these tensors, options and other arguments."""
-    if _watched():
-        return compute()
-    tables = tables_of(options)
-    if tables is None or not all(x is None or type(x) in _PLAIN for x in (*given, *tables)):
-        return compute()
-    tensors = [x for x in (*given, *tables) if x is not None]
-    device = _device(tensors)
-    if device is None:
-        return compute()
-    pointers = [x.data_ptr() for x in tensors]
-    key = (
-        kind,
-        device,
-        others,
-        *[None if x is None else (x.dtype, x.shape, x.stride()) for x in (*given, *tables)],
-        *[(p % _ALIGNMENT, pointers.index(p)) for p in pointers],
-        *values_of(options),
-        knobs.runtime.debug,
-        knobs.compilation.instrumentation_mode,
-    )
-    try:
-        plan = _plans.get(key)
-    except TypeError:  # an argument of a wrong type that has no hash
-        return compute()
-    if plan is None:
-        return _recorded(key, pointers, compute)
-    if any(each.kernel.pre_run_hooks for each in plan.launches):
-        return compute()
-    made = [None if x is None else torch.empty(x[0], dtype=x[1], device=tensors[0].device) for x in plan.outputs]
-    tensors += [x for x in made if x is not None]
-    pointers += [x.data_ptr() for x in made if x is not None]
-    if any(p % _ALIGNMENT for p in pointers[len(pointers) - sum(x is not None for x in made) :]):
-        return compute()
-    stream = driver.active.get_current_stream(device)
+def _key_of_others(kwargs: dict[str, Any], tensors: list[torch.Tensor]) -> tuple[Any, ...]:
+    """Of the arguments by keyword besides the options; the tensor among them is appended to `tensors`."""
+    dlse, needs = kwargs.get("dlse"), kwargs.get("needs")
+    if dlse is not None:
+        tensors.append(dlse)
+    return dlse is None, None if needs is None else tuple(map(bool, needs)), kwargs.get("dtype")
+
+
+def _replayed(
+    plan: _Plan, device: int, tensors: list[torch.Tensor], addresses: list[int]
+) -> list[torch.Tensor | None] | None:
+    """The outputs of a call that has a plan; None where it cannot take it."""
     for each in plan.launches:
-        arguments = each.arguments.copy()
-        for n, fill in each.fills:
-            arguments[n] = fill(tensors, pointers)
-        compiled = each.compiled
-        compiled.run(
-            each.programs, 1, 1, stream, compiled.function, compiled.packed_metadata, None, None, None, *arguments
-        )
-    return tuple(made)
+        if each.kernel.pre_run_hooks:
+            return None
+    outputs = [None if x is None else torch.empty_strided(x[0], x[1], dtype=x[2], device=x[3]) for x in plan.outputs]
+    new = [x for x in outputs if x is not None]
+    places = list(map(torch.Tensor.data_ptr, new))
+    if not aligned(places):
+        return None
+    values = [driver.active.get_current_stream(device), *tensors, *new, *addresses, *places, *plan.values]
+    for n, step in plan.steps:
+        values[n] = step(values)
+    for each in plan.launches:
+        each.compiled.run(*each.arguments(values))
+    return outputs
 
 
-def _device(tensors: list[torch.Tensor]) -> int | None:
-    """The number of the current device where all tensors lie on it, else None."""
-    if not all(x.is_cuda and x.layout is torch.strided for x in tensors):
+def _device(x: torch.Tensor) -> int | None:
+    """The number of the current device where `x` lies on it, else None."""
+    if not x.is_cuda:
         return None
     device = torch.cuda.current_device()
-    return device if all(x.get_device() == device for x in tensors) else None
+    return device if x.get_device() == device else None
 
 
 def _watched() -> bool:
@@ -181,7 +182,7 @@ def _modes() -> int:
     return torch._C._len_torch_dispatch_stack() + torch._C._len_torch_function_stack()
 
 
-def _recorded(key: Any, pointers: list[int], compute: Callable[[], Tensors]) -> Tensors:
+def _recorded(key: Any, addresses: list[int], compute: Callable[[], _R]) -> _R:
     """The ordinary way, and the plan of it."""
     _thread.record = record = []  # type: ignore[var-annotated]
     try:
@@ -190,22 +191,18 @@ def _recorded(key: Any, pointers: list[int], compute: Callable[[], Tensors]) -> 
         _thread.record = None
     made = [x for x in outputs if x is not None]
     new = [x.data_ptr() for x in made]
-    if len({*pointers, *new}) != len({*pointers}) + len(new) or any(p % _ALIGNMENT for p in new):
+    if not aligned(new) or len({*addresses, *new}) != len({*addresses}) + len(new):
         return outputs
     if not record or any(x.numel() == 0 or not x.is_contiguous() for x in made):
         return outputs
-    numbers = Numbers()
-    for n, pointer in enumerate((*pointers, *new)):
-        numbers.setdefault(pointer, n)
+    values = Values([*addresses, *new])
     with contextlib.suppress(NoPlanError):
-        plan = _Plan(
-            tuple(None if x is None else (x.shape, x.dtype) for x in outputs),
-            tuple(planned_launch(numbers, *each) for each in record),
-        )
-        if not numbers.used.issuperset(new):  # something else than a launch writes an output
+        launches = tuple(values.launch(*each) for each in record)
+        if not values.used.issuperset(new):  # something else than a launch writes an output
             return outputs
+        sizes = tuple(None if x is None else (x.shape, x.stride(), x.dtype, x.device) for x in outputs)
         with _change:
             while len(_plans) >= LIMIT:
                 del _plans[next(iter(_plans))]
-            _plans[key] = plan
+            _plans[key] = _Plan(sizes, values.rest, values.steps, launches)
     return outputs

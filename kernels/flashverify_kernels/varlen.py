@@ -68,7 +68,7 @@ def attention_varlen(
         if x.dim() != 3:
             raise ValueError(f"{name}: expected 3 axes (rows, heads, channels), got shape {tuple(x.shape)}")
     check_names("attention_varlen", options, _ACCEPTED)
-    packed = Packed(cu_q, cu_k, max_q, max_k)
-    o, lse = differentiable(q[None], k[None], v[None], Options(**options, packed=packed, layout="bshd"))
+    given = Options.of({**options, "packed": Packed(cu_q, cu_k, max_q, max_k), "layout": "bshd"})
+    o, lse = differentiable(q.unsqueeze(0), k.unsqueeze(0), v.unsqueeze(0), given)
     assert lse is not None
-    return o[0], lse[0]
+    return o.squeeze(0), lse.squeeze(0)  # whose backward is a view, unlike that of an index

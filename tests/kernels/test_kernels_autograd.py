@@ -7,7 +7,7 @@ import torch
 from torch.autograd import forward_ad
 
 from flashverify_kernels import attention
-from flashverify_kernels.options import Options
+from flashverify_kernels.options import DecodeOptions, Options
 
 
 @pytest.fixture
@@ -63,11 +63,32 @@ def test_a_transform_of_functions_is_refused_as_by_every_function_of_autograd_wi
         torch.func.vmap(lambda x: attention(x, k, v))(q[None])
 
 
-def test_options_of_a_call_are_those_of_the_constructor():
-    given = {"causal": "top-left", "scale": 0.5, "layout": "bshd"}
-    made, usual = Options.of(given), Options(**given)
+def test_a_tensor_that_a_transform_of_functions_left_behind_is_differentiated_as_what_it_wraps(inputs):
+    q, k, v = inputs
+    left = []
+    q.requires_grad_()
+    torch.func.grad(lambda x: left.append(x) or x.sum())(q)
+    (expected,) = torch.autograd.grad(attention(q, k, v).square().sum(), (q,))
+    (found,) = torch.autograd.grad(attention(left[0], k, v).square().sum(), (q,))
 
-    for field in dataclasses.fields(Options):
+    assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize("return_lse", [True, False])
+def test_gradients_are_not_differentiated_again(inputs, return_lse):
+    watched = tuple(x.clone().requires_grad_() for x in inputs)
+    o = attention(*watched, return_lse=return_lse)
+    (gradient,) = torch.autograd.grad((o[0] if return_lse else o).square().sum(), watched[:1], create_graph=True)
+    with pytest.raises(RuntimeError, match="differentiate twice"):
+        gradient.sum().backward()
+
+
+@pytest.mark.parametrize("kind", [Options, DecodeOptions])
+def test_options_of_a_call_are_those_of_the_constructor(kind):
+    given = {"causal": "top-left", "scale": 0.5, "layout": "bshd"}
+    made, usual = kind.of(given), kind(**given)
+
+    for field in dataclasses.fields(kind):
         assert getattr(made, field.name) is getattr(usual, field.name)
     with pytest.raises(dataclasses.FrozenInstanceError):
         made.scale = 1.0

@@ -1,5 +1,7 @@
 """Launch plans: the same arguments reach the launcher, and whatever checks or launches read is part of the key. Nothing is launched."""
 
+import contextlib
+import dataclasses
 import sys
 import weakref
 from types import SimpleNamespace
@@ -54,7 +56,7 @@ def addresses(value):
     if isinstance(value, tuple):
         return tuple(addresses(x) for x in value)
     if hasattr(value, "block_shape"):
-        return ("descriptor", *((name, addresses(x)) for name, x in sorted(vars(value).items())))
+        return ("descriptor", *((x.name, addresses(getattr(value, x.name))) for x in dataclasses.fields(value)))
     return value
 
 
@@ -155,6 +157,7 @@ def test_the_same_arguments_reach_the_launcher(log, name, needs):
         (lambda: tensors(gap=8), {}),
         (lambda: tensors(offset=1), {}),
         (lambda: (lambda q, k, v: (q, k, k))(*tensors()), {}),
+        (lambda: (lambda q, k, v: (q[:, :, :-1], k, v))(*tensors()), {}),
         (tensors, {"scale": 0.0}),
         (tensors, {"scale": -0.0}),
         (tensors, {"window": (1, None)}),
@@ -192,6 +195,14 @@ def test_another_device_has_another_plan(log, monkeypatch):
         {"window": (1.0, 1)},
         {"window": [1, True]},
         {"softcap": -1.0},
+        {"precision": None},
+        {"layout": None},
+        {"config": LaunchConfig(block_m=16, block_n=32)},
+        {"config": Configs(forward=Configs())},
+        {"config": Configs(forward=LaunchConfig(block_m=[16], block_n=32))},
+        {"bias": 1.0},
+        {"key_lengths": [1, 1]},
+        {"packed": 1},
     ],
 )
 def test_bad_options_have_their_errors_beside_plans_of_good_ones(log, options):
@@ -203,6 +214,89 @@ def test_bad_options_have_their_errors_beside_plans_of_good_ones(log, options):
         forward(*tensors(), Options(**options))
 
     assert str(found.value) == str(expected.value)
+
+
+@pytest.mark.parametrize("change", [{"num_warps": 4.0}, {"descriptors": 1}, {"num_stages": True}])
+def test_a_configuration_with_an_equal_value_of_another_type_has_no_plan_of_the_first(log, change):
+    config = {"block_m": 16, "block_n": 32, "num_warps": 4, "num_stages": 1, "descriptors": True}
+    for _ in range(2):
+        forward(*tensors(), Options(config=Configs(forward=LaunchConfig(**config))))
+    assert "planned" in ways(log)
+    with contextlib.suppress(TypeError, ValueError):
+        forward(*tensors(), Options(config=Configs(forward=LaunchConfig(**config | change))))
+
+    assert "planned" not in ways(log)
+
+
+@pytest.mark.parametrize("change", [torch.Tensor.to_sparse, lambda x: x.to("meta"), torch.Tensor.tolist])
+@pytest.mark.parametrize("number", range(3))
+def test_a_tensor_without_strides_or_address_and_none_at_all_have_their_errors_beside_plans(log, change, number):
+    forward(*tensors())
+    given = list(tensors())
+    given[number] = change(given[number])
+    with plans.ordinary_launches(), pytest.raises((TypeError, ValueError, RuntimeError)) as expected:
+        forward(*given)
+    with pytest.raises(expected.type) as found:
+        forward(*given)
+
+    assert str(found.value) == str(expected.value)
+
+
+def test_an_absent_option_is_not_taken_for_its_default(log):
+    for _ in range(2):
+        attention(*tensors())
+    assert "planned" in ways(log)
+    with pytest.raises(ValueError, match="precision: expected one of"):
+        attention(*tensors(), precision=None)
+
+
+def test_a_tensor_of_another_class_has_no_plan(log):
+    class Other(torch.Tensor):
+        pass
+
+    for _ in range(3):
+        forward(*(x.as_subclass(Other) for x in tensors()))
+
+    assert ways(log) == {"ordinary"}
+
+
+def test_plans_tell_gradients_and_longest_sequences_apart(log):
+    q, k, v = tensors()
+    o, lse2 = forward(q, k, v)
+    for needs in [(True, *[False] * 5), NEEDS]:
+        found = backward(o, q, k, v, o, lse2, needs=needs)
+        assert (found.dk is not None) == needs[1]
+    log.clear()
+    given, _ = made("packed")
+    for longest in (37, 38):
+        forward(*given, Options(packed=Packed(ints(0, 3, 40), ints(0, 30, 70), longest, 40)))
+
+    assert ways(log) == {"ordinary"}
+
+
+def test_a_misaligned_output_goes_the_ordinary_way(log, monkeypatch):
+    forward(*tensors())
+    log.clear()
+    count = []
+
+    def misaligned(shape, strides, **kwargs):
+        count.append(shape)
+        return torch.empty(shape.numel() + 1, **kwargs)[1:].view(shape)
+
+    monkeypatch.setattr(torch, "empty_strided", misaligned)
+    forward(*tensors())
+
+    assert count
+    assert ways(log) == {"ordinary"}
+
+
+def test_a_hook_of_the_kernel_goes_the_ordinary_way(log, monkeypatch):
+    forward(*tensors())
+    log.clear()
+    monkeypatch.setattr(Kernel, "pre_run_hooks", (print,))
+    forward(*tensors())
+
+    assert ways(log) == {"ordinary"}
 
 
 @pytest.mark.parametrize("more", [{"bogus": 1}, {"dlse": None}, {"options": Options()}])
