@@ -1,0 +1,111 @@
+"""What the backward of a kernel computes, in words: formulas read pair by pair and tried on fresh cases."""
+
+from __future__ import annotations
+
+from itertools import chain, islice
+from typing import TYPE_CHECKING
+
+from flashverify.diagnosis.claims import Answer, Claim
+from flashverify.diagnosis.hypothesis import Semantics
+from flashverify.diagnosis.readings.backward_probe import ask, asked_cases
+from flashverify.diagnosis.readings.fitting import Reading, formulas
+from flashverify.diagnosis.readings.wording import sentences
+from flashverify.diagnosis.related_cases import variants
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from flashverify.diagnosis.hypothesis import Alternative
+    from flashverify.diagnosis.observation import Scene
+    from flashverify.diagnosis.readings.backward_probe import Effect
+    from flashverify.diagnosis.readings.formulas import Formula
+    from flashverify.diagnosis.trials import Trials
+
+__all__ = ["gradients_in_effect"]
+
+_CLEAR, _FRESH = 2, 6
+"""Fresh cases that a formula must explain clearly, and fresh cases that must not contradict it."""
+_TRIED = 12
+"""Formulas of one output that are tried on fresh cases."""
+_ASKED = 3
+"""Cases that are asked pair by pair."""
+_PAIRS = (60, 40_000)
+"""Fewest and most pairs of a case that is asked, where there is one."""
+
+
+def gradients_in_effect(trials: Trials, scene: Scene) -> tuple[str, ...]:
+    """Sentences on what the backward computes in place of what is declared; none where that cannot be said.
+
+    Every one was true of `scene` and of fresh cases of other seeds and sizes: each wrong element was within the bounds of the formula.
+
+    Args:
+        trials: runs of the subject.
+        scene: a failing one.
+    """
+    outputs = [name for name in ("dq", "dk", "dv", "dbias") if name in scene.failures]
+    if not outputs or scene.case.quantised is not None or scene.inputs.do is None:
+        return ()
+    found: dict[str, tuple[Formula, bool]] = {}
+    for effect in islice(_effects(trials, scene), _ASKED):
+        for name in outputs:
+            if name not in found and name in effect.read:
+                answer = _confirmed(trials, scene, effect, name)
+                if answer is not None:
+                    found[name] = answer
+        if len(found) == len(outputs):
+            break
+    return sentences(found, scene)
+
+
+def _effects(trials: Trials, scene: Scene) -> Iterator[Effect]:
+    """What is read of cases like the failing one on which something is read, those with enough pairs first."""
+    failing = [other.case for other in trials.scenes.values() if other.failures.keys() & scene.failures.keys()]
+    cases = [scene.case, *failing, *islice(variants(trials.subject, scene.case), 6)]
+    low, high = _PAIRS
+    sizes = {case: case.batch * case.heads_q * case.seq_q * case.seq_k for case in cases}
+    fitting = [case for case in dict.fromkeys(cases) if low <= sizes[case] <= high]
+    for case in (*sorted(fitting, key=lambda each: sizes[each]), scene.case):
+        for asked in asked_cases(trials.subject, case):
+            if not trials.left():
+                return
+            try:
+                effect = ask(trials.subject, scene, asked, trials.left)
+            except Exception:  # a defect may raise on other cases; those say nothing
+                effect = None
+            if effect is not None:
+                yield effect
+
+
+def _confirmed(trials: Trials, scene: Scene, effect: Effect, name: str) -> tuple[Formula, bool] | None:
+    """The first formula that the failing case and fresh cases confirm, and whether none of them is right where it says that it is wrong."""
+    reading = Reading(effect, name)
+    for formula in islice(formulas(reading, trials.left), _TRIED):
+        claim = Claim(Semantics(name="reading", sentence="", build=_build(formula), outputs=(name,)))
+        only = frozenset({name})
+        if claim.answer(scene, only) not in (Answer.CLEAR, Answer.EXPLAINED):
+            continue
+        answers = []
+        for other in _fresh(trials, scene):
+            answers.append(claim.answer(other, only))
+            if answers[-1] is Answer.OTHERWISE:
+                break
+            if answers.count(Answer.CLEAR) >= _CLEAR and len(answers) >= _FRESH:
+                break
+        if Answer.OTHERWISE not in answers and answers.count(Answer.CLEAR) >= _CLEAR:
+            return formula, Answer.RIGHT not in answers
+    return None
+
+
+def _build(formula: Formula):  # type: ignore[no-untyped-def]
+    def build(scene: Scene) -> Iterator[Alternative]:
+        found = formula.alternative(scene)
+        if found is not None:
+            yield found
+
+    return build
+
+
+def _fresh(trials: Trials, scene: Scene) -> Iterator[Scene]:
+    """Runs of other cases, those that were made before the time is asked for."""
+    known = [other for other in trials.scenes.values() if other.case != scene.case]
+    return chain(trials.of(variants(trials.subject, scene.case)), known)

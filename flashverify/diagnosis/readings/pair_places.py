@@ -1,0 +1,165 @@
+"""Sets of pairs of a row and a key, by a rule that holds on every case: where a backward does something else."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+
+from flashverify.diagnosis.conditions import Condition, in_words
+from flashverify.diagnosis.hypothesis import TILES
+from flashverify.diagnosis.places import PLACES, region_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from torch import Tensor
+
+    from flashverify.diagnosis.observation import Scene
+
+__all__ = ["Place", "covering_places", "expanded"]
+
+_KEPT = 14
+"""Sets that are looked at, the smallest of those that hold everything wrong."""
+
+
+class Place(NamedTuple):
+    """A set of pairs.
+
+    Attributes:
+        words: such as `in the last tile of 64 keys`.
+        pairs: bool of a case, broadcasts to its pairs.
+    """
+
+    words: str
+    pairs: Callable[[Scene], Tensor]
+
+    def both(self, other: Place) -> Place:
+        """The pairs of both."""
+        return Place(f"{self.words} and {other.words}", lambda scene: self.pairs(scene) & other.pairs(scene))
+
+
+def expanded(place: Place, scene: Scene) -> Tensor:
+    """Bool `[B, Hq, Sq, Sk]`."""
+    return place.pairs(scene).expand(*scene.case.shape_q[:3], scene.case.seq_k)
+
+
+def covering_places(scene: Scene, wrong: Tensor, asked: Tensor) -> list[Place]:
+    """Sets that hold every pair of `wrong` and not every one of `asked`, the smallest first; of equal sets the simpler rule.
+
+    Args:
+        scene: the case.
+        wrong: bool `[B, Hq, Sq, Sk]`.
+        asked: likewise: pairs that were compared.
+    """
+    found: dict[bytes, tuple[int, Place]] = {}
+    for place in _rules(scene, wrong):
+        pairs = expanded(place, scene) & asked
+        size = int(pairs.sum())
+        if size < int(asked.sum()) and not bool((wrong & ~pairs).any()):
+            found.setdefault(bytes(pairs.numpy().tobytes()), (size, place))
+    ranked = [place for _, place in sorted(found.values(), key=lambda each: each[0])][:_KEPT]
+    crossed = []
+    for number, first in enumerate(ranked):
+        for second in ranked[number + 1 :]:
+            both = first.both(second)
+            pairs = expanded(both, scene) & asked
+            key = bytes(pairs.numpy().tobytes())
+            if key not in found:
+                found[key] = (int(pairs.sum()), both)
+                crossed.append(found[key])
+    return ranked + [place for _, place in sorted(crossed, key=lambda each: each[0])][:_KEPT]
+
+
+def _rules(scene: Scene, wrong: Tensor) -> Iterator[Place]:
+    case = scene.case
+    numbered = [("member", scene.group), ("head", case.heads_q), ("kv_head", case.heads_kv)]
+    sequences = int(scene.at.row_sequence.max()) + 1 if scene.at.row_sequence.numel() else 0
+    for condition in PLACES:
+        if condition.feature not in ("channel", "row_max"):
+            yield _of(condition)
+    for name, count in (*numbered, ("sequence", sequences)):
+        for number in range(count if count <= 8 else 0):
+            yield _of(Condition(name, "==", number))
+            yield _of(Condition(name, ">=", number))
+            yield _of(Condition(name, "<", number))
+    for size in TILES:
+        for which in range(1, 4):
+            yield _from(size * which, "row")
+            yield _from(size * which, "key")
+        yield from _tiles(size)
+    yield Place("at pairs that are hidden", lambda other: ~_visible(other))
+    yield Place("at pairs that are visible", _visible)
+    yield Place("at pairs that dropout drops", _dropped)
+    yield Place("in rows with odd numbers", lambda other: other.at.row[:, None, :, None] % 2 == 1)
+    yield Place("at keys with odd numbers", lambda other: other.at.key[:, None, None, :] % 2 == 1)
+    yield from _diagonals(scene, wrong)
+
+
+def _of(condition: Condition) -> Place:
+    words = in_words((condition,)).removeprefix("only ")
+    return Place(words, lambda scene: region_of(scene, (condition,)).pairs)
+
+
+def _from(size: int, axis: str) -> Place:
+    def pairs(scene: Scene) -> Tensor:
+        at = scene.at
+        return at.row[:, None, :, None] >= size if axis == "row" else at.key[:, None, None, :] >= size
+
+    return Place(f"in {axis}s from {size} on", pairs)
+
+
+def _visible(scene: Scene) -> Tensor:
+    see = scene.inputs.visible
+    return torch.ones(1, 1, 1, 1, dtype=torch.bool) if see is None else see
+
+
+def _dropped(scene: Scene) -> Tensor:
+    keep = scene.inputs.keep
+    return torch.zeros(1, 1, 1, 1, dtype=torch.bool) if keep is None else ~keep.bool()
+
+
+def _tiles(size: int) -> Iterator[Place]:
+    def whole(scene: Scene) -> Tensor:
+        shape = (*scene.case.shape_q[:3], scene.case.seq_k)
+        see = _visible(scene).expand(shape).double()
+        rows, keys = -shape[2] % size, -shape[3] % size
+        padded = torch.nn.functional.pad(see, (0, keys, 0, rows))
+        tiles = padded.unfold(2, size, size).unfold(3, size, size).flatten(4).amin(-1) == 1
+        wide = tiles.repeat_interleave(size, 2).repeat_interleave(size, 3)
+        return wide[:, :, : shape[2], : shape[3]]
+
+    yield Place(f"in tiles of {size} x {size} of which every pair is visible", whole)
+    yield Place(f"in tiles of {size} x {size} of which some pair is hidden", lambda scene: ~whole(scene))
+    for axis in ("row", "key"):
+        yield Place(f"in every second tile of {size} {axis}s", _second(size, axis))
+
+
+def _second(size: int, axis: str) -> Callable[[Scene], Tensor]:
+    def pairs(scene: Scene) -> Tensor:
+        at = scene.at
+        number = at.row[:, None, :, None] if axis == "row" else at.key[:, None, None, :]
+        return number // size % 2 == 1
+
+    return pairs
+
+
+def _distance(scene: Scene) -> Tensor:
+    at = scene.at
+    return at.key[:, None, None, :] - (at.row + at.shift)[:, None, :, None]
+
+
+def _diagonals(scene: Scene, wrong: Tensor) -> Iterator[Place]:
+    """Ranges of key - row, from the last visible diagonal for a bottom-right alignment, among hidden and among visible pairs."""
+    found = _distance(scene).expand(wrong.shape)[wrong]
+    low, high = int(found.min()), int(found.max())
+    name = "key - row - (Sk - Sq)" if bool((scene.at.shift != 0).any()) else "key - row"
+    for words, rule in (
+        (f"{name} = {low}", lambda other: _distance(other) == low),
+        (f"{name} >= {low}", lambda other: _distance(other) >= low),
+        (f"{name} <= {high}", lambda other: _distance(other) <= high),
+    ):
+        if "=" in words.split()[-2] and words.split()[-2] == "=" and low != high:
+            continue
+        yield Place(f"where {words}", rule)
+        yield Place(f"at hidden pairs where {words}", lambda other, r=rule: r(other) & ~_visible(other))
