@@ -72,15 +72,18 @@ def asked_cases(subject: Subject, case: Case) -> Iterator[Case]:
         values=dataclasses.replace(case.values, regime="normal", edits=()),
         storage=dataclasses.replace(case.storage, expand=False, page_size=None, kept_pages=False),
     )
-    seen = set()
-    for dim_qk, dim_v in [(dim, dim) for dim in _WIDE] + [(case.dim_qk, case.dim_v)]:
+    found = []
+    for dim_qk, dim_v in ((dim, dim) for dim in _WIDE):
         try:
-            found = dataclasses.replace(plain, dim_qk=dim_qk, dim_v=dim_v, scale=case.scale)
+            wide = dataclasses.replace(plain, dim_qk=dim_qk, dim_v=dim_v)
         except UsageError:
             continue
-        if found not in seen and _passes(found) <= _PASSES and subject.supports.refusal(found) is None:
-            seen.add(found)
-            yield found
+        if _passes(wide) <= _PASSES and subject.supports.refusal(wide) is None:
+            found.append(wide)
+            break
+    if plain not in found and _passes(plain) <= _PASSES and subject.supports.refusal(plain) is None:
+        found.append(plain)
+    yield from found
 
 
 def _passes(case: Case) -> int:

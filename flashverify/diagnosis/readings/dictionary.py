@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     Value = Callable[[Scene, Steps], Any]
 
-__all__ = ["DECLARED", "Option", "RowTerms", "options"]
+__all__ = ["DECLARED", "Option", "RowTerms", "added_names", "options"]
 
 _CHANNELS = (8, 16, 32, 64, 128)
 
@@ -32,10 +32,12 @@ class Option(NamedTuple):
     Attributes:
         words: a sentence without its full stop; empty for the declared step.
         value: of a problem and its declared steps; None where the case has not what it is about.
+        elsewhere: whether something is read at another place.
     """
 
     words: str
     value: Value
+    elsewhere: bool = False
 
 
 class RowTerms(NamedTuple):
@@ -46,7 +48,7 @@ class RowTerms(NamedTuple):
 
 
 def options(scene: Scene) -> dict[str, tuple[Option, ...]]:
-    """The variants of each step that a case like `scene` may show, the declared one first."""
+    """The variants of each step that a case like `scene` may show."""
     found = {
         "weights": _weights(scene),
         "kept": _kept(scene),
@@ -56,7 +58,7 @@ def options(scene: Scene) -> dict[str, tuple[Option, ...]]:
         "row operand": _operands(row_moves(scene), "row"),
         "key operand": _operands(key_moves(scene), "key"),
     }
-    return {name: (DECLARED[name], *variants) for name, variants in found.items()}
+    return {name: tuple(variants) for name, variants in found.items()}
 
 
 DECLARED = {
@@ -140,8 +142,36 @@ def _weights(scene: Scene) -> Iterator[Option]:
         yield Option("the weights are multiplied by what dropout left", lambda _scene, s: s.p * s.kept)
         yield Option("the weights are 0 where dropout dropped them", lambda _scene, s: s.p * (s.kept > 0))
     for words in row_moves(scene):
-        yield Option(f"the weights take the LSE of {words}", _of_row(words, _lse_of))
-        yield Option(f"the weights are those of {words}", _of_row(words, lambda s, read: read(s.p)))
+        yield Option(f"the weights take the LSE of {words}", _of_row(words, _lse_of), True)
+        yield Option(f"the weights are those of {words}", _of_row(words, lambda s, read: read(s.p)), True)
+    for number in range(len(scene.inputs.biases)):
+        yield from _added_terms(scene, number)
+
+
+def _added_terms(scene: Scene, number: int) -> Iterator[Option]:
+    """What is added to the logits, read at other rows and heads."""
+    name = added_names(scene)[number]
+    for words in row_moves(scene):
+        yield Option(f"the weights take {name} of {words}", _with_added(number, words), True)
+
+
+def _with_added(number: int, words: str) -> Value:
+    def value(scene: Scene, s: Steps) -> Tensor | None:
+        move = row_moves(scene).get(words)
+        if move is None or len(scene.inputs.biases) <= number:
+            return None
+        biases = [bias.double().expand(s.p.shape) for bias in scene.inputs.biases]
+        z = s.z + moved(biases[number], move) - biases[number]
+        return (z - s.lse.unsqueeze(-1)).exp()
+
+    return value
+
+
+def added_names(scene: Scene) -> list[str]:
+    """Names of what is added to the logits, in the order of `Inputs.biases`."""
+    problem = scene.problem
+    given = (("the bias", problem.bias), ("ALiBi", problem.slopes), ("the relative bias", problem.relative_bias))
+    return [name for name, tensor in given if tensor is not None]
 
 
 def _kept(scene: Scene) -> Iterator[Option]:
@@ -176,6 +206,7 @@ def _slopes(scene: Scene) -> Iterator[Option]:
         return value
 
     what = "the derivative of the softcap is"
+    yield Option("the derivative of the softcap stands in it", lambda _scene, s: s.slope)
     yield Option(f"{what} missing", lambda _scene, s: torch.ones_like(s.slope))
     yield Option(f"{what} squared", lambda _scene, s: s.slope**2)
     yield Option(f"{what} taken at the capped logit", capped(again=True))
@@ -201,9 +232,9 @@ def _dp(scene: Scene) -> Iterator[Option]:
         if size < scene.case.dim_v:
             yield Option(f"dP sums the first {size} channels only", _first_channels(size))
     for words in key_moves(scene):
-        yield Option(f"dP is made of V of {words}", _dp_of_key(words))
+        yield Option(f"dP is made of V of {words}", _dp_of_key(words), True)
     for words in row_moves(scene):
-        yield Option(f"dP is made of dO of {words}", _of_row(words, lambda s, read: (read(s.do) @ s.v.mT) * s.kept))
+        yield Option(f"dP is made of dO of {words}", _of_row(words, lambda s, read: (read(s.do) @ s.v.mT) * s.kept), True)
 
 
 def _first_channels(size: int) -> Value:
@@ -220,16 +251,18 @@ def _dp_of_key(words: str) -> Value:
 
 def _row_terms(scene: Scene) -> Iterator[Option]:
     for words in row_moves(scene):
-        yield Option(f"delta is that of {words}", _of_row(words, lambda s, read: RowTerms(read(s.delta), s.dlse)))
+        yield Option(f"delta is that of {words}", _of_row(words, lambda s, read: RowTerms(read(s.delta), s.dlse)), True)
         yield Option(
             f"delta is made of O of {words}",
             _of_row(words, lambda s, read: RowTerms((s.do * read(s.o)).sum(-1), s.dlse)),
+            True,
         )
         if scene.inputs.dlse is not None:
-            yield Option(f"dLSE is that of {words}", _of_row(words, lambda s, read: RowTerms(s.delta, read(s.dlse))))
+            yield Option(f"dLSE is that of {words}", _of_row(words, lambda s, read: RowTerms(s.delta, read(s.dlse))), True)
             yield Option(
                 f"delta and dLSE are those of {words}",
                 _of_row(words, lambda s, read: RowTerms(read(s.delta), read(s.dlse))),
+                True,
             )
     if scene.case.dropout:
         yield Option(
@@ -248,7 +281,7 @@ def _delta_of_channels(size: int) -> Value:
 def _operands(moves: Any, kind: str) -> Iterator[Option]:
     """Which rows or keys the product is taken with: the value is how a tensor of them is read."""
     for words in moves:
-        yield Option(words, _reader(words, kind))
+        yield Option(words, _reader(words, kind), True)
 
 
 def _reader(words: str, kind: str) -> Value:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from itertools import combinations, islice, product
+from itertools import combinations, product
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
 from flashverify.diagnosis.readings.dictionary import options
-from flashverify.diagnosis.readings.formulas import OPERANDS, STEPS_OF, Formula
-from flashverify.diagnosis.readings.numbers import ONE, ZERO, numbers_near
+from flashverify.diagnosis.readings.formulas import KEPT, OPERANDS, STEPS_OF, Formula
+from flashverify.diagnosis.readings.log_weights import logarithms
+from flashverify.diagnosis.readings.numbers import ONE, numbers_near
 from flashverify.diagnosis.readings.pair_places import covering_places, expanded
 from flashverify.formats import FORMATS
 
@@ -21,12 +22,17 @@ if TYPE_CHECKING:
     from flashverify.diagnosis.readings.backward_probe import Effect
     from flashverify.diagnosis.readings.dictionary import Option
     from flashverify.diagnosis.readings.formulas import Columns
+    from flashverify.diagnosis.readings.numbers import Number
     from flashverify.diagnosis.readings.pair_places import Place
 
 __all__ = ["Reading", "formulas"]
 
 _FEWEST = 6
 """Pairs that are wrong, from which on a formula can be told."""
+_FEW = 150
+"""Wrong pairs, and right ones, on which most formulas are refuted."""
+_DOUBLE = 1500
+"""Pairs of variants that are tried."""
 _NAMES = 3
 """Names of one coefficient that are tried."""
 
@@ -42,28 +48,59 @@ class Reading:
     Attributes:
         output: `dq`, `dk`, `dv` or `dbias`.
         asked: bool `[B, Hq, Sq, Sk]`: pairs of declared rows and keys.
+        relative: the share of its magnitudes by which rounding may move a pair.
         wrong: likewise: those that differ from what is declared by more than rounding.
     """
 
     def __init__(self, effect: Effect, output: str) -> None:
         self.effect, self.output = effect, output
         self.scene, self.steps = effect.scene, effect.steps
+        self.scene.memo.setdefault(KEPT, (self.steps, {}))
         at = self.scene.at
         rows, keys = at.row < at.rows, at.key < at.key_limit
         self.target = effect.read[output]
         self.asked = (rows[:, None, :, None] & keys[:, None, None, :]).expand(self.target.shape)
-        self._relative, self._floor = _rounding(effect)
+        self.relative, self._floor = _rounding(effect)
         declared = Formula(output=output, numbers=(ONE,) * (1 if output == "dv" else 3))
         columns = declared.columns(self.scene, self.steps)
         assert columns is not None
         ones = torch.ones(len(columns.values), dtype=torch.float64)
         values, sizes = self._seen(declared, columns)
-        self.wrong = self.asked & ~self._near(ones, values, sizes)
-        self._declared_sizes = sum(sizes)
+        everywhere = torch.ones_like(self.asked)
+        near = self._near(ones, [x.flatten() for x in values], [x.flatten() for x in sizes], everywhere)
+        self.wrong = self.asked & ~near.view(self.asked.shape)
+        self._declared_sizes: Tensor = torch.stack(sizes).sum(0)
+        self._few = self._chosen()
 
-    def _seen(self, formula: Formula, columns: Columns) -> tuple[list[Tensor], list[Tensor]]:
-        """The terms as they stand in what was read."""
+    def _chosen(self) -> Tensor:
+        """Bool: some pairs, wrong ones and right ones, on which most formulas are refuted quickly."""
+        order = torch.randperm(self.wrong.numel(), generator=torch.Generator().manual_seed(0))
+        few = torch.zeros(self.wrong.numel(), dtype=torch.bool)
+        for pairs in (self.wrong, self.asked & ~self.wrong):
+            few[order[pairs.flatten()[order]][:_FEW]] = True
+        return few.view(self.wrong.shape)
+
+    def _may_fit(self, formula: Formula, where: Tensor) -> bool:
+        """Whether some of the pairs do not refute it."""
+        few = where & self._few
+        if not bool(few.any()):
+            return False
+        if OPERANDS.get(self.output) in formula.changed:
+            return True
+        columns = formula.columns(self.scene, self.steps, few)
+        if columns is None:
+            return False
+        values, sizes = self._seen(formula, columns, few)
+        fit = self._solved(values, sizes, few)
+        return fit is not None and bool(self._near(fit.numbers, values, sizes, few).all())
+
+    def _seen(
+        self, formula: Formula, columns: Columns, at: Tensor | None = None
+    ) -> tuple[list[Tensor], list[Tensor]]:
+        """The terms as they stand in what was read, at the pairs `at`, or at all."""
         mark = self.effect.marks[self.output]
+        if at is not None:
+            mark = mark.expand(at.shape)[at]
         step = OPERANDS.get(self.output)
         values = [x * columns.slope for x in columns.values]
         sizes = [x * (columns.slope.abs() + (0.25 if self.scene.inputs.softcap else 0.0)) for x in columns.sizes]
@@ -85,46 +122,53 @@ class Reading:
         found = (x.mT @ read(cells)).reshape(x.shape[0], -1, group, x.shape[3], group * case.seq_q).sum(2)
         return found.reshape(*found.shape[:3], group, case.seq_q).permute(0, 1, 3, 4, 2).flatten(1, 2)
 
-    def _near(self, numbers: Tensor, values: list[Tensor], sizes: list[Tensor]) -> Tensor:
-        """Bool: pairs that are what a formula gives, within rounding."""
-        error = self.target - sum(n * x for n, x in zip(numbers, values, strict=True))
-        size = sum(abs(n) * x for n, x in zip(numbers, sizes, strict=True))
-        return error.abs() <= self._relative * size + self._floor
+    def _near(self, numbers: Tensor, values: list[Tensor], sizes: list[Tensor], where: Tensor) -> Tensor:
+        """Bool: the pairs `where` at which a formula gives what was read, within rounding."""
+        error, size = self.target[where], torch.zeros((), dtype=torch.float64)
+        for number, value, magnitude in zip(numbers, values, sizes, strict=True):
+            error, size = error - number * value, size + abs(number) * magnitude
+        return error.abs() <= self.relative * size + self._floor
 
     def fits(self, changed: dict[str, Option], place: Place | None) -> Iterator[Formula]:
         """Formulas with these steps that give every pair of the place; of no place they give all pairs."""
         count = 1 if self.output == "dv" else 3
         trial = Formula(output=self.output, changed=changed, numbers=(ONE,) * count, place=place)
+        where = self.asked if place is None else self.asked & expanded(place, self.scene)
+        if not self._may_fit(trial, where):
+            return
         columns = trial.columns(self.scene, self.steps)
         if columns is None:
             return
-        values, sizes = self._seen(trial, columns)
-        where = self.asked if place is None else self.asked & expanded(place, self.scene)
+        seen = self._seen(trial, columns)
+        values, sizes = ([x[where] for x in part] for part in seen)
         fit = self._solved(values, sizes, where)
-        if fit is None or not bool(self._near(fit.numbers, values, sizes)[where].all()):
+        if fit is None or not bool(self._near(fit.numbers, values, sizes, where).all()):
             return
-        given = [float(x[where].abs().max()) > 0 for x in values]
+        given = [float(x.abs().max()) > 0 for x in values]
         if not any(given):
             return
-        near = [
-            numbers_near(float(number), float(error), self.scene)[:_NAMES] if there else [ONE]
-            for number, error, there in zip(fit.numbers, fit.errors, given, strict=True)
-        ]
-        alike = [each for each in near[given.index(True)] if all(each in names for names, g in zip(near, given, strict=True) if g)]
-        chosen = [(each,) * count for each in alike] or list(product(*near))
+        read = [(float(n), float(e)) for n, e, there in zip(fit.numbers, fit.errors, given, strict=True) if there]
+        common, error = min(read, key=lambda each: each[1])
+        chosen: list[tuple[Number, ...]]
+        if all(abs(number - common) <= e + error for number, e in read):
+            chosen = [(each,) * count for each in numbers_near(common, error, self.scene)]
+        else:
+            parts = iter([numbers_near(number, e, self.scene)[:_NAMES] for number, e in read])
+            chosen = list(product(*(next(parts) if there else [ONE] for there in given)))
         for numbers in chosen:
             exact = torch.tensor([each.of(self.scene) for each in numbers], dtype=torch.float64)
-            if bool(self._near(exact, values, sizes)[where].all()):
+            if bool(self._near(exact, values, sizes, where).all()):
                 found = Formula(output=self.output, changed=changed, numbers=numbers, place=place)
                 if found.cost:
                     yield found
 
     def _solved(self, values: list[Tensor], sizes: list[Tensor], where: Tensor) -> _Fit | None:
         """Least squares over the pairs, each in units of its rounding; errors are those that rounding allows."""
-        tolerance = (self._relative * torch.maximum(sum(sizes), self._declared_sizes) + self._floor)[where]
+        size = torch.maximum(torch.stack(sizes).sum(0), self._declared_sizes[where])
+        tolerance = self.relative * size + self._floor
         if not len(tolerance):
             return None
-        left = torch.stack([x[where] / tolerance for x in values], -1)
+        left = torch.stack([x / tolerance for x in values], -1)
         right = self.target[where] / tolerance
         gram = left.mT @ left
         scale = gram.diagonal().clamp(min=1e-300).rsqrt()
@@ -151,19 +195,18 @@ def formulas(reading: Reading, left: Callable[[], bool]) -> Iterator[Formula]:
         return
     variants = options(reading.scene)
     steps = STEPS_OF[reading.output]
-    single: list[dict[str, Option]] = [{}] + [{step: each} for step in steps for each in variants[step][1:]]
+    single = [{step: each} for step in steps for each in variants[step]]
+    plain = [{}, *(each for each in single if not _elsewhere(each))]
+    yield from _cheapest(reading, [{}, *single], [None], left)
+    yield from _cheapest(reading, [{"weights": each} for each in logarithms(reading)], [None], left)
     places = covering_places(reading.scene, reading.wrong, reading.asked)
-    yield from _cheapest(reading, single, [None], left)
-    yield from _cheapest(reading, [each for each in single if not _reads_elsewhere(each)], places, left)
-    plain = {step: [each for each in variants[step][1:]] for step in steps}
-    double = (
-        {a: x, b: y} for a, b in combinations(steps, 2) for x in plain[a] for y in plain[b]
-    )
-    yield from _cheapest(reading, islice(double, 4000), [None], left)
+    yield from _cheapest(reading, plain, places, left)
+    double = [a | b for a, b in combinations(single, 2) if not a.keys() & b.keys() and not (_elsewhere(a) and _elsewhere(b))]
+    yield from _cheapest(reading, double[:_DOUBLE], [None], left)
 
 
-def _reads_elsewhere(changed: dict[str, Option]) -> bool:
-    return any("operand" in step for step in changed)
+def _elsewhere(changed: dict[str, Option]) -> bool:
+    return any(each.elsewhere for each in changed.values())
 
 
 def _cheapest(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
@@ -16,13 +16,16 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from flashverify.diagnosis.backward_steps import Steps
+    from flashverify.diagnosis.hypothesis import Expectations
     from flashverify.diagnosis.observation import Scene
     from flashverify.diagnosis.readings.dictionary import Option
     from flashverify.diagnosis.readings.numbers import Number
     from flashverify.diagnosis.readings.pair_places import Place
 
-__all__ = ["OPERANDS", "STEPS_OF", "Columns", "Formula"]
+__all__ = ["KEPT", "OPERANDS", "STEPS_OF", "Columns", "Formula"]
 
+KEPT = "variants of steps"
+"""Of the memo of a scene: its steps, and the values of variants by step and words."""
 STEPS_OF = {
     "dq": ("weights", "dp", "rows", "slope", "key operand"),
     "dk": ("weights", "dp", "rows", "slope", "row operand"),
@@ -30,6 +33,8 @@ STEPS_OF = {
     "dbias": ("weights", "dp", "rows", "slope"),
 }
 """The steps that each reading shows."""
+_SLACK = 4.0
+"""Times the bounds of what is declared: other weights are exponentials of larger numbers."""
 OPERANDS = {"dq": "key operand", "dk": "row operand", "dv": "row operand"}
 
 
@@ -68,23 +73,26 @@ class Formula:
         """What stands for a step."""
         return self.changed.get(step, DECLARED[step])
 
-    def columns(self, scene: Scene, s: Steps) -> Columns | None:
-        """The terms on a case; None where it has not what a step is about."""
-        found = {name: self.option(name).value(scene, s) for name in STEPS_OF[self.output]}
+    def columns(self, scene: Scene, s: Steps, at: Tensor | None = None) -> Columns | None:
+        """The terms on a case, at the pairs `at`, bool, or at all; None where the case has not what a step is about."""
+        found = {name: _value(name, self.option(name), scene, s) for name in STEPS_OF[self.output]}
         if any(found[name] is None for name in self.changed):
             return None
-        p = found["weights"]
-        size = torch.maximum(p.abs(), s.p)
+
+        def pick(x: Tensor) -> Tensor:
+            return x if at is None else x.expand(at.shape)[at]
+
+        p, declared = pick(found["weights"]), pick(s.p)
+        size = torch.maximum(p.abs(), declared)
         if self.output == "dv":
-            return Columns([p * found["kept"]], [size * torch.maximum(found["kept"], s.kept)], torch.ones_like(s.p))
-        delta, dlse = (x.unsqueeze(-1) for x in found["rows"])
-        delta_size = torch.maximum(s.delta_size.unsqueeze(-1), delta.abs())
-        values = [p * found["dp"], -p * delta, p * dlse]
-        sizes = [size * torch.maximum(s.dp_size, found["dp"].abs()), size * delta_size, size * dlse.abs()]
-        slope = found["slope"]
-        if self.output == "dbias" and "slope" not in self.changed:
-            slope = torch.ones_like(s.p)
-        return Columns(values, sizes, slope)
+            kept = pick(found["kept"])
+            return Columns([p * kept], [size * torch.maximum(kept, pick(s.kept))], torch.ones_like(p))
+        delta, dlse = (pick(x.unsqueeze(-1)) for x in found["rows"])
+        dp, delta_size = pick(found["dp"]), torch.maximum(pick(s.delta_size.unsqueeze(-1)), delta.abs())
+        values = [p * dp, -p * delta, p * dlse]
+        sizes = [size * torch.maximum(pick(s.dp_size), dp.abs()), size * delta_size, size * dlse.abs()]
+        undone = self.output == "dbias" and "slope" not in self.changed
+        return Columns(values, sizes, torch.ones_like(p) if undone else pick(found["slope"]))
 
     def alternative(self, scene: Scene) -> Alternative | None:
         """What it expects of the output on a case; None where the case has not what it is about."""
@@ -121,7 +129,7 @@ class Formula:
             moved = read(scene, s)(s.k if self.output == "dq" else s.q)
             return replace(found, dq_keys=moved) if self.output == "dq" else replace(found, dk_rows=moved)
 
-        return Alternative(steps=steps)
+        return Alternative(steps=steps, finish=_slack)
 
     def differences(self) -> list[str]:
         """What is not as declared, a sentence each without its full stop."""
@@ -152,6 +160,10 @@ class Formula:
         return f"{weights} ({terms})" if " " in terms else f"{weights} {terms}"
 
 
+def _slack(values: Expectations) -> Expectations:
+    return {name: replace(x, total=_SLACK * x.total) for name, x in values.items()}
+
+
 def _factor(name: str, number: Number) -> list[str]:
     if number is ONE or number.words == "1":
         return []
@@ -167,3 +179,13 @@ def _times(number: Number, text: str) -> str:
         return "0"
     factor = f"({number.words})" if " " in number.words or "/" in number.words or "-" in number.words else number.words
     return f"{factor} * {text}" if factor[0] != "(" or text[0] != "(" else f"{factor} {text}"
+
+
+def _value(step: str, option: Option, scene: Scene, s: Steps) -> Any:
+    """The value of a variant, kept where many formulas are tried on one case."""
+    kept = scene.memo.get(KEPT)
+    if kept is None or kept[0] is not s:
+        return option.value(scene, s)
+    if (step, option.words) not in kept[1]:
+        kept[1][step, option.words] = option.value(scene, s)
+    return kept[1][step, option.words]

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from itertools import chain, islice
+from itertools import islice
 from typing import TYPE_CHECKING
 
-from flashverify.diagnosis.claims import Answer, Claim
-from flashverify.diagnosis.hypothesis import Semantics
 from flashverify.diagnosis.readings.backward_probe import ask, asked_cases
+from flashverify.diagnosis.readings.confirming import confirmed
 from flashverify.diagnosis.readings.fitting import Reading, formulas
 from flashverify.diagnosis.readings.wording import sentences
 from flashverify.diagnosis.related_cases import variants
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from flashverify.diagnosis.hypothesis import Alternative
     from flashverify.diagnosis.observation import Scene
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["gradients_in_effect"]
 
-_CLEAR, _FRESH = 2, 6
-"""Fresh cases that a formula must explain clearly, and fresh cases that must not contradict it."""
 _TRIED = 12
 """Formulas of one output that are tried on fresh cases."""
 _ASKED = 3
@@ -80,32 +77,16 @@ def _confirmed(trials: Trials, scene: Scene, effect: Effect, name: str) -> tuple
     """The first formula that the failing case and fresh cases confirm, and whether none of them is right where it says that it is wrong."""
     reading = Reading(effect, name)
     for formula in islice(formulas(reading, trials.left), _TRIED):
-        claim = Claim(Semantics(name="reading", sentence="", build=_build(formula), outputs=(name,)))
-        only = frozenset({name})
-        if claim.answer(scene, only) not in (Answer.CLEAR, Answer.EXPLAINED):
-            continue
-        answers = []
-        for other in _fresh(trials, scene):
-            answers.append(claim.answer(other, only))
-            if answers[-1] is Answer.OTHERWISE:
-                break
-            if answers.count(Answer.CLEAR) >= _CLEAR and len(answers) >= _FRESH:
-                break
-        if Answer.OTHERWISE not in answers and answers.count(Answer.CLEAR) >= _CLEAR:
-            return formula, Answer.RIGHT not in answers
+        always = confirmed(trials, scene, name, _build(formula), placed=formula.place is not None)
+        if always is not None:
+            return formula, always
     return None
 
 
-def _build(formula: Formula):  # type: ignore[no-untyped-def]
+def _build(formula: Formula) -> Callable[[Scene], Iterator[Alternative]]:
     def build(scene: Scene) -> Iterator[Alternative]:
         found = formula.alternative(scene)
         if found is not None:
             yield found
 
     return build
-
-
-def _fresh(trials: Trials, scene: Scene) -> Iterator[Scene]:
-    """Runs of other cases, those that were made before the time is asked for."""
-    known = [other for other in trials.scenes.values() if other.case != scene.case]
-    return chain(trials.of(variants(trials.subject, scene.case)), known)

@@ -69,7 +69,8 @@ def numbers_near(value: float, error: float, scene: Scene) -> list[Number]:
     """
     found = [each for each in _NAMED if abs(each.of(scene) - value) <= error]
     if found:
-        return sorted(found, key=lambda each: each.cost)
+        certain = [each for each in found if each in (ZERO, ONE)]
+        return certain[:1] or sorted(found, key=lambda each: each.cost)
     digits = float(f"{value:.3g}")
     number = digits if abs(digits - value) <= max(error, 1e-4 * abs(value)) else value
     return [Number(f"{number:.6g}", lambda _scene: number, 2.0)]

@@ -87,7 +87,10 @@ def _rules(scene: Scene, wrong: Tensor) -> Iterator[Place]:
         for which in range(1, 4):
             yield _from(size * which, "row")
             yield _from(size * which, "key")
-        yield from _tiles(size)
+        for other in TILES:
+            yield from _tiles(size, other)
+        for axis in ("row", "key"):
+            yield Place(f"in every second tile of {size} {axis}s", _second(size, axis))
     yield Place("at pairs that are hidden", lambda other: ~_visible(other))
     yield Place("at pairs that are visible", _visible)
     yield Place("at pairs that dropout drops", _dropped)
@@ -119,20 +122,17 @@ def _dropped(scene: Scene) -> Tensor:
     return torch.zeros(1, 1, 1, 1, dtype=torch.bool) if keep is None else ~keep.bool()
 
 
-def _tiles(size: int) -> Iterator[Place]:
+def _tiles(rows: int, keys: int) -> Iterator[Place]:
     def whole(scene: Scene) -> Tensor:
         shape = (*scene.case.shape_q[:3], scene.case.seq_k)
         see = _visible(scene).expand(shape).double()
-        rows, keys = -shape[2] % size, -shape[3] % size
-        padded = torch.nn.functional.pad(see, (0, keys, 0, rows))
-        tiles = padded.unfold(2, size, size).unfold(3, size, size).flatten(4).amin(-1) == 1
-        wide = tiles.repeat_interleave(size, 2).repeat_interleave(size, 3)
+        padded = torch.nn.functional.pad(see, (0, -shape[3] % keys, 0, -shape[2] % rows), value=1.0)
+        tiles = padded.unfold(2, rows, rows).unfold(3, keys, keys).flatten(4).amin(-1) == 1
+        wide = tiles.repeat_interleave(rows, 2).repeat_interleave(keys, 3)
         return wide[:, :, : shape[2], : shape[3]]
 
-    yield Place(f"in tiles of {size} x {size} of which every pair is visible", whole)
-    yield Place(f"in tiles of {size} x {size} of which some pair is hidden", lambda scene: ~whole(scene))
-    for axis in ("row", "key"):
-        yield Place(f"in every second tile of {size} {axis}s", _second(size, axis))
+    yield Place(f"in tiles of {rows} rows and {keys} keys of which every pair is visible", whole)
+    yield Place(f"in tiles of {rows} rows and {keys} keys of which some pair is hidden", lambda scene: ~whole(scene))
 
 
 def _second(size: int, axis: str) -> Callable[[Scene], Tensor]:
