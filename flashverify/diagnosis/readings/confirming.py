@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, count
 from typing import TYPE_CHECKING, Any
 
 from flashverify.diagnosis.claims import Answer, Claim
@@ -26,7 +26,9 @@ _CLEAR, _FRESH = 2, 5
 """Fresh cases that a formula must explain clearly, and fresh cases that must not contradict it."""
 _PLACED_CLEAR, _PLACED = 3, 9
 """The same of a formula that holds at a place."""
-_SIZES = ((40, 50), (150, 140), (64, 64), (128, 128), (20, 130), (96, 200), (130, 20))
+_NUMBERS = count()
+"""A scene keeps alternatives by the name of their semantics."""
+_SIZES = ((140, 150), (40, 50), (64, 64), (128, 128), (20, 130), (96, 200), (130, 20), (150, 140))
 """Rows and keys of cases on which places of different sizes are different."""
 
 
@@ -48,7 +50,7 @@ def confirmed(
         placed: whether it holds at some pairs only.
     """
     only = frozenset({output})
-    claim = Claim(Semantics(name="reading", sentence="", build=build, outputs=(output,)))
+    claim = Claim(Semantics(name=f"reading {next(_NUMBERS)}", sentence="", build=build, outputs=(output,)))
     if claim.answer(scene, only) not in (Answer.CLEAR, Answer.EXPLAINED):
         return None
     needed, enough = (_PLACED_CLEAR, _PLACED) if placed else (_CLEAR, _FRESH)
@@ -75,7 +77,9 @@ def _fresh(trials: Trials, scene: Scene, placed: bool) -> Iterator[Scene]:
     sized = (resized(replace(case, values=replace(case.values, regime="normal", edits=())), *size) for size in _SIZES)
     sizes = [each for each in sized if each is not None]
     others = [each for each in _renumbered(case) if each is not None]
-    return trials.of(chain(others[:2], sizes, others[2:], variants(trials.subject, case)) if placed else chain(others, variants(trials.subject, case)))
+    if placed:
+        return trials.of(chain(others[:2], sizes[:2], others[2:4], sizes[2:], others[4:], variants(trials.subject, case)))
+    return trials.of(chain(others[:2], sizes[:1], others[2:], variants(trials.subject, case)))
 
 
 def _renumbered(case: Case) -> Iterator[Case | None]:
@@ -84,17 +88,23 @@ def _renumbered(case: Case) -> Iterator[Case | None]:
     several: dict[str, Any] = {"heads_q": 2 * (group + 1) if group > 1 else 2, "heads_kv": 2}
     for number, (rows, keys, heads) in enumerate(((5, 7, {}), (18, 34, several), (3, 21, {"batch": 2}))):
         larger = grown(case, rows, keys, regime="normal", seed=case.values.seed + 301 + number, **heads)
-        if larger is None:
-            continue
-        logits = larger.logits
-        changes: dict[str, Any] = {"scale": (0.8 + 0.15 * number) * larger.softmax_scale}
-        if logits.softcap:
-            changes["logits"] = replace(logits, softcap=logits.softcap * (0.75 + 0.5 * number))
-        if larger.dropout:
-            changes["dropout"] = (0.25, 0.375, 0.125)[number]
-        try:
-            yield replace(larger, **changes)
-        except UsageError:
-            continue
-        yield larger
+        if larger is not None:
+            yield _with_other_numbers(larger, number)
+            yield larger
     yield grown(case, 0, 0, regime="normal", seed=case.values.seed + 305)
+
+
+def _with_other_numbers(case: Case, number: int) -> Case | None:
+    """The scale, the softcap, the dropout and the window changed."""
+    changes: dict[str, Any] = {"scale": (0.8 + 0.15 * number) * case.softmax_scale}
+    if case.logits.softcap:
+        changes["logits"] = replace(case.logits, softcap=case.logits.softcap * (0.75 + 0.5 * number))
+    if case.dropout:
+        changes["dropout"] = (0.25, 0.375, 0.125)[number]
+    if case.mask.window is not None:
+        wider = tuple(None if side is None else side + 1 + number for side in case.mask.window)
+        changes["mask"] = replace(case.mask, window=wider)
+    try:
+        return replace(case, **changes)
+    except UsageError:
+        return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations, product
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,7 +16,7 @@ from flashverify.diagnosis.readings.pair_places import covering_places, expanded
 from flashverify.formats import FORMATS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from torch import Tensor
 
@@ -159,7 +160,8 @@ class Reading:
             exact = torch.tensor([each.of(self.scene) for each in numbers], dtype=torch.float64)
             if bool(self._near(exact, values, sizes, where).all()):
                 found = Formula(output=self.output, changed=changed, numbers=numbers, place=place)
-                if found.cost:
+                nothing = all(each.words == "0" for each in numbers)
+                if found.cost and not (nothing and changed):
                     yield found
 
     def _solved(self, values: list[Tensor], sizes: list[Tensor], where: Tensor) -> _Fit | None:
@@ -197,12 +199,13 @@ def formulas(reading: Reading, left: Callable[[], bool]) -> Iterator[Formula]:
     steps = STEPS_OF[reading.output]
     single = [{step: each} for step in steps for each in variants[step]]
     plain = [{}, *(each for each in single if not _elsewhere(each))]
-    yield from _cheapest(reading, [{}, *single], [None], left)
-    yield from _cheapest(reading, [{"weights": each} for each in logarithms(reading)], [None], left)
-    places = covering_places(reading.scene, reading.wrong, reading.asked)
-    yield from _cheapest(reading, plain, places, left)
+    yield from _cheapest(reading, [{}, *single], None, left)
+    yield from _cheapest(reading, [{"weights": each} for each in logarithms(reading)], None, left)
+    for rules in covering_places(reading.scene, reading.wrong, reading.asked):
+        for formula in _cheapest(reading, plain, rules[0], left):
+            yield from (replace(formula, place=place) for place in rules)
     double = [a | b for a, b in combinations(single, 2) if not a.keys() & b.keys() and not (_elsewhere(a) and _elsewhere(b))]
-    yield from _cheapest(reading, double[:_DOUBLE], [None], left)
+    yield from _cheapest(reading, double[:_DOUBLE], None, left)
 
 
 def _elsewhere(changed: dict[str, Option]) -> bool:
@@ -210,14 +213,12 @@ def _elsewhere(changed: dict[str, Option]) -> bool:
 
 
 def _cheapest(
-    reading: Reading, tried: object, places: list[Place] | list[None] | list[Place | None], left: Callable[[], bool]
+    reading: Reading, tried: Iterable[dict[str, Option]], place: Place | None, left: Callable[[], bool]
 ) -> Iterator[Formula]:
-    """Those of a stage in the order of their cost, place by place."""
-    given = list(tried)  # type: ignore[call-overload]
-    for place in places:
-        found = []
-        for changed in given:
-            if not left():
-                break
-            found += list(reading.fits(changed, place))
-        yield from sorted(found, key=lambda each: each.cost)
+    """Formulas with some of these steps in the order of their cost."""
+    found: list[Formula] = []
+    for changed in tried:
+        if not left():
+            break
+        found += reading.fits(changed, place)
+    yield from sorted(found, key=lambda each: each.cost)

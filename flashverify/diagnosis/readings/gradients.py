@@ -9,7 +9,8 @@ from flashverify.diagnosis.readings.backward_probe import ask, asked_cases
 from flashverify.diagnosis.readings.confirming import confirmed
 from flashverify.diagnosis.readings.fitting import Reading, formulas
 from flashverify.diagnosis.readings.wording import sentences
-from flashverify.diagnosis.related_cases import variants
+from flashverify.diagnosis.related_cases import grown, variants
+from flashverify.diagnosis.trials import work
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,8 +25,10 @@ __all__ = ["gradients_in_effect"]
 
 _TRIED = 12
 """Formulas of one output that are tried on fresh cases."""
-_ASKED = 3
+_ASKED = 4
 """Cases that are asked pair by pair."""
+_LARGER = (130, 140)
+"""Rows and keys by which a case grows beyond any tile."""
 _PAIRS = (60, 40_000)
 """Fewest and most pairs of a case that is asked, where there is one."""
 
@@ -57,11 +60,13 @@ def gradients_in_effect(trials: Trials, scene: Scene) -> tuple[str, ...]:
 def _effects(trials: Trials, scene: Scene) -> Iterator[Effect]:
     """What is read of cases like the failing one on which something is read, those with enough pairs first."""
     failing = [other.case for other in trials.scenes.values() if other.failures.keys() & scene.failures.keys()]
-    cases = [scene.case, *failing, *islice(variants(trials.subject, scene.case), 6)]
+    others = list(islice(variants(trials.subject, scene.case), 6))
     low, high = _PAIRS
-    sizes = {case: case.batch * case.heads_q * case.seq_q * case.seq_k for case in cases}
-    fitting = [case for case in dict.fromkeys(cases) if low <= sizes[case] <= high]
-    for case in (*sorted(fitting, key=lambda each: sizes[each]), scene.case):
+    sizes = {case: work(case) for case in (scene.case, *failing, *others)}
+    fitting = sorted((case for case in sizes if low <= sizes[case] <= high), key=lambda each: sizes[each])
+    large = grown(scene.case, *_LARGER, regime="normal", seed=scene.case.values.seed)
+    chosen = [*fitting[:1], *([] if large is None or work(large) > high else [large]), scene.case, *fitting[1:]]
+    for case in dict.fromkeys(chosen):
         for asked in asked_cases(trials.subject, case):
             if not trials.left():
                 return

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Place", "covering_places", "expanded"]
 
+_RULES = 6
+"""Rules of one set that are tried: on other cases they may give different ones."""
 _KEPT = 14
 """Sets that are looked at, the smallest of those that hold everything wrong."""
 
@@ -44,31 +46,31 @@ def expanded(place: Place, scene: Scene) -> Tensor:
     return place.pairs(scene).expand(*scene.case.shape_q[:3], scene.case.seq_k)
 
 
-def covering_places(scene: Scene, wrong: Tensor, asked: Tensor) -> list[Place]:
-    """Sets that hold every pair of `wrong` and not every one of `asked`, the smallest first; of equal sets the simpler rule.
+def covering_places(scene: Scene, wrong: Tensor, asked: Tensor) -> list[list[Place]]:
+    """Sets that hold every pair of `wrong` and not every one of `asked`, the smallest first, each with the rules that give it here.
 
     Args:
         scene: the case.
         wrong: bool `[B, Hq, Sq, Sk]`.
         asked: likewise: pairs that were compared.
     """
-    found: dict[bytes, tuple[int, Place]] = {}
-    for place in _rules(scene, wrong):
+    found: dict[bytes, tuple[int, list[Place]]] = {}
+
+    def add(place: Place) -> None:
         pairs = expanded(place, scene) & asked
         size = int(pairs.sum())
         if size < int(asked.sum()) and not bool((wrong & ~pairs).any()):
-            found.setdefault(bytes(pairs.numpy().tobytes()), (size, place))
-    ranked = [place for _, place in sorted(found.values(), key=lambda each: each[0])][:_KEPT]
-    crossed = []
-    for number, first in enumerate(ranked):
-        for second in ranked[number + 1 :]:
-            both = first.both(second)
-            pairs = expanded(both, scene) & asked
-            key = bytes(pairs.numpy().tobytes())
-            if key not in found:
-                found[key] = (int(pairs.sum()), both)
-                crossed.append(found[key])
-    return ranked + [place for _, place in sorted(crossed, key=lambda each: each[0])][:_KEPT]
+            rules = found.setdefault(bytes(pairs.numpy().tobytes()), (size, []))[1]
+            if len(rules) < _RULES:
+                rules.append(place)
+
+    for place in _rules(scene, wrong):
+        add(place)
+    ranked = sorted(found.values(), key=lambda each: each[0])[:_KEPT]
+    for number, (_, first) in enumerate(ranked):
+        for _, second in ranked[number + 1 :]:
+            add(first[0].both(second[0]))
+    return [places for _, places in sorted(found.values(), key=lambda each: each[0])][:_KEPT]
 
 
 def _rules(scene: Scene, wrong: Tensor) -> Iterator[Place]:
@@ -79,6 +81,7 @@ def _rules(scene: Scene, wrong: Tensor) -> Iterator[Place]:
         if condition.feature not in ("channel", "row_max"):
             yield _of(condition)
     for name, count in (*numbered, ("sequence", sequences)):
+        yield _of(Condition(name, "<", "last"))
         for number in range(count if count <= 8 else 0):
             yield _of(Condition(name, "==", number))
             yield _of(Condition(name, ">=", number))
@@ -91,6 +94,7 @@ def _rules(scene: Scene, wrong: Tensor) -> Iterator[Place]:
             yield from _tiles(size, other)
         for axis in ("row", "key"):
             yield Place(f"in every second tile of {size} {axis}s", _second(size, axis))
+            yield Place(f"in tiles of {size} {axis}s that the sequence fills", _filled(size, axis))
     yield Place("at pairs that are hidden", lambda other: ~_visible(other))
     yield Place("at pairs that are visible", _visible)
     yield Place("at pairs that dropout drops", _dropped)
@@ -144,6 +148,16 @@ def _second(size: int, axis: str) -> Callable[[Scene], Tensor]:
     return pairs
 
 
+def _filled(size: int, axis: str) -> Callable[[Scene], Tensor]:
+    def pairs(scene: Scene) -> Tensor:
+        at = scene.at
+        if axis == "row":
+            return (at.row < at.rows // size * size)[:, None, :, None]
+        return (at.key < at.key_limit // size * size)[:, None, None, :]
+
+    return pairs
+
+
 def _distance(scene: Scene) -> Tensor:
     at = scene.at
     return at.key[:, None, None, :] - (at.row + at.shift)[:, None, :, None]
@@ -154,12 +168,30 @@ def _diagonals(scene: Scene, wrong: Tensor) -> Iterator[Place]:
     found = _distance(scene).expand(wrong.shape)[wrong]
     low, high = int(found.min()), int(found.max())
     name = "key - row - (Sk - Sq)" if bool((scene.at.shift != 0).any()) else "key - row"
-    for words, rule in (
-        (f"{name} = {low}", lambda other: _distance(other) == low),
-        (f"{name} >= {low}", lambda other: _distance(other) >= low),
-        (f"{name} <= {high}", lambda other: _distance(other) <= high),
-    ):
-        if "=" in words.split()[-2] and words.split()[-2] == "=" and low != high:
-            continue
+    for side, words, sign in ((1, "its right bound", 1), (0, "its left bound", -1)):
+        window = scene.case.mask.window
+        bound = None if window is None else window[side]
+        if bound is not None:
+            ends = low - sign * bound, high - sign * bound
+            yield from _ranges(f"{name} {'-' if sign > 0 else '+'} {words} of the window", *ends, _bound(side, sign))
+    yield from _ranges(name, low, high, lambda _scene: 0)
+
+
+def _bound(side: int, sign: int) -> Callable[[Scene], int]:
+    def value(scene: Scene) -> int:
+        window = scene.case.mask.window
+        return sign * ((window[side] if window else None) or 0)
+
+    return value
+
+
+def _ranges(name: str, low: int, high: int, origin: Callable[[Scene], int]) -> Iterator[Place]:
+    rules: list[tuple[str, Callable[[Scene], Tensor]]] = [
+        (f"{name} >= {low}", lambda other: _distance(other) - origin(other) >= low),
+        (f"{name} <= {high}", lambda other: _distance(other) - origin(other) <= high),
+    ]
+    if low == high:
+        rules.insert(0, (f"{name} = {low}", lambda other: _distance(other) - origin(other) == low))
+    for words, rule in rules:
         yield Place(f"where {words}", rule)
         yield Place(f"at hidden pairs where {words}", lambda other, r=rule: r(other) & ~_visible(other))
