@@ -164,7 +164,8 @@ class _Passes:
         problem, self._arena = materialize(case, subject.device())
         self._given = problem
         in_real = (torch.arange(case.dim_qk) < self.real).double()
-        q, k, do = (x.double().nan_to_num(0.0, 0.0, 0.0) for x in on_cpu((problem.q, problem.k, problem.do)))
+        assert problem.do is not None
+        q, k, do = (on_cpu(x).double().nan_to_num(0.0, 0.0, 0.0) for x in (problem.q, problem.k, problem.do))
         self._q = q * in_real * (case.dim_qk / self.real) ** 0.5
         self._k, self._do = k * in_real, do
         shapes = {"q": case.shape_q[:3], "k": case.shape_k[:3], "do": case.shape_o[:3]}
@@ -211,7 +212,11 @@ class _Passes:
 
     def _run(self, q: Tensor, k: Tensor, do: Tensor) -> tuple[Problem, dict[str, Tensor]]:
         case, problem = self.case, self._given
-        lengths = ((problem.q, q, case.rows_inside), (problem.k, k, case.keys_inside), (problem.do, do, case.rows_inside))
+        lengths = (
+            (problem.q, q, case.rows_inside),
+            (problem.k, k, case.keys_inside),
+            (problem.do, do, case.rows_inside),
+        )
         for tensor, values, inside in lengths:
             assert tensor is not None
             for b in range(case.batch):

@@ -78,7 +78,9 @@ def _fresh(trials: Trials, scene: Scene, placed: bool) -> Iterator[Scene]:
     sizes = [each for each in sized if each is not None]
     others = [each for each in _renumbered(case) if each is not None]
     if placed:
-        return trials.of(chain(others[:2], sizes[:2], others[2:4], sizes[2:], others[4:], variants(trials.subject, case)))
+        return trials.of(
+            chain(others[:2], sizes[:2], others[2:4], sizes[2:], others[4:], variants(trials.subject, case))
+        )
     return trials.of(chain(others[:2], sizes[:1], others[2:], variants(trials.subject, case)))
 
 
@@ -102,8 +104,8 @@ def _with_other_numbers(case: Case, number: int) -> Case | None:
     if case.dropout:
         changes["dropout"] = (0.25, 0.375, 0.125)[number]
     if case.mask.window is not None:
-        wider = tuple(None if side is None else side + 1 + number for side in case.mask.window)
-        changes["mask"] = replace(case.mask, window=wider)
+        left, right = (None if side is None else side + 1 + number for side in case.mask.window)
+        changes["mask"] = replace(case.mask, window=(left, right))
     try:
         return replace(case, **changes)
     except UsageError:

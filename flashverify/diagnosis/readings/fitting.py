@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from flashverify.diagnosis.readings.backward_probe import Effect
-    from flashverify.diagnosis.readings.dictionary import Option
     from flashverify.diagnosis.readings.formulas import Columns
     from flashverify.diagnosis.readings.numbers import Number
     from flashverify.diagnosis.readings.pair_places import Place
+    from flashverify.diagnosis.readings.variants import Option
 
 __all__ = ["Reading", "formulas"]
 
@@ -32,7 +32,7 @@ _FEWEST = 6
 """Pairs that are wrong, from which on a formula can be told."""
 _FEW = 150
 """Wrong pairs, and right ones, on which most formulas are refuted."""
-_DOUBLE = 1500
+_DOUBLE = 600
 """Pairs of variants that are tried."""
 _NAMES = 3
 """Names of one coefficient that are tried."""
@@ -95,9 +95,7 @@ class Reading:
         fit = self._solved(values, sizes, few)
         return fit is not None and bool(self._near(fit.numbers, values, sizes, few).all())
 
-    def _seen(
-        self, formula: Formula, columns: Columns, at: Tensor | None = None
-    ) -> tuple[list[Tensor], list[Tensor]]:
+    def _seen(self, formula: Formula, columns: Columns, at: Tensor | None = None) -> tuple[list[Tensor], list[Tensor]]:
         """The terms as they stand in what was read, at the pairs `at`, or at all."""
         mark = self.effect.marks[self.output]
         if at is not None:
@@ -185,7 +183,9 @@ def _rounding(effect: Effect) -> tuple[float, float]:
     """How far a pair may be off: a share of the magnitudes that it is summed from, and a distance."""
     case, s = effect.scene.case, effect.steps
     fine, own = FORMATS["fp32"].u, FORMATS[case.dtype]
-    largest = float(torch.maximum(s.z.abs().masked_fill(~s.see, 0.0).amax(), s.lse.abs().amax())) if s.z.numel() else 0.0
+    largest = (
+        float(torch.maximum(s.z.abs().masked_fill(~s.see, 0.0).amax(), s.lse.abs().amax())) if s.z.numel() else 0.0
+    )
     products = 2.0**-11 if case.precision == "tf32" else fine
     relative = 8 * max(own.u, products) + 4 * max(fine, products) * (4 + largest) + fine * (case.dim_v + 4)
     return relative, 4 * own.eta + 1e-30
@@ -204,8 +204,10 @@ def formulas(reading: Reading, left: Callable[[], bool]) -> Iterator[Formula]:
     for rules in covering_places(reading.scene, reading.wrong, reading.asked):
         for formula in _cheapest(reading, plain, rules[0], left):
             yield from (replace(formula, place=place) for place in rules)
-    double = [a | b for a, b in combinations(single, 2) if not a.keys() & b.keys() and not (_elsewhere(a) and _elsewhere(b))]
-    yield from _cheapest(reading, double[:_DOUBLE], None, left)
+    double = [
+        a | b for a, b in combinations(single, 2) if not a.keys() & b.keys() and not (_elsewhere(a) and _elsewhere(b))
+    ]
+    yield from _cheapest(reading, sorted(double, key=_elsewhere)[:_DOUBLE], None, left)
 
 
 def _elsewhere(changed: dict[str, Option]) -> bool:

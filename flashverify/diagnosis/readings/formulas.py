@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from flashverify.diagnosis.backward_steps import Steps
     from flashverify.diagnosis.hypothesis import Expectations
     from flashverify.diagnosis.observation import Scene
-    from flashverify.diagnosis.readings.dictionary import Option
     from flashverify.diagnosis.readings.numbers import Number
     from flashverify.diagnosis.readings.pair_places import Place
+    from flashverify.diagnosis.readings.variants import Option
 
 __all__ = ["KEPT", "OPERANDS", "STEPS_OF", "Columns", "Formula"]
 
@@ -110,7 +110,9 @@ class Formula:
             columns = self.columns(scene, s)
             if columns is None:
                 return s
-            total = sum(number.of(scene) * x for number, x in zip(self.numbers, columns.values, strict=True))
+            total = torch.zeros_like(s.p)
+            for number, x in zip(self.numbers, columns.values, strict=True):
+                total = total + number.of(scene) * x
             slope = columns.slope
             if self.output == "dv":
                 if where is not None:
@@ -149,7 +151,10 @@ class Formula:
         kept = "" if "kept" not in self.changed else " without what is declared of dropout"
         if self.output == "dv":
             return _times(self.numbers[0], weights) + kept
-        names = ("dP'" if "dp" in self.changed else "dP", *(("delta'", "dLSE'") if "rows" in self.changed else ("delta", "dLSE")))
+        names = (
+            "dP'" if "dp" in self.changed else "dP",
+            *(("delta'", "dLSE'") if "rows" in self.changed else ("delta", "dLSE")),
+        )
         if len({each.words for each in self.numbers}) == 1:
             return _times(self.numbers[0], f"{weights} ({names[0]} - {names[1]}{f' + {names[2]}' if dlse else ''})")
         terms = ""

@@ -80,12 +80,16 @@ def _effects(trials: Trials, scene: Scene) -> Iterator[Effect]:
 
 def _confirmed(trials: Trials, scene: Scene, effect: Effect, name: str) -> tuple[Formula, bool] | None:
     """The first formula that the failing case and fresh cases confirm, and whether none of them is right where it says that it is wrong."""
-    reading = Reading(effect, name)
-    for formula in islice(formulas(reading, trials.left), _TRIED):
+    second = None
+    for formula in islice(formulas(Reading(effect, name), trials.left), _TRIED):
+        if second is not None and formula.differences() != second.differences():
+            break  # only another place of the same formula may say more
         always = confirmed(trials, scene, name, _build(formula), placed=formula.place is not None)
-        if always is not None:
-            return formula, always
-    return None
+        if always:
+            return formula, True
+        if always is not None and second is None:
+            second = formula
+    return None if second is None else (second, False)
 
 
 def _build(formula: Formula) -> Callable[[Scene], Iterator[Alternative]]:

@@ -21,18 +21,18 @@ class Move(NamedTuple):
 
     Attributes:
         words: of the place, such as `row i + 1`.
-        index: for every place `[B, Hq, S]` the number of the place that is read, of all in the order of memory; -1 reads 0.
+        number: for every place `[B, Hq, S]` the number of the place that is read, of all in the order of memory; -1 reads 0.
     """
 
     words: str
-    index: Tensor
+    number: Tensor
 
 
 def moved(x: Tensor, move: Move) -> Tensor:
     """`x`, `[B, Hq, S, ...]`, as it is read."""
     flat = x.reshape(-1, *x.shape[3:])
-    found = flat[move.index.clamp(min=0)]
-    gone = (move.index < 0).view(*move.index.shape, *(1,) * (x.dim() - 3))
+    found = flat[move.number.clamp(min=0)]
+    gone = (move.number < 0).view(*move.number.shape, *(1,) * (x.dim() - 3))
     return found.masked_fill(gone, 0.0)
 
 

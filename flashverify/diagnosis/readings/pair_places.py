@@ -194,4 +194,8 @@ def _ranges(name: str, low: int, high: int, origin: Callable[[Scene], int]) -> I
         rules.insert(0, (f"{name} = {low}", lambda other: _distance(other) - origin(other) == low))
     for words, rule in rules:
         yield Place(f"where {words}", rule)
-        yield Place(f"at hidden pairs where {words}", lambda other, r=rule: r(other) & ~_visible(other))
+        yield Place(f"at hidden pairs where {words}", _hidden(rule))
+
+
+def _hidden(rule: Callable[[Scene], Tensor]) -> Callable[[Scene], Tensor]:
+    return lambda scene: rule(scene) & ~_visible(scene)

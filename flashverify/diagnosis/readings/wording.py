@@ -31,7 +31,9 @@ def _clause(formula: Formula, scene: Scene, always: bool) -> str:
     operand = OPERANDS.get(formula.output)
     weights = formula.output == "dv"
     if all(each.words == "0" for each in formula.numbers):
-        return f"{'The weights' if weights else 'dS'} in effect in {{}} {'are' if weights else 'is'} 0{where}{condition}"
+        return (
+            f"{'The weights' if weights else 'dS'} in effect in {{}} {'are' if weights else 'is'} 0{where}{condition}"
+        )
     clauses = formula.differences()
     if operand is not None and operand in formula.changed:
         clauses.append(f"the product takes {_WHAT[formula.output]} of {formula.changed[operand].words}")
