@@ -87,12 +87,13 @@ def _fresh(trials: Trials, scene: Scene, placed: bool) -> Iterator[Scene]:
 def _renumbered(case: Case) -> Iterator[Case | None]:
     """Cases in which every number that a coefficient may be has changed."""
     group = case.heads_q // case.heads_kv
-    several: dict[str, Any] = {"heads_q": 2 * (group + 1) if group > 1 else 2, "heads_kv": 2}
-    for number, (rows, keys, heads) in enumerate(((5, 7, {}), (18, 34, several), (3, 21, {"batch": 2}))):
-        larger = grown(case, rows, keys, regime="normal", seed=case.values.seed + 301 + number, **heads)
-        if larger is not None:
-            yield _with_other_numbers(larger, number)
-            yield larger
+    several: dict[str, Any] = {"heads_q": 2 * (group + 1) if group > 1 else 2, "heads_kv": 2, "batch": case.batch + 1}
+    larger = [
+        grown(case, rows, keys, regime="normal", seed=case.values.seed + 301 + number, **axes)
+        for number, (rows, keys, axes) in enumerate(((5, 7, {}), (18, 34, several), (3, 21, {"batch": 2})))
+    ]
+    yield from (_with_other_numbers(each, number) for number, each in enumerate(larger) if each is not None)
+    yield from larger
     yield grown(case, 0, 0, regime="normal", seed=case.values.seed + 305)
 
 

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 from flashverify.diagnosis.readings.backward_probe import ask, asked_cases
 from flashverify.diagnosis.readings.confirming import confirmed
+from flashverify.diagnosis.readings.elsewhere import places_elsewhere
 from flashverify.diagnosis.readings.fitting import Reading, formulas
+from flashverify.diagnosis.readings.row_readings import OF_ROWS, row_formulas
 from flashverify.diagnosis.readings.wording import sentences
 from flashverify.diagnosis.related_cases import grown, variants
 from flashverify.diagnosis.trials import work
@@ -18,11 +20,14 @@ if TYPE_CHECKING:
     from flashverify.diagnosis.hypothesis import Alternative
     from flashverify.diagnosis.observation import Scene
     from flashverify.diagnosis.readings.backward_probe import Effect
+    from flashverify.diagnosis.readings.elsewhere import Elsewhere
     from flashverify.diagnosis.readings.formulas import Formula
+    from flashverify.diagnosis.readings.row_readings import RowFormula
     from flashverify.diagnosis.trials import Trials
 
 __all__ = ["gradients_in_effect"]
 
+_READ = ("dq", "dk", "dv", "dbias")
 _TRIED = 12
 """Formulas of one output that are tried on fresh cases."""
 _ASKED = 4
@@ -42,11 +47,13 @@ def gradients_in_effect(trials: Trials, scene: Scene) -> tuple[str, ...]:
         trials: runs of the subject.
         scene: a failing one.
     """
-    outputs = [name for name in ("dq", "dk", "dv", "dbias") if name in scene.failures]
-    if not outputs or scene.case.quantised is not None or scene.inputs.do is None:
+    outputs = [name for name in _READ if name in scene.failures]
+    if not scene.failures.keys() & {*_READ, *OF_ROWS} or scene.case.quantised is not None or scene.inputs.do is None:
         return ()
+    moved = dict(_elsewhere(trials, scene, outputs))
+    outputs = [name for name in outputs if name not in moved]
     found: dict[str, tuple[Formula, bool]] = {}
-    for effect in islice(_effects(trials, scene), _ASKED):
+    for effect in islice(_effects(trials, scene) if outputs else (), _ASKED):
         for name in outputs:
             if name not in found and name in effect.read:
                 answer = _confirmed(trials, scene, effect, name)
@@ -54,7 +61,27 @@ def gradients_in_effect(trials: Trials, scene: Scene) -> tuple[str, ...]:
                     found[name] = answer
         if len(found) == len(outputs):
             break
-    return sentences(found, scene)
+    return (*moved.values(), *sentences(found, scene), *_of_rows(trials, scene))
+
+
+def _elsewhere(trials: Trials, scene: Scene, outputs: list[str]) -> Iterator[tuple[str, str]]:
+    """Outputs that are right at another place, each with its sentence."""
+    for name in outputs:
+        for each in places_elsewhere(scene, name):
+            if trials.left() and confirmed(trials, scene, name, _build(each), placed=False):
+                yield name, each.words()
+                break
+
+
+def _of_rows(trials: Trials, scene: Scene) -> Iterator[str]:
+    """Sentences on delta and on the gradient of the sinks, where they are returned and wrong."""
+    for name in OF_ROWS:
+        if name not in scene.failures:
+            continue
+        for formula in islice(row_formulas(scene, name, trials.left), _TRIED):
+            if confirmed(trials, scene, name, _build(formula), placed=False):
+                yield formula.words(scene.inputs.dlse is not None)
+                break
 
 
 def _effects(trials: Trials, scene: Scene) -> Iterator[Effect]:
@@ -92,7 +119,7 @@ def _confirmed(trials: Trials, scene: Scene, effect: Effect, name: str) -> tuple
     return None if second is None else (second, False)
 
 
-def _build(formula: Formula) -> Callable[[Scene], Iterator[Alternative]]:
+def _build(formula: Formula | RowFormula | Elsewhere) -> Callable[[Scene], Iterator[Alternative]]:
     def build(scene: Scene) -> Iterator[Alternative]:
         found = formula.alternative(scene)
         if found is not None:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from flashverify.diagnosis.observation import Scene
 
-__all__ = ["ONE", "ZERO", "Number", "numbers_near"]
+__all__ = ["NAMED", "ONE", "ZERO", "Number", "numbers_near"]
 
 
 class Number(NamedTuple):
@@ -30,7 +30,7 @@ class Number(NamedTuple):
 ZERO = Number("0", lambda _scene: 0.0)
 ONE = Number("1", lambda _scene: 1.0, 0.0)
 
-_NAMED = (
+NAMED = (
     ZERO,
     ONE,
     Number("2", lambda _scene: 2.0),
@@ -57,6 +57,7 @@ _NAMED = (
     Number("the softcap", lambda scene: scene.inputs.softcap or math.nan, 1.2),
     Number("1 / softcap", lambda scene: 1.0 / (scene.inputs.softcap or math.nan), 1.2),
 )
+"""Numbers with a name."""
 
 
 def numbers_near(value: float, error: float, scene: Scene) -> list[Number]:
@@ -67,7 +68,7 @@ def numbers_near(value: float, error: float, scene: Scene) -> list[Number]:
         error: of it.
         scene: of the case.
     """
-    found = [each for each in _NAMED if abs(each.of(scene) - value) <= error]
+    found = [each for each in NAMED if abs(each.of(scene) - value) <= error]
     if found:
         certain = [each for each in found if each in (ZERO, ONE)]
         return certain[:1] or sorted(found, key=lambda each: each.cost)

@@ -168,13 +168,12 @@ def _diagonals(scene: Scene, wrong: Tensor) -> Iterator[Place]:
     found = _distance(scene).expand(wrong.shape)[wrong]
     low, high = int(found.min()), int(found.max())
     name = "key - row - (Sk - Sq)" if bool((scene.at.shift != 0).any()) else "key - row"
-    for side, words, sign in ((1, "its right bound", 1), (0, "its left bound", -1)):
+    for side, words, sign in ((1, "the right bound of the window", 1), (0, "minus the left bound of the window", -1)):
         window = scene.case.mask.window
         bound = None if window is None else window[side]
         if bound is not None:
-            ends = low - sign * bound, high - sign * bound
-            yield from _ranges(f"{name} {'-' if sign > 0 else '+'} {words} of the window", *ends, _bound(side, sign))
-    yield from _ranges(name, low, high, lambda _scene: 0)
+            yield from _ranges(name, (low - sign * bound, high - sign * bound), _bound(side, sign), words)
+    yield from _ranges(name, (low, high), lambda _scene: 0)
 
 
 def _bound(side: int, sign: int) -> Callable[[Scene], int]:
@@ -185,13 +184,23 @@ def _bound(side: int, sign: int) -> Callable[[Scene], int]:
     return value
 
 
-def _ranges(name: str, low: int, high: int, origin: Callable[[Scene], int]) -> Iterator[Place]:
+def _ranges(
+    name: str, ends: tuple[int, int], origin: Callable[[Scene], int], words_of_origin: str = ""
+) -> Iterator[Place]:
+    """Diagonals from one to another, counted from an origin."""
+    low, high = ends
+
+    def end(number: int) -> str:
+        if not words_of_origin:
+            return str(number)
+        return words_of_origin + (f" {'+' if number > 0 else '-'} {abs(number)}" if number else "")
+
     rules: list[tuple[str, Callable[[Scene], Tensor]]] = [
-        (f"{name} >= {low}", lambda other: _distance(other) - origin(other) >= low),
-        (f"{name} <= {high}", lambda other: _distance(other) - origin(other) <= high),
+        (f"{name} >= {end(low)}", lambda other: _distance(other) - origin(other) >= low),
+        (f"{name} <= {end(high)}", lambda other: _distance(other) - origin(other) <= high),
     ]
     if low == high:
-        rules.insert(0, (f"{name} = {low}", lambda other: _distance(other) - origin(other) == low))
+        rules.insert(0, (f"{name} = {end(low)}", lambda other: _distance(other) - origin(other) == low))
     for words, rule in rules:
         yield Place(f"where {words}", rule)
         yield Place(f"at hidden pairs where {words}", _hidden(rule))

@@ -105,8 +105,8 @@ def _with_added(number: int, words: str) -> Value:
         move = row_moves(scene).get(words)
         if move is None or len(scene.inputs.biases) <= number:
             return None
-        biases = [bias.double().expand(s.p.shape) for bias in scene.inputs.biases]
-        z = s.z + moved(biases[number], move) - biases[number]
+        bias = scene.inputs.biases[number].double().expand(s.p.shape)
+        z: Tensor = s.z + moved(bias, move) - bias
         return (z - s.lse.unsqueeze(-1)).exp()
 
     return value
