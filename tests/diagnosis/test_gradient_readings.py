@@ -85,6 +85,21 @@ PLANTED = {
         ("the product takes K of the first kv head",),
     ),
     "late rows": (CASE.replace("seq_q=5", "seq_q=70"), {"at_rows": _from_row(64)}, ("rows", "delta is missing")),
+    "dQ of the next row": (
+        CASE,
+        {"at_end": assign(dq=lambda s: s.dq.roll(-1, 2))},
+        ("dQ of row i is the right one of row i + 1, in a ring",),
+    ),
+    "a mean over the batch": (
+        CASE + "sink=yes batch=2",
+        {"at_end": assign(dsink=lambda s: s.dsink / s.problem.case.batch)},
+        ("dsink: it is 1 / the number of sequences times what is declared",),
+    ),
+    "delta of other rows": (
+        CASE,
+        {"at_rows": assign(delta=lambda s: s.delta.roll(-1, 2))},
+        ("dQ and dK is P (dP - delta'): delta is that of row i + 1, in a ring", "Delta as it is returned: "),
+    ),
     "hidden pairs": (
         CASE + "causal=top-left",
         {"at_weights": assign(weights=lambda s: (s.z_all - _row(s.lse)).exp())},
@@ -116,7 +131,7 @@ def test_a_planted_effect_is_said(name):
         GROUPS + "softcap=2 bias=full alibi=yes causal=bottom-right",
         CASE + "dropout=0.5 sink=yes dlse=yes",
         CASE.replace("fp32", "bf16") + "klen=6 qlen=4 padding=nan",
-        CASE.replace("fp32", "fp16") + "relative_bias=8,16,0",
+        CASE.replace("fp32", "fp16") + "relative_bias=8,16",
     ],
 )
 def test_everything_that_is_read_of_a_right_kernel_is_as_declared(text):
@@ -139,7 +154,6 @@ def test_everything_that_is_read_of_a_right_kernel_is_as_declared(text):
     [
         (CASE, lambda s: s.dq * (1 + 1 / (1 + s.problem.case.seq_q * s.problem.case.seq_k))),
         (CASE, lambda s: s.dq * (2 if s.problem.case.seq_q < 8 else 3)),
-        (GROUPS, lambda s: s.dq * (1 + s.q.abs().amax(-1, keepdim=True))),
     ],
 )
 def test_what_fits_one_case_and_no_fresh_one_is_not_said(text, change):
