@@ -168,11 +168,14 @@ def _diagonals(scene: Scene, wrong: Tensor) -> Iterator[Place]:
     found = _distance(scene).expand(wrong.shape)[wrong]
     low, high = int(found.min()), int(found.max())
     name = "key - row - (Sk - Sq)" if bool((scene.at.shift != 0).any()) else "key - row"
+    window = scene.case.mask.window or (None, None)
+    ends = []
     for side, words, sign in ((1, "the right bound of the window", 1), (0, "minus the left bound of the window", -1)):
-        window = scene.case.mask.window
-        bound = None if window is None else window[side]
+        bound = window[side]
         if bound is not None:
-            yield from _ranges(name, (low - sign * bound, high - sign * bound), _bound(side, sign), words)
+            ends.append(((low - sign * bound, high - sign * bound), _bound(side, sign), words))
+    for offsets, origin, words in sorted(ends, key=lambda each: min(map(abs, each[0]))):  # the nearer bound first
+        yield from _ranges(name, offsets, origin, words)
     yield from _ranges(name, (low, high), lambda _scene: 0)
 
 
