@@ -177,6 +177,14 @@ def _diagonals(scene: Scene, wrong: Tensor) -> Iterator[Place]:
     for offsets, origin, words in sorted(ends, key=lambda each: min(map(abs, each[0]))):  # the nearer bound first
         yield from _ranges(name, offsets, origin, words)
     yield from _ranges(name, (low, high), lambda _scene: 0)
+    if name == "key - row":
+        from_end = (_distance(scene) - _longer(scene)).expand(wrong.shape)[wrong]
+        yield from _ranges(name, (int(from_end.min()), int(from_end.max())), _longer, "Sk - Sq")
+
+
+def _longer(scene: Scene) -> Tensor:
+    """By how many keys the sequence of each row is longer than it has rows."""
+    return (scene.at.keys - scene.at.rows)[:, None, :, None]
 
 
 def _bound(side: int, sign: int) -> Callable[[Scene], int]:
@@ -188,7 +196,7 @@ def _bound(side: int, sign: int) -> Callable[[Scene], int]:
 
 
 def _ranges(
-    name: str, ends: tuple[int, int], origin: Callable[[Scene], int], words_of_origin: str = ""
+    name: str, ends: tuple[int, int], origin: Callable[[Scene], int | Tensor], words_of_origin: str = ""
 ) -> Iterator[Place]:
     """Diagonals from one to another, counted from an origin."""
     low, high = ends
