@@ -1,0 +1,46 @@
+"""What a kernel may compute in place of each step of dS and of the weights."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flashverify.diagnosis.readings.gradient_variants import (
+    dp_variants,
+    operand_variants,
+    row_variants,
+    slope_variants,
+)
+from flashverify.diagnosis.readings.moves import key_moves, row_moves
+from flashverify.diagnosis.readings.variants import Option, RowTerms
+from flashverify.diagnosis.readings.weight_variants import kept_variants, weight_variants
+
+if TYPE_CHECKING:
+    from flashverify.diagnosis.observation import Scene
+
+__all__ = ["DECLARED", "options"]
+
+
+def options(scene: Scene) -> dict[str, tuple[Option, ...]]:
+    """The variants of each step that a case like `scene` may show."""
+    found = {
+        "weights": weight_variants(scene),
+        "kept": kept_variants(scene),
+        "dp": dp_variants(scene),
+        "rows": row_variants(scene),
+        "slope": slope_variants(scene),
+        "row operand": operand_variants(row_moves(scene), "row"),
+        "key operand": operand_variants(key_moves(scene), "key"),
+    }
+    return {name: tuple(variants) for name, variants in found.items()}
+
+
+DECLARED = {
+    "weights": Option("", lambda _scene, s: s.p),
+    "kept": Option("", lambda _scene, s: s.kept),
+    "dp": Option("", lambda _scene, s: s.dp),
+    "rows": Option("", lambda _scene, s: RowTerms(s.delta, s.dlse)),
+    "slope": Option("", lambda _scene, s: s.slope),
+    "row operand": Option("", lambda _scene, _s: None),
+    "key operand": Option("", lambda _scene, _s: None),
+}
+"""Each step as it is declared."""

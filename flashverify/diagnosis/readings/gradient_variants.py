@@ -1,0 +1,133 @@
+"""What a kernel may take for dP, delta, dLSE, the derivative of the softcap and the operands of its products."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from flashverify.checks.passes.logits import products
+from flashverify.diagnosis.readings.moves import key_moves, moved, row_moves
+from flashverify.diagnosis.readings.variants import Option, RowTerms, of_row
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from torch import Tensor
+
+    from flashverify.diagnosis.backward_steps import Steps
+    from flashverify.diagnosis.observation import Scene
+    from flashverify.diagnosis.readings.variants import Value
+
+__all__ = ["dp_variants", "operand_variants", "row_variants", "slope_variants"]
+
+_CHANNELS = (8, 16, 32, 64, 128)
+
+
+def slope_variants(scene: Scene) -> Iterator[Option]:
+    """The derivative of the softcap."""
+    if not scene.inputs.softcap:
+        return
+
+    def of(change: Callable[[float, Tensor, Steps], Tensor]) -> Value:
+        """Of the cap, the scaled product over the cap, and the steps."""
+
+        def value(other: Scene, s: Steps) -> Tensor | None:
+            cap = other.inputs.softcap
+            return change(cap, products(other.inputs) / cap, s) if cap else None
+
+        return value
+
+    what = "the derivative of the softcap is"
+    yield Option("the derivative of the softcap stands in it", of(lambda _cap, _x, s: s.slope))
+    yield Option(f"{what} missing", of(lambda _cap, _x, s: torch.ones_like(s.slope)))
+    yield Option(f"{what} squared", of(lambda _cap, _x, s: s.slope**2))
+    yield Option(f"{what} taken at the capped logit", of(lambda _cap, x, _s: 1 - torch.tanh(torch.tanh(x)) ** 2))
+    yield Option(
+        f"{what} taken at the product without the scale", of(lambda _cap, x, s: 1 - torch.tanh(x / s.scale) ** 2)
+    )
+    yield Option(f"{what} taken as 1 - tanh", of(lambda _cap, x, _s: 1 - torch.tanh(x)))
+    yield Option(f"{what} taken as 1 + tanh^2", of(lambda _cap, x, _s: 1 + torch.tanh(x) ** 2))
+    yield Option(f"{what} taken as 1 - tanh^2 / cap", of(lambda cap, x, _s: 1 - torch.tanh(x) ** 2 / cap))
+    yield Option(
+        f"{what} taken at the whole logit, with what is added behind the cap",
+        of(lambda cap, _x, s: 1 - (s.z.masked_fill(~s.see, 0.0) / cap) ** 2),
+    )
+
+
+def dp_variants(scene: Scene) -> Iterator[Option]:
+    """The product dO V^T, and what dropout does to it."""
+    if scene.case.dropout:
+        yield Option("dP is neither dropped nor scaled by 1 / (1 - p)", lambda _scene, s: s.do @ s.v.mT)
+        yield Option(
+            "dP is scaled by 1 / (1 - p) but not dropped",
+            lambda other, s: (s.do @ s.v.mT) / (1 - other.case.dropout),
+        )
+        yield Option("dP is dropped but not scaled by 1 / (1 - p)", lambda _scene, s: (s.do @ s.v.mT) * (s.kept > 0))
+    for size in _CHANNELS:
+        if size < scene.case.dim_v:
+            yield Option(f"dP sums the first {size} channels only", _first_channels(size))
+    for words in key_moves(scene):
+        yield Option(f"dP is made of V of {words}", _dp_of_key(words), True)
+    for words in row_moves(scene):
+        yield Option(
+            f"dP is made of dO of {words}", of_row(words, lambda s, read: (read(s.do) @ s.v.mT) * s.kept), True
+        )
+
+
+def _first_channels(size: int) -> Value:
+    return lambda _scene, s: (s.do[..., :size] @ s.v[..., :size].mT) * s.kept
+
+
+def _dp_of_key(words: str) -> Value:
+    def value(scene: Scene, s: Steps) -> Tensor | None:
+        move = key_moves(scene).get(words)
+        return None if move is None else (s.do @ moved(s.v, move).mT) * s.kept
+
+    return value
+
+
+def row_variants(scene: Scene) -> Iterator[Option]:
+    """Delta and dLSE."""
+    for words in row_moves(scene):
+        yield Option(f"delta is that of {words}", of_row(words, lambda s, read: RowTerms(read(s.delta), s.dlse)), True)
+        yield Option(
+            f"delta is made of O of {words}",
+            of_row(words, lambda s, read: RowTerms((s.do * read(s.o)).sum(-1), s.dlse)),
+            True,
+        )
+        if scene.inputs.dlse is not None:
+            yield Option(
+                f"dLSE is that of {words}", of_row(words, lambda s, read: RowTerms(s.delta, read(s.dlse))), True
+            )
+            yield Option(
+                f"delta and dLSE are those of {words}",
+                of_row(words, lambda s, read: RowTerms(read(s.delta), read(s.dlse))),
+                True,
+            )
+    if scene.case.dropout:
+        yield Option(
+            "delta is that of attention without dropout",
+            lambda _scene, s: RowTerms((s.p * (s.do @ s.v.mT)).sum(-1), s.dlse),
+        )
+    for size in _CHANNELS:
+        if size < scene.case.dim_v:
+            yield Option(f"delta sums the first {size} channels only", _delta_of_channels(size))
+
+
+def _delta_of_channels(size: int) -> Value:
+    return lambda _scene, s: RowTerms((s.do * s.o)[..., :size].sum(-1), s.dlse)
+
+
+def operand_variants(moves: Any, kind: str) -> Iterator[Option]:
+    """Which rows or keys the product is taken with: the value is how a tensor of them is read."""
+    for words in moves:
+        yield Option(words, _reader(words, kind), True)
+
+
+def _reader(words: str, kind: str) -> Value:
+    def value(scene: Scene, _s: Steps) -> Any:
+        move = (row_moves if kind == "row" else key_moves)(scene).get(words)
+        return None if move is None else lambda x: moved(x, move)
+
+    return value

@@ -1,0 +1,77 @@
+"""Numbers that stand in formulas, by name: what a coefficient that was read may be."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from flashverify.diagnosis.observation import Scene
+
+__all__ = ["NAMED", "ONE", "ZERO", "Number", "numbers_near"]
+
+
+class Number(NamedTuple):
+    """A coefficient.
+
+    Attributes:
+        words: its name.
+        of: its value on a case.
+        cost: how surprising it is.
+    """
+
+    words: str
+    of: Callable[[Scene], float]
+    cost: float = 1.0
+
+
+ZERO = Number("0", lambda _scene: 0.0)
+ONE = Number("1", lambda _scene: 1.0, 0.0)
+
+NAMED = (
+    ZERO,
+    ONE,
+    Number("2", lambda _scene: 2.0),
+    Number("1/2", lambda _scene: 0.5),
+    Number("-1", lambda _scene: -1.0),
+    Number("-2", lambda _scene: -2.0, 1.3),
+    Number("3", lambda _scene: 3.0, 1.3),
+    Number("4", lambda _scene: 4.0, 1.3),
+    Number("1/4", lambda _scene: 0.25, 1.3),
+    Number("the scale", lambda scene: scene.inputs.scale, 1.1),
+    Number("1 / scale", lambda scene: 1.0 / scene.inputs.scale if scene.inputs.scale else math.nan, 1.1),
+    Number("ln 2", lambda _scene: math.log(2.0), 1.1),
+    Number("log2(e)", lambda _scene: 1.0 / math.log(2.0), 1.1),
+    Number("the number of query heads of a group", lambda scene: float(scene.group), 1.1),
+    Number("1 / the number of query heads of a group", lambda scene: 1.0 / scene.group, 1.1),
+    Number("the number of sequences", lambda scene: float(scene.case.batch), 1.2),
+    Number("1 / the number of sequences", lambda scene: 1.0 / scene.case.batch, 1.2),
+    Number("1 / Sq", lambda scene: 1.0 / max(1, scene.case.seq_q), 1.2),
+    Number("1 / Sk", lambda scene: 1.0 / max(1, scene.case.seq_k), 1.2),
+    Number("1 / Dv", lambda scene: 1.0 / scene.case.dim_v, 1.2),
+    Number("1 / D", lambda scene: 1.0 / scene.case.dim_qk, 1.2),
+    Number("1 - p", lambda scene: 1.0 - scene.case.dropout, 1.1),
+    Number("1 / (1 - p)", lambda scene: 1.0 / (1.0 - scene.case.dropout), 1.1),
+    Number("the softcap", lambda scene: scene.inputs.softcap or math.nan, 1.2),
+    Number("1 / softcap", lambda scene: 1.0 / (scene.inputs.softcap or math.nan), 1.2),
+)
+"""Numbers with a name."""
+
+
+def numbers_near(value: float, error: float, scene: Scene) -> list[Number]:
+    """Names that a coefficient may have, the likeliest first; the number itself where it has none.
+
+    Args:
+        value: that was read.
+        error: of it.
+        scene: of the case.
+    """
+    found = [each for each in NAMED if abs(each.of(scene) - value) <= error]
+    if found:
+        certain = [each for each in found if each in (ZERO, ONE)]
+        return certain[:1] or sorted(found, key=lambda each: each.cost)
+    digits = float(f"{value:.3g}")
+    number = digits if abs(digits - value) <= max(error, 1e-4 * abs(value)) else value
+    return [Number(f"{number:.6g}", lambda _scene: number, 2.0)]

@@ -1,0 +1,50 @@
+"""A variant of one step of the backward: its words, and its values on every case."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from flashverify.diagnosis.readings.moves import moved, row_moves
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch import Tensor
+
+    from flashverify.diagnosis.backward_steps import Steps
+    from flashverify.diagnosis.observation import Scene
+
+    Value = Callable[[Scene, Steps], Any]
+
+__all__ = ["Option", "RowTerms", "of_row"]
+
+
+class Option(NamedTuple):
+    """A variant of one step.
+
+    Attributes:
+        words: a sentence without its full stop; empty for the declared step.
+        value: of a problem and its declared steps; None where the case has not what it is about.
+        elsewhere: whether something is read at another place.
+    """
+
+    words: str
+    value: Value
+    elsewhere: bool = False
+
+
+class RowTerms(NamedTuple):
+    """What dP is compared with: delta and dLSE, `[B, Hq, Sq]`."""
+
+    delta: Tensor
+    dlse: Tensor
+
+
+def of_row(words: str, read: Callable[[Steps, Callable[[Tensor], Tensor]], Any]) -> Value:
+    """What `read` makes of the steps and of how tensors of rows are read elsewhere."""
+
+    def value(scene: Scene, s: Steps) -> Any:
+        move = row_moves(scene).get(words)
+        return None if move is None else read(s, lambda x: moved(x, move))
+
+    return value

@@ -1,0 +1,132 @@
+"""What a kernel may take for the weights of the backward."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import torch
+
+from flashverify.checks.passes.logits import logits
+from flashverify.diagnosis.readings.moves import moved, row_moves
+from flashverify.diagnosis.readings.variants import Option, of_row
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from torch import Tensor
+
+    from flashverify.diagnosis.backward_steps import Steps
+    from flashverify.diagnosis.observation import Scene
+    from flashverify.diagnosis.readings.variants import Value
+
+__all__ = ["added_names", "kept_variants", "weight_variants"]
+
+
+def _with_lse(lse: Value) -> Value:
+    """exp(S - another LSE) of visible pairs."""
+
+    def value(scene: Scene, s: Steps) -> Tensor | None:
+        other = lse(scene, s)
+        return None if other is None else (s.z - other.unsqueeze(-1)).exp()
+
+    return value
+
+
+def _with_logits(**changes: object) -> Value:
+    """exp(other logits - LSE) in rows that see a key."""
+
+    def value(scene: Scene, s: Steps) -> Tensor:
+        z = logits(replace(scene.inputs, **changes))  # type: ignore[arg-type]
+        return (z - s.lse.unsqueeze(-1)).exp() * s.some.unsqueeze(-1)
+
+    return value
+
+
+def _lse_of(s: Steps, read: Callable[[Tensor], Tensor]) -> Tensor:
+    """exp(S - LSE) with the LSE read elsewhere; where nothing is read there is no weight."""
+    lse = read(s.lse.masked_fill(~s.some, torch.inf))
+    nothing = read(torch.ones_like(s.lse)) == 0
+    return (s.z - lse.masked_fill(nothing, torch.inf).unsqueeze(-1)).exp()
+
+
+def _without_sink(scene: Scene, s: Steps) -> Tensor | None:
+    if scene.inputs.sink is None:
+        return None
+    rest = (s.lse.exp() - scene.inputs.sink.double().view(1, -1, 1).exp()).clamp(min=0.0)
+    return torch.where(rest > 0, rest.log(), torch.inf)
+
+
+def _sink_twice(scene: Scene, s: Steps) -> Tensor | None:
+    return None if scene.inputs.sink is None else torch.logaddexp(s.lse, scene.inputs.sink.double().view(1, -1, 1))
+
+
+def weight_variants(scene: Scene) -> Iterator[Option]:
+    """exp(S - LSE) of other logits, another LSE, or other pairs."""
+    yield Option("hidden pairs keep their weight exp(S - LSE)", _with_logits(visible=None))
+    if scene.inputs.sink is not None:
+        yield Option("the weights of the backward leave out the sink", _with_lse(_without_sink))
+        yield Option("the weights of the backward count the sink twice", _with_lse(_sink_twice))
+    if scene.inputs.softcap:
+        yield Option("the weights are made of logits without the softcap", _with_logits(softcap=None))
+    if scene.inputs.biases:
+        yield Option("the weights are made of logits to which nothing is added", _with_logits(biases=()))
+    yield Option("the weights are not normalised: exp(S)", _with_lse(lambda _scene, s: s.lse * 0))
+    yield Option(
+        "the weights are exp(S - the largest S of the row)",
+        _with_lse(lambda _scene, s: s.z.amax(-1).masked_fill(~s.some, 0.0)),
+    )
+    yield Option("the weights take ln 2 times the LSE", _with_lse(lambda _scene, s: s.lse * math.log(2.0)))
+    yield Option("the weights take log2(e) times the LSE", _with_lse(lambda _scene, s: s.lse / math.log(2.0)))
+    yield Option(
+        "the weights are those of all pairs of the row alike: exp(-LSE)",
+        lambda _scene, s: (-s.lse).exp().unsqueeze(-1) * s.see,
+    )
+    if scene.case.dropout:
+        yield Option("the weights are multiplied by what dropout left", lambda _scene, s: s.p * s.kept)
+        yield Option("the weights are 0 where dropout dropped them", lambda _scene, s: s.p * (s.kept > 0))
+    for words in row_moves(scene):
+        yield Option(f"the weights take the LSE of {words}", of_row(words, _lse_of), True)
+        yield Option(f"the weights are those of {words}", of_row(words, lambda s, read: read(s.p)), True)
+    for number in range(len(scene.inputs.biases)):
+        yield from _added_terms(scene, number)
+
+
+def _added_terms(scene: Scene, number: int) -> Iterator[Option]:
+    """What is added to the logits, read at other rows and heads."""
+    name = added_names(scene)[number]
+    for words in row_moves(scene):
+        yield Option(f"the weights take {name} of {words}", _with_added(number, words), True)
+
+
+def _with_added(number: int, words: str) -> Value:
+    def value(scene: Scene, s: Steps) -> Tensor | None:
+        move = row_moves(scene).get(words)
+        if move is None or len(scene.inputs.biases) <= number:
+            return None
+        bias = scene.inputs.biases[number].double().expand(s.p.shape)
+        z: Tensor = s.z + moved(bias, move) - bias
+        return (z - s.lse.unsqueeze(-1)).exp()
+
+    return value
+
+
+def added_names(scene: Scene) -> list[str]:
+    """Names of what is added to the logits, in the order of `Inputs.biases`."""
+    problem = scene.problem
+    given = (("the bias", problem.bias), ("ALiBi", problem.slopes), ("the relative bias", problem.relative_bias))
+    return [name for name, tensor in given if tensor is not None]
+
+
+def kept_variants(scene: Scene) -> Iterator[Option]:
+    """What the weights of dV are multiplied by with dropout."""
+    if scene.case.dropout:
+        yield Option(
+            "the weights are neither dropped nor scaled by 1 / (1 - p)", lambda _scene, s: torch.ones_like(s.p)
+        )
+        yield Option(
+            "the weights are scaled by 1 / (1 - p) but not dropped",
+            lambda other, s: torch.ones_like(s.p) / (1 - other.case.dropout),
+        )
+        yield Option("the weights are dropped but not scaled by 1 / (1 - p)", lambda _scene, s: (s.kept > 0).double())
