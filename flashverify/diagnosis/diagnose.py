@@ -18,6 +18,7 @@ from flashverify.diagnosis.opening import first_scene, unwritten
 from flashverify.diagnosis.padding_experiment import padding_reaches
 from flashverify.diagnosis.place import first_line, place_of
 from flashverify.diagnosis.precision import precision_words
+from flashverify.diagnosis.readings import Readings, readings
 from flashverify.diagnosis.related_cases import variants
 from flashverify.diagnosis.siblings import sibling
 from flashverify.diagnosis.trials import Trials, work
@@ -42,6 +43,8 @@ _UNPADDED, _SHARE_UNPADDED = 6, 0.3
 """Cases with zeros for padding that must be right for a failure to be one of padding, and the share of the time for them."""
 _PRECISION = 3.0
 """Seconds for a defect of precision."""
+_READINGS = 0.3
+"""Share of the time that is kept for reading what the kernel computes where nothing is named."""
 _FATAL = ("crash", "hang", "exception")
 """Checks whose failures leave no outputs to explain."""
 _NONE = "No known wrong semantics explains it."
@@ -82,7 +85,7 @@ def diagnose(
     """
     if verdict.check in _FATAL:
         return Diagnosis()
-    trials, end = Trials(subject, seconds), time.monotonic() + seconds
+    trials, end = Trials(subject, seconds, kept=_READINGS), time.monotonic() + seconds
     found = first_scene(subject, case, verdict)
     if found is None:
         return Diagnosis()
@@ -125,9 +128,21 @@ def diagnose(
             precise = precision_words(subject, scene.case, verdict, min(end, time.monotonic() + _PRECISION))
             if precise is not None and precise.evidence:
                 return structs.replace(precise, sentence=precise.sentence + remark, place=place)
+    trials.release()
+    read = readings(trials, starts[0], verdict.output) if precise is None else Readings()
     words, conditions = described(trials, starts[0], verdict.output)
     said, form = (_NONE, "") if precise is None else (precise.sentence, precise.form)
-    return Diagnosis(sentence=f"{said} {words}{remark}", place=place, conditions=conditions, form=form)
+    if read.sentences:
+        said = " ".join(f"{sentence}." for sentence in read.sentences)
+    evidence = _sentence(read.evidence) if read.evidence else ""
+    return Diagnosis(
+        sentence=f"{said} {words}{remark}",
+        place=place,
+        conditions=conditions,
+        evidence=evidence,
+        form=form,
+        read=read.tested,
+    )
 
 
 def _without_padding(trials: Trials, case: Case) -> Scene | None:

@@ -181,7 +181,7 @@ def _same(values: torch.Tensor, promised: float | None) -> torch.Tensor:
     import torch
 
     if promised is None:
-        return torch.oneslike(values, dtype=torch.bool)
+        return torch.ones_like(values, dtype=torch.bool)
     return values.isnan() if math.isnan(promised) else values == promised
 
 
