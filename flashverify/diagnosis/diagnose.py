@@ -18,6 +18,7 @@ from flashverify.diagnosis.opening import first_scene, unwritten
 from flashverify.diagnosis.padding_experiment import padding_reaches
 from flashverify.diagnosis.place import first_line, place_of
 from flashverify.diagnosis.precision import precision_words
+from flashverify.diagnosis.readings import Readings, readings
 from flashverify.diagnosis.related_cases import variants
 from flashverify.diagnosis.siblings import sibling
 from flashverify.diagnosis.state.naming import kept_from_earlier, suspected
@@ -48,6 +49,8 @@ _PRECISION = 3.0
 _STATE = 1.0
 """Seconds to see whether a failure about values is one of a later call, and a third of those to name what it keeps."""
 _OF_VALUES = ("accuracy", "nonfinite")
+_READINGS = 0.3
+"""Share of the time that is kept for reading what the kernel computes where nothing is named."""
 _FATAL = ("crash", "hang", "exception")
 """Checks whose failures leave no outputs to explain."""
 _NONE = "No known wrong semantics explains it."
@@ -88,7 +91,7 @@ def diagnose(
     """
     if verdict.check in _FATAL:
         return Diagnosis()
-    trials, end, number = Trials(subject, seconds), time.monotonic() + seconds, fresh_number()
+    trials, end, number = Trials(subject, seconds, kept=_READINGS), time.monotonic() + seconds, fresh_number()
     if verdict.check == "reuse":
         return _of_state(subject, case, verdict, first, number, end)
     if verdict.check in _OF_VALUES and suspected(subject, case, number, time.monotonic() + _STATE):
@@ -143,9 +146,21 @@ def diagnose(
             precise = precision_words(subject, scene.case, verdict, min(end, time.monotonic() + _PRECISION))
             if precise is not None and precise.evidence:
                 return structs.replace(precise, sentence=precise.sentence + remark, place=place)
+    trials.release()
+    read = readings(trials, starts[0], verdict.output) if precise is None else Readings()
     words, conditions = described(trials, starts[0], verdict.output)
     said, form = (_NONE, "") if precise is None else (precise.sentence, precise.form)
-    return Diagnosis(sentence=f"{said} {words}{remark}", place=place, conditions=conditions, form=form)
+    if read.sentences:
+        said = " ".join(f"{sentence}." for sentence in read.sentences)
+    evidence = _sentence(read.evidence) if read.evidence else ""
+    return Diagnosis(
+        sentence=f"{said} {words}{remark}",
+        place=place,
+        conditions=conditions,
+        evidence=evidence,
+        form=form,
+        read=read.tested,
+    )
 
 
 def _of_state(subject: Subject, case: Case, verdict: Verdict, first: Case | None, number: int, end: float) -> Diagnosis:

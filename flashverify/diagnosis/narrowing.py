@@ -53,6 +53,10 @@ class Narrowed(Trials):
         """As `Trials.left`, of the time of all trials."""
         return self._whole.left(share)
 
+    def release(self) -> None:
+        """As `Trials.release`."""
+        self._whole.release()
+
     def keep(self, scene: Scene) -> None:
         """Adds a run that was made elsewhere."""
         self._whole.keep(scene)

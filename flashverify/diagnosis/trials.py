@@ -24,23 +24,29 @@ class Trials:
     Args:
         subject: the kernel under test.
         seconds: after which no further case is run.
+        kept: share of the seconds that is over for all who ask, until `release`.
 
     Attributes:
         scenes: the runs by case, in the order in which they were made.
     """
 
-    def __init__(self, subject: Subject, seconds: float) -> None:
+    def __init__(self, subject: Subject, seconds: float, *, kept: float = 0.0) -> None:
         self.subject = subject
         self.scenes: dict[Case, Scene] = {}
         self._silent: set[Case] = set()
         self._begun = time.monotonic()
-        self._seconds = seconds
+        self._all = seconds
+        self._seconds = (1.0 - kept) * seconds
         self._longest = 0.0
 
     def left(self, share: float = 1.0) -> bool:
         """Whether `share` of the time is not over, and another run as long as the longest one would end in time."""
         now = time.monotonic() - self._begun
         return now < share * self._seconds and now + self._longest <= self._seconds
+
+    def release(self) -> None:
+        """Gives the time that was kept."""
+        self._seconds = self._all
 
     def keep(self, scene: Scene) -> None:
         """Adds a run that was made elsewhere."""

@@ -58,6 +58,7 @@ class Diagnosis(msgspec.Struct, frozen=True, omit_defaults=True):
         conditions: under which the semantics is wrong, as `flashverify.diagnosis` parses them; all hold; empty where it always is.
         evidence: what the name rests on, in words: how many further cases were explained, and how many of them clearly.
         form: the numerical form under which the outputs would be within bounds, as Python text; empty where none was found.
+        read: whether the sentence begins with what was read off the kernel and held on fresh cases, where no semantics has a name for it.
     """
 
     name: str = ""
@@ -67,6 +68,7 @@ class Diagnosis(msgspec.Struct, frozen=True, omit_defaults=True):
     conditions: tuple[str, ...] = ()
     evidence: str = ""
     form: str = ""
+    read: bool = False
 
 
 class Folded(msgspec.Struct, frozen=True, omit_defaults=True):

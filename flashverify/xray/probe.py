@@ -6,17 +6,17 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING, Any
 
-from flashverify.case.memory.paging import page_table
 from flashverify.case.shared_kv import shares
 from flashverify.case.tensors import MODIFYING
 from flashverify.errors import UsageError
 from flashverify.subjects.blame import subject_code
+from flashverify.xray.placed import like, paged, widened
 
 if TYPE_CHECKING:
     import torch
 
     from flashverify.case.case import Case
-    from flashverify.case.problem import Pages, Problem
+    from flashverify.case.problem import Problem
     from flashverify.subjects.interface import Contract, Forward, Subject
     from flashverify.xray.declared import Declared
 
@@ -109,15 +109,15 @@ class Probe:
         base = self._graded if graded else self._base
         assert base is not None
         if k is None and v is not None and shares(self.case):
-            k = _widened(v, self.case)
+            k = widened(v, self.case)
         pages = base.pages
         if pages is not None:
-            pages = dataclasses.replace(pages, k=_paged(base, pages, pages.k, k), v=_paged(base, pages, pages.v, v))
+            pages = dataclasses.replace(pages, k=paged(base, pages, pages.k, k), v=paged(base, pages, pages.v, v))
         problem = dataclasses.replace(
-            base, q=_like(base.q, q), k=_like(base.k, k), v=_like(base.v, v), pages=pages, do=None
+            base, q=like(base.q, q), k=like(base.k, k), v=like(base.v, v), pages=pages, do=None
         )
         if base.do is not None:
-            problem = dataclasses.replace(problem, do=_like(base.do, None))
+            problem = dataclasses.replace(problem, do=like(base.do, None))
         self.launches += 1
         with subject_code():
             forward = self.subject.forward(problem)
@@ -128,7 +128,7 @@ class Probe:
         assert self._base.do is not None
         self.launches += 1
         with subject_code():
-            found = self.subject.backward(dataclasses.replace(problem, do=_like(self._base.do, do)), forward)
+            found = self.subject.backward(dataclasses.replace(problem, do=like(self._base.do, do)), forward)
         return {"dq": found.dq.double(), "dk": found.dk.double(), "dv": found.dv.double()}
 
     def mass(self, forward: Forward) -> torch.Tensor:
@@ -161,14 +161,6 @@ class Probe:
         return mass - (mass > 0) * float(self.has_sink)
 
 
-def _widened(v: torch.Tensor, case: Case) -> torch.Tensor:
-    """K whose first channels are V `[..., Dv or 1]` and whose others are 0: of any K the logits of a q of 0 are 0."""
-    import torch
-
-    wide = v.expand(*v.shape[:-1], case.dim_v)
-    return torch.nn.functional.pad(wide, (0, case.dim_qk - case.dim_v))
-
-
 def _outside(contract: Contract, problem: Problem) -> tuple[torch.Tensor, torch.Tensor]:
     """Bool `[B, 1, Sq, 1]` and `[B, 1, 1, Sk]`: rows and keys whose outputs the contract leaves open."""
     import torch
@@ -196,41 +188,6 @@ def _same(values: torch.Tensor, promised: float | None) -> torch.Tensor:
 def _neutral(problem: Problem) -> Problem:
     """The problem with nothing added to its logits and no gradient through the LSE."""
     changed: dict[str, Any] = {
-        name: _like(tensor, None) for name in (*MODIFYING, "dlse") if (tensor := getattr(problem, name)) is not None
+        name: like(tensor, None) for name in (*MODIFYING, "dlse") if (tensor := getattr(problem, name)) is not None
     }
     return dataclasses.replace(problem, **changed)
-
-
-def _like(tensor: torch.Tensor, values: torch.Tensor | None) -> torch.Tensor:
-    """`values`, or 0, in new memory of the strides and the alignment of `tensor`; heads that share memory get those of the first."""
-    import torch
-
-    shift = tensor.data_ptr() % 16 // tensor.element_size()
-    strides = tensor.stride()
-    if tensor.dim() == 4 and strides[3] == 0:  # one element for all, as an expanded dO has
-        strides = torch.empty(tensor.shape, device="meta").stride()
-    own = [1 if stride == 0 else size for size, stride in zip(tensor.shape, strides, strict=True)]
-    span = 1 + sum((size - 1) * stride for size, stride in zip(own, strides, strict=True)) if tensor.numel() else 0
-    memory = torch.zeros(span + shift, dtype=tensor.dtype, device=tensor.device)
-    view = memory.as_strided(own, strides, shift)
-    if values is not None and tensor.numel():
-        wide = values.expand(tensor.shape)
-        view.copy_(wide[tuple(slice(0, size) for size in own)])
-    return view.expand(tensor.shape)
-
-
-def _paged(problem: Problem, pages: Pages, pool: torch.Tensor, values: torch.Tensor | None) -> torch.Tensor:
-    """A pool of pages that holds `values` `[B, Hkv, Sk, dim]` in the pages that a sequence may see, and 0 in all others."""
-    import torch
-
-    case, size = problem.case, pool.shape[1]
-    if values is None:
-        return _like(pool, None)
-    full = (case.batch, case.heads_kv, case.seq_k, pool.shape[3])
-    wide, filled = values.expand(full), torch.zeros(pool.shape, dtype=torch.float64, device=pool.device)
-    table = page_table(case, case.storage.padding)
-    for b, (first, used) in enumerate(zip(table.first, table.used, strict=True)):
-        rows = wide[b, :, first * size : used * size].transpose(0, 1).double()
-        whole = torch.nn.functional.pad(rows, (0, 0, 0, 0, 0, (used - first) * size - len(rows)))
-        filled[pages.table[b, first:used].long()] = whole.view(used - first, size, *whole.shape[1:])
-    return _like(pool, filled)

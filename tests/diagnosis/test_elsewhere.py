@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from flashverify import parse_case
-from flashverify.diagnosis.readings.elsewhere import values_elsewhere
+from flashverify.diagnosis.readings.elsewhere.values import values_elsewhere
 from flashverify.diagnosis.trials import Trials
 from tests.diagnosis.planted import Plain
 from tests.fast_tier import fast_one_in

@@ -5,9 +5,9 @@ import torch
 
 from flashverify.case.text import parse_case
 from flashverify.diagnosis.observe import look
-from flashverify.diagnosis.readings.backward_probe import ask, asked_cases
-from flashverify.diagnosis.readings.fitting import Reading
-from flashverify.diagnosis.readings.gradients import gradients_in_effect
+from flashverify.diagnosis.readings.backward.fitting import Reading
+from flashverify.diagnosis.readings.backward.in_effect import gradients_in_effect
+from flashverify.diagnosis.readings.backward.probe import ask, asked_cases
 from flashverify.diagnosis.trials import Trials
 from tests.diagnosis.stepwise import assign, stepwise
 

@@ -166,6 +166,13 @@ def test_without_a_name_the_failure_is_the_title():
     assert (card.title, card.diagnosis) == ("dq is outside its bound", "No known wrong semantics explains it.")
 
 
+def test_what_was_read_off_the_kernel_is_the_title_without_a_name():
+    said = "The logits in effect hold 0.5 times the bias. 60 of 63 related cases fail."
+    diagnosis = Diagnosis(sentence=said, conditions=("bias == full",), evidence="Each reading holds.", read=True)
+    card = card_of(finding(diagnosis=diagnosis))
+    assert (card.title, card.diagnosis) == ("The logits in effect hold 0.5 times the bias", said)
+
+
 @pytest.mark.parametrize(("cases", "thin"), [(99, True), (100, False)])
 def test_a_pass_over_few_covering_cases_is_called_thin(tmp_path, cases, thin):
     run = write_run(tmp_path / "run", (result(),) * cases, summary=Summary(cases, 0, cases, 0, 0, 1.0, "budget", 0))

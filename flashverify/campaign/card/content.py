@@ -73,7 +73,7 @@ def card_of(record: FindingRecord, script: str = "") -> Card:
     shown, map_case = _map(record)
     return Card(
         record=record,
-        title=(_named(found) if found is not None and found.name else "") or failure,
+        title=(_named(found) if found is not None and (found.name or found.read) else "") or failure,
         failure=failure,
         diagnosis=found.sentence if found else "",
         evidence=found.evidence if found else "",
@@ -98,9 +98,13 @@ def card_of(record: FindingRecord, script: str = "") -> Card:
 
 
 def _named(found: Diagnosis) -> str:
-    """The first sentence of a diagnosis, with the conditions under which it holds."""
+    """The first sentence of a diagnosis, with the conditions under which it holds where it names a semantics."""
     title = re.split(r"\.(?:\s|$)", found.sentence, maxsplit=1)[0]
-    where = "" if not found.conditions or "only" in title else f", only where {' and '.join(found.conditions)}"
+    where = (
+        ""
+        if not found.conditions or "only" in title or found.read
+        else f", only where {' and '.join(found.conditions)}"
+    )
     return title + where if title else ""
 
 

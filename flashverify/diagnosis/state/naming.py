@@ -54,7 +54,8 @@ def kept_from_earlier(subject: Subject, case: Case, error: str, number: int, end
     """
     kinds = kinds_of(error)
     asked = [(kind, way) for kind in kinds for way in _ways(kind, error)]
-    asked.sort(key=lambda each: (each[1] is not Way.HELD, each[0] != kinds[0]))  # most of what is kept shows there
+    grown = error == "larger"  # a buffer that grew for another question keeps its size
+    asked.sort(key=lambda each: (grown and each[0] != error, each[1] is not Way.HELD, each[0] != kinds[0]))
     for kind, way in asked:
         found = _searched(subject, case, kind, way, number, end)
         if found is not None:

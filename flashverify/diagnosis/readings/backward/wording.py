@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flashverify.diagnosis.readings.formulas import OPERANDS
+from flashverify.diagnosis.readings.backward.formulas import OPERANDS
 
 if TYPE_CHECKING:
     from flashverify.diagnosis.observation import Scene
-    from flashverify.diagnosis.readings.formulas import Formula
+    from flashverify.diagnosis.readings.backward.formulas import Formula
 
 __all__ = ["sentences"]
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flashverify.diagnosis.readings.gradient_variants import (
+from flashverify.diagnosis.readings.backward.gradient_variants import (
     dp_variants,
     operand_variants,
     row_variants,
     slope_variants,
 )
-from flashverify.diagnosis.readings.moves import key_moves, row_moves
-from flashverify.diagnosis.readings.variants import Option, RowTerms
-from flashverify.diagnosis.readings.weight_variants import kept_variants, weight_variants
+from flashverify.diagnosis.readings.backward.moves import key_moves, row_moves
+from flashverify.diagnosis.readings.backward.variants import Option, RowTerms
+from flashverify.diagnosis.readings.backward.weight_variants import kept_variants, weight_variants
 
 if TYPE_CHECKING:
     from flashverify.diagnosis.observation import Scene

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from flashverify.diagnosis.hypothesis import Alternative
-from flashverify.diagnosis.readings.moves import key_moves, moved, row_moves
+from flashverify.diagnosis.readings.backward.moves import key_moves, moved, row_moves
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from flashverify.diagnosis.expected import Expected
     from flashverify.diagnosis.hypothesis import Expectations
     from flashverify.diagnosis.observation import Scene
-    from flashverify.diagnosis.readings.moves import Move
+    from flashverify.diagnosis.readings.backward.moves import Move
 
 __all__ = ["Elsewhere", "places_elsewhere"]
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from flashverify.diagnosis.readings.dictionary import options
-from flashverify.diagnosis.readings.formulas import KEPT, OPERANDS, STEPS_OF, Formula
-from flashverify.diagnosis.readings.log_weights import logarithms
-from flashverify.diagnosis.readings.numbers import ONE, numbers_near
-from flashverify.diagnosis.readings.pair_places import covering_places, expanded
+from flashverify.diagnosis.readings.backward.dictionary import options
+from flashverify.diagnosis.readings.backward.formulas import KEPT, OPERANDS, STEPS_OF, Formula
+from flashverify.diagnosis.readings.backward.log_weights import logarithms
+from flashverify.diagnosis.readings.backward.numbers import ONE, numbers_near
+from flashverify.diagnosis.readings.backward.pair_places import covering_places, expanded
 from flashverify.formats import FORMATS
 
 if TYPE_CHECKING:
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from flashverify.diagnosis.readings.backward_probe import Effect
-    from flashverify.diagnosis.readings.formulas import Columns
-    from flashverify.diagnosis.readings.numbers import Number
-    from flashverify.diagnosis.readings.pair_places import Place
-    from flashverify.diagnosis.readings.variants import Option
+    from flashverify.diagnosis.readings.backward.formulas import Columns
+    from flashverify.diagnosis.readings.backward.numbers import Number
+    from flashverify.diagnosis.readings.backward.pair_places import Place
+    from flashverify.diagnosis.readings.backward.probe import Effect
+    from flashverify.diagnosis.readings.backward.variants import Option
 
 __all__ = ["Reading", "formulas"]
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from flashverify.diagnosis.hypothesis import Alternative
-from flashverify.diagnosis.readings.dictionary import DECLARED
-from flashverify.diagnosis.readings.numbers import ONE
-from flashverify.diagnosis.readings.pair_places import expanded
+from flashverify.diagnosis.readings.backward.dictionary import DECLARED
+from flashverify.diagnosis.readings.backward.numbers import ONE
+from flashverify.diagnosis.readings.backward.pair_places import expanded
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from flashverify.diagnosis.backward_steps import Steps
     from flashverify.diagnosis.hypothesis import Expectations
     from flashverify.diagnosis.observation import Scene
-    from flashverify.diagnosis.readings.numbers import Number
-    from flashverify.diagnosis.readings.pair_places import Place
-    from flashverify.diagnosis.readings.variants import Option
+    from flashverify.diagnosis.readings.backward.numbers import Number
+    from flashverify.diagnosis.readings.backward.pair_places import Place
+    from flashverify.diagnosis.readings.backward.variants import Option
 
 __all__ = ["KEPT", "OPERANDS", "STEPS_OF", "Columns", "Formula"]
 

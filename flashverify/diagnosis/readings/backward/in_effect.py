@@ -5,12 +5,12 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from flashverify.diagnosis.readings.backward_probe import ask, asked_cases
-from flashverify.diagnosis.readings.confirming import confirmed
-from flashverify.diagnosis.readings.fitting import Reading, formulas
-from flashverify.diagnosis.readings.gradients_elsewhere import places_elsewhere
-from flashverify.diagnosis.readings.row_readings import OF_ROWS, row_formulas
-from flashverify.diagnosis.readings.wording import sentences
+from flashverify.diagnosis.readings.backward.confirming import confirmed
+from flashverify.diagnosis.readings.backward.elsewhere import places_elsewhere
+from flashverify.diagnosis.readings.backward.fitting import Reading, formulas
+from flashverify.diagnosis.readings.backward.probe import ask, asked_cases
+from flashverify.diagnosis.readings.backward.row_readings import OF_ROWS, row_formulas
+from flashverify.diagnosis.readings.backward.wording import sentences
 from flashverify.diagnosis.related_cases import grown, variants
 from flashverify.diagnosis.trials import work
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
     from flashverify.diagnosis.hypothesis import Alternative
     from flashverify.diagnosis.observation import Scene
-    from flashverify.diagnosis.readings.backward_probe import Effect
-    from flashverify.diagnosis.readings.formulas import Formula
-    from flashverify.diagnosis.readings.gradients_elsewhere import Elsewhere
-    from flashverify.diagnosis.readings.row_readings import RowFormula
+    from flashverify.diagnosis.readings.backward.elsewhere import Elsewhere
+    from flashverify.diagnosis.readings.backward.formulas import Formula
+    from flashverify.diagnosis.readings.backward.probe import Effect
+    from flashverify.diagnosis.readings.backward.row_readings import RowFormula
     from flashverify.diagnosis.trials import Trials
 
 __all__ = ["gradients_in_effect"]

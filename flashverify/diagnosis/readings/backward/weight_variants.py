@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from flashverify.checks.passes.logits import logits
-from flashverify.diagnosis.readings.moves import moved, row_moves
-from flashverify.diagnosis.readings.variants import Option, of_row
+from flashverify.diagnosis.readings.backward.moves import moved, row_moves
+from flashverify.diagnosis.readings.backward.variants import Option, of_row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from flashverify.diagnosis.backward_steps import Steps
     from flashverify.diagnosis.observation import Scene
-    from flashverify.diagnosis.readings.variants import Value
+    from flashverify.diagnosis.readings.backward.variants import Value
 
 __all__ = ["added_names", "kept_variants", "weight_variants"]
 

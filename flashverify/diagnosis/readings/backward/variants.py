@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from flashverify.diagnosis.readings.moves import moved, row_moves
+from flashverify.diagnosis.readings.backward.moves import moved, row_moves
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,9 +9,9 @@ import torch
 
 from flashverify.diagnosis.backward_steps import steps_of
 from flashverify.diagnosis.hypothesis import Alternative
-from flashverify.diagnosis.readings.gradient_variants import row_variants
-from flashverify.diagnosis.readings.numbers import NAMED, ONE
-from flashverify.diagnosis.readings.variants import Option, RowTerms
+from flashverify.diagnosis.readings.backward.gradient_variants import row_variants
+from flashverify.diagnosis.readings.backward.numbers import NAMED, ONE
+from flashverify.diagnosis.readings.backward.variants import Option, RowTerms
 from flashverify.formats import FORMATS
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from flashverify.diagnosis.backward_steps import Steps
     from flashverify.diagnosis.observation import Scene
-    from flashverify.diagnosis.readings.numbers import Number
+    from flashverify.diagnosis.readings.backward.numbers import Number
 
 __all__ = ["OF_ROWS", "RowFormula", "row_formulas"]
 

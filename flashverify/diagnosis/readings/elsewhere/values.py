@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from flashverify.diagnosis.readings.elsewhere_rules import At, Rule, rules
+from flashverify.diagnosis.readings.elsewhere.rules import At, Rule, rules
 from flashverify.diagnosis.related_cases import variants
 from flashverify.outputs import OUTPUTS
 from flashverify.outputs import output as output_spec

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from flashverify.checks.passes.logits import modified, products
-from flashverify.diagnosis.readings.numbers import Number, numbers_near
-from flashverify.diagnosis.readings.variants import Option
-from flashverify.diagnosis.readings.weight_variants import added_names
+from flashverify.diagnosis.readings.backward.numbers import Number, numbers_near
+from flashverify.diagnosis.readings.backward.variants import Option
+from flashverify.diagnosis.readings.backward.weight_variants import added_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

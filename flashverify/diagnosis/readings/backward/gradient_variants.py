@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from flashverify.checks.passes.logits import products
-from flashverify.diagnosis.readings.moves import key_moves, moved, row_moves
-from flashverify.diagnosis.readings.variants import Option, RowTerms, of_row
+from flashverify.diagnosis.readings.backward.moves import key_moves, moved, row_moves
+from flashverify.diagnosis.readings.backward.variants import Option, RowTerms, of_row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from flashverify.diagnosis.backward_steps import Steps
     from flashverify.diagnosis.observation import Scene
-    from flashverify.diagnosis.readings.variants import Value
+    from flashverify.diagnosis.readings.backward.variants import Value
 
 __all__ = ["dp_variants", "operand_variants", "row_variants", "slope_variants"]
 

@@ -1,0 +1,1 @@
+"""Outputs whose wrong elements hold exact values of other places."""

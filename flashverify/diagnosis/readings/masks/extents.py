@@ -1,0 +1,143 @@
+"""Sets of visible pairs in words: the first and last keys of a row, its tiles, keys at a distance."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import torch
+
+from flashverify.diagnosis.hypothesis import TILES
+from flashverify.diagnosis.readings.masks.ends import (
+    FAR,
+    common_to_tile,
+    ends_of,
+    key_of,
+    over_tile,
+    sizes_of,
+    visible_of,
+)
+from flashverify.diagnosis.readings.masks.extent import Extent
+from flashverify.diagnosis.readings.masks.pieces import pieces
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from torch import Tensor
+
+    from flashverify.diagnosis.observation import Scene
+
+__all__ = ["EVERY", "tile_extents", "tiled", "visible_extents"]
+
+
+EVERY = "every key"
+"""Of a row, those that it sees."""
+
+
+def visible_extents(scene: Scene, wrong: Tensor) -> Iterator[Extent]:
+    """Sets of visible pairs, the simpler ones first.
+
+    Args:
+        scene: the case.
+        wrong: bool `[B, Hq, Sq, Sk]`, visible pairs; distances and numbers are theirs.
+    """
+    yield Extent(EVERY, visible_of)
+    (first, last), key = ends_of(scene), key_of(scene)
+    full = torch.broadcast_to
+
+    def seen(words: str, where: Callable[[Scene], Tensor]) -> Extent:
+        return Extent(words, lambda s: visible_of(s) & where(s))
+
+    ahead = int(full(last - key, wrong.shape)[wrong].max()) + 1
+    back = int(full(key - first, wrong.shape)[wrong].max()) + 1
+    yield seen(_count("last", ahead), lambda s: key_of(s) > ends_of(s)[1] - ahead)
+    yield seen(_count("first", back), lambda s: key_of(s) < ends_of(s)[0] + back)
+    for t in sizes_of(scene):
+        yield from tiled(t, seen)
+    for t in (*TILES, FAR):
+        rows = "the sequence" if t == FAR else f"the tile of {t} rows"
+        yield seen(
+            f"keys before the first one that every row of {rows} sees",
+            partial(lambda s, t: key_of(s) < common_to_tile(s, t)[0], t=t),
+        )
+        yield seen(
+            f"keys behind the last one that every row of {rows} sees",
+            partial(lambda s, t: key_of(s) > common_to_tile(s, t)[1], t=t),
+        )
+        if t != FAR and scene.group > 1:
+            rows = f"the tile of {t} rows, the heads of a group side by side,"
+            yield seen(
+                f"keys before the first one that every row of {rows} sees",
+                partial(lambda s, t: key_of(s) < over_tile(s, t, common=True, packed=True)[0], t=t),
+            )
+            yield seen(
+                f"keys behind the last one that every row of {rows} sees",
+                partial(lambda s, t: key_of(s) > over_tile(s, t, common=True, packed=True)[1], t=t),
+            )
+    for t in (*TILES, FAR):
+        for size in sizes_of(scene):
+            yield from _walks(t, size, seen)
+    at = scene.at
+    offset = full(key_of(scene) - (at.row + at.shift)[:, None, :, None], wrong.shape)[wrong]
+    low, high = int(offset.min()), int(offset.max())
+
+    def off(s: Scene) -> Tensor:
+        return key_of(s) - (s.at.row + s.at.shift)[:, None, :, None]
+
+    if low == high:
+        yield seen("the key at the row's own position" + (f" {low:+d}" if low else ""), lambda s: off(s) == low)
+    else:
+        yield seen(
+            f"keys whose distance from the row's position is {low} to {high}",
+            lambda s: (off(s) >= low) & (off(s) <= high),
+        )
+        yield seen(f"keys whose distance from the row's position is at most {high}", lambda s: off(s) <= high)
+        yield seen(f"keys whose distance from the row's position is at least {low}", lambda s: off(s) >= low)
+    number = full(key, wrong.shape)[wrong]
+    begin, end = int(number.min()), int(number.max())
+    if begin == end:
+        yield seen(f"key {begin}", lambda s: key_of(s) == begin)
+    yield from pieces(scene, begin, end, seen)
+    yield seen(f"keys from {begin} on", lambda s: key_of(s) >= begin)
+    yield seen(f"keys up to {end}", lambda s: key_of(s) <= end)
+    yield seen(f"keys {begin} to {end}", lambda s: (key_of(s) >= begin) & (key_of(s) <= end))
+
+
+def _walks(t: int, size: int, seen: Callable[[str, Callable[[Scene], Tensor]], Extent]) -> Iterator[Extent]:
+    """Whole tiles of `size` keys behind, or before, the one in which a walk over the keys that all rows of a tile of `t` see ends, or begins."""
+    rows = "the sequence" if t == FAR else f"the tile of {t} rows, the heads of a group side by side"
+    yield seen(
+        f"keys behind the tile of {size} keys that holds the last one that every row of {rows} sees",
+        partial(lambda s, t, k: key_of(s) >= (over_tile(s, t, common=True, packed=True)[1] // k + 1) * k, t=t, k=size),
+    )
+    yield seen(
+        f"keys before the tile of {size} keys that holds the first one that every row of {rows} sees",
+        partial(lambda s, t, k: key_of(s) < over_tile(s, t, common=True, packed=True)[0] // k * k, t=t, k=size),
+    )
+
+
+def tile_extents(size: int) -> Iterator[Extent]:
+    """Sets of visible pairs by tiles of `size` keys."""
+    yield from tiled(size, lambda words, where: Extent(words, lambda s: visible_of(s) & where(s)))
+
+
+def tiled(t: int, seen: Callable[[str, Callable[[Scene], Tensor]], Extent]) -> Iterator[Extent]:
+    """Sets by tiles of `t` keys."""
+    yield seen(
+        f"a row's keys in a last tile of {t} that it does not see to its end",
+        lambda s: key_of(s) >= (ends_of(s)[1] + 1) // t * t,
+    )
+    yield seen(f"the keys of the last tile of {t} that a row sees", lambda s: key_of(s) >= ends_of(s)[1] // t * t)
+    yield seen(f"the keys of the first tile of {t} that a row sees", lambda s: key_of(s) < (ends_of(s)[0] // t + 1) * t)
+    yield seen(f"a row's keys before its first multiple of {t}", lambda s: key_of(s) < -(-ends_of(s)[0] // t) * t)
+    yield seen(
+        f"the keys behind the first tile of {t} that a row sees", lambda s: key_of(s) >= (ends_of(s)[0] // t + 1) * t
+    )
+    yield seen(f"the keys before the last tile of {t} that a row sees", lambda s: key_of(s) < ends_of(s)[1] // t * t)
+    yield seen(f"the keys of every second tile of {t}", lambda s: key_of(s) // t % 2 == 1)
+    yield seen(f"the first key of each tile of {t}", lambda s: key_of(s) % t == 0)
+    yield seen(f"the last key of each tile of {t}", lambda s: key_of(s) % t == t - 1)
+
+
+def _count(which: str, count: int) -> str:
+    return f"the {which} key" if count == 1 else f"the {which} {count} keys"

@@ -1,0 +1,205 @@
+"""The masks in effect, in words: which pairs enter each output though they are hidden, and which are missing."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from flashverify.diagnosis.hypothesis import TILES
+from flashverify.diagnosis.readings.fresh import tested_on
+from flashverify.diagnosis.readings.masks.counted import KINDS, Counted, counted
+from flashverify.diagnosis.readings.masks.ends import visible_of
+from flashverify.diagnosis.readings.masks.extents import EVERY
+from flashverify.diagnosis.readings.masks.heads import heads_in_effect
+from flashverify.diagnosis.readings.masks.other_masks import other_masks
+from flashverify.diagnosis.readings.masks.rules import Rule, rules
+from flashverify.diagnosis.readings.said import Said, listed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from torch import Tensor
+
+    from flashverify.diagnosis.observation import Scene
+    from flashverify.diagnosis.trials import Trials
+
+__all__ = ["masks_in_effect", "places_in_effect"]
+
+_NAMES = {"o": "O", "dv": "dV", "dq": "dQ", "dk": "dK"}
+_VERBS = {
+    "whole": ("has", "have"),
+    "surplus": ("sees", "see"),
+    "missing": ("misses", "miss"),
+    "doubled": ("counts more than once", "count more than once"),
+}
+_RULES = 60
+"""Rules of one set that are tested."""
+
+
+def masks_in_effect(trials: Trials, scenes: list[Scene]) -> list[Said]:
+    """What the masks in effect are instead of the declared ones; empty where they are as declared, or no rule says what they are.
+
+    Args:
+        trials: runs of the subject.
+        scenes: failing runs, the one that tells most first.
+    """
+    found = [each for each in (counted(trials, scene) for scene in scenes) if each is not None]
+    if not any(each.messages for each in found):
+        return []
+    said: list[tuple[list[str], str, Said]] = []
+    wrong = [name for name in _NAMES if any(name in c.masks and c.masks[name].wrong for c in found)]
+    for name in wrong:
+        for kind, words, cases in _rules(found, name):
+            same = next((each for each in said if (each[1], each[2].words) == (kind, words)), None)
+            if same is not None:
+                same[0].append(name)
+            else:
+                said.append(([name], kind, Said(words, cases)))
+    sentences = [_sentence(*each) for each in said]
+    told = {name for names, _, _ in said for name in names}
+    maps = heads_in_effect(found)
+    if not told:
+        return maps
+    right = [_NAMES[n] for n in _NAMES if n not in wrong and all(n in c.masks for c in found)]
+    if right and len(right) < len(_NAMES):
+        sentences.append(Said(f"{listed(right)} {'is' if len(right) == 1 else 'are'} as declared", sentences[0].cases))
+    if "o" in told and (beside := _count_beside(found)):
+        sentences.append(beside)
+    return maps or sentences
+
+
+def _sentence(names: list[str], kind: str, said: Said) -> Said:
+    verb = _VERBS[kind][len(names) > 1]
+    return Said(f"{listed([_NAMES[n] for n in names])} {verb} {said.words}", said.cases)
+
+
+def _rules(found: list[Counted], name: str) -> Iterator[tuple[str, str, int]]:
+    """Kind and words of what is wrong with the mask of an output, and on how many cases it holds."""
+    pairs = [(kind, *_rule(found, name, kind)) for kind in KINDS]
+    there = [kind for kind in KINDS if any(name in c.masks and bool(c.masks[name].of(kind).any()) for c in found)]
+    told = [(kind, rule.words, cases) for kind, rule, cases in pairs if rule is not None]
+    if len(told) < len(there):
+        words, cases = _other(found, name)
+        if words:
+            yield "whole", words, cases
+            return
+    yield from told
+
+
+def _other(found: list[Counted], name: str) -> tuple[str, int]:
+    """Of which other place an output has the mask, and on how many cases that shows; empty where of none."""
+    having = [each for each in found if name in each.masks and (each.masks[name].wrong or name in each.scene.failures)]
+    if not tested_on([each.scene for each in having]) or any(
+        bool(m.masks[name].broken.any() or m.masks[name].doubled.any()) for m in having
+    ):
+        return "", 0
+    for words, where in other_masks():
+        if not _has(having[0], name, where(having[0].scene)):
+            continue
+        if all(_has(each, name, where(each.scene)) for each in having[1:]):
+            return words, len(having)
+    return "", 0
+
+
+def _has(each: Counted, name: str, other: Tensor) -> bool:
+    """Whether the mask in effect is `other`."""
+    mask = each.masks[name]
+    effective = (visible_of(each.scene) | mask.surplus) & ~mask.missing
+    return bool(((effective == other) | ~mask.read).all())
+
+
+def _rule(found: list[Counted], name: str, kind: str) -> tuple[Rule | None, int]:
+    """The rule of a set of wrong pairs that holds on all cases, and on how many it says something; None where pairs have weights that are no counts."""
+    having = [each for each in found if name in each.masks]
+    start = next((each for each in having if bool(each.masks[name].of(kind).any())), None)
+    if start is None or any(bool(each.masks[name].broken.any()) for each in having):
+        return None, 0
+    mask = start.masks[name]
+    for rule in islice(rules(start.scene, mask.of(kind), mask.read, hidden=kind == "surplus"), _RULES):
+        if kind == "doubled" and not rule.places and rule.extent.words == EVERY:
+            return None, 0  # no mask, but row sums that are wrong
+        cases = [start.scene]
+        for each in having:
+            if each is start:
+                continue
+            other = each.masks[name]
+            predicted, there = rule.where(each.scene) & other.read, other.of(kind)
+            if bool((predicted == there).all()):
+                cases += [each.scene] * bool(there.any())
+            elif other.wrong or name in each.scene.failures:
+                break
+        else:
+            if tested_on(cases):
+                return rule, len(cases)
+    return None, 0
+
+
+def places_in_effect(trials: Trials, scenes: list[Scene]) -> list[Said]:
+    """What an X-ray says of one case with a wrong mask, or of the number of keys by the LSE; empty where every mask is as declared."""
+    found = [each for each in (counted(trials, scene) for scene in scenes) if each is not None]
+    if (words := _lse_alone(found)) is not None:
+        return [words]
+    for each in found:
+        messages = [words for name in ("o", "lse", "dv", "dq", "dk") for words in each.messages.get(name, ())]
+        messages = [words for words in messages if not words.startswith(("lse: ", "heads of k,"))]
+        if messages:
+            case = each.scene.case
+            size = f"{case.batch} x {case.heads_q} heads, {case.seq_q} rows and {case.seq_k} keys"
+            return [Said(f"on a case of {size}, {'; '.join(messages[:2])}", 0)]
+    return []
+
+
+def _count_beside(found: list[Counted]) -> Said | None:
+    """What the LSE counts where O's mask is another one than declared."""
+    pairs = [
+        (c.count, c.entered) for c in found if c.count is not None and c.entered is not None and c.masks["o"].wrong
+    ]
+    if pairs and all(not bool(count.wrong.any()) for count, _ in pairs):
+        return Said("the LSE counts the declared keys", len(pairs))
+    return None
+
+
+def _lse_alone(found: list[Counted]) -> Said | None:
+    """How many keys the LSE counts where O is as declared."""
+    having = [c for c in found if c.count is not None and "o" in c.masks and bool(c.count.wrong.any())]
+    if not having or any(c.masks["o"].wrong for c in having):
+        return None
+    for words, predicted in _counts(having[0]):
+        fits = [_fits(each, predicted) for each in having]
+        if all(fits) and tested_on([each.scene for each in having]):
+            return Said(f"the row sum, as the LSE tells it, {words}; O's weights are relative to it", len(fits))
+    return None
+
+
+def _fits(each: Counted, predicted: Callable[[Counted], Tensor]) -> bool:
+    assert each.count is not None
+    count = each.count
+    some = count.declared > 0
+    near = (count.found - predicted(each)).abs() <= 0.25 + count.resolution.cpu()
+    return bool((near | ~some).all())
+
+
+def _counts(start: Counted) -> Iterator[tuple[str, Callable[[Counted], Tensor]]]:
+    """What the LSE may count, in words."""
+    assert start.count is not None
+    extra = (start.count.found - start.count.declared)[start.count.declared > 0]
+    if extra.numel() and float((extra - extra[0]).abs().max()) < 0.25:
+        c = round(float(extra[0]))
+        words = f"counts {abs(c)} {'key' if abs(c) == 1 else 'keys'} {'more' if c > 0 else 'fewer'} than O"
+        yield words, lambda each: _declared(each) + c
+    yield "counts every key, hidden or not", lambda each: _declared(each) * 0 + each.scene.case.seq_k
+    for t in TILES:
+        yield (
+            f"counts keys up to a multiple of {t}",
+            partial(lambda each, t: -(-_declared(each) // t) * t, t=t),
+        )
+    ratio = (start.count.found / start.count.declared.clamp(min=1))[start.count.declared > 0]
+    if ratio.numel() and float((ratio - ratio[0]).abs().max()) < 0.01 * float(ratio[0].abs()):
+        r = float(ratio[0])
+        yield f"counts each key {r:.4g} times", lambda each: _declared(each) * r
+
+
+def _declared(each: Counted) -> Tensor:
+    assert each.count is not None
+    return each.count.declared

@@ -1,0 +1,203 @@
+"""The weights in effect, in words: what the logits are instead, what the row sums are, and whose the LSE is."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+
+from flashverify.diagnosis.readings.fresh import tested_on
+from flashverify.diagnosis.readings.said import Said
+from flashverify.diagnosis.readings.weights.effect import Effect, effect_of
+from flashverify.diagnosis.readings.weights.masses import masses, sink_in_effect, sum_of
+from flashverify.diagnosis.readings.weights.models import GONE, row_shift
+from flashverify.diagnosis.readings.weights.proposals import proposals
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from flashverify.diagnosis.observation import Scene
+    from flashverify.diagnosis.readings.weights.models import Model
+    from flashverify.diagnosis.trials import Trials
+
+__all__ = ["weights_in_effect"]
+
+_PROPOSED = 400
+"""Models that are tried."""
+_OF_V = "with V one-hot over the keys, O holds the declared weights: the error is in V, in the sum with it or in O's rounding, not in the weights"
+_FITTING = 8
+"""Models that make the weights and leave the row sums open, among which one is looked for that does not."""
+_ONE = 1e-3
+"""Relative distance at which row sums have a factor in common."""
+
+
+class _Row(NamedTuple):
+    """A case under a model.
+
+    Attributes:
+        model: which one.
+        effect: the case.
+        logits: of the model, `[B, Hq, Sq, Sk]`.
+        shift: what is added to them, `[B, Hq, Sq]`: minus the logarithm of what the weights are divided by.
+    """
+
+    model: Model
+    effect: Effect
+    logits: Tensor
+    shift: Tensor
+
+
+def weights_in_effect(trials: Trials, scenes: list[Scene]) -> list[Said]:
+    """What the weights of the forward are instead of the declared ones; empty where no model fits, or they cannot be read.
+
+    Args:
+        trials: runs of the subject.
+        scenes: failing runs, the one that tells most first.
+    """
+    effects = [each for each in (effect_of(trials, scene) for scene in scenes) if each is not None]
+    wrong = [each for each in effects if not each.right or _lse_off(each)]
+    if not tested_on([each.scene for each in wrong]):
+        return _right(effects)
+    rows = _model(trials, wrong)
+    return [] if rows is None else _in_words(rows)
+
+
+def _lse_off(effect: Effect) -> bool:
+    return effect.lse is not None and "lse" in effect.scene.failures
+
+
+def _right(effects: list[Effect]) -> list[Said]:
+    """That the weights are right where O is wrong."""
+    if not tested_on([each.scene for each in effects]) or not all(
+        each.right and "o" in each.scene.failures for each in effects
+    ):
+        return []
+    return [Said(_OF_V, len(effects))]
+
+
+def _model(trials: Trials, wrong: list[Effect]) -> list[_Row] | None:
+    """Each case with its logits and row shifts under the first model that makes the weights of all cases; one whose row sums are known goes first."""
+    tried = 0
+    found: list[list[_Row]] = []
+    for start in wrong[:2]:
+        for model in proposals(start):
+            tried += 1
+            if tried > _PROPOSED or len(found) > _FITTING or not trials.left():
+                return found[0] if found else None
+            rows = _fitted(model, [start, *(other for other in wrong if other is not start)])
+            if rows is None:
+                continue
+            found.append(rows)
+            if _mass(rows) is not None:
+                return rows
+        if found:
+            return found[0]
+    return None
+
+
+def _fitted(model: Model, effects: list[Effect]) -> list[_Row] | None:
+    rows = []
+    for effect in effects:
+        logits, shift = model.logits(effect), row_shift(effect, model)
+        if logits is None or shift is None:
+            return None
+        rows.append(_Row(model, effect, logits, shift.squeeze(-1)))
+    return rows
+
+
+def _mass(rows: list[_Row]) -> str | None:
+    """What the weights are divided by, as `masses` words it; None where it is nothing that is known."""
+    constant = _constant(rows)
+    if constant is not None and abs(constant - 1) >= _ONE:
+        return f"{constant:.4g}"
+    known = (
+        words for words, of in masses(rows[0].effect) if all(_summed(row, of(row.effect, row.logits)) for row in rows)
+    )
+    return next(known, None)
+
+
+def _in_words(rows: list[_Row]) -> list[Said]:
+    model, cases, mass = rows[0].model, len(rows), _mass(rows)
+    said = [Said(model.words, cases)] if model.words else []
+    sink = sink_in_effect(rows) if mass is None else ""
+    if sink:
+        said.append(Said(sink, cases))
+    elif mass is None and all(_summed(row, sum_of(row.effect, row.logits), gone=True) for row in rows):
+        said.append(Said("some rows have no weights at all although they see keys; the others are right", cases))
+    elif mass is None:
+        low, high = _sums(rows)
+        whose = "these" if model.words else "the declared ones"
+        own = f"the weights of a row are {whose} up to a factor of its own, which no known row sum explains: they sum to {low:.3g} ... {high:.3g} times what they should"
+        said.append(Said(own, cases))
+    elif mass[:1].isdigit():
+        said.append(Said(f"the weights of each row sum to {mass} times what they should", cases))
+    elif mass:
+        said.append(Said(f"the row sum that O is divided by {mass}", cases))
+    return said + _lse(rows)
+
+
+def _summed(row: _Row, mass: Tensor, *, gone: bool = False) -> bool:
+    """Whether the weights of every row are divided by `mass`, of every row that has weights where `gone`."""
+    far = (row.shift + mass).abs()
+    tolerance = row.effect.relative.squeeze(-1) + 1e-6 * (1 + mass.abs())
+    apart = row.effect.open_rows | (row.shift <= GONE) if gone else row.effect.open_rows
+    return bool((((far <= tolerance) & mass.isfinite()) | apart).all())
+
+
+def _constant(rows: list[_Row]) -> float | None:
+    """The factor that the sums of all rows of all cases have in common; None where they have none."""
+    found = [(row.shift + sum_of(row.effect, row.logits))[~row.effect.open_rows] for row in rows]
+    first = next((float(each.median()) for each in found if each.numel()), 0.0)
+    same = all(bool(((each - first).abs() <= _ONE).all()) for each in found)
+    return math.exp(first) if same else None
+
+
+def _sums(rows: list[_Row]) -> tuple[float, float]:
+    """The smallest and the largest sum of the weights of a row, over what it should be."""
+    ratios = []
+    for effect in (row.effect for row in rows):
+        declared = effect.exact.sum(-1)
+        ratios += (effect.weights.sum(-1) / declared)[~effect.open_rows & (declared > 0)].tolist()
+    return min(ratios), max(ratios)
+
+
+def _lse(rows: list[_Row]) -> list[Said]:
+    """Whose the LSE is, where it is not that of the row sum."""
+    having = [row for row in rows if row.effect.lse is not None]
+    if not having or all(row.effect.lse_near(-row.shift, row.shift > GONE) for row in having):
+        return []
+    cases = len(having)
+    if all(row.effect.lse_near(row.effect.scene.truth.exact_lse) for row in having):
+        return [Said("the LSE is as declared", cases)]
+    for words, of in masses(having[0].effect):
+        if all(row.effect.lse_near(of(row.effect, row.logits)) for row in having):
+            return [
+                Said(
+                    f"the LSE is that of a row sum that {words}" if words else "the LSE is that of these weights", cases
+                )
+            ]
+    if (found := _linear(having)) is not None:
+        return [found]
+    far = all(row.effect.lse_far(-row.shift) and row.effect.lse_far(row.effect.scene.truth.exact_lse) for row in having)
+    return [Said("the LSE is that of other weights than O's", cases)] if far else []
+
+
+def _linear(having: list[_Row]) -> Said | None:
+    """The LSE as a combination of the row's largest logit, the logarithm of the row sum relative to it, and a number."""
+    features, values = [], []
+    for row in having:
+        some, top = ~row.effect.open_rows, row.logits.amax(-1)
+        assert row.effect.lse is not None
+        features.append(torch.stack([top, sum_of(row.effect, row.logits) - top, torch.ones_like(top)], -1)[some])
+        values.append(row.effect.lse[some])
+    x, y = torch.cat(features), torch.cat(values)
+    if len(y) < 8 or not bool(torch.isfinite(y).all()) or int(torch.linalg.matrix_rank(x)) < 3:
+        return None
+    found = torch.linalg.lstsq(x, y.unsqueeze(-1)).solution.squeeze(-1)
+    if float((x @ found - y).abs().max()) > 1e-4 * (1 + float(y.abs().max())):
+        return None
+    a, b, c = (round(float(v), 4) for v in found)
+    constant = f" {'+' if c > 0 else '-'} {abs(c):g}" if abs(c) > _ONE else ""
+    words = f"{a:g} times the row's largest logit + {b:g} times the logarithm of the row sum relative to it{constant}"
+    return Said(f"the LSE is {words}", len(having))

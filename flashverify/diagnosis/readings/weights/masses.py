@@ -1,0 +1,189 @@
+"""What the weights of a row may be divided by, and what an LSE may be the logarithm of."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from flashverify.case.masks.predicate import visible_parts
+from flashverify.diagnosis.hypothesis import TILES
+from flashverify.diagnosis.readings.masks.extents import tile_extents
+from flashverify.diagnosis.readings.masks.hidden import hidden_by, hidden_words
+from flashverify.diagnosis.readings.weights.models import GONE, kept_factor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from torch import Tensor
+
+    from flashverify.diagnosis.readings.weights.effect import Effect
+
+    Mass = Callable[[Effect, Tensor], Tensor]
+
+__all__ = ["masses", "sink_in_effect", "sum_of"]
+
+
+def _sink(effect: Effect) -> Tensor | None:
+    sink = effect.scene.inputs.sink
+    return None if sink is None else sink.double().view(1, -1, 1)
+
+
+def sum_of(effect: Effect, logits: Tensor) -> Tensor:
+    """Logarithm of the row sum that belongs to `logits`, the sink in it, `[B, Hq, Sq]`."""
+    total, sink = logits.logsumexp(-1), _sink(effect)
+    return total if sink is None else torch.where(total == -math.inf, total, torch.logaddexp(total, sink))
+
+
+def masses(effect: Effect) -> Iterator[tuple[str, Mass]]:
+    """Row sums, as logarithms `[B, Hq, Sq]` of an effect and the logits of its model; in words what each is, after `the row sum`.
+
+    The first one belongs to the model's own weights and has no words.
+    """
+    yield "", sum_of
+    yield "is that of the declared weights", lambda e, z: e.scene.truth.exact_lse
+    left_out = "takes in the keys that are left out, with the logit 0"
+    yield left_out, lambda e, z: torch.logaddexp(sum_of(e, z), (e.visible & (z == -math.inf)).sum(-1).double().log())
+    if _sink(effect) is not None:
+        yield "leaves out the sink", lambda e, z: z.logsumexp(-1)
+        yield "counts the sink twice", lambda e, z: torch.logaddexp(sum_of(e, z), _with(_sink(e), z))
+        for words, index in (("first", 0), ("next", -1)):
+            yield (
+                f"has the sink of the {words} head",
+                partial(lambda e, z, n: torch.logaddexp(z.logsumexp(-1), _other(e, z, n)), n=index),
+            )
+    for name in (
+        "",
+        *(
+            n
+            for n in visible_parts(effect.scene.case)
+            if n in ("keys", "causal", "left", "right", "sequence", "blocks", "bitmap", "tree")
+        ),
+    ):
+        words = hidden_words(name)
+        yield (
+            f"takes in {words} with their own logits",
+            partial(lambda e, z, n: torch.logaddexp(sum_of(e, z), _over(e, hidden_by(e.scene, n))), n=name),
+        )
+        yield (
+            f"takes in {words} with the logit 0",
+            partial(
+                lambda e, z, n: torch.logaddexp(
+                    sum_of(e, z), hidden_by(e.scene, n).expand_as(z).sum(-1).double().log()
+                ),
+                n=name,
+            ),
+        )
+        yield (
+            f"takes in {words} with the largest logit of the row",
+            partial(
+                lambda e, z, n: torch.logaddexp(
+                    sum_of(e, z), hidden_by(e.scene, n).expand_as(z).sum(-1).double().log() + z.amax(-1)
+                ),
+                n=name,
+            ),
+        )
+    for t in TILES:
+        for extent in tile_extents(t):
+            yield (
+                f"leaves out {extent.words}",
+                partial(lambda e, z, x: _sink_with(e, z.masked_fill(x.where(e.scene), -math.inf)), x=extent),
+            )
+            yield (
+                f"counts {extent.words} twice",
+                partial(
+                    lambda e, z, x: torch.logaddexp(
+                        sum_of(e, z), z.masked_fill(~x.where(e.scene), -math.inf).logsumexp(-1)
+                    ),
+                    x=extent,
+                ),
+            )
+            yield (
+                f"holds {extent.words} alone",
+                partial(lambda e, z, x: z.masked_fill(~x.where(e.scene), -math.inf).logsumexp(-1), x=extent),
+            )
+        yield (
+            f"has as many keys more, with the logit 0, as fill the last tile of {t}",
+            partial(lambda e, z, t: torch.logaddexp(sum_of(e, z), _padding(e, t)), t=t),
+        )
+        yield (
+            f"has as many keys more, with the largest logit of the row, as fill the last tile of {t}",
+            partial(lambda e, z, t: torch.logaddexp(sum_of(e, z), _padding(e, t) + z.amax(-1)), t=t),
+        )
+    if effect.scene.case.dropout:
+        yield (
+            "is that of the kept keys",
+            lambda e, z: _sink_with(e, z.masked_fill(kept_factor(e).expand_as(z) == 0, -math.inf)),
+        )
+        yield (
+            "is that of the kept keys, each over 1 - p",
+            lambda e, z: _sink_with(e, z + kept_factor(e).log().expand_as(z)),
+        )
+    yield "has one more of the largest logit of the row", lambda e, z: torch.logaddexp(sum_of(e, z), z.amax(-1))
+    yield (
+        "has one more of the logit 0",
+        lambda e, z: torch.logaddexp(sum_of(e, z), torch.zeros((), dtype=torch.float64)),
+    )
+    yield "is the weight of the largest logit alone", lambda e, z: z.amax(-1)
+    yield "is 1", lambda e, z: torch.zeros_like(z[..., 0])
+    yield "is that of the logits in base 2", lambda e, z: sum_of(e, z * math.log(2))
+    yield (
+        "is the number of keys times the largest weight",
+        lambda e, z: z.amax(-1) + torch.isfinite(z).sum(-1).double().log(),
+    )
+
+
+def sink_in_effect(rows: Sequence[Any]) -> str:
+    """In words, what the sinks are instead of the declared ones if nothing but them is wrong with the row sums; empty where that is not so.
+
+    Args:
+        rows: cases with an `effect`, its `logits` and the `shift` of its rows.
+    """
+    found, declared = [], []
+    for row in rows:
+        sink, total = _sink(row.effect), row.logits.logsumexp(-1)
+        if sink is None:
+            return ""
+        share = (-row.shift).exp() - total.exp()
+        heavy = (share > 0.01 * total.exp()) & (row.shift > GONE) & ~row.effect.open_rows
+        found.append(share.clamp(min=1e-30).log()[heavy])
+        declared.append(sink.expand_as(share)[heavy])
+    value, sinks = torch.cat(found), torch.cat(declared)
+    if len(value) < 4:
+        return ""
+    for words, of in (
+        ("{:.4g} times the declared one", value / sinks),
+        ("the declared one {:+.4g}", value - sinks),
+        ("{:.4g}", value),
+    ):
+        middle = of.median()
+        if bool(((of - middle).abs() <= 0.02 * (0.1 + middle.abs())).all()):
+            return f"the sink in effect is {words.format(float(middle))}"
+    return ""
+
+
+def _with(sink: Tensor | None, z: Tensor) -> Tensor:
+    assert sink is not None
+    return sink.expand(z.shape[:3])
+
+
+def _other(effect: Effect, z: Tensor, index: int) -> Tensor:
+    """The sink of the first head, or of the one after each."""
+    sink = _with(_sink(effect), z)
+    return sink[:, :1].expand_as(sink) if index == 0 else sink.roll(index, 1)
+
+
+def _sink_with(effect: Effect, logits: Tensor) -> Tensor:
+    total, sink = logits.logsumexp(-1), _sink(effect)
+    return total if sink is None else torch.logaddexp(total, sink)
+
+
+def _over(effect: Effect, pairs: Tensor) -> Tensor:
+    return effect.logits.masked_fill(~pairs, -math.inf).logsumexp(-1)
+
+
+def _padding(effect: Effect, t: int) -> Tensor:
+    keys = effect.scene.at.keys[:, None, :]
+    return (-keys % t).double().log()
