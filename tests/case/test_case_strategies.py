@@ -170,7 +170,12 @@ def siblings(case):
     return any(tree.count(parent) > 1 for parent in tree if parent >= 0)
 
 
-COSTLY = ("a group without keys", "negative logits in a tail", "bottom-right rows without keys")
+COSTLY = (
+    "a group without keys",
+    "negative logits in a tail",
+    "bottom-right rows without keys",
+    "a last query tile",
+)
 """Each seconds of shrinking over the same axes as the others."""
 KNOWN = {
     "causal over a second tile": (

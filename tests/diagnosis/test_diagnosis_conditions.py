@@ -135,6 +135,11 @@ REPEATED = {
     "key_tile[16] == first",
     "key_tile[32] == last",
     "sequence >= 1",
+    "sequences >= 2",
+    "window == yes",
+    "gap >= 1",
+    "seq_q >= 64",
+    "head >= 1",
 }
 
 

@@ -44,7 +44,7 @@ def recorded(kernel):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("heads", [(8, 8), (8, 2)])
+@pytest.mark.parametrize("heads", fast_one_in(1, [(8, 2), (8, 8)], kept=2))
 def test_no_check_gives_a_subject_what_it_does_not_declare(heads):
     kernel, seen = recorded(square_tiles)
     text = "fv1 batch=2 heads_q={} heads_kv={} seq_q=128 seq_k=128 dtype=fp32 causal=top-left"
@@ -81,7 +81,7 @@ WITHOUT = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", fast_one_in(2, SUBJECTS))
+@pytest.mark.parametrize("name", fast_one_in(2, SUBJECTS, kept=2))
 def test_draws_need_no_rejection(name):
     narrow = SUBJECTS[name].supports
     wide = draw(WITHOUT[name], 60)
