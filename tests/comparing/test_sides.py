@@ -13,6 +13,7 @@ from flashverify.cli import main
 from flashverify.comparing import judged_sides
 from flashverify.comparing.functions import changed_functions, functions_of
 from flashverify.comparing.sides import Side, sides_of
+from flashverify.comparing.speed import rounds
 from flashverify.comparing.thresholds import Thresholds, read_thresholds
 from flashverify.errors import ConfigError, UsageError
 
@@ -105,7 +106,9 @@ def test_two_revisions_are_judged_each_with_its_own_modules(project, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_revision_compared_with_itself_is_no_change(project, tmp_path):
+def test_a_revision_compared_with_itself_is_no_change(project, tmp_path, monkeypatch):
+    monkeypatch.setattr(rounds, "ROUNDS", 2)
+    monkeypatch.setattr(rounds, "_CALLS", 1)
     words = ("--subject", "under_test.py:mine", "--cases", "4", "--timings")
     done = compared("HEAD..HEAD", *words, "--out", str(tmp_path / "c"))
     assert done.exit_code == 0, done.output
@@ -114,8 +117,8 @@ def test_a_revision_compared_with_itself_is_no_change(project, tmp_path):
     speeds = json.loads((tmp_path / "c/comparison.json").read_text())["speeds"]
     assert (speeds["evidence"], speeds["reason"]) == ("cpu", "")
     assert {(row["shape"]["seq_k"], row["shape"]["dim"], len(row["after_ms"])) for row in speeds["rows"]} == {
-        (128, 32, 15),
-        (512, 32, 15),
+        (128, 32, 2),
+        (512, 32, 2),
     }
     assert done.stdout.count("forward fp16 B=1 H=2 N=") == 2
 

@@ -119,7 +119,9 @@ def test_stock_as_it_comes_differs_by_the_order_of_its_sums_at_most(dtype, unit,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(x, marks=[pytest.mark.thorough] * (x not in dict(OF_STOCK))) for x in CASES]
+)
 def test_bf16_has_the_same_bits_alone_and_in_lockstep(name):
     results = []
     for lockstep in (False, True):
