@@ -129,19 +129,9 @@ CASES = [
 
 # Another relation or tile of a feature or place that is kept.
 REPEATED = {
-    "seq_k < 40",
-    "dlse == yes",
-    "seq_q > seq_k",
-    "member >= 1",
-    "key_tile[16] == first",
-    "key_tile[32] == last",
-    "sequence >= 1",
-    "sequences >= 2",
-    "window == yes",
-    "gap >= 1",
-    "seq_q >= 64",
-    "head >= 1",
-}
+    "seq_k < 40", "dlse == yes", "seq_q > seq_k", "member >= 1", "key_tile[16] == first", "key_tile[32] == last", "sequence >= 1",
+    "sequences >= 2", "window == yes", "gap >= 1", "seq_q >= 64", "head >= 1",
+}  # fmt: skip
 
 
 def marked(name, conditions, *rest):
