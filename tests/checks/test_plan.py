@@ -109,7 +109,7 @@ def test_a_fuzz_plan_costs_at_most_four_passes_and_a_question_about_state():
         return result
 
     counts = {True: set(), False: set()}
-    for case in seeded(CASE, 60):
+    for case in seeded(CASE, 24):
         calls.clear()
         plan = Plan.fuzz(case)
         judge_case(Wrapped(forward=counted), case, plan)

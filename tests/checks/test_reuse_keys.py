@@ -94,7 +94,13 @@ def test_the_same_objects_lie_in_other_memory():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["result, object, address, version, strides and dtype", "scale, shapes"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "scale, shapes",
+        pytest.param("result, object, address, version, strides and dtype", marks=pytest.mark.thorough),
+    ],
+)
 def test_a_search_of_fifty_cases_names_what_is_kept(name):
     subject, question = stale(name)
     cases = draw(toolkit.strategy(subject, "cpu"), 50, 1)

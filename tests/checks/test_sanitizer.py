@@ -57,14 +57,35 @@ def failures(subject, cases=CASES, plan=MEMORY):
     return [v for case in cases for v in judge_case(subject, case, plan).failures]
 
 
+ERRORS = {
+    "load_without_other": "undefined-lane",
+    "last_tile_moved_back": "double-write",
+    "delta_of_another_program": "race",
+    "delta_of_the_last_row_missing": "uninitialised",
+    "q_written_back": "input-store",
+}
+"""By defect: its class of error. The others are thorough; `out-of-bounds` is that of the report below."""
+MISUSES = [m for m in MEMORY_BANK if m.name != "offset_in_32_bits"]
+
+
 @pytest.mark.parametrize(
-    "planted", fast_one_in(3, (m for m in MEMORY_BANK if m.name != "offset_in_32_bits"), ids=lambda m: m.name)
+    "planted",
+    [
+        *fast_one_in(3, (m for m in MISUSES if m.name in ERRORS), ids=lambda m: m.name),
+        *(pytest.param(m, id=m.name, marks=pytest.mark.thorough) for m in MISUSES if m.name not in ERRORS),
+    ],
 )
 def test_planted_misuses_are_found_in_the_tensor_that_they_concern(planted, tmp_path):
     found = failures(mutant(planted, tmp_path))
 
     assert {v.check for v in found} <= {"memory", "sanitizer", "exception"}
     assert {v.output for v in found} & set(planted.outputs)
+    if planted.name in ERRORS:
+        assert ERRORS[planted.name] in {v.error for v in found if v.check == "sanitizer"}
+
+
+def test_every_class_of_error_has_a_defect_in_the_bank():
+    assert ERRORS.keys() <= {m.name for m in MISUSES}
 
 
 def test_offsets_that_wrap_at_32_bits_are_found_in_a_buffer_of_which_little_is_touched(tmp_path):
@@ -97,23 +118,6 @@ def test_a_report_names_line_tensor_program_and_index(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "error"),
-    [
-        ("load_without_other", "undefined-lane"),
-        ("last_tile_moved_back", "double-write"),
-        ("delta_of_another_program", "race"),
-        ("delta_of_the_last_row_missing", "uninitialised"),
-        ("q_written_back", "input-store"),
-    ],
-)
-def test_every_class_of_error_has_a_defect(name, error, tmp_path):
-    planted = next(m for m in MEMORY_BANK if m.name == name)
-
-    assert error in {v.error for v in failures(mutant(planted, tmp_path)) if v.check == "sanitizer"}
-
-
-@pytest.mark.slow
 def test_undefined_lanes_that_reach_no_output_are_silent(tmp_path):
     assert failures(mutant(GUARDED, tmp_path)) == []
 
@@ -121,7 +125,7 @@ def test_undefined_lanes_that_reach_no_output_are_silent(tmp_path):
 @pytest.mark.slow
 def test_correct_kernels_are_not_reported():
     bundled = load_subject("bundled")
-    cases = standard_matrix(bundled.supports, device="cpu")[::6]  # the whole matrix belongs to the benchmark
+    cases = standard_matrix(bundled.supports, device="cpu")[::12]  # the whole matrix belongs to the benchmark
 
     assert failures(bundled, cases) == []
 
@@ -129,12 +133,12 @@ def test_correct_kernels_are_not_reported():
 @pytest.mark.slow
 def test_the_check_needs_interpreted_kernels():
     case = parse_case("fv1 seq_q=5 seq_k=9 dtype=fp32")
+    plan = Plan(checks=("accuracy", "sanitizer"))
 
-    assert "sanitizer" not in {v.check for v in judge_case(make(), case, Plan.run()).verdicts}
-    assert "sanitizer" not in {v.check for v in judge_case(load_subject("torch-cpu"), case, Plan.run()).verdicts}
-    judged = judge_case(
-        load_subject("bundled"), parse_case("fv1 seq_q=5 seq_k=9 dim_qk=8 dim_v=8 dtype=fp32"), Plan.run()
-    )
+    assert "sanitizer" in Plan.run().checks
+    assert {v.check for v in judge_case(make(), case, plan).verdicts} == {"accuracy"}
+    assert {v.check for v in judge_case(load_subject("torch-cpu"), case, plan).verdicts} == {"accuracy"}
+    judged = judge_case(load_subject("bundled"), parse_case("fv1 seq_q=5 seq_k=9 dim_qk=8 dim_v=8 dtype=fp32"), plan)
     assert {v.check: v.status for v in judged.verdicts}["sanitizer"] is Status.PASS
 
 
@@ -145,7 +149,7 @@ def test_fuzzing_takes_at_most_four_passes_and_those_of_a_question_about_state(t
     type(subject).forward = lambda self, problem: passes.append(1) or forward(self, problem)
     counts = set()
     try:
-        for seed in range(15):
+        for seed in range(6):
             del passes[:]
             text = f"fv1 seq_q=21 seq_k=17 dim_qk=16 dim_v=16 dtype=fp32 batch=2 klen=9,17 seed={seed} {BLOCKS}"
             case = parse_case(text)

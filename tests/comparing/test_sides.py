@@ -13,6 +13,7 @@ from flashverify.cli import main
 from flashverify.comparing import judged_sides
 from flashverify.comparing.functions import changed_functions, functions_of
 from flashverify.comparing.sides import Side, sides_of
+from flashverify.comparing.speed import rounds
 from flashverify.comparing.thresholds import Thresholds, read_thresholds
 from flashverify.errors import ConfigError, UsageError
 
@@ -85,17 +86,23 @@ def compared(*arguments):
 
 
 @pytest.mark.slow
-def test_two_revisions_are_judged_each_with_its_own_modules(project, tmp_path):
+def test_two_revisions_are_judged_and_timed_each_with_its_own_modules(project, tmp_path, monkeypatch):
+    monkeypatch.setattr(rounds, "ROUNDS", 2)
     (project / "under_test.py").write_text(LATE)
     for rounded in ("", ".bfloat16().float()"):
         (project / "src/own/kernel.py").write_text(KERNEL.format(rounded=rounded))
         git(project, "commit", "-qam", "imported in the first call")
-    done = compared("HEAD~1..HEAD", "--subject", "under_test.py:mine", "--cases", "6", "--out", str(tmp_path / "c"))
+    words = ("--subject", "under_test.py:mine", "--cases", "6", "--timings")
+    done = compared("HEAD~1..HEAD", *words, "--out", str(tmp_path / "c"))
     assert done.exit_code == 1, done.output
     assert done.stdout.startswith("DO NOT MERGE\n")
     assert "Changed code: 1 function\n  src/own/kernel.py:attention" in done.stdout
     document = json.loads((tmp_path / "c/comparison.json").read_text())
     assert document["elements"]["rows"][0]["changed"] > 0
+    assert (document["speeds"]["evidence"], document["speeds"]["reason"]) == ("cpu", "")
+    rows = [(row["shape"]["seq_k"], row["shape"]["dim"], len(row["after_ms"])) for row in document["speeds"]["rows"]]
+    assert rows == [(128, 32, 2), (512, 32, 2)]
+    assert done.stdout.count("forward fp16 B=1 H=2 N=") == 2
     assert {path.suffix for path in (tmp_path / "c").glob("comparison.*")} == {".html", ".json", ".md"}
     assert git(project, "worktree", "list").count("\n") == 1
     said = compared(str(tmp_path / "c"), "--explain", "worst:o:fp16")
@@ -104,20 +111,12 @@ def test_two_revisions_are_judged_each_with_its_own_modules(project, tmp_path):
     assert compared(str(tmp_path / "c"), "--explain", "worst").exit_code == 2
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_revision_compared_with_itself_is_no_change(project, tmp_path):
-    words = ("--subject", "under_test.py:mine", "--cases", "4", "--timings")
-    done = compared("HEAD..HEAD", *words, "--out", str(tmp_path / "c"))
+    done = compared("HEAD..HEAD", "--subject", "under_test.py:mine", "--cases", "4", "--out", str(tmp_path / "c"))
     assert done.exit_code == 0, done.output
     assert "no change. Every element of 4 cases has the same bits." in done.stdout
     assert "Changed code: no function" in done.stdout
-    speeds = json.loads((tmp_path / "c/comparison.json").read_text())["speeds"]
-    assert (speeds["evidence"], speeds["reason"]) == ("cpu", "")
-    assert {(row["shape"]["seq_k"], row["shape"]["dim"], len(row["after_ms"])) for row in speeds["rows"]} == {
-        (128, 32, 15),
-        (512, 32, 15),
-    }
-    assert done.stdout.count("forward fp16 B=1 H=2 N=") == 2
 
 
 @pytest.mark.slow

@@ -7,12 +7,12 @@ import torch
 from click.testing import CliRunner
 
 from flashverify import cli, compiling
-from flashverify.compiling.discover import recording
+from flashverify.compiling import discover
 from flashverify.compiling.records import Job
-from flashverify.compiling.run import find_launches
 from flashverify.errors import NoVerdictError, UsageError
 from flashverify.interpreter import session
 from flashverify.subjects.launches import Launch, Pointer, Record, Value
+from tests.compiling.discovered import launches_of
 
 HERE = Path(__file__).parent
 PLANTED = HERE / "planted_kernels.py"
@@ -37,6 +37,12 @@ def cache(tmp_path_factory):
         yield
 
 
+@pytest.fixture
+def found_here(monkeypatch):
+    """Launches are found in this process, which has imported torch already."""
+    monkeypatch.setattr("flashverify.compiling.run.find_launches", launches_of)
+
+
 def line_of(mark):
     return next(
         n for n, line in enumerate(PLANTED.read_text(encoding="utf-8").splitlines(), 1) if f"PLANTED {mark}" in line
@@ -45,7 +51,7 @@ def line_of(mark):
 
 @pytest.fixture(scope="module", params=[SOME, pytest.param(OTHERS, marks=pytest.mark.thorough)], ids=["some", "others"])
 def bundled(request):
-    found = find_launches("bundled")
+    found = launches_of("bundled")
     launches = {launch.label: launch for launch in found.launches}
     jobs = [
         Job(subject="bundled", capability=capability, deterministic=found.deterministic, launch=launches[label])
@@ -88,29 +94,66 @@ def test_planted_hazards_are_found_at_their_line():
     assert compiling.exit_code(found) == 1
 
 
-@pytest.mark.slow
-def test_a_launch_with_tuples_is_recorded_and_compiled():
+N, BLOCK = Value(16), Value(64)
+FLAT = {"x_ptr": Pointer("float32"), "BLOCK": BLOCK}
+ROWS = {"x_ptr": Pointer("float32"), "y_ptr": Pointer("float32"), "stride": N, "n": N, "BLOCK": BLOCK}
+BYTES = {"x_ptr": Pointer("float16"), "y_ptr": Pointer("uint8"), "z_ptr": Pointer("float32")}
+WRITTEN = {
+    "broken": ("broken", FLAT),
+    "missing": ("missing", FLAT),
+    "clean": ("clean", ROWS),
+    "overflowing": ("overflowing", ROWS),
+    "narrow": ("unpacked", BYTES | {"D": Value(16)}),
+    "wide": ("unpacked", BYTES | {"D": Value(32)}),
+}
+
+
+def job(launch):
+    return Job(subject="planted", capability=90, deterministic=True, launch=launch)
+
+
+def written(name):
+    kernel, arguments = WRITTEN[name]
+    return Launch(label=name, module="planted_kernels", kernel=kernel, arguments=arguments)
+
+
+def recorded():
+    """The launch of a kernel that takes tuples."""
     planted = importlib.import_module("planted_kernels")
     x, y = torch.zeros(4, 64), torch.zeros(4, 64)
     launches: list[Launch] = []
-    with session(), recording(launches, "d=64"):
+    with session(), discover.recording(launches, "tuples"):
         planted.recorded[(4,)](planted.View(x, 64), planted.View(y, 64), (50, None), BLOCK=64)
     (launch,) = launches
+    return launch
+
+
+@pytest.fixture(scope="module")
+def built(cache):
+    """What single launches of the planted kernels compile to in one process: by label."""
+    jobs = [job(launch) for launch in (*map(written, WRITTEN), recorded())]
+    return {found.label: found for found in compiling.compile_launches(jobs, workers=1)}
+
+
+@pytest.mark.slow
+def test_a_launch_with_tuples_is_recorded_and_compiled(built):
+    launch, found = recorded(), built["tuples"]
 
     assert launch.arguments["x"] == Record("planted_kernels", "View", (Pointer("float32"), Value(16)))
     assert isinstance(launch.arguments["sizes"], Record)
-    (found,) = compiling.compile_launches(
-        [Job(subject="x", capability=90, deterministic=True, launch=launch)], workers=1
-    )
     assert found.built is not None, found.error
     assert [hazard.kind for hazard in found.built.hazards] == ["int32-offset"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kernel", ["fwd_kernel", *(pytest.param(x, marks=pytest.mark.thorough) for x in GRADIENTS)])
-def test_the_walk_through_has_unfilled_loads_and_32_bit_offsets_and_filling_cures_the_first(kernel):
+def test_the_walk_through_has_unfilled_loads_and_32_bit_offsets_and_filling_cures_the_first(
+    kernel, found_here, monkeypatch
+):
+    monkeypatch.setattr(discover, "_DIMS", (64,))
     specs = ["seed-document", "seed-document-filled"]
-    found = compiling.compile_subjects(specs, ["sm_90"], only=f"{kernel} fp16 d=64", workers=1)
+    jobs = [job for spec in specs for job in compiling.find_jobs([spec], ["sm_90"], only=f"{kernel} fp16 d=64")]
+    found = compiling.compile_launches(jobs, workers=1)
     assert {(item.subject, item.kernel) for item in found} == {(spec, kernel) for spec in specs}
     hazards = [{h.kind for item in found if item.subject == spec for h in item.built.hazards} for spec in specs]
 
@@ -118,36 +161,15 @@ def test_the_walk_through_has_unfilled_loads_and_32_bit_offsets_and_filling_cure
 
 
 @pytest.mark.slow
-def test_a_product_of_unpacked_bytes_over_fewer_elements_than_their_layout_is_found_at_its_line():
-    types = {"x_ptr": Pointer("float16"), "y_ptr": Pointer("uint8"), "z_ptr": Pointer("float32")}
-    jobs = [
-        Job(subject="planted", capability=90, deterministic=True, launch=launch)
-        for launch in (
-            Launch(label=f"d={d}", module="planted_kernels", kernel="unpacked", arguments={**types, "D": Value(d)})
-            for d in (16, 32)
-        )
-    ]
-
-    narrow, wide = compiling.compile_launches(jobs, workers=1)
-
-    found = [(hazard.kind, hazard.where) for hazard in narrow.built.hazards]
+def test_a_product_of_unpacked_bytes_over_fewer_elements_than_their_layout_is_found_at_its_line(built):
+    found = [(hazard.kind, hazard.where) for hazard in built["narrow"].built.hazards]
     assert found == [("narrow-product", f"{PLANTED}:{line_of('narrow-product')}")]
-    assert wide.built.hazards == ()
+    assert built["wide"].built.hazards == ()
 
 
 @pytest.mark.slow
-def test_a_kernel_that_does_not_compile_is_an_error_and_costs_no_other():
-    pointer, block = Pointer("float32"), Value(64)
-    launches = [
-        Launch(label=name, module="planted_kernels", kernel=name, arguments={"x_ptr": pointer, "BLOCK": block})
-        for name in ("broken", "missing")
-    ]
-    n = Value(16)
-    fine = {"x_ptr": pointer, "y_ptr": pointer, "stride": n, "n": n, "BLOCK": block}
-    launches.append(Launch(label="fine", module="planted_kernels", kernel="clean", arguments=fine))
-    jobs = [Job(subject="planted", capability=90, deterministic=True, launch=launch) for launch in launches]
-
-    broken, missing, clean = compiling.compile_launches(jobs, workers=1)
+def test_a_kernel_that_does_not_compile_is_an_error_and_costs_no_other(built):
+    broken, missing, clean = (built[name] for name in ("broken", "missing", "clean"))
 
     assert "a block of more than 64" in broken.error
     assert "no attribute 'missing'" in missing.error
@@ -157,25 +179,20 @@ def test_a_kernel_that_does_not_compile_is_an_error_and_costs_no_other():
 
 
 @pytest.mark.slow
-def test_a_hazard_is_of_the_file_that_is_compiled_not_of_a_like_one_compiled_before(tmp_path, monkeypatch):
-    pointer, n = Pointer("float32"), Value(16)
-    arguments = {"x_ptr": pointer, "y_ptr": pointer, "stride": n, "n": n, "BLOCK": Value(64)}
-    launch = Launch(label="", module="moved_kernels", kernel="overflowing", arguments=arguments)
-    for checkout in ("gone", "here"):
-        file = tmp_path / checkout / "moved_kernels.py"
-        file.parent.mkdir()
-        file.write_text(PLANTED.read_text(encoding="utf-8"), encoding="utf-8")
-        with monkeypatch.context() as patch:
-            patch.syspath_prepend(str(file.parent))
-            job = Job(subject="moved", capability=90, deterministic=True, launch=launch)
-            (found,) = compiling.compile_launches([job], workers=1)
-        assert found.built is not None, found.error
-        assert [h.where for h in found.built.hazards] == [f"{file}:{line_of('int32-offset')}"]
-        file.unlink()
+def test_a_hazard_is_of_the_file_that_is_compiled_not_of_a_like_one_compiled_before(built, tmp_path, monkeypatch):
+    file = tmp_path / PLANTED.name
+    file.write_text(PLANTED.read_text(encoding="utf-8"), encoding="utf-8")
+    with monkeypatch.context() as patch:
+        patch.syspath_prepend(str(tmp_path))
+        (found,) = compiling.compile_launches([job(written("overflowing"))], workers=1)
+
+    for each, path in ((built["overflowing"], PLANTED), (found, file)):
+        assert each.built is not None, each.error
+        assert [h.where for h in each.built.hazards] == [f"{path}:{line_of('int32-offset')}"]
 
 
 @pytest.mark.slow
-def test_a_subject_without_kernels_gives_no_verdict():
+def test_a_subject_without_kernels_gives_no_verdict(found_here):
     with pytest.raises(NoVerdictError, match="it launches no Triton kernel"):
         compiling.compile_subjects(["torch-cpu"], ["sm_90"])
     assert compiling.exit_code([]) == 3
@@ -193,7 +210,7 @@ def test_an_unknown_subject_is_refused():
 
 
 @pytest.mark.slow
-def test_the_command_prints_json_and_its_exit_code_and_of_how_many_a_sample_is():
+def test_the_command_prints_json_and_its_exit_code_and_of_how_many_a_sample_is(found_here):
     given = ["--subject", f"{PLANTED}:UNFILLED", "--arch", "sm_80", "--arch", "sm_90", "--sample", "1", "--json"]
     done = CliRunner().invoke(cli.main, ["compile", *given])
 

@@ -1,5 +1,6 @@
 """Attention in float64 as a subject, with one method for everything that a defect changes; it shares no code with the diagnosis."""
 
+import functools
 import itertools
 import math
 
@@ -11,6 +12,8 @@ from flashverify_oracles import dropout_keep
 from tests.diagnosis.planted_choices import Choices
 
 LOG2E = 1.0 / math.log(2.0)
+form_of = functools.cache(lambda tile: Form(block_n=tile))
+"""Asked for at every place of every case."""
 
 
 class Plain(Choices):
@@ -31,7 +34,7 @@ class Plain(Choices):
     delta_factor = 1.0
 
     def form(self, case):
-        return Form(block_n=self.tile)
+        return form_of(self.tile)
 
     def device(self):
         return "cpu"

@@ -161,7 +161,7 @@ DEFECTS = [
 
 
 EVERY = [pytest.param(*x, id=f"{x[0]}-{n}") for n, x in enumerate(DEFECTS)]
-_WHOLE = 4
+_WHOLE = 8
 """One defect in so many is put to the whole diagnosis, which takes seconds; the others to their own semantics alone."""
 
 

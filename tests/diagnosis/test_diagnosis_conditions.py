@@ -7,6 +7,7 @@ import torch
 
 from flashverify.case.text import parse_case
 from flashverify.diagnosis.attribution import attributed
+from flashverify.judge.record import Diagnosis
 from flashverify.subjects.interface import Forward
 from tests.diagnosis.conditional import gradient_where, group, products, rows_where, size, when, where
 from tests.diagnosis.planted import LOG2E, Plain, planted
@@ -128,14 +129,9 @@ CASES = [
 
 # Another relation or tile of a feature or place that is kept.
 REPEATED = {
-    "seq_k < 40",
-    "dlse == yes",
-    "seq_q > seq_k",
-    "member >= 1",
-    "key_tile[16] == first",
-    "key_tile[32] == last",
-    "sequence >= 1",
-}
+    "seq_k < 40", "dlse == yes", "seq_q > seq_k", "member >= 1", "key_tile[16] == first", "key_tile[32] == last", "sequence >= 1",
+    "sequences >= 2", "window == yes", "gap >= 1", "seq_q >= 64", "head >= 1",
+}  # fmt: skip
 
 
 def marked(name, conditions, *rest):
@@ -205,7 +201,7 @@ def test_a_diagnosis_with_conditions_accounts_for_failures_under_them_only():
 def test_a_place_is_asked_of_attribution_too():
     subject = where(lambda p, b, h, i, j: h % group(p) >= 1, **IGNORED)
     case = parse_case(size(CAUSAL, seq_q=20, seq_k=30) + " heads_q=4 heads_kv=2")
-    known = named(subject, CAUSAL + "heads_q=2")
+    known = Diagnosis("causal-ignored", conditions=("member >= 1",))
     assert attributed(subject, case, first_failure(subject, case), known)
     everywhere = planted(**IGNORED)
     assert not attributed(everywhere, case, first_failure(everywhere, case), known)

@@ -29,7 +29,7 @@ SHARED = {
 """Names that explain a defect on every case tried here, and are told from its own by the whole diagnosis."""
 NAMED = ("window-sides-exchanged", "bias-of-another-row", "packed-one-key-early", "lse-of-another-head")
 """Those that are put to the whole diagnosis as well."""
-_RIVALS = 8
+_RIVALS = 16
 """One defect in so many is put to every other semantics, which takes a second."""
 
 

@@ -15,6 +15,8 @@ from tests.diagnosis.stepwise import stepwise
 from tests.diagnosis.test_diagnosis import named
 from tests.fast_tier import fast_one_in
 
+REFUTED = "dbias-mean"
+"""It is put to the whole diagnosis below, where a name is refuted that explains it too."""
 IDS = [pytest.param(*x, id=f"{x[0]}-{n}") for n, x in enumerate(DEFECTS)]
 RIGHT = (
     CASE,
@@ -37,7 +39,7 @@ def test_a_planted_defect_is_what_its_semantics_expects(name, text, defect):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "text", "defect"), fast_one_in(1, IDS[::8], kept=3)
+    ("name", "text", "defect"), fast_one_in(1, (x for x in IDS[::8] if x.values[0] != REFUTED), kept=3)
 )  # a whole diagnosis takes seconds
 def test_a_planted_defect_is_named(name, text, defect):
     found = named(planted_gradient(defect), text, check="nonfinite" if "overflow" in name else "accuracy")
@@ -81,6 +83,6 @@ def test_a_defect_that_is_another_one_on_half_of_the_cases_nearby_gets_no_name()
 @pytest.mark.slow
 def test_a_name_that_a_case_without_the_feature_refutes_does_not_stand_beside_the_right_one():
     """Over two sequences a mean is half of a sum; over one it is the sum."""
-    (text, defect) = next((text, defect) for name, text, defect in DEFECTS if name == "dbias-mean")
+    (text, defect) = next((text, defect) for name, text, defect in DEFECTS if name == REFUTED)
     found = named(planted_gradient(defect), text)
-    assert (found.name, found.also) == ("dbias-mean", ())
+    assert (found.name, found.also) == (REFUTED, ())

@@ -25,9 +25,14 @@ from flashverify_kernels.flatten import flatten, flatten_decode, unflatten, unfl
 from flashverify_kernels.options import DecodeOptions
 from tests.kernels.library_calls import TILES, VARIANTS, draw, inputs, lengths, options_of
 
+COMPILED_ALONE = {"window", "lengths", "tree", "dropout"}
+"""Those that `torch.compile` takes, with their gradients, in test_kernels_compiled.py: here they are thorough."""
+
 
 @pytest.mark.slow
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize(
+    "variant", [pytest.param(x, marks=[pytest.mark.thorough] * (x in COMPILED_ALONE)) for x in VARIANTS]
+)
 def test_the_operators_of_attention_pass_opcheck(variant):
     dtype = torch.float16 if variant in ("causal", "bias") else torch.float32
     tensors, options = inputs(dtype), options_of(variant, dtype)

@@ -20,7 +20,12 @@ def int32(*values):
 @pytest.mark.parametrize("causal", CAUSAL)
 @pytest.mark.parametrize("size", fast_one_in(3, [(16, 32), (16, 16), (32, 16)], ids=str, kept=2))
 @pytest.mark.parametrize(
-    ("sq", "sk"), [(40, 70), *(pytest.param(*x, marks=pytest.mark.slow) for x in ((50, 50), (70, 33)))]
+    ("sq", "sk"),
+    [
+        (40, 70),
+        pytest.param(70, 33, marks=pytest.mark.slow),
+        pytest.param(50, 50, marks=[pytest.mark.slow, pytest.mark.thorough]),
+    ],
 )
 def test_prefixes_of_every_length_agree_with_the_definition(make_case, see, blocks, causal, size, sq, sk):
     prefix = [n for n in (0, 1, 15, 16, 17, 31, 32, 33, 48, 70) if n <= sk]

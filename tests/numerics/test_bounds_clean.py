@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from flashverify.numerics import Form
-from tests.fast_tier import fast_one_in
 from tests.numerics.emulator import Emulator
 from tests.numerics.ratios import measure
 from tests.numerics.regimes import REGIMES, draw
@@ -56,11 +55,16 @@ def assert_clean(ratios: dict[str, float]) -> None:
     assert not over
 
 
-@pytest.mark.parametrize(
-    "dtype",
-    [pytest.param(x, id=name, marks=[] if name == "fp16" else [pytest.mark.slow]) for x, name in NAMES.items()],
-)
-@pytest.mark.parametrize("regime", fast_one_in(3, REGIMES))
+# fp16 in every regime, which plays every form; the other dtypes in every third one, and in the rest thorough.
+IN_REGIMES = [
+    pytest.param(regime, dtype, id=f"{regime}-{NAMES[dtype]}", marks=marks)
+    for turn, dtype in enumerate(NAMES)
+    for n, regime in enumerate(REGIMES)
+    for marks in [[pytest.mark.slow] * (turn > 0 or n % 3 > 0) + [pytest.mark.thorough] * (turn > 0 and n % 3 != turn)]
+]
+
+
+@pytest.mark.parametrize(("regime", "dtype"), IN_REGIMES)
 def test_every_form_in_every_regime(regime: str, dtype: torch.dtype) -> None:
     other = OTHERS[(REGIMES.index(regime) + len(NAMES[dtype]) * (dtype == torch.bfloat16)) % len(OTHERS)]
     for seed, (declared, played) in enumerate((*FORMS, other)):

@@ -88,8 +88,18 @@ def rounding_first() -> Form:
     return Form(block_n=16, architecture="ieee", dbias_partial="input")
 
 
-@pytest.mark.parametrize("dtype", fast_one_in(3, [torch.float16, torch.bfloat16, torch.float32], ids=str))
-@pytest.mark.parametrize("size", fast_one_in(3, [1.0, 0.0, 30.0]))
+@pytest.mark.parametrize(
+    ("size", "dtype"),
+    fast_one_in(
+        4,
+        (
+            pytest.param(size, dtype, id=f"{size}-{dtype}")
+            for size in (1.0, 0.0, 30.0)
+            for dtype in (torch.float16, torch.bfloat16, torch.float32)
+        ),
+        kept=4,
+    ),
+)
 def test_a_correct_kernel_is_within_its_bound(dtype: torch.dtype, size: float) -> None:
     for seed, regime in enumerate(REGIMES):
         ratios = Problem(dtype, SHAPES[seed % 3], seed, regime, size).ratios()

@@ -98,7 +98,9 @@ SHAPES = (
 @both
 @pytest.mark.parametrize(
     "regime",
-    fast_one_in(4, ["normal", "logits1e2", "logits1e4", "near_ties", "one_hot", "ascending", "v_cancels", "zeros"]),
+    fast_one_in(
+        4, ["normal", "logits1e2", "logits1e4", "near_ties", "v_cancels", "one_hot", "zeros", "ascending"], kept=2
+    ),
 )
 def test_a_correct_kernel_stays_below(dtype: torch.dtype, regime: str) -> None:
     seen = set()

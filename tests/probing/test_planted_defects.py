@@ -32,16 +32,11 @@ def probe(spec, topics, forms):
     return survey(answering, loaded, spec=spec, device="cpu", seconds=60, topics=topics, forms=forms)
 
 
-# Of the three forms one; the conventions and the mask are cheap.
+# The forms are thorough: test_numerical_form.py has one in plain torch. The conventions and the mask are cheap.
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(
-            name, marks=[pytest.mark.thorough] * (name in ("weights_truncated", "accumulator_in_the_input_dtype"))
-        )
-        for name in PLANTED
-    ],
+    [pytest.param(name, marks=[pytest.mark.thorough] * bool(PLANTED[name][1])) for name in PLANTED],
 )
 def test_a_curated_defect_looks_like_one(name, interpreted, tmp_path):
     topics, forms, words, field = PLANTED[name]

@@ -44,7 +44,7 @@ def recorded(kernel):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("heads", [(8, 8), (8, 2)])
+@pytest.mark.parametrize("heads", fast_one_in(1, [(8, 2), (8, 8)], kept=2))
 def test_no_check_gives_a_subject_what_it_does_not_declare(heads):
     kernel, seen = recorded(square_tiles)
     text = "fv1 batch=2 heads_q={} heads_kv={} seq_q=128 seq_k=128 dtype=fp32 causal=top-left"
@@ -81,7 +81,7 @@ WITHOUT = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", fast_one_in(2, SUBJECTS))
+@pytest.mark.parametrize("name", fast_one_in(2, SUBJECTS, kept=2))
 def test_draws_need_no_rejection(name):
     narrow = SUBJECTS[name].supports
     wide = draw(WITHOUT[name], 60)
@@ -100,8 +100,7 @@ def leaks(case):
 @pytest.mark.slow
 def test_the_pair_of_tiles_that_leaks_is_drawn_and_found():
     rare, even = (
-        [case for seed in range(2) for case in draw(tile_pairs(even=even).supports, 200, seed) if leaks(case)]
-        for even in (False, True)
+        [case for case in draw(tile_pairs(even=even).supports, 200, 1) if leaks(case)] for even in (False, True)
     )
     found = even[0]
     assert len(even) > len(rare)
