@@ -57,7 +57,7 @@ def heads_in_effect(found: list[Counted]) -> list[Said]:
     """What is read of which head, in words, where it is not the declared one and one formula says it of all cases."""
     said = []
     for tensor, what in _WHAT.items():
-        there = [(c, m) for c in found for m in c.maps if m.tensor == tensor and bool(m.wrong.any())]
+        there = [(c, m) for c in found for m in c.maps if m.tensor == tensor and bool((m.wrong & _told(m)).any())]
         if not tested_on([c.scene for c, _ in there]):
             continue
         having = [(c.scene.case, m) for c, m in there]
@@ -68,12 +68,16 @@ def heads_in_effect(found: list[Counted]) -> list[Said]:
 
 
 def _is(case: Case, each: HeadMap, source: Source) -> bool:
-    """Whether a map is that of a formula, where it can be told at all."""
+    """Whether a map is that of a formula, where it is told."""
     b = torch.arange(case.batch).view(-1, 1).expand(-1, case.heads_q)
     h = torch.arange(case.heads_q).expand(case.batch, -1)
     to, head = source(b, h, case)
     readers = torch.zeros(case.batch * case.heads_q, case.batch * case.heads_kv, dtype=torch.bool)
     readers[(b * case.heads_q + h).flatten(), (to * case.heads_kv + head).flatten()] = True
     predicted = readers if each.readers == "q" else readers.mT
-    told = each.declared.cpu().any(1, keepdim=True) | each.found.cpu().any(1, keepdim=True)
-    return bool(((predicted == each.found.cpu()) | ~told).all())
+    return bool(((predicted == each.found.cpu()) | ~_told(each).cpu()).all())
+
+
+def _told(each: HeadMap) -> Tensor:
+    """The readers that are declared to read anything; one of hidden keys alone has a wrong mask, not a wrong head."""
+    return each.declared.any(1, keepdim=True)

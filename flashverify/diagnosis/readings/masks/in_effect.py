@@ -6,6 +6,8 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
+import torch
+
 from flashverify.diagnosis.hypothesis import TILES
 from flashverify.diagnosis.readings.fresh import tested_on
 from flashverify.diagnosis.readings.masks.counted import KINDS, Counted, counted
@@ -175,14 +177,27 @@ def _lse_alone(found: list[Counted]) -> Said | None:
 def _fits(each: Counted, predicted: Callable[[Counted], Tensor]) -> bool:
     assert each.count is not None
     count = each.count
-    some = count.declared > 0
+    asked = _seeing(each)
     near = (count.found - predicted(each)).abs() <= 0.25 + count.resolution.cpu()
-    return bool((near | ~some).all())
+    return bool((near | ~asked).all())
+
+
+def _seeing(each: Counted) -> Tensor:
+    """The rows that see a key; all of them where none of those is wrong."""
+    assert each.count is not None
+    some = each.count.declared > 0
+    return some if bool((each.count.wrong & some).any()) else torch.ones_like(some)
 
 
 def _counts(start: Counted) -> Iterator[tuple[str, Callable[[Counted], Tensor]]]:
     """What the LSE may count, in words."""
     assert start.count is not None
+    if bool(_seeing(start).all()) and not bool((start.count.declared > 0).all()):
+        yield (
+            "counts every key in rows that see none",
+            lambda each: _declared(each) + each.scene.case.seq_k * (_declared(each) == 0),
+        )
+        return
     extra = (start.count.found - start.count.declared)[start.count.declared > 0]
     if extra.numel() and float((extra - extra[0]).abs().max()) < 0.25:
         c = round(float(extra[0]))
