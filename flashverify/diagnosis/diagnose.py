@@ -49,7 +49,7 @@ _PRECISION = 3.0
 _STATE = 1.0
 """Seconds to see whether a failure about values is one of a later call, and a third of those to name what it keeps."""
 _OF_VALUES = ("accuracy", "nonfinite")
-_READINGS = 0.3
+_READINGS = 0.4
 """Share of the time that is kept for reading what the kernel computes where nothing is named."""
 _FATAL = ("crash", "hang", "exception")
 """Checks whose failures leave no outputs to explain."""
@@ -94,10 +94,6 @@ def diagnose(
     trials, end, number = Trials(subject, seconds, kept=_READINGS), time.monotonic() + seconds, fresh_number()
     if verdict.check == "reuse":
         return _of_state(subject, case, verdict, first, number, end)
-    if verdict.check in _OF_VALUES and suspected(subject, case, number, time.monotonic() + _STATE):
-        kept = kept_from_earlier(subject, case, verdict.error, number, time.monotonic() + 3 * _STATE)
-        if kept is not None:
-            return kept
     found = first_scene(subject, case, verdict)
     if found is None:
         return (
@@ -113,6 +109,10 @@ def diagnose(
         place = f"{place}; {line}"
     if sentence := unwritten(scene, failing):
         return Diagnosis("not-written", sentence, place=place)
+    if verdict.check in _OF_VALUES and suspected(subject, case, number, time.monotonic() + _STATE):
+        kept = kept_from_earlier(subject, case, verdict.error, number, time.monotonic() + 3 * _STATE)
+        if kept is not None:
+            return kept
     starts = [scene] if work(scene.case) <= LARGEST else []
     if starts and scene.case.storage.padding in _NOT_FINITE:
         plain = trials.scene(replace(scene.case, storage=replace(scene.case.storage, padding="zero")))
@@ -147,12 +147,13 @@ def diagnose(
             if precise is not None and precise.evidence:
                 return structs.replace(precise, sentence=precise.sentence + remark, place=place)
     trials.release()
-    read = readings(trials, starts[0], verdict.output) if precise is None else Readings()
+    read = Readings() if remark else readings(trials, starts[0], verdict.output)
     words, conditions = described(trials, starts[0], verdict.output)
-    said, form = (_NONE, "") if precise is None else (precise.sentence, precise.form)
+    said, form, evidence = (_NONE, "", "") if precise is None else (precise.sentence, precise.form, "")
     if read.sentences:
-        said = " ".join(f"{sentence}." for sentence in read.sentences)
-    evidence = _sentence(read.evidence) if read.evidence else ""
+        in_effect = " ".join(f"{sentence}." for sentence in read.sentences)
+        said = in_effect if read.tested else f"{said} {in_effect}"
+        evidence = _sentence(read.evidence)
     return Diagnosis(
         sentence=f"{said} {words}{remark}",
         place=place,

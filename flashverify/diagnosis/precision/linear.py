@@ -27,6 +27,8 @@ _LN2 = math.log(2.0)
 _WAVES = 3
 _EXPLAINED = 0.75
 _LARGEST = 1 << 16
+_SMALL = 2.0**-5
+"""Relative errors of logits and weights up to which the change of the outputs is taken to be linear; what is larger is no matter of precision."""
 
 
 def linear_words(scenes: list[Scene], names: frozenset[str]) -> str:
@@ -34,13 +36,15 @@ def linear_words(scenes: list[Scene], names: frozenset[str]) -> str:
     if not names <= {"o", "lse"}:
         return ""
     factor = _fitted(scenes, names, _factor)
-    if factor is not None:
+    if factor is not None and abs(float(factor[0][0])) <= _SMALL:
         return f"logits times {1 + float(factor[0][0]):.7g} ({_how_well(factor[1])})"
     form = scenes[0].form
     tiles = (form.block_n,) if form.block_n is not None else TILES
     tried = [_fitted(scenes, names, _fractions(tile, rescales=each)) for tile in tiles for each in (True, False)]
     if wave := max((each for each in tried if each is not None), key=lambda each: each[1], default=None):
         worst = float(_waves(torch.linspace(0, 1, 257, dtype=torch.float64)).mT.mul(wave[0]).sum(-1).abs().max())
+        if worst > _SMALL:
+            return ""
         return (
             "an exponential by a polynomial of low degree: its relative error depends on the fraction "
             f"of the base-2 exponent and is up to 2^{math.log2(worst):.1f} ({_how_well(wave[1])})"

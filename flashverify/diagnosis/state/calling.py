@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from flashverify.diagnosis.state.pairs import Pair
     from flashverify.subjects.interface import Subject
 
-__all__ = ["Called", "Way", "called"]
+__all__ = ["Called", "Way", "called", "right_alone"]
 
 
 class _RaisedError(Exception):
@@ -67,6 +67,16 @@ def called(subject: Subject, pair: Pair, way: Way) -> Called | None:
         return _called(subject, pair, way)
     except _RaisedError:  # a defect may raise on other cases; those say nothing
         return None
+
+
+def right_alone(subject: Subject, pair: Pair) -> bool:
+    """Whether the later problem is right without the earlier one."""
+    problem, _ = materialize(pair.later, subject.device())
+    try:
+        scene = seen(subject, problem, _run(subject, problem, problem, 0)[0])
+    except _RaisedError:
+        return False
+    return scene is not None and not scene.failures
 
 
 def _called(subject: Subject, pair: Pair, way: Way) -> Called | None:

@@ -9,9 +9,9 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from flashverify.diagnosis.place import place_of
-from flashverify.diagnosis.state.calling import Called, Way, called
+from flashverify.diagnosis.state.calling import Called, Way, called, right_alone
 from flashverify.diagnosis.state.candidates import CANDIDATES, Candidate, fitting
-from flashverify.diagnosis.state.pairs import kinds_of, pairs
+from flashverify.diagnosis.state.pairs import fresh_number, kinds_of, pairs
 from flashverify.judge.record import Diagnosis
 from flashverify.outputs import KERNELS, OUTPUTS
 
@@ -116,8 +116,16 @@ def _searched(subject: Subject, case: Case, kind: str, way: Way, number: int, en
             if not known.candidates:
                 silent[pair.what] = _SILENT
             elif len(known.shown) > _NEEDED:
-                return known
+                return known if _right_by_itself(subject, case, kind, pair.what) else None
     return None
+
+
+def _right_by_itself(subject: Subject, case: Case, kind: str, what: str) -> bool:
+    """Whether the later problem of such pairs, of sizes that nobody asked before, is ever right as a first call."""
+    if kind == "larger":  # no size is new to a buffer that grew
+        return True
+    alike = (pair for pair in pairs(subject, case, kind, fresh_number()) if pair.what == what)
+    return any(right_alone(subject, pair) for pair in islice(alike, _ASKED))
 
 
 def _first_fitting(subject: Subject, each: Called) -> tuple[frozenset[str], list[Candidate]] | None:

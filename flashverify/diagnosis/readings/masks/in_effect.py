@@ -144,7 +144,11 @@ def places_in_effect(trials: Trials, scenes: list[Scene]) -> list[Said]:
         return [words]
     for each in found:
         messages = [words for name in ("o", "lse", "dv", "dq", "dk") for words in each.messages.get(name, ())]
-        messages = [words for words in messages if not words.startswith(("lse: ", "heads of k,"))]
+        messages = [
+            words
+            for words in messages
+            if not words.startswith(("lse: ", "heads of k,")) and "instead of none" not in words
+        ]
         if messages:
             case = each.scene.case
             size = f"{case.batch} x {case.heads_q} heads, {case.seq_q} rows and {case.seq_k} keys"
