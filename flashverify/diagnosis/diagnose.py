@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
+from flashverify.diagnosis.attempting import attempted
 from flashverify.diagnosis.conditions import in_words
 from flashverify.diagnosis.description import described
 from flashverify.diagnosis.naming import Named, named, named_at_places
@@ -21,7 +22,7 @@ from flashverify.diagnosis.precision import precision_words
 from flashverify.diagnosis.readings import Readings, readings
 from flashverify.diagnosis.related_cases import variants
 from flashverify.diagnosis.siblings import sibling
-from flashverify.diagnosis.state.naming import kept_from_earlier, suspected
+from flashverify.diagnosis.state.naming import kept_from_earlier, of_a_later_call
 from flashverify.diagnosis.state.pairs import fresh_number
 from flashverify.diagnosis.state.telling import gone, told
 from flashverify.diagnosis.trials import Trials, work
@@ -46,9 +47,6 @@ _UNPADDED, _SHARE_UNPADDED = 6, 0.3
 """Cases with zeros for padding that must be right for a failure to be one of padding, and the share of the time for them."""
 _PRECISION = 3.0
 """Seconds for a defect of precision."""
-_STATE = 1.0
-"""Seconds to see whether a failure about values is one of a later call, and a third of those to name what it keeps."""
-_OF_VALUES = ("accuracy", "nonfinite")
 _READINGS = 0.4
 """Share of the time that is kept for reading what the kernel computes where nothing is named."""
 _FATAL = ("crash", "hang", "exception")
@@ -109,10 +107,9 @@ def diagnose(
         place = f"{place}; {line}"
     if sentence := unwritten(scene, failing):
         return Diagnosis("not-written", sentence, place=place)
-    if verdict.check in _OF_VALUES and suspected(subject, case, number, time.monotonic() + _STATE):
-        kept = kept_from_earlier(subject, case, verdict.error, number, time.monotonic() + 3 * _STATE)
-        if kept is not None:
-            return kept
+    kept = attempted("asking for state", lambda: of_a_later_call(subject, case, verdict, number), None)
+    if kept is not None:
+        return kept
     starts = [scene] if work(scene.case) <= LARGEST else []
     if starts and scene.case.storage.padding in _NOT_FINITE:
         plain = trials.scene(replace(scene.case, storage=replace(scene.case.storage, padding="zero")))
@@ -147,7 +144,9 @@ def diagnose(
             if precise is not None and precise.evidence:
                 return structs.replace(precise, sentence=precise.sentence + remark, place=place)
     trials.release()
-    read = Readings() if remark else readings(trials, starts[0], verdict.output)
+    read = Readings()
+    if not remark:
+        read = attempted("reading", lambda: readings(trials, starts[0], verdict.output), read)
     words, conditions = described(trials, starts[0], verdict.output)
     said, form, evidence = (_NONE, "", "") if precise is None else (precise.sentence, precise.form, "")
     if read.sentences:

@@ -233,3 +233,16 @@ def test_a_diagnosis_without_a_name_says_the_reading_first(monkeypatch):
     assert found.sentence.startswith(f"{sentences[0]}. ")
     assert "No known wrong semantics" not in found.sentence
     assert found.evidence.startswith("Each reading holds on at least ")
+
+
+def test_the_description_stands_where_a_reading_raises(monkeypatch, capsys):
+    for name in ("named", "named_at_places", "precision_words"):
+        monkeypatch.setattr(diagnosing, name, lambda *_: None)
+    monkeypatch.setattr(diagnosing, "readings", lambda *_: 1 / 0)
+    text, subject, _ = WEIGHTS[2]
+    case = parse_case(text)
+    verdict = next(v for v in judge_case(subject, case, Plan.only("accuracy", case)).failures)
+    found = diagnose(subject, case, verdict, seconds=10)
+
+    assert "related cases fail" in found.sentence
+    assert "reading failed: ZeroDivisionError" in capsys.readouterr().err

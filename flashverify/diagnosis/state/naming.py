@@ -17,9 +17,10 @@ from flashverify.outputs import KERNELS, OUTPUTS
 
 if TYPE_CHECKING:
     from flashverify.case.case import Case
+    from flashverify.judge.verdict import Verdict
     from flashverify.subjects.interface import Subject
 
-__all__ = ["kept_from_earlier", "suspected"]
+__all__ = ["kept_from_earlier", "of_a_later_call"]
 
 _NEEDED = 2
 """Further pairs of problems that a name must explain."""
@@ -29,6 +30,11 @@ _SILENT = 2
 
 _ASKED = 4
 """Pairs that are tried for one whose first call is right."""
+
+
+_SECONDS = 1.0
+"""Seconds to see whether a failure about values is one of a later call, and a third of those to name what it keeps."""
+_OF_VALUES = ("accuracy", "nonfinite")
 
 
 @dataclass(slots=True)
@@ -63,7 +69,7 @@ def kept_from_earlier(subject: Subject, case: Case, error: str, number: int, end
     return None
 
 
-def suspected(subject: Subject, case: Case, number: int, end: float) -> bool:
+def _suspected(subject: Subject, case: Case, number: int, end: float) -> bool:
     """Whether a second call at the addresses of the first is wrong, and the first is right, for pairs of one size."""
     for kind in ("lengths", "values", "settings"):
         first: Case | None = None
@@ -77,6 +83,13 @@ def suspected(subject: Subject, case: Case, number: int, end: float) -> bool:
             if each.later.failures:
                 return True
     return False
+
+
+def of_a_later_call(subject: Subject, case: Case, verdict: Verdict, number: int) -> Diagnosis | None:
+    """What is kept where a failure about values is one of a later call; None where it is not."""
+    if verdict.check not in _OF_VALUES or not _suspected(subject, case, number, time.monotonic() + _SECONDS):
+        return None
+    return kept_from_earlier(subject, case, verdict.error, number, time.monotonic() + 3 * _SECONDS)
 
 
 def _ways(kind: str, error: str) -> tuple[Way, ...]:
