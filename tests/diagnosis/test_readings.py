@@ -69,13 +69,6 @@ def of_head_modulo(self, h, group, heads_kv):
     return h % heads_kv
 
 
-class EmptyRowsCountEveryKey(Plain):
-    def forward(self, problem):
-        found = super().forward(problem)
-        full = torch.full_like(found.lse, math.log(problem.case.seq_k))
-        return dataclasses.replace(found, lse=torch.where(torch.isinf(found.lse), full, found.lse))
-
-
 MASKS = [
     (
         FORWARD.replace("seq_q=5 seq_k=7", "seq_q=40 seq_k=40") + "causal=top-left window=3,*",
@@ -169,20 +162,6 @@ def test_what_is_in_effect_is_said_and_was_tested(text, subject, sentences):
 
     assert found.sentences == sentences
     assert "failing cases of several seeds and sizes" in found.evidence
-
-
-def test_rows_that_see_no_key_and_count_every_one_are_no_matter_of_heads():
-    trials = Trials(EmptyRowsCountEveryKey(), 300)
-    sizes = {(8, 12): "0,5,12", (18, 40): "7,0,30", (33, 21): "0,21,1"}
-    texts = [
-        f"fv1 batch=3 heads_q=2 heads_kv=2 seq_q={q} seq_k={k} dtype=fp32 backward=no klen={n}"
-        for (q, k), n in sizes.items()
-    ]
-    scene, *_ = [trials.scene(parse_case(text)) for text in texts]
-
-    assert readings(trials, scene, "lse").sentences == (
-        "The row sum, as the LSE tells it, counts every key in rows that see none; O's weights are relative to it",
-    )
 
 
 def test_a_right_kernel_gives_no_reading():
