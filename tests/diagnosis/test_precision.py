@@ -150,8 +150,10 @@ def test_a_wrong_width_of_tiles_is_warned_of():
     [
         {"scale": lambda self, problem: 2 * problem.scale},
         {"output": lambda self, o, z, v, lse: torch.cat([o[:, :, :1] * math.nan, o[:, :, 1:] * 1.001], 2)},
+        {"scale": lambda self, problem: 1.05 * problem.scale},
+        softmax(exp=lambda x: torch.exp(x) * (1 + 0.06 * torch.cos(2 * math.pi * LOG2E * x))),
     ],
-    ids=["far off", "not finite"],
+    ids=["far off", "not finite", "logits 5 % off", "an exponential 6 % off"],
 )
 def test_nothing_is_said_of_errors_that_are_no_question_of_precision(defect):
     assert words(planted(**defect), FP32) is None
