@@ -45,8 +45,8 @@ __all__ = ["SECONDS", "diagnose"]
 SECONDS = 10.0
 _UNPADDED, _SHARE_UNPADDED = 6, 0.3
 """Cases with zeros for padding that must be right for a failure to be one of padding, and the share of the time for them."""
-_PRECISION = 3.0
-"""Seconds for a defect of precision."""
+_PRECISION = 0.3
+"""Share of the time for a defect of precision."""
 _READINGS = 0.4
 """Share of the time that is kept for reading what the kernel computes where nothing is named."""
 _FATAL = ("crash", "hang", "exception")
@@ -107,7 +107,7 @@ def diagnose(
         place = f"{place}; {line}"
     if sentence := unwritten(scene, failing):
         return Diagnosis("not-written", sentence, place=place)
-    kept = attempted("asking for state", lambda: of_a_later_call(subject, case, verdict, number), None)
+    kept = attempted("asking for state", lambda: of_a_later_call(subject, case, verdict, number, seconds), None)
     if kept is not None:
         return kept
     starts = [scene] if work(scene.case) <= LARGEST else []
@@ -140,7 +140,7 @@ def diagnose(
         if (answered := _by_itself(search, trials, starts[0], verdict.output)) is not None:
             return _of(*answered, place, remark)
         if search is named:
-            precise = precision_words(subject, scene.case, verdict, min(end, time.monotonic() + _PRECISION))
+            precise = precision_words(subject, scene.case, verdict, min(end, time.monotonic() + _PRECISION * seconds))
             if precise is not None and precise.evidence:
                 return structs.replace(precise, sentence=precise.sentence + remark, place=place)
     trials.release()

@@ -26,14 +26,10 @@ _NEEDED = 2
 """Further pairs of problems that a name must explain."""
 _SILENT = 2
 """Pairs that are right, or that nothing explains, after which no further pair is tried that differs in the same thing."""
-
-
 _ASKED = 4
 """Pairs that are tried for one whose first call is right."""
-
-
-_SECONDS = 1.0
-"""Seconds to see whether a failure about values is one of a later call, and a third of those to name what it keeps."""
+_LOOKING, _NAMING = 0.1, 0.3
+"""Shares of the time of a diagnosis to see whether a failure about values is one of a later call, and to name what it keeps."""
 _OF_VALUES = ("accuracy", "nonfinite")
 
 
@@ -85,11 +81,19 @@ def _suspected(subject: Subject, case: Case, number: int, end: float) -> bool:
     return False
 
 
-def of_a_later_call(subject: Subject, case: Case, verdict: Verdict, number: int) -> Diagnosis | None:
-    """What is kept where a failure about values is one of a later call; None where it is not."""
-    if verdict.check not in _OF_VALUES or not _suspected(subject, case, number, time.monotonic() + _SECONDS):
+def of_a_later_call(subject: Subject, case: Case, verdict: Verdict, number: int, seconds: float) -> Diagnosis | None:
+    """What is kept where a failure about values is one of a later call; None where it is not.
+
+    Args:
+        subject: the kernel under test.
+        case: where it fails.
+        verdict: the failing verdict.
+        number: of the diagnosis, see `fresh_number`.
+        seconds: of the whole diagnosis, of which a share is used.
+    """
+    if verdict.check not in _OF_VALUES or not _suspected(subject, case, number, time.monotonic() + _LOOKING * seconds):
         return None
-    return kept_from_earlier(subject, case, verdict.error, number, time.monotonic() + 3 * _SECONDS)
+    return kept_from_earlier(subject, case, verdict.error, number, time.monotonic() + _NAMING * seconds)
 
 
 def _ways(kind: str, error: str) -> tuple[Way, ...]:
