@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["between", "phrase"]
+__all__ = ["between", "part_words", "phrase"]
 
 _NUMBERS = {
     "seq_q": "Sq",
@@ -28,6 +28,7 @@ _NUMBERS = {
     "row_max": "the row's largest logit",
 }
 _PARTS = {
+    "causal": "a causal mask",
     "window": "a window",
     "key_lengths": "key lengths",
     "query_lengths": "query lengths",
@@ -83,6 +84,11 @@ def phrase(feature: str, comparison: str, value: int | float | str, *, modulus: 
     return _named(feature, comparison, text) or _number(feature, comparison, text, modulus)
 
 
+def part_words(feature: str) -> str:
+    """What a case has that has the feature, with its article: `a window`."""
+    return _PARTS[feature]
+
+
 def between(feature: str, low: int | float | str, end: int | float | str) -> str:
     """`where 33 <= D < 65`."""
     name = _NUMBERS.get(feature, feature.replace("launch.", "the launch parameter "))
@@ -105,8 +111,6 @@ def _named(feature: str, comparison: str, text: str) -> str:
     if feature == "precision":
         return f"{'not ' * negated}with {text} products"
     if feature == "causal":
-        if text == "no":
-            return f"{'with' if negated else 'without'} a causal mask"
         return f"{'not ' * negated}with a {text} causal mask"
     if feature in ("layout", "padding", "do", "regime"):
         what = {"do": "a dO that is", "padding": "padding of", "regime": "values of the regime"}.get(feature, feature)

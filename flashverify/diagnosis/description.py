@@ -15,6 +15,7 @@ from flashverify.diagnosis.neighbours import neighbours, simplifications
 from flashverify.diagnosis.places import region_of
 from flashverify.diagnosis.placing import covering
 from flashverify.diagnosis.related_cases import variants
+from flashverify.diagnosis.removals import needed
 
 if TYPE_CHECKING:
     from flashverify.diagnosis.conditions import Condition
@@ -56,6 +57,7 @@ def described(trials: Trials, scene: Scene, output: str) -> tuple[str, tuple[str
         conditions = (*conditions, place)
         sentences.append(f"Wrong elements are {in_words((place,))}")
     name = output if output in scene.failures else next(iter(scene.failures))
+    sentences += _needed(trials, scene)
     sentences += _launches(trials, scene)
     sentences += _signs(failing, name)
     sentences += growth(trials, scene, name, _SHARES["growth"])
@@ -92,6 +94,11 @@ def _common_place(failing: list[Scene]) -> Condition | None:
 
 def _whole(scene: Scene, place: Condition) -> bool:
     return region_of(scene, (place,)).everything
+
+
+def _needed(trials: Trials, scene: Scene) -> list[str]:
+    found = needed(trials, scene.case)
+    return [f"Failing cases are right without {', and without '.join(found)}"] if found else []
 
 
 def _launches(trials: Trials, scene: Scene) -> list[str]:
