@@ -159,7 +159,7 @@ def diagnose(
         conditions=conditions,
         evidence=evidence,
         form=form,
-        read=read.tested,
+        reading=f"{read.sentences[0]}." if read.tested else "",
     )
 
 

@@ -58,7 +58,8 @@ class Diagnosis(msgspec.Struct, frozen=True, omit_defaults=True):
         conditions: under which the semantics is wrong, as `flashverify.diagnosis` parses them; all hold; empty where it always is.
         evidence: what the name rests on, in words: how many further cases were explained, and how many of them clearly.
         form: the numerical form under which the outputs would be within bounds, as Python text; empty where none was found.
-        read: whether the sentence begins with what was read off the kernel and held on fresh cases, where no semantics has a name for it.
+        reading: the sentence with which `sentence` begins if that was read off the kernel and held on fresh cases; empty where a
+            semantics has a name for it, or nothing was read.
     """
 
     name: str = ""
@@ -68,7 +69,7 @@ class Diagnosis(msgspec.Struct, frozen=True, omit_defaults=True):
     conditions: tuple[str, ...] = ()
     evidence: str = ""
     form: str = ""
-    read: bool = False
+    reading: str = ""
 
 
 class Folded(msgspec.Struct, frozen=True, omit_defaults=True):

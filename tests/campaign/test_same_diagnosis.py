@@ -1,5 +1,6 @@
 """Two findings with names of one mistake are one, and keep the name that says more."""
 
+import msgspec
 import pytest
 
 from flashverify.campaign.causes.diagnoses import agreed, alike
@@ -34,6 +35,16 @@ def test_a_check_that_compares_no_values_has_no_diagnosis_to_share():
     assert alike(race, named, [known("scale-missing")]) is None
     assert alike(KEY, named, [known("scale-missing", key=race)]) is None
     assert alike(KEY, named, [known("scale-missing", key=race), known("scale-missing", key=OTHER)]).key == OTHER
+
+
+def test_what_was_read_off_the_kernel_is_one_defect_where_nothing_has_a_name():
+    read = Diagnosis(sentence="O misses key 3. 2 of 4 fail.", reading="O misses key 3.")
+    found = msgspec.structs.replace(known(""), diagnosis=read)
+
+    assert alike(OTHER, msgspec.structs.replace(read, sentence="O misses key 3. 9 of 9 fail."), [found]) is found
+    assert alike(OTHER, msgspec.structs.replace(read, reading="O misses key 4."), [found]) is None
+    assert alike(OTHER, Diagnosis("odd-key", reading=""), [found]) is None
+    assert alike(Key("k", "sanitizer", "race", "o", "fp32"), read, [found]) is None
 
 
 def test_of_names_that_cases_did_not_tell_apart_the_shared_one_stays():

@@ -208,7 +208,7 @@ def test_a_diagnosis_without_a_name_says_the_reading_first(monkeypatch):
     verdict = next(v for v in judge_case(subject, case, Plan.only("accuracy", case)).failures)
     found = diagnose(subject, case, verdict, seconds=300)
 
-    assert (found.name, found.read) == ("", True)
+    assert (found.name, found.reading) == ("", f"{sentences[0]}.")
     assert found.sentence.startswith(f"{sentences[0]}. ")
     assert "No known wrong semantics" not in found.sentence
     assert found.evidence.startswith("Each reading holds on at least ")

@@ -168,7 +168,9 @@ def test_without_a_name_the_failure_is_the_title():
 
 def test_what_was_read_off_the_kernel_is_the_title_without_a_name():
     said = "The logits in effect hold 0.5 times the bias. 60 of 63 related cases fail."
-    diagnosis = Diagnosis(sentence=said, conditions=("bias == full",), evidence="Each reading holds.", read=True)
+    diagnosis = Diagnosis(
+        sentence=said, conditions=("bias == full",), evidence="Each reading holds.", reading=said[:46]
+    )
     card = card_of(finding(diagnosis=diagnosis))
     assert (card.title, card.diagnosis) == ("The logits in effect hold 0.5 times the bias", said)
 

@@ -73,7 +73,7 @@ def card_of(record: FindingRecord, script: str = "") -> Card:
     shown, map_case = _map(record)
     return Card(
         record=record,
-        title=(_named(found) if found is not None and (found.name or found.read) else "") or failure,
+        title=(_named(found) if found is not None and (found.name or found.reading) else "") or failure,
         failure=failure,
         diagnosis=found.sentence if found else "",
         evidence=found.evidence if found else "",
@@ -102,7 +102,7 @@ def _named(found: Diagnosis) -> str:
     title = re.split(r"\.(?:\s|$)", found.sentence, maxsplit=1)[0]
     where = (
         ""
-        if not found.conditions or "only" in title or found.read
+        if not found.conditions or "only" in title or found.reading
         else f", only where {' and '.join(found.conditions)}"
     )
     return title + where if title else ""

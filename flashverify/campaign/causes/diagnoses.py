@@ -44,10 +44,11 @@ def named(finding: FindingRecord) -> bool:
 def alike(key: Key, found: Diagnosis | None, known: Iterable[FindingRecord]) -> FindingRecord | None:
     """The first of the `known` findings whose diagnosis names the same defect as `found`, the diagnosis of the finding `key`.
 
-    Both have to be about values: what else fails on a case with wrong values gets their name as well.
+    Where no semantics has a name for it, one reading of the kernel is one defect. Both findings have to be about values: what else fails
+    on a case with wrong values gets their name as well.
     """
     told = (*TOLD_BY_VALUES, *OF_VALUES)
-    if found is None or not found.name or key.check not in told:
+    if found is None or not (found.name or found.reading) or key.check not in told:
         return None
     others = (r for r in known if r.key != key and r.key.check in told and r.diagnosis is not None)
     return next((r for r in others if r.diagnosis is not None and same_defect(r.diagnosis, found)), None)
@@ -71,7 +72,9 @@ def names(found: Iterable[FindingRecord]) -> dict[Key, Diagnosis]:
 
 
 def same_defect(a: Diagnosis, b: Diagnosis) -> bool:
-    """Whether one mistake has both names, or some semantics is consistent with the cases of both, under the same conditions."""
+    """Whether one mistake has both names, or some semantics is consistent with the cases of both, under the same conditions; without names whether one thing was read."""
+    if not (a.name or b.name):
+        return bool(a.reading) and a.reading == b.reading
     shared = {a.name, *a.also} & {b.name, *b.also} - {""}
     return a.conditions == b.conditions and bool(shared or canonical(a.name, b.name))
 
