@@ -4,40 +4,9 @@ Paged decoding in the folder `own`, and the right forward in Triton and attentio
 themselves: `plant` writes the changed module, which `as_a_user.py` runs in place of a changed bundled kernel.
 """
 
-from dataclasses import dataclass
-from pathlib import Path
+from held_out.own_defect import OwnDefect
 
 __all__ = ["DEFECTS"]
-
-_SETS = Path(__file__).parent.parent
-
-
-@dataclass(frozen=True, kw_only=True)
-class OwnDefect:
-    """A change to a module of a set's `own`, `file` from the folder of the sets on, with the fields of a `Mutant`."""
-
-    name: str
-    file: str
-    before: str
-    after: str
-    outputs: tuple[str, ...]
-    modelled_on: str
-    needs: tuple[str, ...] = ()
-    semantics: str = ""
-    subject: str = ""
-    gpu: bool = False
-    control: bool = False
-
-    def plant(self, folder: Path) -> str:
-        """Writes the changed module into `folder`; returns what to pass to `--subject`."""
-        text = (_SETS / self.file).read_text(encoding="utf-8")
-        if text.count(self.before) != 1:
-            raise SystemExit(f"{self.name}: the text to change stands {text.count(self.before)} times in {self.file}")
-        folder.mkdir(parents=True, exist_ok=True)
-        file = folder / f"{self.name}_subject.py"
-        file.write_text(text.replace(self.before, self.after), encoding="utf-8")
-        return f"{file}:SUBJECT"
-
 
 DEFECTS: tuple[OwnDefect, ...] = (
     OwnDefect(

@@ -3,45 +3,14 @@
 They are planted by themselves: `plant` writes the changed module, which `as_a_user.py` runs in place of a changed bundled kernel.
 """
 
-from dataclasses import dataclass
-from pathlib import Path
+from held_out.own_defect import OwnDefect
 
 __all__ = ["DEFECTS"]
-
-_FOLDER = Path(__file__).parent / "own"
-
-
-@dataclass(frozen=True, kw_only=True)
-class OwnDefect:
-    """A change to a module of `own`, with the fields of a `Mutant`."""
-
-    name: str
-    file: str
-    before: str
-    after: str
-    outputs: tuple[str, ...]
-    modelled_on: str
-    needs: tuple[str, ...] = ()
-    semantics: str = ""
-    subject: str = ""
-    gpu: bool = False
-    control: bool = False
-
-    def plant(self, folder: Path) -> str:
-        """Writes the changed module into `folder`; returns what to pass to `--subject`."""
-        text = (_FOLDER / self.file).read_text(encoding="utf-8")
-        if text.count(self.before) != 1:
-            raise SystemExit(f"{self.name}: the text to change stands {text.count(self.before)} times in {self.file}")
-        folder.mkdir(parents=True, exist_ok=True)
-        file = folder / f"{self.name}_subject.py"
-        file.write_text(text.replace(self.before, self.after), encoding="utf-8")
-        return f"{file}:SUBJECT"
-
 
 DEFECTS: tuple[OwnDefect, ...] = (
     OwnDefect(
         name="t_maximum_starts_at_minus_1e4",
-        file="tiled.py",
+        file="third/own/tiled.py",
         before='    m = tl.full([BLOCK], float("-inf"), tl.float32)\n',
         after="    m = tl.full([BLOCK], -10000.0, tl.float32)\n",
         outputs=("o", "lse"),
@@ -49,7 +18,7 @@ DEFECTS: tuple[OwnDefect, ...] = (
     ),
     OwnDefect(
         name="t_group_rounded_to_a_power_of_two",
-        file="tiled.py",
+        file="third/own/tiled.py",
         before="    group = heads // k.shape[2]\n",
         after="    group = triton.next_power_of_2(heads // k.shape[2])\n",
         outputs=("o", "lse"),
@@ -58,7 +27,7 @@ DEFECTS: tuple[OwnDefect, ...] = (
     ),
     OwnDefect(
         name="t_lse_rows_rounded_to_the_tile",
-        file="tiled.py",
+        file="third/own/tiled.py",
         before="    lse_room = rows\n",
         after="    lse_room = triton.cdiv(rows, block) * block\n",
         outputs=("lse",),
@@ -66,7 +35,7 @@ DEFECTS: tuple[OwnDefect, ...] = (
     ),
     OwnDefect(
         name="t_causal_end_without_the_prefix",
-        file="tiled.py",
+        file="third/own/tiled.py",
         before="        stop = tl.minimum(n, (tile + 1) * BLOCK + shift)\n",
         after="        stop = tl.minimum(n, (tile + 1) * BLOCK)\n",
         outputs=("o", "lse"),
@@ -75,7 +44,7 @@ DEFECTS: tuple[OwnDefect, ...] = (
     ),
     OwnDefect(
         name="t_empty_rows_by_the_tile",
-        file="tiled.py",
+        file="third/own/tiled.py",
         before="    divisor = tl.where(total == 0.0, 1.0, total)\n",
         after="    divisor = tl.where(tl.sum(total, 0) == 0.0, 1.0, total)\n",
         outputs=("o", "lse"),
@@ -83,7 +52,7 @@ DEFECTS: tuple[OwnDefect, ...] = (
     ),
     OwnDefect(
         name="t_window_after_the_softmax",
-        file="by_hand.py",
+        file="third/own/by_hand.py",
         before="        s = terms(wide_q @ wide_k.mT * p.scale, p, see)\n",
         after="        s = terms(wide_q @ wide_k.mT * p.scale, p, visible(p, window=False))\n",
         outputs=("o", "lse", "dq", "dk", "dv"),
@@ -92,7 +61,7 @@ DEFECTS: tuple[OwnDefect, ...] = (
     ),
     OwnDefect(
         name="t_cap_after_the_mask",
-        file="by_hand.py",
+        file="third/own/by_hand.py",
         before="    return s.masked_fill(~see, -torch.inf)\n",
         after="    return s.masked_fill(~see, -torch.inf if p.softcap is None else -p.softcap)\n",
         outputs=("o", "lse", "dq", "dk", "dv"),
@@ -101,7 +70,7 @@ DEFECTS: tuple[OwnDefect, ...] = (
     ),
     OwnDefect(
         name="t_alibi_from_the_first_key",
-        file="by_hand.py",
+        file="third/own/by_hand.py",
         before="        at = torch.arange(rows)[:, None] + shift_of(p, n[:, None, None])\n",
         after="        at = torch.arange(rows)[:, None] + 0 * n[:, None, None]\n",
         outputs=("o", "lse", "dq", "dk", "dv"),
@@ -110,7 +79,7 @@ DEFECTS: tuple[OwnDefect, ...] = (
     ),
     OwnDefect(
         name="t_backward_with_the_default_scale",
-        file="by_hand.py",
+        file="third/own/by_hand.py",
         before="        scale = p.scale\n",
         after="        scale = q.shape[3] ** -0.5\n",
         outputs=("dq", "dk", "dv"),
@@ -119,7 +88,7 @@ DEFECTS: tuple[OwnDefect, ...] = (
     ),
     OwnDefect(
         name="t_last_chunk_rescaled_twice",
-        file="by_hand.py",
+        file="third/own/by_hand.py",
         before="            total = total * alpha + weights.sum(-1)\n",
         after="            total = total * alpha + weights.sum(-1)\n"
         "            alpha = alpha * alpha if start and part.shape[3] < CHUNK else alpha\n",
@@ -128,7 +97,7 @@ DEFECTS: tuple[OwnDefect, ...] = (
     ),
     OwnDefect(
         name="t_backward_weights_without_the_sink",
-        file="by_hand.py",
+        file="third/own/by_hand.py",
         before="        weights = torch.exp(terms(dot, p, see) - pivot[..., None])\n",
         after="        weights = torch.exp(terms(dot, p, see) - pivot[..., None])\n"
         "        weights = weights / weights.sum(-1, keepdim=True).clamp_min(1e-30) if p.sink is not None else weights\n",
@@ -138,7 +107,7 @@ DEFECTS: tuple[OwnDefect, ...] = (
     ),
     OwnDefect(
         name="t_shift_of_the_first_keys",
-        file="by_hand.py",
+        file="third/own/by_hand.py",
         before='    return n - p.q.shape[2] if alignment == "bottom-right" else 0 * n\n',
         after='    return _SHIFTS.setdefault((p.q.shape[2], p.q.shape[0], n.dim()), n - p.q.shape[2]) if alignment == "bottom-right" else 0 * n\n',
         outputs=("o", "lse", "dq", "dk", "dv"),
