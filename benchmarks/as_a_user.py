@@ -18,7 +18,6 @@ import argparse
 import functools
 import json
 import os
-import runpy
 import shutil
 import statistics
 import subprocess
@@ -32,10 +31,9 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 import msgspec
+from planted import defects_of, plant
 
 from flashverify.judge.record import Diagnosis
-from flashverify.mutants import build_mutant
-from flashverify.mutants.bank import CURATED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -74,9 +72,7 @@ class Seen(msgspec.Struct):
 
 def build(defect: Sequence[Mutant], folder: Path) -> str:
     """Plant every mutant of a defect in one copy of the kernels; returns the spec of the subject."""
-    if (plant := getattr(defect[0], "plant", None)) is not None:  # of a kernel that is none of ours
-        return str(plant(folder))
-    spec = build_mutant(defect[0], folder)
+    spec = plant(defect[0], folder)
     package = f"mutant_{defect[0].name}"
     for mutant in defect[1:]:
         file = folder / package / mutant.file
@@ -177,10 +173,7 @@ def table(seen: Sequence[Seen]) -> str:
 
 def chosen_defects(options: argparse.Namespace) -> list[tuple[Mutant, ...]]:
     """Those that the command line asks for."""
-    bank = CURATED
-    if options.defects:
-        files = sorted(options.defects.glob("*.py")) if options.defects.is_dir() else [options.defects]
-        bank = tuple(mutant for file in files for mutant in runpy.run_path(str(file))["DEFECTS"])
+    bank = defects_of(options.defects)
     by_name = {mutant.name: mutant for mutant in bank}
     names = PAIRS if options.pairs else [m.name for m in bank if m.gpu == (options.device == "cuda") and not m.control]
     first, step = map(int, options.part.split("/"))

@@ -1,8 +1,9 @@
 """How often the diagnosis of a planted defect names the semantics that its entry in the bank declares.
 
-    TRITON_INTERPRET=1 python benchmarks/diagnosis_score.py [--only NAME]... [--subject NAME] [--shrink SECONDS] [--json FILE]
+    TRITON_INTERPRET=1 python benchmarks/diagnosis_score.py [--defects PATH] [--only NAME]... [--subject NAME] [--shrink SECONDS]
+                                                            [--seconds SECONDS] [--json FILE]
 
-For each mutant: the first drawn case that shows it, made smaller for a few seconds, then diagnosed. `right`: the declared name alone;
+For each mutant of the bank, or of the file or folder PATH: the first drawn case that shows it, made smaller for a few seconds, then diagnosed. `right`: the declared name alone;
 `among`: one of several that the cases tried cannot tell apart; `unnamed`: nothing named; `wrong`: another name, or any name where the
 entry declares none; `quiet`: no name where none is declared; `not found`: no drawn case showed it. Exit code 1 where one is wrong.
 """
@@ -23,17 +24,18 @@ from typing import TYPE_CHECKING, Any
 os.environ.setdefault("TRITON_INTERPRET", "1")
 
 import msgspec
+from planted import defects_of, plant
 
 from flashverify.campaign.shrink.shrinker import shrink
 from flashverify.campaign.toolkit import bundled as toolkit
 from flashverify.campaign.worker.search import draw
 from flashverify.diagnosis.diagnose import diagnose
 from flashverify.judge.record import Diagnosis
-from flashverify.mutants import build_mutant
-from flashverify.mutants.bank import CURATED
 from flashverify.subjects import load_subject
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from flashverify.case.case import Case
     from flashverify.judge.verdict import Verdict
     from flashverify.mutants import Mutant
@@ -58,6 +60,13 @@ class Score(msgspec.Struct):
 def batch(subject: str, number: int) -> tuple[Case, ...]:
     """Drawn cases of a subject."""
     return tuple(draw(toolkit.strategy(load_subject(subject), "cpu"), CASES, number * ATTEMPTS))
+
+
+def concerned(mutant: Mutant, spec: str) -> Iterator[Case]:
+    """Cases that can show the defect."""
+    drawn = chain.from_iterable(batch(mutant.subject or spec, number) for number in range(BATCHES))
+    concerns = getattr(mutant, "concerns", None)
+    return drawn if concerns is None else filter(concerns, drawn)
 
 
 def failure(mutant: Mutant, subject: Any, case: Case) -> Verdict | None:
@@ -85,19 +94,19 @@ def smaller(subject: Any, case: Case, verdict: Verdict, seconds: float) -> tuple
     return case, verdict
 
 
-def score(mutant: Mutant, folder: Path, seconds: float) -> Score:
+def score(mutant: Mutant, folder: Path, options: argparse.Namespace) -> Score:
     """Find, shrink, diagnose, compare."""
-    subject = toolkit.load(build_mutant(mutant, folder))
-    cases = chain.from_iterable(batch(mutant.subject, number) for number in range(BATCHES))
-    for case in filter(mutant.concerns, cases):
+    spec = plant(mutant, folder)
+    subject = toolkit.load(spec)
+    for case in concerned(mutant, spec):
         verdict = failure(mutant, subject, case)
         if verdict is not None:
             break
     else:
         return Score(mutant.name, mutant.semantics, "not found")
-    case, verdict = smaller(subject, case, verdict, seconds)
+    case, verdict = smaller(subject, case, verdict, options.shrink)
     begun = time.process_time()
-    diagnosis = diagnose(subject, case, verdict, seconds=120.0)
+    diagnosis = diagnose(subject, case, verdict, seconds=options.seconds)
     taken = time.process_time() - begun
     return Score(
         mutant.name,
@@ -128,16 +137,19 @@ def main() -> int:
     parser.add_argument(
         "--shrink", type=float, default=5.0, metavar="SECONDS", help="of CPU time spent on a smaller case"
     )
+    parser.add_argument("--seconds", type=float, default=120.0, help="of a diagnosis")
+    parser.add_argument("--defects", type=Path, metavar="PATH", help="its DEFECTS in place of the curated bank")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every score")
     options = parser.parse_args()
     first, step = map(int, options.part.split("/"))
-    chosen = [m for m in CURATED if (not options.only or m.name in options.only) and options.subject in ("", m.subject)]
+    chosen = [m for m in defects_of(options.defects) if not options.only or m.name in options.only]
+    chosen = [m for m in chosen if options.subject in ("", m.subject)]
     chosen = [m for m in chosen[first::step] if not m.gpu and not m.control]
     scores: list[Score] = []
     with tempfile.TemporaryDirectory() as name, toolkit.open("cpu", plain=False, numerics="ieee"):
         sys.path.insert(0, name)
         for mutant in chosen:
-            found = score(mutant, Path(name), options.shrink)
+            found = score(mutant, Path(name), options)
             scores.append(found)
             d = found.diagnosis
             print(f"{found.outcome:9} {found.name} [{found.declared}] -> {d.name} {' '.join(d.also)}", flush=True)
