@@ -14,10 +14,13 @@ _FAMILIES = (
     # One distance, or one head, from which several terms are looked up.
     ("alibi-without-shift", "relative-bias-without-shift"),
     ("alibi-signed-distance", "relative-bias-distance-sign"),
-    ("alibi-slope-of-kv-head", "relative-bias-of-kv-head", "sink-of-kv-head"),
-    ("alibi-slope-of-next-head", "relative-bias-of-next-head"),
-    ("bias-first-head", "relative-bias-first-head", "sink-first-head"),
+    ("alibi-off-by-one", "relative-bias-off-by-one"),
+    ("alibi-slope-of-kv-head", "bias-of-kv-head", "relative-bias-of-kv-head", "sink-of-kv-head"),
+    ("alibi-slope-of-next-head", "bias-of-next-head", "relative-bias-of-next-head", "sink-of-next-head"),
+    ("alibi-slope-of-first-head", "bias-first-head", "relative-bias-first-head", "sink-first-head"),
+    ("alibi-slope-of-first-member", "bias-of-first-member", "sink-of-first-member"),
     ("bias-without-log2e", "alibi-without-log2e", "relative-bias-without-log2e", "sink-without-log2e"),
+    ("bias-with-log2e", "alibi-with-log2e", "sink-with-log2e"),
     # One finite number in place of minus infinity; one empty partial result.
     ("empty-rows-average", "hidden-pairs-with-a-number"),
     ("empty-lse-plus-infinity", "empty-rows-nan"),

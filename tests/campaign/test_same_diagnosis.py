@@ -67,6 +67,14 @@ def test_one_mistake_that_two_parts_show_is_named_by_the_usual_one():
     assert agreed(alibi, relative.diagnosis).name == "alibi-without-shift"
 
 
+def test_a_term_that_is_looked_up_for_another_head_is_one_mistake_in_every_term():
+    bias, sink = known("bias-of-kv-head"), known("sink-of-kv-head")
+
+    assert alike(OTHER, Diagnosis("alibi-slope-of-kv-head"), [bias]) is bias
+    assert alike(OTHER, Diagnosis("relative-bias-of-kv-head"), [sink]) is sink
+    assert alike(OTHER, Diagnosis("alibi-slope-of-next-head"), [bias, sink]) is None
+
+
 def test_names_of_different_mistakes_have_no_common_name():
     assert canonical("causal-one-key-more", "window-left-one-wider") == ""
     assert canonical("causal-one-key-more", "window-right-one-wider") == "causal-one-key-more"
