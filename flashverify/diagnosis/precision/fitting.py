@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
 
-from flashverify.diagnosis.precision.emulation import backward, declared, forward
+from flashverify.diagnosis.precision.backward import backward
+from flashverify.diagnosis.precision.emulation import forward
 from flashverify.diagnosis.precision.models import TILES, Model, models
+from flashverify.diagnosis.precision.steps import declared
 from flashverify.outputs import FORWARD
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torch import Tensor
 
     from flashverify.diagnosis.observation import Scene
-    from flashverify.diagnosis.precision.emulation import Steps
+    from flashverify.diagnosis.precision.steps import Steps
 
-__all__ = ["Fit", "asked", "best", "declared_share", "small"]
+__all__ = ["Fit", "asked", "best", "contradicted", "declared_share", "lost", "predicted", "small", "told"]
 
 _EXPLAINED = 0.75
 """Share of the squared error that a model must explain, on each case."""
@@ -29,6 +34,10 @@ _LARGEST_ERROR = 0.05
 """Share of the squared size of an output up to which its error counts as one of precision."""
 _ACTS = 1e-3
 """A model that moves an output by less than this share of its error says nothing."""
+_ELEMENTS = 5.0
+"""Elements, in effect, over which the errors of all runs must be spread."""
+_NEARER = 1.1
+"""A right output whose squared distance from a model is more than so many times that from what is declared contradicts it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,14 +49,14 @@ class Fit:
         explained: the least share of the squared error that it explains.
         ratio: size of the error beside that of the model's, of the last case.
         tile: keys or rows of its tiles; None for all at once.
-        several: the model changes several steps.
+        model: that does so.
     """
 
     words: str
     explained: float
     ratio: float
     tile: int | None
-    several: bool
+    model: Model
 
 
 def asked(scene: Scene, name: str) -> Tensor:
@@ -57,22 +66,28 @@ def asked(scene: Scene, name: str) -> Tensor:
     return found & ~scene.free[name] if name in scene.free else found
 
 
+def lost(scene: Scene, name: str) -> bool:
+    """Whether an element of an output is not finite that must be."""
+    found = torch.isfinite(scene.right[name].value) & ~torch.isfinite(scene.outputs[name])
+    return bool((found & ~scene.free[name] if name in scene.free else found).any())
+
+
 def small(scene: Scene, names: frozenset[str]) -> bool:
     """Whether every failing output is finite and about right, so that precision is the question."""
     for name in names:
-        got, value = scene.outputs[name], scene.right[name].value
-        lost = torch.isfinite(value) & ~torch.isfinite(got)
-        if bool((lost & ~scene.free[name] if name in scene.free else lost).any()):
+        if lost(scene, name):
             return False
+        got, value = scene.outputs[name], scene.right[name].value
         known = asked(scene, name)
         if float(((got - value)[known] ** 2).sum()) > _LARGEST_ERROR * float((value[known] ** 2).sum()):
             return False
     return True
 
 
-def _predicted(scene: Scene, steps: Steps, names: frozenset[str]) -> dict[str, Tensor]:
+def predicted(scene: Scene, steps: Steps, names: frozenset[str]) -> dict[str, Tensor]:
+    """What a kernel with these steps returns, of the outputs `names` at least."""
     found = forward(scene, steps) if names & set(FORWARD) else {}
-    return found | (backward(scene, steps) if names - set(FORWARD) else {})
+    return found | (backward(scene, steps, names) if names - set(FORWARD) else {})
 
 
 def _share(
@@ -87,11 +102,43 @@ def _share(
         known = asked(scene, name) & torch.isfinite(error) & torch.isfinite(model)
         whole = float((error[known] ** 2).sum())
         moved = float((model[known] ** 2).sum())
+        if not whole and not moved:
+            continue
         if not whole or moved < _ACTS * whole:
             return -math.inf, math.nan
         shares.append(1.0 - float(((error - model)[known] ** 2).sum()) / whole)
         ratios.append(math.sqrt(whole / moved))
-    return min(shares), ratios[0]
+    return (min(shares), ratios[0]) if shares else (-math.inf, math.nan)
+
+
+def told(scenes: list[Scene], names: frozenset[str]) -> bool:
+    """Whether the errors lie in more than a few elements, so that what predicts them is no chance."""
+    found = dict.fromkeys(names, 0.0)
+    for scene in scenes:
+        for name in names & scene.outputs.keys():
+            error = ((scene.outputs[name] - scene.right[name].value) / scene.right[name].total)[asked(scene, name)]
+            squares = error[torch.isfinite(error)] ** 2
+            found[name] += float(squares.sum() ** 2 / (squares**2).sum().clamp(min=1e-300))
+    return min(found.values()) >= _ELEMENTS
+
+
+def _agrees(scene: Scene, wrong: dict[str, Tensor], right: dict[str, Tensor], names: frozenset[str]) -> bool:
+    """Whether a run speaks not against a model: most of what fails is explained, and what is right is not nearer to what is declared."""
+    for name in names & scene.outputs.keys():
+        if name not in wrong:
+            continue
+        got, expected = scene.outputs[name], scene.right[name]
+        off, before = (got - wrong[name]).abs(), (got - expected.value).abs()
+        if name in scene.failures:
+            close = (off <= torch.maximum(expected.total, before / 2)) | ~torch.isfinite(wrong[name])
+            if float(close[scene.failures[name]].double().mean()) < _EXPLAINED:
+                return False
+            continue
+        known = asked(scene, name) & torch.isfinite(wrong[name])
+        error, left = (((got - x[name]) / expected.total)[known] for x in (right, wrong))
+        if float((left**2).sum()) > _NEARER * float((error**2).sum()):
+            return False
+    return True
 
 
 def declared_share(scenes: list[Scene], name: str) -> float:
@@ -100,7 +147,7 @@ def declared_share(scenes: list[Scene], name: str) -> float:
 
 
 def _share_declared(scene: Scene, name: str, tile: int | None) -> float:
-    found = _predicted(scene, _tiled(declared(scene), tile), frozenset({name}))
+    found = predicted(scene, _tiled(declared(scene), tile), frozenset({name}))
     if name not in found:
         return 0.0
     error, model = ((x - scene.right[name].value) / scene.right[name].total for x in (scene.outputs[name], found[name]))
@@ -109,28 +156,45 @@ def _share_declared(scene: Scene, name: str, tile: int | None) -> float:
     return 1.0 - float(((error - model)[known] ** 2).sum()) / whole if whole else 0.0
 
 
-def best(scenes: list[Scene], names: frozenset[str], deadline: float) -> list[Fit]:
-    """The models that predict the errors of the outputs `names` on every scene, best first: one, or those that cannot be told apart."""
-    import time
+def best(scenes: list[Scene], names: frozenset[str], deadline: float, others: tuple[Scene, ...] = ()) -> list[Fit]:
+    """The models that predict the errors of the outputs `names` on every scene, best first: one, or those that cannot be told apart.
 
+    Args:
+        scenes: failing runs that show the errors, element by element.
+        names: of outputs that are made together.
+        deadline: of `time.monotonic()`, after which no further model is tried.
+        others: runs of other cases, right and failing, that must not contradict a model.
+    """
     form = scenes[0].form
-    of_rows = names <= {"dk", "dv"}  # no form says the rows of a tile
-    tiles = (form.block_n,) if form.block_n is not None and not of_rows else TILES
+    known = form.block_n is not None and bool(names & set(FORWARD))  # no form says the tiles of the backward
+    tiles = (form.block_n,) if known else TILES
+    weights_are_rounded = scenes[0].case.dtype != "fp32" and "o" in names
     fits: list[Fit] = []
-    rights = {
-        (n, tile): _predicted(s, _tiled(declared(s), tile), names) for n, s in enumerate(scenes) for tile in tiles
-    }
-    for model in models():
+    rights: dict[tuple[int, int | None], dict[str, Tensor]] = {}
+    for model in models(scenes[0]):
         if not names <= set(model.outputs) or time.monotonic() > deadline:
             continue
-        fits += [fit for tile in tiles if (fit := _fit(model, tile, scenes, names, rights)) is not None]
+        widths = tiles if model.tiled or weights_are_rounded else tiles[:1]
+        fits += [fit for tile in widths if (fit := _fit(model, tile, scenes, names, rights)) is not None]
     fits.sort(key=lambda fit: -fit.explained)
+    fits = [fit for fit in fits if not contradicted(fit.model.change, fit.tile, names, others)]
     if not fits:
         return []
     left = max(1.0 - fits[0].explained, 1e-3)
     near = {fit.words: fit for fit in reversed(fits) if left > _CLEAR * (1.0 - fit.explained)}
     found = list(near.values())[::-1]
-    return [fit for fit in found if not fit.several] or found
+    return [fit for fit in found if not fit.model.several] or found
+
+
+def contradicted(
+    change: Callable[[Steps], Steps], tile: int | None, names: frozenset[str], others: tuple[Scene, ...]
+) -> bool:
+    """Whether a run of another case speaks against a change of the declared steps."""
+    for scene in others:
+        plain = _tiled(declared(scene), tile)
+        if not _agrees(scene, predicted(scene, change(plain), names), predicted(scene, plain, names), names):
+            return True
+    return False
 
 
 def _tiled(steps: Steps, tile: int | None) -> Steps:
@@ -146,9 +210,12 @@ def _fit(
 ) -> Fit | None:
     worst, ratio = 1.0, math.nan
     for number, scene in enumerate(scenes):
-        wrong = _predicted(scene, model.change(_tiled(declared(scene), tile)), names)
+        plain = _tiled(declared(scene), tile)
+        if (number, tile) not in rights:
+            rights[number, tile] = predicted(scene, plain, names)
+        wrong = predicted(scene, model.change(plain), names)
         share, ratio = _share(scene, wrong, rights[number, tile], names)
         worst = min(worst, share)
-        if worst < _EXPLAINED:
+        if worst < _EXPLAINED or not _agrees(scene, wrong, rights[number, tile], names):
             return None
-    return Fit(words=model.words, explained=worst, ratio=ratio, tile=tile, several=model.several)
+    return Fit(words=model.words, explained=worst, ratio=ratio, tile=tile, model=model)
