@@ -26,7 +26,8 @@ __all__ = ["factor_words"]
 _LARGEST = 2.0**-5
 """Distance of a factor from 1 up to which it is a matter of precision."""
 _EXPLAINED = 0.9
-_STEP, _REFINED = 2.0**-12, 3
+_STEP, _REFINED = 2.0**-12, 6
+_SETTLED = 1e-6
 _SAME = 0.5
 """Of two factors that explain an error, the other one is named too unless it leaves so much more."""
 _OF_DELTA = ("delta", *OF_DS, "dsink")
@@ -111,9 +112,12 @@ def _fitted(scene: Scene, names: frozenset[str], step: str, tile: int | None) ->
             errors.append(error[known])
         move, error = torch.cat(moves), torch.cat(errors)
         size = float((move**2).sum())
-        number += float((move * error).sum()) / size if size else 0.0
+        more_of_it = float((move * error).sum()) / size if size else 0.0
+        number += more_of_it
         if not 0.0 < abs(number) <= _LARGEST:
             return None
+        if abs(more_of_it) < _SETTLED * abs(number):
+            break
     return number
 
 

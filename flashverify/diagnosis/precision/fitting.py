@@ -13,6 +13,7 @@ import torch
 from flashverify.diagnosis.precision.backward import backward
 from flashverify.diagnosis.precision.emulation import forward
 from flashverify.diagnosis.precision.models import TILES, Model, models
+from flashverify.diagnosis.precision.rounding import same
 from flashverify.diagnosis.precision.steps import declared
 from flashverify.outputs import FORWARD
 
@@ -50,6 +51,7 @@ class Fit:
         ratio: size of the error beside that of the model's, of the last case.
         tile: keys or rows of its tiles; None for all at once.
         model: that does so.
+        finer: the kernel's weights and dS are in fp32 else, although its form allows that they are rounded.
     """
 
     words: str
@@ -57,6 +59,7 @@ class Fit:
     ratio: float
     tile: int | None
     model: Model
+    finer: bool
 
 
 def asked(scene: Scene, name: str) -> Tensor:
@@ -165,19 +168,13 @@ def best(scenes: list[Scene], names: frozenset[str], deadline: float, others: tu
         deadline: of `time.monotonic()`, after which no further model is tried.
         others: runs of other cases, right and failing, that must not contradict a model.
     """
-    form = scenes[0].form
-    known = form.block_n is not None and bool(names & set(FORWARD))  # no form says the tiles of the backward
-    tiles = (form.block_n,) if known else TILES
-    weights_are_rounded = scenes[0].case.dtype != "fp32" and "o" in names
+    rounded = scenes[0].case.dtype != "fp32" and bool(names & {"o", "dq", "dk", "dv"})
     fits: list[Fit] = []
-    rights: dict[tuple[int, int | None], dict[str, Tensor]] = {}
-    for model in models(scenes[0]):
-        if not names <= set(model.outputs) or time.monotonic() > deadline:
-            continue
-        widths = tiles if model.tiled or weights_are_rounded else tiles[:1]
-        fits += [fit for tile in widths if (fit := _fit(model, tile, scenes, names, rights)) is not None]
+    for finer in (False, True) if rounded else (False,):
+        if not fits:
+            fits = _fits(scenes, names, deadline, finer)
     fits.sort(key=lambda fit: -fit.explained)
-    fits = [fit for fit in fits if not contradicted(fit.model.change, fit.tile, names, others)]
+    fits = [fit for fit in fits if not contradicted(fit.model.change, fit.tile, names, others, finer=fit.finer)]
     if not fits:
         return []
     left = max(1.0 - fits[0].explained, 1e-3)
@@ -186,15 +183,42 @@ def best(scenes: list[Scene], names: frozenset[str], deadline: float, others: tu
     return [fit for fit in found if not fit.model.several] or found
 
 
+def _fits(scenes: list[Scene], names: frozenset[str], deadline: float, finer: bool) -> list[Fit]:
+    form = scenes[0].form
+    known = form.block_n is not None and bool(names & set(FORWARD))  # no form says the tiles of the backward
+    tiles = (form.block_n,) if known else TILES
+    weights_are_rounded = scenes[0].case.dtype != "fp32" and not finer and "o" in names
+    rights: dict[tuple[int, int | None], dict[str, Tensor]] = {}
+    fits: list[Fit] = []
+    for model in models(scenes[0]):
+        if not names <= set(model.outputs) or time.monotonic() > deadline:
+            continue
+        for tile in tiles if model.tiled or weights_are_rounded else tiles[:1]:
+            fit = _fit(model, tile, finer, scenes, names, rights)
+            if fit is not None:
+                fits.append(fit)
+    return fits
+
+
 def contradicted(
-    change: Callable[[Steps], Steps], tile: int | None, names: frozenset[str], others: tuple[Scene, ...]
+    change: Callable[[Steps], Steps],
+    tile: int | None,
+    names: frozenset[str],
+    others: tuple[Scene, ...],
+    *,
+    finer: bool = False,
 ) -> bool:
-    """Whether a run of another case speaks against a change of the declared steps."""
+    """Whether a run of another case speaks against a change of the declared steps; with `finer`, of those whose weights and dS are in fp32."""
     for scene in others:
-        plain = _tiled(declared(scene), tile)
+        plain = _plain(scene, tile, finer)
         if not _agrees(scene, predicted(scene, change(plain), names), predicted(scene, plain, names), names):
             return True
     return False
+
+
+def _plain(scene: Scene, tile: int | None, finer: bool) -> Steps:
+    steps = _tiled(declared(scene), tile)
+    return dataclasses.replace(steps, p=same, ds=same) if finer else steps
 
 
 def _tiled(steps: Steps, tile: int | None) -> Steps:
@@ -204,18 +228,19 @@ def _tiled(steps: Steps, tile: int | None) -> Steps:
 def _fit(
     model: Model,
     tile: int | None,
+    finer: bool,
     scenes: list[Scene],
     names: frozenset[str],
     rights: dict[tuple[int, int | None], dict[str, Tensor]],
 ) -> Fit | None:
     worst, ratio = 1.0, math.nan
     for number, scene in enumerate(scenes):
-        plain = _tiled(declared(scene), tile)
-        if (number, tile) not in rights:
-            rights[number, tile] = predicted(scene, plain, names)
+        plain, key = _plain(scene, tile, finer), (number, tile)
+        if key not in rights:
+            rights[key] = predicted(scene, plain, names)
         wrong = predicted(scene, model.change(plain), names)
-        share, ratio = _share(scene, wrong, rights[number, tile], names)
+        share, ratio = _share(scene, wrong, rights[key], names)
         worst = min(worst, share)
-        if worst < _EXPLAINED or not _agrees(scene, wrong, rights[number, tile], names):
+        if worst < _EXPLAINED or not _agrees(scene, wrong, rights[key], names):
             return None
-    return Fit(words=model.words, explained=worst, ratio=ratio, tile=tile, model=model)
+    return Fit(words=model.words, explained=worst, ratio=ratio, tile=tile, model=model, finer=finer)

@@ -11,6 +11,7 @@ import torch
 
 from flashverify.diagnosis.expected import of_bound
 from flashverify.diagnosis.references import backward_asked, forward_asked
+from flashverify.outputs import BACKWARD, FORWARD
 from flashverify.truth import Truth
 
 if TYPE_CHECKING:
@@ -61,14 +62,35 @@ _OF_FP16: dict[str, tuple[Change, ...]] = {"tanh": ({"softcap": "approx"},)}
 _ROUNDED = "rounded to "
 
 
-def declaring(step: str, how: str, dtype: str) -> tuple[Change, ...]:
+_REACH = {
+    "fwd": frozenset(FORWARD),
+    "bwd": frozenset(BACKWARD),
+    "o_accum": frozenset({"o"}),
+    "dq": frozenset({"dq"}),
+    "dkv": frozenset({"dk", "dv"}),
+    "all": frozenset({"dq", "dk", "dv"}),
+}
+"""By a part of a field's name, or by its value, the outputs of which one must be wrong for the change to be a declaration of it."""
+
+
+def declaring(step: str, how: str, dtype: str, names: frozenset[str]) -> tuple[Change, ...]:
     """The changes of a form that declare a step that is rounded.
 
     Args:
         step: the `step` of a model.
         how: what is done to it, by its words.
         dtype: of the case.
+        names: of the outputs that the model explains.
     """
+    return tuple(change for change in _declaring(step, how, dtype) if _concerns(change, names))
+
+
+def _concerns(change: Change, names: frozenset[str]) -> bool:
+    texts = {text for name, value in change.items() for text in (name, name.rpartition("_")[2], value)}
+    return all(bool(_REACH[text] & names) for text in texts if text in _REACH)
+
+
+def _declaring(step: str, how: str, dtype: str) -> tuple[Change, ...]:
     if step == "dots":
         return ({"dot": "tf32x3"}, {"dot": "tf32"})
     if step == "exp":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from flashverify.diagnosis.precision.model_tables import EVERYWHERE, KEPT, PIECES, ROUNDED, STEPS
 from flashverify.diagnosis.precision.rounding import NARROW, same, to_dtype
@@ -62,9 +62,19 @@ class Model:
         return given is not None and not (isinstance(given, tuple | float) and not given)
 
 
-def _set(name: str, rounding: object) -> Callable[[Steps], Steps]:
-    changed = {name: rounding}
-    return lambda steps: replace(steps, **changed)  # type: ignore[arg-type]
+def _set(name: str, rounding: Rounding) -> Callable[[Steps], Steps]:
+    """Rounds a step; what is returned is rounded once more, to its dtype."""
+
+    def change(steps: Steps) -> Steps:
+        returned = name in ("o", "gradient")
+        changed: dict[str, Any] = {name: _chained(rounding, getattr(steps, name)) if returned else rounding}
+        return replace(steps, **changed)
+
+    return change
+
+
+def _chained(first: Rounding, then: Rounding) -> Rounding:
+    return lambda x: then(first(x))
 
 
 def _in_base_2(rounding: Rounding) -> Rounding:

@@ -117,12 +117,12 @@ class Steps:
 
 def declared(scene: Scene) -> Steps:
     """The roundings of a kernel that keeps to its form: weights, dS and outputs in the dtype of the case."""
-    narrow, common = to_dtype(scene.case.dtype), {"tile": scene.form.block_n, "splits": _splits(scene)}
+    narrow, form, split = to_dtype(scene.case.dtype), scene.form, _splits(scene)
     if scene.case.dtype == "fp32":
-        return Steps(o=narrow, lse=narrow, gradient=narrow, **common)
-    lse = to_dtype("fp32")
-    summed = narrow if scene.form.row_sum == "rounded" else same
-    return Steps(p=narrow, ds=narrow, summed=summed, o=narrow, lse=lse, gradient=narrow, **common)
+        return Steps(o=narrow, lse=narrow, gradient=narrow, tile=form.block_n, splits=split)
+    rounded = Steps(p=narrow, ds=narrow, o=narrow, lse=to_dtype("fp32"), gradient=narrow)
+    summed = narrow if form.row_sum == "rounded" else same
+    return replace(rounded, summed=summed, tile=form.block_n, splits=split)
 
 
 def _splits(scene: Scene) -> int | None:

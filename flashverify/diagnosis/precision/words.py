@@ -117,12 +117,13 @@ def _scenes(subject: Subject, first: Scene, deadline: float) -> tuple[list[Scene
     failing: list[Scene] = []
     others: list[Scene] = []
     case, heads = first.case, {}
+    groups = {"heads_q": 2 * case.heads_q}  # tells sums over a group from sums over rows
     if min(wrong.numel() for wrong in first.failures.values()) < _FEW:
         heads = {"heads_q": _HEADS * case.heads_q, "heads_kv": _HEADS * case.heads_kv}
 
     def tried(size: tuple[int, int, int], regime: str, **axes: Any) -> Scene | None:
         rows, keys, seed = size
-        for more in (heads, {}) if heads else ({},):
+        for more in (heads, {}) if heads else (groups, {}) if seed % 2 == 0 else ({},):
             other = grown(case, rows, keys, regime=regime, seed=case.values.seed + 100 * seed, **axes, **more)
             if other is None or subject.supports.refusal(other) is not None or time.monotonic() > deadline:
                 continue
@@ -163,13 +164,13 @@ def _of(scenes: list[Scene], others: tuple[Scene, ...], names: frozenset[str], d
     fits = best(scenes, names, deadline, others)
     if fits:
         dtype = scenes[0].case.dtype
-        changes = tuple(change for fit in fits for change in declaring(fit.model.step, fit.model.how, dtype))
+        changes = tuple(change for fit in fits for change in declaring(fit.model.step, fit.model.how, dtype, names))
         return _Said(f"errors of {shown} look like {_models(fits)}", changes)
     changes = ()
     text = factor_words(scenes, others, names, deadline)
     about_right = all(small(scene, names & scene.failures.keys()) for scene in scenes)
     if not text and about_right and (text := exponential_words(scenes, others, names)):
-        changes = declaring("exp", "", "")
+        changes = declaring("exp", "", "", names)
     return _Said(f"errors of {shown} look like {text}", changes) if text else None
 
 
