@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from flashverify.diagnosis.looks import LOOK_LIKE
 from flashverify.diagnosis.observation import LARGEST
 from flashverify.diagnosis.observe import look
 from flashverify.diagnosis.precision.exponential import exponential_words
@@ -165,13 +166,13 @@ def _of(scenes: list[Scene], others: tuple[Scene, ...], names: frozenset[str], d
     if fits:
         dtype = scenes[0].case.dtype
         changes = tuple(change for fit in fits for change in declaring(fit.model.step, fit.model.how, dtype, names))
-        return _Said(f"errors of {shown} look like {_models(fits)}", changes)
+        return _Said(f"errors of {shown}{LOOK_LIKE}{_models(fits)}", changes)
     changes = ()
     text = factor_words(scenes, others, names, deadline)
     about_right = all(small(scene, names & scene.failures.keys()) for scene in scenes)
     if not text and about_right and (text := exponential_words(scenes, others, names)):
         changes = declaring("exp", "", "", names)
-    return _Said(f"errors of {shown} look like {text}", changes) if text else None
+    return _Said(f"errors of {shown}{LOOK_LIKE}{text}", changes) if text else None
 
 
 def _models(fits: list[Fit]) -> str:
