@@ -5,6 +5,9 @@ import dataclasses
 import pytest
 import torch
 
+from flashverify.case.text import parse_case
+from flashverify.diagnosis.observe import look
+from flashverify.diagnosis.precision.fitting import told
 from flashverify.diagnosis.precision.forms import declaring
 from flashverify.numerics import Form
 from tests.diagnosis.planted import Plain
@@ -104,6 +107,17 @@ def test_a_form_declares_the_rounding_of_the_outputs_that_are_wrong():
     assert fields("dv") == 2 * [{"grad_accum", "grad_accum_of"}]
     assert declaring("dp", "rounded to fp16", "bf16", frozenset({"dk"})) == ()
     assert declaring("dp", "rounded to bf16", "bf16", frozenset({"dk"})) == ({"dp_dtype": "input"},)
+
+
+def test_an_error_of_a_single_element_is_no_evidence():
+    def one(self, o, z, v, lse):
+        o = o.clone()
+        o[0, 0, 0, 0] *= 1.01
+        return o
+
+    case, names = parse_case(FP32), frozenset({"o"})
+    assert not told([look(planted(output=one), case)], names)
+    assert told([look(planted(), case)], names)
 
 
 def far_tanh(self, z, cap):
