@@ -7,12 +7,13 @@ import torch
 
 from flashverify.case.text import parse_case
 from flashverify.diagnosis.observe import look
+from flashverify.diagnosis.precision.exponential import exponential_words
 from flashverify.diagnosis.precision.fitting import told
 from flashverify.diagnosis.precision.forms import declaring
 from flashverify.numerics import Form
 from tests.diagnosis.planted import Plain
 from tests.diagnosis.test_diagnosis import CASE, FORWARD, planted
-from tests.diagnosis.test_precision import bf16, exact, words
+from tests.diagnosis.test_precision import bf16, exact, quadratic, softmax, words
 from tests.fast_tier import fast_one_in
 
 FP32 = FORWARD.replace("seq_k=7", "seq_k=40") + "regime=normal "
@@ -118,6 +119,15 @@ def test_an_error_of_a_single_element_is_no_evidence():
     case, names = parse_case(FP32), frozenset({"o"})
     assert not told([look(planted(output=one), case)], names)
     assert told([look(planted(), case)], names)
+
+
+def test_a_right_run_contradicts_an_exponential():
+    names = frozenset({"o", "lse"})
+    cases = [parse_case(FP32 + f"seed={seed} ") for seed in (1, 2, 3)]
+    poor = [look(planted(**softmax(exp=quadratic)), case) for case in cases[:2]]
+
+    assert "polynomial of low degree" in exponential_words(poor, (), names)
+    assert exponential_words(poor, (look(planted(), cases[2]),), names) == ""
 
 
 def far_tanh(self, z, cap):
