@@ -35,7 +35,7 @@ _SMALL = 2.0**-5
 
 
 def exponential_words(scenes: list[Scene], others: tuple[Scene, ...], names: frozenset[str]) -> str:
-    """What is wrong with the exponential, fitted on the first scene and tested on the rest and on other cases; empty where nothing fits."""
+    """What is wrong with the exponential, fitted on one scene and tested on the rest and on other cases; empty where nothing fits."""
     if not names <= {"o", "lse"}:
         return ""
     form = scenes[0].form
@@ -61,20 +61,23 @@ def _how_well(explained: float) -> str:
 def _fitted(
     scenes: list[Scene], others: tuple[Scene, ...], names: frozenset[str], features: Features
 ) -> tuple[Tensor, float] | None:
-    """Coefficients by least squares on the first scene, and the least share that they explain on all."""
+    """Coefficients by least squares on one scene, and the least share that they explain on all."""
     found = [_system(scene, names, features) for scene in scenes]
     if any(system is None for system in found):
         return None
-    a, b = found[0]  # type: ignore[misc]
-    coefficients = torch.linalg.lstsq(a, b.unsqueeze(-1), driver="gelsd").solution.squeeze(-1)
-    shares = []
-    for system in found:
-        a, b = system  # type: ignore[misc]
-        whole = float((b**2).sum())
-        shares.append(1.0 - float(((b - a @ coefficients) ** 2).sum()) / whole if whole else -math.inf)
-    if min(shares) <= _EXPLAINED or any(_contradicts(scene, names, features, coefficients) for scene in others):
-        return None
-    return coefficients, min(shares)
+    systems = [system for system in found if system is not None]
+    for a, b in systems:
+        coefficients = torch.linalg.lstsq(a, b.unsqueeze(-1), driver="gelsd").solution.squeeze(-1)
+        least = min(_explained(system, coefficients) for system in systems)
+        if least > _EXPLAINED and not any(_contradicts(scene, names, features, coefficients) for scene in others):
+            return coefficients, least
+    return None
+
+
+def _explained(system: tuple[Tensor, Tensor], coefficients: Tensor) -> float:
+    a, b = system
+    whole = float((b**2).sum())
+    return 1.0 - float(((b - a @ coefficients) ** 2).sum()) / whole if whole else -math.inf
 
 
 def _contradicts(scene: Scene, names: frozenset[str], features: Features, coefficients: Tensor) -> bool:
