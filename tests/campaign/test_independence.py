@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from flashverify.campaign.causes.company import Company
+from flashverify.diagnosis.looks import looks
 from flashverify.judge.record import Confirmation, Diagnosis
 from flashverify.judge.verdict import Key
 from tests.campaign.company_seen import DK, OUT, book, seen
@@ -197,6 +198,33 @@ def test_one_form_under_which_two_findings_would_be_right_is_one_lack_of_precisi
     assert lacking("Form(p='tf32')", "Form(p='tf32')") == [DQ]
     assert lacking("Form(p='tf32')", "Form(ds='tf32')") == []
     assert lacking("", "") == []
+
+
+@pytest.mark.parametrize(("output", "folded"), [("lse", True), ("dq", False)])
+def test_outputs_of_one_kernel_whose_errors_look_like_one_step_lack_one_precision(output, folded):
+    other = msgspec.structs.replace(WRONG, output=output)
+    needs = "fv1 dtype=fp32 window=3,3", "fv1 dtype=fp32 dropout=0.5"
+    company = Company()
+    causes, records = book(company, WRONG, other)
+    for key, case, said in zip(
+        (WRONG, other), needs, ("Q, or the row sum of P rounded", "the row sum of P rounded"), strict=True
+    ):
+        seen(company, case, key, outputs=("o", "lse", "dq"))
+        causes.explained(key)
+        sentence = f"Errors look like {said} (ratio to that model 1.00, 100 % of the squared error explained)."
+        records[key] = msgspec.structs.replace(
+            records[key], case=case, confirmation=Confirmation(3, 3), diagnosis=Diagnosis("", sentence)
+        )
+
+    assert [key for key, *_ in causes.remaining.folds()] == ([other] if folded else [])
+
+
+def test_a_look_has_no_numbers():
+    one = "Errors of O and LSE look like logits times 1.000003 (100 % of the squared error explained)."
+    two = "Errors of LSE look like the LSE times 1.5 (98 % of the squared error explained), or logits times 1.0001 (91 % of the squared error explained)."
+
+    assert looks(one) & looks(two) == {"logits times a number"}
+    assert looks("The weights are P'.") == frozenset()
 
 
 def test_the_sizes_of_a_case_with_an_empty_row_tell_nothing():

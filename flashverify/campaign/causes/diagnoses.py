@@ -9,6 +9,8 @@ import msgspec
 from flashverify.campaign.causes.symptoms import TOLD_BY_VALUES
 from flashverify.diagnosis.families import canonical
 from flashverify.diagnosis.implication import implied
+from flashverify.diagnosis.looks import looks
+from flashverify.outputs import KERNELS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -88,9 +90,13 @@ def one_name(a: FindingRecord, b: FindingRecord) -> bool:
 
 
 def one_form(a: FindingRecord, b: FindingRecord) -> bool:
-    """Whether two findings without names lack the same precision: under one form the outputs of both would be within their bounds."""
-    forms = {found.diagnosis.form if found.diagnosis is not None else "" for found in (a, b)}
-    return len(forms) == 1 and "" not in forms and not (named(a) or named(b))
+    """Whether two findings without names lack the same precision: one form would allow both, or outputs of one kernel look like one step."""
+    if a.diagnosis is None or b.diagnosis is None or named(a) or named(b):
+        return False
+    form, other = a.diagnosis.form, b.diagnosis.form
+    together = any({a.key.output, b.key.output} <= set(kernel) for kernel in KERNELS)
+    step = together and bool(looks(a.diagnosis.sentence) & looks(b.diagnosis.sentence))
+    return step or bool(form and form == other)
 
 
 def told_apart(found: FindingRecord, lead: FindingRecord) -> bool:

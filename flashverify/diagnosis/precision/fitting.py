@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
 
-from flashverify.diagnosis.precision.emulation import backward, declared, forward
+from flashverify.diagnosis.precision.backward import backward
+from flashverify.diagnosis.precision.emulation import forward
 from flashverify.diagnosis.precision.models import TILES, Model, models
+from flashverify.diagnosis.precision.rounding import same
+from flashverify.diagnosis.precision.steps import declared
 from flashverify.outputs import FORWARD
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torch import Tensor
 
     from flashverify.diagnosis.observation import Scene
-    from flashverify.diagnosis.precision.emulation import Steps
+    from flashverify.diagnosis.precision.steps import Steps
 
-__all__ = ["Fit", "asked", "best", "declared_share", "small"]
+__all__ = ["Fit", "asked", "best", "contradicted", "declared_share", "lost", "predicted", "small", "told"]
 
 _EXPLAINED = 0.75
 """Share of the squared error that a model must explain, on each case."""
@@ -29,6 +35,10 @@ _LARGEST_ERROR = 0.05
 """Share of the squared size of an output up to which its error counts as one of precision."""
 _ACTS = 1e-3
 """A model that moves an output by less than this share of its error says nothing."""
+_ELEMENTS = 5.0
+"""Elements, in effect, over which the errors of all runs must be spread."""
+_NEARER = 1.1
+"""A right output whose squared distance from a model is more than so many times that from what is declared contradicts it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,14 +50,16 @@ class Fit:
         explained: the least share of the squared error that it explains.
         ratio: size of the error beside that of the model's, of the last case.
         tile: keys or rows of its tiles; None for all at once.
-        several: the model changes several steps.
+        model: that does so.
+        finer: the kernel's weights and dS are in fp32 else, although its form allows that they are rounded.
     """
 
     words: str
     explained: float
     ratio: float
     tile: int | None
-    several: bool
+    model: Model
+    finer: bool
 
 
 def asked(scene: Scene, name: str) -> Tensor:
@@ -57,22 +69,28 @@ def asked(scene: Scene, name: str) -> Tensor:
     return found & ~scene.free[name] if name in scene.free else found
 
 
+def lost(scene: Scene, name: str) -> bool:
+    """Whether an element of an output is not finite that must be."""
+    found = torch.isfinite(scene.right[name].value) & ~torch.isfinite(scene.outputs[name])
+    return bool((found & ~scene.free[name] if name in scene.free else found).any())
+
+
 def small(scene: Scene, names: frozenset[str]) -> bool:
     """Whether every failing output is finite and about right, so that precision is the question."""
     for name in names:
-        got, value = scene.outputs[name], scene.right[name].value
-        lost = torch.isfinite(value) & ~torch.isfinite(got)
-        if bool((lost & ~scene.free[name] if name in scene.free else lost).any()):
+        if lost(scene, name):
             return False
+        got, value = scene.outputs[name], scene.right[name].value
         known = asked(scene, name)
         if float(((got - value)[known] ** 2).sum()) > _LARGEST_ERROR * float((value[known] ** 2).sum()):
             return False
     return True
 
 
-def _predicted(scene: Scene, steps: Steps, names: frozenset[str]) -> dict[str, Tensor]:
+def predicted(scene: Scene, steps: Steps, names: frozenset[str]) -> dict[str, Tensor]:
+    """What a kernel with these steps returns, of the outputs `names` at least."""
     found = forward(scene, steps) if names & set(FORWARD) else {}
-    return found | (backward(scene, steps) if names - set(FORWARD) else {})
+    return found | (backward(scene, steps, names) if names - set(FORWARD) else {})
 
 
 def _share(
@@ -87,11 +105,43 @@ def _share(
         known = asked(scene, name) & torch.isfinite(error) & torch.isfinite(model)
         whole = float((error[known] ** 2).sum())
         moved = float((model[known] ** 2).sum())
+        if not whole and not moved:
+            continue
         if not whole or moved < _ACTS * whole:
             return -math.inf, math.nan
         shares.append(1.0 - float(((error - model)[known] ** 2).sum()) / whole)
         ratios.append(math.sqrt(whole / moved))
-    return min(shares), ratios[0]
+    return (min(shares), ratios[0]) if shares else (-math.inf, math.nan)
+
+
+def told(scenes: list[Scene], names: frozenset[str]) -> bool:
+    """Whether the errors lie in more than a few elements, so that what predicts them is no chance."""
+    found = dict.fromkeys(names, 0.0)
+    for scene in scenes:
+        for name in names & scene.outputs.keys():
+            error = ((scene.outputs[name] - scene.right[name].value) / scene.right[name].total)[asked(scene, name)]
+            squares = error[torch.isfinite(error)] ** 2
+            found[name] += float(squares.sum() ** 2 / (squares**2).sum().clamp(min=1e-300))
+    return min(found.values()) >= _ELEMENTS
+
+
+def _agrees(scene: Scene, wrong: dict[str, Tensor], right: dict[str, Tensor], names: frozenset[str]) -> bool:
+    """Whether a run speaks not against a model: most of what fails is explained, and what is right is not nearer to what is declared."""
+    for name in names & scene.outputs.keys():
+        if name not in wrong:
+            continue
+        got, expected = scene.outputs[name], scene.right[name]
+        off, before = (got - wrong[name]).abs(), (got - expected.value).abs()
+        if name in scene.failures:
+            close = (off <= torch.maximum(expected.total, before / 2)) | ~torch.isfinite(wrong[name])
+            if float(close[scene.failures[name]].double().mean()) < _EXPLAINED:
+                return False
+            continue
+        known = asked(scene, name) & torch.isfinite(wrong[name])
+        error, left = (((got - x[name]) / expected.total)[known] for x in (right, wrong))
+        if float((left**2).sum()) > _NEARER * float((error**2).sum()):
+            return False
+    return True
 
 
 def declared_share(scenes: list[Scene], name: str) -> float:
@@ -100,7 +150,7 @@ def declared_share(scenes: list[Scene], name: str) -> float:
 
 
 def _share_declared(scene: Scene, name: str, tile: int | None) -> float:
-    found = _predicted(scene, _tiled(declared(scene), tile), frozenset({name}))
+    found = predicted(scene, _tiled(declared(scene), tile), frozenset({name}))
     if name not in found:
         return 0.0
     error, model = ((x - scene.right[name].value) / scene.right[name].total for x in (scene.outputs[name], found[name]))
@@ -109,28 +159,66 @@ def _share_declared(scene: Scene, name: str, tile: int | None) -> float:
     return 1.0 - float(((error - model)[known] ** 2).sum()) / whole if whole else 0.0
 
 
-def best(scenes: list[Scene], names: frozenset[str], deadline: float) -> list[Fit]:
-    """The models that predict the errors of the outputs `names` on every scene, best first: one, or those that cannot be told apart."""
-    import time
+def best(scenes: list[Scene], names: frozenset[str], deadline: float, others: tuple[Scene, ...] = ()) -> list[Fit]:
+    """The models that predict the errors of the outputs `names` on every scene, best first: one, or those that cannot be told apart.
 
-    form = scenes[0].form
-    of_rows = names <= {"dk", "dv"}  # no form says the rows of a tile
-    tiles = (form.block_n,) if form.block_n is not None and not of_rows else TILES
+    Args:
+        scenes: failing runs that show the errors, element by element.
+        names: of outputs that are made together.
+        deadline: of `time.monotonic()`, after which no further model is tried.
+        others: runs of other cases, right and failing, that must not contradict a model.
+    """
+    rounded = scenes[0].case.dtype != "fp32" and bool(names & {"o", "dq", "dk", "dv"})
     fits: list[Fit] = []
-    rights = {
-        (n, tile): _predicted(s, _tiled(declared(s), tile), names) for n, s in enumerate(scenes) for tile in tiles
-    }
-    for model in models():
-        if not names <= set(model.outputs) or time.monotonic() > deadline:
-            continue
-        fits += [fit for tile in tiles if (fit := _fit(model, tile, scenes, names, rights)) is not None]
+    for finer in (False, True) if rounded else (False,):
+        if not fits:
+            fits = _fits(scenes, names, deadline, finer)
     fits.sort(key=lambda fit: -fit.explained)
+    fits = [fit for fit in fits if not contradicted(fit.model.change, fit.tile, names, others, finer=fit.finer)]
     if not fits:
         return []
     left = max(1.0 - fits[0].explained, 1e-3)
     near = {fit.words: fit for fit in reversed(fits) if left > _CLEAR * (1.0 - fit.explained)}
     found = list(near.values())[::-1]
-    return [fit for fit in found if not fit.several] or found
+    return [fit for fit in found if not fit.model.several] or found
+
+
+def _fits(scenes: list[Scene], names: frozenset[str], deadline: float, finer: bool) -> list[Fit]:
+    form = scenes[0].form
+    known = form.block_n is not None and bool(names & set(FORWARD))  # no form says the tiles of the backward
+    tiles = (form.block_n,) if known else TILES
+    weights_are_rounded = scenes[0].case.dtype != "fp32" and not finer and "o" in names
+    rights: dict[tuple[int, int | None], dict[str, Tensor]] = {}
+    fits: list[Fit] = []
+    for model in models(scenes[0]):
+        if not names <= set(model.outputs) or time.monotonic() > deadline:
+            continue
+        for tile in tiles if model.tiled or weights_are_rounded else tiles[:1]:
+            fit = _fit(model, tile, finer, scenes, names, rights)
+            if fit is not None:
+                fits.append(fit)
+    return fits
+
+
+def contradicted(
+    change: Callable[[Steps], Steps],
+    tile: int | None,
+    names: frozenset[str],
+    others: tuple[Scene, ...],
+    *,
+    finer: bool = False,
+) -> bool:
+    """Whether a run of another case speaks against a change of the declared steps; with `finer`, of those whose weights and dS are in fp32."""
+    for scene in others:
+        plain = _plain(scene, tile, finer)
+        if not _agrees(scene, predicted(scene, change(plain), names), predicted(scene, plain, names), names):
+            return True
+    return False
+
+
+def _plain(scene: Scene, tile: int | None, finer: bool) -> Steps:
+    steps = _tiled(declared(scene), tile)
+    return dataclasses.replace(steps, p=same, ds=same) if finer else steps
 
 
 def _tiled(steps: Steps, tile: int | None) -> Steps:
@@ -140,15 +228,19 @@ def _tiled(steps: Steps, tile: int | None) -> Steps:
 def _fit(
     model: Model,
     tile: int | None,
+    finer: bool,
     scenes: list[Scene],
     names: frozenset[str],
     rights: dict[tuple[int, int | None], dict[str, Tensor]],
 ) -> Fit | None:
     worst, ratio = 1.0, math.nan
     for number, scene in enumerate(scenes):
-        wrong = _predicted(scene, model.change(_tiled(declared(scene), tile)), names)
-        share, ratio = _share(scene, wrong, rights[number, tile], names)
+        plain, key = _plain(scene, tile, finer), (number, tile)
+        if key not in rights:
+            rights[key] = predicted(scene, plain, names)
+        wrong = predicted(scene, model.change(plain), names)
+        share, ratio = _share(scene, wrong, rights[key], names)
         worst = min(worst, share)
-        if worst < _EXPLAINED:
+        if worst < _EXPLAINED or not _agrees(scene, wrong, rights[key], names):
             return None
-    return Fit(words=model.words, explained=worst, ratio=ratio, tile=tile, several=model.several)
+    return Fit(words=model.words, explained=worst, ratio=ratio, tile=tile, model=model, finer=finer)

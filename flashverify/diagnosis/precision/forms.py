@@ -11,66 +11,99 @@ import torch
 
 from flashverify.diagnosis.expected import of_bound
 from flashverify.diagnosis.references import backward_asked, forward_asked
+from flashverify.outputs import BACKWARD, FORWARD
 from flashverify.truth import Truth
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable
 
     from flashverify.diagnosis.observation import Scene
     from flashverify.numerics import Form
 
-    Change = dict[str, Any]
+Change = dict[str, Any]
+"""Fields of a form, by name."""
 
-__all__ = ["changes_text", "form_text", "other_order", "wider_form", "worst_beside_bounds"]
+__all__ = ["Change", "broken_prediction", "changes_text", "declaring", "form_text", "wider_form", "worst_beside_bounds"]
 
 _MOST_IN_PAIRS = 8
 _TILES = (16, 32, 64, 128, 256)
-_SINGLES: tuple[Change, ...] = (
-    {"row_sum": "rounded"},
-    {"exp": "poly"},
-    {"prescale_fwd": "q"},
-    {"prescale_fwd": "k"},
-    {"prescale_bwd": "q"},
-    {"prescale_bwd": "k"},
-    {"prescale_bwd": "q", "grad_uses_prescaled": True},
-    {"prescale_bwd": "k", "grad_uses_prescaled": True},
-    {"ds_from": "p_rounded"},
-    {"scale_ds": "operand"},
-    {"scale_ds": "before"},
-    {"bwd_lse_base": "e"},
-    {"max_source": "apart"},
-    {"normalise": "every_block"},
-    {"dp_init": "minus_delta"},
-    {"kappa": 16.0},
-    {"gap_c": 16.0},
-    {"kappa_bias": 16.0},
-    {"rescale_threshold": 8.0},
-    {"dot": "tf32x3"},
-    {"dot": "tf32"},
-    {"softcap": "approx"},
-    {"softcap_slope": "product"},
-    {"dropout_scale": "input"},
-    {"gqa_partial": "input"},
-    {"dbias_partial": "input"},
-    {"grad_accum": "{}", "grad_accum_of": "dq"},
-    {"grad_accum": "{}", "grad_accum_of": "dkv"},
-    {"grad_accum": "{}", "grad_accum_of": "all"},
-    {"partial_dtype": "{}"},
-    {"out_dtype": "{}"},
-    {"grad_dtype": "{}"},
-    {"normalise": "before_cast"},
-    {"s_dtype": "input"},
-    {"pv_dtype": "input"},
-    {"dp_dtype": "input"},
-    {"o_accum": "{}"},
-    {"k_smoothed": True},
-    {"normalise": "lse"},
-    {"normalise": "lse_weights"},
-    {"delta_from": "o_fp32"},
-    {"delta_from": "p"},
-    {"delta_from": "p", "p_from": "forward"},
-)
-"""Changes of a form, the usual ones first; `{}` stands for a 16-bit dtype."""
+_OF_THE_CASE: dict[str, tuple[Change, ...]] = {
+    "summed": ({"row_sum": "rounded"},),
+    "p_of_ds": ({"ds_from": "p_rounded"},),
+    "p_normalised": ({"normalise": "before_cast"},),
+    "centred_k": ({"k_smoothed": True},),
+    "product": ({"s_dtype": "input"},),
+    "logit": ({"s_dtype": "input"},),
+    "dp": ({"dp_dtype": "input"},),
+    "member": ({"gqa_partial": "input"},),
+    "ds_summed": ({"dbias_partial": "input"},),
+    "scaled_q_in_base_2": (
+        {"prescale_fwd": "q"},
+        {"prescale_bwd": "q"},
+        {"prescale_fwd": "q", "prescale_bwd": "q"},
+        {"prescale_bwd": "q", "grad_uses_prescaled": True},
+        {"prescale_fwd": "q", "prescale_bwd": "q", "grad_uses_prescaled": True},
+    ),
+}
+"""By the step that is rounded to the dtype of the case, the changes of a form that declare it."""
+_OF_ANY: dict[str, tuple[Change, ...]] = {
+    "accumulator": (
+        {"o_accum": "{}"},
+        {"grad_accum": "{}", "grad_accum_of": "dq"},
+        {"grad_accum": "{}", "grad_accum_of": "dkv"},
+        {"grad_accum": "{}", "grad_accum_of": "all"},
+    ),
+    "part_o": ({"partial_dtype": "{}"},),
+    "o": ({"out_dtype": "{}"},),
+    "gradient": ({"grad_dtype": "{}"},),
+}
+"""The same of steps whose dtype a form says, which stands for `{}`."""
+_OF_FP16: dict[str, tuple[Change, ...]] = {"tanh": ({"softcap": "approx"},)}
+_ROUNDED = "rounded to "
+
+
+_REACH = {
+    "fwd": frozenset(FORWARD),
+    "bwd": frozenset(BACKWARD),
+    "o_accum": frozenset({"o"}),
+    "dq": frozenset({"dq"}),
+    "dkv": frozenset({"dk", "dv"}),
+    "all": frozenset({"dq", "dk", "dv"}),
+}
+"""By a part of a field's name, or by its value, the outputs of which one must be wrong for the change to be a declaration of it."""
+
+
+def declaring(step: str, how: str, dtype: str, names: frozenset[str]) -> tuple[Change, ...]:
+    """The changes of a form that declare a step that is rounded.
+
+    Args:
+        step: the `step` of a model.
+        how: what is done to it, by its words.
+        dtype: of the case.
+        names: of the outputs that the model explains.
+    """
+    return tuple(change for change in _declaring(step, how, dtype) if _concerns(change, names))
+
+
+def _concerns(change: Change, names: frozenset[str]) -> bool:
+    texts = {text for name, value in change.items() for text in (name, name.rpartition("_")[2], value)}
+    return all(bool(_REACH[text] & names) for text in texts if text in _REACH)
+
+
+def _declaring(step: str, how: str, dtype: str) -> tuple[Change, ...]:
+    if step == "dots":
+        return ({"dot": "tf32x3"}, {"dot": "tf32"})
+    if step == "exp":
+        return ({"exp": "poly"},)
+    found = _OF_THE_CASE.get(step, ()) if how == _ROUNDED + dtype else ()
+    found += _OF_FP16.get(step, ()) if how == _ROUNDED + "fp16" else ()
+    if how.startswith(_ROUNDED):
+        text = how.removeprefix(_ROUNDED)
+        found += tuple(
+            {name: text if value == "{}" else value for name, value in change.items()}
+            for change in _OF_ANY.get(step, ())
+        )
+    return found
 
 
 def form_text(form: Form) -> str:
@@ -84,16 +117,6 @@ def changes_text(form: Form, declared: Form) -> str:
     fields = (field.name for field in dataclasses.fields(form))
     changed = (name for name in fields if getattr(form, name) != getattr(declared, name))
     return f"Form({', '.join(f'{name}={getattr(form, name)!r}' for name in changed)})"
-
-
-def _changes(dtype: str, dots: bool) -> Iterator[Change]:
-    narrow = (dtype,) if dtype != "fp32" else ("fp16", "bf16")
-    for change in _SINGLES:
-        if "dot" in change and not dots:
-            continue
-        texts = narrow if "{}" in change.values() else ("",)
-        for text in texts:
-            yield {name: text if value == "{}" else value for name, value in change.items()}
 
 
 def _widened(form: Form, change: Change) -> Form | None:
@@ -147,29 +170,25 @@ def worst_beside_bounds(
     return worst
 
 
-def wider_form(scenes: list[Scene], deadline: float, *, dots: bool) -> Form | None:
+def wider_form(scenes: list[Scene], changes: Iterable[Change], deadline: float) -> Form | None:
     """The first form, with one change or two of the declared one, under which the outputs of every scene are within bounds.
 
     Args:
         scenes: of one subject.
+        changes: those that may be made.
         deadline: of `time.monotonic()`, after which None is returned.
-        dots: less precise dots of fp32 operands are tried too.
     """
-    form, start = scenes[0].form, within(scenes[0], scenes[0].form)
-    useful: list[tuple[float, Change]] = []
-    for change in _changes(scenes[0].case.dtype, dots):
+    form, useful = scenes[0].form, []
+    for change in changes:
         other = _widened(form, change)
         if time.monotonic() > deadline:
             return None
         if other is None:
             continue
-        left = within(scenes[0], other)
-        if left == 0 and all(within(scene, other) == 0 for scene in scenes[1:]):
+        if all(within(scene, other) == 0 for scene in scenes):
             return other
-        if left < 0.9 * start:
-            useful.append((left, change))
-    useful.sort(key=lambda pair: pair[0])
-    for (_, one), (_, two) in itertools.combinations(useful[:_MOST_IN_PAIRS], 2):
+        useful.append(change)
+    for one, two in itertools.combinations(useful[:_MOST_IN_PAIRS], 2):
         if one.keys() & two.keys() or time.monotonic() > deadline:
             continue
         other = _widened(form, one | two)
@@ -178,17 +197,18 @@ def wider_form(scenes: list[Scene], deadline: float, *, dots: bool) -> Form | No
     return None
 
 
-def other_order(scenes: list[Scene]) -> tuple[Form, str] | None:
-    """What makes strict failures vanish: another width of tiles, or no promise of their order; with the words for it. None where they are none."""
+def broken_prediction(scenes: list[Scene]) -> tuple[list[Form], str] | None:
+    """The other widths of tiles that make strict failures vanish, and what to say; None where something else fails."""
     form = scenes[0].form
     if form.key_order != "ascending" or any(within(scene, form, strict=False) for scene in scenes):
         return None
-    for size in _TILES:
-        other = dataclasses.replace(form, block_n=size)
-        if size != form.block_n and all(within(scene, other) == 0 for scene in scenes):
-            return other, f"the declared width of tiles, block_n={form.block_n}, may be what is wrong: {size} would fit"
-    other = dataclasses.replace(form, key_order="unknown")
-    return other, (
-        f"only the prediction from tiles of block_n={form.block_n} keys in ascending order fails: the declared width or order of tiles "
-        "may be what is wrong, or P is not rounded as a cast rounds it"
+    others = [dataclasses.replace(form, block_n=size) for size in _TILES if size != form.block_n]
+    fits = [other for other in others if all(within(scene, other) == 0 for scene in scenes)]
+    declared = f"block_n={form.block_n}"
+    if fits:
+        widths = " or ".join(str(other.block_n) for other in fits)
+        return fits, f"the declared width of tiles, {declared}, may be what is wrong: {widths} would fit"
+    return [], (
+        f"only the prediction from tiles of {declared} keys in ascending order fails: the declared width or order of tiles "
+        "may be what is wrong, or a rounding in the forward"
     )

@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from flashverify.diagnosis.precision.model_tables import EVERYWHERE, KEPT, PIECES, ROUNDED, STEPS
 from flashverify.diagnosis.precision.rounding import NARROW, same, to_dtype
-from flashverify.outputs import BACKWARD, FORWARD, OF_DS
+from flashverify.diagnosis.precision.steps import declared
+from flashverify.outputs import BACKWARD, FORWARD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from flashverify.diagnosis.precision.emulation import Steps
+    from flashverify.diagnosis.observation import Scene
     from flashverify.diagnosis.precision.rounding import Rounding
+    from flashverify.diagnosis.precision.steps import Steps
 
 __all__ = ["TILES", "Model", "models"]
 
 TILES = (None, 16, 32, 64, 128)
 """Sizes of tiles that are tried where a form does not say; None is all at once."""
+_PIECES = (32, 64, 128)
+"""Keys of a piece where no form and no launch says how many pieces there are."""
+_ROWS = (16, 32, 64, 128)
 _LN2 = math.log(2.0)
-_DQ_DK = tuple(name for name in ("dq", "dk") if name in OF_DS)
+_WIDER = ("rounded to bf16", "rounded to fp16")
+_TF32 = "rounded to tf32"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -31,46 +38,43 @@ class Model:
         words: what is done to what, to follow "errors look like".
         change: the steps, given the declared ones.
         outputs: those that it reaches.
+        step: the field of `Steps` that it is about, or a name for several; a form may declare it.
+        how: is done to it, by its words.
+        needs: the field of `Inputs` without which it changes nothing; empty for none.
+        tiled: it depends on the tiles.
         several: it changes several steps; one that changes a single step is named first.
     """
 
     words: str
     change: Callable[[Steps], Steps]
     outputs: tuple[str, ...]
+    step: str = ""
+    how: str = ""
+    needs: str = ""
+    tiled: bool = False
     several: bool = False
 
-
-_STEPS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
-    ("p", "P", ("o", "dv")),
-    ("summed", "the row sum of P", ("o", "lse")),
-    ("ds", "dS", _DQ_DK),
-    ("dp", "dP", _DQ_DK),
-    ("delta", "delta", ("delta", *_DQ_DK)),
-    ("logit", "the logits", (*FORWARD, "dq", "dk", "dv")),
-    ("product", "the products of Q and K before their scale", (*FORWARD, "dq", "dk", "dv")),
-    ("q", "Q", (*FORWARD, "dq", "dk", "dv")),
-    ("k", "K", (*FORWARD, "dq", "dk", "dv")),
-    ("v", "V", ("o", *_DQ_DK)),
-    ("do", "dO", BACKWARD),
-    ("scaled_q", "Q times the scale", (*FORWARD, "dq", "dk", "dv")),
-    ("read_lse", "the LSE that the backward reads", ("dq", "dk", "dv")),
-)
-_KEPT: tuple[tuple[str, str, tuple[str, ...]], ...] = (
-    ("accumulator", "the accumulator, {} after each tile", ("o", "dq", "dk", "dv")),
-    ("row_sum", "the row sum, {} after each tile", FORWARD),
-    ("alpha", "the factor of the rescale, {}", FORWARD),
-    ("lse", "the LSE, {}", ("lse",)),
-    ("o", "O, {}", ("o",)),
-    ("gradient", "the gradient, {}", ("dq", "dk", "dv")),
-)
+    def acts_on(self, scene: Scene) -> bool:
+        """Whether the problem of a run has what the model is about."""
+        if not self.needs:
+            return True
+        given = scene.problem.slopes if self.needs == "slopes" else getattr(scene.inputs, self.needs)
+        return given is not None and not (isinstance(given, tuple | float) and not given)
 
 
-def _set(name: str, rounding: Callable[..., object]) -> Callable[[Steps], Steps]:
+def _set(name: str, rounding: Rounding) -> Callable[[Steps], Steps]:
+    """Rounds a step; what is returned is rounded once more, to its dtype."""
+
     def change(steps: Steps) -> Steps:
-        changed: dict[str, object] = {name: rounding}
-        return replace(steps, **changed)  # type: ignore[arg-type]
+        returned = name in ("o", "gradient")
+        changed: dict[str, Any] = {name: _chained(rounding, getattr(steps, name)) if returned else rounding}
+        return replace(steps, **changed)
 
     return change
+
+
+def _chained(first: Rounding, then: Rounding) -> Rounding:
+    return lambda x: then(first(x))
 
 
 def _in_base_2(rounding: Rounding) -> Rounding:
@@ -78,61 +82,120 @@ def _in_base_2(rounding: Rounding) -> Rounding:
     return lambda x: rounding(x / _LN2) * _LN2
 
 
-def models() -> Iterator[Model]:
-    """Every model there is."""
-    for name, words, outputs in _STEPS:
-        for how, rounding in NARROW.items():
-            text = f"the row sum of P {how}" if name == "summed" else f"{words} {how}"
-            yield Model(words=text, change=_set(name, rounding), outputs=outputs)
-        if name in ("q", "k", "v", "do"):
-            yield Model(words=f"{words} rounded to tf32", change=_set(name, to_dtype("tf32")), outputs=outputs)
-    for name, words, outputs in _KEPT:
-        for how, rounding in NARROW.items():
-            yield Model(words=words.format(how), change=_set(name, rounding), outputs=outputs)
-    for how, rounding in NARROW.items():
+def models(scene: Scene) -> Iterator[Model]:
+    """Every model of a run of that kind."""
+    yield from (model for model in _all(scene) if model.acts_on(scene))
+
+
+def _all(scene: Scene) -> Iterator[Model]:
+    yield from _single()
+    yield from _in_other_units()
+    yield from _together()
+    yield from _pieces(scene)
+    for rows in _ROWS:
         yield Model(
-            words=f"the logits in base 2, {how}",
-            change=lambda steps, r=rounding: replace(steps, logit=r, unit=_LN2),  # type: ignore[misc]
-            outputs=(*FORWARD, "dq", "dk", "dv"),
+            words=f"one running maximum for each tile of {rows} rows in place of each row's own",
+            change=lambda steps, n=rows: replace(steps, rows=n),  # type: ignore[misc]
+            outputs=FORWARD,
+            tiled=True,
         )
+    yield Model(words="P in fp32", change=_set("p", same), outputs=("o", "dv"))
+    yield Model(words="dS in fp32", change=_set("ds", same), outputs=("dq", "dk"))
+
+
+def _single() -> Iterator[Model]:
+    """One step that is rounded."""
+    for name, words, outputs, needs, tiled in (*STEPS, *KEPT, *ROUNDED):
+        for how, rounding in NARROW.items():
+            if (name, words, outputs, needs, tiled) in ROUNDED and how not in _WIDER:
+                continue
+            text = words.format(how) if "{}" in words else f"{words} {how}"
+            yield Model(
+                words=text, change=_set(name, rounding), outputs=outputs, step=name, how=how, needs=needs, tiled=tiled
+            )
+    for name, words in (("q", "Q"), ("k", "K"), ("v", "V"), ("do", "dO")):
+        outputs = next(row[2] for row in STEPS if row[0] == name)
+        change = _set(name, to_dtype("tf32"))
+        yield Model(words=f"{words} {_TF32}", change=change, outputs=outputs, step="dots", how=_TF32)
+
+
+def _in_other_units() -> Iterator[Model]:
+    """One step that is rounded in base 2, and others that go by two settings."""
+    for how, rounding in NARROW.items():
+        for name, words, outputs in (
+            ("logit", "the logits in base 2, {}", EVERYWHERE),
+            ("lse", "the LSE in base 2, {}", ("lse",)),
+            ("read_lse", "the LSE that the backward reads, in base 2, {}", BACKWARD),
+        ):
+            yield Model(
+                words=words.format(how),
+                change=lambda steps, n=name, r=rounding: replace(steps, **{n: r}, unit=_LN2),  # type: ignore[misc]
+                outputs=outputs,
+            )
         yield Model(
             words=f"the accumulator, {how} after each tile of each head of a group",
             change=lambda steps, r=rounding: replace(steps, accumulator=r, through_group=True),  # type: ignore[misc]
             outputs=("dk", "dv"),
+            step="accumulator",
+            how=how,
+            tiled=True,
         )
         yield Model(
-            words=f"the LSE in base 2, {how}",
-            change=lambda steps, r=rounding: replace(steps, lse=r, unit=_LN2),  # type: ignore[misc]
-            outputs=("lse",),
-        )
-    for how, rounding in (*NARROW.items(), ("rounded to tf32", to_dtype("tf32"))):
-        yield Model(
-            words=f"Q and K {how}",
-            change=lambda steps, r=rounding: replace(steps, q=r, k=r),  # type: ignore[misc]
-            outputs=(*FORWARD, "dq", "dk", "dv"),
-            several=True,
-        )
-        yield Model(
-            words=f"Q, K, V and dO {how}",
-            change=lambda steps, r=rounding: replace(steps, q=r, k=r, v=r, do=r),  # type: ignore[misc]
-            outputs=(*FORWARD, *BACKWARD),
-            several=True,
-        )
-        yield Model(
-            words=f"P {how}, for V and for the row sum",
-            change=lambda steps, r=rounding: replace(steps, p=r, summed=r),  # type: ignore[misc]
+            words=f"the factor of the rescale, {how}",
+            change=lambda steps, r=rounding: replace(steps, alpha=r, alpha_of_o=r),  # type: ignore[misc]
             outputs=FORWARD,
-            several=True,
+            tiled=True,
         )
-        yield Model(
-            words=f"every operand of a dot {how}",
-            change=lambda steps, r=rounding: replace(steps, q=r, k=r, v=r, do=r, p=r, ds=r),  # type: ignore[misc]
-            outputs=(*FORWARD, *BACKWARD),
-            several=True,
-        )
-    for how in ("rounded to bf16", "rounded to fp16"):
+    for how in _WIDER:
         rounding = _in_base_2(NARROW[how])
-        for name, words in (("q", "Q times log2(e)"), ("scaled_q", "Q times the scale and log2(e)")):
-            yield Model(words=f"{words}, {how}", change=_set(name, rounding), outputs=(*FORWARD, "dq", "dk", "dv"))
-    yield Model(words="P in fp32", change=lambda steps: replace(steps, p=same), outputs=("o", "dv"))
-    yield Model(words="dS in fp32", change=lambda steps: replace(steps, ds=same), outputs=_DQ_DK)
+        for name, words, needs in (
+            ("q", "Q times log2(e)", ""),
+            ("scaled_q", "Q times the scale and log2(e)", ""),
+            ("terms", "the bias times log2(e)", "biases"),
+            ("slopes", "the slopes of ALiBi times log2(e)", "slopes"),
+            ("sink", "the sink times log2(e)", "sink"),
+        ):
+            step = "scaled_q_in_base_2" if name == "scaled_q" else ""
+            change = _set(name, rounding)
+            yield Model(words=f"{words}, {how}", change=change, outputs=EVERYWHERE, step=step, how=how, needs=needs)
+
+
+def _together() -> Iterator[Model]:
+    """Several steps that are rounded alike."""
+    for how, rounding in (*NARROW.items(), (_TF32, to_dtype("tf32"))):
+        step = "dots" if how == _TF32 else ""
+        for words, names, outputs in (
+            ("Q and K {}", ("q", "k"), EVERYWHERE),
+            ("Q, K, V and dO {}", ("q", "k", "v", "do"), (*FORWARD, *BACKWARD)),
+            ("P {}, for V and for the row sum", ("p", "summed"), FORWARD),
+            ("P {}, for dV and for dS", ("p", "p_of_ds"), BACKWARD),
+            ("every operand of a dot {}", ("q", "k", "v", "do", "p", "ds"), (*FORWARD, *BACKWARD)),
+        ):
+            yield Model(
+                words=words.format(how),
+                change=lambda steps, n=names, r=rounding: replace(steps, **dict.fromkeys(n, r)),  # type: ignore[misc]
+                outputs=outputs,
+                step=step if names[0] == "q" else "",
+                how=how,
+                tiled="p" in names,
+                several=True,
+            )
+
+
+def _pieces(scene: Scene) -> Iterator[Model]:
+    """What is merged of pieces of the keys."""
+    sizes: list[tuple[str, dict[str, int]]] = [(f" of {keys} keys", {"piece": keys}) for keys in _PIECES]
+    if declared(scene).splits is not None:
+        sizes = [("", {})]
+    for name, words, base_2 in PIECES:
+        for size, cut in sizes:
+            for how in _WIDER:
+                rounding = _in_base_2(NARROW[how]) if base_2 else NARROW[how]
+                yield Model(
+                    words=words.format(size, how),
+                    change=lambda steps, n=name, r=rounding, c=cut: replace(steps, **{n: r, **c}),  # type: ignore[misc]
+                    outputs=("o",) if name != "part_lse" else FORWARD,
+                    step=name,
+                    how=how,
+                    tiled=True,
+                )

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from flashverify.diagnosis.looks import LOOK_LIKE
 from flashverify.diagnosis.observation import LARGEST
 from flashverify.diagnosis.observe import look
-from flashverify.diagnosis.precision.fitting import Fit, best, small
-from flashverify.diagnosis.precision.forms import changes_text, form_text, other_order, wider_form
-from flashverify.diagnosis.precision.linear import linear_words
+from flashverify.diagnosis.precision.exponential import exponential_words
+from flashverify.diagnosis.precision.factors import factor_words
+from flashverify.diagnosis.precision.fitting import best, small, told
+from flashverify.diagnosis.precision.forms import (
+    broken_prediction,
+    changes_text,
+    declaring,
+    form_text,
+    wider_form,
+)
 from flashverify.diagnosis.related_cases import grown
 from flashverify.judge.record import Diagnosis
 from flashverify.outputs import KERNELS, OUTPUTS
@@ -19,17 +27,39 @@ if TYPE_CHECKING:
 
     from flashverify.case.case import Case
     from flashverify.diagnosis.observation import Scene
+    from flashverify.diagnosis.precision.fitting import Fit
+    from flashverify.diagnosis.precision.forms import Change
     from flashverify.judge.verdict import Verdict
     from flashverify.subjects.interface import Subject
 
 __all__ = ["precision_words"]
 
-_SIZES = ((34, 67, 1), (21, 90, 2), (3, 140, 3))
+_SIZES = (
+    (34, 67, 1),
+    (21, 90, 2),
+    (3, 140, 3),
+    (45, 2, 4),
+    (60, 0, 5),
+    (38, 5, 6),
+    (80, 0, 7),
+    (1, 0, 8),
+    (90, 0, 9),
+    (2, 1, 10),
+)
 """Rows and keys that are added for a fit, and what tells the seed; the first ones that fail serve."""
-_NEEDED = 2
-_DOTS = "tf32"
-"""What a model that less precise dots would explain says."""
+_PLAIN = (30, 80, 11)
+"""The same of a case of plain values, which no model may contradict."""
+_NEEDED, _MOST = 2, 4
+_HEADS, _FEW = 4, 8
+"""Times the heads of the failing case, where a failing output has fewer elements than that."""
 _SHOWN = {"o": "O", "lse": "LSE", "dq": "dQ", "dk": "dK", "dv": "dV"}
+
+
+class _Said(NamedTuple):
+    """What the errors of some outputs look like, and the changes of a form that declare it."""
+
+    text: str
+    changes: tuple[Change, ...]
 
 
 def precision_words(subject: Subject, case: Case, verdict: Verdict, deadline: float) -> Diagnosis | None:
@@ -57,24 +87,25 @@ def precision_words(subject: Subject, case: Case, verdict: Verdict, deadline: fl
     ):
         return None
     first = look(subject, case)
-    failing = {} if first is None else first.failing()
-    if first is None or not failing or not small(first, frozenset(failing)):
+    if first is None or not first.failures:
         return None
-    scenes = _scenes(subject, case, frozenset(failing), deadline)
+    scenes, others = _scenes(subject, first, deadline)
     if len(scenes) < _NEEDED:
         return None
-    words = [text for part in _parts(scenes) if (text := _of(scenes, part, deadline))]
-    evidence = f"The errors of {len(scenes)} further cases are predicted element by element." if words else ""
-    seen = [first, *scenes]
-    order = other_order(seen)
-    dots = not words or any(_DOTS in text for text in words)
-    form = order[0] if order is not None else wider_form(seen, deadline, dots=dots)
-    if order is not None and not words:
-        words.append(order[1])
+    parts = list(_parts(scenes))
+    said = [found for part in parts if (found := _of(scenes, (first, *others), part, deadline)) is not None]
+    words, form, seen = [each.text for each in said], None, [first, *scenes]
+    broken = None if said else broken_prediction(seen)
+    if broken is not None:
+        words.append(broken[1])
+        form = next(iter(broken[0]), None)
+    elif len(said) == len(parts):
+        form = wider_form(seen, (change for each in said for change in each.changes), deadline)
     if form is not None:
         words.append(f"the outputs would be within bounds under {changes_text(form, first.form)}, all else as declared")
     if not words:
         return None
+    evidence = f"The errors of {len(scenes)} further cases are predicted element by element." if said else ""
     return Diagnosis(
         sentence=" ".join(text[:1].upper() + text[1:] + "." for text in words),
         evidence=evidence,
@@ -82,39 +113,66 @@ def precision_words(subject: Subject, case: Case, verdict: Verdict, deadline: fl
     )
 
 
-def _scenes(subject: Subject, case: Case, names: frozenset[str], deadline: float) -> list[Scene]:
-    """Larger cases of the same kind on which the outputs are about right."""
-    found: list[Scene] = []
-    for rows, keys, seed in _SIZES:
-        for regime in dict.fromkeys((case.values.regime, "normal")):
-            other = grown(case, rows, keys, regime=regime, seed=case.values.seed + 100 * seed)
+def _scenes(subject: Subject, first: Scene, deadline: float) -> tuple[list[Scene], list[Scene]]:
+    """Larger cases of the same kind on which outputs are wrong; and further ones, right and wrong, of plain values."""
+    failing: list[Scene] = []
+    others: list[Scene] = []
+    case, heads = first.case, {}
+    groups = {"heads_q": 2 * case.heads_q}  # tells sums over a group from sums over rows
+    if min(wrong.numel() for wrong in first.failures.values()) < _FEW:
+        heads = {"heads_q": _HEADS * case.heads_q, "heads_kv": _HEADS * case.heads_kv}
+
+    def tried(size: tuple[int, int, int], regime: str, **axes: Any) -> Scene | None:
+        rows, keys, seed = size
+        for more in (heads, {}) if heads else (groups, {}) if seed % 2 == 0 else ({},):
+            other = grown(case, rows, keys, regime=regime, seed=case.values.seed + 100 * seed, **axes, **more)
             if other is None or subject.supports.refusal(other) is not None or time.monotonic() > deadline:
                 continue
             try:
-                scene = look(subject, other)
+                return look(subject, other)
             except Exception:  # a defect may raise on other cases; those say nothing
-                continue
-            if scene is not None and small(scene, names & scene.outputs.keys()) and scene.failing():
-                found.append(scene)
+                return None
+        return None
+
+    for number, size in enumerate(_SIZES):
+        regimes = (case.values.regime, "normal")
+        for regime in dict.fromkeys(regimes if number % 2 == 0 else reversed(regimes)):
+            scene = tried(size, regime)
+            if scene is not None and scene.failures:
+                failing.append(scene)
                 break
-        if len(found) == _NEEDED:
+            others += [scene] if scene is not None and regime == "normal" and len(others) < _NEEDED else []
+        names = frozenset[str]().union(*(scene.failures for scene in failing))
+        if len(failing) == _MOST or (len(failing) >= _NEEDED and told(failing, names)):
             break
-    return found
+    exact = tried(_PLAIN, "normal", **({"precision": "ieee"} if case.dtype == "fp32" else {}))
+    return failing, others + ([exact] if exact is not None else [])
 
 
 def _parts(scenes: list[Scene]) -> Iterator[frozenset[str]]:
     """The failing outputs by the kernel that makes them."""
-    failing = set().union(*(scene.failing() for scene in scenes))
+    failing = set().union(*(scene.failures for scene in scenes))
     for kernel in KERNELS:
         if part := frozenset(kernel) & failing:
             yield frozenset(part)
 
 
-def _of(scenes: list[Scene], names: frozenset[str], deadline: float) -> str:
-    """What the errors of some outputs look like; empty where no model predicts them."""
-    text = _models(best(scenes, names, deadline)) or linear_words(scenes, names)
+def _of(scenes: list[Scene], others: tuple[Scene, ...], names: frozenset[str], deadline: float) -> _Said | None:
+    """What the errors of some outputs look like; None where no model predicts them."""
     shown = " and ".join(_SHOWN.get(name, name) for name in OUTPUTS if name in names)
-    return f"errors of {shown} look like {text}" if text else ""
+    if not told(scenes, names):
+        return None
+    fits = best(scenes, names, deadline, others)
+    if fits:
+        dtype = scenes[0].case.dtype
+        changes = tuple(change for fit in fits for change in declaring(fit.model.step, fit.model.how, dtype, names))
+        return _Said(f"errors of {shown}{LOOK_LIKE}{_models(fits)}", changes)
+    changes = ()
+    text = factor_words(scenes, others, names, deadline)
+    about_right = all(small(scene, names & scene.failures.keys()) for scene in scenes)
+    if not text and about_right and (text := exponential_words(scenes, others, names)):
+        changes = declaring("exp", "", "", names)
+    return _Said(f"errors of {shown}{LOOK_LIKE}{text}", changes) if text else None
 
 
 def _models(fits: list[Fit]) -> str:

@@ -1,4 +1,4 @@
-"""Errors that are linear in a few unknown numbers: a factor of the logits, and the error of an exponential by its fraction."""
+"""An exponential whose relative error depends on the fraction of its exponent: linear in a few unknown numbers."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import torch
 
 from flashverify.checks.passes.logits import logits
-from flashverify.diagnosis.precision.emulation import declared, forward
+from flashverify.diagnosis.precision.emulation import forward
 from flashverify.diagnosis.precision.fitting import asked
 from flashverify.diagnosis.precision.models import TILES
+from flashverify.diagnosis.precision.steps import declared
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,26 +22,27 @@ if TYPE_CHECKING:
 
     Features = Callable[[Scene], dict[str, Tensor] | None]
 
-__all__ = ["linear_words"]
+__all__ = ["exponential_words"]
 
 _LN2 = math.log(2.0)
 _WAVES = 3
-_EXPLAINED = 0.75
+_EXPLAINED = 0.9
+_NEARER = 1.1
+"""An output whose squared distance from a prediction is more than so many times that from what is declared contradicts it."""
 _LARGEST = 1 << 16
 _SMALL = 2.0**-5
-"""Relative errors of logits and weights up to which the change of the outputs is taken to be linear; what is larger is no matter of precision."""
+"""Relative errors of weights up to which the change of the outputs is taken to be linear; what is larger is no matter of precision."""
 
 
-def linear_words(scenes: list[Scene], names: frozenset[str]) -> str:
-    """What is wrong with the logits or the exponential, fitted on the first scene and tested on the others; empty where nothing fits."""
+def exponential_words(scenes: list[Scene], others: tuple[Scene, ...], names: frozenset[str]) -> str:
+    """What is wrong with the exponential, fitted on one scene and tested on the rest and on other cases; empty where nothing fits."""
     if not names <= {"o", "lse"}:
         return ""
-    factor = _fitted(scenes, names, _factor)
-    if factor is not None and abs(float(factor[0][0])) <= _SMALL:
-        return f"logits times {1 + float(factor[0][0]):.7g} ({_how_well(factor[1])})"
     form = scenes[0].form
     tiles = (form.block_n,) if form.block_n is not None else TILES
-    tried = [_fitted(scenes, names, _fractions(tile, rescales=each)) for tile in tiles for each in (True, False)]
+    tried = [
+        _fitted(scenes, others, names, _fractions(tile, rescales=each)) for tile in tiles for each in (True, False)
+    ]
     if wave := max((each for each in tried if each is not None), key=lambda each: each[1], default=None):
         worst = float(_waves(torch.linspace(0, 1, 257, dtype=torch.float64)).mT.mul(wave[0]).sum(-1).abs().max())
         if worst > _SMALL:
@@ -56,19 +58,35 @@ def _how_well(explained: float) -> str:
     return f"{100 * explained:.0f} % of the squared error explained"
 
 
-def _fitted(scenes: list[Scene], names: frozenset[str], features: Features) -> tuple[Tensor, float] | None:
-    """Coefficients by least squares on the first scene, and the least share that they explain on all."""
+def _fitted(
+    scenes: list[Scene], others: tuple[Scene, ...], names: frozenset[str], features: Features
+) -> tuple[Tensor, float] | None:
+    """Coefficients by least squares on one scene, and the least share that they explain on all."""
     found = [_system(scene, names, features) for scene in scenes]
     if any(system is None for system in found):
         return None
-    a, b = found[0]  # type: ignore[misc]
-    coefficients = torch.linalg.lstsq(a, b.unsqueeze(-1), driver="gelsd").solution.squeeze(-1)
-    shares = []
-    for system in found:
-        a, b = system  # type: ignore[misc]
-        whole = float((b**2).sum())
-        shares.append(1.0 - float(((b - a @ coefficients) ** 2).sum()) / whole if whole else -math.inf)
-    return (coefficients, min(shares)) if min(shares) > _EXPLAINED else None
+    systems = [system for system in found if system is not None]
+    for a, b in systems:
+        coefficients = torch.linalg.lstsq(a, b.unsqueeze(-1), driver="gelsd").solution.squeeze(-1)
+        least = min(_explained(system, coefficients) for system in systems)
+        if least > _EXPLAINED and not any(_contradicts(scene, names, features, coefficients) for scene in others):
+            return coefficients, least
+    return None
+
+
+def _explained(system: tuple[Tensor, Tensor], coefficients: Tensor) -> float:
+    a, b = system
+    whole = float((b**2).sum())
+    return 1.0 - float(((b - a @ coefficients) ** 2).sum()) / whole if whole else -math.inf
+
+
+def _contradicts(scene: Scene, names: frozenset[str], features: Features, coefficients: Tensor) -> bool:
+    """Whether a run of another case is farther from what is predicted than from what is declared."""
+    system = _system(scene, names & scene.outputs.keys(), features)
+    if system is None or not len(system[1]):
+        return False
+    a, b = system
+    return float(((b - a @ coefficients) ** 2).sum()) > _NEARER * float((b**2).sum())
 
 
 def _system(scene: Scene, names: frozenset[str], features: Features) -> tuple[Tensor, Tensor] | None:
@@ -96,14 +114,6 @@ def _moved(scene: Scene, relative: Tensor) -> dict[str, Tensor]:
     v = scene.inputs.v.double().repeat_interleave(scene.group, 1)
     of_o = torch.einsum("bhmnk,bhnd->bhmdk", p, v) - torch.einsum("bhmnk,bhmd->bhmdk", p, o)
     return {"o": of_o, "lse": p.sum(-2) / scene.unit}
-
-
-def _factor(scene: Scene) -> dict[str, Tensor] | None:
-    """All logits times a number."""
-    z = logits(scene.inputs)
-    if z.numel() > _LARGEST or scene.inputs.keep is not None:
-        return None
-    return _moved(scene, torch.where(torch.isfinite(z), z, 0.0).unsqueeze(-1))
 
 
 def _waves(fraction: Tensor) -> Tensor:
