@@ -32,17 +32,13 @@ DEFECTS: tuple[Mutant, ...] = (
         needs=("paged", "window"),
     ),
     Mutant(
-        name="f5_sink_of_the_first_workspace",
+        name="f5_sinks_of_the_first_call",
         file="decode.py",
-        before="    if sink is not None:\n        _take_sink(parts, parts_lse, sink)\n",
-        after="    if sink is not None:\n"
-        "        kept = _take_sink.__dict__.setdefault(str(tuple(parts.shape)), [])\n"
-        "        if not kept:\n"
-        "            _take_sink(parts, parts_lse, sink)\n"
-        "            kept.append(parts_lse[-1].clone())\n"
-        "        parts[-1], parts_lse[-1] = 0.0, kept[0]\n",
+        before="    sink2 = (sink * _LOG2_E).clamp(-largest, largest)[:, None]\n",
+        after="    made = (sink * _LOG2_E).clamp(-largest, largest)[:, None]\n"
+        "    sink2 = _take_sink.__dict__.setdefault(str(sink.shape[0]), made)\n",
         outputs=("o", "lse"),
-        modelled_on="the part of a split decoding that holds the sink is written when its workspace is made: later calls with as many splits, sequences, heads, queries and channels have the sinks of the first one, and its rows without keys; the first call, and calls without a sink, are right",
+        modelled_on="decoding converts the sinks of a number of heads to base 2 once and keeps them: later calls with as many query heads have the sinks of the first one; the first call, and calls without a sink, are right",
         subject="bundled-decode",
         needs=("sink",),
     ),

@@ -96,7 +96,8 @@ class Packed(torch.autograd.Function):
             some = lse[0, :, rows] != -torch.inf
             pivot = torch.where(some, lse[0, :, rows], 0.0)
             for start in range(0, wide_k.shape[1], BLOCK):
-                part, place = slice(start, start + BLOCK), slice(keys.start + start, min(keys.start + start + BLOCK, keys.stop))
+                part = slice(start, start + BLOCK)
+                place = slice(keys.start + start, min(keys.start + start + BLOCK, keys.stop))
                 shown = see[:, part]
                 s = x @ wide_k[:, part].mT * p.scale
                 weights = torch.where(shown, torch.exp(s - pivot[..., None]), 0.0)
