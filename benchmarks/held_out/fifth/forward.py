@@ -4,7 +4,7 @@ from flashverify.mutants.mutant import Mutant
 
 __all__ = ["DEFECTS"]
 
-_EVERY = ("o", "lse", "dq", "dk", "dv", "delta")
+_EVERY = ("o", "lse", "dq", "dk", "dv", "delta", "dbias", "dsink", "drelative_bias")
 
 DEFECTS: tuple[Mutant, ...] = (
     Mutant(
@@ -57,7 +57,7 @@ DEFECTS: tuple[Mutant, ...] = (
         file="device/forward.py",
         before="                    v = load_tile(v_head, j, k_end, sizes.dv8, BLOCK_DV, EVEN_DV, ALIGNED)  # [BLOCK_N, BLOCK_DV]\n",
         after="                    v = load_tile(v_head, j, k_end, tl.minimum(sizes.d8, sizes.dv8), BLOCK_DV, False, ALIGNED)\n",
-        outputs=("o", "dq", "dk", "delta"),
+        outputs=("o", "dq", "dk", "delta", "dbias", "dsink", "drelative_bias"),
         modelled_on="the head dimension of q and k taken for that of V: in the forward the channels of O from D on are 0 where Dv > D; the LSE and dV are right, dQ and dK follow the O that is wrong; all is right where Dv <= D",
     ),
     Mutant(
@@ -65,7 +65,7 @@ DEFECTS: tuple[Mutant, ...] = (
         file="device/forward.py",
         before="                    p = drop(p, keep_tile(i, n0, bh, dropout, BLOCK_N))\n",
         after="                    p = drop(p, keep_tile(q0 + i, n0, bh, dropout, BLOCK_N))\n",
-        outputs=("o", "dq", "dk", "delta"),
+        outputs=("o", "dq", "dk", "delta", "dbias", "dsink", "drelative_bias"),
         modelled_on="packed sequences under dropout: the forward draws by the number of the row in the buffer, the backward by that in the sequence: O drops other pairs than declared from the second sequence on (of those before which there are queries), and dQ and dK follow it; the first sequence, LSE and dV are right",
         needs=("packed", "dropout"),
     ),
@@ -74,7 +74,7 @@ DEFECTS: tuple[Mutant, ...] = (
         file="device/forward.py",
         before="    if terms.sink is not None:\n        m_i, l_i, alpha",
         after="    if terms.sink is not None and not (LOWER & MASK):\n        m_i, l_i, alpha",
-        outputs=(*_EVERY, "dsink"),
+        outputs=_EVERY,
         modelled_on="a unified kernel whose window and sinks do not go together: with a left side of a window the forward does not take the sink in; O and LSE are those without it, and all gradients follow that LSE; a window with a right side alone is right",
         needs=("sink", "window"),
     ),
@@ -83,7 +83,7 @@ DEFECTS: tuple[Mutant, ...] = (
         file="device/logits.py",
         before="    if terms.slopes is not None:\n        z -= head.slope_log2",
         after="    if terms.slopes is not None and terms.bias.ptr is None:\n        z -= head.slope_log2",
-        outputs=(*_EVERY, "dbias"),
+        outputs=_EVERY,
         modelled_on="two terms that are both accepted, of which one is dropped: beside a bias the ALiBi term is left out of the logits, in all kernels; each of the two alone, and ALiBi beside a relative bias, are right",
         needs=("alibi", "bias"),
     ),
