@@ -8,13 +8,15 @@ _EVERY = ("o", "lse", "dq", "dk", "dv", "delta", "dbias", "dsink", "drelative_bi
 
 DEFECTS: tuple[Mutant, ...] = (
     Mutant(
-        name="f5_left_drain_missing",
+        name="f5_packed_diagonal_of_the_longest",
         file="device/forward.py",
-        before="    for part in tl.static_range(LEADING if (LOWER | BITS) & MASK == LOWER else FULL, TRAILING + 1):\n",
-        after="    for part in tl.static_range(FULL, TRAILING + 1):\n",
+        before="    band = band_of(b, q_end, k_end, mask, MASK)\n",
+        after="    band = band_of(b, q_end, k_end, mask, MASK)\n"
+        "    if sequences.cu_q is not None and not (BITS & MASK):\n"
+        "        band = band_of(b, k_end - (sizes.sk - sizes.sq), k_end, mask, MASK)\n",
         outputs=_EVERY,
-        modelled_on="a Hopper fp8 prefill without the loop that drains the left edge of a window: the forward leaves out the tiles of keys that the left edge cuts, up to the first tile that all rows of the tile see whole; right where no tile of keys is seen whole, where the edge falls on a tile or before the first key, with bits beside the window, and in the backward, which starts from the wrong LSE",
-        needs=("window",),
+        modelled_on="a bottom-right mask of packed sequences that is aligned by the longest lengths: the forward moves the diagonal of a causal mask and a window by the keys of the longest sequence minus the rows of the longest, not by those of each sequence; right where every sequence has the same difference, top-left, beside a bitmap, tree or pattern of blocks, and in the backward, which starts from the wrong LSE",
+        needs=("packed", "causal"),
     ),
     Mutant(
         name="f5_bit_tiles_skipped_by_the_first_row",
@@ -88,12 +90,12 @@ DEFECTS: tuple[Mutant, ...] = (
         needs=("alibi", "bias"),
     ),
     Mutant(
-        name="f5_distances_end_at_64",
+        name="f5_distances_end_at_32",
         file="device/logits.py",
         before="        z -= head.slope_log2 * tl.abs(i + head.shift - j).to(tl.float32)\n",
-        after="        z -= head.slope_log2 * tl.minimum(tl.abs(i + head.shift - j), 64).to(tl.float32)\n",
+        after="        z -= head.slope_log2 * tl.minimum(tl.abs(i + head.shift - j), 32).to(tl.float32)\n",
         outputs=_EVERY,
-        modelled_on="ALiBi from a table of distances that is too short: a distance above 64 counts as 64, in all kernels; rows whose keys are all nearer are right",
+        modelled_on="ALiBi from a table of distances that is too short: a distance above 32 counts as 32, in all kernels; rows whose keys are all nearer are right",
         needs=("alibi",),
     ),
     Mutant(
