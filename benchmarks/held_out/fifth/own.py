@@ -4,45 +4,14 @@ Packed sequences and attention over an encoder in plain torch, each with a backw
 folder `own`. They are planted by themselves: `plant` writes the changed module, which `as_a_user.py` runs in place of a changed bundled kernel.
 """
 
-from dataclasses import dataclass
-from pathlib import Path
+from held_out.own_defect import OwnDefect
 
 __all__ = ["DEFECTS"]
-
-_FOLDER = Path(__file__).parent / "own"
-
-
-@dataclass(frozen=True, kw_only=True)
-class OwnDefect:
-    """A change to a module of `own`, with the fields of a `Mutant`."""
-
-    name: str
-    file: str
-    before: str
-    after: str
-    outputs: tuple[str, ...]
-    modelled_on: str
-    needs: tuple[str, ...] = ()
-    semantics: str = ""
-    subject: str = ""
-    gpu: bool = False
-    control: bool = False
-
-    def plant(self, folder: Path) -> str:
-        """Writes the changed module into `folder`; returns what to pass to `--subject`."""
-        text = (_FOLDER / self.file).read_text(encoding="utf-8")
-        if text.count(self.before) != 1:
-            raise SystemExit(f"{self.name}: the text to change stands {text.count(self.before)} times in {self.file}")
-        folder.mkdir(parents=True, exist_ok=True)
-        file = folder / f"{self.name}_subject.py"
-        file.write_text(text.replace(self.before, self.after), encoding="utf-8")
-        return f"{file}:SUBJECT"
-
 
 DEFECTS: tuple[OwnDefect, ...] = (
     OwnDefect(
         name="f5_mask_of_the_first_block_in_the_backward",
-        file="packed.py",
+        file="fifth/own/packed.py",
         before="                shown = see[:, part]\n",
         after="                shown = see[:, : wide_k[:, part].shape[1]]\n",
         outputs=("dq", "dk", "dv"),
@@ -51,7 +20,7 @@ DEFECTS: tuple[OwnDefect, ...] = (
     ),
     OwnDefect(
         name="f5_mask_kept_by_lengths",
-        file="packed.py",
+        file="fifth/own/packed.py",
         before="    key = (rows, keys, p.causal, p.window, p.window_alignment)\n",
         after="    key = (rows, keys)\n",
         outputs=("o", "lse", "dq", "dk", "dv"),
@@ -60,7 +29,7 @@ DEFECTS: tuple[OwnDefect, ...] = (
     ),
     OwnDefect(
         name="f5_empty_rows_give_to_dsink",
-        file="packed.py",
+        file="fifth/own/packed.py",
         before="torch.where(some, pivot, torch.inf))\n",
         after="pivot)\n",
         outputs=("dsink",),
@@ -69,7 +38,7 @@ DEFECTS: tuple[OwnDefect, ...] = (
     ),
     OwnDefect(
         name="f5_context_without_the_slopes",
-        file="prefill.py",
+        file="fifth/own/prefill.py",
         before="        m, total, acc = step_of(q, k, v, see, slope * tl.abs(at - j).to(tl.float32), m, total, acc, scale)\n",
         after="        m, total, acc = step_of(q, k, v, see, 0.0, m, total, acc, scale)\n",
         outputs=("o", "lse"),
@@ -78,7 +47,7 @@ DEFECTS: tuple[OwnDefect, ...] = (
     ),
     OwnDefect(
         name="f5_context_of_whole_pages",
-        file="prefill.py",
+        file="fifth/own/prefill.py",
         before="    for start in range(first, before, STEP):\n        key = start + tl.arange(0, STEP)\n        there = key < before\n",
         after="    for start in range(first, before // PAGE * PAGE, STEP):\n"
         "        key = start + tl.arange(0, STEP)\n"
@@ -89,7 +58,7 @@ DEFECTS: tuple[OwnDefect, ...] = (
     ),
     OwnDefect(
         name="f5_bias_before_the_scale_in_the_backward",
-        file="cross.py",
+        file="fifth/own/cross.py",
         before="            z = dot * p.scale + bias_of(bias, b, heads, n)\n",
         after="            z = (dot + bias_of(bias, b, heads, n)) * p.scale\n",
         outputs=("dq", "dk", "dv", "dbias"),
@@ -98,7 +67,7 @@ DEFECTS: tuple[OwnDefect, ...] = (
     ),
     OwnDefect(
         name="f5_bias_of_the_first_sequence",
-        file="cross.py",
+        file="fifth/own/cross.py",
         before="    return (b * heads + torch.arange(heads)) % count\n",
         after="    return torch.arange(heads) % count\n",
         outputs=("o", "lse", "dq", "dk", "dv", "dbias"),
@@ -107,7 +76,7 @@ DEFECTS: tuple[OwnDefect, ...] = (
     ),
     OwnDefect(
         name="f5_a_length_is_at_least_one",
-        file="cross.py",
+        file="fifth/own/cross.py",
         before="else p.key_lengths.tolist()\n",
         after="else p.key_lengths.clamp(min=1).tolist()\n",
         outputs=("o", "lse", "dk", "dv"),
