@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     Value = Callable[[Scene, Steps], Any]
 
-__all__ = ["Option", "RowTerms", "of_row"]
+__all__ = ["Option", "RowTerms", "added_names", "of_row"]
 
 
 class Option(NamedTuple):
@@ -48,3 +48,10 @@ def of_row(words: str, read: Callable[[Steps, Callable[[Tensor], Tensor]], Any])
         return None if move is None else read(s, lambda x: moved(x, move))
 
     return value
+
+
+def added_names(scene: Scene) -> list[str]:
+    """Names of what is added to the logits, in the order of `Inputs.biases`."""
+    problem = scene.problem
+    given = (("the bias", problem.bias), ("ALiBi", problem.slopes), ("the relative bias", problem.relative_bias))
+    return [name for name, tensor in given if tensor is not None]

@@ -10,7 +10,7 @@ import torch
 
 from flashverify.checks.passes.logits import logits
 from flashverify.diagnosis.readings.backward.moves import moved, row_moves
-from flashverify.diagnosis.readings.backward.variants import Option, of_row
+from flashverify.diagnosis.readings.backward.variants import Option, added_names, of_row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from flashverify.diagnosis.observation import Scene
     from flashverify.diagnosis.readings.backward.variants import Value
 
-__all__ = ["added_names", "kept_variants", "weight_variants"]
+__all__ = ["kept_variants", "weight_variants"]
 
 
 def _with_lse(lse: Value) -> Value:
@@ -110,13 +110,6 @@ def _with_added(number: int, words: str) -> Value:
         return (z - s.lse.unsqueeze(-1)).exp()
 
     return value
-
-
-def added_names(scene: Scene) -> list[str]:
-    """Names of what is added to the logits, in the order of `Inputs.biases`."""
-    problem = scene.problem
-    given = (("the bias", problem.bias), ("ALiBi", problem.slopes), ("the relative bias", problem.relative_bias))
-    return [name for name, tensor in given if tensor is not None]
 
 
 def kept_variants(scene: Scene) -> Iterator[Option]:
