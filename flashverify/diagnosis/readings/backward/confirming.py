@@ -56,15 +56,17 @@ class Confirmed(NamedTuple):
         """When it holds, to be put behind a sentence; empty where it always does."""
         if self.always:
             return ""
-        features = [[case_features(each.case, each.form) for each in part] for part in (self.wrong, self.right)]
-        for feature in features[0][0] if len(self.right) >= _RIGHT else ():
-            for condition in (Condition(feature, "==", "yes"), Condition(feature, "==", "no"), _several(feature)):
-                if condition is not None and all(
-                    condition.of(each) is expected
-                    for part, expected in zip(features, (True, False), strict=True)
-                    for each in part
-                ):
-                    return f", {in_words((condition,))}"
+        wrong, right = ([case_features(each.case, each.form) for each in part] for part in (self.wrong, self.right))
+        told = [
+            condition
+            for feature in (wrong[0] if len(right) >= _RIGHT else ())
+            for condition in (Condition(feature, "==", "yes"), Condition(feature, "==", "no"), _several(feature))
+            if condition is not None
+            and all(condition.of(each) is True for each in wrong)
+            and all(condition.of(each) is False for each in right)
+        ]
+        if len(told) == 1:  # of several none is known to be the one that matters
+            return f", {in_words(told)}"
         return "; some cases are right for a reason that was not found"
 
 
@@ -133,10 +135,17 @@ def _fresh(trials: Trials, scene: Scene, placed: bool) -> Iterator[Scene]:
 def _renumbered(case: Case) -> Iterator[Case | None]:
     """Cases in which every number that a coefficient may be has changed."""
     group = case.heads_q // case.heads_kv
-    several: dict[str, Any] = {"heads_q": 2 * (group + 1) if group > 1 else 2, "heads_kv": 2, "batch": case.batch + 1}
+    sequences = case.batch if case.mask.packed is None else len(case.mask.packed.lengths())
+    several: dict[str, Any] = {
+        "heads_q": 3 * (group + 1) if group > 1 else 3,
+        "heads_kv": 3,
+        "batch": max(3, sequences + 1),  # of two the last one is the one behind the first as well
+    }
     larger = [
         grown(case, rows, keys, regime="normal", seed=case.values.seed + 301 + number, **axes)
-        for number, (rows, keys, axes) in enumerate(((5, 7, {}), (18, 34, several), (3, 21, {"batch": 2})))
+        for number, (rows, keys, axes) in enumerate(
+            ((5, 7, {}), (18, 34, several), (3, 21, {"batch": several["batch"]}))
+        )
     ]
     yield from (_with_other_numbers(each, number) for number, each in enumerate(larger) if each is not None)
     yield from larger

@@ -10,7 +10,7 @@ import torch
 
 from flashverify.checks.passes.logits import products
 from flashverify.diagnosis.readings.backward.moves import key_moves, moved, row_moves
-from flashverify.diagnosis.readings.backward.variants import Option, RowTerms, added_names, of_row
+from flashverify.diagnosis.readings.backward.variants import Option, RowTerms, added_names, draws_elsewhere, of_row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -88,6 +88,8 @@ def dp_variants(scene: Scene) -> Iterator[Option]:
             lambda other, s: (s.do @ s.v.mT) / (1 - other.case.dropout),
         )
         yield Option("dP is dropped but not scaled by 1 / (1 - p)", lambda _scene, s: (s.do @ s.v.mT) * (s.kept > 0))
+        for words, draws in draws_elsewhere(scene):
+            yield Option(f"the draws of dropout are those of {words}", partial(_dp_with, draws), True)
     for size in _CHANNELS:
         if size < scene.case.dim_v:
             yield Option(f"dP sums the first {size} channels only", _first_channels(size))
@@ -97,6 +99,11 @@ def dp_variants(scene: Scene) -> Iterator[Option]:
         yield Option(
             f"dP is made of dO of {words}", of_row(words, lambda s, read: (read(s.do) @ s.v.mT) * s.kept), True
         )
+
+
+def _dp_with(draws: Value, scene: Scene, s: Steps) -> Tensor | None:
+    kept = draws(scene, s)
+    return None if kept is None else (s.do @ s.v.mT) * kept
 
 
 def _first_channels(size: int) -> Value:

@@ -11,7 +11,7 @@ from flashverify.diagnosis.readings.backward.fitting import Reading
 from flashverify.diagnosis.readings.backward.probe import ask, asked_cases
 from flashverify.diagnosis.readings.backward.row_readings import OF_ROWS, row_formulas
 from flashverify.diagnosis.readings.backward.simplest import formulas
-from flashverify.diagnosis.readings.backward.sum_readings import OF_SUMS, sum_formulas
+from flashverify.diagnosis.readings.backward.sum_readings import OF_SUMS, SumFormula, is_shared_bias, sum_formulas
 from flashverify.diagnosis.readings.backward.wording import sentences
 from flashverify.diagnosis.readings.fresh import scenes_of
 from flashverify.diagnosis.related_cases import grown, variants
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from flashverify.diagnosis.readings.backward.formulas import Formula
     from flashverify.diagnosis.readings.backward.probe import Effect
     from flashverify.diagnosis.readings.backward.row_readings import RowFormula
-    from flashverify.diagnosis.readings.backward.sum_readings import SumFormula
     from flashverify.diagnosis.trials import Trials
 
 __all__ = ["gradients_in_effect"]
@@ -55,7 +54,10 @@ def gradients_in_effect(trials: Trials, scene: Scene) -> tuple[str, ...]:
         trials: runs of the subject.
         scene: a failing one.
     """
+    scene = _widest(trials, scene)
     outputs = [name for name in _READ if name in scene.failures]
+    if "dq" not in outputs and is_shared_bias(scene):  # a sum of what dQ shows to be right
+        outputs = [name for name in outputs if name != "dbias"]
     if (
         not scene.failures.keys() & {*_READ, *OF_ROWS, *OF_SUMS}
         or scene.case.quantised is not None
@@ -76,6 +78,12 @@ def gradients_in_effect(trials: Trials, scene: Scene) -> tuple[str, ...]:
     return (*moved.values(), *sentences(found, scene), *_of_rows(trials, scene, found))
 
 
+def _widest(trials: Trials, scene: Scene) -> Scene:
+    """The run in which most outputs fail, those of `scene` among them: zeros hide a wrong step from some."""
+    made = [each for each in trials.scenes.values() if scene.failures.keys() < each.failures.keys()]
+    return max(made, key=lambda each: (len(each.failures), -work(each.case)), default=scene)
+
+
 def _elsewhere(trials: Trials, scene: Scene, outputs: list[str]) -> Iterator[tuple[str, str]]:
     """Outputs that are right at another place, each with its sentence."""
     for name in outputs:
@@ -88,14 +96,16 @@ def _elsewhere(trials: Trials, scene: Scene, outputs: list[str]) -> Iterator[tup
 
 def _of_rows(trials: Trials, scene: Scene, read: Collection[str]) -> Iterator[str]:
     """Sentences on delta and on gradients that are sums over rows or pairs, where they are returned and wrong and nothing was read of them."""
-    for name in {**OF_ROWS, **OF_SUMS}:
+    for name in OF_SUMS:
         if name not in scene.failures or name in read or (name == "drelative_bias" and "dq" in scene.failures):
             continue  # a table is a sum of the dS that dQ shows
         said = ""
         start = _telling(trials, scene, name)
-        found = ((formula, False) for formula in (row_formulas(start, name, trials.left) if name in OF_ROWS else ()))
-        sums = ((formula, True) for formula in sum_formulas(start, name, trials.left))
-        for formula, placed in chain(islice(sums, _SUMS), islice(found, _TRIED)):
+        sums = islice(sum_formulas(start, name, trials.left), _SUMS)
+        rows = islice(row_formulas(start, name, trials.left) if name in OF_ROWS else (), _TRIED)
+        tried: Iterator[SumFormula | RowFormula] = chain(sums, rows)
+        for formula in tried:
+            placed = isinstance(formula, SumFormula)
             held = confirmed(trials, start, name, _build(formula), placed=placed)
             if held is not None and (held.always or not said):
                 said = formula.words(scene.inputs.dlse is not None) + held.reservation()
@@ -111,9 +121,12 @@ def _telling(trials: Trials, scene: Scene, name: str) -> Scene:
     made = [each for each in trials.scenes.values() if name in each.failures and low <= work(each.case) <= high]
     if not made:
         made = scenes_of(trials, scene, frozenset({name}))[:1]
-    return max(
-        made, key=lambda each: (min(work(each.case), _ENOUGH), each.case.values.regime == "normal"), default=scene
-    )
+
+    def tells(each: Scene) -> tuple[bool, int, int]:
+        pairs = work(each.case)
+        return each.case.values.regime == "normal", min(pairs, _ENOUGH), -pairs
+
+    return max(made, key=tells, default=scene)
 
 
 def _effects(trials: Trials, scene: Scene) -> Iterator[Effect]:

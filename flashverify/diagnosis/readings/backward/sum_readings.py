@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from flashverify.diagnosis.backward_steps import Steps
     from flashverify.diagnosis.observation import Scene
 
-__all__ = ["OF_SUMS", "SumFormula", "sum_formulas"]
+__all__ = ["OF_SUMS", "SumFormula", "is_shared_bias", "sum_formulas"]
 
 OF_SUMS = {"delta": "delta as it is returned", "dsink": "dsink", "dbias": "dbias", "drelative_bias": "drelative_bias"}
 """Outputs that are read so, with their names in a sentence; delta is a sum of nothing but its own terms."""
@@ -58,12 +58,11 @@ class SumFormula:
 
     def _changed(self, s: Steps, where: Tensor) -> Steps:
         if self.output in _OF_ROWS:
-            changed = {
-                name: torch.where(where, self.factor * value, value)
-                for term, name, value in (("delta", "delta", s.delta), ("dLSE", "dlse", s.dlse))
-                if self.term in (term, "all")
-            }
-            return replace(s, **changed)
+            delta, dlse = (
+                torch.where(where, self.factor * x, x) if self.term in (term, "all") else x
+                for term, x in (("delta", s.delta), ("dLSE", s.dlse))
+            )
+            return replace(s, delta=delta, dlse=dlse)
         ds = s.formula()
         more = (self.factor - 1) * torch.where(where, _pairs_of(self.term, s), 0.0)
         return replace(s, p=max(1, self.factor) * s.p, ds=ds, dbias_ds=ds + more)
@@ -88,7 +87,7 @@ def sum_formulas(scene: Scene, output: str, left: Callable[[], bool]) -> Iterato
         output: one of `OF_SUMS`.
         left: whether there is time.
     """
-    if scene.o is None or scene.lse is None or (output == "dbias" and not _shared(scene)):
+    if scene.o is None or scene.lse is None or (output == "dbias" and not is_shared_bias(scene)):
         return
     s, right, got = steps_of(scene.inputs, scene.o, scene.lse), scene.right[output], scene.outputs[output]
     of = _pairs_of if output not in _OF_ROWS else partial(_rows_of, dlse=_has_dlse(scene, output))
@@ -114,8 +113,8 @@ def sum_formulas(scene: Scene, output: str, left: Callable[[], bool]) -> Iterato
                     yield SumFormula(output=output, term=term, factor=factor, place=place)
 
 
-def _shared(scene: Scene) -> bool:
-    """Whether the bias is one of several sequences or heads."""
+def is_shared_bias(scene: Scene) -> bool:
+    """Whether there is a bias of several sequences or heads, of whose gradient each element is a sum."""
     shape = scene.inputs.bias_shape
     return shape is not None and tuple(shape[:2]) != tuple(scene.case.shape_q[:2])
 
@@ -167,18 +166,18 @@ def _distances(scene: Scene) -> Iterator[Place]:
     if scene.problem.distance_buckets is None:
         return
     for words, sign in (("before", -1), ("behind", 1)):
-        yield Place(f"at keys {words} the row", partial(_at_distance, sign, lambda d, _: d > 0))
+        yield Place(f"at keys {words} the row", partial(_at_distance, sign, torch.gt, None))
         for more, beside in ((0, ""), (-1, " but for one"), (1, " and one more")):
             far = f"as far {words} the row as the table reaches{beside}"
-            yield Place(f"at keys {far}", partial(_at_distance, sign, lambda d, reach, n=more: d == reach + n))  # type: ignore[misc]
-            yield Place(
-                f"at keys {far}, or farther", partial(_at_distance, sign, lambda d, reach, n=more: d >= reach + n)
-            )  # type: ignore[misc]
-    yield Place("at the key of the row's own place", partial(_at_distance, 1, lambda d, _: d == 0))
+            yield Place(f"at keys {far}", partial(_at_distance, sign, torch.eq, more))
+            yield Place(f"at keys {far}, or farther", partial(_at_distance, sign, torch.ge, more))
+    yield Place("at the key of the row's own place", partial(_at_distance, 1, torch.eq, None))
 
 
-def _at_distance(sign: int, rule: Callable[[Tensor, int], Tensor], scene: Scene) -> Tensor:
+def _at_distance(sign: int, compare: Callable[..., Tensor], more: int | None, scene: Scene) -> Tensor:
+    """Compares how far a key lies before (sign -1) or behind (1) the row with how far the table reaches, and `more`; with 0 where that is None."""
     at, buckets = scene.at, scene.problem.distance_buckets
     if buckets is None:
         return torch.zeros(1, 1, 1, 1, dtype=torch.bool)
-    return rule(sign * (at.key[:, None, None, :] - (at.row + at.shift)[:, None, :, None]), len(buckets) // 2)
+    distance = sign * (at.key[:, None, None, :] - (at.row + at.shift)[:, None, :, None])
+    return compare(distance, 0 if more is None else len(buckets) // 2 + more)

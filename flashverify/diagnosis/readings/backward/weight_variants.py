@@ -10,7 +10,7 @@ import torch
 
 from flashverify.checks.passes.logits import logits
 from flashverify.diagnosis.readings.backward.moves import moved, row_moves
-from flashverify.diagnosis.readings.backward.variants import Option, added_names, of_row
+from flashverify.diagnosis.readings.backward.variants import Option, added_names, draws_elsewhere, of_row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -123,3 +123,5 @@ def kept_variants(scene: Scene) -> Iterator[Option]:
             lambda other, s: torch.ones_like(s.p) / (1 - other.case.dropout),
         )
         yield Option("the weights are dropped but not scaled by 1 / (1 - p)", lambda _scene, s: (s.kept > 0).double())
+        for words, value in draws_elsewhere(scene):
+            yield Option(f"the draws of dropout are those of {words}", value, True)
