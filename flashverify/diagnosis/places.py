@@ -170,7 +170,8 @@ def _index(scene: Scene, feature: str) -> tuple[Tensor, Any]:
     """The number of each pair's place, broadcasts to pairs, and the last such number."""
     case, at = scene.case, scene.at
     if feature == "sequence":
-        return at.row_sequence[:, None, :, None], int(at.row_sequence.max()) if at.row_sequence.numel() else 0
+        count = case.batch if case.mask.packed is None else len(case.mask.packed.lengths())
+        return at.row_sequence[:, None, :, None], count - 1
     if feature in ("rows", "keys"):
         return getattr(at, feature)[:, None, :, None], None
     if feature in ("head", "member", "kv_head"):

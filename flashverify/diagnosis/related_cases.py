@@ -97,13 +97,16 @@ def _candidates(case: Case) -> Iterator[Case | None]:
 
 
 def grown(case: Case, rows: int, keys: int, *, regime: str, seed: int, dim: int = 0, **axes: Any) -> Case | None:
-    """`case` with more rows and keys in every sequence, other values, and some axes replaced; None where there is no such case."""
+    """`case` with more rows and keys in every sequence, other values, and some axes replaced; None where there is no such case.
+
+    Of packed sequences there are as many as `batch` says, at least.
+    """
     batch = axes.get("batch", case.batch)
     mask = case.mask
     try:
         if mask.packed is not None:
             axes["batch"] = 1
-            mask, seq_q, seq_k = _packed(case, mask.packed, rows, keys)
+            mask, seq_q, seq_k = _packed(case, mask.packed, rows, keys, batch)
         else:
             seq_q, seq_k = case.seq_q + rows, case.seq_k + keys
             if mask.tree is not None:
@@ -150,9 +153,11 @@ def _patterns(mask: Mask, seed: int) -> Mask:
     return mask
 
 
-def _packed(case: Case, packed: Packed, rows: int, keys: int) -> tuple[Mask, int, int]:
-    more = [(rows * (n % 2 == 0), keys) for n in range(len(packed.lengths()))]
-    lengths = [(q + r, k + c) for (q, k), (r, c) in zip(packed.lengths(), more, strict=True)]
+def _packed(case: Case, packed: Packed, rows: int, keys: int, least: int) -> tuple[Mask, int, int]:
+    given = packed.lengths()
+    given = (*given, *given[:1] * (least - len(given)))
+    more = [(rows * (n % 2 == 0 or n >= len(packed.lengths())), keys) for n in range(len(given))]
+    lengths = [(q + r, k + c) for (q, k), (r, c) in zip(given, more, strict=True)]
     if case.mask.tree is not None:
         lengths = [(q, max(k, q)) for q, k in lengths]
     cu_q, cu_k = [0], [0]

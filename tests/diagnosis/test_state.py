@@ -102,6 +102,14 @@ def test_a_failure_about_values_that_a_later_call_alone_shows_is_named():
     assert found.name == "stale-key-lengths"
 
 
+@pytest.mark.parametrize("check", fast_one_in(2, ("padding", "determinism"), kept=2))
+def test_what_is_kept_is_named_after_a_failure_of_any_check(check):
+    verdict = Verdict(check=check, status=Status.FAIL, output="dbias", error="repeat")
+    found = diagnose(an_output("dbias", added=True), parse_case(f"{CASE} bias=full"), verdict, seconds=SECONDS)
+
+    assert found.name == "stale-added-dbias"
+
+
 def test_a_failure_that_is_gone_says_so():
     calls = []
 

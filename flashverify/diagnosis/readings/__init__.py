@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from flashverify.diagnosis.readings.backward.in_effect import gradients_in_effect
 from flashverify.diagnosis.readings.elsewhere.values import values_elsewhere
 from flashverify.diagnosis.readings.fresh import scenes_of
+from flashverify.diagnosis.readings.masks.counted import counted
 from flashverify.diagnosis.readings.masks.in_effect import masks_in_effect, places_in_effect
 from flashverify.diagnosis.readings.said import Said
 from flashverify.diagnosis.readings.weights.in_effect import weights_in_effect
+from flashverify.diagnosis.trials import work
 from flashverify.outputs import BACKWARD, FORWARD
 
 if TYPE_CHECKING:
@@ -25,6 +27,11 @@ __all__ = ["Readings", "readings"]
 
 _FEWEST = 3
 """Failing cases on which what is said of values elsewhere and of a backward holds at least, the one that is diagnosed among them."""
+
+
+_LOOKED_AT = 3
+"""Runs with wrong gradients alone, of which the smallest has its mask counted before others have."""
+_SUMS = frozenset({"delta", "dsink", "dbias", "drelative_bias"})
 
 
 class Readings(NamedTuple):
@@ -50,15 +57,36 @@ def readings(trials: Trials, scene: Scene, output: str) -> Readings:
         output: whose failure is asked about.
     """
     names = frozenset(scene.failures) | {output}
+    said: list[Said] = []
+    if no_matter_of_masks := _weights_are_right(names):
+        said = [_said(words) for words in gradients_in_effect(trials, scene)]
+    if said:
+        return _joined(said)
     scenes = scenes_of(trials, scene, names)
-    said = masks_in_effect(trials, scenes)
+    said = (
+        []
+        if not names & set(FORWARD) and _masks_are_right(trials, scenes[:_LOOKED_AT])
+        else masks_in_effect(trials, scenes)
+    )
     if not said and names & set(FORWARD):
         said = weights_in_effect(trials, scenes_of(trials, scene, frozenset(FORWARD)))
-    if not said and names & set(BACKWARD):
+    if not said and names & set(BACKWARD) and not no_matter_of_masks:
         said = [_said(words) for words in gradients_in_effect(trials, scene)]
     if not said:
         said = [_said(words) for words in values_elsewhere(trials, scene, output)]
     return _joined(said or places_in_effect(trials, scenes))
+
+
+def _weights_are_right(failing: frozenset[str]) -> bool:
+    """Whether outputs are right that would be wrong with the weights of a mask: where delta, sums of dS or dK without dV fail."""
+    of_rows = "delta" in failing or failing <= _SUMS
+    return not failing & set(FORWARD) and (of_rows or ("dk" in failing and "dv" not in failing))
+
+
+def _masks_are_right(trials: Trials, scenes: list[Scene]) -> bool:
+    """Whether counting says so of the smallest of the first failing runs, in which a wrong mask would show."""
+    found = counted(trials, min(scenes, key=lambda each: work(each.case))) if scenes else None
+    return found is not None and not found.messages
 
 
 def _said(sentence: str) -> Said:

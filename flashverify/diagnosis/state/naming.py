@@ -30,7 +30,6 @@ _ASKED = 4
 """Pairs that are tried for one whose first call is right."""
 _LOOKING, _NAMING = 0.1, 0.3
 """Shares of the time of a diagnosis to see whether a failure about values is one of a later call, and to name what it keeps."""
-_OF_VALUES = ("accuracy", "nonfinite")
 
 
 @dataclass(slots=True)
@@ -81,8 +80,10 @@ def _suspected(subject: Subject, case: Case, number: int, end: float) -> bool:
     return False
 
 
-def of_a_later_call(subject: Subject, case: Case, verdict: Verdict, number: int, seconds: float) -> Diagnosis | None:
-    """What is kept where a failure about values is one of a later call; None where it is not.
+def of_a_later_call(
+    subject: Subject, case: Case, verdict: Verdict, number: int, seconds: float, first: Case | None = None
+) -> Diagnosis | None:
+    """What is kept where a failure of any other check is one of a later call; None where it is not.
 
     Args:
         subject: the kernel under test.
@@ -90,10 +91,13 @@ def of_a_later_call(subject: Subject, case: Case, verdict: Verdict, number: int,
         verdict: the failing verdict.
         number: of the diagnosis, see `fresh_number`.
         seconds: of the whole diagnosis, of which a share is used.
+        first: a case that fails likewise, whose parts may allow sizes that nobody asked before where those of `case` do not.
     """
-    if verdict.check not in _OF_VALUES or not _suspected(subject, case, number, time.monotonic() + _LOOKING * seconds):
-        return None
-    return kept_from_earlier(subject, case, verdict.error, number, time.monotonic() + _NAMING * seconds)
+    end = time.monotonic() + _LOOKING * seconds
+    for each in dict.fromkeys((case, first or case)):
+        if _suspected(subject, each, number, end):
+            return kept_from_earlier(subject, each, verdict.error, number, time.monotonic() + _NAMING * seconds)
+    return None
 
 
 def _ways(kind: str, error: str) -> tuple[Way, ...]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import chain, count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flashverify.diagnosis.claims import Answer, Claim
+from flashverify.diagnosis.conditions import Condition, in_words
+from flashverify.diagnosis.features import case_features
 from flashverify.diagnosis.hypothesis import Semantics
 from flashverify.diagnosis.neighbours import resized
 from flashverify.diagnosis.related_cases import grown, variants
@@ -20,16 +22,56 @@ if TYPE_CHECKING:
     from flashverify.diagnosis.observation import Scene
     from flashverify.diagnosis.trials import Trials
 
-__all__ = ["confirmed"]
+__all__ = ["Confirmed", "confirmed"]
 
 _CLEAR, _FRESH = 2, 5
 """Fresh cases that a formula must explain clearly, and fresh cases that must not contradict it."""
 _PLACED_CLEAR, _PLACED = 3, 9
 """The same of a formula that holds at a place."""
+_RIGHT = 3
+"""Right cases from which on it is said what they have not."""
 _NUMBERS = count()
 """A scene keeps alternatives by the name of their semantics."""
 _SIZES = ((140, 150), (40, 50), (64, 64), (128, 128), (20, 130), (96, 200), (130, 20), (150, 140))
 """Rows and keys of cases on which places of different sizes are different."""
+
+
+class Confirmed(NamedTuple):
+    """The cases of a formula that held.
+
+    Attributes:
+        wrong: that it explains.
+        right: that are right, though it says that they are wrong.
+    """
+
+    wrong: list[Scene]
+    right: list[Scene]
+
+    @property
+    def always(self) -> bool:
+        """Whether every case is wrong of which it says so."""
+        return not self.right
+
+    def reservation(self) -> str:
+        """When it holds, to be put behind a sentence; empty where it always does."""
+        if self.always:
+            return ""
+        wrong, right = ([case_features(each.case, each.form) for each in part] for part in (self.wrong, self.right))
+        told = [
+            condition
+            for feature in (wrong[0] if len(right) >= _RIGHT else ())
+            for condition in (Condition(feature, "==", "yes"), Condition(feature, "==", "no"), _several(feature))
+            if condition is not None
+            and all(condition.of(each) is True for each in wrong)
+            and all(condition.of(each) is False for each in right)
+        ]
+        if len(told) == 1:  # of several none is known to be the one that matters
+            return f", {in_words(told)}"
+        return "; some cases are right for a reason that was not found"
+
+
+def _several(feature: str) -> Condition | None:
+    return Condition(feature, ">=", 2) if feature in ("group", "sequences", "heads_kv", "heads_q") else None
 
 
 def confirmed(
@@ -39,8 +81,8 @@ def confirmed(
     build: Callable[[Scene], Iterator[Alternative]],
     *,
     placed: bool,
-) -> bool | None:
-    """None where a case contradicts it or too few could be tried; otherwise whether it says of every case that is right that it is right.
+) -> Confirmed | None:
+    """What was tried of a formula; None where a case contradicts it or too few could be tried.
 
     Args:
         trials: runs of the subject.
@@ -54,22 +96,28 @@ def confirmed(
     if claim.answer(scene, only) not in (Answer.CLEAR, Answer.EXPLAINED):
         return None
     needed, enough = (_PLACED_CLEAR, _PLACED) if placed else (_CLEAR, _FRESH)
-    answers: list[Answer] = []
-    tried = {scene.case}
-    for other in _fresh(trials, scene, placed):
-        if other.case in tried:
-            continue
-        tried.add(other.case)
-        answers.append(claim.answer(other, only))
-        if answers[-1] is Answer.OTHERWISE:
+    answers: dict[Case, Answer] = {}
+    known = [each for each in trials.scenes.values() if each is not scene]
+    for each in known:
+        answers[each.case] = claim.answer(each, only)
+        if answers[each.case] is Answer.OTHERWISE:
             return None
-        if answers.count(Answer.CLEAR) >= needed and len(answers) >= enough:
+    tried = 0
+    for other in _fresh(trials, scene, placed):
+        if other.case == scene.case:
+            continue
+        tried += 1
+        answers[other.case] = claim.answer(other, only)
+        if answers[other.case] is Answer.OTHERWISE:
+            return None
+        if list(answers.values()).count(Answer.CLEAR) >= needed and tried >= enough:
             break
-    known = [each for each in trials.scenes.values() if each.case not in tried]
-    answers += [claim.answer(each, only) for each in known]
-    if Answer.OTHERWISE in answers or answers.count(Answer.CLEAR) < needed or len(answers) < enough:
+    given = list(answers.values())
+    if given.count(Answer.CLEAR) < needed or len(given) < enough:
         return None
-    return Answer.RIGHT not in answers
+    wrong = [trials.scenes[case] for case, answer in answers.items() if answer in (Answer.CLEAR, Answer.EXPLAINED)]
+    right = [trials.scenes[case] for case, answer in answers.items() if answer is Answer.RIGHT]
+    return Confirmed([scene, *wrong], right)
 
 
 def _fresh(trials: Trials, scene: Scene, placed: bool) -> Iterator[Scene]:
@@ -87,10 +135,17 @@ def _fresh(trials: Trials, scene: Scene, placed: bool) -> Iterator[Scene]:
 def _renumbered(case: Case) -> Iterator[Case | None]:
     """Cases in which every number that a coefficient may be has changed."""
     group = case.heads_q // case.heads_kv
-    several: dict[str, Any] = {"heads_q": 2 * (group + 1) if group > 1 else 2, "heads_kv": 2, "batch": case.batch + 1}
+    sequences = case.batch if case.mask.packed is None else len(case.mask.packed.lengths())
+    several: dict[str, Any] = {
+        "heads_q": 3 * (group + 1) if group > 1 else 3,
+        "heads_kv": 3,
+        "batch": max(3, sequences + 1),  # of two the last one is the one behind the first as well
+    }
     larger = [
         grown(case, rows, keys, regime="normal", seed=case.values.seed + 301 + number, **axes)
-        for number, (rows, keys, axes) in enumerate(((5, 7, {}), (18, 34, several), (3, 21, {"batch": 2})))
+        for number, (rows, keys, axes) in enumerate(
+            ((5, 7, {}), (18, 34, several), (3, 21, {"batch": several["batch"]}))
+        )
     ]
     yield from (_with_other_numbers(each, number) for number, each in enumerate(larger) if each is not None)
     yield from larger

@@ -1,22 +1,20 @@
-"""The simplest formulas that give, within rounding, every pair that was read."""
+"""Formulas held against what was read, pair by pair and within rounding."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from itertools import combinations, product
+from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from flashverify.diagnosis.readings.backward.dictionary import options
-from flashverify.diagnosis.readings.backward.formulas import KEPT, OPERANDS, STEPS_OF, Formula
-from flashverify.diagnosis.readings.backward.log_weights import logarithms
+from flashverify.diagnosis.readings.backward.dictionary import DECLARED
+from flashverify.diagnosis.readings.backward.formulas import KEPT, OPERANDS, Formula, option_value
 from flashverify.diagnosis.readings.backward.numbers import ONE, numbers_near
-from flashverify.diagnosis.readings.backward.pair_places import covering_places, expanded
+from flashverify.diagnosis.readings.backward.pair_places import expanded
 from flashverify.formats import FORMATS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
     from torch import Tensor
 
@@ -26,14 +24,10 @@ if TYPE_CHECKING:
     from flashverify.diagnosis.readings.backward.probe import Effect
     from flashverify.diagnosis.readings.backward.variants import Option
 
-__all__ = ["Reading", "formulas"]
+__all__ = ["Reading"]
 
-_FEWEST = 6
-"""Pairs that are wrong, from which on a formula can be told."""
 _FEW = 150
 """Wrong pairs, and right ones, on which most formulas are refuted."""
-_DOUBLE = 600
-"""Pairs of variants that are tried."""
 _NAMES = 3
 """Names of one coefficient that are tried."""
 
@@ -95,6 +89,18 @@ class Reading:
         fit = self._solved(values, sizes, few)
         return fit is not None and bool(self._near(fit.numbers, values, sizes, few).all())
 
+    def shows(self, step: str, option: Option) -> bool:
+        """Whether the step is another one than the declared one on this case."""
+        found = option_value(step, option, self.scene, self.steps)
+        if found is None:
+            return False
+        if step in OPERANDS.values():
+            own = self.steps.k if step == "key operand" else self.steps.q
+            return not torch.equal(found(own), own)
+        declared = DECLARED[step].value(self.scene, self.steps)
+        pairs = zip(found, declared, strict=True) if isinstance(found, tuple) else ((found, declared),)
+        return any(not torch.equal(x, y.expand(x.shape)) for x, y in pairs)
+
     def _seen(self, formula: Formula, columns: Columns, at: Tensor | None = None) -> tuple[list[Tensor], list[Tensor]]:
         """The terms as they stand in what was read, at the pairs `at`, or at all."""
         mark = self.effect.marks[self.output]
@@ -135,11 +141,13 @@ class Reading:
         where = self.asked if place is None else self.asked & expanded(place, self.scene)
         if not self._may_fit(trial, where):
             return
-        columns = trial.columns(self.scene, self.steps)
+        part = None if OPERANDS.get(self.output) in changed else where
+        columns = trial.columns(self.scene, self.steps, part)
         if columns is None:
             return
-        seen = self._seen(trial, columns)
-        values, sizes = ([x[where] for x in part] for part in seen)
+        values, sizes = self._seen(trial, columns, part)
+        if part is None:
+            values, sizes = ([x[where] for x in seen] for seen in (values, sizes))
         fit = self._solved(values, sizes, where)
         if fit is None or not bool(self._near(fit.numbers, values, sizes, where).all()):
             return
@@ -189,38 +197,3 @@ def _rounding(effect: Effect) -> tuple[float, float]:
     products = 2.0**-11 if case.precision == "tf32" else fine
     relative = 8 * max(own.u, products) + 4 * max(fine, products) * (4 + largest) + fine * (case.dim_v + 4)
     return relative, 4 * own.eta + 1e-30
-
-
-def formulas(reading: Reading, left: Callable[[], bool]) -> Iterator[Formula]:
-    """Formulas that give everything that was read, the simplest first; none where it is as declared or cannot be told."""
-    if int(reading.wrong.sum()) < _FEWEST:
-        return
-    variants = options(reading.scene)
-    steps = STEPS_OF[reading.output]
-    single = [{step: each} for step in steps for each in variants[step]]
-    plain = [{}, *(each for each in single if not _elsewhere(each))]
-    yield from _cheapest(reading, [{}, *single], None, left)
-    yield from _cheapest(reading, [{"weights": each} for each in logarithms(reading)], None, left)
-    for rules in covering_places(reading.scene, reading.wrong, reading.asked):
-        for formula in _cheapest(reading, plain, rules[0], left):
-            yield from (replace(formula, place=place) for place in rules)
-    double = [
-        a | b for a, b in combinations(single, 2) if not a.keys() & b.keys() and not (_elsewhere(a) and _elsewhere(b))
-    ]
-    yield from _cheapest(reading, sorted(double, key=_elsewhere)[:_DOUBLE], None, left)
-
-
-def _elsewhere(changed: dict[str, Option]) -> bool:
-    return any(each.elsewhere for each in changed.values())
-
-
-def _cheapest(
-    reading: Reading, tried: Iterable[dict[str, Option]], place: Place | None, left: Callable[[], bool]
-) -> Iterator[Formula]:
-    """Formulas with some of these steps in the order of their cost."""
-    found: list[Formula] = []
-    for changed in tried:
-        if not left():
-            break
-        found += reading.fits(changed, place)
-    yield from sorted(found, key=lambda each: each.cost)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from flashverify.diagnosis.readings.backward.pair_places import Place
     from flashverify.diagnosis.readings.backward.variants import Option
 
-__all__ = ["KEPT", "OPERANDS", "STEPS_OF", "Columns", "Formula"]
+__all__ = ["KEPT", "OPERANDS", "STEPS_OF", "Columns", "Formula", "option_value"]
 
 KEPT = "variants of steps"
 """Of the memo of a scene: its steps, and the values of variants by step and words."""
@@ -75,7 +75,7 @@ class Formula:
 
     def columns(self, scene: Scene, s: Steps, at: Tensor | None = None) -> Columns | None:
         """The terms on a case, at the pairs `at`, bool, or at all; None where the case has not what a step is about."""
-        found = {name: _value(name, self.option(name), scene, s) for name in STEPS_OF[self.output]}
+        found = {name: option_value(name, self.option(name), scene, s) for name in STEPS_OF[self.output]}
         if any(found[name] is None for name in self.changed):
             return None
 
@@ -186,7 +186,7 @@ def _times(number: Number, text: str) -> str:
     return f"{factor} * {text}" if factor[0] != "(" or text[0] != "(" else f"{factor} {text}"
 
 
-def _value(step: str, option: Option, scene: Scene, s: Steps) -> Any:
+def option_value(step: str, option: Option, scene: Scene, s: Steps) -> Any:
     """The value of a variant, kept where many formulas are tried on one case."""
     kept = scene.memo.get(KEPT)
     if kept is None or kept[0] is not s:

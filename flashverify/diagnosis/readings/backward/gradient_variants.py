@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from flashverify.checks.passes.logits import products
 from flashverify.diagnosis.readings.backward.moves import key_moves, moved, row_moves
-from flashverify.diagnosis.readings.backward.variants import Option, RowTerms, of_row
+from flashverify.diagnosis.readings.backward.variants import Option, RowTerms, added_names, draws_elsewhere, of_row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -46,6 +48,7 @@ def slope_variants(scene: Scene) -> Iterator[Option]:
     yield Option(
         f"{what} taken at the product without the scale", of(lambda _cap, x, s: 1 - torch.tanh(x / s.scale) ** 2)
     )
+    yield from _of_other_arguments(scene, what)
     yield Option(f"{what} taken as 1 - tanh", of(lambda _cap, x, _s: 1 - torch.tanh(x)))
     yield Option(f"{what} taken as 1 + tanh^2", of(lambda _cap, x, _s: 1 + torch.tanh(x) ** 2))
     yield Option(f"{what} taken as 1 - tanh^2 / cap", of(lambda cap, x, _s: 1 - torch.tanh(x) ** 2 / cap))
@@ -53,6 +56,27 @@ def slope_variants(scene: Scene) -> Iterator[Option]:
         f"{what} taken at the whole logit, with what is added behind the cap",
         of(lambda cap, _x, s: 1 - (s.z.masked_fill(~s.see, 0.0) / cap) ** 2),
     )
+
+
+def _of_other_arguments(scene: Scene, what: str) -> Iterator[Option]:
+    """The derivative of the softcap at what is added behind the cap, with the scaled product or without it, by sign."""
+    names = added_names(scene)
+    for signs in product((0, 1, -1), repeat=len(names)):
+        if not any(signs):
+            continue
+        added = "".join(f" {'+' if sign > 0 else '-'} {name}" for sign, name in zip(signs, names, strict=True) if sign)
+        for with_product, words in ((True, f"the product{added}"), (False, added.strip(" +"))):
+            yield Option(f"{what} taken at {words}", partial(_at_argument, names, signs, with_product))
+
+
+def _at_argument(names: list[str], signs: tuple[int, ...], with_product: bool, scene: Scene, s: Steps) -> Tensor | None:
+    cap = scene.inputs.softcap
+    if not cap or added_names(scene) != names:
+        return None
+    x = products(scene.inputs) * with_product
+    for sign, bias in zip(signs, scene.inputs.biases, strict=True):
+        x = x + sign * bias.double()
+    return 1 - torch.tanh(x.expand(s.p.shape) / cap) ** 2
 
 
 def dp_variants(scene: Scene) -> Iterator[Option]:
@@ -64,6 +88,8 @@ def dp_variants(scene: Scene) -> Iterator[Option]:
             lambda other, s: (s.do @ s.v.mT) / (1 - other.case.dropout),
         )
         yield Option("dP is dropped but not scaled by 1 / (1 - p)", lambda _scene, s: (s.do @ s.v.mT) * (s.kept > 0))
+        for words, draws in draws_elsewhere(scene):
+            yield Option(f"the draws of dropout are those of {words}", partial(_dp_with, draws), True)
     for size in _CHANNELS:
         if size < scene.case.dim_v:
             yield Option(f"dP sums the first {size} channels only", _first_channels(size))
@@ -73,6 +99,11 @@ def dp_variants(scene: Scene) -> Iterator[Option]:
         yield Option(
             f"dP is made of dO of {words}", of_row(words, lambda s, read: (read(s.do) @ s.v.mT) * s.kept), True
         )
+
+
+def _dp_with(draws: Value, scene: Scene, s: Steps) -> Tensor | None:
+    kept = draws(scene, s)
+    return None if kept is None else (s.do @ s.v.mT) * kept
 
 
 def _first_channels(size: int) -> Value:
@@ -105,6 +136,15 @@ def row_variants(scene: Scene) -> Iterator[Option]:
                 of_row(words, lambda s, read: RowTerms(read(s.delta), read(s.dlse))),
                 True,
             )
+    if scene.inputs.dlse is not None:
+        yield Option(
+            "dLSE is read as if it were contiguous, whatever its strides are",
+            lambda other, s: None if (x := _contiguous(other.problem.dlse)) is None else RowTerms(s.delta, x * s.some),
+        )
+    yield Option(
+        "delta is made of dO read as if it were contiguous, whatever its strides are",
+        lambda other, s: None if (x := _contiguous(other.problem.do)) is None else RowTerms((x * s.o).sum(-1), s.dlse),
+    )
     if scene.case.dropout:
         yield Option(
             "delta is that of attention without dropout",
@@ -113,6 +153,14 @@ def row_variants(scene: Scene) -> Iterator[Option]:
     for size in _CHANNELS:
         if size < scene.case.dim_v:
             yield Option(f"delta sums the first {size} channels only", _delta_of_channels(size))
+
+
+def _contiguous(x: Tensor | None) -> Tensor | None:
+    """What stands in memory where a contiguous tensor of that shape would have its elements, float64; None where memory ends before."""
+    if x is None or x.storage_offset() + x.numel() > x.untyped_storage().nbytes() // x.element_size():
+        return None
+    strides = torch.empty(x.shape, device="meta").stride()
+    return x.as_strided(x.shape, strides).double().nan_to_num(0.0, 0.0, 0.0)
 
 
 def _delta_of_channels(size: int) -> Value:

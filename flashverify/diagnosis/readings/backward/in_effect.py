@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from flashverify.diagnosis.readings.backward.confirming import confirmed
 from flashverify.diagnosis.readings.backward.elsewhere import places_elsewhere
-from flashverify.diagnosis.readings.backward.fitting import Reading, formulas
+from flashverify.diagnosis.readings.backward.fitting import Reading
 from flashverify.diagnosis.readings.backward.probe import ask, asked_cases
 from flashverify.diagnosis.readings.backward.row_readings import OF_ROWS, row_formulas
+from flashverify.diagnosis.readings.backward.simplest import formulas
+from flashverify.diagnosis.readings.backward.sum_readings import OF_SUMS, SumFormula, is_shared_bias, sum_formulas
 from flashverify.diagnosis.readings.backward.wording import sentences
+from flashverify.diagnosis.readings.fresh import scenes_of
 from flashverify.diagnosis.related_cases import grown, variants
 from flashverify.diagnosis.trials import work
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from flashverify.diagnosis.hypothesis import Alternative
     from flashverify.diagnosis.observation import Scene
@@ -30,10 +33,14 @@ __all__ = ["gradients_in_effect"]
 _READ = ("dq", "dk", "dv", "dbias")
 _TRIED = 12
 """Formulas of one output that are tried on fresh cases."""
+_SUMS = 24
+"""Likewise of places of a sum: on one case several rules give the same rows."""
 _ASKED = 4
 """Cases that are asked pair by pair."""
 _LARGER = (130, 140)
 """Rows and keys by which a case grows beyond any tile."""
+_ENOUGH = 2_000
+"""Pairs from which on a case tells no more by having more."""
 _PAIRS = (60, 40_000)
 """Fewest and most pairs of a case that is asked, where there is one."""
 
@@ -47,12 +54,19 @@ def gradients_in_effect(trials: Trials, scene: Scene) -> tuple[str, ...]:
         trials: runs of the subject.
         scene: a failing one.
     """
+    scene = _widest(trials, scene)
     outputs = [name for name in _READ if name in scene.failures]
-    if not scene.failures.keys() & {*_READ, *OF_ROWS} or scene.case.quantised is not None or scene.inputs.do is None:
+    if "dq" not in outputs and is_shared_bias(scene):  # a sum of what dQ shows to be right
+        outputs = [name for name in outputs if name != "dbias"]
+    if (
+        not scene.failures.keys() & {*_READ, *OF_ROWS, *OF_SUMS}
+        or scene.case.quantised is not None
+        or scene.inputs.do is None
+    ):
         return ()
     moved = dict(_elsewhere(trials, scene, outputs))
     outputs = [name for name in outputs if name not in moved]
-    found: dict[str, tuple[Formula, bool]] = {}
+    found: dict[str, tuple[Formula, str]] = {}
     for effect in islice(_effects(trials, scene) if outputs else (), _ASKED):
         for name in outputs:
             if name not in found and name in effect.read:
@@ -61,27 +75,58 @@ def gradients_in_effect(trials: Trials, scene: Scene) -> tuple[str, ...]:
                     found[name] = answer
         if len(found) == len(outputs):
             break
-    return (*moved.values(), *sentences(found, scene), *_of_rows(trials, scene))
+    return (*moved.values(), *sentences(found, scene), *_of_rows(trials, scene, found))
+
+
+def _widest(trials: Trials, scene: Scene) -> Scene:
+    """The run in which most outputs fail, those of `scene` among them: zeros hide a wrong step from some."""
+    made = [each for each in trials.scenes.values() if scene.failures.keys() < each.failures.keys()]
+    return max(made, key=lambda each: (len(each.failures), -work(each.case)), default=scene)
 
 
 def _elsewhere(trials: Trials, scene: Scene, outputs: list[str]) -> Iterator[tuple[str, str]]:
     """Outputs that are right at another place, each with its sentence."""
     for name in outputs:
         for each in places_elsewhere(scene, name):
-            if trials.left() and confirmed(trials, scene, name, _build(each), placed=False):
+            held = confirmed(trials, scene, name, _build(each), placed=False) if trials.left() else None
+            if held is not None and held.always:
                 yield name, each.words()
                 break
 
 
-def _of_rows(trials: Trials, scene: Scene) -> Iterator[str]:
-    """Sentences on delta and on the gradient of the sinks, where they are returned and wrong."""
-    for name in OF_ROWS:
-        if name not in scene.failures:
-            continue
-        for formula in islice(row_formulas(scene, name, trials.left), _TRIED):
-            if confirmed(trials, scene, name, _build(formula), placed=False):
-                yield formula.words(scene.inputs.dlse is not None)
+def _of_rows(trials: Trials, scene: Scene, read: Collection[str]) -> Iterator[str]:
+    """Sentences on delta and on gradients that are sums over rows or pairs, where they are returned and wrong and nothing was read of them."""
+    for name in OF_SUMS:
+        if name not in scene.failures or name in read or (name == "drelative_bias" and "dq" in scene.failures):
+            continue  # a table is a sum of the dS that dQ shows
+        said = ""
+        start = _telling(trials, scene, name)
+        sums = islice(sum_formulas(start, name, trials.left), _SUMS)
+        rows = islice(row_formulas(start, name, trials.left) if name in OF_ROWS else (), _TRIED)
+        tried: Iterator[SumFormula | RowFormula] = chain(sums, rows)
+        for formula in tried:
+            placed = isinstance(formula, SumFormula)
+            held = confirmed(trials, start, name, _build(formula), placed=placed)
+            if held is not None and (held.always or not said):
+                said = formula.words(scene.inputs.dlse is not None) + held.reservation()
+            if held is not None and held.always:
                 break
+        if said:
+            yield said
+
+
+def _telling(trials: Trials, scene: Scene, name: str) -> Scene:
+    """A failing run with several rows, of those that were made if there is one."""
+    low, high = _PAIRS
+    made = [each for each in trials.scenes.values() if name in each.failures and low <= work(each.case) <= high]
+    if not made:
+        made = scenes_of(trials, scene, frozenset({name}))[:1]
+
+    def tells(each: Scene) -> tuple[bool, int, int]:
+        pairs = work(each.case)
+        return each.case.values.regime == "normal", min(pairs, _ENOUGH), -pairs
+
+    return max(made, key=tells, default=scene)
 
 
 def _effects(trials: Trials, scene: Scene) -> Iterator[Effect]:
@@ -105,21 +150,21 @@ def _effects(trials: Trials, scene: Scene) -> Iterator[Effect]:
                 yield effect
 
 
-def _confirmed(trials: Trials, scene: Scene, effect: Effect, name: str) -> tuple[Formula, bool] | None:
-    """The first formula that the failing case and fresh cases confirm, and whether none of them is right where it says that it is wrong."""
+def _confirmed(trials: Trials, scene: Scene, effect: Effect, name: str) -> tuple[Formula, str] | None:
+    """The first formula that the failing case and fresh cases confirm, with its reservation: one without any before the others."""
     second = None
     for formula in islice(formulas(Reading(effect, name), trials.left), _TRIED):
-        if second is not None and formula.differences() != second.differences():
+        if second is not None and formula.differences() != second[0].differences():
             break  # only another place of the same formula may say more
-        always = confirmed(trials, scene, name, _build(formula), placed=formula.place is not None)
-        if always:
-            return formula, True
-        if always is not None and second is None:
-            second = formula
-    return None if second is None else (second, False)
+        held = confirmed(trials, scene, name, _build(formula), placed=formula.place is not None)
+        if held is not None and held.always:
+            return formula, ""
+        if held is not None and second is None:
+            second = formula, held.reservation()
+    return second
 
 
-def _build(formula: Formula | RowFormula | Elsewhere) -> Callable[[Scene], Iterator[Alternative]]:
+def _build(formula: Formula | RowFormula | SumFormula | Elsewhere) -> Callable[[Scene], Iterator[Alternative]]:
     def build(scene: Scene) -> Iterator[Alternative]:
         found = formula.alternative(scene)
         if found is not None:

@@ -9,8 +9,7 @@ import torch
 
 from flashverify.checks.passes.logits import modified, products
 from flashverify.diagnosis.readings.backward.numbers import Number, numbers_near
-from flashverify.diagnosis.readings.backward.variants import Option
-from flashverify.diagnosis.readings.backward.weight_variants import added_names
+from flashverify.diagnosis.readings.backward.variants import Option, added_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

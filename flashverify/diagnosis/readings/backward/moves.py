@@ -68,6 +68,7 @@ def _of_rows(scene: Scene) -> Iterator[Move]:
         yield Move("the last row of the sequence", own.gather(2, _wide((rows - 1).clamp(max=shape[2] - 1), own)))
     yield from _heads(own, scene.group)
     yield from _sequences(own)
+    yield from _in_memory(own)
 
 
 def _of_keys(scene: Scene) -> Iterator[Move]:
@@ -132,6 +133,7 @@ def _heads(own: Tensor, group: int) -> Iterator[Move]:
         ("the last query head of the group", number // group * group + group - 1),
         ("the query head that has the number of the kv head", number // group),
         ("the query head that has the number of the member of the group", number % group),
+        ("query head h % Hkv", number % (heads // group)),
     ):
         yield Move(words, own[:, other])
 
@@ -141,3 +143,20 @@ def _sequences(own: Tensor) -> Iterator[Move]:
     yield Move("the first sequence", own[:1].expand(own.shape))
     yield Move("the next sequence", own[(torch.arange(batch) + 1) % batch])
     yield Move("the last sequence", own[-1:].expand(own.shape))
+
+
+def _in_memory(own: Tensor) -> Iterator[Move]:
+    """Places of a tensor in one layout that is read in another one."""
+    batch, heads, rows = own.shape
+    if heads > 1 and rows > 1:
+        yield Move(
+            "the row and head that stand there in memory if it is read as [B, Sq, Hq]",
+            own.reshape(batch, rows, heads).mT,
+        )
+        yield Move(
+            "the row and head that stand there in memory if it is [B, Sq, Hq] and read as [B, Hq, Sq]",
+            own.mT.reshape(own.shape),
+        )
+    if heads > 1 and batch > 1:
+        by_head = own.reshape(heads, batch, rows).transpose(0, 1)
+        yield Move("the sequence and head that stand there in memory if it is read as [Hq, B, Sq]", by_head)

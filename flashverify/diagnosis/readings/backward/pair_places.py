@@ -9,6 +9,7 @@ import torch
 from flashverify.diagnosis.conditions import Condition, in_words
 from flashverify.diagnosis.hypothesis import TILES
 from flashverify.diagnosis.places import PLACES, region_of
+from flashverify.diagnosis.readings.backward.piece_places import pairs_by_pieces
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from flashverify.diagnosis.observation import Scene
 
-__all__ = ["Place", "covering_places", "expanded"]
+__all__ = ["Place", "covering_places", "expanded", "fixed_places"]
 
 _RULES = 6
 """Rules of one set that are tried: on other cases they may give different ones."""
@@ -64,7 +65,7 @@ def covering_places(scene: Scene, wrong: Tensor, asked: Tensor) -> list[list[Pla
             if len(rules) < _RULES:
                 rules.append(place)
 
-    for place in _rules(scene, wrong):
+    for place in (*fixed_places(scene), *_diagonals(scene, wrong)):
         add(place)
     ranked = sorted(found.values(), key=lambda each: each[0])[:_KEPT]
     for number, (_, first) in enumerate(ranked):
@@ -73,7 +74,8 @@ def covering_places(scene: Scene, wrong: Tensor, asked: Tensor) -> list[list[Pla
     return [places for _, places in sorted(found.values(), key=lambda each: each[0])][:_KEPT]
 
 
-def _rules(scene: Scene, wrong: Tensor) -> Iterator[Place]:
+def fixed_places(scene: Scene) -> Iterator[Place]:
+    """Sets that a case like `scene` may have, but for diagonals."""
     case = scene.case
     numbered = [("member", scene.group), ("head", case.heads_q), ("kv_head", case.heads_kv)]
     sequences = int(scene.at.row_sequence.max()) + 1 if scene.at.row_sequence.numel() else 0
@@ -90,7 +92,7 @@ def _rules(scene: Scene, wrong: Tensor) -> Iterator[Place]:
         for which in range(1, 4):
             yield _from(size * which, "row")
             yield _from(size * which, "key")
-        for other in TILES:
+        for other in TILES if scene.inputs.visible is not None else ():
             yield from _tiles(size, other)
         for axis in ("row", "key"):
             yield Place(f"in every second tile of {size} {axis}s", _second(size, axis))
@@ -100,7 +102,7 @@ def _rules(scene: Scene, wrong: Tensor) -> Iterator[Place]:
     yield Place("at pairs that dropout drops", _dropped)
     yield Place("in rows with odd numbers", lambda other: other.at.row[:, None, :, None] % 2 == 1)
     yield Place("at keys with odd numbers", lambda other: other.at.key[:, None, None, :] % 2 == 1)
-    yield from _diagonals(scene, wrong)
+    yield from (Place(words, pairs) for words, pairs in pairs_by_pieces())
 
 
 def _of(condition: Condition) -> Place:

@@ -10,7 +10,7 @@ import torch
 from flashverify.diagnosis.backward_steps import steps_of
 from flashverify.diagnosis.hypothesis import Alternative
 from flashverify.diagnosis.readings.backward.gradient_variants import row_variants
-from flashverify.diagnosis.readings.backward.numbers import NAMED, ONE
+from flashverify.diagnosis.readings.backward.numbers import NAMED, ONE, ZERO
 from flashverify.diagnosis.readings.backward.variants import Option, RowTerms
 from flashverify.formats import FORMATS
 
@@ -98,11 +98,20 @@ def row_formulas(scene: Scene, output: str, left: Callable[[], bool]) -> Iterato
     options: list[Option | None] = [None, *row_variants(scene)]
     found = []
     for option in options:
+        if not left():
+            return
+        plain = RowFormula(output=output, option=option, numbers=(ONE, ONE))
+        terms = plain.terms(scene, s)
+        if terms is None:
+            continue
+        none = torch.zeros_like(terms.delta)
+        parts = [_made(output, scene, s, RowTerms(*each)) for each in ((terms.delta, none), (none, terms.dlse))]
         for numbers in _pairs(scene):
-            if not left():
-                return
-            formula = RowFormula(output=output, option=option, numbers=numbers)
-            if formula.cost and _fits(formula, scene, s):
+            if option is not None and all(each is ZERO for each in numbers):
+                continue
+            formula = replace(plain, numbers=numbers)
+            value = sum((n.of(scene) * x for n, x in zip(numbers, parts, strict=True)), torch.zeros_like(parts[0]))
+            if formula.cost and _fits(output, value, scene, s):
                 found.append(formula)
     yield from sorted(found, key=lambda each: each.cost)
 
@@ -118,18 +127,14 @@ def _pairs(scene: Scene) -> Iterator[tuple[Number, Number]]:
             yield ONE, each
 
 
-def _fits(formula: RowFormula, scene: Scene, s: Steps) -> bool:
-    """Whether it is what was returned, within a share of the magnitudes."""
-    found = formula.terms(scene, s)
-    if found is None:
-        return False
-    target = scene.outputs[formula.output]
-    value, size = _made(formula.output, scene, s, found), _made(formula.output, scene, s, None)
-    near = (target - value).abs() <= _ROUNDINGS * FORMATS["fp32"].u * (size + value.abs())
-    if formula.output in scene.free:
-        near = near | scene.free[formula.output]
+def _fits(output: str, value: Tensor, scene: Scene, s: Steps) -> bool:
+    """Whether `value` is what was returned, within a share of the magnitudes."""
+    size = _made(output, scene, s, None)
+    near = (scene.outputs[output] - value).abs() <= _ROUNDINGS * FORMATS["fp32"].u * (size + value.abs())
+    if output in scene.free:
+        near = near | scene.free[output]
     inside = scene.at.row < scene.at.rows
-    return bool((near if formula.output == "dsink" else near[inside[:, None, :].expand(near.shape)]).all())
+    return bool((near if output == "dsink" else near[inside[:, None, :].expand(near.shape)]).all())
 
 
 def _made(output: str, scene: Scene, s: Steps, terms: RowTerms | None) -> Tensor:

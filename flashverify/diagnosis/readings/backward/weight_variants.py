@@ -10,7 +10,7 @@ import torch
 
 from flashverify.checks.passes.logits import logits
 from flashverify.diagnosis.readings.backward.moves import moved, row_moves
-from flashverify.diagnosis.readings.backward.variants import Option, of_row
+from flashverify.diagnosis.readings.backward.variants import Option, added_names, draws_elsewhere, of_row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from flashverify.diagnosis.observation import Scene
     from flashverify.diagnosis.readings.backward.variants import Value
 
-__all__ = ["added_names", "kept_variants", "weight_variants"]
+__all__ = ["kept_variants", "weight_variants"]
 
 
 def _with_lse(lse: Value) -> Value:
@@ -112,13 +112,6 @@ def _with_added(number: int, words: str) -> Value:
     return value
 
 
-def added_names(scene: Scene) -> list[str]:
-    """Names of what is added to the logits, in the order of `Inputs.biases`."""
-    problem = scene.problem
-    given = (("the bias", problem.bias), ("ALiBi", problem.slopes), ("the relative bias", problem.relative_bias))
-    return [name for name, tensor in given if tensor is not None]
-
-
 def kept_variants(scene: Scene) -> Iterator[Option]:
     """What the weights of dV are multiplied by with dropout."""
     if scene.case.dropout:
@@ -130,3 +123,5 @@ def kept_variants(scene: Scene) -> Iterator[Option]:
             lambda other, s: torch.ones_like(s.p) / (1 - other.case.dropout),
         )
         yield Option("the weights are dropped but not scaled by 1 / (1 - p)", lambda _scene, s: (s.kept > 0).double())
+        for words, value in draws_elsewhere(scene):
+            yield Option(f"the draws of dropout are those of {words}", value, True)

@@ -16,18 +16,17 @@ _NAMES = {"dq": "dQ", "dk": "dK", "dv": "dV", "dbias": "dbias"}
 _WHAT = {"dq": "K", "dk": "Q", "dv": "dO"}
 
 
-def sentences(found: dict[str, tuple[Formula, bool]], scene: Scene) -> tuple[str, ...]:
-    """What each formula says, without a full stop."""
+def sentences(found: dict[str, tuple[Formula, str]], scene: Scene) -> tuple[str, ...]:
+    """What each formula says, with its reservation, without a full stop."""
     said: dict[str, list[str]] = {}
-    for name, (formula, always) in found.items():
-        said.setdefault(_clause(formula, scene, always), []).append(_NAMES[name])
+    for name, (formula, reservation) in found.items():
+        said.setdefault(_clause(formula, scene, reservation), []).append(_NAMES[name])
     return tuple(clause.replace("{}", " and ".join(names)) for clause, names in said.items())
 
 
-def _clause(formula: Formula, scene: Scene, always: bool) -> str:
+def _clause(formula: Formula, scene: Scene, condition: str) -> str:
     """The sentence with `{}` for the outputs."""
     where = "" if formula.place is None else f" {formula.place.words}"
-    condition = "" if always else "; some cases are right for a reason that was not found"
     operand = OPERANDS.get(formula.output)
     weights = formula.output == "dv"
     if all(each.words == "0" for each in formula.numbers):

@@ -1,0 +1,74 @@
+"""The simplest formulas that give every pair that was read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+from flashverify.diagnosis.readings.backward.dictionary import options
+from flashverify.diagnosis.readings.backward.formulas import STEPS_OF
+from flashverify.diagnosis.readings.backward.log_weights import logarithms
+from flashverify.diagnosis.readings.backward.pair_places import covering_places
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from flashverify.diagnosis.readings.backward.fitting import Reading
+    from flashverify.diagnosis.readings.backward.formulas import Formula
+    from flashverify.diagnosis.readings.backward.pair_places import Place
+    from flashverify.diagnosis.readings.backward.variants import Option
+
+__all__ = ["formulas"]
+
+_FEWEST = 6
+"""Pairs that are wrong, from which on a formula can be told."""
+_DOUBLE = 600
+"""Pairs of variants that are tried."""
+_LOCAL = 3
+"""Rules for the wrong pairs are looked for first where fewer than one pair in so many is wrong."""
+
+
+def formulas(reading: Reading, left: Callable[[], bool]) -> Iterator[Formula]:
+    """Formulas that give everything that was read, the simplest first; none where it is as declared or cannot be told."""
+    if int(reading.wrong.sum()) < _FEWEST:
+        return
+    variants = options(reading.scene)
+    every = [(step, each) for step in STEPS_OF[reading.output] for each in variants[step]]
+    plain = [{step: each} for step, each in every if not each.elsewhere and reading.shows(step, each)]
+    placed = _at_places(reading, [{}, *plain], left)
+    local = _LOCAL * int(reading.wrong.sum()) < int(reading.asked.sum())
+    if local:  # what is wrong everywhere is rarely right at most pairs
+        yield from placed
+    single = plain + [{step: each} for step, each in every if each.elsewhere and left() and reading.shows(step, each)]
+    yield from _cheapest(reading, [{}, *single], None, left)
+    yield from _cheapest(reading, [{"weights": each} for each in logarithms(reading)], None, left)
+    if not local:
+        yield from placed
+    double = [
+        a | b for a, b in combinations(single, 2) if not a.keys() & b.keys() and not (_elsewhere(a) and _elsewhere(b))
+    ]
+    yield from _cheapest(reading, sorted(double, key=_elsewhere)[:_DOUBLE], None, left)
+
+
+def _at_places(reading: Reading, tried: list[dict[str, Option]], left: Callable[[], bool]) -> Iterator[Formula]:
+    """Formulas that hold at the pairs of a rule, which holds every wrong pair."""
+    for rules in covering_places(reading.scene, reading.wrong, reading.asked):
+        for formula in _cheapest(reading, tried, rules[0], left):
+            yield from (replace(formula, place=place) for place in rules)
+
+
+def _elsewhere(changed: dict[str, Option]) -> bool:
+    return any(each.elsewhere for each in changed.values())
+
+
+def _cheapest(
+    reading: Reading, tried: Iterable[dict[str, Option]], place: Place | None, left: Callable[[], bool]
+) -> Iterator[Formula]:
+    """Formulas with some of these steps in the order of their cost."""
+    found: list[Formula] = []
+    for changed in tried:
+        if not left():
+            break
+        found += reading.fits(changed, place)
+    yield from sorted(found, key=lambda each: each.cost)
