@@ -12,6 +12,7 @@ from flashverify.diagnosis.readings.backward.in_effect import gradients_in_effec
 from flashverify.diagnosis.readings.elsewhere.values import values_elsewhere
 from flashverify.diagnosis.readings.fresh import scenes_of
 from flashverify.diagnosis.readings.masks.in_effect import masks_in_effect, places_in_effect
+from flashverify.diagnosis.readings.masks.scenes import mask_scenes
 from flashverify.diagnosis.readings.said import Said
 from flashverify.diagnosis.readings.weights.in_effect import weights_in_effect
 from flashverify.outputs import BACKWARD, FORWARD
@@ -50,7 +51,7 @@ def readings(trials: Trials, scene: Scene, output: str) -> Readings:
         output: whose failure is asked about.
     """
     names = frozenset(scene.failures) | {output}
-    scenes = scenes_of(trials, scene, names)
+    scenes = mask_scenes(trials, scene, names)
     said = masks_in_effect(trials, scenes)
     if not said and names & set(FORWARD):
         said = weights_in_effect(trials, scenes_of(trials, scene, frozenset(FORWARD)))
