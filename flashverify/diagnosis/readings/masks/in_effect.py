@@ -160,6 +160,8 @@ def _rule(found: list[Counted], name: str, kind: str, right: list[Scene]) -> tup
         return None, 0
     mask, best, least, held = start.masks[name], None, len(right) + 1, 0
     for rule in islice(rules(start.scene, mask.of(kind), mask.read, name, hidden=kind == "surplus"), _RULES):
+        if rule.joined and best is not None:
+            continue  # right cases without a part of the mask tell nothing of two sets
         if kind == "doubled" and rule.everything:
             return None, 0  # no mask, but row sums that are wrong
         cases = _cases(rule, start, having, name, kind)

@@ -42,11 +42,13 @@ class Rule:
         extent: the keys of each row.
         places: where in the case, all of which hold.
         within: a further set, in which they lie; None for everywhere.
+        joined: whether both sets are a part of what the mask shows or hides.
     """
 
     extent: Extent
     places: tuple[Condition, ...] = ()
     within: Extent | None = None
+    joined: bool = False
 
     @property
     def words(self) -> str:
@@ -175,7 +177,7 @@ class _Covering:
             theirs = self._flat([mine for _, mine in further])
             common = theirs @ self._flat([mine for _, mine in sets]).T
             for n, m in ((common == 0) & (theirs.sum(1, keepdim=True) > 0)).nonzero().tolist():
-                yield Rule(sets[m][0], within=further[n][0])
+                yield Rule(sets[m][0], within=further[n][0], joined=True)
 
     def _flat(self, found: list[Tensor]) -> Tensor:
         """The right pairs of each, `[sets, right pairs]`."""

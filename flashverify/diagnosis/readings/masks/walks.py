@@ -93,6 +93,8 @@ def walked(scene: Scene, output: str) -> Iterator[Extent]:
 
 def _worded(words: str, size: int, of: str, *, keys: bool) -> str:
     axis, one = ("keys", "key") if keys else ("rows", "row")
+    if not keys:  # a last tile of rows that is not full needs no mask either
+        words = words.replace("the whole ones", "those that need no mask").replace("whole ", "")
     words = words if "{of}" in words else f"{words} {{of}}"
     return words.format(walked=f"{size} {axis}", one=one, of=of)
 
