@@ -69,7 +69,19 @@ def after_row_20(of):
     return lambda x, problem: torch.cat((x[:, :, :20], rows(of)(x, problem)[:, :, 20:]), 2)
 
 
+def members_before_rows(x, problem):
+    """O of packed row r, row r // group of member r % group, as row r % Sq of member r // Sq."""
+    group = problem.q.shape[1] // problem.k.shape[1]
+    grouped = x.unflatten(1, (-1, group))
+    return grouped.transpose(2, 3).reshape(grouped.shape).flatten(1, 2)
+
+
 MOVED = {
+    "packed row member * Sq + row of its group (packed row r is row r // group of member r % group)": (
+        moved(o=members_before_rows),
+        FORWARD,
+        "o",
+    ),
     "row i + 1": (moved(o=rows(lambda i: i + 1)), FORWARD, "o"),
     "row i - 1": (moved(lse=after_row_20(lambda i: i - 1)), FORWARD, "lse"),
     "row i % 16": (moved(lse=rows(lambda i: i % 16)), FORWARD, "lse"),

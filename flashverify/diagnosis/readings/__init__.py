@@ -13,6 +13,7 @@ from flashverify.diagnosis.readings.elsewhere.values import values_elsewhere
 from flashverify.diagnosis.readings.fresh import scenes_of
 from flashverify.diagnosis.readings.masks.counted import counted
 from flashverify.diagnosis.readings.masks.in_effect import masks_in_effect, places_in_effect
+from flashverify.diagnosis.readings.masks.scenes import mask_scenes
 from flashverify.diagnosis.readings.said import Said
 from flashverify.diagnosis.readings.weights.in_effect import weights_in_effect
 from flashverify.diagnosis.trials import work
@@ -62,12 +63,9 @@ def readings(trials: Trials, scene: Scene, output: str) -> Readings:
         said = [_said(words) for words in gradients_in_effect(trials, scene)]
     if said:
         return _joined(said)
-    scenes = scenes_of(trials, scene, names)
-    said = (
-        []
-        if not names & set(FORWARD) and _masks_are_right(trials, scenes[:_LOOKED_AT])
-        else masks_in_effect(trials, scenes)
-    )
+    scenes = mask_scenes(trials, scene, names)
+    if names & set(FORWARD) or not _masks_are_right(trials, scenes[:_LOOKED_AT]):
+        said = masks_in_effect(trials, scenes)
     if not said and names & set(FORWARD):
         said = weights_in_effect(trials, scenes_of(trials, scene, frozenset(FORWARD)))
     if not said and names & set(BACKWARD) and not no_matter_of_masks:

@@ -16,13 +16,14 @@ if TYPE_CHECKING:
     from flashverify.diagnosis.observation import Scene
     from flashverify.diagnosis.trials import Trials
 
-__all__ = ["scenes_of", "tested_on"]
+__all__ = ["LARGEST_READ", "PLAIN", "run_variants", "scenes_of", "tested_on"]
 
 _RUN = 16
 _FAILING = 5
-_LARGEST = 50_000
+LARGEST_READ = 50_000
 """Pairs of rows and keys of all heads up to which a case is read."""
-_PLAIN = ("normal", "ascending", "integers", "v-positive", "v-constant")
+PLAIN = ("normal", "ascending", "integers", "v-positive", "v-constant")
+"""Regimes whose values show most that is wrong."""
 
 
 def scenes_of(trials: Trials, scene: Scene, outputs: frozenset[str]) -> list[Scene]:
@@ -30,9 +31,8 @@ def scenes_of(trials: Trials, scene: Scene, outputs: frozenset[str]) -> list[Sce
 
     They differ in their seeds, and the first ones in their sizes.
     """
-    for _ in trials.of(islice(variants(trials.subject, scene.case), _RUN), share=0.85):
-        pass
-    failing = [s for s in trials.scenes.values() if s.failures.keys() & outputs and work(s.case) <= _LARGEST]
+    run_variants(trials, scene)
+    failing = [s for s in trials.scenes.values() if s.failures.keys() & outputs and work(s.case) <= LARGEST_READ]
     found: list[Scene] = []
     for size in (True, False):
         for each in sorted(failing, key=lambda s: -_telling(s.case)):
@@ -43,6 +43,12 @@ def scenes_of(trials: Trials, scene: Scene, outputs: frozenset[str]) -> list[Sce
     if scene not in found and scene in failing:
         found.append(scene)
     return found
+
+
+def run_variants(trials: Trials, scene: Scene) -> None:
+    """Runs cases like that of `scene`."""
+    for _ in trials.of(islice(variants(trials.subject, scene.case), _RUN), share=0.85):
+        pass
 
 
 def tested_on(scenes: Sequence[Scene]) -> bool:
@@ -62,6 +68,6 @@ def _telling(case: Case) -> float:
     sequences = case.batch if case.mask.packed is None else len(case.mask.packed.lengths())
     several = (sequences > 1, case.heads_kv > 1, case.heads_q > case.heads_kv, case.seq_q > 2, case.seq_k > 2)
     large = (case.seq_q > 16, case.seq_k > 16, case.seq_k > 64, case.seq_q > 64)
-    plain = case.values.regime in _PLAIN
+    plain = case.values.regime in PLAIN
     launches = -(-case.seq_k // case.dim_v)
     return sum(several) + sum(large) + 2 * plain - 0.4 * math.log10(1 + work(case)) - 0.1 * launches

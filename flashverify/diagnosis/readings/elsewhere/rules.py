@@ -154,6 +154,10 @@ def _of_memory() -> Iterator[Rule]:
     yield Rule("number h * B + b in the order of sequences and heads", _sequences_first)
     yield Rule("the {line} i and {channel} c that stand at c * S + i of memory", _channels_before_lines)
     yield Rule("number c * S + i in the order of {line}s and {channel}s", _lines_before_channels)
+    yield Rule(
+        "packed row member * Sq + row of its group (packed row r is row r // group of member r % group)", _unpacked
+    )
+    yield Rule("number row * group + member in the order of the members of its group and their rows", _packed)
     for step in _STEPS:
         words = f"the head h and {{line}} i that stand at h * ceil(S / {step}) * {step} + i of memory"
         yield Rule(words, lambda at, n=step: _padded(at, n))  # type: ignore[misc]
@@ -171,6 +175,18 @@ def _lines_before_heads(at: At) -> At:
     """Written `[H, S]`, read `[S, H]`."""
     flat = at.i * at.sizes[1] + at.h
     return at._replace(h=flat // at.sizes[2], i=flat % at.sizes[2])
+
+
+def _unpacked(at: At) -> At:
+    """Written by number of the head in its group, then row; read by row, then head of the group."""
+    flat = at.h % at.group * at.sizes[2] + at.i
+    return at._replace(h=at.h - at.h % at.group + flat % at.group, i=flat // at.group)
+
+
+def _packed(at: At) -> At:
+    """The other way round."""
+    flat = at.i * at.group + at.h % at.group
+    return at._replace(h=at.h - at.h % at.group + flat // at.sizes[2], i=flat % at.sizes[2])
 
 
 def _heads_first(at: At) -> At:

@@ -48,12 +48,14 @@ class _Fit:
         rule: at which places.
         held: further cases on which it holds.
         covered: share of the wrong elements of which it says something, the smallest of all cases.
+        launches: whether it fails to hold with other launch parameters, which may have partial results merged.
     """
 
     source: str
     rule: Rule
     held: int = 0
     covered: float = 1.0
+    launches: bool = False
 
 
 class _Wrong(NamedTuple):
@@ -86,6 +88,10 @@ def values_elsewhere(trials: Trials, scene: Scene, output: str) -> tuple[str, ..
         if again is None:
             continue
         answers = [_holds(other, fit.source, fit.rule, again) for fit in left]
+        if other.case.launch != scene.case.launch:
+            for fit, answer in zip(left, answers, strict=True):
+                fit.launches |= answer is False
+            continue
         left = [fit for fit, answer in zip(left, answers, strict=True) if answer is not False]
         for fit in (fit for fit in left if _covered(fit.rule, again) >= _DEFINED):
             fit.held += 1
@@ -93,7 +99,7 @@ def values_elsewhere(trials: Trials, scene: Scene, output: str) -> tuple[str, ..
         if not left:
             return ()
     told = sorted((fit for fit in left if fit.held >= _NEEDED), key=lambda fit: -fit.covered)
-    return tuple(_said(output, fit.source, fit.rule) for fit in _different(told, wrong)[:_SAID])
+    return tuple(_said(output, fit) for fit in _different(told, wrong)[:_SAID])
 
 
 def _covered(rule: Rule, wrong: _Wrong) -> float:
@@ -192,11 +198,12 @@ def _all_hold(expected: Expected, name: str, rule: Rule, wrong: _Wrong) -> bool 
     return float(clear.double().mean()) >= _DEFINED
 
 
-def _said(output: str, source: str, rule: Rule) -> str:
-    if source != output:
-        return f"Every wrong element of {output} holds the exact value of {source} at the same place."
+def _said(output: str, fit: _Fit) -> str:
+    beside = "; with other launch parameters it is wrong in another way" if fit.launches else ""
+    if fit.source != output:
+        return f"Every wrong element of {output} holds the exact value of {fit.source} at the same place{beside}."
     axes = output_spec(output).axes
     line = "key" if axes[2:3] == ("key",) else "bucket" if "bucket" in axes else "row"
     channel = "key" if axes[3:] == ("key",) else "channel"
-    words = rule.words.format(line=line, channel=channel)
-    return f"Every wrong element of {output} holds the exact value of {words}."
+    words = fit.rule.words.format(line=line, channel=channel)
+    return f"Every wrong element of {output} holds the exact value of {words}{beside}."

@@ -15,20 +15,23 @@ from flashverify.xray.probe import refusal
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from flashverify.case.case import Case
     from flashverify.diagnosis.observation import Scene
     from flashverify.diagnosis.trials import Trials
     from flashverify.xray.heads import HeadMap
     from flashverify.xray.view import Count
 
-__all__ = ["KINDS", "Counted", "Mask", "counted"]
+__all__ = ["KINDS", "Counted", "Mask", "all_counted"]
 
 KINDS = ("surplus", "missing", "doubled")
 _LAUNCHES = 32
+_CHANNELS = 64
+"""Of a head that is widened for counting."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Mask:
-    """The mask that one output has in effect, all bool `[B, Hq, Sq, Sk]`.
+    """The mask that one output has in effect, `[B, Hq, Sq, Sk]`, bool but for the counts.
 
     Attributes:
         surplus: hidden pairs that enter.
@@ -36,6 +39,7 @@ class Mask:
         doubled: visible pairs that enter several times.
         broken: pairs with a weight that is no whole number.
         read: pairs that were read.
+        counts: int64, how often each pair enters.
     """
 
     surplus: Tensor
@@ -43,6 +47,7 @@ class Mask:
     doubled: Tensor
     broken: Tensor
     read: Tensor
+    counts: Tensor
 
     @property
     def wrong(self) -> bool:
@@ -76,16 +81,34 @@ class Counted:
     messages: dict[str, list[str]]
 
 
-def counted(trials: Trials, scene: Scene) -> Counted | None:
+def all_counted(trials: Trials, scenes: list[Scene]) -> list[Counted]:
+    """What can be counted on `scenes`, with wider heads where these show a wrong mask as well: they take fewer launches."""
+    if not scenes:
+        return []
+    wide = any(_widened(scene.case) != scene.case for scene in scenes)
+    if wide and "counted" not in scenes[0].memo:
+        first = _counted(trials, scenes[0], wide=True) if trials.left() else None
+        scenes[0].memo["counted"] = first
+        if first is None or not first.messages:
+            scenes[0].memo["counted"] = _counted(trials, scenes[0], wide=False) if trials.left() else None
+            wide = first is not None and not (scenes[0].memo["counted"] and scenes[0].memo["counted"].messages)
+    for scene in scenes:
+        if "counted" not in scene.memo:
+            scene.memo["counted"] = _counted(trials, scene, wide=wide) if trials.left() else None
+    return [scene.memo["counted"] for scene in scenes if scene.memo["counted"] is not None]
+
+
+def _widened(case: Case) -> Case:
+    """The case with heads of at least so many channels."""
+    more = max(0, _CHANNELS - case.dim_v)
+    return (change(case, dim_qk=case.dim_qk + more, dim_v=case.dim_v + more) or case) if more else case
+
+
+def _counted(trials: Trials, scene: Scene, *, wide: bool) -> Counted | None:
     """The masks in effect on the case of `scene`, without its dropout; None where nothing can be counted."""
-    if "counted" not in scene.memo:
-        scene.memo["counted"] = _counted(trials, scene) if trials.left() else None
-    found: Counted | None = scene.memo["counted"]
-    return found
-
-
-def _counted(trials: Trials, scene: Scene) -> Counted | None:
     case = change(scene.case, dropout=0.0) if scene.case.dropout else scene.case
+    if case is not None and wide and trials.subject.supports.refusal(_widened(case)) is None:
+        case = _widened(case)
     if case is None or refusal(case) is not None or trials.subject.supports.refusal(case) is not None:
         return None
     try:
@@ -105,6 +128,7 @@ def _counted(trials: Trials, scene: Scene) -> Counted | None:
                 doubled=(delta > 0) & declared,
                 broken=view.broken.cpu(),
                 read=~view.unread.cpu(),
+                counts=view.effective.cpu().long(),
             )
     o = found.view("o")
     count = found.count

@@ -22,7 +22,9 @@ class Extent:
     Attributes:
         words: which keys these are, as `keys before the window`.
         where: bool, broadcasts to `[B, Hq, Sq, Sk]`.
+        numbered: whether it is one of the numbers of a case, such as `key 5`, which may mean something else.
     """
 
     words: str
     where: Callable[[Scene], Tensor]
+    numbered: bool = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -78,6 +79,10 @@ def visible_extents(scene: Scene, wrong: Tensor) -> Iterator[Extent]:
         for size in sizes_of(scene):
             yield from _walks(t, size, seen)
     at = scene.at
+
+    def one_of(words: str, where: Callable[[Scene], Tensor]) -> Extent:
+        return replace(seen(words, where), numbered=True)
+
     offset = full(key_of(scene) - (at.row + at.shift)[:, None, :, None], wrong.shape)[wrong]
     low, high = int(offset.min()), int(offset.max())
 
@@ -85,22 +90,22 @@ def visible_extents(scene: Scene, wrong: Tensor) -> Iterator[Extent]:
         return key_of(s) - (s.at.row + s.at.shift)[:, None, :, None]
 
     if low == high:
-        yield seen("the key at the row's own position" + (f" {low:+d}" if low else ""), lambda s: off(s) == low)
+        yield one_of("the key at the row's own position" + (f" {low:+d}" if low else ""), lambda s: off(s) == low)
     else:
-        yield seen(
+        yield one_of(
             f"keys whose distance from the row's position is {low} to {high}",
             lambda s: (off(s) >= low) & (off(s) <= high),
         )
-        yield seen(f"keys whose distance from the row's position is at most {high}", lambda s: off(s) <= high)
-        yield seen(f"keys whose distance from the row's position is at least {low}", lambda s: off(s) >= low)
+        yield one_of(f"keys whose distance from the row's position is at most {high}", lambda s: off(s) <= high)
+        yield one_of(f"keys whose distance from the row's position is at least {low}", lambda s: off(s) >= low)
     number = full(key, wrong.shape)[wrong]
     begin, end = int(number.min()), int(number.max())
     if begin == end:
-        yield seen(f"key {begin}", lambda s: key_of(s) == begin)
-    yield from pieces(scene, begin, end, seen)
-    yield seen(f"keys from {begin} on", lambda s: key_of(s) >= begin)
-    yield seen(f"keys up to {end}", lambda s: key_of(s) <= end)
-    yield seen(f"keys {begin} to {end}", lambda s: (key_of(s) >= begin) & (key_of(s) <= end))
+        yield one_of(f"key {begin}", lambda s: key_of(s) == begin)
+    yield from pieces(scene, begin, end, one_of)
+    yield one_of(f"keys from {begin} on", lambda s: key_of(s) >= begin)
+    yield one_of(f"keys up to {end}", lambda s: key_of(s) <= end)
+    yield one_of(f"keys {begin} to {end}", lambda s: (key_of(s) >= begin) & (key_of(s) <= end))
 
 
 def _walks(t: int, size: int, seen: Callable[[str, Callable[[Scene], Tensor]], Extent]) -> Iterator[Extent]:

@@ -93,6 +93,8 @@ def hidden_by(scene: Scene, name: str) -> Tensor:
         return ~visible_of(scene)
     if ("hidden by", name) not in scene.memo:
         parts, wider = visible_parts(scene.case), widening(scene.case)
+        if name not in parts:
+            return torch.zeros((), dtype=torch.bool)
         found = ~parts[name]
         for other, seen in parts.items():
             if other != name:

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
-import torch
-
-from flashverify.diagnosis.hypothesis import TILES
 from flashverify.diagnosis.readings.fresh import tested_on
-from flashverify.diagnosis.readings.masks.counted import KINDS, Counted, counted
+from flashverify.diagnosis.readings.masks.bits import masks_of_other_bits
+from flashverify.diagnosis.readings.masks.coarse import coarsely
+from flashverify.diagnosis.readings.masks.counted import KINDS, Counted, Mask, all_counted
 from flashverify.diagnosis.readings.masks.ends import visible_of
-from flashverify.diagnosis.readings.masks.extents import EVERY
 from flashverify.diagnosis.readings.masks.heads import heads_in_effect
+from flashverify.diagnosis.readings.masks.key_maps import counts_of_other_keys
 from flashverify.diagnosis.readings.masks.other_masks import other_masks
+from flashverify.diagnosis.readings.masks.row_counts import count_beside, lse_alone
 from flashverify.diagnosis.readings.masks.rules import Rule, rules
+from flashverify.diagnosis.readings.masks.scenes import right_scenes
 from flashverify.diagnosis.readings.said import Said, listed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from torch import Tensor
 
@@ -34,9 +34,12 @@ _VERBS = {
     "surplus": ("sees", "see"),
     "missing": ("misses", "miss"),
     "doubled": ("counts more than once", "count more than once"),
+    "read": ("reads other keys:", "read other keys:"),
 }
-_RULES = 60
+_RULES = 400
 """Rules of one set that are tested."""
+_FEWEST = 3
+"""Cases on which a rule with a further set says something, at least."""
 
 
 def masks_in_effect(trials: Trials, scenes: list[Scene]) -> list[Said]:
@@ -46,13 +49,14 @@ def masks_in_effect(trials: Trials, scenes: list[Scene]) -> list[Said]:
         trials: runs of the subject.
         scenes: failing runs, the one that tells most first.
     """
-    found = [each for each in (counted(trials, scene) for scene in scenes) if each is not None]
+    found = all_counted(trials, scenes)
     if not any(each.messages for each in found):
         return []
     said: list[tuple[list[str], str, Said]] = []
+    right = right_scenes(trials, scenes[0])
     wrong = [name for name in _NAMES if any(name in c.masks and c.masks[name].wrong for c in found)]
     for name in wrong:
-        for kind, words, cases in _rules(found, name):
+        for kind, words, cases in _rules(found, name, right):
             same = next((each for each in said if (each[1], each[2].words) == (kind, words)), None)
             if same is not None:
                 same[0].append(name)
@@ -63,12 +67,18 @@ def masks_in_effect(trials: Trials, scenes: list[Scene]) -> list[Said]:
     maps = heads_in_effect(found)
     if not told:
         return maps
-    right = [_NAMES[n] for n in _NAMES if n not in wrong and all(n in c.masks for c in found)]
-    if right and len(right) < len(_NAMES):
-        sentences.append(Said(f"{listed(right)} {'is' if len(right) == 1 else 'are'} as declared", sentences[0].cases))
-    if "o" in told and (beside := _count_beside(found)):
+    whole = [_NAMES[n] for n in _NAMES if n not in wrong and all(_was_read(c, n) for c in found)]
+    if whole and len(whole) < len(_NAMES):
+        sentences.append(Said(f"{listed(whole)} {'is' if len(whole) == 1 else 'are'} as declared", sentences[0].cases))
+    if "o" in told and (beside := count_beside(found)):
         sentences.append(beside)
     return maps or sentences
+
+
+def _was_read(each: Counted, name: str) -> bool:
+    """Whether the mask of an output was read where that of another one is wrong."""
+    wrong = [m.surplus | m.missing | m.doubled for m in each.masks.values() if m.wrong]
+    return name in each.masks and all(bool((each.masks[name].read & where).any()) for where in wrong)
 
 
 def _sentence(names: list[str], kind: str, said: Said) -> Said:
@@ -76,17 +86,30 @@ def _sentence(names: list[str], kind: str, said: Said) -> Said:
     return Said(f"{listed([_NAMES[n] for n in names])} {verb} {said.words}", said.cases)
 
 
-def _rules(found: list[Counted], name: str) -> Iterator[tuple[str, str, int]]:
+def _rules(found: list[Counted], name: str, right: list[Scene]) -> Iterator[tuple[str, str, int]]:
     """Kind and words of what is wrong with the mask of an output, and on how many cases it holds."""
-    pairs = [(kind, *_rule(found, name, kind)) for kind in KINDS]
+    pairs = [(kind, *_rule(found, name, kind, right)) for kind in KINDS]
     there = [kind for kind in KINDS if any(name in c.masks and bool(c.masks[name].of(kind).any()) for c in found)]
     told = [(kind, rule.words, cases) for kind, rule, cases in pairs if rule is not None]
+    if len(there) > 1 and "doubled" in there:
+        words, cases = _other_keys(found, name)
+        if words:
+            yield "read", words, cases
+            return
     if len(told) < len(there):
         words, cases = _other(found, name)
         if words:
             yield "whole", words, cases
             return
-    yield from told
+    beside = _beside([kind for kind in there if all(kind != each[0] for each in told)])
+    yield from ((kind, words + beside, cases) for kind, words, cases in told)
+
+
+def _beside(kinds: list[str]) -> str:
+    """That pairs of kinds are wrong too of which no rule speaks."""
+    also = {"surplus": "hidden keys enter", "missing": "others are missing", "doubled": "others count more than once"}
+    words = [also[kind] for kind in kinds]
+    return f"; {listed(words)} too" if words else ""
 
 
 def _other(found: list[Counted], name: str) -> tuple[str, int]:
@@ -96,7 +119,7 @@ def _other(found: list[Counted], name: str) -> tuple[str, int]:
         bool(m.masks[name].broken.any() or m.masks[name].doubled.any()) for m in having
     ):
         return "", 0
-    for words, where in other_masks():
+    for words, where in chain(other_masks(), masks_of_other_bits()):
         if not _has(having[0], name, where(having[0].scene)):
             continue
         if all(_has(each, name, where(each.scene)) for each in having[1:]):
@@ -111,37 +134,75 @@ def _has(each: Counted, name: str, other: Tensor) -> bool:
     return bool(((effective == other) | ~mask.read).all())
 
 
-def _rule(found: list[Counted], name: str, kind: str) -> tuple[Rule | None, int]:
-    """The rule of a set of wrong pairs that holds on all cases, and on how many it says something; None where pairs have weights that are no counts."""
+def _other_keys(found: list[Counted], name: str) -> tuple[str, int]:
+    """Which keys of a paged cache an output reads in place of others, and on how many cases that shows; empty where none says so."""
+    having = [each for each in found if name in each.masks and each.masks[name].wrong]
+    if len(having) < _FEWEST or not tested_on([each.scene for each in having]):
+        return "", 0
+    for words, counts in counts_of_other_keys():
+        if all(_counts_are(each.masks[name], counts(each.scene)) for each in having):
+            return words, len(having)
+    return "", 0
+
+
+def _counts_are(mask: Mask, predicted: Tensor | None) -> bool:
+    return predicted is not None and bool(((mask.counts == predicted) | ~mask.read).all())
+
+
+def _rule(found: list[Counted], name: str, kind: str, right: list[Scene]) -> tuple[Rule | None, int]:
+    """The rule of a set of wrong pairs that holds on all cases, and on how many it says something; None where pairs have weights that are no counts.
+
+    Of several, the first one that says least of the runs that are right.
+    """
     having = [each for each in found if name in each.masks]
     start = next((each for each in having if bool(each.masks[name].of(kind).any())), None)
     if start is None or any(bool(each.masks[name].broken.any()) for each in having):
         return None, 0
-    mask = start.masks[name]
-    for rule in islice(rules(start.scene, mask.of(kind), mask.read, hidden=kind == "surplus"), _RULES):
-        if kind == "doubled" and not rule.places and rule.extent.words == EVERY:
+    mask, best, least, held = start.masks[name], None, len(right) + 1, 0
+    for rule in islice(rules(start.scene, mask.of(kind), mask.read, name, hidden=kind == "surplus"), _RULES):
+        if rule.joined and best is not None:
+            continue  # right cases without a part of the mask tell nothing of two sets
+        if kind == "doubled" and rule.everything:
             return None, 0  # no mask, but row sums that are wrong
-        cases = [start.scene]
-        for each in having:
-            if each is start:
-                continue
-            other = each.masks[name]
-            predicted, there = rule.where(each.scene) & other.read, other.of(kind)
-            if bool((predicted == there).all()):
-                cases += [each.scene] * bool(there.any())
-            elif other.wrong or name in each.scene.failures:
-                break
-        else:
-            if tested_on(cases):
-                return rule, len(cases)
-    return None, 0
+        cases = _cases(rule, start, having, name, kind)
+        if not tested_on(cases) or (rule.within is not None and len(cases) < _FEWEST):
+            continue
+        against = sum(_speaks(rule, scene, kind) for scene in right)
+        if against < least:
+            best, least, held = rule, against, len(cases)
+        if not least:
+            break
+    return best, held
+
+
+def _cases(rule: Rule, start: Counted, having: list[Counted], name: str, kind: str) -> list[Scene]:
+    """The cases of which the rule says something, all of it right; none where it says something wrong."""
+    cases = [start.scene]
+    for each in having:
+        if each is start:
+            continue
+        other = each.masks[name]
+        predicted, there = rule.where(each.scene) & other.read, other.of(kind)
+        if bool((predicted == there).all()):
+            cases += [each.scene] * bool(there.any())
+        elif other.wrong or name in each.scene.failures:
+            return []
+    return cases
+
+
+def _speaks(rule: Rule, scene: Scene, kind: str) -> bool:
+    """Whether a rule says that pairs of a case are wrong."""
+    see = visible_of(scene)
+    return bool((rule.where(scene) & (~see if kind == "surplus" else see)).any())
 
 
 def places_in_effect(trials: Trials, scenes: list[Scene]) -> list[Said]:
     """What an X-ray says of one case with a wrong mask, or of the number of keys by the LSE; empty where every mask is as declared."""
-    found = [each for each in (counted(trials, scene) for scene in scenes) if each is not None]
-    if (words := _lse_alone(found)) is not None:
+    found = all_counted(trials, scenes)
+    if (words := lse_alone(found)) is not None:
         return [words]
+    if said := coarsely(found):
+        return said
     for each in found:
         messages = [words for name in ("o", "lse", "dv", "dq", "dk") for words in each.messages.get(name, ())]
         messages = [
@@ -154,71 +215,3 @@ def places_in_effect(trials: Trials, scenes: list[Scene]) -> list[Said]:
             size = f"{case.batch} x {case.heads_q} heads, {case.seq_q} rows and {case.seq_k} keys"
             return [Said(f"on a case of {size}, {'; '.join(messages[:2])}", 0)]
     return []
-
-
-def _count_beside(found: list[Counted]) -> Said | None:
-    """What the LSE counts where O's mask is another one than declared."""
-    pairs = [
-        (c.count, c.entered) for c in found if c.count is not None and c.entered is not None and c.masks["o"].wrong
-    ]
-    if pairs and all(not bool(count.wrong.any()) for count, _ in pairs):
-        return Said("the LSE counts the declared keys", len(pairs))
-    return None
-
-
-def _lse_alone(found: list[Counted]) -> Said | None:
-    """How many keys the LSE counts where O is as declared."""
-    having = [c for c in found if c.count is not None and "o" in c.masks and bool(c.count.wrong.any())]
-    if not having or any(c.masks["o"].wrong for c in having):
-        return None
-    for words, predicted in _counts(having[0]):
-        fits = [_fits(each, predicted) for each in having]
-        if all(fits) and tested_on([each.scene for each in having]):
-            return Said(f"the row sum, as the LSE tells it, {words}; O's weights are relative to it", len(fits))
-    return None
-
-
-def _fits(each: Counted, predicted: Callable[[Counted], Tensor]) -> bool:
-    assert each.count is not None
-    count = each.count
-    asked = _seeing(each)
-    near = (count.found - predicted(each)).abs() <= 0.25 + count.resolution.cpu()
-    return bool((near | ~asked).all())
-
-
-def _seeing(each: Counted) -> Tensor:
-    """The rows that see a key; all of them where none of those is wrong."""
-    assert each.count is not None
-    some = each.count.declared > 0
-    return some if bool((each.count.wrong & some).any()) else torch.ones_like(some)
-
-
-def _counts(start: Counted) -> Iterator[tuple[str, Callable[[Counted], Tensor]]]:
-    """What the LSE may count, in words."""
-    assert start.count is not None
-    if bool(_seeing(start).all()) and not bool((start.count.declared > 0).all()):
-        yield (
-            "counts every key in rows that see none",
-            lambda each: _declared(each) + each.scene.case.seq_k * (_declared(each) == 0),
-        )
-        return
-    extra = (start.count.found - start.count.declared)[start.count.declared > 0]
-    if extra.numel() and float((extra - extra[0]).abs().max()) < 0.25:
-        c = round(float(extra[0]))
-        words = f"counts {abs(c)} {'key' if abs(c) == 1 else 'keys'} {'more' if c > 0 else 'fewer'} than O"
-        yield words, lambda each: _declared(each) + c
-    yield "counts every key, hidden or not", lambda each: _declared(each) * 0 + each.scene.case.seq_k
-    for t in TILES:
-        yield (
-            f"counts keys up to a multiple of {t}",
-            partial(lambda each, t: -(-_declared(each) // t) * t, t=t),
-        )
-    ratio = (start.count.found / start.count.declared.clamp(min=1))[start.count.declared > 0]
-    if ratio.numel() and float((ratio - ratio[0]).abs().max()) < 0.01 * float(ratio[0].abs()):
-        r = float(ratio[0])
-        yield f"counts each key {r:.4g} times", lambda each: _declared(each) * r
-
-
-def _declared(each: Counted) -> Tensor:
-    assert each.count is not None
-    return each.count.declared

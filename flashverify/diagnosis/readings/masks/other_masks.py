@@ -34,7 +34,14 @@ _ROWS: tuple[tuple[str, Place], ...] = (
     ("row i % group", lambda i, n, s: i % s.group),
     ("row i * group", lambda i, n, s: (i * s.group).clamp(max=n - 1)),
     ("row i // 2", lambda i, n, s: i // 2),
+    ("the first row of its pair", lambda i, n, s: i // 2 * 2),
+    ("the second row of its pair", lambda i, n, s: (i // 2 * 2 + 1).clamp(max=n - 1)),
     ("the row as far from the end", lambda i, n, s: n - 1 - i),
+    ("the first row that shares its list", lambda i, n, s: i // _sharing(s) * _sharing(s)),
+    (
+        "the last row that shares its list",
+        lambda i, n, s: (i // _sharing(s) * _sharing(s) + _sharing(s) - 1).clamp(max=n - 1),
+    ),
 )
 _HEADS: tuple[tuple[str, Place], ...] = (
     ("the first query head", lambda h, n, s: h * 0),
@@ -55,6 +62,12 @@ _KEYS: tuple[tuple[str, Place], ...] = (
     ("the next key", lambda j, n, s: (j + 1).clamp(max=n - 1)),
     ("the key before", lambda j, n, s: (j - 1).clamp(min=0)),
 )
+
+
+def _sharing(scene: Scene) -> int:
+    """Rows that share a list of a selection."""
+    selection = scene.case.mask.selection
+    return 1 if selection is None else selection.rows
 
 
 def _tiles() -> Iterator[tuple[str, Place]]:

@@ -45,7 +45,7 @@ def hidden_models(effect: Effect, deviation: Deviation) -> Iterator[Model]:
     top = effect.logits.masked_fill(~effect.visible, -math.inf).amax(-1, keepdim=True).expand_as(hidden)[hidden]
     if bool(((logit - top).abs() <= tolerance).all()):
         found.append(("with the largest logit of the row", _largest))
-    for rule in islice(rules(effect.scene, hidden, effect.asked.expand_as(hidden), hidden=True), _RULES):
+    for rule in islice(rules(effect.scene, hidden, effect.asked.expand_as(hidden), "", hidden=True), _RULES):
         for words, of in found:
             yield _hidden_model(f"{rule.words} enter {words}", of, rule)
 

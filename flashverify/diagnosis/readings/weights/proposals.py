@@ -191,7 +191,7 @@ def _at_places(effect: Effect, deviation: Deviation) -> Iterator[Model]:
     found = list(_values(effect, deviation))
     if not found:
         return
-    for rule in islice(rules(effect.scene, wrong, deviation.read, hidden=False), _RULES):
+    for rule in islice(rules(effect.scene, wrong, deviation.read, "", hidden=False), _RULES):
         for words, of in found:
             yield _model(words, of, rule)
 

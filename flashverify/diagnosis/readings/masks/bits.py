@@ -1,0 +1,96 @@
+"""Masks by bits, of a tree or a bitmap: keys at a place in their word, and masks that take another bit for a key's."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import torch
+
+from flashverify.case.masks.predicate import visible_parts, widening
+from flashverify.diagnosis.readings.masks.ends import key_of, visible_of
+from flashverify.diagnosis.readings.masks.extent import Extent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from torch import Tensor
+
+    from flashverify.diagnosis.observation import Scene
+
+    Bit = Callable[[Tensor], Tensor]
+
+__all__ = ["by_words", "masks_of_other_bits"]
+
+_WORD = 32
+
+_SETS: tuple[tuple[str, Bit], ...] = (
+    ("places 31, 63, 95, ... from the first bit on: the highest bit, the sign, of a word", lambda b: b % _WORD == 31),
+    ("places 0, 32, 64, ... from the first bit on: the lowest bit of a word", lambda b: b % _WORD == 0),
+    ("the upper 16 bits of a word", lambda b: b % _WORD >= 16),
+    ("the lower 16 bits of a word", lambda b: b % _WORD < 16),
+    ("the words of bits behind the first one", lambda b: b >= _WORD),
+    ("the words of bits behind the second one", lambda b: b >= 2 * _WORD),
+    ("every second word of bits", lambda b: b // _WORD % 2 == 1),
+)
+_OTHERS: tuple[tuple[str, Bit], ...] = (
+    ("bit b % 16 of its word", lambda b: b // _WORD * _WORD + b % 16),
+    ("bit b % 8 of its word", lambda b: b // _WORD * _WORD + b % 8),
+    ("bit 31 - b of its word", lambda b: b // _WORD * _WORD + 31 - b % _WORD),
+    ("bit b ^ 8 of its word", lambda b: b ^ 8),
+    ("bit b ^ 24 of its word, the bytes in reverse", lambda b: b ^ 24),
+    ("bit b ^ 1 of its word", lambda b: b ^ 1),
+    ("bit b of the first word", lambda b: b % _WORD),
+    ("bit b of the second word from there on", lambda b: torch.where(b >= _WORD, _WORD + b % _WORD, b)),
+    ("bit b of the third word from there on", lambda b: torch.where(b >= 2 * _WORD, 2 * _WORD + b % _WORD, b)),
+    ("bit b of the next word", lambda b: b + _WORD),
+    ("bit b of the word before, of its own in the first", lambda b: torch.where(b >= _WORD, b - _WORD, b)),
+    ("bit b + 1", lambda b: b + 1),
+    ("bit b - 1", lambda b: b - 1),
+)
+
+
+def by_words(scene: Scene) -> Iterator[Extent]:
+    """Sets of pairs by words of bits; none without a tree or a bitmap."""
+    if _has_bits(scene):
+        for words, bits in _SETS:
+            yield Extent(
+                words,
+                partial(lambda s, b: visible_of(s) & (bit_of(s) >= 0) & b(bit_of(s)) & _has_bits(s), b=bits),
+            )
+
+
+def masks_of_other_bits() -> Iterator[tuple[str, Callable[[Scene], Tensor]]]:
+    """Masks in words, and as bool `[B, Hq, Sq, Sk]`, in which a key is seen where the bit of another one is set."""
+    for words, other in _OTHERS:
+        yield f"the mask that takes for bit b of a word {words}", partial(_moved, other=other)
+
+
+def bit_of(scene: Scene) -> Tensor:
+    """The number of the bit that decides on each pair, `[B, 1, Sq or 1, Sk]`; negative where none does."""
+    at = scene.at
+    start = 0 if scene.case.mask.bitmap is not None else (at.keys - at.rows)[:, None, :, None]
+    return key_of(scene) - start
+
+
+def _has_bits(scene: Scene) -> bool:
+    return scene.case.mask.bitmap is not None or scene.case.mask.tree is not None
+
+
+def _moved(scene: Scene, other: Bit) -> Tensor:
+    see = visible_of(scene)
+    if not _has_bits(scene):
+        return see
+    parts, wider = dict(visible_parts(scene.case)), widening(scene.case)
+    bit = bit_of(scene).expand(see.shape[0], 1, see.shape[2], see.shape[3])
+    for name in ("bitmap", "tree"):
+        if name in parts:
+            part = parts[name].expand(see.shape)
+            key = (other(bit) - bit + torch.arange(see.shape[3])).expand(see.shape)
+            inside = (key >= 0) & (key < see.shape[3])
+            taken = part.gather(-1, key.clamp(0, see.shape[3] - 1)) & inside
+            parts[name] = torch.where(bit >= 0, taken, part)
+    found = torch.ones_like(see)
+    for name, part in parts.items():
+        found = found & (part | wider[name] if name in wider else part)
+    return found
