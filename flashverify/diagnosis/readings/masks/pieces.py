@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from flashverify.diagnosis.observation import Scene
     from flashverify.diagnosis.readings.masks.extent import Extent
 
-__all__ = ["pieces"]
+__all__ = ["launched_pieces", "pieces"]
 
 
 def pieces(
@@ -68,6 +68,44 @@ _CUTS: tuple[tuple[str, Callable[[int, int, int], int]], ...] = (
     ),
 )
 """Where `n` pieces of so many keys begin, in words."""
+_EVEN: tuple[tuple[str, Callable[[int, int, int], int]], ...] = (
+    *_CUTS,
+    *(
+        (
+            f"pieces of whole tiles of {t} keys, as even as can be",
+            partial(lambda size, a, n, t: min(size, -(-size // t) * a // n * t), t=t),
+        )
+        for t in TILES
+    ),
+)
+_MOST = 1024
+"""Pieces that a launch may have."""
+
+
+def launched_pieces(scene: Scene) -> Iterator[tuple[str, Callable[[Scene], Tensor | None]]]:
+    """The pieces of keys whose number a launch parameter may be, in words, and of each key the number of the first of its piece.
+
+    Of a scene whose launch has not that parameter the pieces are not known: None.
+    """
+    for name, value in scene.case.launch or ():
+        if isinstance(value, int) and 1 < value <= _MOST:
+            for how, cut in _EVEN:
+                yield f"the piece, {name} {how}", partial(_begins, name=name, cut=cut)
+
+
+def _begins(scene: Scene, name: str, cut: Callable[[int, int, int], int]) -> Tensor | None:
+    n = dict(scene.case.launch or ()).get(name)
+    if not isinstance(n, int):
+        return None
+    rows = []
+    for key, limit in zip(scene.at.key, scene.at.key_limit, strict=True):
+        found = torch.zeros_like(key)
+        for length in limit.unique().tolist():
+            edges = torch.tensor(sorted({cut(length, a, n) for a in range(n)} | {0}))
+            begin = edges[torch.searchsorted(edges, key.contiguous(), right=True) - 1]
+            found = torch.where(limit == length, begin, found)
+        rows.append(found)
+    return torch.stack(rows)
 
 
 def _cut(scene: Scene, cut: Callable[[int, int, int], int], a: int, n: int) -> Tensor:
