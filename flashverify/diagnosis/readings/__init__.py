@@ -1,6 +1,6 @@
 """What a kernel computes, read off the kernel itself where no known wrong semantics explains a failure.
 
-The masks in effect (masks/), the weights of the forward (weights/), the weights and dS of the backward (backward/), and values that belong
+The masks in effect (masks/), the weights of the forward (weights/), operands in codes (codes.py), the weights and dS of the backward (backward/), and values that belong
 elsewhere (elsewhere/).
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from flashverify.diagnosis.readings.backward.in_effect import gradients_in_effect
+from flashverify.diagnosis.readings.codes import codes_in_effect
 from flashverify.diagnosis.readings.elsewhere.values import values_elsewhere
 from flashverify.diagnosis.readings.fresh import scenes_of
 from flashverify.diagnosis.readings.masks.in_effect import masks_in_effect, places_in_effect
@@ -52,6 +53,8 @@ def readings(trials: Trials, scene: Scene, output: str) -> Readings:
     names = frozenset(scene.failures) | {output}
     scenes = scenes_of(trials, scene, names)
     said = masks_in_effect(trials, scenes)
+    if not said and scene.case.quantised is not None and names & set(FORWARD):
+        said = codes_in_effect(trials, scenes_of(trials, scene, frozenset(FORWARD)))
     if not said and names & set(FORWARD):
         said = weights_in_effect(trials, scenes_of(trials, scene, frozenset(FORWARD)))
     if not said and names & set(BACKWARD):

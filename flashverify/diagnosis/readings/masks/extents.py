@@ -18,7 +18,7 @@ from flashverify.diagnosis.readings.masks.ends import (
     visible_of,
 )
 from flashverify.diagnosis.readings.masks.extent import Extent
-from flashverify.diagnosis.readings.masks.pieces import pieces
+from flashverify.diagnosis.readings.masks.pieces import behind_empty, pieces
 from flashverify.diagnosis.readings.masks.whole_tiles import tails, whole_tiles
 
 if TYPE_CHECKING:
@@ -100,6 +100,7 @@ def visible_extents(scene: Scene, wrong: Tensor) -> Iterator[Extent]:
     if begin == end:
         yield seen(f"key {begin}", lambda s: key_of(s) == begin)
     yield from pieces(scene, begin, end, seen)
+    yield from behind_empty(scene, seen)
     yield from tails(scene, wrong, seen)
     yield seen(f"keys from {begin} on", lambda s: key_of(s) >= begin)
     yield seen(f"keys up to {end}", lambda s: key_of(s) <= end)

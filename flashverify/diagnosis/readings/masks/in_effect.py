@@ -15,7 +15,8 @@ from flashverify.diagnosis.readings.masks.ends import visible_of
 from flashverify.diagnosis.readings.masks.extents import EVERY
 from flashverify.diagnosis.readings.masks.heads import heads_in_effect
 from flashverify.diagnosis.readings.masks.other_masks import other_masks
-from flashverify.diagnosis.readings.masks.rules import Rule, rules
+from flashverify.diagnosis.readings.masks.right_cases import right_scenes, shows
+from flashverify.diagnosis.readings.masks.rules import rules
 from flashverify.diagnosis.readings.said import Said, listed
 
 if TYPE_CHECKING:
@@ -35,8 +36,10 @@ _VERBS = {
     "missing": ("misses", "miss"),
     "doubled": ("counts more than once", "count more than once"),
 }
-_RULES = 60
+_RULES = 400
 """Rules of one set that are tested."""
+_FIRST = 2
+"""Cases of which one shows a mask that is wrong, if any does."""
 
 
 def masks_in_effect(trials: Trials, scenes: list[Scene]) -> list[Said]:
@@ -46,13 +49,15 @@ def masks_in_effect(trials: Trials, scenes: list[Scene]) -> list[Said]:
         trials: runs of the subject.
         scenes: failing runs, the one that tells most first.
     """
-    found = [each for each in (counted(trials, scene) for scene in scenes) if each is not None]
-    if not any(each.messages for each in found):
-        return []
+    first = [each for each in (counted(trials, scene) for scene in scenes[:_FIRST]) if each is not None]
+    if not any(_of_masks(each, name) for each in first for name in each.messages):
+        return []  # a failure of a mask shows on every failing case
+    found = first + [each for each in (counted(trials, scene) for scene in scenes[_FIRST:]) if each is not None]
+    refuting = right_scenes(trials)
     said: list[tuple[list[str], str, Said]] = []
     wrong = [name for name in _NAMES if any(name in c.masks and c.masks[name].wrong for c in found)]
     for name in wrong:
-        for kind, words, cases in _rules(found, name):
+        for kind, words, cases in _rules(found, name, refuting):
             same = next((each for each in said if (each[1], each[2].words) == (kind, words)), None)
             if same is not None:
                 same[0].append(name)
@@ -76,11 +81,24 @@ def _sentence(names: list[str], kind: str, said: Said) -> Said:
     return Said(f"{listed([_NAMES[n] for n in names])} {verb} {said.words}", said.cases)
 
 
-def _rules(found: list[Counted], name: str) -> Iterator[tuple[str, str, int]]:
+def _of_masks(each: Counted, name: str) -> bool:
+    """Whether what differs of an output is its mask, or a head that is read, not its weights.
+
+    A pair that has a weight which is no count of keys tells of weights, and so does a whole O that no key enters though it is not 0.
+    """
+    if name not in each.masks:
+        return True
+    mask = each.masks[name]
+    seen = visible_of(each.scene) & mask.read & ~mask.missing
+    lost = name == "o" and bool(mask.missing.any()) and not bool(seen.any())
+    return not bool(mask.broken.any()) and not (lost and bool((each.scene.outputs["o"] != 0).any()))
+
+
+def _rules(found: list[Counted], name: str, right: list[Scene]) -> Iterator[tuple[str, str, int]]:
     """Kind and words of what is wrong with the mask of an output, and on how many cases it holds."""
-    pairs = [(kind, *_rule(found, name, kind)) for kind in KINDS]
+    pairs = [(kind, *_rule(found, name, kind, right)) for kind in KINDS]
     there = [kind for kind in KINDS if any(name in c.masks and bool(c.masks[name].of(kind).any()) for c in found)]
-    told = [(kind, rule.words, cases) for kind, rule, cases in pairs if rule is not None]
+    told = [(kind, words, cases) for kind, words, cases in pairs if words]
     if len(told) < len(there):
         words, cases = _other(found, name)
         if words:
@@ -111,16 +129,20 @@ def _has(each: Counted, name: str, other: Tensor) -> bool:
     return bool(((effective == other) | ~mask.read).all())
 
 
-def _rule(found: list[Counted], name: str, kind: str) -> tuple[Rule | None, int]:
-    """The rule of a set of wrong pairs that holds on all cases, and on how many it says something; None where pairs have weights that are no counts."""
+def _rule(found: list[Counted], name: str, kind: str, right: list[Scene]) -> tuple[str, int]:
+    """The rule of a set of wrong pairs that holds on all cases, in words, and on how many it says something; empty where none does.
+
+    A rule that would make right cases wrong speaks of those that fail alone.
+    """
     having = [each for each in found if name in each.masks]
     start = next((each for each in having if bool(each.masks[name].of(kind).any())), None)
     if start is None or any(bool(each.masks[name].broken.any()) for each in having):
-        return None, 0
+        return "", 0
+    partly: tuple[str, int] = ("", 0)
     mask = start.masks[name]
     for rule in islice(rules(start.scene, mask.of(kind), mask.read, hidden=kind == "surplus"), _RULES):
         if kind == "doubled" and not rule.places and rule.extent.words == EVERY:
-            return None, 0  # no mask, but row sums that are wrong
+            return "", 0  # no mask, but row sums that are wrong
         cases = [start.scene]
         for each in having:
             if each is start:
@@ -132,9 +154,12 @@ def _rule(found: list[Counted], name: str, kind: str) -> tuple[Rule | None, int]
             elif other.wrong or name in each.scene.failures:
                 break
         else:
-            if tested_on(cases):
-                return rule, len(cases)
-    return None, 0
+            if not tested_on(cases):
+                continue
+            if not any(shows(scene, rule.where(scene)) for scene in right):
+                return rule.words, len(cases)
+            partly = partly if partly[0] else (f"{rule.words}, on the cases that fail", len(cases))
+    return partly
 
 
 def places_in_effect(trials: Trials, scenes: list[Scene]) -> list[Said]:
@@ -143,7 +168,8 @@ def places_in_effect(trials: Trials, scenes: list[Scene]) -> list[Said]:
     if (words := _lse_alone(found)) is not None:
         return [words]
     for each in found:
-        messages = [words for name in ("o", "lse", "dv", "dq", "dk") for words in each.messages.get(name, ())]
+        outputs = [name for name in ("o", "lse", "dv", "dq", "dk") if _of_masks(each, name)]
+        messages = [words for name in outputs for words in each.messages.get(name, ())]
         messages = [
             words
             for words in messages

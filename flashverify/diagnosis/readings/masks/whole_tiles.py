@@ -74,8 +74,8 @@ def tails(scene: Scene, wrong: Tensor, seen: Seen) -> Iterator[Extent]:
             least = int(rest.expand_as(wrong)[wrong].max())
             whose = {FAR: "the keys", 0: "the keys that a row sees"}.get(m, f"the keys that a tile of {m} rows sees")
             for c in sorted({least, *(c for c in _TAILS if least < c < t)}):
-                few = "one key" if c == 1 else f"at most {c} keys"
-                yield seen(f"the last tile of {t} of {whose} where only {few} of it are left".replace("key of it are", "key of it is"), partial(_tail, m=m, t=t, c=c))
+                few = "one key of it is left" if c == 1 else f"at most {c} keys of it are left"
+                yield seen(f"the last tile of {t} of {whose}, where {few}", partial(_tail, m=m, t=t, c=c))
 
 
 def _tail(scene: Scene, m: int, t: int, c: int) -> Tensor:

@@ -11,6 +11,7 @@ import torch
 from flashverify.diagnosis.readings.masks.rules import Rule, rules
 from flashverify.diagnosis.readings.weights.draws import other_draws
 from flashverify.diagnosis.readings.weights.models import DECLARED, Model, kept_factor
+from flashverify.diagnosis.trials import work
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["dropped_places"]
 
 _RULES = 12
+_DRAWN = 2000
+"""Pairs of all heads up to which other draws are tried at places."""
 
 
 def dropped_places(effect: Effect) -> Iterator[Model]:
@@ -41,6 +44,8 @@ def dropped_places(effect: Effect) -> Iterator[Model]:
             for words, factor in (("though they are divided by 1 - p", 1.0 / (1.0 - p)), ("nor divided by 1 - p", 1.0)):
                 yield _model(f"are not dropped, {words}", lambda e, f=factor: torch.full_like(e.weights, f), rule)  # type: ignore[misc]
     wrong = entered | lost
+    if work(effect.scene.case) > _DRAWN:
+        return
     for words, of in other_draws():
         other = of(effect)
         if other is None:

@@ -67,7 +67,7 @@ def _of(
             return None
         if head is not None:
             count = scene.case.heads_q
-            new = old.expand(-1, count, -1, -1)[:, head(effect, torch.arange(count)) % count]
+            new: Tensor | None = old.expand(-1, count, -1, -1)[:, head(effect, torch.arange(count)) % count]
         else:
             new = _placed(scene, name, old, row, key)
         if new is None:
@@ -97,7 +97,10 @@ def _placed(scene: Scene, name: str, old: Tensor, row: Tensor, key: Tensor) -> T
 def _keys(scene: Scene) -> Iterator[tuple[str, Numbers]]:
     """From which key keys may be counted, in words, and their numbers."""
     if scene.case.storage.page_size:
-        yield "the first key of the page", lambda s: s.at.key % s.case.storage.page_size if s.case.storage.page_size else None
+        yield (
+            "the first key of the page",
+            lambda s: s.at.key % s.case.storage.page_size if s.case.storage.page_size else None,
+        )
     for words, begin in launched_pieces(scene):
         yield f"the first key of {words}", partial(lambda s, b: _less(s, b(s)), b=begin)
     for t in dict.fromkeys((*((scene.form.block_n,) if scene.form.block_n else ()), *TILES)):

@@ -19,6 +19,7 @@ from flashverify.diagnosis.readings.weights.hidden_models import hidden_models
 from flashverify.diagnosis.readings.weights.models import DECLARED, Model, deviation_of, kept_factor, tolerance_of
 from flashverify.diagnosis.readings.weights.term import COEFFICIENTS, Term
 from flashverify.diagnosis.readings.weights.terms import terms_of
+from flashverify.diagnosis.trials import work
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,6 +32,8 @@ from flashverify.diagnosis.readings.weights.models import Deviation
 __all__ = ["proposals"]
 
 _RULES = 25
+_DRAWN = 6000
+"""Pairs of all heads up to which other draws are tried."""
 _CLOSE = 1e-3
 """Relative distance at which a number is a named coefficient."""
 
@@ -44,10 +47,10 @@ def proposals(effect: Effect) -> Iterator[Model]:
             partial(lambda e, w: w(e, DECLARED.logits(e)), w=where),
             kept_factor,
         )
-    for words, factor in other_draws() if effect.scene.case.dropout else ():
-        yield Model(f"dropout has {words}", DECLARED.logits, factor)
     if effect.scene.case.dropout:
         yield from dropped_places(effect)
+        for words, factor in other_draws() if work(effect.scene.case) <= _DRAWN else ():
+            yield Model(f"dropout has {words}", DECLARED.logits, factor)
     deviation = deviation_of(effect)
     hidden = bool(deviation.hidden.any())
     if not hidden:
@@ -203,21 +206,18 @@ def _sum(
 
 def _at_places(effect: Effect, deviation: Deviation) -> Iterator[Model]:
     """What differs at some pairs alone."""
-    wrong = deviation.wrong
-    found = list(_values(effect, deviation))
-    if not found:
-        return
-    for rule in islice(rules(effect.scene, wrong, deviation.read, hidden=False), _RULES):
-        for words, of in found:
+    for words, of, told in _values(effect, deviation):
+        for rule in islice(rules(effect.scene, deviation.wrong, deviation.read & told, hidden=False), _RULES):
             yield _model(words, of, rule)
 
 
-def _values(effect: Effect, deviation: Deviation) -> Iterator[tuple[str, Callable[[Effect], Tensor | None]]]:
-    """What the logits of the wrong pairs have in common."""
+def _values(effect: Effect, deviation: Deviation) -> Iterator[tuple[str, Callable[[Effect], Tensor | None], Tensor]]:
+    """What the logits of the wrong pairs have in common; bool `[B, Hq, Sq, Sk]`: where that would show."""
     off = deviation.off[deviation.wrong]
-    tolerance = tolerance_of(effect)[deviation.wrong]
+    near = tolerance_of(effect)
+    tolerance, everywhere = near[deviation.wrong], torch.ones_like(deviation.wrong)
     if bool((off == -math.inf).all()):
-        yield "O leaves the weights out", lambda e: torch.full_like(e.logits, -math.inf)
+        yield "O leaves the weights out", lambda e: torch.full_like(e.logits, -math.inf), everywhere
         return
     if not bool(torch.isfinite(off).all()):
         return
@@ -228,6 +228,7 @@ def _values(effect: Effect, deviation: Deviation) -> Iterator[tuple[str, Callabl
         yield (
             f"O weighs keys {text} times as much as the other keys of the row",
             lambda e: torch.full_like(e.logits, math.log(float(text))),
+            everywhere,
         )
     for term, value in _terms(effect):
         t = value[deviation.wrong]
@@ -236,4 +237,6 @@ def _values(effect: Effect, deviation: Deviation) -> Iterator[tuple[str, Callabl
             continue
         more = float((off * t).sum()) / size
         if bool(((off - more * t).abs() <= 2 * tolerance + 1e-4 * t.abs()).all()):
-            yield from _of_term(effect, term, more)
+            told = (more * value).abs() > 4 * near
+            for words, of in _of_term(effect, term, more):
+                yield words, of, told | deviation.wrong

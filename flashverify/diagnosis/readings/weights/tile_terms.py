@@ -87,9 +87,10 @@ def _of_pieces() -> Iterator[Term]:
             return None
         z, found = _masked(e), torch.zeros_like(e.logits)
         for n in range(int(piece.max()) + 1):
-            part = z[..., piece == n]
+            inside = (piece == n)[:, None, None, :]
+            part = z.masked_fill(~inside, -math.inf)
             own = (part.logsumexp(-1) if what == "lse" else part.amax(-1)).unsqueeze(-1)
-            found[..., piece == n] = torch.where(torch.isfinite(own), own, 0.0).expand(part.shape)
+            found = torch.where(inside & torch.isfinite(own), own, found)
         return found
 
     def instead(e: Effect, of: Callable[[Tensor, Tensor], Tensor]) -> Tensor | None:
