@@ -14,7 +14,7 @@ from flashverify.diagnosis.readings.elsewhere.values import values_elsewhere
 from flashverify.diagnosis.readings.fresh import scenes_of
 from flashverify.diagnosis.readings.masks.in_effect import masks_in_effect, places_in_effect
 from flashverify.diagnosis.readings.said import Said
-from flashverify.diagnosis.readings.weights.in_effect import weights_in_effect
+from flashverify.diagnosis.readings.weights.in_effect import weights_alone, weights_in_effect
 from flashverify.outputs import BACKWARD, FORWARD
 
 if TYPE_CHECKING:
@@ -50,13 +50,17 @@ def readings(trials: Trials, scene: Scene, output: str) -> Readings:
         scene: a failing run.
         output: whose failure is asked about.
     """
-    names = frozenset(scene.failures) | {output}
+    names, forward = frozenset(scene.failures) | {output}, frozenset(FORWARD)
     scenes = scenes_of(trials, scene, names)
-    said = masks_in_effect(trials, scenes)
-    if not said and scene.case.quantised is not None and names & set(FORWARD):
-        said = codes_in_effect(trials, scenes_of(trials, scene, frozenset(FORWARD)))
-    if not said and names & set(FORWARD):
-        said = weights_in_effect(trials, scenes_of(trials, scene, frozenset(FORWARD)))
+    of_forward = scenes_of(trials, scene, forward) if names & forward else []
+    weights_first = weights_alone(trials, of_forward)
+    said = weights_in_effect(trials, of_forward) if weights_first else []
+    if not said:
+        said = masks_in_effect(trials, scenes)
+    if not said and scene.case.quantised is not None:
+        said = codes_in_effect(trials, of_forward)
+    if not said and not weights_first:
+        said = weights_in_effect(trials, of_forward)
     if not said and names & set(BACKWARD):
         said = [_said(words) for words in gradients_in_effect(trials, scene)]
     if not said:

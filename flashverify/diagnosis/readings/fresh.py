@@ -40,17 +40,9 @@ def scenes_of(trials: Trials, scene: Scene, outputs: frozenset[str]) -> list[Sce
     They differ in their seeds, and the first ones in their sizes.
     """
     run = list(trials.of(islice(_plainer(trials, scene.case), _TAME), share=0.5))
-    run += trials.of(
-        islice(
-            chain(
-                _large(trials.subject, scene.case),
-                _launched(trials.subject, scene.case),
-                variants(trials.subject, scene.case),
-            ),
-            _RUN,
-        ),
-        share=0.85,
-    )
+    more = _large(trials.subject, scene.case), _launched(trials.subject, scene.case)
+    rest = () if sum(bool(s.failures) for s in run) > _FAILING else variants(trials.subject, scene.case)
+    run += trials.of(islice(chain(*more, rest), _RUN), share=0.85)
     if sum(bool(s.failures) for s in run) < _SOME * len(run):  # sizes have a say
         for _ in trials.of(_at_edges(trials.subject, scene.case), share=0.9):
             pass
@@ -96,10 +88,12 @@ def _plainer(trials: Trials, case: Case) -> Iterator[Case]:
 
 
 def _at_edges(subject: Subject, case: Case) -> Iterator[Case]:
-    """Cases with one key, or three, more than a tile has."""
-    for n, (size, more) in enumerate((size, more) for size in TILES for more in (1, 3)):
-        keys = size + more - case.seq_k
-        found = grown(case, 0, keys, regime="normal", seed=200 + n) if keys > 0 else None
+    """Cases with one key more, or two or three, than an odd number of tiles has: those of one size tell it from the next smaller one."""
+    for n, (size, more) in enumerate((size, more) for more in (1, 2, 3) for size in TILES):
+        keys = size + more
+        while keys < case.seq_k:
+            keys += 2 * size
+        found = grown(case, 0, keys - case.seq_k, regime="normal", seed=200 + n)
         if found is not None and subject.supports.refusal(found) is None:
             yield found
 

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
-import torch
-
-from flashverify.diagnosis.hypothesis import TILES
 from flashverify.diagnosis.readings.fresh import tested_on
 from flashverify.diagnosis.readings.masks.counted import KINDS, Counted, counted
 from flashverify.diagnosis.readings.masks.ends import visible_of
 from flashverify.diagnosis.readings.masks.extents import EVERY
 from flashverify.diagnosis.readings.masks.heads import heads_in_effect
+from flashverify.diagnosis.readings.masks.lse_counts import lse_alone
 from flashverify.diagnosis.readings.masks.other_masks import other_masks
-from flashverify.diagnosis.readings.masks.right_cases import right_scenes, shows
+from flashverify.diagnosis.readings.masks.right_cases import Refuting, is_without, right_scenes, shows
 from flashverify.diagnosis.readings.masks.rules import rules
 from flashverify.diagnosis.readings.said import Said, listed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from torch import Tensor
 
@@ -53,7 +50,7 @@ def masks_in_effect(trials: Trials, scenes: list[Scene]) -> list[Said]:
     if not any(_of_masks(each, name) for each in first for name in each.messages):
         return []  # a failure of a mask shows on every failing case
     found = first + [each for each in (counted(trials, scene) for scene in scenes[_FIRST:]) if each is not None]
-    refuting = right_scenes(trials)
+    refuting = Refuting(right_scenes(trials), [s for s in trials.scenes.values() if "o" in s.failures])
     said: list[tuple[list[str], str, Said]] = []
     wrong = [name for name in _NAMES if any(name in c.masks and c.masks[name].wrong for c in found)]
     for name in wrong:
@@ -94,10 +91,10 @@ def _of_masks(each: Counted, name: str) -> bool:
     return not bool(mask.broken.any()) and not (lost and bool((each.scene.outputs["o"] != 0).any()))
 
 
-def _rules(found: list[Counted], name: str, right: list[Scene]) -> Iterator[tuple[str, str, int]]:
+def _rules(found: list[Counted], name: str, refuting: Refuting) -> Iterator[tuple[str, str, int]]:
     """Kind and words of what is wrong with the mask of an output, and on how many cases it holds."""
-    pairs = [(kind, *_rule(found, name, kind, right)) for kind in KINDS]
-    there = [kind for kind in KINDS if any(name in c.masks and bool(c.masks[name].of(kind).any()) for c in found)]
+    pairs = [(kind, *_rule(found, name, kind, refuting)) for kind in KINDS]
+    there = _kinds(found, name)
     told = [(kind, words, cases) for kind, words, cases in pairs if words]
     if len(told) < len(there):
         words, cases = _other(found, name)
@@ -105,6 +102,11 @@ def _rules(found: list[Counted], name: str, right: list[Scene]) -> Iterator[tupl
             yield "whole", words, cases
             return
     yield from told
+
+
+def _kinds(found: list[Counted], name: str) -> list[str]:
+    """What is wrong with the mask of an output on some case."""
+    return [kind for kind in KINDS if any(name in c.masks and bool(c.masks[name].of(kind).any()) for c in found)]
 
 
 def _other(found: list[Counted], name: str) -> tuple[str, int]:
@@ -129,7 +131,7 @@ def _has(each: Counted, name: str, other: Tensor) -> bool:
     return bool(((effective == other) | ~mask.read).all())
 
 
-def _rule(found: list[Counted], name: str, kind: str, right: list[Scene]) -> tuple[str, int]:
+def _rule(found: list[Counted], name: str, kind: str, refuting: Refuting) -> tuple[str, int]:
     """The rule of a set of wrong pairs that holds on all cases, in words, and on how many it says something; empty where none does.
 
     A rule that would make right cases wrong speaks of those that fail alone.
@@ -156,7 +158,11 @@ def _rule(found: list[Counted], name: str, kind: str, right: list[Scene]) -> tup
         else:
             if not tested_on(cases):
                 continue
-            if not any(shows(scene, rule.where(scene)) for scene in right):
+            if kind == "missing" and name == "o" and len(_kinds(having, name)) == 1:
+                others = [s for s in refuting.failing if all(s is not c.scene for c in having)]
+                if not all(is_without(s, rule.where(s)) for s in others):
+                    continue
+            if not any(shows(s, rule.where(s)) for s in refuting.right):
                 return rule.words, len(cases)
             partly = partly if partly[0] else (f"{rule.words}, on the cases that fail", len(cases))
     return partly
@@ -165,7 +171,7 @@ def _rule(found: list[Counted], name: str, kind: str, right: list[Scene]) -> tup
 def places_in_effect(trials: Trials, scenes: list[Scene]) -> list[Said]:
     """What an X-ray says of one case with a wrong mask, or of the number of keys by the LSE; empty where every mask is as declared."""
     found = [each for each in (counted(trials, scene) for scene in scenes) if each is not None]
-    if (words := _lse_alone(found)) is not None:
+    if (words := lse_alone(found)) is not None:
         return [words]
     for each in found:
         outputs = [name for name in ("o", "lse", "dv", "dq", "dk") if _of_masks(each, name)]
@@ -190,61 +196,3 @@ def _count_beside(found: list[Counted]) -> Said | None:
     if pairs and all(not bool(count.wrong.any()) for count, _ in pairs):
         return Said("the LSE counts the declared keys", len(pairs))
     return None
-
-
-def _lse_alone(found: list[Counted]) -> Said | None:
-    """How many keys the LSE counts where O is as declared."""
-    having = [c for c in found if c.count is not None and "o" in c.masks and bool(c.count.wrong.any())]
-    if not having or any(c.masks["o"].wrong for c in having):
-        return None
-    for words, predicted in _counts(having[0]):
-        fits = [_fits(each, predicted) for each in having]
-        if all(fits) and tested_on([each.scene for each in having]):
-            return Said(f"the row sum, as the LSE tells it, {words}; O's weights are relative to it", len(fits))
-    return None
-
-
-def _fits(each: Counted, predicted: Callable[[Counted], Tensor]) -> bool:
-    assert each.count is not None
-    count = each.count
-    asked = _seeing(each)
-    near = (count.found - predicted(each)).abs() <= 0.25 + count.resolution.cpu()
-    return bool((near | ~asked).all())
-
-
-def _seeing(each: Counted) -> Tensor:
-    """The rows that see a key; all of them where none of those is wrong."""
-    assert each.count is not None
-    some = each.count.declared > 0
-    return some if bool((each.count.wrong & some).any()) else torch.ones_like(some)
-
-
-def _counts(start: Counted) -> Iterator[tuple[str, Callable[[Counted], Tensor]]]:
-    """What the LSE may count, in words."""
-    assert start.count is not None
-    if bool(_seeing(start).all()) and not bool((start.count.declared > 0).all()):
-        yield (
-            "counts every key in rows that see none",
-            lambda each: _declared(each) + each.scene.case.seq_k * (_declared(each) == 0),
-        )
-        return
-    extra = (start.count.found - start.count.declared)[start.count.declared > 0]
-    if extra.numel() and float((extra - extra[0]).abs().max()) < 0.25:
-        c = round(float(extra[0]))
-        words = f"counts {abs(c)} {'key' if abs(c) == 1 else 'keys'} {'more' if c > 0 else 'fewer'} than O"
-        yield words, lambda each: _declared(each) + c
-    yield "counts every key, hidden or not", lambda each: _declared(each) * 0 + each.scene.case.seq_k
-    for t in TILES:
-        yield (
-            f"counts keys up to a multiple of {t}",
-            partial(lambda each, t: -(-_declared(each) // t) * t, t=t),
-        )
-    ratio = (start.count.found / start.count.declared.clamp(min=1))[start.count.declared > 0]
-    if ratio.numel() and float((ratio - ratio[0]).abs().max()) < 0.01 * float(ratio[0].abs()):
-        r = float(ratio[0])
-        yield f"counts each key {r:.4g} times", lambda each: _declared(each) * r
-
-
-def _declared(each: Counted) -> Tensor:
-    assert each.count is not None
-    return each.count.declared

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
 from flashverify.checks.passes.logits import modified, products
+from flashverify.diagnosis.hypothesis import Alternative
+from flashverify.diagnosis.readings.masks.ends import visible_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -14,12 +17,25 @@ if TYPE_CHECKING:
     from flashverify.diagnosis.observation import Scene
     from flashverify.diagnosis.trials import Trials
 
-__all__ = ["right_scenes", "shows"]
+__all__ = ["Refuting", "is_without", "right_scenes", "shows"]
 
 _PLAIN = ("normal", "ascending", "integers")
 _HEAVY = 0.02
 """Weight of a pair from which on O tells whether it is there."""
 _MOST = 24
+
+
+class Refuting(NamedTuple):
+    """Cases that may refute a rule: some that are right, and all on which O is wrong."""
+
+    right: list[Scene]
+    failing: list[Scene]
+
+
+def is_without(scene: Scene, pairs: Tensor) -> bool:
+    """Whether O is what it is if `pairs`, bool, broadcast to `[B, Hq, Sq, Sk]`, are missing."""
+    missing = Alternative(inputs=replace(scene.inputs, visible=visible_of(scene) & ~pairs))
+    return scene.agrees(missing, frozenset({"o"}))
 
 
 def right_scenes(trials: Trials) -> list[Scene]:

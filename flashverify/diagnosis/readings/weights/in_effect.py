@@ -12,7 +12,7 @@ from flashverify.diagnosis.readings.masks.right_cases import right_scenes
 from flashverify.diagnosis.readings.said import Said
 from flashverify.diagnosis.readings.weights.effect import Effect, declared_effect, effect_of
 from flashverify.diagnosis.readings.weights.masses import masses, sink_in_effect, sum_of
-from flashverify.diagnosis.readings.weights.models import DECLARED, GONE, row_shift
+from flashverify.diagnosis.readings.weights.models import DECLARED, GONE, deviation_of, row_shift
 from flashverify.diagnosis.readings.weights.proposals import proposals
 from flashverify.diagnosis.trials import work
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from flashverify.diagnosis.readings.weights.models import Model
     from flashverify.diagnosis.trials import Trials
 
-__all__ = ["weights_in_effect"]
+__all__ = ["weights_alone", "weights_in_effect"]
 
 _PROPOSED = 1500
 """Models that are tried."""
@@ -52,6 +52,18 @@ class _Row(NamedTuple):
     effect: Effect
     logits: Tensor
     shift: Tensor
+
+
+def weights_alone(trials: Trials, scenes: list[Scene]) -> bool:
+    """Whether the first of the cases has weights that are wrong by no mask: all visible pairs enter, no hidden ones, some by no whole number."""
+    effect = effect_of(trials, scenes[0]) if scenes else None
+    if effect is None:
+        return False
+    deviation = deviation_of(effect)
+    times = deviation.off[deviation.wrong].exp()
+    if not times.numel() or bool(deviation.hidden.any()) or not bool((times > 0).all()):
+        return False
+    return bool(((times - times.round()).abs() > _ONE * times).any())
 
 
 def weights_in_effect(trials: Trials, scenes: list[Scene]) -> list[Said]:
