@@ -39,7 +39,7 @@ def scenes_of(trials: Trials, scene: Scene, outputs: frozenset[str]) -> list[Sce
 
     They differ in their seeds, and the first ones in their sizes.
     """
-    run = list(trials.of(islice(_plainer(trials, scene.case), _TAME), share=0.5))
+    run = list(trials.of(islice(_plainer(trials, scene.case), _TAME), share=0.8))
     more = _large(trials.subject, scene.case), _launched(trials.subject, scene.case)
     rest = () if sum(bool(s.failures) for s in run) > _FAILING else variants(trials.subject, scene.case)
     run += trials.of(islice(chain(*more, rest), _RUN), share=0.85)
