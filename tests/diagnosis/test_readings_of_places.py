@@ -8,7 +8,7 @@ import torch
 from flashverify import Supports, subject
 from flashverify.case.text import parse_case
 from flashverify.diagnosis.readings import readings
-from flashverify.diagnosis.readings.masks.right_cases import shows
+from flashverify.diagnosis.readings.masks.right_cases import is_without, shows
 from flashverify.diagnosis.trials import Trials
 from flashverify.numerics import Form
 from tests.diagnosis.planted import Plain, planted
@@ -103,7 +103,7 @@ READ = [
         "ALiBi counts keys from the first key of the tile of 16",
     ),
     (
-        CASE.replace("seq_k=7", "seq_k=20") + "alibi=wild",
+        CASE.replace("seq_k=7", "seq_k=20") + "alibi=wild seed=1",
         planted(alibi=lambda s, d: d.abs().clamp(max=8)),
         "ALiBi's distance is at most 8",
     ),
@@ -142,17 +142,27 @@ def test_a_forward_is_read_in_words_of_its_parts(text, subject, sentence):
 
 
 def test_weights_that_are_wrong_are_no_masks():
-    class OtherSlopes(Plain):
-        def alibi(self, distance):
-            return distance.abs() * (1 + 0.37 * torch.rand(distance.shape, generator=torch.Generator().manual_seed(1)))
+    def output(self, o, z, v, lse):
+        noise = torch.rand(z.shape, generator=torch.Generator().manual_seed(z.shape[-1]), dtype=z.dtype)
+        return (z + noise).softmax(-1) @ v
 
-    assert not any("pair" in words or "misses" in words for words in sentences(OtherSlopes(), CASE + "alibi=yes"))
+    assert not any("pair" in words or "misses" in words for words in sentences(planted(output=output), CASE))
+
+
+def test_a_case_is_without_the_keys_that_are_missing_alone():
+    scene = Trials(LastKeyOfNarrowHeads(), 300).scene(parse_case(CASE))
+    key = torch.arange(7)
+
+    assert is_without(scene, key == 6)
+    assert not is_without(scene, key >= 5)
 
 
 def test_a_key_that_weighs_next_to_nothing_refutes_no_rule():
     trials = Trials(Plain(), 300)
     scene = trials.scene(parse_case(CASE + "alibi=yes"))
-    least = torch.zeros(1, 1, 5, 7, dtype=torch.bool)
+    z = scene.inputs.scale * (scene.inputs.q.double() @ scene.inputs.k.double().mT) + scene.inputs.biases[0]
+    least = z.softmax(-1) < 0.01
 
+    assert least.any()
     assert not shows(scene, least)
     assert shows(scene, ~least)

@@ -55,14 +55,19 @@ class _Row(NamedTuple):
 
 
 def weights_alone(trials: Trials, scenes: list[Scene]) -> bool:
-    """Whether the first of the cases has weights that are wrong by no mask: all visible pairs enter, no hidden ones, some by no whole number."""
+    """Whether the first of the cases has weights that are wrong by no mask.
+
+    That is so where all visible pairs enter, no hidden ones, and some by no whole number; or where only draws or row sums are wrong.
+    """
     effect = effect_of(trials, scenes[0]) if scenes else None
     if effect is None:
         return False
     deviation = deviation_of(effect)
     times = deviation.off[deviation.wrong].exp()
-    if not times.numel() or bool(deviation.hidden.any()) or not bool((times > 0).all()):
+    if bool(deviation.hidden.any()) or not bool((times > 0).all()):
         return False
+    if not times.numel():
+        return not effect.right
     return bool(((times - times.round()).abs() > _ONE * times).any())
 
 
