@@ -79,7 +79,7 @@ def codes_in_effect(trials: Trials, scenes: list[Scene]) -> list[Said]:
     of_v = all("lse" in scene.outputs and "lse" not in scene.failures for scene in scenes)
     for name in ("v",) if of_v else ("k", *(("q",) if how.q else ())):
         for formula in _formulas():
-            if not trials.left():
+            if not trials.within():
                 return []
             if all(_near(scene, name, formula) for scene in scenes) and all(
                 _is(scene, name, formula) for scene in scenes

@@ -24,6 +24,8 @@ __all__ = ["KINDS", "Counted", "Mask", "counted"]
 
 KINDS = ("surplus", "missing", "doubled")
 _LAUNCHES = 32
+_READING = 0.93
+"""Share of the time after which no further case is counted: what was counted is to be put into words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -79,7 +81,7 @@ class Counted:
 def counted(trials: Trials, scene: Scene) -> Counted | None:
     """The masks in effect on the case of `scene`, without its dropout; None where nothing can be counted."""
     if "counted" not in scene.memo:
-        scene.memo["counted"] = _counted(trials, scene) if trials.left() else None
+        scene.memo["counted"] = _counted(trials, scene) if trials.within(_READING) else None
     found: Counted | None = scene.memo["counted"]
     return found
 

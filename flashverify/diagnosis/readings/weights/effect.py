@@ -27,6 +27,8 @@ __all__ = ["Effect", "declared_effect", "effect_of"]
 
 _LAUNCHES = 24
 """Most launches that the weights of one case may take."""
+_READING = 0.93
+"""Share of the time after which nothing more is read: what was read is to be put into words."""
 _ROUNDINGS = 6.0
 """Roundings to the dtype of O that a weight in effect may be off a prediction."""
 _COARSE = 2.0**-5
@@ -128,7 +130,7 @@ def _read(trials: Trials, scene: Scene) -> Effect | None:
     problem, _ = materialize(case, subject.device())
     keys, parts, lse = torch.arange(case.seq_k, device=problem.q.device), [], None
     for start in range(0, case.seq_k, case.dim_v):
-        if not trials.left():
+        if not trials.within(_READING):
             return None
         hot = keys.unsqueeze(-1) - start == torch.arange(case.dim_v, device=keys.device)
         given = with_v(problem, hot.to(problem.v.dtype))

@@ -108,7 +108,7 @@ def _model(trials: Trials, wrong: list[Effect]) -> list[_Row] | None:
     for start in dict.fromkeys((wrong[0], most, wrong[1], least)):
         for model in proposals(start):
             tried += 1
-            if tried > _PROPOSED or len(found) > _FITTING or not trials.left():
+            if tried > _PROPOSED or len(found) > _FITTING or not trials.within():
                 return found[0] if found else None
             rows = _fitted(model, [start, *(other for other in wrong if other is not start)])
             if rows is None or any(_makes_wrong(model, scene) for scene in right):
