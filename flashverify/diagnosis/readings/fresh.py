@@ -26,7 +26,7 @@ _TAME = 8
 """Variants with usual slopes that are run first."""
 _SOME = 0.6
 """Share of the variants that fail, below which sizes are tried that lie at the edge of tiles."""
-_FAILING = 5
+_FAILING = 4
 _LARGEST = 50_000
 """Pairs of rows and keys of all heads up to which a case is read."""
 _ROWS, _KEYS = 40, 300
@@ -125,4 +125,4 @@ def _telling(case: Case) -> float:
     large = (case.seq_q > 16, case.seq_k > 16, case.seq_k > 64, case.seq_q > 64)
     plain = case.values.regime in _PLAIN
     launches = -(-case.seq_k // case.dim_v)
-    return sum(several) + sum(large) + 2 * plain - 0.4 * math.log10(1 + work(case)) - 0.1 * launches
+    return sum(several) + sum(large) + 2 * plain - 0.4 * math.log10(1 + work(case)) - 0.25 * launches
