@@ -53,6 +53,10 @@ class Narrowed(Trials):
         """As `Trials.left`, of the time of all trials."""
         return self._whole.left(share)
 
+    def within(self, share: float = 1.0) -> bool:
+        """As `Trials.within`, of the time of all trials."""
+        return self._whole.within(share)
+
     def release(self) -> None:
         """As `Trials.release`."""
         self._whole.release()

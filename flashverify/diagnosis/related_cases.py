@@ -50,6 +50,10 @@ def telling(subject: Subject, case: Case) -> Iterator[Case]:
     if case.mask.key_lengths is None and case.mask.packed is None and case.mask.tree is None:
         short = replace(case, mask=replace(case.mask, key_lengths=(case.seq_k,) * case.batch))
         found.append(grown(replace(short, seq_k=case.seq_k + 3), 18, 34, regime="normal", seed=81))
+    for name, value in case.launch:  # fewer splits, each of several tiles: most wrong splits lose only a part there
+        for fewer in (2, 3) if value > 3 else ():
+            launch = tuple((other, fewer if other == name else x) for other, x in case.launch)
+            found.append(grown(case, 5, 290 + 64 * fewer, regime="normal", seed=93 + fewer, launch=launch))
     # of a subject with few rows no larger case above has large or very negative logits
     found += [
         grown(case, 0, keys, regime=regime, seed=85 + keys) for keys, regime in ((9, "negative"), (40, "logits-1e4"))

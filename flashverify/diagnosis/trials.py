@@ -44,6 +44,10 @@ class Trials:
         now = time.monotonic() - self._begun
         return now < share * self._seconds and now + self._longest <= self._seconds
 
+    def within(self, share: float = 1.0) -> bool:
+        """Whether `share` of the time is not over, for what makes no run of a case."""
+        return time.monotonic() - self._begun < share * self._seconds
+
     def release(self) -> None:
         """Gives the time that was kept."""
         self._seconds = self._all

@@ -114,7 +114,7 @@ WEIGHTS = [
     (
         LONG,
         moved(k=lambda k: k.roll(1, 2)),
-        ("Read off weight by weight, each key's V has the logit of the key before",),
+        ("Each key's V has the logit of the key before",),
     ),
     (
         HEADS,
@@ -125,8 +125,8 @@ WEIGHTS = [
         LONG + "regime=ascending",
         planted(**online(lambda step, steps, alpha, growth: (alpha ** (2 if step == steps - 1 else 1), alpha))),
         (
-            "The logits in effect have beside the declared 1 times their largest logit less the row's, at the keys before the"
-            " last tile of 16 that a row sees",
+            "The part of O of the keys before the last tile of 16 that a row sees is rescaled once too often, by exp(their"
+            " largest logit - the row's)",
             "The row sum that O is divided by is that of the declared weights",
         ),
     ),

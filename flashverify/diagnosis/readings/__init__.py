@@ -1,7 +1,7 @@
 """What a kernel computes, read off the kernel itself where no known wrong semantics explains a failure.
 
-The masks in effect (masks/), the weights of the forward (weights/), the weights and dS of the backward (backward/), and values that belong
-elsewhere (elsewhere/).
+The masks in effect (masks/), the weights of the forward (weights/), operands in codes (codes.py), the weights and dS of the backward
+(backward/), and values that belong elsewhere (elsewhere/).
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from flashverify.diagnosis.readings.backward.in_effect import gradients_in_effect
+from flashverify.diagnosis.readings.codes import codes_in_effect
 from flashverify.diagnosis.readings.elsewhere.values import values_elsewhere
 from flashverify.diagnosis.readings.fresh import scenes_of
-from flashverify.diagnosis.readings.masks.counted import counted
+from flashverify.diagnosis.readings.masks.counted import all_counted
 from flashverify.diagnosis.readings.masks.in_effect import masks_in_effect, places_in_effect
 from flashverify.diagnosis.readings.masks.scenes import mask_scenes
 from flashverify.diagnosis.readings.said import Said
-from flashverify.diagnosis.readings.weights.in_effect import weights_in_effect
+from flashverify.diagnosis.readings.weights.in_effect import weights_alone, weights_in_effect
 from flashverify.diagnosis.trials import work
 from flashverify.outputs import BACKWARD, FORWARD
 
@@ -57,17 +58,22 @@ def readings(trials: Trials, scene: Scene, output: str) -> Readings:
         scene: a failing run.
         output: whose failure is asked about.
     """
-    names = frozenset(scene.failures) | {output}
+    names, forward = frozenset(scene.failures) | {output}, frozenset(FORWARD)
     said: list[Said] = []
     if no_matter_of_masks := _weights_are_right(names):
         said = [_said(words) for words in gradients_in_effect(trials, scene)]
     if said:
         return _joined(said)
+    of_forward = scenes_of(trials, scene, forward) if names & forward else []
+    weights_first = weights_alone(trials, of_forward)
+    said = weights_in_effect(trials, of_forward) if weights_first else []
     scenes = mask_scenes(trials, scene, names)
-    if names & set(FORWARD) or not _masks_are_right(trials, scenes[:_LOOKED_AT]):
+    if not said and (names & forward or not _masks_are_right(trials, scenes[:_LOOKED_AT])):
         said = masks_in_effect(trials, scenes)
-    if not said and names & set(FORWARD):
-        said = weights_in_effect(trials, scenes_of(trials, scene, frozenset(FORWARD)))
+    if not said and scene.case.quantised is not None:
+        said = codes_in_effect(trials, of_forward)
+    if not said and not weights_first:
+        said = weights_in_effect(trials, of_forward)
     if not said and names & set(BACKWARD) and not no_matter_of_masks:
         said = [_said(words) for words in gradients_in_effect(trials, scene)]
     if not said:
@@ -83,8 +89,8 @@ def _weights_are_right(failing: frozenset[str]) -> bool:
 
 def _masks_are_right(trials: Trials, scenes: list[Scene]) -> bool:
     """Whether counting says so of the smallest of the first failing runs, in which a wrong mask would show."""
-    found = counted(trials, min(scenes, key=lambda each: work(each.case))) if scenes else None
-    return found is not None and not found.messages
+    found = all_counted(trials, sorted(scenes, key=lambda each: work(each.case))[:1])
+    return bool(found) and not found[0].messages
 
 
 def _said(sentence: str) -> Said:

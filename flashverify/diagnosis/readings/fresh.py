@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 import math
-from itertools import islice
+from dataclasses import replace
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
-from flashverify.diagnosis.related_cases import variants
+from flashverify.diagnosis.hypothesis import TILES
+from flashverify.diagnosis.related_cases import grown, variants
 from flashverify.diagnosis.trials import work
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from flashverify.case.case import Case
     from flashverify.diagnosis.observation import Scene
     from flashverify.diagnosis.trials import Trials
+    from flashverify.subjects.interface import Subject
 
 __all__ = ["LARGEST_READ", "PLAIN", "run_variants", "scenes_of", "tested_on"]
 
 _RUN = 16
-_FAILING = 5
+_TAME = 8
+"""Variants with usual slopes that are run first."""
+_SOME = 0.6
+"""Share of the variants that fail, below which sizes are tried that lie at the edge of tiles."""
+_FAILING = 4
 LARGEST_READ = 50_000
 """Pairs of rows and keys of all heads up to which a case is read."""
+_ROWS, _KEYS = 40, 300
+"""Of the case with several tiles of keys, at least."""
 PLAIN = ("normal", "ascending", "integers", "v-positive", "v-constant")
 """Regimes whose values show most that is wrong."""
 
@@ -31,7 +40,13 @@ def scenes_of(trials: Trials, scene: Scene, outputs: frozenset[str]) -> list[Sce
 
     They differ in their seeds, and the first ones in their sizes.
     """
-    run_variants(trials, scene)
+    run = list(trials.of(islice(_plainer(trials, scene.case), _TAME), share=0.8))
+    more = _large(trials.subject, scene.case), _launched(trials.subject, scene.case)
+    rest = () if sum(bool(s.failures) for s in run) > _FAILING else variants(trials.subject, scene.case)
+    run += trials.of(islice(chain(*more, rest), _RUN), share=0.85)
+    if sum(bool(s.failures) for s in run) < _SOME * len(run):  # sizes have a say
+        for _ in trials.of(_at_edges(trials.subject, scene.case), share=0.9):
+            pass
     failing = [s for s in trials.scenes.values() if s.failures.keys() & outputs and work(s.case) <= LARGEST_READ]
     found: list[Scene] = []
     for size in (True, False):
@@ -40,6 +55,9 @@ def scenes_of(trials: Trials, scene: Scene, outputs: frozenset[str]) -> list[Sce
             if each not in found and (not size or (each.case.seq_q, each.case.seq_k, each.case.heads_q) not in sizes):
                 found.append(each)
     found = found[:_FAILING]
+    if failing:
+        large = max(failing, key=_keys), max(failing, key=_rows)
+        found += [each for each in dict.fromkeys(large) if each not in found]
     if scene not in found and scene in failing:
         found.append(scene)
     return found
@@ -49,6 +67,50 @@ def run_variants(trials: Trials, scene: Scene) -> None:
     """Runs cases like that of `scene`."""
     for _ in trials.of(islice(variants(trials.subject, scene.case), _RUN), share=0.85):
         pass
+
+
+def _large(subject: Subject, case: Case) -> Iterator[Case]:
+    """A case with several tiles of keys, and wide heads, whose weights are read in few launches."""
+    rows, keys = max(0, _ROWS - case.seq_q), max(0, _KEYS - case.seq_k)
+    for more, dim in ((rows, 64), (0, 64), (rows, 0), (0, 0)):
+        found = grown(case, more, keys, regime="normal", seed=191, dim=dim)
+        if found is not None and work(found) <= LARGEST_READ and subject.supports.refusal(found) is None:
+            yield found
+            return
+
+
+def _launched(subject: Subject, case: Case) -> Iterator[Case]:
+    """Cases with as many launch parameters less: what shows with one of them alone is right there."""
+    for name in dict(case.launch or ()):
+        launch = tuple((other, value) for other, value in case.launch or () if other != name)
+        found = grown(case, 5, 7, regime="normal", seed=181, launch=launch)
+        if found is not None and subject.supports.refusal(found) is None:
+            yield found
+
+
+def _plainer(trials: Trials, case: Case) -> Iterator[Case]:
+    """Variants with slopes of a usual size, where those of `case` are wild: with these most weights are too small to be read."""
+    if case.logits.alibi == "wild":
+        yield from variants(trials.subject, replace(case, logits=replace(case.logits, alibi=True)))
+
+
+def _at_edges(subject: Subject, case: Case) -> Iterator[Case]:
+    """Cases with one key more, or two or three, than an odd number of tiles has: those of one size tell it from the next smaller one."""
+    for n, (size, more) in enumerate((size, more) for more in (1, 2, 3) for size in TILES):
+        keys = size + more
+        while keys < case.seq_k:
+            keys += 2 * size
+        found = grown(case, 0, keys - case.seq_k, regime="normal", seed=200 + n)
+        if found is not None and subject.supports.refusal(found) is None:
+            yield found
+
+
+def _keys(scene: Scene) -> int:
+    return scene.case.seq_k
+
+
+def _rows(scene: Scene) -> int:
+    return scene.case.seq_q
 
 
 def tested_on(scenes: Sequence[Scene]) -> bool:
@@ -70,4 +132,4 @@ def _telling(case: Case) -> float:
     large = (case.seq_q > 16, case.seq_k > 16, case.seq_k > 64, case.seq_q > 64)
     plain = case.values.regime in PLAIN
     launches = -(-case.seq_k // case.dim_v)
-    return sum(several) + sum(large) + 2 * plain - 0.4 * math.log10(1 + work(case)) - 0.1 * launches
+    return sum(several) + sum(large) + 2 * plain - 0.4 * math.log10(1 + work(case)) - 0.25 * launches

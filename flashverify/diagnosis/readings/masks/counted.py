@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from flashverify.case.changes import change
 from flashverify.case.memory.materialize import materialize
+from flashverify.diagnosis.readings.masks.ends import visible_of
 from flashverify.xray.difference import differences
 from flashverify.xray.measure import measure
 from flashverify.xray.probe import refusal
@@ -27,6 +28,8 @@ KINDS = ("surplus", "missing", "doubled")
 _LAUNCHES = 32
 _CHANNELS = 64
 """Of a head that is widened for counting."""
+_READING = 0.93
+"""Share of the time after which no further case is counted: what was counted is to be put into words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -80,6 +83,18 @@ class Counted:
     maps: tuple[HeadMap, ...]
     messages: dict[str, list[str]]
 
+    def of_mask(self, name: str) -> bool:
+        """Whether what differs of an output is its mask, or a head that is read, not its weights.
+
+        A pair that has a weight which is no count of keys tells of weights, and so does a whole O that no key enters though it is not 0.
+        """
+        if name not in self.masks:
+            return True
+        mask = self.masks[name]
+        seen = visible_of(self.scene) & mask.read & ~mask.missing
+        lost = name == "o" and bool(mask.missing.any()) and not bool(seen.any())
+        return not bool(mask.broken.any()) and not (lost and bool((self.scene.outputs["o"] != 0).any()))
+
 
 def all_counted(trials: Trials, scenes: list[Scene]) -> list[Counted]:
     """What can be counted on `scenes`, with wider heads where these show a wrong mask as well: they take fewer launches."""
@@ -87,14 +102,14 @@ def all_counted(trials: Trials, scenes: list[Scene]) -> list[Counted]:
         return []
     wide = any(_widened(scene.case) != scene.case for scene in scenes)
     if wide and "counted" not in scenes[0].memo:
-        first = _counted(trials, scenes[0], wide=True) if trials.left() else None
+        first = _counted(trials, scenes[0], wide=True) if trials.within(_READING) else None
         scenes[0].memo["counted"] = first
         if first is None or not first.messages:
-            scenes[0].memo["counted"] = _counted(trials, scenes[0], wide=False) if trials.left() else None
+            scenes[0].memo["counted"] = _counted(trials, scenes[0], wide=False) if trials.within(_READING) else None
             wide = first is not None and not (scenes[0].memo["counted"] and scenes[0].memo["counted"].messages)
     for scene in scenes:
         if "counted" not in scene.memo:
-            scene.memo["counted"] = _counted(trials, scene, wide=wide) if trials.left() else None
+            scene.memo["counted"] = _counted(trials, scene, wide=wide) if trials.within(_READING) else None
     return [scene.memo["counted"] for scene in scenes if scene.memo["counted"] is not None]
 
 

@@ -19,7 +19,8 @@ from flashverify.diagnosis.readings.masks.ends import (
     visible_of,
 )
 from flashverify.diagnosis.readings.masks.extent import Extent
-from flashverify.diagnosis.readings.masks.pieces import pieces
+from flashverify.diagnosis.readings.masks.pieces import behind_empty, pieces
+from flashverify.diagnosis.readings.masks.whole_tiles import tails, whole_tiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -55,6 +56,7 @@ def visible_extents(scene: Scene, wrong: Tensor) -> Iterator[Extent]:
     yield seen(_count("first", back), lambda s: key_of(s) < ends_of(s)[0] + back)
     for t in sizes_of(scene):
         yield from tiled(t, seen)
+    yield from whole_tiles(scene, seen)
     for t in (*TILES, FAR):
         rows = "the sequence" if t == FAR else f"the tile of {t} rows"
         yield seen(
@@ -103,6 +105,8 @@ def visible_extents(scene: Scene, wrong: Tensor) -> Iterator[Extent]:
     if begin == end:
         yield one_of(f"key {begin}", lambda s: key_of(s) == begin)
     yield from pieces(scene, begin, end, one_of)
+    yield from behind_empty(scene, seen)
+    yield from tails(scene, wrong, seen)
     yield one_of(f"keys from {begin} on", lambda s: key_of(s) >= begin)
     yield one_of(f"keys up to {end}", lambda s: key_of(s) <= end)
     yield one_of(f"keys {begin} to {end}", lambda s: (key_of(s) >= begin) & (key_of(s) <= end))

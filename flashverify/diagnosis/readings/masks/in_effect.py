@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import chain, islice
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from flashverify.diagnosis.readings.fresh import tested_on
 from flashverify.diagnosis.readings.masks.bits import masks_of_other_bits
+from flashverify.diagnosis.readings.masks.choosing import Refuting, chosen_rule
 from flashverify.diagnosis.readings.masks.coarse import coarsely
 from flashverify.diagnosis.readings.masks.counted import KINDS, Counted, Mask, all_counted
 from flashverify.diagnosis.readings.masks.ends import visible_of
@@ -14,7 +15,6 @@ from flashverify.diagnosis.readings.masks.heads import heads_in_effect
 from flashverify.diagnosis.readings.masks.key_maps import counts_of_other_keys
 from flashverify.diagnosis.readings.masks.other_masks import other_masks
 from flashverify.diagnosis.readings.masks.row_counts import count_beside, lse_alone
-from flashverify.diagnosis.readings.masks.rules import Rule, rules
 from flashverify.diagnosis.readings.masks.scenes import right_scenes
 from flashverify.diagnosis.readings.said import Said, listed
 
@@ -36,10 +36,10 @@ _VERBS = {
     "doubled": ("counts more than once", "count more than once"),
     "read": ("reads other keys:", "read other keys:"),
 }
-_RULES = 400
-"""Rules of one set that are tested."""
 _FEWEST = 3
-"""Cases on which a rule with a further set says something, at least."""
+"""Cases on which other keys are read, at least."""
+_FIRST = 2
+"""Cases of which one shows a mask that is wrong, if any does."""
 
 
 def masks_in_effect(trials: Trials, scenes: list[Scene]) -> list[Said]:
@@ -49,14 +49,17 @@ def masks_in_effect(trials: Trials, scenes: list[Scene]) -> list[Said]:
         trials: runs of the subject.
         scenes: failing runs, the one that tells most first.
     """
+    found = all_counted(trials, scenes[:_FIRST])
+    if not any(each.of_mask(name) for each in found for name in each.messages):
+        return []  # a failure of a mask shows on every failing case
     found = all_counted(trials, scenes)
-    if not any(each.messages for each in found):
-        return []
+    refuting = Refuting(
+        right_scenes(trials, scenes[0]), [s for s in trials.scenes.values() if "o" in s.failures and s not in scenes]
+    )
     said: list[tuple[list[str], str, Said]] = []
-    right = right_scenes(trials, scenes[0])
     wrong = [name for name in _NAMES if any(name in c.masks and c.masks[name].wrong for c in found)]
     for name in wrong:
-        for kind, words, cases in _rules(found, name, right):
+        for kind, words, cases in _rules(found, name, refuting):
             same = next((each for each in said if (each[1], each[2].words) == (kind, words)), None)
             if same is not None:
                 same[0].append(name)
@@ -86,11 +89,11 @@ def _sentence(names: list[str], kind: str, said: Said) -> Said:
     return Said(f"{listed([_NAMES[n] for n in names])} {verb} {said.words}", said.cases)
 
 
-def _rules(found: list[Counted], name: str, right: list[Scene]) -> Iterator[tuple[str, str, int]]:
+def _rules(found: list[Counted], name: str, refuting: Refuting) -> Iterator[tuple[str, str, int]]:
     """Kind and words of what is wrong with the mask of an output, and on how many cases it holds."""
-    pairs = [(kind, *_rule(found, name, kind, right)) for kind in KINDS]
     there = [kind for kind in KINDS if any(name in c.masks and bool(c.masks[name].of(kind).any()) for c in found)]
-    told = [(kind, rule.words, cases) for kind, rule, cases in pairs if rule is not None]
+    pairs = [(kind, *chosen_rule(found, name, kind, refuting, alone=there == [kind])) for kind in there]
+    told = [(kind, words, cases) for kind, words, cases in pairs if words]
     if len(there) > 1 and "doubled" in there:
         words, cases = _other_keys(found, name)
         if words:
@@ -149,53 +152,6 @@ def _counts_are(mask: Mask, predicted: Tensor | None) -> bool:
     return predicted is not None and bool(((mask.counts == predicted) | ~mask.read).all())
 
 
-def _rule(found: list[Counted], name: str, kind: str, right: list[Scene]) -> tuple[Rule | None, int]:
-    """The rule of a set of wrong pairs that holds on all cases, and on how many it says something; None where pairs have weights that are no counts.
-
-    Of several, the first one that says least of the runs that are right.
-    """
-    having = [each for each in found if name in each.masks]
-    start = next((each for each in having if bool(each.masks[name].of(kind).any())), None)
-    if start is None or any(bool(each.masks[name].broken.any()) for each in having):
-        return None, 0
-    mask, best, least, held = start.masks[name], None, len(right) + 1, 0
-    for rule in islice(rules(start.scene, mask.of(kind), mask.read, name, hidden=kind == "surplus"), _RULES):
-        if rule.joined and best is not None:
-            continue  # right cases without a part of the mask tell nothing of two sets
-        if kind == "doubled" and rule.everything:
-            return None, 0  # no mask, but row sums that are wrong
-        cases = _cases(rule, start, having, name, kind)
-        if not tested_on(cases) or (rule.within is not None and len(cases) < _FEWEST):
-            continue
-        against = sum(_speaks(rule, scene, kind) for scene in right)
-        if against < least:
-            best, least, held = rule, against, len(cases)
-        if not least:
-            break
-    return best, held
-
-
-def _cases(rule: Rule, start: Counted, having: list[Counted], name: str, kind: str) -> list[Scene]:
-    """The cases of which the rule says something, all of it right; none where it says something wrong."""
-    cases = [start.scene]
-    for each in having:
-        if each is start:
-            continue
-        other = each.masks[name]
-        predicted, there = rule.where(each.scene) & other.read, other.of(kind)
-        if bool((predicted == there).all()):
-            cases += [each.scene] * bool(there.any())
-        elif other.wrong or name in each.scene.failures:
-            return []
-    return cases
-
-
-def _speaks(rule: Rule, scene: Scene, kind: str) -> bool:
-    """Whether a rule says that pairs of a case are wrong."""
-    see = visible_of(scene)
-    return bool((rule.where(scene) & (~see if kind == "surplus" else see)).any())
-
-
 def places_in_effect(trials: Trials, scenes: list[Scene]) -> list[Said]:
     """What an X-ray says of one case with a wrong mask, or of the number of keys by the LSE; empty where every mask is as declared."""
     found = all_counted(trials, scenes)
@@ -204,7 +160,8 @@ def places_in_effect(trials: Trials, scenes: list[Scene]) -> list[Said]:
     if said := coarsely(found):
         return said
     for each in found:
-        messages = [words for name in ("o", "lse", "dv", "dq", "dk") for words in each.messages.get(name, ())]
+        outputs = [name for name in ("o", "lse", "dv", "dq", "dk") if each.of_mask(name)]
+        messages = [words for name in outputs for words in each.messages.get(name, ())]
         messages = [
             words
             for words in messages

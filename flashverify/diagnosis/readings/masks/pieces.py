@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from flashverify.diagnosis.hypothesis import TILES
-from flashverify.diagnosis.readings.masks.ends import key_of
+from flashverify.diagnosis.readings.masks.ends import key_of, visible_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from flashverify.diagnosis.observation import Scene
     from flashverify.diagnosis.readings.masks.extent import Extent
 
-__all__ = ["pieces"]
+__all__ = ["behind_empty", "launched_pieces", "pieces"]
 
 
 def pieces(
@@ -68,6 +68,69 @@ _CUTS: tuple[tuple[str, Callable[[int, int, int], int]], ...] = (
     ),
 )
 """Where `n` pieces of so many keys begin, in words."""
+_EVEN: tuple[tuple[str, Callable[[int, int, int], int]], ...] = (
+    *_CUTS,
+    *(
+        (
+            f"pieces of whole tiles of {t} keys, as even as can be",
+            partial(lambda size, a, n, t: min(size, -(-size // t) * a // n * t), t=t),
+        )
+        for t in TILES
+    ),
+)
+_MOST = 1024
+"""Pieces that a launch may have."""
+
+
+def launched_pieces(scene: Scene) -> Iterator[tuple[str, Callable[[Scene], Tensor | None]]]:
+    """The pieces of keys whose number a launch parameter may be, in words, and of each key the number of the first of its piece.
+
+    Of a scene whose launch has not that parameter the pieces are not known: None.
+    """
+    for name in _numbers_of_pieces(scene):
+        for how, cut in _EVEN:
+            yield f"each of the {name} {how}", partial(_begins, name=name, cut=cut)
+
+
+def behind_empty(scene: Scene, seen: Callable[[str, Callable[[Scene], Tensor]], Extent]) -> Iterator[Extent]:
+    """The keys of a row behind the first piece in which it sees none, of pieces whose number a launch parameter may be."""
+    for name in _numbers_of_pieces(scene) if scene.case.mask.packed is None else ():
+        for how, cut in _EVEN:
+            words = f"the keys behind the first of the {name} {how}, in which a row sees none"
+            yield seen(words, partial(_behind_empty, name=name, cut=cut))
+
+
+def _numbers_of_pieces(scene: Scene) -> Iterator[str]:
+    yield from (name for name, value in scene.case.launch or () if isinstance(value, int) and 1 < value <= _MOST)
+
+
+def _behind_empty(scene: Scene, name: str, cut: Callable[[int, int, int], int]) -> Tensor:
+    n, see = dict(scene.case.launch or ()).get(name), visible_of(scene)
+    found = torch.zeros_like(see)
+    if not isinstance(n, int) or scene.case.mask.packed is not None:
+        return found
+    for b, length in enumerate(scene.at.key_limit[:, 0].tolist()):
+        edges = torch.tensor([cut(length, a, n) for a in range(1, n + 1)])
+        piece = torch.searchsorted(edges, scene.at.key[b].contiguous(), right=True).clamp(max=n - 1)
+        some = torch.zeros(*see.shape[1:3], n).index_add(-1, piece, see[b].float()) > 0
+        first = torch.where(some.all(-1, keepdim=True), n, (~some).long().argmax(-1, keepdim=True))
+        found[b] = piece > first
+    return found
+
+
+def _begins(scene: Scene, name: str, cut: Callable[[int, int, int], int]) -> Tensor | None:
+    n = dict(scene.case.launch or ()).get(name)
+    if not isinstance(n, int):
+        return None
+    rows = []
+    for key, limit in zip(scene.at.key, scene.at.key_limit, strict=True):
+        found = torch.zeros_like(key)
+        for length in limit.unique().tolist():
+            edges = torch.tensor(sorted({cut(length, a, n) for a in range(n)} | {0}))
+            begin = edges[torch.searchsorted(edges, key.contiguous(), right=True) - 1]
+            found = torch.where(limit == length, begin, found)
+        rows.append(found)
+    return torch.stack(rows)
 
 
 def _cut(scene: Scene, cut: Callable[[int, int, int], int], a: int, n: int) -> Tensor:

@@ -19,6 +19,15 @@ if TYPE_CHECKING:
 
 __all__ = ["alibi_terms", "bias_terms"]
 
+_FORMS: tuple[tuple[str, Callable[[Tensor], Tensor]], ...] = (
+    ("that of the keys before the row's position alone", lambda d: (-d).clamp(min=0)),
+    ("that of the keys behind the row's position alone", lambda d: d.clamp(min=0)),
+    ("squared", lambda d: d * d),
+    ("its square root", lambda d: d.abs().sqrt()),
+    ("the logarithm of 1 + the distance", lambda d: (1 + d.abs()).log()),
+)
+"""What may stand for the distance, of key - position, in words."""
+
 
 def alibi_terms() -> Iterator[Term]:
     """ALiBi with other distances and other slopes."""
@@ -70,6 +79,25 @@ def alibi_terms() -> Iterator[Term]:
             words=f"ALiBi's distance is that of the first key of the tile of {t} keys",
             kind="exchange",
             of=exchanged(partial(lambda e, t: (signed(e) - (e.scene.at.key % t)[:, None, None, :]).abs(), t=t)),
+        )
+
+    for c in (1, 2, 4, 8, 16, 32, 64, 128, 256):
+        yield Term(
+            words=f"ALiBi's distance is at most {c}",
+            kind="exchange",
+            of=exchanged(partial(lambda e, c: signed(e).abs().clamp(max=c), c=c)),
+        )
+        if c > 1:
+            yield Term(
+                words=f"ALiBi's distance is rounded down to a multiple of {c}",
+                kind="exchange",
+                of=exchanged(partial(lambda e, c: signed(e).abs() // c * c, c=c)),
+            )
+    for words, form in _FORMS:
+        yield Term(
+            words=f"ALiBi's distance is {words}",
+            kind="exchange",
+            of=exchanged(partial(lambda e, f: f(signed(e)), f=form)),
         )
 
     def of_heads(source: Callable[[Effect, Tensor], Tensor]) -> Callable[[Effect], Tensor | None]:

@@ -23,10 +23,12 @@ if TYPE_CHECKING:
     from flashverify.diagnosis.observation import Scene
     from flashverify.diagnosis.trials import Trials
 
-__all__ = ["Effect", "effect_of"]
+__all__ = ["Effect", "declared_effect", "effect_of"]
 
 _LAUNCHES = 24
 """Most launches that the weights of one case may take."""
+_READING = 0.93
+"""Share of the time after which nothing more is read: what was read is to be put into words."""
 _ROUNDINGS = 6.0
 """Roundings to the dtype of O that a weight in effect may be off a prediction."""
 _COARSE = 2.0**-5
@@ -113,12 +115,22 @@ def effect_of(trials: Trials, scene: Scene) -> Effect | None:
     return found
 
 
+def declared_effect(scene: Scene) -> Effect | None:
+    """What a right subject does on the case of `scene`, found once; None where V is no tensor of its own."""
+    if "declared effect" not in scene.memo:
+        case = scene.case
+        apart = case.quantised is None and not shares(case) and 0 not in (case.batch, case.seq_q, case.seq_k)
+        scene.memo["declared effect"] = _beside(scene, None, None) if apart and "o" in scene.right else None
+    found: Effect | None = scene.memo["declared effect"]
+    return found
+
+
 def _read(trials: Trials, scene: Scene) -> Effect | None:
     case, subject = scene.case, trials.subject
     problem, _ = materialize(case, subject.device())
     keys, parts, lse = torch.arange(case.seq_k, device=problem.q.device), [], None
     for start in range(0, case.seq_k, case.dim_v):
-        if not trials.left():
+        if not trials.within(_READING):
             return None
         hot = keys.unsqueeze(-1) - start == torch.arange(case.dim_v, device=keys.device)
         given = with_v(problem, hot.to(problem.v.dtype))
@@ -137,12 +149,13 @@ def _read(trials: Trials, scene: Scene) -> Effect | None:
     return _beside(scene, weights, lse)
 
 
-def _beside(scene: Scene, weights: Tensor, lse: Tensor | None) -> Effect:
-    """The weights beside the declared ones and their bounds."""
+def _beside(scene: Scene, weights: Tensor | None, lse: Tensor | None) -> Effect:
+    """The weights, the declared ones where there are none, beside the declared ones and their bounds."""
     inputs, case = scene.inputs, scene.case
     one_hot = torch.eye(case.seq_k, dtype=torch.float64).expand(case.batch, case.heads_kv, -1, -1)
     asked = dataclasses.replace(inputs, v=one_hot, do=None, dlse=None)
     exact, bound = Truth(asked, case.dtype, scene.form).forward()["o"]
+    weights = exact if weights is None else weights
     visible = torch.ones(1, 1, 1, 1, dtype=torch.bool) if inputs.visible is None else inputs.visible
     visible = visible.expand_as(exact)
     free = scene.free.get("o")

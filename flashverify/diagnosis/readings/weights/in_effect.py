@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 
 from flashverify.diagnosis.readings.fresh import tested_on
+from flashverify.diagnosis.readings.masks.right_cases import right_scenes
 from flashverify.diagnosis.readings.said import Said
-from flashverify.diagnosis.readings.weights.effect import Effect, effect_of
+from flashverify.diagnosis.readings.weights.effect import Effect, declared_effect, effect_of
 from flashverify.diagnosis.readings.weights.masses import masses, sink_in_effect, sum_of
-from flashverify.diagnosis.readings.weights.models import GONE, row_shift
+from flashverify.diagnosis.readings.weights.models import DECLARED, GONE, deviation_of, row_shift
 from flashverify.diagnosis.readings.weights.proposals import proposals
+from flashverify.diagnosis.trials import work
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -21,11 +23,15 @@ if TYPE_CHECKING:
     from flashverify.diagnosis.readings.weights.models import Model
     from flashverify.diagnosis.trials import Trials
 
-__all__ = ["weights_in_effect"]
+__all__ = ["weights_alone", "weights_in_effect"]
 
-_PROPOSED = 400
+_PROPOSED = 1500
 """Models that are tried."""
 _OF_V = "with V one-hot over the keys, O holds the declared weights: the error is in V, in the sum with it or in O's rounding, not in the weights"
+_RIGHT = 6
+"""Right cases on which a model is tried."""
+_CLEAR = 0.05
+"""Weights that are so far apart show in O, whose V is as large."""
 _FITTING = 8
 """Models that make the weights and leave the row sums open, among which one is looked for that does not."""
 _ONE = 1e-3
@@ -46,6 +52,23 @@ class _Row(NamedTuple):
     effect: Effect
     logits: Tensor
     shift: Tensor
+
+
+def weights_alone(trials: Trials, scenes: list[Scene]) -> bool:
+    """Whether the first of the cases has weights that are wrong by no mask.
+
+    That is so where all visible pairs enter, no hidden ones, and some by no whole number; or where only draws or row sums are wrong.
+    """
+    effect = effect_of(trials, scenes[0]) if scenes else None
+    if effect is None:
+        return False
+    deviation = deviation_of(effect)
+    times = deviation.off[deviation.wrong].exp()
+    if bool(deviation.hidden.any()) or not bool((times > 0).all()):
+        return False
+    if not times.numel():
+        return not effect.right
+    return bool(((times - times.round()).abs() > _ONE * times).any())
 
 
 def weights_in_effect(trials: Trials, scenes: list[Scene]) -> list[Said]:
@@ -78,15 +101,17 @@ def _right(effects: list[Effect]) -> list[Said]:
 
 def _model(trials: Trials, wrong: list[Effect]) -> list[_Row] | None:
     """Each case with its logits and row shifts under the first model that makes the weights of all cases; one whose row sums are known goes first."""
-    tried = 0
+    tried, right = 0, right_scenes(trials)[:_RIGHT]
     found: list[list[_Row]] = []
-    for start in wrong[:2]:
+    most = max(wrong, key=lambda each: each.scene.case.seq_k)
+    least = min(wrong, key=lambda each: work(each.scene.case))  # draws are tried on small cases alone
+    for start in dict.fromkeys((wrong[0], most, wrong[1], least)):
         for model in proposals(start):
             tried += 1
-            if tried > _PROPOSED or len(found) > _FITTING or not trials.left():
+            if tried > _PROPOSED or len(found) > _FITTING or not trials.within():
                 return found[0] if found else None
             rows = _fitted(model, [start, *(other for other in wrong if other is not start)])
-            if rows is None:
+            if rows is None or any(_makes_wrong(model, scene) for scene in right):
                 continue
             found.append(rows)
             if _mass(rows) is not None:
@@ -94,6 +119,20 @@ def _model(trials: Trials, wrong: list[Effect]) -> list[_Row] | None:
         if found:
             return found[0]
     return None
+
+
+def _makes_wrong(model: Model, scene: Scene) -> bool:
+    """Whether the weights of a model would make O clearly wrong on a case that the subject computes rightly."""
+    effect = declared_effect(scene) if model is not DECLARED else None
+    if effect is None:
+        return False
+    logits, kept = model.logits(effect), model.kept(effect)
+    if logits is None or kept is None:
+        return False
+    weights = (logits - sum_of(effect, logits).unsqueeze(-1)).exp().nan_to_num(0.0, 0.0, 0.0) * kept
+    value = scene.inputs.v.abs().amax(-1).repeat_interleave(scene.group, 1).unsqueeze(-2)
+    clear = ((weights - effect.exact).abs() > _CLEAR) & effect.asked & (value > _CLEAR)
+    return bool(clear.any())
 
 
 def _fitted(model: Model, effects: list[Effect]) -> list[_Row] | None:

@@ -13,6 +13,7 @@ from flashverify.diagnosis.hypothesis import TILES
 from flashverify.diagnosis.readings.masks.extents import tile_extents
 from flashverify.diagnosis.readings.masks.hidden import hidden_by, hidden_words
 from flashverify.diagnosis.readings.weights.models import GONE, kept_factor
+from flashverify.diagnosis.readings.weights.term import HEADS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -49,10 +50,10 @@ def masses(effect: Effect) -> Iterator[tuple[str, Mass]]:
     if _sink(effect) is not None:
         yield "leaves out the sink", lambda e, z: z.logsumexp(-1)
         yield "counts the sink twice", lambda e, z: torch.logaddexp(sum_of(e, z), _with(_sink(e), z))
-        for words, index in (("first", 0), ("next", -1)):
+        for words, head in HEADS:
             yield (
-                f"has the sink of the {words} head",
-                partial(lambda e, z, n: torch.logaddexp(z.logsumexp(-1), _other(e, z, n)), n=index),
+                f"has the sink of {words}",
+                partial(lambda e, z, h: torch.logaddexp(z.logsumexp(-1), _other(e, z, h)), h=head),
             )
     for name in (
         "",
@@ -169,10 +170,10 @@ def _with(sink: Tensor | None, z: Tensor) -> Tensor:
     return sink.expand(z.shape[:3])
 
 
-def _other(effect: Effect, z: Tensor, index: int) -> Tensor:
-    """The sink of the first head, or of the one after each."""
+def _other(effect: Effect, z: Tensor, head: Callable[[Effect, Tensor], Tensor]) -> Tensor:
+    """The sink of another query head for each."""
     sink = _with(_sink(effect), z)
-    return sink[:, :1].expand_as(sink) if index == 0 else sink.roll(index, 1)
+    return sink[:, head(effect, torch.arange(sink.shape[1])) % sink.shape[1]]
 
 
 def _sink_with(effect: Effect, logits: Tensor) -> Tensor:

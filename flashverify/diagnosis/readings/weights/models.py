@@ -154,11 +154,11 @@ def _most(raw: Tensor, tolerance: Tensor) -> Tensor:
 
 
 def pieces_of(effect: Effect) -> Tensor | None:
-    """The number of the piece of each key, int64 `[Sk]`, if the logits in effect are off by something of their own in each of a few pieces of keys."""
+    """The number of the piece of each key, int64 `[B, Sk]`, if the logits in effect are off by something of their own in each of a few pieces of a sequence's keys."""
     off = deviation_of(effect).off
     near = tolerance_of(effect)
-    jump = ((off[..., 1:] - off[..., :-1]).abs() > near[..., 1:] + near[..., :-1]).any(0).any(0).any(0)
-    count = int(jump.sum())
+    jump = ((off[..., 1:] - off[..., :-1]).abs() > near[..., 1:] + near[..., :-1]).any(1).any(1)
+    count = int(jump.sum(-1).amax()) if jump.numel() else 0
     if not 0 < count <= min(16, max(1, off.shape[-1] // 3)):
         return None
-    return torch.nn.functional.pad(jump.long().cumsum(0), (1, 0))
+    return torch.nn.functional.pad(jump.long().cumsum(-1), (1, 0))

@@ -14,10 +14,12 @@ from flashverify.diagnosis.readings.masks.extents import tile_extents
 from flashverify.diagnosis.readings.masks.other_masks import other_rows
 from flashverify.diagnosis.readings.masks.rules import Rule, rules
 from flashverify.diagnosis.readings.weights.draws import other_draws
+from flashverify.diagnosis.readings.weights.dropped_places import dropped_places
 from flashverify.diagnosis.readings.weights.hidden_models import hidden_models
 from flashverify.diagnosis.readings.weights.models import DECLARED, Model, deviation_of, kept_factor, tolerance_of
 from flashverify.diagnosis.readings.weights.term import COEFFICIENTS, Term
 from flashverify.diagnosis.readings.weights.terms import terms_of
+from flashverify.diagnosis.trials import work
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,6 +32,8 @@ from flashverify.diagnosis.readings.weights.models import Deviation
 __all__ = ["proposals"]
 
 _RULES = 25
+_DRAWN = 6000
+"""Pairs of all heads up to which other draws are tried."""
 _CLOSE = 1e-3
 """Relative distance at which a number is a named coefficient."""
 
@@ -43,8 +47,10 @@ def proposals(effect: Effect) -> Iterator[Model]:
             partial(lambda e, w: w(e, DECLARED.logits(e)), w=where),
             kept_factor,
         )
-    for words, factor in other_draws() if effect.scene.case.dropout else ():
-        yield Model(f"dropout has {words}", DECLARED.logits, factor)
+    if effect.scene.case.dropout:
+        yield from dropped_places(effect)
+        for words, factor in other_draws() if work(effect.scene.case) <= _DRAWN else ():
+            yield Model(f"dropout has {words}", DECLARED.logits, factor)
     deviation = deviation_of(effect)
     hidden = bool(deviation.hidden.any())
     if not hidden:
@@ -80,27 +86,42 @@ def _scaled(term: Term, name: str, factor: Callable[[Effect], float]) -> tuple[s
         more = factor(effect)
         return None if found is None or not math.isfinite(more) else found * (more - (term.kind == "declared"))
 
-    verb = "hold" if term.kind == "declared" else "have beside the declared"
-    return f"the logits in effect {verb} {name} {term.words}", of
+    if term.kind == "declared":
+        return f"the logits in effect hold {name} {term.words}", of
+    return f"{name} {term.words} is added to the logits", of
+
+
+def _added(term: Term, number: float) -> tuple[str, Callable[[Effect], Tensor | None]]:
+    """The words for `number` times a term that no declared logits have, and what is added."""
+    of = _scaled(term, "", lambda e: number)[1]
+    text = f"{number:.4g}"
+    if term.added is not None:
+        return term.added(text), of
+    whole = {"1": "is added to", "-1": "is subtracted from"}.get(text)
+    return (f"{term.words} {whole} the logits" if whole else f"{text} times {term.words} is added to the logits"), of
 
 
 def _of_term(effect: Effect, term: Term, more: float) -> Iterator[tuple[str, Callable[[Effect], Tensor | None]]]:
     """In words, `more` times a term beside the declared logits: by a name of the factor where it has one."""
     if term.kind == "exchange":
         if abs(more - 1) < _CLOSE:
-            yield f"read off weight by weight, {term.words}", term.of
+            yield term.words, term.of
         return
     total = more + (term.kind == "declared")
     if abs(total) < _CLOSE and term.kind == "declared":
         yield f"the logits in effect leave out {term.words}", lambda e: None if (x := term.of(e)) is None else -x
         return
-    for name, factor in COEFFICIENTS:
+    whole = round(total) if abs(total - round(total)) < _CLOSE else None
+    for name, factor in COEFFICIENTS if term.kind == "declared" or whole is None else ():
         value = factor(effect.scene.case)
         if math.isfinite(value) and abs(total - value) <= _CLOSE * abs(value):
             yield _scaled(term, name, partial(lambda e, f: f(e.scene.case), f=factor))
     if abs(more) > _CLOSE:
-        number = round(total) if abs(total - round(total)) < _CLOSE else total
-        yield _scaled(term, f"{number:.4g} times", lambda e: float(number))
+        number = float(total if whole is None else whole)
+        if term.kind == "declared":
+            yield _scaled(term, f"{number:.4g} times", lambda e: number)
+        else:
+            yield _added(term, number)
 
 
 def _centred(x: Tensor, read: Tensor) -> Tensor:
@@ -125,8 +146,6 @@ def _terms(effect: Effect) -> list[tuple[Term, Tensor]]:
 def _whole(effect: Effect, deviation: Deviation) -> Iterator[Model]:
     """One term more or less at all pairs."""
     read = deviation.read & torch.isfinite(deviation.off)
-    if not bool((deviation.read == read).all()):
-        return
     off = _centred(deviation.off, read)
     for term, value in _terms(effect):
         t = _centred(value, read)
@@ -187,21 +206,18 @@ def _sum(
 
 def _at_places(effect: Effect, deviation: Deviation) -> Iterator[Model]:
     """What differs at some pairs alone."""
-    wrong = deviation.wrong
-    found = list(_values(effect, deviation))
-    if not found:
-        return
-    for rule in islice(rules(effect.scene, wrong, deviation.read, "", hidden=False), _RULES):
-        for words, of in found:
+    for words, of, told in _values(effect, deviation):
+        for rule in islice(rules(effect.scene, deviation.wrong, deviation.read & told, "", hidden=False), _RULES):
             yield _model(words, of, rule)
 
 
-def _values(effect: Effect, deviation: Deviation) -> Iterator[tuple[str, Callable[[Effect], Tensor | None]]]:
-    """What the logits of the wrong pairs have in common."""
+def _values(effect: Effect, deviation: Deviation) -> Iterator[tuple[str, Callable[[Effect], Tensor | None], Tensor]]:
+    """What the logits of the wrong pairs have in common; bool `[B, Hq, Sq, Sk]`: where that would show."""
     off = deviation.off[deviation.wrong]
-    tolerance = tolerance_of(effect)[deviation.wrong]
+    near = tolerance_of(effect)
+    tolerance, everywhere = near[deviation.wrong], torch.ones_like(deviation.wrong)
     if bool((off == -math.inf).all()):
-        yield "O leaves the weights out", lambda e: torch.full_like(e.logits, -math.inf)
+        yield "O leaves the weights out", lambda e: torch.full_like(e.logits, -math.inf), everywhere
         return
     if not bool(torch.isfinite(off).all()):
         return
@@ -212,6 +228,7 @@ def _values(effect: Effect, deviation: Deviation) -> Iterator[tuple[str, Callabl
         yield (
             f"O weighs keys {text} times as much as the other keys of the row",
             lambda e: torch.full_like(e.logits, math.log(float(text))),
+            everywhere,
         )
     for term, value in _terms(effect):
         t = value[deviation.wrong]
@@ -220,4 +237,6 @@ def _values(effect: Effect, deviation: Deviation) -> Iterator[tuple[str, Callabl
             continue
         more = float((off * t).sum()) / size
         if bool(((off - more * t).abs() <= 2 * tolerance + 1e-4 * t.abs()).all()):
-            yield from _of_term(effect, term, more)
+            told = (more * value).abs() > 4 * near
+            for words, of in _of_term(effect, term, more):
+                yield words, of, told | deviation.wrong

@@ -52,11 +52,13 @@ class Term:
         words: what it is; of a declared term its name, of an exchange what the logits are instead.
         kind: `declared` for a part of the declared logits, `extra` for none, `exchange` for one that is added once or not at all.
         of: float64, broadcasts to `[B, Hq, Sq, Sk]`; None on a case that has not what it is about.
+        added: what it means that so many times the term is added to the declared logits, in words; None of a term for which that says it.
     """
 
     words: str
     kind: str
     of: Callable[[Effect], Tensor | None]
+    added: Callable[[str], str] | None = None
 
 
 BIASES = (("bias", "the bias"), ("slopes", "ALiBi"), ("relative_bias", "the relative bias"))

@@ -10,11 +10,12 @@ import torch
 
 from flashverify.diagnosis.hypothesis import TILES
 from flashverify.diagnosis.readings.masks.extents import tile_extents
+from flashverify.diagnosis.readings.masks.other_masks import other_rows
 from flashverify.diagnosis.readings.weights.models import pieces_of
 from flashverify.diagnosis.readings.weights.term import Term
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from torch import Tensor
 
@@ -39,17 +40,6 @@ def tile_terms(effect: Effect) -> Iterator[Term]:
         own = torch.where(torch.isfinite(own), own, 0.0)
         return own.repeat_interleave(t, -1)[..., : z.shape[-1]]
 
-    def of_pieces(e: Effect, what: str) -> Tensor | None:
-        piece = pieces_of(e)
-        if piece is None:
-            return None
-        z, found = _masked(e), torch.zeros_like(e.logits)
-        for n in range(int(piece.max()) + 1):
-            part = z[..., piece == n]
-            own = (part.logsumexp(-1) if what == "lse" else part.amax(-1)).unsqueeze(-1)
-            found[..., piece == n] = torch.where(torch.isfinite(own), own, 0.0).expand(part.shape)
-        return found
-
     def beside(e: Effect, extent: Extent, what: str, *, inside: bool) -> Tensor:
         z, where = _masked(e), extent.where(e.scene)
         part = z.masked_fill(~where if inside else where, -math.inf)
@@ -57,12 +47,7 @@ def tile_terms(effect: Effect) -> Iterator[Term]:
         more = (own - whole).unsqueeze(-1)
         return torch.where(where & torch.isfinite(more), more, 0.0)
 
-    for what, words in (("max", "largest logit"), ("lse", "LSE")):
-        yield Term(
-            words=f"the {words} of the piece of keys that is merged",
-            kind="extra",
-            of=partial(lambda e, w: of_pieces(e, w), w=what),
-        )
+    yield from _of_pieces()
     names = (("max", "the largest logit of the key's tile of {}"), ("lse", "the LSE of the key's tile of {}"))
     running = (
         ("running", "the largest logit up to the key's tile of {}"),
@@ -80,7 +65,66 @@ def tile_terms(effect: Effect) -> Iterator[Term]:
                         words=f"{whose} {what} less the row's, at {extent.words}",
                         kind="extra",
                         of=partial(lambda e, x, w, n: beside(e, x, w, inside=n), x=extent, w=what, n=inside),
+                        added=partial(_rescaled, words=extent.words, top=f"{whose} {what}", own=inside),
                     )
+
+
+def _rescaled(factor: str, words: str, top: str, *, own: bool) -> str:
+    """What it means that `factor` times `top` less the row's is added to the logits of some keys."""
+    part = f"the part of O of {words}"
+    if own and factor in ("1", "-1"):
+        return f"{part} is {'rescaled once too often' if factor == '1' else 'not rescaled'}, by exp({top} - the row's)"
+    verb = {"1": "multiplied by exp(", "-1": "divided by exp("}.get(factor, f"multiplied by exp({factor} * ")
+    return f"{part} is {verb}{top} - the row's)"
+
+
+def _of_pieces() -> Iterator[Term]:
+    """What a merge of pieces of the keys weighs them by."""
+
+    def of_pieces(e: Effect, what: str) -> Tensor | None:
+        piece = pieces_of(e)
+        if piece is None:
+            return None
+        z, found = _masked(e), torch.zeros_like(e.logits)
+        for n in range(int(piece.max()) + 1):
+            inside = (piece == n)[:, None, None, :]
+            part = z.masked_fill(~inside, -math.inf)
+            own = (part.logsumexp(-1) if what == "lse" else part.amax(-1)).unsqueeze(-1)
+            found = torch.where(inside & torch.isfinite(own), own, found)
+        return found
+
+    def instead(e: Effect, of: Callable[[Tensor, Tensor], Tensor]) -> Tensor | None:
+        lse, top = of_pieces(e, "lse"), of_pieces(e, "max")
+        return None if lse is None or top is None else of(lse, top) - lse
+
+    def of_other_rows(e: Effect, move: Callable[[Effect, Tensor], Tensor]) -> Tensor | None:
+        lse = of_pieces(e, "lse")
+        return None if lse is None else move(e, lse) - lse
+
+    for words, of in _WEIGHED_BY:
+        yield Term(words=f"partial results are {words}", kind="exchange", of=partial(instead, of=of))
+    for words, move in other_rows():
+        weighed = f"partial results are weighed by the LSE of {words}"
+        yield Term(words=weighed, kind="exchange", of=partial(of_other_rows, move=move))
+    for what, words in (("lse", "LSE"), ("max", "largest logit")):
+        yield Term(
+            words=f"the {words} of the piece of keys that is merged",
+            kind="extra",
+            of=partial(of_pieces, what=what),
+            added=partial(lambda factor, w: f"partial results are weighed by exp(LSE + {factor} * their {w})", w=words),
+        )
+
+
+_WEIGHED_BY: tuple[tuple[str, Callable[[Tensor, Tensor], Tensor]], ...] = (
+    ("weighed by the exponential of their largest logit in place of their LSE", lambda lse, top: top),
+    ("weighed by their row sums alone, without the exponential of their largest logit", lambda lse, top: lse - top),
+    ("merged with equal weights, not by their LSE", lambda lse, top: 0.0 * lse),
+    ("weighed by 2 to the power of their natural LSE", lambda lse, top: math.log(2) * lse),
+    ("weighed by the exponential of their LSE in base 2", lambda lse, top: lse / math.log(2)),
+    ("weighed by the square of what they should be, exp(2 LSE)", lambda lse, top: 2 * lse),
+    ("weighed by exp(-LSE), not by exp(LSE)", lambda lse, top: -lse),
+)
+"""What partial results may be weighed by, as the logarithm of a function of their LSE and their largest logit."""
 
 
 def _masked(effect: Effect) -> Tensor:
