@@ -98,7 +98,7 @@ RULES = {
     "last tile of one key": (
         FORWARD,
         planted(drop_keys=last_tile_of_one_key),
-        "O misses every key in the last tile of 16 keys that a row of the sequence sees where it holds one key",
+        "O misses the last tile of 16 of the keys, where one key of it is left",
     ),
     "diagonal in the last step": (
         CAUSAL,

@@ -47,6 +47,8 @@ def coarsely(found: list[Counted]) -> list[Said]:
         having = [each for each in found if name in each.masks and each.masks[name].wrong]
         if len(having) < _FEWEST or not tested_on([each.scene for each in having]):
             continue
+        if not all(each.of_mask(name) for each in having):
+            continue
         words = _words(having, name)
         if words:
             told.setdefault(words, ([], len(having)))[0].append(name)
@@ -66,13 +68,12 @@ def _words(having: list[Counted], name: str) -> str:
         return ""
     words = _VERBS[kinds][0].replace("{hidden}", _hidden(masks))
     blocks = "; wrong are whole blocks of the pattern" if all(_in_whole_blocks(*each) for each in masks) else ""
-    broken = "; some enter with weights that are no whole numbers" * any(bool(mask.broken.any()) for _, mask in masks)
     place = _smallest_place(masks)
     if place is not None:
         where = f", {in_words((place,))}"
     else:
         where = ", only behind the first head of the first sequence" * all(_first_is_right(*each) for each in masks)
-    return words + blocks + broken + where
+    return words + blocks + where
 
 
 def _first_is_right(scene: Scene, mask: Mask) -> bool:
@@ -92,7 +93,7 @@ def _hidden(masks: list[tuple[Scene, Mask]]) -> str:
 
 
 def _wrong(mask: Mask) -> Tensor:
-    return mask.surplus | mask.missing | mask.doubled | mask.broken
+    return mask.surplus | mask.missing | mask.doubled
 
 
 def _in_whole_blocks(scene: Scene, mask: Mask) -> bool:

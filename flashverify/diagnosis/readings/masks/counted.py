@@ -100,17 +100,28 @@ def all_counted(trials: Trials, scenes: list[Scene]) -> list[Counted]:
     """What can be counted on `scenes`, with wider heads where these show a wrong mask as well: they take fewer launches."""
     if not scenes:
         return []
-    wide = any(_widened(scene.case) != scene.case for scene in scenes)
-    if wide and "counted" not in scenes[0].memo:
-        first = _counted(trials, scenes[0], wide=True) if trials.within(_READING) else None
-        scenes[0].memo["counted"] = first
-        if first is None or not first.messages:
-            scenes[0].memo["counted"] = _counted(trials, scenes[0], wide=False) if trials.within(_READING) else None
-            wide = first is not None and not (scenes[0].memo["counted"] and scenes[0].memo["counted"].messages)
+    first = scenes[0]
+    if "wide" not in first.memo:
+        first.memo["wide"] = _is_wide(trials, scenes)
+    wide = first.memo["wide"]
     for scene in scenes:
         if "counted" not in scene.memo:
             scene.memo["counted"] = _counted(trials, scene, wide=wide) if trials.within(_READING) else None
     return [scene.memo["counted"] for scene in scenes if scene.memo["counted"] is not None]
+
+
+def _is_wide(trials: Trials, scenes: list[Scene]) -> bool:
+    """Whether to count with wider heads: where the first case shows a wrong mask with these, or with none; that case is counted."""
+    first = scenes[0]
+    wide = any(_widened(scene.case) != scene.case for scene in scenes)
+    if wide:
+        found = _counted(trials, first, wide=True) if trials.within(_READING) else None
+        first.memo["counted"] = found
+        if found is None or not found.messages:
+            narrow = _counted(trials, first, wide=False) if trials.within(_READING) else None
+            first.memo["counted"] = narrow
+            wide = found is not None and not (narrow and narrow.messages)
+    return wide
 
 
 def _widened(case: Case) -> Case:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["mask_scenes", "right_scenes"]
 
 _COUNTED = 6
-_RIGHT = 10
+_RIGHT = 24
 _WITHOUT = 3
 _SIZES = ((40, 0), (120, 0), (0, 128), (18, 34), (2, 134))
 """Rows and keys that are added to a case: many of one side, of both, and many keys for few rows."""
