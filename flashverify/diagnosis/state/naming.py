@@ -28,6 +28,8 @@ _SILENT = 2
 """Pairs that are right, or that nothing explains, after which no further pair is tried that differs in the same thing."""
 _ASKED = 4
 """Pairs that are tried for one whose first call is right."""
+_SUSPECTING = 2
+"""Sizes of pairs, each of which shows a second call that is wrong after a right one: by chance one may."""
 _LOOKING, _NAMING = 0.1, 0.3
 """Shares of the time of a diagnosis to see whether a failure about values is one of a later call, and to name what it keeps."""
 
@@ -65,18 +67,23 @@ def kept_from_earlier(subject: Subject, case: Case, error: str, number: int, end
 
 
 def _suspected(subject: Subject, case: Case, number: int, end: float) -> bool:
-    """Whether a second call at the addresses of the first is wrong, and the first is right, for pairs of one size."""
+    """Whether a second call at the addresses of the first is wrong, and the first is right, for pairs of two sizes."""
     for kind in ("lengths", "values", "settings"):
-        first: Case | None = None
+        asked: dict[tuple[int, int, int], bool] = {}
         for pair in pairs(subject, case, kind, number):
-            first = first or pair.earlier
-            if (pair.earlier.batch, pair.earlier.seq_k) != (first.batch, first.seq_k) or time.monotonic() > end:
+            if pair.earlier.batch == case.batch and case.mask.packed is None:
+                continue  # what goes by the batch alone is kept already
+            size = pair.earlier.batch, pair.earlier.seq_q, pair.earlier.seq_k
+            if (size not in asked and len(asked) == _SUSPECTING) or time.monotonic() > end:
                 break
+            if asked.setdefault(size, False):
+                continue
             each = called(subject, pair, Way.HELD)
             if each is None:
                 return False
-            if each.later.failures:
-                return True
+            asked[size] = bool(each.later.failures)
+        if len(asked) == _SUSPECTING and all(asked.values()):
+            return True
     return False
 
 

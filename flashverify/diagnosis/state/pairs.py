@@ -135,15 +135,19 @@ def _others(subject: Subject, case: Case, kind: str) -> Iterator[tuple[str, Case
 
 
 def _lengths(case: Case) -> Iterator[tuple[str, Case]]:
-    """About half of each declared length, and prefixes of other lengths."""
+    """About half of each declared length, or the whole room, and prefixes of other lengths."""
     for names in (LENGTHS, ("prefix_lengths",)):
         changed: dict[str, Any] = {
-            name: tuple(length // 2 + number for number, length in enumerate(lengths))
+            name: tuple(min(length // 2 + number, _room(case, name)) for number, length in enumerate(lengths))
             for name in names
             if (lengths := getattr(case.mask, name)) is not None and any(lengths)
         }
         if changed and (found := _with(case, mask=changed)) is not None:
             yield "other lengths", found
+
+
+def _room(case: Case, name: str) -> int:
+    return case.seq_q if name == "query_lengths" else case.seq_k
 
 
 def _drawn(case: Case) -> Iterator[tuple[str, Case]]:
