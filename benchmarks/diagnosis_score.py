@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 os.environ.setdefault("TRITON_INTERPRET", "1")
 
 import msgspec
+import torch
 from planted import defects_of, plant
 
 from flashverify.campaign.shrink.shrinker import shrink
@@ -146,6 +147,7 @@ def main() -> int:
     chosen = [m for m in chosen if options.subject in ("", m.subject)]
     chosen = [m for m in chosen[first::step] if not m.gpu and not m.control]
     scores: list[Score] = []
+    torch.set_num_threads(1)  # as a worker of a search has, so that several parts run side by side
     with tempfile.TemporaryDirectory() as name, toolkit.open("cpu", plain=False, numerics="ieee"):
         sys.path.insert(0, name)
         for mutant in chosen:

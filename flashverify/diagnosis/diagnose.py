@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from flashverify.diagnosis.attempting import attempted
-from flashverify.diagnosis.conditions import in_words
 from flashverify.diagnosis.description import described
 from flashverify.diagnosis.naming import Named, named, named_at_places
 from flashverify.diagnosis.narrowing import Narrowed, kernel_alone
@@ -22,19 +21,18 @@ from flashverify.diagnosis.place import first_line, place_of
 from flashverify.diagnosis.precision import precision_words
 from flashverify.diagnosis.readings import Readings, readings
 from flashverify.diagnosis.related_cases import variants
+from flashverify.diagnosis.saying import claim_words, named_diagnosis, sentence_of
 from flashverify.diagnosis.siblings import sibling
 from flashverify.diagnosis.state.naming import kept_from_earlier, of_a_later_call
 from flashverify.diagnosis.state.pairs import fresh_number
 from flashverify.diagnosis.state.telling import gone, told
 from flashverify.diagnosis.trials import Trials, work
 from flashverify.judge.record import Diagnosis
-from flashverify.outputs import BACKWARD, FORWARD
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from flashverify.case.case import Case
-    from flashverify.diagnosis.claims import Claim
     from flashverify.diagnosis.observation import Scene
     from flashverify.judge.verdict import Verdict
     from flashverify.subjects.interface import Subject
@@ -54,15 +52,6 @@ _FATAL = ("crash", "hang", "exception")
 """Checks whose failures leave no outputs to explain."""
 _NONE = "No known wrong semantics explains it."
 _NOT_FINITE = ("nan", "inf", "-inf")
-_SCOPES = (
-    (frozenset({"o", "lse"}), "in the forward"),
-    (frozenset({"o"}), "in O, not in the LSE"),
-    (frozenset({"lse"}), "in the LSE, not in O"),
-    (frozenset({"dq"}), "in dQ alone"),
-    (frozenset({"dk", "dv"}), "in dK and dV alone"),
-    (frozenset({"dk"}), "in dK alone"),
-    (frozenset({"dv"}), "in dV alone"),
-)
 
 
 def diagnose(
@@ -121,7 +110,7 @@ def diagnose(
         elif (other := _without_padding(trials, scene.case)) is not None:
             starts = [other]  # what reads elsewhere meets padding by chance
         elif reached := padding_reaches(subject, scene.case):
-            return Diagnosis(reached[0], _sentence(reached[1]), place=place)
+            return Diagnosis(reached[0], sentence_of(reached[1]), place=place)
     remark = ""
     if starts and (twin := _in_fp32(trials, starts[0])) is not None:
         if twin.failures:
@@ -134,18 +123,24 @@ def diagnose(
         return Diagnosis(sentence="The case is too large for hypotheses.", place=place)
     for start in starts:
         trials.keep(start)
+    rounding = partial(_rounding, subject, scene.case, verdict, end, seconds)
+    searches: tuple[_Search, ...] = (named, named_at_places)
     precise = None
-    for search in (named,) if remark else (named, named_at_places):  # what rounds wrongly is right at no place
+    if remark:  # what rounds wrongly is right at no place, and looks like no other mistake
+        precise, searches = rounding(), (named,)
+    for search in searches:
+        if precise is not None and precise.evidence:
+            break
         for start in starts:
             answer = search(trials, start) if trials.left() else None
             if answer is not None and (start is starts[0] or answer.explains(starts[0])):
-                return _of(_in_the_usual_part(trials, start, answer), start, place, remark)
+                return named_diagnosis(_in_the_usual_part(trials, start, answer), start, place, remark)
         if (answered := _by_itself(search, trials, starts[0], verdict.output)) is not None:
-            return _of(*answered, place, remark)
-        if search is named:
-            precise = precision_words(subject, scene.case, verdict, min(end, time.monotonic() + _PRECISION * seconds))
-            if precise is not None and precise.evidence:
-                return structs.replace(precise, sentence=precise.sentence + remark, place=place)
+            return named_diagnosis(*answered, place, remark)
+        if search is named and not remark:
+            precise = rounding()
+    if precise is not None and precise.evidence:
+        return structs.replace(precise, sentence=precise.sentence + remark, place=place)
     trials.release()
     read = Readings()
     for start in starts if not remark else ():  # the smallest case may have only one of what is taken for another
@@ -157,7 +152,7 @@ def diagnose(
     if read.sentences:
         in_effect = " ".join(f"{sentence}." for sentence in read.sentences)
         said = in_effect if read.tested else f"{said} {in_effect}"
-        evidence = _sentence(read.evidence)
+        evidence = sentence_of(read.evidence)
     return Diagnosis(
         sentence=f"{said} {words}{remark}",
         place=place,
@@ -166,6 +161,11 @@ def diagnose(
         form=form,
         reading=f"{read.sentences[0]}." if read.tested else "",
     )
+
+
+def _rounding(subject: Subject, case: Case, verdict: Verdict, end: float, seconds: float) -> Diagnosis | None:
+    """What is rounded that should not be, in words; None where the errors do not look so."""
+    return precision_words(subject, case, verdict, min(end, time.monotonic() + _PRECISION * seconds))
 
 
 def _of_state(subject: Subject, case: Case, verdict: Verdict, first: Case | None, number: int, end: float) -> Diagnosis:
@@ -209,40 +209,5 @@ def _in_the_usual_part(trials: Trials, scene: Scene, answer: Named) -> Named:
     found = sibling(trials, scene.case, answer.claims[0]) if trials.left() else None
     if found is None:
         return answer
-    evidence = f"{answer.evidence}; in the failing case, which has not that part, {_plain(answer.claims[0])}"
+    evidence = f"{answer.evidence}; in the failing case, which has not that part, {claim_words(answer.claims[0])}"
     return Named([found, *answer.claims[1:]], answer.conditions, evidence)
-
-
-def _of(answer: Named, scene: Scene, place: str, remark: str) -> Diagnosis:
-    first, *others = answer.claims
-    words = ", ".join(filter(None, (_plain(first), _scope(first, scene), in_words(answer.conditions))))
-    sentence = _sentence(words)
-    if others:
-        sentence = f"{sentence} Every case tried is consistent with this as well: {' or '.join(map(_plain, others))}."
-    return Diagnosis(
-        first.semantics.name,
-        sentence + remark,
-        tuple(claim.semantics.name for claim in others),
-        place,
-        conditions=tuple(map(str, answer.conditions)),
-        evidence=_sentence(answer.evidence),
-    )
-
-
-def _plain(claim: Claim) -> str:
-    return claim.semantics.sentence + (f" ({claim.detail})" if claim.detail else "")
-
-
-def _scope(claim: Claim, scene: Scene) -> str:
-    """In which part of the computation."""
-    scope = next((words for names, words in _SCOPES if names == claim.scope), "")
-    gradients = any(name in scene.outputs for name in BACKWARD)
-    if claim.scope <= set(FORWARD) and "o" in claim.scope and gradients:
-        return "in the forward alone"
-    if claim.scope and not claim.scope & set(FORWARD) and not scope:
-        return "in the backward alone"
-    return "" if not gradients and claim.scope == {"o", "lse"} else scope
-
-
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:] + "."

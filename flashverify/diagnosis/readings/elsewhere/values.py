@@ -88,7 +88,7 @@ def values_elsewhere(trials: Trials, scene: Scene, output: str) -> tuple[str, ..
         if again is None:
             continue
         answers = [_holds(other, fit.source, fit.rule, again) for fit in left]
-        if other.case.launch != scene.case.launch:
+        if not _launched_alike(scene, other):
             for fit, answer in zip(left, answers, strict=True):
                 fit.launches |= answer is False
             continue
@@ -100,6 +100,11 @@ def values_elsewhere(trials: Trials, scene: Scene, output: str) -> tuple[str, ..
             return ()
     told = sorted((fit for fit in left if fit.held >= _NEEDED), key=lambda fit: -fit.covered)
     return tuple(_said(output, fit) for fit in _different(told, wrong)[:_SAID])
+
+
+def _launched_alike(one: Scene, two: Scene) -> bool:
+    """Whether launch parameters and the number of splits are the same."""
+    return one.case.launch == two.case.launch and one.form.n_splits == two.form.n_splits
 
 
 def _covered(rule: Rule, wrong: _Wrong) -> float:
