@@ -149,6 +149,19 @@ def test_weights_that_are_wrong_are_no_masks():
     assert not any("pair" in words or "misses" in words for words in sentences(planted(output=output), CASE))
 
 
+def test_logits_of_too_few_bits_are_no_other_lse():
+    def cap(self, raw, most):
+        mantissa, exponent = torch.frexp(torch.tanh(raw / most))
+        return most * torch.ldexp((mantissa * 2**12).trunc() / 2**12, exponent)
+
+    found = sentences(
+        planted(cap=cap),
+        CASE.replace("seq_q=5 seq_k=7", "seq_q=2 seq_k=4") + "softcap=0.546875 regime=integers seed=49",
+    )
+
+    assert not any("largest logit" in words for words in found)
+
+
 def test_a_case_is_without_the_keys_that_are_missing_alone():
     scene = Trials(LastKeyOfNarrowHeads(), 300).scene(parse_case(CASE))
     key = torch.arange(7)

@@ -34,6 +34,8 @@ _CLEAR = 0.05
 """Weights that are so far apart show in O, whose V is as large."""
 _FITTING = 8
 """Models that make the weights and leave the row sums open, among which one is looked for that does not."""
+_PART = 0.01
+"""Factor of the largest logit in an LSE below which it is none."""
 _ONE = 1e-3
 """Relative distance at which row sums have a factor in common."""
 
@@ -237,6 +239,8 @@ def _linear(having: list[_Row]) -> Said | None:
     if float((x @ found - y).abs().max()) > 1e-4 * (1 + float(y.abs().max())):
         return None
     a, b, c = (round(float(v), 4) for v in found)
+    if abs(a) < _PART or max(abs(a - 1.0), abs(b - 1.0), abs(c)) <= _ONE:
+        return None  # the logits hardly differ, or the LSE is as declared but for errors of the logits
     constant = f" {'+' if c > 0 else '-'} {abs(c):g}" if abs(c) > _ONE else ""
     words = f"{a:g} times the row's largest logit + {b:g} times the logarithm of the row sum relative to it{constant}"
     return Said(f"the LSE is {words}", len(having))
