@@ -10,13 +10,16 @@ from flashverify import parse_case
 from flashverify.checks import Plan, judge_case
 from flashverify.checks.passes.execution import execute
 from flashverify.diagnosis.diagnose import diagnose
-from flashverify.diagnosis.state import calling
+from flashverify.diagnosis.state import calling, naming
+from flashverify.diagnosis.state.naming import of_a_later_call
+from flashverify.diagnosis.state.pairs import pairs
 from flashverify.judge.verdict import Status, Verdict
-from flashverify.subjects import Contract
+from flashverify.subjects import Contract, Supports
 from tests.checks.naive import SUPPORTS, attention, make
 from tests.checks.stale import stale
 from tests.diagnosis import keeping
 from tests.diagnosis.keeping import a_step, a_thing, an_output, by_address
+from tests.diagnosis.planted import Plain
 from tests.fast_tier import fast_one_in
 
 SECONDS = 300.0
@@ -108,6 +111,43 @@ def test_what_is_kept_is_named_after_a_failure_of_any_check(check):
     found = diagnose(an_output("dbias", added=True), parse_case(f"{CASE} bias=full"), verdict, seconds=SECONDS)
 
     assert found.name == "stale-added-dbias"
+
+
+@pytest.mark.parametrize(("wrong", "suspected"), [((101,), False), ((101, 103, 105), True)])
+def test_a_second_call_that_is_wrong_once_is_chance(monkeypatch, wrong, suspected):
+    asked = []
+    monkeypatch.setattr(naming, "kept_from_earlier", lambda *_: asked.append(1))
+    subject = make(lambda p: (lambda o, lse: (o * (1 + (p.case.values.seed in wrong)), lse))(*attention(p)))
+    verdict = Verdict(check="accuracy", status=Status.FAIL, output="o")
+    of_a_later_call(
+        subject, parse_case(f"fv1 seq_q=6 seq_k=7 dtype=fp32 backward=no seed={wrong[0]}"), verdict, 0, SECONDS
+    )
+
+    assert bool(asked) == suspected
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+def test_a_state_is_suspected_where_the_batch_cannot_change(monkeypatch, batch):
+    class OneBatch(Supports):
+        def refusal(self, case):
+            return "batch" if case.batch != batch else super().refusal(case)
+
+    fields = {f.name: getattr(Plain.supports, f.name) for f in dataclasses.fields(Supports)}
+    subject = a_thing("logits")
+    subject.supports = OneBatch(**fields)
+    verdict = Verdict(check="accuracy", status=Status.FAIL, output="o")
+    case = parse_case(f"fv1 batch={batch} seq_q=6 seq_k=7 dtype=fp32 softcap=2 backward=no")
+    found = of_a_later_call(subject, case, verdict, 0, SECONDS)
+
+    assert found is not None
+    assert found.name == "stale-softcap"
+
+
+@pytest.mark.parametrize("number", range(7))
+def test_pairs_of_other_lengths_exist_for_every_batch(number):
+    found = list(pairs(Plain(), parse_case(f"{FORWARD} klen=7,2"), "lengths", number))
+
+    assert {pair.earlier.batch for pair in found} >= {batch + 4 * number % 28 for batch in (5, 6, 7, 8)}
 
 
 def test_a_failure_that_is_gone_says_so():

@@ -70,18 +70,20 @@ def _suspected(subject: Subject, case: Case, number: int, end: float) -> bool:
     """Whether a second call at the addresses of the first is wrong, and the first is right, for pairs of two sizes."""
     for kind in ("lengths", "values", "settings"):
         asked: dict[tuple[int, int, int], bool] = {}
+        wrong_first = 0
         for pair in pairs(subject, case, kind, number):
-            if pair.earlier.batch == case.batch and case.mask.packed is None:
-                continue  # what goes by the batch alone is kept already
             size = pair.earlier.batch, pair.earlier.seq_q, pair.earlier.seq_k
             if (size not in asked and len(asked) == _SUSPECTING) or time.monotonic() > end:
                 break
-            if asked.setdefault(size, False):
+            if asked.get(size, False):
                 continue
             each = called(subject, pair, Way.HELD)
-            if each is None:
+            if each is not None:
+                asked[size] = bool(each.later.failures)
+                continue
+            wrong_first += 1
+            if pair.earlier.batch != case.batch or wrong_first == _SUSPECTING:  # else it may be kept by the batch alone
                 return False
-            asked[size] = bool(each.later.failures)
         if len(asked) == _SUSPECTING and all(asked.values()):
             return True
     return False
