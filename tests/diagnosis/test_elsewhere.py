@@ -134,3 +134,21 @@ def test_a_rule_that_holds_on_one_case_alone_is_not_said():
         return rows(lambda i: i + step)(x, problem)
 
     assert said(moved(o=change), FORWARD, "o") == ()
+
+
+def test_a_case_with_another_number_of_splits_refutes_no_rule():
+    class Subject(Plain):
+        def form(self, case):
+            return dataclasses.replace(super().form(case), n_splits=1 + (case.seq_k > 60))
+
+        def forward(self, problem):
+            found = super().forward(problem)
+            split = problem.case.seq_k > 60
+            return dataclasses.replace(found, o=2 * found.o if split else found.o.roll(-1, 2))
+
+    trials = Trials(Subject(), 300.0)
+    trials.scene(parse_case(FORWARD.replace("seq_k=41", "seq_k=70")))
+    found = values_elsewhere(trials, trials.scene(parse_case(FORWARD)), "o")
+
+    assert found
+    assert all(words.endswith("; with other launch parameters it is wrong in another way.") for words in found)

@@ -5,7 +5,10 @@ import dataclasses
 import pytest
 import torch
 
+import flashverify.diagnosis.diagnose as diagnosing
 from flashverify.case.text import parse_case
+from flashverify.checks import Plan, judge_case
+from flashverify.diagnosis.diagnose import diagnose
 from flashverify.diagnosis.observe import look
 from flashverify.diagnosis.precision.exponential import exponential_words
 from flashverify.diagnosis.precision.fitting import told
@@ -98,6 +101,21 @@ def test_a_step_of_one_kernel_is_said(said, text, defect):
     found = words(planted(**defect), text)
     assert found is not None
     assert said in found.sentence, found
+
+
+def test_what_is_right_in_fp32_is_held_against_models_of_rounding_before_any_hypothesis(monkeypatch):
+    rounded, right = planted(**softmax(p=bf16)), Plain()
+
+    def in_fp16(self, problem):
+        return (rounded if problem.q.dtype == torch.float16 else right).forward(problem)
+
+    monkeypatch.setattr(diagnosing, "named", lambda *_: pytest.fail("a hypothesis was asked about first"))
+    subject, case = planted(forward=in_fp16), parse_case(FP32.replace("fp32", "fp16"))
+    failures = judge_case(subject, case, Plan.only("accuracy", case)).failures
+    found = diagnose(subject, case, failures[0], seconds=300)
+
+    assert "O look like P rounded to bf16" in found.sentence
+    assert found.sentence.endswith("The same case is right in fp32: the defect is one of fp16.")
 
 
 def test_a_form_declares_the_rounding_of_the_outputs_that_are_wrong():
