@@ -35,7 +35,7 @@ class AheadToolkit(Protocol):
         """How many kinds of cases a search should have, and how many there are; two cases of one kind ask for the same few kernels."""
 
     def of_kinds(self, subject: Any, kinds: Sequence[int]) -> SearchStrategy[Case]:
-        """Cases of these kinds."""
+        """Cases of these kinds; of all kinds where there is none of these."""
 
     def rehearsal(self, capability: tuple[int, int]) -> AbstractContextManager[Launches]:
         """Inside, launches compile for a GPU of a capability and do no more."""
@@ -125,7 +125,8 @@ class CompilesAhead:
         from flashverify.case.space.strategies import GPU, cases
 
         listed = self._kinds(subject)
-        return cases(subject.supports, profile=GPU, kinds=[listed[kind] for kind in kinds])
+        known = [listed[kind] for kind in kinds if kind < len(listed)]
+        return cases(subject.supports, profile=GPU, kinds=known or listed)
 
     def _kinds(self, subject: Any) -> tuple[CompileKey, ...]:
         """Every kind of a subject, listed once a process."""

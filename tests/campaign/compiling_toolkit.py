@@ -86,6 +86,7 @@ class CompilingToolkit(FakeToolkit):
                 raise NotCompiled(key)
             time.sleep(0.02)
             self.compiled += 1
+            (folder() / f"niceness-{'ahead' if self.rehearsing is not None else 'worker'}").write_text(str(os.nice(0)))
             with (folder() / "log").open("a") as log:
                 log.write(f"{'ahead' if self.rehearsing is not None else 'worker'} {key}\n")
             (folder() / key).touch()

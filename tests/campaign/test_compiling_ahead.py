@@ -1,7 +1,10 @@
 """A search on a GPU, pretended: which process compiles what, and what is judged meanwhile."""
 
+import os
+
 import pytest
 
+from flashverify.campaign.kernel_cache import CACHE_VARIABLE
 from flashverify.campaign.store.stats import read_stats
 from flashverify.campaign.store.writer import open_run
 from flashverify.campaign.supervisor import gpu
@@ -20,9 +23,9 @@ def log(tmp_path, monkeypatch):
     return folder / "log"
 
 
-def search(out, subject, **changes):
+def configured(out, subject, **changes):
     given = {"workers": 2, "compilers": 1, "batch": 40, "case_limit": 20.0}
-    config = CampaignConfig(
+    return CampaignConfig(
         kind="fuzz",
         subjects=(subject,),
         out=out,
@@ -30,7 +33,10 @@ def search(out, subject, **changes):
         toolkit="compiling_toolkit:toolkit",
         **(given | changes),
     )
-    summary = Engine(config).run()
+
+
+def search(out, subject, **changes):
+    summary = Engine(configured(out, subject, **changes)).run()
     return summary, read_stats(out), [parse_case(result.case) for result in open_run(out).results()]
 
 
@@ -47,6 +53,30 @@ def test_kernels_are_compiled_by_processes_that_judge_nothing(tmp_path, log):
     assert stats.kinds >= 1
     report = build_report(open_run(tmp_path / "run"))
     assert f"{stats.compiled} kernels compiled" in report.headline.notes[-1]
+
+
+@pytest.mark.slow
+def test_the_workers_have_the_processors_first(tmp_path, log):
+    search(tmp_path / "ahead", "clean", max_cases=20)
+    log.unlink()
+    for kernel in log.parent.glob("dim-*"):
+        kernel.unlink()
+    search(tmp_path / "each", "clean", compilers=0, max_cases=20)
+
+    ahead, worker = (int((log.parent / f"niceness-{who}").read_text()) for who in ("ahead", "worker"))
+    assert worker == os.nice(0) <= ahead == 19
+
+
+@pytest.mark.slow
+def test_a_kind_that_an_earlier_search_compiled_is_drawn_from_at_once(tmp_path, log):
+    environment = {CACHE_VARIABLE: str(tmp_path)}
+    _, stats, _ = search(tmp_path / "run", "clean", max_cases=150, environment=environment)
+    compiled = log.read_text()
+    engine = Engine(configured(tmp_path / "again", "clean", max_cases=10, seed=3, environment=environment))
+
+    assert len(engine._gpu.compilers.readiness.kinds("clean")) == stats.kinds >= 1
+    engine.run()
+    assert log.read_text() == compiled
 
 
 @pytest.mark.slow

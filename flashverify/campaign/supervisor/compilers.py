@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from flashverify.campaign.environment import capability
+from flashverify.campaign.kernel_cache import CACHE_VARIABLE
 from flashverify.campaign.protocol import Prepare, Prepared, PutOff, WorkerFailed
 from flashverify.campaign.supervisor.events import WorkerLost
+from flashverify.campaign.supervisor.known_kinds import KnownKinds
 from flashverify.campaign.supervisor.pool import Pool
 from flashverify.campaign.supervisor.probe import START_LIMIT
 from flashverify.campaign.supervisor.readiness import Readiness
@@ -29,6 +31,8 @@ __all__ = ["Compilers"]
 
 _LIMIT = 600.0
 """Seconds that the kernels of one case may take."""
+_STORED_EVERY = 10.0
+"""Seconds between two times that the kinds are written down."""
 _LOSSES = 20
 """Processes that may be lost before nothing is compiled ahead any more."""
 
@@ -55,11 +59,13 @@ class Compilers:
         cases: CompiledCases,
         tell: Callable[[msgspec.Struct], None],
     ) -> None:
-        self.readiness = Readiness(config.subjects, config.seed, cases) if config.ahead else None
+        self._known = KnownKinds(config.environment.get(CACHE_VARIABLE, "") if config.ahead else "")
+        known = {spec: self._known.of(spec) for spec in config.subjects}
+        self.readiness = Readiness(config.subjects, config.seed, cases, known) if config.ahead else None
         self._config, self._setup, self._tell = config, setup, tell
         self.notes = notes if config.ahead else []
         self._pool: Pool | None = None
-        self._begun = time.monotonic()
+        self._begun = self._stored = time.monotonic()
         self._losses, self._closed = 0, False
         self._again: deque[Prepare] = deque()
 
@@ -86,7 +92,10 @@ class Compilers:
 
     def judged(self, event: CaseJudged) -> None:
         """A case was judged, with or without all its checks."""
-        if self.readiness is not None and event.result.unasked:
+        if self.readiness is None:
+            return
+        self.readiness.judged(event.subject)
+        if event.result.unasked:
             self.readiness.want(event.subject, event.result.case)
 
     def tick(self, judged: int, *, over: bool, alone: bool = False) -> None:
@@ -115,11 +124,20 @@ class Compilers:
         for slot, event in pool.events(0.0) if pool.slots else ():
             if isinstance(event, Prepared):
                 readiness.prepared(event)
+                self._remember(event)
                 pool.done(slot)
             elif isinstance(event, WorkerFailed):
                 slot.failure = event.message
         for loss in pool.losses(None):
             self._lost(loss, readiness)
+
+    def _remember(self, event: Prepared) -> None:
+        """Keep for later searches that a kind is compiled."""
+        if event.kind >= 0 and event.cases and event.launches:
+            self._known.add(event.subject, event.kind)
+        if time.monotonic() - self._stored > _STORED_EVERY:
+            self._stored = time.monotonic()
+            self._known.store()
 
     def _lost(self, loss: Loss, readiness: Readiness) -> None:
         """A process is gone: what it had goes on, unless it says that it cannot compile, or too many are lost."""
@@ -144,6 +162,7 @@ class Compilers:
 
     def close(self) -> None:
         """End the processes."""
+        self._known.store()
         if self._pool is not None:
             self._pool.close()
             self._pool = None

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Pool"]
 
+_MEASURED_EVERY = 0.25
+"""Seconds between two looks at the memory of all workers; a look costs as much as a result."""
 _GROWN = 1.25
 """Times the memory after its first task that a worker has grown to which is replaced, once it uses half of what it may."""
 
@@ -55,6 +57,7 @@ class Pool:
         self._slots: dict[int, Slot] = {}
         self._aside: set[str] = set()
         self._selector = selectors.DefaultSelector()
+        self._measured = float("-inf")
 
     @property
     def slots(self) -> tuple[Slot, ...]:
@@ -193,13 +196,15 @@ class Pool:
             abandon_after: kill cases that take longer, without a verdict.
         """
         now = time.monotonic()
+        measuring = now - self._measured >= _MEASURED_EVERY
+        self._measured = now if measuring else self._measured
         for slot in self._running():
             quiet = now - slot.since
             if slot.code is not None:
                 verdict = death_verdict(slot.code, slot.process.printed())
             elif slot.hangs(now):
                 verdict = hang_verdict(slot.limit)
-            elif (limit := self._setup.memory) is not None and (used := slot.process.memory()) > limit:
+            elif measuring and (limit := self._setup.memory) is not None and (used := slot.process.memory()) > limit:
                 verdict = death_verdict(0, "", used)
             elif (
                 abandon_after is not None

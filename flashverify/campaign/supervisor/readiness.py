@@ -19,6 +19,8 @@ from flashverify.campaign.supervisor.compiled_cases import CompiledCases
 from flashverify.campaign.supervisor.waiting import Waiting
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from flashverify.campaign.protocol import Prepared
 
 __all__ = ["Readiness"]
@@ -31,6 +33,8 @@ _FREE_SECONDS = 120.0
 """Until then everything is compiled at once."""
 _PER_CASE = 10 / 1000
 """From then on so many kernels for each case that is judged."""
+_DOUBTED = 32
+"""Drawn cases that may be put off, more than were judged, before no kind counts as ready that this search did not compile itself."""
 
 
 @dataclass(slots=True)
@@ -41,6 +45,9 @@ class _Subject:
         next: the first kind that nobody compiles yet.
         total: kinds that there are; None while nobody said so.
         ready: kinds that are drawn from.
+        supposed: those of them that an earlier search compiled, and this one not yet.
+        missed: drawn cases that were put off.
+        answered: cases that were judged.
         listed: cases of the corpus that wait.
         origins: what the results of these are marked with, until workers can have them.
         waiting: drawn cases that wait.
@@ -52,6 +59,9 @@ class _Subject:
     next: int = 0
     total: int | None = None
     ready: list[int] = field(default_factory=list)
+    supposed: set[int] = field(default_factory=set)
+    missed: int = 0
+    answered: int = 0
     listed: deque[str] = field(default_factory=deque)
     origins: dict[str, str] = field(default_factory=dict)
     waiting: Waiting = field(default_factory=Waiting)
@@ -67,6 +77,8 @@ class Readiness:
         subjects: specs.
         seed: of the campaign.
         cases: those that are judged outside of batches; what a run that is resumed had put off waits again.
+        known: kinds by the spec of their subject that an earlier search compiled. They are drawn from at once, and compiled in their
+            turn all the same; where their kernels are gone, none of them counts as ready any more.
 
     Attributes:
         off: specs of subjects that launch no Triton kernel, or of which none can be compiled ahead; they are drawn freely.
@@ -74,11 +86,19 @@ class Readiness:
         compiled: kernels that were compiled ahead.
     """
 
-    def __init__(self, subjects: tuple[str, ...], seed: int, cases: CompiledCases | None = None) -> None:
+    def __init__(
+        self,
+        subjects: tuple[str, ...],
+        seed: int,
+        cases: CompiledCases | None = None,
+        known: Mapping[str, tuple[int, ...]] | None = None,
+    ) -> None:
         self._seed, self._cases = seed, CompiledCases({}) if cases is None else cases
         self._subjects = {spec: _Subject() for spec in subjects}
         for spec, subject in self._subjects.items():
             subject.waiting = Waiting(self._cases.left_over(spec))
+            subject.ready = list((known or {}).get(spec, ()))
+            subject.supposed = set(subject.ready)
         self._order = deque(subjects)
         self._lists: deque[Chunk] = deque()
         self._chunks: deque[Chunk] = deque()
@@ -128,6 +148,7 @@ class Readiness:
 
     def wait(self, spec: str, text: str) -> None:
         """A drawn case asks for a kernel that is not compiled."""
+        self._doubt(self._subjects[spec])
         if text in self._subjects[spec].origins or not self._cases.put_off(spec, text):
             return
         self.put_off += 1
@@ -135,6 +156,16 @@ class Readiness:
             self._judge(spec, (text,))
             return
         self._queue(spec, text)
+
+    def _doubt(self, subject: _Subject) -> None:
+        subject.missed += 1
+        if subject.missed > _DOUBTED + subject.answered:
+            subject.ready = [kind for kind in subject.ready if kind not in subject.supposed]
+            subject.supposed.clear()
+
+    def judged(self, spec: str) -> None:
+        """A case of a subject was judged."""
+        self._subjects[spec].answered += 1
 
     def want(self, spec: str, text: str) -> None:
         """A case was judged without checks that ask for kernels which are not compiled: they shall be, for cases that are drawn later."""
@@ -199,7 +230,8 @@ class Readiness:
             return
         self._judge(spec, self._cases.new(spec, answer.cases))
         subject.total = answer.total
-        if answer.cases:
+        subject.supposed.discard(answer.kind)
+        if answer.cases and answer.kind not in subject.ready:
             subject.ready.append(answer.kind)
         if not answer.usual or (answer.cases and not answer.launches):
             self.give_up(spec)

@@ -28,6 +28,9 @@ from flashverify.errors import StoreError, UsageError
 
 __all__ = ["main"]
 
+_YIELDS = 19
+"""What a process that compiles ahead adds to its niceness: the workers that judge have the processors first."""
+
 
 def main() -> int:
     """Read the configuration, then tasks until the end of input."""
@@ -36,6 +39,8 @@ def main() -> int:
     tasks = open_channel()
     config = msgspec.json.decode(tasks.readline(), type=WorkerConfig)
     os.set_inheritable(config.events_fd, False)
+    if config.ahead:
+        os.nice(_YIELDS)
     try:
         toolkit = load_toolkit(config.toolkit)
         with toolkit.open(config.device, plain=config.plain, numerics=config.numerics):
