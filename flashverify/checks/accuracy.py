@@ -165,7 +165,10 @@ def _compared(contract: Contract, form: Form, execution: Execution, statistics: 
     if inputs.do is not None:
         first: tuple[list[Comparison], list[Comparison]] | None = None
         for reading in truth.readings:
-            found = _gradients(reading, judge, outputs, problem, conditional=contract.reads_outputs is not False)
+            found = _gradients(
+                reading, judge, outputs, problem, conditional=contract.reads_outputs is not False,
+                implied=not statistics and contract.reads_outputs is True,
+            )  # fmt: skip
             first = first or found
             if not any(comparison.verdicts for part in found for comparison in part):
                 break
@@ -189,21 +192,33 @@ def _compared(contract: Contract, form: Form, execution: Execution, statistics: 
 
 
 def _gradients(
-    truth: Truth, judge: Callable[..., Comparison], outputs: dict[str, torch.Tensor], problem: Problem, *, conditional: bool
+    truth: Truth, judge: Callable[..., Comparison], outputs: dict[str, torch.Tensor], problem: Problem, *,
+    conditional: bool, implied: bool,
 ) -> tuple[list[Comparison], list[Comparison]]:  # fmt: skip
-    """Comparisons of the gradients under one reading of the form: end to end, and given O and the LSE where that is asked."""
-    pairs = truth.backward().items()
-    whole = [judge(name, END_TO_END, value, bound) for name, (value, bound) in pairs if name in outputs]
+    """Comparisons of the gradients under one reading of the form: end to end, and given O and the LSE where that is asked.
+
+    With `implied` those end to end are left out where all others are right: the bounds end to end hold those given O and the LSE,
+    beside what the errors of a right O and LSE add (docs/bounds.md, sections 8 to 12).
+    """
+
+    def end_to_end() -> list[Comparison]:
+        pairs = truth.backward().items()
+        return [judge(name, END_TO_END, value, bound) for name, (value, bound) in pairs if name in outputs]
+
     if "lse" not in outputs or not conditional:
-        return whole, []
+        return end_to_end(), []
+    whole = [] if implied else end_to_end()
     o, lse, bad = finite_stored(outputs["o"], outputs["lse"], truth)
     lost = {} if bad is None else rows_reach(bad, problem)
-    return whole, [
+    given = [
         judge(name, mode, value, bound, lost.get(name))
         for mode, found in zip((CONDITIONAL, STRICT), truth.given(o, lse), strict=True)
         for name, (value, bound) in found.items()
         if name in outputs
     ]
+    if implied and (bad is not None or not given or any(comparison.verdicts for comparison in given)):
+        whole = end_to_end()
+    return whole, given
 
 
 def doubtful(end_to_end: list[Comparison], given: list[Comparison]) -> str:

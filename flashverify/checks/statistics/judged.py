@@ -36,7 +36,7 @@ ALPHA = 1e-9
 GROUPS = 50
 """Rows or keys below which nothing is asked: a score is at most the square root of their number."""
 _ON_CPU = 1 << 21
-"""Pairs up to which host memory is the faster place, also of a GPU's case."""
+"""Pairs up to which host memory is the faster place, also of a GPU's case, if nothing of its truth is known elsewhere."""
 _WIDTHS = (16, 32, 64, 128)
 _STANDARD_ERRORS = 8.0
 _ROOM = 1 / 8
@@ -101,16 +101,15 @@ def _asked_of(
     case = problem.case
     pairs = case.batch * case.heads_q * case.seq_q * case.seq_k
     moved: Callable[[Any], Any] = on_cpu if pairs <= _ON_CPU else _unchanged
-    if known is not None and (
-        known.truth.inputs.q.device != moved(problem.q).device or pairs > known.truth.problem.chunk_elements
-    ):
-        known = None  # another device is faster for it, or it was cut into chunks
+    if known is not None and pairs > known.truth.problem.chunk_elements:
+        known = None  # it was cut into chunks
     inputs, tidy = inputs_of(moved(problem)) if known is None else (known.truth.inputs, known.tidy)
     form = judged_form(subject, problem)
     if tidy.taint or form.k_smoothed or (form.prescale_fwd, form.prescale_bwd) != ("none", "none"):
         return None
     if known is not None and (chunk := only_chunk(known.truth.problem)) is not None:
-        return _Asked(known.truth, chunk, known.outputs, {name: moved(mask) for name, mask in undefined.items()})
+        where = known.truth.inputs.q.device
+        return _Asked(known.truth, chunk, known.outputs, {name: mask.to(where) for name, mask in undefined.items()})
     truth = Truth(inputs, case.dtype, form)
     truth.problem = dataclasses.replace(truth.problem, chunk_elements=max(pairs, _ON_CPU))
     chunk = only_chunk(truth.problem)
