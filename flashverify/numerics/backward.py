@@ -206,7 +206,7 @@ def _chunk_terms(
     if B_o is not None and not below(B_o, torch.inf):
         B_o = torch.where(torch.isinf(B_o), 0.0, B_o)
     cores = gradient_errors(c, chunk, g, s, B_o, B_L, prescale)
-    self_cores = gradient_errors(c64, chunk, g, s, E_o, E_L, "none")
+    self_cores = cores.without_errors() if problem.directed else gradient_errors(c64, chunk, g, s, E_o, E_L, "none")
     in_p = {
         "non_finite_input": g.bad,
         "non_finite_lse": stored_L & ~empty & ~chunk.bad,

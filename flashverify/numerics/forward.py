@@ -155,7 +155,7 @@ def _chunk_terms(problem: BoundInputs, chunk: Chunk, o: Tensor, lse: Tensor) -> 
         sink=None if chunk.sink is None else chunk.sink - L,
     )  # fmt: skip
     found = _evaluate(c, chunk, shared, prescale, problem if follows_order(problem) else None)
-    own = _evaluate(c64, chunk, shared, "none")
+    own = found.without_errors() if problem.directed else _evaluate(c64, chunk, shared, "none")
     strict = strict_error = None
     if found.walk is not None and predicts_o(problem):
         log_l = found.log_l * (1 + 2.0**-17) + own.lse * LN2

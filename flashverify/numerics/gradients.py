@@ -1,5 +1,6 @@
 """Error terms of the backward before finalisation (docs/bounds.md, sections 8 to 12)."""
 
+import dataclasses
 from dataclasses import dataclass
 
 import torch
@@ -68,6 +69,11 @@ class Cores:
     ds_max: Tensor  # largest |dS|, after the derivative of a softcap
     ds_error: Tensor  # error of dS, before it
     ds_wide: Tensor  # largest |dS|, before it
+
+    def without_errors(self) -> "Cores":
+        """The same of an evaluation in exact arithmetic."""
+        zeros = {name: torch.zeros_like(getattr(self, name)) for name in ("delta", "dq", "dk", "dv", "ds_error")}
+        return dataclasses.replace(self, **zeros)
 
 
 def gradient_of(problem: BoundInputs, chunk: Chunk, do: Tensor, dlse: Tensor | None) -> Gradient:

@@ -68,9 +68,10 @@ _Output = tuple[str, str, "Errors", "WeightedSum", bool]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Asked:
-    """A pass that is asked: its truth with the only chunk, the outputs, and which elements nothing is said of, all on one device."""
+    """A pass that is asked: its truth with the directed one and the only chunk, the outputs, and which elements nothing is said of, all on one device."""
 
     truth: Truth
+    directed: Truth
     chunk: Chunk
     outputs: dict[str, torch.Tensor]
     undefined: dict[str, torch.Tensor]
@@ -109,7 +110,13 @@ def _asked_of(
         return None
     if known is not None and (chunk := only_chunk(known.truth.problem)) is not None:
         where = known.truth.inputs.q.device
-        return _Asked(known.truth, chunk, known.outputs, {name: mask.to(where) for name, mask in undefined.items()})
+        return _Asked(
+            known.truth,
+            known.truth.directed(),
+            chunk,
+            known.outputs,
+            {name: mask.to(where) for name, mask in undefined.items()},
+        )
     truth = Truth(inputs, case.dtype, form)
     truth.problem = dataclasses.replace(truth.problem, chunk_elements=max(pairs, _ON_CPU))
     chunk = only_chunk(truth.problem)
@@ -117,6 +124,7 @@ def _asked_of(
         return None
     return _Asked(
         truth,
+        truth.directed(),
         chunk,
         outputs={name: moved(tensor) for name, tensor in outputs.items()},
         undefined={name: moved(mask) for name, mask in undefined.items()},
@@ -131,8 +139,8 @@ def _outputs(asked: _Asked, contract: Contract) -> Iterator[_Output]:
     """Name, mode, errors, terms, and whether its size is asked, of every output that has enough rows or keys."""
     from flashverify.numerics.weighted_sums import gradient_sums, output_sum
 
-    truth, chunk, outputs = asked.truth, asked.chunk, asked.outputs
-    problem, directed = truth.problem, truth.directed()
+    truth, directed, chunk, outputs = asked.truth, asked.directed, asked.chunk, asked.outputs
+    problem = truth.problem
     out, plain = FORMATS[truth.dtype], rounds_plainly(truth.form)
 
     def errors(name: str, terms: WeightedSum, value: torch.Tensor, bound: OutputBound, part: OutputBound) -> Errors:
@@ -163,7 +171,7 @@ def _outputs(asked: _Asked, contract: Contract) -> Iterator[_Output]:
 def _lse_failures(asked: _Asked) -> list[Verdict] | None:
     """Failing verdicts about the LSE, fp32 in every case; None where too few rows can be asked."""
     truth = asked.truth
-    terms, (_, part) = lse_terms(truth, asked.chunk), truth.directed().forward()["lse"]
+    terms, (_, part) = lse_terms(truth, asked.chunk), asked.directed.forward()["lse"]
     errors = lse_errors(truth, terms, asked.outputs["lse"], asked.undefined.get("lse"), part)
     if errors.groups < GROUPS:
         return None
