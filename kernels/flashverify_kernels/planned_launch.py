@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from operator import itemgetter
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
+from flashverify_kernels.launchers import Launcher, Place, launcher_of
 from flashverify_kernels.plan_key import NoPlanError
 
 if TYPE_CHECKING:
@@ -17,18 +19,21 @@ if TYPE_CHECKING:
 Taken = Callable[[list[Any]], Any]
 """Of the list of values."""
 _STREAM = 0
+_DESCRIPTORS = 4096
+"""Descriptors that are kept for the next launch at their address."""
 
 
 class PlannedLaunch(NamedTuple):
-    """One launch: `arguments` takes those of the launcher from the values of a call."""
+    """One launch: `arguments` takes those of `launch` from the values of a call."""
 
     kernel: Any
     compiled: Any
+    launch: Callable[..., Any]
     arguments: Taken
 
 
 class Values:
-    """The list that the arguments of launches are taken from: the stream, tensors, their addresses, and `rest`.
+    """The list that the arguments of launches are taken from: the stream, the addresses of tensors, and `rest`.
 
     Attributes:
         rest: what is equal in every call; None where a step puts what follows from values before it.
@@ -53,22 +58,43 @@ class Values:
         """
         if not hasattr(compiled, "packed_metadata"):
             raise NoPlanError
+        launcher = launcher_of(compiled)
         bound = inspect.signature(kernel.fn).bind(*args, **{n: x for n, x in kwargs.items() if n in kernel.arg_names})
         bound.apply_defaults()
-        grid = map(self._added, (programs, 1, 1))
-        rest = map(self._added, (compiled.function, compiled.packed_metadata, None, None, None))
-        numbers = *grid, _STREAM, *rest, *map(self._number, bound.arguments.values())
-        return PlannedLaunch(kernel, compiled, itemgetter(*numbers))
+        before = (*map(self._added, (programs, 1, 1)), _STREAM, *map(self._added, launcher.before))
+        numbers, descriptors = [], 0
+        for value in bound.arguments.values():
+            if hasattr(value, "block_shape") and launcher.expanded is not None:
+                numbers += self._descriptor(value, launcher, descriptors)
+                descriptors += 1
+            else:
+                numbers.append(self._number(value))
+        if launcher.together:
+            numbers = [self._added(None, _record(tuple(numbers)))]
+        return PlannedLaunch(kernel, compiled, launcher.call, itemgetter(*before, *numbers))
 
     def _number(self, value: Any) -> int:
-        """The number of a value that in another call is what `value` is in this one."""
+        """The number of a value that in another call is what `value` is in this one; an address in place of a tensor."""
         if isinstance(value, torch.Tensor):
-            return 1 + self._count + self._tensor(value)
+            return 1 + self._tensor(value)
         if isinstance(value, tuple) and not _constant(value):
             return self._added(None, _record(tuple(map(self._number, value))))
         if hasattr(value, "block_shape"):
-            return self._added(None, _descriptor(value, 1 + self._tensor(value.base)))
+            base, made = 1 + self._tensor(value.base), _moved(value)
+            return self._added(None, lambda values: made(values[base]))
         return self._added(value)
+
+    def _descriptor(self, value: Any, launcher: Launcher, which: int) -> list[int]:
+        """The numbers of what the launcher of C takes for a descriptor: the first follows from the address, the others are constant."""
+        base, moved = 1 + self._tensor(value.base), _moved(value)
+
+        def first(address: int) -> Any:
+            return launcher.expanded(moved(address), which)[0]  # type: ignore[misc]  # is not None here
+
+        found, *rest = launcher.expanded(moved(value.base.data_ptr()), which)  # type: ignore[misc]
+        if isinstance(found, Place):
+            return [base, *map(self._added, rest)]
+        return [self._added(None, lambda values: _kept(first, values[base])), *map(self._added, rest)]
 
     def _tensor(self, x: torch.Tensor) -> int:
         if x.data_ptr() not in self._numbers:
@@ -77,11 +103,16 @@ class Values:
         return self._numbers[x.data_ptr()]
 
     def _added(self, value: Any, step: Taken | None = None) -> int:
-        number = 1 + 2 * self._count + len(self.rest)
+        number = 1 + self._count + len(self.rest)
         self.rest.append(value)
         if step is not None:
             self.steps.append((number, step))
         return number
+
+
+@functools.lru_cache(maxsize=_DESCRIPTORS)
+def _kept(made: Callable[[int], Any], address: int) -> Any:
+    return made(address)
 
 
 def _constant(value: Any) -> bool:
@@ -97,17 +128,17 @@ def _record(numbers: tuple[int, ...]) -> Taken:
     return itemgetter(*numbers)
 
 
-def _descriptor(like: Any, base: int) -> Taken:
-    """Makes descriptors like one that was checked, of a tensor of equal shape, strides, dtype and alignment.
+def _moved(like: Any) -> Callable[[int], Any]:
+    """Makes descriptors like one that was checked, of a tensor of equal shape, strides, dtype and alignment at another address.
 
-    What they share belongs to a class of their own, so that one is made in a tenth of the time.
+    What they share belongs to a class of their own, so that one is made in a tenth of the time and none keeps a tensor.
     """
     kind = type(like)
     shared = type(kind.__name__, (kind,), {name: x for name, x in vars(like).items() if name != "base"})
 
-    def made(values: list[Any]) -> Any:
+    def made(address: int) -> Any:
         found: Any = object.__new__(shared)
-        found.base = values[base]
+        found.base = Place(address)
         return found
 
     return made

@@ -1,7 +1,8 @@
 """Launch plans: a call like an earlier one takes its checked arguments and compiled kernels from there, and has addresses of its own.
 
 A key holds all that checks and launches read of a call besides the contents of tensors and their addresses: shapes, strides, dtypes,
-device, the address modulo 16, which tensors share an address, and the options. The plan of a key holds no tensor. A call that is not of
+device, the address modulo 16, which tensors share an address, and the options. A call whose tensors torch finds to be like those of a
+recent one needs no key of them. The plan of a key holds no tensor. A call that is not of
 these, and one that somebody watches (hooks of launches, modes of torch, another `JITFunction.run`, the interpreter), goes the ordinary way.
 A copy of this package under another name has no plans.
 """
@@ -13,7 +14,7 @@ import functools
 import inspect
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import torch
 from triton import knobs
@@ -21,15 +22,20 @@ from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
 from flashverify_kernels.options import Options
-from flashverify_kernels.plan_key import NoPlanError, aligned, key_of_options, key_of_tensors
+from flashverify_kernels.plan_key import NoPlanError, aligned, key_of_options, key_of_tensors, pattern
 from flashverify_kernels.planned_launch import PlannedLaunch, Taken, Values
+from flashverify_kernels.torch_shortcuts import likeness, maker
 from flashverify_kernels.runtime import INTERPRETED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Hashable, Iterator
 
 LIMIT = 512
 """Plans that are kept; the oldest makes room."""
+_RECENT = 4
+"""Of calls with equal options, how many kinds of tensors are told apart without a key of them."""
+_CALLS = 1024
+"""Lists of arguments that are kept for the next call with tensors at the same addresses."""
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _R = TypeVar("_R", bound=tuple[torch.Tensor | None, ...])
@@ -39,26 +45,33 @@ _OWN = (
 )  # in a copy under another name host code may be planted with defects
 _STOCK = JITFunction.run if JITFunction.run.__qualname__ == "JITFunction.run" else None
 _plans: dict[Any, _Plan] = {}
+_recent: dict[Any, tuple[tuple[Callable[..., bool], _Plan], ...]] = {}
 _change = threading.Lock()
 _thread = threading.local()
 _off = 0
 _DEFAULT = Options.of({})
 
 
-class _Plan(NamedTuple):
+class _Plan:
     """What follows from a key.
 
     Attributes:
-        outputs: shape, strides, dtype and device of each; None for one that there is not.
+        pattern: of the addresses of the tensors that are given.
+        outputs: what makes each; None for one that there is not.
         values: the part of the list of values that is equal in every call, see `Values`.
         steps: what makes the others of them.
         launches: in their order.
     """
 
-    outputs: tuple[tuple[torch.Size, tuple[int, ...], torch.dtype, torch.device] | None, ...]
-    values: list[Any]
-    steps: list[tuple[int, Taken]]
-    launches: tuple[PlannedLaunch, ...]
+    def __init__(
+        self,
+        pattern: Hashable,
+        outputs: tuple[Callable[[], torch.Tensor] | None, ...],
+        values: list[Any],
+        steps: list[tuple[int, Taken]],
+        launches: tuple[PlannedLaunch, ...],
+    ) -> None:
+        self.pattern, self.outputs, self.values, self.steps, self.launches = pattern, outputs, values, steps, launches
 
 
 @contextlib.contextmanager
@@ -103,17 +116,23 @@ def planned(*, tensors: int) -> Callable[[_F], _F]:
             if len(args) > tensors + ("options" not in kwargs):
                 return function(*args, **kwargs)  # an error
             options = args[tensors] if len(args) > tensors else kwargs.get("options")
-            given, addresses = list(args[:tensors]), []  # type: ignore[var-annotated]
+            given = list(args[:tensors])
             try:
-                key = (
+                short = (
                     kind,
                     key_of_options(options or _DEFAULT, given),
                     _key_of_others(kwargs, given) if kwargs else None,
-                    key_of_tensors(given, addresses),
-                    device := _device(given[0]),
                     knobs.runtime.debug,
                     knobs.compilation.instrumentation_mode,
                 )
+                for alike, plan in _recent.get(short, ()):
+                    if alike(*given):
+                        device = _device(given[0])
+                        outputs = None if device is None else _replayed(plan, device, given)
+                        if outputs is not None:
+                            return made(*outputs)
+                addresses: list[int] = []
+                key = (*short, key_of_tensors(given, addresses), device := _device(given[0]))
                 plan = _plans.get(key)
             except (NoPlanError, RuntimeError, TypeError):  # no strides, no hash
                 return function(*args, **kwargs)
@@ -121,7 +140,8 @@ def planned(*, tensors: int) -> Callable[[_F], _F]:
                 return function(*args, **kwargs)
             if plan is None:
                 return _recorded(key, addresses, functools.partial(function, *args, **kwargs))
-            outputs = _replayed(plan, device, given, addresses)
+            _remember(short, given, plan)
+            outputs = _replayed(plan, device, given)
             return function(*args, **kwargs) if outputs is None else made(*outputs)
 
         return cast("_F", call)
@@ -137,24 +157,44 @@ def _key_of_others(kwargs: dict[str, Any], tensors: list[torch.Tensor]) -> tuple
     return dlse is None, None if needs is None else tuple(map(bool, needs)), kwargs.get("dtype")
 
 
-def _replayed(
-    plan: _Plan, device: int, tensors: list[torch.Tensor], addresses: list[int]
-) -> list[torch.Tensor | None] | None:
+def _remember(short: Hashable, tensors: list[torch.Tensor], plan: _Plan) -> None:
+    """Let the next call with these options and tensors like these find the plan without a key of them."""
+    alike = likeness(tensors)
+    if alike is None:
+        return
+    with _change:
+        if len(_recent) >= LIMIT:
+            _recent.clear()
+        _recent[short] = ((alike, plan), *_recent.get(short, ())[: _RECENT - 1])
+
+
+def _replayed(plan: _Plan, device: int, tensors: list[torch.Tensor]) -> list[torch.Tensor | None] | None:
     """The outputs of a call that has a plan; None where it cannot take it."""
     for each in plan.launches:
         if each.kernel.pre_run_hooks:
             return None
-    outputs = [None if x is None else torch.empty_strided(x[0], x[1], dtype=x[2], device=x[3]) for x in plan.outputs]
-    new = [x for x in outputs if x is not None]
-    places = list(map(torch.Tensor.data_ptr, new))
-    if not aligned(places):
+    outputs = [None if make is None else make() for make in plan.outputs]
+    places = [x.data_ptr() for x in tensors]
+    new = [x.data_ptr() for x in outputs if x is not None]
+    calls = _calls(plan, len(places), driver.active.get_current_stream(device), *places, *new)
+    if calls is None:
         return None
-    values = [driver.active.get_current_stream(device), *tensors, *new, *addresses, *places, *plan.values]
+    for launch, arguments in calls:
+        launch(*arguments)
+    return outputs
+
+
+@functools.lru_cache(maxsize=_CALLS)
+def _calls(
+    plan: _Plan, given: int, stream: int, *addresses: int
+) -> tuple[tuple[Callable[..., Any], tuple[Any, ...]], ...] | None:
+    """The launches of a plan with their arguments; None where the first `given` addresses or those of outputs are none of the plan."""
+    if pattern(addresses[:given]) != plan.pattern or not aligned(addresses[given:]):
+        return None
+    values = [stream, *addresses, *plan.values]
     for n, step in plan.steps:
         values[n] = step(values)
-    for each in plan.launches:
-        each.compiled.run(*each.arguments(values))
-    return outputs
+    return tuple((each.launch, each.arguments(values)) for each in plan.launches)
 
 
 def _device(x: torch.Tensor) -> int | None:
@@ -200,9 +240,9 @@ def _recorded(key: Any, addresses: list[int], compute: Callable[[], _R]) -> _R:
         launches = tuple(values.launch(*each) for each in record)
         if not values.used.issuperset(new):  # something else than a launch writes an output
             return outputs
-        sizes = tuple(None if x is None else (x.shape, x.stride(), x.dtype, x.device) for x in outputs)
+        makers = tuple(None if x is None else maker(x) for x in outputs)
         with _change:
             while len(_plans) >= LIMIT:
                 del _plans[next(iter(_plans))]
-            _plans[key] = _Plan(sizes, values.rest, values.steps, launches)
+            _plans[key] = _Plan(pattern(addresses), makers, values.rest, values.steps, launches)
     return outputs
