@@ -118,19 +118,10 @@ def planned(*, tensors: int) -> Callable[[_F], _F]:
             options = args[tensors] if len(args) > tensors else kwargs.get("options")
             given = list(args[:tensors])
             try:
-                short = (
-                    kind,
-                    key_of_options(options or _DEFAULT, given),
-                    _key_of_others(kwargs, given) if kwargs else None,
-                    knobs.runtime.debug,
-                    knobs.compilation.instrumentation_mode,
-                )
-                for alike, plan in _recent.get(short, ()):
-                    if alike(*given):
-                        device = _device(given[0])
-                        outputs = None if device is None else _replayed(plan, device, given)
-                        if outputs is not None:
-                            return made(*outputs)
+                short = _short(kind, options or _DEFAULT, given, _key_of_others(kwargs, given) if kwargs else None)
+                outputs = _recalled(short, given)
+                if outputs is not None:
+                    return made(*outputs)
                 addresses: list[int] = []
                 key = (*short, key_of_tensors(given, addresses), device := _device(given[0]))
                 plan = _plans.get(key)
@@ -149,12 +140,55 @@ def planned(*, tensors: int) -> Callable[[_F], _F]:
     return decorate
 
 
-def _key_of_others(kwargs: dict[str, Any], tensors: list[torch.Tensor]) -> tuple[Any, ...]:
-    """Of the arguments by keyword besides the options; the tensor among them is appended to `tensors`."""
+def recalled(
+    kind: str, tensors: list[torch.Tensor], options: Any, others: Hashable = None
+) -> list[torch.Tensor | None] | None:
+    """The outputs of a call of the planned function `kind` with tensors like those of a recent call; None where only the function knows.
+
+    Args:
+        kind: name of the function.
+        tensors: those that come first.
+        options: its options.
+        others: `others_of` its further arguments; None where there are none.
+    """
+    if INTERPRETED or not _OWN or _off or _watched():
+        return None
+    try:
+        return _recalled(_short(kind, options, tensors, others), tensors)
+    except (NoPlanError, RuntimeError, TypeError):
+        return None
+
+
+def _short(kind: str, options: Any, tensors: list[torch.Tensor], others: Hashable) -> tuple[Hashable, ...]:
+    """The key of all but tensors; those of options are appended to `tensors`."""
+    return (
+        kind,
+        key_of_options(options, tensors),
+        others,
+        knobs.runtime.debug,
+        knobs.compilation.instrumentation_mode,
+    )
+
+
+def _recalled(short: Hashable, tensors: list[torch.Tensor]) -> list[torch.Tensor | None] | None:
+    for alike, plan in _recent.get(short, ()):
+        if alike(*tensors):
+            device = _device(tensors[0])
+            return None if device is None else _replayed(plan, device, tensors)
+    return None
+
+
+def _key_of_others(kwargs: dict[str, Any], tensors: list[torch.Tensor]) -> Hashable:
+    """`others_of` the arguments by keyword; the tensor among them is appended to `tensors`."""
     dlse, needs = kwargs.get("dlse"), kwargs.get("needs")
     if dlse is not None:
         tensors.append(dlse)
-    return dlse is None, None if needs is None else tuple(map(bool, needs)), kwargs.get("dtype")
+    return others_of(None if needs is None else tuple(map(bool, needs)), kwargs.get("dtype"), given=dlse is not None)
+
+
+def others_of(needs: tuple[bool, ...] | None, dtype: torch.dtype | None = None, *, given: bool = False) -> Hashable:
+    """What a key holds of `needs`, of `dtype`, and of whether there is a `dlse`."""
+    return given, needs, dtype
 
 
 def _remember(short: Hashable, tensors: list[torch.Tensor], plan: _Plan) -> None:
@@ -173,10 +207,15 @@ def _replayed(plan: _Plan, device: int, tensors: list[torch.Tensor]) -> list[tor
     for each in plan.launches:
         if each.kernel.pre_run_hooks:
             return None
-    outputs = [None if make is None else make() for make in plan.outputs]
-    places = [x.data_ptr() for x in tensors]
-    new = [x.data_ptr() for x in outputs if x is not None]
-    calls = _calls(plan, len(places), driver.active.get_current_stream(device), *places, *new)
+    outputs: list[torch.Tensor | None] = []
+    addresses = [x.data_ptr() for x in tensors]
+    for make in plan.outputs:
+        if make is None:
+            outputs.append(None)
+        else:
+            outputs.append(x := make())
+            addresses.append(x.data_ptr())
+    calls = _calls(plan, len(tensors), driver.active.get_current_stream(device), *addresses)
     if calls is None:
         return None
     for launch, arguments in calls:
