@@ -3,6 +3,8 @@
 #include <string.h>
 
 static int place;
+static char functions[4096];
+static unsigned loaded;
 
 CUresult cuGetErrorString(CUresult error, const char **text) { *text = "pretended"; return CUDA_SUCCESS; }
 CUresult cuDriverGetVersion(int *version) { *version = 13000; return CUDA_SUCCESS; }
@@ -18,7 +20,7 @@ CUresult cuCtxGetLimit(size_t *value, CUlimit limit) { *value = 0; return CUDA_S
 CUresult cuCtxSetLimit(CUlimit limit, size_t value) { return CUDA_SUCCESS; }
 CUresult cuModuleLoadData(CUmodule *module, const void *image) { *module = (CUmodule)&place; return CUDA_SUCCESS; }
 CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name) {
-  *function = (CUfunction)&place;
+  *function = (CUfunction)&functions[loaded++ % sizeof functions];
   return CUDA_SUCCESS;
 }
 CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfunction function) {
@@ -39,16 +41,27 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap *map, CUtensorMapDataType type, cuui
                                 const cuuint64_t *sizes, const cuuint64_t *strides, const cuuint32_t *box,
                                 const cuuint32_t *steps, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
                                 CUtensorMapL2promotion promotion, CUtensorMapFloatOOBfill fill) {
+  cuuint64_t *words = (cuuint64_t *)map;
   memset(map, 0, sizeof *map);
-  memcpy(map, &address, sizeof address);
+  words[0] = (cuuint64_t)address;
+  for (cuuint32_t n = 0; n < rank; ++n) {
+    words[1 + n] = sizes[n] ^ (cuuint64_t)box[n] << 32;
+    words[6 + n] = n + 1 < rank ? strides[n] : type + 16 * swizzle + 256 * fill;
+  }
   return CUDA_SUCCESS;
 }
 
+/* Called with each launch, where it is set: the function, blocks, threads, bytes of shared memory, stream, addresses of arguments. */
+typedef void (*watcher)(void *, unsigned, unsigned, unsigned, void *, void **);
+static watcher watching;
 static unsigned long long launches;
 
-/* Launches are counted. */
 CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **arguments, void **extra) {
   ++launches;
+  if (watching)
+    watching(function, config->gridDimX * config->gridDimY * config->gridDimZ, config->blockDimX, config->sharedMemBytes,
+             config->hStream, arguments);
   return CUDA_SUCCESS;
 }
 unsigned long long pretended_launches(void) { return launches; }
+void pretended_watch(watcher called) { watching = called; }

@@ -31,23 +31,26 @@ class Launcher(NamedTuple):
     """A function that launches a compiled kernel.
 
     Attributes:
-        call: takes the grid, the stream and `before`, and then the arguments of the kernel: one after the other, or as one tuple.
+        call: takes the grid, the stream and `before`, and then the arguments of the kernel.
         before: what it takes between the stream and the arguments of the kernel.
-        together: whether these are one tuple.
+        types: where the arguments are to be one tuple without records and constants, the type of each as Triton writes it, a tuple for a
+            record; None where they follow each other as they are.
+        count: how many the tuple holds then.
         expanded: what a descriptor becomes; None where the launcher takes it as it is.
     """
 
     call: Callable[..., Any]
     before: tuple[Any, ...]
-    together: bool
-    expanded: Callable[[Any, int], list[Any]] | None
+    types: tuple[Any, ...] | None = None
+    count: int = 0
+    expanded: Callable[[Any, int], list[Any]] | None = None
 
 
 def launcher_of(compiled: Any) -> Launcher:
     """The launcher of a kernel that was launched; Triton's own one in Python where what it ends in is not known."""
     run, hooks = compiled.run, (compiled.packed_metadata, *_NO_HOOKS)
-    python = Launcher(run, (compiled.function, *hooks), together=False, expanded=None)
-    module = sys.modules[type(run).__module__]
+    python = Launcher(run, (compiled.function, *hooks))
+    module: Any = sys.modules[type(run).__module__]
     if not triton.__version__.startswith(_KNOWN) or type(run) is not getattr(module, "CudaLauncher", None):
         return python
     if run.global_scratch_size or run.profile_scratch_size:  # which Python allocates for each launch
@@ -63,7 +66,15 @@ def launcher_of(compiled: Any) -> Launcher:
         return found
 
     ways = (compiled.function, run.launch_cooperative_grid, run.launch_pdl)
-    if hasattr(run, "arg_annotations"):
-        before = (*ways, *hooks, *_NO_SCRATCH, run.arg_annotations, run.kernel_signature)
-        return Launcher(call, before, together=True, expanded=expanded)
-    return Launcher(call, (*ways, *_NO_SCRATCH, *hooks), together=False, expanded=expanded)
+    if not hasattr(run, "arg_annotations"):
+        return Launcher(call, (*ways, *_NO_SCRATCH, *hooks), expanded=expanded)
+    one, count = module.PyKernelArg(nested_tuple=None, type=module.ARG_KERNEL), len(run.kernel_signature)
+    before = (*ways, *hooks, *_NO_SCRATCH, [one] * count, run.kernel_signature)
+    return Launcher(call, before, tuple(compiled.src.signature.values()), count, expanded)
+
+
+def flat(value: Any, kind: Any) -> list[Any]:
+    """The values of one argument that reach the kernel, where `kind` is its type."""
+    if isinstance(kind, tuple):
+        return [x for each, one in zip(value, kind, strict=True) for x in flat(each, one)]
+    return [] if kind == "constexpr" else [value]

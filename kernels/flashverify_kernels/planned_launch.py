@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from flashverify_kernels.launchers import Launcher, Place, launcher_of
+from flashverify_kernels.launchers import Launcher, Place, flat, launcher_of
 from flashverify_kernels.plan_key import NoPlanError
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Values:
         """The launch of `kernel` with other addresses.
 
         Raises:
-            NoPlanError: an argument is a tensor that is not among the values, or nothing was compiled.
+            NoPlanError: an argument is a tensor that is not among the values, nothing was compiled, or the launcher takes other arguments.
         """
         if not hasattr(compiled, "packed_metadata"):
             raise NoPlanError
@@ -63,13 +63,17 @@ class Values:
         bound.apply_defaults()
         before = (*map(self._added, (programs, 1, 1)), _STREAM, *map(self._added, launcher.before))
         numbers, descriptors = [], 0
-        for value in bound.arguments.values():
+        for n, value in enumerate(bound.arguments.values()):
             if hasattr(value, "block_shape") and launcher.expanded is not None:
                 numbers += self._descriptor(value, launcher, descriptors)
                 descriptors += 1
+            elif launcher.types is not None:
+                numbers += map(self._number, flat(value, launcher.types[n]))
             else:
                 numbers.append(self._number(value))
-        if launcher.together:
+        if launcher.types is not None:
+            if len(numbers) != launcher.count:
+                raise NoPlanError
             numbers = [self._added(None, _record(tuple(numbers)))]
         return PlannedLaunch(kernel, compiled, launcher.call, itemgetter(*before, *numbers))
 
