@@ -118,7 +118,11 @@ def main() -> int:
             same = found == expected
             wrong += not same
             answer = "yes" if same else "NO "
-            print(answer, f"{name}: {len(expected[0])} launches, {[len(x) - 5 for x in expected[0]]} arguments", flush=True)
+            print(
+                answer,
+                f"{name}: {len(expected[0])} launches, {[len(x) - 5 for x in expected[0]]} arguments",
+                flush=True,
+            )
         plans_made = len(plans._plans)
         library.pretended_watch(_WATCHER())
     print(f"{plans_made} plans, {wrong} problems whose launches differ")

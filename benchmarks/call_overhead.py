@@ -11,6 +11,7 @@ own attention, whose arithmetic is part of what it takes, has tensors of a few e
 
 from __future__ import annotations
 
+# ruff: noqa: D102
 import argparse
 import contextlib
 import tempfile
@@ -24,7 +25,6 @@ from pretended_driver import pretend
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-Call = "Callable[[], Any]"
 SHAPE = (1, 2, 128, 64)  # of tensors that are allocated in as few steps as those of a GPU are from its cache
 _AT_ONCE = 40
 _NEEDS = (True, True, True, False, False, False)
@@ -92,7 +92,7 @@ class Nothing(torch.autograd.Function):
 
 def parts(inputs: tuple[torch.Tensor, ...], do: torch.Tensor, options: dict[str, Any]) -> dict[str, Callable[[], Any]]:
     """What calls consist of, by `direction: part`."""
-    from flashverify_kernels import Options, plans
+    from flashverify_kernels import Options, plans, replay
     from flashverify_kernels.launch import backward, forward
 
     given = [x.detach() for x in inputs]
@@ -112,7 +112,7 @@ def parts(inputs: tuple[torch.Tensor, ...], do: torch.Tensor, options: dict[str,
         makers = [make for make in plan.outputs if make is not None]
         outputs = [make() for make in makers]
         places = [x.data_ptr() for x in (*tensors, *outputs)]
-        launches = plans._calls(plan, len(tensors), 0, *places)
+        launches = replay.calls(plan, len(tensors), 0, *places)
         assert launches is not None
 
         def key(direction: str = direction, tensors: Any = tensors, more: Any = more, alike: Any = alike) -> None:
@@ -123,7 +123,7 @@ def parts(inputs: tuple[torch.Tensor, ...], do: torch.Tensor, options: dict[str,
 
         def arguments(tensors: Any = tensors, outputs: Any = outputs, plan: Any = plan) -> None:
             here = [x.data_ptr() for x in (*tensors, *outputs)]
-            plans._calls(plan, len(tensors), 0, *here)
+            replay.calls(plan, len(tensors), 0, *here)
 
         def launch(launches: Any = launches) -> None:
             for function, values in launches:

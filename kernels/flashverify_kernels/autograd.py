@@ -10,7 +10,6 @@ from torch.autograd.function import once_differentiable
 from flashverify_kernels.dispatch import dispatched, ops
 from flashverify_kernels.flatten import flatten
 from flashverify_kernels.launch import backward, forward
-from flashverify_kernels.options import Options
 from flashverify_kernels.plain import NotPlainError
 from flashverify_kernels.plans import others_of, recalled
 from flashverify_kernels.relative import RelativeBias
@@ -19,6 +18,8 @@ from flashverify_kernels.validation import check_call
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
+
+    from flashverify_kernels.options import Options
 
 
 class _Attention(torch.autograd.Function):

@@ -35,14 +35,14 @@ class Launcher(NamedTuple):
         before: what it takes between the stream and the arguments of the kernel.
         types: where the arguments are to be one tuple without records and constants, the type of each as Triton writes it, a tuple for a
             record; None where they follow each other as they are.
-        count: how many the tuple holds then.
+        single: how many the tuple holds then.
         expanded: what a descriptor becomes; None where the launcher takes it as it is.
     """
 
     call: Callable[..., Any]
     before: tuple[Any, ...]
     types: tuple[Any, ...] | None = None
-    count: int = 0
+    single: int = 0
     expanded: Callable[[Any, int], list[Any]] | None = None
 
 

@@ -72,7 +72,7 @@ class Values:
             else:
                 numbers.append(self._number(value))
         if launcher.types is not None:
-            if len(numbers) != launcher.count:
+            if len(numbers) != launcher.single:
                 raise NoPlanError
             numbers = [self._added(None, _record(tuple(numbers)))]
         return PlannedLaunch(kernel, compiled, launcher.call, itemgetter(*before, *numbers))

@@ -18,24 +18,24 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import torch
 from triton import knobs
-from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
 from flashverify_kernels.options import Options
 from flashverify_kernels.plan_key import NoPlanError, aligned, key_of_options, key_of_tensors, pattern
-from flashverify_kernels.planned_launch import PlannedLaunch, Taken, Values
-from flashverify_kernels.torch_shortcuts import likeness, maker
+from flashverify_kernels.planned_launch import Values
+from flashverify_kernels.replay import Plan, replayed
 from flashverify_kernels.runtime import INTERPRETED
+from flashverify_kernels.torch_shortcuts import likeness, maker
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
 
 LIMIT = 512
 """Plans that are kept; the oldest makes room."""
+_SHORT = 5
+"""How many parts of a key are not of tensors."""
 _RECENT = 4
 """Of calls with equal options, how many kinds of tensors are told apart without a key of them."""
-_CALLS = 1024
-"""Lists of arguments that are kept for the next call with tensors at the same addresses."""
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _R = TypeVar("_R", bound=tuple[torch.Tensor | None, ...])
@@ -44,34 +44,12 @@ _OWN = (
     __name__.partition("_kernels.")[0] == "flashverify"
 )  # in a copy under another name host code may be planted with defects
 _STOCK = JITFunction.run if JITFunction.run.__qualname__ == "JITFunction.run" else None
-_plans: dict[Any, _Plan] = {}
-_recent: dict[Any, tuple[tuple[Callable[..., bool], _Plan], ...]] = {}
+_plans: dict[Any, Plan] = {}
+_recent: dict[Any, tuple[tuple[Callable[..., bool], Plan], ...]] = {}
 _change = threading.Lock()
 _thread = threading.local()
 _off = 0
 _DEFAULT = Options.of({})
-
-
-class _Plan:
-    """What follows from a key.
-
-    Attributes:
-        pattern: of the addresses of the tensors that are given.
-        outputs: what makes each; None for one that there is not.
-        values: the part of the list of values that is equal in every call, see `Values`.
-        steps: what makes the others of them.
-        launches: in their order.
-    """
-
-    def __init__(
-        self,
-        pattern: Hashable,
-        outputs: tuple[Callable[[], torch.Tensor] | None, ...],
-        values: list[Any],
-        steps: list[tuple[int, Taken]],
-        launches: tuple[PlannedLaunch, ...],
-    ) -> None:
-        self.pattern, self.outputs, self.values, self.steps, self.launches = pattern, outputs, values, steps, launches
 
 
 @contextlib.contextmanager
@@ -119,20 +97,25 @@ def planned(*, tensors: int) -> Callable[[_F], _F]:
             given = list(args[:tensors])
             try:
                 short = _short(kind, options or _DEFAULT, given, _key_of_others(kwargs, given) if kwargs else None)
-                outputs = _recalled(short, given)
+                plan = _recalled(short, given)
+            except (NoPlanError, TypeError):  # no hash
+                return function(*args, **kwargs)
+            if plan is not None:
+                outputs = replayed(plan, _device(given[0]), given)
                 if outputs is not None:
                     return made(*outputs)
-                addresses: list[int] = []
+            addresses: list[int] = []
+            try:
                 key = (*short, key_of_tensors(given, addresses), device := _device(given[0]))
                 plan = _plans.get(key)
-            except (NoPlanError, RuntimeError, TypeError):  # no strides, no hash
+            except (NoPlanError, RuntimeError, TypeError):  # no strides
                 return function(*args, **kwargs)
             if device is None:
                 return function(*args, **kwargs)
             if plan is None:
-                return _recorded(key, addresses, functools.partial(function, *args, **kwargs))
+                return _recorded(key, device, addresses, functools.partial(function, *args, **kwargs))
             _remember(short, given, plan)
-            outputs = _replayed(plan, device, given)
+            outputs = replayed(plan, device, given)
             return function(*args, **kwargs) if outputs is None else made(*outputs)
 
         return cast("_F", call)
@@ -154,9 +137,10 @@ def recalled(
     if INTERPRETED or not _OWN or _off or _watched():
         return None
     try:
-        return _recalled(_short(kind, options, tensors, others), tensors)
-    except (NoPlanError, RuntimeError, TypeError):
+        plan = _recalled(_short(kind, options, tensors, others), tensors)
+    except (NoPlanError, TypeError):
         return None
+    return None if plan is None else replayed(plan, _device(tensors[0]), tensors)
 
 
 def _short(kind: str, options: Any, tensors: list[torch.Tensor], others: Hashable) -> tuple[Hashable, ...]:
@@ -170,11 +154,11 @@ def _short(kind: str, options: Any, tensors: list[torch.Tensor], others: Hashabl
     )
 
 
-def _recalled(short: Hashable, tensors: list[torch.Tensor]) -> list[torch.Tensor | None] | None:
+def _recalled(short: Hashable, tensors: list[torch.Tensor]) -> Plan | None:
+    """The plan of a recent call with tensors like these at other addresses."""
     for alike, plan in _recent.get(short, ()):
         if alike(*tensors):
-            device = _device(tensors[0])
-            return None if device is None else _replayed(plan, device, tensors)
+            return plan
     return None
 
 
@@ -191,49 +175,21 @@ def others_of(needs: tuple[bool, ...] | None, dtype: torch.dtype | None = None, 
     return given, needs, dtype
 
 
-def _remember(short: Hashable, tensors: list[torch.Tensor], plan: _Plan) -> None:
+def _remember(short: Hashable, tensors: list[torch.Tensor], plan: Plan) -> None:
     """Let the next call with these options and tensors like these find the plan without a key of them."""
     alike = likeness(tensors)
     if alike is None:
         return
     with _change:
-        if len(_recent) >= LIMIT:
-            _recent.clear()
         _recent[short] = ((alike, plan), *_recent.get(short, ())[: _RECENT - 1])
 
 
-def _replayed(plan: _Plan, device: int, tensors: list[torch.Tensor]) -> list[torch.Tensor | None] | None:
-    """The outputs of a call that has a plan; None where it cannot take it."""
-    for each in plan.launches:
-        if each.kernel.pre_run_hooks:
-            return None
-    outputs: list[torch.Tensor | None] = []
-    addresses = [x.data_ptr() for x in tensors]
-    for make in plan.outputs:
-        if make is None:
-            outputs.append(None)
-        else:
-            outputs.append(x := make())
-            addresses.append(x.data_ptr())
-    calls = _calls(plan, len(tensors), driver.active.get_current_stream(device), *addresses)
-    if calls is None:
-        return None
-    for launch, arguments in calls:
-        launch(*arguments)
-    return outputs
-
-
-@functools.lru_cache(maxsize=_CALLS)
-def _calls(
-    plan: _Plan, given: int, stream: int, *addresses: int
-) -> tuple[tuple[Callable[..., Any], tuple[Any, ...]], ...] | None:
-    """The launches of a plan with their arguments; None where the first `given` addresses or those of outputs are none of the plan."""
-    if pattern(addresses[:given]) != plan.pattern or not aligned(addresses[given:]):
-        return None
-    values = [stream, *addresses, *plan.values]
-    for n, step in plan.steps:
-        values[n] = step(values)
-    return tuple((each.launch, each.arguments(values)) for each in plan.launches)
+def _forget_oldest() -> None:
+    key = next(iter(_plans))
+    plan, short = _plans.pop(key), key[:_SHORT]
+    left = tuple(each for each in _recent.pop(short, ()) if each[1] is not plan)
+    if left:
+        _recent[short] = left
 
 
 def _device(x: torch.Tensor) -> int | None:
@@ -261,7 +217,7 @@ def _modes() -> int:
     return torch._C._len_torch_dispatch_stack() + torch._C._len_torch_function_stack()
 
 
-def _recorded(key: Any, addresses: list[int], compute: Callable[[], _R]) -> _R:
+def _recorded(key: Any, device: int, addresses: list[int], compute: Callable[[], _R]) -> _R:
     """The ordinary way, and the plan of it."""
     _thread.record = record = []  # type: ignore[var-annotated]
     try:
@@ -282,6 +238,6 @@ def _recorded(key: Any, addresses: list[int], compute: Callable[[], _R]) -> _R:
         makers = tuple(None if x is None else maker(x) for x in outputs)
         with _change:
             while len(_plans) >= LIMIT:
-                del _plans[next(iter(_plans))]
-            _plans[key] = _Plan(pattern(addresses), makers, values.rest, values.steps, launches)
+                _forget_oldest()
+            _plans[key] = Plan(device, pattern(addresses), makers, values.rest, values.steps, launches)
     return outputs

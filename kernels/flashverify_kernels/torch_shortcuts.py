@@ -34,7 +34,5 @@ def maker(like: torch.Tensor) -> Callable[[], torch.Tensor]:
     """What allocates tensors of the shape, strides, dtype and device of `like`, which is to lie on the current device."""
     direct = getattr(_guards, f"_empty_strided_{like.device.type}", None)
     if direct is None:
-        return functools.partial(
-            torch.empty_strided, like.shape, like.stride(), dtype=like.dtype, device=like.device
-        )
+        return functools.partial(torch.empty_strided, like.shape, like.stride(), dtype=like.dtype, device=like.device)
     return functools.partial(direct, tuple(like.shape), like.stride(), like.dtype)

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from flashverify_kernels import plans
+from flashverify_kernels import plans, replay
 from tests.kernels.plans.launches import KERNELS, Kernel
 
 
@@ -18,5 +18,5 @@ def log(monkeypatch):
     monkeypatch.setattr(plans, "_device", lambda tensors: 0)
     monkeypatch.setattr(plans, "_plans", {})
     monkeypatch.setattr(plans, "_recent", {})
-    monkeypatch.setattr(plans, "driver", SimpleNamespace(active=SimpleNamespace(get_current_stream=lambda device: 0)))
+    monkeypatch.setattr(replay, "driver", SimpleNamespace(active=SimpleNamespace(get_current_stream=lambda device: 0)))
     return found
