@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import triton
 
+from flashverify_kernels.plan_key import NoPlanError
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -36,14 +38,16 @@ class Launcher(NamedTuple):
         types: where the arguments are to be one tuple without records and constants, the type of each as Triton writes it, a tuple for a
             record; None where they follow each other as they are.
         single: how many the tuple holds then.
-        expanded: what a descriptor becomes; None where the launcher takes it as it is.
+        expanded: of a descriptor and its number among those of the kernel: what makes the first of the values that it becomes from an
+            address, None where that is the address itself, and the others, which are equal for every address. None where the launcher
+            takes descriptors as they are.
     """
 
     call: Callable[..., Any]
     before: tuple[Any, ...]
     types: tuple[Any, ...] | None = None
     single: int = 0
-    expanded: Callable[[Any, int], list[Any]] | None = None
+    expanded: Callable[[Any, int], tuple[Callable[[int], Any] | None, list[Any]]] | None = None
 
 
 def launcher_of(compiled: Any) -> Launcher:
@@ -61,9 +65,9 @@ def launcher_of(compiled: Any) -> Launcher:
     if not isinstance(call, BuiltinFunctionType):
         return python
 
-    def expanded(descriptor: Any, number: int) -> list[Any]:
-        found: list[Any] = module.make_tensordesc_arg(descriptor, metas[number] if metas else None)
-        return found
+    def expanded(descriptor: Any, number: int) -> tuple[Callable[[int], Any] | None, list[Any]]:
+        meta = metas[number] if metas else None
+        return _map_maker(module, descriptor, meta), module.make_tensordesc_arg(descriptor, meta)[1:]
 
     ways = (compiled.function, run.launch_cooperative_grid, run.launch_pdl)
     if not hasattr(run, "arg_annotations"):
@@ -71,6 +75,20 @@ def launcher_of(compiled: Any) -> Launcher:
     one, count = module.PyKernelArg(nested_tuple=None, type=module.ARG_KERNEL), len(run.kernel_signature)
     before = (*ways, *hooks, *_NO_SCRATCH, [one] * count, run.kernel_signature)
     return Launcher(call, before, tuple(compiled.src.signature.values()), count, expanded)
+
+
+def _map_maker(module: Any, descriptor: Any, meta: Any) -> Callable[[int], Any] | None:
+    """What makes the driver's map of tiles for an address, as `make_tensordesc_arg` of Triton does; None where there is no map."""
+    if meta is None:
+        return None
+    if meta["fp4_padded"] or getattr(descriptor, "round_f32_to_tf32", False):  # which no kernel here has
+        raise NoPlanError
+    utils = module.triton.runtime.driver.active.utils
+    fill = getattr(utils, "fill_tma_descriptor_tiled", None) or utils.fill_tma_descriptor
+    kind = module.TMA_DTYPE_DEVICE_TO_HOST[meta["elem_type"]]
+    tiles = meta["swizzle"], meta["elem_size"], kind, meta["block_size"]
+    sizes = list(descriptor.shape), list(descriptor.strides), int(descriptor.padding == "nan")
+    return lambda address: fill(address, *tiles, *sizes)
 
 
 def flat(value: Any, kind: Any) -> list[Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable
 from operator import itemgetter
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from flashverify_kernels.launchers import Launcher, Place, flat, launcher_of
+from flashverify_kernels.launchers import Place, flat, launcher_of
 from flashverify_kernels.plan_key import NoPlanError
 
 if TYPE_CHECKING:
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
 Taken = Callable[[list[Any]], Any]
 """Of the list of values."""
 _STREAM = 0
-_DESCRIPTORS = 4096
-"""Descriptors that are kept for the next launch at their address."""
 
 
 class PlannedLaunch(NamedTuple):
@@ -65,7 +62,7 @@ class Values:
         numbers, descriptors = [], 0
         for n, value in enumerate(bound.arguments.values()):
             if hasattr(value, "block_shape") and launcher.expanded is not None:
-                numbers += self._descriptor(value, launcher, descriptors)
+                numbers += self._descriptor(*launcher.expanded(value, descriptors), value.base)
                 descriptors += 1
             elif launcher.types is not None:
                 numbers += map(self._number, flat(value, launcher.types[n]))
@@ -88,17 +85,11 @@ class Values:
             return self._added(None, lambda values: made(values[base]))
         return self._added(value)
 
-    def _descriptor(self, value: Any, launcher: Launcher, which: int) -> list[int]:
-        """The numbers of what the launcher of C takes for a descriptor: the first follows from the address, the others are constant."""
-        base, moved = 1 + self._tensor(value.base), _moved(value)
-
-        def first(address: int) -> Any:
-            return launcher.expanded(moved(address), which)[0]  # type: ignore[misc]  # is not None here
-
-        found, *rest = launcher.expanded(moved(value.base.data_ptr()), which)  # type: ignore[misc]
-        if isinstance(found, Place):
-            return [base, *map(self._added, rest)]
-        return [self._added(None, lambda values: _kept(first, values[base])), *map(self._added, rest)]
+    def _descriptor(self, made: Callable[[int], Any] | None, rest: list[Any], base: torch.Tensor) -> list[int]:
+        """The numbers of what a launcher takes for a descriptor of `base`, see `Launcher.expanded`."""
+        number = 1 + self._tensor(base)
+        first = number if made is None else self._added(None, lambda values: made(values[number]))
+        return [first, *map(self._added, rest)]
 
     def _tensor(self, x: torch.Tensor) -> int:
         if x.data_ptr() not in self._numbers:
@@ -112,11 +103,6 @@ class Values:
         if step is not None:
             self.steps.append((number, step))
         return number
-
-
-@functools.lru_cache(maxsize=_DESCRIPTORS)
-def _kept(made: Callable[[int], Any], address: int) -> Any:
-    return made(address)
 
 
 def _constant(value: Any) -> bool:
