@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from flashverify_kernels import attention, backward, forward, plans
-from tests.kernels.plans.launches import tensors, ways
+from tests.kernels.plans.launches import Kernel, tensors, ways
 
 
 @pytest.fixture
@@ -113,3 +113,31 @@ def test_a_gradient_of_o_of_another_layout_has_another_plan(log, inputs):
     o.backward(torch.zeros(2, 40, 4, 64, dtype=torch.float16).transpose(1, 2))
 
     assert ways(log) == {"ordinary"}
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        ((plans, "_off"), 1),
+        ((plans, "_OWN"), False),
+        ((plans.JITFunction, "run"), print),
+        ((plans, "_modes"), lambda: 1),
+        ((plans.knobs.runtime.launch_enter_hook, "calls"), [print]),
+        ((plans.knobs.runtime.launch_exit_hook, "calls"), [print]),
+        ((Kernel, "pre_run_hooks"), (print,)),
+    ],
+)
+def test_whoever_watches_sees_both_directions(log, inputs, monkeypatch, place, value):
+    monkeypatch.setattr(*place, value)
+    torch.autograd.grad(attention(*inputs), inputs, torch.zeros_like(inputs[0]))
+    attention(*(x.detach() for x in inputs))
+
+    assert ways(log) == {"ordinary"}
+
+
+def test_options_reach_the_plan_of_both_directions(log, inputs):
+    do = torch.zeros_like(inputs[0])
+    for options in ({"causal": "top-left"}, {"causal": "bottom-right"}, {"scale": 0.5}):
+        log.clear()
+        torch.autograd.grad(attention(*inputs, **options), inputs, do)
+        assert ways(log) == {"ordinary"}

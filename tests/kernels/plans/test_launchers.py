@@ -42,7 +42,7 @@ def module(monkeypatch):
     utils = SimpleNamespace(fill_tma_descriptor_tiled=lambda *given: ("map", *given))
     made.triton = SimpleNamespace(runtime=SimpleNamespace(driver=SimpleNamespace(active=SimpleNamespace(utils=utils))))
     made.TMA_DTYPE_DEVICE_TO_HOST = {8: 10}
-    made.PyKernelArg, made.ARG_KERNEL = (lambda nested_tuple, type: ("argument", nested_tuple, type)), 1
+    made.PyKernelArg, made.ARG_KERNEL = (lambda **given: ("argument", *given.values())), 1
     made.make_tensordesc_arg = lambda x, meta: [x.base if meta is None else "map", *x.shape, *x.strides]
     made.CudaLauncher = type("CudaLauncher", (), {"__module__": made.__name__})
     monkeypatch.setitem(sys.modules, made.__name__, made)
