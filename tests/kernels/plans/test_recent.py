@@ -2,12 +2,13 @@
 
 import gc
 import weakref
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from flashverify_kernels import Options, forward, plans, replay
-from tests.kernels.plans.launches import ints, tensors, ways
+from tests.kernels.plans.launches import Kernel, ints, tensors, ways
 
 
 def warm(*options):
@@ -118,3 +119,15 @@ def test_what_is_kept_for_calls_is_bounded_and_keeps_no_tensor(log):
     assert replay.calls.cache_info().currsize > 0
     assert replay.calls.cache_info().maxsize == replay.CALLS
     assert all(x() is None for x in kept)
+
+
+def test_each_stream_has_its_own_launches(log, monkeypatch):
+    given, streams = tensors(), []
+    run = Kernel._run
+    monkeypatch.setattr(Kernel, "_run", lambda self, *a: streams.append(a[3]) or run(self, *a))
+    for number in (0, 0, 0, 5, 6, 5, 0):
+        active = SimpleNamespace(get_current_stream=lambda device, number=number: number)
+        monkeypatch.setattr(replay, "driver", SimpleNamespace(active=active))
+        forward(*given)
+
+    assert streams == [0, 0, 5, 6, 5, 0]
