@@ -6,6 +6,7 @@ from flashverify_kernels.autograd import differentiable
 from flashverify_kernels.options import AttentionOptions, Options, check_names, described
 
 _ACCEPTED = AttentionOptions.__optional_keys__
+_NONE = Options.of({})
 
 
 @overload
@@ -78,6 +79,9 @@ def attention(
         TypeError: an argument of the wrong type or dtype.
         ValueError: a shape, stride, device or value that is not accepted.
     """
-    check_names("attention", options, _ACCEPTED)
-    o, lse = differentiable(q, k, v, Options.of(options), with_lse=return_lse)
+    given = _NONE
+    if options:
+        check_names("attention", options, _ACCEPTED)
+        given = Options.of(options)
+    o, lse = differentiable(q, k, v, given, with_lse=return_lse)
     return (o, lse) if lse is not None and return_lse else o

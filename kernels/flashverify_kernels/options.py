@@ -122,6 +122,8 @@ class Options(_Quick):
 
     def tables(self) -> list[torch.Tensor]:
         """The tensors that describe the mask and the logits, which must not change between forward and backward."""
+        if not vars(self):
+            return []
         found = [self.query_lengths, self.key_lengths, self.prefix_lengths, self.alibi_slopes, self.bias, self.sink]
         if self.relative_bias is not None:
             found += [self.relative_bias.table, self.relative_bias.distance_buckets]

@@ -14,7 +14,7 @@ from flashverify_kernels.options import DecodeOptions, Options
 from flashverify_kernels.packed import Packed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable, Hashable, Sequence
 
     _Reader = Callable[[Any, list[torch.Tensor]], Hashable]
 
@@ -41,15 +41,21 @@ def key_of_tensors(tensors: list[torch.Tensor], addresses: list[int]) -> Hashabl
     if not _PLAIN.issuperset(map(type, tensors)):
         raise NoPlanError
     addresses += map(torch.Tensor.data_ptr, tensors)
-    usual = aligned(addresses) and len({*addresses}) == len(addresses)
     return (
         tuple(map(_properties, tensors)),
         tuple(map(torch.Tensor.stride, tensors)),
-        None if usual else tuple((p % ALIGNMENT, addresses.index(p)) for p in addresses),
+        pattern(addresses),
     )
 
 
-def aligned(addresses: list[int]) -> bool:
+def pattern(addresses: Sequence[int]) -> Hashable:
+    """What launches know of addresses: which are aligned and which are equal; None where all are aligned and differ."""
+    if aligned(addresses) and len({*addresses}) == len(addresses):
+        return None
+    return tuple((p % ALIGNMENT, addresses.index(p)) for p in addresses)
+
+
+def aligned(addresses: Sequence[int]) -> bool:
     """Whether every address is a multiple of `ALIGNMENT`."""
     return math.gcd(ALIGNMENT, *addresses) == ALIGNMENT
 

@@ -1,7 +1,8 @@
 """Launch plans: a call like an earlier one takes its checked arguments and compiled kernels from there, and has addresses of its own.
 
 A key holds all that checks and launches read of a call besides the contents of tensors and their addresses: shapes, strides, dtypes,
-device, the address modulo 16, which tensors share an address, and the options. The plan of a key holds no tensor. A call that is not of
+device, the address modulo 16, which tensors share an address, and the options. A call whose tensors torch finds to be like those of a
+recent one needs no key of them. The plan of a key holds no tensor. A call that is not of
 these, and one that somebody watches (hooks of launches, modes of torch, another `JITFunction.run`, the interpreter), goes the ordinary way.
 A copy of this package under another name has no plans.
 """
@@ -13,23 +14,28 @@ import functools
 import inspect
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import torch
 from triton import knobs
-from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
 from flashverify_kernels.options import Options
-from flashverify_kernels.plan_key import NoPlanError, aligned, key_of_options, key_of_tensors
-from flashverify_kernels.planned_launch import PlannedLaunch, Taken, Values
+from flashverify_kernels.plan_key import NoPlanError, aligned, key_of_options, key_of_tensors, pattern
+from flashverify_kernels.planned_launch import Values
+from flashverify_kernels.replay import Plan, replayed
 from flashverify_kernels.runtime import INTERPRETED
+from flashverify_kernels.torch_shortcuts import likeness, maker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Hashable, Iterator
 
 LIMIT = 512
 """Plans that are kept; the oldest makes room."""
+_SHORT = 5
+"""How many parts of a key are not of tensors."""
+_RECENT = 4
+"""Of calls with equal options, how many kinds of tensors are told apart without a key of them."""
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _R = TypeVar("_R", bound=tuple[torch.Tensor | None, ...])
@@ -38,27 +44,12 @@ _OWN = (
     __name__.partition("_kernels.")[0] == "flashverify"
 )  # in a copy under another name host code may be planted with defects
 _STOCK = JITFunction.run if JITFunction.run.__qualname__ == "JITFunction.run" else None
-_plans: dict[Any, _Plan] = {}
+_plans: dict[Any, Plan] = {}
+_recent: dict[Any, tuple[tuple[Callable[..., bool], Plan], ...]] = {}
 _change = threading.Lock()
 _thread = threading.local()
 _off = 0
 _DEFAULT = Options.of({})
-
-
-class _Plan(NamedTuple):
-    """What follows from a key.
-
-    Attributes:
-        outputs: shape, strides, dtype and device of each; None for one that there is not.
-        values: the part of the list of values that is equal in every call, see `Values`.
-        steps: what makes the others of them.
-        launches: in their order.
-    """
-
-    outputs: tuple[tuple[torch.Size, tuple[int, ...], torch.dtype, torch.device] | None, ...]
-    values: list[Any]
-    steps: list[tuple[int, Taken]]
-    launches: tuple[PlannedLaunch, ...]
 
 
 @contextlib.contextmanager
@@ -103,25 +94,28 @@ def planned(*, tensors: int) -> Callable[[_F], _F]:
             if len(args) > tensors + ("options" not in kwargs):
                 return function(*args, **kwargs)  # an error
             options = args[tensors] if len(args) > tensors else kwargs.get("options")
-            given, addresses = list(args[:tensors]), []  # type: ignore[var-annotated]
+            given = list(args[:tensors])
             try:
-                key = (
-                    kind,
-                    key_of_options(options or _DEFAULT, given),
-                    _key_of_others(kwargs, given) if kwargs else None,
-                    key_of_tensors(given, addresses),
-                    device := _device(given[0]),
-                    knobs.runtime.debug,
-                    knobs.compilation.instrumentation_mode,
-                )
+                short = _short(kind, options or _DEFAULT, given, _key_of_others(kwargs, given) if kwargs else None)
+                plan = _recalled(short, given)
+            except (NoPlanError, TypeError):  # no hash
+                return function(*args, **kwargs)
+            if plan is not None:
+                outputs = replayed(plan, _device(given[0]), given)
+                if outputs is not None:
+                    return made(*outputs)
+            addresses: list[int] = []
+            try:
+                key = (*short, key_of_tensors(given, addresses), device := _device(given[0]))
                 plan = _plans.get(key)
-            except (NoPlanError, RuntimeError, TypeError):  # no strides, no hash
+            except (NoPlanError, RuntimeError, TypeError):  # no strides
                 return function(*args, **kwargs)
             if device is None:
                 return function(*args, **kwargs)
             if plan is None:
-                return _recorded(key, addresses, functools.partial(function, *args, **kwargs))
-            outputs = _replayed(plan, device, given, addresses)
+                return _recorded(key, device, addresses, functools.partial(function, *args, **kwargs))
+            _remember(short, given, plan)
+            outputs = replayed(plan, device, given)
             return function(*args, **kwargs) if outputs is None else made(*outputs)
 
         return cast("_F", call)
@@ -129,32 +123,73 @@ def planned(*, tensors: int) -> Callable[[_F], _F]:
     return decorate
 
 
-def _key_of_others(kwargs: dict[str, Any], tensors: list[torch.Tensor]) -> tuple[Any, ...]:
-    """Of the arguments by keyword besides the options; the tensor among them is appended to `tensors`."""
+def recalled(
+    kind: str, tensors: list[torch.Tensor], options: Any, others: Hashable = None
+) -> list[torch.Tensor | None] | None:
+    """The outputs of a call of the planned function `kind` with tensors like those of a recent call; None where only the function knows.
+
+    Args:
+        kind: name of the function.
+        tensors: those that come first.
+        options: its options.
+        others: `others_of` its further arguments; None where there are none.
+    """
+    if INTERPRETED or not _OWN or _off or _watched():
+        return None
+    try:
+        plan = _recalled(_short(kind, options, tensors, others), tensors)
+    except (NoPlanError, TypeError):
+        return None
+    return None if plan is None else replayed(plan, _device(tensors[0]), tensors)
+
+
+def _short(kind: str, options: Any, tensors: list[torch.Tensor], others: Hashable) -> tuple[Hashable, ...]:
+    """The key of all but tensors; those of options are appended to `tensors`."""
+    return (
+        kind,
+        key_of_options(options, tensors),
+        others,
+        knobs.runtime.debug,
+        knobs.compilation.instrumentation_mode,
+    )
+
+
+def _recalled(short: Hashable, tensors: list[torch.Tensor]) -> Plan | None:
+    """The plan of a recent call with tensors like these at other addresses."""
+    for alike, plan in _recent.get(short, ()):
+        if alike(*tensors):
+            return plan
+    return None
+
+
+def _key_of_others(kwargs: dict[str, Any], tensors: list[torch.Tensor]) -> Hashable:
+    """`others_of` the arguments by keyword; the tensor among them is appended to `tensors`."""
     dlse, needs = kwargs.get("dlse"), kwargs.get("needs")
     if dlse is not None:
         tensors.append(dlse)
-    return dlse is None, None if needs is None else tuple(map(bool, needs)), kwargs.get("dtype")
+    return others_of(None if needs is None else tuple(map(bool, needs)), kwargs.get("dtype"), given=dlse is not None)
 
 
-def _replayed(
-    plan: _Plan, device: int, tensors: list[torch.Tensor], addresses: list[int]
-) -> list[torch.Tensor | None] | None:
-    """The outputs of a call that has a plan; None where it cannot take it."""
-    for each in plan.launches:
-        if each.kernel.pre_run_hooks:
-            return None
-    outputs = [None if x is None else torch.empty_strided(x[0], x[1], dtype=x[2], device=x[3]) for x in plan.outputs]
-    new = [x for x in outputs if x is not None]
-    places = list(map(torch.Tensor.data_ptr, new))
-    if not aligned(places):
-        return None
-    values = [driver.active.get_current_stream(device), *tensors, *new, *addresses, *places, *plan.values]
-    for n, step in plan.steps:
-        values[n] = step(values)
-    for each in plan.launches:
-        each.compiled.run(*each.arguments(values))
-    return outputs
+def others_of(needs: tuple[bool, ...] | None, dtype: torch.dtype | None = None, *, given: bool = False) -> Hashable:
+    """What a key holds of `needs`, of `dtype`, and of whether there is a `dlse`."""
+    return given, needs, dtype
+
+
+def _remember(short: Hashable, tensors: list[torch.Tensor], plan: Plan) -> None:
+    """Let the next call with these options and tensors like these find the plan without a key of them."""
+    alike = likeness(tensors)
+    if alike is None:
+        return
+    with _change:
+        _recent[short] = ((alike, plan), *_recent.get(short, ())[: _RECENT - 1])
+
+
+def _forget_oldest() -> None:
+    key = next(iter(_plans))
+    plan, short = _plans.pop(key), key[:_SHORT]
+    left = tuple(each for each in _recent.pop(short, ()) if each[1] is not plan)
+    if left:
+        _recent[short] = left
 
 
 def _device(x: torch.Tensor) -> int | None:
@@ -182,7 +217,7 @@ def _modes() -> int:
     return torch._C._len_torch_dispatch_stack() + torch._C._len_torch_function_stack()
 
 
-def _recorded(key: Any, addresses: list[int], compute: Callable[[], _R]) -> _R:
+def _recorded(key: Any, device: int, addresses: list[int], compute: Callable[[], _R]) -> _R:
     """The ordinary way, and the plan of it."""
     _thread.record = record = []  # type: ignore[var-annotated]
     try:
@@ -200,9 +235,9 @@ def _recorded(key: Any, addresses: list[int], compute: Callable[[], _R]) -> _R:
         launches = tuple(values.launch(*each) for each in record)
         if not values.used.issuperset(new):  # something else than a launch writes an output
             return outputs
-        sizes = tuple(None if x is None else (x.shape, x.stride(), x.dtype, x.device) for x in outputs)
+        makers = tuple(None if x is None else maker(x) for x in outputs)
         with _change:
             while len(_plans) >= LIMIT:
-                del _plans[next(iter(_plans))]
-            _plans[key] = _Plan(sizes, values.rest, values.steps, launches)
+                _forget_oldest()
+            _plans[key] = Plan(device, pattern(addresses), makers, values.rest, values.steps, launches)
     return outputs

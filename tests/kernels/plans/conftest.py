@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from flashverify_kernels import plans
+from flashverify_kernels import plans, replay
 from tests.kernels.plans.launches import KERNELS, Kernel
 
 
@@ -17,5 +17,6 @@ def log(monkeypatch):
     monkeypatch.setattr(plans, "_modes", lambda: 0)  # the corrected interpreter has one
     monkeypatch.setattr(plans, "_device", lambda tensors: 0)
     monkeypatch.setattr(plans, "_plans", {})
-    monkeypatch.setattr(plans, "driver", SimpleNamespace(active=SimpleNamespace(get_current_stream=lambda device: 0)))
+    monkeypatch.setattr(plans, "_recent", {})
+    monkeypatch.setattr(replay, "driver", SimpleNamespace(active=SimpleNamespace(get_current_stream=lambda device: 0)))
     return found
