@@ -20,7 +20,14 @@ _ELEMENTS = {torch.float16: "fp16", torch.bfloat16: "bf16"}
 
 
 def compile_hopper(
-    kernel: HopperKernel, *, d: int, dtype: torch.dtype, causal: bool, left: bool = False, even: bool = True, stages: int = 2
+    kernel: HopperKernel,
+    *,
+    d: int,
+    dtype: torch.dtype,
+    causal: bool,
+    left: bool = False,
+    even: bool = True,
+    stages: int = 2,
 ) -> Compiled:
     """Compile one kernel for sm_90.
 

@@ -178,7 +178,9 @@ def _compute(c: gl.constexpr, tiles_of, full, empty, where, walk, UPPER: gl.cons
         first = member.to(gl.int64) * sq  # type: ignore[attr-defined]  # a tensor to the compiler
         lse2_head = gl.multiple_of(lse2_ptr + first, 16) if EVEN else lse2_ptr + first
         delta_head = gl.multiple_of(delta_ptr + first, 16) if EVEN else delta_ptr + first
-        for part in gl.static_range(FULL if low is None and not UPPER else LEADING, TRAILING + (0 if low is None else 1)):
+        for part in gl.static_range(
+            FULL if low is None and not UPPER else LEADING, TRAILING + (0 if low is None else 1)
+        ):
             if part == LEADING:
                 start, stop = begin, whole
             elif part == FULL:

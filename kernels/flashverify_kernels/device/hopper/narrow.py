@@ -67,7 +67,9 @@ def hopper_narrow_forward_kernel(
     fence_async_shared()
     mbarrier.expect(first_full.index(0), q_tiles.block_type.nbytes + k_tiles.block_type.nbytes)
     tma.async_copy_global_to_shared(q_tiles, [b, h, m0, 0], first_full.index(0), q_s.index(0))
-    tma.async_copy_global_to_shared(k_tiles, [b, h // group, first * BLOCK_N, 0], first_full.index(0), k_s.index(STAGES - 1))
+    tma.async_copy_global_to_shared(
+        k_tiles, [b, h // group, first * BLOCK_N, 0], first_full.index(0), k_s.index(STAGES - 1)
+    )
     for slot in gl.static_range(STAGES - 1):
         _fetch_pair(k_tiles, v_tiles, where, first + slot, count, k_s, v_s, full, slot)
 

@@ -25,9 +25,7 @@ def walk_of(
     """
     MASK: gl.constexpr = LOWER | UPPER_FLAG if UPPER else LOWER
     STEP: gl.constexpr = BLOCK_N if AXIS == KEYS else BLOCK_M
-    begin, full_begin, full_end, end = tile_schedule(
-        start, sq, sk, Band(low, high, 0), 0, BLOCK_M, BLOCK_N, MASK, AXIS
-    )
+    begin, full_begin, full_end, end = tile_schedule(start, sq, sk, Band(low, high, 0), 0, BLOCK_M, BLOCK_N, MASK, AXIS)
     count = (gl.maximum(end, 0) + STEP - 1) // STEP
     begin = gl.where(begin < end, begin // STEP, count)
     full_begin, full_end = within(begin, full_begin // STEP, full_end // STEP, count)
