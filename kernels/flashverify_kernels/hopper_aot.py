@@ -60,7 +60,7 @@ def compile_hopper(
     }
     signature |= {"lse2_ptr": "*fp32", "delta_ptr": "*fp32", "scale": "fp32"} if backward else {"lse2_ptr": "*fp32"}
     signature |= {"scale_log2": "fp32", **_SIZES}
-    constants = {"UPPER": causal, **({"EVEN": even} if backward else {}), "STAGES": stages}
+    constants: dict[str, Any] = {"UPPER": causal, **({"EVEN": even} if backward else {}), "STAGES": stages}
     if not left:
         constants["low"] = None
     functions = {
