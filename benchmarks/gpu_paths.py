@@ -1,9 +1,10 @@
 """The three ways to the tiles of the bundled kernels, compared bit for bit on a Hopper GPU: pointers, descriptors, kernels for Hopper.
 
-    python benchmarks/gpu_paths.py [--workers N]
+    python benchmarks/gpu_paths.py [--workers N] [--masks KIND ...]
 
 Worker processes compile a key each and compute the same problems in all three ways: lengths that no tile divides, masks with fewer
-keys than queries, grouped heads, both orders of axes. One line a problem; exit code 1 if any bit differs or a way was not taken.
+keys than queries, grouped heads, both orders of axes, windows from one key to more than there are, and rows that see nothing. One line
+a problem; exit code 1 if any bit differs or a way was not taken.
 """
 
 from __future__ import annotations
@@ -17,25 +18,49 @@ import time
 from dataclasses import replace
 from typing import Any
 
-KEYS = tuple(itertools.product((64, 128), (False, True), ("float16", "bfloat16")))
-"""Head dimension, causal or not, dtype: what is compiled anew."""
-PROBLEMS: tuple[tuple[dict[str, Any], tuple[int, int], tuple[int, int], str], ...] = (
+Problem = tuple[dict[str, Any], tuple[int, int], tuple[int, int], str]
+"""Mask, queries and keys, query and kv heads, order of the axes."""
+_CAUSAL: tuple[Problem, ...] = (
     ({"causal": "bottom-right"}, (1000, 1333), (4, 1), "bhsd"),
     ({"causal": "top-left"}, (2048, 2048), (2, 2), "bshd"),
     ({"causal": "bottom-right"}, (700, 333), (2, 1), "bshd"),
     ({"window": (None, 77)}, (520, 391), (2, 2), "bhsd"),
 )
-"""Mask of a key that is causal, queries and keys, query and kv heads, order of the axes."""
+PROBLEMS: dict[str, tuple[Problem, ...]] = {
+    "none": tuple(({}, *others) for _, *others in _CAUSAL),  # type: ignore[misc]
+    "causal": _CAUSAL,
+    "window": (
+        ({"causal": "top-left", "window": (0, None)}, (640, 640), (2, 2), "bhsd"),
+        ({"causal": "top-left", "window": (5, None)}, (1000, 1000), (4, 1), "bshd"),
+        ({"causal": "top-left", "window": (63, None)}, (1024, 1024), (2, 1), "bhsd"),
+        ({"causal": "bottom-right", "window": (128, None)}, (700, 1333), (2, 2), "bshd"),
+        ({"causal": "bottom-right", "window": (77, None)}, (1000, 333), (4, 2), "bhsd"),  # the first rows see nothing
+        ({"causal": "top-left", "window": (511, None)}, (2048, 2048), (8, 1), "bhsd"),
+        ({"window": (60, 10)}, (900, 300), (2, 1), "bshd"),  # the last rows see nothing
+        ({"window": (31, 33)}, (333, 1000), (3, 1), "bhsd"),
+        ({"window": (64, 64)}, (1024, 1024), (2, 2), "bhsd"),
+        ({"window": (300, 129)}, (1111, 1200), (4, 2), "bshd"),
+        ({"window": (0, 400)}, (129, 65), (2, 1), "bhsd"),
+        ({"window": (5000, 5000)}, (777, 1025), (2, 2), "bhsd"),
+    ),
+    "left": (
+        ({"window": (0, None)}, (500, 500), (2, 1), "bhsd"),
+        ({"window": (127, None)}, (1000, 777), (4, 2), "bshd"),
+        ({"window": (128, None)}, (700, 400), (2, 2), "bhsd"),  # the last rows see nothing
+        ({"window": (301, None)}, (1025, 1300), (3, 1), "bhsd"),
+    ),
+}
+"""By kind of mask, which is compiled in."""
 OUTPUTS = ("o", "lse2", "dq", "dk", "dv")
 
 
-def outputs(key: tuple[int, bool, str], problem: Any, **way: bool) -> tuple[Any, ...]:
-    """What the kernels compute in one way, and whether the Hopper kernels were asked."""
+def outputs(key: tuple[int, str, str], problem: Problem, **way: bool) -> tuple[Any, ...]:
+    """What the kernels compute in one way, in the tiles of dense problems."""
     import torch
 
     from flashverify_kernels import Configs, Options, backward, forward, launch_config
 
-    d, causal, name = key
+    d, _, name = key
     mask, (sq, sk), (heads, kv_heads), layout = problem
     dtype = getattr(torch, name)
     generator = torch.Generator("cuda").manual_seed(0)
@@ -45,20 +70,19 @@ def outputs(key: tuple[int, bool, str], problem: Any, **way: bool) -> tuple[Any,
         return torch.randn(shape, generator=generator, device="cuda", dtype=dtype)
 
     q, k, v, do = normal(heads, sq), normal(kv_heads, sk), normal(kv_heads, sk), normal(heads, sq)
-    kind = "causal" if causal else "none"
     configs = {
-        n: launch_config(n, d=d, dv=d, dtype=dtype, mask=kind, sq=sq, capability=(9, 0))
+        n: launch_config(n, d=d, dv=d, dtype=dtype, mask="none", sq=sq, capability=(9, 0))
         for n in ("forward", "dq", "dkdv")
     }
     off = {"descriptors": False, "hopper": False}
     chosen = Configs(**{n: replace(config, **(off | way)) for n, config in configs.items()})
-    options = Options(**(mask if causal else {}), layout=layout, config=chosen)
+    options = Options(**mask, layout=layout, config=chosen)
     found = forward(q, k, v, options)
     gradients = backward(do, q, k, v, found.o, found.lse2, options)
     return found.o, found.lse2, gradients.dq, gradients.dk, gradients.dv
 
 
-def compared(key: tuple[int, bool, str], begun: float) -> list[bool]:
+def compared(key: tuple[int, str, str], begun: float) -> list[bool]:
     """One key: every problem in all ways."""
     import torch
 
@@ -68,7 +92,7 @@ def compared(key: tuple[int, bool, str], begun: float) -> list[bool]:
     takes = hopper.takes
     hopper.takes = lambda call, options, kind, x: takes(call, options, kind, x) and not taken.append(kind)  # type: ignore[func-returns-value]
     same = []
-    for problem in PROBLEMS:
+    for problem in PROBLEMS[key[1]]:
         taken.clear()
         ways = [outputs(key, problem), outputs(key, problem, descriptors=True), outputs(key, problem, hopper=True)]
         differ = {
@@ -84,11 +108,13 @@ def compared(key: tuple[int, bool, str], begun: float) -> list[bool]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workers", type=int, default=8)
+    parser.add_argument("--masks", nargs="+", choices=PROBLEMS, default=list(PROBLEMS))
     options = parser.parse_args()
+    keys = itertools.product((128, 64), options.masks, ("float16", "bfloat16"))  # what is compiled anew
     begun = time.time()
     context = multiprocessing.get_context("spawn")
     with futures.ProcessPoolExecutor(options.workers, mp_context=context) as pool:
-        same = [x for found in pool.map(compared, KEYS, itertools.repeat(begun)) for x in found]
+        same = [x for found in pool.map(compared, keys, itertools.repeat(begun)) for x in found]
     print(f"{len(same)} problems, {same.count(False)} differ, {time.time() - begun:.0f} s")
     return 1 if False in same else 0
 

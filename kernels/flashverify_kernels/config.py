@@ -5,7 +5,7 @@ from typing import Literal
 
 import torch
 
-from flashverify_kernels.device.mask import BITS, SPARSE, UPPER
+from flashverify_kernels.device.mask import BITS, LOWER, SPARSE, UPPER
 from flashverify_kernels.fastest import fastest
 from flashverify_kernels.mask_kinds import mask_flags
 
@@ -62,7 +62,7 @@ _WHOLE = {
     64: LaunchConfig(block_m=64, block_n=128, num_warps=4, num_stages=2, descriptors=True),
     128: LaunchConfig(block_m=128, block_n=128, num_warps=8, num_stages=2, descriptors=True),
 }
-"""The forward of dense and causal problems in the tiles of keys of the kernels for Hopper GPUs, by head dimension."""
+"""The forward in the tiles of keys of the kernels for Hopper GPUs, by head dimension."""
 
 
 def padded_dim(dim: int) -> int:
@@ -117,10 +117,10 @@ def launch_config(
                 config = _with_room(kind, width, config, pairs)
             elif not flags & (BITS.value | SPARSE.value):
                 config = replace(config, descriptors=(kind, width) in _FETCHED)
-                dense = flags in (0, UPPER.value) and whole and sq > _SHORT
-                if dense and d == dv in _WHOLE and limit >= SHARED_MEMORY:
+                band = not flags & ~(UPPER.value | LOWER.value) and whole and sq > _SHORT
+                if band and d == dv in _WHOLE and limit >= SHARED_MEMORY:
                     asked = capability == HOPPER and hopper and kind != "dq"
-                    wide = kind == "forward" and (asked or (d, dtype) == (64, torch.float16))
+                    wide = kind == "forward" and (asked or (d, dtype, flags & LOWER.value) == (64, torch.float16, 0))
                     config = replace(_WHOLE[d] if wide else config, hopper=asked)
             if pairs == "plain" and d == dv and whole and sq > _SHORT and limit >= SHARED_MEMORY:
                 config = replace(config, **fastest(kind, d, flags, blocks))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from flashverify_kernels.config import HOPPER
-from flashverify_kernels.device.mask import UPPER
+from flashverify_kernels.device.mask import LOWER, UPPER
 from flashverify_kernels.plans import launched
 from flashverify_kernels.runtime import compute_capability
 from flashverify_kernels.terms import LOG2_E
@@ -27,7 +27,8 @@ _GROUP = 64  # rows of a group of four warps
 _QUERIES = 64  # of a tile that dK and dV walk; their bits do not depend on it
 _KEYS = 128  # of a tile that the forward walks; its bits do
 _WIDTHS = (64, 128)  # head dimensions
-_SHARED_REGISTERS = {"maxnreg": 168}  # of three groups of warps, which change their share as they start
+_REGISTERS = {"maxnreg": 168}
+"""Of three groups of warps, which change their share as they start, or of three programs on a multiprocessor."""
 
 
 def takes(call: CheckedCall, options: Options, kind: Kind, tensors: dict[str, torch.Tensor]) -> bool:
@@ -91,7 +92,7 @@ def suits(call: CheckedCall, options: Options, kind: Kind, tensors: dict[str, to
         and dtype in (torch.float16, torch.bfloat16)
         and call.d == call.dv
         and call.d in _WIDTHS
-        and call.mask.flags in (0, UPPER.value)
+        and not call.mask.flags & ~(UPPER.value | LOWER.value)
         and call.terms.pairs == "plain"
         and call.terms.sink is None
         and options.whole
@@ -115,11 +116,11 @@ def forward(call: CheckedCall, tensors: dict[str, torch.Tensor], lse2: torch.Ten
         lse2,
         call.scale * LOG2_E,
         *_sizes(call),
-        UPPER=call.mask.flags == UPPER.value,
+        UPPER=bool(call.mask.flags & UPPER.value),
         STAGES=2,
         num_warps=4,
         enable_fp_fusion=False,  # see `device.softmax.online_step`
-        **({} if narrow else _SHARED_REGISTERS),
+        **(_REGISTERS if not narrow or call.mask.flags & LOWER.value else {}),  # without a lower edge they suffice
     )
 
 
@@ -139,18 +140,20 @@ def dkdv(
         call.scale,
         call.scale * LOG2_E,
         *_sizes(call),
-        UPPER=call.mask.flags == UPPER.value,
+        UPPER=bool(call.mask.flags & UPPER.value),
         EVEN=call.sq % _QUERIES == 0 and lse2.data_ptr() % 16 == delta.data_ptr() % 16 == 0,
         STAGES=3 if call.d <= _GROUP else 2,
         num_warps=4,
-        **_SHARED_REGISTERS,
+        **_REGISTERS,
     )
 
 
-def _sizes(call: CheckedCall) -> tuple[int, int, int, int, int]:
-    """Query heads, query heads per kv head, queries, keys, and how far past its own number a query sees."""
-    high = call.mask.right + call.mask.align_end * (call.sk - call.sq)
-    return call.heads, call.heads // call.kv_heads, call.sq, call.sk, min(max(high, -call.sq), call.sk)
+def _sizes(call: CheckedCall) -> tuple[int, int, int, int, int | None, int]:
+    """Query heads, query heads per kv head, queries, keys, and from where to where around its own number a query sees."""
+    mask, shift = call.mask, call.mask.align_end * (call.sk - call.sq)
+    low, high = (min(max(edge, -call.sq), call.sk) for edge in (shift - mask.left, shift + mask.right))
+    lower = low if mask.flags & LOWER.value else None
+    return call.heads, call.heads // call.kv_heads, call.sq, call.sk, lower, high
 
 
 def _described(tensors: dict[str, torch.Tensor], **rows: int) -> list[Any]:

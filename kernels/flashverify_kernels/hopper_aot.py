@@ -15,12 +15,19 @@ _TILES = {
     "forward": {"q_tiles": 64, "k_tiles": 128, "v_tiles": 128, "o_tiles": 64},
     "dkdv": {"q_tiles": 64, "k_tiles": 64, "v_tiles": 64, "do_tiles": 64, "dk_tiles": 64, "dv_tiles": 64},
 }
-_SIZES = dict.fromkeys(("heads", "group", "sq", "sk", "high"), "i32")
+_SIZES = dict.fromkeys(("heads", "group", "sq", "sk", "low", "high"), "i32")
 _ELEMENTS = {torch.float16: "fp16", torch.bfloat16: "bf16"}
 
 
 def compile_hopper(
-    kernel: HopperKernel, *, d: int, dtype: torch.dtype, causal: bool, even: bool = True, stages: int = 2
+    kernel: HopperKernel,
+    *,
+    d: int,
+    dtype: torch.dtype,
+    causal: bool,
+    left: bool = False,
+    even: bool = True,
+    stages: int = 2,
 ) -> Compiled:
     """Compile one kernel for sm_90.
 
@@ -29,6 +36,7 @@ def compile_hopper(
         d: head dimension of q, k and v.
         dtype: of the inputs.
         causal: whether the mask has an upper edge.
+        left: whether it has a lower edge.
         even: whether tiles divide the queries (dK and dV only).
         stages: slots of the rings of tiles.
 
@@ -52,7 +60,9 @@ def compile_hopper(
     }
     signature |= {"lse2_ptr": "*fp32", "delta_ptr": "*fp32", "scale": "fp32"} if backward else {"lse2_ptr": "*fp32"}
     signature |= {"scale_log2": "fp32", **_SIZES}
-    constants = {"UPPER": causal, **({"EVEN": even} if backward else {}), "STAGES": stages}
+    constants: dict[str, Any] = {"UPPER": causal, **({"EVEN": even} if backward else {}), "STAGES": stages}
+    if not left:
+        constants["low"] = None
     functions = {
         "forward": hopper_forward_kernel,
         "narrow_forward": hopper_narrow_forward_kernel,
@@ -62,7 +72,7 @@ def compile_hopper(
     built = triton.compile(
         GluonASTSource(functions[kernel], signature | dict.fromkeys(constants, "constexpr"), constants),
         target=GPUTarget("cuda", 90, 32),
-        options=options if kernel == "narrow_forward" else options | {"maxnreg": 168},
+        options=options if kernel == "narrow_forward" and not left else options | {"maxnreg": 168},
     )
     registers, stack = resources(built.asm["cubin"])
     return Compiled(

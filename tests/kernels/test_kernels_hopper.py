@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from flashverify_kernels import Configs, LaunchConfig, Options, Packed, hopper, launch_config
+from flashverify_kernels import Bitmap, BlockMask, Configs, LaunchConfig, Options, Packed, hopper, launch_config
 from flashverify_kernels.arguments import in_order
 from flashverify_kernels.plain import from_configs, to_configs
 from flashverify_kernels.runtime import INTERPRETED
@@ -47,9 +47,12 @@ def suited(config=CONFIG, dtype=torch.float16, d=64, shift=0, **given):
         {"causal": "bottom-right", "layout": "bshd"},
         {"window": (None, 3), "d": 128},
         {"causal": "top-left", "scale": -2.0},
+        {"window": (3, 0)},
+        {"window": (3, None), "d": 128},
+        {"causal": "bottom-right", "window": (3, 5)},
     ],
 )
-def test_whole_dense_and_causal_problems_are_taken(given):
+def test_whole_problems_without_a_mask_or_with_a_band_are_taken(given):
     assert suited(**given) == [True, True]
 
 
@@ -61,7 +64,9 @@ def test_whole_dense_and_causal_problems_are_taken(given):
         {"dtype": torch.float32, "config": replace(CONFIG, block_n=16)},
         {"d": 32},
         {"shift": 1},
-        {"window": (3, 0)},
+        {"blocks": BlockMask.from_bool(torch.ones(1, 1, 2, 1, dtype=torch.bool), rows=16, keys=128)},
+        {"window": (3, 0), "bitmap": Bitmap.from_bool(torch.ones(1, 1, 20, 20, dtype=torch.bool))},
+        {"causal": "top-left", "prefix_lengths": LENGTHS},
         {"key_lengths": LENGTHS},
         {"query_lengths": LENGTHS},
         {"packed": Packed(cu_q=LIMITS, cu_k=LIMITS, max_q=13, max_k=13)},
@@ -79,7 +84,7 @@ def test_the_forward_is_taken_in_the_tiles_of_keys_that_its_bits_depend_on_alone
 
 
 @pytest.mark.parametrize("d", [64, 128])
-@pytest.mark.parametrize("mask", ["none", "causal"])
+@pytest.mark.parametrize("mask", ["none", "causal", "left", "window"])
 def test_they_are_chosen_on_a_hopper_gpu_where_they_may_be_taken(d, mask):
     def chosen(kind="forward", **given):
         given = {"d": d, "dv": d, "dtype": torch.bfloat16, "mask": mask, "sq": 4096, "capability": (9, 0)} | given
@@ -91,7 +96,9 @@ def test_they_are_chosen_on_a_hopper_gpu_where_they_may_be_taken(d, mask):
     others = (
         {"dtype": torch.float32},
         {"dv": 32},
-        {"mask": "window"},
+        {"mask": "blocks"},
+        {"mask": "bitmap"},
+        {"mask": "prefix"},
         {"sq": 16},
         {"pairs": "terms"},
         {"whole": False},
@@ -132,10 +139,10 @@ import torch
 from flashverify_kernels.hopper_aot import compile_hopper
 
 found = {}
-for kernel, stages in (("narrow_forward", 2), ("dkdv", 3)):
-    built = compile_hopper(kernel, d=64, dtype=torch.float16, causal=True, stages=stages)
+for kernel, d, stages, left in (("narrow_forward", 64, 2, False), ("dkdv", 64, 3, False), ("narrow_forward", 64, 2, True), ("forward", 128, 2, True)):
+    built = compile_hopper(kernel, d=d, dtype=torch.float16, causal=True, left=left, stages=stages)
     waits = [line.split()[-1] for line in built.ptx.splitlines() if "wgmma.wait_group" in line]
-    found[kernel] = [built.stack, built.shared, waits, built.ptx.count("cp.async.bulk.tensor")]
+    found[f"{kernel} {left}"] = [built.registers, built.stack, built.shared, waits, built.ptx.count("cp.async.bulk.tensor")]
 print(json.dumps(found))
 """
 
@@ -145,8 +152,9 @@ def test_they_compile_without_spills_and_a_product_stays_under_way_behind_anothe
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, env=environment, check=True)
 
-    for stack, shared, waits, copies in json.loads(done.stdout).values():
+    for registers, stack, shared, waits, copies in json.loads(done.stdout).values():
         assert stack == 0
+        assert registers <= 168
         assert shared <= 227 * 1024
         assert "1;" in waits
         assert copies > 0

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 import torch
 
-from flashverify.case.case import Case, Logits, Storage
+from flashverify.case.case import Case, Logits, Mask, Storage
 from flashverify.case.memory.materialize import materialize
 from flashverify.subjects import bundled, bundled_hopper
 from flashverify.subjects.bundled import Bundled
@@ -34,6 +34,8 @@ def subject(monkeypatch):
     [
         ({}, 128),
         ({"dim_qk": 64, "dim_v": 64}, 128),
+        ({"mask": Mask(window=(3, 5))}, 128),
+        ({"mask": Mask(window=(3, None))}, 128),
         ({"storage": Storage(layout="bshd")}, 128),
         ({"storage": Storage(gap=8)}, 128),
         ({"storage": Storage(offset=8)}, 128),

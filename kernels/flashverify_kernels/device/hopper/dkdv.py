@@ -17,11 +17,13 @@ from flashverify_kernels.device.hopper.barriers import (
     meet,
     release,
 )
+from flashverify_kernels.device.hopper.walk import walk_of, within
+from flashverify_kernels.device.schedule import FULL, LEADING, QUERIES, TRAILING
 
 GROUPS = gl.constexpr(2)
 ROWS = gl.constexpr(64)
 """Groups of four warps of a program, and keys of each."""
-_UNSPECIALISED = ["lse2_ptr", "delta_ptr", "scale", "scale_log2", "heads", "group", "sq", "sk", "high"]
+_UNSPECIALISED = ["lse2_ptr", "delta_ptr", "scale", "scale_log2", "heads", "group", "sq", "sk", "low", "high"]
 
 
 @gluon.jit(do_not_specialize=_UNSPECIALISED, do_not_specialize_on_alignment=_UNSPECIALISED)
@@ -40,6 +42,7 @@ def hopper_dkdv_kernel(
     group,
     sq,
     sk,
+    low,
     high,
     UPPER: gl.constexpr,
     EVEN: gl.constexpr,
@@ -62,6 +65,7 @@ def hopper_dkdv_kernel(
         group: query heads per kv head.
         sq: queries.
         sk: keys.
+        low: query i sees the keys from i + low on; None: it sees the first.
         high: query i sees the keys up to i + high, where `UPPER`.
         UPPER: whether there is such an edge.
         EVEN: whether tiles divide the queries, and LSE and delta are 16-byte aligned.
@@ -78,6 +82,10 @@ def hopper_dkdv_kernel(
     begin = 0
     if UPPER:
         begin = gl.minimum(gl.maximum(n0 - high, 0), sq) // BLOCK_M
+    edges = (None, high, None)
+    if low is not None:
+        edges = (low, high, sk)
+        begin, _, _, count = walk_of(n0, sq, sk, low, high, BLOCK_M, BLOCK_N, UPPER, QUERIES)
 
     k_s = make_tiles(k_tiles, GROUPS)
     v_s = make_tiles(v_tiles, GROUPS)
@@ -96,7 +104,7 @@ def hopper_dkdv_kernel(
     empty = (q_empty, do_empty)
     where = (b, hk, n0, begin, count, group)
     row = (b.to(gl.int64) * heads + hk * group) * sq
-    walk = (dk_tiles, dv_tiles, lse2_ptr + row, delta_ptr + row, scale, scale_log2, sq, high)
+    walk = (dk_tiles, dv_tiles, lse2_ptr + row, delta_ptr + row, scale, scale_log2, sq, edges)
     gl.warp_specialize(
         [
             (_compute, (0, tiles_of, full, empty, where, walk, UPPER, EVEN)),
@@ -139,7 +147,8 @@ def _compute(c: gl.constexpr, tiles_of, full, empty, where, walk, UPPER: gl.cons
     q_full, k_full, v_full, do_full = full
     q_empty, do_empty = empty
     b, hk, n0, begin, count, group = where
-    dk_tiles, dv_tiles, lse2_ptr, delta_ptr, scale, scale_log2, sq, high = walk
+    dk_tiles, dv_tiles, lse2_ptr, delta_ptr, scale, scale_log2, sq, edges = walk
+    low, high, sk = edges
     STAGES: gl.constexpr = q_s.shape[0]
     BLOCK_M: gl.constexpr = q_s.shape[3]
     BLOCK_D: gl.constexpr = q_s.shape[4]
@@ -152,6 +161,10 @@ def _compute(c: gl.constexpr, tiles_of, full, empty, where, walk, UPPER: gl.cons
     whole = begin
     if UPPER:  # from this tile on, every query sees every key
         whole = gl.minimum(gl.maximum((n0 + ROWS - 1 - high + BLOCK_M - 1) // BLOCK_M, begin), count)
+    trailing = count
+    if low is not None:
+        _, whole, trailing, _ = walk_of(n0, sq, sk, low, high, BLOCK_M, ROWS, UPPER, QUERIES)
+        whole, trailing = within(begin, whole, trailing, count)
     k = matrix(k_s.index(c))
     v = matrix(v_s.index(c))
     none = gl.zeros([ROWS, BLOCK_M], gl.float32, Z)
@@ -165,8 +178,16 @@ def _compute(c: gl.constexpr, tiles_of, full, empty, where, walk, UPPER: gl.cons
         first = member.to(gl.int64) * sq  # type: ignore[attr-defined]  # a tensor to the compiler
         lse2_head = gl.multiple_of(lse2_ptr + first, 16) if EVEN else lse2_ptr + first
         delta_head = gl.multiple_of(delta_ptr + first, 16) if EVEN else delta_ptr + first
-        for part in gl.static_range(0 if UPPER else 1, 2):  # the tiles that need the mask, then the others
-            for t in range(begin if part == 0 else whole, whole if part == 0 else count):
+        for part in gl.static_range(
+            FULL if low is None and not UPPER else LEADING, TRAILING + (0 if low is None else 1)
+        ):
+            if part == LEADING:
+                start, stop = begin, whole
+            elif part == FULL:
+                start, stop = whole, trailing
+            else:
+                start, stop = trailing, count
+            for t in range(start, stop):
                 i = t * BLOCK_M + gl.arange(0, BLOCK_M, gl.SliceLayout(0, Z))
                 lse2 = _of_queries(lse2_head, i, sq, float("inf"), EVEN)  # padding has weights of 0
                 delta = _of_queries(delta_head, i, sq, 0.0, EVEN)
@@ -178,13 +199,13 @@ def _compute(c: gl.constexpr, tiles_of, full, empty, where, walk, UPPER: gl.cons
                 dp = warpgroup_mma(v, do.permute([1, 0]), none, use_acc=False, is_async=True)
                 dot = warpgroup_mma_wait(1, [dot])
                 p = gl.exp2(dot * scale_log2 - lse2[None, :])
-                if part == 0:
-                    p = gl.where(_visible(j, t, high, p), p, 0.0)
+                if part != FULL:
+                    p = gl.where(_visible(j, t, edges, p, UPPER), p, 0.0)
                 dv = warpgroup_mma(gl.convert_layout(p.to(q.dtype), WEIGHTS), do, dv, is_async=True)
                 dp = warpgroup_mma_wait(1, [dp])
                 ds = p * (dp - delta[None, :])
-                if part == 0:
-                    ds = gl.where(_visible(j, t, high, p), ds, 0.0)
+                if part != FULL:
+                    ds = gl.where(_visible(j, t, edges, p, UPPER), ds, 0.0)
                 dk = warpgroup_mma(gl.convert_layout(ds.to(q.dtype), WEIGHTS), q, dk, is_async=True)
                 dv = warpgroup_mma_wait(1, [dv])
                 release(do_empty.index(slot))
@@ -203,11 +224,18 @@ def _compute(c: gl.constexpr, tiles_of, full, empty, where, walk, UPPER: gl.cons
 
 
 @gluon.jit
-def _visible(j, t, high, p):
+def _visible(j, t, edges, p, UPPER: gl.constexpr):
     """Which queries of tile `t` see the keys `j`, in the shape of P^T; the numbers within the tile are constants, which need no registers."""
     BLOCK_M: gl.constexpr = p.shape[1]
-    hidden = j - high - t * BLOCK_M
-    return hidden[:, None] <= gl.arange(0, BLOCK_M, gl.SliceLayout(0, p.type.layout))[None, :]
+    low, high, _ = edges
+    i = gl.arange(0, BLOCK_M, gl.SliceLayout(0, p.type.layout))[None, :]
+    if low is None:
+        see = (j - high - t * BLOCK_M)[:, None] <= i
+    elif UPPER:
+        see = ((j - high - t * BLOCK_M)[:, None] <= i) & (i <= (j - low - t * BLOCK_M)[:, None])
+    else:
+        see = i <= (j - low - t * BLOCK_M)[:, None]
+    return see
 
 
 @gluon.jit

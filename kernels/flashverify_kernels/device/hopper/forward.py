@@ -18,11 +18,13 @@ from flashverify_kernels.device.hopper.barriers import (
 )
 from flashverify_kernels.device.hopper.rows import rows_of, store_rows
 from flashverify_kernels.device.hopper.softmax import online_step
+from flashverify_kernels.device.hopper.walk import keys_of, walk_of, within
+from flashverify_kernels.device.schedule import FULL, KEYS, LEADING, TRAILING
 
 GROUPS = gl.constexpr(2)
 ROWS = gl.constexpr(64)
 """Groups of four warps of a program, and queries of each."""
-_UNSPECIALISED = ["lse2_ptr", "scale_log2", "heads", "group", "sq", "sk", "high"]
+_UNSPECIALISED = ["lse2_ptr", "scale_log2", "heads", "group", "sq", "sk", "low", "high"]
 
 
 @gluon.jit(do_not_specialize=_UNSPECIALISED, do_not_specialize_on_alignment=_UNSPECIALISED)
@@ -37,6 +39,7 @@ def hopper_forward_kernel(
     group,
     sq,
     sk,
+    low,
     high,
     UPPER: gl.constexpr,
     STAGES: gl.constexpr,
@@ -54,6 +57,7 @@ def hopper_forward_kernel(
         group: query heads per kv head.
         sq: queries.
         sk: keys.
+        low: query i sees the keys from i + low on; None: it sees the first.
         high: query i sees the keys up to i + high, where `UPPER`.
         UPPER: whether there is such an edge.
         STAGES: tiles of K and of V that are on their way or in use.
@@ -61,6 +65,10 @@ def hopper_forward_kernel(
     BLOCK_M: gl.constexpr = GROUPS * ROWS
     BLOCK_N: gl.constexpr = k_tiles.block_type.shape[2]
     bh, b, h, m0, count, _ = rows_of(heads, sq, sk, high, BLOCK_M, BLOCK_N, UPPER)
+    where = (b, h, m0, None, count)
+    if low is not None:
+        first, count = keys_of(m0, sq, sk, low, high, BLOCK_M, BLOCK_N, UPPER)
+        where = (b, h, m0, first, count)
 
     q_s = make_tiles(q_tiles, GROUPS)
     k_s = make_tiles(k_tiles, STAGES)
@@ -75,8 +83,7 @@ def hopper_forward_kernel(
     tiles_of = (q_s, k_s, v_s)
     full = (q_full, k_full, v_full)
     empty = (k_empty, v_empty)
-    where = (b, h, m0, count)
-    walk = (o_tiles, lse2_ptr + bh.to(gl.int64) * sq, scale_log2, sq, sk, high)
+    walk = (o_tiles, lse2_ptr + bh.to(gl.int64) * sq, scale_log2, sq, sk, low, high)
     gl.warp_specialize(
         [
             (_compute, (0, tiles_of, full, empty, where, walk, UPPER)),
@@ -94,14 +101,14 @@ def _fetch(q_tiles, k_tiles, v_tiles, tiles_of, full, empty, where, hk):
     q_s, k_s, v_s = tiles_of
     q_full, k_full, v_full = full
     k_empty, v_empty = empty
-    b, h, m0, count = where
+    b, h, m0, first, count = where
     STAGES: gl.constexpr = k_s.shape[0]
     BLOCK_N: gl.constexpr = k_s.shape[3]
     for c in gl.static_range(GROUPS):
         fetch(q_tiles, [b, h, m0 + c * ROWS, 0], q_s.index(c), q_full.index(c))
     slot = 0
     phase = 1
-    for t in range(count):
+    for t in range(0 if first is None else first, count):
         mbarrier.wait(k_empty.index(slot), phase)
         fetch(k_tiles, [b, hk, t * BLOCK_N, 0], k_s.index(slot), k_full.index(slot))
         mbarrier.wait(v_empty.index(slot), phase)
@@ -115,8 +122,8 @@ def _compute(c: gl.constexpr, tiles_of, full, empty, where, walk, UPPER: gl.cons
     q_s, k_s, v_s = tiles_of
     q_full, k_full, v_full = full
     k_empty, v_empty = empty
-    b, h, m0, count = where
-    o_tiles, lse2_ptr, scale_log2, sq, sk, high = walk
+    b, h, m0, first, count = where
+    o_tiles, lse2_ptr, scale_log2, sq, sk, low, high = walk
     STAGES: gl.constexpr = k_s.shape[0]
     BLOCK_N: gl.constexpr = k_s.shape[3]
     BLOCK_D: gl.constexpr = k_s.shape[4]
@@ -127,11 +134,16 @@ def _compute(c: gl.constexpr, tiles_of, full, empty, where, walk, UPPER: gl.cons
     ACC_ROW: gl.constexpr = gl.SliceLayout(1, ACC)
 
     i = m0 + c * ROWS + gl.arange(0, ROWS, ROW)
-    edges = (sk, high)
+    edges = (sk, low, high)
     sure = sk
     if UPPER:
         sure = gl.maximum(gl.minimum(m0 + c * ROWS + 1 + high, sk), 0)
+    first = 0 if first is None else first
+    leading = first + 1
     whole = sure // BLOCK_N
+    if low is not None:
+        _, leading, whole, _ = walk_of(m0 + c * ROWS, sq, sk, low, high, ROWS, BLOCK_N, UPPER, KEYS)
+        leading, whole = within(first + 1, leading, whole, count)
     q = matrix(q_s.index(c))
     none = gl.zeros([ROWS, BLOCK_N], gl.float32, Z)
     m_i = gl.full([ROWS], float("-inf"), gl.float32, ROW)
@@ -143,13 +155,19 @@ def _compute(c: gl.constexpr, tiles_of, full, empty, where, walk, UPPER: gl.cons
     k = matrix(k_s.index(0))
     dot = warpgroup_mma_wait(0, [warpgroup_mma(q, k.permute([1, 0]), none, use_acc=False, is_async=True)])
     release(k_empty.index(0))
-    p, m_i, l_i, alpha = online_step(dot * scale_log2, i, 0, edges, m_i, l_i, UPPER, True)
+    p, m_i, l_i, alpha = online_step(dot * scale_log2, i, first * BLOCK_N, edges, m_i, l_i, UPPER, True)
     p = gl.convert_layout(p.to(q.dtype), WEIGHTS)
     k_slot, k_phase = following(0, 0, STAGES)
     v_slot = 0
     v_phase = 0
-    for part in gl.static_range(2):  # the tiles that every row sees whole, then those that need the mask
-        for t in range(1 if part == 0 else gl.maximum(whole, 1), whole if part == 0 else count):
+    for part in gl.static_range(FULL if low is None else LEADING, TRAILING + 1):
+        if part == LEADING:
+            start, stop = first + 1, leading
+        elif part == FULL:
+            start, stop = leading, whole
+        else:
+            start, stop = gl.maximum(whole, 1), count
+        for t in range(start, stop):
             mbarrier.wait(k_full.index(k_slot), k_phase)
             k = matrix(k_s.index(k_slot))
             dot = warpgroup_mma(q, k.permute([1, 0]), none, use_acc=False, is_async=True)
@@ -157,7 +175,7 @@ def _compute(c: gl.constexpr, tiles_of, full, empty, where, walk, UPPER: gl.cons
             acc = warpgroup_mma(p, matrix(v_s.index(v_slot)), acc, is_async=True)
             dot = warpgroup_mma_wait(1, [dot])
             release(k_empty.index(k_slot))
-            p, m_i, l_i, alpha = online_step(dot * scale_log2, i, t * BLOCK_N, edges, m_i, l_i, UPPER, part == 1)
+            p, m_i, l_i, alpha = online_step(dot * scale_log2, i, t * BLOCK_N, edges, m_i, l_i, UPPER, part != FULL)
             p = gl.convert_layout(p.to(q.dtype), WEIGHTS)
             k_slot, k_phase = following(k_slot, k_phase, STAGES)
             # a branch: the assembler would move the next wait before the exponentials otherwise

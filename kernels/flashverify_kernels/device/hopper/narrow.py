@@ -11,8 +11,10 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 from flashverify_kernels.device.hopper.barriers import following, make_barriers, make_tiles, matrix, meet
 from flashverify_kernels.device.hopper.rows import rows_of, store_rows
 from flashverify_kernels.device.hopper.softmax import online_step
+from flashverify_kernels.device.hopper.walk import keys_of, walk_of, within
+from flashverify_kernels.device.schedule import FULL, KEYS, LEADING, TRAILING
 
-_UNSPECIALISED = ["lse2_ptr", "scale_log2", "heads", "group", "sq", "sk", "high"]
+_UNSPECIALISED = ["lse2_ptr", "scale_log2", "heads", "group", "sq", "sk", "low", "high"]
 
 
 @gluon.jit(do_not_specialize=_UNSPECIALISED, do_not_specialize_on_alignment=_UNSPECIALISED)
@@ -27,6 +29,7 @@ def hopper_narrow_forward_kernel(
     group,
     sq,
     sk,
+    low,
     high,
     UPPER: gl.constexpr,
     STAGES: gl.constexpr,
@@ -46,8 +49,15 @@ def hopper_narrow_forward_kernel(
     ACC_ROW: gl.constexpr = gl.SliceLayout(1, ACC)
 
     bh, b, h, m0, count, sure = rows_of(heads, sq, sk, high, ROWS, BLOCK_N, UPPER)
+    first = 0
+    if low is not None:
+        first, count = keys_of(m0, sq, sk, low, high, ROWS, BLOCK_N, UPPER)
     where = (b, h // group)
+    leading = first + 1
     whole = sure // BLOCK_N
+    if low is not None:
+        _, leading, whole, _ = walk_of(m0, sq, sk, low, high, ROWS, BLOCK_N, UPPER, KEYS)
+        leading, whole = within(first + 1, leading, whole, count)
 
     q_s = make_tiles(q_tiles, 1)
     k_s = make_tiles(k_tiles, STAGES)
@@ -57,12 +67,14 @@ def hopper_narrow_forward_kernel(
     fence_async_shared()
     mbarrier.expect(first_full.index(0), q_tiles.block_type.nbytes + k_tiles.block_type.nbytes)
     tma.async_copy_global_to_shared(q_tiles, [b, h, m0, 0], first_full.index(0), q_s.index(0))
-    tma.async_copy_global_to_shared(k_tiles, [b, h // group, 0, 0], first_full.index(0), k_s.index(STAGES - 1))
+    tma.async_copy_global_to_shared(
+        k_tiles, [b, h // group, first * BLOCK_N, 0], first_full.index(0), k_s.index(STAGES - 1)
+    )
     for slot in gl.static_range(STAGES - 1):
-        _fetch_pair(k_tiles, v_tiles, where, slot, count, k_s, v_s, full, slot)
+        _fetch_pair(k_tiles, v_tiles, where, first + slot, count, k_s, v_s, full, slot)
 
     i = m0 + gl.arange(0, ROWS, ROW)
-    edges = (sk, high)
+    edges = (sk, low, high)
     q = matrix(q_s.index(0))
     none = gl.zeros([ROWS, BLOCK_N], gl.float32, Z)
     m_i = gl.full([ROWS], float("-inf"), gl.float32, ROW)
@@ -71,20 +83,26 @@ def hopper_narrow_forward_kernel(
     mbarrier.wait(first_full.index(0), 0)
     k = matrix(k_s.index(STAGES - 1))
     dot = warpgroup_mma_wait(0, [warpgroup_mma(q, k.permute([1, 0]), none, use_acc=False, is_async=True)])
-    p, m_i, l_i, alpha = online_step(dot * scale_log2, i, 0, edges, m_i, l_i, UPPER, True)
+    p, m_i, l_i, alpha = online_step(dot * scale_log2, i, first * BLOCK_N, edges, m_i, l_i, UPPER, True)
     p = gl.convert_layout(p.to(q.dtype), WEIGHTS)
     meet()
-    _fetch_pair(k_tiles, v_tiles, where, STAGES - 1, count, k_s, v_s, full, STAGES - 1)
+    _fetch_pair(k_tiles, v_tiles, where, first + STAGES - 1, count, k_s, v_s, full, STAGES - 1)
     slot = 0
     phase = 0
     mbarrier.wait(full.index(0), 0)
-    for part in gl.static_range(2):  # the tiles that every row sees whole, then those that need the mask
-        for t in range(1 if part == 0 else gl.maximum(whole, 1), whole if part == 0 else count):
+    for part in gl.static_range(FULL if low is None else LEADING, TRAILING + 1):
+        if part == LEADING:
+            start, stop = first + 1, leading
+        elif part == FULL:
+            start, stop = leading, whole
+        else:
+            start, stop = gl.maximum(whole, 1), count
+        for t in range(start, stop):
             k = matrix(k_s.index(slot))
             dot = warpgroup_mma(q, k.permute([1, 0]), none, use_acc=False, is_async=True)
             acc = warpgroup_mma(p, matrix(v_s.index(slot)), acc, is_async=True)
             dot = warpgroup_mma_wait(1, [dot])
-            p, m_i, l_i, alpha = online_step(dot * scale_log2, i, t * BLOCK_N, edges, m_i, l_i, UPPER, part == 1)
+            p, m_i, l_i, alpha = online_step(dot * scale_log2, i, t * BLOCK_N, edges, m_i, l_i, UPPER, part != FULL)
             p = gl.convert_layout(p.to(q.dtype), WEIGHTS)
             read = slot
             slot, phase = following(slot, phase, STAGES)

@@ -1,0 +1,118 @@
+"""The walks of the kernels for Hopper GPUs: numbers and barriers on a CPU (`gluon_on_cpu`) against float64 attention."""
+
+import math
+
+import numpy as np
+import pytest
+
+from tests.fast_tier import fast_one_in
+from tests.kernels.gluon_on_cpu import DeadlockError, run
+from tests.kernels.gluon_values import Pointer, Tiles
+
+pytest.importorskip("triton.experimental.gluon.language.nvidia.hopper")
+
+from flashverify_kernels.device.hopper import barriers, dkdv, forward, narrow, walk
+
+D = 16
+TOLERANCE = 8e-3  # of values of about 1 that are rounded to fp16
+UNSEEN = -(10**6), -(10**6) + 5  # edges of a window that lies before all keys
+
+PROBLEMS = [  # queries, keys, query heads, kv heads, low, high
+    (130, 200, 1, 1, None, None),
+    (200, 130, 2, 1, None, 0),
+    (200, 333, 1, 1, None, 133),
+    (200, 200, 1, 1, 0, 0),
+    (300, 300, 2, 1, -5, 0),
+    (640, 640, 1, 1, -128, 0),
+    (700, 300, 1, 1, -60, 10),  # the last rows see nothing
+    (333, 130, 2, 1, -280, -203),  # the first rows see nothing
+    (129, 700, 1, 1, 500, 571),
+    (700, 900, 1, 1, -300, 129),
+    (129, 65, 2, 2, 0, 65),
+    (700, 333, 1, 1, -128, None),
+    (65, 900, 1, 1, 500, None),
+    (200, 300, 1, 1, -200, 300),
+    (17, 1, 1, 1, -3, 0),
+    (130, 130, 1, 1, *UNSEEN),
+]
+
+
+def exact(q, k, v, do, see):
+    """O, base-2 LSE, delta, dK and dV in float64."""
+    group, scale = q.shape[0] // k.shape[0], D**-0.5
+    q, k, v, do = (x.astype(np.float64) for x in (q, np.repeat(k, group, 0), np.repeat(v, group, 0), do))
+    s = np.where(see, q @ k.swapaxes(1, 2) * scale, -np.inf)
+    pivot = np.maximum(s.max(-1, keepdims=True), -1e9)
+    e = np.exp(s - pivot)
+    total = e.sum(-1, keepdims=True)
+    p = e / np.where(total == 0, 1, total)
+    o = p @ v
+    delta = (do * o).sum(-1)
+    ds = p * (do @ v.swapaxes(1, 2) - delta[..., None])
+    dk, dv = (x.reshape(-1, group, *x.shape[1:]).sum(1) for x in (ds.swapaxes(1, 2) @ q * scale, p.swapaxes(1, 2) @ do))
+    with np.errstate(divide="ignore"):
+        return o, (pivot + np.log(total))[..., 0] / math.log(2), delta, dk, dv
+
+
+def computed(problem, kernels=("forward", "narrow", "dkdv")):
+    """What the kernels give and what is exact, by output."""
+    sq, sk, heads, kv_heads, low, high = problem
+    rng = np.random.default_rng(0)
+    shapes = (heads, sq), (kv_heads, sk), (kv_heads, sk), (heads, sq)
+    q, k, v, do = (rng.standard_normal((1, h, s, D)).astype(np.float16) for h, s in shapes)
+    i, j = np.arange(sq)[:, None], np.arange(sk)[None]
+    see = (j >= i + (-math.inf if low is None else low)) & (j <= i + (math.inf if high is None else high))
+    o, lse2, delta, dk, dv = exact(q[0], k[0], v[0], do[0], see)
+    scale, group = D**-0.5, heads // kv_heads
+    sizes = (scale * math.log2(math.e), heads, group, sq, sk, low, 0 if high is None else high, high is not None)
+    found = {}
+    for name, kernel, rows in (
+        ("forward", forward.hopper_forward_kernel, 128),
+        ("narrow", narrow.hopper_narrow_forward_kernel, 64),
+    ):
+        if name in kernels:
+            own, own_lse2 = np.full_like(q, np.nan), np.full(heads * sq, np.nan, np.float32)
+            tiles = (Tiles(q, 64), Tiles(k, 128), Tiles(v, 128), Tiles(own, 64))
+            run(kernel, heads * -(-sq // rows), *tiles, Pointer(own_lse2), *sizes, 2)
+            found |= {f"{name} o": (own[0], o), f"{name} lse2": (own_lse2.reshape(heads, sq), lse2)}
+    if "dkdv" in kernels:
+        own_dk, own_dv = np.full_like(k, np.nan), np.full_like(k, np.nan)
+        rows = tuple(Pointer(x.astype(np.float32).ravel()) for x in (lse2, delta))
+        tiles = [Tiles(x, 64) for x in (q, k, v, do, own_dk, own_dv)]
+        run(dkdv.hopper_dkdv_kernel, kv_heads * -(-sk // 128), *tiles, *rows, scale, *sizes, sq % 64 == 0, 2)
+        found |= {"dk": (own_dk[0], dk), "dv": (own_dv[0], dv)}
+    return found
+
+
+def wrong(problem):
+    found = computed(problem)
+    with np.errstate(invalid="ignore"):
+        right = {n: (x == y) | (abs(x - y) <= TOLERANCE * (1 + abs(y))) for n, (x, y) in found.items()}
+    return [name for name, x in right.items() if not x.all()]
+
+
+@pytest.mark.parametrize("problem", fast_one_in(4, PROBLEMS, ids=str))
+def test_walks_give_exact_attention_and_all_groups_of_warps_pass_the_same_tiles(problem):
+    assert wrong(problem) == []
+
+
+def test_a_row_without_keys_is_exactly_empty():
+    found = computed((130, 130, 1, 1, *UNSEEN))
+
+    for name in ("forward", "narrow"):
+        assert (found[f"{name} o"][0] == 0).all()
+        assert np.isneginf(found[f"{name} lse2"][0]).all()
+
+
+def test_a_walk_of_other_tiles_than_are_fetched_is_seen(monkeypatch):
+    monkeypatch.setattr("tests.kernels.gluon_on_cpu.LONGEST_WAIT", 0.2)
+    monkeypatch.setattr(walk.within, "fn", lambda begin, full_begin, full_end, end: (full_begin, full_end + 1))
+    with pytest.raises(DeadlockError):
+        computed((65, 896, 1, 1, 500, None), ("forward",))
+
+
+def test_a_slot_that_is_never_released_is_seen(monkeypatch):
+    monkeypatch.setattr(barriers.following, "fn", lambda slot, phase, STAGES: (slot * 0, phase))
+    monkeypatch.setattr("tests.kernels.gluon_on_cpu.LONGEST_WAIT", 0.2)
+    with pytest.raises(DeadlockError):
+        computed((640, 640, 1, 1, -128, 0), ("forward",))
