@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 import torch
 
-from flashverify.checks.statistics.evidence import Errors, spread, steepest_tilt, tilt, tilt_limit
+from flashverify.checks.statistics.evidence import Errors, leaning_tiles, spread, steepest_tilt, tilt, tilt_limit
 from flashverify.numerics import FORMATS, Form
 from flashverify.numerics.form import _CHOICES
 from flashverify.numerics.systematic import rounds_plainly, without_roundings
@@ -63,16 +63,22 @@ def test_the_tile_that_is_found_is_the_steepest_of_all(slope, room):
     noise += slope * (weights[..., 16:24] @ terms.operand[:, 16:24] + weights[..., 56:64] @ terms.operand[:, 56:64])
     ones = torch.ones_like(value)
     errors = Errors(value=value, error=noise, directed=room * ones, weight=ones)
-    all_tiles = {}
+    shares = {}
     for width in (8, 16, 32):
         for number in range(-(-40 // width)):
             here = torch.arange(80)[torch.arange(80) % 40 // width == number]
-            all_tiles[width, number] = tilt(errors, weights[..., here] @ terms.operand[:, here]).score
+            shares[width, number] = weights[..., here] @ terms.operand[:, here]
+    all_tiles = {tile: tilt(errors, share).score for tile, share in shares.items()}
     steepest = max(all_tiles, key=all_tiles.get)
     limit = tilt_limit(1e-9, 1 + 5 + 3 + 2)
 
     _, found, said = steepest_tilt(errors, terms, (8, 16, 32, 64), 1e-9)
+    asked = dict(leaning_tiles(errors, terms, (8, 16, 32, 64), 1.0))
+    bare = dataclasses.replace(errors, directed=torch.zeros_like(value))
 
+    assert torch.allclose(terms.along(noise).sum(-1), (noise * value).sum(-1), rtol=1e-9, atol=1e-15)
+    assert set(asked) == {tile for tile, share in shares.items() if tilt(bare, share).score > 1}
+    assert all(torch.allclose(share, shares[tile], rtol=1e-12) for tile, share in asked.items())
     assert said == pytest.approx(limit)
     assert (found is None) == (slope == 0 or room == 2.0**-8) == (all_tiles[steepest] <= limit)
     assert found is None or (found.tile == steepest == (8, 2) and found.score == pytest.approx(all_tiles[steepest]))
