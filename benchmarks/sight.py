@@ -50,9 +50,11 @@ _ONE_TILE, _SMALL = 128, 16
 """Terms up to which a tile of a GPU's launch may hold the whole sum, and the rows and keys of tiles that do not."""
 _AT_ONCE = 3
 """Values of a long case of the kernels without a defect, all of which are judged, that one process takes."""
+_Found = tuple[tuple[str, ...], str]
+"""Checks that fail, each with its output, and the regime."""
 
 
-def seen_by(subject: Subject, cases: Sequence[Case], until: float) -> tuple[tuple[str, ...], str] | None:
+def seen_by(subject: Subject, cases: Sequence[Case], until: float) -> _Found | None:
     """The checks that fail on the first case that shows a defect, with its regime; None where the time has come."""
     from flashverify.checks import Plan, judge_case
 
@@ -91,11 +93,25 @@ def look_at(
     cases = [case_of(defect, *place, each) for each in values]
     found, same, tiles = seen_by(subject, cases, until), False, 0
     if found is not None and not found[0] and defect != CLEAN:
-        same = same_bits(subject, Bundled(hopper=False), cases)
+        right = Bundled(hopper=False)
+        same = same_bits(subject, right, cases)
         if place[0] <= _ONE_TILE:
-            found = seen_by(subject, [case_of(defect, *place, each, _SMALL) for each in values], until)
+            small = [case_of(defect, *place, each, _SMALL) for each in values]
+            found = seen_by(subject, small, until)
+            if found is not None and found[0]:
+                found = by_the_defect(found, right, [case for case in small if case.values.regime == found[1]], until)
             tiles = _SMALL if found is not None and found[0] else 0
     return None if found is None else Sight(defect, *place, *found, same=same, tiles=tiles)
+
+
+def by_the_defect(found: _Found, right: Subject, cases: Sequence[Case], until: float) -> _Found | None:
+    """What is seen less what the kernels without the defect fail too, in tiles in which nothing else judges them."""
+    without = seen_by(right, cases, until)
+    if without is not None and without[0]:
+        print(f"blamed without a defect: {', '.join(map(str, cases))}: {without[0]}", file=sys.stderr)
+        left = tuple(each for each in found[0] if each not in without[0])
+        return left, found[1] if left else ""
+    return None if without is None else found
 
 
 def look(defect: str, todo: list[tuple[int, str]], values: Sequence[Values], first: str, until: float) -> list[Sight]:

@@ -110,6 +110,16 @@ def test_a_sum_that_one_tile_holds_is_seen_in_smaller_tiles(tmp_path, length, sa
     assert found == sight_page.Sight(defect, length, "bf16", ("accuracy dv",), "normal", same=same, tiles=tiles)
 
 
+SEEN = ("accuracy dv", "accuracy o")
+
+
+@pytest.mark.parametrize(("without", "left"), [((), SEEN), (("accuracy o",), ("accuracy dv",)), (SEEN, ())])
+def test_what_the_kernels_without_the_defect_fail_too_is_no_sight_of_it(monkeypatch, without, left):
+    monkeypatch.setattr(sight, "seen_by", lambda subject, cases, until: (without, "normal" if without else ""))
+
+    assert sight.by_the_defect((SEEN, "normal"), Bundled(), [], 0.0) == (left, "normal" if left else "")
+
+
 def test_bits_are_the_same_where_they_are_in_every_case(tmp_path):
     defect = "dv_accumulated_in_the_input_dtype"
     short, long = (sight_places.case_of(defect, length, "bf16", ("normal", 16, 0)) for length in (16, 64))
