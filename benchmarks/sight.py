@@ -1,17 +1,22 @@
 """From which length on is a defect invisible? Planted defects over key lengths and dtypes, and the checks that see them.
 
     python benchmarks/sight.py judge FILE [--device interpreter|cuda] [--lengths 64,...] [--dtypes fp16,bf16,fp32] [--only NAME]...
-                                     [--jobs 1] [--minutes M]
+                                     [--jobs 1] [--minutes M] [--only-unseen]
     python benchmarks/sight.py page [--write]
 
 `judge` appends to FILE a line of JSON for each defect, length and dtype, with the checks that fail; what FILE holds is not judged again, so
-that the same command goes on where it ended. Short lengths come first. Exit code 1: a check blames the kernels without a defect.
-In the interpreter the lengths end at 8,192, on a GPU at 65,536.
+that the same command goes on where it ended. Short lengths come first. `--only-unseen` judges anew what FILE says no check sees, beside what
+it lacks; the last line of a place counts. Exit code 1: a check blames the kernels without a defect. In the interpreter the lengths end at 8,192, on
+a GPU at 65,536.
 
 The length is that of the sum in which the defect is: rows for a sum of dK or dV, keys for every other. A case has three more than the
 length says, a causal mask and a backward; on the other side 384 rows or keys in two heads below 1,024, 96 in two heads up to 8,192,
 128 in one head beyond. Its values are those of eight regimes with D = 64, one after the other, of two with D = 16, and of few keys; a defect is
-seen that one of them shows, and the others are then left out. Asked are `accuracy`, `nonfinite`, `statistics` and `counting`.
+seen that one of them shows, and the others are then left out. Those that showed it at another length come first. Asked are `accuracy`,
+`nonfinite`, `statistics` and `counting`.
+
+Where nothing shows a defect, the outputs of all cases are compared with those of the kernels without it: one tile may hold the whole sum, and then
+a sum that is rounded after every tile has the right bits. Up to 128 terms the cases are then judged in tiles of 16.
 
 `page` prints docs/sight.md with the tables of the records `reports/cpu/sight/sight.jsonl` and `reports/h200/sight/sight.jsonl`; `--write`
 writes it.
@@ -24,104 +29,148 @@ import os
 import sys
 import tempfile
 import time
+from collections import Counter
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sight_page import LINES, Sight, page, read
+from sight_page import LINES, Sight, latest, page, read
+from sight_places import CHECKS, CLEAN, DEFECTS, DTYPES, LENGTHS, ROUNDED, VALUES, Values, case_of, mutants
 
 if TYPE_CHECKING:
-    from flashverify.mutants.mutant import Mutant
+    from collections.abc import Sequence
 
-LENGTHS = {"interpreter": tuple(2**n for n in range(6, 14)), "cuda": tuple(2**n for n in range(6, 17))}
-DTYPES = ("fp16", "bf16", "fp32")
-REGIMES = ("normal", "negative", "v-positive", "ascending", "weight-ties", "near-ties-1e4", "outlier", "logits-1e2")
-NARROW = ("near-ties-1e4", "ascending")
-VALUES = (
-    *((regime, 64, 0) for regime in REGIMES),
-    *((regime, 16, 0) for regime in NARROW),
-    *(("few-keys", 64, seed) for seed in (0, 1)),
-)
-"""Regimes, head dims and seeds, in turn: a matrix unit that truncates loses less of a short dot product, and nothing of an exact one."""
-CHECKS = ("accuracy", "nonfinite", "statistics", "counting")
-ROUNDED = """
-weights_truncated weights_of_dv_truncated ds_truncated accumulator_in_the_input_dtype dq_accumulated_in_the_input_dtype
-dk_accumulated_in_the_input_dtype dv_accumulated_in_the_input_dtype logits_in_the_input_dtype lse_in_the_input_dtype
-""".split()  # noqa: SIM905
-"""What rounds to the input dtype, and so is none in fp32."""
-OTHERS = """
-row_sum_in_bf16 row_sum_of_rounded_weights log2_of_e_in_five_digits alpha_not_applied last_tile_not_rescaled causal_off_by_one delta_missing dk_without_scale
-lse_in_the_wrong_base running_max_starts_at_zero
-""".split()  # noqa: SIM905
-OF_ROWS = frozenset(
-    ("weights_of_dv_truncated", "dk_accumulated_in_the_input_dtype", "dv_accumulated_in_the_input_dtype")
-)
-"""Defects of a sum over rows."""
+    from flashverify.case.case import Case
+    from flashverify.subjects.interface import Subject
+
 _LONG = 16384
 """Keys from which on a case on a GPU takes longer than its compilation."""
-CLEAN = "none"
-DEFECTS = (CLEAN, *ROUNDED, *OTHERS)
+_ONE_TILE, _SMALL = 128, 16
+"""Terms up to which a tile of a GPU's launch may hold the whole sum, and the rows and keys of tiles that do not."""
+_AT_ONCE = 3
+"""Values of a long case of the kernels without a defect, all of which are judged, that one process takes."""
+_Found = tuple[tuple[str, ...], str]
+"""Checks that fail, each with its output, and the regime."""
 
 
-def mutants() -> dict[str, Mutant]:
-    """The defects by name: those of the bank, and two more."""
-    from flashverify.mutants.bank import CURATED
-    from flashverify.mutants.mutant import Mutant
-
-    more = (
-        Mutant(
-            name="dk_accumulated_in_the_input_dtype",
-            file="device/dkdv.py",
-            before="dk = tl.dot(dsT.to(q.dtype), q, dk, input_precision=PRECISION)",
-            after="dk = tl.dot(dsT.to(q.dtype), q, dk, input_precision=PRECISION).to(q.dtype).to(tl.float32)",
-            outputs=("dk",),
-            modelled_on="a dK that query blocks add to in 16 bits",
-        ),
-        Mutant(
-            name="last_tile_not_rescaled",
-            file="device/forward.py",
-            before="acc * alpha[:, None], input_precision",
-            after="acc * tl.where(t + BLOCK_N >= stop, 1.0, alpha)[:, None], input_precision",
-            outputs=("o",),
-            modelled_on="the last step of a loop written by itself, without the rescale of the accumulator",
-        ),
-    )
-    return {m.name: m for m in (*CURATED, *more)}
-
-
-def shape(length: int, dim: int, *, of_rows: bool) -> str:
-    """Sizes and mask of a case whose sums over rows, or else over keys, have `length` terms and three more."""
-    heads, other = (2, 384) if length < 1024 else (2, 96) if length <= 8192 else (1, 128)
-    rows, keys = (length + 3, other) if of_rows else (other, length + 3)
-    causal = "bottom-right" if keys >= rows else "top-left"
-    return f"heads_q={heads} heads_kv={heads} seq_q={rows} seq_k={keys} dim_qk={dim} dim_v={dim} causal={causal}"
-
-
-def look(defect: str, todo: list[tuple[int, str]], until: float) -> list[Sight]:
-    """Judge one defect at every length and dtype that is asked for, in a process of its own, until the time has come."""
-    from flashverify import corrected_interpreter, parse_case
+def seen_by(subject: Subject, cases: Sequence[Case], until: float) -> _Found | None:
+    """The checks that fail on the first case that shows a defect, with its regime; None where the time has come."""
     from flashverify.checks import Plan, judge_case
+
+    for case in cases:
+        if time.time() > until:
+            return None
+        failures = judge_case(subject, case, Plan(checks=CHECKS)).failures
+        if failures:
+            return tuple(dict.fromkeys(f"{v.check} {v.output}" for v in failures)), case.values.regime
+    return (), ""
+
+
+def same_bits(a: Subject, b: Subject, cases: Sequence[Case]) -> bool:
+    """Whether two subjects return the same bits of every output in every case."""
+    import torch
+
+    from flashverify.case.memory.materialize import materialize
+    from flashverify.checks.passes.execution import execute
+
+    def bits(x: torch.Tensor) -> torch.Tensor:
+        return x.contiguous().view({2: torch.int16, 4: torch.int32}[x.element_size()])
+
+    for case in cases:
+        of_a, of_b = (execute(s, materialize(case, s.device())[0]).outputs for s in (a, b))
+        if of_a.keys() != of_b.keys() or not all(torch.equal(bits(of_a[name]), bits(of_b[name])) for name in of_a):
+            return False
+    return True
+
+
+def look_at(
+    defect: str, subject: Subject, place: tuple[int, str], values: Sequence[Values], until: float
+) -> Sight | None:
+    """What the checks say of one place; None where the time has come."""
+    from flashverify.subjects.bundled import Bundled
+
+    cases = [case_of(defect, *place, each) for each in values]
+    found, same, tiles = seen_by(subject, cases, until), False, 0
+    if found is not None and not found[0] and defect != CLEAN:
+        right = Bundled(hopper=False)
+        same = same_bits(subject, right, cases)
+        if place[0] <= _ONE_TILE:
+            small = [case_of(defect, *place, each, _SMALL) for each in values]
+            found = seen_by(subject, small, until)
+            if found is not None and found[0]:
+                found = by_the_defect(found, right, [case for case in small if case.values.regime == found[1]], until)
+            tiles = _SMALL if found is not None and found[0] else 0
+    return None if found is None else Sight(defect, *place, *found, same=same, tiles=tiles)
+
+
+def by_the_defect(found: _Found, right: Subject, cases: Sequence[Case], until: float) -> _Found | None:
+    """What is seen less what the kernels without the defect fail too, in tiles in which nothing else judges them."""
+    without = seen_by(right, cases, until)
+    if without is not None and without[0]:
+        print(f"blamed without a defect: {', '.join(map(str, cases))}: {without[0]}", file=sys.stderr)
+        left = tuple(each for each in found[0] if each not in without[0])
+        return left, found[1] if left else ""
+    return None if without is None else found
+
+
+def look(defect: str, todo: list[tuple[int, str]], values: Sequence[Values], first: str, until: float) -> list[Sight]:
+    """Judge one defect at every length and dtype that is asked for, in a process of its own, until the time has come.
+
+    Args:
+        defect: its name.
+        todo: lengths and dtypes.
+        values: of `VALUES`.
+        first: the regime that comes first, as it showed the defect elsewhere.
+        until: the time.
+    """
+    from flashverify import corrected_interpreter
     from flashverify.mutants import build_mutant
     from flashverify.subjects import load_subject
 
-    found = []
+    found: list[Sight] = []
     interpreted = os.environ.get("TRITON_INTERPRET") == "1"
     with tempfile.TemporaryDirectory() as folder, corrected_interpreter() if interpreted else nullcontext():
         subject = load_subject("bundled" if defect == CLEAN else build_mutant(mutants()[defect], Path(folder)))
-        for length, dtype in todo:
-            seen: tuple[str, ...] = ()
-            for regime, dim, seed in VALUES:
-                if time.time() > until:
-                    return found
-                sizes = shape(length, dim, of_rows=defect in OF_ROWS)
-                case = parse_case(f"fv1 {sizes} dtype={dtype} regime={regime} seed={seed}")
-                failures = judge_case(subject, case, Plan(checks=CHECKS)).failures
-                seen = tuple(dict.fromkeys(f"{v.check} {v.output}" for v in failures))
-                if seen:
-                    break
-            found.append(Sight(defect, length, dtype, seen, regime if seen else ""))
+        for place in todo:
+            ordered = sorted(values, key=lambda each: each[0] != first)
+            sight = look_at(defect, subject, place, ordered, until)
+            if sight is None:
+                break
+            found.append(sight)
+            first = sight.regime or first
     return found
+
+
+_Job = tuple[str, list[tuple[int, str]], tuple[Values, ...], str, float]
+
+
+def jobs_of(options: argparse.Namespace, seen: list[Sight]) -> list[_Job]:
+    """The arguments of `look` for what is missing; a place of the kernels without a defect is cut into several."""
+    again = {(s.defect, s.length, s.dtype) for s in seen if options.only_unseen and s.hidden and s.defect != CLEAN}
+    known = {(s.defect, s.length, s.dtype) for s in seen} - again
+    lengths = sorted(map(int, options.lengths.split(","))) if options.lengths else LENGTHS[options.device]
+    until = time.time() + 60 * options.minutes
+    # A process keeps what it has compiled, which pays for short lengths on a GPU; elsewhere short jobs keep all processes busy.
+    together = [length for length in lengths if options.device == "cuda" and length < _LONG]
+    jobs: list[_Job] = []
+    for part in [together, *([length] for length in lengths if length not in together)]:
+        for defect in sorted(options.only or DEFECTS, key=lambda name: name == CLEAN):
+            for dtype in options.dtypes.split(","):
+                places = [(n, dtype) for n in part if (defect, n, dtype) not in known]
+                if not places or (dtype == "fp32" and defect in ROUNDED):
+                    continue
+                longest = max(
+                    (s for s in seen if (s.defect, s.dtype) == (defect, dtype) and s.regime),
+                    key=lambda s: s.length,
+                    default=None,
+                )
+                at_once = _AT_ONCE if defect == CLEAN and part != together else len(VALUES)
+                jobs += [
+                    (defect, places, VALUES[n : n + at_once], longest.regime if longest else "", until)
+                    for n in range(0, len(VALUES), at_once)
+                ]
+    return jobs
 
 
 def judge(options: argparse.Namespace) -> int:
@@ -131,27 +180,24 @@ def judge(options: argparse.Namespace) -> int:
     else:
         os.environ.pop("TRITON_INTERPRET", None)
     seen = read(options.file)
-    known = {(s.defect, s.length, s.dtype) for s in seen}
-    lengths = sorted(map(int, options.lengths.split(","))) if options.lengths else LENGTHS[options.device]
-    until = time.time() + 60 * options.minutes
-    jobs = []
-    # A process keeps what it has compiled, which pays for short lengths on a GPU; elsewhere short jobs keep all processes busy.
-    together = [length for length in lengths if options.device == "cuda" and length < _LONG]
-    parts = [together, *([length] for length in lengths if length not in together)]
-    for part in parts:
-        for defect in options.only or DEFECTS:
-            for dtype in options.dtypes.split(","):
-                places = [(n, dtype) for n in part if (defect, n, dtype) not in known]
-                if places and not (dtype == "fp32" and defect in ROUNDED):
-                    jobs.append((defect, places, until))
+    jobs = jobs_of(options, seen)
+    parts = Counter((defect, *place) for defect, places, *_ in jobs for place in places)
+    planned, written = len(parts), 0
     options.file.parent.mkdir(parents=True, exist_ok=True)
     with ProcessPoolExecutor(options.jobs, max_tasks_per_child=1) as processes, options.file.open("ab") as out:
+        whole: dict[tuple[str, int, str], Sight] = {}
         for done in as_completed([processes.submit(look, *job) for job in jobs]):
             for sight in done.result():
-                out.write(LINES.encode(sight) + b"\n")
-                seen.append(sight)
+                place = (sight.defect, sight.length, sight.dtype)
+                whole[place] = sight if sight.seen else whole.get(place, sight)
+                parts[place] -= 1
+                if not parts[place]:
+                    out.write(LINES.encode(whole[place]) + b"\n")
+                    seen.append(whole[place])
+                    written += 1
             out.flush()
-    missing = sum(len(places) for _, places, _ in jobs) + len(known) - len(seen)
+    seen = latest(seen)
+    missing = planned - written
     print(f"{len(seen)} places judged, {missing} left; the same command goes on" if missing else f"{len(seen)} judged")
     for sight in seen:
         if sight.defect == CLEAN and sight.seen:
@@ -170,6 +216,9 @@ def main() -> int:
     judging.add_argument("--dtypes", default=",".join(DTYPES))
     judging.add_argument("--only", action="append", default=[], metavar="NAME", choices=DEFECTS)
     judging.add_argument("--jobs", type=int, default=1, help="processes")
+    judging.add_argument(
+        "--only-unseen", action="store_true", help="judge anew what no check sees, and what is missing"
+    )
     judging.add_argument("--minutes", type=float, default=1e6, help="after which no case is begun")
     writing = commands.add_parser("page")
     writing.add_argument("--write", action="store_true", help="write docs/sight.md")

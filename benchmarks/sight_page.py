@@ -10,7 +10,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["LINES", "Sight", "page", "read"]
+__all__ = ["LINES", "Sight", "latest", "page", "read"]
 
 LINES = msgspec.json.Encoder()
 ROOT = Path(__file__).resolve().parents[1]
@@ -22,7 +22,7 @@ RECORDS = {
 _BEGIN, _END = "<!-- tables: python benchmarks/sight.py page --write -->", "<!-- end of the tables -->"
 
 
-class Sight(msgspec.Struct):
+class Sight(msgspec.Struct, omit_defaults=True):
     """What the checks said of one defect at one length.
 
     Attributes:
@@ -31,6 +31,8 @@ class Sight(msgspec.Struct):
         dtype: of the inputs.
         seen: checks that failed, each with its output; empty where none did, whatever the values.
         regime: the values that showed it.
+        same: at its own launch the defective kernel returned the bits of the right one in every case.
+        tiles: rows and keys of the tiles that alone showed it; 0 where its own launch did, or nothing.
     """
 
     defect: str
@@ -38,12 +40,24 @@ class Sight(msgspec.Struct):
     dtype: str
     seen: tuple[str, ...]
     regime: str = ""
+    same: bool = False
+    tiles: int = 0
+
+    @property
+    def hidden(self) -> bool:
+        """Whether the defect changes an output and no check sees it."""
+        return not self.seen and not self.same
 
 
 def read(file: Path) -> list[Sight]:
-    """The lines of a record; none of a file that is not there."""
+    """The last line of each place of a record; none of a file that is not there."""
     lines = file.read_bytes().splitlines() if file.exists() else []
-    return [msgspec.json.decode(line, type=Sight) for line in lines]
+    return latest([msgspec.json.decode(line, type=Sight) for line in lines])
+
+
+def latest(sights: Sequence[Sight]) -> list[Sight]:
+    """The last one of each place."""
+    return list({(s.defect, s.length, s.dtype): s for s in sights}.values())
 
 
 def page(defects: Sequence[str], dtypes: Sequence[str], *, write: bool) -> int:
@@ -71,7 +85,7 @@ def tables_of(seen: list[Sight], defects: Sequence[str], dtypes: Sequence[str]) 
             cells = [by_place.get((defect, dtype, length)) for length in lengths]
             if any(cells):
                 lines.append(f"| {defect} | {dtype} | {' | '.join('' if s is None else checks(s) for s in cells)} |")
-            unseen = [str(s.length) for s in cells if s is not None and not s.seen]
+            unseen = [str(s.length) for s in cells if s is not None and s.hidden]
             if unseen and defect != defects[0]:
                 hidden.append(f"`{defect}` in {dtype} at {', '.join(unseen)}")
     said = (
@@ -79,9 +93,14 @@ def tables_of(seen: list[Sight], defects: Sequence[str], dtypes: Sequence[str]) 
         if hidden
         else "Every defect is seen by a check at every length that was judged."
     )
+    absent = sum(s.same and s.defect != defects[0] for s in seen)
+    if absent:
+        said += f" At {absent} places the launch that the kernel chooses leaves nothing to see (`=`)."
     return f"{said}\n\n" + "\n".join(lines) + "\n"
 
 
 def checks(sight: Sight) -> str:
-    """The names of the checks that see a defect."""
-    return ", ".join(dict.fromkeys(each.split()[0] for each in sight.seen)) or "–"
+    """The names of the checks that see a defect, and how it was seen where its own launch does not show it."""
+    names = ", ".join(dict.fromkeys(each.split()[0] for each in sight.seen))
+    marked = f"{names} in {sight.tiles}" if sight.tiles else names
+    return " ".join(filter(None, ("=" if sight.same else "", marked))) or "–"

@@ -3,7 +3,6 @@
 docs/bounds.md, section 22.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -70,12 +69,18 @@ class WeightedSum:
         kinds = torch.zeros_like(share).scatter_add_(-1, kind, share)
         return (size.sum(-1) > 0) & (kinds.square().sum(-1) <= 1 / _KINDS) & (spread >= _SPREAD**2)
 
-    def shares(self, width: int) -> Iterator[Tensor]:
-        """What each tile of `width` places contributes to y, `[G, R, C]`, in ascending order."""
-        tile = self.place // width
-        for number in range(int(tile.max()) + 1 if tile.numel() else 0):
-            here = (tile == number).nonzero().squeeze(-1)
-            yield self.weights[..., here] @ self.operand[:, here]
+    def tiles(self, width: int) -> int:
+        """Number of tiles of `width` places."""
+        return int(self.place.max()) // width + 1 if self.place.numel() else 0
+
+    def share(self, width: int, number: int) -> Tensor:
+        """What one tile of `width` places contributes to y, `[G, R, C]`."""
+        here = (self.place // width == number).nonzero().squeeze(-1)
+        return self.weights[..., here] @ self.operand[:, here]
+
+    def along(self, direction: Tensor) -> Tensor:
+        """`[G, R, T]`: what each term contributes to the product of y with a direction `[G, R, C]`, summed over the channels."""
+        return (direction @ self.operand.mT).mul_(self.weights)
 
 
 def only_chunk(problem: BoundInputs) -> Chunk | None:

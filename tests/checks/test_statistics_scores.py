@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 import torch
 
-from flashverify.checks.statistics.evidence import Errors, spread, steepest_tilt, tilt_limit
+from flashverify.checks.statistics.evidence import Errors, leaning_tiles, spread, steepest_tilt, tilt, tilt_limit
 from flashverify.numerics import FORMATS, Form
 from flashverify.numerics.form import _CHOICES
 from flashverify.numerics.systematic import rounds_plainly, without_roundings
@@ -28,7 +28,7 @@ def test_the_score_is_a_tail_of_even_signs():
     for _ in range(2000):
         size = torch.exp(2 * torch.randn(1, 64, 1, generator=generator, dtype=torch.float64)) * 2.0**-14
         sign = torch.randint(0, 2, (1, 64, 1), generator=generator).double() * 2 - 1
-        scores.append(steepest_tilt(errors_of(size * sign, value), terms, ())[0].score)
+        scores.append(steepest_tilt(errors_of(size * sign, value), terms, (), 1e-9)[0].score)
 
     for x in (1.5, 2.0, 2.5):
         assert 2000 * 0.001 < sum(score > x for score in scores) + 2 <= 2000 * 2 * torch.tensor(-x * x / 2).exp() + 2
@@ -40,9 +40,48 @@ def test_a_lean_within_the_directed_part_scores_nothing():
     leaning = Errors.of(value * (1 + 2.0**-13), value, value * 2.0**-13, torch.ones_like(value), FORMATS["fp16"])
     terms = WeightedSum(weights=value[..., :1], operand=value[:, :1], place=torch.zeros(1), unit=0.0, floor=0.0)
 
-    assert steepest_tilt(leaning, terms, ())[0].score == 0
-    assert steepest_tilt(errors_of(value * 2.0**-13, value), terms, ())[0].score > 7
+    assert steepest_tilt(leaning, terms, (), 1e-9)[0].score == 0
+    assert steepest_tilt(errors_of(value * 2.0**-13, value), terms, (), 1e-9)[0].score > 7
     assert spread(leaning, torch.zeros_like(value))[2] == 64
+
+
+@pytest.mark.parametrize("room", [0.0, 2.0**-14, 2.0**-8])
+@pytest.mark.parametrize("slope", [0.0, 2.0**-12, -(2.0**-11)])
+def test_the_tile_that_is_found_is_the_steepest_of_all(slope, room):
+    """Rows of two heads of a group, so that a tile has places of both; tiles are summed one by one here."""
+    generator = torch.Generator().manual_seed(11)
+    weights = torch.rand(2, 60, 80, generator=generator, dtype=torch.float64)
+    terms = WeightedSum(
+        weights=weights,
+        operand=torch.randn(2, 80, 8, generator=generator, dtype=torch.float64),
+        place=torch.arange(40).repeat(2),
+        unit=2.0**-11,
+        floor=0.0,
+    )
+    value = weights @ terms.operand
+    noise = 2.0**-13 * torch.randn(2, 60, 8, generator=generator, dtype=torch.float64)
+    noise += slope * (weights[..., 16:24] @ terms.operand[:, 16:24] + weights[..., 56:64] @ terms.operand[:, 56:64])
+    ones = torch.ones_like(value)
+    errors = Errors(value=value, error=noise, directed=room * ones, weight=ones)
+    shares = {}
+    for width in (8, 16, 32):
+        for number in range(-(-40 // width)):
+            here = torch.arange(80)[torch.arange(80) % 40 // width == number]
+            shares[width, number] = weights[..., here] @ terms.operand[:, here]
+    all_tiles = {tile: tilt(errors, share).score for tile, share in shares.items()}
+    steepest = max(all_tiles, key=all_tiles.get)
+    limit = tilt_limit(1e-9, 1 + 5 + 3 + 2)
+
+    _, found, said = steepest_tilt(errors, terms, (8, 16, 32, 64), 1e-9)
+    asked = dict(leaning_tiles(errors, terms, (8, 16, 32, 64), 1.0))
+    bare = dataclasses.replace(errors, directed=torch.zeros_like(value))
+
+    assert torch.allclose(terms.along(noise).sum(-1), (noise * value).sum(-1), rtol=1e-9, atol=1e-15)
+    assert set(asked) == {tile for tile, share in shares.items() if tilt(bare, share).score > 1}
+    assert all(torch.allclose(share, shares[tile], rtol=1e-12) for tile, share in asked.items())
+    assert said == pytest.approx(limit)
+    assert (found is None) == (slope == 0 or room == 2.0**-8) == (all_tiles[steepest] <= limit)
+    assert found is None or (found.tile == steepest == (8, 2) and found.score == pytest.approx(all_tiles[steepest]))
 
 
 def test_every_field_of_a_form_is_said_to_round_to_nearest_or_kept():

@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING
 import torch
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from flashverify.formats import Format
     from flashverify.numerics.weighted_sums import WeightedSum
 
-__all__ = ["Errors", "Tilt", "spread", "steepest_tilt", "tilt", "tilt_limit"]
+__all__ = ["Errors", "Tilt", "leaning_tiles", "number_of_tiles", "spread", "steepest_tilt", "tilt", "tilt_limit"]
+
+_SLACK = 1e-6
+"""What the order of a sum in float64 changes of a score, and more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -113,19 +116,45 @@ def surest_tilt(errors: Errors, direction: torch.Tensor) -> Tilt:
     return Tilt(float(candidates.min()), slope, int((lean != 0).sum()))
 
 
-def steepest_tilt(errors: Errors, terms: WeightedSum, widths: Sequence[int]) -> tuple[Tilt, Tilt | None, int]:
-    """The tilt along the value; the steepest one along the share of a tile, None where there is one tile; and the number of directions tried."""
-    tried, steepest = 1, None
+def steepest_tilt(
+    errors: Errors, terms: WeightedSum, widths: Sequence[int], alpha: float
+) -> tuple[Tilt, Tilt | None, float]:
+    """The tilt along the value; the steepest one along the share of a tile, None where no tile passes the limit; and the limit.
+
+    Args:
+        errors: of the output.
+        terms: what the output is a sum of.
+        widths: of tiles.
+        alpha: probability that a right output passes the limit in one direction or another.
+    """
+    limit = tilt_limit(alpha, 1 + number_of_tiles(terms, widths))
+    found = [tilt(errors, share, tile) for tile, share in leaning_tiles(errors, terms, widths, limit)]
+    steepest = max(found, key=lambda each: each.score, default=None)
+    passes = steepest is not None and steepest.score > limit
+    return tilt(errors, errors.value), steepest if passes else None, limit
+
+
+def number_of_tiles(terms: WeightedSum, widths: Sequence[int]) -> int:
+    """Tiles of all widths that cut the sum into several."""
+    return sum(count for count in map(terms.tiles, widths) if count > 1)
+
+
+def leaning_tiles(
+    errors: Errors, terms: WeightedSum, widths: Sequence[int], limit: float
+) -> Iterator[tuple[tuple[int, int], torch.Tensor]]:
+    """Width, number and share `[G, R, C]` of every tile whose score may pass the limit.
+
+    What may share a direction only lowers a score. Without it the lean of a group along a share is a sum over the terms of the tile.
+    """
+    leans = terms.along(errors.weight * errors.error)
     for width in widths:
-        shares = list(terms.shares(width))
-        if len(shares) < 2:
+        count = terms.tiles(width)
+        if count < 2:
             continue
-        for number, share in enumerate(shares):
-            tried += 1
-            found = tilt(errors, share, (width, number))
-            if steepest is None or found.score > steepest.score:
-                steepest = found
-    return tilt(errors, errors.value), steepest, tried
+        groups = leans.new_zeros(*leans.shape[:2], count).index_add_(-1, terms.place // width, leans)
+        score = groups.sum((0, 1)).abs() / groups.square().sum((0, 1)).sqrt()
+        for number in (score > limit * (1 - _SLACK)).nonzero().flatten().tolist():
+            yield (width, number), terms.share(width, number)
 
 
 def spread(errors: Errors, variance: torch.Tensor) -> tuple[float, float, int]:

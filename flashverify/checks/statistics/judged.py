@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from flashverify.case.memory.host import on_cpu
 from flashverify.checks.accuracy import finite_stored, judged_form
-from flashverify.checks.statistics.evidence import Errors, spread, steepest_tilt, tilt_limit
+from flashverify.checks.statistics.evidence import Errors, spread, steepest_tilt
 from flashverify.checks.statistics.row_sums import lse_errors, lse_terms, lse_tilt
 from flashverify.formats import FORMATS
 from flashverify.judge.verdict import Status, Verdict
@@ -175,8 +175,7 @@ def _lse_failures(asked: _Asked) -> list[Verdict] | None:
     errors = lse_errors(truth, terms, asked.outputs["lse"], asked.undefined.get("lse"), part)
     if errors.groups < GROUPS:
         return None
-    steepest, direction, tried = lse_tilt(errors, terms, asked.chunk, _WIDTHS)
-    limit = tilt_limit(ALPHA, tried)
+    steepest, direction, limit = lse_tilt(errors, terms, asked.chunk, _WIDTHS, ALPHA)
     if steepest.score <= limit:
         return []
     message = (
@@ -194,11 +193,10 @@ def _grouped(problem: BoundInputs, name: str, x: torch.Tensor) -> torch.Tensor:
 
 
 def _failures(name: str, mode: str, errors: Errors, terms: WeightedSum, sized: bool) -> Iterator[Verdict]:
-    whole, tile, tried = steepest_tilt(errors, terms, _WIDTHS)
-    limit = tilt_limit(ALPHA, tried)
+    whole, tile, limit = steepest_tilt(errors, terms, _WIDTHS, ALPHA)
     if whole.score > limit:
         yield _failure(name, mode, "drift", _tilted(f"{name} is", whole, limit))
-    elif tile is not None and tile.score > limit:
+    elif tile is not None:
         yield _failure(
             name, mode, "tile", _tilted(f"the share that {_tile(name, tile)} have in {name} is", tile, limit)
         )

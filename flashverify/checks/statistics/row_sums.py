@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from flashverify.checks.statistics.evidence import Errors, Tilt, surest_tilt
+from flashverify.checks.statistics.evidence import Errors, Tilt, leaning_tiles, number_of_tiles, surest_tilt, tilt_limit
 from flashverify.numerics.weighted_sums import row_weights
 
 if TYPE_CHECKING:
@@ -57,25 +57,27 @@ def lse_terms(truth: Truth, chunk: Chunk) -> WeightedSum:
     return row_weights(truth.problem, chunk, truth.exact_lse)
 
 
-def lse_tilt(errors: Errors, terms: WeightedSum, chunk: Chunk, widths: Sequence[int]) -> tuple[Tilt, str, int]:
-    """The steepest tilt, its direction in words, and the number of directions tried.
+def lse_tilt(
+    errors: Errors, terms: WeightedSum, chunk: Chunk, widths: Sequence[int], alpha: float
+) -> tuple[Tilt, str, float]:
+    """The steepest tilt, its direction in words, and the limit, which a right LSE passes with probability alpha at most.
 
     The directions are what an error common to all rows can follow: the mean logit where logits are scaled, the LSE itself, a constant where
-    sums are scaled, and the weight of a tile of keys.
+    sums are scaled, and the weight of a tile of keys. A tile that cannot pass the limit is left out.
     """
-    found = [(surest_tilt(errors, direction), words) for direction, words in _directions(errors, terms, chunk, widths)]
+    common = dict(_common(errors, terms, chunk))
+    limit = tilt_limit(alpha, len(common) + number_of_tiles(terms, widths))
+    tiles = (
+        (f"the weight of keys {width * number} to {width * (number + 1) - 1}", share)
+        for (width, number), share in leaning_tiles(errors, terms, widths, limit)
+    )
+    found = [(surest_tilt(errors, direction), words) for words, direction in (*common.items(), *tiles)]
     steepest, words = max(found, key=lambda each: each[0].score)
-    return steepest, words, len(found)
+    return steepest, words, limit
 
 
-def _directions(
-    errors: Errors, terms: WeightedSum, chunk: Chunk, widths: Sequence[int]
-) -> Iterator[tuple[torch.Tensor, str]]:
+def _common(errors: Errors, terms: WeightedSum, chunk: Chunk) -> Iterator[tuple[str, torch.Tensor]]:
     logits = torch.where(terms.weights > 0, chunk.S, 0.0)
-    yield (terms.weights * logits).sum(-1, keepdim=True), "the mean logit"
-    yield errors.value, "the LSE"
-    yield torch.ones_like(errors.value), "a constant"
-    for width in widths:
-        shares = list(terms.shares(width))
-        for number, share in enumerate(shares if len(shares) > 1 else ()):
-            yield share, f"the weight of keys {width * number} to {width * (number + 1) - 1}"
+    yield "the mean logit", (terms.weights * logits).sum(-1, keepdim=True)
+    yield "the LSE", errors.value
+    yield "a constant", torch.ones_like(errors.value)
