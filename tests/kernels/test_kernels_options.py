@@ -55,3 +55,12 @@ def test_every_option_survives_being_plain_values():
         empty = back(to(kind()))
 
         assert all(getattr(empty, field.name) == field.default for field in dataclasses.fields(kind))
+
+
+def test_torchs_compiler_meets_the_constructor_of_options_which_it_can_follow(monkeypatch):
+    quick = Options.of({"causal": "top-left"})
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    traced = Options.of({"causal": "top-left"})
+
+    assert vars(quick) == {"causal": "top-left"}
+    assert vars(traced) == vars(Options(causal="top-left"))
