@@ -116,7 +116,7 @@ def test_what_is_kept_is_named_after_a_failure_of_any_check(check):
 @pytest.mark.parametrize(("wrong", "suspected"), [((101,), False), ((101, 103, 105), True)])
 def test_a_second_call_that_is_wrong_once_is_chance(monkeypatch, wrong, suspected):
     asked = []
-    monkeypatch.setattr(naming, "kept_from_earlier", lambda *_: asked.append(1))
+    monkeypatch.setattr(naming, "kept_from_earlier", lambda *_, **__: asked.append(1))
     subject = make(lambda p: (lambda o, lse: (o * (1 + (p.case.values.seed in wrong)), lse))(*attention(p)))
     verdict = Verdict(check="accuracy", status=Status.FAIL, output="o")
     of_a_later_call(

@@ -13,9 +13,11 @@ if TYPE_CHECKING:
 
     from flashverify.diagnosis.observation import Scene
 
-__all__ = ["CUTS", "counted_devices", "first_half", "place_on"]
+__all__ = ["CUTS", "TWO", "counted_devices", "devices_of", "first_half", "place_on"]
 
 _COUNTS = (2, 3, 4, 8)
+TWO = "two devices"
+"""What stands for a launch parameter where a case has none."""
 
 
 def _contiguous(size: int, count: int) -> Tensor:
@@ -43,6 +45,15 @@ CUTS: tuple[tuple[str, Callable[[int, int], Tensor]], ...] = (
 def counted_devices(scene: Scene) -> Iterator[str]:
     """Launch parameters that may be a number of devices."""
     yield from (name for name, value in scene.case.launch or () if value in _COUNTS and not isinstance(value, bool))
+
+
+def devices_of(scene: Scene, name: str) -> int:
+    """How many devices a launch parameter says; under `TWO` 2 where there are no parameters; 0 where that is not known."""
+    launch = dict(scene.case.launch or ())
+    if scene.case.mask.packed is not None or (name == TWO and launch):
+        return 0
+    found = launch.get(name, 2 if name == TWO else 0)
+    return found if isinstance(found, int) else 0
 
 
 def first_half(size: int, count: int) -> Tensor:

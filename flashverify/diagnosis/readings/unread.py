@@ -48,6 +48,8 @@ _ASKED = (
 """Things of a problem that are given to a subject by themselves."""
 _NEEDED, _MOST = 3, 4
 """Failing cases on which an input makes no difference, at least, and those that are tried."""
+_SHOWING = 2
+"""Of these, those on which something else is declared of an output that is said."""
 _SILENT = 2
 """Cases that lack an input, or on which another one changes nothing, after which no further one is tried."""
 _LARGEST = 20_000
@@ -79,8 +81,8 @@ def unread_inputs(trials: Trials, scene: Scene) -> list[Said]:
             other |= {name for name, alike in moved.items() if not alike}
             if not same:
                 break
-        names = [name for name in OUTPUTS if same[name] >= _NEEDED and name not in other]
-        if names and tested_on(told):
+        names = [name for name in OUTPUTS if same[name] >= _SHOWING and name not in other]
+        if names and len(told) >= _NEEDED and tested_on(told):
             outputs = listed([_SHOWN.get(name, name) for name in names])
             verb, alone = "does" if len(names) == 1 else "do", "them" if thing.plural else "it"
             words = f"{outputs} {verb} not depend on the {thing.words}: calls that differ in {alone} alone return the same bits"

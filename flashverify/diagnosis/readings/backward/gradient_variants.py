@@ -11,7 +11,7 @@ import torch
 from flashverify.checks.passes.logits import products
 from flashverify.diagnosis.readings.backward.moves import key_moves, moved, row_moves
 from flashverify.diagnosis.readings.backward.variants import Option, RowTerms, added_names, draws_elsewhere, of_row
-from flashverify.diagnosis.readings.devices import CUTS, counted_devices, place_on
+from flashverify.diagnosis.readings.devices import CUTS, TWO, counted_devices, devices_of, place_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -96,12 +96,12 @@ def dp_variants(scene: Scene) -> Iterator[Option]:
             yield Option(f"dP sums the first {size} channels only", _first_channels(size))
     for words in key_moves(scene):
         yield Option(f"dP is made of V of {words}", _dp_of_key(words), True)
-    for name in counted_devices(scene):
+    for name in (*counted_devices(scene), TWO):
         for how, cut in CUTS:
             among = f"of pieces {how}, one for each of the {name}"
             words = f"dP is made of V of the row's own device, {among}"
             yield Option(words, partial(_dp_of_own_device, name=name, cut=cut), True)
-            for ahead in range(1, int(dict(scene.case.launch)[name])):
+            for ahead in range(1, devices_of(scene, name)):
                 words = f"dP is made of V of the device {ahead} further than the key's, {among}"
                 yield Option(words, partial(_dp_of_device, name=name, cut=cut, ahead=ahead), True)
     for words in row_moves(scene):
@@ -110,13 +110,8 @@ def dp_variants(scene: Scene) -> Iterator[Option]:
         )
 
 
-def _devices(scene: Scene, name: str) -> int:
-    found = dict(scene.case.launch or ()).get(name, 0)
-    return found if isinstance(found, int) and scene.case.mask.packed is None else 0
-
-
 def _dp_of_device(scene: Scene, s: Steps, name: str, cut: Callable[[int, int], Tensor], ahead: int) -> Tensor | None:
-    count = _devices(scene, name)
+    count = devices_of(scene, name)
     if not count:
         return None
     read = place_on(cut(scene.case.seq_k, count), torch.tensor(ahead), count)
@@ -124,7 +119,7 @@ def _dp_of_device(scene: Scene, s: Steps, name: str, cut: Callable[[int, int], T
 
 
 def _dp_of_own_device(scene: Scene, s: Steps, name: str, cut: Callable[[int, int], Tensor]) -> Tensor | None:
-    count = _devices(scene, name)
+    count = devices_of(scene, name)
     if not count:
         return None
     rows, keys = cut(scene.case.seq_q, count), cut(scene.case.seq_k, count)

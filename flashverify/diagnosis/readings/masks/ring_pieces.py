@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from flashverify.diagnosis.readings.devices import CUTS, counted_devices, first_half
+from flashverify.diagnosis.readings.devices import CUTS, counted_devices, devices_of, first_half
 from flashverify.diagnosis.readings.masks.ends import visible_of
 
 if TYPE_CHECKING:
@@ -41,18 +41,12 @@ def ring_pieces(scene: Scene, seen: Callable[[str, Callable[[Scene], Tensor]], E
                 yield seen(words, partial(_half, name=name, first=first, own=True, both=both))
 
 
-def _count(scene: Scene, name: str) -> int:
-    """How many devices; 0 where the launch does not say."""
-    found = dict(scene.case.launch or ()).get(name, 0)
-    return found if isinstance(found, int) and scene.case.mask.packed is None else 0
-
-
 def _none() -> Tensor:
     return torch.zeros(1, 1, 1, 1, dtype=torch.bool)
 
 
 def _ahead(scene: Scene, name: str, cut: Cut, ahead: int) -> Tensor:
-    count = _count(scene, name)
+    count = devices_of(scene, name)
     if not count:
         return _none()
     rows, keys = cut(scene.case.seq_q, count), cut(scene.case.seq_k, count)
@@ -60,11 +54,11 @@ def _ahead(scene: Scene, name: str, cut: Cut, ahead: int) -> Tensor:
 
 
 def _others(scene: Scene, name: str, cut: Cut) -> Tensor:
-    return ~_ahead(scene, name, cut, 0) if _count(scene, name) else _none()
+    return ~_ahead(scene, name, cut, 0) if devices_of(scene, name) else _none()
 
 
 def _half(scene: Scene, name: str, first: bool, own: bool, both: bool) -> Tensor:
-    count = _count(scene, name)
+    count = devices_of(scene, name)
     if not count:
         return _none()
     half = (first_half(scene.case.seq_k, count) == first)[None, None, None]

@@ -53,12 +53,12 @@ def _changes() -> Iterator[tuple[str, Callable[[Effect, _Pairs], dict[str, Tenso
     yield "the first row", lambda e, x: {"row": x.row * 0}
     yield "the first key", lambda e, x: {"key": x.key * 0}
     yield from _numbered()
-    for t in TILES:
+    for t in (2, 4, 8, *TILES):
         yield f"key j modulo {t}", partial(lambda e, x, t: {"key": x.key % t}, t=t)
         yield f"row i modulo {t}", partial(lambda e, x, t: {"row": x.row % t}, t=t)
         yield f"the first key of the tile of {t}", partial(lambda e, x, t: {"key": x.key // t * t}, t=t)
         yield f"the first row of the tile of {t}", partial(lambda e, x, t: {"row": x.row // t * t}, t=t)
-        for other in TILES:
+        for other in TILES if t in TILES else ():
             if other != t:
                 far = f"key j % {t} of a tile that begins at {other} times the number of its tile of {t}"
                 yield far, partial(lambda e, x, t, o: {"key": x.key // t * o + x.key % t}, t=t, o=other)
