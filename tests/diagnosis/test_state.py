@@ -143,6 +143,16 @@ def test_a_state_is_suspected_where_the_batch_cannot_change(monkeypatch, batch):
     assert found.name == "stale-softcap"
 
 
+def test_what_goes_by_heads_alone_is_named_though_every_size_was_asked():
+    subject = a_thing("sink", key=lambda problem: problem.q.shape[1])
+    case = parse_case(f"{FORWARD} sink=yes")
+    assert not judge_case(subject, dataclasses.replace(case, seq_q=3), Plan(checks=("accuracy",))).failures
+    found = of_a_later_call(subject, case, Verdict(check="accuracy", status=Status.FAIL, output="o"), 0, SECONDS)
+
+    assert found is not None
+    assert found.name == "stale-sink"
+
+
 @pytest.mark.parametrize("number", range(7))
 def test_pairs_of_other_lengths_exist_for_every_batch(number):
     found = list(pairs(Plain(), parse_case(f"{FORWARD} klen=7,2"), "lengths", number))

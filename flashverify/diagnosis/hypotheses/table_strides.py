@@ -81,7 +81,8 @@ def _bitmap(scene: Scene) -> Iterator[Alternative]:
     bits = bitmap_tensor(scene.case)
     if bits is None or not bits.numel():
         return
-    words = torch.nn.functional.pad(bits, (0, -bits.shape[-1] % _WORD)).unflatten(-1, (-1, _WORD))
+    padded = torch.nn.functional.pad(bits, (0, -bits.shape[-1] % _WORD))
+    words = padded.reshape(*bits.shape[:3], -1, _WORD)
     for unit, table in ((_WORD, words), (1, bits.unsqueeze(-1))):
         for detail, found in _alternatives(scene, table, unit):
             yield Alternative(

@@ -82,7 +82,9 @@ def readings(trials: Trials, scene: Scene, output: str) -> Readings:
         said = [_said(words) for words in gradients_in_effect(trials, scene)]
     if not said:
         said = [_said(words) for words in values_elsewhere(trials, scene, output)]
-    return _joined(said or places_in_effect(trials, scenes))
+    if not said and not no_matter_of_masks:  # a product with other values looks as if keys were missing
+        said = places_in_effect(trials, scenes)
+    return _joined(said)
 
 
 def _weights_are_right(failing: frozenset[str]) -> bool:

@@ -62,7 +62,7 @@ def first_half(size: int, count: int) -> Tensor:
 
 
 def place_on(devices: Tensor, ahead: Tensor, count: int) -> Tensor:
-    """Where a position lies on another device what lies at its place on its own; itself where nothing does.
+    """Where a position lies on another device what lies at its place on its own; itself where that device has not as many positions.
 
     Args:
         devices: int64 `[S]`, of each position.
@@ -74,5 +74,6 @@ def place_on(devices: Tensor, ahead: Tensor, count: int) -> Tensor:
     sizes = torch.bincount(devices, minlength=count)
     table = torch.full((count, int(sizes.max()) if len(devices) else 1), -1)
     table[devices, local] = torch.arange(len(devices))
-    found = table[(devices + ahead) % count, local.expand(torch.broadcast_shapes(ahead.shape, devices.shape))]
-    return torch.where(found < 0, torch.arange(len(devices)), found)
+    other = (devices + ahead) % count
+    found = table[other, local + torch.zeros_like(other)]
+    return torch.where(sizes[other] == sizes[devices], found, torch.arange(len(devices)))

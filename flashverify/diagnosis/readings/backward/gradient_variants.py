@@ -99,10 +99,10 @@ def dp_variants(scene: Scene) -> Iterator[Option]:
     for name in (*counted_devices(scene), TWO):
         for how, cut in CUTS:
             among = f"of pieces {how}, one for each of the {name}"
-            words = f"dP is made of V of the row's own device, {among}"
+            words = f"dP is made of V of the row's own device, where that has as many keys, {among}"
             yield Option(words, partial(_dp_of_own_device, name=name, cut=cut), True)
             for ahead in range(1, devices_of(scene, name)):
-                words = f"dP is made of V of the device {ahead} further than the key's, {among}"
+                words = f"dP is made of V of the device {ahead} further than the key's, where that has as many, {among}"
                 yield Option(words, partial(_dp_of_device, name=name, cut=cut, ahead=ahead), True)
     for words in row_moves(scene):
         yield Option(
