@@ -45,6 +45,7 @@ from flashverify.diagnosis.hypotheses.softmax import SOFTMAX
 from flashverify.diagnosis.hypotheses.softmax_gradient import SOFTMAX_GRADIENT
 from flashverify.diagnosis.hypotheses.statistics import STATISTICS
 from flashverify.diagnosis.hypotheses.sums import SUMS
+from flashverify.diagnosis.hypotheses.table_strides import TABLE_STRIDES
 from flashverify.diagnosis.hypotheses.term_places import TERM_PLACES
 from flashverify.diagnosis.hypotheses.terms import TERMS
 from flashverify.diagnosis.hypotheses.tile_counts import TILE_COUNTS
@@ -67,6 +68,7 @@ SEMANTICS: tuple[Semantics, ...] = (
     *TREES,
     *PATTERNS,
     *PATTERN_PLACES,
+    *TABLE_STRIDES,
     *SELECTIONS,
     *SHARED_KV,
     *QUANTISED,

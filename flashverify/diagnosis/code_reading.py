@@ -30,6 +30,7 @@ class Reading:
         zero: `[B, H, S, 1]` float64.
         shifted: whether there are zero points, beside the middle of `int4`.
         per: keys or rows of a group.
+        lengths: `[B]`, the keys or rows that count in each sequence.
         name: of the format.
     """
 
@@ -41,6 +42,7 @@ class Reading:
     zero: Tensor
     shifted: bool
     per: int
+    lengths: Tensor
     name: str
 
     def value(
@@ -51,9 +53,11 @@ class Reading:
         made = used * ((self.numbers if numbers is None else numbers) - (self.zero if zero is None else zero))
         return _finite(made), _finite(used)
 
-    def of_groups(self, at: Tensor) -> Tensor:
-        """The scales of the groups `at`, `[S]`, of each key or row."""
-        return self.groups[:, :, at.clamp(0, self.groups.shape[2] - 1)].unsqueeze(-1)
+    def of_groups(self, at: Tensor, part: str = "scale") -> Tensor:
+        """The scales, or zero points, of the groups `at`, `[S]` or `[B, S]`, of each key or row."""
+        x: Tensor = getattr(self, part)
+        key = (at.clamp(0, self.groups.shape[2] - 1) * self.per).clamp(max=max(x.shape[2] - 1, 0))
+        return x.gather(2, key.expand(x.shape[0], -1)[:, None, :, None].expand_as(x))
 
 
 def _finite(x: Tensor) -> Tensor:
@@ -82,6 +86,9 @@ def operand_codes(problem: Problem, name: str) -> Reading:
         zero=middle if zero is None else zero.double().expand(batch, heads, zero.shape[2])[:, :, at].unsqueeze(-1),
         shifted=zero is not None,
         per=per,
+        lengths=torch.tensor(
+            (problem.case.rows_inside if name == "q" else problem.case.keys_inside) or (length,) * batch
+        ),
         name=how.codes,
     )
 

@@ -116,7 +116,7 @@ def test_what_is_kept_is_named_after_a_failure_of_any_check(check):
 @pytest.mark.parametrize(("wrong", "suspected"), [((101,), False), ((101, 103, 105), True)])
 def test_a_second_call_that_is_wrong_once_is_chance(monkeypatch, wrong, suspected):
     asked = []
-    monkeypatch.setattr(naming, "kept_from_earlier", lambda *_: asked.append(1))
+    monkeypatch.setattr(naming, "kept_from_earlier", lambda *_, **__: asked.append(1))
     subject = make(lambda p: (lambda o, lse: (o * (1 + (p.case.values.seed in wrong)), lse))(*attention(p)))
     verdict = Verdict(check="accuracy", status=Status.FAIL, output="o")
     of_a_later_call(
@@ -141,6 +141,16 @@ def test_a_state_is_suspected_where_the_batch_cannot_change(monkeypatch, batch):
 
     assert found is not None
     assert found.name == "stale-softcap"
+
+
+def test_what_goes_by_heads_alone_is_named_though_every_size_was_asked():
+    subject = a_thing("sink", key=lambda problem: problem.q.shape[1])
+    case = parse_case(f"{FORWARD} sink=yes")
+    assert not judge_case(subject, dataclasses.replace(case, seq_q=3), Plan(checks=("accuracy",))).failures
+    found = of_a_later_call(subject, case, Verdict(check="accuracy", status=Status.FAIL, output="o"), 0, SECONDS)
+
+    assert found is not None
+    assert found.name == "stale-sink"
 
 
 @pytest.mark.parametrize("number", range(7))

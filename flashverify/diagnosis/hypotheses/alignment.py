@@ -74,6 +74,18 @@ def _of_buffers(scene: Scene) -> Iterator[tuple[Tensor, str]]:
         yield _row(scene) + shift[:, None], words
 
 
+def _of_the_longest(scene: Scene) -> Iterator[tuple[Tensor, str]]:
+    """Keys - rows, where one or both are the largest of all sequences."""
+    at = scene.at
+    if not scene.case.mask.aligned_at_end or not at.rows.numel():
+        return
+    rows, keys = at.rows.amax(), at.keys.amax()
+    shifts = ((keys - rows, "of keys and rows"), (keys - at.rows, "of keys"), (at.keys - rows, "of rows"))
+    for shift, words in shifts:
+        if bool((shift != at.shift).any()):
+            yield _row(scene) + shift.expand_as(at.rows)[:, None], words
+
+
 def _of_first_sequence(scene: Scene) -> Iterator[tuple[Tensor, str]]:
     shift = scene.at.shift
     if scene.case.seq_q and scene.case.mask.aligned_at_end and bool((shift != shift[:1, :1]).any()):
@@ -144,6 +156,11 @@ ALIGNMENT = (
         name="diagonal-of-the-buffers",
         sentence="the diagonal is aligned by the sizes of the buffers, not by the declared lengths",
         build=_at(_of_buffers),
+    ),
+    Semantics(
+        name="diagonal-of-the-longest",
+        sentence="the diagonal is aligned by the lengths of the longest sequence, not by those of each one",
+        build=_at(_of_the_longest),
     ),
     Semantics(
         name="diagonal-of-first-sequence",

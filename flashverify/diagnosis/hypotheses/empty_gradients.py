@@ -69,6 +69,23 @@ def _empty_weigh(scene: Scene) -> Iterator[tuple[str, Change]]:
     yield "1 over the number of keys", partial(weighing, 1.0 / count)
 
 
+def _empty_give_to_sink(scene: Scene) -> Iterator[tuple[str, Change]]:
+    """The weight of the sink where an LSE of 0, of the sink itself, or of what a row without keys holds is subtracted."""
+    empty, sink, dlse = _empty(scene), scene.inputs.sink, scene.inputs.dlse
+    if sink is None or not bool(empty.any()):
+        return
+    given = torch.zeros_like(empty, dtype=torch.float64) if dlse is None else torch.where(empty, dlse.double(), 0.0)
+
+    def giving(weight: Tensor, s: Steps) -> Steps:
+        assert s.sink_weight is not None
+        return replace(s, sink_weight=torch.where(empty, weight, s.sink_weight), dlse=s.dlse + given)
+
+    own = sink.double().view(1, -1, 1).expand(empty.shape).exp()
+    for detail, weight in (("exp(sink), as of an LSE of 0", own), ("1", torch.ones_like(own))):
+        if not bool((weight * given == 0)[empty].all()):
+            yield f"with the weight {detail}", partial(giving, weight)
+
+
 def _padded_keys(scene: Scene) -> Iterator[Alternative]:
     """Exp(0 - LSE) of keys behind the last one is infinite, and times a row of zeros NaN."""
     if not has_gradients(scene) or scene.lse is None:
@@ -135,6 +152,12 @@ EMPTY_GRADIENTS = (
         sentence="rows that see no key weigh in the gradients: their logits and their LSE are one finite number",
         build=by_steps(_empty_weigh),
         outputs=(*OF_DS, "dv"),
+    ),
+    Semantics(
+        name="empty-rows-in-dsink",
+        sentence="rows that see no key give what they get through the LSE to the gradient of the sink",
+        build=by_steps(_empty_give_to_sink),
+        outputs=("dsink",),
     ),
     Semantics(
         name="padded-keys-overflow-in-backward",

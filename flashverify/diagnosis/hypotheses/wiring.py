@@ -177,6 +177,9 @@ def _row_of_table(scene: Scene, j: Tensor, own: int) -> Iterator[tuple[Tensor, s
     """The rows of the table begin as many entries apart as the sequence has pages, or its columns are read as its rows."""
     batch, pages = torch.arange(scene.case.batch)[:, None], -(-scene.at.key_limit[:, :1] // own)
     yield batch * pages + j // own, "by the pages of the sequence"
+    yield batch * pages.amax() + j // own, "by the pages of the longest sequence"
+    before = (pages.cumsum(0) - pages) if pages.numel() else pages
+    yield before + j // own, "one behind the other, without room behind the pages that are used"
     yield (j // own) * scene.case.batch + batch, "sequences and entries are exchanged"
 
 

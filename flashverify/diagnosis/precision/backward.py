@@ -45,17 +45,33 @@ def backward(scene: Scene, steps: Steps, names: frozenset[str]) -> dict[str, Ten
     if not i.k.shape[2] or not i.do.shape[2] or names <= found.keys():
         return found
     z = logits_of(i, steps)
-    weights = (z - rows.lse.unsqueeze(-1)).exp()
+    weights = steps.exponent(z - rows.lse.unsqueeze(-1)).exp()
     keep = torch.ones_like(weights) if i.keep is None else i.keep.double() / (1.0 - i.dropout)
-    v = i.v.repeat_interleave(scene.group, 1)
-    ds = steps.p_of_ds(weights) * (steps.dp(i.do @ v.mT) * keep - rows.shift.unsqueeze(-1))
+    centred = steps.kept_dp(_kept_dp(scene, i, keep, steps)) - rows.shift.unsqueeze(-1)
+    ds = steps.p_of_ds(weights) * steps.centred_dp(centred)
     found |= _of_terms(i, ds, steps)
     if i.softcap:
         tanh = torch.tanh(products(i) / i.softcap)
-        ds = ds * (1.0 - (tanh if steps.tanh is None else steps.tanh(tanh)) ** 2)
+        ds = ds * steps.slope(1.0 - (tanh if steps.tanh is None else steps.tanh(tanh)) ** 2)
+    if steps.scaled_ds is not None and i.scale:
+        ds = steps.scaled_ds(ds * i.scale) / i.scale
     if names & {"dq", "dk", "dv"}:
-        found |= _of_operands(scene, i, steps.p(weights * keep), steps.ds(ds), steps)
+        found |= _of_operands(scene, i, steps.p(steps.undropped(weights) * keep), steps.ds(ds), steps)
     return found
+
+
+def _kept_dp(scene: Scene, i: Inputs, keep: Tensor, steps: Steps) -> Tensor:
+    """DP after dropout, whose factor an operand may hold in place of the product."""
+    assert i.do is not None
+    do, v, share = i.do, i.v.repeat_interleave(scene.group, 1), 1.0 - i.dropout
+    if steps.scaled_do is None and steps.scaled_v is None:
+        return steps.dp(do @ v.mT) * keep
+    if steps.scaled_do is not None:
+        do = steps.scaled_do(do / share)
+    else:
+        assert steps.scaled_v is not None
+        v = steps.scaled_v(v / share)
+    return steps.dp(do @ v.mT) * (keep * share)
 
 
 def _rows(scene: Scene, i: Inputs, steps: Steps) -> _Rows:
@@ -64,7 +80,7 @@ def _rows(scene: Scene, i: Inputs, steps: Steps) -> _Rows:
     assert scene.lse is not None
     empty = scene.truth.empty_rows
     lse = (steps.read_lse(scene.lse.double() / steps.unit) * steps.unit).masked_fill(empty, 0.0)
-    o = scene.o.double().masked_fill(empty.unsqueeze(-1), 0.0)
+    o = steps.read_o(scene.o.double().masked_fill(empty.unsqueeze(-1), 0.0))
     delta = steps.delta(steps.delta_product(i.do * o).sum(-1))
     shift = delta if i.dlse is None else delta - i.dlse.masked_fill(empty, 0.0)
     return _Rows(delta, steps.shift(shift), lse, empty)

@@ -33,6 +33,8 @@ def forward(scene: Scene, steps: Steps) -> dict[str, Tensor]:
     z = logits_of(i, steps)
     v = i.v.repeat_interleave(scene.group, 1)
     kept = None if i.keep is None else i.keep.double() / (1.0 - i.dropout)
+    if kept is not None and steps.scaled_v is not None:
+        kept, v = kept * (1.0 - i.dropout), steps.scaled_v(v / (1.0 - i.dropout))
     pieces = [_walk(z, v, kept, piece, steps) for piece in _pieces(z.shape[-1], steps)]
     unit = scene.unit if steps.unit == 1.0 else steps.unit
     if len(pieces) < 2:
@@ -76,10 +78,10 @@ def _walk(z: Tensor, v: Tensor, kept: Tensor | None, piece: slice, steps: Steps)
             new = _together(new, steps.rows)
         pivot = new.masked_fill(new == -torch.inf, 0.0)
         alpha = torch.where(top == -torch.inf, 0.0, (top - pivot).exp())
-        weights = (z[..., keys] - pivot).exp()
+        weights = steps.exponent(z[..., keys] - pivot).exp()
         if steps.rows is not None:
             weights = finite(weights)
-        seen = weights if kept is None else weights * kept[..., keys]
+        seen = weights if kept is None else steps.undropped(weights) * kept[..., keys]
         total = steps.row_sum(total * steps.alpha(alpha) + steps.summed(weights).sum(-1, keepdim=True))
         acc = steps.accumulator(acc * steps.alpha_of_o(alpha) + steps.p(seen) @ v[:, :, keys])
         top = new

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flashverify.outputs import BACKWARD, FORWARD, OF_DS
 
-__all__ = ["EVERYWHERE", "KEPT", "PIECES", "ROUNDED", "STEPS"]
+__all__ = ["BETWEEN", "EVERYWHERE", "KEPT", "PIECES", "ROUNDED", "STEPS"]
 
 _Row = tuple[str, str, tuple[str, ...], str, bool]
 """Step, words, outputs, the field of `Inputs` that is needed, and whether tiles matter."""
@@ -62,6 +62,21 @@ ROUNDED: tuple[_Row, ...] = (
     ("sink_term", "each row's share of dsink, {} before their sum", ("dsink",), "sink", False),
 )
 """Steps that are rounded, never cut off."""
+BETWEEN: tuple[_Row, ...] = (
+    ("exponent", "logits minus what is subtracted from them, {}", EVERYWHERE, "", True),
+    ("scaled_product", "the scaled products of Q and K, {}", EVERYWHERE, "", False),
+    ("capped", "the capped logits, {}", EVERYWHERE, "softcap", False),
+    ("slope", "the derivative of the softcap, {}", _DQ_DK, "softcap", False),
+    ("scaled_k", "K times the scale, {}", EVERYWHERE, "", False),
+    ("undropped", "P, {} before 1 / (1 - p) of dropout", ("o", "dv"), "dropout", True),
+    ("scaled_v", "V times 1 / (1 - p) of dropout, {}", ("o", *OF_DS), "dropout", True),
+    ("scaled_do", "dO times 1 / (1 - p) of dropout, {}", OF_DS, "dropout", False),
+    ("kept_dp", "dP times 1 / (1 - p) of dropout, {}", OF_DS, "dropout", False),
+    ("centred_dp", "dP minus delta, {}", OF_DS, "", False),
+    ("read_o", "O that delta reads, {}", _OF_DELTA, "", False),
+    ("scaled_ds", "dS times the scale, {}", _DQ_DK, "", False),
+)
+"""What stands between two steps, rounded; it is told last, since most kernels never name it."""
 PIECES: tuple[tuple[str, str, bool], ...] = (
     ("part_o", "O of each piece{}, {} before the pieces are merged", False),
     ("part_lse", "the LSE of each piece{}, {} before the pieces are merged", False),

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from flashverify.diagnosis.precision.model_tables import EVERYWHERE, KEPT, PIECES, ROUNDED, STEPS
-from flashverify.diagnosis.precision.rounding import NARROW, same, to_dtype
+from flashverify.diagnosis.precision.model_tables import BETWEEN, EVERYWHERE, KEPT, PIECES, ROUNDED, STEPS
+from flashverify.diagnosis.precision.rounding import NARROW, same, to_bits, to_dtype
 from flashverify.diagnosis.precision.steps import declared
 from flashverify.outputs import BACKWARD, FORWARD
 
@@ -25,6 +25,9 @@ TILES = (None, 16, 32, 64, 128)
 _PIECES = (32, 64, 128)
 """Keys of a piece where no form and no launch says how many pieces there are."""
 _ROWS = (16, 32, 64, 128)
+_CHANNELS = (16, 32, 64, 128)
+_BITS = (9, 10, 12, 13, 14, 15, 16)
+"""Of a function that an instruction approximates."""
 _LN2 = math.log(2.0)
 _WIDER = ("rounded to bf16", "rounded to fp16")
 _TF32 = "rounded to tf32"
@@ -92,6 +95,7 @@ def _all(scene: Scene) -> Iterator[Model]:
     yield from _in_other_units()
     yield from _together()
     yield from _pieces(scene)
+    yield from _between(scene)
     for rows in _ROWS:
         yield Model(
             words=f"one running maximum for each tile of {rows} rows in place of each row's own",
@@ -117,6 +121,45 @@ def _single() -> Iterator[Model]:
         outputs = next(row[2] for row in STEPS if row[0] == name)
         change = _set(name, to_dtype("tf32"))
         yield Model(words=f"{words} {_TF32}", change=change, outputs=outputs, step="dots", how=_TF32)
+
+
+def _between(scene: Scene) -> Iterator[Model]:
+    """What stands between two steps, and the sum over channels in parts."""
+    for how in _WIDER:
+        for name, words, outputs, needs, tiled in BETWEEN:
+            change = _set(name, NARROW[how])
+            yield Model(
+                words=words.format(how), change=change, outputs=outputs, step=name, how=how, needs=needs, tiled=tiled
+            )
+        for channels, words in _parts_of_channels(scene):
+            yield Model(
+                words=f"the sum over channels of Q and K, {how} after {words}",
+                change=lambda steps, r=NARROW[how], c=channels: replace(steps, part_product=r, channels=c),  # type: ignore[misc]
+                outputs=EVERYWHERE,
+            )
+    for count in _BITS:
+        rough = to_bits(count)
+        for names, words, outputs, needs in (
+            (("tanh",), "the tanh of a softcap", EVERYWHERE, "softcap"),
+            (("p", "summed"), "the exponential of the softmax", FORWARD, ""),
+        ):
+            yield Model(
+                words=f"{words}, good to {count} bits",
+                change=lambda steps, n=names, r=rough: replace(steps, **dict.fromkeys(n, r)),  # type: ignore[misc]
+                outputs=outputs,
+                needs=needs,
+                tiled="p" in names,
+            )
+
+
+def _parts_of_channels(scene: Scene) -> Iterator[tuple[int, str]]:
+    """Sizes of parts, in words."""
+    dim, first = scene.case.dim_qk, scene.case.dim_v
+    if first < dim <= 2 * first:
+        yield first, "the first ones, as many as V has"
+    yield from (
+        (size, f"every {size} of them") for size in _CHANNELS if size < dim and not (size == first and dim <= 2 * first)
+    )
 
 
 def _in_other_units() -> Iterator[Model]:

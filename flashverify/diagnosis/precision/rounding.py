@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     Rounding = Callable[[Tensor], Tensor]
 
-__all__ = ["NARROW", "same", "to_dtype", "truncated"]
+__all__ = ["NARROW", "same", "to_bits", "to_dtype", "truncated"]
 
 _TORCH = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 _KEPT = {"bf16": -(1 << 16), "fp16": -(1 << 13), "tf32": -(1 << 13)}
@@ -39,6 +39,16 @@ def truncated(name: str) -> Rounding:
 
 def _cut(x: Tensor, name: str) -> Tensor:
     return (x.float().view(torch.int32) & _KEPT[name]).view(torch.float32).double()
+
+
+def to_bits(count: int) -> Rounding:
+    """Rounds to so many significant bits, the leading one among them."""
+
+    def rounded(x: Tensor) -> Tensor:
+        part, exponent = torch.frexp(x)
+        return torch.ldexp((part * 2.0**count).round(), exponent - count)
+
+    return rounded
 
 
 NARROW: dict[str, Rounding] = {

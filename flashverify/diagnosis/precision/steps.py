@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from flashverify.checks.passes.logits import logits, modified, products
+from flashverify.checks.passes.logits import modified, products
 from flashverify.diagnosis.precision.rounding import same, to_dtype
 
 if TYPE_CHECKING:
@@ -26,15 +26,22 @@ class Steps:
         q, k, v, do, dlse: the operands.
         centred_k: K minus its mean over the keys, in place of K where it is given.
         scaled_q: Q times the scale, where it is folded into Q.
+        scaled_k: K times the scale, where it is folded into K.
         product: the products of Q and K, before their scale.
+        scaled_product: the same after their scale.
+        part_product: the sum over the first channels, before the others are added.
+        channels: of each part of such a sum, rounded after every part but the last; None for all at once.
         tanh: the tanh of a softcap.
         terms: each bias that is added to a logit: of a bias, ALiBi and a relative bias.
         slopes: the slopes of ALiBi.
         sink: the logit of the sink.
+        capped: the logits after a softcap, before what is added to them.
         logit: the logits.
+        exponent: a logit minus the running maximum in the forward, minus the LSE in the backward.
         unit: of the logits and of the LSE where they are rounded: 1 for natural ones, log 2 for base-2 ones.
         p: the weights that meet V, or dO in the gradient of V; beside the running maximum in the forward.
         p_of_ds: the weights that dS is made from.
+        undropped: the weights that are kept, before 1 / (1 - p) multiplies them.
         p_normalised: the weights that meet V, divided by the row sum, in place of `p`.
         summed: the weights that the row sum adds.
         row_sum: the row sum after each tile.
@@ -47,7 +54,14 @@ class Steps:
         delta_product: the products that delta sums.
         delta: rowsum(dO * O).
         shift: delta minus the gradient through the LSE.
+        read_o: O that delta reads.
+        scaled_do: dO times 1 / (1 - p), in place of dP times it.
+        scaled_v: V times 1 / (1 - p), likewise, and in O in place of the weights.
         dp: the gradient of the weights.
+        kept_dp: the same after dropout.
+        centred_dp: dP minus delta, plus dLSE.
+        slope: the derivative of a softcap.
+        scaled_ds: dS times the scale, where its products with K and Q get no other.
         ds: the gradient of the logits, in its products with K and Q.
         ds_summed: the same, where the gradients of a bias and a relative bias sum it.
         bias_sum: the gradient of a bias after each sequence and head.
@@ -72,15 +86,22 @@ class Steps:
     dlse: Rounding = same
     centred_k: Rounding | None = None
     scaled_q: Rounding | None = None
+    scaled_k: Rounding | None = None
     product: Rounding | None = None
+    scaled_product: Rounding = same
+    part_product: Rounding = same
+    channels: int | None = None
     tanh: Rounding | None = None
     terms: Rounding = same
     slopes: Rounding = same
     sink: Rounding = same
+    capped: Rounding = same
     logit: Rounding = same
+    exponent: Rounding = same
     unit: float = 1.0
     p: Rounding = same
     p_of_ds: Rounding = same
+    undropped: Rounding = same
     p_normalised: Rounding | None = None
     summed: Rounding = same
     row_sum: Rounding = same
@@ -96,7 +117,14 @@ class Steps:
     delta_product: Rounding = same
     delta: Rounding = same
     shift: Rounding = same
+    read_o: Rounding = same
+    scaled_do: Rounding | None = None
+    scaled_v: Rounding | None = None
     dp: Rounding = same
+    kept_dp: Rounding = same
+    centred_dp: Rounding = same
+    slope: Rounding = same
+    scaled_ds: Rounding | None = None
     ds: Rounding = same
     ds_summed: Rounding = same
     bias_sum: Rounding = same
@@ -141,6 +169,8 @@ def operands(scene: Scene, steps: Steps) -> Inputs:
         k = steps.centred_k(k - mean) + mean
     if steps.scaled_q is not None and inputs.scale:
         q = steps.scaled_q(q * inputs.scale) / inputs.scale
+    if steps.scaled_k is not None and inputs.scale:
+        k = steps.scaled_k(k * inputs.scale) / inputs.scale
     biases = tuple(steps.terms(bias.double()) for bias in inputs.biases) if steps.terms is not same else inputs.biases
     slopes = scene.problem.slopes
     if steps.slopes is not same and slopes is not None:
@@ -162,15 +192,40 @@ def operands(scene: Scene, steps: Steps) -> Inputs:
 
 def logits_of(inputs: Inputs, steps: Steps) -> Tensor:
     """The logits `[B, Hq, Sq, Sk]` of `operands`, float64, natural units, -inf at invisible pairs."""
-    z = logits(inputs)
-    if steps.product is not None and inputs.scale:
-        z = _seen(
-            modified(steps.product(products(inputs) / inputs.scale) * inputs.scale, inputs, inputs.biases), inputs
-        )
-    if steps.tanh is not None and inputs.softcap:
-        capped = inputs.softcap * steps.tanh((products(inputs) / inputs.softcap).tanh())
-        z = _seen(modified(capped, replace(inputs, softcap=None), inputs.biases), inputs)
-    return steps.logit(z / steps.unit) * steps.unit
+    if steps.tanh is None and steps.capped is same:
+        z = modified(_scaled(inputs, steps), inputs, inputs.biases)
+    else:
+        capped = steps.capped(_capped(_scaled(inputs, steps), inputs, steps))
+        z = modified(capped, replace(inputs, softcap=None), inputs.biases)
+    return steps.logit(_seen(z, inputs) / steps.unit) * steps.unit
+
+
+def _scaled(inputs: Inputs, steps: Steps) -> Tensor:
+    """The scaled products."""
+    if not inputs.scale or (steps.product is None and steps.channels is None):
+        return steps.scaled_product(products(inputs))
+    dots = products(inputs) / inputs.scale
+    if steps.channels is not None:
+        dots = _in_parts(inputs, steps, steps.channels)
+    return steps.scaled_product((dots if steps.product is None else steps.product(dots)) * inputs.scale)
+
+
+def _in_parts(inputs: Inputs, steps: Steps, channels: int) -> Tensor:
+    """The products of Q and K, summed over so many channels at a time."""
+    q, k = inputs.q.double(), inputs.k.double().repeat_interleave(inputs.q.shape[1] // inputs.k.shape[1], 1)
+    parts = [q[..., at] @ k[..., at].mT for at in tiles(q.shape[-1], channels)]
+    total = parts[0]
+    for part in parts[1:]:
+        total = steps.part_product(total) + part
+    return total
+
+
+def _capped(scaled: Tensor, inputs: Inputs, steps: Steps) -> Tensor:
+    """The scaled products after the softcap."""
+    if not inputs.softcap:
+        return scaled
+    tanh = (scaled / inputs.softcap).tanh()
+    return inputs.softcap * (tanh if steps.tanh is None else steps.tanh(tanh))
 
 
 def _seen(z: Tensor, inputs: Inputs) -> Tensor:

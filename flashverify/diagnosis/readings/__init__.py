@@ -16,6 +16,7 @@ from flashverify.diagnosis.readings.masks.counted import all_counted
 from flashverify.diagnosis.readings.masks.in_effect import masks_in_effect, places_in_effect
 from flashverify.diagnosis.readings.masks.scenes import mask_scenes
 from flashverify.diagnosis.readings.said import Said
+from flashverify.diagnosis.readings.unread import unread_inputs
 from flashverify.diagnosis.readings.weights.in_effect import weights_alone, weights_in_effect
 from flashverify.diagnosis.trials import work
 from flashverify.outputs import BACKWARD, FORWARD
@@ -64,6 +65,9 @@ def readings(trials: Trials, scene: Scene, output: str) -> Readings:
         said = [_said(words) for words in gradients_in_effect(trials, scene)]
     if said:
         return _joined(said)
+    said = unread_inputs(trials, scene)
+    if said:
+        return _joined(said)
     of_forward = scenes_of(trials, scene, forward) if names & forward else []
     weights_first = weights_alone(trials, of_forward)
     said = weights_in_effect(trials, of_forward) if weights_first else []
@@ -78,7 +82,9 @@ def readings(trials: Trials, scene: Scene, output: str) -> Readings:
         said = [_said(words) for words in gradients_in_effect(trials, scene)]
     if not said:
         said = [_said(words) for words in values_elsewhere(trials, scene, output)]
-    return _joined(said or places_in_effect(trials, scenes))
+    if not said and not no_matter_of_masks:  # a product with other values looks as if keys were missing
+        said = places_in_effect(trials, scenes)
+    return _joined(said)
 
 
 def _weights_are_right(failing: frozenset[str]) -> bool:

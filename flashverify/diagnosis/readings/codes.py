@@ -10,8 +10,9 @@ import torch
 from flashverify.checks.passes.logits import logits
 from flashverify.diagnosis.code_reading import numbers_as, operand_codes
 from flashverify.diagnosis.hypothesis import Alternative
+from flashverify.diagnosis.readings.code_groups import of_groups
 from flashverify.diagnosis.readings.fresh import tested_on
-from flashverify.diagnosis.readings.said import Said
+from flashverify.diagnosis.readings.said import Said, listed
 from flashverify.outputs import FORWARD
 
 if TYPE_CHECKING:
@@ -47,11 +48,14 @@ class _Formula:
         """Parts that are not as declared."""
         return (self.scale != "scale") + (self.number != "code") + (self.zero != "zero point")
 
-    def words(self, name: str, *, zeros: bool) -> str:
+    def words(self, names: tuple[str, ...], *, zeros: bool) -> str:
         """As `V is read as scale * (code - zero point of K)`; without zero points the declared one is not said."""
-        other = "K" if name == "v" else "V"
+        other = "K" if names == ("v",) else "V" if names == ("k",) else "the other"
         inner = self.number if self.zero == "zero point" and not zeros else f"({self.number} - {self.zero})"
-        return f"{name.upper()} is read as {self.scale} * {inner}".replace("{other}", other)
+        verb = "is" if len(names) == 1 else "are"
+        return f"{listed([name.upper() for name in names])} {verb} read as {self.scale} * {inner}".replace(
+            "{other}", other
+        )
 
     def value(self, mine: Reading, other: Reading) -> tuple[Tensor, Tensor] | None:
         """The values and their scales; None where the case has not what the formula is about."""
@@ -65,7 +69,9 @@ class _Formula:
 
 
 def codes_in_effect(trials: Trials, scenes: list[Scene]) -> list[Said]:
-    """The formula of the codes of one operand that makes the O and LSE of all cases; empty where none does.
+    """The formula of the codes of one operand, or of K and V alike, that makes the O and LSE of all cases; empty where none does.
+
+    One that the right cases do not contradict is said before others, which then hold on the cases that fail.
 
     Args:
         trials: runs of the subject.
@@ -77,44 +83,54 @@ def codes_in_effect(trials: Trials, scenes: list[Scene]) -> list[Said]:
     how = scenes[0].case.quantised
     assert how is not None
     of_v = all("lse" in scene.outputs and "lse" not in scene.failures for scene in scenes)
-    for name in ("v",) if of_v else ("k", *(("q",) if how.q else ())):
-        for formula in _formulas():
-            if not trials.within():
-                return []
-            if all(_near(scene, name, formula) for scene in scenes) and all(
-                _is(scene, name, formula) for scene in scenes
-            ):
-                return [Said(formula.words(name, zeros=how.zeros), len(scenes))]
-    return []
+    together = (("v",),) if of_v else (("k",), ("k", "v"), *((("q",), ("q", "k")) if how.q else ()))
+    right = [scene for scene in trials.scenes.values() if scene.case.quantised is not None and not scene.failures]
+    contradicted = ""
+    for formula, names in ((formula, names) for formulas in _formulas() for names in together for formula in formulas):
+        if not trials.within():
+            break
+        if not all(_near(scene, names, formula) for scene in scenes) or not all(
+            _is(scene, names, formula) for scene in scenes
+        ):
+            continue
+        words = formula.words(names, zeros=how.zeros)
+        if all(_given(scene, names, formula) is None or _is(scene, names, formula) for scene in right):
+            return [Said(words, len(scenes))]
+        contradicted = contradicted or words
+    return [Said(f"{contradicted}, on the cases that fail", len(scenes))] if contradicted else []
 
 
-def _formulas() -> Iterator[_Formula]:
+def _formulas() -> Iterator[list[_Formula]]:
     """Those with one part that is not as declared, then with two."""
     every = [_Formula(scale, number, zero) for number in _NUMBERS for zero in _ZEROS for scale in _SCALES]
     for n in (1, 2):
-        yield from (formula for formula in every if formula.changed == n)
+        yield [formula for formula in every if formula.changed == n]
 
 
-def _given(scene: Scene, name: str, formula: _Formula) -> dict[str, Tensor] | None:
-    """The operand under the formula; None where that says nothing else than what is declared."""
-    mine = operand_codes(scene.problem, name)
-    other = operand_codes(scene.problem, {"k": "v", "v": "k"}.get(name, name))
-    found = formula.value(mine, other)
-    if found is None or torch.equal(found[0], mine.value()[0]):
-        return None
-    return {name: found[0], f"{name}_scale": found[1]}
+def _given(scene: Scene, names: tuple[str, ...], formula: _Formula) -> dict[str, Any] | None:
+    """The operands under the formula; None where that says nothing else than what is declared."""
+    given: dict[str, Any] = {}
+    for name in names:
+        mine = operand_codes(scene.problem, name)
+        other = operand_codes(scene.problem, {"k": "v", "v": "k"}.get(name, name))
+        found = formula.value(mine, other)
+        if found is None:
+            return None
+        if not torch.equal(found[0], mine.value()[0]):
+            given |= {name: found[0], f"{name}_scale": found[1]}
+    return given or None
 
 
-def _near(scene: Scene, name: str, formula: _Formula) -> bool:
+def _near(scene: Scene, names: tuple[str, ...], formula: _Formula) -> bool:
     """Whether the O of the formula is about that of the subject."""
-    given: dict[str, Any] | None = _given(scene, name, formula)
+    given = _given(scene, names, formula)
     if given is None:
         return False
     inputs = replace(scene.inputs, **given)
-    if name != "v" or "weights" not in scene.memo:
+    if names != ("v",) or "weights" not in scene.memo:
         z = logits(inputs)
         weights = (z - z.logsumexp(-1, keepdim=True)).exp().nan_to_num(0.0, 0.0, 0.0)
-        if name == "v":
+        if names == ("v",):
             scene.memo["weights"] = weights
     else:
         weights = scene.memo["weights"]
@@ -126,11 +142,11 @@ def _near(scene: Scene, name: str, formula: _Formula) -> bool:
     return bool((off <= _COARSE * made.abs().amax()).all())
 
 
-def _is(scene: Scene, name: str, formula: _Formula) -> bool:
+def _is(scene: Scene, names: tuple[str, ...], formula: _Formula) -> bool:
     """Whether the outputs of the forward lie within the bounds under the formula."""
-    given: dict[str, Any] | None = _given(scene, name, formula)
-    names = frozenset(FORWARD) & scene.outputs.keys()
-    return given is not None and scene.agrees(Alternative(inputs=replace(scene.inputs, **given)), names)
+    given = _given(scene, names, formula)
+    outputs = frozenset(FORWARD) & scene.outputs.keys()
+    return given is not None and scene.agrees(Alternative(inputs=replace(scene.inputs, **given)), outputs)
 
 
 def _at(axis: int, step: int, part: str) -> Part:
@@ -164,15 +180,6 @@ def _as(name: str) -> Part:
     return of
 
 
-def _of_group(step: int) -> Part:
-    def of(mine: Reading, beside: Reading) -> Tensor | None:  # noqa: ARG001
-        if mine.per < 2 or mine.groups.shape[2] < 2:
-            return None
-        return mine.of_groups(torch.arange(mine.codes.shape[2]) // mine.per + step)
-
-    return of
-
-
 def _swapped(mine: Reading, beside: Reading) -> Tensor | None:  # noqa: ARG001
     if mine.name != "int4":
         return None
@@ -192,6 +199,7 @@ _ZEROS: dict[str, Part] = {
     "(minus the zero point)": lambda mine, beside: -mine.zero,
     "twice the zero point": lambda mine, beside: 2 * mine.zero,
     **_places("zero", "zero point"),
+    **of_groups("zero", "zero point"),
 }
 _SCALES: dict[str, Part] = {
     "scale": lambda mine, beside: mine.scale,
@@ -199,6 +207,5 @@ _SCALES: dict[str, Part] = {
     "scale^2": lambda mine, beside: mine.scale**2,
     "(1 / scale)": lambda mine, beside: torch.where(mine.scale > 0, 1.0 / mine.scale, 0.0),
     **_places("scale", "scale"),
-    "scale of the next group": _of_group(1),
-    "scale of the group before": _of_group(-1),
+    **of_groups("scale"),
 }

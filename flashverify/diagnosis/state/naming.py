@@ -12,6 +12,7 @@ from flashverify.diagnosis.place import place_of
 from flashverify.diagnosis.state.calling import Called, Way, called, right_alone
 from flashverify.diagnosis.state.candidates import CANDIDATES, Candidate, fitting
 from flashverify.diagnosis.state.pairs import fresh_number, kinds_of, pairs
+from flashverify.diagnosis.state.suspecting import suspected
 from flashverify.judge.record import Diagnosis
 from flashverify.outputs import KERNELS, OUTPUTS
 
@@ -28,8 +29,6 @@ _SILENT = 2
 """Pairs that are right, or that nothing explains, after which no further pair is tried that differs in the same thing."""
 _ASKED = 4
 """Pairs that are tried for one whose first call is right."""
-_SUSPECTING = 2
-"""Sizes of pairs, each of which shows a second call that is wrong after a right one: by chance one may."""
 _LOOKING, _NAMING = 0.1, 0.3
 """Shares of the time of a diagnosis to see whether a failure about values is one of a later call, and to name what it keeps."""
 
@@ -43,9 +42,12 @@ class _Found:
     scope: frozenset[str]
     candidates: list[Candidate]
     shown: list[Called]
+    wide: bool
 
 
-def kept_from_earlier(subject: Subject, case: Case, error: str, number: int, end: float) -> Diagnosis | None:
+def kept_from_earlier(
+    subject: Subject, case: Case, error: str, number: int, end: float, *, wide: bool | None = None
+) -> Diagnosis | None:
     """Names what the second of two calls computes with that is the first one's; None where no pair of problems shows such a thing.
 
     Args:
@@ -54,39 +56,20 @@ def kept_from_earlier(subject: Subject, case: Case, error: str, number: int, end
         error: the class of the failure.
         number: of the diagnosis, see `fresh_number`.
         end: `time.monotonic()` after which no further pair is tried.
+        wide: whether heads and channels are new too; None for cases with those of `case`, then for others.
     """
+    if wide is None:
+        usual = kept_from_earlier(subject, case, error, number, end, wide=False)
+        return usual or kept_from_earlier(subject, case, error, number, end, wide=True)
     kinds = kinds_of(error)
     asked = [(kind, way) for kind in kinds for way in _ways(kind, error)]
     grown = error == "larger"  # a buffer that grew for another question keeps its size
     asked.sort(key=lambda each: (grown and each[0] != error, each[1] is not Way.HELD, each[0] != kinds[0]))
     for kind, way in asked:
-        found = _searched(subject, case, kind, way, number, end)
+        found = _searched(subject, case, kind, way, number, end, wide)
         if found is not None:
             return _diagnosis(subject, case, found, end)
     return None
-
-
-def _suspected(subject: Subject, case: Case, number: int, end: float) -> bool:
-    """Whether a second call at the addresses of the first is wrong, and the first is right, for pairs of two sizes."""
-    for kind in ("lengths", "values", "settings"):
-        asked: dict[tuple[int, int, int], bool] = {}
-        wrong_first = 0
-        for pair in pairs(subject, case, kind, number):
-            size = pair.earlier.batch, pair.earlier.seq_q, pair.earlier.seq_k
-            if (size not in asked and len(asked) == _SUSPECTING) or time.monotonic() > end:
-                break
-            if asked.get(size, False):
-                continue
-            each = called(subject, pair, Way.HELD)
-            if each is not None:
-                asked[size] = bool(each.later.failures)
-                continue
-            wrong_first += 1
-            if pair.earlier.batch != case.batch or wrong_first == _SUSPECTING:  # else it may be kept by the batch alone
-                return False
-        if len(asked) == _SUSPECTING and all(asked.values()):
-            return True
-    return False
 
 
 def of_a_later_call(
@@ -104,8 +87,10 @@ def of_a_later_call(
     """
     end = time.monotonic() + _LOOKING * seconds
     for each in dict.fromkeys((case, first or case)):
-        if _suspected(subject, each, number, end):
-            return kept_from_earlier(subject, each, verdict.error, number, time.monotonic() + _NAMING * seconds)
+        for wide in (False, True):
+            if suspected(subject, each, number, end, wide=wide):
+                limit = time.monotonic() + _NAMING * seconds
+                return kept_from_earlier(subject, each, verdict.error, number, limit, wide=wide)
     return None
 
 
@@ -121,11 +106,11 @@ def _ways(kind: str, error: str) -> tuple[Way, ...]:
     return (*both, Way.ELSEWHERE, Way.MOVED) if kind == "values" else both
 
 
-def _searched(subject: Subject, case: Case, kind: str, way: Way, number: int, end: float) -> _Found | None:
+def _searched(subject: Subject, case: Case, kind: str, way: Way, number: int, end: float, wide: bool) -> _Found | None:
     """The candidates that explain the first pair that fails and further ones of its kind; None where fewer than two further ones are explained."""
     found: dict[str, _Found] = {}
     silent: Counter[str] = Counter()
-    for pair in pairs(subject, case, kind, number):
+    for pair in pairs(subject, case, kind, number, wide=wide):
         if time.monotonic() > end:
             return None
         each = called(subject, pair, way) if silent[pair.what] < _SILENT else None
@@ -139,14 +124,14 @@ def _searched(subject: Subject, case: Case, kind: str, way: Way, number: int, en
             if first is None:
                 silent[pair.what] += 1
             else:
-                found[pair.what] = _Found(kind, number, *first, [each])
+                found[pair.what] = _Found(kind, number, *first, [each], wide)
         else:
             known.candidates = fitting(tuple(known.candidates), subject, each, known.scope)
             known.shown.append(each)
             if not known.candidates:
                 silent[pair.what] = _SILENT
             elif len(known.shown) > _NEEDED:
-                return known if _right_by_itself(subject, case, kind, pair.what) else None
+                return known if wide or _right_by_itself(subject, case, kind, pair.what) else None
     return None
 
 
@@ -218,7 +203,9 @@ def _where(subject: Subject, case: Case, found: _Found, end: float) -> str:
 def _shows(subject: Subject, case: Case, found: _Found, way: Way, end: float) -> bool | None:
     """Whether a pair that lies in another way fails and is explained too; None where no pair tells."""
     candidates = (found.candidates[0],)
-    alike = (p for p in pairs(subject, case, found.kind, found.number) if p.what == found.shown[0].pair.what)
+    number = fresh_number() if found.wide else found.number
+    mates = pairs(subject, case, found.kind, number, wide=found.wide)
+    alike = (p for p in mates if p.what == found.shown[0].pair.what)
     for pair in islice(alike, _ASKED):
         each = called(subject, pair, way) if time.monotonic() < end else None
         if each is not None:

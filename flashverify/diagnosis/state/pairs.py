@@ -43,6 +43,11 @@ _MORE = 23
 """Rows and keys that are added besides, fewer than these, by the number of the diagnosis."""
 _BATCHES = 28
 """Sequences that are added so, likewise."""
+_WIDE = ((3, 4), (1, 9), (6, 2), (2, 13), (4, 7), (8, 5), (0, 11), (5, 0))
+"""Rows and keys that are added to cases whose heads and channels are new too."""
+_HEADS, _KV_HEADS = 5, 19
+"""Fewest kv heads of these, and how many numbers of them there are."""
+_CHANNELS = tuple(range(8, 257, 8))
 _NUMBERS = count()
 
 
@@ -77,7 +82,7 @@ def kinds_of(error: str) -> tuple[str, ...]:
     return (error, *(kind for kind in KINDS if kind != error)) if error in KINDS else KINDS
 
 
-def pairs(subject: Subject, case: Case, kind: str, number: int) -> Iterator[Pair]:
+def pairs(subject: Subject, case: Case, kind: str, number: int, *, wide: bool = False) -> Iterator[Pair]:
     """Pairs of cases like `case`, of several sizes and seeds, that the subject accepts, each thing in turn.
 
     Args:
@@ -85,8 +90,9 @@ def pairs(subject: Subject, case: Case, kind: str, number: int) -> Iterator[Pair
         case: whose parts and axes they have.
         kind: one of those of `kinds_of`.
         number: a `fresh_number`; pairs of one number have the same sizes.
+        wide: heads and channels are new too, and each pair has its own.
     """
-    bases = _bases(subject, case, number)
+    bases = _wide(subject, case, number) if wide else _bases(subject, case, number)
     if kind == "larger":  # a buffer that grew keeps its size
         bases = iter(sorted(bases, key=work))
     for turn, start in enumerate(bases):
@@ -117,6 +123,21 @@ def _bases(subject: Subject, case: Case, number: int) -> Iterator[Case]:
             seen.add(found)
             yield found
             break
+
+
+def _wide(subject: Subject, case: Case, number: int) -> Iterator[Case]:
+    """Cases with other heads and channels than any other base of any number has, as far as there are enough of them."""
+    plain = dataclasses.replace(case, storage=dataclasses.replace(case.storage, padding="zero"))
+    group, start = case.heads_q // case.heads_kv, zlib.crc32(str(case).encode())
+    for turn, (rows, keys) in enumerate(_WIDE):
+        heads = _HEADS + (start + len(_WIDE) * number + turn) % _KV_HEADS
+        axes = {"heads_q": group * heads, "heads_kv": heads}
+        dims = [_CHANNELS[(start + 3 * (len(_WIDE) * number + turn) + step) % len(_CHANNELS)] for step in (0, 5, 11, 0)]
+        for dim in (*(dim for dim in dims if dim not in (case.dim_qk, case.dim_v)), 0):
+            found = grown(plain, rows, keys, regime="normal", seed=3 * turn + 200, dim=dim, **axes)
+            if found is not None and work(found) <= LARGEST and subject.supports.refusal(found) is None:
+                yield found
+                break
 
 
 def _others(subject: Subject, case: Case, kind: str) -> Iterator[tuple[str, Case]]:

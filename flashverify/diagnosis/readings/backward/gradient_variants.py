@@ -11,6 +11,7 @@ import torch
 from flashverify.checks.passes.logits import products
 from flashverify.diagnosis.readings.backward.moves import key_moves, moved, row_moves
 from flashverify.diagnosis.readings.backward.variants import Option, RowTerms, added_names, draws_elsewhere, of_row
+from flashverify.diagnosis.readings.devices import CUTS, TWO, counted_devices, devices_of, place_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -95,10 +96,39 @@ def dp_variants(scene: Scene) -> Iterator[Option]:
             yield Option(f"dP sums the first {size} channels only", _first_channels(size))
     for words in key_moves(scene):
         yield Option(f"dP is made of V of {words}", _dp_of_key(words), True)
+    for name in (*counted_devices(scene), TWO):
+        for how, cut in CUTS:
+            among = f"of pieces {how}, one for each of the {name}"
+            words = f"dP is made of V of the row's own device, where that has as many keys, {among}"
+            yield Option(words, partial(_dp_of_own_device, name=name, cut=cut), True)
+            for ahead in range(1, devices_of(scene, name)):
+                words = f"dP is made of V of the device {ahead} further than the key's, where that has as many, {among}"
+                yield Option(words, partial(_dp_of_device, name=name, cut=cut, ahead=ahead), True)
     for words in row_moves(scene):
         yield Option(
             f"dP is made of dO of {words}", of_row(words, lambda s, read: (read(s.do) @ s.v.mT) * s.kept), True
         )
+
+
+def _dp_of_device(scene: Scene, s: Steps, name: str, cut: Callable[[int, int], Tensor], ahead: int) -> Tensor | None:
+    count = devices_of(scene, name)
+    if not count:
+        return None
+    read = place_on(cut(scene.case.seq_k, count), torch.tensor(ahead), count)
+    return (s.do @ s.v[:, :, read].mT) * s.kept
+
+
+def _dp_of_own_device(scene: Scene, s: Steps, name: str, cut: Callable[[int, int], Tensor]) -> Tensor | None:
+    count = devices_of(scene, name)
+    if not count:
+        return None
+    rows, keys = cut(scene.case.seq_q, count), cut(scene.case.seq_k, count)
+    found = torch.zeros_like(s.dp)
+    for device in range(count):
+        read = place_on(keys, device - keys, count)
+        mine = rows == device
+        found[:, :, mine] = s.do[:, :, mine] @ s.v[:, :, read].mT
+    return found * s.kept
 
 
 def _dp_with(draws: Value, scene: Scene, s: Steps) -> Tensor | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
+from flashverify.diagnosis.readings.backward.bucket_readings import bucket_formulas
 from flashverify.diagnosis.readings.backward.confirming import confirmed
 from flashverify.diagnosis.readings.backward.elsewhere import places_elsewhere
 from flashverify.diagnosis.readings.backward.fitting import Reading
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from flashverify.diagnosis.hypothesis import Alternative
     from flashverify.diagnosis.observation import Scene
+    from flashverify.diagnosis.readings.backward.bucket_readings import BucketFormula
     from flashverify.diagnosis.readings.backward.elsewhere import Elsewhere
     from flashverify.diagnosis.readings.backward.formulas import Formula
     from flashverify.diagnosis.readings.backward.probe import Effect
@@ -103,7 +105,7 @@ def _of_rows(trials: Trials, scene: Scene, read: Collection[str]) -> Iterator[st
         start = _telling(trials, scene, name)
         sums = islice(sum_formulas(start, name, trials.left), _SUMS)
         rows = islice(row_formulas(start, name, trials.left) if name in OF_ROWS else (), _TRIED)
-        tried: Iterator[SumFormula | RowFormula] = chain(sums, rows)
+        tried: Iterator[SumFormula | RowFormula | BucketFormula] = chain(sums, rows, bucket_formulas(start, name))
         for formula in tried:
             placed = isinstance(formula, SumFormula)
             held = confirmed(trials, start, name, _build(formula), placed=placed)
@@ -164,7 +166,9 @@ def _confirmed(trials: Trials, scene: Scene, effect: Effect, name: str) -> tuple
     return second
 
 
-def _build(formula: Formula | RowFormula | SumFormula | Elsewhere) -> Callable[[Scene], Iterator[Alternative]]:
+def _build(
+    formula: Formula | RowFormula | SumFormula | BucketFormula | Elsewhere,
+) -> Callable[[Scene], Iterator[Alternative]]:
     def build(scene: Scene) -> Iterator[Alternative]:
         found = formula.alternative(scene)
         if found is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-import torch
+from flashverify.diagnosis.readings.devices import CUTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -19,32 +19,10 @@ __all__ = ["pairs_by_pieces"]
 _COUNTS = (2, 3, 4, 8)
 
 
-def _contiguous(size: int, count: int) -> Tensor:
-    cuts = torch.tensor([size * n // count for n in range(1, count)], dtype=torch.int64)
-    return torch.bucketize(torch.arange(size), cuts, right=True)
-
-
-def _striped(size: int, count: int) -> Tensor:
-    return torch.arange(size) % count
-
-
-def _zigzag(size: int, count: int) -> Tensor:
-    part = _contiguous(size, 2 * count)
-    return torch.minimum(part, 2 * count - 1 - part)
-
-
-_CUTS: tuple[tuple[str, Callable[[int, int], Tensor]], ...] = (
-    ("that are dealt out in turn", _striped),
-    ("one after the other", _contiguous),
-    ("in zigzag", _zigzag),
-)
-"""How the positions of a sequence are spread over pieces: the piece of each."""
-
-
 def pairs_by_pieces() -> Iterator[tuple[str, Callable[[Scene], Tensor]]]:
     """Words and pairs, bool `[1, 1, Sq, Sk]`, by how many pieces the key's lies behind the row's, in a ring."""
     for count in _COUNTS:
-        for how, cut in _CUTS:
+        for how, cut in CUTS:
             among = f"of {count} pieces {how}"
             yield f"where row and key lie in one piece, {among}", partial(_pairs, cut, count, 0, True)
             yield f"where row and key lie in different pieces, {among}", partial(_pairs, cut, count, 0, False)

@@ -26,7 +26,10 @@ OF_SUMS = {"delta": "delta as it is returned", "dsink": "dsink", "dbias": "dbias
 """Outputs that are read so, with their names in a sentence; delta is a sum of nothing but its own terms."""
 _OF_ROWS = ("delta", "dsink")
 _TERMS = ("all", "delta", "dLSE")
-_FACTORS = (0, 2)
+_FACTORS = (0, 2, -1)
+_HOW = {0: "leaves out what it sums", 2: "counts twice what it sums", -1: "takes with the other sign what it sums"}
+_OF_TERM = {0: "is missing", 2: "counts twice", -1: "has the other sign"}
+_OF_DELTA = {0: "0", 2: "twice what is declared", -1: "what is declared with the other sign"}
 _CLEAR = 4.0
 """Times its bound that what a place adds is at least, somewhere."""
 
@@ -38,7 +41,7 @@ class SumFormula:
     Attributes:
         output: one of `OF_SUMS`.
         term: what counts so: one of `_TERMS`.
-        factor: how often, 0 or 2.
+        factor: how often, one of `_FACTORS`.
         place: where.
     """
 
@@ -71,12 +74,10 @@ class SumFormula:
         """A sentence without its full stop."""
         name = OF_SUMS[self.output]
         if self.term != "all":
-            how = "is missing" if self.factor == 0 else "counts twice"
-            return f"in {name} {self.term} {how} {self.place.words}"
+            return f"in {name} {self.term} {_OF_TERM[self.factor]} {self.place.words}"
         if self.output == "delta":
-            return f"{name} is {'0' if self.factor == 0 else 'twice what is declared'} {self.place.words}"
-        how = "leaves out" if self.factor == 0 else "counts twice"
-        return f"{name} {how} what it sums {self.place.words}"
+            return f"{name} is {_OF_DELTA[self.factor]} {self.place.words}"
+        return f"{name} {_HOW[self.factor]} {self.place.words}"
 
 
 def sum_formulas(scene: Scene, output: str, left: Callable[[], bool]) -> Iterator[SumFormula]:
@@ -171,13 +172,19 @@ def _distances(scene: Scene) -> Iterator[Place]:
             far = f"as far {words} the row as the table reaches{beside}"
             yield Place(f"at keys {far}", partial(_at_distance, sign, torch.eq, more))
             yield Place(f"at keys {far}, or farther", partial(_at_distance, sign, torch.ge, more))
+        yield Place(f"at keys farther {words} the row than the table reaches", partial(_at_distance, sign, torch.gt, 0))
+    yield Place("at keys farther from the row than the table reaches", partial(_at_distance, 0, torch.gt, 0))
+    yield Place("at keys as far from the row as the table reaches, or farther", partial(_at_distance, 0, torch.ge, 0))
+    yield Place("at keys as far from the row as the table reaches", partial(_at_distance, 0, torch.eq, 0))
+    yield Place("at keys nearer to the row than the table reaches", partial(_at_distance, 0, torch.lt, 0))
     yield Place("at the key of the row's own place", partial(_at_distance, 1, torch.eq, None))
 
 
 def _at_distance(sign: int, compare: Callable[..., Tensor], more: int | None, scene: Scene) -> Tensor:
-    """Compares how far a key lies before (sign -1) or behind (1) the row with how far the table reaches, and `more`; with 0 where that is None."""
+    """Compares how far a key lies before (sign -1), behind (1) or from the row (0) with how far the table reaches, and `more`; with 0 where that is None."""
     at, buckets = scene.at, scene.problem.distance_buckets
     if buckets is None:
         return torch.zeros(1, 1, 1, 1, dtype=torch.bool)
-    distance = sign * (at.key[:, None, None, :] - (at.row + at.shift)[:, None, :, None])
+    distance = at.key[:, None, None, :] - (at.row + at.shift)[:, None, :, None]
+    distance = sign * distance if sign else distance.abs()
     return compare(distance, 0 if more is None else len(buckets) // 2 + more)

@@ -20,6 +20,7 @@ from flashverify.diagnosis.readings.masks.ends import (
 )
 from flashverify.diagnosis.readings.masks.extent import Extent
 from flashverify.diagnosis.readings.masks.pieces import behind_empty, pieces
+from flashverify.diagnosis.readings.masks.ring_pieces import ring_pieces
 from flashverify.diagnosis.readings.masks.whole_tiles import tails, whole_tiles
 
 if TYPE_CHECKING:
@@ -106,10 +107,24 @@ def visible_extents(scene: Scene, wrong: Tensor) -> Iterator[Extent]:
         yield one_of(f"key {begin}", lambda s: key_of(s) == begin)
     yield from pieces(scene, begin, end, one_of)
     yield from behind_empty(scene, seen)
+    yield from ring_pieces(scene, seen)
+    yield from _of_context(scene, seen)
     yield from tails(scene, wrong, seen)
     yield one_of(f"keys from {begin} on", lambda s: key_of(s) >= begin)
     yield one_of(f"keys up to {end}", lambda s: key_of(s) <= end)
     yield one_of(f"keys {begin} to {end}", lambda s: (key_of(s) >= begin) & (key_of(s) <= end))
+
+
+def _of_context(scene: Scene, seen: Callable[[str, Callable[[Scene], Tensor]], Extent]) -> Iterator[Extent]:
+    """Keys before as many as there are rows, which lie in a cache where the rows are a chunk of a prompt, and the others."""
+    if not bool((scene.at.keys > scene.at.rows).any()):
+        return
+
+    def before(s: Scene) -> Tensor:
+        return key_of(s) < (s.at.keys - s.at.rows)[:, None, :, None]
+
+    yield seen("keys of the context (all but the last ones, as many as there are rows)", before)
+    yield seen("the last keys, as many as there are rows", lambda s: ~before(s))
 
 
 def _walks(t: int, size: int, seen: Callable[[str, Callable[[Scene], Tensor]], Extent]) -> Iterator[Extent]:

@@ -52,19 +52,42 @@ def _changes() -> Iterator[tuple[str, Callable[[Effect, _Pairs], dict[str, Tenso
     )
     yield "the first row", lambda e, x: {"row": x.row * 0}
     yield "the first key", lambda e, x: {"key": x.key * 0}
-    buffers = "the numbers in the buffers, not in the sequence"
-    yield buffers, lambda e, x: {"row": _count(x.row), "key": _count(x.key)}
-    for t in TILES:
+    yield from _numbered()
+    for t in (2, 4, 8, *TILES):
         yield f"key j modulo {t}", partial(lambda e, x, t: {"key": x.key % t}, t=t)
         yield f"row i modulo {t}", partial(lambda e, x, t: {"row": x.row % t}, t=t)
         yield f"the first key of the tile of {t}", partial(lambda e, x, t: {"key": x.key // t * t}, t=t)
         yield f"the first row of the tile of {t}", partial(lambda e, x, t: {"row": x.row // t * t}, t=t)
-        for other in TILES:
+        for other in TILES if t in TILES else ():
             if other != t:
                 far = f"key j % {t} of a tile that begins at {other} times the number of its tile of {t}"
                 yield far, partial(lambda e, x, t, o: {"key": x.key // t * o + x.key % t}, t=t, o=other)
                 far = f"row i % {t} of a tile that begins at {other} times the number of its tile of {t}"
                 yield far, partial(lambda e, x, t, o: {"row": x.row // t * o + x.row % t}, t=t, o=other)
+
+
+def _numbered() -> Iterator[tuple[str, Callable[[Effect, _Pairs], dict[str, Tensor]]]]:
+    """Other numbers of rows and keys than those in the sequence."""
+    rows: tuple[tuple[str, Callable[[Effect, Tensor], Tensor]], ...] = (
+        ("the row's number in the buffer", lambda e, row: _count(row)),
+        ("the row's number from the end of the sequence", lambda e, row: (e.scene.at.rows - 1 - row).clamp(min=0)),
+        ("the row's number from the end of the keys", lambda e, row: (e.scene.at.keys - 1 - row).clamp(min=0)),
+        ("row i + keys - rows", lambda e, row: (row + e.scene.at.keys - e.scene.at.rows).clamp(min=0)),
+        ("row i // group", lambda e, row: row // e.scene.group),
+        ("row i * group", lambda e, row: row * e.scene.group),
+    )
+    keys: tuple[tuple[str, Callable[[Effect, Tensor], Tensor]], ...] = (
+        ("the key's number in the buffer", lambda e, key: _count(key)),
+        ("the key's number from the end of the keys", lambda e, key: (e.scene.at.key_limit - 1 - key).clamp(min=0)),
+    )
+    yield (
+        "the numbers in the buffers, not in the sequence",
+        lambda e, x: {"row": _count(x.row), "key": _count(x.key)},
+    )
+    for words, number in rows:
+        yield words, partial(lambda e, x, n: {"row": n(e, x.row)}, n=number)
+    for words, number in keys:
+        yield words, partial(lambda e, x, n: {"key": n(e, x.key)}, n=number)
 
 
 def _count(x: Tensor) -> Tensor:

@@ -66,4 +66,6 @@ def _model(words: str, of: Factor, rule: Rule) -> Model:
         declared = kept_factor(effect).expand_as(effect.weights)
         return torch.where(rule.where(effect.scene), other.expand_as(declared), declared)
 
-    return Model(f"the weights of {rule.words} {words}", DECLARED.logits, partial(kept, of=of))
+    drawn = rule.everything and words.startswith("have ")
+    said = f"dropout has {words.removeprefix('have ')}" if drawn else f"the weights of {rule.words} {words}"
+    return Model(said, DECLARED.logits, partial(kept, of=of))

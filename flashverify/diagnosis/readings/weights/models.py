@@ -79,7 +79,9 @@ def row_shift(effect: Effect, model: Model) -> Tensor | None:
     shift = torch.where(heavy, off, math.nan).nanmedian(-1, keepdim=True).values
     shift = torch.where(shift.isnan(), -whole, shift)
     shift = torch.where(torch.isfinite(shift), shift, 0.0)
-    shift = torch.where((effect.weights <= effect.floor / 4).all(-1, keepdim=True) & torch.isfinite(whole), GONE, shift)
+    nothing = (effect.weights <= effect.floor / 4).all(-1, keepdim=True)
+    expected = (share * factor > effect.floor).any(-1, keepdim=True)  # else dropout drops all of the row
+    shift = torch.where(nothing & expected & torch.isfinite(whole), GONE, shift)
     predicted = (logits + shift).exp() * factor
     return shift if bool(effect.near(predicted).all()) else None
 
