@@ -30,7 +30,9 @@ __all__ = ["minimise"]
 
 _SAYING = 0.8
 """Share of the time that is left for a diagnosis: it may end a little late, and the verification follows."""
-_ALONE = "In a process that computed nothing before, the case is right: the failure depends on earlier calls, or on chance."
+_ALONE = (
+    "In a process that computed nothing before, the case is right: the failure depends on earlier calls, or on chance."
+)
 
 
 def minimise(session: Session, task: Minimise) -> None:

@@ -91,7 +91,9 @@ def _was_read(each: Counted, name: str) -> bool:
 def _sentence(names: list[str], kind: str, said: Said) -> Said:
     verb = _VERBS[kind][len(names) > 1]
     part = said.words.endswith((ON_FAILING, _TOO))
-    return Said(f"{listed([_NAMES[n] for n in names])} {verb} {said.words}", said.cases, part, both=kind in _ASKED and not part)
+    return Said(
+        f"{listed([_NAMES[n] for n in names])} {verb} {said.words}", said.cases, part, both=kind in _ASKED and not part
+    )
 
 
 def _rules(found: list[Counted], name: str, refuting: Refuting) -> Iterator[tuple[str, str, int]]:

@@ -165,7 +165,9 @@ def _in_words(rows: list[_Row]) -> list[Said]:
     if sink:
         said.append(Said(sink, cases))
     elif mass is None and all(_summed(row, sum_of(row.effect, row.logits), gone=True) for row in rows):
-        said.append(Said("some rows have no weights at all although they see keys; the others are right", cases, part=True))
+        said.append(
+            Said("some rows have no weights at all although they see keys; the others are right", cases, part=True)
+        )
     elif mass is None:
         low, high = _sums(rows)
         whose = "these" if model.words else "the declared ones"
