@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from flashverify.diagnosis.attempting import attempted
 from flashverify.diagnosis.claims import Answer, Claim
 from flashverify.diagnosis.readings import Readings, readings
+from flashverify.outputs import BACKWARD
 
 if TYPE_CHECKING:
     from flashverify.case.case import Case
@@ -77,7 +79,7 @@ class Hearing:
         told = _answers(answer, fresh)
         explained = told.count(Answer.CLEAR) + told.count(Answer.EXPLAINED)
         otherwise, right = told.count(Answer.OTHERWISE), told.count(Answer.RIGHT)
-        exact = read.tested and not read.part
+        exact = read.tested and not read.part and _about(read, self._output)
         most = 0.0 if answer.conditions else _OTHERWISE * (explained + otherwise)
         if otherwise > most or (exact and (otherwise or right or answer.open)):
             return Ruling(None, read)
@@ -85,6 +87,13 @@ class Hearing:
             return Ruling(answer, fresh=explained)
         plain = not answer.conditions and not unlike(answer)
         return Ruling(answer, read, read.both and not plain, explained)
+
+
+def _about(read: Readings, output: str) -> bool:
+    """Whether the first sentence is about what fails: wrong gradients may follow from a wrong LSE."""
+    first = read.sentences[0].lower()
+    gradients = {name for name in BACKWARD if re.search(rf"\b{name}\b", first)}
+    return not gradients or output in gradients
 
 
 def _doubted(answer: Named) -> bool:

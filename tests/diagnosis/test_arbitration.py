@@ -105,6 +105,16 @@ def test_a_reading_that_leaves_open_what_is_wrong_takes_no_name_away(monkeypatch
     assert not ruling.read.sentences
 
 
+def test_a_reading_of_a_gradient_is_no_word_about_a_wrong_forward(monkeypatch):
+    given = answer(claim("causal-ignored", "causal != no"))
+    ruling, _ = ruled(
+        monkeypatch, planted(**IGNORED), given, EXACT._replace(sentences=("DV and dK miss the first key",))
+    )
+
+    assert not ruling.leads
+    assert not ruling.read.sentences
+
+
 def test_names_about_different_parts_that_no_case_tells_apart_are_said_as_such():
     scene = Trials(planted(**IGNORED), 300).scene(parse_case(CAUSAL))
     apart = named_diagnosis(answer(claim("causal-ignored"), claim("last-key-missing")), scene, "", "")
