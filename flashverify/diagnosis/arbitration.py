@@ -81,7 +81,7 @@ class Hearing:
         otherwise, right = told.count(Answer.OTHERWISE), told.count(Answer.RIGHT)
         exact = read.tested and not read.part and _about(read, self._output)
         most = 0.0 if answer.conditions else _OTHERWISE * (explained + otherwise)
-        if otherwise > most or (exact and (otherwise or right or answer.open)):
+        if otherwise > most or (exact and (otherwise or (read.both and (right or answer.open)))):
             return Ruling(None, read)
         if not exact:
             return Ruling(answer, fresh=explained)
