@@ -110,7 +110,7 @@ def test_of_a_failure_that_no_fresh_process_shows_only_what_is_kept_between_call
         def diagnose(self, *asked, **given):
             return Diagnosis(name, "It is so.")
 
-    alone = "In a process that computed nothing before, the case is right: the failure depends on earlier calls, or on chance."
+    alone = "In a process that computed nothing before, the case does not fail in this way: it depends on earlier calls, on what lay in memory, or on chance."
     monkeypatch.setattr(
         minimising, "_verify", lambda probe, task, text, plan, verdict, end: (verdict, Confirmation(3, 0))
     )

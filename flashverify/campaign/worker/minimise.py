@@ -30,9 +30,7 @@ __all__ = ["minimise"]
 
 _SAYING = 0.8
 """Share of the time that is left for a diagnosis: it may end a little late, and the verification follows."""
-_ALONE = (
-    "In a process that computed nothing before, the case is right: the failure depends on earlier calls, or on chance."
-)
+_ALONE = "In a process that computed nothing before, the case does not fail in this way: it depends on earlier calls, on what lay in memory, or on chance."
 
 
 def minimise(session: Session, task: Minimise) -> None:
@@ -137,7 +135,7 @@ def _told(session: Session, task: Minimise, text: str, verdict: Verdict, end: fl
 def _right_alone(
     session: Session, task: Minimise, text: str, verdict: Verdict, found: Diagnosis | None, end: float
 ) -> Diagnosis | None:
-    """What is said of a failure that no fresh process shows: what is kept between calls, where that has a name, and that it is right alone.
+    """What is said of a failure that no fresh process shows: what is kept between calls, where that has a name, and that it needs more than the case.
 
     What else was found speaks of values that depend on what was called before.
     """
