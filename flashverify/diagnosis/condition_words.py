@@ -30,6 +30,8 @@ _NUMBERS = {
 _PARTS = {
     "causal": "a causal mask",
     "window": "a window",
+    "window_left_given": "a left side of the window",
+    "window_right_given": "a right side of the window",
     "key_lengths": "key lengths",
     "query_lengths": "query lengths",
     "packed": "packed sequences",

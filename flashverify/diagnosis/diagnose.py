@@ -10,18 +10,19 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
+from flashverify.diagnosis.arbitration import Hearing
 from flashverify.diagnosis.attempting import attempted
 from flashverify.diagnosis.description import described
 from flashverify.diagnosis.naming import Named, named, named_at_places
 from flashverify.diagnosis.narrowing import Narrowed, kernel_alone
 from flashverify.diagnosis.observation import LARGEST
-from flashverify.diagnosis.opening import first_scene, unwritten
+from flashverify.diagnosis.opening import first_scene, unwritten, unwritten_read
 from flashverify.diagnosis.padding_experiment import padding_reaches
 from flashverify.diagnosis.place import first_line, place_of
 from flashverify.diagnosis.precision import precision_words
-from flashverify.diagnosis.readings import Readings, readings
+from flashverify.diagnosis.readings import Readings
 from flashverify.diagnosis.related_cases import variants
-from flashverify.diagnosis.saying import claim_words, named_diagnosis, sentence_of
+from flashverify.diagnosis.saying import claim_words, named_diagnosis, ruled_diagnosis, sentence_of
 from flashverify.diagnosis.siblings import sibling
 from flashverify.diagnosis.state.naming import kept_from_earlier, of_a_later_call
 from flashverify.diagnosis.state.pairs import fresh_number
@@ -123,9 +124,15 @@ def diagnose(
         return Diagnosis(sentence="The case is too large for hypotheses.", place=place)
     for start in starts:
         trials.keep(start)
+    said, cases = unwritten_read(trials, starts[0])
+    if said:
+        sentence = sentence_of(said)
+        words, conditions = described(trials, starts[0], verdict.output)
+        evidence = f"The loads are watched; {cases} further cases show the same one."
+        return Diagnosis("", f"{sentence} {words}", (), place, conditions, evidence, reading=sentence)
     rounding = partial(_rounding, subject, scene.case, verdict, end, seconds)
     searches: tuple[_Search, ...] = (named, named_at_places)
-    precise = None
+    precise, hearing = None, Hearing(trials, verdict.output)
     if remark:  # what rounds wrongly is right at no place, and looks like no other mistake
         precise, searches = rounding(), (named,)
     for search in searches:
@@ -134,7 +141,10 @@ def diagnose(
         for start in starts:
             answer = search(trials, start) if trials.left() else None
             if answer is not None and (start is starts[0] or answer.explains(starts[0])):
-                return named_diagnosis(_in_the_usual_part(trials, start, answer), start, place, remark)
+                ruling = hearing.ruling(start, answer)
+                if ruling.answer is not None:
+                    usual = ruling._replace(answer=_in_the_usual_part(trials, start, ruling.answer))
+                    return ruled_diagnosis(usual, start, place, remark)
         if (answered := _by_itself(search, trials, starts[0], verdict.output)) is not None:
             return named_diagnosis(*answered, place, remark)
         if search is named and not remark:
@@ -144,8 +154,7 @@ def diagnose(
     trials.release()
     read = Readings()
     for start in starts if not remark else ():  # the smallest case may have only one of what is taken for another
-        ask = partial(readings, trials, start, verdict.output)
-        again = attempted("reading", ask, read) if trials.left() and not read.tested else read
+        again = read if read.tested else hearing.readings(start)
         read = again if again.tested or not read.sentences else read
     words, conditions = described(trials, starts[0], verdict.output)
     said, form, evidence = (_NONE, "", "") if precise is None else (precise.sentence, precise.form, "")

@@ -75,6 +75,16 @@ class Expected:
         """Anything on the elements `where`, bool, which broadcasts."""
         return replace(self, anything=where.expand_as(self.value))
 
+    def unstored(self, where: Tensor, declared: Expected, got: Tensor) -> Expected:
+        """Nothing stores the elements `where`, bool: they may be anything but what is declared, which no memory holds by chance.
+
+        Where `got` holds it on one of them, all of them are expected not to be finite.
+        """
+        if not bool(where.any()):
+            return self
+        right = declared.holds(got) & torch.isfinite(declared.total)
+        return self.not_finite(where) if bool((where & right).any()) else self.whatever(where)
+
     def open(self, where: Tensor) -> Expected:
         """Nothing is asked of the elements `where`, bool, which broadcasts."""
         return replace(self, total=self.total.masked_fill(where.expand_as(self.total), math.inf))

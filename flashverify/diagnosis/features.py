@@ -54,6 +54,7 @@ def case_features(case: Case, form: Form | None = None) -> dict[str, Value]:
         found[part.name] = ABSENT if value is None else "yes"
     found["causal"] = case.mask.causal or ABSENT
     for name, bound in zip(("window_left", "window_right"), case.mask.window or (None, None), strict=True):
+        found[f"{name}_given"] = ABSENT if bound is None else "yes"
         if bound is not None:
             found[name] = bound
     for modifier in MODIFIERS:

@@ -24,8 +24,19 @@ _MODULI = (8, 16, 32, 64, 128)
 _SIZES = ("seq_q", "seq_k")
 _DIMS = ("dim_qk", "dim_v")
 _ORDERED = (("seq_q", "seq_k"), ("dim_qk", "dim_v"))
-_ONLY_WORDS = {"given_scale": 1.4, "edits": 1.6, "padding": 1.4, "backward": 1.4, "do": 1.4, "layout": 1.3}
-"""Features that a kernel seldom looks at, and what they cost."""
+_ONLY_WORDS = {
+    "given_scale": 1.4,
+    "edits": 1.6,
+    "padding": 1.4,
+    "backward": 1.4,
+    "do": 1.4,
+    "layout": 1.3,
+    "window_left_given": 1.07,
+    "window_right_given": 1.07,
+}
+"""Features that a kernel seldom looks at, or that say more than another one, and what they cost."""
+_LEAST = 1e-3
+"""Size of a number of the values, other than 0, below which no kernel asks for it."""
 _MOST = 400
 _PAIRED = 160
 _TRIPLED = 40
@@ -141,7 +152,8 @@ def _thresholds(low: int | float, high: int | float, *, whole: bool) -> dict[flo
     ends: dict[float, int | float] = {0.25: int(low) + 1, 0.26: int(high)} if whole else {}
     if not whole and abs(high - low) > 0.2 * max(abs(high), abs(low)):
         ends = {0.25: float(f"{low + 0.05 * (high - low):.3g}"), 0.26: float(f"{high - 0.05 * (high - low):.3g}")}
-    return {cost: t} | {c: end for c, end in ends.items() if end != t}
+    found = {cost: t} | {c: end for c, end in ends.items() if end != t}
+    return {c: end for c, end in found.items() if whole or end == 0 or abs(end) >= _LEAST}
 
 
 def _natural(low: int | float, high: int | float, *, whole: bool) -> tuple[float, int | float]:

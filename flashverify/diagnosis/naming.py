@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
@@ -45,11 +45,15 @@ class Named:
         claims: those that no case tells apart, the first of which gives the name.
         conditions: where the first one is wrong, on the case and on places in it.
         evidence: in words.
+        clear: further cases that the first one explains clearly.
+        open: whether some cases are right for a reason that was not found.
     """
 
     claims: list[Claim]
     conditions: tuple[Condition, ...] = ()
     evidence: str = ""
+    clear: int = 0
+    open: bool = False
 
     def explains(self, scene: Scene) -> bool:
         """Whether the first one explains a failing run."""
@@ -105,12 +109,14 @@ def named(trials: Trials, scene: Scene) -> Named | None:
         found.claims = _standing(trials, scene, found.claims)
         if not found.claims:
             return None
+    if found is not None and (fixed := _of_one_way(trials, found.claims[0])) is not None:
+        return _sometimes(trials, scene, fixed, (), _SHARES["sometimes"]) or replace(found, open=True)
     if found is not None and not _surveyed(trials, scene, found.claims[0]):
         narrowed = _sometimes(trials, scene, found.claims[0], (), _SHARES["sometimes"])
         if narrowed is not None:
             narrowed.claims += found.claims[1:]
         else:
-            found.evidence += _UNKNOWN
+            found.evidence, found.open = found.evidence + _UNKNOWN, True
         return narrowed or found
     if found is not None:
         return found
@@ -132,7 +138,7 @@ def named_at_places(trials: Trials, scene: Scene) -> Named | None:
         if _surveyed(trials, scene, claim):
             return Named(_distinct(claim, same), claim.conditions, evidence)
         narrowed = _sometimes(trials, scene, claim, claim.conditions, _SHARES["both"])
-        return narrowed or Named(_distinct(claim, same), claim.conditions, evidence + _UNKNOWN)
+        return narrowed or Named(_distinct(claim, same), claim.conditions, evidence + _UNKNOWN, open=True)
     for claim, _ in claims[:_ASKED]:
         found = _sometimes(trials, scene, claim, claim.conditions, _SHARES["both"])
         if found is not None:
@@ -168,7 +174,7 @@ def _always(trials: Trials, scene: Scene, records: list[Record]) -> tuple[list[R
     fits = settled(fits)
     if not fits:
         return records, None
-    return records, Named([record.claim for record in fits], (), fits[0].explained)
+    return records, Named([record.claim for record in fits], (), fits[0].explained, fits[0].count(Answer.CLEAR))
 
 
 def settled(records: list[Record]) -> list[Record]:
@@ -185,6 +191,20 @@ def _standing(trials: Trials, scene: Scene, claims: list[Claim]) -> list[Claim]:
         if left:
             return left
     return [claim for claim, _ in told]
+
+
+def _of_one_way(trials: Trials, claim: Claim) -> Claim | None:
+    """The claim with one detail on all cases, such as one size of a tile, where some are right under it; None where it needs no conditions.
+
+    With a detail of its own on each case a claim says too little: a right case may agree with a size that no failing case has.
+    """
+    if claim.semantics.one_way or not claim.detail:
+        return None
+    fixed = Record(Claim(replace(claim.semantics, one_way=True)))
+    for each in sorted(trials.scenes.values(), key=lambda other: not other.failures):
+        if not fixed.add(each):
+            return None
+    return None if fixed.always else Claim(fixed.claim.semantics)
 
 
 def _share(answers: list[Answer]) -> float:
@@ -226,4 +246,4 @@ def _sometimes(trials: Trials, scene: Scene, claim: Claim, places: tuple[Conditi
         f"{record.explained}; of fresh cases {dependence.held} fail and {dependence.failed} are right"
         " as the conditions predict"
     )
-    return Named([claim], (*places, *dependence.rule.conditions), evidence)
+    return Named([claim], (*places, *dependence.rule.conditions), evidence, record.count(Answer.CLEAR))

@@ -37,6 +37,12 @@ def telling(subject: Subject, case: Case) -> Iterator[Case]:
     if blocks is not None:
         large = replace(case, mask=replace(case.mask, blocks=replace(blocks, keys=256)))
         found += [grown(large, 3, 425 - case.seq_k % 16 + n, regime="normal", seed=60 + n) for n in (0, 16)]
+    if case.mask.window is not None and case.mask.packed is None:
+        left, right = (
+            None if side is None else side + more for side, more in zip(case.mask.window, (3, 4), strict=True)
+        )
+        wider = replace(case, mask=replace(case.mask, window=(left, right)))
+        found += [grown(wider, rows, keys, regime="normal", seed=95 + rows) for rows, keys in ((18, 18), (18, 34))]
     if case.mask.causal is None and case.mask.tree is None and case.mask.window_alignment is None:
         causal = replace(case, mask=replace(case.mask, causal="top-left"))
         found += [grown(causal, rows, keys, regime="normal", seed=71) for rows, keys in ((18, 34), (140, 150))]

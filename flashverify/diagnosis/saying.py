@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
+from flashverify.diagnosis.arbitration import unlike
 from flashverify.diagnosis.conditions import in_words
 from flashverify.judge.record import Diagnosis
 from flashverify.outputs import BACKWARD, FORWARD
 
 if TYPE_CHECKING:
+    from flashverify.diagnosis.arbitration import Ruling
     from flashverify.diagnosis.claims import Claim
     from flashverify.diagnosis.naming import Named
     from flashverify.diagnosis.observation import Scene
 
-__all__ = ["claim_words", "named_diagnosis", "sentence_of"]
+__all__ = ["claim_words", "named_diagnosis", "ruled_diagnosis", "sentence_of"]
 
 _SCOPES = (
     (frozenset({"o", "lse"}), "in the forward"),
@@ -29,12 +33,7 @@ _SCOPES = (
 def named_diagnosis(answer: Named, scene: Scene, place: str, remark: str) -> Diagnosis:
     """The diagnosis of an answer that `scene` shows, with where that is and what else is to be said in words."""
     first, *others = answer.claims
-    words = ", ".join(filter(None, (claim_words(first), _scope(first, scene), in_words(answer.conditions))))
-    sentence = sentence_of(words)
-    if others:
-        sentence = (
-            f"{sentence} Every case tried is consistent with this as well: {' or '.join(map(claim_words, others))}."
-        )
+    sentence = _sentence(answer, scene)
     return Diagnosis(
         first.semantics.name,
         sentence + remark,
@@ -43,6 +42,35 @@ def named_diagnosis(answer: Named, scene: Scene, place: str, remark: str) -> Dia
         conditions=tuple(map(str, answer.conditions)),
         evidence=sentence_of(answer.evidence),
     )
+
+
+def ruled_diagnosis(ruling: Ruling, scene: Scene, place: str, remark: str) -> Diagnosis:
+    """The diagnosis of a name that was held against what is read off the kernel, each of which is said where it stands."""
+    assert ruling.answer is not None
+    found = named_diagnosis(ruling.answer, scene, place, remark)
+    if ruling.fresh:
+        found = structs.replace(found, evidence=f"{found.evidence[:-1]}; and {ruling.fresh} of the cases read.")
+    if not ruling.read.sentences:
+        return found
+    read = " ".join(f"{sentence}." for sentence in ruling.read.sentences)
+    if not ruling.leads:
+        return structs.replace(found, sentence=f"{_sentence(ruling.answer, scene)} Read off the kernel: {read}{remark}")
+    said = f"{read} Every case tried is consistent with this as well: {found.sentence[:1].lower()}{found.sentence[1:]}"
+    evidence = f"{sentence_of(ruling.read.evidence)} {found.evidence}"
+    return Diagnosis(sentence=said, place=place, evidence=evidence, reading=f"{ruling.read.sentences[0]}.")
+
+
+def _sentence(answer: Named, scene: Scene) -> str:
+    """What is wrong, in what part and where; where others that are about something else fit as well, these beside it."""
+    first, *others = answer.claims
+    where = ", ".join(filter(None, (_scope(first, scene), in_words(answer.conditions))))
+    if others and unlike(answer):
+        listed = "; or ".join(dict.fromkeys(map(claim_words, answer.claims)))
+        return sentence_of(", ".join(filter(None, (f"one of these, which no case tried tells apart: {listed}", where))))
+    sentence = sentence_of(", ".join(filter(None, (claim_words(first), where))))
+    if others:
+        sentence += f" Every case tried is consistent with this as well: {' or '.join(map(claim_words, others))}."
+    return sentence
 
 
 def claim_words(claim: Claim) -> str:

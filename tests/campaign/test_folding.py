@@ -8,7 +8,7 @@ from flashverify.campaign.supervisor.budget import Budget, Explaining
 from flashverify.campaign.supervisor.explainer import Explainer
 from flashverify.campaign.supervisor.ledger import Ledger
 from flashverify.campaign.supervisor.schedule import CampaignConfig
-from flashverify.judge.record import Confirmation
+from flashverify.judge.record import Confirmation, Diagnosis
 from flashverify.judge.verdict import CaseResult, OutputStats
 from tests.campaign.company_seen import OUT, TOUCHED, failing
 
@@ -87,3 +87,10 @@ def test_a_failure_of_a_cause_that_was_folded_meanwhile_goes_to_the_finding_that
     assert {each.key for each in record.folded} == {READ, TOUCHED}
     explainer._folding.one(OUT, READ, "itself")
     assert list(ledger.tally.records) == [OUT]
+
+
+def test_a_diagnosis_that_was_told_is_stored_though_nothing_more_comes(campaign):
+    ledger, explainer = campaign
+    explainer.told(1, Improved(OUT, SMALL, failing(OUT), Diagnosis("causal-ignored")))
+
+    assert ledger.tally.records[OUT].diagnosis == Diagnosis("causal-ignored")

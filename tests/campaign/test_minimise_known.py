@@ -4,9 +4,10 @@ import msgspec
 import pytest
 
 from flashverify.campaign.protocol import Improved, Minimal, Minimise, WorkerConfig
+from flashverify.campaign.worker import minimise as minimising
 from flashverify.campaign.worker.minimise import minimise
 from flashverify.case.text import format_case, parse_case
-from flashverify.judge.record import Diagnosis
+from flashverify.judge.record import Confirmation, Diagnosis
 from flashverify.judge.verdict import CaseResult, Key, Status, Verdict
 
 OUT, LSE = Key("k", "accuracy", "bound", "o", "fp16"), Key("k", "accuracy", "bound", "lse", "fp16")
@@ -91,3 +92,29 @@ def test_what_is_outside_its_bound_is_not_made_a_failure_of_the_strict_predictio
     minimise(session, Minimise("k", OUT, FIRST, FIRST, verdict, 5.0, 0))
 
     assert parse_case(session.events[-1].case).seq_q == rows
+
+
+def test_what_is_wrong_is_told_before_the_verification_that_may_not_end_in_time():
+    session = Session(says=False)
+    found = session.minimised()
+
+    *_, told, minimal = session.events
+    assert (told.case, told.diagnosis) == (found.case, found.diagnosis)
+    assert isinstance(told, Improved)
+    assert minimal is found
+
+
+@pytest.mark.parametrize("name", ["stale-scale", "causal-ignored"])
+def test_of_a_failure_that_no_fresh_process_shows_only_what_is_kept_between_calls_is_said(monkeypatch, name):
+    class Kept(Session):
+        def diagnose(self, *asked, **given):
+            return Diagnosis(name, "It is so.")
+
+    alone = "In a process that computed nothing before, the case does not fail in this way: it depends on earlier calls, on what lay in memory, or on chance."
+    monkeypatch.setattr(
+        minimising, "_verify", lambda probe, task, text, plan, verdict, end: (verdict, Confirmation(3, 0))
+    )
+    found = Kept(says=False).minimised().diagnosis
+
+    kept = name == "stale-scale"
+    assert (found.name, found.sentence) == (name * kept, f"It is so. {alone}" if kept else alone)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from flashverify.judge.verdict import Key
 
 __all__ = [
+    "KEPT",
     "OF_VALUES",
     "UNWRITTEN",
     "agreed",
@@ -33,6 +34,9 @@ __all__ = [
 
 OF_VALUES = ("counting", "relations", "config")
 """Checks that ask about values too, by way of other problems."""
+
+KEPT = "stale-"
+"""What the names of things begin with that are kept between calls."""
 
 UNWRITTEN = "not-written"
 """A name that says what was seen, not why."""

@@ -104,11 +104,16 @@ class Judged(msgspec.Struct, frozen=True, tag=True):
 
 
 class Improved(msgspec.Struct, frozen=True, tag=True):
-    """A smaller case fails with the same key."""
+    """A smaller case fails with the same key.
+
+    Attributes:
+        diagnosis: of the smallest case, before it is verified; None as long as there is none.
+    """
 
     key: Key
     case: str
     verdict: Verdict
+    diagnosis: Diagnosis | None = None
 
 
 class Minimal(msgspec.Struct, frozen=True, tag=True):

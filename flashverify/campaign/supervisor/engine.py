@@ -34,6 +34,7 @@ from flashverify.campaign.supervisor.explainer import Explainer
 from flashverify.campaign.supervisor.first_cases import FirstCases
 from flashverify.campaign.supervisor.gpu import processes
 from flashverify.campaign.supervisor.indexing import Indexing
+from flashverify.campaign.supervisor.leaving import Leaving
 from flashverify.campaign.supervisor.ledger import Ledger
 from flashverify.campaign.supervisor.live import LiveFile
 from flashverify.campaign.supervisor.probe import failure_of
@@ -80,6 +81,7 @@ class Engine:
         self.problems = (*self._ledger.problems, *self._gpu.problems)
         self._schedule = Schedule(config, self._ledger.journal, self._gpu.compilers.readiness)
         self._explainer = Explainer(config, self._ledger, self.explaining, self._tell, lambda: self.budget.elapsed)
+        self._leaving = Leaving(self._explainer, self.explaining, self.budget)
         self._deaths = Deaths(
             config, self._ledger, self._schedule, self._pool, self._keep, self._explainer.lost, self._tell
         )
@@ -172,7 +174,10 @@ class Engine:
             if suspect is not None:
                 self._deaths.survived(suspect)
             slot.answered += 1
-            slot.process.send(Reply(self._schedule.stopped or bool(self._reason)))
+            stop = self._schedule.stopped or bool(self._reason)
+            fixed = not stop and suspect is None and isinstance(slot.task, Batch) and slot.task.fixed
+            slot.left = fixed and self._leaving.due(beside=self._beside)
+            slot.process.send(Reply(stop or slot.left))
             self._ledger.describe(event)
             self._gpu.judged(event)
         elif isinstance(event, CasesListed):
@@ -182,7 +187,7 @@ class Engine:
             self._explainer.told(slot.number, event)
         elif isinstance(event, TaskDone):
             if isinstance(slot.task, Batch):
-                stopped = self._schedule.stopped or bool(self._reason)
+                stopped = self._schedule.stopped or bool(self._reason) or slot.left
                 self._schedule.batch_ended(slot.task, stopped=stopped, put_off=slot.put_off)
             self._explainer.ended(slot.number)
             self._pool.done(slot)

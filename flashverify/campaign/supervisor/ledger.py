@@ -121,8 +121,9 @@ class Ledger:
         self.store.write_header(self._header)
 
     def improved(self, event: Improved) -> None:
-        """A smaller case of a finding; it is stored with the next state of the finding, or at the end."""
-        self.tally.replace(event.key, case=event.case, verdict=event.verdict, not_minimal=CUT_SHORT)
+        """A smaller case of a finding, or what is wrong there; it is stored with the next state of the finding, or at the end."""
+        found = event.diagnosis
+        self.tally.replace(event.key, case=event.case, verdict=event.verdict, diagnosis=found, not_minimal=CUT_SHORT)
         self._unwritten.add(event.key)
 
     def minimal(self, event: Minimal) -> FindingRecord:

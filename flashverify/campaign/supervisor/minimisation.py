@@ -21,6 +21,9 @@ __all__ = ["Explains", "finding_of", "minimisation"]
 Explains = Minimise | Attribute | Compare | Separate | Profile
 """A task about a finding."""
 
+_SHRINKING = 0.4
+"""Share of the time of a finding for shrinking it; the diagnosis needs as much, and the verification follows."""
+
 
 def minimisation(
     config: CampaignConfig, tally: Tally, book: CauseBook, record: FindingRecord, limit: float | None, *, again: bool
@@ -35,7 +38,7 @@ def minimisation(
         limit: seconds that all of it may take; None is no limit.
         again: whether a worker died over it before.
     """
-    shrinking = config.shrink_seconds if limit is None else min(config.shrink_seconds, limit / 2)
+    shrinking = config.shrink_seconds if limit is None else min(config.shrink_seconds, _SHRINKING * limit)
     hang = record.verdict.check == "hang"  # every repeat and every candidate of a hang costs the whole time limit
     others = book.known(record.key.subject)
     known = names(others)

@@ -125,7 +125,7 @@ class Pool:
         if fresh and number in self._slots:
             self._end(self._slots[number])
         slot = self._slots.get(number) or self._started(number)
-        slot.task, slot.answered, slot.put_off = task, 0, 0
+        slot.task, slot.answered, slot.put_off, slot.left = task, 0, 0, False
         slot.sign(START_LIMIT)
         slot.process.send(task)
 

@@ -31,6 +31,7 @@ class Slot:
         task: what it does; None while it waits.
         answered: results of this task that were stored.
         put_off: cases of this task that wait for a compiler.
+        left: whether it was told to leave this batch, with which another worker goes on, to explain a finding.
         since: when it last gave a sign of life.
         starved: seconds that its process had waited for a processor then, or a second before.
         looked: when that was asked.
@@ -48,6 +49,7 @@ class Slot:
     task: Task | None = None
     answered: int = 0
     put_off: int = 0
+    left: bool = False
     since: float = 0.0
     starved: float = 0.0
     looked: float = float("-inf")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from flashverify.campaign.causes.diagnoses import OF_VALUES
+from flashverify.campaign.causes.diagnoses import KEPT, OF_VALUES
 from flashverify.campaign.causes.hidden import bucket_of
 from flashverify.campaign.causes.sighting import may_follow, sightings_of
 from flashverify.campaign.causes.symptoms import TOLD_BY_VALUES, symptom
@@ -19,21 +19,25 @@ from flashverify.campaign.shrink.shrinker import shrink
 from flashverify.campaign.supervisor.probe import Probe
 from flashverify.case.text import format_case, parse_case
 from flashverify.errors import NoVerdictError
-from flashverify.judge.record import Confirmation
+from flashverify.judge.record import Confirmation, Diagnosis
 
 if TYPE_CHECKING:
     from flashverify.campaign.worker.session import Session
     from flashverify.case.case import Case
-    from flashverify.judge.record import Diagnosis
     from flashverify.judge.verdict import CaseResult, Key, Verdict
 
 __all__ = ["minimise"]
+
+_SAYING = 0.8
+"""Share of the time that is left for a diagnosis: it may end a little late, and the verification follows."""
+_ALONE = "In a process that computed nothing before, the case does not fail in this way: it depends on earlier calls, on what lay in memory, or on chance."
 
 
 def minimise(session: Session, task: Minimise) -> None:
     """Emit `Improved` for each smaller failing case and `Minimal` at the end.
 
-    The diagnosis comes before the verification, which waits for fresh processes. At the limit of the task both are left as they are.
+    The diagnosis comes before the verification, which waits for fresh processes, and is told at once. At the limit of the task both are
+    left as they are.
     """
     begun = time.monotonic()
     end = math.inf if task.limit is None else begun + task.limit
@@ -79,16 +83,16 @@ def minimise(session: Session, task: Minimise) -> None:
         if known is not None or set(map(symptom, shows or ())) & set(map(symptom, task.beside)):
             session.emit(Minimal(task.key, text, verdict, Confirmation(), known, complete, shows))
             return
-        diagnosis = _diagnosis(session, task, text, verdict, end)
+        diagnosis = _told(session, task, text, verdict, end)
         verdict, confirmation = _verify(probe, task, text, plan, verdict, end)
         if task.repeats and confirmation.repeats and not confirmation.failed and text != task.first:
             # Smaller, but only inside this process: the first sight is the better witness if it stands alone.
             again, second = _verify(probe, task, task.first, plan, verdict, end)
             if second.failed:
                 text, verdict, confirmation, shows = task.first, again, second, None
-                diagnosis = _diagnosis(session, task, text, verdict, end)
+                diagnosis = _told(session, task, text, verdict, end)
     if confirmation.repeats and not confirmation.failed:
-        diagnosis = None
+        diagnosis = _right_alone(session, task, text, verdict, diagnosis, end)
     session.emit(Minimal(task.key, text, verdict, confirmation, diagnosis, complete, shows))
 
 
@@ -120,12 +124,36 @@ def _verify(
     return verdict, msgspec.structs.replace(confirmation, repeats=made, failed=failed)
 
 
+def _told(session: Session, task: Minimise, text: str, verdict: Verdict, end: float) -> Diagnosis | None:
+    """What explains the failure, told at once: the verification that follows may not end in time."""
+    found = _diagnosis(session, task, text, verdict, end)
+    if found is not None:
+        session.emit(Improved(task.key, text, verdict, found))
+    return found
+
+
+def _right_alone(
+    session: Session, task: Minimise, text: str, verdict: Verdict, found: Diagnosis | None, end: float
+) -> Diagnosis | None:
+    """What is said of a failure that no fresh process shows: what is kept between calls, where that has a name, and that it needs more than the case.
+
+    What else was found speaks of values that depend on what was called before.
+    """
+    if task.key.check in PROCESS_CHECKS:
+        return None
+    if found is None or not found.name.startswith(KEPT):
+        later = msgspec.structs.replace(verdict, check="reuse")
+        found = _diagnosis(session, task, text, later, end)
+    kept = found if found is not None and found.name.startswith(KEPT) else Diagnosis()
+    return msgspec.structs.replace(kept, sentence=f"{kept.sentence} {_ALONE}".strip())
+
+
 def _diagnosis(session: Session, task: Minimise, text: str, verdict: Verdict, end: float) -> Diagnosis | None:
     """What explains the failure; None where there are no outputs to explain, where that took too long, or where a worker died over it.
 
     It rests on tens of runs of the subject, so interpreted programs go in lockstep: in this process.
     """
-    left = end - time.monotonic()
+    left = _SAYING * (end - time.monotonic())
     if task.key.check in PROCESS_CHECKS or task.undiagnosed or left <= 0:
         return None
     session.emit(Started())

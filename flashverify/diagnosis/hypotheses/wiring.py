@@ -42,7 +42,7 @@ def _stored(places: Places) -> Callable[[Scene], Iterator[Alternative]]:
                 lse = found["lse"]
                 value, total, over = (x.flatten()[moved] for x in (lse.value, lse.total, lse.overflow))
                 lse = replace(lse, value=value, total=total, overflow=over, strict=None)
-                return found | {"lse": lse.whatever(moved < 0) if bool((moved < 0).any()) else lse}
+                return found | {"lse": lse.unstored(moved < 0, scene.right["lse"], scene.outputs["lse"])}
 
             natural = scene.truth.forward()["lse"][0] * scene.unit
 

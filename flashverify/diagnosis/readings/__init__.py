@@ -44,11 +44,15 @@ class Readings(NamedTuple):
         sentences: each begins with a capital letter or a symbol and has no full stop; none where nothing was read.
         evidence: on how many cases it holds, in words, without a full stop.
         tested: whether it holds on fresh cases; else it speaks of one case.
+        part: whether a sentence leaves open what is wrong on some cases, or speaks of one case.
+        both: whether right cases were asked about the first sentence too, and none of them contradicts it.
     """
 
     sentences: tuple[str, ...] = ()
     evidence: str = ""
     tested: bool = False
+    part: bool = True
+    both: bool = False
 
 
 def readings(trials: Trials, scene: Scene, output: str) -> Readings:
@@ -113,4 +117,4 @@ def _joined(said: list[Said]) -> Readings:
         if cases
         else "read on one case"
     )
-    return Readings(sentences, words, bool(cases))
+    return Readings(sentences, words, bool(cases), not cases or any(each.part for each in said), said[0].both)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Said", "listed"]
+__all__ = ["ON_FAILING", "Said", "listed"]
+
+ON_FAILING = ", on the cases that fail"
+"""With what a rule ends that right cases contradict."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,10 +17,14 @@ class Said:
     Attributes:
         words: begins with a lower-case letter or a symbol, has no full stop.
         cases: on which it holds; 0 where it speaks of one case that it names.
+        part: whether more is wrong than it says, or less: it leaves open which pairs, or says what right cases contradict.
+        both: whether right cases were asked too, and none of them contradicts it.
     """
 
     words: str
     cases: int
+    part: bool = False
+    both: bool = False
 
 
 def listed(names: list[str]) -> str:

@@ -9,6 +9,7 @@ from flashverify.diagnosis.readings.fresh import tested_on
 from flashverify.diagnosis.readings.masks.ends import visible_of
 from flashverify.diagnosis.readings.masks.right_cases import is_without, shows
 from flashverify.diagnosis.readings.masks.rules import Rule, rules
+from flashverify.diagnosis.readings.said import ON_FAILING
 
 if TYPE_CHECKING:
     from flashverify.diagnosis.observation import Scene
@@ -72,7 +73,7 @@ def chosen_rule(found: list[Counted], name: str, kind: str, refuting: Refuting, 
     if best is None:
         return "", 0
     denied = name == "o" and any(shows(scene, best.where(scene)) for scene in refuting.right)
-    return f"{best.words}, on the cases that fail" if denied else best.words, held
+    return f"{best.words}{ON_FAILING}" if denied else best.words, held
 
 
 def _cases(rule: Rule, start: Counted, having: list[Counted], name: str, kind: str) -> list[Scene]:

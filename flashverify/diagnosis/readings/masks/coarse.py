@@ -52,7 +52,7 @@ def coarsely(found: list[Counted]) -> list[Said]:
         words = _words(having, name)
         if words:
             told.setdefault(words, ([], len(having)))[0].append(name)
-    return [Said(_conjugated(words, names), cases) for words, (names, cases) in told.items()]
+    return [Said(_conjugated(words, names), cases, part=True) for words, (names, cases) in told.items()]
 
 
 def _conjugated(words: str, names: list[str]) -> str:

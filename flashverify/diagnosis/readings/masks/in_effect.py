@@ -16,7 +16,7 @@ from flashverify.diagnosis.readings.masks.key_maps import counts_of_other_keys
 from flashverify.diagnosis.readings.masks.other_masks import other_masks
 from flashverify.diagnosis.readings.masks.row_counts import count_beside, lse_alone
 from flashverify.diagnosis.readings.masks.scenes import right_scenes
-from flashverify.diagnosis.readings.said import Said, listed
+from flashverify.diagnosis.readings.said import ON_FAILING, Said, listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,6 +36,10 @@ _VERBS = {
     "doubled": ("counts more than once", "count more than once"),
     "read": ("reads other keys:", "read other keys:"),
 }
+_ASKED = ("surplus", "missing", "doubled")
+"""Kinds whose rules right cases may refute."""
+_TOO = " too"
+"""With what a rule ends beside which pairs are wrong of which no rule speaks."""
 _FEWEST = 3
 """Cases on which other keys are read, at least."""
 _FIRST = 2
@@ -86,7 +90,10 @@ def _was_read(each: Counted, name: str) -> bool:
 
 def _sentence(names: list[str], kind: str, said: Said) -> Said:
     verb = _VERBS[kind][len(names) > 1]
-    return Said(f"{listed([_NAMES[n] for n in names])} {verb} {said.words}", said.cases)
+    part = said.words.endswith((ON_FAILING, _TOO))
+    return Said(
+        f"{listed([_NAMES[n] for n in names])} {verb} {said.words}", said.cases, part, both=kind in _ASKED and not part
+    )
 
 
 def _rules(found: list[Counted], name: str, refuting: Refuting) -> Iterator[tuple[str, str, int]]:
@@ -112,7 +119,7 @@ def _beside(kinds: list[str]) -> str:
     """That pairs of kinds are wrong too of which no rule speaks."""
     also = {"surplus": "hidden keys enter", "missing": "others are missing", "doubled": "others count more than once"}
     words = [also[kind] for kind in kinds]
-    return f"; {listed(words)} too" if words else ""
+    return f"; {listed(words)}{_TOO}" if words else ""
 
 
 def _other(found: list[Counted], name: str) -> tuple[str, int]:

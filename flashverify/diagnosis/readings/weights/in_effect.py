@@ -98,7 +98,7 @@ def _right(effects: list[Effect]) -> list[Said]:
         each.right and "o" in each.scene.failures for each in effects
     ):
         return []
-    return [Said(_OF_V, len(effects))]
+    return [Said(_OF_V, len(effects), part=True)]
 
 
 def _model(trials: Trials, wrong: list[Effect]) -> list[_Row] | None:
@@ -165,12 +165,14 @@ def _in_words(rows: list[_Row]) -> list[Said]:
     if sink:
         said.append(Said(sink, cases))
     elif mass is None and all(_summed(row, sum_of(row.effect, row.logits), gone=True) for row in rows):
-        said.append(Said("some rows have no weights at all although they see keys; the others are right", cases))
+        said.append(
+            Said("some rows have no weights at all although they see keys; the others are right", cases, part=True)
+        )
     elif mass is None:
         low, high = _sums(rows)
         whose = "these" if model.words else "the declared ones"
         own = f"the weights of a row are {whose} up to a factor of its own, which no known row sum explains: they sum to {low:.3g} ... {high:.3g} times what they should"
-        said.append(Said(own, cases))
+        said.append(Said(own, cases, part=True))
     elif mass[:1].isdigit():
         said.append(Said(f"the weights of each row sum to {mass} times what they should", cases))
     elif mass:
@@ -221,7 +223,7 @@ def _lse(rows: list[_Row]) -> list[Said]:
     if (found := _linear(having)) is not None:
         return [found]
     far = all(row.effect.lse_far(-row.shift) and row.effect.lse_far(row.effect.scene.truth.exact_lse) for row in having)
-    return [Said("the LSE is that of other weights than O's", cases)] if far else []
+    return [Said("the LSE is that of other weights than O's", cases, part=True)] if far else []
 
 
 def _linear(having: list[_Row]) -> Said | None:
