@@ -14,18 +14,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from flashverify.case.memory.host import on_cpu
+from flashverify.checks.both_modes import END_TO_END, STRICT, compared_gradients
 from flashverify.checks.left_open import pinned_elements, undefined_elements
 from flashverify.checks.passes.comparing import compares
 from flashverify.checks.passes.derived_problems import work
 from flashverify.checks.passes.known import Known
 from flashverify.judge.compare import Comparison, compare_output, plainly_right
 from flashverify.judge.verdict import Status, Verdict
-from flashverify.outputs import COMMON_GRADIENTS, OUTPUTS, expected_shapes, output, rows_reach
+from flashverify.outputs import COMMON_GRADIENTS, OUTPUTS, expected_shapes, output
 from flashverify.truth import Truth, inputs_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import torch
 
     from flashverify.case.problem import Problem
@@ -39,15 +38,12 @@ __all__ = [
     "Accuracy",
     "check_accuracy",
     "doubtful",
-    "finite_stored",
     "first_failure",
     "judged_form",
     "shape_failures",
     "tainted",
     "united",
 ]
-
-END_TO_END, CONDITIONAL, STRICT = "end-to-end", "conditional", "strict"
 
 _CPU_WORK = 1 << 23
 """Below so many multiply-adds of the scores a case of a GPU is judged on the CPU, where hundreds of small operations cost less."""
@@ -165,7 +161,7 @@ def _compared(contract: Contract, form: Form, execution: Execution, statistics: 
     if inputs.do is not None:
         first: tuple[list[Comparison], list[Comparison]] | None = None
         for reading in truth.readings:
-            found = _gradients(
+            found = compared_gradients(
                 reading, judge, outputs, problem, conditional=contract.reads_outputs is not False,
                 implied=not statistics and contract.reads_outputs is True,
             )  # fmt: skip
@@ -189,36 +185,6 @@ def _compared(contract: Contract, form: Form, execution: Execution, statistics: 
     if taint and all(bool(torch.isfinite(outputs[name]).all()) for name in ("o", *COMMON_GRADIENTS) if name in outputs):
         warnings.append("a non-finite input left every output finite")
     return Accuracy(tuple(comparisons), tuple(warnings), broken, promised, known=Known(truth, tidy, outputs))
-
-
-def _gradients(
-    truth: Truth, judge: Callable[..., Comparison], outputs: dict[str, torch.Tensor], problem: Problem, *,
-    conditional: bool, implied: bool,
-) -> tuple[list[Comparison], list[Comparison]]:  # fmt: skip
-    """Comparisons of the gradients under one reading of the form: end to end, and given O and the LSE where that is asked.
-
-    With `implied` those end to end are left out where all others are right: the bounds end to end hold those given O and the LSE,
-    beside what the errors of a right O and LSE add (docs/bounds.md, sections 8 to 12).
-    """
-
-    def end_to_end() -> list[Comparison]:
-        pairs = truth.backward().items()
-        return [judge(name, END_TO_END, value, bound) for name, (value, bound) in pairs if name in outputs]
-
-    if "lse" not in outputs or not conditional:
-        return end_to_end(), []
-    whole = [] if implied else end_to_end()
-    o, lse, bad = finite_stored(outputs["o"], outputs["lse"], truth)
-    lost = {} if bad is None else rows_reach(bad, problem)
-    given = [
-        judge(name, mode, value, bound, lost.get(name))
-        for mode, found in zip((CONDITIONAL, STRICT), truth.given(o, lse), strict=True)
-        for name, (value, bound) in found.items()
-        if name in outputs
-    ]
-    if implied and (bad is not None or not given or any(comparison.verdicts for comparison in given)):
-        whole = end_to_end()
-    return whole, given
 
 
 def doubtful(end_to_end: list[Comparison], given: list[Comparison]) -> str:
@@ -248,17 +214,3 @@ def tainted(tidy: Clean, form: Form) -> dict[str, torch.Tensor]:
 def united(a: torch.Tensor | None, b: torch.Tensor | None) -> torch.Tensor | None:
     """The elements of either mask; None where there is neither."""
     return b if a is None else a if b is None else a | b
-
-
-def finite_stored(
-    o: torch.Tensor, lse: torch.Tensor, truth: Truth
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
-    """The subject's O and LSE, in the base of its form, with rows that are not finite replaced by the oracle's, and these rows; None where there are none."""
-    import torch
-
-    bad = ~(torch.isfinite(o).all(-1) & torch.isfinite(lse)) & ~truth.empty_rows
-    if not bool(bad.any()):
-        return o, lse, None
-    values = truth.forward()
-    o = torch.where(bad.unsqueeze(-1), values["o"][0], o.double())
-    return o, torch.where(bad, values["lse"][0], lse.double()), bad

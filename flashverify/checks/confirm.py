@@ -6,7 +6,8 @@ import math
 from typing import TYPE_CHECKING
 
 from flashverify.case.memory.materialize import materialize
-from flashverify.checks.accuracy import CONDITIONAL, STRICT, judged_form
+from flashverify.checks.accuracy import judged_form
+from flashverify.checks.both_modes import CONDITIONAL, STRICT
 from flashverify.checks.passes.execution import execute
 from flashverify.checks.saturation import SATURATED
 from flashverify.judge.record import Confirmation

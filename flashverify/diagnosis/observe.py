@@ -10,11 +10,11 @@ from flashverify.case.masks.positions import positions
 from flashverify.case.memory.host import on_cpu
 from flashverify.case.memory.materialize import materialize
 from flashverify.checks.accuracy import (
-    finite_stored,
     judged_form,
     shape_failures,
     tainted,
 )
+from flashverify.checks.both_modes import finite_stored
 from flashverify.checks.left_open import undefined_elements
 from flashverify.checks.passes.execution import execute
 from flashverify.diagnosis.expected import of_bound

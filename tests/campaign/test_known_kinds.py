@@ -1,4 +1,4 @@
-"""What is kept of the kinds that a search compiled."""
+"""What is kept of the kinds that a search compiled, and what the next one makes of it."""
 
 import json
 
@@ -6,6 +6,8 @@ import pytest
 
 from flashverify.campaign.supervisor import known_kinds
 from flashverify.campaign.supervisor.known_kinds import KnownKinds
+from flashverify.campaign.supervisor.readiness import Readiness
+from tests.campaign.test_readiness import answer, texts
 
 FILE = "flashverify-kinds.json"
 
@@ -70,3 +72,34 @@ def test_the_listing_follows_the_code_that_lists(tmp_path, monkeypatch):
     (package / "case" / "space.py").write_text("KINDS = 4")
 
     assert first != known_kinds._listing.__wrapped__() == known_kinds._listing.__wrapped__()
+
+
+def test_a_kind_that_an_earlier_search_compiled_is_drawn_from_at_once_and_compiled_once_more():
+    ready = Readiness(("s", "t"), 0, known={"s": (0, 3)})
+    assert (ready.kinds("s"), ready.kinds("t")) == ((0, 3), ())
+
+    task = next(task for task in iter(lambda: ready.next(0, 0.0), None) if task.subject == "s")
+    ready.prepared(answer(task, compiled=0))
+    assert (task.kind, ready.kinds("s")) == (0, (0, 3))
+
+
+def test_where_the_kernels_of_an_earlier_search_are_gone_only_what_this_one_compiled_is_drawn_from():
+    ready = Readiness(("s",), 0, known={"s": (0, 3)})
+    ready.prepared(answer(ready.next(0, 0.0)))
+    ready.judged("s")
+    put_off = texts(34)
+    for text in put_off[:33]:
+        ready.wait("s", text)
+    assert ready.kinds("s") == (0, 3)
+
+    ready.wait("s", put_off[33])
+    assert ready.kinds("s") == (0,)
+
+
+def test_cases_that_are_put_off_now_and_then_leave_what_is_known():
+    ready = Readiness(("s",), 0, known={"s": (0, 3)})
+    for text in texts(200):
+        ready.judged("s")
+        ready.wait("s", text)
+
+    assert ready.kinds("s") == (0, 3)

@@ -39,37 +39,6 @@ def test_a_kind_of_which_nothing_can_be_drawn_is_left_out():
     assert ready.next(0, 0.0).kind == 1
 
 
-def test_a_kind_that_an_earlier_search_compiled_is_drawn_from_at_once_and_compiled_once_more():
-    ready = Readiness(("s", "t"), 0, known={"s": (0, 3)})
-    assert (ready.kinds("s"), ready.kinds("t")) == ((0, 3), ())
-
-    task = next(task for task in iter(lambda: ready.next(0, 0.0), None) if task.subject == "s")
-    ready.prepared(answer(task, compiled=0))
-    assert (task.kind, ready.kinds("s")) == (0, (0, 3))
-
-
-def test_where_the_kernels_of_an_earlier_search_are_gone_only_what_this_one_compiled_is_drawn_from():
-    ready = Readiness(("s",), 0, known={"s": (0, 3)})
-    ready.prepared(answer(ready.next(0, 0.0)))
-    ready.judged("s")
-    put_off = texts(34)
-    for text in put_off[:33]:
-        ready.wait("s", text)
-    assert ready.kinds("s") == (0, 3)
-
-    ready.wait("s", put_off[33])
-    assert ready.kinds("s") == (0,)
-
-
-def test_cases_that_are_put_off_now_and_then_leave_what_is_known():
-    ready = Readiness(("s",), 0, known={"s": (0, 3)})
-    for text in texts(200):
-        ready.judged("s")
-        ready.wait("s", text)
-
-    assert ready.kinds("s") == (0, 3)
-
-
 def test_corpus_kinds_and_cases_that_were_put_off_take_turns_until_nothing_waits():
     ready, (first, second, third, *_) = Readiness(("s",), 0), texts(4)
     ready.listed(Chunk("s", (first, second, third), "fuzz", "corpus s"))

@@ -8,7 +8,6 @@ more. Everything that is compiled is judged; cases that wait are bounded in numb
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,6 +15,7 @@ import msgspec
 from flashverify.campaign.protocol import Chunk, Prepare
 from flashverify.campaign.supervisor.batches import batch_seed
 from flashverify.campaign.supervisor.compiled_cases import CompiledCases
+from flashverify.campaign.supervisor.compiled_subject import CompiledSubject
 from flashverify.campaign.supervisor.waiting import Waiting
 
 if TYPE_CHECKING:
@@ -33,41 +33,6 @@ _FREE_SECONDS = 120.0
 """Until then everything is compiled at once."""
 _PER_CASE = 10 / 1000
 """From then on so many kernels for each case that is judged."""
-_DOUBTED = 32
-"""Drawn cases that may be put off, more than were judged, before no kind counts as ready that this search did not compile itself."""
-
-
-@dataclass(slots=True)
-class _Subject:
-    """What is ready of one subject.
-
-    Attributes:
-        next: the first kind that nobody compiles yet.
-        total: kinds that there are; None while nobody said so.
-        ready: kinds that are drawn from.
-        supposed: those of them that an earlier search compiled, and this one not yet.
-        missed: drawn cases that were put off.
-        answered: cases that were judged.
-        listed: cases of the corpus that wait.
-        origins: what the results of these are marked with, until workers can have them.
-        waiting: drawn cases that wait.
-        out: cases of both that are being compiled.
-        judged: cases that wait or are being compiled for the sake of others: they were judged without some check.
-        turn: which source comes next.
-    """
-
-    next: int = 0
-    total: int | None = None
-    ready: list[int] = field(default_factory=list)
-    supposed: set[int] = field(default_factory=set)
-    missed: int = 0
-    answered: int = 0
-    listed: deque[str] = field(default_factory=deque)
-    origins: dict[str, str] = field(default_factory=dict)
-    waiting: Waiting = field(default_factory=Waiting)
-    out: dict[str, None] = field(default_factory=dict)
-    judged: set[str] = field(default_factory=set)
-    turn: int = 0
 
 
 class Readiness:
@@ -94,7 +59,7 @@ class Readiness:
         known: Mapping[str, tuple[int, ...]] | None = None,
     ) -> None:
         self._seed, self._cases = seed, CompiledCases({}) if cases is None else cases
-        self._subjects = {spec: _Subject() for spec in subjects}
+        self._subjects = {spec: CompiledSubject() for spec in subjects}
         for spec, subject in self._subjects.items():
             subject.waiting = Waiting(self._cases.left_over(spec))
             subject.ready = list((known or {}).get(spec, ()))
@@ -148,7 +113,7 @@ class Readiness:
 
     def wait(self, spec: str, text: str) -> None:
         """A drawn case asks for a kernel that is not compiled."""
-        self._doubt(self._subjects[spec])
+        self._subjects[spec].doubt()
         if text in self._subjects[spec].origins or not self._cases.put_off(spec, text):
             return
         self.put_off += 1
@@ -156,12 +121,6 @@ class Readiness:
             self._judge(spec, (text,))
             return
         self._queue(spec, text)
-
-    def _doubt(self, subject: _Subject) -> None:
-        subject.missed += 1
-        if subject.missed > _DOUBTED + subject.answered:
-            subject.ready = [kind for kind in subject.ready if kind not in subject.supposed]
-            subject.supposed.clear()
 
     def judged(self, spec: str) -> None:
         """A case of a subject was judged."""

@@ -12,17 +12,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from flashverify.checks.accuracy import (
-    CONDITIONAL,
-    END_TO_END,
-    STRICT,
     Accuracy,
     check_accuracy,
     doubtful,
-    finite_stored,
     judged_form,
     tainted,
     united,
 )
+from flashverify.checks.both_modes import CONDITIONAL, END_TO_END, STRICT, finite_stored
 from flashverify.checks.left_open import pinned_elements, undefined_elements
 from flashverify.checks.passes.derived_problems import work
 from flashverify.checks.sampled.census import nan_failures

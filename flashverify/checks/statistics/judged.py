@@ -7,7 +7,8 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from flashverify.case.memory.host import on_cpu
-from flashverify.checks.accuracy import finite_stored, judged_form
+from flashverify.checks.accuracy import judged_form
+from flashverify.checks.both_modes import finite_stored
 from flashverify.checks.statistics.evidence import Errors, spread, steepest_tilt
 from flashverify.checks.statistics.row_sums import lse_errors, lse_terms, lse_tilt
 from flashverify.formats import FORMATS

@@ -1,0 +1,64 @@
+"""The gradients of a pass put to their bounds in both modes: end to end, and given the subject's own O and LSE."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flashverify.outputs import rows_reach
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import torch
+
+    from flashverify.case.problem import Problem
+    from flashverify.judge.compare import Comparison
+    from flashverify.truth import Truth
+
+__all__ = ["CONDITIONAL", "END_TO_END", "STRICT", "compared_gradients", "finite_stored"]
+
+END_TO_END, CONDITIONAL, STRICT = "end-to-end", "conditional", "strict"
+
+
+def compared_gradients(
+    truth: Truth, judge: Callable[..., Comparison], outputs: dict[str, torch.Tensor], problem: Problem, *,
+    conditional: bool, implied: bool,
+) -> tuple[list[Comparison], list[Comparison]]:  # fmt: skip
+    """Comparisons of the gradients under one reading of the form: end to end, and given O and the LSE where that is asked.
+
+    With `implied` those end to end are left out where all others are right: the bounds end to end hold those given O and the LSE,
+    beside what the errors of a right O and LSE add (docs/bounds.md, sections 8 to 12).
+    """
+
+    def end_to_end() -> list[Comparison]:
+        pairs = truth.backward().items()
+        return [judge(name, END_TO_END, value, bound) for name, (value, bound) in pairs if name in outputs]
+
+    if "lse" not in outputs or not conditional:
+        return end_to_end(), []
+    whole = [] if implied else end_to_end()
+    o, lse, bad = finite_stored(outputs["o"], outputs["lse"], truth)
+    lost = {} if bad is None else rows_reach(bad, problem)
+    given = [
+        judge(name, mode, value, bound, lost.get(name))
+        for mode, found in zip((CONDITIONAL, STRICT), truth.given(o, lse), strict=True)
+        for name, (value, bound) in found.items()
+        if name in outputs
+    ]
+    if implied and (bad is not None or not given or any(comparison.verdicts for comparison in given)):
+        whole = end_to_end()
+    return whole, given
+
+
+def finite_stored(
+    o: torch.Tensor, lse: torch.Tensor, truth: Truth
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+    """The subject's O and LSE, in the base of its form, with rows that are not finite replaced by the oracle's, and these rows; None where there are none."""
+    import torch
+
+    bad = ~(torch.isfinite(o).all(-1) & torch.isfinite(lse)) & ~truth.empty_rows
+    if not bool(bad.any()):
+        return o, lse, None
+    values = truth.forward()
+    o = torch.where(bad.unsqueeze(-1), values["o"][0], o.double())
+    return o, torch.where(bad, values["lse"][0], lse.double()), bad
