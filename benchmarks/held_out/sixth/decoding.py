@@ -74,7 +74,7 @@ DEFECTS: tuple[Mutant, ...] = (
         outputs=("o",),
         modelled_on="precision: weights are cast to e4m3 without the factor of 256: those below 2^-10 of the largest so far vanish from the numerator and those below 2^-6 lose bits, while the row sum counts them; the LSE and the modes whose weights are not fp8 are right",
         subject="bundled-quantised-decode",
-        needs=("e4m3",),
+        needs=("e4m3", "launch"),
     ),
     Mutant(
         name="s6_ring_o_in_the_dtype_of_q",
