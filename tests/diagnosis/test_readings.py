@@ -9,6 +9,7 @@ import torch
 import flashverify.diagnosis.diagnose as diagnosing
 from flashverify.case.text import parse_case
 from flashverify.checks import Plan, judge_case
+from flashverify.diagnosis import arbitration
 from flashverify.diagnosis.diagnose import diagnose
 from flashverify.diagnosis.readings import readings
 from flashverify.diagnosis.readings.weights.effect import effect_of
@@ -216,7 +217,7 @@ def test_a_diagnosis_without_a_name_says_the_reading_first(monkeypatch):
 def test_the_description_stands_where_a_reading_raises(monkeypatch, capsys):
     for name in ("named", "named_at_places", "precision_words"):
         monkeypatch.setattr(diagnosing, name, lambda *_: None)
-    monkeypatch.setattr(diagnosing, "readings", lambda *_: 1 / 0)
+    monkeypatch.setattr(arbitration, "readings", lambda *_: 1 / 0)
     text, subject, _ = WEIGHTS[2]
     case = parse_case(text)
     verdict = next(v for v in judge_case(subject, case, Plan.only("accuracy", case)).failures)
