@@ -168,6 +168,7 @@ ELSEWHERE = {
     "worker/session.py": "events, through a pipe",
     "corpus/kept.py": "the folder of a user's own file",
     "kernel_cache.py": "Triton's folder",
+    "supervisor/known_kinds.py": "Triton's folder",
     "cluster/group.py": "a folder of the node's own, and a pipe",
     "cluster/remote_worker.py": "a pipe",
 }

@@ -67,7 +67,7 @@ def test_the_listing_follows_the_code_that_lists(tmp_path, monkeypatch):
     for part in known_kinds._LISTING:
         (package / part).mkdir(parents=True)
         (package / part / "space.py").write_text("KINDS = 3")
-    monkeypatch.setattr(known_kinds.flashverify, "__file__", str(package / "__init__.py"))
+    monkeypatch.setattr(known_kinds, "_PACKAGE", package)
     first = known_kinds._listing.__wrapped__()
     (package / "case" / "space.py").write_text("KINDS = 4")
 

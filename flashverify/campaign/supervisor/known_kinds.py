@@ -11,11 +11,10 @@ from pathlib import Path
 
 import msgspec
 
-import flashverify
-
 __all__ = ["KnownKinds"]
 
 _NAME = "flashverify-kinds.json"
+_PACKAGE = Path(__file__).parents[2]
 _LISTING = ("case", "subjects")
 """Parts of the package that say which kinds a subject has, and in which order."""
 
@@ -78,8 +77,8 @@ class KnownKinds:
 @functools.cache
 def _listing() -> str:
     """A digest of the code by which kinds are listed: their numbers mean something else where it differs."""
-    found, package = hashlib.blake2b(digest_size=8), Path(flashverify.__file__).parent
+    found = hashlib.blake2b(digest_size=8)
     for part in _LISTING:
-        for path in sorted((package / part).rglob("*.py")):
+        for path in sorted((_PACKAGE / part).rglob("*.py")):
             found.update(path.read_bytes())
     return found.hexdigest()
