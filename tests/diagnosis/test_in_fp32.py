@@ -1,0 +1,46 @@
+"""Which run in fp32 stands beside a failure in 16 bits."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from flashverify.case.case import Case
+from flashverify.diagnosis.diagnose import _in_fp32
+
+
+class Runs:
+    """A subject that is wrong in fp32 with the values of some seeds."""
+
+    def __init__(self, *wrong):
+        self.wrong, self.asked = wrong, []
+
+    def scene(self, case):
+        self.asked.append(case)
+        return SimpleNamespace(case=case, failures=case.values.seed in self.wrong)
+
+
+def failing(case):
+    return SimpleNamespace(case=case)
+
+
+@pytest.mark.parametrize(("wrong", "seed"), [((0, 81), 0), ((82,), 82)])
+def test_a_case_that_fails_in_fp32_is_taken_whatever_values_show_it(wrong, seed):
+    runs = Runs(*wrong)
+    found = _in_fp32(runs, failing(Case(dtype="fp16")))
+
+    assert (found.failures, found.case.values.seed, found.case.dtype) == (True, seed, "fp32")
+
+
+def test_a_case_that_is_right_in_fp32_was_right_with_other_values_too():
+    runs = Runs()
+    found = _in_fp32(runs, failing(Case(dtype="bf16")))
+
+    assert not found.failures
+    assert found.case == runs.asked[0] == Case(dtype="fp32")
+    assert len({case.values.seed for case in runs.asked}) == 3
+
+
+def test_a_case_in_fp32_has_no_other_beside_it():
+    runs = Runs(0)
+    assert _in_fp32(runs, failing(Case(dtype="fp32"))) is None
+    assert runs.asked == []
