@@ -42,7 +42,7 @@ class BoundInputs:
         sink: `[Hq]` float64 sink logits, natural units, or None.
         keep: Pairs that dropout keeps, like `visible`.
         k_scale: `[B Hkv, Sk, 1]` float64, the scale of each key of a quantised K, or None; v_scale likewise; q_scale `[B, Hq, Sq, 1]`.
-        directed: The bounds hold what may share a direction, no rounding to nearest and no E64 (section 22).
+        directed: The bounds hold what may share a direction, and no rounding to nearest; what they say of E64 counts for nothing (section 22).
     """
 
     q: Tensor

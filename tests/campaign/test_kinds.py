@@ -100,3 +100,15 @@ def test_a_toolkit_that_cannot_compile_ahead_is_named():
     assert isinstance(bundled, AheadToolkit)
     with pytest.raises(UsageError, match="AheadToolkit"):
         ahead_of(object())
+
+
+def test_of_kinds_that_are_not_there_the_others_are_drawn_and_all_where_none_is():
+    mine = made()
+    _, total = bundled.kinds(mine)
+    keys = {kind: bundled._kinds(mine)[kind] for kind in range(total)}
+
+    def drawn(*kinds):
+        return {(case.dim_qk, case.dtype) for case in draw(bundled.of_kinds(mine, kinds), 6, 1)}
+
+    assert drawn(0, total) == drawn(0) == {(keys[0].dims[0], keys[0].dtype)}
+    assert len(drawn(total, total + 7)) > 1
