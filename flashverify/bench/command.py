@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import platform
+from pathlib import Path
+from typing import Any
 
 import click
 
@@ -12,8 +14,9 @@ from flashverify.formats import DTYPES
 
 __all__ = ["bench_command"]
 
-_GPU_SUBJECTS = ("bundled", "sdpa-flash", "sdpa-cudnn", "sdpa-efficient")
+_GPU_SUBJECTS = ("bundled", "sdpa-flash", "sdpa-cudnn", "sdpa-efficient", "flex-attention")
 _CPU_SUBJECTS = ("torch-cpu",)
+_FILE = click.Path(path_type=Path)
 
 
 def _numbers(name: str, text: str) -> tuple[int, ...]:
@@ -33,7 +36,8 @@ def _parsed(_context: click.Context, option: click.Parameter, text: str) -> tupl
     "--subject",
     multiple=True,
     metavar="SPEC",
-    help="registered name or module:name; repeatable, ratios are of the first [default: bundled and SDPA's backends]",
+    help="registered name, module:name or flex-attention; repeatable, ratios are of the first [default: bundled, SDPA's "
+    "backends and FlexAttention]",
 )
 @click.option(
     "--lengths",
@@ -71,6 +75,14 @@ def _parsed(_context: click.Context, option: click.Parameter, text: str) -> tupl
     "--rounds", default=30, type=click.IntRange(min=1), show_default=True, help="times taken of each, interleaved"
 )
 @click.option("--device", default="cuda", metavar="cuda|cpu", show_default=True, help="where the subjects run")
+@click.option(
+    "--tutorial", metavar="FILE", default="", help="time Triton's tutorial 06 too: 06-fused-attention.py of its sources"
+)
+@click.option("--out", type=_FILE, metavar="FILE", help="store the run, every time of every round")
+@click.option("--compare", type=_FILE, metavar="FILE", help="say what changed since a run that --out stored")
+@click.option(
+    "--picture", type=_FILE, metavar="FILE", help="draw the speeds by length below the roofline: .svg or .png"
+)
 @click.option("--json", "as_json", is_flag=True, help="print one JSON object on stdout")
 def bench_command(
     subject: tuple[str, ...],
@@ -84,13 +96,19 @@ def bench_command(
     heads: str,
     rounds: int,
     device: str,
+    tutorial: str,
+    out: Path | None,
+    compare: Path | None,
+    picture: Path | None,
     as_json: bool,
 ) -> int:
-    """Time kernels side by side: medians of interleaved rounds, and a copy of K's and V's bytes."""
+    """Time kernels side by side: medians of interleaved rounds, beside a matrix product and a copy, which are the roofline."""
+    from flashverify.bench import Measurement, bench, workloads
     from flashverify.bench import as_json as to_json
-    from flashverify.bench import bench, workloads
+    from flashverify.bench.picture import check_picture, draw
+    from flashverify.bench.rivals import TUTORIAL, sha256_of
+    from flashverify.bench.stored import earlier_run, store
     from flashverify.bench.text import block_text
-    from flashverify.subjects.evidence import evidence_on
 
     pair = _numbers("heads", heads) if heads else None
     if pair is not None and len(pair) != 2:
@@ -105,15 +123,37 @@ def bench_command(
         batch=batch,
         heads=(pair[0], pair[1]) if pair else None,
     )
+    if picture is not None:
+        check_picture(picture)
+    if out is not None and not out.absolute().parent.is_dir():
+        raise UsageError(f"--out={str(out)!r} is not accepted: there is no folder {str(out.absolute().parent)!r}")
+    earlier = None if compare is None else earlier_run(compare)
+    found: list[Measurement] = []
+
+    def run() -> dict[str, Any]:
+        return to_json(found, _machine(device), {TUTORIAL: sha256_of(tutorial)} if tutorial else None)
+
+    def told(group: list[Measurement]) -> None:
+        found.extend(group)
+        if out is not None:
+            store(run(), out)
+        if not as_json:
+            click.echo(block_text(group, earlier) + "\n")
+
     specs = subject or (_GPU_SUBJECTS if device == "cuda" else _CPU_SUBJECTS)
-    found = bench(
-        specs,
-        work,
-        device=device,
-        rounds=rounds,
-        each=lambda group: None if as_json else click.echo(block_text(group) + "\n"),
-    )
+    bench(specs, work, device=device, tutorial=tutorial, rounds=rounds, each=told)
+    if earlier is not None and earlier.machine != _machine(device):
+        click.echo(
+            f"--compare: that run was on another machine, {earlier.machine}; this one is {_machine(device)}", err=True
+        )
+    if picture is not None:
+        draw(found, picture, machine=_machine(device))
     if as_json:
-        machine = evidence_on(device) if device == "cuda" else platform.processor() or platform.machine()
-        click.echo(json.dumps(to_json(found, machine)))
+        click.echo(json.dumps(run()))
     return 0
+
+
+def _machine(device: str) -> str:
+    from flashverify.subjects.evidence import evidence_on
+
+    return evidence_on(device) if device == "cuda" else platform.processor() or platform.machine()

@@ -10,11 +10,9 @@ from flashverify.case.problem import Problem
 from flashverify.formats import FORMATS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from flashverify.bench.records import Workload
 
-__all__ = ["case_of", "copied", "problem_of"]
+__all__ = ["case_of", "problem_of"]
 
 
 def case_of(workload: Workload) -> Case:
@@ -56,11 +54,3 @@ def problem_of(workload: Workload, device: str) -> Problem:
         dlse=None,
         key_lengths=None,
     )
-
-
-def copied(problem: Problem) -> Callable[[], object]:
-    """Copies half of K's and V's bytes: as many are read and written as K and V have together."""
-    import torch
-
-    target = torch.empty_like(problem.k)
-    return lambda: target.copy_(problem.k)

@@ -50,6 +50,14 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
         size = 4 if self.dtype == "fp32" else 2
         return float(2 * self.batch * self.heads_kv * self.seq_k * self.dim * size)
 
+    @property
+    def traffic(self) -> float:
+        """Bytes that a pass has to move: each of Q, K, V, O, LSE (fp32) and their gradients that it reads or writes, once."""
+        size = 4 if self.dtype == "fp32" else 2
+        rows = self.batch * self.heads_q * self.seq_q
+        passes = 1 if self.direction == "forward" else 2
+        return float(passes * (self.bytes + 2 * rows * self.dim * size) + 4 * rows)
+
     def __str__(self) -> str:
         heads = f"{self.heads_q}" if self.heads_q == self.heads_kv else f"{self.heads_q}:{self.heads_kv}"
         length = f"{self.seq_k}" if self.seq_q == self.seq_k else f"{self.seq_q}x{self.seq_k}"
@@ -62,15 +70,17 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
 
     Args:
         workload: what was timed.
-        subject: its name; `copy` is a copy of K's and V's bytes, the speed limit of a decoding kernel.
+        subject: its name, or one of `flashverify.bench.limits.LIMITS`.
         milliseconds: one time per round.
         reason: why there is none.
+        operations: of one call; 0 where they are those of the workload.
     """
 
     workload: Workload
     subject: str
     milliseconds: tuple[float, ...] = ()
     reason: str = ""
+    operations: float = 0.0
 
     @property
     def median(self) -> float:
@@ -83,8 +93,8 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def tflops(self) -> float:
-        """TFLOP/s of the visible pairs at the median time."""
-        return self.workload.operations / self.median / 1e9
+        """TFLOP/s at the median time: of the visible pairs, or of the operations that are given."""
+        return (self.operations or self.workload.operations) / self.median / 1e9
 
     @property
     def bandwidth(self) -> float:

@@ -6,7 +6,8 @@ import itertools
 from typing import TYPE_CHECKING
 
 from flashverify.bench.clock import interleaved
-from flashverify.bench.problems import copied, problem_of
+from flashverify.bench.limits import COPY, LIMITS, MATRIX, copied, multiplied, product_operations
+from flashverify.bench.problems import problem_of
 from flashverify.bench.records import PASSES, Measurement, Workload
 from flashverify.case.case import DTYPES
 from flashverify.errors import UsageError
@@ -17,9 +18,8 @@ if TYPE_CHECKING:
     from flashverify.case.problem import Problem
     from flashverify.subjects.interface import Subject
 
-__all__ = ["COPY", "call_of", "measure", "workloads"]
+__all__ = ["call_of", "measure", "workloads"]
 
-COPY = "copy"
 _TOKENS = 16384
 _WIDTH = 2048
 
@@ -88,7 +88,7 @@ def measure(
     rounds: int,
     warmup: int,
 ) -> list[Measurement]:
-    """The times of every subject on one workload, and of copying K's and V's bytes."""
+    """The times of every subject on one workload, and of the device's limits."""
     problem = problem_of(workload, device)
     calls: dict[str, Callable[[], object]] = {}
     reasons: dict[str, str] = {}
@@ -101,12 +101,17 @@ def measure(
             calls[subject.name] = call_of(subject, problem, workload.direction)
         except RuntimeError as error:  # a backend of torch that refuses the problem says so by this
             reasons[subject.name] = str(error).splitlines()[0]
-    calls[COPY] = copied(problem)
+    calls |= {MATRIX: multiplied(workload.dtype, device), COPY: copied(problem)}
     times = interleaved(calls, clock, rounds=rounds, warmup=warmup)
-    names = [*(subject.name for subject in subjects), COPY]
     return [
-        Measurement(workload=workload, subject=name, milliseconds=times.get(name, ()), reason=reasons.get(name, ""))
-        for name in names
+        Measurement(
+            workload=workload,
+            subject=name,
+            milliseconds=times.get(name, ()),
+            reason=reasons.get(name, ""),
+            operations=product_operations(device) if name == MATRIX else 0.0,
+        )
+        for name in (*(subject.name for subject in subjects), *LIMITS)
     ]
 
 

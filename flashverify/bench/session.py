@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flashverify.bench.clock import clock_of
+from flashverify.bench.rivals import FLEX, flex_attention, triton_tutorial
 from flashverify.bench.run import measure
 from flashverify.errors import NoVerdictError, UsageError
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from flashverify.bench.records import Measurement, Workload
+    from flashverify.subjects.interface import Subject
 
 __all__ = ["bench"]
 
@@ -21,6 +23,7 @@ def bench(
     work: Sequence[Workload],
     *,
     device: str,
+    tutorial: str = "",
     rounds: int = 30,
     warmup: int = 3,
     each: Callable[[list[Measurement]], None] = lambda _found: None,
@@ -28,15 +31,16 @@ def bench(
     """Times every subject on every workload.
 
     Args:
-        specs: registered names or `module:name`; the first is what ratios are taken of.
+        specs: registered names, `module:name` or `flex-attention`; the first is what ratios are taken of.
         work: what is timed.
         device: `cpu` or `cuda`.
+        tutorial: the file of Triton's tutorial 06, timed behind `specs`; empty for none.
         rounds: times taken of each subject, interleaved.
         warmup: calls beforehand.
         each: told the measurements of a workload as soon as they are there.
 
     Raises:
-        UsageError: `device` is unknown, or `rounds` or `warmup` is below 1.
+        UsageError: `device` is unknown, `rounds` or `warmup` is below 1, or `tutorial` is no file of a tutorial.
         NoVerdictError: there is no GPU.
     """
     import torch
@@ -50,7 +54,9 @@ def bench(
             raise UsageError(f"{name}={value} is not accepted: at least 1")
     if device == "cuda" and not torch.cuda.is_available():
         raise NoVerdictError("no NVIDIA GPU is available: --device cpu times what runs on the CPU")
-    subjects = [load_subject(spec) for spec in specs]
+    subjects: list[Subject] = [flex_attention(device) if spec == FLEX else load_subject(spec) for spec in specs]
+    if tutorial:
+        subjects.append(triton_tutorial(tutorial))
     elsewhere = [subject.name for subject in subjects if subject.device() != device]
     if elsewhere:
         raise UsageError(f"subject {elsewhere[0]!r} does not run on device={device!r}")

@@ -10,13 +10,14 @@ import torch
 from flashverify.adapters.torch_cpu import TORCH_CPU
 from flashverify.bench import Workload
 from flashverify.bench.problems import problem_of
+from flashverify.bench.spread import Spread
 from flashverify.comparing.comparison import compare_sides
 from flashverify.comparing.judged_sides import JudgedSides
 from flashverify.comparing.speed import stopwatch
 from flashverify.comparing.speed.rounds import ROUNDS, timed
 from flashverify.comparing.speed.speed_words import speed_cells, speed_doubts, summary
 from flashverify.comparing.speed.stopwatch import Stopwatch, shapes
-from flashverify.comparing.speed.times import Speed, Speeds, Spread
+from flashverify.comparing.speed.times import Speed, Speeds
 from flashverify.comparing.thresholds import Thresholds
 from flashverify.errors import NoVerdictError
 from tests.report.synthetic import result, stats, write_run

@@ -11,7 +11,8 @@ from flashverify.judge.wording import evidence_text, plural
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from flashverify.comparing.speed.times import Speed, Speeds, Spread
+    from flashverify.bench.spread import Spread
+    from flashverify.comparing.speed.times import Speed, Speeds
     from flashverify.comparing.thresholds import Thresholds
 
 __all__ = ["HEAD", "NOTE", "speed_cells", "speed_doubts", "speed_json", "summary"]

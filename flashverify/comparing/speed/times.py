@@ -2,46 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from flashverify.bench.spread import Spread
 
+if TYPE_CHECKING:
     from flashverify.bench.records import Workload
 
-__all__ = ["DOUBT", "Speed", "Speeds", "Spread"]
-
-DOUBT = 0.001
-"""Probability that a spread does not hold the median that it is about."""
-
-
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """The median of a ratio, and two values between which it lies: the median of a distribution of any form is between them."""
-
-    median: float
-    low: float
-    high: float
-
-    @classmethod
-    def of(cls, ratios: Sequence[float]) -> Spread:
-        """The spread of ratios, one a round; of fewer than 11 the whole range, which is less sure.
-
-        Args:
-            ratios: at least one.
-        """
-        ordered = sorted(ratios)
-        count = len(ordered)
-        middle = (ordered[(count - 1) // 2] + ordered[count // 2]) / 2
-        outside, left_out = 0.0, 0
-        for number in range((count - 1) // 2):
-            outside += 2 * math.comb(count, number) / 2**count
-            if outside > DOUBT:
-                break
-            left_out = number
-        return cls(middle, ordered[left_out], ordered[count - 1 - left_out])
+__all__ = ["Speed", "Speeds"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
