@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from flashverify.errors import UsageError
 
 if TYPE_CHECKING:
+    from flashverify.case.case import Case
     from flashverify.case.problem import Problem
     from flashverify.subjects.function import FunctionSubject
 
@@ -59,6 +60,8 @@ def flex_attention(device: str) -> FunctionSubject:
 def triton_tutorial(file: str) -> FunctionSubject:
     """`attention` of Triton's tutorial 06, python/tutorials/06-fused-attention.py of its sources, tuned at its first call of a shape.
 
+    A backward without a mask is refused where the file's own is causal always, as it was until its kernel took an argument `CAUSAL`.
+
     Raises:
         UsageError: `file` is no readable Python file, or has no `attention`.
     """
@@ -70,12 +73,20 @@ def triton_tutorial(file: str) -> FunctionSubject:
         raise UsageError(
             f"--tutorial={file!r} is not accepted: a Python file, 06-fused-attention.py of Triton's tutorials"
         )
-    attention = getattr(module_of_file(path), "attention", None)
+    module = module_of_file(path)
+    attention = getattr(module, "attention", None)
     if attention is None:
         raise UsageError(
             f"--tutorial={file!r} is not accepted: it defines no `attention`, as 06-fused-attention.py does"
         )
-    return adapted(attention, name=TUTORIAL, device="cuda")
+    backward = getattr(module, "_attn_bwd", None)
+    always_causal = backward is not None and "CAUSAL" not in backward.arg_names
+
+    def refusal(case: Case) -> str | None:
+        refused = always_causal and case.grad.backward and case.mask.causal is None
+        return "the backward of this tutorial is causal always" if refused else None
+
+    return adapted(attention, name=TUTORIAL, device="cuda", also=refusal)
 
 
 def sha256_of(file: str) -> str:

@@ -279,6 +279,18 @@ def attention(q, k, v, causal, sm_scale):
 """
 
 
+@pytest.mark.parametrize(("arguments", "refused"), [(["Q"], True), (["Q", "CAUSAL"], False)])
+def test_a_tutorial_whose_backward_is_causal_always_is_not_timed_without_a_mask(tmp_path, arguments, refused):
+    file = tmp_path / f"a_tutorial_of_{len(arguments)}.py"
+    file.write_text(f"{TUTORIAL}\nclass _attn_bwd:\n    arg_names = {arguments}\n")
+    supports = triton_tutorial(str(file)).supports
+    for causal, direction in ((False, "backward"), (True, "backward"), (False, "forward")):
+        workload = changed(seq_q=128, seq_k=128, heads_kv=4, dtype="fp16", causal=causal, direction=direction)
+        reason = supports.refusal(problem_of(workload, "cpu").case)
+        expected = refused and direction == "backward" and not causal
+        assert (reason == "the backward of this tutorial is causal always") == expected
+
+
 def test_the_file_of_the_tutorial_is_called_as_the_tutorial_is_and_named_by_its_hash(tmp_path):
     file = tmp_path / "a_tutorial.py"
     file.write_text(TUTORIAL)
