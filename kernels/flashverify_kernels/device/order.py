@@ -4,7 +4,7 @@ import triton
 import triton.language as tl
 
 TURN = tl.constexpr(256)
-"""About how many programs start before the next heads begin: as many as leave no long walk to the end, and few enough that heads in flight share the L2 cache."""
+"""About how many programs start before the next heads begin: twice those of a Hopper GPU, and few enough that heads in flight share the L2 cache."""
 
 
 @triton.jit
@@ -13,14 +13,14 @@ def tile_of(tiles, FALLING: tl.constexpr):
 
     Args:
         tiles: of a head.
-        FALLING: whether the walks of a head get shorter with each tile. Then heads start together, each tile of all of them before the
-            next one: with one head after the other the first tiles of the last heads, the longest walks, would start last.
+        FALLING: whether the walks of a head get shorter with each tile. Then heads of fewer than `TURN` / 2 tiles start together, each tile
+            of all of them before the next one: with one head after the other the longest walks of the last heads would start late.
     """
     program = tl.program_id(0)
     head = program // tiles
     tile = program % tiles
     if FALLING:
-        together = tl.maximum(TURN // tiles, 1)
+        together = tl.where(2 * tiles < TURN, TURN // tiles, 1)
         first = head // together * together
         width = tl.minimum(together, tl.num_programs(0) // tiles - first)
         program -= first * tiles
