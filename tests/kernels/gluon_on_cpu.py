@@ -112,11 +112,11 @@ def _where(see, x, y):
 
 
 def _specialise(parts, warps, registers):
-    failures, number = [], _thread.number
+    failures, number, programs = [], _thread.number, _thread.programs
 
     def work(function, args):
         try:
-            _begin(number)
+            _begin(number, programs)
             with np.errstate(
                 invalid="ignore", over="ignore"
             ):  # rows of padding and rows without keys, which are hidden
@@ -133,8 +133,8 @@ def _specialise(parts, warps, registers):
         raise failures[0]
 
 
-def _begin(number):
-    _thread.number, _thread.products = Whole(number), []
+def _begin(number, programs):
+    _thread.number, _thread.programs, _thread.products = Whole(number), Whole(programs), []
 
 
 def _allocate(dtype, shape, layout):
@@ -149,6 +149,7 @@ _LANGUAGE = types.SimpleNamespace(
     float32=np.float32,
     int64=None,
     program_id=lambda axis: _thread.number,
+    num_programs=lambda axis: _thread.programs,
     static_range=lambda *limits: map(Whole, range(*limits)),
     **dict.fromkeys(("SliceLayout", "DotOperandLayout", "NVMMADistributedLayout"), lambda *_: None),
     arange=lambda start, stop, layout: array(np.arange(start, stop)),
@@ -195,5 +196,5 @@ def run(kernel, programs, *args):
     """Run all programs of a kernel, one after the other."""
     function = on_cpu(kernel)
     for number in range(programs):
-        _begin(number)
+        _begin(number, programs)
         function(*(Whole(x) if type(x) is int else x for x in args))

@@ -6,6 +6,7 @@ from flashverify_kernels.device.dropout import drop, keep_tile_transposed
 from flashverify_kernels.device.jit import kernel
 from flashverify_kernels.device.logits import dot_gradient, head_terms, logits
 from flashverify_kernels.device.mask import BITS, LOWER, UPPER, any_visible, band_of, visible
+from flashverify_kernels.device.order import tile_of
 from flashverify_kernels.device.schedule import (
     FULL,
     LEADING,
@@ -52,8 +53,8 @@ def dkdv_kernel(
     `q_tiles` and `do_tiles` are descriptors of all of Q and dO, or None: their tiles are loaded by pointers.
     """
     tiles = tl.cdiv(sizes.sk, BLOCK_N)
-    bh = tl.program_id(0) // tiles
-    n0 = tl.program_id(0) % tiles * BLOCK_N
+    bh, tile = tile_of(tiles, (UPPER | LOWER) & MASK == UPPER)  # the first keys are seen by the most queries
+    n0 = tile * BLOCK_N
     b = bh // sizes.kv_heads
     hk = bh % sizes.kv_heads
     q0, sq, q_end = rows_of(sequences.cu_q, sequences.q_lengths, b, sizes.sq)

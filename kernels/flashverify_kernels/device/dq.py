@@ -13,7 +13,8 @@ from flashverify_kernels.device.arguments import DropoutDraws, LogitTerms, MaskP
 from flashverify_kernels.device.dropout import drop, keep_tile
 from flashverify_kernels.device.jit import kernel
 from flashverify_kernels.device.logits import dot_gradient, head_terms, logits
-from flashverify_kernels.device.mask import BITS, LOWER, any_visible, band_of, visible
+from flashverify_kernels.device.mask import BITS, LOWER, UPPER, any_visible, band_of, visible
+from flashverify_kernels.device.order import tile_of
 from flashverify_kernels.device.schedule import (
     FULL,
     KEYS,
@@ -60,8 +61,8 @@ def dq_kernel(
     of it must be 0 before. Keys are numbered within their sequence.
     """
     tiles = tl.cdiv(sizes.sq, BLOCK_M)
-    bh = tl.program_id(0) // tiles
-    m0 = (tiles - 1 - tl.program_id(0) % tiles) * BLOCK_M  # causal: the longest tiles start first
+    bh, tile = tile_of(tiles, (UPPER | LOWER) & MASK == UPPER)
+    m0 = (tiles - 1 - tile) * BLOCK_M  # the last queries see the most keys
     b = bh // sizes.heads
     h = bh % sizes.heads
     q0, sq, q_end = rows_of(sequences.cu_q, sequences.q_lengths, b, sizes.sq)

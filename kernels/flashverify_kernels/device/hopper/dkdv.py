@@ -18,6 +18,7 @@ from flashverify_kernels.device.hopper.barriers import (
     release,
 )
 from flashverify_kernels.device.hopper.walk import walk_of, within
+from flashverify_kernels.device.order import tile_of
 from flashverify_kernels.device.schedule import FULL, LEADING, QUERIES, TRAILING
 
 GROUPS = gl.constexpr(2)
@@ -74,8 +75,8 @@ def hopper_dkdv_kernel(
     BLOCK_N: gl.constexpr = GROUPS * ROWS
     BLOCK_M: gl.constexpr = q_tiles.block_type.shape[2]
     per_head = (sk + BLOCK_N - 1) // BLOCK_N
-    bh = gl.program_id(0) // per_head
-    n0 = gl.program_id(0) % per_head * BLOCK_N
+    bh, tile = tile_of(per_head, UPPER and low is None)
+    n0 = tile * BLOCK_N
     b = bh // (heads // group)
     hk = bh % (heads // group)
     count = (sq + BLOCK_M - 1) // BLOCK_M
