@@ -9,7 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from flashverify.diagnosis.place import place_of
-from flashverify.diagnosis.state.calling import Called, Way, called, right_alone
+from flashverify.diagnosis.state.calling import Called, Way, called, in_reverse
 from flashverify.diagnosis.state.candidates import CANDIDATES, Candidate, fitting
 from flashverify.diagnosis.state.pairs import fresh_number, kinds_of, pairs
 from flashverify.diagnosis.state.suspecting import suspected
@@ -131,16 +131,29 @@ def _searched(subject: Subject, case: Case, kind: str, way: Way, number: int, en
             if not known.candidates:
                 silent[pair.what] = _SILENT
             elif len(known.shown) > _NEEDED:
-                return known if wide or _right_by_itself(subject, case, kind, pair.what) else None
+                known.candidates = _of_earlier_calls(subject, case, known, pair.what)
+                return known if known.candidates else None
     return None
 
 
-def _right_by_itself(subject: Subject, case: Case, kind: str, what: str) -> bool:
-    """Whether the later problem of such pairs, of sizes that nobody asked before, is ever right as a first call."""
-    if kind == "larger":  # no size is new to a buffer that grew
-        return True
-    alike = (pair for pair in pairs(subject, case, kind, fresh_number()) if pair.what == what)
-    return any(right_alone(subject, pair) for pair in islice(alike, _ASKED))
+def _of_earlier_calls(subject: Subject, case: Case, found: _Found, what: str) -> list[Candidate]:
+    """Those that explain no first call: such a call fails in the same way without anything to keep.
+
+    None is left where the later problem of such pairs, of sizes that nobody asked before, is never right as a first call.
+    """
+    if found.kind in ("larger", "backward"):  # no size is new to a buffer that grew, and a second backward is no first one
+        return found.candidates
+    left, right = found.candidates, False
+    alike = (pair for pair in pairs(subject, case, found.kind, fresh_number(), wide=found.wide) if pair.what == what)
+    for pair in islice(alike, _ASKED):
+        each = in_reverse(subject, pair)
+        if each is None:
+            continue
+        if each.later.failures:
+            explained = fitting(tuple(left), subject, each, found.scope)
+            left = [candidate for candidate in left if candidate not in explained]
+        right |= not each.later.failures
+    return left if right or found.wide else []
 
 
 def _first_fitting(subject: Subject, each: Called) -> tuple[frozenset[str], list[Candidate]] | None:
