@@ -152,6 +152,7 @@ def test_what_goes_by_heads_alone_is_named_though_every_size_was_asked():
 
     assert found is not None
     assert found.name == "stale-sink"
+    assert "(same shapes, with heads and channels that no call had before)" in found.sentence
 
 
 @pytest.mark.parametrize("number", range(7))

@@ -171,14 +171,14 @@ def _diagnosis(subject: Subject, case: Case, found: _Found, end: float) -> Diagn
     each = found.shown[0]
     failing = [name for name in OUTPUTS if any(name in one.later.failures for one in found.shown)]
     outputs = [name for name in failing if name in found.scope]
-    sentence = _said(first, outputs)
+    sentence = _said(first, outputs, wide=found.wide)
     if not first.of_outputs:
         right = [name for name in each.later.right if name not in outputs]
         sentence += f"; it shows in {_listed(outputs)}" if right else ""
     words = [_sentence(sentence)]
     if others:
         words.append(
-            f"Every pair tried is consistent with this as well: {' or '.join(_said(o, outputs) for o in others)}."
+            f"Every pair tried is consistent with this as well: {' or '.join(_said(o, outputs, wide=found.wide) for o in others)}."
         )
     words.append(_where(subject, case, found, end))
     rest = "" if outputs == failing else "; other outputs are wrong in another way"
@@ -230,8 +230,10 @@ def _name(candidate: Candidate, outputs: list[str]) -> str:
     return "-".join(("stale", candidate.name, *(outputs if candidate.of_outputs else ())))
 
 
-def _said(candidate: Candidate, outputs: list[str]) -> str:
-    return candidate.sentence.format(outputs=_listed(outputs), holds="holds" if len(outputs) == 1 else "hold")
+def _said(candidate: Candidate, outputs: list[str], *, wide: bool) -> str:
+    alike = "same shapes, with heads and channels that no call had before" if wide else "same shapes"
+    holds = "holds" if len(outputs) == 1 else "hold"
+    return candidate.sentence.format(outputs=_listed(outputs), holds=holds, alike=alike)
 
 
 def _listed(names: list[str]) -> str:
