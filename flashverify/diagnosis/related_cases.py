@@ -66,7 +66,9 @@ def windows(case: Case) -> Iterator[Case]:
     if case.mask.window is None:
         return
     left, right = case.mask.window
-    farther, later = (None if side is None else side + more for side, more in zip(case.mask.window, (3, 4), strict=True))
+    farther, later = (
+        None if side is None else side + more for side, more in zip(case.mask.window, (3, 4), strict=True)
+    )
     given = (farther if left is not None else (right or 0) + 7, later if right is not None else (left or 0) + 8)
     for number, window in enumerate(dict.fromkeys(((farther, later), (farther, None), (None, later), given))):
         moved = replace(case, mask=replace(case.mask, window=window))

@@ -58,7 +58,7 @@ def _one_for_both(left: Side, right: Side) -> Iterator[tuple[Side, Side, str]]:
 
 
 def _causal(left: Side, right: Side) -> Iterator[tuple[Side, Side, str]]:
-    if left is not None:
+    if left is not None and right != 0:
         yield left, 0, ""
 
 

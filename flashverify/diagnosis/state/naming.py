@@ -139,9 +139,10 @@ def _searched(subject: Subject, case: Case, kind: str, way: Way, number: int, en
 def _of_earlier_calls(subject: Subject, case: Case, found: _Found, what: str) -> list[Candidate]:
     """Those that explain no first call: such a call fails in the same way without anything to keep.
 
-    None is left where the later problem of such pairs, of sizes that nobody asked before, is never right as a first call.
+    None is left where the later problem of such pairs, of sizes that nobody asked before, is never right as a first call. No size is new
+    to a buffer that grew, and a second backward is no first one.
     """
-    if found.kind in ("larger", "backward"):  # no size is new to a buffer that grew, and a second backward is no first one
+    if found.kind in ("larger", "backward"):
         return found.candidates
     left, right = found.candidates, False
     alike = (pair for pair in pairs(subject, case, found.kind, fresh_number(), wide=found.wide) if pair.what == what)
