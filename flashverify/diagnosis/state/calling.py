@@ -69,20 +69,25 @@ def called(subject: Subject, pair: Pair, way: Way) -> Called | None:
         return None
 
 
-def in_reverse(subject: Subject, pair: Pair) -> Called | None:
-    """The later problem called first, each in memory of its own: what is wrong in it then is no work of the earlier one.
+def in_reverse(subject: Subject, pair: Pair) -> tuple[Scene | None, Called | None]:
+    """The later problem called first, in memory of its own: what is wrong in it then is no work of the earlier one.
 
-    None where the earlier one is wrong, where nothing can be compared, or where the subject raises an exception.
+    Returns:
+        That call, None where it cannot be compared. Where it is wrong and the earlier problem, called after it, is right, also both.
     """
     device = subject.device()
     first, second = (materialize(case, device)[0] for case in (pair.earlier, pair.later))
+    after = None
     try:
         late, strided = _run(subject, second, second, 0, first)
         after = seen(subject, second, late)
-        before = None if after is None else seen(subject, first, _run(subject, first, first, 1)[0])
+        if after is None or not after.failures:
+            return after, None
+        before = seen(subject, first, _run(subject, first, first, 1)[0])
     except _RaisedError:
-        return None
-    return None if before is None or before.failures else _result(pair, Way.APART, before, after, strided)
+        return after, None
+    both = None if before is None or before.failures else _result(pair, Way.APART, before, after, strided)
+    return after, both
 
 
 def _called(subject: Subject, pair: Pair, way: Way) -> Called | None:

@@ -131,30 +131,30 @@ def _searched(subject: Subject, case: Case, kind: str, way: Way, number: int, en
             if not known.candidates:
                 silent[pair.what] = _SILENT
             elif len(known.shown) > _NEEDED:
-                known.candidates = _of_earlier_calls(subject, case, known, pair.what)
+                known.candidates = _of_earlier_calls(subject, case, known)
                 return known if known.candidates else None
     return None
 
 
-def _of_earlier_calls(subject: Subject, case: Case, found: _Found, what: str) -> list[Candidate]:
+def _of_earlier_calls(subject: Subject, case: Case, found: _Found) -> list[Candidate]:
     """Those that explain no first call: such a call fails in the same way without anything to keep.
 
-    None is left where the later problem of such pairs, of sizes that nobody asked before, is never right as a first call. No size is new
-    to a buffer that grew, and a second backward is no first one.
+    None is left where most later problems of such pairs, of sizes that nobody asked before, are wrong as first calls. No size is new to a
+    buffer that grew, and a second backward is no first one.
     """
     if found.kind in ("larger", "backward"):
         return found.candidates
-    left, right = found.candidates, False
-    alike = (pair for pair in pairs(subject, case, found.kind, fresh_number(), wide=found.wide) if pair.what == what)
+    shown = {(each.pair.what, each.pair.turned) for each in found.shown}
+    fresh = pairs(subject, case, found.kind, fresh_number(), wide=found.wide)
+    alike = (pair for pair in fresh if (pair.what, pair.turned) in shown)
+    left, right = found.candidates, 0
     for pair in islice(alike, _ASKED):
-        each = in_reverse(subject, pair)
-        if each is None:
-            continue
-        if each.later.failures:
-            explained = fitting(tuple(left), subject, each, found.scope)
+        alone, both = in_reverse(subject, pair)
+        right += 0 if alone is None else -1 if alone.failures else 1
+        if both is not None:
+            explained = fitting(tuple(left), subject, both, found.scope)
             left = [candidate for candidate in left if candidate not in explained]
-        right |= not each.later.failures
-    return left if right or found.wide else []
+    return left if right > 0 or found.wide else []
 
 
 def _first_fitting(subject: Subject, each: Called) -> tuple[frozenset[str], list[Candidate]] | None:
