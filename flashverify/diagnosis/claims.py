@@ -83,13 +83,17 @@ class Claim:
             if failing:
                 return Answer.OTHERWISE
             # where it has no say, as without a part of the mask or with too few keys, it is right to be right
-            return Answer.RIGHT if alternatives(self.semantics, scene) else Answer.SILENT
+            return Answer.RIGHT if self._has_say(scene, names) else Answer.SILENT
         if not failing:
             return Answer.SILENT
         self.scope |= frozenset(failing)
-        said = next((a.detail for a in found.values() if a.detail), "")
+        said = _said(found)
         self.detail = said if self.semantics.one_way else self.detail or said
         return Answer.CLEAR if _clear(scene, found, region) else Answer.EXPLAINED
+
+    def _has_say(self, scene: Scene, names: frozenset[str]) -> bool:
+        """Whether it has something to be wrong about on a case, in one kernel of the outputs `names` at least."""
+        return any(not names or names & set(each.outputs) for each in alternatives(self.semantics, scene))
 
     def _found(
         self, scene: Scene, names: frozenset[str], region: Region, failing: bool
@@ -127,11 +131,18 @@ def agreeing(
         if way is not None and alternative.detail != way:
             continue
         for part in asked:
-            if part not in found and agrees(scene, alternative, region, part):
+            if part not in found and part <= set(alternative.outputs) and agrees(scene, alternative, region, part):
                 found[part] = alternative
         if len(found) == len(asked):
             return found
     return None
+
+
+def _said(found: dict[frozenset[str], Alternative]) -> str:
+    """The detail: that of the first kernel, or of each where they are about other things."""
+    details = [each for each in found.values() if each.detail]
+    apart = len({each.outputs for each in details}) > 1
+    return " and ".join(dict.fromkeys(each.detail for each in (details if apart else details[:1])))
 
 
 def _clear(scene: Scene, found: dict[frozenset[str], Alternative], region: Region) -> bool:

@@ -36,6 +36,7 @@ class Alternative:
         finish: changes what follows from the inputs: called with the outputs of the forward, and with those of the backward.
         given: changes the O and LSE (natural) that the backward is given, which are the subject's own.
         steps: changes the steps of the backward, `backward_steps.Steps`; before `finish`.
+        outputs: those that it can explain, where they are fewer than those of its semantics.
     """
 
     inputs: Inputs | None = None
@@ -43,6 +44,7 @@ class Alternative:
     finish: Finish | None = None
     given: Given | None = None
     steps: Change | None = None
+    outputs: tuple[str, ...] = OUTPUTS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

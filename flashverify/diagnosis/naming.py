@@ -11,7 +11,7 @@ from flashverify.diagnosis.claims import Answer, Claim
 from flashverify.diagnosis.dependence import ContradictionError, Dependence
 from flashverify.diagnosis.neighbours import neighbours, simplifications
 from flashverify.diagnosis.placing import placed
-from flashverify.diagnosis.related_cases import telling, variants
+from flashverify.diagnosis.related_cases import telling, variants, windows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,7 +25,7 @@ __all__ = ["Named", "Record", "named", "named_at_places", "settled"]
 _NEEDED = 2
 """Further cases that a claim must explain, each of them clearly."""
 _TRIED = 8
-"""Further cases that it must at least not contradict; one of them has more rows and keys than any tile."""
+"""Further cases that it must at least not contradict, beside those with other windows; one of them has more rows and keys than any tile."""
 _SHARES = {"always": 0.6, "sometimes": 0.75, "somewhere": 0.88, "both": 0.95}
 """Of the time, at whose end a search begins no further case."""
 _SURVEYED = 24
@@ -155,17 +155,18 @@ def _distinct(first: Claim, more: list[Claim]) -> list[Claim]:
 
 def _always(trials: Trials, scene: Scene, records: list[Record]) -> tuple[list[Record], Named | None]:
     """The claims that no case contradicts, and what explains every case, if there is one."""
-    tried = 0
+    refusal = trials.subject.supports.refusal
+    tried, needed = 0, _TRIED + sum(refusal(each) is None for each in windows(scene.case))
     for variant in trials.of(variants(trials.subject, scene.case), share=_SHARES["always"]):
         if variant is scene:
             continue
         tried += 1
         records = [record for record in records if record.add(variant)]
         always = [record for record in records if record.always]
-        alone = len(always) == 1 and always[0].count(Answer.CLEAR) >= _NEEDED and tried >= _TRIED
+        alone = len(always) == 1 and always[0].count(Answer.CLEAR) >= _NEEDED and tried >= needed
         if not always or alone:
             break
-    fits = [r for r in records if r.always and r.count(Answer.CLEAR) >= _NEEDED and tried >= _TRIED]
+    fits = [r for r in records if r.always and r.count(Answer.CLEAR) >= _NEEDED and tried >= needed]
     if len(fits) > 1:
         for variant in trials.of(telling(trials.subject, scene.case)):
             fits = [record for record in fits if record.add(variant) and record.always]

@@ -168,7 +168,7 @@ def _parts(supports: Supports, case: Case) -> Iterator[Case | None]:
     rows, keys = case.seq_q, case.seq_k
     added: dict[str, tuple[Any, ...]] = {
         "causal": ("top-left", "bottom-right"),
-        "window": ((3, None), (None, 2)),
+        "window": ((3, None), (None, 2), *_wider(mask.window)),
         "key_lengths": ((max(keys - 1, 0),) * case.batch, (keys,) * case.batch),
         "query_lengths": ((max(rows - 1, 0),) * case.batch,),
         "bitmap": (Bitmap(live=200, seed=3),),
@@ -179,6 +179,15 @@ def _parts(supports: Supports, case: Case) -> Iterator[Case | None]:
         for value in values if name in supports.masks else ():
             if getattr(mask, name) != value:
                 yield _with_part(case, name, value)
+
+
+def _wider(window: tuple[int | None, int | None] | None) -> Iterator[tuple[int | None, int | None]]:
+    """The window with one side one key wider: a limit of a side lies next to the side that fails."""
+    left, right = window or (None, None)
+    if left is not None:
+        yield left + 1, right
+    if right is not None:
+        yield left, right + 1
 
 
 def _with_part(case: Case, name: str, value: Any) -> Case | None:

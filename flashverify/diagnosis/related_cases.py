@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from flashverify.case.case import Case
     from flashverify.subjects.interface import Subject
 
-__all__ = ["grown", "telling", "variants"]
+__all__ = ["grown", "telling", "variants", "windows"]
 
 _SIZES = ((0, 0), (5, 7), (140, 150), (18, 34), (33, 66), (2, 130))
 """Rows and keys that are added."""
@@ -37,12 +37,6 @@ def telling(subject: Subject, case: Case) -> Iterator[Case]:
     if blocks is not None:
         large = replace(case, mask=replace(case.mask, blocks=replace(blocks, keys=256)))
         found += [grown(large, 3, 425 - case.seq_k % 16 + n, regime="normal", seed=60 + n) for n in (0, 16)]
-    if case.mask.window is not None and case.mask.packed is None:
-        left, right = (
-            None if side is None else side + more for side, more in zip(case.mask.window, (3, 4), strict=True)
-        )
-        wider = replace(case, mask=replace(case.mask, window=(left, right)))
-        found += [grown(wider, rows, keys, regime="normal", seed=95 + rows) for rows, keys in ((18, 18), (18, 34))]
     if case.mask.causal is None and case.mask.tree is None and case.mask.window_alignment is None:
         causal = replace(case, mask=replace(case.mask, causal="top-left"))
         found += [grown(causal, rows, keys, regime="normal", seed=71) for rows, keys in ((18, 34), (140, 150))]
@@ -67,6 +61,22 @@ def telling(subject: Subject, case: Case) -> Iterator[Case]:
     yield from (each for each in found if each is not None and subject.supports.refusal(each) is None)
 
 
+def windows(case: Case) -> Iterator[Case]:
+    """Larger cases with windows of other sides: both moved, one alone, and one given that `case` lacks; none without a window."""
+    if case.mask.window is None:
+        return
+    left, right = case.mask.window
+    farther, later = (
+        None if side is None else side + more for side, more in zip(case.mask.window, (3, 4), strict=True)
+    )
+    given = (farther if left is not None else (right or 0) + 7, later if right is not None else (left or 0) + 8)
+    for number, window in enumerate(dict.fromkeys(((farther, later), (farther, None), (None, later), given))):
+        moved = replace(case, mask=replace(case.mask, window=window))
+        found = None if window == (None, None) else grown(moved, 18, 34, regime="normal", seed=129 + number)
+        if found is not None:
+            yield found
+
+
 def _candidates(case: Case) -> Iterator[Case | None]:
     plain = (
         "zeros",
@@ -85,6 +95,8 @@ def _candidates(case: Case) -> Iterator[Case | None]:
     heads: dict[str, Any] = {"heads_q": 2 * group, "heads_kv": 2} if case.heads_kv == 1 else {}
     for number, (rows, keys) in enumerate(_SIZES):
         yield grown(case, rows, keys, regime=regime, seed=case.values.seed + 8 * number + 8)
+        if number == 0:  # a side of one size may stand for another side, or for a causal mask
+            yield from windows(case)
         if number in (1, 4):
             yield grown(case, rows, keys, regime="normal", seed=number, **heads)
             yield grown(case, rows, keys, regime="normal", seed=11 + number, dim=32, heads_q=4, heads_kv=2, batch=2)

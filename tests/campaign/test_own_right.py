@@ -132,6 +132,29 @@ def test_a_simpler_case_on_which_it_follows_says_nothing_of_one_on_which_it_does
     assert event.why == why
 
 
+@pytest.mark.parametrize(("fails", "why"), [(True, "the same diagnosis without the edited values"), (False, "")])
+def test_edited_values_that_a_name_says_nothing_of_hide_no_failure_that_it_accounts_for(fails, why):
+    class Named(Session):
+        def refusal(self, subject, case):
+            return None
+
+        def judge(self, spec, case, plan):
+            return result(format_case(case), BOTH if fails or case.values.edits else ())
+
+        def attributed(self, subject, case, verdict, diagnosis):
+            return verdict.output == "dk" and not case.values.edits
+
+    session = Named()
+    session.told = {}
+    parts = "causal=top-left window=2,1 klen=4,3 softcap=2 alibi=yes sink=yes bias=full dropout=0.25"
+    text = f"fv1 batch=2 heads_q=4 heads_kv=2 seq_q=4 seq_k=4 {parts} edits=do:0,0,0,0:inf"
+    cause = FindingRecord(OUT, SMALL, SMALL, failing(OUT), "cpu", "k", diagnosis=Diagnosis("scale-missing"))
+    attribute(session, Attribute(cause, (sightings_of(result(text, BOTH))[DK],)))
+    (event,) = [event for event in session.events if isinstance(event, Attributed)]
+
+    assert event.why == why
+
+
 def test_what_a_minimal_case_shows_is_said_once_where_it_follows_and_once_where_it_does_not():
     class Both(Session):
         def refusal(self, subject, case):

@@ -131,6 +131,7 @@ DEFECTS = [
     ("causal-several-keys-less", SQUARE + "causal=top-left", {"causal": lambda s, i, j: j <= i - 2}),
     ("window-sides-exchanged", FORWARD + "window=3,1", banded(lambda i, j, a, b: (i - j <= b) & (j - i <= a))),
     ("window-one-side-for-both", FORWARD + "window=3,1", banded(lambda i, j, a, b: (i - j <= a) & (j - i <= a))),
+    ("window-left-makes-causal", FORWARD + "window=0,*", banded(lambda i, j, a, b: (i - j <= a) & (j <= i))),
     ("window-one-narrower", FORWARD + "window=3,1", banded(lambda i, j, a, b: (i - j < a) & (j - i < b))),
     ("window-one-wider", FORWARD + "window=2,1", banded(lambda i, j, a, b: (i - j <= a + 1) & (j - i <= b + 1))),
     ("window-half-or-twice", FORWARD + "window=3,*", banded(lambda i, j, a, b: i - j <= a // 2)),

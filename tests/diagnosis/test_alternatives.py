@@ -61,6 +61,17 @@ def test_a_softcap_on_a_case_without_keys_says_nothing(name):
     assert answer(planted(), "seq_q=3 seq_k=0 softcap=2 alibi=yes", name) in (Answer.SILENT, Answer.RIGHT)
 
 
+def test_a_forward_walks_over_no_queries():
+    def behind_whole_tiles(self, see):
+        row, key = torch.arange(see.shape[2])[:, None], torch.arange(see.shape[3])
+        return see & (row >= (key // 16 * 16 + 31) // 32 * 32)
+
+    text = "seq_q=66 seq_k=66 causal=top-left"
+    forward, backward = planted(drop_keys=behind_whole_tiles), planted(backward_see=behind_whole_tiles)
+    assert answer(forward, f"{text} backward=no", "walk-begin-rounded-up") is Answer.OTHERWISE
+    assert answer(backward, text, "walk-begin-rounded-up") is Answer.CLEAR
+
+
 def test_a_walk_that_skips_what_a_prefix_opens_does_not_round_its_begin():
     def before_the_diagonal(self, see):
         row, key = torch.arange(see.shape[2])[:, None], torch.arange(see.shape[3])

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import time
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from flashverify.checks import Plan, judge_case
 from flashverify.checks.passes.execution import execute
 from flashverify.diagnosis.diagnose import diagnose
 from flashverify.diagnosis.state import calling, naming
-from flashverify.diagnosis.state.naming import of_a_later_call
+from flashverify.diagnosis.state.naming import kept_from_earlier, of_a_later_call
 from flashverify.diagnosis.state.pairs import pairs
 from flashverify.judge.verdict import Status, Verdict
 from flashverify.subjects import Contract, Supports
@@ -19,7 +20,7 @@ from tests.checks.naive import SUPPORTS, attention, make
 from tests.checks.stale import stale
 from tests.diagnosis import keeping
 from tests.diagnosis.keeping import a_step, a_thing, an_output, by_address
-from tests.diagnosis.planted import Plain
+from tests.diagnosis.planted import Plain, planted
 from tests.fast_tier import fast_one_in
 
 SECONDS = 300.0
@@ -151,6 +152,7 @@ def test_what_goes_by_heads_alone_is_named_though_every_size_was_asked():
 
     assert found is not None
     assert found.name == "stale-sink"
+    assert "(same shapes, with heads and channels that no call had before)" in found.sentence
 
 
 @pytest.mark.parametrize("number", range(7))
@@ -158,6 +160,14 @@ def test_pairs_of_other_lengths_exist_for_every_batch(number):
     found = list(pairs(Plain(), parse_case(f"{FORWARD} klen=7,2"), "lengths", number))
 
     assert {pair.earlier.batch for pair in found} >= {batch + 4 * number % 28 for batch in (5, 6, 7, 8)}
+
+
+def test_a_first_call_that_fails_in_the_same_way_refutes_a_name():
+    everything = planted(keys=lambda _, length: 1 << 20)  # past its length a row sees what the causal mask shows
+    case = parse_case("fv1 seq_q=10 seq_k=32 dim_qk=8 dim_v=8 klen=31 causal=top-left backward=no")
+    end = time.monotonic() + SECONDS
+
+    assert kept_from_earlier(everything, case, "lengths", 0, end, wide=False) is None
 
 
 def test_a_failure_that_is_gone_says_so():

@@ -6,6 +6,7 @@ import math
 import re
 import sys
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from flashverify.campaign.causes.accesses import access, accesses
@@ -18,11 +19,13 @@ from flashverify.campaign.plan_name import PROCESS_CHECKS
 from flashverify.campaign.protocol import Attributed, Shown, Started
 from flashverify.campaign.shrink.shrinker import shrink
 from flashverify.campaign.worker.replays import Replays
+from flashverify.case.changes import change
 from flashverify.case.text import format_case, parse_case
 from flashverify.outputs import FORWARD
 
 if TYPE_CHECKING:
     from flashverify.campaign.causes.sighting import Sighting
+    from flashverify.campaign.causes.symptoms import Symptom
     from flashverify.campaign.protocol import Attribute, Compare
     from flashverify.campaign.worker.session import Session
     from flashverify.case.case import Case
@@ -141,23 +144,34 @@ class Cause:
 
     def _reduced(self, sighting: Sighting, case: Case) -> str:
         """Whether the diagnosis accounts for the same failure of a simpler case: with many parts at once a semantics says too little."""
-        steps, bucket = shrink(case), sighting.key
+        bucket, finite = sighting.key, change(case, values=replace(case.values, edits=()))
         # A bucket that belongs to the cause already is split only if nothing of the cause is left on simpler cases.
         accepted = self._symptoms if bucket in self._buckets else {symptom(bucket)}
+        edited = finite is not None and finite != case and self._replays.accepted(finite)
+        if edited and finite is not None and self._told_of(sighting, finite, accepted)[0]:
+            return "the same diagnosis without the edited values"
+        steps = shrink(case)
         candidate = next(steps, None)
         for _ in range(_REDUCED):
             if candidate is None:
                 break
-            result = self._replays.judge(candidate, bucket.check)
-            failures = result.failures
-            shown = [v for v in failures if symptom(v) in accepted and not self._only_follows(sighting, v, result)]
-            if shown and self._attributed(candidate, shown[0]):
+            told, failures = self._told_of(sighting, candidate, accepted)
+            if told:
                 return "the same diagnosis on a simpler case"
             try:
                 candidate = steps.send(symptom(bucket) in map(symptom, failures))
             except StopIteration:
                 break
         return ""
+
+    def _told_of(
+        self, sighting: Sighting, case: Case, accepted: set[Symptom]
+    ) -> tuple[bool | None, tuple[Verdict, ...]]:
+        """Whether the diagnosis accounts for a failure of a simpler case that is one of `accepted`, and all that fails there."""
+        result = self._replays.judge(case, sighting.key.check)
+        failures = result.failures
+        shown = [v for v in failures if symptom(v) in accepted and not self._only_follows(sighting, v, result)]
+        return bool(shown) and self._attributed(case, shown[0]), failures
 
     def _only_follows(self, sighting: Sighting, verdict: Verdict, result: CaseResult) -> bool:
         """Whether a failure may only follow on a simpler case, though it is wrong in its own right on the case that is asked about."""

@@ -9,6 +9,7 @@ import torch
 
 from flashverify.diagnosis.hypothesis import TILES, Alternative, Semantics
 from flashverify.diagnosis.mask_tensors import parts, seen, tiles, with_parts
+from flashverify.outputs import BACKWARD
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,6 +48,7 @@ def _window_begin(scene: Scene, by: str) -> Iterator[Alternative]:
             detail = f"tiles of {rows} rows and {size} keys"
             if by == "up":
                 part = found["left"] & (j >= -(-first // size) * size)
+                detail = f"in the walk over the keys, {detail}"
             elif by == "last":
                 part = found["left"] & (j >= last // size * size) & (last < end)
             else:
@@ -106,7 +108,8 @@ def _queries_begin(scene: Scene, by: str) -> Iterator[Alternative]:
                 visible = scene.inputs.visible
                 if visible is not None and bool((visible & (i < first // rows * rows)).any()):
                     continue  # a prefix opens pairs before the edge, which a walk that begins there loses however it rounds
-                yield Alternative(inputs=with_parts(scene, begin=i >= -(-first // rows) * rows), detail=detail)
+                inputs = with_parts(scene, begin=i >= -(-first // rows) * rows)
+                yield Alternative(inputs=inputs, detail=f"in the walk over the queries, {detail}", outputs=BACKWARD)
             else:
                 taken = (i >= last // rows * rows) & (i < last)
                 upper = seen({name: found[name] for name in ("causal", "right", "bitmap") if name in found})

@@ -57,6 +57,11 @@ def _one_for_both(left: Side, right: Side) -> Iterator[tuple[Side, Side, str]]:
     yield right, right, "the right one"
 
 
+def _causal(left: Side, right: Side) -> Iterator[tuple[Side, Side, str]]:
+    if left is not None and right != 0:
+        yield left, 0, ""
+
+
 def _split(left: Side, right: Side) -> Iterator[tuple[Side, Side, str]]:
     """A width that is taken for half of it, or for twice it."""
     for name, (mine, theirs) in {"left": (left, right), "right": (right, left)}.items():
@@ -115,6 +120,11 @@ WINDOW_SIDES = (
     ),
     Semantics(
         name="window-one-side-for-both", sentence="one side of the window counts for both", build=_sides(_one_for_both)
+    ),
+    Semantics(
+        name="window-left-makes-causal",
+        sentence="a window with a left side hides all keys after a row's own, whatever its right side is",
+        build=_sides(_causal),
     ),
     Semantics(
         name="window-one-narrower", sentence="the window is one key narrower on both sides", build=_sides(_both(-1))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from flashverify.diagnosis.state.pairs import Pair
     from flashverify.subjects.interface import Subject
 
-__all__ = ["Called", "Way", "called", "right_alone"]
+__all__ = ["Called", "Way", "called", "in_reverse"]
 
 
 class _RaisedError(Exception):
@@ -69,14 +69,25 @@ def called(subject: Subject, pair: Pair, way: Way) -> Called | None:
         return None
 
 
-def right_alone(subject: Subject, pair: Pair) -> bool:
-    """Whether the later problem is right without the earlier one."""
-    problem, _ = materialize(pair.later, subject.device())
+def in_reverse(subject: Subject, pair: Pair) -> tuple[Scene | None, Called | None]:
+    """The later problem called first, in memory of its own: what is wrong in it then is no work of the earlier one.
+
+    Returns:
+        That call, None where it cannot be compared. Where it is wrong and the earlier problem, called after it, is right, also both.
+    """
+    device = subject.device()
+    first, second = (materialize(case, device)[0] for case in (pair.earlier, pair.later))
+    after = None
     try:
-        scene = seen(subject, problem, _run(subject, problem, problem, 0)[0])
+        late, strided = _run(subject, second, second, 0, first)
+        after = seen(subject, second, late)
+        if after is None or not after.failures:
+            return after, None
+        before = seen(subject, first, _run(subject, first, first, 1)[0])
     except _RaisedError:
-        return False
-    return scene is not None and not scene.failures
+        return after, None
+    both = None if before is None or before.failures else _result(pair, Way.APART, before, after, strided)
+    return after, both
 
 
 def _called(subject: Subject, pair: Pair, way: Way) -> Called | None:

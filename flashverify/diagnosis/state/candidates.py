@@ -33,7 +33,7 @@ class Candidate:
 
     Attributes:
         name: without `stale-`; an output's name is added where `of_outputs`.
-        sentence: `{outputs}` and `{holds}` are put in; no full stop.
+        sentence: `{outputs}`, `{holds}` and `{alike}` are put in, the last for what both calls have alike; no full stop.
         expects: what the later call then returns; None where it would be the same, or cannot be told.
         of_outputs: it is about the outputs that fail, whichever they are.
     """
@@ -84,7 +84,7 @@ def _with(thing: Thing) -> Candidate:
 
     kept = "they are" if thing.plural else "it is"
     sentence = (
-        f"the second call computes with the {thing.words} of the first (same shapes): {kept} kept from call to call"
+        f"the second call computes with the {thing.words} of the first ({{alike}}): {kept} kept from call to call"
     )
     return Candidate(thing.name, sentence, expects)
 

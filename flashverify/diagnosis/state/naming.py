@@ -9,7 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from flashverify.diagnosis.place import place_of
-from flashverify.diagnosis.state.calling import Called, Way, called, right_alone
+from flashverify.diagnosis.state.calling import Called, Way, called, in_reverse
 from flashverify.diagnosis.state.candidates import CANDIDATES, Candidate, fitting
 from flashverify.diagnosis.state.pairs import fresh_number, kinds_of, pairs
 from flashverify.diagnosis.state.suspecting import suspected
@@ -131,16 +131,30 @@ def _searched(subject: Subject, case: Case, kind: str, way: Way, number: int, en
             if not known.candidates:
                 silent[pair.what] = _SILENT
             elif len(known.shown) > _NEEDED:
-                return known if wide or _right_by_itself(subject, case, kind, pair.what) else None
+                known.candidates = _of_earlier_calls(subject, case, known)
+                return known if known.candidates else None
     return None
 
 
-def _right_by_itself(subject: Subject, case: Case, kind: str, what: str) -> bool:
-    """Whether the later problem of such pairs, of sizes that nobody asked before, is ever right as a first call."""
-    if kind == "larger":  # no size is new to a buffer that grew
-        return True
-    alike = (pair for pair in pairs(subject, case, kind, fresh_number()) if pair.what == what)
-    return any(right_alone(subject, pair) for pair in islice(alike, _ASKED))
+def _of_earlier_calls(subject: Subject, case: Case, found: _Found) -> list[Candidate]:
+    """Those that explain no first call: such a call fails in the same way without anything to keep.
+
+    None is left where most later problems of such pairs, of sizes that nobody asked before, are wrong as first calls. No size is new to a
+    buffer that grew, and a second backward is no first one.
+    """
+    if found.kind in ("larger", "backward"):
+        return found.candidates
+    shown = {(each.pair.what, each.pair.turned) for each in found.shown}
+    fresh = pairs(subject, case, found.kind, fresh_number(), wide=found.wide)
+    alike = (pair for pair in fresh if (pair.what, pair.turned) in shown)
+    left, right = found.candidates, 0
+    for pair in islice(alike, _ASKED):
+        alone, both = in_reverse(subject, pair)
+        right += 0 if alone is None else -1 if alone.failures else 1
+        if both is not None:
+            explained = fitting(tuple(left), subject, both, found.scope)
+            left = [candidate for candidate in left if candidate not in explained]
+    return left if right > 0 or found.wide else []
 
 
 def _first_fitting(subject: Subject, each: Called) -> tuple[frozenset[str], list[Candidate]] | None:
@@ -158,14 +172,14 @@ def _diagnosis(subject: Subject, case: Case, found: _Found, end: float) -> Diagn
     each = found.shown[0]
     failing = [name for name in OUTPUTS if any(name in one.later.failures for one in found.shown)]
     outputs = [name for name in failing if name in found.scope]
-    sentence = _said(first, outputs)
+    sentence = _said(first, outputs, wide=found.wide)
     if not first.of_outputs:
         right = [name for name in each.later.right if name not in outputs]
         sentence += f"; it shows in {_listed(outputs)}" if right else ""
     words = [_sentence(sentence)]
     if others:
         words.append(
-            f"Every pair tried is consistent with this as well: {' or '.join(_said(o, outputs) for o in others)}."
+            f"Every pair tried is consistent with this as well: {' or '.join(_said(o, outputs, wide=found.wide) for o in others)}."
         )
     words.append(_where(subject, case, found, end))
     rest = "" if outputs == failing else "; other outputs are wrong in another way"
@@ -217,8 +231,10 @@ def _name(candidate: Candidate, outputs: list[str]) -> str:
     return "-".join(("stale", candidate.name, *(outputs if candidate.of_outputs else ())))
 
 
-def _said(candidate: Candidate, outputs: list[str]) -> str:
-    return candidate.sentence.format(outputs=_listed(outputs), holds="holds" if len(outputs) == 1 else "hold")
+def _said(candidate: Candidate, outputs: list[str], *, wide: bool) -> str:
+    alike = "same shapes, with heads and channels that no call had before" if wide else "same shapes"
+    holds = "holds" if len(outputs) == 1 else "hold"
+    return candidate.sentence.format(outputs=_listed(outputs), holds=holds, alike=alike)
 
 
 def _listed(names: list[str]) -> str:

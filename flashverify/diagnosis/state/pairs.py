@@ -59,11 +59,13 @@ class Pair:
         what: the later one differs in from the earlier one, beside its values, in words.
         earlier: called first.
         later: called second.
+        turned: whether the one that was changed is called first.
     """
 
     what: str
     earlier: Case
     later: Case
+    turned: bool = False
 
 
 def fresh_number() -> int:
@@ -104,8 +106,8 @@ def pairs(subject: Subject, case: Case, kind: str, number: int, *, wide: bool = 
             same = kind != "values" and dataclasses.replace(changed, values=start.values) == start
             if other is None or same or subject.supports.refusal(other) is not None:
                 continue
-            turned = turn % 2 and kind == "lengths"
-            yield Pair(what, other, start) if turned or kind == "larger" else Pair(what, start, other)
+            turned = kind == "larger" or (kind == "lengths" and turn % 2 == 1)
+            yield Pair(what, other, start, turned) if turned else Pair(what, start, other)
 
 
 def _bases(subject: Subject, case: Case, number: int) -> Iterator[Case]:
