@@ -97,7 +97,9 @@ def _all(scene: Scene) -> Iterator[Model]:
     yield from _together()
     yield from _pieces(scene)
     yield from _between(scene)
-    yield from (Model(words=words, change=_set("p", cast), outputs=("o",), tiled=True) for words, cast in weight_casts(scene))
+    yield from (
+        Model(words=words, change=_set("p", cast), outputs=("o",), tiled=True) for words, cast in weight_casts(scene)
+    )
     for rows in _ROWS:
         yield Model(
             words=f"one running maximum for each tile of {rows} rows in place of each row's own",

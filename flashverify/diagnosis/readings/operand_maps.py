@@ -52,6 +52,7 @@ def of_places() -> Iterator[tuple[str, Move]]:
 
 def of_channels() -> Iterator[tuple[str, Callable[[Tensor], Tensor]]]:
     """Other channels, channels that are lost, and factors, in words; of a tensor whose last axis is those channels."""
+    yield "those of the other half of the channels", partial(_channel, to=lambda c, d: (c + d // 2) % d)
     for n in _PAIRS:
         yield f"those of channel c ^ {n}", partial(_channel, to=lambda c, d, n=n: torch.where((c ^ n) < d, c ^ n, c))
         yield f"those of channel c + {n}, the first ones after the last", partial(_rolled, n=-n)
@@ -63,7 +64,6 @@ def of_channels() -> Iterator[tuple[str, Callable[[Tensor], Tensor]]]:
         yield f"0 in the last {n} channels", partial(_kept, where=lambda c, d, n=n: c < d - n)
         yield f"0 in the first {n} channels", partial(_kept, where=lambda c, d, n=n: c >= n)
     yield "those of the channels in reverse order", partial(_channel, to=lambda c, d: d - 1 - c)
-    yield "those of the other half of the channels", partial(_channel, to=lambda c, d: (c + d // 2) % d)
     yield (
         "those of neighbouring channels in place of channels half of them apart",
         partial(_channel, to=lambda c, d: c % 2 * (d // 2) + c // 2),
@@ -91,7 +91,10 @@ def _tiles() -> Iterator[tuple[str, Place]]:
     for t in (4, 8, *TILES):
         yield f"the first {{}} of its {t}", lambda x, n, t=t: x // t * t  # type: ignore[misc]
         yield f"the last {{}} of its {t}", lambda x, n, t=t: torch.minimum(x // t * t + t - 1, n - 1)  # type: ignore[misc]
-        yield f"the {{}} in reverse order among its {t}", lambda x, n, t=t: torch.minimum(x // t * t + t - 1 - x % t, n - 1)  # type: ignore[misc]
+        yield (
+            f"the {{}} in reverse order among its {t}",
+            lambda x, n, t=t: torch.minimum(x // t * t + t - 1 - x % t, n - 1),
+        )  # type: ignore[misc]
         yield f"{{}} x % {t}", lambda x, n, t=t: x % t  # type: ignore[misc]
         yield f"the {{}} {t} further, where there is one", lambda x, n, t=t: torch.where(x + t < n, x + t, x)  # type: ignore[misc]
         yield f"the {{}} {t} before, where there is one", lambda x, n, t=t: torch.where(x >= t, x - t, x)  # type: ignore[misc]

@@ -114,7 +114,11 @@ def _having(trials: Trials, output: str) -> Iterator[tuple[Scene, _Wrong]]:
 
 def _some_nan(trials: Trials, output: str) -> bool:
     """Whether wrong elements are NaN in any of the runs."""
-    return any(bool(s.outputs[output][s.failures[output]].isnan().any()) for s in trials.scenes.values() if output in s.failures)
+    return any(
+        bool(s.outputs[output][s.failures[output]].isnan().any())
+        for s in trials.scenes.values()
+        if output in s.failures
+    )
 
 
 def _launched_alike(one: Scene, two: Scene) -> bool:

@@ -67,6 +67,11 @@ def masks_of_other_bits() -> Iterator[tuple[str, Callable[[Scene], Tensor]]]:
     """Masks in words, and as bool `[B, Hq, Sq, Sk]`, in which a key is seen where the bit of another one is set."""
     for words, other in _OTHERS:
         yield f"the mask that takes for bit b of a word {words}", partial(_moved, other=other)
+    for words, by in (("later", -1), ("earlier", 1)):
+        yield (
+            f"the mask whose bits begin one key {words}, and hide no key before",
+            partial(_moved, other=lambda b, n=by: b + n, begin=-by),  # type: ignore[misc]
+        )
 
 
 def bit_of(scene: Scene) -> Tensor:
@@ -80,7 +85,8 @@ def _has_bits(scene: Scene) -> bool:
     return scene.case.mask.bitmap is not None or scene.case.mask.tree is not None
 
 
-def _moved(scene: Scene, other: Bit) -> Tensor:
+def _moved(scene: Scene, other: Bit, begin: int | None = None) -> Tensor:
+    """The mask by other bits; those from bit `begin` on where it is given, before which no bit hides."""
     see = visible_of(scene)
     if not _has_bits(scene):
         return see
@@ -92,7 +98,7 @@ def _moved(scene: Scene, other: Bit) -> Tensor:
             key = (other(bit) - bit + torch.arange(see.shape[3])).expand(see.shape)
             inside = (key >= 0) & (key < see.shape[3])
             taken = part.gather(-1, key.clamp(0, see.shape[3] - 1)) & inside
-            parts[name] = torch.where(bit >= 0, taken, part)
+            parts[name] = torch.where(bit >= 0, taken, part) if begin is None else taken | (bit < begin)
     found = torch.ones_like(see)
     for name, part in parts.items():
         found = found & (part | wider[name] if name in wider else part)

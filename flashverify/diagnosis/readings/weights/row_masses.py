@@ -9,6 +9,7 @@ import torch
 
 from flashverify.diagnosis.hypothesis import TILES
 from flashverify.diagnosis.readings.weights.masses import masses, sum_of
+from flashverify.diagnosis.readings.weights.models import GONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -24,7 +25,7 @@ __all__ = ["mass_in_some_rows"]
 
 _APART = 8.0
 """Times the tolerance that two row sums differ by where a row tells which of them it has."""
-_FEWEST = 8
+_FEWEST = 6
 """Rows of each kind that tell."""
 
 
@@ -53,7 +54,7 @@ def mass_in_some_rows(rows: Sequence[Any]) -> str:
 def _told(row: Any, of: Callable[[Effect, Tensor], Tensor]) -> tuple[Tensor, Tensor] | None:
     """The rows that have the mass and no other, and those that have the declared one and no other; None where one has neither."""
     other, own = of(row.effect, row.logits), sum_of(row.effect, row.logits)
-    asked = ~row.effect.open_rows
+    asked = ~row.effect.open_rows & (row.shift > GONE)
     tolerance = row.effect.relative.squeeze(-1) + 1e-6 * (1 + own.abs())
     theirs, declared = ((row.shift + x).abs() <= tolerance for x in (other, own))
     if bool((asked & ~theirs & ~declared).any()):

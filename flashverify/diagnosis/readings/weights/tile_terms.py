@@ -58,6 +58,13 @@ def tile_terms(effect: Effect) -> Iterator[Term]:
         for what, words in (*names, *running):
             yield Term(words=words.format(t), kind="extra", of=partial(lambda e, t, w: by_tile(e, t, w), t=t, w=what))
     for t in sizes:
+        for words, steps in _STEPS:
+            yield Term(
+                words=f"O is not rescaled {words.format(t)}",
+                kind="exchange",
+                of=partial(_without_rescale, size=t, steps=steps),
+            )
+    for t in sizes:
         for extent in tile_extents(t):
             for what in ("largest logit", "LSE"):
                 for inside, whose in ((True, "their"), (False, "the other keys'")):
@@ -67,6 +74,30 @@ def tile_terms(effect: Effect) -> Iterator[Term]:
                         of=partial(lambda e, x, w, n: beside(e, x, w, inside=n), x=extent, w=what, n=inside),
                         added=partial(_rescaled, words=extent.words, top=f"{whose} {what}", own=inside),
                     )
+
+
+_STEPS: tuple[tuple[str, Callable[[Tensor], Tensor]], ...] = (
+    *((f"from tile {n} of {{}} keys on, counted from 0", lambda x, n=n: x >= n) for n in (2, 3, 4)),
+    *((f"in tile {n} of {{}} keys, counted from 0", lambda x, n=n: x == n) for n in (1, 2, 3)),
+    ("in every second tile of {} keys, the second one first", lambda x: x % 2 == 1),
+    ("in every second tile of {} keys, the third one first", lambda x: x % 2 == 0),
+    ("in the last tile of {} keys", lambda x: x == x[-1]),
+)
+"""Tiles of a walk at which the accumulator of O may lack its rescale."""
+
+
+def _without_rescale(effect: Effect, size: int, steps: Callable[[Tensor], Tensor]) -> Tensor | None:
+    """What is added to the logits of tiles before the growth of the running maximum that `steps` do not rescale by."""
+    z = _masked(effect)
+    count = -(-z.shape[-1] // size)
+    if count < 2 or effect.scene.case.mask.packed is not None:
+        return None
+    padded = torch.nn.functional.pad(z, (0, count * size - z.shape[-1]), value=-math.inf)
+    top = padded.view(*z.shape[:3], count, size).amax(-1).cummax(-1).values
+    growth = torch.nn.functional.pad((top[..., 1:] - top[..., :-1]).nan_to_num(0.0, 0.0, 0.0), (1, 0))
+    missed = torch.where(steps(torch.arange(count)), growth, 0.0)
+    later = missed.flip(-1).cumsum(-1).flip(-1) - missed
+    return later.repeat_interleave(size, -1)[..., : z.shape[-1]]
 
 
 def _rescaled(factor: str, words: str, top: str, *, own: bool) -> str:
