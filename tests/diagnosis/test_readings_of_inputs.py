@@ -80,7 +80,6 @@ def of_the_longest(self, problem, queries, keys):
 
 
 def entries_one_short(self, table):
-    """Each head's entries begin one entry earlier for every head before it."""
     heads, count = table.shape
     return table.flatten()[torch.arange(heads)[:, None] * (count - 1) + torch.arange(count)]
 
@@ -104,7 +103,7 @@ class ClippedLate(Plain):
 def of_the_sequence_before(which):
     def changed(self, problem):
         lengths = getattr(problem, which)
-        before = lengths[(torch.arange(len(lengths)) - 1).clamp(min=0)]
+        before = torch.cat([lengths[:1], lengths[:-1]])
         return Plain.forward(self, dataclasses.replace(problem, **{which: before}))
 
     return {"forward": changed}

@@ -172,8 +172,7 @@ def _in_words(rows: list[_Row]) -> list[Said]:
             Said("some rows have no weights at all although they see keys; the others are right", cases, part=True)
         )
     elif mass is None:
-        low, high = _sums(rows)
-        whose = "these" if model.words else "the declared ones"
+        (low, high), whose = _sums(rows), "these" if model.words else "the declared ones"
         own = f"the weights of a row are {whose} up to a factor of its own, which no known row sum explains: they sum to {low:.3g} ... {high:.3g} times what they should"
         said.append(Said(own, cases, part=True))
     elif mass[:1].isdigit():
