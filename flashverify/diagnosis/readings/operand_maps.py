@@ -54,15 +54,15 @@ def of_channels() -> Iterator[tuple[str, Callable[[Tensor], Tensor]]]:
     """Other channels, channels that are lost, and factors, in words; of a tensor whose last axis is those channels."""
     yield "those of the other half of the channels", partial(_channel, to=lambda c, d: (c + d // 2) % d)
     for n in _PAIRS:
-        yield f"those of channel c ^ {n}", partial(_channel, to=lambda c, d, n=n: torch.where((c ^ n) < d, c ^ n, c))
+        yield f"those of channel c ^ {n}", partial(_channel, to=lambda c, d, n=n: torch.where((c ^ n) < d, c ^ n, c))  # type: ignore[misc]
         yield f"those of channel c + {n}, the first ones after the last", partial(_rolled, n=-n)
         yield f"those of channel c - {n}, the last ones before the first", partial(_rolled, n=n)
     for n in _CHANNELS:
-        yield f"those of channel c % {n}", partial(_channel, to=lambda c, d, n=n: c % n)
-        yield f"0 from channel {n} on", partial(_kept, where=lambda c, d, n=n: c < n)
-        yield f"0 behind the last multiple of {n} channels", partial(_kept, where=lambda c, d, n=n: c < d // n * n)
-        yield f"0 in the last {n} channels", partial(_kept, where=lambda c, d, n=n: c < d - n)
-        yield f"0 in the first {n} channels", partial(_kept, where=lambda c, d, n=n: c >= n)
+        yield f"those of channel c % {n}", partial(_channel, to=lambda c, d, n=n: c % n)  # type: ignore[misc]
+        yield f"0 from channel {n} on", partial(_kept, where=lambda c, d, n=n: c < n)  # type: ignore[misc]
+        yield f"0 behind the last multiple of {n} channels", partial(_kept, where=lambda c, d, n=n: c < d // n * n)  # type: ignore[misc]
+        yield f"0 in the last {n} channels", partial(_kept, where=lambda c, d, n=n: c < d - n)  # type: ignore[misc]
+        yield f"0 in the first {n} channels", partial(_kept, where=lambda c, d, n=n: c >= n)  # type: ignore[misc]
     yield "those of the channels in reverse order", partial(_channel, to=lambda c, d: d - 1 - c)
     yield (
         "those of neighbouring channels in place of channels half of them apart",
@@ -79,7 +79,7 @@ def of_channels() -> Iterator[tuple[str, Callable[[Tensor], Tensor]]]:
         ("every second channel from the first one on", lambda c, d: c % 2 == 0),
         ("every second channel from the second one on", lambda c, d: c % 2 == 1),
     ):
-        yield f"0 in {part}", partial(_kept, where=lambda c, d, w=where: ~w(c, d))
+        yield f"0 in {part}", partial(_kept, where=lambda c, d, w=where: ~w(c, d))  # type: ignore[misc]
         yield f"of the other sign in {part}", partial(_signed, where=where)
     for factor, times in ((-1.0, "-1"), (2.0, "2"), (0.5, "1/2"), (4.0, "4"), (0.25, "1/4"), (0.0, "0")):
         yield f"{times} times what they are", partial(_scaled, factor=factor)
@@ -93,8 +93,8 @@ def _tiles() -> Iterator[tuple[str, Place]]:
         yield f"the last {{}} of its {t}", lambda x, n, t=t: torch.minimum(x // t * t + t - 1, n - 1)  # type: ignore[misc]
         yield (
             f"the {{}} in reverse order among its {t}",
-            lambda x, n, t=t: torch.minimum(x // t * t + t - 1 - x % t, n - 1),
-        )  # type: ignore[misc]
+            lambda x, n, t=t: torch.minimum(x // t * t + t - 1 - x % t, n - 1),  # type: ignore[misc]
+        )
         yield f"{{}} x % {t}", lambda x, n, t=t: x % t  # type: ignore[misc]
         yield f"the {{}} {t} further, where there is one", lambda x, n, t=t: torch.where(x + t < n, x + t, x)  # type: ignore[misc]
         yield f"the {{}} {t} before, where there is one", lambda x, n, t=t: torch.where(x >= t, x - t, x)  # type: ignore[misc]

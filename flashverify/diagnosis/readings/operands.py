@@ -35,7 +35,7 @@ _FEWEST = 3
 """Failing cases on which a sentence holds at least."""
 _COARSE = 0.05
 """Share of the largest element that a value of O may be off a model that is worth its bounds."""
-_OPERANDS = (("v",), ("k",), ("k", "v"), ("q",))
+_OPERANDS: tuple[tuple[str, ...], ...] = (("v",), ("k",), ("k", "v"), ("q",))
 
 
 class _Model(NamedTuple):

@@ -63,6 +63,9 @@ def value_terms(case: Case) -> Iterator[Term]:
 
 
 def _changed(effect: Effect, where: Where, size: float, change: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-    scaled = products(effect.scene.inputs)
-    declared = modified(scaled.clone(), effect.scene.inputs, ())
+    memo = effect.scene.memo
+    if "products" not in memo:
+        scaled = products(effect.scene.inputs)
+        memo["products"] = scaled, modified(scaled.clone(), effect.scene.inputs, ())
+    scaled, declared = memo["products"]
     return torch.where(where(scaled, size), change(scaled, declared) - declared, 0.0)
