@@ -98,7 +98,10 @@ def _moved(scene: Scene, other: Bit, begin: int | None = None) -> Tensor:
             key = (other(bit) - bit + torch.arange(see.shape[3])).expand(see.shape)
             inside = (key >= 0) & (key < see.shape[3])
             taken = part.gather(-1, key.clamp(0, see.shape[3] - 1)) & inside
-            parts[name] = torch.where(bit >= 0, taken, part) if begin is None else taken | (bit < begin)
+            parts[name] = torch.where(bit >= 0, taken, part)
+            if begin is not None:
+                behind = (bit > scene.at.row[:, None, :, None]) & (name == "tree")  # no node sees a later one
+                parts[name] = (taken | (bit < begin)) & ~behind
     found = torch.ones_like(see)
     for name, part in parts.items():
         found = found & (part | wider[name] if name in wider else part)
