@@ -17,6 +17,7 @@ from flashverify.diagnosis.hypotheses.draws import DRAWS
 from flashverify.diagnosis.hypotheses.dropout import DROPOUT
 from flashverify.diagnosis.hypotheses.edges import EDGES
 from flashverify.diagnosis.hypotheses.empty_gradients import EMPTY_GRADIENTS
+from flashverify.diagnosis.hypotheses.factors import FACTORS
 from flashverify.diagnosis.hypotheses.gradient_stores import GRADIENT_STORES
 from flashverify.diagnosis.hypotheses.gradients import GRADIENTS
 from flashverify.diagnosis.hypotheses.group_sums import GROUP_SUMS
@@ -71,6 +72,7 @@ SEMANTICS: tuple[Semantics, ...] = (
     *TABLE_STRIDES,
     *SELECTIONS,
     *SHARED_KV,
+    *FACTORS,
     *QUANTISED,
     *LENGTHS,
     *PACKED_PLACES,

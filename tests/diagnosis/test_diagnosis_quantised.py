@@ -8,6 +8,7 @@ from flashverify.checks import Plan, judge_case
 from flashverify.diagnosis.catalogue import SEMANTICS
 from flashverify.diagnosis.claims import Answer, Claim
 from flashverify.diagnosis.diagnose import diagnose
+from flashverify.diagnosis.hypotheses.factors import FACTORS
 from flashverify.diagnosis.hypotheses.quantised import QUANTISED
 from flashverify.diagnosis.observe import look
 from tests.diagnosis.test_diagnosis_selection import scene
@@ -54,6 +55,13 @@ def test_a_wrong_scale_is_what_its_hypothesis_says(name):
     asked = [wrong for wrong in QUANTISED if wrong.name == name]
 
     assert clear(answers(plain("folded", scales=scales), quantised, asked)) == {name}
+
+
+def test_a_factor_that_is_not_divided_out_is_one_of_o():
+    twice = plain("folded", scales=lambda _, k, v: (k, 2 * v))
+
+    assert clear(answers(twice, "int8/head/fitted", FACTORS)) == {"o-times-a-power-of-two"}
+    assert clear(answers(plain("folded", scales=lambda _, k, v: (k, 3 * v)), "int8/head/fitted", FACTORS)) == set()
 
 
 def test_zero_points_that_are_left_out_are_missing_and_nothing_else():

@@ -65,11 +65,28 @@ def test_the_last_block_of_a_list_is_that_of_either_order():
     found, problem = scene(TEXT)
     row = [c for c in problem.selection[0, 1, 1].tolist() if c >= 0]
 
-    given, ascending = alternatives(SELECTIONS, "selection-last-lost", found)
+    given, given_of_several, ascending, ascending_of_several = alternatives(SELECTIONS, "selection-last-lost", found)
 
-    for each, left in ((given, row[:-1]), (ascending, sorted(set(row))[:-1])):
+    assert len(set(row)) > 1
+    for each, left in (
+        (given, row[:-1]),
+        (given_of_several, row[:-1]),
+        (ascending, sorted(set(row))[:-1]),
+        (ascending_of_several, sorted(set(row))[:-1]),
+    ):
         table = each.inputs.visible.expand(2, 4, 3, 7)[0, 2, 1]
         assert table.tolist() == [j // 2 in left for j in range(7)]
+
+
+def test_a_list_of_a_single_block_may_keep_it():
+    found, problem = scene("fv1 seq_q=3 seq_k=7 dim_qk=8 dim_v=8 selected=1,1,2,170,4 backward=no")
+    named = (problem.selection >= 0).any(-1)[0, 0]
+    wrong = next(each for each in SELECTIONS if each.name == "selection-last-lost")
+    lost, kept = (each.inputs.visible.expand(1, 1, 3, 7)[0, 0].any(-1) for each in list(wrong.build(found))[:2])
+
+    assert bool(named.any())
+    assert not bool(lost.any())
+    assert torch.equal(kept, named)
 
 
 def test_other_parts_of_the_buffer_are_those_of_their_sentences():

@@ -79,7 +79,50 @@ def of_the_longest(self, problem, queries, keys):
     return 9 - 5 if problem.case.mask.aligned_at_end else 0
 
 
+def entries_one_short(self, table):
+    heads, count = table.shape
+    return table.flatten()[torch.arange(heads)[:, None] * (count - 1) + torch.arange(count)]
+
+
+class ClippedLate(Plain):
+    """A distance one farther than the reach, before the row, reads the last distance of the head before."""
+
+    def forward(self, problem):
+        self.of_distance = problem.distance_buckets.long()
+        return Plain.forward(self, problem)
+
+    def table(self, table):
+        spread = table[:, self.of_distance]
+        return torch.cat([spread[..., -1:].roll(1, 0), spread], -1)
+
+    def buckets(self, problem):
+        reach = len(problem.distance_buckets) // 2
+        return self.distance(problem).clamp(-reach - 1, reach) + reach + 1
+
+
+def of_the_sequence_before(which):
+    def changed(self, problem):
+        lengths = getattr(problem, which)
+        before = torch.cat([lengths[:1], lengths[:-1]])
+        return Plain.forward(self, dataclasses.replace(problem, **{which: before}))
+
+    return {"forward": changed}
+
+
 WRONG = [
+    (
+        "bits-of-first-words",
+        FORWARD.replace("seq_k=9", "seq_k=70") + "bitmap=128,3",
+        {"pattern": lambda s, p, x: x[..., torch.arange(x.shape[-1]) % 64]},
+    ),
+    ("relative-bias-rows-by-another-length", FORWARD + "relative_bias=8,5,both", {"table": entries_one_short}),
+    (
+        "relative-bias-clipped-late",
+        FORWARD.replace("seq_q=5", "seq_q=9") + "relative_bias=8,5,both",
+        {name: getattr(ClippedLate, name) for name in ("forward", "table", "buckets")},
+    ),
+    ("key-lengths-of-sequence-before", FORWARD + "batch=3 klen=4,9,6", of_the_sequence_before("key_lengths")),
+    ("query-lengths-of-sequence-before", FORWARD + "batch=3 qlen=2,5,4", of_the_sequence_before("query_lengths")),
     ("empty-rows-in-dsink", CASE + "causal=bottom-right klen=2 sink=yes dlse=yes", {"backward": rows_without_keys}),
     ("diagonal-of-the-longest", FORWARD + "batch=2 causal=bottom-right klen=9,7", {"shift": of_the_longest}),
     ("bitmap-rows-by-another-length", FORWARD + "klen=6 bitmap=128,3", {"pattern": lambda s, p, x: by_length(x, 6)}),

@@ -58,6 +58,21 @@ def _changed(change: Lengths, which: str) -> Callable[[Scene], Iterator[Alternat
     return build
 
 
+def _either(*builds: Callable[[Scene], Iterator[Alternative]]) -> Callable[[Scene], Iterator[Alternative]]:
+    """The alternatives of all."""
+
+    def build(scene: Scene) -> Iterator[Alternative]:
+        for each in builds:
+            yield from each(scene)
+
+    return build
+
+
+def _before(lengths: Tensor) -> Tensor:
+    """That of the sequence before; the first one's own."""
+    return lengths[(torch.arange(len(lengths)) - 1).clamp(min=0)]
+
+
 def _banded(scene: Scene, shift: Tensor) -> dict[str, Tensor]:
     """The causal mask and the window by another shift, which broadcasts to the pairs."""
     position = scene.at.row[:, None, :, None] + shift
@@ -113,6 +128,16 @@ LENGTHS_OF_OTHERS = (
         name="query-lengths-of-keys",
         sentence="the key lengths are taken for those of the queries",
         build=_rows(lambda _rows, keys: keys),
+    ),
+    Semantics(
+        name="key-lengths-of-sequence-before",
+        sentence="a sequence has the number of keys of the one before it",
+        build=_either(_keys(lambda _rows, keys: keys.roll(1)), _keys(lambda _rows, keys: _before(keys))),
+    ),
+    Semantics(
+        name="query-lengths-of-sequence-before",
+        sentence="a sequence has the number of queries of the one before it",
+        build=_either(_rows(lambda rows, _keys: rows.roll(1)), _rows(lambda rows, _keys: _before(rows))),
     ),
     Semantics(
         name="key-lengths-of-queries",

@@ -84,6 +84,24 @@ def _words_by_bytes(_scene: Scene, bits: Tensor) -> Tensor:
     return filled[..., place.clamp(max=filled.shape[-1] - 1)] & (place < filled.shape[-1])
 
 
+def _first_words(scene: Scene) -> Iterator[Alternative]:
+    """Of a bitmap, or of the nodes of a tree, the bits of the first words count for those of later ones too."""
+    bits, nodes = bitmap_tensor(scene.case), scene.case.mask.tree
+    for words in (1, 2, 4, 8):
+        changed: dict[str, Tensor] = {}
+        if bits is not None and bits.shape[-1] > words * _WORD:
+            changed["bitmap"] = bits[..., torch.arange(bits.shape[-1]) % (words * _WORD)]
+        if nodes is not None and bits is None and scene.case.mask.packed is None:
+            exact = ancestors(nodes, scene.case)
+            node = torch.arange(exact.shape[-1])
+            if len(node) > words * _WORD:
+                earlier = node <= torch.arange(len(exact))[:, None] % len(node)
+                changed["tree"] = tree(scene, exact[:, node % (words * _WORD)] & earlier)
+        if changed:
+            detail = "of the first word" if words == 1 else f"of the first {words} words"
+            yield Alternative(inputs=with_parts(scene, **changed), detail=detail)
+
+
 def _in_sequence(kind: str) -> Callable[[Scene], Iterator[Alternative]]:
     """A pattern of the whole packed buffer is read by numbers of rows, keys or both inside their sequence."""
 
@@ -171,6 +189,12 @@ PATTERN_PLACES = (
         name="bitmap-words-by-bytes",
         sentence="words of the bitmap are looked for at the number of the byte",
         build=_read("bitmap", _words_by_bytes),
+    ),
+    Semantics(
+        name="bits-of-first-words",
+        sentence="the bits of a bitmap or tree behind the first words are taken for those of the first ones again",
+        build=_first_words,
+        one_way=True,
     ),
     Semantics(
         name="bitmap-counted-in-sequence",

@@ -10,6 +10,7 @@ import torch
 
 from flashverify.case.modifiers.relative_bias import RELATIVE_BIAS, RelativeBias, bucket_of_distance
 from flashverify.diagnosis.hypothesis import Alternative, Semantics
+from flashverify.diagnosis.mask_tensors import of_heads_open
 from flashverify.errors import UsageError
 
 if TYPE_CHECKING:
@@ -104,6 +105,30 @@ def _clipped_early(scene: Scene, distance: Tensor) -> Tensor | None:
     return distance.clamp(1 - reach, reach - 1) if reach > 1 else None
 
 
+def _clipped_late(scene: Scene) -> Iterator[Alternative]:
+    """Distances that are clipped too late, or not at all: they read what lies beside the table of their head, that of its neighbour."""
+    table, buckets, at = scene.problem.relative_bias, scene.problem.distance_buckets, scene.at
+    if table is None or buckets is None or not buckets.numel():
+        return
+    flat, reach = table.double()[:, buckets.long()], len(buckets) // 2
+    distance = at.key[:, None, :] - (at.row + at.shift)[:, :, None]
+    far = int(distance.abs().max()) if distance.numel() else 0
+    for left, right, detail in (
+        (1, 0, "keys before the row, one too late"),
+        (0, 1, "keys after the row, one too late"),
+        (1, 1, "both sides, one too late"),
+        (far, 0, "keys before the row, not at all"),
+        (0, far, "keys after the row, not at all"),
+        (far, far, "both sides, not at all"),
+    ):
+        place = distance.clamp(-reach - left, reach + right) + reach
+        read = torch.arange(len(flat)).view(-1, 1, 1, 1) * flat.shape[1] + place
+        outside = (read < 0) | (read >= flat.numel())
+        other = flat.flatten()[read.clamp(0, flat.numel() - 1)].transpose(0, 1)
+        inputs = replace(scene.inputs, biases=(*scene.inputs.biases[:-1], other))
+        yield Alternative(inputs=inputs, detail=detail, finish=of_heads_open(scene, outside.flatten(1).any(1)[None]))
+
+
 def _without_shift(scene: Scene, distance: Tensor) -> Tensor | None:
     shift = scene.at.shift
     return distance + shift[:, :, None] if bool(shift.any()) else None
@@ -152,6 +177,12 @@ RELATIVE = (
         name="relative-bias-clipped-early",
         sentence="the relative bias clips distances one too early",
         build=_distances(_clipped_early),
+    ),
+    Semantics(
+        name="relative-bias-clipped-late",
+        sentence="the relative bias clips distances too late, and reads the entries of the head beside",
+        build=_clipped_late,
+        one_way=True,
     ),
     Semantics(
         name="relative-bias-max-distance-off-by-one",

@@ -78,8 +78,11 @@ def _without_last(scene: Scene) -> Iterator[Alternative]:
     once[..., 1:].masked_fill_(ascending[..., 1:] == ascending[..., :-1], -1)
     for order, text in ((lists, "in the order of the list"), (once, "in ascending order")):
         place = torch.arange(order.shape[-1]).where(order >= 0, -1)
-        left = order.masked_fill(place == place.amax(-1, keepdim=True), -1)
-        yield Alternative(inputs=with_parts(scene, selection=_table(scene, left) > 0), detail=text)
+        last = place == place.amax(-1, keepdim=True)
+        several = last & ((order >= 0).sum(-1, keepdim=True) > 1)
+        for lost, beside in ((last, ""), (several, ", where a list names several")):
+            left = order.masked_fill(lost, -1)
+            yield Alternative(inputs=with_parts(scene, selection=_table(scene, left) > 0), detail=text + beside)
 
 
 def _of_row_before(lists: Tensor, _blocks: int) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -106,6 +107,30 @@ def _bias(scene: Scene) -> Iterator[Alternative]:
         yield Alternative(inputs=with_biases(scene, found, alibi), detail=detail)
 
 
+def _relative(scene: Scene) -> Iterator[Alternative]:
+    """The table of a relative bias, of entries or spread over distances, whose heads begin as many numbers apart as another length."""
+    table, buckets = scene.problem.relative_bias, scene.problem.distance_buckets
+    if table is None or buckets is None or len(table) < 2:
+        return
+    term = scene.inputs.relative_buckets[:, 0]
+    at, reach = scene.at, len(buckets) // 2
+    distance = (at.key[:, None, :] - (at.row + at.shift)[:, :, None]).clamp(-reach, reach) + reach
+    for words, flat, place in (
+        ("of entries", table.double(), term),
+        ("of distances", table.double()[:, buckets.long()], distance),
+    ):
+        count = flat.shape[1]
+        lengths = {count - 1: "one less", count + 1: "one more", count - 2: "two less", count // 2: "half as many"}
+        lengths |= {-(-count // size) * size: f"rounded up to a multiple of {size}" for size in (2, 4, 8, *TILES)}
+        for length, detail in lengths.items():
+            first = torch.arange(len(flat)).view(-1, 1, 1, 1) * length
+            read = first + place
+            if length != count and length > 0 and read.numel() and int(read.max()) < flat.numel():
+                other = flat.flatten()[read].transpose(0, 1)
+                inputs = replace(scene.inputs, biases=(*scene.inputs.biases[:-1], other))
+                yield Alternative(inputs=inputs, detail=f"{words}, {detail}")
+
+
 TABLE_STRIDES = (
     Semantics(
         name="bitmap-rows-by-another-length",
@@ -123,6 +148,12 @@ TABLE_STRIDES = (
         name="bias-rows-by-another-length",
         sentence="the rows of the bias are looked for as if they were of another length",
         build=_bias,
+        one_way=True,
+    ),
+    Semantics(
+        name="relative-bias-rows-by-another-length",
+        sentence="the rows of the table of the relative bias are looked for as if they were of another length",
+        build=_relative,
         one_way=True,
     ),
 )

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from flashverify.diagnosis.precision.eight_bits import weight_casts
 from flashverify.diagnosis.precision.model_tables import BETWEEN, EVERYWHERE, KEPT, PIECES, ROUNDED, STEPS
 from flashverify.diagnosis.precision.rounding import NARROW, same, to_bits, to_dtype
 from flashverify.diagnosis.precision.steps import declared
@@ -96,6 +97,9 @@ def _all(scene: Scene) -> Iterator[Model]:
     yield from _together()
     yield from _pieces(scene)
     yield from _between(scene)
+    yield from (
+        Model(words=words, change=_set("p", cast), outputs=("o",), tiled=True) for words, cast in weight_casts(scene)
+    )
     for rows in _ROWS:
         yield Model(
             words=f"one running maximum for each tile of {rows} rows in place of each row's own",

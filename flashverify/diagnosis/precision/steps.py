@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from flashverify.checks.passes.logits import modified, products
+from flashverify.diagnosis.precision.eight_bits import declared_cast
 from flashverify.diagnosis.precision.rounding import same, to_dtype
 
 if TYPE_CHECKING:
@@ -146,9 +148,11 @@ class Steps:
 def declared(scene: Scene) -> Steps:
     """The roundings of a kernel that keeps to its form: weights, dS and outputs in the dtype of the case."""
     narrow, form, split = to_dtype(scene.case.dtype), scene.form, _splits(scene)
+    cast = narrow if form.p_dtype is None else partial(declared_cast, scene)
     if scene.case.dtype == "fp32":
-        return Steps(o=narrow, lse=narrow, gradient=narrow, tile=form.block_n, splits=split)
-    rounded = Steps(p=narrow, ds=narrow, o=narrow, lse=to_dtype("fp32"), gradient=narrow)
+        p = same if form.p_dtype is None else cast
+        return Steps(p=p, o=narrow, lse=narrow, gradient=narrow, tile=form.block_n, splits=split)
+    rounded = Steps(p=cast, ds=narrow, o=narrow, lse=to_dtype("fp32"), gradient=narrow)
     summed = narrow if form.row_sum == "rounded" else same
     return replace(rounded, summed=summed, tile=form.block_n, splits=split)
 

@@ -15,6 +15,7 @@ from flashverify.diagnosis.readings.fresh import scenes_of
 from flashverify.diagnosis.readings.masks.counted import all_counted
 from flashverify.diagnosis.readings.masks.in_effect import masks_in_effect, places_in_effect
 from flashverify.diagnosis.readings.masks.scenes import mask_scenes
+from flashverify.diagnosis.readings.operands import operands_in_effect
 from flashverify.diagnosis.readings.said import Said
 from flashverify.diagnosis.readings.unread import unread_inputs
 from flashverify.diagnosis.readings.weights.in_effect import weights_alone, weights_in_effect
@@ -82,6 +83,8 @@ def readings(trials: Trials, scene: Scene, output: str) -> Readings:
         said = codes_in_effect(trials, of_forward)
     if not said and not weights_first:
         said = weights_in_effect(trials, of_forward)
+    if not said or all(each.part for each in said):
+        said = operands_in_effect(trials, of_forward) or said
     if not said and names & set(BACKWARD) and not no_matter_of_masks:
         said = [_said(words) for words in gradients_in_effect(trials, scene)]
     if not said:

@@ -20,7 +20,7 @@ __all__ = ["of_groups"]
 
 
 def of_groups(part: str, words: str = "") -> dict[str, Callable[[Reading, Reading], Tensor | None]]:
-    """By their words, `[B, H, S, 1]` of what each key is read with; None where keys share nothing.
+    """By their words, `[B, H, S, 1]` of what each key is read with; None where all share one.
 
     Args:
         part: `scale` or `zero`.
@@ -30,7 +30,7 @@ def of_groups(part: str, words: str = "") -> dict[str, Callable[[Reading, Readin
 
 
 def _of(mine: Reading, beside: Reading, at: Callable[[Reading, Tensor], Tensor], part: str) -> Tensor | None:  # noqa: ARG001
-    if mine.per < 2 or mine.groups.shape[2] < 2:
+    if mine.groups.shape[2] < 2:
         return None
     return mine.of_groups(at(mine, torch.arange(mine.codes.shape[2])), part)
 

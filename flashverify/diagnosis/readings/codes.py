@@ -53,9 +53,10 @@ class _Formula:
         other = "K" if names == ("v",) else "V" if names == ("k",) else "the other"
         inner = self.number if self.zero == "zero point" and not zeros else f"({self.number} - {self.zero})"
         verb = "is" if len(names) == 1 else "are"
-        return f"{listed([name.upper() for name in names])} {verb} read as {self.scale} * {inner}".replace(
-            "{other}", other
-        )
+        formula = f"{self.scale} * {inner}".replace("{other}", other)
+        if names == ("q",):
+            formula = formula.replace("key", "row")
+        return f"{listed([name.upper() for name in names])} {verb} read as {formula}"
 
     def value(self, mine: Reading, other: Reading) -> tuple[Tensor, Tensor] | None:
         """The values and their scales; None where the case has not what the formula is about."""
@@ -198,6 +199,9 @@ _ZEROS: dict[str, Part] = {
     "8": lambda mine, beside: torch.full_like(mine.zero, 8.0),
     "(minus the zero point)": lambda mine, beside: -mine.zero,
     "twice the zero point": lambda mine, beside: 2 * mine.zero,
+    "half the zero point": lambda mine, beside: mine.zero / 2,
+    "(the zero point - 1)": lambda mine, beside: mine.zero - 1,
+    "(the zero point + 1)": lambda mine, beside: mine.zero + 1,
     **_places("zero", "zero point"),
     **of_groups("zero", "zero point"),
 }
@@ -205,6 +209,8 @@ _SCALES: dict[str, Part] = {
     "scale": lambda mine, beside: mine.scale,
     "1": lambda mine, beside: torch.ones_like(mine.scale),
     "scale^2": lambda mine, beside: mine.scale**2,
+    "2 * scale": lambda mine, beside: 2 * mine.scale,
+    "scale / 2": lambda mine, beside: mine.scale / 2,
     "(1 / scale)": lambda mine, beside: torch.where(mine.scale > 0, 1.0 / mine.scale, 0.0),
     **_places("scale", "scale"),
     **of_groups("scale"),

@@ -41,7 +41,7 @@ def scenes_of(trials: Trials, scene: Scene, outputs: frozenset[str]) -> list[Sce
     They differ in their seeds, and the first ones in their sizes.
     """
     run = list(trials.of(islice(_plainer(trials, scene.case), _TAME), share=0.8))
-    more = _large(trials.subject, scene.case), _launched(trials.subject, scene.case)
+    more = (make(trials.subject, scene.case) for make in (_large, _launched, _in_parts))
     rest = () if sum(bool(s.failures) for s in run) > _FAILING else variants(trials.subject, scene.case)
     run += trials.of(islice(chain(*more, rest), _RUN), share=0.85)
     if sum(bool(s.failures) for s in run) < _SOME * len(run):  # sizes have a say
@@ -56,7 +56,7 @@ def scenes_of(trials: Trials, scene: Scene, outputs: frozenset[str]) -> list[Sce
                 found.append(each)
     found = found[:_FAILING]
     if failing:
-        large = max(failing, key=_keys), max(failing, key=_rows)
+        large = max(failing, key=_keys), max(failing, key=_rows), max(failing, key=_parts)
         found += [each for each in dict.fromkeys(large) if each not in found]
     if scene not in found and scene in failing:
         found.append(scene)
@@ -88,6 +88,20 @@ def _launched(subject: Subject, case: Case) -> Iterator[Case]:
             yield found
 
 
+def _in_parts(subject: Subject, case: Case) -> Iterator[Case]:
+    """A case of more parts than two, where a launch parameter is the number of parts of the keys: of two each is the other's neighbour on both sides."""
+    given = dict(case.launch)
+    for name, values in subject.supports.launch:
+        several = [value for value in values if isinstance(value, int) and value > 2]
+        if not several or not _counts_parts(name):
+            continue
+        asked = {**given, name: min(several)}
+        launch = tuple((other, asked[other]) for other, _ in subject.supports.launch if other in asked)
+        found = grown(case, 5, max(0, _KEYS - case.seq_k), regime="normal", seed=183, dim=64, launch=launch)
+        if found is not None and subject.supports.refusal(found) is None:
+            yield found
+
+
 def _plainer(trials: Trials, case: Case) -> Iterator[Case]:
     """Variants with slopes of a usual size, where those of `case` are wild: with these most weights are too small to be read."""
     if case.logits.alibi == "wild":
@@ -111,6 +125,16 @@ def _keys(scene: Scene) -> int:
 
 def _rows(scene: Scene) -> int:
     return scene.case.seq_q
+
+
+def _parts(scene: Scene) -> int:
+    """Parts of the keys that the case asks for."""
+    return max((value for name, value in scene.case.launch if _counts_parts(name)), default=0)
+
+
+def _counts_parts(name: str) -> bool:
+    """Whether a launch parameter is a number of parts of the keys."""
+    return any(word in name for word in ("split", "part", "chunk"))
 
 
 def tested_on(scenes: Sequence[Scene]) -> bool:

@@ -16,7 +16,7 @@ from flashverify.diagnosis.readings.fresh import tested_on
 from flashverify.diagnosis.readings.said import Said, listed
 from flashverify.diagnosis.state.things import THINGS
 from flashverify.diagnosis.trials import work
-from flashverify.outputs import OUTPUTS
+from flashverify.outputs import FORWARD, OUTPUTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,6 +53,8 @@ _SHOWING = 2
 _SILENT = 2
 """Cases that lack an input, or on which another one changes nothing, after which no further one is tried."""
 _LARGEST = 20_000
+_OF_LOGITS = frozenset({"scale", "softcap", "slopes", "bias", "relative-bias"})
+"""Things that O does not show where a row has a single key: nothing is said of it alone where the LSE depends on them."""
 _CLEAR = 4.0
 """Times the bounds that what is declared differs by where a case tells anything."""
 _SHOWN = {"o": "O", "lse": "LSE", "dq": "dQ", "dk": "dK", "dv": "dV"}
@@ -82,6 +84,8 @@ def unread_inputs(trials: Trials, scene: Scene) -> list[Said]:
             if not same:
                 break
         names = [name for name in OUTPUTS if same[name] >= _SHOWING and name not in other]
+        if "lse" in other and thing.name in _OF_LOGITS:
+            names = [name for name in names if name not in FORWARD]
         if names and len(told) >= _NEEDED and tested_on(told):
             outputs = listed([_SHOWN.get(name, name) for name in names])
             verb, alone = "does" if len(names) == 1 else "do", "them" if thing.plural else "it"

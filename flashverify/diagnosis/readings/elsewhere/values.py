@@ -14,7 +14,7 @@ from flashverify.outputs import OUTPUTS
 from flashverify.outputs import output as output_spec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from torch import Tensor
 
@@ -78,6 +78,8 @@ def values_elsewhere(trials: Trials, scene: Scene, output: str) -> tuple[str, ..
         At most two sentences: rules that hold on this case and on two further failing ones, and that no case contradicts.
     """
     wrong = _wrong_of(scene, output)
+    if wrong is None:  # where all wrong elements are NaN, other cases may tell where the values went
+        scene, wrong = next(_having(trials, output), (scene, None))
     if wrong is None:
         return ()
     left = [_Fit(source, rule) for source, rule in _candidates(scene, output) if _holds(scene, source, rule, wrong)]
@@ -99,7 +101,24 @@ def values_elsewhere(trials: Trials, scene: Scene, output: str) -> tuple[str, ..
         if not left:
             return ()
     told = sorted((fit for fit in left if fit.held >= _NEEDED), key=lambda fit: -fit.covered)
-    return tuple(_said(output, fit) for fit in _different(told, wrong)[:_SAID])
+    return tuple(_said(output, fit, nan=_some_nan(trials, output)) for fit in _different(told, wrong)[:_SAID])
+
+
+def _having(trials: Trials, output: str) -> Iterator[tuple[Scene, _Wrong]]:
+    """Runs in which elements of an output are wrong that are no NaN."""
+    for scene in tuple(trials.scenes.values()):
+        found = _wrong_of(scene, output)
+        if found is not None:
+            yield scene, found
+
+
+def _some_nan(trials: Trials, output: str) -> bool:
+    """Whether wrong elements are NaN in any of the runs."""
+    return any(
+        bool(s.outputs[output][s.failures[output]].isnan().any())
+        for s in trials.scenes.values()
+        if output in s.failures
+    )
 
 
 def _launched_alike(one: Scene, two: Scene) -> bool:
@@ -155,7 +174,7 @@ def _wrong_of(scene: Scene, name: str) -> _Wrong | None:
         return None
     if (free := scene.free.get(name)) is not None:
         mask = mask & ~free
-    where = _four(mask, name).nonzero()
+    where = _four(mask & ~scene.outputs[name].isnan(), name).nonzero()
     if not len(where):
         return None
     sizes = tuple(_four(scene.outputs[name], name).shape)
@@ -204,12 +223,13 @@ def _all_hold(expected: Expected, name: str, rule: Rule, wrong: _Wrong) -> bool 
     return float(clear.double().mean()) >= _DEFINED
 
 
-def _said(output: str, fit: _Fit) -> str:
+def _said(output: str, fit: _Fit, *, nan: bool) -> str:
+    which = f"wrong element of {output}{' that is not NaN' if nan else ''}"
     beside = "; with other launch parameters it is wrong in another way" if fit.launches else ""
     if fit.source != output:
-        return f"Every wrong element of {output} holds the exact value of {fit.source} at the same place{beside}."
+        return f"Every {which} holds the exact value of {fit.source} at the same place{beside}."
     axes = output_spec(output).axes
     line = "key" if axes[2:3] == ("key",) else "bucket" if "bucket" in axes else "row"
     channel = "key" if axes[3:] == ("key",) else "channel"
     words = fit.rule.words.format(line=line, channel=channel)
-    return f"Every wrong element of {output} holds the exact value of {words}{beside}."
+    return f"Every {which} holds the exact value of {words}{beside}."

@@ -41,6 +41,9 @@ _OTHERS: tuple[tuple[str, Bit], ...] = (
     ("bit b ^ 24 of its word, the bytes in reverse", lambda b: b ^ 24),
     ("bit b ^ 1 of its word", lambda b: b ^ 1),
     ("bit b of the first word", lambda b: b % _WORD),
+    ("bit b % 64 of the row", lambda b: b % (2 * _WORD)),
+    ("bit b % 128 of the row", lambda b: b % (4 * _WORD)),
+    ("bit b % 256 of the row", lambda b: b % (8 * _WORD)),
     ("bit b of the second word from there on", lambda b: torch.where(b >= _WORD, _WORD + b % _WORD, b)),
     ("bit b of the third word from there on", lambda b: torch.where(b >= 2 * _WORD, 2 * _WORD + b % _WORD, b)),
     ("bit b of the next word", lambda b: b + _WORD),
@@ -64,6 +67,11 @@ def masks_of_other_bits() -> Iterator[tuple[str, Callable[[Scene], Tensor]]]:
     """Masks in words, and as bool `[B, Hq, Sq, Sk]`, in which a key is seen where the bit of another one is set."""
     for words, other in _OTHERS:
         yield f"the mask that takes for bit b of a word {words}", partial(_moved, other=other)
+    for words, by in (("later", -1), ("earlier", 1)):
+        yield (
+            f"the mask whose bits begin one key {words}, and hide no key before",
+            partial(_moved, other=lambda b, n=by: b + n, begin=-by),  # type: ignore[misc]
+        )
 
 
 def bit_of(scene: Scene) -> Tensor:
@@ -77,7 +85,8 @@ def _has_bits(scene: Scene) -> bool:
     return scene.case.mask.bitmap is not None or scene.case.mask.tree is not None
 
 
-def _moved(scene: Scene, other: Bit) -> Tensor:
+def _moved(scene: Scene, other: Bit, begin: int | None = None) -> Tensor:
+    """The mask by other bits; those from bit `begin` on where it is given, before which no bit hides."""
     see = visible_of(scene)
     if not _has_bits(scene):
         return see
@@ -90,6 +99,9 @@ def _moved(scene: Scene, other: Bit) -> Tensor:
             inside = (key >= 0) & (key < see.shape[3])
             taken = part.gather(-1, key.clamp(0, see.shape[3] - 1)) & inside
             parts[name] = torch.where(bit >= 0, taken, part)
+            if begin is not None:
+                behind = (bit > scene.at.row[:, None, :, None]) & (name == "tree")  # no node sees a later one
+                parts[name] = (taken | (bit < begin)) & ~behind
     found = torch.ones_like(see)
     for name, part in parts.items():
         found = found & (part | wider[name] if name in wider else part)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Parted = Callable[[Tensor, Tensor, int], Tensor]
     Cut = Callable[[Tensor, int, int], Tensor | int]
 
-__all__ = ["counts_of_other_keys", "in_pages_of_parts"]
+__all__ = ["counts_of_other_keys", "in_pages_of_parts", "page_maps"]
 
 _PARTS = (1, 2, 3, 4)
 """Parts of the keys where neither the launch nor the subject says how many there are."""
@@ -86,6 +86,11 @@ def counts_of_other_keys() -> Iterator[tuple[str, Callable[[Scene], Tensor | Non
                     f"{words} (a part begins at key {cut}{number})",
                     partial(_counts, to=partial(_of_parts, parted=parted, cut=begins, parts=parts)),
                 )
+
+
+def page_maps() -> Iterator[tuple[str, KeyMap]]:
+    """What is read of which key in words, and the numbers that are read in place of those of keys, given how many there are and the size of a page."""
+    yield from _MAPS
 
 
 def in_pages_of_parts() -> Iterator[Extent]:

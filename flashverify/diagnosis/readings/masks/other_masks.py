@@ -71,7 +71,7 @@ def _sharing(scene: Scene) -> int:
 
 
 def _tiles() -> Iterator[tuple[str, Place]]:
-    for t in TILES:
+    for t in (4, 8, *TILES):
         yield f"the first row of the tile of {t} rows", partial(lambda i, n, s, t: i // t * t, t=t)
         yield (
             f"the last row of the tile of {t} rows",

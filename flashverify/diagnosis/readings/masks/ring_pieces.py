@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from flashverify.diagnosis.readings.devices import CUTS, counted_devices, devices_of, first_half
+from flashverify.diagnosis.readings.devices import CUTS, TWO, counted_devices, devices_of, first_half
 from flashverify.diagnosis.readings.masks.ends import visible_of
 
 if TYPE_CHECKING:
@@ -25,14 +25,18 @@ __all__ = ["ring_pieces"]
 
 def ring_pieces(scene: Scene, seen: Callable[[str, Callable[[Scene], Tensor]], Extent]) -> Iterator[Extent]:
     """Sets by devices whose number a launch parameter may be."""
-    for name in counted_devices(scene) if scene.case.mask.packed is None else ():
+    for name in _names(scene):
+        count = devices_of(scene, name)
         for how, cut in CUTS:
             among = f"of pieces {how}, one for each of the {name}"
             yield seen(f"keys on the row's own device, {among}", partial(_ahead, name=name, cut=cut, ahead=0))
             yield seen(f"keys on other devices than the row's, {among}", partial(_others, name=name, cut=cut))
-            for ahead in range(1, int(dict(scene.case.launch)[name])):
+            for ahead in range(1, count):
                 words = f"keys on the device {ahead} further than the row's, {among}"
                 yield seen(words, partial(_ahead, name=name, cut=cut, ahead=ahead))
+                if count > 2:
+                    words = f"keys on every device but the one {ahead} further than the row's, {among}"
+                    yield seen(words, partial(_others, name=name, cut=cut, ahead=ahead))
         for first, which in ((True, "first"), (False, "second")):
             words = f"keys in the {which} of two pieces of a device in zigzag, one for each of the {name}"
             yield seen(words, partial(_half, name=name, first=first, own=False, both=False))
@@ -53,8 +57,16 @@ def _ahead(scene: Scene, name: str, cut: Cut, ahead: int) -> Tensor:
     return ((keys[None, :] - rows[:, None]) % count == ahead)[None, None]
 
 
-def _others(scene: Scene, name: str, cut: Cut) -> Tensor:
-    return ~_ahead(scene, name, cut, 0) if devices_of(scene, name) else _none()
+def _others(scene: Scene, name: str, cut: Cut, ahead: int = 0) -> Tensor:
+    return ~_ahead(scene, name, cut, ahead) if devices_of(scene, name) else _none()
+
+
+def _names(scene: Scene) -> Iterator[str]:
+    """What counts devices: launch parameters, or two where there are none and parts are merged that come in no order."""
+    if scene.case.mask.packed is None:
+        yield from counted_devices(scene)
+        if not scene.case.launch and scene.form.n_splits > 1 and scene.form.key_order == "unknown":
+            yield TWO
 
 
 def _half(scene: Scene, name: str, first: bool, own: bool, both: bool) -> Tensor:

@@ -14,6 +14,7 @@ from flashverify.diagnosis.readings.weights.effect import Effect, declared_effec
 from flashverify.diagnosis.readings.weights.masses import masses, sink_in_effect, sum_of
 from flashverify.diagnosis.readings.weights.models import DECLARED, GONE, deviation_of, row_shift
 from flashverify.diagnosis.readings.weights.proposals import proposals
+from flashverify.diagnosis.readings.weights.row_masses import mass_in_some_rows
 from flashverify.diagnosis.trials import work
 
 if TYPE_CHECKING:
@@ -164,13 +165,14 @@ def _in_words(rows: list[_Row]) -> list[Said]:
     sink = sink_in_effect(rows) if mass is None else ""
     if sink:
         said.append(Said(sink, cases))
+    elif mass is None and (some := mass_in_some_rows(rows)):
+        said.append(Said(f"the row sum that O is divided by {some}; that of the others is as declared", cases))
     elif mass is None and all(_summed(row, sum_of(row.effect, row.logits), gone=True) for row in rows):
         said.append(
             Said("some rows have no weights at all although they see keys; the others are right", cases, part=True)
         )
     elif mass is None:
-        low, high = _sums(rows)
-        whose = "these" if model.words else "the declared ones"
+        (low, high), whose = _sums(rows), "these" if model.words else "the declared ones"
         own = f"the weights of a row are {whose} up to a factor of its own, which no known row sum explains: they sum to {low:.3g} ... {high:.3g} times what they should"
         said.append(Said(own, cases, part=True))
     elif mass[:1].isdigit():

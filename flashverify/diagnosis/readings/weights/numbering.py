@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 __all__ = ["numbered_terms"]
 
+_FEW_ROWS = (2, 4, 8, *TILES)
+"""Rows that may share a position."""
+
 
 def numbered_terms(scene: Scene) -> Iterator[Term]:
     """Each of the biases of a case, and all of them together, with other numbers of keys and of rows, and of other heads."""
@@ -105,6 +108,8 @@ def _keys(scene: Scene) -> Iterator[tuple[str, Numbers]]:
         yield f"the first key of {words}", partial(lambda s, b: _less(s, b(s)), b=begin)
     for t in dict.fromkeys((*((scene.form.block_n,) if scene.form.block_n else ()), *TILES)):
         yield f"the first key of the tile of {t}", partial(lambda s, t: s.at.key % t, t=t)
+        for by, words in ((t, f"key {t}"), (-t, f"{t} keys before the first one")):
+            yield words, partial(lambda s, n: s.at.key - n, n=by)
     if scene.case.mask.packed is not None:
         yield "the start of the buffer", lambda s: torch.arange(s.case.seq_k).expand_as(s.at.key)
     yield "the first one that any row sees", lambda s: s.at.key - ends_of(s)[0].flatten(1).amin(1, keepdim=True)
@@ -123,6 +128,11 @@ def _rows(scene: Scene) -> Iterator[tuple[str, Numbers]]:
         yield (
             f"the row's number within its tile of {t} for its number",
             partial(lambda s, t: s.at.row % t + s.at.shift, t=t),
+        )
+    for t in _FEW_ROWS:
+        yield (
+            f"the position of the first row of its {t} for the row's",
+            partial(lambda s, t: s.at.row // t * t + s.at.shift, t=t),
         )
     if case.mask.packed is not None:
         yield "the row's number in the buffer for that in its sequence", lambda s: _buffer(s.at.row) + s.at.shift

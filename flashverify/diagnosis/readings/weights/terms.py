@@ -11,6 +11,7 @@ from flashverify.diagnosis.readings.weights.numbering import numbered_terms
 from flashverify.diagnosis.readings.weights.operand_terms import operand_terms
 from flashverify.diagnosis.readings.weights.term import BIASES, Term, bias_of, signed
 from flashverify.diagnosis.readings.weights.tile_terms import tile_terms
+from flashverify.diagnosis.readings.weights.value_terms import value_terms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,6 +46,7 @@ def terms_of(effect: Effect) -> Iterator[Term]:
     yield Term(words="the key's number", kind="extra", of=lambda e: e.scene.at.key[:, None, None, :].double())
     yield Term(words="the distance of the key from the row's position", kind="extra", of=lambda e: signed(e).abs())
     yield from tile_terms(effect)
+    yield from value_terms(case)
 
 
 def _product(effect: Effect) -> Tensor:

@@ -58,6 +58,13 @@ def tile_terms(effect: Effect) -> Iterator[Term]:
         for what, words in (*names, *running):
             yield Term(words=words.format(t), kind="extra", of=partial(lambda e, t, w: by_tile(e, t, w), t=t, w=what))
     for t in sizes:
+        for words, steps in _STEPS:
+            yield Term(
+                words=f"O is not rescaled {words.format(t)}",
+                kind="exchange",
+                of=partial(_without_rescale, size=t, steps=steps),
+            )
+    for t in sizes:
         for extent in tile_extents(t):
             for what in ("largest logit", "LSE"):
                 for inside, whose in ((True, "their"), (False, "the other keys'")):
@@ -67,6 +74,30 @@ def tile_terms(effect: Effect) -> Iterator[Term]:
                         of=partial(lambda e, x, w, n: beside(e, x, w, inside=n), x=extent, w=what, n=inside),
                         added=partial(_rescaled, words=extent.words, top=f"{whose} {what}", own=inside),
                     )
+
+
+_STEPS: tuple[tuple[str, Callable[[Tensor], Tensor]], ...] = (
+    *((f"from tile {n} of {{}} keys on, counted from 0", lambda x, n=n: x >= n) for n in (2, 3, 4)),
+    *((f"in tile {n} of {{}} keys, counted from 0", lambda x, n=n: x == n) for n in (1, 2, 3)),
+    ("in every second tile of {} keys, the second one first", lambda x: x % 2 == 1),
+    ("in every second tile of {} keys, the third one first", lambda x: x % 2 == 0),
+    ("in the last tile of {} keys", lambda x: x == x[-1]),
+)
+"""Tiles of a walk at which the accumulator of O may lack its rescale."""
+
+
+def _without_rescale(effect: Effect, size: int, steps: Callable[[Tensor], Tensor]) -> Tensor | None:
+    """What is added to the logits of tiles before the growth of the running maximum that `steps` do not rescale by."""
+    z = _masked(effect)
+    count = -(-z.shape[-1] // size)
+    if count < 2 or effect.scene.case.mask.packed is not None:
+        return None
+    padded = torch.nn.functional.pad(z, (0, count * size - z.shape[-1]), value=-math.inf)
+    top = padded.view(*z.shape[:3], count, size).amax(-1).cummax(-1).values
+    growth = torch.nn.functional.pad((top[..., 1:] - top[..., :-1]).nan_to_num(0.0, 0.0, 0.0), (1, 0))
+    missed = torch.where(steps(torch.arange(count)), growth, 0.0)
+    later = missed.flip(-1).cumsum(-1).flip(-1) - missed
+    return later.repeat_interleave(size, -1)[..., : z.shape[-1]]
 
 
 def _rescaled(factor: str, words: str, top: str, *, own: bool) -> str:
@@ -81,17 +112,31 @@ def _rescaled(factor: str, words: str, top: str, *, own: bool) -> str:
 def _of_pieces() -> Iterator[Term]:
     """What a merge of pieces of the keys weighs them by."""
 
-    def of_pieces(e: Effect, what: str) -> Tensor | None:
+    def each(e: Effect, what: str) -> tuple[Tensor, Tensor] | None:
+        """Of each piece, `[B, Hq, Sq, pieces]`, and the number of the piece of each key, `[B, Hq, Sq, Sk]`."""
         piece = pieces_of(e)
         if piece is None:
             return None
-        z, found = _masked(e), torch.zeros_like(e.logits)
-        for n in range(int(piece.max()) + 1):
-            inside = (piece == n)[:, None, None, :]
-            part = z.masked_fill(~inside, -math.inf)
-            own = (part.logsumexp(-1) if what == "lse" else part.amax(-1)).unsqueeze(-1)
-            found = torch.where(inside & torch.isfinite(own), own, found)
-        return found
+        z, count = _masked(e), int(piece.max()) + 1
+        parts = [z.masked_fill((piece != n)[:, None, None, :], -math.inf) for n in range(count)]
+        found = torch.stack([part.logsumexp(-1) if what == "lse" else part.amax(-1) for part in parts], -1)
+        return found, piece[:, None, None, :].expand(z.shape)
+
+    def of_pieces(e: Effect, what: str) -> Tensor | None:
+        found = each(e, what)
+        if found is None:
+            return None
+        own = found[0].gather(-1, found[1])
+        return torch.where(torch.isfinite(own), own, 0.0)
+
+    def of_other_pieces(e: Effect, move: Callable[[Tensor, int], Tensor]) -> Tensor | None:
+        found = each(e, "lse")
+        if found is None:
+            return None
+        lse, piece = found
+        other = move(torch.arange(lse.shape[-1]), lse.shape[-1]) % lse.shape[-1]
+        more = lse[..., other].gather(-1, piece) - lse.gather(-1, piece)
+        return more.nan_to_num(0.0, math.inf, -math.inf)
 
     def instead(e: Effect, of: Callable[[Tensor, Tensor], Tensor]) -> Tensor | None:
         lse, top = of_pieces(e, "lse"), of_pieces(e, "max")
@@ -106,6 +151,12 @@ def _of_pieces() -> Iterator[Term]:
     for words, move in other_rows():
         weighed = f"partial results are weighed by the LSE of {words}"
         yield Term(words=weighed, kind="exchange", of=partial(of_other_rows, move=move))
+    for words, of_piece in _OTHER_PIECES:
+        yield Term(
+            words=f"partial results are weighed by the LSE of {words}",
+            kind="exchange",
+            of=partial(of_other_pieces, move=of_piece),
+        )
     for what, words in (("lse", "LSE"), ("max", "largest logit")):
         yield Term(
             words=f"the {words} of the piece of keys that is merged",
@@ -125,6 +176,14 @@ _WEIGHED_BY: tuple[tuple[str, Callable[[Tensor, Tensor], Tensor]], ...] = (
     ("weighed by exp(-LSE), not by exp(LSE)", lambda lse, top: -lse),
 )
 """What partial results may be weighed by, as the logarithm of a function of their LSE and their largest logit."""
+_OTHER_PIECES: tuple[tuple[str, Callable[[Tensor, int], Tensor]], ...] = (
+    ("the next part, the last by that of the first", lambda p, n: p + 1),
+    ("the part before, the first by that of the last", lambda p, n: p - 1),
+    ("the part as far from the end", lambda p, n: n - 1 - p),
+    ("the first part", lambda p, n: p * 0),
+    ("the last part", lambda p, n: p * 0 + n - 1),
+)
+"""The piece whose LSE a piece may be weighed by, as a function of its number and how many there are."""
 
 
 def _masked(effect: Effect) -> Tensor:

@@ -1,0 +1,68 @@
+"""Scales, weights in 8 bits, bits and devices, as the readings count them: each is held against a loop or a few numbers."""
+
+import dataclasses
+import math
+
+import torch
+
+from flashverify.case.memory.materialize import materialize
+from flashverify.case.text import parse_case
+from flashverify.diagnosis.code_reading import operand_codes
+from flashverify.diagnosis.observe import look
+from flashverify.diagnosis.precision.eight_bits import weight_casts
+from flashverify.diagnosis.precision.models import models
+from flashverify.diagnosis.precision.steps import declared
+from flashverify.diagnosis.readings.code_groups import of_groups
+from flashverify.diagnosis.readings.masks.bits import masks_of_other_bits
+from flashverify.diagnosis.readings.masks.ring_pieces import ring_pieces
+from tests.diagnosis.planted import Plain
+from tests.quantised.plain import plain
+
+TEXT = "fv1 heads_q=2 heads_kv=2 seq_q=6 seq_k=9 dim_qk=16 dim_v=16 dtype=fp32 backward=no "
+
+
+def test_scales_of_single_keys_are_counted_by_tiles_too():
+    text = TEXT.replace("seq_k=9", "seq_k=40") + "quantised=int8/token/varied"
+    problem, _ = materialize(parse_case(text), "cpu")
+    reading = operand_codes(problem, "k")
+    found = of_groups("scale")["scale of the first key of each tile of 16"](reading, reading)
+    scales = reading.groups[0, 0]
+
+    assert torch.equal(found[0, 0, :, 0], scales[[0] * 16 + [16] * 16 + [32] * 8])
+
+
+class OnDevices(Plain):
+    supports = dataclasses.replace(Plain.supports, launch=(("ranks", (3,)),))
+
+
+def test_all_devices_but_one_are_a_set_of_keys():
+    scene = look(OnDevices(), parse_case(TEXT + "launch=ranks:3"))
+    found = dict(ring_pieces(scene, lambda words, where: (words, where(scene))))
+    pieces = "of pieces that are dealt out in turn, one for each of the ranks"
+    others = found[f"keys on every device but the one 1 further than the row's, {pieces}"]
+
+    for i in range(6):
+        assert others[0, 0, i].tolist() == [j % 3 != (i + 1) % 3 for j in range(9)]
+
+
+def test_weights_without_the_factor_before_their_cast_are_a_model():
+    text = "fv1 batch=2 heads_q=2 heads_kv=2 seq_q=4 seq_k=24 dim_qk=8 dim_v=8 dtype=fp16 backward=no quantised="
+    scene = look(plain("fp8"), parse_case(text + "e4m3/tensor/fitted"))
+    model = next(each for each in models(scene) if each.words == "P rounded to e4m3, without a factor before")
+    p = torch.tensor([1.0, 0.3, 2.0**-8, 2.0**-11, 2.0**-14], dtype=torch.float64)
+
+    assert declared(scene).p(p).tolist() == [1.0, 0.3125, 2.0**-8, 2.0**-11, 2.0**-14]
+    assert model.change(declared(scene)).p(p).tolist() == [1.0, 0.3125, 2.0**-8, 0.0, 0.0]
+    assert not any("P rounded to e4m3, times 256" in words for words, _ in weight_casts(scene))
+    assert not list(weight_casts(look(Plain(), parse_case(TEXT))))
+    assert math.isfinite(float(declared(scene).p(torch.tensor(2.0)).max()))
+
+
+def test_bits_that_begin_elsewhere_are_a_mask():
+    text = TEXT.replace("seq_q=6 seq_k=9", "seq_q=5 seq_k=5") + "tree=-1,0,1,0,3"
+    scene = look(Plain(), parse_case(text))
+    seen = scene.inputs.visible.expand(1, 2, 5, 5)[0, 0]
+    later = dict(masks_of_other_bits())["the mask whose bits begin one key later, and hide no key before"](scene)[0, 0]
+
+    for i in range(5):
+        assert later[i].tolist() == [True, *(bool(seen[i, j]) and j < i for j in range(4))]
