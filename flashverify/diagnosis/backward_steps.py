@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["Change", "Steps", "changed", "steps_of"]
 
 _OF_DS = ("slope", "p", "dp", "delta", "dlse", "ds")
+_VANISHING = 2.0**-20
+"""Share of the largest sum of magnitudes below which a declared distance is one of the format, not of the weights."""
 Change = Any
 """A function of `Steps` that gives other ones."""
 
@@ -162,7 +164,7 @@ def changed(
             scene.memo["steps"] = steps, before
     after = _gradients(scene, inputs, step := change(steps))
     told = "dv" in values and before["dv"].size.numel() and any(_exchanged(steps, step))
-    least = _relative(values["dv"], before["dv"].size).amax() if told else 0.0
+    least = _of_weights(values["dv"], before["dv"].size) if told else 0.0
     found = dict(values)
     for name, x in values.items():
         if name not in after:
@@ -185,6 +187,11 @@ def changed(
             strict=None,
         )
     return found
+
+
+def _of_weights(dv: Expected, size: Tensor) -> Tensor:
+    """The declared distance for each unit of weight, of the elements of dV that are no sums of vanishing weights alone."""
+    return _relative(dv, size)[size >= _VANISHING * size.max()].amax()
 
 
 def _exchanged(before: Steps, after: Steps) -> Iterator[bool]:
