@@ -155,4 +155,3 @@ def test_rows_of_one_weight_hide_no_rounding_from_another_delta():
 
     assert elsewhere["dq"].holds(elsewhere["dq"].value * (1 + 2.0**-13)).all()
     assert not elsewhere["dq"].holds(elsewhere["dq"].value * (1 + 2.0**-4)).all()
-
