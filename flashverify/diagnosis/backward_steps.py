@@ -26,6 +26,8 @@ __all__ = ["Change", "Steps", "changed", "steps_of"]
 _OF_DS = ("slope", "p", "dp", "delta", "dlse", "ds")
 _VANISHING = 2.0**-20
 """Share of the largest sum of magnitudes below which a declared distance is one of the format, not of the weights."""
+_LARGEST = 2.0**100
+"""A sum of magnitudes from which on a step before it may overflow in fp32."""
 Change = Any
 """A function of `Steps` that gives other ones."""
 
@@ -178,7 +180,7 @@ def changed(
             ratio = ratio.clamp(min=least)
         u = FORMATS[output(name).dtype_of(scene.case.dtype)].u
         total = torch.maximum(x.total, ratio * larger) + 2 * u * (new - old).abs()
-        value, bad = x.value + (new - old), ~torch.isfinite(new - old)
+        value, bad = x.value + (new - old), ~(torch.isfinite(new - old) & (larger < _LARGEST))
         found[name] = replace(
             x,
             value=torch.where(bad, x.value, value),
