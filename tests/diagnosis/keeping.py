@@ -182,7 +182,7 @@ def the_ds(key=by_shapes):
     return Subject(key)
 
 
-def given_where_missing(name, section, field):
+def _given_where_missing(name, section, field):
     """A tensor that a problem lacks is the last one that was given for its shapes: of `section.field` of the case."""
 
     class Subject(Keeping):
@@ -207,3 +207,11 @@ def given_where_missing(name, section, field):
             return super().backward(self.whole(problem), forward)
 
     return Subject()
+
+
+def dlse_where_there_is_none():
+    return _given_where_missing("dlse", "grad", "dlse")
+
+
+def slopes_where_there_are_none():
+    return _given_where_missing("slopes", "logits", "alibi")

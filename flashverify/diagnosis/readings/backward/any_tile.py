@@ -35,9 +35,9 @@ def of_each_size(formula: Formula, scene: Scene) -> list[Formula]:
     found = []
     for size in TILES:
         steps = {step: _resized(each.words, size) for step, each in formula.changed.items()}
-        changed = {step: next((x for x in known[step] if x.words == words), None) for step, words in steps.items()}
+        changed = {step: option for step, words in steps.items() for option in known[step] if option.words == words}
         place = places.get(_resized(formula.place.words, size)) if formula.place else None
-        if None in changed.values() or (formula.place is not None and place is None):
+        if changed.keys() != steps.keys() or (formula.place is not None and place is None):
             return []
         found.append(replace(formula, changed=changed, place=place))
     return found
