@@ -12,7 +12,7 @@ from flashverify.formats import FORMATS
 from flashverify.outputs import output
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from torch import Tensor
 
@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Change", "Steps", "changed", "steps_of"]
 
+_OF_DS = ("slope", "p", "dp", "delta", "dlse", "ds")
+_VANISHING = 2.0**-20
+"""Share of the largest sum of magnitudes below which a declared distance is one of the format, not of the weights."""
+_LARGEST = 2.0**100
+"""A sum of magnitudes from which on a step before it may overflow in fp32."""
 Change = Any
 """A function of `Steps` that gives other ones."""
 
@@ -160,8 +165,8 @@ def changed(
         if declared:
             scene.memo["steps"] = steps, before
     after = _gradients(scene, inputs, step := change(steps))
-    flat = step.slope is not steps.slope and "dv" in values
-    least = _relative(values["dv"], before["dv"].size).amax() if flat and before["dv"].size.numel() else 0.0
+    told = "dv" in values and before["dv"].size.numel() and any(_exchanged(steps, step))
+    least = _of_weights(values["dv"], before["dv"].size) if told else 0.0
     found = dict(values)
     for name, x in values.items():
         if name not in after:
@@ -169,11 +174,13 @@ def changed(
         (old, size), (new, larger) = before[name], after[name]
         largest = _relative(x, size)
         ratio = torch.where(size > 0, largest, largest.max() if largest.numel() else 0.0)
-        if name in ("dq", "dk"):  # a derivative of a softcap that is near 0 hides the roundings of P, which dV shows
+        if (
+            name in ("dq", "dk")
+        ):  # where dS is near 0, as under a flat softcap or where dP = delta, it hides the roundings of P, which dV shows
             ratio = ratio.clamp(min=least)
         u = FORMATS[output(name).dtype_of(scene.case.dtype)].u
         total = torch.maximum(x.total, ratio * larger) + 2 * u * (new - old).abs()
-        value, bad = x.value + (new - old), ~torch.isfinite(new - old)
+        value, bad = x.value + (new - old), ~(torch.isfinite(new - old) & (larger < _LARGEST))
         found[name] = replace(
             x,
             value=torch.where(bad, x.value, value),
@@ -182,6 +189,16 @@ def changed(
             strict=None,
         )
     return found
+
+
+def _of_weights(dv: Expected, size: Tensor) -> Tensor:
+    """The declared distance for each unit of weight, of the elements of dV that are no sums of vanishing weights alone."""
+    return _relative(dv, size)[size >= _VANISHING * size.max()].amax()
+
+
+def _exchanged(before: Steps, after: Steps) -> Iterator[bool]:
+    """Of each step that dS is made of, whether another one stands for it."""
+    return (getattr(before, name) is not getattr(after, name) for name in _OF_DS)
 
 
 def _relative(x: Expected, size: Tensor) -> Tensor:

@@ -8,12 +8,12 @@ from flashverify.diagnosis.claims import Answer, Claim
 from flashverify.diagnosis.families import canonical
 from flashverify.diagnosis.observe import look
 from flashverify.diagnosis.related_cases import grown
-from tests.diagnosis import mask_defects, wiring_defects
+from tests.diagnosis import draw_defects, mask_defects, wiring_defects
 from tests.diagnosis.planted import planted
 from tests.diagnosis.test_diagnosis import named
 from tests.fast_tier import fast_one_in
 
-DEFECTS = [*mask_defects.DEFECTS, *wiring_defects.DEFECTS]
+DEFECTS = [*mask_defects.DEFECTS, *wiring_defects.DEFECTS, *draw_defects.DEFECTS]
 SHARED = {
     "diagonal-shift-twice": {
         "causal-ignored",

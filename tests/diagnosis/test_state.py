@@ -43,6 +43,8 @@ KEPT = {
     "stale-dropout-seed": (lambda: a_thing("values"), f"{CASE} dropout=0.25", "values"),
     "stale-do": (lambda: a_thing("do"), CASE, "values"),
     "stale-v": (lambda: a_thing("v"), FORWARD, "values"),
+    "stale-dlse of a call that has none": (keeping.dlse_where_there_is_none, CASE, "settings"),
+    "stale-slopes of a call that has none": (keeping.slopes_where_there_are_none, f"{CASE} alibi=yes", "settings"),
     "stale-output-lse": (lambda: an_output("lse"), FORWARD, "values"),
     "stale-output-dbias": (lambda: an_output("dbias"), f"{CASE} bias=full", "values"),
     "stale-added-dbias": (lambda: an_output("dbias", added=True), f"{CASE} bias=full", "values"),

@@ -6,7 +6,6 @@ import math
 import torch
 
 from flashverify.numerics import Form
-from flashverify_oracles import dropout_keep
 from tests.diagnosis.base_defects import hidden, weighed
 from tests.diagnosis.mask_defects import FORWARD, SQUARE, TILES, after, given
 from tests.diagnosis.packed_and_paged import entry_at, packed, paged
@@ -87,15 +86,6 @@ class Average(Splits):
     def output(self, o, z, v, lse):
         half = z.shape[-1] // 2
         return (z[..., :half].softmax(-1) @ v[..., :half, :] + z[..., half:].softmax(-1) @ v[..., half:, :]) / 2
-
-
-def drawn(self, problem, keep):
-    """Rows counted from the begin of their tile of 16."""
-    case = problem.case
-    row, key = torch.arange(case.seq_q).expand(case.batch, -1), torch.arange(case.seq_k).expand(case.batch, -1)
-    sequence = torch.arange(case.batch)[:, None].expand(case.batch, case.seq_q)
-    stream = {"seed": problem.dropout_seed, "offset": problem.dropout_offset, "p": case.dropout, "heads": case.heads_q}
-    return dropout_keep(**stream, sequence=sequence, row=row % 16, key=key).double()
 
 
 def cut(name, channels):
@@ -218,6 +208,5 @@ DEFECTS = [
         MANY + "dropout=0.5",
         {"kept": lambda s, p, x: x[:, torch.arange(x.shape[1]) // (p.case.heads_q // p.case.heads_kv)]},
     ),
-    ("dropout-counted-in-tiles", SQUARE + "dropout=0.5", {"kept": drawn}),
     ("dropout-factor-wrong", MANY + "dropout=0.25", {"kept": lambda s, p, x: x * 0.75**2}),
 ]

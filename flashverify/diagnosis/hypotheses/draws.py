@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import torch
+
 from flashverify.diagnosis.hypotheses.dropout import drawn
 from flashverify.diagnosis.hypothesis import TILES, Alternative, Semantics
 
@@ -16,6 +18,9 @@ if TYPE_CHECKING:
     from flashverify.diagnosis.observation import Scene
 
 __all__ = ["DRAWS"]
+
+_QUAD = 4
+"""Neighbouring keys that share one Philox."""
 
 
 def _kept(changes: Callable[[Scene], Iterator[tuple[Tensor, str]]]) -> Callable[[Scene], Iterator[Alternative]]:
@@ -62,6 +67,44 @@ def _positions(scene: Scene) -> Iterator[tuple[Tensor, str]]:
         yield drawn(scene, row=(scene.at.row + scene.at.shift).clamp(min=0)), ""
 
 
+def _in_buffer(scene: Scene) -> Iterator[tuple[Tensor, str]]:
+    """Rows, keys or both of a packed sequence by their place among those of all sequences."""
+    case = scene.case
+    if case.mask.packed is None:
+        return
+    row, key = (torch.arange(size).expand(case.batch, -1) for size in (case.seq_q, case.seq_k))
+    yield drawn(scene, row=row), "rows"
+    yield drawn(scene, key=key), "keys"
+    yield drawn(scene, row=row, key=key), "rows and keys"
+
+
+def _neighbours(scene: Scene) -> Iterator[tuple[Tensor, str]]:
+    """Rows and keys that are counted from another number on; one Philox serves four keys."""
+    at = scene.at
+    for more, words in ((1, "from 1 on"), (_QUAD, "four further")):
+        yield drawn(scene, key=at.key + more), f"keys counted {words}"
+    yield drawn(scene, row=at.row + 1), "rows counted from 1 on"
+    yield drawn(scene, key=at.key // _QUAD), "keys in place of fours of keys"
+    yield drawn(scene, key=at.key // _QUAD * _QUAD + _QUAD - 1 - at.key % _QUAD), "four keys in reverse"
+    yield drawn(scene, key=at.key // _QUAD * _QUAD), "every four keys alike"
+
+
+def _streams(scene: Scene) -> Iterator[tuple[Tensor, str]]:
+    """The number of a head and sequence made in another way."""
+    at, case = scene.at, scene.case
+    count = int(at.row_sequence.max()) + 1
+    if count < 2 and case.heads_q < 2:
+        return
+    by_head = [drawn(scene, heads=1, sequence=at.row_sequence + head * count) for head in range(case.heads_q)]
+    yield torch.cat(by_head, 1), "head * sequences + sequence"
+    yield drawn(scene, heads=1, sequence=at.row_sequence).expand(-1, case.heads_q, -1, -1), "the sequence alone"
+    rows = [
+        drawn(scene, heads=1, sequence=0 * at.row_sequence + head, row=at.row + at.row_sequence * case.seq_q)
+        for head in range(case.heads_q)
+    ]
+    yield torch.cat(rows, 1), "the head, with rows numbered over all sequences"
+
+
 DRAWS = (
     Semantics(
         name="dropout-stream-of-first-head",
@@ -82,5 +125,23 @@ DRAWS = (
         name="dropout-by-position",
         sentence="the dropout draws of a row are those of its position on the diagonal",
         build=_kept(_positions),
+    ),
+    Semantics(
+        name="dropout-counted-in-the-buffer",
+        sentence="the dropout draws of a packed sequence are counted from the begin of the buffer, not of the sequence",
+        build=_kept(_in_buffer),
+        one_way=True,
+    ),
+    Semantics(
+        name="dropout-counted-elsewhere",
+        sentence="the dropout draws are those of other counters",
+        build=_kept(_neighbours),
+        one_way=True,
+    ),
+    Semantics(
+        name="dropout-stream-numbered-otherwise",
+        sentence="the stream of the dropout draws is not sequence * heads + head",
+        build=_kept(_streams),
+        one_way=True,
     ),
 )

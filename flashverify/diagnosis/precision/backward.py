@@ -52,7 +52,7 @@ def backward(scene: Scene, steps: Steps, names: frozenset[str]) -> dict[str, Ten
     found |= _of_terms(i, ds, steps)
     if i.softcap:
         tanh = torch.tanh(products(i) / i.softcap)
-        ds = ds * steps.slope(1.0 - (tanh if steps.tanh is None else steps.tanh(tanh)) ** 2)
+        ds = steps.raw_ds(ds) * steps.slope(1.0 - (tanh if steps.tanh is None else steps.tanh(tanh)) ** 2)
     if steps.scaled_ds is not None and i.scale:
         ds = steps.scaled_ds(ds * i.scale) / i.scale
     if names & {"dq", "dk", "dv"}:

@@ -73,6 +73,7 @@ BETWEEN: tuple[_Row, ...] = (
     ("scaled_do", "dO times 1 / (1 - p) of dropout, {}", OF_DS, "dropout", False),
     ("kept_dp", "dP times 1 / (1 - p) of dropout, {}", OF_DS, "dropout", False),
     ("centred_dp", "dP minus delta, {}", OF_DS, "", False),
+    ("raw_ds", "dS, {} before the derivative of the softcap", _DQ_DK, "softcap", False),
     ("read_o", "O that delta reads, {}", _OF_DELTA, "", False),
     ("scaled_ds", "dS times the scale, {}", _DQ_DK, "", False),
 )

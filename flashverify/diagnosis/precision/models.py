@@ -171,6 +171,7 @@ def _in_other_units() -> Iterator[Model]:
     for how, rounding in NARROW.items():
         for name, words, outputs in (
             ("logit", "the logits in base 2, {}", EVERYWHERE),
+            ("exponent", "logits minus what is subtracted from them, in base 2, {}", EVERYWHERE),
             ("lse", "the LSE in base 2, {}", ("lse",)),
             ("read_lse", "the LSE that the backward reads, in base 2, {}", BACKWARD),
         ):

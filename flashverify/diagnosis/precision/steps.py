@@ -62,6 +62,7 @@ class Steps:
         dp: the gradient of the weights.
         kept_dp: the same after dropout.
         centred_dp: dP minus delta, plus dLSE.
+        raw_ds: dS before the derivative of the softcap.
         slope: the derivative of a softcap.
         scaled_ds: dS times the scale, where its products with K and Q get no other.
         ds: the gradient of the logits, in its products with K and Q.
@@ -125,6 +126,7 @@ class Steps:
     dp: Rounding = same
     kept_dp: Rounding = same
     centred_dp: Rounding = same
+    raw_ds: Rounding = same
     slope: Rounding = same
     scaled_ds: Rounding | None = None
     ds: Rounding = same

@@ -48,6 +48,13 @@ _WIDE = ((3, 4), (1, 9), (6, 2), (2, 13), (4, 7), (8, 5), (0, 11), (5, 0))
 _HEADS, _KV_HEADS = 5, 19
 """Fewest kv heads of these, and how many numbers of them there are."""
 _CHANNELS = tuple(range(8, 257, 8))
+_NO_DLSE = "no gradient through the LSE"
+_TERMS: tuple[tuple[str, str, Any], ...] = (
+    ("bias", "bias", None),
+    ("alibi", "ALiBi", False),
+    ("sink", "sinks", False),
+)
+"""Terms of the logits, which the later call may lack: their names, their words and what stands where there is none."""
 _NUMBERS = count()
 
 
@@ -106,7 +113,9 @@ def pairs(subject: Subject, case: Case, kind: str, number: int, *, wide: bool = 
             same = kind != "values" and dataclasses.replace(changed, values=start.values) == start
             if other is None or same or subject.supports.refusal(other) is not None:
                 continue
-            turned = kind == "larger" or (kind == "lengths" and turn % 2 == 1)
+            turned = kind == "larger" or (
+                not start.grad.dlse if what == _NO_DLSE else turn % 2 == 1 and kind == "lengths"
+            )
             yield Pair(what, other, start, turned) if turned else Pair(what, start, other)
 
 
@@ -150,11 +159,21 @@ def _others(subject: Subject, case: Case, kind: str) -> Iterator[tuple[str, Case
     elif kind == "settings":
         yield from settings_of(case)
         yield from _drawn(case)
+        yield from _without(case)
     elif kind == "storage":
         yield from strides_of(case)
         yield from dtypes_of(case)
     elif kind == "larger" and (found := larger(subject, case)) is not None and work(found) <= LARGEST:
         yield "a larger problem", found
+
+
+def _without(case: Case) -> Iterator[tuple[str, Case]]:
+    """The case without a gradient through the LSE, or with one where it has none; without each term of the logits that it has."""
+    if case.grad.backward:
+        yield _NO_DLSE, dataclasses.replace(case, grad=dataclasses.replace(case.grad, dlse=not case.grad.dlse))
+    for name, words, nothing in _TERMS:
+        if getattr(case.logits, name) != nothing:
+            yield f"no {words}", dataclasses.replace(case, logits=dataclasses.replace(case.logits, **{name: nothing}))
 
 
 def _lengths(case: Case) -> Iterator[tuple[str, Case]]:

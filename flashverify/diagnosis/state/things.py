@@ -58,6 +58,24 @@ def _tensors(*names: str, together: bool = False) -> Exchange:
     return put
 
 
+def _given(name: str, section: str, field: str) -> Exchange:
+    """A tensor that both have, or that the earlier problem alone has: then the later one is given it with its `section.field` of the case."""
+    both = _tensors(name)
+
+    def put(later: Problem, earlier: Problem) -> Problem | None:
+        other: Tensor | None = getattr(earlier, name)
+        if other is None or getattr(later, name) is not None:
+            return both(later, earlier)
+        mine, theirs = getattr(later.case, section), getattr(earlier.case, section)
+        changes: dict[str, Any] = {section: dataclasses.replace(mine, **{field: getattr(theirs, field)})}
+        try:
+            return dataclasses.replace(later, case=dataclasses.replace(later.case, **changes), **{name: other})  # type: ignore[arg-type]
+        except UsageError:
+            return None
+
+    return put
+
+
 def _parts(*names: str, together: bool = False) -> Exchange:
     """Parts of the mask by name, with their tensors."""
 
@@ -138,9 +156,9 @@ THINGS = (
     Thing("softcap", "softcap", False, _field(lambda p: p.softcap, _softcap)),
     Thing("dropout", "probability of dropout", False, _field(lambda p: p.case.dropout, lambda _, x: {"dropout": x})),
     Thing("dropout-seed", "draws of dropout", True, _draws),
-    Thing("bias", "bias", False, _tensors("bias")),
-    Thing("slopes", "slopes of ALiBi", True, _tensors("slopes")),
-    Thing("sink", "sinks", True, _tensors("sink")),
+    Thing("bias", "bias", False, _given("bias", "logits", "bias")),
+    Thing("slopes", "slopes of ALiBi", True, _given("slopes", "logits", "alibi")),
+    Thing("sink", "sinks", True, _given("sink", "logits", "sink")),
     Thing("relative-bias", "relative bias", False, _tensors("relative_bias")),
     Thing("distance-buckets", "buckets of the relative bias", True, _tensors("distance_buckets")),
     Thing("scales-of-codes", "scales of the codes of K and V", True, _tensors("k_scale", "v_scale")),
@@ -152,7 +170,7 @@ THINGS = (
     Thing("v", "V", False, _tensors("v", "v_codes", "v_scale", "v_zero")),
     Thing("q", "Q", False, _tensors("q", "q_codes", "q_scale")),
     Thing("do", "dO", False, _tensors("do")),
-    Thing("dlse", "dLSE", False, _tensors("dlse")),
+    Thing("dlse", "dLSE", False, _given("dlse", "grad", "dlse")),
 )
 """One at a time, the ones that are most often kept first."""
 

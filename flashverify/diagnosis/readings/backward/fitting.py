@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Reading"]
 
+_FEWEST = 6
+"""Pairs that are wrong, from which on a formula can be told."""
 _FEW = 150
 """Wrong pairs, and right ones, on which most formulas are refuted."""
 _NAMES = 3
@@ -66,6 +68,11 @@ class Reading:
         self.wrong = self.asked & ~near.view(self.asked.shape)
         self._declared_sizes: Tensor = torch.stack(sizes).sum(0)
         self._few = self._chosen()
+
+    @property
+    def telling(self) -> bool:
+        """Whether so many pairs are wrong that a formula can be told."""
+        return int(self.wrong.sum()) >= _FEWEST
 
     def _chosen(self) -> Tensor:
         """Bool: some pairs, wrong ones and right ones, on which most formulas are refuted quickly."""

@@ -157,14 +157,14 @@ def row_variants(scene: Scene) -> Iterator[Option]:
             of_row(words, lambda s, read: RowTerms((s.do * read(s.o)).sum(-1), s.dlse)),
             True,
         )
+        yield Option(
+            f"delta and dLSE are those of {words}",
+            of_row(words, lambda s, read: RowTerms(read(s.delta), read(s.dlse))),
+            True,
+        )
         if scene.inputs.dlse is not None:
             yield Option(
                 f"dLSE is that of {words}", of_row(words, lambda s, read: RowTerms(s.delta, read(s.dlse))), True
-            )
-            yield Option(
-                f"delta and dLSE are those of {words}",
-                of_row(words, lambda s, read: RowTerms(read(s.delta), read(s.dlse))),
-                True,
             )
     if scene.inputs.dlse is not None:
         yield Option(

@@ -5,13 +5,16 @@ from __future__ import annotations
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
+from flashverify.diagnosis.readings.backward.any_tile import of_each_size, without_size
 from flashverify.diagnosis.readings.backward.bucket_readings import bucket_formulas
 from flashverify.diagnosis.readings.backward.confirming import confirmed
 from flashverify.diagnosis.readings.backward.elsewhere import places_elsewhere
 from flashverify.diagnosis.readings.backward.fitting import Reading
 from flashverify.diagnosis.readings.backward.probe import ask, asked_cases
 from flashverify.diagnosis.readings.backward.row_readings import OF_ROWS, row_formulas
-from flashverify.diagnosis.readings.backward.simplest import formulas
+from flashverify.diagnosis.readings.backward.simplest import double_formulas, formulas
+from flashverify.diagnosis.readings.backward.sink_readings import sink_formulas
+from flashverify.diagnosis.readings.backward.sum_numbers import numbered_sums
 from flashverify.diagnosis.readings.backward.sum_readings import OF_SUMS, SumFormula, is_shared_bias, sum_formulas
 from flashverify.diagnosis.readings.backward.wording import sentences
 from flashverify.diagnosis.readings.fresh import scenes_of
@@ -28,7 +31,12 @@ if TYPE_CHECKING:
     from flashverify.diagnosis.readings.backward.formulas import Formula
     from flashverify.diagnosis.readings.backward.probe import Effect
     from flashverify.diagnosis.readings.backward.row_readings import RowFormula
+    from flashverify.diagnosis.readings.backward.sink_readings import SinkFormula
+    from flashverify.diagnosis.readings.backward.sum_numbers import NumberedSum
     from flashverify.diagnosis.trials import Trials
+
+    _Search = Callable[[Reading, Callable[[], bool]], Iterator[Formula]]
+    _OfSums = SumFormula | NumberedSum | RowFormula | SinkFormula | BucketFormula
 
 __all__ = ["gradients_in_effect"]
 
@@ -69,15 +77,27 @@ def gradients_in_effect(trials: Trials, scene: Scene) -> tuple[str, ...]:
     moved = dict(_elsewhere(trials, scene, outputs))
     outputs = [name for name in outputs if name not in moved]
     found: dict[str, tuple[Formula, str]] = {}
+    readings: list[Reading] = []
     for effect in islice(_effects(trials, scene) if outputs else (), _ASKED):
-        for name in outputs:
-            if name not in found and name in effect.read:
-                answer = _confirmed(trials, scene, effect, name)
-                if answer is not None:
-                    found[name] = answer
+        readings += [Reading(effect, name) for name in outputs if name not in found and name in effect.read]
+        for reading in readings:
+            if reading.effect is effect:
+                _take(found, trials, scene, reading, formulas)
         if len(found) == len(outputs):
             break
+    for reading in readings:  # dear, and rarely of use: where no case shows a simpler one
+        _take(found, trials, scene, reading, double_formulas)
     return (*moved.values(), *sentences(found, scene), *_of_rows(trials, scene, found))
+
+
+def _take(
+    found: dict[str, tuple[Formula, str]], trials: Trials, scene: Scene, reading: Reading, search: _Search
+) -> None:
+    """Adds the first confirmed formula of an output of which there is none."""
+    if reading.output not in found and trials.left():
+        answer = _confirmed(trials, scene, reading, search(reading, trials.left))
+        if answer is not None:
+            found[reading.output] = answer
 
 
 def _widest(trials: Trials, scene: Scene) -> Scene:
@@ -105,7 +125,9 @@ def _of_rows(trials: Trials, scene: Scene, read: Collection[str]) -> Iterator[st
         start = _telling(trials, scene, name)
         sums = islice(sum_formulas(start, name, trials.left), _SUMS)
         rows = islice(row_formulas(start, name, trials.left) if name in OF_ROWS else (), _TRIED)
-        tried: Iterator[SumFormula | RowFormula | BucketFormula] = chain(sums, rows, bucket_formulas(start, name))
+        sinks = islice(sink_formulas(start, name, trials.left), _TRIED)
+        numbered = islice(numbered_sums(start, name), _TRIED)
+        tried: Iterator[_OfSums] = chain(numbered, sums, rows, sinks, bucket_formulas(start, name))
         for formula in tried:
             placed = isinstance(formula, SumFormula)
             held = confirmed(trials, start, name, _build(formula), placed=placed)
@@ -140,25 +162,30 @@ def _effects(trials: Trials, scene: Scene) -> Iterator[Effect]:
     fitting = sorted((case for case in sizes if low <= sizes[case] <= high), key=lambda each: sizes[each])
     large = grown(scene.case, *_LARGER, regime="normal", seed=scene.case.values.seed)
     chosen = [*fitting[:1], *([] if large is None or work(large) > high else [large]), scene.case, *fitting[1:]]
-    for case in dict.fromkeys(chosen):
-        for asked in asked_cases(trials.subject, case):
-            if not trials.left():
-                return
-            try:
-                effect = ask(trials.subject, scene, asked, trials.left)
-            except Exception:  # a defect may raise on other cases; those say nothing
-                effect = None
-            if effect is not None:
-                yield effect
+    every = [list(asked_cases(trials.subject, case)) for case in dict.fromkeys(chosen)]
+    # another head dim of a case tells less than another case
+    for asked in (*(each[0] for each in every if each), *(each[1] for each in every if len(each) > 1)):
+        if not trials.left():
+            return
+        try:
+            effect = ask(trials.subject, scene, asked, trials.left)
+        except Exception:  # a defect may raise on other cases; those say nothing
+            effect = None
+        if effect is not None:
+            yield effect
 
 
-def _confirmed(trials: Trials, scene: Scene, effect: Effect, name: str) -> tuple[Formula, str] | None:
+def _confirmed(trials: Trials, scene: Scene, read: Reading, tried: Iterator[Formula]) -> tuple[Formula, str] | None:
     """The first formula that the failing case and fresh cases confirm, with its reservation: one without any before the others."""
     second = None
-    for formula in islice(formulas(Reading(effect, name), trials.left), _TRIED):
+    for formula in islice(tried, _TRIED):
         if second is not None and formula.differences() != second[0].differences():
             break  # only another place of the same formula may say more
-        held = confirmed(trials, scene, name, _build(formula), placed=formula.place is not None)
+        held = confirmed(trials, scene, formula.output, _build(formula), placed=formula.place is not None)
+        sizes = of_each_size(formula, read.scene) if held is None else []
+        if sizes and trials.left():
+            held = confirmed(trials, scene, formula.output, _build(*sizes), placed=formula.place is not None)
+            formula = without_size(formula)
         if held is not None and held.always:
             return formula, ""
         if held is not None and second is None:
@@ -167,11 +194,14 @@ def _confirmed(trials: Trials, scene: Scene, effect: Effect, name: str) -> tuple
 
 
 def _build(
-    formula: Formula | RowFormula | SumFormula | BucketFormula | Elsewhere,
+    *formulas: Formula | _OfSums | Elsewhere,
 ) -> Callable[[Scene], Iterator[Alternative]]:
+    """The alternatives of one formula, or of several of which any may hold on a case."""
+
     def build(scene: Scene) -> Iterator[Alternative]:
-        found = formula.alternative(scene)
-        if found is not None:
-            yield found
+        for each in formulas:
+            found = each.alternative(scene)
+            if found is not None:
+                yield found
 
     return build

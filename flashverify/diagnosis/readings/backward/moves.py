@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
+from flashverify.diagnosis.hypothesis import TILES
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -61,6 +63,7 @@ def _of_rows(scene: Scene) -> Iterator[Move]:
     shape = case.shape_q[:3]
     own = torch.arange(shape[0] * shape[1] * shape[2]).view(shape)
     yield from _along(own, "row i")
+    yield from _in_tiles(own, at.row, "row")
     if case.mask.packed is not None:
         yield Move("the row of that number in the first packed sequence", own.gather(2, _wide(at.row, own)))
     else:
@@ -76,6 +79,7 @@ def _of_keys(scene: Scene) -> Iterator[Move]:
     shape = (case.batch, case.heads_q, case.seq_k)
     own = torch.arange(shape[0] * shape[1] * shape[2]).view(shape)
     yield from _along(own, "key j")
+    yield from _in_tiles(own, scene.at.key, "key")
     if case.mask.packed is not None:
         yield Move("the key of that number in the first packed sequence", own.gather(2, _wide(scene.at.key, own)))
     group = scene.group
@@ -119,6 +123,16 @@ def _along(own: Tensor, name: str) -> Iterator[Move]:
         yield Move(f"{words}, in a ring", inside)
     yield Move(f"the first {name.split()[0]}", own[:, :, :1].expand(own.shape))
     yield Move(f"the {name.split()[0]}s in reverse", own.flip(2))
+
+
+def _in_tiles(own: Tensor, place: Tensor, name: str) -> Iterator[Move]:
+    """Places by tiles: that of the same place in the first tile or in the one before, and the first of the tile; `place` is the number in the sequence."""
+    place = _wide(place, own)
+    for size in TILES:
+        within = place % size
+        yield Move(f"the {name} of that place in the first tile of {size}", own - place + within)
+        yield Move(f"the first {name} of its tile of {size}", own - within)
+        yield Move(f"the {name} at that place of the tile of {size} before", own - size * (place >= size))
 
 
 def _heads(own: Tensor, group: int) -> Iterator[Move]:

@@ -10,6 +10,7 @@ from flashverify.diagnosis.readings.backward.dictionary import options
 from flashverify.diagnosis.readings.backward.formulas import STEPS_OF
 from flashverify.diagnosis.readings.backward.log_weights import logarithms
 from flashverify.diagnosis.readings.backward.pair_places import covering_places
+from flashverify.diagnosis.readings.backward.together import together
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -19,10 +20,8 @@ if TYPE_CHECKING:
     from flashverify.diagnosis.readings.backward.pair_places import Place
     from flashverify.diagnosis.readings.backward.variants import Option
 
-__all__ = ["formulas"]
+__all__ = ["double_formulas", "formulas"]
 
-_FEWEST = 6
-"""Pairs that are wrong, from which on a formula can be told."""
 _DOUBLE = 600
 """Pairs of variants that are tried."""
 _LOCAL = 3
@@ -31,24 +30,40 @@ _LOCAL = 3
 
 def formulas(reading: Reading, left: Callable[[], bool]) -> Iterator[Formula]:
     """Formulas that give everything that was read, the simplest first; none where it is as declared or cannot be told."""
-    if int(reading.wrong.sum()) < _FEWEST:
+    if not reading.telling:
         return
     variants = options(reading.scene)
-    every = [(step, each) for step in STEPS_OF[reading.output] for each in variants[step]]
-    plain = [{step: each} for step, each in every if not each.elsewhere and reading.shows(step, each)]
+    plain, elsewhere = _single(reading, variants)
     placed = _at_places(reading, [{}, *plain], left)
     local = _LOCAL * int(reading.wrong.sum()) < int(reading.asked.sum())
     if local:  # what is wrong everywhere is rarely right at most pairs
         yield from placed
-    single = plain + [{step: each} for step, each in every if each.elsewhere and left() and reading.shows(step, each)]
-    yield from _cheapest(reading, [{}, *single], None, left)
+    yield from _cheapest(reading, [{}, *plain, *elsewhere], None, left)
     yield from _cheapest(reading, [{"weights": each} for each in logarithms(reading)], None, left)
+    yield from _cheapest(reading, list(together(reading.output, variants)), None, left)
     if not local:
         yield from placed
+
+
+def double_formulas(reading: Reading, left: Callable[[], bool]) -> Iterator[Formula]:
+    """Likewise, with two steps that have nothing in common exchanged."""
+    if not reading.telling:
+        return
+    plain, elsewhere = _single(reading, options(reading.scene))
+    single = plain + elsewhere
     double = [
         a | b for a, b in combinations(single, 2) if not a.keys() & b.keys() and not (_elsewhere(a) and _elsewhere(b))
     ]
     yield from _cheapest(reading, sorted(double, key=_elsewhere)[:_DOUBLE], None, left)
+
+
+def _single(
+    reading: Reading, variants: dict[str, tuple[Option, ...]]
+) -> tuple[list[dict[str, Option]], list[dict[str, Option]]]:
+    """The variants of each step that the case shows, those that read at their own place and the others."""
+    every = [(step, each) for step in STEPS_OF[reading.output] for each in variants[step] if reading.shows(step, each)]
+    plain = [{step: each} for step, each in every if not each.elsewhere]
+    return plain, [{step: each} for step, each in every if each.elsewhere]
 
 
 def _at_places(reading: Reading, tried: list[dict[str, Option]], left: Callable[[], bool]) -> Iterator[Formula]:

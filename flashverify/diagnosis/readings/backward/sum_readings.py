@@ -10,6 +10,7 @@ import torch
 
 from flashverify.diagnosis.backward_steps import steps_of
 from flashverify.diagnosis.hypothesis import Alternative
+from flashverify.diagnosis.readings.backward.distance_places import distances
 from flashverify.diagnosis.readings.backward.pair_places import Place, expanded, fixed_places
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from flashverify.diagnosis.backward_steps import Steps
     from flashverify.diagnosis.observation import Scene
 
-__all__ = ["OF_SUMS", "SumFormula", "is_shared_bias", "sum_formulas"]
+__all__ = ["OF_SUMS", "SumFormula", "is_shared_bias", "sum_formulas", "summed"]
 
 OF_SUMS = {"delta": "delta as it is returned", "dsink": "dsink", "dbias": "dbias", "drelative_bias": "drelative_bias"}
 """Outputs that are read so, with their names in a sentence; delta is a sum of nothing but its own terms."""
@@ -95,19 +96,19 @@ def sum_formulas(scene: Scene, output: str, left: Callable[[], bool]) -> Iterato
     asked = torch.isfinite(right.total) & torch.isfinite(got)
     if output in scene.free:
         asked = asked & ~scene.free[output]
-    whole = _summed(scene, output, of("all", s), s)
+    whole = summed(scene, output, of("all", s), s)
     if not bool(((whole - right.value).abs() <= right.total)[asked].all()) or bool((~asked).all()):
         return
     error = got - right.value
     for term in _TERMS if scene.inputs.dlse is not None and _has_dlse(scene, output) else _TERMS[:1]:
         value = of(term, s)
-        for place in (*fixed_places(scene), *(_distances(scene) if output == "drelative_bias" else ())):
+        for place in (*fixed_places(scene), *(distances(scene) if output == "drelative_bias" else ())):
             if not left():
                 return
             where = _where(place, scene, output)
             if where is None or not bool(where.any()) or bool(where.all()):
                 continue
-            part = _summed(scene, output, torch.where(where, value, 0.0), s)
+            part = summed(scene, output, torch.where(where, value, 0.0), s)
             for factor in _FACTORS:
                 near = (error - (factor - 1) * part).abs() <= right.total
                 if bool(near[asked].all()) and bool((part.abs() > _CLEAR * right.total)[asked].any()):
@@ -145,8 +146,8 @@ def _pairs_of(term: str, s: Steps) -> Tensor:
     return s.p * (s.dlse if term == "dLSE" else -s.delta).unsqueeze(-1)
 
 
-def _summed(scene: Scene, output: str, x: Tensor, s: Steps) -> Tensor:
-    """What these addends give of an output."""
+def summed(scene: Scene, output: str, x: Tensor, s: Steps) -> Tensor:
+    """What these addends, of the rows or of the pairs, give of an output."""
     if output == "dsink":
         assert s.sink_weight is not None
         return (s.sink_weight * x).sum((0, 2))
@@ -160,31 +161,3 @@ def _summed(scene: Scene, output: str, x: Tensor, s: Steps) -> Tensor:
     buckets = inputs.relative_buckets.long().expand_as(x).transpose(0, 1).flatten(1)
     table = x.new_zeros(x.shape[1], inputs.bucket_count)
     return table.scatter_add(1, buckets, x.transpose(0, 1).flatten(1))
-
-
-def _distances(scene: Scene) -> Iterator[Place]:
-    """Pairs by the distance from the row to the key, beside the farthest one that the table of a relative bias tells apart."""
-    if scene.problem.distance_buckets is None:
-        return
-    for words, sign in (("before", -1), ("behind", 1)):
-        yield Place(f"at keys {words} the row", partial(_at_distance, sign, torch.gt, None))
-        for more, beside in ((0, ""), (-1, " but for one"), (1, " and one more")):
-            far = f"as far {words} the row as the table reaches{beside}"
-            yield Place(f"at keys {far}", partial(_at_distance, sign, torch.eq, more))
-            yield Place(f"at keys {far}, or farther", partial(_at_distance, sign, torch.ge, more))
-        yield Place(f"at keys farther {words} the row than the table reaches", partial(_at_distance, sign, torch.gt, 0))
-    yield Place("at keys farther from the row than the table reaches", partial(_at_distance, 0, torch.gt, 0))
-    yield Place("at keys as far from the row as the table reaches, or farther", partial(_at_distance, 0, torch.ge, 0))
-    yield Place("at keys as far from the row as the table reaches", partial(_at_distance, 0, torch.eq, 0))
-    yield Place("at keys nearer to the row than the table reaches", partial(_at_distance, 0, torch.lt, 0))
-    yield Place("at the key of the row's own place", partial(_at_distance, 1, torch.eq, None))
-
-
-def _at_distance(sign: int, compare: Callable[..., Tensor], more: int | None, scene: Scene) -> Tensor:
-    """Compares how far a key lies before (sign -1), behind (1) or from the row (0) with how far the table reaches, and `more`; with 0 where that is None."""
-    at, buckets = scene.at, scene.problem.distance_buckets
-    if buckets is None:
-        return torch.zeros(1, 1, 1, 1, dtype=torch.bool)
-    distance = at.key[:, None, None, :] - (at.row + at.shift)[:, None, :, None]
-    distance = sign * distance if sign else distance.abs()
-    return compare(distance, 0 if more is None else len(buckets) // 2 + more)

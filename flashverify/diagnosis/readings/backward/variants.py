@@ -63,7 +63,7 @@ def draws_elsewhere(scene: Scene) -> Iterator[tuple[str, Value]]:
     for words in row_moves(scene):
         yield words, of_row(words, lambda s, read: read(s.kept))
     for words in key_moves(scene):
-        if words.startswith(("key j", "the keys")):
+        if words.startswith(("key j", "the key")):
             yield words, partial(_draws_of_key, words)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from flashverify.checks.passes.logits import logits
-from flashverify.diagnosis.readings.backward.moves import moved, row_moves
+from flashverify.diagnosis.readings.backward.moves import key_moves, moved, row_moves
 from flashverify.diagnosis.readings.backward.variants import Option, added_names, draws_elsewhere, of_row
 
 if TYPE_CHECKING:
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from flashverify.diagnosis.readings.backward.variants import Value
 
 __all__ = ["kept_variants", "weight_variants"]
+
+_BY_DISTANCE = ("ALiBi", "the relative bias")
+"""What is added to the logits by the distance of a row and a key."""
 
 
 def _with_lse(lse: Value) -> Value:
@@ -89,8 +92,14 @@ def weight_variants(scene: Scene) -> Iterator[Option]:
     for words in row_moves(scene):
         yield Option(f"the weights take the LSE of {words}", of_row(words, _lse_of), True)
         yield Option(f"the weights are those of {words}", of_row(words, lambda s, read: read(s.p)), True)
+        yield Option(f"the weights are made of Q of {words}", _with_operand("q", words), True)
+    for words in key_moves(scene):
+        yield Option(f"the weights are made of K of {words}", _with_operand("k", words), True)
     for number in range(len(scene.inputs.biases)):
         yield from _added_terms(scene, number)
+    if any(name in _BY_DISTANCE for name in added_names(scene)):
+        for words in row_moves(scene):
+            yield Option(f"the weights take the mask and the distances of {words}", _at_row(words), True)
 
 
 def _added_terms(scene: Scene, number: int) -> Iterator[Option]:
@@ -108,6 +117,38 @@ def _with_added(number: int, words: str) -> Value:
         bias = scene.inputs.biases[number].double().expand(s.p.shape)
         z: Tensor = s.z + moved(bias, move) - bias
         return (z - s.lse.unsqueeze(-1)).exp()
+
+    return value
+
+
+def _with_operand(name: str, words: str) -> Value:
+    """exp(S - LSE) with the Q of another row, or the K of another key, in the products; where nothing is read the product is 0."""
+
+    def value(scene: Scene, s: Steps) -> Tensor | None:
+        move = (row_moves if name == "q" else key_moves)(scene).get(words)
+        if move is None:
+            return None
+        q, k = (moved(s.q, move), s.k) if name == "q" else (s.q, moved(s.k, move))
+        z = logits(replace(scene.inputs, q=q, k=k))
+        return (z - s.lse.unsqueeze(-1)).exp()
+
+    return value
+
+
+def _at_row(words: str) -> Value:
+    """exp(S - LSE) with what depends on the position of a row, the mask and the terms by distance, as it is at another row."""
+
+    def value(scene: Scene, s: Steps) -> Tensor | None:
+        move, names = row_moves(scene).get(words), added_names(scene)
+        if move is None or not any(name in _BY_DISTANCE for name in names):
+            return None
+        z = s.z if scene.inputs.visible is None else logits(replace(scene.inputs, visible=None))
+        for name, bias in zip(names, scene.inputs.biases, strict=True):
+            if name in _BY_DISTANCE:
+                wide = bias.double().expand(s.p.shape)
+                z = z + moved(wide, move) - wide
+        see = moved(s.see, move) & s.some.unsqueeze(-1)
+        return (z.masked_fill(~see, -torch.inf) - s.lse.unsqueeze(-1)).exp()
 
     return value
 
