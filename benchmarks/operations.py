@@ -3,7 +3,7 @@
     python benchmarks/operations.py [--subject bundled] [--cases 150] [--seed 3] [--rows 40] [--device cpu] [--json FILE]
 
 Cases are drawn as a search draws them and judged by every check of a search. An operation is one call that torch dispatches: an ATen
-operator, views among them. It belongs to the innermost function of the harness or of the oracles on the stack; operations of the subject
+operator, views and each conversion to numpy among them. It belongs to the innermost function of the harness or of the oracles on the stack; operations of the subject
 and of Triton's interpreter are a part of their own. Two states of the code are compared by their counts, which no other load changes:
 `PYTHONPATH=OLD:OLD/kernels:OLD/oracles python benchmarks/operations.py` counts the checkout OLD.
 """
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 _SUBJECT = ("kernels", "subjects", "interpreter", "launching")
 """Folders whose operations are the subject's, whoever is above them."""
+_OF_CONVERSIONS = ("resolve_conj", "resolve_neg")
+"""What a conversion to numpy asks beside `detach`, under a mode alone."""
 
 
 @cache
@@ -65,11 +67,13 @@ def counted(toolkit: Toolkit, subject: Any, cases: tuple[Any, ...]) -> dict[str,
 
     class Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]
         def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            part, name = asked_by(sys._getframe(1))
-            found["parts"][part] += 1
-            if part != "subject":
-                found["functions"][name] += 1
-                found["operators"][f"{name} {function.overloadpacket.__name__}"] += 1
+            operator = function.overloadpacket.__name__
+            if operator not in _OF_CONVERSIONS:
+                part, name = asked_by(sys._getframe(1))
+                found["parts"][part] += 1
+                if part != "subject":
+                    found["functions"][name] += 1
+                    found["operators"][f"{name} {operator}"] += 1
             return function(*args, **(kwargs or {}))
 
     with Counting():
