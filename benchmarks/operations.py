@@ -76,7 +76,7 @@ def counted(toolkit: Toolkit, subject: Any, cases: tuple[Any, ...]) -> dict[str,
                     found["operators"][f"{name} {operator}"] += 1
             return function(*args, **(kwargs or {}))
 
-    with Counting():
+    with Counting():  # type: ignore[no-untyped-call]
         for case in cases:
             toolkit.judge(subject, case, "fuzz")
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import pytest
 import torch
@@ -16,7 +17,12 @@ def draw(*shape: int) -> Tensor:
 
 
 Q, K, V, DO = draw(4, 5, 8), draw(2, 7, 8), draw(2, 7, 6), draw(4, 5, 6)
-GIVEN = {"scale": 0.25, "softcap": 2.0, "visible": torch.ones(5, 7).tril(2) > 0, "sink": draw(3)[0].repeat(2)[:4]}
+GIVEN: dict[str, Any] = {
+    "scale": 0.25,
+    "softcap": 2.0,
+    "visible": torch.ones(5, 7).tril(2) > 0,
+    "sink": draw(3)[0].repeat(2)[:4],
+}
 
 
 def equal(a: Backward, b: Backward) -> bool:
@@ -44,7 +50,7 @@ def test_a_problem_that_is_taken_over_gives_the_same_bits() -> None:
     ],
     ids=lambda change: next(iter(change)),
 )
-def test_other_arguments_are_taken_as_given(change: dict[str, object]) -> None:
+def test_other_arguments_are_taken_as_given(change: dict[str, Any]) -> None:
     found = forward(Q, K, V, **GIVEN)
     given = {"q": Q, "k": K, "v": V, "do": DO} | GIVEN | change
     anew = backward(**given, forward=dataclasses.replace(found, made=None))
