@@ -13,7 +13,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from flashverify.interpreter.blocks import Descriptor
 from flashverify.interpreter.formats import numpy_dtype
 from flashverify.interpreter.hooks import handle, stock, tl
-from flashverify.interpreter.layer import Diverged, Launch, Signal, TooLarge, field_name, fields_of, leaves
+from flashverify.interpreter.layer import Diverged, Launch, Signal, TooLarge, field_name, fields_of
 from flashverify.interpreter.memory import Replayed
 from flashverify.interpreter.signature import Signature
 from flashverify.interpreter.spellings import advised
@@ -215,7 +215,7 @@ def _on_gpu(x: Any) -> bool:
 
 def _key(fn: Any, launch: Launch) -> tuple[Any, ...]:
     """What tells launches apart that are likely to part ways in the same places: everything but the data."""
-    values = ((x.__class__, x) if x.__class__ in _NUMBERS else _form_of(x) for _, x in leaves(launch.raw))
+    values = ((x.__class__, x) if x.__class__ in _NUMBERS else _form_of(x) for _, x in launch.raw_leaves)
     return (fn, launch.grid, *values)
 
 

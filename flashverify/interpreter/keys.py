@@ -68,7 +68,11 @@ def _append(parts: list[Any], values: Iterable[Any], inputs: list[Any]) -> None:
             parts += (kind, value.hex())
         elif kind is _CONSTEXPR:
             parts.append(kind)
-            _append(parts, (value.value,), _no_inputs)
+            held = value.value
+            if held.__class__ in _EXACT:
+                parts += (held.__class__, held)
+            else:
+                _append(parts, (held,), _no_inputs)
         elif kind in _TYPES:
             parts += (kind, _type_token(value))
         elif kind in _SEQUENCES:
@@ -79,7 +83,10 @@ def _append(parts: list[Any], values: Iterable[Any], inputs: list[Any]) -> None:
             _append(parts, value, inputs)
         elif kind in _SLICES:
             parts.append(kind)
-            _append(parts, (value.start, value.stop, value.step), _no_inputs)
+            if value.start is value.stop is value.step is None:
+                parts.append(None)
+            else:
+                _append(parts, (value.start, value.stop, value.step), _no_inputs)
         elif kind in _FUNCTIONS:
             parts += (kind, value)
         elif named_tuple(kind):

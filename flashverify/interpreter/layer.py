@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from triton.tools.tensor_descriptor import TensorDescriptor
@@ -50,7 +51,7 @@ class Unsupported(Signal):
     """Something that is not known to be right in lockstep: the launch goes on one program at a time."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Launch:
     """One launch, as its hooks see it.
 
@@ -69,6 +70,11 @@ class Launch:
     arguments: dict[str, Any]
     grid: tuple[int, int, int]
 
+    @cached_property
+    def raw_leaves(self) -> tuple[tuple[str, Any], ...]:
+        """The leaves of `raw`."""
+        return tuple(leaves(self.raw))
+
 
 def leaves(arguments: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     """What the arguments of a launch hold, by name, in order.
@@ -77,15 +83,10 @@ def leaves(arguments: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     the tuple: the other fields describe it. A tensor descriptor holds its tensor, likewise.
     """
     for name, value in arguments.items():
-        yield from _leaves(name, value)
-
-
-def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, tuple):
-        for field, x in fields_of(value):
-            yield from _leaves(field_name(name, field), x)
-    else:
-        yield name, value.base if isinstance(value, _DESCRIPTORS) else value
+        if isinstance(value, tuple):
+            yield from leaves({field_name(name, field): x for field, x in fields_of(value)})
+        else:
+            yield name, value.base if isinstance(value, _DESCRIPTORS) else value
 
 
 def fields_of(value: tuple[Any, ...]) -> Iterator[tuple[str, Any]]:

@@ -216,7 +216,7 @@ class Tagged(Layer):
         """Tag the pointers."""
         if self.launch is not launch:  # once, however many mixins there are
             self.launch = launch
-            pairs = zip(leaves(launch.raw), leaves(launch.arguments), strict=True)
+            pairs = zip(launch.raw_leaves, leaves(launch.arguments), strict=True)
             tensors = [
                 (Argument(name, x), given.handle) for (name, x), (_, given) in pairs if isinstance(x, torch.Tensor)
             ]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from flashverify.judge.plain import plain_comparison, within
-from flashverify.judge.summary import numbers, summary, unravel
+from flashverify.judge.summary import counted, summary, unravel
 from flashverify.judge.verdict import OutputStats, Status, Verdict, to_hex
 from flashverify.judge.wrong_map import wrong_map
 from flashverify.outputs import output as output_spec
@@ -137,15 +137,11 @@ def compare_output(
         classes["pinned"] = (pinned if undefined is None else pinned & ~undefined).expand_as(x) & (x != pinned_value)
         if taint is not None:
             classes["pinned"] = classes["pinned"] & ~taint
-    counted = numeric & ~overflow
-    counts = [free.expand_as(x), bound.uninformative & judged, counted, judged & ~(expected.abs() <= total)]
-    found = numbers(
-        torch.where(counted, signed.clamp(-1, 1), 0.0).sum(),
-        *(torch.count_nonzero(mask) for mask in counts),
-        *(mask.any() for mask in classes.values()),
-    )
-    bias, (exempt, vague, summed, telling) = found[0], map(int, found[1:5])
-    failing = [name for name, flag in zip(classes, found[5:], strict=True) if flag]
+    inside = numeric & ~overflow
+    masks = [free.expand_as(x), bound.uninformative & judged, inside, judged & ~(expected.abs() <= total)]
+    bias, counts = counted(torch.where(inside, signed.clamp(-1, 1), 0.0).sum(), [*masks, *classes.values()])
+    exempt, vague, summed, telling = counts[:4]
+    failing = [name for name, count in zip(classes, counts[4:], strict=True) if count]
     worst, index, median, p99 = summary(ratio, judged)
     stats = OutputStats(
         output=output,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from flashverify.judge.summary import summary
+from flashverify.judge.summary import counted, summary
 
 if TYPE_CHECKING:
     import torch
@@ -69,9 +69,7 @@ def plain_comparison(
     if not float(ratio.amax()) <= 1:
         return None
     count = x.numel()
+    amount, (vague, small) = counted(signed.clamp_(-1, 1).sum(), (bound.uninformative, expected.abs() <= total))
     return Plain(
-        uninformative=int(bound.uninformative.count_nonzero()),
-        telling=count - int((expected.abs() <= total).count_nonzero()),
-        signed=(float(signed.clamp_(-1, 1).sum()) + 0.0) / count,
-        summary=summary(ratio, None),
+        uninformative=vague, telling=count - small, signed=(amount + 0.0) / count, summary=summary(ratio, None)
     )

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import torch
 
-__all__ = ["Summary", "numbers", "summary", "unravel"]
+__all__ = ["Summary", "counted", "numbers", "summary", "unravel"]
 
 _QUANTILE_LIMIT = 1 << 20
 
@@ -22,6 +24,16 @@ def numbers(*scalars: torch.Tensor) -> list[float]:
 
     found: list[float] = torch.stack([scalar.double() for scalar in scalars]).tolist()
     return found
+
+
+def counted(amount: torch.Tensor, masks: Sequence[torch.Tensor]) -> tuple[float, list[int]]:
+    """The value of a 0-d tensor, and how many elements of each bool mask are true; of a GPU in one transfer."""
+    import torch
+
+    if not amount.is_cuda:
+        return float(amount), [int(np.count_nonzero(mask.numpy())) for mask in masks]
+    value, *counts = numbers(amount, *map(torch.count_nonzero, masks))
+    return value, [int(count) for count in counts]
 
 
 def summary(ratio: torch.Tensor, judged: torch.Tensor | None) -> Summary:
@@ -53,16 +65,26 @@ def _on_device(flat: torch.Tensor, judged: torch.Tensor, shape: torch.Size) -> S
 
 
 def _on_host(flat: torch.Tensor, judged: torch.Tensor | None, shape: torch.Size) -> Summary:
-    at = int(flat.argmax() if flat.is_cuda else flat.numpy().argmax())  # numpy takes a sixth of the time
-    kept = flat if judged is None or bool(judged.all()) else flat[judged]
-    if kept.numel() == 0:
+    if flat.is_cuda:
+        at = int(flat.argmax())
+        worst, kept = float(flat[at]), flat if judged is None else flat[judged]
+        ratios = kept[:: _step(kept.numel())].cpu().numpy()
+    else:  # numpy takes a sixth of the time
+        every = flat.numpy()
+        at = int(every.argmax())
+        worst, ratios = float(every[at]), every if judged is None else every[judged.numpy()]
+        ratios = ratios[:: _step(ratios.size)]
+    if not ratios.size:
         return 0.0, (), 0.0, 0.0
-    if kept.numel() > _QUANTILE_LIMIT:
-        kept = kept[:: -(-kept.numel() // _QUANTILE_LIMIT)]
-    last = kept.numel() - 1
+    last = ratios.size - 1
     places = [last // 2, (99 * last) // 100]
-    median, p99 = np.partition(kept.cpu().numpy(), places)[places].tolist()
-    return float(flat[at]), unravel(at, shape), median, p99
+    median, p99 = np.partition(ratios, places)[places].tolist()
+    return worst, unravel(at, shape), median, p99
+
+
+def _step(count: int) -> int:
+    """Of so many ratios the quantiles are those of one in how many."""
+    return max(1, -(-count // _QUANTILE_LIMIT))
 
 
 def unravel(position: int, shape: torch.Size) -> tuple[int, ...]:

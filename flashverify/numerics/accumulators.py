@@ -29,10 +29,11 @@ def accumulator_overflow(problem: BoundInputs, c: Coefficients, chunk: Chunk, nv
         nv: Sum of |V| over the visible keys, `[G, M, Dv]`.
     """
     # p <= 2^tau at every running maximum, so sum |V| bounds every accumulator; l Pup |V| alone misses the early ones of ascending maxima.
-    largest, over = nv * 2.0**problem.form.rescale_threshold, torch.zeros_like(chunk.empty)
+    largest, over = nv * 2.0**problem.form.rescale_threshold, None
     if not below(largest, c.acc_limit):
         over = largest >= c.acc_limit
     if c.u_partial:  # a partial output lies in the hull of V, up to the roundings of its weights, and is cast
         room = FORMATS[problem.form.partial_dtype].overflow / (1 + 2 * (c.u_p + c.dot_keys + c.row_sum + c.div))
-        over = over | (torch.maximum(chunk.top, -chunk.low) >= room)
-    return over & ~chunk.empty
+        apart = torch.maximum(chunk.top, -chunk.low) >= room
+        over = apart if over is None else over | apart
+    return torch.zeros_like(chunk.empty) if over is None else over & ~chunk.empty

@@ -18,7 +18,7 @@ from flashverify.numerics.learned import PairTerms, bias_bound, joined_bias, ont
 from flashverify.numerics.logits import logit_overflow
 from flashverify.numerics.overflow import overflow_domain
 from flashverify.numerics.relative import onto_buckets, table_bound
-from flashverify.numerics.result import BackwardBounds, ForwardBounds, OutputBound, check, exactly, finish
+from flashverify.numerics.result import BackwardBounds, ForwardBounds, OutputBound, check, exactly, finish, rounded
 from flashverify.numerics.self_error import float64_coefficients
 from flashverify.numerics.sinks import SinkTerms, sink_bound, sink_errors, sink_terms
 from flashverify.numerics.strict import join_strict, predict_dv, predicts_dv
@@ -31,7 +31,7 @@ __all__ = ["backward_bounds"]
 def _finalise(core: Tensor, size: Tensor, c: Coefficients) -> tuple[Tensor, Tensor]:
     """`b = core + 3u (|y| + core)`, and with the output's rounding `b + u_out (|y| + b) + eta_out`; `size` is |y|."""
     b = core + (size + core) * (3 * c.u)
-    return b, b + (size + b) * c.u_grad + c.eta_grad
+    return b, rounded(b, size, c.u_grad, c.eta_grad)
 
 
 def backward_bounds(
@@ -83,14 +83,13 @@ def backward_bounds(
     out = FORMATS[problem.form.grad_dtype or problem.dtype]
     if problem.shape.Sk == 0 or lse.numel() == 0:
         return BackwardBounds(
-            delta=exactly(lse), dq=exactly(dq), dk=exactly(dk), dv=exactly(dv), reasons={},
+            delta=exactly(lse), dq=exactly(dq), dk=exactly(dk), dv=exactly(dv),
             dbias=None if dbias is None else exactly(dbias), dsink=None if dsink is None else exactly(dsink),
             drelative_bias=None if drelative_bias is None else exactly(drelative_bias),
         )  # fmt: skip
     parts = []
     stored = frozenset(("o", "lse") if forward is None else ()) if stored is None else stored
     error_o = error_of_o(problem, o, forward, stored="o" in stored)
-    reasons: dict[str, Tensor] = {}
     shape = None if dbias is None else dbias.shape
     of_table = None
     if drelative_bias is not None and relative_buckets is not None:
@@ -98,7 +97,6 @@ def backward_bounds(
     for chunk in problem.chunks():
         given = (do, o, lse, dq, dlse, forward, stored, error_o, shape, of_table)
         parts.append(_chunk_terms(problem, chunk, c, c64, *given, with_sink=dsink is not None))
-        reasons = {name: count + reasons.get(name, 0) for name, count in parts[-1].reasons.items()}
     rows = joined_rows(problem, [part.rows for part in parts])
     keys = functools.reduce(KeyTerms.join, (part.keys for part in parts))
 
@@ -138,7 +136,6 @@ def backward_bounds(
         dq=output(rows.dq, rows.dq_core, rows.dq_self, rows.dq_exact, rows.dq_exempt, rows.dq_trivial),
         dk=by_key(dk, keys.dk, c.const_k, c64.const_k),
         dv=b_dv,
-        reasons=reasons,
         dbias=None if dbias is None else bias_bound(problem, c, c64, dbias, _joined_bias(problem, dbias.shape, parts)),
         dsink=None if dsink is None else sink_bound(problem, c, c64, dsink, _joined_sink(parts)),
         drelative_bias=None
@@ -153,11 +150,10 @@ def backward_bounds(
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _ChunkTerms:
-    """Terms of one chunk: of its rows, of the sums over them, counts of exemptions, and terms of a bias, a sink and a relative bias."""
+    """Terms of one chunk: of its rows, of the sums over them, and terms of a bias, a sink and a relative bias."""
 
     rows: RowTerms
     keys: KeyTerms
-    reasons: dict[str, Tensor]
     bias: PairTerms | None
     sink: SinkTerms | None
     table: PairTerms | None
@@ -189,34 +185,26 @@ def _chunk_terms(
     P = torch.exp(R.clamp(max=CLAMP))
     X = (g.dp - delta if g.dlse is None else g.dp - (delta - g.dlse)).abs_()
     s = State(o=o, L=L, R=R, P=P, X=X, ds=P * X, delta=delta, Adelta=(g.ado * o.abs()).sum(-1, keepdim=True))
-    none = torch.zeros_like(empty)
+    lost_p, lost_ds = stored_L, stored_o
     B_o = None if error_o is None else problem.cut(error_o, chunk.rows)
     underflow = E_o = B_L = E_L = None
-    o_over = lse_over = none
     if forward is not None and "o" not in stored:
         E_o = problem.cut(forward.o.self_error, chunk.rows)
         if form.delta_from != "p":
             underflow = problem.cut(forward.o_underflow, chunk.rows)
             if not (nowhere(forward.o.may_overflow) and below(forward.o.bound, torch.inf)):
                 o_over = problem.cut(forward.o.may_overflow | forward.o.exempt, chunk.rows).any(-1, keepdim=True)
+                lost_ds = stored_o | o_over
     if forward is not None and "lse" not in stored:
         both = problem.cut(forward.lse_base2, chunk.rows) * LN2
         lse_over = torch.isinf(both[..., :1])
-        B_L, E_L = without(lse_over, both[..., :1]), both[..., 1:]
+        B_L, E_L, lost_p = without(lse_over, both[..., :1]), both[..., 1:], stored_L | lse_over
     if B_o is not None and not below(B_o, torch.inf):
         B_o = torch.where(torch.isinf(B_o), 0.0, B_o)
     cores = gradient_errors(c, chunk, g, s, B_o, B_L, prescale)
     self_cores = cores.without_errors() if problem.directed else gradient_errors(c64, chunk, g, s, E_o, E_L, "none")
-    in_p = {
-        "non_finite_input": g.bad,
-        "non_finite_lse": stored_L & ~empty & ~chunk.bad,
-        "lse_exempt": lse_over & ~empty,
-    }
-    in_ds = {"non_finite_o": stored_o & ~empty & ~chunk.bad, "o_overflow": o_over & ~empty}
-    if chunk.bad_v is not None:
-        in_ds["non_finite_v"] = chunk.bad_v.any(-1, keepdim=True)
     over = overflow_domain(
-        c, chunk, g, s, cores, logit_overflow(problem, chunk, prescale), in_p, in_ds,
+        c, chunk, g, s, cores, logit_overflow(problem, chunk, prescale), lost_p, lost_ds,
         masked=form.masked_ds, with_pairs=bias_shape is not None or of_table is not None,
     )  # fmt: skip
     t_delta, t_X, t_dq, t_dk, t_dv = trivial_ranges(problem, c, chunk, g, s, B_o, underflow)
@@ -234,7 +222,6 @@ def _chunk_terms(
     if "lse" in stored and predicts_dv(problem):
         value, core = predict_dv(problem, c, chunk, P=P, Pb=cores.Pb, ado=g.ado, do=g.do)
         strict = PredictedSum(value=value, core=core)
-    seen = chunk.over_rows(torch.ones_like(chunk.n)) > 0
     of_bias = of_sink = table = None
     if bias_shape is not None:
         of_bias = PairTerms.of(c, chunk, cores, self_cores, over, t_X, onto_bias(problem, bias_shape))
@@ -245,5 +232,5 @@ def _chunk_terms(
         own = sink_errors(problem, c64, chunk, g, s, self_cores.delta, E_L)
         largest = t_delta if g.dlse is None else t_delta + g.dlse.abs()
         of_sink = sink_terms(problem, chunk, errors, own, largest, over.delta)
-    keys = KeyTerms(dk=of_dk, dv=of_dv, seen=seen, strict=strict)
-    return _ChunkTerms(rows=rows, keys=keys, reasons=over.reasons, bias=of_bias, sink=of_sink, table=table)
+    keys = KeyTerms(dk=of_dk, dv=of_dv, seen=chunk.seen, strict=strict)
+    return _ChunkTerms(rows=rows, keys=keys, bias=of_bias, sink=of_sink, table=table)

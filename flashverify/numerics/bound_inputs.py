@@ -173,8 +173,10 @@ class BoundInputs:
     def cut(self, x: Tensor, rows: slice) -> Tensor:
         """Rows of `x` `[B, Hq, Sq, C]` as `[G, M, C]` float64."""
         B, Hkv, group = self.q.shape[:3]
-        part = x.double().reshape(B, Hkv, group, *x.shape[2:])[:, :, :, rows]
-        return part.reshape(B * Hkv, group * part.shape[3], x.shape[3])
+        x, size = x.double(), rows.stop - rows.start
+        if size != x.shape[2]:
+            x = x.reshape(B, Hkv, group, *x.shape[2:])[:, :, :, rows]
+        return x.reshape(B * Hkv, group * size, x.shape[-1])
 
     def join(self, parts: list[Tensor]) -> Tensor:
         """The inverse of `cut` over all chunks: `[B, Hq, Sq, C]`."""

@@ -87,6 +87,7 @@ class Chunk:
         aq, ak, av: Their magnitudes; `vv` is V and V^2 side by side.
         vis: Visible pairs as 0/1, or None when all are; `pairs` the same as bool.
         n: `[G, M, 1]` visible keys a row.
+        seen: `[G, N, 1]` bool, keys that a row sees.
         empty: `[G, M, 1]` bool, rows that see nothing.
         A: `sum |q| |k|`, 0 where invisible.
         S: Logits, `MASKED` where invisible; `abs_s` their magnitudes.
@@ -116,6 +117,7 @@ class Chunk:
     vis: Tensor | None
     pairs: Tensor | None
     n: Tensor
+    seen: Tensor
     empty: Tensor
     A: Tensor
     S: Tensor

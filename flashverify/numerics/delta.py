@@ -44,13 +44,13 @@ def delta_of_output(c: Coefficients, Dv: int, g: Gradient, s: State, B_o: Tensor
     delta = s.Adelta * ((Dv + 1) * c.u) + Dv * c.w
     if B_o is not None:
         delta = delta + (g.ado * B_o).sum(-1, keepdim=True) * (1 + (Dv + 1) * c.u)
-    return delta + flushed_delta(c, g, s, B_o)
+    return delta + flushed_delta(c, g, s, B_o) if c.flush else delta
 
 
-def flushed_delta(c: Coefficients, g: Gradient, s: State, B_o: Tensor | None) -> Tensor:
-    """What rowsum(dO * O) loses where dO is flushed, or O, which may be subnormal where it is not known to be larger: `[G, M, 1]`."""
+def flushed_delta(c: Coefficients, g: Gradient, s: State, B_o: Tensor | None) -> Tensor | float:
+    """What rowsum(dO * O) loses where dO is flushed, or O, which may be subnormal where it is not known to be larger: `[G, M, 1]`, or 0."""
     if not c.flush:
-        return torch.zeros_like(s.Adelta)
+        return 0.0
     size = s.o.abs()
     small = ((size if B_o is None else size - B_o) < c.flush) & (B_o is not None or size > 0)
     lost = torch.where(small, g.ado, 0.0).sum(-1, keepdim=True) * c.flush

@@ -13,7 +13,7 @@ from flashverify.numerics.hull import hull_of_rows
 from flashverify.numerics.known_absent import below, nowhere, without
 from flashverify.numerics.logits import largest_logit, logit_error, logit_overflow, sink_error
 from flashverify.numerics.normalising import LARGE, exponent_of_lse, lse_error
-from flashverify.numerics.result import ForwardBounds, check, exactly, finish
+from flashverify.numerics.result import ForwardBounds, check, exactly, finish, rounded
 from flashverify.numerics.running_maximum import follows_order, running_maximum
 from flashverify.numerics.scaled import error_of_values, smallest_units
 from flashverify.numerics.self_error import float64_coefficients
@@ -39,9 +39,7 @@ def _evaluate(c: Coefficients, chunk: Chunk, s: Shared, prescale: str, ordered: 
     """
     theta, rows, _ = logit_error(c, chunk, prescale, backward=False)
     theta.add_(s.gap, alpha=c.gap)
-    terms = chunk.terms
-    log_n = torch.log(terms.clamp(min=1.0))
-    log2_l = torch.log2(s.row_sum)
+    terms, log_n, log2_l = chunk.terms, s.log_n, s.log2_l
     offset = c.theta_fwd + rows
     common: Tensor | float = c.theta_fwd
     if c.split:
@@ -72,19 +70,28 @@ def _evaluate(c: Coefficients, chunk: Chunk, s: Shared, prescale: str, ordered: 
     lost = Dlo < _TINY
     none_lost = nowhere(lost)
     Dlo = Dlo.clamp(min=_TINY)
-    apart = (2 * w1 / Dlo).clamp_(max=2.0)  # between the exact weights and the computed ones, both normalised
-    row_sum = c.row_sum if walk is None else walk.row_sum(c, s.P, apart)
+    row_sum: Tensor | float = c.row_sum
+    if walk is not None:
+        apart = (2 * w1 / Dlo).clamp_(max=2.0)  # between the exact weights and the computed ones, both normalised
+        row_sum = walk.row_sum(c, s.P, apart)
     if c.truncation is not None:
         row_sum = truncated_row_sum(c, c.truncation, chunk, Pe / Dlo)
     # The computed l is at least its largest term, 1 up to rounding (e^-2u|m| where the maximum is rounded apart).
-    floor = 0.9 * torch.exp(-c.s_max * chunk.m.abs()).clamp_(min=_TINY)
-    inv = 1.0 / torch.maximum(s.row_sum * Dlo, floor)
+    least_sum = s.row_sum * Dlo
+    if c.s_max:
+        inv = 1.0 / torch.maximum(least_sum, 0.9 * torch.exp(-c.s_max * chunk.m.abs()).clamp_(min=_TINY))
+    else:
+        inv = 1.0 / least_sum.clamp_(min=0.9)
     log_sum = torch.where(largest > LARGE, largest + log_n, torch.log1p(w1))
     relative, lse = lse_error(c, chunk, inv, log_sum, log2_l, s.L2, s.m2, row_sum)
-    of_lse, sum_inv = exponent_of_lse(c, s.L2 * LN2, s.m2 * LN2, log2_l, log_sum), inv
+    sum_inv = inv
+
+    def of_lse() -> Tensor:
+        return exponent_of_lse(c, s.L2 * LN2, s.m2 * LN2, log2_l, log_sum)
+
     if c.normalise == "lse_weights":
         # The second pass has no rescales: its exponential is that of the LSE.
-        reached = theta + (lse * LN2 + of_lse + log2_l * (c.gap * LN2) - c.theta_fwd)
+        reached = theta + (lse * LN2 + of_lse() + log2_l * (c.gap * LN2) - c.theta_fwd)
         Pe = torch.add(s.R, reached).clamp_(max=_CLAMP).exp_()
         W = Pe * torch.expm1(-reached).neg_()
         w1, Dlo, inv = W.sum(-1, keepdim=True), torch.ones_like(Dlo), torch.ones_like(inv)
@@ -104,7 +111,8 @@ def _evaluate(c: Coefficients, chunk: Chunk, s: Shared, prescale: str, ordered: 
 
     nv, least = (s.nv_unit, s.n_most) if c.quantised else (s.nv, chunk.n)
     Tu = inv * (nv * (c.eta_p + c.w) + s.abs_o * (terms * c.w) + (3 * c.w * chunk.factor) * least + c.eta_acc)
-    Tu = Tu + nv * c.eta_cast
+    if c.eta_cast:
+        Tu = Tu + nv * c.eta_cast
     drop_cast = 0.0 if c.features is None else c.features.drop_cast
     sums = pv * (1 + c.u_p) + Tu
     summed = sums * c.dot_keys
@@ -117,7 +125,7 @@ def _evaluate(c: Coefficients, chunk: Chunk, s: Shared, prescale: str, ordered: 
     core = T1 + pv * (c.u_p + c.u_partial + c.u_acc + drop_cast) + Tu + summed + c.eta_partial
     l_error: Tensor | float = row_sum + c.div
     if c.normalise == "lse":
-        l_error = l_error + torch.expm1(of_lse.clamp(max=LARGE))
+        l_error = l_error + torch.expm1(of_lse().clamp(max=LARGE))
     if c.split:  # the merged LSE is rounded before it normalises every split: an error common to the row, which centring on O does not see
         l_error = l_error + torch.expm1((s.L2 * LN2 + 1).mul_(c.split).clamp_(max=LARGE))
     flushed = Tu * (1 + c.dot_keys) + c.eta_partial
@@ -125,7 +133,7 @@ def _evaluate(c: Coefficients, chunk: Chunk, s: Shared, prescale: str, ordered: 
         lost_sum = s.abs_o * (chunk.n * inv * c.eta_p)
         core, flushed = core + (s.abs_o * c.u_p + lost_sum), flushed + lost_sum
     before = core + (s.abs_o + core) * l_error
-    after = before + (s.abs_o + before) * c.u_out + c.eta_out
+    after = rounded(before, s.abs_o, c.u_out, c.eta_out)
     flushed = flushed * ((1 + l_error) * (1 + c.u_out)) + c.eta_out
 
     return Errors(
@@ -133,7 +141,7 @@ def _evaluate(c: Coefficients, chunk: Chunk, s: Shared, prescale: str, ordered: 
     )
 
 
-def _chunk_terms(problem: BoundInputs, chunk: Chunk, o: Tensor, lse: Tensor) -> tuple[ForwardTerms, dict[str, Tensor]]:
+def _chunk_terms(problem: BoundInputs, chunk: Chunk, o: Tensor, lse: Tensor) -> ForwardTerms:
     c, c64 = (
         problem.coefficients(),
         float64_coefficients(problem.shape, problem.scale, problem.features),
@@ -141,16 +149,16 @@ def _chunk_terms(problem: BoundInputs, chunk: Chunk, o: Tensor, lse: Tensor) -> 
     prescale = problem.form.prescale_fwd
     empty = chunk.empty
     o, L = problem.cut(o, chunk.rows), problem.cut(lse.unsqueeze(-1), chunk.rows).masked_fill(empty, 0.0)
-    unknown, unknown_o = ~torch.isfinite(L), torch.zeros_like(empty)
-    if not below(o.abs(), torch.inf):
-        unknown_o = ~torch.isfinite(o)
-    o, L = without(unknown_o | unknown | empty, o), without(unknown, L)
+    unknown = ~torch.isfinite(L)
+    unknown_o = None if below(o.abs(), torch.inf) else ~torch.isfinite(o)
+    unread = unknown | empty
+    o, L = without(unread if unknown_o is None else unread | unknown_o, o), without(unknown, L)
     nv = chunk.over_kept_keys(chunk.av)
     nv_unit, n_most = smallest_units(chunk, nv)
     top, low = chunk.top, chunk.low
-    R = chunk.S - L
+    R, row_sum = chunk.S - L, torch.exp((L - chunk.m).clamp(0.0, _CLAMP))
     shared = Shared(
-        o=o, abs_o=o.abs(), R=R, P=torch.exp(R.clamp(max=_CLAMP)), nv_unit=nv_unit, n_most=n_most, gap=chunk.m - chunk.S, row_sum=torch.exp((L - chunk.m).clamp(0.0, _CLAMP)),
+        o=o, abs_o=o.abs(), R=R, P=torch.exp(R.clamp(max=_CLAMP)), nv_unit=nv_unit, n_most=n_most, gap=chunk.m - chunk.S, row_sum=row_sum, log2_l=torch.log2(row_sum), log_n=torch.log(chunk.terms.clamp(min=1.0)),
         L2=L.abs() * LOG2E, m2=chunk.m.abs() * LOG2E, nv=nv, hull=torch.maximum(top - o, o - low).clamp_(min=0.0),
         sink=None if chunk.sink is None else chunk.sink - L,
     )  # fmt: skip
@@ -164,23 +172,18 @@ def _chunk_terms(problem: BoundInputs, chunk: Chunk, o: Tensor, lse: Tensor) -> 
     logits = logit_overflow(problem, chunk, prescale)
     accumulator = accumulator_overflow(problem, c, chunk, nv)
     row = logits | chunk.bad | (unknown & ~empty)
-    exempt = row | accumulator | (unknown_o & ~empty)
+    exempt = row | accumulator
+    if unknown_o is not None:
+        exempt = exempt | (unknown_o & ~empty)
     if chunk.bad_v is not None:
         exempt = exempt | chunk.bad_v
-    reasons = {
-        "logit_overflow": logits.sum(),
-        "accumulator_overflow": accumulator.sum(),
-        "non_finite_input": (chunk.bad if chunk.bad_v is None else chunk.bad | chunk.bad_v).sum(),
-        "non_finite_oracle": (unknown & ~empty & ~chunk.bad).sum(),
-    }
     trivial_o = torch.maximum(top, -low).clamp(min=0.0) + 2 * found.flushed
-    trivial_lse = (largest_logit(problem, chunk) + torch.log(chunk.terms.clamp(min=1.0)) + 1.0) * LOG2E
-    terms = ForwardTerms(
+    trivial_lse = (largest_logit(problem, chunk) + shared.log_n + 1.0) * LOG2E
+    return ForwardTerms(
         o=o, o_before=found.before, o_after=found.after, o_self=own.after, o_flushed=found.flushed, o_exempt=exempt.expand_as(o), o_trivial=trivial_o,
         lse=L, lse_bound=found.lse, lse_self=own.lse, lse_exempt=row, lse_trivial=trivial_lse,
         empty=empty, strict=strict, strict_error=strict_error,
     )  # fmt: skip
-    return terms, reasons
 
 
 def forward_bounds(problem: BoundInputs, o: Tensor, lse: Tensor) -> ForwardBounds:
@@ -198,15 +201,10 @@ def forward_bounds(problem: BoundInputs, o: Tensor, lse: Tensor) -> ForwardBound
     if problem.shape.Sk == 0 or lse.numel() == 0:
         nothing = torch.zeros(*lse.shape, 2, dtype=torch.float64, device=lse.device)
         return ForwardBounds(
-            o=exactly(o), lse=exactly(lse), lse_base2=nothing, reasons={},
+            o=exactly(o), lse=exactly(lse), lse_base2=nothing,
             o_unrounded=torch.zeros_like(o), o_underflow=torch.zeros_like(o),
         )  # fmt: skip
-    parts, reasons = [], dict[str, Tensor]()
-    for chunk in problem.chunks():
-        terms, counted = _chunk_terms(problem, chunk, o, lse)
-        parts.append(terms)
-        reasons = {name: count + reasons.get(name, 0) for name, count in counted.items()}
-    rows = joined_rows(problem, parts)
+    rows = joined_rows(problem, [_chunk_terms(problem, chunk, o, lse) for chunk in problem.chunks()])
     empty, row = rows.empty, rows.lse_exempt
     o_bound = finish(
         rows.o, rows.o_before, rows.o_after, rows.o_self, exact=empty, exempt=rows.o_exempt, trivial=rows.o_trivial, out=out
@@ -230,6 +228,6 @@ def forward_bounds(problem: BoundInputs, o: Tensor, lse: Tensor) -> ForwardBound
         strict = join_strict(o_bound, rows.o, rows.strict, rows.strict_error, out, out.eta)
     lse_base2 = torch.cat([b2.masked_fill(row & ~empty, torch.inf), e2], -1)
     return ForwardBounds(
-        o=o_bound, lse=bound, lse_base2=lse_base2, reasons=reasons, strict=strict,
+        o=o_bound, lse=bound, lse_base2=lse_base2, strict=strict,
         o_unrounded=rows.o_before.masked_fill(empty, 0.0), o_underflow=rows.o_flushed,
     )  # fmt: skip

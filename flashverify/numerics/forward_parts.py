@@ -21,7 +21,9 @@ class Shared:
     P: Tensor  # exp(S - L)
     gap: Tensor  # m - S
     sink: Tensor | None  # sink - L
-    row_sum: Tensor  # sum exp(S - m)
+    row_sum: Tensor  # sum exp(S - m), and its logarithm in base 2
+    log2_l: Tensor
+    log_n: Tensor  # logarithm of the number of terms of a row sum
     L2: Tensor  # |L| / ln 2
     m2: Tensor  # |m| / ln 2
     nv: Tensor  # sum of |V| over visible keys, [G, M, Dv]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ __all__ = ["below", "nowhere", "without"]
 
 def nowhere(mask: Tensor) -> bool:
     """Whether no element of a bool mask is known to be true."""
-    return not mask.is_cuda and (mask.numel() == 0 or not mask.view(torch.uint8).amax().item())
+    return not mask.is_cuda and not np.count_nonzero(mask.numpy())  # torch takes twice the time
 
 
 def below(x: Tensor, limit: float) -> bool:

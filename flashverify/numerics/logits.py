@@ -135,7 +135,15 @@ def largest_logit(problem: BoundInputs, chunk: Chunk) -> Tensor:
 
 
 def logit_overflow(problem: BoundInputs, chunk: Chunk, prescale: str) -> Tensor:
-    """Rows `[G, M, 1]` in which a logit, one of its parts, or the cast of a prescaled operand may leave its format."""
+    """Rows `[G, M, 1]` in which a logit, one of its parts, or the cast of a prescaled operand may leave its format; the chunk keeps them."""
+    name = f"logit overflow {prescale} {problem.form.k_smoothed} {problem.form.s_dtype}"
+    known = chunk.cache.get(name)
+    if not isinstance(known, Tensor):
+        known = chunk.cache[name] = _logit_overflow(problem, chunk, prescale)
+    return known
+
+
+def _logit_overflow(problem: BoundInputs, chunk: Chunk, prescale: str) -> Tensor:
     sc = abs(problem.scale)
     largest = chunk.A.amax(-1, keepdim=True) if chunk.A.shape[-1] else torch.zeros_like(chunk.n)
     over = largest * max(1.0, sc * LOG2E) >= OVERFLOW_FP32

@@ -27,7 +27,6 @@ class Exempt:
     dv: Tensor
     hidden: Tensor
     hidden_v: Tensor
-    reasons: dict[str, Tensor]
     pairs: Tensor | None
     empty: Tensor
 
@@ -39,8 +38,8 @@ def overflow_domain(
     s: State,
     cores: Cores,
     logits: Tensor,
-    in_p: dict[str, Tensor],
-    in_ds: dict[str, Tensor],
+    lost_p: Tensor,
+    lost_ds: Tensor,
     *,
     masked: bool = False,
     with_pairs: bool = False,
@@ -48,8 +47,8 @@ def overflow_domain(
     """Rows, keys and elements on which an intermediate may overflow (section 13).
 
     dS: `(|dS| + B_dS)(1 + u_x) >= max` at (i, j) exempts dQ_i and dK_j, and so does dP; P: dV_j. A row that overflows in S or delta exempts every
-    key of its kv head: a tile holds pairs that the mask removes too, and there 0 meets the infinity or NaN of the row. `in_p` and `in_ds` name rows
-    lost in P and in dS for other reasons. An accumulator is at most the sum of the weights times the largest operand.
+    key of its kv head: a tile holds pairs that the mask removes too, and there 0 meets the infinity or NaN of the row. `lost_p` and `lost_ds` are rows
+    `[G, M, 1]` whose P and whose dS are lost because of the LSE and of O, if they see a key. An accumulator is at most the sum of the weights times the largest operand.
 
     Where the kernel sets dS of invisible pairs to 0 (`masked`), only visible pairs carry an overflow of dP, delta or the LSE to dK and a bias; a
     non-finite operand of the product with Q, and under a softcap the derivative of a logit that is NaN, still meet that 0.
@@ -71,7 +70,8 @@ def overflow_domain(
         of_empty = (g.empty_ado @ chunk.av.mT) * chunk.factor
         wide = (of_empty if g.empty_dlse is None else of_empty + g.empty_dlse) >= largest_dp
         dP, lost_empty = dP | wide, wide.any(-1, keepdim=True)
-    delta_over = (room <= 0) & ~chunk.empty
+    live = ~chunk.empty
+    lost_ds = lost_ds | (room <= 0)
     largest_p = cores.Pb if chunk.kept is None else cores.Pb * chunk.factor
     P_row, P_col = (largest_p.amax(dim) for dim in (-1, -2))
     S_row, S_col = (cores.ds_max.amax(dim) for dim in (-1, -2))
@@ -83,18 +83,20 @@ def overflow_domain(
         # or one whose rounding is infinite: times a dP of 0 it is NaN.
         wide = (every_dP | dP).any(-1, keepdim=True) | (P_row >= limit_row).unsqueeze(-1)
         wide = wide | ((cores.Pb * g.AdP).sum(-1, keepdim=True) >= OVERFLOW_FP32)
-        in_ds = in_ds | {"delta_weights_overflow": wide & ~chunk.empty}
+        lost_ds = lost_ds | wide
     over_row = ((S_row >= limit_s) | (P_row >= limit_row)).unsqueeze(-1) | dP.any(-1, keepdim=True)
     over_col = ((S_col >= limit_s) | (P_col >= limit_row)).unsqueeze(-1) | dP.any(-2).unsqueeze(-1)
-    whole = torch.stack([logits, chunk.bad, *in_p.values()]).any(0)
-    row = torch.stack([whole, delta_over, *in_ds.values()]).any(0)
+    whole = logits | chunk.bad | g.bad | (lost_p & live)
+    row = whole | (lost_ds & live)
+    if chunk.bad_v is not None:
+        row = row | chunk.bad_v.any(-1, keepdim=True)
     # A key that no row sees may share a tile with rows that do the product: 0 * inf in its dK and in their dQ. Rows beyond the key lengths are the caller's to zero.
     hidden = torch.zeros_like(over_col)
     if chunk.hidden_v is not None and not masked:
         meets = ado.sum(-1, keepdim=True) * chunk.hidden_v.amax(-2, keepdim=True) >= largest_dp
         over_row, lost_empty = over_row | meets, lost_empty | (meets & chunk.empty)
         if c.delta_weights:
-            row = row | (meets & ~chunk.empty)
+            row = row | (meets & live)
         hidden = chunk.hidden_v * ado.sum(-1).amax(-1)[:, None, None] >= largest_dp
     if c.delta_weights:  # 0 * inf in the delta of a row that sees nothing, and then in its dS
         row = row | lost_empty
@@ -115,35 +117,28 @@ def overflow_domain(
         pairs = dP | (_visible(chunk, lost) if masked else lost)
 
     # Instead of dS the scale may multiply K or Q: an infinity meets every dS of the channel, that of invisible pairs too.
-    wide_k = chunk.ak.amax(-2, keepdim=True) * c.operand >= OVERFLOW_FP32
-    hidden = hidden | (chunk.aq.amax(-2) * c.operand >= OVERFLOW_FP32).any(-1)[:, None, None]
+    largest_k, largest_q, largest_do = (x.amax(-2, keepdim=True) for x in (chunk.ak, chunk.aq, g.ado))
+    lost_q = row | over_row
+    if c.operand:
+        lost_q = lost_q | (largest_k * c.operand >= OVERFLOW_FP32)
+        hidden = hidden | (largest_q * c.operand >= OVERFLOW_FP32).any(-1, keepdim=True)
 
-    def accumulator(weights: Tensor, operand: Tensor, limit: float) -> Tensor:
-        weights, largest = weights.unsqueeze(-1), operand.amax(-2, keepdim=True)
+    def accumulator(weights: Tensor, largest: Tensor, limit: float) -> Tensor:
+        weights = weights.unsqueeze(-1)
         if largest.numel() and below(weights.amax() * largest.amax(), limit):
             return torch.zeros_like(weights, dtype=torch.bool)
         return weights * largest >= limit
 
-    acc_q = accumulator(cores.ds_max.sum(-1), chunk.ak, c.acc_q)
-    acc_k = accumulator(cores.ds_max.sum(-2), chunk.aq, c.acc_k)
-    acc_v = accumulator(largest_p.sum(-2), g.ado, c.acc_v)
-    reasons = {name: rows.sum() for name, rows in (in_p | in_ds).items()}
-    reasons |= {
-        "logit_overflow": logits.sum(),
-        "delta_overflow": delta_over.sum(),
-        "ds_overflow": over_row.sum(),
-        "hidden_dp_overflow": hidden.sum(),
-        "p_cast_overflow": (P_col >= limit_p).sum(),
-        "accumulator_overflow": acc_q.sum() + acc_k.sum() + acc_v.sum(),
-    }
+    acc_q = accumulator(cores.ds_max.sum(-1), largest_k, c.acc_q)
+    acc_k = accumulator(cores.ds_max.sum(-2), largest_q, c.acc_k)
+    acc_v = accumulator(largest_p.sum(-2), largest_do, c.acc_v)
     return Exempt(
         delta=row,
-        dq=row | over_row | acc_q | wide_k,
+        dq=lost_q | acc_q,
         dk=reach_k | over_col | acc_k | hidden,
         dv=reach_v | (P_col >= limit_p).unsqueeze(-1) | acc_v,
         hidden=hidden,
         hidden_v=reach_v.expand_as(hidden),
-        reasons=reasons,
         pairs=pairs,
         empty=lost_empty,
     )

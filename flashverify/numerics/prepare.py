@@ -133,6 +133,7 @@ def chunk_of(
     m = (m if sink is None else torch.maximum(m, sink)).masked_fill_(x.empty, 0.0)
     return Chunk(
         rows=rows, q=x.q, k=x.k, v=x.v, aq=aq, ak=ak, av=av, vv=torch.cat([x.v, x.v * x.v], -1), vis=x.vis, pairs=x.pairs, n=x.n, empty=x.empty,
+        seen=x.k.new_full((*x.k.shape[:2], 1), x.n.shape[1] > 0, dtype=torch.bool) if x.seen is None else x.seen,
         A=A, S=S, abs_s=S.abs(), m=m, bad=bad, bad_v=x.bad_v, top=top, low=low, hidden_v=hidden_v,
         parts=parts, sink=sink, kept=kept, factor=factor,
         small_q=flushable(x.q), small_k=flushable(x.k), small_v=flushable(x.v),

@@ -26,13 +26,14 @@ def onto_buckets(problem: BoundInputs, buckets: Pairs, count: int, chunk: Chunk)
     """
     B, Hkv, group = problem.q.shape[:3]
     of = buckets(chunk.rows, slice(0, problem.shape.Sk)) if callable(buckets) else buckets[:, :, chunk.rows]
-    present = torch.unique(of).tolist()
+    present = torch.unique(of)
+    pairs = [of == bucket for bucket in present.tolist()]
 
     def onto(x: Tensor) -> Tensor:
         x = x.reshape(B, Hkv * group, -1, problem.shape.Sk)
         total = x.new_zeros(Hkv * group, count)
-        for bucket in present:
-            total[:, bucket] = torch.where(of == bucket, x, 0.0).sum((0, 2, 3))
+        if pairs:
+            total[:, present.long()] = torch.stack([torch.where(each, x, 0.0).sum((0, 2, 3)) for each in pairs], 1)
         return total
 
     return onto

@@ -1,6 +1,6 @@
 """The bounds of one output, and how to read them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -89,7 +89,6 @@ class ForwardBounds:
         lse_base2: Of the LSE in base 2 before any conversion, absolute, `[B, Hq, Sq, 2]`: B and E64.
         o_unrounded: B of O before its rounding, `[B, Hq, Sq, Dv]`, 0 where O is exact.
         o_underflow: The part of O's B that comes from underflow and flushing, `[B, Hq, Sq, Dv]`.
-        reasons: Number of exempt rows or elements by reason, 0-d integer tensors.
         strict: Of O, where the order of the tiles is declared, or None.
     """
 
@@ -98,7 +97,6 @@ class ForwardBounds:
     lse_base2: Tensor
     o_unrounded: Tensor
     o_underflow: Tensor
-    reasons: Mapping[str, Tensor]
     strict: StrictBound | None = None
 
 
@@ -111,7 +109,6 @@ class BackwardBounds:
         dq: `[B, Hq, Sq, D]`.
         dk: `[B, Hkv, Sk, D]`.
         dv: `[B, Hkv, Sk, Dv]`.
-        reasons: Number of exempt rows or elements by reason, 0-d integer tensors.
         dbias: In the bias's shape, or None.
         dsink: `[Hq]`, or None.
         drelative_bias: `[Hq, buckets]`, or None.
@@ -122,11 +119,15 @@ class BackwardBounds:
     dq: OutputBound
     dk: OutputBound
     dv: OutputBound
-    reasons: Mapping[str, Tensor]
     dbias: OutputBound | None = None
     dsink: OutputBound | None = None
     drelative_bias: OutputBound | None = None
     strict: StrictBound | None = None
+
+
+def rounded(before: Tensor, size: Tensor, u: float, eta: float) -> Tensor:
+    """The error of an output from that before its rounding: `b + u (|y| + b) + eta`; `size` is |y|, and u is 0 where nothing is rounded."""
+    return before + (size + before) * u + eta if u else before + eta
 
 
 def finish(
@@ -160,14 +161,15 @@ def finish(
         The bound, with `exact` elements at 0 and `exempt` ones at +inf.
     """
     size, kept = y.abs(), None
-    if not (nowhere(exact) and nowhere(exempt) and below(size, torch.inf)):
+    # What does not come near the end of the range neither overflows nor flips.
+    largest = size + unrounded + self_error
+    calm = below(largest, out.overflow)
+    if not (nowhere(exact) and nowhere(exempt) and (calm or below(size, torch.inf))):
         exempt = (exempt | ~(size < torch.inf)) & ~exact
         bound = bound.masked_fill(exact, 0.0).masked_fill_(exempt, torch.inf)
         self_error = self_error.masked_fill(exact | exempt, 0.0)
         kept = ~exempt
-    # What does not come near the end of the range neither overflows nor flips.
-    largest = size + unrounded + self_error
-    if below(largest, out.overflow):
+    if calm:
         may_overflow = may_flip = must_overflow = torch.zeros_like(largest, dtype=torch.bool)
     else:
         kept = torch.ones_like(size, dtype=torch.bool) if kept is None else kept

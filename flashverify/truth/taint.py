@@ -6,7 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from flashverify.case.memory.transfers import any_of
 from flashverify.case.quantised.dequantised import dequantised
+from flashverify.numerics.known_absent import below
 from flashverify.outputs import output, rows_reach
 
 if TYPE_CHECKING:
@@ -45,8 +47,6 @@ def clean(problem: Problem) -> Clean:
     dK of the group; one in dO or dLSE taints delta, dQ, dK of the group and, from dO, dV. Elements beyond the declared lengths
     are no part of the problem: they are set to 0 and taint nothing. k and v of a quantised case, and a q in codes, are what their codes stand for.
     """
-    import torch
-
     case, device = problem.case, problem.q.device
     values = dequantised(problem)
     given_k, given_v = (problem.k, problem.v) if values is None else (values.k, values.v)
@@ -62,7 +62,10 @@ def clean(problem: Problem) -> Clean:
         wide = tensor.double()
         if inside is not None:
             wide = wide.where(inside.view(case.batch, 1, inside.shape[1], *[1] * (wide.dim() - 3)), 0.0)
-        bad = ~(wide.abs() < limit)
+        size = wide.abs()
+        if below(size, limit):
+            return wide.contiguous(), None  # as what is made by masking: sums depend on the order in memory
+        bad = ~(size < limit)
         return wide.masked_fill(bad, 0.0), bad
 
     q, bad_q = split(given_q, rows)
@@ -74,7 +77,7 @@ def clean(problem: Problem) -> Clean:
     assert k is not None
     assert v is not None
     bads = [bad for bad in (bad_q, bad_k, bad_v, bad_do, bad_dlse) if bad is not None]
-    if not bool(torch.stack([bad.any() for bad in bads]).any()):
+    if not any(any_of(bads)):
         return Clean(q, k, v, do, dlse, {})
     return Clean(q, k, v, do, dlse, _taint(problem, bad_q, bad_k, bad_v, bad_do, bad_dlse))
 

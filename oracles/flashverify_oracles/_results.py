@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from flashverify_oracles._inputs import Made
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -17,11 +19,13 @@ class Forward:
         o: `[B, Hq, Sq, Dv]` output.
         lse: `[B, Hq, Sq]` log-sum-exp of the visible logits and of the sink, base e; -inf on rows that see no key.
         row_max: `[B, Hq, Sq]` largest visible logit, natural units, without the sink; -inf on rows that see no key.
+        made: the problem, for the backward; None in a result that was put together by a caller.
     """
 
     o: Tensor
     lse: Tensor
     row_max: Tensor
+    made: Made | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -15,7 +15,7 @@ from torch import Tensor
 from flashverify_oracles import _stream, _taint
 from flashverify_oracles._buckets import make_buckets
 from flashverify_oracles._checks import broadcasts, check_tensor, finite
-from flashverify_oracles._inputs import Options, make_inputs
+from flashverify_oracles._inputs import Made, Options, make_inputs
 from flashverify_oracles._results import Backward, Forward
 
 if TYPE_CHECKING:
@@ -85,7 +85,12 @@ def forward(
         if problem.bad_v is not None:
             o.masked_fill_(_taint.rows_that_see(problem, problem.bad_v, kept=True), math.nan)
         B, Hq, Sq, _ = q.shape
-        return Forward(o=o.view(B, Hq, Sq, v.shape[-1]), lse=lse.view(B, Hq, Sq), row_max=row_max.view(B, Hq, Sq))
+        return Forward(
+            o=o.view(B, Hq, Sq, v.shape[-1]),
+            lse=lse.view(B, Hq, Sq),
+            row_max=row_max.view(B, Hq, Sq),
+            made=Made(q, k, v, options, problem),
+        )
 
 
 def backward(
@@ -150,7 +155,8 @@ def backward(
         scale=scale, visible=visible, softcap=softcap, biases=biases, sink=sink, keep=keep, dropout=dropout, tile=_tile
     )
     with torch.no_grad():
-        problem = make_inputs(q, k, v, options)
+        made = forward.made
+        problem = made.problem if made and made.fits(q, k, v, options) else make_inputs(q, k, v, options)
         B, Hq, Sq, _ = q.shape
         Dv = v.shape[-1]
         for name, x, shape in (

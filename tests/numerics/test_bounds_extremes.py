@@ -161,7 +161,6 @@ def test_a_visible_nan_exempts_what_it_reaches_and_nothing_else() -> None:
     assert torch.equal(expected.any(-1), B.dq.exempt.any(-1))
     assert B.dk.exempt[0, 0].all()
     assert not B.dk.exempt[0, 1].any()
-    assert int(F.reasons["non_finite_input"]) == 3
 
 
 def test_chunks_agree_with_the_whole() -> None:
@@ -200,7 +199,6 @@ def test_ds_that_overflows_its_cast_exempts_its_row_and_key_only() -> None:
     assert B.dq.exempt[0, 0].all(-1).tolist()[3]
     assert B.dk.exempt[0, 0].all(-1).tolist()[2]
     assert not B.dv.exempt.any()
-    assert int(B.reasons["ds_overflow"]) >= 1
     assert not bounds(q, k, v, do, scale=0.25, dtype="bf16")[1].dq.exempt.any()
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from flashverify.case.codec import ints, ints_text
 from flashverify.case.masks.packed import Packed
 from flashverify.case.masks.part import Condition, Drawn, MaskPart, Role, Source
@@ -141,13 +143,13 @@ def ancestors(tree: Tree | tuple[Tree, ...], case: Case) -> torch.Tensor:
 
     single = single_trees(tree, case.mask.packed)
     rows = case.seq_q * (len(tree) if has_entry_trees(tree) else 1)
-    table = torch.zeros(rows, max((len(parents) for _, parents in single), default=0) or 1, dtype=torch.bool)
+    table = np.zeros((rows, max((len(parents) for _, parents in single), default=0) or 1), dtype=bool)
     for first, parents in single:
         for node, parent in enumerate(parents):
             if parent >= 0:
-                table[first + node] |= table[first + parent]
+                table[first + node] = table[first + parent]
             table[first + node, node] = True
-    return table
+    return torch.from_numpy(table)
 
 
 def nodes_seen(pairs: Pairs, table: torch.Tensor, *, moved: int = 0) -> torch.Tensor:

@@ -46,10 +46,8 @@ class _Allocation:
     filled: bool  # the caller asked for a content: zeros, full
 
     def bands_changed(self) -> torch.Tensor:
-        """The elements of the guard bands that do not hold what was put there: bool, as long as the buffer."""
-        changed = self.raw != self.poison
-        changed[self.start : self.start + self.extent] = False
-        return changed
+        """The elements of the guard bands that do not hold what was put there: bool `[2, start]`, before and behind."""
+        return self.raw.as_strided((2, self.start), (self.start + self.extent, 1)) != self.poison
 
 
 class Guard:
@@ -138,16 +136,15 @@ class Guard:
 
     def damage(self) -> list[Damage]:
         """Allocations whose guard bands changed, named in the order in which they were made."""
-        changed = [allocation.bands_changed() for allocation in self._allocations.values()]
-        flags, found = any_of(changed), list[Damage]()
-        for number, allocation in enumerate(self._allocations.values()):
-            if flags[number]:
-                places = changed[number].nonzero().flatten()
-                first = int(places[0]) - allocation.start
-                side = "before" if first < 0 else "behind"
-                name = f"alloc {number}"
+        banded = [(number, each) for number, each in enumerate(self._allocations.values()) if each.start]
+        changed, found = [each.bands_changed() for _, each in banded], list[Damage]()
+        for (number, allocation), bands, flag in zip(banded, changed, any_of(changed), strict=True):
+            if flag:
+                side, place = bands.nonzero()[0].tolist()
+                first = place + (allocation.extent if side else -allocation.start)
+                name, count = f"alloc {number}", int(bands.sum())
                 kind = f"{allocation.dtype}, {allocation.extent} elements"
-                message = f"{name} ({kind}): written {side} the buffer, {first} elements from its start ({len(places)} elements)"
+                message = f"{name} ({kind}): written {'behind' if side else 'before'} the buffer, {first} elements from its start ({count} elements)"
                 found.append(Damage(name, "guard", (first,), message))
         return found
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -20,10 +22,9 @@ def any_of(masks: Sequence[torch.Tensor]) -> list[bool]:
     """
     import torch
 
-    found = [mask.any() for mask in masks]
-    if not any(flag.is_cuda for flag in found):
-        return [bool(flag) for flag in found]
-    answers = [False] * len(found)
+    if not any(mask.is_cuda for mask in masks):
+        return [bool(np.count_nonzero(mask.numpy())) for mask in masks]  # torch takes twice the time
+    found, answers = [mask.any() for mask in masks], [False] * len(masks)
     for device in {flag.device for flag in found}:
         places = [place for place, flag in enumerate(found) if flag.device == device]
         for place, answer in zip(places, torch.stack([found[i] for i in places]).tolist(), strict=True):

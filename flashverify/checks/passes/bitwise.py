@@ -40,11 +40,12 @@ def first_differences(
     """
     if not compares():
         return [None] * len(pairs)
-    masks = [_different(*pair) for pair in pairs]
-    return [
-        _described(mask, a, b) if flag else None
-        for mask, (a, b, _), flag in zip(masks, pairs, any_of(masks), strict=True)
-    ]
+    unequal = [n for n, (a, b, _) in enumerate(pairs) if a.is_cuda or not a.equal(b)]  # a GPU would be waited for
+    masks, found = [_different(*pairs[n]) for n in unequal], list[Difference | None]([None] * len(pairs))
+    for n, mask, flag in zip(unequal, masks, any_of(masks), strict=True):
+        if flag:
+            found[n] = _described(mask, *pairs[n][:2])
+    return found
 
 
 def _different(a: torch.Tensor, b: torch.Tensor, ignore: torch.Tensor | None) -> torch.Tensor:
