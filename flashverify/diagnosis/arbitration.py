@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from flashverify.diagnosis.attempting import attempted
 from flashverify.diagnosis.claims import Answer, Claim
+from flashverify.diagnosis.narrowing import OTHER_OUTPUTS, Narrowed, kernel_alone
 from flashverify.diagnosis.readings import Readings, readings
 from flashverify.outputs import BACKWARD
 
@@ -77,16 +78,39 @@ class Hearing:
         read = self.readings(start)
         fresh = [scene for case, scene in self._trials.scenes.items() if case not in known]
         told = _answers(answer, fresh)
-        explained = told.count(Answer.CLEAR) + told.count(Answer.EXPLAINED)
-        otherwise, right = told.count(Answer.OTHERWISE), told.count(Answer.RIGHT)
+        if _refuted(answer, told) and (alone := self._of_one_kernel(start, answer, fresh)):
+            told = alone
+            answer.evidence += OTHER_OUTPUTS
+        explained, otherwise, right = _explained(told), told.count(Answer.OTHERWISE), told.count(Answer.RIGHT)
         exact = read.tested and not read.part and _about(read, self._output)
-        most = 0.0 if answer.conditions else _OTHERWISE * (explained + otherwise)
-        if otherwise > most or (exact and (otherwise or (read.both and (right or answer.open)))):
+        if _refuted(answer, told) or (exact and (otherwise or (read.both and (right or answer.open)))):
             return Ruling(None, read)
         if not exact:
             return Ruling(answer, fresh=explained)
         plain = not answer.conditions and not unlike(answer)
         return Ruling(answer, read, read.both and not plain, explained)
+
+    def _of_one_kernel(self, start: Scene, answer: Named, fresh: list[Scene]) -> list[Answer]:
+        """What fresh cases say of the outputs of the kernel that is asked about; empty where they refute the name there too.
+
+        A second defect makes the outputs of other kernels wrong in another way.
+        """
+        kernel = kernel_alone(self._trials, start, self._output)
+        if kernel is None:
+            return []
+        alone = Narrowed(self._trials, kernel)
+        told = _answers(answer, list(map(alone.of_kernel, fresh)), frozenset(kernel))
+        return [] if _refuted(answer, told) else told
+
+
+def _explained(told: list[Answer]) -> int:
+    return told.count(Answer.CLEAR) + told.count(Answer.EXPLAINED)
+
+
+def _refuted(answer: Named, told: list[Answer]) -> bool:
+    """Whether more cases are wrong in another way than a name may leave."""
+    otherwise = told.count(Answer.OTHERWISE)
+    return otherwise > (0.0 if answer.conditions else _OTHERWISE * (_explained(told) + otherwise))
 
 
 def _about(read: Readings, output: str) -> bool:
@@ -106,7 +130,8 @@ def unlike(answer: Named) -> bool:
     return any(other != first for other in others)
 
 
-def _answers(answer: Named, scenes: list[Scene]) -> list[Answer]:
+def _answers(answer: Named, scenes: list[Scene], outputs: frozenset[str] | None = None) -> list[Answer]:
     first = answer.claims[0]
-    claim = Claim(first.semantics, answer.conditions, first.scope, ways=first.ways)
+    scope = first.scope if outputs is None else first.scope & outputs
+    claim = Claim(first.semantics, answer.conditions, scope, ways=first.ways)
     return [claim.answer(scene) for scene in scenes]

@@ -14,7 +14,7 @@ from flashverify.diagnosis.arbitration import Hearing
 from flashverify.diagnosis.attempting import attempted
 from flashverify.diagnosis.description import described
 from flashverify.diagnosis.naming import Named, named, named_at_places
-from flashverify.diagnosis.narrowing import Narrowed, kernel_alone
+from flashverify.diagnosis.narrowing import OTHER_OUTPUTS, Narrowed, kernel_alone
 from flashverify.diagnosis.observation import LARGEST
 from flashverify.diagnosis.opening import first_scene, unwritten, unwritten_read
 from flashverify.diagnosis.padding_experiment import padding_reaches
@@ -221,7 +221,7 @@ def _by_itself(search: _Search, trials: Trials, start: Scene, output: str) -> tu
     answer = search(alone, scene)
     if answer is None:
         return None
-    answer.evidence += "; other outputs are wrong in another way"
+    answer.evidence += OTHER_OUTPUTS
     return answer, scene
 
 

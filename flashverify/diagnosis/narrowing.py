@@ -12,7 +12,10 @@ if TYPE_CHECKING:
     from flashverify.case.case import Case
     from flashverify.diagnosis.observation import Scene
 
-__all__ = ["Narrowed", "kernel_alone"]
+__all__ = ["OTHER_OUTPUTS", "Narrowed", "kernel_alone"]
+
+OTHER_OUTPUTS = "; other outputs are wrong in another way"
+"""Added to the evidence of what explains one kernel alone."""
 
 
 def kernel_alone(trials: Trials, scene: Scene, output: str) -> tuple[str, ...] | None:

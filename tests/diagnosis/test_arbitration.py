@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from flashverify.case.case import Grad
 from flashverify.case.text import parse_case
 from flashverify.diagnosis import arbitration
 from flashverify.diagnosis.arbitration import Hearing
@@ -74,6 +75,23 @@ def test_a_name_with_conditions_goes_where_a_fresh_case_is_wrong_in_another_way(
     ruling, _ = ruled(monkeypatch, Otherwise(), answer(claim("causal-ignored", "causal != no")), read)
 
     assert ruling.answer is None
+
+
+def test_a_second_defect_in_another_kernel_takes_no_name_away(monkeypatch):
+    subject = planted(**IGNORED, delta_factor=2.0)
+
+    def asked(trials, scene, output):
+        trials.scene(dataclasses.replace(grown(scene.case, 6, 9, regime="normal", seed=3), grad=Grad()))
+        return Readings()
+
+    monkeypatch.setattr(arbitration, "readings", asked)
+    for output, said in (("o", True), ("dq", False)):
+        trials = Trials(subject, 300, kept=0.4)
+        case = parse_case(CAUSAL) if said else dataclasses.replace(parse_case(CAUSAL), grad=Grad())
+        given = answer(claim("causal-ignored", "causal != no"))
+        ruling = Hearing(trials, output).ruling(trials.scene(case), given)
+        assert (ruling.answer is not None) == said
+        assert given.evidence.endswith("wrong in another way") == said
 
 
 def test_of_two_that_say_it_equally_well_the_one_without_conditions_is_the_title(monkeypatch):
