@@ -3,8 +3,8 @@
     python benchmarks/gpu_paths.py [--workers N] [--masks KIND ...]
 
 Worker processes compile a key each and compute the same problems in all three ways: lengths that no tile divides, masks with fewer
-keys than queries, grouped heads, both orders of axes, windows from one key to more than there are, and rows that see nothing. One line
-a problem; exit code 1 if any bit differs or a way was not taken.
+keys than queries, grouped heads, both orders of axes, windows from one key to more than there are, patterns of blocks, and rows that see
+nothing. One line a problem; exit code 1 if any bit differs or a way was not taken.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ _CAUSAL: tuple[Problem, ...] = (
     ({"causal": "top-left"}, (2048, 2048), (2, 2), "bshd"),
     ({"causal": "bottom-right"}, (700, 333), (2, 1), "bshd"),
     ({"window": (None, 77)}, (520, 391), (2, 2), "bhsd"),
+    ({"causal": "top-left"}, (2048, 2048), (16, 4), "bhsd"),  # programs of the forward compute several tiles
 )
 PROBLEMS: dict[str, tuple[Problem, ...]] = {
     "none": tuple(({}, *others) for _, *others in _CAUSAL),  # type: ignore[misc]
@@ -49,8 +50,26 @@ PROBLEMS: dict[str, tuple[Problem, ...]] = {
         ({"window": (128, None)}, (700, 400), (2, 2), "bhsd"),  # the last rows see nothing
         ({"window": (301, None)}, (1025, 1300), (3, 1), "bhsd"),
     ),
+    "blocks": (
+        ({"blocks": (128, 128, 0.5)}, (1000, 1333), (4, 1), "bhsd"),
+        ({"blocks": (128, 128, 0.05)}, (2048, 2048), (2, 2), "bshd"),  # some rows and keys see nothing
+        ({"blocks": (256, 384, 0.4)}, (700, 1333), (2, 1), "bhsd"),
+        ({"blocks": (384, 128, 1.0)}, (1152, 333), (2, 2), "bshd"),
+        ({"blocks": (128, 256, 0.0)}, (300, 300), (2, 2), "bhsd"),
+        ({"blocks": (128, 128, 0.3)}, (2048, 2048), (16, 4), "bhsd"),
+    ),
+    "causal blocks": (
+        ({"blocks": (128, 128, 0.5), "causal": "bottom-right"}, (1000, 1333), (4, 2), "bhsd"),
+        ({"blocks": (256, 128, 0.3), "causal": "top-left"}, (2048, 2048), (2, 1), "bshd"),
+        ({"blocks": (128, 128, 0.7), "causal": "bottom-right"}, (700, 333), (2, 2), "bhsd"),
+    ),
+    "window blocks": (
+        ({"blocks": (128, 128, 0.6), "causal": "top-left", "window": (511, None)}, (2048, 2048), (4, 1), "bhsd"),
+        ({"blocks": (256, 128, 0.5), "window": (300, 129)}, (1111, 1200), (4, 2), "bshd"),
+        ({"blocks": (128, 384, 0.5), "window": (60, 10)}, (900, 300), (2, 1), "bhsd"),
+    ),
 }
-"""By kind of mask, which is compiled in."""
+"""By kind of mask, which is compiled in; of a pattern, queries and keys per block and the share of live ones."""
 OUTPUTS = ("o", "lse2", "dq", "dk", "dv")
 
 
@@ -69,6 +88,8 @@ def outputs(key: tuple[int, str, str], problem: Problem, **way: bool) -> tuple[A
         shape = (2, h, s, d) if layout == "bhsd" else (2, s, h, d)
         return torch.randn(shape, generator=generator, device="cuda", dtype=dtype)
 
+    if "blocks" in mask:
+        mask = mask | {"blocks": pattern(*mask["blocks"], heads, sq, sk)}
     q, k, v, do = normal(heads, sq), normal(kv_heads, sk), normal(kv_heads, sk), normal(heads, sq)
     configs = {
         n: launch_config(n, d=d, dv=d, dtype=dtype, mask="none", sq=sq, capability=(9, 0))
@@ -80,6 +101,16 @@ def outputs(key: tuple[int, str, str], problem: Problem, **way: bool) -> tuple[A
     found = forward(q, k, v, options)
     gradients = backward(do, q, k, v, found.o, found.lse2, options)
     return found.o, found.lse2, gradients.dq, gradients.dk, gradients.dv
+
+
+def pattern(rows: int, keys: int, share: float, heads: int, sq: int, sk: int) -> Any:
+    """A pattern of `share` live blocks, one for each head, shared by the batches."""
+    import torch
+
+    from flashverify_kernels import BlockMask
+
+    live = torch.rand(1, heads, -(-sq // rows), -(-sk // keys), generator=torch.Generator().manual_seed(1)) < share
+    return BlockMask.from_bool(live.to("cuda"), rows, keys)
 
 
 def compared(key: tuple[int, str, str], begun: float) -> list[bool]:

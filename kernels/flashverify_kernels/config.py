@@ -123,7 +123,7 @@ def launch_config(
                     wide = kind == "forward" and (asked or (d, dtype, flags & LOWER.value) == (64, torch.float16, 0))
                     config = replace(_WHOLE[d] if wide else config, hopper=asked)
             if pairs == "plain" and d == dv and whole and sq > _SHORT and limit >= SHARED_MEMORY:
-                config = replace(config, **fastest(kind, d, flags, blocks))
+                config = replace(config, **fastest(kind, d, flags, blocks, capability == HOPPER and hopper))
     if sq <= _SHORT:
         config = replace(config, block_m=16, num_warps=4, descriptors=False)
     if blocks is not None:

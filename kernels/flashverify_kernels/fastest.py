@@ -20,9 +20,16 @@ _TILES: dict[tuple[str, int], dict[int, Tile]] = {
     ("dkdv", 256): dict.fromkeys((_DENSE, _CAUSAL), (64, 64, 8, 2)),
 }
 _LARGE_BLOCKS: Tile = (128, 128, 8, 2)
+_OF_HOPPER: dict[tuple[str, int], Tile] = {
+    ("forward", 64): (64, 128, 4, 2),
+    ("forward", 128): _LARGE_BLOCKS,
+    ("dkdv", 64): (64, 128, 4, 2),
+    ("dkdv", 128): (64, 128, 8, 1),
+}
+"""Of patterns under the kernels for Hopper GPUs, whose programs take as many queries or keys: they divide a block."""
 
 
-def fastest(kind: str, dim: int, flags: int, blocks: tuple[int, int] | None) -> dict[str, Any]:
+def fastest(kind: str, dim: int, flags: int, blocks: tuple[int, int] | None, hopper: bool = False) -> dict[str, Any]:
     """The fields of a `LaunchConfig` for 16-bit problems without further terms, all rows of which count; none where no other tiles were found.
 
     Args:
@@ -30,7 +37,13 @@ def fastest(kind: str, dim: int, flags: int, blocks: tuple[int, int] | None) -> 
         dim: head dimension of q, k and v.
         flags: parts of the mask.
         blocks: queries and keys per block of a block-sparse mask.
+        hopper: whether the kernels for Hopper GPUs may be asked for.
     """
+    of_hopper = _OF_HOPPER.get((kind, dim))
+    if hopper and blocks and of_hopper and not flags & ~(_WINDOW | _BLOCKS):
+        m, n, warps, stages = of_hopper
+        if blocks[0] % m == blocks[1] % n == 0:
+            return {"block_m": m, "block_n": n, "num_warps": warps, "num_stages": stages, "hopper": True}
     tile = _TILES.get((kind, dim), {}).get(flags)
     if tile is None:
         return {}

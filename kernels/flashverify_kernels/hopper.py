@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from flashverify_kernels.config import HOPPER
-from flashverify_kernels.device.mask import LOWER, UPPER
+from flashverify_kernels.device.mask import LOWER, SPARSE, UPPER
 from flashverify_kernels.plans import launched
 from flashverify_kernels.runtime import compute_capability
 from flashverify_kernels.terms import LOG2_E
 from flashverify_kernels.tiles import describable
+from flashverify_kernels.views import strides
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 _GROUP = 64  # rows of a group of four warps
 _QUERIES = 64  # of a tile that dK and dV walk; their bits do not depend on it
 _KEYS = 128  # of a tile that the forward walks; its bits do
+_EMPTY = 1.125  # rounds of pairs times the room, beside the pairs
 _WIDTHS = (64, 128)  # head dimensions
 _REGISTERS = {"maxnreg": 168}
 """Of three groups of warps, which change their share as they start, or of three programs on a multiprocessor."""
@@ -92,12 +94,20 @@ def suits(call: CheckedCall, options: Options, kind: Kind, tensors: dict[str, to
         and dtype in (torch.float16, torch.bfloat16)
         and call.d == call.dv
         and call.d in _WIDTHS
-        and not call.mask.flags & ~(UPPER.value | LOWER.value)
+        and not call.mask.flags & ~(UPPER.value | LOWER.value | SPARSE.value)
+        and not any(size % tile for size, tile in zip(call.mask.block_size or (), _tile(kind, call.d), strict=False))
         and call.terms.pairs == "plain"
         and call.terms.sink is None
         and options.whole
         and all(x.dtype == dtype and describable(x) for x in tensors.values())
     )
+
+
+def _tile(kind: Kind, d: int) -> tuple[int, int]:
+    """Queries and keys that a program of the kernel takes together; they divide a block."""
+    if kind == "dkdv":
+        return _QUERIES, 2 * _GROUP
+    return _GROUP if d <= _GROUP else 2 * _GROUP, _KEYS
 
 
 def forward(call: CheckedCall, tensors: dict[str, torch.Tensor], lse2: torch.Tensor) -> Callable[[], Any]:
@@ -106,22 +116,55 @@ def forward(call: CheckedCall, tensors: dict[str, torch.Tensor], lse2: torch.Ten
     from flashverify_kernels.device.hopper.narrow import hopper_narrow_forward_kernel
 
     narrow = call.d <= _GROUP
-    kernel = hopper_narrow_forward_kernel if narrow else hopper_forward_kernel
-    rows = _GROUP if narrow else 2 * _GROUP
+    tiles, heads = -(-call.sq // _tile("forward", call.d)[0]), call.batch * call.heads
+    paired, programs = False, heads * tiles
+    if not narrow:
+        paired, programs = shares(heads, tiles, call.mask.flags, multiprocessors(lse2.device))
     return functools.partial(
         launched,
-        kernel,
-        call.batch * call.heads * -(-call.sq // rows),
+        hopper_narrow_forward_kernel if narrow else hopper_forward_kernel,
+        programs,
         *_described(tensors, q=_GROUP, k=_KEYS, v=_KEYS, o=_GROUP),
         lse2,
         call.scale * LOG2_E,
+        *(() if narrow else (call.batch,)),
         *_sizes(call),
+        *_blocks(call, "forward"),
         UPPER=bool(call.mask.flags & UPPER.value),
+        **({} if narrow else {"PAIRED": paired}),
         STAGES=2,
         num_warps=4,
         enable_fp_fusion=False,  # see `device.softmax.online_step`
-        **(_REGISTERS if not narrow or call.mask.flags & LOWER.value else {}),  # without a lower edge they suffice
+        **(
+            _REGISTERS if not narrow or call.mask.flags & (LOWER.value | SPARSE.value) else {}
+        ),  # otherwise they suffice
     )
+
+
+def shares(heads: int, tiles: int, flags: int, room: int) -> tuple[bool, int]:
+    """Whether tiles go in pairs, and how many programs share all tiles.
+
+    As many programs as there is room for take equal shares; what each fetches for its next tile arrives beside its work. Where walks differ
+    and the last round of pairs would leave much of the room empty, there is a program a tile, and the GPU spreads them.
+
+    Args:
+        heads: query heads of all batches.
+        tiles: tiles of queries of a head.
+        flags: parts of the mask.
+        room: programs that run at a time.
+    """
+    if flags & LOWER.value or not flags & (UPPER.value | SPARSE.value):
+        return False, min(heads * tiles, room)  # all walks are alike
+    units = heads * (tiles - tiles // 2)
+    if room * -(-units // room) > _EMPTY * units:
+        return False, heads * tiles
+    return True, min(units, room)
+
+
+@functools.cache
+def multiprocessors(device: torch.device) -> int:
+    """Programs that run at a time where each takes a multiprocessor."""
+    return int(torch.cuda.get_device_properties(device).multi_processor_count)
 
 
 def dkdv(
@@ -140,6 +183,7 @@ def dkdv(
         call.scale,
         call.scale * LOG2_E,
         *_sizes(call),
+        *_blocks(call, "dkdv"),
         UPPER=bool(call.mask.flags & UPPER.value),
         EVEN=call.sq % _QUERIES == 0 and lse2.data_ptr() % 16 == delta.data_ptr() % 16 == 0,
         STAGES=3 if call.d <= _GROUP else 2,
@@ -154,6 +198,15 @@ def _sizes(call: CheckedCall) -> tuple[int, int, int, int, int | None, int]:
     low, high = (min(max(edge, -call.sq), call.sk) for edge in (shift - mask.left, shift + mask.right))
     lower = low if mask.flags & LOWER.value else None
     return call.heads, call.heads // call.kv_heads, call.sq, call.sk, lower, high
+
+
+def _blocks(call: CheckedCall, kind: Kind) -> tuple[Any, ...]:
+    """The tables of the live blocks, their steps, and the size of a block; None for all of them where there is no pattern."""
+    blocks = call.mask.blocks
+    if blocks is None:
+        return (None,) * 5
+    tables = blocks.along_queries if kind == "dkdv" else blocks.along_keys
+    return tables, *strides(tables)[:2], blocks.rows, blocks.keys
 
 
 def _described(tensors: dict[str, torch.Tensor], **rows: int) -> list[Any]:

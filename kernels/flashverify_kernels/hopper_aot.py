@@ -16,6 +16,7 @@ _TILES = {
     "dkdv": {"q_tiles": 64, "k_tiles": 64, "v_tiles": 64, "do_tiles": 64, "dk_tiles": 64, "dv_tiles": 64},
 }
 _SIZES = dict.fromkeys(("heads", "group", "sq", "sk", "low", "high"), "i32")
+_BLOCKS = {"live_ptr": "*i32", "live_batch": "i64", "live_head": "i64", "block_rows": "i32", "block_keys": "i32"}
 _ELEMENTS = {torch.float16: "fp16", torch.bfloat16: "bf16"}
 
 
@@ -26,6 +27,7 @@ def compile_hopper(
     dtype: torch.dtype,
     causal: bool,
     left: bool = False,
+    blocks: bool = False,
     even: bool = True,
     stages: int = 2,
 ) -> Compiled:
@@ -37,6 +39,7 @@ def compile_hopper(
         dtype: of the inputs.
         causal: whether the mask has an upper edge.
         left: whether it has a lower edge.
+        blocks: whether it has a pattern of live blocks.
         even: whether tiles divide the queries (dK and dV only).
         stages: slots of the rings of tiles.
 
@@ -59,10 +62,17 @@ def compile_hopper(
         for name, rows in _TILES["dkdv" if backward else "forward"].items()
     }
     signature |= {"lse2_ptr": "*fp32", "delta_ptr": "*fp32", "scale": "fp32"} if backward else {"lse2_ptr": "*fp32"}
-    signature |= {"scale_log2": "fp32", **_SIZES}
-    constants: dict[str, Any] = {"UPPER": causal, **({"EVEN": even} if backward else {}), "STAGES": stages}
+    signature |= {"scale_log2": "fp32", **({"batch": "i32"} if kernel == "forward" else {}), **_SIZES, **_BLOCKS}
+    constants: dict[str, Any] = {
+        "UPPER": causal,
+        **({"PAIRED": causal and not left} if kernel == "forward" else {}),
+        **({"EVEN": even} if backward else {}),
+        "STAGES": stages,
+    }
     if not left:
         constants["low"] = None
+    if not blocks:
+        constants |= dict.fromkeys(_BLOCKS)
     functions = {
         "forward": hopper_forward_kernel,
         "narrow_forward": hopper_narrow_forward_kernel,
@@ -72,7 +82,7 @@ def compile_hopper(
     built = triton.compile(
         GluonASTSource(functions[kernel], signature | dict.fromkeys(constants, "constexpr"), constants),
         target=GPUTarget("cuda", 90, 32),
-        options=options if kernel == "narrow_forward" and not left else options | {"maxnreg": 168},
+        options=options if kernel == "narrow_forward" and not (left or blocks) else options | {"maxnreg": 168},
     )
     registers, stack = resources(built.asm["cubin"])
     return Compiled(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from flashverify_kernels.blocks import BlockMask
 from flashverify_kernels.config import Configs, LaunchConfig
 from flashverify_kernels.options import DecodeOptions, Options
 from flashverify_kernels.packed import Packed
@@ -118,6 +119,13 @@ def _packed(value: Any, tensors: list[torch.Tensor]) -> Hashable:
     return value.max_q, value.max_k
 
 
+def _blocks(value: Any, tensors: list[torch.Tensor]) -> Hashable:
+    if not (type(value) is BlockMask and type(value.rows) is type(value.keys) is int):
+        raise NoPlanError
+    tensors += (value.along_keys, value.along_queries)
+    return value.rows, value.keys
+
+
 def _config(value: Any, tensors: list[torch.Tensor]) -> Hashable:
     if type(value) is Configs:
         return tuple(None if x is None else _config(x, tensors) for x in _kernels(value))
@@ -144,7 +152,7 @@ _COMMON: dict[str, _Reader] = {
 _READERS: dict[type, dict[str, tuple[object, _Reader]]] = {
     kind: {field.name: (field.default, readers.get(field.name, _none)) for field in dataclasses.fields(kind)}
     for kind, readers in (
-        (Options, _COMMON | {"prefix_lengths": _tensor, "packed": _packed, "sink": _tensor}),
+        (Options, _COMMON | {"prefix_lengths": _tensor, "packed": _packed, "sink": _tensor, "blocks": _blocks}),
         (
             DecodeOptions,
             _COMMON | {"block_table": _tensor, "n_splits": _exactly(int)},

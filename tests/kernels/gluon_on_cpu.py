@@ -116,7 +116,7 @@ def _specialise(parts, warps, registers):
 
     def work(function, args):
         try:
-            _begin(number, programs)
+            begin(number, programs)
             with np.errstate(
                 invalid="ignore", over="ignore"
             ):  # rows of padding and rows without keys, which are hidden
@@ -133,12 +133,18 @@ def _specialise(parts, warps, registers):
         raise failures[0]
 
 
-def _begin(number, programs):
+def begin(number, programs):
+    """This thread is a program, or a group of warps of one, and has no products under way."""
     _thread.number, _thread.programs, _thread.products = Whole(number), Whole(programs), []
 
 
 def _allocate(dtype, shape, layout):
     return array([_Barrier() for _ in range(shape[0])] if layout is _Barrier else np.full(shape, np.nan, dtype))
+
+
+def _load(at, mask=True, other=0):
+    found = np.where(mask, at.x[np.where(mask, at.place, 0)], at.x.dtype.type(other))
+    return array(found) if found.ndim else Whole(found)
 
 
 def _store(pointer, x, mask):
@@ -165,7 +171,7 @@ _LANGUAGE = types.SimpleNamespace(
     log2=lambda x: array(np.log2(x)),
     convert_layout=lambda x, layout: x,
     multiple_of=lambda x, size: x,
-    load=lambda at, mask=True, other=0.0: array(np.where(mask, at.x[np.where(mask, at.place, 0)], np.float32(other))),
+    load=_load,
     store=_store,
     allocate_shared_memory=_allocate,
     warp_specialize=_specialise,
@@ -196,5 +202,5 @@ def run(kernel, programs, *args):
     """Run all programs of a kernel, one after the other."""
     function = on_cpu(kernel)
     for number in range(programs):
-        _begin(number, programs)
+        begin(number, programs)
         function(*(Whole(x) if type(x) is int else x for x in args))

@@ -29,6 +29,27 @@ def test_backwards_of_windows_and_blocks_have_short_loops(kind):
     assert _tile(kind, "blocks", blocks=(128, 128)) == ((64, 64, 4, 2), True)
 
 
+@pytest.mark.parametrize("mask", ["blocks", "causal+blocks", "left+blocks", "causal+left+blocks"])
+@pytest.mark.parametrize("d", [64, 128])
+def test_large_blocks_have_the_kernels_for_hopper_gpus(mask, d):
+    def asked(kind, blocks, mask=mask, **given):
+        given = {"sq": 4096, "dtype": torch.float16, "capability": (9, 0)} | given
+        config = launch_config(kind, d=d, dv=d, mask=mask, blocks=blocks, **given)
+        return config.hopper and config.block_n == 128
+
+    assert asked("forward", (d, 128))
+    assert asked("dkdv", (64, 256))
+    assert not asked("dq", (128, 128))
+    assert not asked("forward", (d // 2, 128))
+    assert not asked("dkdv", (32, 128))
+    for kind in ("forward", "dkdv"):
+        assert not asked(kind, (128, 64))
+        for given in ({"hopper": False}, {"capability": (8, 0)}, {"whole": False}, {"pairs": "terms"}, {"sq": 16}):
+            assert not asked(kind, (128, 128), **given)
+    assert not asked("forward", (128, 128), mask="prefix+blocks")
+    assert not asked("forward", (128, 128), dtype=torch.float32)
+
+
 @pytest.mark.parametrize("given", [{"whole": False}, {"pairs": "terms"}, {"limit": 163 * 1024}])
 def test_other_problems_keep_tiles_that_pointers_load(given):
     assert not _tile("forward", "none", 256, **given)[1]

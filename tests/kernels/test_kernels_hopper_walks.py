@@ -4,7 +4,9 @@ import math
 
 import numpy as np
 import pytest
+import torch
 
+from flashverify_kernels import BlockMask
 from tests.fast_tier import fast_one_in
 from tests.kernels.gluon_on_cpu import DeadlockError, run
 from tests.kernels.gluon_values import Pointer, Tiles
@@ -36,6 +38,19 @@ PROBLEMS = [  # queries, keys, query heads, kv heads, low, high
     (130, 130, 1, 1, *UNSEEN),
 ]
 
+PATTERNS = [  # a problem, queries and keys per block, share of live blocks
+    ((130, 200, 1, 1, None, None), (128, 128), 1.0),
+    ((700, 900, 2, 1, None, None), (128, 128), 0.5),
+    ((640, 640, 4, 2, None, None), (128, 256), 0.3),
+    ((300, 1200, 1, 1, None, None), (256, 128), 0.2),
+    ((300, 300, 2, 1, None, None), (128, 128), 0.0),
+    ((700, 333, 2, 1, None, 0), (128, 128), 0.6),
+    ((700, 333, 2, 2, None, -367), (128, 128), 0.7),  # the last queries are a part of a tile, which is no full one
+    ((900, 900, 1, 1, -300, 0), (128, 128), 0.6),
+    ((900, 1200, 1, 1, -300, 400), (256, 384), 0.5),
+    ((700, 900, 2, 2, 100, None), (128, 128), 0.5),
+]
+
 
 def exact(q, k, v, do, see):
     """O, base-2 LSE, delta, dK and dV in float64."""
@@ -54,7 +69,17 @@ def exact(q, k, v, do, see):
         return o, (pivot + np.log(total))[..., 0] / math.log(2), delta, dk, dv
 
 
-def computed(problem, kernels=("forward", "narrow", "dkdv")):
+def tables_of(live, rows, keys):
+    """The arguments of a pattern, along the keys and along the queries."""
+    mask = BlockMask.from_bool(torch.from_numpy(live)[None], rows, keys)
+    tables = {"keys": mask.along_keys, "queries": mask.along_queries}
+    return {
+        axis: (Pointer(x.numpy().ravel()), 0, x.stride(1) if len(live) > 1 else 0, rows, keys)
+        for axis, x in tables.items()
+    }
+
+
+def computed(problem, kernels=("forward", "narrow", "dkdv"), size=None, share=1.0):
     """What the kernels give and what is exact, by output."""
     sq, sk, heads, kv_heads, low, high = problem
     rng = np.random.default_rng(0)
@@ -62,30 +87,43 @@ def computed(problem, kernels=("forward", "narrow", "dkdv")):
     q, k, v, do = (rng.standard_normal((1, h, s, D)).astype(np.float16) for h, s in shapes)
     i, j = np.arange(sq)[:, None], np.arange(sk)[None]
     see = (j >= i + (-math.inf if low is None else low)) & (j <= i + (math.inf if high is None else high))
+    of_pattern = dict.fromkeys(("keys", "queries"), (None,) * 5)
+    if size is not None:
+        live = rng.random((heads, -(-sq // size[0]), -(-sk // size[1]))) < share
+        of_pattern = tables_of(live, *size)
+        see = see & live.repeat(size[0], 1).repeat(size[1], 2)[:, :sq, :sk]
     o, lse2, delta, dk, dv = exact(q[0], k[0], v[0], do[0], see)
     scale, group = D**-0.5, heads // kv_heads
-    sizes = (scale * math.log2(math.e), heads, group, sq, sk, low, 0 if high is None else high, high is not None)
+    edges = (heads, group, sq, sk, low, 0 if high is None else high)
+    upper = high is not None
     found = {}
     for name, kernel, rows in (
         ("forward", forward.hopper_forward_kernel, 128),
         ("narrow", narrow.hopper_narrow_forward_kernel, 64),
     ):
+        programs = 2 if name == "forward" else None
         if name in kernels:
             own, own_lse2 = np.full_like(q, np.nan), np.full(heads * sq, np.nan, np.float32)
-            tiles = (Tiles(q, 64), Tiles(k, 128), Tiles(v, 128), Tiles(own, 64))
-            run(kernel, heads * -(-sq // rows), *tiles, Pointer(own_lse2), *sizes, 2)
+            places = (Tiles(q, 64), Tiles(k, 128), Tiles(v, 128), Tiles(own, 64))
+            tiles = -(-sq // rows)
+            numbers = (scale * math.log2(math.e), *edges, *of_pattern["keys"], upper, 2)
+            if name == "forward":
+                paired = upper and low is None
+                numbers = (scale * math.log2(math.e), 1, *edges, *of_pattern["keys"], upper, paired, 2)
+            run(kernel, programs or heads * tiles, *places, Pointer(own_lse2), *numbers)
             found |= {f"{name} o": (own[0], o), f"{name} lse2": (own_lse2.reshape(heads, sq), lse2)}
     if "dkdv" in kernels:
         own_dk, own_dv = np.full_like(k, np.nan), np.full_like(k, np.nan)
         rows = tuple(Pointer(x.astype(np.float32).ravel()) for x in (lse2, delta))
         tiles = [Tiles(x, 64) for x in (q, k, v, do, own_dk, own_dv)]
-        run(dkdv.hopper_dkdv_kernel, kv_heads * -(-sk // 128), *tiles, *rows, scale, *sizes, sq % 64 == 0, 2)
+        numbers = (scale, scale * math.log2(math.e), *edges, *of_pattern["queries"], upper, sq % 64 == 0, 2)
+        run(dkdv.hopper_dkdv_kernel, kv_heads * -(-sk // 128), *tiles, *rows, *numbers)
         found |= {"dk": (own_dk[0], dk), "dv": (own_dv[0], dv)}
     return found
 
 
-def wrong(problem):
-    found = computed(problem)
+def wrong(problem, **pattern):
+    found = computed(problem, **pattern)
     with np.errstate(invalid="ignore"):
         right = {n: (x == y) | (abs(x - y) <= TOLERANCE * (1 + abs(y))) for n, (x, y) in found.items()}
     return [name for name, x in right.items() if not x.all()]
@@ -94,6 +132,13 @@ def wrong(problem):
 @pytest.mark.parametrize("problem", fast_one_in(4, PROBLEMS, ids=str))
 def test_walks_give_exact_attention_and_all_groups_of_warps_pass_the_same_tiles(problem):
     assert wrong(problem) == []
+
+
+@pytest.mark.parametrize("problem", fast_one_in(4, PATTERNS, ids=str))
+def test_walks_of_live_blocks_give_exact_attention(problem):
+    problem, size, share = problem
+
+    assert wrong(problem, size=size, share=share) == []
 
 
 def test_a_row_without_keys_is_exactly_empty():
@@ -112,7 +157,7 @@ def test_a_walk_of_other_tiles_than_are_fetched_is_seen(monkeypatch):
 
 
 def test_a_slot_that_is_never_released_is_seen(monkeypatch):
-    monkeypatch.setattr(barriers.following, "fn", lambda slot, phase, STAGES: (slot * 0, phase))
+    monkeypatch.setattr(barriers.release, "fn", lambda empty: None)
     monkeypatch.setattr("tests.kernels.gluon_on_cpu.LONGEST_WAIT", 0.2)
     with pytest.raises(DeadlockError):
         computed((640, 640, 1, 1, -128, 0), ("forward",))

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from flashverify.case.case import Case, Logits, Mask, Storage
+from flashverify.case.masks.blocks import Blocks
 from flashverify.case.memory.materialize import materialize
 from flashverify.subjects import bundled, bundled_hopper
 from flashverify.subjects.bundled import Bundled
@@ -36,6 +37,8 @@ def subject(monkeypatch):
         ({"dim_qk": 64, "dim_v": 64}, 128),
         ({"mask": Mask(window=(3, 5))}, 128),
         ({"mask": Mask(window=(3, None))}, 128),
+        ({"mask": Mask(blocks=Blocks(rows=128, keys=256, live=128, seed=1))}, 128),
+        ({"mask": Mask(blocks=Blocks(rows=128, keys=64, live=128, seed=1))}, 64),
         ({"storage": Storage(layout="bshd")}, 128),
         ({"storage": Storage(gap=8)}, 128),
         ({"storage": Storage(offset=8)}, 128),

@@ -5,7 +5,7 @@ import weakref
 import pytest
 import torch
 
-from flashverify_kernels import Configs, LaunchConfig, Options, attention, backward, forward, plans
+from flashverify_kernels import BlockMask, Configs, LaunchConfig, Options, attention, backward, forward, plans
 from flashverify_kernels.packed import Packed
 from tests.kernels.plans.launches import ints, tensors, ways
 
@@ -23,6 +23,7 @@ CHOICES = {
     "config": lambda: {
         "config": Configs(forward=LaunchConfig(block_m=16, block_n=32, num_warps=4, num_stages=1, descriptors=True))
     },
+    "blocks": lambda: {"blocks": BlockMask.from_bool(torch.tensor([[[[True, False], [True, True]]]]), 32, 64)},
     "sink": lambda: {"sink": torch.ones(4)},
     "bias": lambda: {"bias": torch.zeros(2, 4, 40, 70, dtype=torch.float16)},
 }
@@ -113,6 +114,14 @@ def test_plans_tell_gradients_and_longest_sequences_apart(log):
     given, _ = made("packed")
     for longest in (37, 38):
         forward(*given, Options(packed=Packed(ints(0, 3, 40), ints(0, 30, 70), longest, 40)))
+
+    assert ways(log) == {"ordinary"}
+
+
+def test_plans_tell_sizes_of_blocks_apart(log):
+    live, (given, _) = torch.ones(1, 1, 2, 2, dtype=torch.bool), made("none")
+    for keys in (48, 64):
+        forward(*given, Options(blocks=BlockMask.from_bool(live, 32, keys)))
 
     assert ways(log) == {"ordinary"}
 

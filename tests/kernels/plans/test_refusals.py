@@ -26,6 +26,7 @@ from tests.kernels.plans.launches import tensors, ways
         {"bias": 1.0},
         {"key_lengths": [1, 1]},
         {"packed": 1},
+        {"blocks": 1},
     ],
 )
 def test_bad_options_have_their_errors_beside_plans_of_good_ones(log, options):

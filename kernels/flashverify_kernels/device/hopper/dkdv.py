@@ -9,7 +9,6 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 
 from flashverify_kernels.device.hopper.barriers import (
-    fetch,
     following,
     make_barriers,
     make_tiles,
@@ -17,14 +16,25 @@ from flashverify_kernels.device.hopper.barriers import (
     meet,
     release,
 )
-from flashverify_kernels.device.hopper.walk import walk_of, within
+from flashverify_kernels.device.hopper.queries import GROUPS, ROWS, fetch_all, of_queries, visible
+from flashverify_kernels.device.hopper.walk import position, walk_of, within
 from flashverify_kernels.device.order import tile_of
 from flashverify_kernels.device.schedule import FULL, LEADING, QUERIES, TRAILING
 
-GROUPS = gl.constexpr(2)
-ROWS = gl.constexpr(64)
-"""Groups of four warps of a program, and keys of each."""
-_UNSPECIALISED = ["lse2_ptr", "delta_ptr", "scale", "scale_log2", "heads", "group", "sq", "sk", "low", "high"]
+_UNSPECIALISED = [
+    "lse2_ptr",
+    "delta_ptr",
+    "live_ptr",
+    "scale",
+    "scale_log2",
+    "heads",
+    "group",
+    "sq",
+    "sk",
+    "low",
+    "high",
+]
+_UNSPECIALISED += ["live_batch", "live_head", "block_rows", "block_keys"]
 
 
 @gluon.jit(do_not_specialize=_UNSPECIALISED, do_not_specialize_on_alignment=_UNSPECIALISED)
@@ -45,6 +55,11 @@ def hopper_dkdv_kernel(
     sk,
     low,
     high,
+    live_ptr,
+    live_batch,
+    live_head,
+    block_rows,
+    block_keys,
     UPPER: gl.constexpr,
     EVEN: gl.constexpr,
     STAGES: gl.constexpr,
@@ -68,7 +83,12 @@ def hopper_dkdv_kernel(
         sk: keys.
         low: query i sees the keys from i + low on; None: it sees the first.
         high: query i sees the keys up to i + high, where `UPPER`.
-        UPPER: whether there is such an edge.
+        live_ptr: the tables of the live blocks along the queries, see `schedule`; None: there is no pattern, and no number of it.
+        live_batch: step of the tables.
+        live_head: likewise.
+        block_rows: queries per block, a multiple of those of a tile.
+        block_keys: keys per block, a multiple of 128.
+        UPPER: whether there is an upper edge.
         EVEN: whether tiles divide the queries, and LSE and delta are 16-byte aligned.
         STAGES: tiles of Q and of dO that are on their way or in use.
     """
@@ -83,10 +103,10 @@ def hopper_dkdv_kernel(
     begin = 0
     if UPPER:
         begin = gl.minimum(gl.maximum(n0 - high, 0), sq) // BLOCK_M
-    edges = (None, high, None)
-    if low is not None:
-        edges = (low, high, sk)
-        begin, _, _, count = walk_of(n0, sq, sk, low, high, BLOCK_M, BLOCK_N, UPPER, QUERIES)
+    blocks = (live_ptr, live_batch, live_head, block_rows, block_keys)
+    edges = (low, high, sk)
+    if low is not None and live_ptr is None:
+        begin, _, _, count, _ = walk_of(n0, b, hk, sq, sk, low, high, blocks, BLOCK_M, BLOCK_N, UPPER, QUERIES)
 
     k_s = make_tiles(k_tiles, GROUPS)
     v_s = make_tiles(v_tiles, GROUPS)
@@ -105,12 +125,13 @@ def hopper_dkdv_kernel(
     empty = (q_empty, do_empty)
     where = (b, hk, n0, begin, count, group)
     row = (b.to(gl.int64) * heads + hk * group) * sq
-    walk = (dk_tiles, dv_tiles, lse2_ptr + row, delta_ptr + row, scale, scale_log2, sq, edges)
+    walk = (dk_tiles, dv_tiles, lse2_ptr + row, delta_ptr + row, scale, scale_log2)
+    mask = (sq, edges, blocks)
     gl.warp_specialize(
         [
-            (_compute, (0, tiles_of, full, empty, where, walk, UPPER, EVEN)),
-            (_compute, (1, tiles_of, full, empty, where, walk, UPPER, EVEN)),
-            (_fetch, (q_tiles, k_tiles, v_tiles, do_tiles, tiles_of, full, empty, where)),
+            (_compute, (0, tiles_of, full, empty, where, walk, mask, UPPER, EVEN)),
+            (_compute, (1, tiles_of, full, empty, where, walk, mask, UPPER, EVEN)),
+            (fetch_all, (q_tiles, k_tiles, v_tiles, do_tiles, tiles_of, full, empty, where, mask, UPPER)),
         ],
         [4, 1],
         [240, 24],
@@ -118,53 +139,33 @@ def hopper_dkdv_kernel(
 
 
 @gluon.jit
-def _fetch(q_tiles, k_tiles, v_tiles, do_tiles, tiles_of, full, empty, where):
-    """Fetch the keys and values, then the tiles of Q and dO as slots become empty."""
-    q_s, k_s, v_s, do_s = tiles_of
-    q_full, k_full, v_full, do_full = full
-    q_empty, do_empty = empty
-    b, hk, n0, begin, count, group = where
-    STAGES: gl.constexpr = q_s.shape[0]
-    BLOCK_M: gl.constexpr = q_s.shape[3]
-    for c in gl.static_range(GROUPS):
-        fetch(k_tiles, [b, hk, n0 + c * ROWS, 0], k_s.index(c), k_full.index(c))
-        fetch(v_tiles, [b, hk, n0 + c * ROWS, 0], v_s.index(c), v_full.index(c))
-    slot = 0
-    phase = 1
-    for member in range(group):
-        h = hk * group + member
-        for t in range(begin, count):
-            mbarrier.wait(q_empty.index(slot), phase)
-            fetch(q_tiles, [b, h, t * BLOCK_M, 0], q_s.index(slot), q_full.index(slot))
-            mbarrier.wait(do_empty.index(slot), phase)
-            fetch(do_tiles, [b, h, t * BLOCK_M, 0], do_s.index(slot), do_full.index(slot))
-            slot, phase = following(slot, phase, STAGES)
-
-
-@gluon.jit
-def _compute(c: gl.constexpr, tiles_of, full, empty, where, walk, UPPER: gl.constexpr, EVEN: gl.constexpr):
+def _compute(c: gl.constexpr, tiles_of, full, empty, where, walk, mask, UPPER: gl.constexpr, EVEN: gl.constexpr):
     """The keys of one group of warps. Tiles are kept transposed, so that P^T and dS^T stay in registers as left operands."""
     q_s, k_s, v_s, do_s = tiles_of
     q_full, k_full, v_full, do_full = full
     q_empty, do_empty = empty
     b, hk, n0, begin, count, group = where
-    dk_tiles, dv_tiles, lse2_ptr, delta_ptr, scale, scale_log2, sq, edges = walk
+    dk_tiles, dv_tiles, lse2_ptr, delta_ptr, scale, scale_log2 = walk
+    sq, edges, blocks = mask
     low, high, sk = edges
     STAGES: gl.constexpr = q_s.shape[0]
     BLOCK_M: gl.constexpr = q_s.shape[3]
     BLOCK_D: gl.constexpr = q_s.shape[4]
+    BLOCK_N: gl.constexpr = GROUPS * ROWS
     Z: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_M, 16])
     ACC: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_D, 16])
     WEIGHTS: gl.constexpr = gl.DotOperandLayout(0, ACC, 2)
 
+    first_key = n0
     n0 += c * ROWS
     j = n0 + gl.arange(0, ROWS, gl.SliceLayout(1, Z))
     whole = begin
     if UPPER:  # from this tile on, every query sees every key
         whole = gl.minimum(gl.maximum((n0 + ROWS - 1 - high + BLOCK_M - 1) // BLOCK_M, begin), count)
     trailing = count
-    if low is not None:
-        _, whole, trailing, _ = walk_of(n0, sq, sk, low, high, BLOCK_M, ROWS, UPPER, QUERIES)
+    table = blocks[0]
+    if low is not None and blocks[0] is None:
+        _, whole, trailing, _, _ = walk_of(n0, b, hk, sq, sk, low, high, blocks, BLOCK_M, ROWS, UPPER, QUERIES)
         whole, trailing = within(begin, whole, trailing, count)
     k = matrix(k_s.index(c))
     v = matrix(v_s.index(c))
@@ -176,6 +177,17 @@ def _compute(c: gl.constexpr, tiles_of, full, empty, where, walk, UPPER: gl.cons
     slot = 0
     phase = 0
     for member in range(group):
+        if blocks[0] is not None:
+            h = hk * group + member
+            begin, _, _, count, _ = walk_of(
+                first_key, b, h, sq, sk, low, high, blocks, BLOCK_M, BLOCK_N, UPPER, QUERIES
+            )
+            _, whole, trailing, _, table = walk_of(n0, b, h, sq, sk, low, high, blocks, BLOCK_M, ROWS, UPPER, QUERIES)
+            whole, trailing = within(begin, whole, trailing, count)
+            if low is None:
+                trailing = count
+                if not UPPER:
+                    whole = begin
         first = member.to(gl.int64) * sq  # type: ignore[attr-defined]  # a tensor to the compiler
         lse2_head = gl.multiple_of(lse2_ptr + first, 16) if EVEN else lse2_ptr + first
         delta_head = gl.multiple_of(delta_ptr + first, 16) if EVEN else delta_ptr + first
@@ -189,9 +201,10 @@ def _compute(c: gl.constexpr, tiles_of, full, empty, where, walk, UPPER: gl.cons
             else:
                 start, stop = trailing, count
             for t in range(start, stop):
-                i = t * BLOCK_M + gl.arange(0, BLOCK_M, gl.SliceLayout(0, Z))
-                lse2 = _of_queries(lse2_head, i, sq, float("inf"), EVEN)  # padding has weights of 0
-                delta = _of_queries(delta_head, i, sq, 0.0, EVEN)
+                m0 = position(t, table, count, sq, blocks, blocks[3], BLOCK_M)
+                i = m0 + gl.arange(0, BLOCK_M, gl.SliceLayout(0, Z))
+                lse2 = of_queries(lse2_head, i, sq, float("inf"), EVEN)  # padding has weights of 0
+                delta = of_queries(delta_head, i, sq, 0.0, EVEN)
                 q = matrix(q_s.index(slot))
                 do = matrix(do_s.index(slot))
                 mbarrier.wait(q_full.index(slot), phase)
@@ -201,12 +214,12 @@ def _compute(c: gl.constexpr, tiles_of, full, empty, where, walk, UPPER: gl.cons
                 dot = warpgroup_mma_wait(1, [dot])
                 p = gl.exp2(dot * scale_log2 - lse2[None, :])
                 if part != FULL:
-                    p = gl.where(_visible(j, t, edges, p, UPPER), p, 0.0)
+                    p = gl.where(visible(j, m0, edges, p, UPPER), p, 0.0)
                 dv = warpgroup_mma(gl.convert_layout(p.to(q.dtype), WEIGHTS), do, dv, is_async=True)
                 dp = warpgroup_mma_wait(1, [dp])
                 ds = p * (dp - delta[None, :])
                 if part != FULL:
-                    ds = gl.where(_visible(j, t, edges, p, UPPER), ds, 0.0)
+                    ds = gl.where(visible(j, m0, edges, p, UPPER), ds, 0.0)
                 dk = warpgroup_mma(gl.convert_layout(ds.to(q.dtype), WEIGHTS), q, dk, is_async=True)
                 dv = warpgroup_mma_wait(1, [dv])
                 release(do_empty.index(slot))
@@ -222,24 +235,3 @@ def _compute(c: gl.constexpr, tiles_of, full, empty, where, walk, UPPER: gl.cons
     tma.async_copy_shared_to_global(dk_tiles, [b, hk, n0, 0], k_s.index(c))
     tma.async_copy_shared_to_global(dv_tiles, [b, hk, n0, 0], v_s.index(c))
     tma.store_wait(0)
-
-
-@gluon.jit
-def _visible(j, t, edges, p, UPPER: gl.constexpr):
-    """Which queries of tile `t` see the keys `j`, in the shape of P^T; the numbers within the tile are constants, which need no registers."""
-    BLOCK_M: gl.constexpr = p.shape[1]
-    low, high, _ = edges
-    i = gl.arange(0, BLOCK_M, gl.SliceLayout(0, p.type.layout))[None, :]
-    if low is None:
-        see = (j - high - t * BLOCK_M)[:, None] <= i
-    elif UPPER:
-        see = ((j - high - t * BLOCK_M)[:, None] <= i) & (i <= (j - low - t * BLOCK_M)[:, None])
-    else:
-        see = i <= (j - low - t * BLOCK_M)[:, None]
-    return see
-
-
-@gluon.jit
-def _of_queries(head_ptr, i, sq, fill, EVEN: gl.constexpr):
-    """A statistic of the queries `i` of a head, `fill` from query `sq` on."""
-    return gl.load(head_ptr + i) if EVEN else gl.load(head_ptr + i, mask=i < sq, other=fill)

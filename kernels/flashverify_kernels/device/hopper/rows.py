@@ -16,18 +16,24 @@ def rows_of(heads, sq, sk, high, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, U
     m0 = (tiles - 1 - gl.program_id(0) % tiles) * BLOCK_M
     b = bh // heads
     h = bh % heads
-    end = sk
     sure = sk
     if UPPER:
-        end = gl.minimum(gl.minimum(m0 + BLOCK_M, sq) + high, sk)
         sure = gl.maximum(gl.minimum(m0 + 1 + high, sk), 0)
-    count = gl.maximum((end + BLOCK_N - 1) // BLOCK_N, 1)  # a row without keys walks one tile, which it does not see
-    return bh, b, h, m0, count, sure
+    return bh, b, h, m0, count_of(m0, sq, sk, high, BLOCK_M, BLOCK_N, UPPER), sure
+
+
+@gluon.jit
+def count_of(m0, sq, sk, high, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, UPPER: gl.constexpr):
+    """Tiles of keys that the queries from `m0` on walk, without a lower edge."""
+    end = sk
+    if UPPER:
+        end = gl.minimum(gl.minimum(m0 + BLOCK_M, sq) + high, sk)
+    return gl.maximum((end + BLOCK_N - 1) // BLOCK_N, 1)  # a row without keys walks one tile, which it does not see
 
 
 @gluon.jit
 def store_rows(acc, m_i, l_i, buffer, o_tiles, place, lse_head, i, sq):
-    """Store O and LSE of the queries `i`; O passes through `buffer`, the tile of Q, which no warp reads any more.
+    """Store O and LSE of the queries `i`; O passes through `buffer`, the tile of Q, which no warp reads any more; `tma.store_wait` waits until it may be written again.
 
     Args:
         acc: sum of the weighted values.
@@ -49,4 +55,3 @@ def store_rows(acc, m_i, l_i, buffer, o_tiles, place, lse_head, i, sq):
     fence_async_shared()
     meet()
     tma.async_copy_shared_to_global(o_tiles, place, buffer)
-    tma.store_wait(0)

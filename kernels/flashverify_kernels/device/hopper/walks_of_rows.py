@@ -1,0 +1,45 @@
+"""The walks of the forward: those of the tiles of queries of a program, and of the rows of a group of warps."""
+
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+
+from flashverify_kernels.device.hopper.order import tile_of
+from flashverify_kernels.device.hopper.rows import count_of
+from flashverify_kernels.device.hopper.walk import keys_of, walk_of, within
+from flashverify_kernels.device.schedule import KEYS
+
+GROUPS = gl.constexpr(2)
+ROWS = gl.constexpr(64)
+"""Groups of four warps of a program, and queries of each."""
+
+
+@gluon.jit
+def walk_of_tile(b, h, m0, sizes, blocks, BLOCK_N: gl.constexpr, UPPER: gl.constexpr):
+    """As `keys_of`, of the tile of queries from `m0` on."""
+    _, _, _, sq, sk, low, high = sizes
+    BLOCK_M: gl.constexpr = GROUPS * ROWS
+    if low is None and blocks[0] is None:
+        stop = count_of(m0, sq, sk, high, BLOCK_M, BLOCK_N, UPPER)
+        first, table, end = 0, 0, stop
+    else:
+        first, stop, table, end = keys_of(m0, b, h, sq, sk, low, high, blocks, BLOCK_M, BLOCK_N, UPPER)
+    return first, stop, table, end
+
+
+@gluon.jit
+def walk_of_group(c, n, paired, sizes, blocks, BLOCK_N: gl.constexpr, UPPER: gl.constexpr, PAIRED: gl.constexpr):
+    """Where tile `n` of this program is, and the walk of a group of its rows: first tile, full ones, and the end."""
+    batch, heads, _, sq, sk, low, high = sizes
+    tiles = (sq + GROUPS * ROWS - 1) // (GROUPS * ROWS)
+    bh, tile = tile_of(n, paired, batch * heads, tiles, PAIRED)
+    b, h, m0 = bh // heads, bh % heads, tile * GROUPS * ROWS
+    first, stop, table, end = walk_of_tile(b, h, m0, sizes, blocks, BLOCK_N, UPPER)
+    m0 += c * ROWS
+    if low is None and blocks[0] is None:
+        leading, whole = 1, sk // BLOCK_N
+        if UPPER:
+            whole = gl.maximum(gl.minimum(m0 + 1 + high, sk), 0) // BLOCK_N
+    else:
+        _, leading, whole, _, _ = walk_of(m0, b, h, sq, sk, low, high, blocks, ROWS, BLOCK_N, UPPER, KEYS)
+        leading, whole = within(first + 1, leading, whole, stop)
+    return bh, m0, first, leading, whole, stop, table, end
