@@ -173,10 +173,9 @@ class BoundInputs:
     def cut(self, x: Tensor, rows: slice) -> Tensor:
         """Rows of `x` `[B, Hq, Sq, C]` as `[G, M, C]` float64."""
         B, Hkv, group = self.q.shape[:3]
-        x, size = x.double(), rows.stop - rows.start
-        if size != x.shape[2]:
-            x = x.reshape(B, Hkv, group, *x.shape[2:])[:, :, :, rows]
-        return x.reshape(B * Hkv, group * size, x.shape[-1])
+        part, size = x.double(), rows.stop - rows.start
+        part = part if size == x.shape[2] else part.reshape(B, Hkv, group, *x.shape[2:])[:, :, :, rows]
+        return part.reshape(B * Hkv, group * size, x.shape[-1])
 
     def join(self, parts: list[Tensor]) -> Tensor:
         """The inverse of `cut` over all chunks: `[B, Hq, Sq, C]`."""
@@ -234,9 +233,8 @@ class BoundInputs:
         """Visibility, finite operands, logits and what stands beside them (docs/bounds.md, sections 0, 3 and 19)."""
         pairs = None if self.visible is None else self._pairs(self.visible, rows)
         operands = visible_operands(self._rows(rows), self.k, self.v, pairs)
-        factor = 1.0 if self.features is None else self.features.factor
         kept = None if self.keep is None else self._pairs(self.keep, rows).double()
-        softcap = None if self.features is None else self.features.softcap
+        factor, softcap = (1.0, None) if self.features is None else (self.features.factor, self.features.softcap)
         chunk = chunk_of(
             rows,
             operands,

@@ -13,7 +13,6 @@ from flashverify.checks.passes.execution import execute
 from flashverify.diagnosis.diagnose import diagnose
 from flashverify.diagnosis.state import calling, naming
 from flashverify.diagnosis.state.naming import kept_from_earlier, of_a_later_call
-from flashverify.diagnosis.state.pairs import pairs
 from flashverify.judge.verdict import Status, Verdict
 from flashverify.subjects import Contract, Supports
 from tests.checks.naive import SUPPORTS, attention, make
@@ -155,13 +154,6 @@ def test_what_goes_by_heads_alone_is_named_though_every_size_was_asked():
     assert found is not None
     assert found.name == "stale-sink"
     assert "(same shapes, with heads and channels that no call had before)" in found.sentence
-
-
-@pytest.mark.parametrize("number", range(7))
-def test_pairs_of_other_lengths_exist_for_every_batch(number):
-    found = list(pairs(Plain(), parse_case(f"{FORWARD} klen=7,2"), "lengths", number))
-
-    assert {pair.earlier.batch for pair in found} >= {batch + 4 * number % 28 for batch in (5, 6, 7, 8)}
 
 
 def test_a_first_call_that_fails_in_the_same_way_refutes_a_name():
