@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["hidden_by", "hidden_extents", "hidden_words"]
 
 
+_UNITS = (2, 4, 8)
+"""Keys that one load brings, of which a length may be a whole number."""
 _HIDDEN = {
     "sequence": "keys of other sequences",
     "rows": "keys in rows from the declared length on",
@@ -72,7 +74,7 @@ def hidden_extents(scene: Scene, wrong: Tensor) -> Iterator[Extent]:
             yield Extent(seen, _tile_of_rows(name, size, 1))
             for keys in sizes_of(scene):
                 yield Extent(f"{seen}, whole tiles of {keys} keys", _tile_of_rows(name, size, keys))
-    for size in sizes_of(scene):
+    for size in (*_UNITS, *sizes_of(scene)):
         yield Extent(
             f"keys from the declared length up to a multiple of {size}",
             partial(lambda s, t: (key_of(s) >= _lengths(s)) & (key_of(s) < -(-_lengths(s) // t) * t), t=size),

@@ -61,8 +61,8 @@ def mask_scenes(trials: Trials, scene: Scene, outputs: frozenset[str]) -> list[S
 
 
 def right_scenes(trials: Trials, like: Scene) -> list[Scene]:
-    """Runs without a failure, whose masks are taken to be as declared: the larger ones of plain values."""
-    alike = [s for s in trials.scenes.values() if _tiled_alike(s.case, like.case)]
+    """Runs with pairs and without a failure, whose masks are taken to be as declared: the larger ones of plain values."""
+    alike = [s for s in trials.scenes.values() if _tiled_alike(s.case, like.case) and s.case.seq_q and s.case.seq_k]
     right = [s for s in alike if not s.failures and s.case.values.regime in PLAIN]
     return sorted((s for s in right if work(s.case) <= LARGEST_READ), key=lambda s: -work(s.case))[:_RIGHT]
 

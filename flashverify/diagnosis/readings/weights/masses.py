@@ -154,14 +154,15 @@ def sink_in_effect(rows: Sequence[Any]) -> str:
     value, sinks = torch.cat(found), torch.cat(declared)
     if len(value) < 4:
         return ""
-    for words, of in (
-        ("{:.4g} times the declared one", value / sinks),
-        ("the declared one {:+.4g}", value - sinks),
-        ("{:.4g}", value),
+    for words, of, declared_is in (
+        ("{:.4g} times the declared one", value / sinks, 1.0),
+        ("the declared one {:+.4g}", value - sinks, 0.0),
+        ("{:.4g}", value, math.nan),
     ):
         middle = of.median()
-        if bool(((of - middle).abs() <= 0.02 * (0.1 + middle.abs())).all()):
-            return f"the sink in effect is {words.format(float(middle))}"
+        near = 0.02 * (0.1 + middle.abs())
+        if bool(((of - middle).abs() <= near).all()):
+            return "" if abs(middle - declared_is) <= near else f"the sink in effect is {words.format(float(middle))}"
     return ""
 
 
