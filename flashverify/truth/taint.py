@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from flashverify.case.memory.transfers import any_of
 from flashverify.case.quantised.dequantised import dequantised
-from flashverify.numerics.known_absent import below
 from flashverify.outputs import output, rows_reach
 
 if TYPE_CHECKING:
@@ -47,6 +46,8 @@ def clean(problem: Problem) -> Clean:
     dK of the group; one in dO or dLSE taints delta, dQ, dK of the group and, from dO, dV. Elements beyond the declared lengths
     are no part of the problem: they are set to 0 and taint nothing. k and v of a quantised case, and a q in codes, are what their codes stand for.
     """
+    from flashverify.numerics.known_absent import below
+
     case, device = problem.case, problem.q.device
     values = dequantised(problem)
     given_k, given_v = (problem.k, problem.v) if values is None else (values.k, values.v)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from flashverify.case.codec import ints, ints_text
 from flashverify.case.masks.packed import Packed
 from flashverify.case.masks.part import Condition, Drawn, MaskPart, Role, Source
@@ -139,6 +137,7 @@ def ancestors(tree: Tree | tuple[Tree, ...], case: Case) -> torch.Tensor:
 
     Where each entry of the batch has a tree it is `[B * Sq, nodes]`, the rows of an entry behind those of the one before.
     """
+    import numpy as np
     import torch
 
     single = single_trees(tree, case.mask.packed)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -20,6 +18,7 @@ def any_of(masks: Sequence[torch.Tensor]) -> list[bool]:
     Args:
         masks: bool, of any shapes and devices.
     """
+    import numpy as np
     import torch
 
     if not any(mask.is_cuda for mask in masks):
