@@ -88,7 +88,10 @@ def test_a_second_defect_in_another_kernel_takes_no_name_away(monkeypatch):
     for output, said in (("o", True), ("dq", False)):
         trials = Trials(subject, 300, kept=0.4)
         case = parse_case(CAUSAL) if said else dataclasses.replace(parse_case(CAUSAL), grad=Grad())
-        given = answer(claim("causal-ignored", "causal != no"))
+        explained = dataclasses.replace(
+            claim("causal-ignored", "causal != no"), scope=frozenset({"o", "lse", "dq", "dk"})
+        )
+        given = answer(explained)
         ruling = Hearing(trials, output).ruling(trials.scene(case), given)
         assert (ruling.answer is not None) == said
         assert given.evidence.endswith("wrong in another way") == said
