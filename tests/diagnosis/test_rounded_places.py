@@ -1,11 +1,14 @@
 """Wrong semantics of what is rounded to a multiple, of hidden pairs in the row sum alone, and of the rest of a shared K."""
 
+import dataclasses
 import math
 
 import pytest
 import torch
 
 from flashverify.case.text import parse_case
+from flashverify.diagnosis.claims import Answer, Claim
+from flashverify.diagnosis.hypotheses.lengths_of_others import LENGTHS_OF_OTHERS
 from flashverify.diagnosis.hypotheses.rescaling import RESCALING
 from flashverify.diagnosis.hypotheses.shared_kv import SHARED_KV
 from flashverify.diagnosis.observe import look
@@ -114,3 +117,13 @@ def test_a_case_with_one_sequence_has_no_other_one_to_read_the_rest_of():
     scene = look(load_subject("bundled-latent"), parse_case("fv1 seq_k=3 dim_qk=24 dim_v=16 kv=shared backward=no"))
 
     assert not list(next(s for s in SHARED_KV if s.name == "shared-rest-of-first-sequence").build(scene))
+
+
+def test_one_multiple_of_lengths_explains_cases_on_which_several_come_to_the_same():
+    in_fours = planted(**given(key_lengths=lambda p: (-(-p.key_lengths // 4) * 4).clamp(max=p.case.seq_k)))
+    semantics = next(each for each in LENGTHS_OF_OTHERS if each.name == "key-lengths-rounded-up")
+    claim = Claim(dataclasses.replace(semantics, one_way=True))
+    texts = [f"fv1 seq_q=3 seq_k={k} dim_qk=8 dim_v=8 klen={n} backward=no" for k, n in ((2, 1), (9, 5), (20, 13))]
+
+    assert [claim.answer(look(in_fours, parse_case(text))) for text in texts] == [Answer.CLEAR] * 3
+    assert claim.detail == "of 4"

@@ -96,14 +96,18 @@ def _multiples(sign: int) -> Callable[[Scene], Iterator[Alternative]]:
 
     def build(scene: Scene) -> Iterator[Alternative]:
         room, lengths = scene.case.seq_k, scene.case.mask.key_lengths
-        sizes = {} if lengths is None else {_multiple(lengths, sign, size, room): size for size in (*TILES, 8, 4, 2)}
-        for size in sizes.values():
+        if lengths is None:
+            return
+        alike: dict[tuple[int, ...], list[int]] = {}
+        for size in (2, 4, 8, *TILES):
+            alike.setdefault(_multiple(lengths, sign, size, room), []).append(size)
+        for sizes in alike.values():
 
-            def rounded(_rows: Tensor, keys: Tensor, size: int = size) -> Tensor:
+            def rounded(_rows: Tensor, keys: Tensor, size: int = sizes[0]) -> Tensor:
                 return (sign * -(-sign * keys // size) * size).clamp(max=room)
 
-            for found in _keys(rounded)(scene):
-                yield replace(found, detail=f"of {size}")
+            for found in _keys(rounded)(scene):  # each size by its own name: another case tells them apart
+                yield from (replace(found, detail=f"of {size}") for size in sizes)
 
     return build
 
