@@ -78,6 +78,7 @@ def _parsed(_context: click.Context, option: click.Parameter, text: str) -> tupl
 @click.option(
     "--tutorial", metavar="FILE", default="", help="time Triton's tutorial 06 too: 06-fused-attention.py of its sources"
 )
+@click.option("--counters", is_flag=True, help="say what limits each kernel: hardware counters, by Nsight Compute")
 @click.option("--out", type=_FILE, metavar="FILE", help="store the run, every time of every round")
 @click.option("--compare", type=_FILE, metavar="FILE", help="say what changed since a run that --out stored")
 @click.option(
@@ -97,6 +98,7 @@ def bench_command(
     rounds: int,
     device: str,
     tutorial: str,
+    counters: bool,
     out: Path | None,
     compare: Path | None,
     picture: Path | None,
@@ -123,6 +125,8 @@ def bench_command(
         batch=batch,
         heads=(pair[0], pair[1]) if pair else None,
     )
+    if counters and device != "cuda":
+        raise UsageError(f"--counters is not accepted with --device={device}: they are those of a GPU")
     if picture is not None:
         check_picture(picture)
     if out is not None and not out.absolute().parent.is_dir():
@@ -141,7 +145,7 @@ def bench_command(
             click.echo(block_text(group, earlier) + "\n")
 
     specs = subject or (_GPU_SUBJECTS if device == "cuda" else _CPU_SUBJECTS)
-    bench(specs, work, device=device, tutorial=tutorial, rounds=rounds, each=told)
+    bench(specs, work, device=device, tutorial=tutorial, rounds=rounds, counters=counters, each=told)
     if earlier is not None and earlier.machine != _machine(device):
         click.echo(
             f"--compare: that run was on another machine, {earlier.machine}; this one is {_machine(device)}", err=True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = ["PASSES", "Measurement", "Workload"]
+__all__ = ["PASSES", "KernelCounters", "Measurement", "Workload"]
 
 PASSES = ("forward", "backward")
 
@@ -65,6 +65,34 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.direction} {self.dtype} B={self.batch} H={heads} N={length} D={self.dim} {mask}"
 
 
+class KernelCounters(msgspec.Struct, frozen=True, kw_only=True):
+    """What the units of a GPU did during one kernel, as Nsight Compute reads it.
+
+    Args:
+        name: of the kernel.
+        microseconds: it took, alone on the GPU.
+        programs: of the launch, as CUDA's blocks.
+        threads: of a program.
+        registers: of a thread.
+        shared_bytes: shared memory of a program.
+        spills: requests to local memory for want of registers.
+        warps: that a multiprocessor had on average.
+        units: share of what each unit could do in that time, 0 to 1.
+        stalls: share of the cycles of all warps that each state took; `selected` issued an instruction.
+    """
+
+    name: str
+    microseconds: float
+    programs: int
+    threads: int
+    registers: int
+    shared_bytes: int
+    spills: int
+    warps: float
+    units: dict[str, float]
+    stalls: dict[str, float]
+
+
 class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     """The time of one subject on one workload.
 
@@ -74,6 +102,7 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
         milliseconds: one time per round.
         reason: why there is none.
         operations: of one call; 0 where they are those of the workload.
+        kernels: what its kernels asked of the GPU, where counters were read.
     """
 
     workload: Workload
@@ -81,6 +110,7 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     milliseconds: tuple[float, ...] = ()
     reason: str = ""
     operations: float = 0.0
+    kernels: tuple[KernelCounters, ...] = ()
 
     @property
     def median(self) -> float:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from flashverify.bench.limiter import kernel_text
 from flashverify.bench.limits import COPY, LIMITS, roofline
 from flashverify.bench.stored import change
 
@@ -51,6 +52,8 @@ def as_text(found: Sequence[Measurement]) -> str:
 def block_text(group: Sequence[Measurement], earlier: Earlier | None = None) -> str:
     """The subjects on one workload: median, spread, speed, share of the roofline, and how many times faster the first one is.
 
+    Below a subject stand its kernels, where their counters were read.
+
     Args:
         group: the measurements of the workload.
         earlier: a stored run; each subject is compared with itself there.
@@ -69,6 +72,7 @@ def block_text(group: Sequence[Measurement], earlier: Earlier | None = None) -> 
         if item is not first and item.subject not in LIMITS and first.milliseconds:
             parts.append(f"{first.subject} is {item.median / first.median:.2f} times as fast")
         lines.append(f"  {item.subject:{width}}  {spread}  {speed}  {'; '.join(parts)}".rstrip())
+        lines += [f"    {kernel_text(kernel)}" for kernel in item.kernels]
         before = earlier.of(item) if earlier else None
         if before is not None:
             lines.append(f"  {'':{width}}  {_since(before, item)}")
