@@ -19,6 +19,8 @@ _TILES: dict[tuple[str, int], dict[int, Tile]] = {
     ("dq", 256): dict.fromkeys((_DENSE, _CAUSAL), (64, 32, 4, 3)),
     ("dkdv", 256): dict.fromkeys((_DENSE, _CAUSAL), (64, 64, 8, 2)),
 }
+_ALSO_OF_HOPPER = (("forward", 256),)
+"""Whose tiles of keys are those of the kernels for Hopper GPUs too."""
 _LARGE_BLOCKS: Tile = (128, 128, 8, 2)
 _OF_HOPPER: dict[tuple[str, int], Tile] = {
     ("forward", 64): (64, 128, 4, 2),
@@ -50,4 +52,5 @@ def fastest(kind: str, dim: int, flags: int, blocks: tuple[int, int] | None, hop
     if kind == "forward" and flags == _BLOCKS and blocks and not any(size % _LARGE for size in blocks):
         tile = _LARGE_BLOCKS
     m, n, warps, stages = tile
-    return {"block_m": m, "block_n": n, "num_warps": warps, "num_stages": stages, "descriptors": True}
+    found = {"block_m": m, "block_n": n, "num_warps": warps, "num_stages": stages, "descriptors": True}
+    return found | ({"hopper": True} if hopper and (kind, dim) in _ALSO_OF_HOPPER else {})

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 _GROUP = 64  # rows of a group of four warps
 _QUERIES = 64  # of a tile that dK and dV walk; their bits do not depend on it
-_KEYS = 128  # of a tile that the forward walks; its bits do
+_KEYS = {64: 128, 128: 128, 256: 64}  # of a tile that the forward walks, by head dimension; its bits do
 _EMPTY = 1.125  # rounds of pairs times the room, beside the pairs
-_WIDTHS = (64, 128)  # head dimensions
+_WIDTHS = {"forward": (64, 128, 256), "dkdv": (64, 128)}  # head dimensions
 _REGISTERS = {"maxnreg": 168}
 """Of three groups of warps, which change their share as they start, or of three programs on a multiprocessor."""
 
@@ -90,10 +90,10 @@ def suits(call: CheckedCall, options: Options, kind: Kind, tensors: dict[str, to
     config, dtype = call.configs[kind], tensors["q"].dtype
     return (
         config.hopper
-        and (kind == "dkdv" or (kind == "forward" and config.block_n == _KEYS))
+        and call.d in _WIDTHS.get(kind, ())
+        and (kind == "dkdv" or config.block_n == _KEYS[call.d])
         and dtype in (torch.float16, torch.bfloat16)
         and call.d == call.dv
-        and call.d in _WIDTHS
         and not call.mask.flags & ~(UPPER.value | LOWER.value | SPARSE.value)
         and not any(size % tile for size, tile in zip(call.mask.block_size or (), _tile(kind, call.d), strict=False))
         and call.terms.pairs == "plain"
@@ -107,7 +107,7 @@ def _tile(kind: Kind, d: int) -> tuple[int, int]:
     """Queries and keys that a program of the kernel takes together; they divide a block."""
     if kind == "dkdv":
         return _QUERIES, 2 * _GROUP
-    return _GROUP if d <= _GROUP else 2 * _GROUP, _KEYS
+    return _GROUP if d <= _GROUP else 2 * _GROUP, _KEYS[d]
 
 
 def forward(call: CheckedCall, tensors: dict[str, torch.Tensor], lse2: torch.Tensor) -> Callable[[], Any]:
@@ -116,15 +116,16 @@ def forward(call: CheckedCall, tensors: dict[str, torch.Tensor], lse2: torch.Ten
     from flashverify_kernels.device.hopper.narrow import hopper_narrow_forward_kernel
 
     narrow = call.d <= _GROUP
-    tiles, heads = -(-call.sq // _tile("forward", call.d)[0]), call.batch * call.heads
+    rows, keys = _tile("forward", call.d)
+    tiles, heads = -(-call.sq // rows), call.batch * call.heads
     paired, programs = False, heads * tiles
-    if not narrow:
+    if _GROUP < call.d <= 2 * _GROUP:
         paired, programs = shares(heads, tiles, call.mask.flags, multiprocessors(lse2.device))
     return functools.partial(
         launched,
         hopper_narrow_forward_kernel if narrow else hopper_forward_kernel,
         programs,
-        *_described(tensors, q=_GROUP, k=_KEYS, v=_KEYS, o=_GROUP),
+        *_described(tensors, q=_GROUP, k=keys, v=keys, o=_GROUP),
         lse2,
         call.scale * LOG2_E,
         *(() if narrow else (call.batch,)),

@@ -15,6 +15,8 @@ _TILES = {
     "forward": {"q_tiles": 64, "k_tiles": 128, "v_tiles": 128, "o_tiles": 64},
     "dkdv": {"q_tiles": 64, "k_tiles": 64, "v_tiles": 64, "do_tiles": 64, "dk_tiles": 64, "dv_tiles": 64},
 }
+_WIDE = {"k_tiles": 64, "v_tiles": 64}
+"""Of the forward beyond 128 channels."""
 _SIZES = dict.fromkeys(("heads", "group", "sq", "sk", "low", "high"), "i32")
 _BLOCKS = {"live_ptr": "*i32", "live_batch": "i64", "live_head": "i64", "block_rows": "i32", "block_keys": "i32"}
 _ELEMENTS = {torch.float16: "fp16", torch.bfloat16: "bf16"}
@@ -57,9 +59,9 @@ def compile_hopper(
 
     backward = kernel == "dkdv"
     layout = NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=16, rank=4)
+    tiles = _TILES["dkdv" if backward else "forward"] | (_WIDE if d > 128 else {})
     signature: dict[str, Any] = {
-        name: f"tensordesc<{_ELEMENTS[dtype]}[1, 1, {rows}, {d}],{layout!r}>"
-        for name, rows in _TILES["dkdv" if backward else "forward"].items()
+        name: f"tensordesc<{_ELEMENTS[dtype]}[1, 1, {rows}, {d}],{layout!r}>" for name, rows in tiles.items()
     }
     signature |= {"lse2_ptr": "*fp32", "delta_ptr": "*fp32", "scale": "fp32"} if backward else {"lse2_ptr": "*fp32"}
     signature |= {"scale_log2": "fp32", **({"batch": "i32"} if kernel == "forward" else {}), **_SIZES, **_BLOCKS}

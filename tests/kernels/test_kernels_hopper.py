@@ -87,6 +87,26 @@ def test_the_forward_is_taken_in_the_tiles_of_keys_that_its_bits_depend_on_alone
     assert suited(config=replace(CONFIG, block_n=64)) == [False, True]
 
 
+@needs_an_interpreter
+@pytest.mark.parametrize("given", [{}, {"causal": "bottom-right"}, {"window": (3, 0)}])
+def test_256_channels_are_taken_forward_in_tiles_of_64_keys(given):
+    assert suited(config=replace(WIDE, block_n=64, block_m=16), d=256, **given) == [True, False]
+    assert suited(config=replace(WIDE, block_n=32, block_m=16), d=256, **given) == [False, False]
+
+
+def test_256_channels_have_them_forward_without_a_window_or_a_pattern():
+    def chosen(kind="forward", mask="none", **given):
+        given = {"d": 256, "dv": 256, "dtype": torch.bfloat16, "mask": mask, "sq": 4096, "capability": (9, 0)} | given
+        return launch_config(kind, **given)
+
+    assert chosen() == chosen(mask="causal")
+    assert (chosen().hopper, chosen().block_n) == (True, 64)
+    for other in ({"mask": "window"}, {"mask": "blocks"}, {"dtype": torch.float32}, {"sq": 16}, {"hopper": False}):
+        assert not chosen(**other).hopper
+    for other in ({"capability": (10, 0)}, {"whole": False}, {"pairs": "terms"}, {"dv": 128}, {"kind": "dkdv"}):
+        assert not chosen(**other).hopper
+
+
 @pytest.mark.parametrize("d", [64, 128])
 @pytest.mark.parametrize("mask", ["none", "causal", "left", "window"])
 def test_they_are_chosen_on_a_hopper_gpu_where_they_may_be_taken(d, mask):
@@ -158,10 +178,11 @@ for kernel, d, stages, left, blocks in (
     ("forward", 128, 2, False, False),
     ("forward", 128, 2, True, False),
     ("forward", 128, 2, False, True),
+    ("forward", 256, 2, False, False),
 ):
     built = compile_hopper(kernel, d=d, dtype=torch.float16, causal=True, left=left, blocks=blocks, stages=stages)
     waits = [line.split()[-1] for line in built.ptx.splitlines() if "wgmma.wait_group" in line]
-    found[f"{kernel} {left} {blocks}"] = [built.registers, built.stack, built.shared, waits, built.ptx.count("cp.async.bulk.tensor")]
+    found[f"{kernel} {d} {left} {blocks}"] = [built.registers, built.stack, built.shared, waits, built.ptx.count("cp.async.bulk.tensor")]
 print(json.dumps(found))
 """
 

@@ -54,7 +54,8 @@ def hopper_forward_kernel(
 ):
     """Compute O and LSE, 128 queries after the other: any number of programs share the tiles of queries, see `order`.
 
-    What is fetched for the next tile of queries arrives while this one is computed and stored.
+    What is fetched for the next tile of queries arrives while this one is computed and stored. Beyond 128 channels there is room for one
+    tile of queries, and a program computes no other.
 
     Args:
         q_tiles: descriptor of Q `[batch, heads, sq, D]`, tiles of 64 queries.
@@ -79,7 +80,8 @@ def hopper_forward_kernel(
         PAIRED: whether tiles of queries are shared in pairs, see `order`.
         STAGES: tiles of K and of V that are on their way or in use.
     """
-    q_s = make_tiles(q_tiles, 2 * GROUPS)
+    QUEUED: gl.constexpr = 2 if q_tiles.block_type.shape[3] <= 128 else 1
+    q_s = make_tiles(q_tiles, QUEUED * GROUPS)
     k_s = make_tiles(k_tiles, STAGES)
     v_s = make_tiles(v_tiles, STAGES)
     q_full = make_barriers(2 * GROUPS, 1)
@@ -116,6 +118,7 @@ def _fetch(q_tiles, k_tiles, v_tiles, tiles_of, full, empty, sizes, blocks, UPPE
     batch, heads, group, sq, sk, _, _ = sizes
     STAGES: gl.constexpr = k_s.shape[0]
     BLOCK_N: gl.constexpr = k_s.shape[3]
+    QUEUED: gl.constexpr = q_s.shape[0] // GROUPS
     tiles = (sq + GROUPS * ROWS - 1) // (GROUPS * ROWS)
     count, paired = share_of(batch * heads, tiles, PAIRED)
     slot = 0
@@ -131,7 +134,7 @@ def _fetch(q_tiles, k_tiles, v_tiles, tiles_of, full, empty, sizes, blocks, UPPE
             fetch(k_tiles, [b, hk, n0, 0], k_s.index(slot), k_full.index(slot))
             if t == first:
                 for c in gl.static_range(GROUPS):
-                    own = n % 2 * GROUPS + c
+                    own = n % QUEUED * GROUPS + c
                     mbarrier.wait(q_empty.index(own), (n + 1) // 2 % 2 ^ 1)
                     fetch(q_tiles, [b, h, m0 + c * ROWS, 0], q_s.index(own), q_full.index(own))
             mbarrier.wait(v_empty.index(slot), phase)
@@ -150,6 +153,7 @@ def _compute(c: gl.constexpr, tiles_of, full, empty, sizes, blocks, results, UPP
     STAGES: gl.constexpr = k_s.shape[0]
     BLOCK_N: gl.constexpr = k_s.shape[3]
     BLOCK_D: gl.constexpr = k_s.shape[4]
+    QUEUED: gl.constexpr = q_s.shape[0] // GROUPS
     Z: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_N, 16])
     ACC: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_D, 16])
     WEIGHTS: gl.constexpr = gl.DotOperandLayout(0, ACC, 2)
@@ -165,7 +169,7 @@ def _compute(c: gl.constexpr, tiles_of, full, empty, sizes, blocks, results, UPP
         bh, m0, first, leading, whole, stop, table, end = walk_of_group(
             c, n, paired, sizes, blocks, BLOCK_N, UPPER, PAIRED
         )
-        own = n % 2 * GROUPS + c
+        own = n % QUEUED * GROUPS + c
         i = m0 + gl.arange(0, ROWS, ROW)
         q = matrix(q_s.index(own))
         m_i = gl.full([ROWS], float("-inf"), gl.float32, ROW)
