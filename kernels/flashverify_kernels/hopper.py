@@ -31,6 +31,8 @@ _EMPTY = 1.125  # rounds of pairs times the room, beside the pairs
 _WIDTHS = {"forward": (64, 128, 256), "dkdv": (64, 128)}  # head dimensions
 _REGISTERS = {"maxnreg": 168}
 """Of three groups of warps, which change their share as they start, or of three programs on a multiprocessor."""
+_HALVES = {"maxnreg": 128}
+"""Of two programs on a multiprocessor, with two groups of warps each."""
 
 
 def takes(call: CheckedCall, options: Options, kind: Kind, tensors: dict[str, torch.Tensor]) -> bool:
@@ -174,10 +176,11 @@ def dkdv(
     """The launch that computes dK and dV; `tensors` are q, k, v, do, dk and dv."""
     from flashverify_kernels.device.hopper.dkdv import hopper_dkdv_kernel
 
+    form, registers = dkdv_form(call.d)
     return functools.partial(
         launched,
         hopper_dkdv_kernel,
-        call.batch * call.kv_heads * -(-call.sk // (2 * _GROUP)),
+        call.batch * call.kv_heads * -(-call.sk // (form["GROUPS"] * _GROUP)),
         *_described(tensors, q=_QUERIES, k=_GROUP, v=_GROUP, do=_QUERIES, dk=_GROUP, dv=_GROUP),
         lse2,
         delta,
@@ -186,11 +189,19 @@ def dkdv(
         *_sizes(call),
         *_blocks(call, "dkdv"),
         UPPER=bool(call.mask.flags & UPPER.value),
-        EVEN=call.sq % _QUERIES == 0 and lse2.data_ptr() % 16 == delta.data_ptr() % 16 == 0,
-        STAGES=3 if call.d <= _GROUP else 2,
+        **form,
         num_warps=4,
-        **_REGISTERS,
+        **registers,
     )
+
+
+def dkdv_form(d: int) -> tuple[dict[str, Any], dict[str, int]]:
+    """The constants of the kernel for dK and dV that do not change its bits, and its registers.
+
+    Narrow heads leave registers for a product ahead, and two programs share a multiprocessor.
+    """
+    narrow = d <= _GROUP
+    return {"STAGES": 3, "GROUPS": 1 if narrow else 2, "AHEAD": narrow}, _HALVES if narrow else _REGISTERS
 
 
 def _sizes(call: CheckedCall) -> tuple[int, int, int, int, int | None, int]:

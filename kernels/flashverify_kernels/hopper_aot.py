@@ -7,6 +7,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 
 from flashverify_kernels.aot import Compiled, resources
+from flashverify_kernels.hopper import dkdv_form
 from flashverify_kernels.runtime import INTERPRETED
 
 HopperKernel = Literal["forward", "narrow_forward", "dkdv"]
@@ -30,7 +31,6 @@ def compile_hopper(
     causal: bool,
     left: bool = False,
     blocks: bool = False,
-    even: bool = True,
     stages: int = 2,
 ) -> Compiled:
     """Compile one kernel for sm_90.
@@ -42,8 +42,7 @@ def compile_hopper(
         causal: whether the mask has an upper edge.
         left: whether it has a lower edge.
         blocks: whether it has a pattern of live blocks.
-        even: whether tiles divide the queries (dK and dV only).
-        stages: slots of the rings of tiles.
+        stages: slots of the rings of tiles of a forward.
 
     Raises:
         RuntimeError: this process interprets its kernels.
@@ -58,6 +57,7 @@ def compile_hopper(
     from flashverify_kernels.device.hopper.narrow import hopper_narrow_forward_kernel
 
     backward = kernel == "dkdv"
+    form, registers = dkdv_form(d) if backward else ({}, {"maxnreg": 168})
     layout = NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=16, rank=4)
     tiles = _TILES["dkdv" if backward else "forward"] | (_WIDE if d > 128 else {})
     signature: dict[str, Any] = {
@@ -68,8 +68,7 @@ def compile_hopper(
     constants: dict[str, Any] = {
         "UPPER": causal,
         **({"PAIRED": causal and not left} if kernel == "forward" else {}),
-        **({"EVEN": even} if backward else {}),
-        "STAGES": stages,
+        **(form if backward else {"STAGES": stages}),
     }
     if not left:
         constants["low"] = None
@@ -84,9 +83,9 @@ def compile_hopper(
     built = triton.compile(
         GluonASTSource(functions[kernel], signature | dict.fromkeys(constants, "constexpr"), constants),
         target=GPUTarget("cuda", 90, 32),
-        options=options if kernel == "narrow_forward" and not (left or blocks) else options | {"maxnreg": 168},
+        options=options if kernel == "narrow_forward" and not (left or blocks) else options | registers,
     )
-    registers, stack = resources(built.asm["cubin"])
+    used, stack = resources(built.asm["cubin"])
     return Compiled(
-        ttir=built.asm["ttgir"], ptx=built.asm["ptx"], registers=registers, stack=stack, shared=built.metadata.shared
+        ttir=built.asm["ttgir"], ptx=built.asm["ptx"], registers=used, stack=stack, shared=built.metadata.shared
     )

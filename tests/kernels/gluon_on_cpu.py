@@ -157,7 +157,10 @@ _LANGUAGE = types.SimpleNamespace(
     program_id=lambda axis: _thread.number,
     num_programs=lambda axis: _thread.programs,
     static_range=lambda *limits: map(Whole, range(*limits)),
-    **dict.fromkeys(("SliceLayout", "DotOperandLayout", "NVMMADistributedLayout"), lambda *_: None),
+    **dict.fromkeys(
+        ("SliceLayout", "DotOperandLayout", "NVMMADistributedLayout", "BlockedLayout", "SwizzledSharedLayout"),
+        lambda *_: None,
+    ),
     arange=lambda start, stop, layout: array(np.arange(start, stop)),
     zeros=lambda shape, dtype, layout: array(np.zeros(shape, dtype)),
     full=lambda shape, value, dtype, layout: array(np.full(shape, value, dtype)),

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from flashverify_kernels import BlockMask
+from flashverify_kernels.hopper import dkdv_form
 from tests.fast_tier import fast_one_in
 from tests.kernels.gluon_on_cpu import DeadlockError, run
 from tests.kernels.gluon_values import Pointer, Tiles
@@ -113,12 +114,14 @@ def computed(problem, kernels=("forward", "narrow", "dkdv"), size=None, share=1.
             run(kernel, programs or heads * tiles, *places, Pointer(own_lse2), *numbers)
             found |= {f"{name} o": (own[0], o), f"{name} lse2": (own_lse2.reshape(heads, sq), lse2)}
     if "dkdv" in kernels:
-        own_dk, own_dv = np.full_like(k, np.nan), np.full_like(k, np.nan)
         rows = tuple(Pointer(x.astype(np.float32).ravel()) for x in (lse2, delta))
-        tiles = [Tiles(x, 64) for x in (q, k, v, do, own_dk, own_dv)]
-        numbers = (scale, scale * math.log2(math.e), *edges, *of_pattern["queries"], upper, sq % 64 == 0, 2)
-        run(dkdv.hopper_dkdv_kernel, kv_heads * -(-sk // 128), *tiles, *rows, *numbers)
-        found |= {"dk": (own_dk[0], dk), "dv": (own_dv[0], dv)}
+        for width in (64, 128):
+            form, _ = dkdv_form(width)
+            own_dk, own_dv = np.full_like(k, np.nan), np.full_like(k, np.nan)
+            tiles = [Tiles(x, 64) for x in (q, k, v, do, own_dk, own_dv)]
+            numbers = (scale, scale * math.log2(math.e), *edges, *of_pattern["queries"], upper, *form.values())
+            run(dkdv.hopper_dkdv_kernel, kv_heads * -(-sk // (64 * form["GROUPS"])), *tiles, *rows, *numbers)
+            found |= {f"dk as of {width} channels": (own_dk[0], dk), f"dv as of {width} channels": (own_dv[0], dv)}
     return found
 
 

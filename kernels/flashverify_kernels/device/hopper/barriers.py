@@ -23,6 +23,12 @@ def make_tiles(tiles, COUNT: gl.constexpr):
 
 
 @gluon.jit
+def make_numbers(COUNT: gl.constexpr, SIZE: gl.constexpr):
+    """Room in shared memory for `COUNT` times `SIZE` fp32."""
+    return gl.allocate_shared_memory(gl.float32, [COUNT, SIZE], gl.SwizzledSharedLayout(1, 1, 1, [0]))
+
+
+@gluon.jit
 def fetch(tiles, place, buffer, full):
     """Start to fetch one tile; the barrier `full` completes its phase when the tile is there."""
     mbarrier.expect(full, tiles.block_type.nbytes)
@@ -30,10 +36,10 @@ def fetch(tiles, place, buffer, full):
 
 
 @gluon.jit
-def release(empty):
-    """Say that this group of warps has read a slot; all of its warps are waited for."""
+def release(barrier):
+    """Say that this group of warps has read or written a slot; all of its warps are waited for."""
     meet()
-    mbarrier.arrive(empty, count=1)
+    mbarrier.arrive(barrier, count=1)
 
 
 @gluon.jit

@@ -1,25 +1,13 @@
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
-from triton.experimental.gluon.language.nvidia.hopper import (
-    fence_async_shared,
-    mbarrier,
-    tma,
-    warpgroup_mma,
-    warpgroup_mma_wait,
-)
+from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared
 
-from flashverify_kernels.device.hopper.barriers import (
-    following,
-    make_barriers,
-    make_tiles,
-    matrix,
-    meet,
-    release,
-)
-from flashverify_kernels.device.hopper.queries import GROUPS, ROWS, fetch_all, of_queries, visible
-from flashverify_kernels.device.hopper.walk import position, walk_of, within
+from flashverify_kernels.device.hopper.barriers import make_barriers, make_numbers, make_tiles, meet
+from flashverify_kernels.device.hopper.gradients import gradients_of_keys
+from flashverify_kernels.device.hopper.queries import ROWS, fetch_all
+from flashverify_kernels.device.hopper.walk import walk_of
 from flashverify_kernels.device.order import tile_of
-from flashverify_kernels.device.schedule import FULL, LEADING, QUERIES, TRAILING
+from flashverify_kernels.device.schedule import QUERIES
 
 _UNSPECIALISED = [
     "lse2_ptr",
@@ -61,10 +49,11 @@ def hopper_dkdv_kernel(
     block_rows,
     block_keys,
     UPPER: gl.constexpr,
-    EVEN: gl.constexpr,
     STAGES: gl.constexpr,
+    GROUPS: gl.constexpr,
+    AHEAD: gl.constexpr,
 ):
-    """Compute dK and dV of 128 keys: one program per (batch, kv head, 128 keys), which walks the query heads of its group.
+    """Compute dK and dV of 64 keys a group of warps: one program per (batch, kv head, keys of its groups), which walks the query heads of its kv head.
 
     Args:
         q_tiles: descriptor of Q `[B, heads, sq, D]`, tiles of queries.
@@ -87,10 +76,11 @@ def hopper_dkdv_kernel(
         live_batch: step of the tables.
         live_head: likewise.
         block_rows: queries per block, a multiple of those of a tile.
-        block_keys: keys per block, a multiple of 128.
+        block_keys: keys per block, a multiple of those of a program.
         UPPER: whether there is an upper edge.
-        EVEN: whether tiles divide the queries, and LSE and delta are 16-byte aligned.
         STAGES: tiles of Q and of dO that are on their way or in use.
+        GROUPS: of four warps that compute, 1 or 2.
+        AHEAD: whether the product of K and the next tile of Q is under way beside the weights of this one.
     """
     BLOCK_N: gl.constexpr = GROUPS * ROWS
     BLOCK_M: gl.constexpr = q_tiles.block_type.shape[2]
@@ -112,126 +102,37 @@ def hopper_dkdv_kernel(
     v_s = make_tiles(v_tiles, GROUPS)
     q_s = make_tiles(q_tiles, STAGES)
     do_s = make_tiles(do_tiles, STAGES)
-    k_full = make_barriers(GROUPS, 1)
-    v_full = make_barriers(GROUPS, 1)
-    q_full = make_barriers(STAGES, 1)
-    do_full = make_barriers(STAGES, 1)
-    q_empty = make_barriers(STAGES, GROUPS)
-    do_empty = make_barriers(STAGES, GROUPS)
+    lse2_s = make_numbers(STAGES, BLOCK_M)
+    delta_s = make_numbers(STAGES, BLOCK_M)
+    own_full = make_barriers(GROUPS, 1)
+    full = make_barriers(STAGES, 2)
+    empty = make_barriers(STAGES, GROUPS)
     fence_async_shared()
     meet()
-    tiles_of = (q_s, k_s, v_s, do_s)
-    full = (q_full, k_full, v_full, do_full)
-    empty = (q_empty, do_empty)
+    described = (q_tiles, k_tiles, v_tiles, do_tiles)
+    tiles_of = (q_s, k_s, v_s, do_s, lse2_s, delta_s)
+    barriers = (own_full, full, empty)
     where = (b, hk, n0, begin, count, group)
     row = (b.to(gl.int64) * heads + hk * group) * sq
-    walk = (dk_tiles, dv_tiles, lse2_ptr + row, delta_ptr + row, scale, scale_log2)
+    statistics = (lse2_ptr + row, delta_ptr + row)
+    outputs = (dk_tiles, dv_tiles, scale, scale_log2)
     mask = (sq, edges, blocks)
-    gl.warp_specialize(
-        [
-            (_compute, (0, tiles_of, full, empty, where, walk, mask, UPPER, EVEN)),
-            (_compute, (1, tiles_of, full, empty, where, walk, mask, UPPER, EVEN)),
-            (fetch_all, (q_tiles, k_tiles, v_tiles, do_tiles, tiles_of, full, empty, where, mask, UPPER)),
-        ],
-        [4, 1],
-        [240, 24],
-    )
-
-
-@gluon.jit
-def _compute(c: gl.constexpr, tiles_of, full, empty, where, walk, mask, UPPER: gl.constexpr, EVEN: gl.constexpr):
-    """The keys of one group of warps. Tiles are kept transposed, so that P^T and dS^T stay in registers as left operands."""
-    q_s, k_s, v_s, do_s = tiles_of
-    q_full, k_full, v_full, do_full = full
-    q_empty, do_empty = empty
-    b, hk, n0, begin, count, group = where
-    dk_tiles, dv_tiles, lse2_ptr, delta_ptr, scale, scale_log2 = walk
-    sq, edges, blocks = mask
-    low, high, sk = edges
-    STAGES: gl.constexpr = q_s.shape[0]
-    BLOCK_M: gl.constexpr = q_s.shape[3]
-    BLOCK_D: gl.constexpr = q_s.shape[4]
-    BLOCK_N: gl.constexpr = GROUPS * ROWS
-    Z: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_M, 16])
-    ACC: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_D, 16])
-    WEIGHTS: gl.constexpr = gl.DotOperandLayout(0, ACC, 2)
-
-    first_key = n0
-    n0 += c * ROWS
-    j = n0 + gl.arange(0, ROWS, gl.SliceLayout(1, Z))
-    whole = begin
-    if UPPER:  # from this tile on, every query sees every key
-        whole = gl.minimum(gl.maximum((n0 + ROWS - 1 - high + BLOCK_M - 1) // BLOCK_M, begin), count)
-    trailing = count
-    table = blocks[0]
-    if low is not None and blocks[0] is None:
-        _, whole, trailing, _, _ = walk_of(n0, b, hk, sq, sk, low, high, blocks, BLOCK_M, ROWS, UPPER, QUERIES)
-        whole, trailing = within(begin, whole, trailing, count)
-    k = matrix(k_s.index(c))
-    v = matrix(v_s.index(c))
-    none = gl.zeros([ROWS, BLOCK_M], gl.float32, Z)
-    dk = gl.zeros([ROWS, BLOCK_D], gl.float32, ACC)
-    dv = gl.zeros([ROWS, BLOCK_D], gl.float32, ACC)
-    mbarrier.wait(k_full.index(c), 0)
-    mbarrier.wait(v_full.index(c), 0)
-    slot = 0
-    phase = 0
-    for member in range(group):
-        if blocks[0] is not None:
-            h = hk * group + member
-            begin, _, _, count, _ = walk_of(
-                first_key, b, h, sq, sk, low, high, blocks, BLOCK_M, BLOCK_N, UPPER, QUERIES
-            )
-            _, whole, trailing, _, table = walk_of(n0, b, h, sq, sk, low, high, blocks, BLOCK_M, ROWS, UPPER, QUERIES)
-            whole, trailing = within(begin, whole, trailing, count)
-            if low is None:
-                trailing = count
-                if not UPPER:
-                    whole = begin
-        first = member.to(gl.int64) * sq  # type: ignore[attr-defined]  # a tensor to the compiler
-        lse2_head = gl.multiple_of(lse2_ptr + first, 16) if EVEN else lse2_ptr + first
-        delta_head = gl.multiple_of(delta_ptr + first, 16) if EVEN else delta_ptr + first
-        for part in gl.static_range(
-            FULL if low is None and not UPPER else LEADING, TRAILING + (0 if low is None else 1)
-        ):
-            if part == LEADING:
-                start, stop = begin, whole
-            elif part == FULL:
-                start, stop = whole, trailing
-            else:
-                start, stop = trailing, count
-            for t in range(start, stop):
-                m0 = position(t, table, count, sq, blocks, blocks[3], BLOCK_M)
-                i = m0 + gl.arange(0, BLOCK_M, gl.SliceLayout(0, Z))
-                lse2 = of_queries(lse2_head, i, sq, float("inf"), EVEN)  # padding has weights of 0
-                delta = of_queries(delta_head, i, sq, 0.0, EVEN)
-                q = matrix(q_s.index(slot))
-                do = matrix(do_s.index(slot))
-                mbarrier.wait(q_full.index(slot), phase)
-                dot = warpgroup_mma(k, q.permute([1, 0]), none, use_acc=False, is_async=True)
-                mbarrier.wait(do_full.index(slot), phase)
-                dp = warpgroup_mma(v, do.permute([1, 0]), none, use_acc=False, is_async=True)
-                dot = warpgroup_mma_wait(1, [dot])
-                p = gl.exp2(dot * scale_log2 - lse2[None, :])
-                if part != FULL:
-                    p = gl.where(visible(j, m0, edges, p, UPPER), p, 0.0)
-                dv = warpgroup_mma(gl.convert_layout(p.to(q.dtype), WEIGHTS), do, dv, is_async=True)
-                dp = warpgroup_mma_wait(1, [dp])
-                ds = p * (dp - delta[None, :])
-                if part != FULL:
-                    ds = gl.where(visible(j, m0, edges, p, UPPER), ds, 0.0)
-                dk = warpgroup_mma(gl.convert_layout(ds.to(q.dtype), WEIGHTS), q, dk, is_async=True)
-                dv = warpgroup_mma_wait(1, [dv])
-                release(do_empty.index(slot))
-                dk = warpgroup_mma_wait(0, [dk])
-                release(q_empty.index(slot))
-                slot, phase = following(slot, phase, STAGES)
-
-    meet()
-    k.store((dk * scale).to(k.dtype))
-    v.store(dv.to(v.dtype))
-    fence_async_shared()
-    meet()
-    tma.async_copy_shared_to_global(dk_tiles, [b, hk, n0, 0], k_s.index(c))
-    tma.async_copy_shared_to_global(dv_tiles, [b, hk, n0, 0], v_s.index(c))
-    tma.store_wait(0)
+    if GROUPS == 1:
+        gl.warp_specialize(
+            [
+                (gradients_of_keys, (0, tiles_of, barriers, where, outputs, mask, UPPER, GROUPS, AHEAD)),
+                (fetch_all, (described, statistics, tiles_of, barriers, where, mask, UPPER, GROUPS, AHEAD)),
+            ],
+            [1],
+            [24],
+        )
+    else:
+        gl.warp_specialize(
+            [
+                (gradients_of_keys, (0, tiles_of, barriers, where, outputs, mask, UPPER, GROUPS, AHEAD)),
+                (gradients_of_keys, (1, tiles_of, barriers, where, outputs, mask, UPPER, GROUPS, AHEAD)),
+                (fetch_all, (described, statistics, tiles_of, barriers, where, mask, UPPER, GROUPS, AHEAD)),
+            ],
+            [4, 1],
+            [240, 24],
+        )
