@@ -82,7 +82,7 @@ def compile_hopper(
     built = triton.compile(
         GluonASTSource(functions[kernel], signature | dict.fromkeys(constants, "constexpr"), constants),
         target=GPUTarget("cuda", 90, 32),
-        options=options if kernel == "narrow_forward" and not (left or blocks) else options | {"maxnreg": 168},
+        options=options | {"maxnreg": 168},
     )
     registers, stack = resources(built.asm["cubin"])
     return Compiled(

@@ -30,10 +30,10 @@ def fetch(tiles, place, buffer, full):
 
 
 @gluon.jit
-def release(empty):
-    """Say that this group of warps has read a slot; all of its warps are waited for."""
+def release(empty, there=True):
+    """Say that this group of warps has read a slot, if there is one; all of its warps are waited for."""
     meet()
-    mbarrier.arrive(empty, count=1)
+    mbarrier.arrive(empty, count=1, pred=there)
 
 
 @gluon.jit
