@@ -138,9 +138,7 @@ def forward(call: CheckedCall, tensors: dict[str, torch.Tensor], lse2: torch.Ten
         STAGES=2,
         num_warps=4,
         enable_fp_fusion=False,  # see `device.softmax.online_step`
-        **(
-            _REGISTERS if not narrow or call.mask.flags & (LOWER.value | SPARSE.value) else {}
-        ),  # otherwise they suffice
+        **_REGISTERS,
     )
 
 

@@ -83,7 +83,7 @@ def compile_hopper(
     built = triton.compile(
         GluonASTSource(functions[kernel], signature | dict.fromkeys(constants, "constexpr"), constants),
         target=GPUTarget("cuda", 90, 32),
-        options=options if kernel == "narrow_forward" and not (left or blocks) else options | registers,
+        options=options | registers,
     )
     used, stack = resources(built.asm["cubin"])
     return Compiled(

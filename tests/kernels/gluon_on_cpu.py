@@ -47,7 +47,7 @@ class _MBarrier:
     init = staticmethod(lambda barrier, count: barrier.init(count))
     expect = staticmethod(lambda barrier, size, there=True: there and barrier.change(1, size))
     wait = staticmethod(lambda barrier, phase, there=True: there and barrier.wait(phase))
-    arrive = staticmethod(lambda barrier, count: barrier.change(count, 0))
+    arrive = staticmethod(lambda barrier, count, pred=True: pred and barrier.change(count, 0))
 
 
 class _Tma:

@@ -192,8 +192,8 @@ def test_they_compile_without_spills_and_a_product_stays_under_way_behind_anothe
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, env=environment, check=True)
 
-    for name, (registers, stack, shared, waits, copies) in json.loads(done.stdout).items():
-        assert stack <= (16 if name.startswith("forward") else 0)  # numbers that are read once, before the loops
+    for registers, stack, shared, waits, copies in json.loads(done.stdout).values():
+        assert stack == 0
         assert registers <= 168
         assert shared <= 227 * 1024
         assert "1;" in waits

@@ -1,5 +1,6 @@
 """The walks of the kernels for Hopper GPUs: numbers and barriers on a CPU (`gluon_on_cpu`) against float64 attention."""
 
+import itertools
 import math
 
 import numpy as np
@@ -9,12 +10,12 @@ import torch
 from flashverify_kernels import BlockMask
 from flashverify_kernels.hopper import dkdv_form
 from tests.fast_tier import fast_one_in
-from tests.kernels.gluon_on_cpu import DeadlockError, run
-from tests.kernels.gluon_values import Pointer, Tiles
+from tests.kernels.gluon_on_cpu import DeadlockError, on_cpu, run
+from tests.kernels.gluon_values import Pointer, Tiles, Whole
 
 pytest.importorskip("triton.experimental.gluon.language.nvidia.hopper")
 
-from flashverify_kernels.device.hopper import barriers, dkdv, forward, narrow, walk
+from flashverify_kernels.device.hopper import barriers, dkdv, forward, narrow, rows, softmax, walk
 
 D = 16
 TOLERANCE = 8e-3  # of values of about 1 that are rounded to fp16
@@ -80,8 +81,11 @@ def tables_of(live, rows, keys):
     }
 
 
-def computed(problem, kernels=("forward", "narrow", "dkdv"), size=None, share=1.0):
-    """What the kernels give and what is exact, by output."""
+def computed(problem, kernels=("forward", "narrow", "dkdv"), size=None, share=1.0, most=2, spoiled=()):
+    """What the kernels give and what is exact, by output.
+
+    At most `most` programs share the tiles of the wide forward. Queries that are `spoiled` are NaN for the kernels alone.
+    """
     sq, sk, heads, kv_heads, low, high = problem
     rng = np.random.default_rng(0)
     shapes = (heads, sq), (kv_heads, sk), (kv_heads, sk), (heads, sq)
@@ -94,24 +98,26 @@ def computed(problem, kernels=("forward", "narrow", "dkdv"), size=None, share=1.
         of_pattern = tables_of(live, *size)
         see = see & live.repeat(size[0], 1).repeat(size[1], 2)[:, :sq, :sk]
     o, lse2, delta, dk, dv = exact(q[0], k[0], v[0], do[0], see)
+    q[:, :, list(spoiled)] = np.nan
     scale, group = D**-0.5, heads // kv_heads
     edges = (heads, group, sq, sk, low, 0 if high is None else high)
     upper = high is not None
     found = {}
-    for name, kernel, rows in (
+    for name, kernel, queries in (
         ("forward", forward.hopper_forward_kernel, 128),
         ("narrow", narrow.hopper_narrow_forward_kernel, 64),
     ):
-        programs = 2 if name == "forward" else None
         if name in kernels:
             own, own_lse2 = np.full_like(q, np.nan), np.full(heads * sq, np.nan, np.float32)
             places = (Tiles(q, 64), Tiles(k, 128), Tiles(v, 128), Tiles(own, 64))
-            tiles = -(-sq // rows)
+            tiles = -(-sq // queries)
+            programs = heads * tiles
             numbers = (scale * math.log2(math.e), *edges, *of_pattern["keys"], upper, 2)
             if name == "forward":
                 paired = upper and low is None
+                programs = min(most, heads * (tiles - tiles // 2 if paired else tiles))  # each has a tile
                 numbers = (scale * math.log2(math.e), 1, *edges, *of_pattern["keys"], upper, paired, 2)
-            run(kernel, programs or heads * tiles, *places, Pointer(own_lse2), *numbers)
+            run(kernel, programs, *places, Pointer(own_lse2), *numbers)
             found |= {f"{name} o": (own[0], o), f"{name} lse2": (own_lse2.reshape(heads, sq), lse2)}
     if "dkdv" in kernels:
         rows = tuple(Pointer(x.astype(np.float32).ravel()) for x in (lse2, delta))
@@ -144,6 +150,31 @@ def test_walks_of_live_blocks_give_exact_attention(problem):
     assert wrong(problem, size=size, share=share) == []
 
 
+@pytest.mark.parametrize(
+    "problem", [(1150, 140, 1, 1, None, None), (900, 300, 1, 1, None, 0), (700, 700, 1, 1, -5, None)]
+)
+def test_a_program_computes_many_tiles_of_queries_one_after_the_other(problem):
+    assert wrong(problem, kernels=("forward",), most=1) == []
+
+
+def test_queries_that_are_nan_leave_those_alone_that_the_program_computes_next():
+    found = computed((400, 300, 1, 1, None, 0), ("forward",), most=1, spoiled=range(256, 384))
+
+    o, exact_o = (x[:, :256] for x in found["forward o"])
+    assert np.abs(o - exact_o).max() < TOLERANCE
+    assert np.isnan(found["forward o"][0][:, 256:384]).all()
+
+
+@pytest.mark.parametrize("low", [None, -1, 40])
+def test_a_tile_needs_its_mask_where_a_query_does_not_see_a_key(low):
+    for m0, n0, high in itertools.product(range(0, 40, 4), range(0, 64, 8), (-3, 0, 4, 62)):
+        i, j = np.arange(m0, m0 + 4)[:, None], np.arange(n0, n0 + 8)
+        hidden = (j > i + high) | (j < i + (-math.inf if low is None else low))
+
+        sure = on_cpu(rows.sure_of)(Whole(m0), Whole(100), Whole(high), True)
+        assert on_cpu(softmax.needs_mask)(Whole(m0), Whole(n0), sure, low, Whole(4), Whole(8)) == hidden.any()
+
+
 def test_a_row_without_keys_is_exactly_empty():
     found = computed((130, 130, 1, 1, *UNSEEN))
 
@@ -156,11 +187,11 @@ def test_a_walk_of_other_tiles_than_are_fetched_is_seen(monkeypatch):
     monkeypatch.setattr("tests.kernels.gluon_on_cpu.LONGEST_WAIT", 0.2)
     monkeypatch.setattr(walk.within, "fn", lambda begin, full_begin, full_end, end: (full_begin, full_end + 1))
     with pytest.raises(DeadlockError):
-        computed((65, 896, 1, 1, 500, None), ("forward",))
+        computed((65, 896, 1, 1, 500, None), ("dkdv",))
 
 
 def test_a_slot_that_is_never_released_is_seen(monkeypatch):
-    monkeypatch.setattr(barriers.release, "fn", lambda empty: None)
+    monkeypatch.setattr(barriers.release, "fn", lambda empty, there=True: None)
     monkeypatch.setattr("tests.kernels.gluon_on_cpu.LONGEST_WAIT", 0.2)
     with pytest.raises(DeadlockError):
         computed((640, 640, 1, 1, -128, 0), ("forward",))

@@ -36,10 +36,10 @@ def fetch(tiles, place, buffer, full):
 
 
 @gluon.jit
-def release(barrier):
-    """Say that this group of warps has read or written a slot; all of its warps are waited for."""
+def release(barrier, there=True):
+    """Say that this group of warps has read or written a slot, if there is one; all of its warps are waited for."""
     meet()
-    mbarrier.arrive(barrier, count=1)
+    mbarrier.arrive(barrier, count=1, pred=there)
 
 
 @gluon.jit

@@ -17,13 +17,17 @@ from flashverify_kernels.device.hopper.barriers import (
     meet,
     release,
 )
-from flashverify_kernels.device.hopper.order import share_of, tile_of
-from flashverify_kernels.device.hopper.rows import store_rows
-from flashverify_kernels.device.hopper.softmax import online_step
+from flashverify_kernels.device.hopper.order import share_of
+from flashverify_kernels.device.hopper.rows import store_rows, sure_of
+from flashverify_kernels.device.hopper.softmax import needs_mask, online_step
 from flashverify_kernels.device.hopper.walk import position
-from flashverify_kernels.device.hopper.walks_of_rows import GROUPS, ROWS, walk_of_group, walk_of_tile
-from flashverify_kernels.device.schedule import FULL, LEADING, TRAILING
+from flashverify_kernels.device.hopper.walks_of_rows import GROUPS, ROWS, walk_of_share
 
+PLACES = gl.constexpr(3)
+"""Tiles of queries in shared memory: one is computed, one arrives, and the results of one leave from its place.
+
+Beyond 128 channels there is room for one alone, and a program computes no other.
+"""
 _UNSPECIALISED = ["lse2_ptr", "live_ptr", "scale_log2", "batch", "heads", "group", "sq", "sk", "low", "high"]
 _UNSPECIALISED += ["live_batch", "live_head", "block_rows", "block_keys"]
 
@@ -52,10 +56,9 @@ def hopper_forward_kernel(
     PAIRED: gl.constexpr,
     STAGES: gl.constexpr,
 ):
-    """Compute O and LSE, 128 queries after the other: any number of programs share the tiles of queries, see `order`.
+    """Compute O and LSE, 128 queries after the other: any number of programs, each of which has a tile, share the tiles of queries, see `order`.
 
-    What is fetched for the next tile of queries arrives while this one is computed and stored. Beyond 128 channels there is room for one
-    tile of queries, and a program computes no other.
+    What is fetched for the next tile of queries arrives while this one is computed and stored.
 
     Args:
         q_tiles: descriptor of Q `[batch, heads, sq, D]`, tiles of 64 queries.
@@ -80,12 +83,12 @@ def hopper_forward_kernel(
         PAIRED: whether tiles of queries are shared in pairs, see `order`.
         STAGES: tiles of K and of V that are on their way or in use.
     """
-    QUEUED: gl.constexpr = 2 if q_tiles.block_type.shape[3] <= 128 else 1
-    q_s = make_tiles(q_tiles, QUEUED * GROUPS)
+    places: gl.constexpr = PLACES if q_tiles.block_type.shape[3] <= 128 else 1
+    q_s = make_tiles(q_tiles, places * GROUPS)
     k_s = make_tiles(k_tiles, STAGES)
     v_s = make_tiles(v_tiles, STAGES)
-    q_full = make_barriers(2 * GROUPS, 1)
-    q_empty = make_barriers(2 * GROUPS, 1)
+    q_full = make_barriers(places * GROUPS, 1)
+    q_empty = make_barriers(places * GROUPS, 1)
     k_full = make_barriers(STAGES, 1)
     v_full = make_barriers(STAGES, 1)
     k_empty = make_barriers(STAGES, GROUPS)
@@ -118,33 +121,37 @@ def _fetch(q_tiles, k_tiles, v_tiles, tiles_of, full, empty, sizes, blocks, UPPE
     batch, heads, group, sq, sk, _, _ = sizes
     STAGES: gl.constexpr = k_s.shape[0]
     BLOCK_N: gl.constexpr = k_s.shape[3]
-    QUEUED: gl.constexpr = q_s.shape[0] // GROUPS
-    tiles = (sq + GROUPS * ROWS - 1) // (GROUPS * ROWS)
-    count, paired = share_of(batch * heads, tiles, PAIRED)
+    count, paired = share_of(batch * heads, (sq + GROUPS * ROWS - 1) // (GROUPS * ROWS), PAIRED)
     slot = 0
     phase = 1
+    place = 0
+    turn = 1
     for n in range(count):
-        bh, tile = tile_of(n, paired, batch * heads, tiles, PAIRED)
-        b, h, m0 = bh // heads, bh % heads, tile * GROUPS * ROWS
+        bh, m0, first, stop, table, end = walk_of_share(n, paired, sizes, blocks, BLOCK_N, UPPER, PAIRED)
+        b, h = bh // heads, bh % heads
         hk = h // group
-        first, stop, table, end = walk_of_tile(b, h, m0, sizes, blocks, BLOCK_N, UPPER)
         for t in range(first, stop):
             n0 = position(t, table, end, sk, blocks, blocks[4], BLOCK_N)
             mbarrier.wait(k_empty.index(slot), phase)
             fetch(k_tiles, [b, hk, n0, 0], k_s.index(slot), k_full.index(slot))
             if t == first:
                 for c in gl.static_range(GROUPS):
-                    own = n % QUEUED * GROUPS + c
-                    mbarrier.wait(q_empty.index(own), (n + 1) // 2 % 2 ^ 1)
+                    own = place * GROUPS + c
+                    mbarrier.wait(q_empty.index(own), turn)
                     fetch(q_tiles, [b, h, m0 + c * ROWS, 0], q_s.index(own), q_full.index(own))
             mbarrier.wait(v_empty.index(slot), phase)
             fetch(v_tiles, [b, hk, n0, 0], v_s.index(slot), v_full.index(slot))
             slot, phase = following(slot, phase, STAGES)
+        place, turn = following(place, turn, q_s.shape[0] // GROUPS)
 
 
 @gluon.jit
 def _compute(c: gl.constexpr, tiles_of, full, empty, sizes, blocks, results, UPPER: gl.constexpr, PAIRED: gl.constexpr):
-    """The rows of one group of warps. The product of the weights and values of a tile runs beside the softmax of the next tile."""
+    """The rows of one group of warps. The product of the weights and values of a tile runs beside the softmax of the next tile, which may be the first of other queries.
+
+    One loop walks all tiles of keys of all tiles of queries: its code is fetched once. Code for whole and masked tiles, first and last
+    ones, twice for two groups, did not stay in the caches of a multiprocessor.
+    """
     q_s, k_s, v_s = tiles_of
     q_full, k_full, v_full = full
     q_empty, k_empty, v_empty = empty
@@ -153,7 +160,6 @@ def _compute(c: gl.constexpr, tiles_of, full, empty, sizes, blocks, results, UPP
     STAGES: gl.constexpr = k_s.shape[0]
     BLOCK_N: gl.constexpr = k_s.shape[3]
     BLOCK_D: gl.constexpr = k_s.shape[4]
-    QUEUED: gl.constexpr = q_s.shape[0] // GROUPS
     Z: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_N, 16])
     ACC: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_D, 16])
     WEIGHTS: gl.constexpr = gl.DotOperandLayout(0, ACC, 2)
@@ -162,63 +168,74 @@ def _compute(c: gl.constexpr, tiles_of, full, empty, sizes, blocks, results, UPP
 
     edges = (sk, low, high)
     none = gl.zeros([ROWS, BLOCK_N], gl.float32, Z)
+    rows = gl.arange(0, ROWS, ROW)
     count, paired = share_of(batch * heads, (sq + GROUPS * ROWS - 1) // (GROUPS * ROWS), PAIRED)
+    bh, m0, t, stop, table, end = walk_of_share(0, paired, sizes, blocks, BLOCK_N, UPPER, PAIRED)
+    m0 += c * ROWS
+    n0 = position(t, table, end, sk, blocks, blocks[4], BLOCK_N)
+    mbarrier.wait(k_full.index(0), 0)
+    mbarrier.wait(q_full.index(c), 0)
+    q = matrix(q_s.index(c))
+    k = matrix(k_s.index(0))
+    dot = warpgroup_mma_wait(0, [warpgroup_mma(q, k.permute([1, 0]), none, use_acc=False, is_async=True)])
+    release(k_empty.index(0))
+    masked = needs_mask(m0, n0, sure_of(m0, sk, high, UPPER), low, ROWS, BLOCK_N)
+    m_i = gl.full([ROWS], float("-inf"), gl.float32, ROW)
+    l_i = gl.zeros([ROWS], gl.float32, ROW)
+    p, m_i, l_i, alpha = online_step(dot * scale_log2, m0 + rows, n0, edges, masked, m_i, l_i, UPPER)
+    p = gl.convert_layout(p.to(q.dtype), WEIGHTS)
+    acc = gl.zeros([ROWS, BLOCK_D], gl.float32, ACC)
     slot = 0
     phase = 0
-    for n in range(count):
-        bh, m0, first, leading, whole, stop, table, end = walk_of_group(
-            c, n, paired, sizes, blocks, BLOCK_N, UPPER, PAIRED
-        )
-        own = n % QUEUED * GROUPS + c
-        i = m0 + gl.arange(0, ROWS, ROW)
-        q = matrix(q_s.index(own))
-        m_i = gl.full([ROWS], float("-inf"), gl.float32, ROW)
-        l_i = gl.zeros([ROWS], gl.float32, ROW)
-        acc = gl.zeros([ROWS, BLOCK_D], gl.float32, ACC)
-
-        mbarrier.wait(k_full.index(slot), phase)
-        mbarrier.wait(q_full.index(own), n // 2 % 2)
-        k = matrix(k_s.index(slot))
-        dot = warpgroup_mma_wait(0, [warpgroup_mma(q, k.permute([1, 0]), none, use_acc=False, is_async=True)])
-        release(k_empty.index(slot))
-        n0 = position(first, table, end, sk, blocks, blocks[4], BLOCK_N)
-        p, m_i, l_i, alpha = online_step(dot * scale_log2, i, n0, edges, m_i, l_i, UPPER, True)
-        p = gl.convert_layout(p.to(q.dtype), WEIGHTS)
-        tma.store_wait(0)  # of the tile before, which has left its queries' place
-        release(q_empty.index(own ^ GROUPS))
-        k_slot, k_phase = following(slot, phase, STAGES)
-        for part in gl.static_range(FULL if low is None else LEADING, TRAILING + 1):
-            if part == LEADING:
-                start, last = first + 1, leading
-            elif part == FULL:
-                start, last = leading, whole
-            else:
-                start, last = gl.maximum(whole, 1), stop
-            for t in range(start, last):
-                mbarrier.wait(k_full.index(k_slot), k_phase)
-                k = matrix(k_s.index(k_slot))
-                dot = warpgroup_mma(q, k.permute([1, 0]), none, use_acc=False, is_async=True)
-                mbarrier.wait(v_full.index(slot), phase)
-                acc = warpgroup_mma(p, matrix(v_s.index(slot)), acc, is_async=True)
-                dot = warpgroup_mma_wait(1, [dot])
-                release(k_empty.index(k_slot))
-                n0 = t * BLOCK_N
-                if part != FULL:
-                    n0 = position(t, table, end, sk, blocks, blocks[4], BLOCK_N)
-                p, m_i, l_i, alpha = online_step(dot * scale_log2, i, n0, edges, m_i, l_i, UPPER, part != FULL)
-                p = gl.convert_layout(p.to(q.dtype), WEIGHTS)
-                k_slot, k_phase = following(k_slot, k_phase, STAGES)
-                # a branch: the assembler would move the next wait before the exponentials otherwise
-                mbarrier.wait(k_full.index(k_slot), k_phase, t + 1 < stop)
-                acc = warpgroup_mma_wait(0, [acc])
-                release(v_empty.index(slot))
-                acc = acc * gl.convert_layout(alpha, ACC_ROW)[:, None]
-                slot, phase = following(slot, phase, STAGES)
+    k_slot, k_phase = following(slot, phase, STAGES)
+    place = 0
+    turn = 0
+    n = 0
+    more = (t + 1 < stop) | (count > 1)
+    while more:
+        done_bh, done_m0, done = bh, m0, place * GROUPS + c
+        t += 1
+        last = t == stop  # of the walk whose weights wait: this step begins the next one
+        if last:
+            n += 1
+            tma.store_wait(0)  # of the queries before, which have left their place
+            release(q_empty.index((gl.where(place == 0, q_s.shape[0] // GROUPS, place) - 1) * GROUPS + c), n > 1)
+            place, turn = following(place, turn, q_s.shape[0] // GROUPS)
+            bh, m0, t, stop, table, end = walk_of_share(n, paired, sizes, blocks, BLOCK_N, UPPER, PAIRED)
+            m0 += c * ROWS
+            mbarrier.wait(q_full.index(place * GROUPS + c), turn)
+        more = (t + 1 < stop) | (n + 1 < count)
+        n0 = position(t, table, end, sk, blocks, blocks[4], BLOCK_N)
+        mbarrier.wait(k_full.index(k_slot), k_phase)
+        k = matrix(k_s.index(k_slot))
+        q = matrix(q_s.index(place * GROUPS + c))
+        dot = warpgroup_mma(q, k.permute([1, 0]), none, use_acc=False, is_async=True)
         mbarrier.wait(v_full.index(slot), phase)
-        acc = warpgroup_mma_wait(0, [warpgroup_mma(p, matrix(v_s.index(slot)), acc, is_async=True)])
+        acc = warpgroup_mma(p, matrix(v_s.index(slot)), acc, is_async=True)
+        dot = warpgroup_mma_wait(1, [dot])
+        release(k_empty.index(k_slot))
+        done_m, done_l = m_i, l_i
+        m_i = gl.where(last, float("-inf"), m_i)
+        l_i = gl.where(last, 0.0, l_i)
+        masked = needs_mask(m0, n0, sure_of(m0, sk, high, UPPER), low, ROWS, BLOCK_N)
+        p, m_i, l_i, alpha = online_step(dot * scale_log2, m0 + rows, n0, edges, masked, m_i, l_i, UPPER)
+        p = gl.convert_layout(p.to(q.dtype), WEIGHTS)
+        k_slot, k_phase = following(k_slot, k_phase, STAGES)
+        # a branch: the assembler would move the next wait before the exponentials otherwise
+        mbarrier.wait(k_full.index(k_slot), k_phase, more)
+        acc = warpgroup_mma_wait(0, [acc])
         release(v_empty.index(slot))
         slot, phase = following(slot, phase, STAGES)
-
-        place = [bh // heads, bh % heads, m0, 0]
-        store_rows(acc, m_i, l_i, q_s.index(own), o_tiles, place, lse2_ptr + bh.to(gl.int64) * sq, i, sq)
+        if last:
+            to = [done_bh // heads, done_bh % heads, done_m0, 0]
+            head = lse2_ptr + done_bh.to(gl.int64) * sq
+            store_rows(acc, done_m, done_l, q_s.index(done), o_tiles, to, head, done_m0 + rows, sq)
+            acc = gl.zeros([ROWS, BLOCK_D], gl.float32, ACC)
+        else:
+            acc = acc * gl.convert_layout(alpha, ACC_ROW)[:, None]
+    mbarrier.wait(v_full.index(slot), phase)
+    acc = warpgroup_mma_wait(0, [warpgroup_mma(p, matrix(v_s.index(slot)), acc, is_async=True)])
+    to = [bh // heads, bh % heads, m0, 0]
+    head = lse2_ptr + bh.to(gl.int64) * sq
+    store_rows(acc, m_i, l_i, q_s.index(place * GROUPS + c), o_tiles, to, head, m0 + rows, sq)
     tma.store_wait(0)

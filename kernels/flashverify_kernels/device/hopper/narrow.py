@@ -10,9 +10,8 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 
 from flashverify_kernels.device.hopper.barriers import following, make_barriers, make_tiles, matrix, meet
 from flashverify_kernels.device.hopper.rows import rows_of, store_rows
-from flashverify_kernels.device.hopper.softmax import online_step
-from flashverify_kernels.device.hopper.walk import keys_of, position, walk_of, within
-from flashverify_kernels.device.schedule import FULL, KEYS, LEADING, TRAILING
+from flashverify_kernels.device.hopper.softmax import needs_mask, online_step
+from flashverify_kernels.device.hopper.walk import keys_of, position
 
 _UNSPECIALISED = ["lse2_ptr", "live_ptr", "scale_log2", "heads", "group", "sq", "sk", "low", "high"]
 _UNSPECIALISED += ["live_batch", "live_head", "block_rows", "block_keys"]
@@ -58,12 +57,8 @@ def hopper_narrow_forward_kernel(
     bh, b, h, m0, count, sure = rows_of(heads, sq, sk, high, ROWS, BLOCK_N, UPPER)
     blocks = (live_ptr, live_batch, live_head, block_rows, block_keys)
     first, table, end = 0, 0, count
-    leading = 1
-    whole = sure // BLOCK_N
     if low is not None or live_ptr is not None:
         first, count, table, end = keys_of(m0, b, h, sq, sk, low, high, blocks, ROWS, BLOCK_N, UPPER)
-        _, leading, whole, _, _ = walk_of(m0, b, h, sq, sk, low, high, blocks, ROWS, BLOCK_N, UPPER, KEYS)
-        leading, whole = within(first + 1, leading, whole, count)
     where = (b, h // group, count, table, end, sk, blocks)
 
     q_s = make_tiles(q_tiles, 1)
@@ -90,7 +85,8 @@ def hopper_narrow_forward_kernel(
     mbarrier.wait(first_full.index(0), 0)
     k = matrix(k_s.index(STAGES - 1))
     dot = warpgroup_mma_wait(0, [warpgroup_mma(q, k.permute([1, 0]), none, use_acc=False, is_async=True)])
-    p, m_i, l_i, alpha = online_step(dot * scale_log2, i, n0, edges, m_i, l_i, UPPER, True)
+    masked = needs_mask(m0, n0, sure, low, ROWS, BLOCK_N)
+    p, m_i, l_i, alpha = online_step(dot * scale_log2, i, n0, edges, masked, m_i, l_i, UPPER)
     p = gl.convert_layout(p.to(q.dtype), WEIGHTS)
     meet()
     places = _places(first + STAGES - 1, where, BLOCK_N)
@@ -98,32 +94,24 @@ def hopper_narrow_forward_kernel(
     slot = 0
     phase = 0
     mbarrier.wait(full.index(0), 0)
-    for part in gl.static_range(FULL if low is None else LEADING, TRAILING + 1):
-        if part == LEADING:
-            start, stop = first + 1, leading
-        elif part == FULL:
-            start, stop = leading, whole
-        else:
-            start, stop = gl.maximum(whole, 1), count
-        for t in range(start, stop):
-            places = _places(t - 1 + STAGES, where, BLOCK_N)
-            n0 = t * BLOCK_N
-            if part != FULL:
-                n0 = position(t, table, end, sk, blocks, block_keys, BLOCK_N)
-            k = matrix(k_s.index(slot))
-            dot = warpgroup_mma(q, k.permute([1, 0]), none, use_acc=False, is_async=True)
-            acc = warpgroup_mma(p, matrix(v_s.index(slot)), acc, is_async=True)
-            dot = warpgroup_mma_wait(1, [dot])
-            p, m_i, l_i, alpha = online_step(dot * scale_log2, i, n0, edges, m_i, l_i, UPPER, part != FULL)
-            p = gl.convert_layout(p.to(q.dtype), WEIGHTS)
-            read = slot
-            slot, phase = following(slot, phase, STAGES)
-            # a branch: the assembler would move the next wait before the exponentials otherwise
-            mbarrier.wait(full.index(slot), phase)
-            acc = warpgroup_mma_wait(0, [acc])
-            meet()
-            _fetch_pair(k_tiles, v_tiles, where, places, t - 1 + STAGES, k_s, v_s, full, read)
-            acc = acc * gl.convert_layout(alpha, ACC_ROW)[:, None]
+    for t in range(first + 1, count):
+        places = _places(t - 1 + STAGES, where, BLOCK_N)
+        n0 = position(t, table, end, sk, blocks, block_keys, BLOCK_N)
+        k = matrix(k_s.index(slot))
+        dot = warpgroup_mma(q, k.permute([1, 0]), none, use_acc=False, is_async=True)
+        acc = warpgroup_mma(p, matrix(v_s.index(slot)), acc, is_async=True)
+        dot = warpgroup_mma_wait(1, [dot])
+        masked = needs_mask(m0, n0, sure, low, ROWS, BLOCK_N)
+        p, m_i, l_i, alpha = online_step(dot * scale_log2, i, n0, edges, masked, m_i, l_i, UPPER)
+        p = gl.convert_layout(p.to(q.dtype), WEIGHTS)
+        read = slot
+        slot, phase = following(slot, phase, STAGES)
+        # a branch: the assembler would move the next wait before the exponentials otherwise
+        mbarrier.wait(full.index(slot), phase)
+        acc = warpgroup_mma_wait(0, [acc])
+        meet()
+        _fetch_pair(k_tiles, v_tiles, where, places, t - 1 + STAGES, k_s, v_s, full, read)
+        acc = acc * gl.convert_layout(alpha, ACC_ROW)[:, None]
     acc = warpgroup_mma_wait(0, [warpgroup_mma(p, matrix(v_s.index(slot)), acc, is_async=True)])
 
     store_rows(acc, m_i, l_i, q_s.index(0), o_tiles, [b, h, m0, 0], lse2_ptr + bh.to(gl.int64) * sq, i, sq)

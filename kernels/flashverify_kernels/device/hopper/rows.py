@@ -16,10 +16,17 @@ def rows_of(heads, sq, sk, high, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, U
     m0 = (tiles - 1 - gl.program_id(0) % tiles) * BLOCK_M
     b = bh // heads
     h = bh % heads
+    count = count_of(m0, sq, sk, high, BLOCK_M, BLOCK_N, UPPER)
+    return bh, b, h, m0, count, sure_of(m0, sk, high, UPPER)
+
+
+@gluon.jit
+def sure_of(m0, sk, high, UPPER: gl.constexpr):
+    """The keys, from the first on, that all queries from `m0` on see, without a lower edge."""
     sure = sk
     if UPPER:
         sure = gl.maximum(gl.minimum(m0 + 1 + high, sk), 0)
-    return bh, b, h, m0, count_of(m0, sq, sk, high, BLOCK_M, BLOCK_N, UPPER), sure
+    return sure
 
 
 @gluon.jit
@@ -47,11 +54,12 @@ def store_rows(acc, m_i, l_i, buffer, o_tiles, place, lse_head, i, sq):
         sq: queries of the head.
     """
     divisor = gl.where(l_i == 0.0, 1.0, l_i)
-    gl.store(lse_head + i, m_i + gl.log2(divisor), mask=i < sq)
-    o = acc / gl.convert_layout(divisor, gl.SliceLayout(1, acc.type.layout))[:, None]
+    # of a divisor from 1 on, a quotient is the product with the reciprocal, bit for bit: that is how a GPU divides
+    o = acc * gl.convert_layout(1.0 / divisor, gl.SliceLayout(1, acc.type.layout))[:, None]
     meet()
     q = matrix(buffer)
     q.store(o.to(q.dtype))
     fence_async_shared()
     meet()
     tma.async_copy_shared_to_global(o_tiles, place, buffer)
+    gl.store(lse_head + i, m_i + gl.log2(divisor), mask=i < sq)  # the fence would wait for it

@@ -1,12 +1,11 @@
-"""The walks of the forward: those of the tiles of queries of a program, and of the rows of a group of warps."""
+"""The walks of the tiles of queries of a program of the forward."""
 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
 from flashverify_kernels.device.hopper.order import tile_of
 from flashverify_kernels.device.hopper.rows import count_of
-from flashverify_kernels.device.hopper.walk import keys_of, walk_of, within
-from flashverify_kernels.device.schedule import KEYS
+from flashverify_kernels.device.hopper.walk import keys_of
 
 GROUPS = gl.constexpr(2)
 ROWS = gl.constexpr(64)
@@ -27,19 +26,11 @@ def walk_of_tile(b, h, m0, sizes, blocks, BLOCK_N: gl.constexpr, UPPER: gl.const
 
 
 @gluon.jit
-def walk_of_group(c, n, paired, sizes, blocks, BLOCK_N: gl.constexpr, UPPER: gl.constexpr, PAIRED: gl.constexpr):
-    """Where tile `n` of this program is, and the walk of a group of its rows: first tile, full ones, and the end."""
-    batch, heads, _, sq, sk, low, high = sizes
+def walk_of_share(n, paired, sizes, blocks, BLOCK_N: gl.constexpr, UPPER: gl.constexpr, PAIRED: gl.constexpr):
+    """Where tile `n` of this program is, its head through all batches and its first query, and its walk as `keys_of`."""
+    batch, heads, _, sq, _, _, _ = sizes
     tiles = (sq + GROUPS * ROWS - 1) // (GROUPS * ROWS)
     bh, tile = tile_of(n, paired, batch * heads, tiles, PAIRED)
-    b, h, m0 = bh // heads, bh % heads, tile * GROUPS * ROWS
-    first, stop, table, end = walk_of_tile(b, h, m0, sizes, blocks, BLOCK_N, UPPER)
-    m0 += c * ROWS
-    if low is None and blocks[0] is None:
-        leading, whole = 1, sk // BLOCK_N
-        if UPPER:
-            whole = gl.maximum(gl.minimum(m0 + 1 + high, sk), 0) // BLOCK_N
-    else:
-        _, leading, whole, _, _ = walk_of(m0, b, h, sq, sk, low, high, blocks, ROWS, BLOCK_N, UPPER, KEYS)
-        leading, whole = within(first + 1, leading, whole, stop)
-    return bh, m0, first, leading, whole, stop, table, end
+    m0 = tile * GROUPS * ROWS
+    first, stop, table, end = walk_of_tile(bh // heads, bh % heads, m0, sizes, blocks, BLOCK_N, UPPER)
+    return bh, m0, first, stop, table, end
