@@ -57,7 +57,7 @@ def forward(
         return ForwardResult(o, lse2)
     _launch(
         forward_kernel,
-        call.sequences * call.heads * -(-call.sq // call.configs["forward"].block_m),
+        programs_of(call, call.heads, call.sq, call.rows, call.configs["forward"].block_m),
         q,
         **views(tensors),
         stats=statistics(call, lse2=lse2),
@@ -121,7 +121,7 @@ def backward(
     shared = constants(call, "dq", tensors)
     _launch(
         delta_kernel,
-        call.sequences * call.heads * -(-call.sq // DELTA_ROWS),
+        programs_of(call, call.heads, call.sq, call.rows, DELTA_ROWS),
         q,
         **views(tensors),
         stats=statistics(call, lse2=lse2, delta=delta, dlse=dlse),
@@ -141,7 +141,7 @@ def backward(
         tensors = in_order(options, q=q, k=k, v=v, do=do, dq=dq)
         _launch(
             dq_kernel,
-            call.sequences * call.heads * -(-call.sq // call.configs["dq"].block_m),
+            programs_of(call, call.heads, call.sq, call.rows, call.configs["dq"].block_m),
             q,
             **views(tensors),
             ds_ptr=ds,
@@ -160,7 +160,7 @@ def backward(
         else:
             _launch(
                 dkdv_kernel,
-                call.sequences * call.kv_heads * -(-call.sk // call.configs["dkdv"].block_n),
+                programs_of(call, call.kv_heads, call.sk, call.keys, call.configs["dkdv"].block_n),
                 q,
                 **views(tensors),
                 stats=stats,
@@ -179,6 +179,21 @@ def backward(
         if relative is None or ds is None or not needs[5]
         else table_gradient(ds, row_positions(ds, options), relative),
     )
+
+
+def programs_of(call: CheckedCall, heads: int, length: int, rows: int, block: int) -> int:
+    """A program for each tile of each head of each sequence; of packed sequences at most one more each, see `device.order`.
+
+    Args:
+        call: the checked call.
+        heads: of a sequence.
+        length: rows of a sequence, of the longest one where they are packed.
+        rows: of a batch.
+        block: rows of a tile.
+    """
+    if call.packed and call.sequences and length:
+        return heads * (min(rows, call.sequences * length) // block + call.sequences)
+    return call.sequences * heads * -(-length // block)
 
 
 def _launch(kernel: Any, programs: int, q: torch.Tensor, **arguments: Any) -> None:
