@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from flashverify_kernels.arguments import sequences_of
 from flashverify_kernels.config import HOPPER
 from flashverify_kernels.device.mask import LOWER, SPARSE, UPPER
 from flashverify_kernels.plans import launched
+from flashverify_kernels.programs import programs_of
+from flashverify_kernels.ragged import FAR, ragged
 from flashverify_kernels.runtime import compute_capability
 from flashverify_kernels.terms import LOG2_E
 from flashverify_kernels.tiles import describable
@@ -98,7 +101,7 @@ def suits(call: CheckedCall, options: Options, kind: Kind, tensors: dict[str, to
         and not any(size % tile for size, tile in zip(call.mask.block_size or (), _tile(kind, call.d), strict=False))
         and call.terms.pairs == "plain"
         and call.terms.sink is None
-        and options.whole
+        and (options.whole or (kind == "dkdv" or call.d > _GROUP) and call.packed and max(call.rows, call.keys) < FAR)
         and all(x.dtype == dtype and describable(x) for x in tensors.values())
     )
 
@@ -110,7 +113,9 @@ def _tile(kind: Kind, d: int) -> tuple[int, int]:
     return _GROUP if d <= _GROUP else 2 * _GROUP, _KEYS
 
 
-def forward(call: CheckedCall, tensors: dict[str, torch.Tensor], lse2: torch.Tensor) -> Callable[[], Any]:
+def forward(
+    call: CheckedCall, options: Options, tensors: dict[str, torch.Tensor], lse2: torch.Tensor
+) -> Callable[[], Any]:
     """The launch that computes O and LSE; `tensors` are q, k, v and o."""
     from flashverify_kernels.device.hopper.forward import hopper_forward_kernel
     from flashverify_kernels.device.hopper.narrow import hopper_narrow_forward_kernel
@@ -119,17 +124,21 @@ def forward(call: CheckedCall, tensors: dict[str, torch.Tensor], lse2: torch.Ten
     tiles, heads = -(-call.sq // _tile("forward", call.d)[0]), call.batch * call.heads
     paired, programs = False, heads * tiles
     if not narrow:
-        paired, programs = shares(heads, tiles, call.mask.flags, multiprocessors(lse2.device))
+        room = multiprocessors(lse2.device)
+        paired, programs = shares(heads, tiles, call.mask.flags, room)
+        if call.packed:
+            paired, programs = False, programs_of(call, call.heads, call.sq, call.rows, 2 * _GROUP)
     return functools.partial(
         launched,
         hopper_narrow_forward_kernel if narrow else hopper_forward_kernel,
         programs,
-        *_described(tensors, q=_GROUP, k=_KEYS, v=_KEYS, o=_GROUP),
+        *_described(tensors, call.packed, q=_GROUP, k=_KEYS, v=_KEYS, o=_GROUP),
         lse2,
         call.scale * LOG2_E,
         *(() if narrow else (call.batch,)),
         *_sizes(call),
         *_blocks(call, "forward"),
+        *(() if narrow else _sequences(call, options)),
         UPPER=bool(call.mask.flags & UPPER.value),
         **({} if narrow else {"PAIRED": paired}),
         STAGES=2,
@@ -168,7 +177,7 @@ def multiprocessors(device: torch.device) -> int:
 
 
 def dkdv(
-    call: CheckedCall, tensors: dict[str, torch.Tensor], lse2: torch.Tensor, delta: torch.Tensor
+    call: CheckedCall, options: Options, tensors: dict[str, torch.Tensor], lse2: torch.Tensor, delta: torch.Tensor
 ) -> Callable[[], Any]:
     """The launch that computes dK and dV; `tensors` are q, k, v, do, dk and dv."""
     from flashverify_kernels.device.hopper.dkdv import hopper_dkdv_kernel
@@ -176,16 +185,17 @@ def dkdv(
     return functools.partial(
         launched,
         hopper_dkdv_kernel,
-        call.batch * call.kv_heads * -(-call.sk // (2 * _GROUP)),
-        *_described(tensors, q=_QUERIES, k=_GROUP, v=_GROUP, do=_QUERIES, dk=_GROUP, dv=_GROUP),
+        programs_of(call, call.kv_heads, call.sk, call.keys, 2 * _GROUP),
+        *_described(tensors, call.packed, q=_QUERIES, k=_GROUP, v=_GROUP, do=_QUERIES, dk=_GROUP, dv=_GROUP),
         lse2,
         delta,
         call.scale,
         call.scale * LOG2_E,
         *_sizes(call),
         *_blocks(call, "dkdv"),
+        *_sequences(call, options),
         UPPER=bool(call.mask.flags & UPPER.value),
-        EVEN=call.sq % _QUERIES == 0 and lse2.data_ptr() % 16 == delta.data_ptr() % 16 == 0,
+        EVEN=not call.packed and call.sq % _QUERIES == 0 and lse2.data_ptr() % 16 == delta.data_ptr() % 16 == 0,
         STAGES=3 if call.d <= _GROUP else 2,
         num_warps=4,
         **_REGISTERS,
@@ -195,7 +205,10 @@ def dkdv(
 def _sizes(call: CheckedCall) -> tuple[int, int, int, int, int | None, int]:
     """Query heads, query heads per kv head, queries, keys, and from where to where around its own number a query sees."""
     mask, shift = call.mask, call.mask.align_end * (call.sk - call.sq)
-    low, high = (min(max(edge, -call.sq), call.sk) for edge in (shift - mask.left, shift + mask.right))
+    if call.packed:  # each sequence has a shift of its own
+        low, high = -mask.left, mask.right
+    else:
+        low, high = (min(max(edge, -call.sq), call.sk) for edge in (shift - mask.left, shift + mask.right))
     lower = low if mask.flags & LOWER.value else None
     return call.heads, call.heads // call.kv_heads, call.sq, call.sk, lower, high
 
@@ -209,7 +222,15 @@ def _blocks(call: CheckedCall, kind: Kind) -> tuple[Any, ...]:
     return tables, *strides(tables)[:2], blocks.rows, blocks.keys
 
 
-def _described(tensors: dict[str, torch.Tensor], **rows: int) -> list[Any]:
+def _sequences(call: CheckedCall, options: Options) -> tuple[Any, ...]:
+    """Where packed sequences begin, their number and how often it is halved, all queries, and whether edges end at the last key; None for all of them where there are none."""
+    if not call.packed:
+        return (None,) * 6
+    given = sequences_of(options)
+    return given.cu_q, given.cu_k, given.packed, given.halvings, call.rows, int(call.mask.align_end)
+
+
+def _described(tensors: dict[str, torch.Tensor], packed: bool, **rows: int) -> list[Any]:
     """Descriptors of the tensors, in the order of `rows`, whose tiles have so many rows and all channels."""
     from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
@@ -217,12 +238,16 @@ def _described(tensors: dict[str, torch.Tensor], **rows: int) -> list[Any]:
     for name, count in rows.items():
         x = tensors[name]
         steps = [stride if size > 1 else x.shape[3] for stride, size in zip(x.stride(), x.shape, strict=True)][:3]
-        found.append(TensorDescriptor(x, list(x.shape), [*steps, 1], [1, 1, count, x.shape[3]], _layout()))
+        shape = list(x.shape)
+        if packed:
+            shape, steps = ragged(shape, steps)
+        tile = [*[1] * (len(shape) - 2), count, x.shape[3]]
+        found.append(TensorDescriptor(x, shape, [*steps, 1], tile, _layout(len(shape))))
     return found
 
 
 @functools.cache
-def _layout() -> Any:
+def _layout(rank: int) -> Any:
     from triton.experimental.gluon.language import NVMMASharedLayout
 
-    return NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=16, rank=4)
+    return NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=16, rank=rank)

@@ -17,6 +17,7 @@ _TILES = {
 }
 _SIZES = dict.fromkeys(("heads", "group", "sq", "sk", "low", "high"), "i32")
 _BLOCKS = {"live_ptr": "*i32", "live_batch": "i64", "live_head": "i64", "block_rows": "i32", "block_keys": "i32"}
+_PACKED = {"cu_q_ptr": "*i32", "cu_k_ptr": "*i32", **dict.fromkeys(("packed", "halvings", "rows", "align_end"), "i32")}
 _ELEMENTS = {torch.float16: "fp16", torch.bfloat16: "bf16"}
 
 
@@ -29,6 +30,7 @@ def compile_hopper(
     left: bool = False,
     blocks: bool = False,
     even: bool = True,
+    packed: bool = False,
     stages: int = 2,
 ) -> Compiled:
     """Compile one kernel for sm_90.
@@ -41,6 +43,7 @@ def compile_hopper(
         left: whether it has a lower edge.
         blocks: whether it has a pattern of live blocks.
         even: whether tiles divide the queries (dK and dV only).
+        packed: whether sequences are packed (not the narrow forward).
         stages: slots of the rings of tiles.
 
     Raises:
@@ -56,16 +59,17 @@ def compile_hopper(
     from flashverify_kernels.device.hopper.narrow import hopper_narrow_forward_kernel
 
     backward = kernel == "dkdv"
-    layout = NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=16, rank=4)
+    layout = NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=16, rank=5 if packed else 4)
     signature: dict[str, Any] = {
-        name: f"tensordesc<{_ELEMENTS[dtype]}[1, 1, {rows}, {d}],{layout!r}>"
+        name: f"tensordesc<{_ELEMENTS[dtype]}{[*[1] * (3 if packed else 2), rows, d]},{layout!r}>"
         for name, rows in _TILES["dkdv" if backward else "forward"].items()
     }
     signature |= {"lse2_ptr": "*fp32", "delta_ptr": "*fp32", "scale": "fp32"} if backward else {"lse2_ptr": "*fp32"}
     signature |= {"scale_log2": "fp32", **({"batch": "i32"} if kernel == "forward" else {}), **_SIZES, **_BLOCKS}
+    signature |= {} if kernel == "narrow_forward" else _PACKED
     constants: dict[str, Any] = {
         "UPPER": causal,
-        **({"PAIRED": causal and not left} if kernel == "forward" else {}),
+        **({"PAIRED": causal and not left and not packed} if kernel == "forward" else {}),
         **({"EVEN": even} if backward else {}),
         "STAGES": stages,
     }
@@ -73,6 +77,8 @@ def compile_hopper(
         constants["low"] = None
     if not blocks:
         constants |= dict.fromkeys(_BLOCKS)
+    if not packed and kernel != "narrow_forward":
+        constants |= dict.fromkeys(_PACKED)
     functions = {
         "forward": hopper_forward_kernel,
         "narrow_forward": hopper_narrow_forward_kernel,

@@ -13,6 +13,7 @@ from flashverify_kernels.device.dq import dq_kernel
 from flashverify_kernels.device.forward import forward_kernel
 from flashverify_kernels.options import Options
 from flashverify_kernels.plans import launched, planned
+from flashverify_kernels.programs import programs_of
 from flashverify_kernels.reductions import bias_gradient, row_positions, sink_gradient, table_gradient
 from flashverify_kernels.results import BackwardResult, ForwardResult
 from flashverify_kernels.runtime import compute_capability
@@ -53,7 +54,7 @@ def forward(
     tensors = in_order(options, q=q, k=k, v=v, o=o)
     if hopper.takes(call, options, "forward", tensors):
         with torch.cuda.device(q.device):
-            hopper.forward(call, tensors, lse2)()
+            hopper.forward(call, options, tensors, lse2)()
         return ForwardResult(o, lse2)
     _launch(
         forward_kernel,
@@ -156,7 +157,7 @@ def backward(
         tensors = in_order(options, q=q, k=k, v=v, do=do, dk=dk, dv=dv)
         if hopper.takes(call, options, "dkdv", tensors):
             with torch.cuda.device(q.device):
-                hopper.dkdv(call, tensors, lse2, delta)()
+                hopper.dkdv(call, options, tensors, lse2, delta)()
         else:
             _launch(
                 dkdv_kernel,
@@ -179,21 +180,6 @@ def backward(
         if relative is None or ds is None or not needs[5]
         else table_gradient(ds, row_positions(ds, options), relative),
     )
-
-
-def programs_of(call: CheckedCall, heads: int, length: int, rows: int, block: int) -> int:
-    """A program for each tile of each head of each sequence; of packed sequences at most one more each, see `device.order`.
-
-    Args:
-        call: the checked call.
-        heads: of a sequence.
-        length: rows of a sequence, of the longest one where they are packed.
-        rows: of a batch.
-        block: rows of a tile.
-    """
-    if call.packed and call.sequences and length:
-        return heads * (min(rows, call.sequences * length) // block + call.sequences)
-    return call.sequences * heads * -(-length // block)
 
 
 def _launch(kernel: Any, programs: int, q: torch.Tensor, **arguments: Any) -> None:

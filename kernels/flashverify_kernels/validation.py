@@ -215,6 +215,7 @@ def _check_configs(
                 pairs=terms.pairs,
                 limit=limit,
                 whole=options.whole,
+                packed=options.packed is not None,
                 capability=capability,
                 hopper=hopper.may_be_asked(capability, tensors, terms, dtype),
                 interpreted=INTERPRETED,

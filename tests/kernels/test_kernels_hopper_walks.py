@@ -109,14 +109,14 @@ def computed(problem, kernels=("forward", "narrow", "dkdv"), size=None, share=1.
             numbers = (scale * math.log2(math.e), *edges, *of_pattern["keys"], upper, 2)
             if name == "forward":
                 paired = upper and low is None
-                numbers = (scale * math.log2(math.e), 1, *edges, *of_pattern["keys"], upper, paired, 2)
+                numbers = (scale * math.log2(math.e), 1, *edges, *of_pattern["keys"], *[None] * 6, upper, paired, 2)
             run(kernel, programs or heads * tiles, *places, Pointer(own_lse2), *numbers)
             found |= {f"{name} o": (own[0], o), f"{name} lse2": (own_lse2.reshape(heads, sq), lse2)}
     if "dkdv" in kernels:
         own_dk, own_dv = np.full_like(k, np.nan), np.full_like(k, np.nan)
         rows = tuple(Pointer(x.astype(np.float32).ravel()) for x in (lse2, delta))
         tiles = [Tiles(x, 64) for x in (q, k, v, do, own_dk, own_dv)]
-        numbers = (scale, scale * math.log2(math.e), *edges, *of_pattern["queries"], upper, sq % 64 == 0, 2)
+        numbers = (scale, scale * math.log2(math.e), *edges, *of_pattern["queries"], *[None] * 6, upper, sq % 64 == 0, 2)
         run(dkdv.hopper_dkdv_kernel, kv_heads * -(-sk // 128), *tiles, *rows, *numbers)
         found |= {"dk": (own_dk[0], dk), "dv": (own_dv[0], dv)}
     return found

@@ -53,10 +53,11 @@ def sequence_of(cu_ptr, packed, halvings, place, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def packed_place(cu_ptr, packed, halvings, heads, BLOCK: tl.constexpr, LAST_FIRST: tl.constexpr):
-    """The sequence, the head and the tile of this program, one head of a sequence after the other. Behind the tiles of a head are no rows.
+def packed_place(unit, cu_ptr, packed, halvings, heads, BLOCK: tl.constexpr, LAST_FIRST: tl.constexpr):
+    """The sequence, the head and the tile of the program `unit`, one head of a sequence after the other. Behind the tiles of a head are no rows.
 
     Args:
+        unit: number of the program where each has a tile.
         cu_ptr: where sequences begin.
         packed: their number.
         halvings: as in `sequence_of`.
@@ -64,13 +65,12 @@ def packed_place(cu_ptr, packed, halvings, heads, BLOCK: tl.constexpr, LAST_FIRS
         BLOCK: rows of a tile.
         LAST_FIRST: whether the last tile of a head comes first.
     """
-    program = tl.program_id(0)
-    b = sequence_of(cu_ptr, packed, halvings, program // heads, BLOCK)
+    b = sequence_of(cu_ptr, packed, halvings, unit // heads, BLOCK)
     begin = tl.load(cu_ptr + b) // BLOCK
     tiles = tl.load(cu_ptr + b + 1) // BLOCK + 1 - begin
-    program -= (begin + b) * heads
-    h = tl.minimum(program // tiles, heads - 1)
-    tile = program - h * tiles
+    unit -= (begin + b) * heads
+    h = tl.minimum(unit // tiles, heads - 1)
+    tile = unit - h * tiles
     if LAST_FIRST:
         tile = tl.where(tile < tiles, tiles - 1 - tile, tile)
     return b, h, tile
@@ -78,7 +78,7 @@ def packed_place(cu_ptr, packed, halvings, heads, BLOCK: tl.constexpr, LAST_FIRS
 
 @triton.jit
 def place_of(cu_ptr, sequences, rows, heads, BLOCK: tl.constexpr, FALLING: tl.constexpr, LAST_FIRST: tl.constexpr):
-    """The sequence, the head and the tile of this program, which `launch.programs_of` has counted.
+    """The sequence, the head and the tile of this program, which `programs.programs_of` has counted.
 
     Args:
         cu_ptr: where packed sequences begin, or None.
@@ -97,5 +97,6 @@ def place_of(cu_ptr, sequences, rows, heads, BLOCK: tl.constexpr, FALLING: tl.co
         if LAST_FIRST:
             tile = tiles - 1 - tile
     else:
-        b, h, tile = packed_place(cu_ptr, sequences.packed, sequences.halvings, heads, BLOCK, LAST_FIRST)
+        unit = tl.program_id(0)
+        b, h, tile = packed_place(unit, cu_ptr, sequences.packed, sequences.halvings, heads, BLOCK, LAST_FIRST)
     return b, h, tile

@@ -8,6 +8,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
+from flashverify_kernels.device.address import span
 from flashverify_kernels.device.hopper.barriers import (
     following,
     make_barriers,
@@ -17,8 +18,9 @@ from flashverify_kernels.device.hopper.barriers import (
     release,
 )
 from flashverify_kernels.device.hopper.queries import GROUPS, ROWS, fetch_all, of_queries, visible
+from flashverify_kernels.device.hopper.ragged import place
 from flashverify_kernels.device.hopper.walk import position, walk_of, within
-from flashverify_kernels.device.order import tile_of
+from flashverify_kernels.device.order import packed_place, tile_of
 from flashverify_kernels.device.schedule import FULL, LEADING, QUERIES, TRAILING
 
 _UNSPECIALISED = [
@@ -35,6 +37,7 @@ _UNSPECIALISED = [
     "high",
 ]
 _UNSPECIALISED += ["live_batch", "live_head", "block_rows", "block_keys"]
+_UNSPECIALISED += ["cu_q_ptr", "cu_k_ptr", "packed", "halvings", "rows", "align_end"]
 
 
 @gluon.jit(do_not_specialize=_UNSPECIALISED, do_not_specialize_on_alignment=_UNSPECIALISED)
@@ -60,6 +63,12 @@ def hopper_dkdv_kernel(
     live_head,
     block_rows,
     block_keys,
+    cu_q_ptr,
+    cu_k_ptr,
+    packed,
+    halvings,
+    rows,
+    align_end,
     UPPER: gl.constexpr,
     EVEN: gl.constexpr,
     STAGES: gl.constexpr,
@@ -88,21 +97,44 @@ def hopper_dkdv_kernel(
         live_head: likewise.
         block_rows: queries per block, a multiple of those of a tile.
         block_keys: keys per block, a multiple of 128.
+        cu_q_ptr: where the queries of packed sequences begin; None: there are none, and no number of them. Then descriptors and statistics
+            are those of `[1, heads, rows, D]`, and `low` and `high` are those of sequences with as many queries as keys.
+        cu_k_ptr: where their keys begin.
+        packed: number of sequences.
+        halvings: see `device.order`.
+        rows: queries of all sequences.
+        align_end: 1 if the edges start at the last key, 0 if at the first.
         UPPER: whether there is an upper edge.
-        EVEN: whether tiles divide the queries, and LSE and delta are 16-byte aligned.
+        EVEN: whether there are no packed sequences, tiles divide the queries, and LSE and delta are 16-byte aligned.
         STAGES: tiles of Q and of dO that are on their way or in use.
     """
     BLOCK_N: gl.constexpr = GROUPS * ROWS
-    BLOCK_M: gl.constexpr = q_tiles.block_type.shape[2]
-    per_head = (sk + BLOCK_N - 1) // BLOCK_N
-    bh, tile = tile_of(per_head, UPPER and low is None)
+    BLOCK_M: gl.constexpr = q_tiles.block_type.shape[-2]
+    q0, k0 = None, None
+    if cu_k_ptr is None:
+        per_head = (sk + BLOCK_N - 1) // BLOCK_N
+        bh, tile = tile_of(per_head, UPPER and low is None)
+        b = bh // (heads // group)
+        hk = bh % (heads // group)
+        row = (b.to(gl.int64) * heads + hk * group) * sq
+        step = sq
+    else:
+        b, hk, tile = packed_place(gl.program_id(0), cu_k_ptr, packed, halvings, heads // group, BLOCK_N, False)
+        q0, sq = span(cu_q_ptr, b, sq)
+        k0, sk = span(cu_k_ptr, b, sk)
+        row = hk.to(gl.int64) * group * rows + q0
+        step = rows
+        shift = align_end * (sk - sq)
+        high += shift
+        if low is not None:
+            low += shift
     n0 = tile * BLOCK_N
-    b = bh // (heads // group)
-    hk = bh % (heads // group)
     count = (sq + BLOCK_M - 1) // BLOCK_M
+    if cu_k_ptr is not None:
+        count = gl.where(n0 < sk, count, 0)
     begin = 0
     if UPPER:
-        begin = gl.minimum(gl.maximum(n0 - high, 0), sq) // BLOCK_M
+        begin = gl.minimum(gl.minimum(gl.maximum(n0 - high, 0), sq) // BLOCK_M, count)
     blocks = (live_ptr, live_batch, live_head, block_rows, block_keys)
     edges = (low, high, sk)
     if low is not None and live_ptr is None:
@@ -123,14 +155,14 @@ def hopper_dkdv_kernel(
     tiles_of = (q_s, k_s, v_s, do_s)
     full = (q_full, k_full, v_full, do_full)
     empty = (q_empty, do_empty)
-    where = (b, hk, n0, begin, count, group)
-    row = (b.to(gl.int64) * heads + hk * group) * sq
-    walk = (dk_tiles, dv_tiles, lse2_ptr + row, delta_ptr + row, scale, scale_log2)
+    where = (b, hk, n0, begin, count, group, q0, k0)
+    results = (dk_tiles, dv_tiles, scale, scale_log2)
     mask = (sq, edges, blocks)
+    statistics = (lse2_ptr + row, delta_ptr + row, step)
     gl.warp_specialize(
         [
-            (_compute, (0, tiles_of, full, empty, where, walk, mask, UPPER, EVEN)),
-            (_compute, (1, tiles_of, full, empty, where, walk, mask, UPPER, EVEN)),
+            (_compute, (0, tiles_of, full, empty, where, statistics, results, mask, UPPER, EVEN)),
+            (_compute, (1, tiles_of, full, empty, where, statistics, results, mask, UPPER, EVEN)),
             (fetch_all, (q_tiles, k_tiles, v_tiles, do_tiles, tiles_of, full, empty, where, mask, UPPER)),
         ],
         [4, 1],
@@ -139,18 +171,30 @@ def hopper_dkdv_kernel(
 
 
 @gluon.jit
-def _compute(c: gl.constexpr, tiles_of, full, empty, where, walk, mask, UPPER: gl.constexpr, EVEN: gl.constexpr):
+def _compute(
+    c: gl.constexpr,
+    tiles_of,
+    full,
+    empty,
+    where,
+    statistics,
+    results,
+    mask,
+    UPPER: gl.constexpr,
+    EVEN: gl.constexpr,
+):
     """The keys of one group of warps. Tiles are kept transposed, so that P^T and dS^T stay in registers as left operands."""
     q_s, k_s, v_s, do_s = tiles_of
     q_full, k_full, v_full, do_full = full
     q_empty, do_empty = empty
-    b, hk, n0, begin, count, group = where
-    dk_tiles, dv_tiles, lse2_ptr, delta_ptr, scale, scale_log2 = walk
+    b, hk, n0, begin, count, group, _, k0 = where
+    lse2_ptr, delta_ptr, step = statistics
+    dk_tiles, dv_tiles, scale, scale_log2 = results
     sq, edges, blocks = mask
     low, high, sk = edges
     STAGES: gl.constexpr = q_s.shape[0]
-    BLOCK_M: gl.constexpr = q_s.shape[3]
-    BLOCK_D: gl.constexpr = q_s.shape[4]
+    BLOCK_M: gl.constexpr = q_s.shape[-2]
+    BLOCK_D: gl.constexpr = q_s.shape[-1]
     BLOCK_N: gl.constexpr = GROUPS * ROWS
     Z: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_M, 16])
     ACC: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_D, 16])
@@ -188,7 +232,7 @@ def _compute(c: gl.constexpr, tiles_of, full, empty, where, walk, mask, UPPER: g
                 trailing = count
                 if not UPPER:
                     whole = begin
-        first = member.to(gl.int64) * sq  # type: ignore[attr-defined]  # a tensor to the compiler
+        first = member.to(gl.int64) * step  # type: ignore[attr-defined]  # a tensor to the compiler
         lse2_head = gl.multiple_of(lse2_ptr + first, 16) if EVEN else lse2_ptr + first
         delta_head = gl.multiple_of(delta_ptr + first, 16) if EVEN else delta_ptr + first
         for part in gl.static_range(
@@ -232,6 +276,6 @@ def _compute(c: gl.constexpr, tiles_of, full, empty, where, walk, mask, UPPER: g
     v.store(dv.to(v.dtype))
     fence_async_shared()
     meet()
-    tma.async_copy_shared_to_global(dk_tiles, [b, hk, n0, 0], k_s.index(c))
-    tma.async_copy_shared_to_global(dv_tiles, [b, hk, n0, 0], v_s.index(c))
+    tma.async_copy_shared_to_global(dk_tiles, place(b, hk, n0, k0, sk), k_s.index(c))
+    tma.async_copy_shared_to_global(dv_tiles, place(b, hk, n0, k0, sk), v_s.index(c))
     tma.store_wait(0)

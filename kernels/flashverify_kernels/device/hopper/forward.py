@@ -17,15 +17,23 @@ from flashverify_kernels.device.hopper.barriers import (
     meet,
     release,
 )
-from flashverify_kernels.device.hopper.order import share_of, tile_of
+from flashverify_kernels.device.hopper.ragged import place
 from flashverify_kernels.device.hopper.rows import store_rows
 from flashverify_kernels.device.hopper.softmax import online_step
 from flashverify_kernels.device.hopper.walk import position
-from flashverify_kernels.device.hopper.walks_of_rows import GROUPS, ROWS, walk_of_group, walk_of_tile
+from flashverify_kernels.device.hopper.walks_of_rows import (
+    GROUPS,
+    ROWS,
+    tile_at,
+    tiles_of_program,
+    walk_of_group,
+    walk_of_tile,
+)
 from flashverify_kernels.device.schedule import FULL, LEADING, TRAILING
 
 _UNSPECIALISED = ["lse2_ptr", "live_ptr", "scale_log2", "batch", "heads", "group", "sq", "sk", "low", "high"]
 _UNSPECIALISED += ["live_batch", "live_head", "block_rows", "block_keys"]
+_UNSPECIALISED += ["cu_q_ptr", "cu_k_ptr", "packed", "halvings", "rows", "align_end"]
 
 
 @gluon.jit(do_not_specialize=_UNSPECIALISED, do_not_specialize_on_alignment=_UNSPECIALISED)
@@ -48,6 +56,12 @@ def hopper_forward_kernel(
     live_head,
     block_rows,
     block_keys,
+    cu_q_ptr,
+    cu_k_ptr,
+    packed,
+    halvings,
+    rows,
+    align_end,
     UPPER: gl.constexpr,
     PAIRED: gl.constexpr,
     STAGES: gl.constexpr,
@@ -75,6 +89,13 @@ def hopper_forward_kernel(
         live_head: likewise.
         block_rows: queries per block, a multiple of 128.
         block_keys: keys per block, a multiple of those of a tile.
+        cu_q_ptr: where the queries of packed sequences begin; None: there are none, and no number of them. Then descriptors and LSE are those
+            of `[1, heads, rows, D]`, and `low` and `high` are those of sequences with as many queries as keys.
+        cu_k_ptr: where their keys begin.
+        packed: number of sequences.
+        halvings: see `device.order`.
+        rows: queries of all sequences.
+        align_end: 1 if the edges start at the last key, 0 if at the first.
         UPPER: whether there is an upper edge.
         PAIRED: whether tiles of queries are shared in pairs, see `order`.
         STAGES: tiles of K and of V that are on their way or in use.
@@ -95,12 +116,13 @@ def hopper_forward_kernel(
     empty = (q_empty, k_empty, v_empty)
     sizes = (batch, heads, group, sq, sk, low, high)
     blocks = (live_ptr, live_batch, live_head, block_rows, block_keys)
+    sequences = (cu_q_ptr, cu_k_ptr, packed, halvings, rows, align_end)
     results = (o_tiles, lse2_ptr, scale_log2)
     gl.warp_specialize(
         [
-            (_compute, (0, tiles_of, full, empty, sizes, blocks, results, UPPER, PAIRED)),
-            (_compute, (1, tiles_of, full, empty, sizes, blocks, results, UPPER, PAIRED)),
-            (_fetch, (q_tiles, k_tiles, v_tiles, tiles_of, full, empty, sizes, blocks, UPPER, PAIRED)),
+            (_compute, (0, tiles_of, full, empty, sizes, blocks, sequences, results, UPPER, PAIRED)),
+            (_compute, (1, tiles_of, full, empty, sizes, blocks, sequences, results, UPPER, PAIRED)),
+            (_fetch, (q_tiles, k_tiles, v_tiles, tiles_of, full, empty, sizes, blocks, sequences, UPPER, PAIRED)),
         ],
         [4, 1],
         [240, 24],
@@ -108,63 +130,85 @@ def hopper_forward_kernel(
 
 
 @gluon.jit
-def _fetch(q_tiles, k_tiles, v_tiles, tiles_of, full, empty, sizes, blocks, UPPER: gl.constexpr, PAIRED: gl.constexpr):
+def _fetch(
+    q_tiles,
+    k_tiles,
+    v_tiles,
+    tiles_of,
+    full,
+    empty,
+    sizes,
+    blocks,
+    sequences,
+    UPPER: gl.constexpr,
+    PAIRED: gl.constexpr,
+):
     """Fetch the queries of each tile of this program, and the tiles of keys and values, as slots become empty."""
     q_s, k_s, v_s = tiles_of
     q_full, k_full, v_full = full
     q_empty, k_empty, v_empty = empty
-    batch, heads, group, sq, sk, _, _ = sizes
     STAGES: gl.constexpr = k_s.shape[0]
-    BLOCK_N: gl.constexpr = k_s.shape[3]
-    tiles = (sq + GROUPS * ROWS - 1) // (GROUPS * ROWS)
-    count, paired = share_of(batch * heads, tiles, PAIRED)
+    BLOCK_N: gl.constexpr = k_s.shape[-2]
+    count, paired = tiles_of_program(sizes, sequences, PAIRED)
     slot = 0
     phase = 1
     for n in range(count):
-        bh, tile = tile_of(n, paired, batch * heads, tiles, PAIRED)
-        b, h, m0 = bh // heads, bh % heads, tile * GROUPS * ROWS
+        b, h, m0, own_sizes, q0, k0, _ = tile_at(n, paired, sizes, sequences, PAIRED)
+        _, _, group, sq, sk, _, _ = own_sizes
         hk = h // group
-        first, stop, table, end = walk_of_tile(b, h, m0, sizes, blocks, BLOCK_N, UPPER)
+        first, stop, table, end = walk_of_tile(b, h, m0, own_sizes, blocks, BLOCK_N, UPPER)
         for t in range(first, stop):
             n0 = position(t, table, end, sk, blocks, blocks[4], BLOCK_N)
             mbarrier.wait(k_empty.index(slot), phase)
-            fetch(k_tiles, [b, hk, n0, 0], k_s.index(slot), k_full.index(slot))
+            fetch(k_tiles, place(b, hk, n0, k0, sk), k_s.index(slot), k_full.index(slot))
             if t == first:
                 for c in gl.static_range(GROUPS):
                     own = n % 2 * GROUPS + c
                     mbarrier.wait(q_empty.index(own), (n + 1) // 2 % 2 ^ 1)
-                    fetch(q_tiles, [b, h, m0 + c * ROWS, 0], q_s.index(own), q_full.index(own))
+                    fetch(q_tiles, place(b, h, m0 + c * ROWS, q0, sq), q_s.index(own), q_full.index(own))
             mbarrier.wait(v_empty.index(slot), phase)
-            fetch(v_tiles, [b, hk, n0, 0], v_s.index(slot), v_full.index(slot))
+            fetch(v_tiles, place(b, hk, n0, k0, sk), v_s.index(slot), v_full.index(slot))
             slot, phase = following(slot, phase, STAGES)
 
 
 @gluon.jit
-def _compute(c: gl.constexpr, tiles_of, full, empty, sizes, blocks, results, UPPER: gl.constexpr, PAIRED: gl.constexpr):
+def _compute(
+    c: gl.constexpr,
+    tiles_of,
+    full,
+    empty,
+    sizes,
+    blocks,
+    sequences,
+    results,
+    UPPER: gl.constexpr,
+    PAIRED: gl.constexpr,
+):
     """The rows of one group of warps. The product of the weights and values of a tile runs beside the softmax of the next tile."""
     q_s, k_s, v_s = tiles_of
     q_full, k_full, v_full = full
     q_empty, k_empty, v_empty = empty
-    batch, heads, _, sq, sk, low, high = sizes
+    _, _, _, _, _, low, _ = sizes
     o_tiles, lse2_ptr, scale_log2 = results
     STAGES: gl.constexpr = k_s.shape[0]
-    BLOCK_N: gl.constexpr = k_s.shape[3]
-    BLOCK_D: gl.constexpr = k_s.shape[4]
+    BLOCK_N: gl.constexpr = k_s.shape[-2]
+    BLOCK_D: gl.constexpr = k_s.shape[-1]
     Z: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_N, 16])
     ACC: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_D, 16])
     WEIGHTS: gl.constexpr = gl.DotOperandLayout(0, ACC, 2)
     ROW: gl.constexpr = gl.SliceLayout(1, Z)
     ACC_ROW: gl.constexpr = gl.SliceLayout(1, ACC)
 
-    edges = (sk, low, high)
     none = gl.zeros([ROWS, BLOCK_N], gl.float32, Z)
-    count, paired = share_of(batch * heads, (sq + GROUPS * ROWS - 1) // (GROUPS * ROWS), PAIRED)
+    count, paired = tiles_of_program(sizes, sequences, PAIRED)
     slot = 0
     phase = 0
     for n in range(count):
-        bh, m0, first, leading, whole, stop, table, end = walk_of_group(
-            c, n, paired, sizes, blocks, BLOCK_N, UPPER, PAIRED
-        )
+        b, h, m0, own_sizes, q0, _, row = tile_at(n, paired, sizes, sequences, PAIRED)
+        first, leading, whole, stop, table, end = walk_of_group(c, b, h, m0, own_sizes, blocks, BLOCK_N, UPPER)
+        _, _, _, sq, sk, own_low, high = own_sizes
+        edges = (sk, own_low, high)
+        m0 += c * ROWS
         own = n % 2 * GROUPS + c
         i = m0 + gl.arange(0, ROWS, ROW)
         q = matrix(q_s.index(own))
@@ -215,6 +259,5 @@ def _compute(c: gl.constexpr, tiles_of, full, empty, sizes, blocks, results, UPP
         release(v_empty.index(slot))
         slot, phase = following(slot, phase, STAGES)
 
-        place = [bh // heads, bh % heads, m0, 0]
-        store_rows(acc, m_i, l_i, q_s.index(own), o_tiles, place, lse2_ptr + bh.to(gl.int64) * sq, i, sq)
+        store_rows(acc, m_i, l_i, q_s.index(own), o_tiles, place(b, h, m0, q0, sq), lse2_ptr + row, i, sq)
     tma.store_wait(0)

@@ -3,9 +3,11 @@
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-from flashverify_kernels.device.hopper.order import tile_of
+from flashverify_kernels.device.address import span
+from flashverify_kernels.device.hopper.order import share_of, tile_of
 from flashverify_kernels.device.hopper.rows import count_of
 from flashverify_kernels.device.hopper.walk import keys_of, walk_of, within
+from flashverify_kernels.device.order import packed_place
 from flashverify_kernels.device.schedule import KEYS
 
 GROUPS = gl.constexpr(2)
@@ -14,12 +16,50 @@ ROWS = gl.constexpr(64)
 
 
 @gluon.jit
+def tiles_of_program(sizes, sequences, PAIRED: gl.constexpr):
+    """As `share_of`: how many tiles of queries this program computes, and how many of them come in pairs."""
+    batch, heads, _, sq, _, _, _ = sizes
+    BLOCK_M: gl.constexpr = GROUPS * ROWS
+    if sequences[0] is None:
+        count, paired = share_of(batch * heads, (sq + BLOCK_M - 1) // BLOCK_M, PAIRED)
+    else:
+        _, _, packed, _, rows, _ = sequences
+        count, paired = share_of(heads, gl.minimum(rows, packed * sq) // BLOCK_M + packed, False)
+    return count, paired
+
+
+@gluon.jit
+def tile_at(n, paired, sizes, sequences, PAIRED: gl.constexpr):
+    """Tile `n` of this program: batch, head, first query, the sizes of its sequence, where its queries and keys begin (None unless packed), and
+    the number of its head's first query among all statistics.
+    """
+    batch, heads, group, sq, sk, low, high = sizes
+    BLOCK_M: gl.constexpr = GROUPS * ROWS
+    if sequences[0] is None:
+        bh, tile = tile_of(n, paired, batch * heads, (sq + BLOCK_M - 1) // BLOCK_M, PAIRED)
+        b, h = bh // heads, bh % heads
+        q0, k0 = None, None
+        row = bh.to(gl.int64) * sq
+    else:
+        cu_q_ptr, cu_k_ptr, packed, halvings, rows, align_end = sequences
+        unit = gl.program_id(0) + n * gl.num_programs(0)
+        b, h, tile = packed_place(unit, cu_q_ptr, packed, halvings, heads, BLOCK_M, True)
+        q0, sq = span(cu_q_ptr, b, sq)
+        k0, sk = span(cu_k_ptr, b, sk)
+        row = h.to(gl.int64) * rows + q0
+        high += align_end * (sk - sq)
+        if low is not None:
+            low += align_end * (sk - sq)
+    return b, h, tile * BLOCK_M, (batch, heads, group, sq, sk, low, high), q0, k0, row
+
+
+@gluon.jit
 def walk_of_tile(b, h, m0, sizes, blocks, BLOCK_N: gl.constexpr, UPPER: gl.constexpr):
-    """As `keys_of`, of the tile of queries from `m0` on."""
+    """As `keys_of`, of the tile of queries from `m0` on, which sees nothing behind the last query."""
     _, _, _, sq, sk, low, high = sizes
     BLOCK_M: gl.constexpr = GROUPS * ROWS
     if low is None and blocks[0] is None:
-        stop = count_of(m0, sq, sk, high, BLOCK_M, BLOCK_N, UPPER)
+        stop = gl.where(m0 < sq, count_of(m0, sq, sk, high, BLOCK_M, BLOCK_N, UPPER), 1)
         first, table, end = 0, 0, stop
     else:
         first, stop, table, end = keys_of(m0, b, h, sq, sk, low, high, blocks, BLOCK_M, BLOCK_N, UPPER)
@@ -27,19 +67,17 @@ def walk_of_tile(b, h, m0, sizes, blocks, BLOCK_N: gl.constexpr, UPPER: gl.const
 
 
 @gluon.jit
-def walk_of_group(c, n, paired, sizes, blocks, BLOCK_N: gl.constexpr, UPPER: gl.constexpr, PAIRED: gl.constexpr):
-    """Where tile `n` of this program is, and the walk of a group of its rows: first tile, full ones, and the end."""
-    batch, heads, _, sq, sk, low, high = sizes
-    tiles = (sq + GROUPS * ROWS - 1) // (GROUPS * ROWS)
-    bh, tile = tile_of(n, paired, batch * heads, tiles, PAIRED)
-    b, h, m0 = bh // heads, bh % heads, tile * GROUPS * ROWS
+def walk_of_group(c, b, h, m0, sizes, blocks, BLOCK_N: gl.constexpr, UPPER: gl.constexpr):
+    """The walk of a group of the rows from `m0` on: first tile, full ones, the end, and the table and the end for `position`."""
+    _, _, _, sq, sk, low, high = sizes
     first, stop, table, end = walk_of_tile(b, h, m0, sizes, blocks, BLOCK_N, UPPER)
     m0 += c * ROWS
     if low is None and blocks[0] is None:
         leading, whole = 1, sk // BLOCK_N
         if UPPER:
             whole = gl.maximum(gl.minimum(m0 + 1 + high, sk), 0) // BLOCK_N
+        whole = gl.minimum(whole, stop)
     else:
         _, leading, whole, _, _ = walk_of(m0, b, h, sq, sk, low, high, blocks, ROWS, BLOCK_N, UPPER, KEYS)
         leading, whole = within(first + 1, leading, whole, stop)
-    return bh, m0, first, leading, whole, stop, table, end
+    return first, leading, whole, stop, table, end
