@@ -81,7 +81,7 @@ def may_be_asked(
 @functools.cache
 def _importable() -> bool:
     try:
-        for name in ("forward", "narrow", "dkdv"):
+        for name in ("forward", "narrow", "dq", "dkdv"):
             importlib.import_module(f"flashverify_kernels.device.hopper.{name}")
     except (ImportError, AttributeError):  # a Triton without Gluon, or with another one
         return False
@@ -93,7 +93,7 @@ def suits(call: CheckedCall, options: Options, kind: Kind, tensors: dict[str, to
     config, dtype = call.configs[kind], tensors["q"].dtype
     return (
         config.hopper
-        and (kind == "dkdv" or (kind == "forward" and config.block_n == _KEYS))
+        and (kind != "forward" or config.block_n == _KEYS)
         and dtype in (torch.float16, torch.bfloat16)
         and call.d == call.dv
         and call.d in _WIDTHS
@@ -101,7 +101,8 @@ def suits(call: CheckedCall, options: Options, kind: Kind, tensors: dict[str, to
         and not any(size % tile for size, tile in zip(call.mask.block_size or (), _tile(kind, call.d), strict=False))
         and call.terms.pairs == "plain"
         and call.terms.sink is None
-        and (options.whole or (kind == "dkdv" or call.d > _GROUP) and call.packed and max(call.rows, call.keys) < FAR)
+        and (options.whole or (call.packed and max(call.rows, call.keys) < FAR))
+        and (kind == "dkdv" or call.d > _GROUP or (kind == "forward" and options.whole))
         and all(x.dtype == dtype and describable(x) for x in tensors.values())
     )
 
@@ -110,6 +111,8 @@ def _tile(kind: Kind, d: int) -> tuple[int, int]:
     """Queries and keys that a program of the kernel takes together; they divide a block."""
     if kind == "dkdv":
         return _QUERIES, 2 * _GROUP
+    if kind == "dq":
+        return 2 * _GROUP, _GROUP
     return _GROUP if d <= _GROUP else 2 * _GROUP, _KEYS
 
 
@@ -121,13 +124,9 @@ def forward(
     from flashverify_kernels.device.hopper.narrow import hopper_narrow_forward_kernel
 
     narrow = call.d <= _GROUP
-    tiles, heads = -(-call.sq // _tile("forward", call.d)[0]), call.batch * call.heads
-    paired, programs = False, heads * tiles
+    paired, programs = False, call.batch * call.heads * -(-call.sq // _GROUP)
     if not narrow:
-        room = multiprocessors(lse2.device)
-        paired, programs = shares(heads, tiles, call.mask.flags, room)
-        if call.packed:
-            paired, programs = False, programs_of(call, call.heads, call.sq, call.rows, 2 * _GROUP)
+        paired, programs = _shared(call, lse2.device)
     return functools.partial(
         launched,
         hopper_narrow_forward_kernel if narrow else hopper_forward_kernel,
@@ -148,6 +147,14 @@ def forward(
             _REGISTERS if not narrow or call.mask.flags & (LOWER.value | SPARSE.value) else {}
         ),  # otherwise they suffice
     )
+
+
+def _shared(call: CheckedCall, device: torch.device) -> tuple[bool, int]:
+    """`shares` of a call, whose tiles have 128 queries; of packed sequences there is a program a tile, as their walks differ."""
+    if call.packed:
+        return False, programs_of(call, call.heads, call.sq, call.rows, 2 * _GROUP)
+    tiles = -(-call.sq // (2 * _GROUP))
+    return shares(call.batch * call.heads, tiles, call.mask.flags, multiprocessors(device))
 
 
 def shares(heads: int, tiles: int, flags: int, room: int) -> tuple[bool, int]:
@@ -174,6 +181,35 @@ def shares(heads: int, tiles: int, flags: int, room: int) -> tuple[bool, int]:
 def multiprocessors(device: torch.device) -> int:
     """Programs that run at a time where each takes a multiprocessor."""
     return int(torch.cuda.get_device_properties(device).multi_processor_count)
+
+
+def dq(
+    call: CheckedCall, options: Options, tensors: dict[str, torch.Tensor], lse2: torch.Tensor, delta: torch.Tensor
+) -> Callable[[], Any]:
+    """The launch that computes dQ; `tensors` are q, k, v, do and dq."""
+    from flashverify_kernels.device.hopper.dq import hopper_dq_kernel
+
+    paired, programs = _shared(call, lse2.device)
+    return functools.partial(
+        launched,
+        hopper_dq_kernel,
+        programs,
+        *_described(tensors, call.packed, q=_GROUP, k=_GROUP, v=_GROUP, do=_GROUP, dq=_GROUP),
+        lse2,
+        delta,
+        call.scale,
+        call.scale * LOG2_E,
+        call.batch,
+        *_sizes(call),
+        *_blocks(call, "dq"),
+        *_sequences(call, options),
+        UPPER=bool(call.mask.flags & UPPER.value),
+        PAIRED=paired,
+        K_STAGES=3,
+        V_STAGES=2,
+        num_warps=4,
+        **_REGISTERS,
+    )
 
 
 def dkdv(

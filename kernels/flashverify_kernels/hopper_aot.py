@@ -9,10 +9,11 @@ from triton.backends.compiler import GPUTarget
 from flashverify_kernels.aot import Compiled, resources
 from flashverify_kernels.runtime import INTERPRETED
 
-HopperKernel = Literal["forward", "narrow_forward", "dkdv"]
+HopperKernel = Literal["forward", "narrow_forward", "dq", "dkdv"]
 
 _TILES = {
     "forward": {"q_tiles": 64, "k_tiles": 128, "v_tiles": 128, "o_tiles": 64},
+    "dq": {"q_tiles": 64, "k_tiles": 64, "v_tiles": 64, "do_tiles": 64, "dq_tiles": 64},
     "dkdv": {"q_tiles": 64, "k_tiles": 64, "v_tiles": 64, "do_tiles": 64, "dk_tiles": 64, "dv_tiles": 64},
 }
 _SIZES = dict.fromkeys(("heads", "group", "sq", "sk", "low", "high"), "i32")
@@ -55,23 +56,24 @@ def compile_hopper(
     from triton.experimental.gluon.language import NVMMASharedLayout
 
     from flashverify_kernels.device.hopper.dkdv import hopper_dkdv_kernel
+    from flashverify_kernels.device.hopper.dq import hopper_dq_kernel
     from flashverify_kernels.device.hopper.forward import hopper_forward_kernel
     from flashverify_kernels.device.hopper.narrow import hopper_narrow_forward_kernel
 
-    backward = kernel == "dkdv"
+    backward = kernel in ("dq", "dkdv")
     layout = NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=16, rank=5 if packed else 4)
     signature: dict[str, Any] = {
         name: f"tensordesc<{_ELEMENTS[dtype]}{[*[1] * (3 if packed else 2), rows, d]},{layout!r}>"
-        for name, rows in _TILES["dkdv" if backward else "forward"].items()
+        for name, rows in _TILES[kernel if backward else "forward"].items()
     }
     signature |= {"lse2_ptr": "*fp32", "delta_ptr": "*fp32", "scale": "fp32"} if backward else {"lse2_ptr": "*fp32"}
-    signature |= {"scale_log2": "fp32", **({"batch": "i32"} if kernel == "forward" else {}), **_SIZES, **_BLOCKS}
+    signature |= {"scale_log2": "fp32", **({"batch": "i32"} if kernel in ("forward", "dq") else {}), **_SIZES, **_BLOCKS}
     signature |= {} if kernel == "narrow_forward" else _PACKED
     constants: dict[str, Any] = {
         "UPPER": causal,
-        **({"PAIRED": causal and not left and not packed} if kernel == "forward" else {}),
-        **({"EVEN": even} if backward else {}),
-        "STAGES": stages,
+        **({"PAIRED": causal and not left and not packed} if kernel in ("forward", "dq") else {}),
+        **({"EVEN": even} if kernel == "dkdv" else {}),
+        **({"K_STAGES": stages + 1, "V_STAGES": stages} if kernel == "dq" else {"STAGES": stages}),
     }
     if not left:
         constants["low"] = None
@@ -82,6 +84,7 @@ def compile_hopper(
     functions = {
         "forward": hopper_forward_kernel,
         "narrow_forward": hopper_narrow_forward_kernel,
+        "dq": hopper_dq_kernel,
         "dkdv": hopper_dkdv_kernel,
     }
     options: dict[str, Any] = {"num_warps": 4, "enable_fp_fusion": backward}

@@ -140,17 +140,21 @@ def backward(
     if needs[0] or ds is not None:
         dq = _empty(call, options, q, call.heads, call.rows, call.d, dtype)
         tensors = in_order(options, q=q, k=k, v=v, do=do, dq=dq)
-        _launch(
-            dq_kernel,
-            programs_of(call, call.heads, call.sq, call.rows, call.configs["dq"].block_m),
-            q,
-            **views(tensors),
-            ds_ptr=ds,
-            stats=stats,
-            **records(call, options, "dq"),
-            **tiles(call, options, "dq", tensors),
-            **constants(call, "dq", tensors),
-        )
+        if ds is None and hopper.takes(call, options, "dq", tensors):
+            with torch.cuda.device(q.device):
+                hopper.dq(call, options, tensors, lse2, delta)()
+        else:
+            _launch(
+                dq_kernel,
+                programs_of(call, call.heads, call.sq, call.rows, call.configs["dq"].block_m),
+                q,
+                **views(tensors),
+                ds_ptr=ds,
+                stats=stats,
+                **records(call, options, "dq"),
+                **tiles(call, options, "dq", tensors),
+                **constants(call, "dq", tensors),
+            )
     if needs[1] or needs[2]:
         dk = _empty(call, options, q, call.kv_heads, call.keys, call.d, dtype)
         dv = _empty(call, options, q, call.kv_heads, call.keys, call.dv, dtype)

@@ -11,7 +11,7 @@ from tests.kernels.test_kernels_hopper_walks import TOLERANCE, D, exact
 
 pytest.importorskip("triton.experimental.gluon.language.nvidia.hopper")
 
-from flashverify_kernels.device.hopper import dkdv, forward, ragged
+from flashverify_kernels.device.hopper import dkdv, dq, forward, ragged
 
 LENGTHS = [  # queries and keys of each sequence
     ([130, 1, 0, 300, 64], [130, 1, 0, 300, 64]),
@@ -32,7 +32,8 @@ def computed(lengths, edges, heads=4, kv_heads=2, programs=3):
     rng = np.random.default_rng(0)
     shapes = (heads, rows), (kv_heads, keys), (kv_heads, keys), (heads, rows)
     q, k, v, do = (rng.standard_normal((1, h, s, D)).astype(np.float16) for h, s in shapes)
-    outputs = {"o": q, "lse2": q[..., 0].astype(np.float64), "delta": q[..., 0].astype(np.float64), "dk": k, "dv": v}
+    row = q[..., 0]
+    outputs = {"o": q, "lse2": row, "delta": row, "dq": q, "dk": k, "dv": v}
     right_ones = {name: np.zeros(like.shape) for name, like in outputs.items()}
     for n in range(len(of_q)):
         own_q, own_k = slice(*starts_q[n : n + 2]), slice(*starts_k[n : n + 2])
@@ -63,8 +64,10 @@ def computed(lengths, edges, heads=4, kv_heads=2, programs=3):
         *(factor, 1, *edges, *[None] * 5, *sequences, upper, False, 2),
     )
     found["lse2"] = lse2.reshape(1, heads, rows)
-    own = [Tiles(x, 64, True) for x in (q, k, v, do, found["dk"], found["dv"])]
     statistics = [Pointer(right_ones[name].astype(np.float32).ravel()) for name in ("lse2", "delta")]
+    numbers = (D**-0.5, factor, 1, *edges, *[None] * 5, *sequences, upper, False, 3, 2)
+    run(dq.hopper_dq_kernel, programs, *(Tiles(x, 64, True) for x in (q, k, v, do, found["dq"])), *statistics, *numbers)
+    own = [Tiles(x, 64, True) for x in (q, k, v, do, found["dk"], found["dv"])]
     count = kv_heads * (min(int(keys), len(of_k) * max(of_k)) // 128 + len(of_k))
     run(
         dkdv.hopper_dkdv_kernel,

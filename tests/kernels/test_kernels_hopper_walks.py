@@ -14,6 +14,7 @@ from tests.kernels.gluon_values import Pointer, Tiles
 pytest.importorskip("triton.experimental.gluon.language.nvidia.hopper")
 
 from flashverify_kernels.device.hopper import barriers, dkdv, forward, narrow, walk
+from flashverify_kernels.device.hopper import dq as dq_kernel
 
 D = 16
 TOLERANCE = 8e-3  # of values of about 1 that are rounded to fp16
@@ -53,7 +54,7 @@ PATTERNS = [  # a problem, queries and keys per block, share of live blocks
 
 
 def exact(q, k, v, do, see):
-    """O, base-2 LSE, delta, dK and dV in float64."""
+    """O, base-2 LSE, delta, dQ, dK and dV in float64."""
     group, scale = q.shape[0] // k.shape[0], D**-0.5
     q, k, v, do = (x.astype(np.float64) for x in (q, np.repeat(k, group, 0), np.repeat(v, group, 0), do))
     s = np.where(see, q @ k.swapaxes(1, 2) * scale, -np.inf)
@@ -66,7 +67,7 @@ def exact(q, k, v, do, see):
     ds = p * (do @ v.swapaxes(1, 2) - delta[..., None])
     dk, dv = (x.reshape(-1, group, *x.shape[1:]).sum(1) for x in (ds.swapaxes(1, 2) @ q * scale, p.swapaxes(1, 2) @ do))
     with np.errstate(divide="ignore"):
-        return o, (pivot + np.log(total))[..., 0] / math.log(2), delta, dk, dv
+        return o, (pivot + np.log(total))[..., 0] / math.log(2), delta, ds @ k * scale, dk, dv
 
 
 def tables_of(live, rows, keys):
@@ -79,7 +80,7 @@ def tables_of(live, rows, keys):
     }
 
 
-def computed(problem, kernels=("forward", "narrow", "dkdv"), size=None, share=1.0):
+def computed(problem, kernels=("forward", "narrow", "dq", "dkdv"), size=None, share=1.0):
     """What the kernels give and what is exact, by output."""
     sq, sk, heads, kv_heads, low, high = problem
     rng = np.random.default_rng(0)
@@ -92,7 +93,7 @@ def computed(problem, kernels=("forward", "narrow", "dkdv"), size=None, share=1.
         live = rng.random((heads, -(-sq // size[0]), -(-sk // size[1]))) < share
         of_pattern = tables_of(live, *size)
         see = see & live.repeat(size[0], 1).repeat(size[1], 2)[:, :sq, :sk]
-    o, lse2, delta, dk, dv = exact(q[0], k[0], v[0], do[0], see)
+    o, lse2, delta, dq, dk, dv = exact(q[0], k[0], v[0], do[0], see)
     scale, group = D**-0.5, heads // kv_heads
     edges = (heads, group, sq, sk, low, 0 if high is None else high)
     upper = high is not None
@@ -112,12 +113,18 @@ def computed(problem, kernels=("forward", "narrow", "dkdv"), size=None, share=1.
                 numbers = (scale * math.log2(math.e), 1, *edges, *of_pattern["keys"], *[None] * 6, upper, paired, 2)
             run(kernel, programs or heads * tiles, *places, Pointer(own_lse2), *numbers)
             found |= {f"{name} o": (own[0], o), f"{name} lse2": (own_lse2.reshape(heads, sq), lse2)}
+    statistics = tuple(Pointer(x.astype(np.float32).ravel()) for x in (lse2, delta))
+    if "dq" in kernels:
+        own_dq = np.full_like(q, np.nan)
+        numbers = (scale, scale * math.log2(math.e), 1, *edges, *of_pattern["keys"], *[None] * 6)
+        numbers += (upper, upper and low is None, 3, 2)
+        run(dq_kernel.hopper_dq_kernel, 2, *(Tiles(x, 64) for x in (q, k, v, do, own_dq)), *statistics, *numbers)
+        found |= {"dq": (own_dq[0], dq)}
     if "dkdv" in kernels:
         own_dk, own_dv = np.full_like(k, np.nan), np.full_like(k, np.nan)
-        rows = tuple(Pointer(x.astype(np.float32).ravel()) for x in (lse2, delta))
         tiles = [Tiles(x, 64) for x in (q, k, v, do, own_dk, own_dv)]
         numbers = (scale, scale * math.log2(math.e), *edges, *of_pattern["queries"], *[None] * 6, upper, sq % 64 == 0, 2)
-        run(dkdv.hopper_dkdv_kernel, kv_heads * -(-sk // 128), *tiles, *rows, *numbers)
+        run(dkdv.hopper_dkdv_kernel, kv_heads * -(-sk // 128), *tiles, *statistics, *numbers)
         found |= {"dk": (own_dk[0], dk), "dv": (own_dv[0], dv)}
     return found
 

@@ -1,0 +1,281 @@
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import (
+    fence_async_shared,
+    mbarrier,
+    tma,
+    warpgroup_mma,
+    warpgroup_mma_wait,
+)
+
+from flashverify_kernels.device.hopper.barriers import (
+    fetch,
+    following,
+    make_barriers,
+    make_tiles,
+    matrix,
+    meet,
+    release,
+)
+from flashverify_kernels.device.hopper.ragged import place
+from flashverify_kernels.device.hopper.softmax import seen
+from flashverify_kernels.device.hopper.walk import position
+from flashverify_kernels.device.hopper.walks_of_rows import (
+    GROUPS,
+    ROWS,
+    tile_at,
+    tiles_of_program,
+    walk_of_group,
+    walk_of_tile,
+)
+from flashverify_kernels.device.schedule import FULL, LEADING, TRAILING
+
+_UNSPECIALISED = ["lse2_ptr", "delta_ptr", "live_ptr", "scale", "scale_log2", "batch", "heads", "group", "sq", "sk"]
+_UNSPECIALISED += ["low", "high", "live_batch", "live_head", "block_rows", "block_keys"]
+_UNSPECIALISED += ["cu_q_ptr", "cu_k_ptr", "packed", "halvings", "rows", "align_end"]
+
+
+@gluon.jit(do_not_specialize=_UNSPECIALISED, do_not_specialize_on_alignment=_UNSPECIALISED)
+def hopper_dq_kernel(
+    q_tiles,
+    k_tiles,
+    v_tiles,
+    do_tiles,
+    dq_tiles,
+    lse2_ptr,
+    delta_ptr,
+    scale,
+    scale_log2,
+    batch,
+    heads,
+    group,
+    sq,
+    sk,
+    low,
+    high,
+    live_ptr,
+    live_batch,
+    live_head,
+    block_rows,
+    block_keys,
+    cu_q_ptr,
+    cu_k_ptr,
+    packed,
+    halvings,
+    rows,
+    align_end,
+    UPPER: gl.constexpr,
+    PAIRED: gl.constexpr,
+    K_STAGES: gl.constexpr,
+    V_STAGES: gl.constexpr,
+):
+    """Compute dQ, 128 queries after the other: any number of programs share the tiles of queries, as in `hopper_forward_kernel`.
+
+    Args:
+        q_tiles: descriptor of Q, tiles of 64 queries; arguments that are not named here are as in `hopper_forward_kernel`.
+        k_tiles: descriptor of K, tiles of keys.
+        v_tiles: descriptor of V, likewise.
+        do_tiles: descriptor of dO, in the shape and the tiles of Q.
+        dq_tiles: descriptor of dQ, likewise.
+        lse2_ptr: as there.
+        delta_ptr: rowsum(dO * O) - dLSE, in the shape of LSE.
+        scale: of the logits.
+        scale_log2: as there.
+        batch: as there.
+        heads: as there.
+        group: as there.
+        sq: as there.
+        sk: as there.
+        low: as there.
+        high: as there.
+        live_ptr: as there.
+        live_batch: as there.
+        live_head: as there.
+        block_rows: as there.
+        block_keys: as there.
+        cu_q_ptr: as there.
+        cu_k_ptr: as there.
+        packed: as there.
+        halvings: as there.
+        rows: as there.
+        align_end: as there.
+        UPPER: as there.
+        PAIRED: as there.
+        K_STAGES: tiles of K that are on their way or in use; two are in use at a time.
+        V_STAGES: tiles of V, of which one is.
+    """
+    q_s = make_tiles(q_tiles, 2 * GROUPS)
+    do_s = make_tiles(do_tiles, 2 * GROUPS)
+    k_s = make_tiles(k_tiles, K_STAGES)
+    v_s = make_tiles(v_tiles, V_STAGES)
+    q_full = make_barriers(2 * GROUPS, 1)
+    do_full = make_barriers(2 * GROUPS, 1)
+    q_empty = make_barriers(2 * GROUPS, 1)
+    k_full = make_barriers(K_STAGES, 1)
+    v_full = make_barriers(V_STAGES, 1)
+    k_empty = make_barriers(K_STAGES, GROUPS)
+    v_empty = make_barriers(V_STAGES, GROUPS)
+    fence_async_shared()
+    meet()
+    tiles_of = (q_s, k_s, v_s, do_s)
+    full = (q_full, k_full, v_full, do_full)
+    empty = (q_empty, k_empty, v_empty)
+    sizes = (batch, heads, group, sq, sk, low, high)
+    blocks = (live_ptr, live_batch, live_head, block_rows, block_keys)
+    sequences = (cu_q_ptr, cu_k_ptr, packed, halvings, rows, align_end)
+    of_rows = (dq_tiles, lse2_ptr, delta_ptr, scale, scale_log2)
+    of_tiles = (q_tiles, k_tiles, v_tiles, do_tiles)
+    gl.warp_specialize(
+        [
+            (_compute, (0, tiles_of, full, empty, sizes, blocks, sequences, of_rows, UPPER, PAIRED)),
+            (_compute, (1, tiles_of, full, empty, sizes, blocks, sequences, of_rows, UPPER, PAIRED)),
+            (_fetch, (of_tiles, tiles_of, full, empty, sizes, blocks, sequences, UPPER, PAIRED)),
+        ],
+        [4, 1],
+        [240, 24],
+    )
+
+
+@gluon.jit
+def _fetch(of_tiles, tiles_of, full, empty, sizes, blocks, sequences, UPPER: gl.constexpr, PAIRED: gl.constexpr):
+    """Fetch Q and dO of each tile of this program, and the tiles of keys and values, as slots become empty."""
+    q_tiles, k_tiles, v_tiles, do_tiles = of_tiles
+    q_s, k_s, v_s, do_s = tiles_of
+    q_full, k_full, v_full, do_full = full
+    q_empty, k_empty, v_empty = empty
+    K_STAGES: gl.constexpr = k_s.shape[0]
+    V_STAGES: gl.constexpr = v_s.shape[0]
+    BLOCK_N: gl.constexpr = k_s.shape[-2]
+    count, paired = tiles_of_program(sizes, sequences, PAIRED)
+    k_slot = 0
+    k_phase = 1
+    v_slot = 0
+    v_phase = 1
+    for n in range(count):
+        b, h, m0, own_sizes, q0, k0, _ = tile_at(n, paired, sizes, sequences, PAIRED)
+        _, _, group, sq, sk, _, _ = own_sizes
+        hk = h // group
+        first, stop, table, end = walk_of_tile(b, h, m0, own_sizes, blocks, BLOCK_N, UPPER)
+        for t in range(first, stop):
+            n0 = position(t, table, end, sk, blocks, blocks[4], BLOCK_N)
+            mbarrier.wait(k_empty.index(k_slot), k_phase)
+            fetch(k_tiles, place(b, hk, n0, k0, sk), k_s.index(k_slot), k_full.index(k_slot))
+            if t == first:
+                for c in gl.static_range(GROUPS):
+                    own = n % 2 * GROUPS + c
+                    mbarrier.wait(q_empty.index(own), (n + 1) // 2 % 2 ^ 1)
+                    fetch(q_tiles, place(b, h, m0 + c * ROWS, q0, sq), q_s.index(own), q_full.index(own))
+                    fetch(do_tiles, place(b, h, m0 + c * ROWS, q0, sq), do_s.index(own), do_full.index(own))
+            mbarrier.wait(v_empty.index(v_slot), v_phase)
+            fetch(v_tiles, place(b, hk, n0, k0, sk), v_s.index(v_slot), v_full.index(v_slot))
+            k_slot, k_phase = following(k_slot, k_phase, K_STAGES)
+            v_slot, v_phase = following(v_slot, v_phase, V_STAGES)
+
+
+@gluon.jit
+def _compute(
+    c: gl.constexpr,
+    tiles_of,
+    full,
+    empty,
+    sizes,
+    blocks,
+    sequences,
+    of_rows,
+    UPPER: gl.constexpr,
+    PAIRED: gl.constexpr,
+):
+    """The rows of one group of warps. The product of dS and the keys of a tile runs beside the weights of the next tile."""
+    q_s, k_s, v_s, do_s = tiles_of
+    q_full, k_full, v_full, do_full = full
+    q_empty, k_empty, v_empty = empty
+    _, _, _, _, _, low, _ = sizes
+    dq_tiles, lse2_ptr, delta_ptr, scale, scale_log2 = of_rows
+    K_STAGES: gl.constexpr = k_s.shape[0]
+    V_STAGES: gl.constexpr = v_s.shape[0]
+    BLOCK_N: gl.constexpr = k_s.shape[-2]
+    BLOCK_D: gl.constexpr = k_s.shape[-1]
+    Z: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_N, 16])
+    ACC: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_D, 16])
+    WEIGHTS: gl.constexpr = gl.DotOperandLayout(0, ACC, 2)
+    ROW: gl.constexpr = gl.SliceLayout(1, Z)
+
+    none = gl.zeros([ROWS, BLOCK_N], gl.float32, Z)
+    count, paired = tiles_of_program(sizes, sequences, PAIRED)
+    k_slot = 0
+    k_phase = 0
+    v_slot = 0
+    v_phase = 0
+    for n in range(count):
+        b, h, m0, own_sizes, q0, _, row = tile_at(n, paired, sizes, sequences, PAIRED)
+        _, _, _, sq, sk, own_low, high = own_sizes
+        edges = (sk, own_low, high)
+        i = m0 + c * ROWS + gl.arange(0, ROWS, ROW)
+        lse2 = gl.load(lse2_ptr + row + i, mask=i < sq, other=float("inf"))  # padding has weights of 0
+        delta = gl.load(delta_ptr + row + i, mask=i < sq, other=0.0)
+        first, leading, whole, stop, table, end = walk_of_group(c, b, h, m0, own_sizes, blocks, BLOCK_N, UPPER)
+        own = n % 2 * GROUPS + c
+        q = matrix(q_s.index(own))
+        do = matrix(do_s.index(own))
+        dq = gl.zeros([ROWS, BLOCK_D], gl.float32, ACC)
+
+        mbarrier.wait(k_full.index(k_slot), k_phase)
+        mbarrier.wait(q_full.index(own), n // 2 % 2)
+        k = matrix(k_s.index(k_slot))
+        dot = warpgroup_mma(q, k.permute([1, 0]), none, use_acc=False, is_async=True)
+        mbarrier.wait(v_full.index(v_slot), v_phase)
+        mbarrier.wait(do_full.index(own), n // 2 % 2)
+        v = matrix(v_s.index(v_slot))
+        dp = warpgroup_mma(do, v.permute([1, 0]), none, use_acc=False, is_async=True)
+        dot = warpgroup_mma_wait(1, [dot])
+        n0 = position(first, table, end, sk, blocks, blocks[4], BLOCK_N)
+        see = seen(i, n0, edges, dot, UPPER)
+        p = gl.where(see, gl.exp2(dot * scale_log2 - lse2[:, None]), 0.0)
+        dp = warpgroup_mma_wait(0, [dp])
+        release(v_empty.index(v_slot))
+        v_slot, v_phase = following(v_slot, v_phase, V_STAGES)
+        ds = gl.where(see, p * (dp - delta[:, None]), 0.0)
+        ds = gl.convert_layout(ds.to(q.dtype), WEIGHTS)
+        tma.store_wait(0)  # of the tile before, which has left its queries' place
+        release(q_empty.index(own ^ GROUPS))
+        for part in gl.static_range(FULL if low is None else LEADING, TRAILING + 1):
+            if part == LEADING:
+                start, last = first + 1, leading
+            elif part == FULL:
+                start, last = leading, whole
+            else:
+                start, last = gl.maximum(whole, 1), stop
+            for t in range(start, last):
+                before = k_slot
+                k_slot, k_phase = following(k_slot, k_phase, K_STAGES)
+                mbarrier.wait(k_full.index(k_slot), k_phase)
+                k = matrix(k_s.index(k_slot))
+                dot = warpgroup_mma(q, k.permute([1, 0]), none, use_acc=False, is_async=True)
+                mbarrier.wait(v_full.index(v_slot), v_phase)
+                v = matrix(v_s.index(v_slot))
+                dp = warpgroup_mma(do, v.permute([1, 0]), none, use_acc=False, is_async=True)
+                dq = warpgroup_mma(ds, matrix(k_s.index(before)), dq, is_async=True)
+                dot = warpgroup_mma_wait(2, [dot])
+                p = gl.exp2(dot * scale_log2 - lse2[:, None])
+                if part != FULL:
+                    n0 = position(t, table, end, sk, blocks, blocks[4], BLOCK_N)
+                    p = gl.where(seen(i, n0, edges, dot, UPPER), p, 0.0)
+                dp = warpgroup_mma_wait(1, [dp])
+                release(v_empty.index(v_slot))
+                v_slot, v_phase = following(v_slot, v_phase, V_STAGES)
+                ds = p * (dp - delta[:, None])
+                if part != FULL:
+                    ds = gl.where(seen(i, n0, edges, dot, UPPER), ds, 0.0)
+                dq = warpgroup_mma_wait(0, [dq])
+                release(k_empty.index(before))
+                ds = gl.convert_layout(ds.to(q.dtype), WEIGHTS)
+        dq = warpgroup_mma_wait(0, [warpgroup_mma(ds, matrix(k_s.index(k_slot)), dq, is_async=True)])
+        release(k_empty.index(k_slot))
+        k_slot, k_phase = following(k_slot, k_phase, K_STAGES)
+
+        meet()
+        q.store((dq * scale).to(q.dtype))
+        fence_async_shared()
+        meet()
+        tma.async_copy_shared_to_global(dq_tiles, place(b, h, m0 + c * ROWS, q0, sq), q_s.index(own))
+    tma.store_wait(0)
