@@ -153,8 +153,14 @@ def _shared(call: CheckedCall, device: torch.device) -> tuple[bool, int]:
     """`shares` of a call, whose tiles have 128 queries; of packed sequences there is a program a tile, as their walks differ."""
     if call.packed:
         return False, programs_of(call, call.heads, call.sq, call.rows, 2 * _GROUP)
-    tiles = -(-call.sq // (2 * _GROUP))
+    tiles = _tiles(call, call.sq, 0, 2 * _GROUP)
     return shares(call.batch * call.heads, tiles, call.mask.flags, multiprocessors(device))
+
+
+def _tiles(call: CheckedCall, length: int, axis: int, tile: int) -> int:
+    """Tiles of queries (`axis` 0) or keys (1); under a pattern those of whole blocks."""
+    size = tile if call.mask.block_size is None else call.mask.block_size[axis]
+    return -(-length // size) * (size // tile)
 
 
 def shares(heads: int, tiles: int, flags: int, room: int) -> tuple[bool, int]:
@@ -221,7 +227,9 @@ def dkdv(
     return functools.partial(
         launched,
         hopper_dkdv_kernel,
-        programs_of(call, call.kv_heads, call.sk, call.keys, 2 * _GROUP),
+        programs_of(call, call.kv_heads, call.sk, call.keys, 2 * _GROUP)
+        if call.packed
+        else call.batch * call.kv_heads * _tiles(call, call.sk, 1, 2 * _GROUP),
         *_described(tensors, call.packed, q=_QUERIES, k=_GROUP, v=_GROUP, do=_QUERIES, dk=_GROUP, dv=_GROUP),
         lse2,
         delta,

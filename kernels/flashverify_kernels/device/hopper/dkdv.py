@@ -19,7 +19,7 @@ from flashverify_kernels.device.hopper.barriers import (
 )
 from flashverify_kernels.device.hopper.queries import GROUPS, ROWS, fetch_all, of_queries, visible
 from flashverify_kernels.device.hopper.ragged import place
-from flashverify_kernels.device.hopper.walk import position, walk_of, within
+from flashverify_kernels.device.hopper.walk import count_tiles, in_order, position, walk_of, within
 from flashverify_kernels.device.order import packed_place, tile_of
 from flashverify_kernels.device.schedule import FULL, LEADING, QUERIES, TRAILING
 
@@ -110,12 +110,14 @@ def hopper_dkdv_kernel(
     """
     BLOCK_N: gl.constexpr = GROUPS * ROWS
     BLOCK_M: gl.constexpr = q_tiles.block_type.shape[-2]
+    blocks = (live_ptr, live_batch, live_head, block_rows, block_keys)
     q0, k0 = None, None
     if cu_k_ptr is None:
-        per_head = (sk + BLOCK_N - 1) // BLOCK_N
-        bh, tile = tile_of(per_head, UPPER and low is None)
+        bh, tile = tile_of(count_tiles(sk, blocks, block_keys, BLOCK_N), UPPER and low is None)
         b = bh // (heads // group)
         hk = bh % (heads // group)
+        if live_ptr is not None and low is None and not UPPER:
+            tile = in_order(tile, b, hk * group, sq, blocks, BLOCK_N, QUERIES)
         row = (b.to(gl.int64) * heads + hk * group) * sq
         step = sq
     else:
@@ -135,7 +137,6 @@ def hopper_dkdv_kernel(
     begin = 0
     if UPPER:
         begin = gl.minimum(gl.minimum(gl.maximum(n0 - high, 0), sq) // BLOCK_M, count)
-    blocks = (live_ptr, live_batch, live_head, block_rows, block_keys)
     edges = (low, high, sk)
     if low is not None and live_ptr is None:
         begin, _, _, count, _ = walk_of(n0, b, hk, sq, sk, low, high, blocks, BLOCK_M, BLOCK_N, UPPER, QUERIES)
@@ -187,7 +188,7 @@ def _compute(
     q_s, k_s, v_s, do_s = tiles_of
     q_full, k_full, v_full, do_full = full
     q_empty, do_empty = empty
-    b, hk, n0, begin, count, group, _, k0 = where
+    b, hk, n0, begin, count, group, _q0, k0 = where
     lse2_ptr, delta_ptr, step = statistics
     dk_tiles, dv_tiles, scale, scale_log2 = results
     sq, edges, blocks = mask

@@ -146,13 +146,13 @@ def _fetch(of_tiles, tiles_of, full, empty, sizes, blocks, sequences, UPPER: gl.
     K_STAGES: gl.constexpr = k_s.shape[0]
     V_STAGES: gl.constexpr = v_s.shape[0]
     BLOCK_N: gl.constexpr = k_s.shape[-2]
-    count, paired = tiles_of_program(sizes, sequences, PAIRED)
+    count, paired = tiles_of_program(sizes, blocks, sequences, PAIRED)
     k_slot = 0
     k_phase = 1
     v_slot = 0
     v_phase = 1
     for n in range(count):
-        b, h, m0, own_sizes, q0, k0, _ = tile_at(n, paired, sizes, sequences, PAIRED)
+        b, h, m0, own_sizes, q0, k0, _ = tile_at(n, paired, sizes, blocks, sequences, UPPER, PAIRED)
         _, _, group, sq, sk, _, _ = own_sizes
         hk = h // group
         first, stop, table, end = walk_of_tile(b, h, m0, own_sizes, blocks, BLOCK_N, UPPER)
@@ -201,13 +201,13 @@ def _compute(
     ROW: gl.constexpr = gl.SliceLayout(1, Z)
 
     none = gl.zeros([ROWS, BLOCK_N], gl.float32, Z)
-    count, paired = tiles_of_program(sizes, sequences, PAIRED)
+    count, paired = tiles_of_program(sizes, blocks, sequences, PAIRED)
     k_slot = 0
     k_phase = 0
     v_slot = 0
     v_phase = 0
     for n in range(count):
-        b, h, m0, own_sizes, q0, _, row = tile_at(n, paired, sizes, sequences, PAIRED)
+        b, h, m0, own_sizes, q0, _, row = tile_at(n, paired, sizes, blocks, sequences, UPPER, PAIRED)
         _, _, _, sq, sk, own_low, high = own_sizes
         edges = (sk, own_low, high)
         i = m0 + c * ROWS + gl.arange(0, ROWS, ROW)

@@ -149,11 +149,11 @@ def _fetch(
     q_empty, k_empty, v_empty = empty
     STAGES: gl.constexpr = k_s.shape[0]
     BLOCK_N: gl.constexpr = k_s.shape[-2]
-    count, paired = tiles_of_program(sizes, sequences, PAIRED)
+    count, paired = tiles_of_program(sizes, blocks, sequences, PAIRED)
     slot = 0
     phase = 1
     for n in range(count):
-        b, h, m0, own_sizes, q0, k0, _ = tile_at(n, paired, sizes, sequences, PAIRED)
+        b, h, m0, own_sizes, q0, k0, _ = tile_at(n, paired, sizes, blocks, sequences, UPPER, PAIRED)
         _, _, group, sq, sk, _, _ = own_sizes
         hk = h // group
         first, stop, table, end = walk_of_tile(b, h, m0, own_sizes, blocks, BLOCK_N, UPPER)
@@ -200,11 +200,11 @@ def _compute(
     ACC_ROW: gl.constexpr = gl.SliceLayout(1, ACC)
 
     none = gl.zeros([ROWS, BLOCK_N], gl.float32, Z)
-    count, paired = tiles_of_program(sizes, sequences, PAIRED)
+    count, paired = tiles_of_program(sizes, blocks, sequences, PAIRED)
     slot = 0
     phase = 0
     for n in range(count):
-        b, h, m0, own_sizes, q0, _, row = tile_at(n, paired, sizes, sequences, PAIRED)
+        b, h, m0, own_sizes, q0, _, row = tile_at(n, paired, sizes, blocks, sequences, UPPER, PAIRED)
         first, leading, whole, stop, table, end = walk_of_group(c, b, h, m0, own_sizes, blocks, BLOCK_N, UPPER)
         _, _, _, sq, sk, own_low, high = own_sizes
         edges = (sk, own_low, high)

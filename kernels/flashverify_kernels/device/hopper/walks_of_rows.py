@@ -6,7 +6,7 @@ from triton.experimental.gluon import language as gl
 from flashverify_kernels.device.address import span
 from flashverify_kernels.device.hopper.order import share_of, tile_of
 from flashverify_kernels.device.hopper.rows import count_of
-from flashverify_kernels.device.hopper.walk import keys_of, walk_of, within
+from flashverify_kernels.device.hopper.walk import count_tiles, in_order, keys_of, walk_of, within
 from flashverify_kernels.device.order import packed_place
 from flashverify_kernels.device.schedule import KEYS
 
@@ -16,12 +16,12 @@ ROWS = gl.constexpr(64)
 
 
 @gluon.jit
-def tiles_of_program(sizes, sequences, PAIRED: gl.constexpr):
+def tiles_of_program(sizes, blocks, sequences, PAIRED: gl.constexpr):
     """As `share_of`: how many tiles of queries this program computes, and how many of them come in pairs."""
     batch, heads, _, sq, _, _, _ = sizes
     BLOCK_M: gl.constexpr = GROUPS * ROWS
     if sequences[0] is None:
-        count, paired = share_of(batch * heads, (sq + BLOCK_M - 1) // BLOCK_M, PAIRED)
+        count, paired = share_of(batch * heads, count_tiles(sq, blocks, blocks[3], BLOCK_M), PAIRED)
     else:
         _, _, packed, _, rows, _ = sequences
         count, paired = share_of(heads, gl.minimum(rows, packed * sq) // BLOCK_M + packed, False)
@@ -29,15 +29,17 @@ def tiles_of_program(sizes, sequences, PAIRED: gl.constexpr):
 
 
 @gluon.jit
-def tile_at(n, paired, sizes, sequences, PAIRED: gl.constexpr):
+def tile_at(n, paired, sizes, blocks, sequences, UPPER: gl.constexpr, PAIRED: gl.constexpr):
     """Tile `n` of this program: batch, head, first query, the sizes of its sequence, where its queries and keys begin (None unless packed), and
     the number of its head's first query among all statistics.
     """
     batch, heads, group, sq, sk, low, high = sizes
     BLOCK_M: gl.constexpr = GROUPS * ROWS
     if sequences[0] is None:
-        bh, tile = tile_of(n, paired, batch * heads, (sq + BLOCK_M - 1) // BLOCK_M, PAIRED)
+        bh, tile = tile_of(n, paired, batch * heads, count_tiles(sq, blocks, blocks[3], BLOCK_M), PAIRED)
         b, h = bh // heads, bh % heads
+        if blocks[0] is not None and low is None and not UPPER:
+            tile = in_order(tile, b, h, sk, blocks, BLOCK_M, KEYS)
         q0, k0 = None, None
         row = bh.to(gl.int64) * sq
     else:
