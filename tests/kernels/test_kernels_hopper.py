@@ -19,6 +19,7 @@ CONFIG = LaunchConfig(block_m=16, block_n=128, hopper=True)
 WIDE = LaunchConfig(block_m=32, block_n=128, hopper=True)
 LENGTHS = torch.tensor([3, 20], dtype=torch.int32)
 LIMITS = torch.tensor([0, 7, 20], dtype=torch.int32)
+PACKED = Packed(cu_q=LIMITS, cu_k=LIMITS, max_q=13, max_k=13)
 needs_an_interpreter = pytest.mark.skipif(not INTERPRETED, reason="tensors on the CPU")
 
 
@@ -73,13 +74,21 @@ def test_whole_problems_without_a_mask_or_with_a_band_are_taken(given):
         {"causal": "top-left", "prefix_lengths": LENGTHS},
         {"key_lengths": LENGTHS},
         {"query_lengths": LENGTHS},
-        {"packed": Packed(cu_q=LIMITS, cu_k=LIMITS, max_q=13, max_k=13)},
+        {"packed": PACKED, "d": 128, "softcap": 2.0},
+        {"packed": PACKED, "d": 128, "causal": "top-left", "prefix_lengths": LENGTHS},
         {"softcap": 2.0},
         {"sink": torch.zeros(2)},
     ],
 )
 def test_what_the_kernels_are_not_written_for_is_not_taken(given):
     assert suited(**given) == [False, False]
+
+
+@needs_an_interpreter
+@pytest.mark.parametrize("mask", [{}, {"causal": "bottom-right"}, {"window": (3, 2)}])
+def test_packed_sequences_are_taken_but_by_the_narrow_forward(mask):
+    assert suited(packed=PACKED, d=128, **mask) == [True, True]
+    assert suited(packed=PACKED, **mask) == [False, True]
 
 
 @needs_an_interpreter
