@@ -37,6 +37,14 @@ def release(empty):
 
 
 @gluon.jit
+def pass_by(slot, phase, full, empty):
+    """Release the next tile of a ring unread; the slot and the phase behind it."""
+    mbarrier.wait(full.index(slot), phase)
+    release(empty.index(slot))
+    return following(slot, phase, full.shape[0])
+
+
+@gluon.jit
 def following(slot, phase, STAGES: gl.constexpr):
     """The next slot of a ring, and the phase that it is in."""
     last = slot == STAGES - 1

@@ -15,6 +15,7 @@ from flashverify_kernels.device.hopper.barriers import (
     make_tiles,
     matrix,
     meet,
+    pass_by,
     release,
 )
 from flashverify_kernels.device.hopper.queries import GROUPS, ROWS, fetch_all, of_queries, visible
@@ -208,10 +209,15 @@ def _compute(
     if UPPER:  # from this tile on, every query sees every key
         whole = gl.minimum(gl.maximum((n0 + ROWS - 1 - high + BLOCK_M - 1) // BLOCK_M, begin), count)
     trailing = count
+    own_begin, own_count = begin, count
     table = blocks[0]
     if low is not None and blocks[0] is None:
-        _, whole, trailing, _, _ = walk_of(n0, b, hk, sq, sk, low, high, blocks, BLOCK_M, ROWS, UPPER, QUERIES)
-        whole, trailing = within(begin, whole, trailing, count)
+        own_begin, whole, trailing, own_count, _ = walk_of(
+            n0, b, hk, sq, sk, low, high, blocks, BLOCK_M, ROWS, UPPER, QUERIES
+        )
+        own_begin = gl.minimum(gl.maximum(own_begin, begin), count)
+        own_count = gl.minimum(gl.maximum(own_count, own_begin), count)
+        whole, trailing = within(own_begin, whole, trailing, own_count)
     k = matrix(k_s.index(c))
     v = matrix(v_s.index(c))
     none = gl.zeros([ROWS, BLOCK_M], gl.float32, Z)
@@ -229,6 +235,7 @@ def _compute(
             )
             _, whole, trailing, _, table = walk_of(n0, b, h, sq, sk, low, high, blocks, BLOCK_M, ROWS, UPPER, QUERIES)
             whole, trailing = within(begin, whole, trailing, count)
+            own_begin, own_count = begin, count
             if low is None:
                 trailing = count
                 if not UPPER:
@@ -236,15 +243,19 @@ def _compute(
         first = member.to(gl.int64) * step  # type: ignore[attr-defined]  # a tensor to the compiler
         lse2_head = gl.multiple_of(lse2_ptr + first, 16) if EVEN else lse2_ptr + first
         delta_head = gl.multiple_of(delta_ptr + first, 16) if EVEN else delta_ptr + first
+        if low is not None and blocks[0] is None:  # tiles that the other group sees alone
+            for _t in range(begin, own_begin):
+                pass_by(slot, phase, do_full, do_empty)
+                slot, phase = pass_by(slot, phase, q_full, q_empty)
         for part in gl.static_range(
             FULL if low is None and not UPPER else LEADING, TRAILING + (0 if low is None else 1)
         ):
             if part == LEADING:
-                start, stop = begin, whole
+                start, stop = own_begin, whole
             elif part == FULL:
                 start, stop = whole, trailing
             else:
-                start, stop = trailing, count
+                start, stop = trailing, own_count
             for t in range(start, stop):
                 m0 = position(t, table, count, sq, blocks, blocks[3], BLOCK_M)
                 i = m0 + gl.arange(0, BLOCK_M, gl.SliceLayout(0, Z))
@@ -271,6 +282,10 @@ def _compute(
                 dk = warpgroup_mma_wait(0, [dk])
                 release(q_empty.index(slot))
                 slot, phase = following(slot, phase, STAGES)
+        if low is not None and blocks[0] is None:
+            for _t in range(own_count, count):
+                pass_by(slot, phase, do_full, do_empty)
+                slot, phase = pass_by(slot, phase, q_full, q_empty)
 
     meet()
     k.store((dk * scale).to(k.dtype))

@@ -15,20 +15,22 @@ from flashverify_kernels.device.hopper.barriers import (
     make_tiles,
     matrix,
     meet,
+    pass_by,
     release,
 )
 from flashverify_kernels.device.hopper.ragged import place
 from flashverify_kernels.device.hopper.softmax import seen
-from flashverify_kernels.device.hopper.walk import position
+from flashverify_kernels.device.hopper.walk import position, walk_of, within
 from flashverify_kernels.device.hopper.walks_of_rows import (
     GROUPS,
     ROWS,
+    first_row,
     tile_at,
     tiles_of_program,
     walk_of_group,
     walk_of_tile,
 )
-from flashverify_kernels.device.schedule import FULL, LEADING, TRAILING
+from flashverify_kernels.device.schedule import FULL, KEYS, LEADING, TRAILING
 
 _UNSPECIALISED = ["lse2_ptr", "delta_ptr", "live_ptr", "scale", "scale_log2", "batch", "heads", "group", "sq", "sk"]
 _UNSPECIALISED += ["low", "high", "live_batch", "live_head", "block_rows", "block_keys"]
@@ -152,7 +154,7 @@ def _fetch(of_tiles, tiles_of, full, empty, sizes, blocks, sequences, UPPER: gl.
     v_slot = 0
     v_phase = 1
     for n in range(count):
-        b, h, m0, own_sizes, q0, k0, _ = tile_at(n, paired, sizes, blocks, sequences, UPPER, PAIRED)
+        b, h, m0, own_sizes, q0, k0 = tile_at(n, paired, sizes, blocks, sequences, UPPER, PAIRED)
         _, _, group, sq, sk, _, _ = own_sizes
         hk = h // group
         first, stop, table, end = walk_of_tile(b, h, m0, own_sizes, blocks, BLOCK_N, UPPER)
@@ -207,13 +209,25 @@ def _compute(
     v_slot = 0
     v_phase = 0
     for n in range(count):
-        b, h, m0, own_sizes, q0, _, row = tile_at(n, paired, sizes, blocks, sequences, UPPER, PAIRED)
+        b, h, m0, own_sizes, q0, _ = tile_at(n, paired, sizes, blocks, sequences, UPPER, PAIRED)
         _, _, _, sq, sk, own_low, high = own_sizes
         edges = (sk, own_low, high)
         i = m0 + c * ROWS + gl.arange(0, ROWS, ROW)
+        row = first_row(b, h, q0, own_sizes, sequences)
         lse2 = gl.load(lse2_ptr + row + i, mask=i < sq, other=float("inf"))  # padding has weights of 0
         delta = gl.load(delta_ptr + row + i, mask=i < sq, other=0.0)
         first, leading, whole, stop, table, end = walk_of_group(c, b, h, m0, own_sizes, blocks, BLOCK_N, UPPER)
+        begin, last_of_own = first, stop
+        if low is not None or UPPER:  # tiles that the other group sees alone
+            begin, _, _, own_stop, _ = walk_of(
+                m0 + c * ROWS, b, h, sq, sk, own_low, high, blocks, ROWS, BLOCK_N, UPPER, KEYS
+            )
+            begin = gl.maximum(gl.minimum(begin, stop - 1), first)
+            for _t in range(first, begin):
+                k_slot, k_phase = pass_by(k_slot, k_phase, k_full, k_empty)
+                v_slot, v_phase = pass_by(v_slot, v_phase, v_full, v_empty)
+            last_of_own = gl.minimum(gl.maximum(own_stop, begin + 1), stop)
+        leading, whole = within(begin + 1, leading, whole, last_of_own)
         own = n % 2 * GROUPS + c
         q = matrix(q_s.index(own))
         do = matrix(do_s.index(own))
@@ -228,7 +242,7 @@ def _compute(
         v = matrix(v_s.index(v_slot))
         dp = warpgroup_mma(do, v.permute([1, 0]), none, use_acc=False, is_async=True)
         dot = warpgroup_mma_wait(1, [dot])
-        n0 = position(first, table, end, sk, blocks, blocks[4], BLOCK_N)
+        n0 = position(begin, table, end, sk, blocks, blocks[4], BLOCK_N)
         see = seen(i, n0, edges, dot, UPPER)
         p = gl.where(see, gl.exp2(dot * scale_log2 - lse2[:, None]), 0.0)
         dp = warpgroup_mma_wait(0, [dp])
@@ -240,11 +254,11 @@ def _compute(
         release(q_empty.index(own ^ GROUPS))
         for part in gl.static_range(FULL if low is None else LEADING, TRAILING + 1):
             if part == LEADING:
-                start, last = first + 1, leading
+                start, last = begin + 1, leading
             elif part == FULL:
                 start, last = leading, whole
             else:
-                start, last = gl.maximum(whole, 1), stop
+                start, last = whole, last_of_own
             for t in range(start, last):
                 before = k_slot
                 k_slot, k_phase = following(k_slot, k_phase, K_STAGES)
@@ -272,6 +286,9 @@ def _compute(
         dq = warpgroup_mma_wait(0, [warpgroup_mma(ds, matrix(k_s.index(k_slot)), dq, is_async=True)])
         release(k_empty.index(k_slot))
         k_slot, k_phase = following(k_slot, k_phase, K_STAGES)
+        for _t in range(last_of_own, stop):
+            k_slot, k_phase = pass_by(k_slot, k_phase, k_full, k_empty)
+            v_slot, v_phase = pass_by(v_slot, v_phase, v_full, v_empty)
 
         meet()
         q.store((dq * scale).to(q.dtype))

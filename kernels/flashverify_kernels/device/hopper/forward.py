@@ -24,6 +24,7 @@ from flashverify_kernels.device.hopper.walk import position
 from flashverify_kernels.device.hopper.walks_of_rows import (
     GROUPS,
     ROWS,
+    first_row,
     tile_at,
     tiles_of_program,
     walk_of_group,
@@ -153,7 +154,7 @@ def _fetch(
     slot = 0
     phase = 1
     for n in range(count):
-        b, h, m0, own_sizes, q0, k0, _ = tile_at(n, paired, sizes, blocks, sequences, UPPER, PAIRED)
+        b, h, m0, own_sizes, q0, k0 = tile_at(n, paired, sizes, blocks, sequences, UPPER, PAIRED)
         _, _, group, sq, sk, _, _ = own_sizes
         hk = h // group
         first, stop, table, end = walk_of_tile(b, h, m0, own_sizes, blocks, BLOCK_N, UPPER)
@@ -204,7 +205,7 @@ def _compute(
     slot = 0
     phase = 0
     for n in range(count):
-        b, h, m0, own_sizes, q0, _, row = tile_at(n, paired, sizes, blocks, sequences, UPPER, PAIRED)
+        b, h, m0, own_sizes, q0, _ = tile_at(n, paired, sizes, blocks, sequences, UPPER, PAIRED)
         first, leading, whole, stop, table, end = walk_of_group(c, b, h, m0, own_sizes, blocks, BLOCK_N, UPPER)
         _, _, _, sq, sk, own_low, high = own_sizes
         edges = (sk, own_low, high)
@@ -259,5 +260,6 @@ def _compute(
         release(v_empty.index(slot))
         slot, phase = following(slot, phase, STAGES)
 
-        store_rows(acc, m_i, l_i, q_s.index(own), o_tiles, place(b, h, m0, q0, sq), lse2_ptr + row, i, sq)
+        lse2_head = lse2_ptr + first_row(b, h, q0, own_sizes, sequences)
+        store_rows(acc, m_i, l_i, q_s.index(own), o_tiles, place(b, h, m0, q0, sq), lse2_head, i, sq)
     tma.store_wait(0)
