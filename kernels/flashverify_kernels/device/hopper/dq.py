@@ -209,7 +209,7 @@ def _compute(
     v_slot = 0
     v_phase = 0
     for n in range(count):
-        b, h, m0, own_sizes, q0, _ = tile_at(n, paired, sizes, blocks, sequences, UPPER, PAIRED)
+        b, h, m0, own_sizes, q0, _k0 = tile_at(n, paired, sizes, blocks, sequences, UPPER, PAIRED)
         _, _, _, sq, sk, own_low, high = own_sizes
         edges = (sk, own_low, high)
         i = m0 + c * ROWS + gl.arange(0, ROWS, ROW)
@@ -219,7 +219,7 @@ def _compute(
         first, leading, whole, stop, table, end = walk_of_group(c, b, h, m0, own_sizes, blocks, BLOCK_N, UPPER)
         begin, last_of_own = first, stop
         if low is not None or UPPER:  # tiles that the other group sees alone
-            begin, _, _, own_stop, _ = walk_of(
+            begin, _, _, own_stop, _table = walk_of(
                 m0 + c * ROWS, b, h, sq, sk, own_low, high, blocks, ROWS, BLOCK_N, UPPER, KEYS
             )
             begin = gl.maximum(gl.minimum(begin, stop - 1), first)

@@ -205,7 +205,7 @@ def _compute(
     slot = 0
     phase = 0
     for n in range(count):
-        b, h, m0, own_sizes, q0, _ = tile_at(n, paired, sizes, blocks, sequences, UPPER, PAIRED)
+        b, h, m0, own_sizes, q0, _k0 = tile_at(n, paired, sizes, blocks, sequences, UPPER, PAIRED)
         first, leading, whole, stop, table, end = walk_of_group(c, b, h, m0, own_sizes, blocks, BLOCK_N, UPPER)
         _, _, _, sq, sk, own_low, high = own_sizes
         edges = (sk, own_low, high)
