@@ -102,6 +102,6 @@ def test_a_program_a_tile_gives_the_same():
 
 
 def test_a_tile_that_does_not_end_with_its_sequence_is_seen(monkeypatch):
-    monkeypatch.setattr(ragged.place, "fn", lambda b, h, row, first, length: (0, h, first + row, 0))
+    monkeypatch.setattr(ragged.place, "fn", lambda cu_ptr, b, h, row, first, length: (0, h, first + row, 0))
 
     assert set(wrong(LENGTHS[0], EDGES[1])) >= {"o", "dk"}

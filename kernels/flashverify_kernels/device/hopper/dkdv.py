@@ -15,7 +15,6 @@ from flashverify_kernels.device.hopper.barriers import (
     make_tiles,
     matrix,
     meet,
-    pass_by,
     release,
 )
 from flashverify_kernels.device.hopper.queries import GROUPS, ROWS, fetch_all, of_queries, visible
@@ -112,7 +111,7 @@ def hopper_dkdv_kernel(
     BLOCK_N: gl.constexpr = GROUPS * ROWS
     BLOCK_M: gl.constexpr = q_tiles.block_type.shape[-2]
     blocks = (live_ptr, live_batch, live_head, block_rows, block_keys)
-    q0, k0 = None, None
+    q0, k0 = 0, 0
     if cu_k_ptr is None:
         bh, tile = tile_of(count_tiles(sk, blocks, block_keys, BLOCK_N), UPPER and low is None)
         b = bh // (heads // group)
@@ -157,7 +156,7 @@ def hopper_dkdv_kernel(
     tiles_of = (q_s, k_s, v_s, do_s)
     full = (q_full, k_full, v_full, do_full)
     empty = (q_empty, do_empty)
-    where = (b, hk, n0, begin, count, group, q0, k0)
+    where = (b, hk, n0, begin, count, group, q0, k0, cu_k_ptr)
     results = (dk_tiles, dv_tiles, scale, scale_log2)
     mask = (sq, edges, blocks)
     statistics = (lse2_ptr + row, delta_ptr + row, step)
@@ -189,7 +188,7 @@ def _compute(
     q_s, k_s, v_s, do_s = tiles_of
     q_full, k_full, v_full, do_full = full
     q_empty, do_empty = empty
-    b, hk, n0, begin, count, group, _q0, k0 = where
+    b, hk, n0, begin, count, group, _q0, k0, cu_ptr = where
     lse2_ptr, delta_ptr, step = statistics
     dk_tiles, dv_tiles, scale, scale_log2 = results
     sq, edges, blocks = mask
@@ -209,15 +208,10 @@ def _compute(
     if UPPER:  # from this tile on, every query sees every key
         whole = gl.minimum(gl.maximum((n0 + ROWS - 1 - high + BLOCK_M - 1) // BLOCK_M, begin), count)
     trailing = count
-    own_begin, own_count = begin, count
     table = blocks[0]
     if low is not None and blocks[0] is None:
-        own_begin, whole, trailing, own_count, _ = walk_of(
-            n0, b, hk, sq, sk, low, high, blocks, BLOCK_M, ROWS, UPPER, QUERIES
-        )
-        own_begin = gl.minimum(gl.maximum(own_begin, begin), count)
-        own_count = gl.minimum(gl.maximum(own_count, own_begin), count)
-        whole, trailing = within(own_begin, whole, trailing, own_count)
+        _, whole, trailing, _, _ = walk_of(n0, b, hk, sq, sk, low, high, blocks, BLOCK_M, ROWS, UPPER, QUERIES)
+        whole, trailing = within(begin, whole, trailing, count)
     k = matrix(k_s.index(c))
     v = matrix(v_s.index(c))
     none = gl.zeros([ROWS, BLOCK_M], gl.float32, Z)
@@ -235,7 +229,6 @@ def _compute(
             )
             _, whole, trailing, _, table = walk_of(n0, b, h, sq, sk, low, high, blocks, BLOCK_M, ROWS, UPPER, QUERIES)
             whole, trailing = within(begin, whole, trailing, count)
-            own_begin, own_count = begin, count
             if low is None:
                 trailing = count
                 if not UPPER:
@@ -243,19 +236,15 @@ def _compute(
         first = member.to(gl.int64) * step  # type: ignore[attr-defined]  # a tensor to the compiler
         lse2_head = gl.multiple_of(lse2_ptr + first, 16) if EVEN else lse2_ptr + first
         delta_head = gl.multiple_of(delta_ptr + first, 16) if EVEN else delta_ptr + first
-        if low is not None and blocks[0] is None:  # tiles that the other group sees alone
-            for _t in range(begin, own_begin):
-                pass_by(slot, phase, do_full, do_empty)
-                slot, phase = pass_by(slot, phase, q_full, q_empty)
         for part in gl.static_range(
             FULL if low is None and not UPPER else LEADING, TRAILING + (0 if low is None else 1)
         ):
             if part == LEADING:
-                start, stop = own_begin, whole
+                start, stop = begin, whole
             elif part == FULL:
                 start, stop = whole, trailing
             else:
-                start, stop = trailing, own_count
+                start, stop = trailing, count
             for t in range(start, stop):
                 m0 = position(t, table, count, sq, blocks, blocks[3], BLOCK_M)
                 i = m0 + gl.arange(0, BLOCK_M, gl.SliceLayout(0, Z))
@@ -282,16 +271,12 @@ def _compute(
                 dk = warpgroup_mma_wait(0, [dk])
                 release(q_empty.index(slot))
                 slot, phase = following(slot, phase, STAGES)
-        if low is not None and blocks[0] is None:
-            for _t in range(own_count, count):
-                pass_by(slot, phase, do_full, do_empty)
-                slot, phase = pass_by(slot, phase, q_full, q_empty)
 
     meet()
     k.store((dk * scale).to(k.dtype))
     v.store(dv.to(v.dtype))
     fence_async_shared()
     meet()
-    tma.async_copy_shared_to_global(dk_tiles, place(b, hk, n0, k0, sk), k_s.index(c))
-    tma.async_copy_shared_to_global(dv_tiles, place(b, hk, n0, k0, sk), v_s.index(c))
+    tma.async_copy_shared_to_global(dk_tiles, place(cu_ptr, b, hk, n0, k0, sk), k_s.index(c))
+    tma.async_copy_shared_to_global(dv_tiles, place(cu_ptr, b, hk, n0, k0, sk), v_s.index(c))
     tma.store_wait(0)

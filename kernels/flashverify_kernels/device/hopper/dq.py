@@ -145,6 +145,7 @@ def _fetch(of_tiles, tiles_of, full, empty, sizes, blocks, sequences, UPPER: gl.
     q_s, k_s, v_s, do_s = tiles_of
     q_full, k_full, v_full, do_full = full
     q_empty, k_empty, v_empty = empty
+    batch, heads, group, _, _, low, high = sizes
     K_STAGES: gl.constexpr = k_s.shape[0]
     V_STAGES: gl.constexpr = v_s.shape[0]
     BLOCK_N: gl.constexpr = k_s.shape[-2]
@@ -154,22 +155,23 @@ def _fetch(of_tiles, tiles_of, full, empty, sizes, blocks, sequences, UPPER: gl.
     v_slot = 0
     v_phase = 1
     for n in range(count):
-        b, h, m0, own_sizes, q0, k0 = tile_at(n, paired, sizes, blocks, sequences, UPPER, PAIRED)
-        _, _, group, sq, sk, _, _ = own_sizes
+        b, h, m0, q0, sq, k0, sk, shift = tile_at(n, paired, sizes, blocks, sequences, UPPER, PAIRED)
+        own_low = low if low is None else low + shift
+        own_sizes = (batch, heads, group, sq, sk, own_low, high + shift)
         hk = h // group
         first, stop, table, end = walk_of_tile(b, h, m0, own_sizes, blocks, BLOCK_N, UPPER)
         for t in range(first, stop):
             n0 = position(t, table, end, sk, blocks, blocks[4], BLOCK_N)
             mbarrier.wait(k_empty.index(k_slot), k_phase)
-            fetch(k_tiles, place(b, hk, n0, k0, sk), k_s.index(k_slot), k_full.index(k_slot))
+            fetch(k_tiles, place(sequences[0], b, hk, n0, k0, sk), k_s.index(k_slot), k_full.index(k_slot))
             if t == first:
                 for c in gl.static_range(GROUPS):
                     own = n % 2 * GROUPS + c
                     mbarrier.wait(q_empty.index(own), (n + 1) // 2 % 2 ^ 1)
-                    fetch(q_tiles, place(b, h, m0 + c * ROWS, q0, sq), q_s.index(own), q_full.index(own))
-                    fetch(do_tiles, place(b, h, m0 + c * ROWS, q0, sq), do_s.index(own), do_full.index(own))
+                    fetch(q_tiles, place(sequences[0], b, h, m0 + c * ROWS, q0, sq), q_s.index(own), q_full.index(own))
+                    fetch(do_tiles, place(sequences[0], b, h, m0 + c * ROWS, q0, sq), do_s.index(own), do_full.index(own))
             mbarrier.wait(v_empty.index(v_slot), v_phase)
-            fetch(v_tiles, place(b, hk, n0, k0, sk), v_s.index(v_slot), v_full.index(v_slot))
+            fetch(v_tiles, place(sequences[0], b, hk, n0, k0, sk), v_s.index(v_slot), v_full.index(v_slot))
             k_slot, k_phase = following(k_slot, k_phase, K_STAGES)
             v_slot, v_phase = following(v_slot, v_phase, V_STAGES)
 
@@ -191,7 +193,7 @@ def _compute(
     q_s, k_s, v_s, do_s = tiles_of
     q_full, k_full, v_full, do_full = full
     q_empty, k_empty, v_empty = empty
-    _, _, _, _, _, low, _ = sizes
+    batch, heads, group, _, _, low, high = sizes
     dq_tiles, lse2_ptr, delta_ptr, scale, scale_log2 = of_rows
     K_STAGES: gl.constexpr = k_s.shape[0]
     V_STAGES: gl.constexpr = v_s.shape[0]
@@ -209,9 +211,10 @@ def _compute(
     v_slot = 0
     v_phase = 0
     for n in range(count):
-        b, h, m0, own_sizes, q0, _k0 = tile_at(n, paired, sizes, blocks, sequences, UPPER, PAIRED)
-        _, _, _, sq, sk, own_low, high = own_sizes
-        edges = (sk, own_low, high)
+        b, h, m0, q0, sq, _k0, sk, shift = tile_at(n, paired, sizes, blocks, sequences, UPPER, PAIRED)
+        own_low = low if low is None else low + shift
+        own_sizes = (batch, heads, group, sq, sk, own_low, high + shift)
+        edges = (sk, own_low, high + shift)
         i = m0 + c * ROWS + gl.arange(0, ROWS, ROW)
         row = first_row(b, h, q0, own_sizes, sequences)
         lse2 = gl.load(lse2_ptr + row + i, mask=i < sq, other=float("inf"))  # padding has weights of 0
@@ -220,7 +223,7 @@ def _compute(
         begin, last_of_own = first, stop
         if low is not None or UPPER:  # tiles that the other group sees alone
             begin, _, _, own_stop, _table = walk_of(
-                m0 + c * ROWS, b, h, sq, sk, own_low, high, blocks, ROWS, BLOCK_N, UPPER, KEYS
+                m0 + c * ROWS, b, h, sq, sk, own_low, high + shift, blocks, ROWS, BLOCK_N, UPPER, KEYS
             )
             begin = gl.maximum(gl.minimum(begin, stop - 1), first)
             for _t in range(first, begin):
@@ -294,5 +297,5 @@ def _compute(
         q.store((dq * scale).to(q.dtype))
         fence_async_shared()
         meet()
-        tma.async_copy_shared_to_global(dq_tiles, place(b, h, m0 + c * ROWS, q0, sq), q_s.index(own))
+        tma.async_copy_shared_to_global(dq_tiles, place(sequences[0], b, h, m0 + c * ROWS, q0, sq), q_s.index(own))
     tma.store_wait(0)

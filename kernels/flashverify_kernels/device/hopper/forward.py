@@ -148,27 +148,29 @@ def _fetch(
     q_s, k_s, v_s = tiles_of
     q_full, k_full, v_full = full
     q_empty, k_empty, v_empty = empty
+    batch, heads, group, _, _, low, high = sizes
     STAGES: gl.constexpr = k_s.shape[0]
     BLOCK_N: gl.constexpr = k_s.shape[-2]
     count, paired = tiles_of_program(sizes, blocks, sequences, PAIRED)
     slot = 0
     phase = 1
     for n in range(count):
-        b, h, m0, own_sizes, q0, k0 = tile_at(n, paired, sizes, blocks, sequences, UPPER, PAIRED)
-        _, _, group, sq, sk, _, _ = own_sizes
+        b, h, m0, q0, sq, k0, sk, shift = tile_at(n, paired, sizes, blocks, sequences, UPPER, PAIRED)
+        own_low = low if low is None else low + shift
+        own_sizes = (batch, heads, group, sq, sk, own_low, high + shift)
         hk = h // group
         first, stop, table, end = walk_of_tile(b, h, m0, own_sizes, blocks, BLOCK_N, UPPER)
         for t in range(first, stop):
             n0 = position(t, table, end, sk, blocks, blocks[4], BLOCK_N)
             mbarrier.wait(k_empty.index(slot), phase)
-            fetch(k_tiles, place(b, hk, n0, k0, sk), k_s.index(slot), k_full.index(slot))
+            fetch(k_tiles, place(sequences[0], b, hk, n0, k0, sk), k_s.index(slot), k_full.index(slot))
             if t == first:
                 for c in gl.static_range(GROUPS):
                     own = n % 2 * GROUPS + c
                     mbarrier.wait(q_empty.index(own), (n + 1) // 2 % 2 ^ 1)
-                    fetch(q_tiles, place(b, h, m0 + c * ROWS, q0, sq), q_s.index(own), q_full.index(own))
+                    fetch(q_tiles, place(sequences[0], b, h, m0 + c * ROWS, q0, sq), q_s.index(own), q_full.index(own))
             mbarrier.wait(v_empty.index(slot), phase)
-            fetch(v_tiles, place(b, hk, n0, k0, sk), v_s.index(slot), v_full.index(slot))
+            fetch(v_tiles, place(sequences[0], b, hk, n0, k0, sk), v_s.index(slot), v_full.index(slot))
             slot, phase = following(slot, phase, STAGES)
 
 
@@ -189,7 +191,7 @@ def _compute(
     q_s, k_s, v_s = tiles_of
     q_full, k_full, v_full = full
     q_empty, k_empty, v_empty = empty
-    _, _, _, _, _, low, _ = sizes
+    batch, heads, group, _, _, low, high = sizes
     o_tiles, lse2_ptr, scale_log2 = results
     STAGES: gl.constexpr = k_s.shape[0]
     BLOCK_N: gl.constexpr = k_s.shape[-2]
@@ -205,10 +207,11 @@ def _compute(
     slot = 0
     phase = 0
     for n in range(count):
-        b, h, m0, own_sizes, q0, _k0 = tile_at(n, paired, sizes, blocks, sequences, UPPER, PAIRED)
+        b, h, m0, q0, sq, _k0, sk, shift = tile_at(n, paired, sizes, blocks, sequences, UPPER, PAIRED)
+        own_low = low if low is None else low + shift
+        own_sizes = (batch, heads, group, sq, sk, own_low, high + shift)
         first, leading, whole, stop, table, end = walk_of_group(c, b, h, m0, own_sizes, blocks, BLOCK_N, UPPER)
-        _, _, _, sq, sk, own_low, high = own_sizes
-        edges = (sk, own_low, high)
+        edges = (sk, own_low, high + shift)
         m0 += c * ROWS
         own = n % 2 * GROUPS + c
         i = m0 + gl.arange(0, ROWS, ROW)
@@ -261,5 +264,5 @@ def _compute(
         slot, phase = following(slot, phase, STAGES)
 
         lse2_head = lse2_ptr + first_row(b, h, q0, own_sizes, sequences)
-        store_rows(acc, m_i, l_i, q_s.index(own), o_tiles, place(b, h, m0, q0, sq), lse2_head, i, sq)
+        store_rows(acc, m_i, l_i, q_s.index(own), o_tiles, place(sequences[0], b, h, m0, q0, sq), lse2_head, i, sq)
     tma.store_wait(0)

@@ -20,7 +20,7 @@ def fetch_all(q_tiles, k_tiles, v_tiles, do_tiles, tiles_of, full, empty, where,
     q_s, k_s, v_s, do_s = tiles_of
     q_full, k_full, v_full, do_full = full
     q_empty, do_empty = empty
-    b, hk, n0, begin, count, group, q0, k0 = where
+    b, hk, n0, begin, count, group, q0, k0, cu_ptr = where
     sq, edges, blocks = mask
     low, high, sk = edges
     STAGES: gl.constexpr = q_s.shape[0]
@@ -28,8 +28,8 @@ def fetch_all(q_tiles, k_tiles, v_tiles, do_tiles, tiles_of, full, empty, where,
     BLOCK_N: gl.constexpr = GROUPS * ROWS
     table = blocks[0]
     for c in gl.static_range(GROUPS):
-        fetch(k_tiles, place(b, hk, n0 + c * ROWS, k0, sk), k_s.index(c), k_full.index(c))
-        fetch(v_tiles, place(b, hk, n0 + c * ROWS, k0, sk), v_s.index(c), v_full.index(c))
+        fetch(k_tiles, place(cu_ptr, b, hk, n0 + c * ROWS, k0, sk), k_s.index(c), k_full.index(c))
+        fetch(v_tiles, place(cu_ptr, b, hk, n0 + c * ROWS, k0, sk), v_s.index(c), v_full.index(c))
     slot = 0
     phase = 1
     for member in range(group):
@@ -40,9 +40,9 @@ def fetch_all(q_tiles, k_tiles, v_tiles, do_tiles, tiles_of, full, empty, where,
         for t in range(start, stop):
             m0 = position(t, table, stop, sq, blocks, blocks[3], BLOCK_M)
             mbarrier.wait(q_empty.index(slot), phase)
-            fetch(q_tiles, place(b, h, m0, q0, sq), q_s.index(slot), q_full.index(slot))
+            fetch(q_tiles, place(cu_ptr, b, h, m0, q0, sq), q_s.index(slot), q_full.index(slot))
             mbarrier.wait(do_empty.index(slot), phase)
-            fetch(do_tiles, place(b, h, m0, q0, sq), do_s.index(slot), do_full.index(slot))
+            fetch(do_tiles, place(cu_ptr, b, h, m0, q0, sq), do_s.index(slot), do_full.index(slot))
             slot, phase = following(slot, phase, STAGES)
 
 

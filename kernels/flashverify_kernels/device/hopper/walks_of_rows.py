@@ -30,32 +30,32 @@ def tiles_of_program(sizes, blocks, sequences, PAIRED: gl.constexpr):
 
 @gluon.jit
 def tile_at(n, paired, sizes, blocks, sequences, UPPER: gl.constexpr, PAIRED: gl.constexpr):
-    """Tile `n` of this program: batch, head, first query, the sizes of its sequence, and where its queries and keys begin (None unless packed)."""
-    batch, heads, group, sq, sk, low, high = sizes
+    """Tile `n` of this program: batch or sequence, head and first query; where the queries and keys of a packed sequence begin, how many there are,
+    and how far its edges lie from those that are given.
+    """
+    batch, heads, _, sq, sk, low, _ = sizes
     BLOCK_M: gl.constexpr = GROUPS * ROWS
+    q0, k0, shift = 0, 0, 0
     if sequences[0] is None:
         bh, tile = tile_of(n, paired, batch * heads, count_tiles(sq, blocks, blocks[3], BLOCK_M), PAIRED)
         b, h = bh // heads, bh % heads
         if blocks[0] is not None and low is None and not UPPER:
             tile = in_order(tile, b, h, sk, blocks, BLOCK_M, KEYS)
-        q0, k0 = None, None
     else:
         cu_q_ptr, cu_k_ptr, packed, halvings, _, align_end = sequences
         unit = gl.program_id(0) + n * gl.num_programs(0)
         b, h, tile = packed_place(unit, cu_q_ptr, packed, halvings, heads, BLOCK_M, True)
         q0, sq = span(cu_q_ptr, b, sq)
         k0, sk = span(cu_k_ptr, b, sk)
-        high += align_end * (sk - sq)
-        if low is not None:
-            low += align_end * (sk - sq)
-    return b, h, tile * BLOCK_M, (batch, heads, group, sq, sk, low, high), q0, k0
+        shift = align_end * (sk - sq)
+    return b, h, tile * BLOCK_M, q0, sq, k0, sk, shift
 
 
 @gluon.jit
 def first_row(b, h, q0, sizes, sequences):
     """The number of the first query of a head among all statistics."""
     _, heads, _, sq, _, _, _ = sizes
-    if q0 is None:
+    if sequences[0] is None:
         row = (b * heads + h).to(gl.int64) * sq
     else:
         row = h.to(gl.int64) * sequences[4] + q0
