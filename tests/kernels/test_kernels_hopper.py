@@ -106,6 +106,10 @@ def test_they_are_chosen_on_a_hopper_gpu_where_they_may_be_taken(d, mask):
     assert (chosen().hopper, chosen().block_n) == (True, 128)
     assert chosen("dkdv").hopper
     assert not chosen("dq").hopper
+    packed = {"whole": False, "packed": True}
+    assert (chosen(**packed).hopper, chosen(**packed).block_n) == ((True, 128) if d == 128 else (False, 64))
+    assert chosen("dkdv", **packed).hopper
+    assert chosen(**packed, capability=None) == chosen(whole=False, capability=None)
     others = (
         {"dtype": torch.float32},
         {"dv": 32},
@@ -167,6 +171,8 @@ for kernel, d, stages, left, blocks in (
     ("forward", 128, 2, False, False),
     ("forward", 128, 2, True, False),
     ("forward", 128, 2, False, True),
+    ("dq", 128, 2, True, False),
+    ("dq", 128, 2, False, True),
 ):
     built = compile_hopper(kernel, d=d, dtype=torch.float16, causal=True, left=left, blocks=blocks, stages=stages)
     waits = [line.split()[-1] for line in built.ptx.splitlines() if "wgmma.wait_group" in line]

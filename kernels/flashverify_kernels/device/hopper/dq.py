@@ -156,8 +156,9 @@ def _fetch(of_tiles, tiles_of, full, empty, sizes, blocks, sequences, UPPER: gl.
     v_phase = 1
     for n in range(count):
         b, h, m0, q0, sq, k0, sk, shift = tile_at(n, paired, sizes, blocks, sequences, UPPER, PAIRED)
-        own_low = low if low is None else low + shift
-        own_sizes = (batch, heads, group, sq, sk, own_low, high + shift)
+        own_sizes = (batch, heads, group, sq, sk, low, high + shift)
+        if low is not None:
+            own_sizes = (batch, heads, group, sq, sk, low + shift, high + shift)
         hk = h // group
         first, stop, table, end = walk_of_tile(b, h, m0, own_sizes, blocks, BLOCK_N, UPPER)
         for t in range(first, stop):
@@ -212,9 +213,11 @@ def _compute(
     v_phase = 0
     for n in range(count):
         b, h, m0, q0, sq, _k0, sk, shift = tile_at(n, paired, sizes, blocks, sequences, UPPER, PAIRED)
-        own_low = low if low is None else low + shift
-        own_sizes = (batch, heads, group, sq, sk, own_low, high + shift)
-        edges = (sk, own_low, high + shift)
+        own_sizes = (batch, heads, group, sq, sk, low, high + shift)
+        if low is not None:
+            own_sizes = (batch, heads, group, sq, sk, low + shift, high + shift)
+        _, _, _, _, _, own_low, own_high = own_sizes
+        edges = (sk, own_low, own_high)
         i = m0 + c * ROWS + gl.arange(0, ROWS, ROW)
         row = first_row(b, h, q0, own_sizes, sequences)
         lse2 = gl.load(lse2_ptr + row + i, mask=i < sq, other=float("inf"))  # padding has weights of 0
@@ -223,7 +226,7 @@ def _compute(
         begin, last_of_own = first, stop
         if low is not None or UPPER:  # tiles that the other group sees alone
             begin, _, _, own_stop, _table = walk_of(
-                m0 + c * ROWS, b, h, sq, sk, own_low, high + shift, blocks, ROWS, BLOCK_N, UPPER, KEYS
+                m0 + c * ROWS, b, h, sq, sk, own_low, own_high, blocks, ROWS, BLOCK_N, UPPER, KEYS
             )
             begin = gl.maximum(gl.minimum(begin, stop - 1), first)
             for _t in range(first, begin):

@@ -156,8 +156,9 @@ def _fetch(
     phase = 1
     for n in range(count):
         b, h, m0, q0, sq, k0, sk, shift = tile_at(n, paired, sizes, blocks, sequences, UPPER, PAIRED)
-        own_low = low if low is None else low + shift
-        own_sizes = (batch, heads, group, sq, sk, own_low, high + shift)
+        own_sizes = (batch, heads, group, sq, sk, low, high + shift)
+        if low is not None:
+            own_sizes = (batch, heads, group, sq, sk, low + shift, high + shift)
         hk = h // group
         first, stop, table, end = walk_of_tile(b, h, m0, own_sizes, blocks, BLOCK_N, UPPER)
         for t in range(first, stop):
@@ -208,10 +209,12 @@ def _compute(
     phase = 0
     for n in range(count):
         b, h, m0, q0, sq, _k0, sk, shift = tile_at(n, paired, sizes, blocks, sequences, UPPER, PAIRED)
-        own_low = low if low is None else low + shift
-        own_sizes = (batch, heads, group, sq, sk, own_low, high + shift)
+        own_sizes = (batch, heads, group, sq, sk, low, high + shift)
+        if low is not None:
+            own_sizes = (batch, heads, group, sq, sk, low + shift, high + shift)
         first, leading, whole, stop, table, end = walk_of_group(c, b, h, m0, own_sizes, blocks, BLOCK_N, UPPER)
-        edges = (sk, own_low, high + shift)
+        _, _, _, _, _, own_low, own_high = own_sizes
+        edges = (sk, own_low, own_high)
         m0 += c * ROWS
         own = n % 2 * GROUPS + c
         i = m0 + gl.arange(0, ROWS, ROW)
