@@ -130,7 +130,9 @@ def compared(key: tuple[int, str, str], begun: float) -> list[bool]:
             way: [n for n, x, y in zip(OUTPUTS, ways[0], other, strict=True) if not torch.equal(x, y)]
             for way, other in (("descriptors", ways[1]), ("hopper", ways[2]))
         }
-        same.append(not any(differ.values()) and taken == (["forward", "dq", "dkdv"] if key[0] == 128 else ["forward", "dkdv"]))
+        same.append(
+            not any(differ.values()) and taken == (["forward", "dq", "dkdv"] if key[0] == 128 else ["forward", "dkdv"])
+        )
         words = "same bits" if same[-1] else f"DIFFER {differ}, taken by the kernels for Hopper: {taken}"
         print(f"{time.time() - begun:4.0f} s", *key, *problem, words, flush=True)
     return same

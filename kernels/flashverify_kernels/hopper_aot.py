@@ -67,7 +67,12 @@ def compile_hopper(
         for name, rows in _TILES[kernel if backward else "forward"].items()
     }
     signature |= {"lse2_ptr": "*fp32", "delta_ptr": "*fp32", "scale": "fp32"} if backward else {"lse2_ptr": "*fp32"}
-    signature |= {"scale_log2": "fp32", **({"batch": "i32"} if kernel in ("forward", "dq") else {}), **_SIZES, **_BLOCKS}
+    signature |= {
+        "scale_log2": "fp32",
+        **({"batch": "i32"} if kernel in ("forward", "dq") else {}),
+        **_SIZES,
+        **_BLOCKS,
+    }
     signature |= {} if kernel == "narrow_forward" else _PACKED
     constants: dict[str, Any] = {
         "UPPER": causal,

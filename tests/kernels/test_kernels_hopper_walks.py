@@ -123,7 +123,16 @@ def computed(problem, kernels=("forward", "narrow", "dq", "dkdv"), size=None, sh
     if "dkdv" in kernels:
         own_dk, own_dv = np.full_like(k, np.nan), np.full_like(k, np.nan)
         tiles = [Tiles(x, 64) for x in (q, k, v, do, own_dk, own_dv)]
-        numbers = (scale, scale * math.log2(math.e), *edges, *of_pattern["queries"], *[None] * 6, upper, sq % 64 == 0, 2)
+        numbers = (
+            scale,
+            scale * math.log2(math.e),
+            *edges,
+            *of_pattern["queries"],
+            *[None] * 6,
+            upper,
+            sq % 64 == 0,
+            2,
+        )
         run(dkdv.hopper_dkdv_kernel, kv_heads * tiles_of(sk, size, 1), *tiles, *statistics, *numbers)
         found |= {"dk": (own_dk[0], dk), "dv": (own_dv[0], dv)}
     return found

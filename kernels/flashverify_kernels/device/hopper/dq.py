@@ -9,7 +9,6 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 
 from flashverify_kernels.device.hopper.barriers import (
-    fetch,
     following,
     make_barriers,
     make_tiles,
@@ -18,6 +17,7 @@ from flashverify_kernels.device.hopper.barriers import (
     pass_by,
     release,
 )
+from flashverify_kernels.device.hopper.keys import fetch_rows_and_keys
 from flashverify_kernels.device.hopper.ragged import place
 from flashverify_kernels.device.hopper.softmax import seen
 from flashverify_kernels.device.hopper.walk import position, walk_of, within
@@ -28,7 +28,6 @@ from flashverify_kernels.device.hopper.walks_of_rows import (
     tile_at,
     tiles_of_program,
     walk_of_group,
-    walk_of_tile,
 )
 from flashverify_kernels.device.schedule import FULL, KEYS, LEADING, TRAILING
 
@@ -131,50 +130,11 @@ def hopper_dq_kernel(
         [
             (_compute, (0, tiles_of, full, empty, sizes, blocks, sequences, of_rows, UPPER, PAIRED)),
             (_compute, (1, tiles_of, full, empty, sizes, blocks, sequences, of_rows, UPPER, PAIRED)),
-            (_fetch, (of_tiles, tiles_of, full, empty, sizes, blocks, sequences, UPPER, PAIRED)),
+            (fetch_rows_and_keys, (of_tiles, tiles_of, full, empty, sizes, blocks, sequences, UPPER, PAIRED)),
         ],
         [4, 1],
         [240, 24],
     )
-
-
-@gluon.jit
-def _fetch(of_tiles, tiles_of, full, empty, sizes, blocks, sequences, UPPER: gl.constexpr, PAIRED: gl.constexpr):
-    """Fetch Q and dO of each tile of this program, and the tiles of keys and values, as slots become empty."""
-    q_tiles, k_tiles, v_tiles, do_tiles = of_tiles
-    q_s, k_s, v_s, do_s = tiles_of
-    q_full, k_full, v_full, do_full = full
-    q_empty, k_empty, v_empty = empty
-    batch, heads, group, _, _, low, high = sizes
-    K_STAGES: gl.constexpr = k_s.shape[0]
-    V_STAGES: gl.constexpr = v_s.shape[0]
-    BLOCK_N: gl.constexpr = k_s.shape[-2]
-    count, paired = tiles_of_program(sizes, blocks, sequences, PAIRED)
-    k_slot = 0
-    k_phase = 1
-    v_slot = 0
-    v_phase = 1
-    for n in range(count):
-        b, h, m0, q0, sq, k0, sk, shift = tile_at(n, paired, sizes, blocks, sequences, UPPER, PAIRED)
-        own_sizes = (batch, heads, group, sq, sk, low, high + shift)
-        if low is not None:
-            own_sizes = (batch, heads, group, sq, sk, low + shift, high + shift)
-        hk = h // group
-        first, stop, table, end = walk_of_tile(b, h, m0, own_sizes, blocks, BLOCK_N, UPPER)
-        for t in range(first, stop):
-            n0 = position(t, table, end, sk, blocks, blocks[4], BLOCK_N)
-            mbarrier.wait(k_empty.index(k_slot), k_phase)
-            fetch(k_tiles, place(sequences[0], b, hk, n0, k0, sk), k_s.index(k_slot), k_full.index(k_slot))
-            if t == first:
-                for c in gl.static_range(GROUPS):
-                    own = n % 2 * GROUPS + c
-                    mbarrier.wait(q_empty.index(own), (n + 1) // 2 % 2 ^ 1)
-                    fetch(q_tiles, place(sequences[0], b, h, m0 + c * ROWS, q0, sq), q_s.index(own), q_full.index(own))
-                    fetch(do_tiles, place(sequences[0], b, h, m0 + c * ROWS, q0, sq), do_s.index(own), do_full.index(own))
-            mbarrier.wait(v_empty.index(v_slot), v_phase)
-            fetch(v_tiles, place(sequences[0], b, hk, n0, k0, sk), v_s.index(v_slot), v_full.index(v_slot))
-            k_slot, k_phase = following(k_slot, k_phase, K_STAGES)
-            v_slot, v_phase = following(v_slot, v_phase, V_STAGES)
 
 
 @gluon.jit

@@ -14,8 +14,7 @@ FAR = tl.constexpr(1 << 30)
 @gluon.jit
 def place(cu_ptr, b, h, row, first, length):
     """Where the tile from `row` on of head `h` is: in batch `b`, or in a packed sequence (`cu_ptr`) of `length` rows from `first` on."""
-    if cu_ptr is None:
-        found = (b, h, row, 0)
-    else:
+    found = (b, h, row, 0)
+    if cu_ptr is not None:
         found = (FAR, first + length, h, FAR - length + row, 0)
     return found

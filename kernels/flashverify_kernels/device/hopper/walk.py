@@ -81,9 +81,8 @@ def in_order(n, b, h, length, blocks, TILE: gl.constexpr, AXIS: gl.constexpr):
 @gluon.jit
 def count_tiles(length, blocks, size, TILE: gl.constexpr):
     """Tiles of an axis of `length`, those of whole blocks of `size` where there is a pattern."""
-    if blocks[0] is None:
-        tiles = (length + TILE - 1) // TILE
-    else:
+    tiles = (length + TILE - 1) // TILE
+    if blocks[0] is not None:
         tiles = (length + size - 1) // size * (size // TILE)
     return tiles
 

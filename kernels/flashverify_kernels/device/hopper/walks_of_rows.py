@@ -30,9 +30,7 @@ def tiles_of_program(sizes, blocks, sequences, PAIRED: gl.constexpr):
 
 @gluon.jit
 def tile_at(n, paired, sizes, blocks, sequences, UPPER: gl.constexpr, PAIRED: gl.constexpr):
-    """Tile `n` of this program: batch or sequence, head and first query; where the queries and keys of a packed sequence begin, how many there are,
-    and how far its edges lie from those that are given.
-    """
+    """Tile `n` of this program: batch or sequence, head, first query, where the queries of a packed sequence begin, how many there are, the same of its keys, and how far its edges lie from those that are given."""
     batch, heads, _, sq, sk, low, _ = sizes
     BLOCK_M: gl.constexpr = GROUPS * ROWS
     q0, k0, shift = 0, 0, 0
@@ -55,9 +53,8 @@ def tile_at(n, paired, sizes, blocks, sequences, UPPER: gl.constexpr, PAIRED: gl
 def first_row(b, h, q0, sizes, sequences):
     """The number of the first query of a head among all statistics."""
     _, heads, _, sq, _, _, _ = sizes
-    if sequences[0] is None:
-        row = (b * heads + h).to(gl.int64) * sq
-    else:
+    row = (b * heads + h).to(gl.int64) * sq
+    if sequences[0] is not None:
         row = h.to(gl.int64) * sequences[4] + q0
     return row
 
