@@ -93,7 +93,7 @@ def calls() -> Answers:
         mask, words = "causal" if causal else "none", f"D={d} {dtype} {causal}"
         given = tensors(d, dtype)
         default, taken = whole(given, causal=causal)
-        found[f"{words}: taken"] = taken == ["forward", "dkdv"]
+        found[f"{words}: taken"] = taken == (["forward", "dq", "dkdv"] if d == 128 else ["forward", "dkdv"])
         general, none = whole(given, named(d, dtype, mask, (9, 0), **GENERAL), causal=causal)
         found[f"{words}: bits of pointers"] = not none and same(default, general)
         for name, x in {

@@ -3,8 +3,8 @@
     python benchmarks/gpu_paths.py [--workers N] [--masks KIND ...]
 
 Worker processes compile a key each and compute the same problems in all three ways: lengths that no tile divides, masks with fewer
-keys than queries, grouped heads, both orders of axes, windows from one key to more than there are, patterns of blocks, and rows that see
-nothing. One line a problem; exit code 1 if any bit differs or a way was not taken.
+keys than queries, grouped heads, both orders of axes, windows from one key to more than there are, patterns of blocks, packed
+sequences, and rows that see nothing. One line a problem; exit code 1 if any bit differs or a way was not taken.
 """
 
 from __future__ import annotations
@@ -27,6 +27,28 @@ _CAUSAL: tuple[Problem, ...] = (
     ({"window": (None, 77)}, (520, 391), (2, 2), "bhsd"),
     ({"causal": "top-left"}, (2048, 2048), (16, 4), "bhsd"),  # programs of the forward compute several tiles
 )
+_EVEN = ((300, 1, 0, 128, 65, 1030), (300, 1, 0, 128, 65, 1030))
+_UNEVEN = ((300, 0, 77, 128, 5, 700, 64), (517, 40, 0, 30, 900, 64, 333))
+_LONG = ((2048, 17, 1000), (2048, 17, 1000))
+_MANY = (tuple(range(66)), tuple(range(65, -1, -1)))
+PACKED: dict[str, tuple[tuple[dict[str, Any], Any, tuple[int, int], str], ...]] = {
+    "": (({}, _EVEN, (4, 2), "bshd"), ({}, _UNEVEN, (2, 1), "bhsd"), ({}, _MANY, (4, 1), "bshd")),
+    " causal": (
+        ({"causal": "top-left"}, _EVEN, (4, 1), "bshd"),
+        ({"causal": "bottom-right"}, _UNEVEN, (4, 2), "bshd"),
+        ({"causal": "top-left"}, _UNEVEN, (2, 2), "bhsd"),
+        ({"causal": "bottom-right"}, _MANY, (2, 1), "bshd"),
+        ({"causal": "top-left"}, _LONG, (8, 2), "bshd"),
+    ),
+    " window": (
+        ({"causal": "bottom-right", "window": (200, None)}, _UNEVEN, (4, 1), "bshd"),
+        ({"window": (70, 33)}, _EVEN, (2, 1), "bhsd"),
+        ({"window": (10, 0)}, _MANY, (2, 2), "bshd"),
+        ({"causal": "top-left", "window": (511, None)}, _LONG, (8, 2), "bshd"),
+    ),
+    " left": (({"window": (100, None)}, _EVEN, (2, 1), "bshd"), ({"window": (31, None)}, _UNEVEN, (4, 2), "bhsd")),
+}
+"""Of packed sequences, by kind of mask: lengths of queries and of keys, some of which are 0."""
 PROBLEMS: dict[str, tuple[Problem, ...]] = {
     "none": tuple(({}, *others) for _, *others in _CAUSAL),  # type: ignore[misc]
     "causal": _CAUSAL,
@@ -68,10 +90,16 @@ PROBLEMS: dict[str, tuple[Problem, ...]] = {
         ({"blocks": (256, 128, 0.5), "window": (300, 129)}, (1111, 1200), (4, 2), "bshd"),
         ({"blocks": (128, 384, 0.5), "window": (60, 10)}, (900, 300), (2, 1), "bhsd"),
     ),
+    **{
+        f"packed{name}": tuple(
+            (mask | {"packed": lengths}, tuple(map(sum, lengths)), *others) for mask, lengths, *others in of
+        )
+        for name, of in PACKED.items()
+    },
 }
 """By kind of mask, which is compiled in; of a pattern, queries and keys per block and the share of live ones."""
-TAKEN = {64: ["forward", "dkdv"], 128: ["forward", "dkdv"], 256: ["forward"]}
-"""Kernels for Hopper GPUs by head dimension."""
+TAKEN = {64: ["forward", "dkdv"], 128: ["forward", "dq", "dkdv"], 256: ["forward"]}
+"""Kernels for Hopper GPUs by head dimension, of whole tensors."""
 OUTPUTS = ("o", "lse2", "dq", "dk", "dv")
 
 
@@ -87,9 +115,12 @@ def outputs(key: tuple[int, str, str], problem: Problem, **way: bool) -> tuple[A
     generator = torch.Generator("cuda").manual_seed(0)
 
     def normal(h: int, s: int) -> torch.Tensor:
-        shape = (2, h, s, d) if layout == "bhsd" else (2, s, h, d)
+        shape = (batch, h, s, d) if layout == "bhsd" else (batch, s, h, d)
         return torch.randn(shape, generator=generator, device="cuda", dtype=dtype)
 
+    batch = 2
+    if "packed" in mask:
+        batch, mask = 1, mask | {"packed": packed(*mask["packed"])}
     if "blocks" in mask:
         mask = mask | {"blocks": pattern(*mask["blocks"], heads, sq, sk)}
     q, k, v, do = normal(heads, sq), normal(kv_heads, sk), normal(kv_heads, sk), normal(heads, sq)
@@ -103,6 +134,21 @@ def outputs(key: tuple[int, str, str], problem: Problem, **way: bool) -> tuple[A
     found = forward(q, k, v, options)
     gradients = backward(do, q, k, v, found.o, found.lse2, options)
     return found.o, found.lse2, gradients.dq, gradients.dk, gradients.dv
+
+
+def packed(of_q: tuple[int, ...], of_k: tuple[int, ...]) -> Any:
+    """Sequences of these lengths."""
+    import torch
+
+    from flashverify_kernels import Packed
+
+    cu_q, cu_k = (torch.tensor([0, *itertools.accumulate(x)], dtype=torch.int32, device="cuda") for x in (of_q, of_k))
+    return Packed(cu_q, cu_k, max(of_q), max(of_k))
+
+
+def taken_of(d: int, mask: dict[str, Any]) -> list[str]:
+    """The kernels for Hopper GPUs that take a problem; a narrow forward takes no packed sequences."""
+    return [kind for kind in TAKEN[d] if (d, kind, "packed" in mask) != (64, "forward", True)]
 
 
 def pattern(rows: int, keys: int, share: float, heads: int, sq: int, sk: int) -> Any:
@@ -132,7 +178,7 @@ def compared(key: tuple[int, str, str], begun: float) -> list[bool]:
             way: [n for n, x, y in zip(OUTPUTS, ways[0], other, strict=True) if not torch.equal(x, y)]
             for way, other in (("descriptors", ways[1]), ("hopper", ways[2]))
         }
-        same.append(not any(differ.values()) and taken == TAKEN[key[0]])
+        same.append(not any(differ.values()) and taken == taken_of(key[0], problem[0]))
         words = "same bits" if same[-1] else f"DIFFER {differ}, taken by the kernels for Hopper: {taken}"
         print(f"{time.time() - begun:4.0f} s", *key, *problem, words, flush=True)
     return same

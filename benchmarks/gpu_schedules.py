@@ -87,8 +87,9 @@ def call_of(task: Task, x: dict[str, torch.Tensor]) -> Callable[[], Any]:
         if not hopper.takes(call, options, kernel, tensors):
             raise ValueError("not taken by the Hopper kernels")
         if kernel == "forward":
-            return hopper.forward(call, tensors, x["lse2"])
-        return hopper.dkdv(call, tensors, x["lse2"], x["delta"])
+            return hopper.forward(call, options, tensors, x["lse2"])
+        launch = hopper.dq if kernel == "dq" else hopper.dkdv
+        return launch(call, options, tensors, x["lse2"], x["delta"])
     given: dict[str, Any] = {
         **arguments.views(tensors),
         **arguments.records(call, options, kernel),

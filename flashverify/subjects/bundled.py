@@ -217,6 +217,7 @@ class Bundled:
             blocks=block_size(case),
             pairs=pair_terms(case),
             whole=whole_tensors(case),
+            packed=case.mask.packed is not None,
             capability=self._capability(),
             hopper=may_be_asked(case),
             interpreted=self._interpreted,

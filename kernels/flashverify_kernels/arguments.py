@@ -63,6 +63,8 @@ def sequences_of(options: Options) -> Sequences:
         cu_k=None if packed is None else packed.cu_k,
         q_lengths=options.query_lengths,
         k_lengths=options.key_lengths,
+        packed=0 if packed is None else packed.sequences,
+        halvings=0 if packed is None else (packed.sequences - 1).bit_length(),
     )
 
 

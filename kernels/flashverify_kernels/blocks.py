@@ -10,13 +10,13 @@ class BlockMask:
     """A mask of one bool per block of queries by keys; the time of a kernel is proportional to the share of live blocks.
 
     Both walks have a table per block of the other axis: the live blocks in ascending order, then the number of live blocks
-    before each block and in all (see `device.schedule`).
+    before each block and in all, and behind these, in the n-th table, the block that has the n-th most live ones (see `device.schedule`).
 
     Attributes:
         rows: queries per block, a multiple of 16; the last block may be cut by the end of the queries.
         keys: keys per block, likewise.
-        along_keys: `[B or 1, Hq or 1, R, 2 K + 1]` int32, R and K being the numbers of blocks.
-        along_queries: `[B or 1, Hq or 1, K, 2 R + 1]` int32.
+        along_keys: `[B or 1, Hq or 1, R, 2 K + 2]` int32, R and K being the numbers of blocks.
+        along_queries: `[B or 1, Hq or 1, K, 2 R + 2]` int32.
     """
 
     rows: int
@@ -58,7 +58,8 @@ class BlockMask:
 
 
 def _tables(live: torch.Tensor) -> torch.Tensor:
-    """`[..., n]` bool -> `[..., 2 n + 1]` int32: the numbers of the live entries, then the counts before each entry and in all."""
+    """`[..., m, n]` bool -> `[..., m, 2 n + 2]` int32: the numbers of the live entries, the counts before each entry and in all, and the order of the m by their counts."""
     order = torch.argsort((~live).to(torch.uint8), dim=-1, stable=True)
     counts = torch.nn.functional.pad(live.cumsum(-1), (1, 0))
-    return torch.cat((order, counts), -1).to(torch.int32).contiguous()
+    longest = torch.argsort(counts[..., -1], dim=-1, descending=True, stable=True)
+    return torch.cat((order, counts, longest.unsqueeze(-1)), -1).to(torch.int32).contiguous()

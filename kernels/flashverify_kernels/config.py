@@ -17,6 +17,7 @@ SHARED_MEMORY = 227 * 1024
 """Shared memory per block of an H100 or H200, bytes: the limit where no device is asked."""
 
 _SHORT = 16
+_WIDE = 128
 _SMALLEST = 16
 _WARP_GROUP = 64  # rows of the products of four warps together
 
@@ -82,6 +83,7 @@ def launch_config(
     pairs: Pairs = "plain",
     limit: int = SHARED_MEMORY,
     whole: bool = True,
+    packed: bool = False,
     capability: tuple[int, int] | None = None,
     hopper: bool = True,
     interpreted: bool = False,
@@ -103,6 +105,7 @@ def launch_config(
         pairs: what is done per query and key; more than a dot product takes smaller tiles, to stay in registers.
         limit: shared memory per block of the device, bytes.
         whole: whether every row of the tensors counts: no lengths and no packed sequences.
+        packed: whether sequences are packed, which the kernels for Hopper GPUs take too, at a head dimension of 64 those of dK and dV.
         capability: compute capability of the device; None where none is asked, which is answered as any but a Hopper GPU.
         hopper: whether the call is one that the kernels for Hopper GPUs may be asked for on such a GPU, see `hopper.may_be_asked`.
         interpreted: whether the kernels are interpreted, where a few large tiles are fastest.
@@ -117,19 +120,20 @@ def launch_config(
                 config = _with_room(kind, width, config, pairs)
             elif not flags & (BITS.value | SPARSE.value):
                 config = replace(config, descriptors=(kind, width) in _FETCHED)
-                band = not flags & ~(UPPER.value | LOWER.value) and whole and sq > _SHORT
+                band = not flags & ~(UPPER.value | LOWER.value) and (whole or packed) and sq > _SHORT
                 if band and d == dv in _WHOLE and limit >= SHARED_MEMORY:
-                    asked = capability == HOPPER and hopper and kind != "dq"
-                    wide = kind == "forward" and (asked or (d, dtype, flags & LOWER.value) == (64, torch.float16, 0))
+                    taken = d == _WIDE or kind == "dkdv" or (kind == "forward" and whole)
+                    asked = capability == HOPPER and hopper and taken
+                    narrow = whole and (d, dtype, flags & LOWER.value) == (64, torch.float16, 0)
+                    wide = kind == "forward" and (asked or narrow)
                     config = replace(_WHOLE[d] if wide else config, hopper=asked)
             if pairs == "plain" and d == dv and whole and sq > _SHORT and limit >= SHARED_MEMORY:
                 config = replace(config, **fastest(kind, d, flags, blocks, capability == HOPPER and hopper))
     if sq <= _SHORT:
         config = replace(config, block_m=16, num_warps=4, descriptors=False)
     if blocks is not None:
-        config = replace(
-            config, block_m=min(config.block_m, _divisor(blocks[0])), block_n=min(config.block_n, _divisor(blocks[1]))
-        )
+        rows, keys = (size & -size for size in blocks)  # the largest powers of two that divide them
+        config = replace(config, block_m=min(config.block_m, rows), block_n=min(config.block_n, keys))
     while shared_memory(kind, config, d=d, dv=dv, dtype=dtype, pairs=pairs) > limit:
         if config.num_stages > 1:
             config = replace(config, num_stages=config.num_stages - 1)
@@ -140,11 +144,6 @@ def launch_config(
         else:
             break
     return config
-
-
-def _divisor(size: int) -> int:
-    """The largest power of two that divides `size`."""
-    return size & -size
 
 
 def _compiled(kind: Kind, width: int, dtype: torch.dtype, mask: int) -> LaunchConfig:

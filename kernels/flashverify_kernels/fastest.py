@@ -25,6 +25,7 @@ _LARGE_BLOCKS: Tile = (128, 128, 8, 2)
 _OF_HOPPER: dict[tuple[str, int], Tile] = {
     ("forward", 64): (64, 128, 4, 2),
     ("forward", 128): _LARGE_BLOCKS,
+    ("dq", 128): (128, 64, 8, 3),
     ("dkdv", 64): (64, 128, 4, 2),
     ("dkdv", 128): (64, 128, 8, 1),
 }

@@ -10,11 +10,13 @@ import torch
 
 from flashverify_kernels.config import HOPPER
 from flashverify_kernels.device.mask import LOWER, SPARSE, UPPER
+from flashverify_kernels.hopper_arguments import blocks, described, sequences, sizes
 from flashverify_kernels.plans import launched
+from flashverify_kernels.programs import programs_of
+from flashverify_kernels.ragged import FAR
 from flashverify_kernels.runtime import compute_capability
 from flashverify_kernels.terms import LOG2_E
 from flashverify_kernels.tiles import describable
-from flashverify_kernels.views import strides
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +30,7 @@ _GROUP = 64  # rows of a group of four warps
 _QUERIES = 64  # of a tile that dK and dV walk; their bits do not depend on it
 _KEYS = {64: 128, 128: 128, 256: 64}  # of a tile that the forward walks, by head dimension; its bits do
 _EMPTY = 1.125  # rounds of pairs times the room, beside the pairs
-_WIDTHS = {"forward": (64, 128, 256), "dkdv": (64, 128)}  # head dimensions
+_WIDTHS = {"forward": (64, 128, 256), "dq": (128,), "dkdv": (64, 128)}  # head dimensions
 _REGISTERS = {"maxnreg": 168}
 """Of three groups of warps, which change their share as they start, or of three programs on a multiprocessor."""
 _HALVES = {"maxnreg": 128}
@@ -80,7 +82,7 @@ def may_be_asked(
 @functools.cache
 def _importable() -> bool:
     try:
-        for name in ("forward", "narrow", "dkdv"):
+        for name in ("forward", "narrow", "dq", "dkdv"):
             importlib.import_module(f"flashverify_kernels.device.hopper.{name}")
     except (ImportError, AttributeError):  # a Triton without Gluon, or with another one
         return False
@@ -92,15 +94,16 @@ def suits(call: CheckedCall, options: Options, kind: Kind, tensors: dict[str, to
     config, dtype = call.configs[kind], tensors["q"].dtype
     return (
         config.hopper
-        and call.d in _WIDTHS.get(kind, ())
-        and (kind == "dkdv" or config.block_n == _KEYS[call.d])
+        and call.d in _WIDTHS[kind]
+        and (kind != "forward" or config.block_n == _KEYS[call.d])
         and dtype in (torch.float16, torch.bfloat16)
         and call.d == call.dv
         and not call.mask.flags & ~(UPPER.value | LOWER.value | SPARSE.value)
         and not any(size % tile for size, tile in zip(call.mask.block_size or (), _tile(kind, call.d), strict=False))
         and call.terms.pairs == "plain"
         and call.terms.sink is None
-        and options.whole
+        and (options.whole or (call.packed and max(call.rows, call.keys) < FAR))
+        and (options.whole or (kind, call.d) != ("forward", _GROUP))
         and all(x.dtype == dtype and describable(x) for x in tensors.values())
     )
 
@@ -109,30 +112,34 @@ def _tile(kind: Kind, d: int) -> tuple[int, int]:
     """Queries and keys that a program of the kernel takes together; they divide a block."""
     if kind == "dkdv":
         return _QUERIES, 2 * _GROUP
+    if kind == "dq":
+        return 2 * _GROUP, _GROUP
     return _GROUP if d <= _GROUP else 2 * _GROUP, _KEYS[d]
 
 
-def forward(call: CheckedCall, tensors: dict[str, torch.Tensor], lse2: torch.Tensor) -> Callable[[], Any]:
+def forward(
+    call: CheckedCall, options: Options, tensors: dict[str, torch.Tensor], lse2: torch.Tensor
+) -> Callable[[], Any]:
     """The launch that computes O and LSE; `tensors` are q, k, v and o."""
     from flashverify_kernels.device.hopper.forward import hopper_forward_kernel
     from flashverify_kernels.device.hopper.narrow import hopper_narrow_forward_kernel
 
     narrow = call.d <= _GROUP
     rows, keys = _tile("forward", call.d)
-    tiles, heads = -(-call.sq // rows), call.batch * call.heads
-    paired, programs = False, heads * tiles
-    if _GROUP < call.d <= 2 * _GROUP:
-        paired, programs = shares(heads, tiles, call.mask.flags, multiprocessors(lse2.device))
+    paired, programs = False, call.batch * call.heads * -(-call.sq // rows)
+    if not narrow:
+        paired, programs = _shared(call, lse2.device)
     return functools.partial(
         launched,
         hopper_narrow_forward_kernel if narrow else hopper_forward_kernel,
         programs,
-        *_described(tensors, q=_GROUP, k=keys, v=keys, o=_GROUP),
+        *described(tensors, call.packed, q=_GROUP, k=keys, v=keys, o=_GROUP),
         lse2,
         call.scale * LOG2_E,
         *(() if narrow else (call.batch,)),
-        *_sizes(call),
-        *_blocks(call, "forward"),
+        *sizes(call),
+        *blocks(call, "forward"),
+        *(() if narrow else sequences(call, options)),
         UPPER=bool(call.mask.flags & UPPER.value),
         **({} if narrow else {"PAIRED": paired}),
         STAGES=2,
@@ -140,6 +147,25 @@ def forward(call: CheckedCall, tensors: dict[str, torch.Tensor], lse2: torch.Ten
         enable_fp_fusion=False,  # see `device.softmax.online_step`
         **_REGISTERS,
     )
+
+
+def _shared(call: CheckedCall, device: torch.device) -> tuple[bool, int]:
+    """`shares` of a call, whose tiles have 128 queries.
+
+    There is a program a tile of packed sequences, as their walks differ, and beyond 128 channels, where there is room for one tile alone.
+    """
+    if call.packed:
+        return False, programs_of(call, call.heads, call.sq, call.rows, 2 * _GROUP)
+    heads, tiles = call.batch * call.heads, _tiles(call, call.sq, 0, 2 * _GROUP)
+    if call.d > 2 * _GROUP:
+        return False, heads * tiles
+    return shares(heads, tiles, call.mask.flags, multiprocessors(device))
+
+
+def _tiles(call: CheckedCall, length: int, axis: int, tile: int) -> int:
+    """Tiles of queries (`axis` 0) or keys (1); under a pattern those of whole blocks."""
+    size = tile if call.mask.block_size is None else call.mask.block_size[axis]
+    return -(-length // size) * (size // tile)
 
 
 def shares(heads: int, tiles: int, flags: int, room: int) -> tuple[bool, int]:
@@ -168,24 +194,57 @@ def multiprocessors(device: torch.device) -> int:
     return int(torch.cuda.get_device_properties(device).multi_processor_count)
 
 
+def dq(
+    call: CheckedCall, options: Options, tensors: dict[str, torch.Tensor], lse2: torch.Tensor, delta: torch.Tensor
+) -> Callable[[], Any]:
+    """The launch that computes dQ; `tensors` are q, k, v, do and dq."""
+    from flashverify_kernels.device.hopper.dq import hopper_dq_kernel
+
+    paired, programs = _shared(call, lse2.device)
+    return functools.partial(
+        launched,
+        hopper_dq_kernel,
+        programs,
+        *described(tensors, call.packed, q=_GROUP, k=_GROUP, v=_GROUP, do=_GROUP, dq=_GROUP),
+        lse2,
+        delta,
+        call.scale,
+        call.scale * LOG2_E,
+        call.batch,
+        *sizes(call),
+        *blocks(call, "dq"),
+        *sequences(call, options),
+        UPPER=bool(call.mask.flags & UPPER.value),
+        PAIRED=paired,
+        K_STAGES=3,
+        V_STAGES=2,
+        num_warps=4,
+        **_REGISTERS,
+    )
+
+
 def dkdv(
-    call: CheckedCall, tensors: dict[str, torch.Tensor], lse2: torch.Tensor, delta: torch.Tensor
+    call: CheckedCall, options: Options, tensors: dict[str, torch.Tensor], lse2: torch.Tensor, delta: torch.Tensor
 ) -> Callable[[], Any]:
     """The launch that computes dK and dV; `tensors` are q, k, v, do, dk and dv."""
     from flashverify_kernels.device.hopper.dkdv import hopper_dkdv_kernel
 
     form, registers = dkdv_form(call.d)
+    block = form["GROUPS"] * _GROUP
     return functools.partial(
         launched,
         hopper_dkdv_kernel,
-        call.batch * call.kv_heads * -(-call.sk // (form["GROUPS"] * _GROUP)),
-        *_described(tensors, q=_QUERIES, k=_GROUP, v=_GROUP, do=_QUERIES, dk=_GROUP, dv=_GROUP),
+        programs_of(call, call.kv_heads, call.sk, call.keys, block)
+        if call.packed
+        else call.batch * call.kv_heads * _tiles(call, call.sk, 1, block),
+        *described(tensors, call.packed, q=_QUERIES, k=_GROUP, v=_GROUP, do=_QUERIES, dk=_GROUP, dv=_GROUP),
         lse2,
         delta,
         call.scale,
         call.scale * LOG2_E,
-        *_sizes(call),
-        *_blocks(call, "dkdv"),
+        *sizes(call),
+        *blocks(call, "dkdv"),
+        *sequences(call, options),
         UPPER=bool(call.mask.flags & UPPER.value),
         **form,
         num_warps=4,
@@ -200,39 +259,3 @@ def dkdv_form(d: int) -> tuple[dict[str, Any], dict[str, int]]:
     """
     narrow = d <= _GROUP
     return {"STAGES": 3, "GROUPS": 1 if narrow else 2, "AHEAD": narrow}, _HALVES if narrow else _REGISTERS
-
-
-def _sizes(call: CheckedCall) -> tuple[int, int, int, int, int | None, int]:
-    """Query heads, query heads per kv head, queries, keys, and from where to where around its own number a query sees."""
-    mask, shift = call.mask, call.mask.align_end * (call.sk - call.sq)
-    low, high = (min(max(edge, -call.sq), call.sk) for edge in (shift - mask.left, shift + mask.right))
-    lower = low if mask.flags & LOWER.value else None
-    return call.heads, call.heads // call.kv_heads, call.sq, call.sk, lower, high
-
-
-def _blocks(call: CheckedCall, kind: Kind) -> tuple[Any, ...]:
-    """The tables of the live blocks, their steps, and the size of a block; None for all of them where there is no pattern."""
-    blocks = call.mask.blocks
-    if blocks is None:
-        return (None,) * 5
-    tables = blocks.along_queries if kind == "dkdv" else blocks.along_keys
-    return tables, *strides(tables)[:2], blocks.rows, blocks.keys
-
-
-def _described(tensors: dict[str, torch.Tensor], **rows: int) -> list[Any]:
-    """Descriptors of the tensors, in the order of `rows`, whose tiles have so many rows and all channels."""
-    from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
-
-    found = []
-    for name, count in rows.items():
-        x = tensors[name]
-        steps = [stride if size > 1 else x.shape[3] for stride, size in zip(x.stride(), x.shape, strict=True)][:3]
-        found.append(TensorDescriptor(x, list(x.shape), [*steps, 1], [1, 1, count, x.shape[3]], _layout()))
-    return found
-
-
-@functools.cache
-def _layout() -> Any:
-    from triton.experimental.gluon.language import NVMMASharedLayout
-
-    return NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=16, rank=4)

@@ -13,6 +13,7 @@ from flashverify_kernels.device.dq import dq_kernel
 from flashverify_kernels.device.forward import forward_kernel
 from flashverify_kernels.options import Options
 from flashverify_kernels.plans import launched, planned
+from flashverify_kernels.programs import programs_of
 from flashverify_kernels.reductions import bias_gradient, row_positions, sink_gradient, table_gradient
 from flashverify_kernels.results import BackwardResult, ForwardResult
 from flashverify_kernels.runtime import compute_capability
@@ -53,11 +54,11 @@ def forward(
     tensors = in_order(options, q=q, k=k, v=v, o=o)
     if hopper.takes(call, options, "forward", tensors):
         with torch.cuda.device(q.device):
-            hopper.forward(call, tensors, lse2)()
+            hopper.forward(call, options, tensors, lse2)()
         return ForwardResult(o, lse2)
     _launch(
         forward_kernel,
-        call.sequences * call.heads * -(-call.sq // call.configs["forward"].block_m),
+        programs_of(call, call.heads, call.sq, call.rows, call.configs["forward"].block_m),
         q,
         **views(tensors),
         stats=statistics(call, lse2=lse2),
@@ -121,7 +122,7 @@ def backward(
     shared = constants(call, "dq", tensors)
     _launch(
         delta_kernel,
-        call.sequences * call.heads * -(-call.sq // DELTA_ROWS),
+        programs_of(call, call.heads, call.sq, call.rows, DELTA_ROWS),
         q,
         **views(tensors),
         stats=statistics(call, lse2=lse2, delta=delta, dlse=dlse),
@@ -139,28 +140,32 @@ def backward(
     if needs[0] or ds is not None:
         dq = _empty(call, options, q, call.heads, call.rows, call.d, dtype)
         tensors = in_order(options, q=q, k=k, v=v, do=do, dq=dq)
-        _launch(
-            dq_kernel,
-            call.sequences * call.heads * -(-call.sq // call.configs["dq"].block_m),
-            q,
-            **views(tensors),
-            ds_ptr=ds,
-            stats=stats,
-            **records(call, options, "dq"),
-            **tiles(call, options, "dq", tensors),
-            **constants(call, "dq", tensors),
-        )
+        if ds is None and hopper.takes(call, options, "dq", tensors):
+            with torch.cuda.device(q.device):
+                hopper.dq(call, options, tensors, lse2, delta)()
+        else:
+            _launch(
+                dq_kernel,
+                programs_of(call, call.heads, call.sq, call.rows, call.configs["dq"].block_m),
+                q,
+                **views(tensors),
+                ds_ptr=ds,
+                stats=stats,
+                **records(call, options, "dq"),
+                **tiles(call, options, "dq", tensors),
+                **constants(call, "dq", tensors),
+            )
     if needs[1] or needs[2]:
         dk = _empty(call, options, q, call.kv_heads, call.keys, call.d, dtype)
         dv = _empty(call, options, q, call.kv_heads, call.keys, call.dv, dtype)
         tensors = in_order(options, q=q, k=k, v=v, do=do, dk=dk, dv=dv)
         if hopper.takes(call, options, "dkdv", tensors):
             with torch.cuda.device(q.device):
-                hopper.dkdv(call, tensors, lse2, delta)()
+                hopper.dkdv(call, options, tensors, lse2, delta)()
         else:
             _launch(
                 dkdv_kernel,
-                call.sequences * call.kv_heads * -(-call.sk // call.configs["dkdv"].block_n),
+                programs_of(call, call.kv_heads, call.sk, call.keys, call.configs["dkdv"].block_n),
                 q,
                 **views(tensors),
                 stats=stats,

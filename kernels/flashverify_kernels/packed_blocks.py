@@ -22,7 +22,7 @@ def bits_of_blocks(blocks: BlockMask, packed: Packed, rows: int, max_k: int) -> 
         `[B or 1, Hq or 1, rows, ceil(max_k / 32)]` int32, keys numbered within the sequence of the row.
     """
     columns = blocks.along_queries.shape[2]
-    live = blocks.along_keys[..., columns:].diff(dim=-1)
+    live = blocks.along_keys[..., columns:-1].diff(dim=-1)
     width = -(-max_k // WORD)
     words = live.new_zeros(*live.shape[:2], rows, width)
     if not words.numel() or not columns or not packed.sequences:

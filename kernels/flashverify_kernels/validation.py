@@ -23,6 +23,7 @@ class CheckedCall:
 
     Attributes:
         sequences: independent problems per head: batches, or packed sequences of one batch.
+        packed: whether they are packed.
         batch: size of the batch axis of the tensors.
         heads: query heads.
         kv_heads: kv heads.
@@ -40,6 +41,7 @@ class CheckedCall:
     """
 
     sequences: int
+    packed: bool
     batch: int
     heads: int
     kv_heads: int
@@ -111,6 +113,7 @@ def check_call(
     terms = check_terms(options, extent, q.dtype, scale)
     return CheckedCall(
         sequences=sequences,
+        packed=packed is not None,
         batch=batch,
         heads=heads,
         kv_heads=kv_heads,
@@ -212,6 +215,7 @@ def _check_configs(
                 pairs=terms.pairs,
                 limit=limit,
                 whole=options.whole,
+                packed=options.packed is not None,
                 capability=capability,
                 hopper=hopper.may_be_asked(capability, tensors, terms, dtype),
                 interpreted=INTERPRETED,

@@ -54,17 +54,15 @@ class _Tma:
     @staticmethod
     def async_copy_global_to_shared(tiles, place, barrier, buffer, there=True):
         if there:
-            b, h, row, _ = place
-            rows = tiles.x[b, h, row : row + buffer.shape[2]]
+            rows = tiles.rows(place, buffer.shape[-2])
             buffer[...] = 0
-            buffer[0, 0, : len(rows)] = rows
+            buffer.reshape(buffer.shape[-2:])[: len(rows)] = rows
             barrier.change(0, -tiles.block_type.nbytes)
 
     @staticmethod
     def async_copy_shared_to_global(tiles, place, buffer):
-        b, h, row, _ = place
-        rows = tiles.x[b, h, row : row + buffer.shape[2]]
-        rows[...] = buffer[0, 0, : len(rows)]
+        rows = tiles.rows(place, buffer.shape[-2])
+        rows[...] = buffer.reshape(buffer.shape[-2:])[: len(rows)]
 
     store_wait = staticmethod(lambda left: None)
 

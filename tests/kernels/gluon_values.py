@@ -4,6 +4,8 @@ import types
 
 import numpy as np
 
+from flashverify_kernels.ragged import FAR
+
 
 class Whole(int):
     """An integer of a kernel, whose division truncates."""
@@ -68,8 +70,20 @@ class Pointer:
 
 
 class Tiles:
-    """A descriptor of `[batch, head, row, channel]` fp16."""
+    """A descriptor of `[batch, head, row, channel]` fp16, or of packed rows of one batch (`ragged`)."""
 
-    def __init__(self, x, rows):
+    def __init__(self, x, rows, ragged=False):
         self.x, self.dtype, self.layout = x, x.dtype, None
-        self.block_type = types.SimpleNamespace(shape=[1, 1, rows, x.shape[3]], nbytes=2 * rows * x.shape[3])
+        shape = [*[1] * (3 if ragged else 2), rows, x.shape[3]]
+        self.block_type = types.SimpleNamespace(shape=shape, nbytes=2 * rows * x.shape[3])
+
+    def rows(self, place, count):
+        """Up to `count` rows from `place` on, as far as there are any."""
+        *batch, h, row, _ = place
+        end = self.x.shape[2]
+        if len(batch) > 1:
+            far, behind = batch
+            assert far == FAR
+            row, end = row + behind - FAR, min(behind, end)
+            batch = [0]
+        return self.x[(*batch, h, slice(row, max(min(row + count, end), row)))]

@@ -86,9 +86,16 @@ def test_tables_list_the_live_blocks_and_count_them():
     assert tables.shape == (1, 1, 2, 5)
     first, second = tables.along_keys[0, 0].tolist()
     assert first[:3] == [1, 2, 4]
-    assert first[5:] == [0, 0, 1, 2, 2, 3]
-    assert second[5:] == [0] * 6
-    assert tables.along_queries[0, 0, 1].tolist() == [0, 1, 0, 1, 1]
+    assert first[5:11] == [0, 0, 1, 2, 2, 3]
+    assert second[5:11] == [0] * 6
+    assert tables.along_queries[0, 0, 1, :5].tolist() == [0, 1, 0, 1, 1]
+
+
+def test_the_last_entries_of_tables_say_which_has_the_most_live_blocks():
+    live = torch.tensor([[False, True, True, False], [False] * 4, [True] * 4])[None, None]
+    tables = BlockMask.from_bool(live, 16, 16)
+    assert tables.along_keys[0, 0, :, -1].tolist() == [2, 0, 1]
+    assert tables.along_queries[0, 0, :, -1].tolist() == [1, 2, 0, 3]
 
 
 def test_patterns_are_refused_by_name_and_value(blocks):

@@ -35,15 +35,17 @@ def test_large_blocks_have_the_kernels_for_hopper_gpus(mask, d):
     def asked(kind, blocks, mask=mask, **given):
         given = {"sq": 4096, "dtype": torch.float16, "capability": (9, 0)} | given
         config = launch_config(kind, d=d, dv=d, mask=mask, blocks=blocks, **given)
-        return config.hopper and config.block_n == 128
+        return config.hopper and config.block_n == (64 if kind == "dq" else 128)
 
     assert asked("forward", (d, 128))
     assert asked("dkdv", (64, 256))
-    assert not asked("dq", (128, 128))
+    assert asked("dq", (128, 64)) is (d == 128)
+    assert not asked("dq", (64, 64))
     assert not asked("forward", (d // 2, 128))
     assert not asked("dkdv", (32, 128))
     for kind in ("forward", "dkdv"):
         assert not asked(kind, (128, 64))
+    for kind in ("forward", "dq", "dkdv"):
         for given in ({"hopper": False}, {"capability": (8, 0)}, {"whole": False}, {"pairs": "terms"}, {"sq": 16}):
             assert not asked(kind, (128, 128), **given)
     assert not asked("forward", (128, 128), mask="prefix+blocks")

@@ -19,6 +19,7 @@ CONFIG = LaunchConfig(block_m=16, block_n=128, hopper=True)
 WIDE = LaunchConfig(block_m=32, block_n=128, hopper=True)
 LENGTHS = torch.tensor([3, 20], dtype=torch.int32)
 LIMITS = torch.tensor([0, 7, 20], dtype=torch.int32)
+PACKED = Packed(cu_q=LIMITS, cu_k=LIMITS, max_q=13, max_k=13)
 needs_an_interpreter = pytest.mark.skipif(not INTERPRETED, reason="tensors on the CPU")
 
 
@@ -73,13 +74,21 @@ def test_whole_problems_without_a_mask_or_with_a_band_are_taken(given):
         {"causal": "top-left", "prefix_lengths": LENGTHS},
         {"key_lengths": LENGTHS},
         {"query_lengths": LENGTHS},
-        {"packed": Packed(cu_q=LIMITS, cu_k=LIMITS, max_q=13, max_k=13)},
+        {"packed": PACKED, "d": 128, "softcap": 2.0},
+        {"packed": PACKED, "d": 128, "causal": "top-left", "prefix_lengths": LENGTHS},
         {"softcap": 2.0},
         {"sink": torch.zeros(2)},
     ],
 )
 def test_what_the_kernels_are_not_written_for_is_not_taken(given):
     assert suited(**given) == [False, False]
+
+
+@needs_an_interpreter
+@pytest.mark.parametrize("mask", [{}, {"causal": "bottom-right"}, {"window": (3, 2)}])
+def test_packed_sequences_are_taken_but_by_the_narrow_forward(mask):
+    assert suited(packed=PACKED, d=128, **mask) == [True, True]
+    assert suited(packed=PACKED, **mask) == [False, True]
 
 
 @needs_an_interpreter
@@ -116,7 +125,12 @@ def test_they_are_chosen_on_a_hopper_gpu_where_they_may_be_taken(d, mask):
 
     assert (chosen().hopper, chosen().block_n) == (True, 128)
     assert chosen("dkdv").hopper
-    assert not chosen("dq").hopper
+    assert chosen("dq").hopper is (d == 128)
+    packed = {"whole": False, "packed": True}
+    assert (chosen(**packed).hopper, chosen(**packed).block_n) == ((True, 128) if d == 128 else (False, 64))
+    assert chosen("dkdv", **packed).hopper
+    assert chosen("dq", **packed).hopper is (d == 128)
+    assert chosen(**packed, capability=None) == chosen(whole=False, capability=None)
     others = (
         {"dtype": torch.float32},
         {"dv": 32},
@@ -138,6 +152,7 @@ def test_they_are_chosen_on_a_hopper_gpu_where_they_may_be_taken(d, mask):
     ):
         assert not chosen(**other).hopper
         assert not chosen("dkdv", **other).hopper
+        assert not chosen("dq", **other).hopper
 
 
 def test_elsewhere_only_a_narrow_forward_of_whole_tensors_has_wide_tiles_of_keys():
@@ -179,6 +194,8 @@ for kernel, d, stages, left, blocks in (
     ("forward", 128, 2, True, False),
     ("forward", 128, 2, False, True),
     ("forward", 256, 2, False, False),
+    ("dq", 128, 2, True, False),
+    ("dq", 128, 2, False, True),
 ):
     built = compile_hopper(kernel, d=d, dtype=torch.float16, causal=True, left=left, blocks=blocks, stages=stages)
     waits = [line.split()[-1] for line in built.ptx.splitlines() if "wgmma.wait_group" in line]

@@ -16,6 +16,7 @@ from tests.kernels.gluon_values import Pointer, Tiles, Whole
 pytest.importorskip("triton.experimental.gluon.language.nvidia.hopper")
 
 from flashverify_kernels.device.hopper import barriers, dkdv, forward, narrow, rows, softmax, walk
+from flashverify_kernels.device.hopper import dq as dq_kernel
 
 D = 16
 TOLERANCE = 8e-3  # of values of about 1 that are rounded to fp16
@@ -55,7 +56,7 @@ PATTERNS = [  # a problem, queries and keys per block, share of live blocks
 
 
 def exact(q, k, v, do, see):
-    """O, base-2 LSE, delta, dK and dV in float64."""
+    """O, base-2 LSE, delta, dQ, dK and dV in float64."""
     group, scale = q.shape[0] // k.shape[0], D**-0.5
     q, k, v, do = (x.astype(np.float64) for x in (q, np.repeat(k, group, 0), np.repeat(v, group, 0), do))
     s = np.where(see, q @ k.swapaxes(1, 2) * scale, -np.inf)
@@ -68,7 +69,7 @@ def exact(q, k, v, do, see):
     ds = p * (do @ v.swapaxes(1, 2) - delta[..., None])
     dk, dv = (x.reshape(-1, group, *x.shape[1:]).sum(1) for x in (ds.swapaxes(1, 2) @ q * scale, p.swapaxes(1, 2) @ do))
     with np.errstate(divide="ignore"):
-        return o, (pivot + np.log(total))[..., 0] / math.log(2), delta, dk, dv
+        return o, (pivot + np.log(total))[..., 0] / math.log(2), delta, ds @ k * scale, dk, dv
 
 
 def tables_of(live, rows, keys):
@@ -81,10 +82,10 @@ def tables_of(live, rows, keys):
     }
 
 
-def computed(problem, kernels=("forward", "narrow", "dkdv"), size=None, share=1.0, most=2, spoiled=()):
+def computed(problem, kernels=("forward", "narrow", "dq", "dkdv"), size=None, share=1.0, most=2, spoiled=()):
     """What the kernels give and what is exact, by output.
 
-    At most `most` programs share the tiles of the wide forward. Queries that are `spoiled` are NaN for the kernels alone.
+    At most `most` programs share the tiles of the wide forward and of dQ. Queries that are `spoiled` are NaN for the kernels alone.
     """
     sq, sk, heads, kv_heads, low, high = problem
     rng = np.random.default_rng(0)
@@ -97,7 +98,7 @@ def computed(problem, kernels=("forward", "narrow", "dkdv"), size=None, share=1.
         live = rng.random((heads, -(-sq // size[0]), -(-sk // size[1]))) < share
         of_pattern = tables_of(live, *size)
         see = see & live.repeat(size[0], 1).repeat(size[1], 2)[:, :sq, :sk]
-    o, lse2, delta, dk, dv = exact(q[0], k[0], v[0], do[0], see)
+    o, lse2, delta, dq, dk, dv = exact(q[0], k[0], v[0], do[0], see)
     q[:, :, list(spoiled)] = np.nan
     scale, group = D**-0.5, heads // kv_heads
     edges = (heads, group, sq, sk, low, 0 if high is None else high)
@@ -115,20 +116,34 @@ def computed(problem, kernels=("forward", "narrow", "dkdv"), size=None, share=1.
             numbers = (scale * math.log2(math.e), *edges, *of_pattern["keys"], upper, 2)
             if name == "forward":
                 paired = upper and low is None
-                programs = min(most, heads * (tiles - tiles // 2 if paired else tiles))  # each has a tile
-                numbers = (scale * math.log2(math.e), 1, *edges, *of_pattern["keys"], upper, paired, 2)
+                wide = tiles_of(sq, size, 0)
+                programs = min(most, heads * (wide - wide // 2 if paired else wide))  # each has a tile
+                numbers = (scale * math.log2(math.e), 1, *edges, *of_pattern["keys"], *[None] * 6, upper, paired, 2)
             run(kernel, programs, *places, Pointer(own_lse2), *numbers)
             found |= {f"{name} o": (own[0], o), f"{name} lse2": (own_lse2.reshape(heads, sq), lse2)}
+    statistics = tuple(Pointer(x.astype(np.float32).ravel()) for x in (lse2, delta))
+    if "dq" in kernels:
+        own_dq = np.full_like(q, np.nan)
+        numbers = (scale, scale * math.log2(math.e), 1, *edges, *of_pattern["keys"], *[None] * 6)
+        numbers += (upper, upper and low is None, 3, 2)
+        run(dq_kernel.hopper_dq_kernel, most, *(Tiles(x, 64) for x in (q, k, v, do, own_dq)), *statistics, *numbers)
+        found |= {"dq": (own_dq[0], dq)}
     if "dkdv" in kernels:
-        rows = tuple(Pointer(x.astype(np.float32).ravel()) for x in (lse2, delta))
         for width in (64, 128):
             form, _ = dkdv_form(width)
             own_dk, own_dv = np.full_like(k, np.nan), np.full_like(k, np.nan)
             tiles = [Tiles(x, 64) for x in (q, k, v, do, own_dk, own_dv)]
-            numbers = (scale, scale * math.log2(math.e), *edges, *of_pattern["queries"], upper, *form.values())
-            run(dkdv.hopper_dkdv_kernel, kv_heads * -(-sk // (64 * form["GROUPS"])), *tiles, *rows, *numbers)
+            numbers = (scale, scale * math.log2(math.e), *edges, *of_pattern["queries"], *[None] * 6, upper)
+            programs = kv_heads * tiles_of(sk, size, 1, 64 * form["GROUPS"])
+            run(dkdv.hopper_dkdv_kernel, programs, *tiles, *statistics, *numbers, *form.values())
             found |= {f"dk as of {width} channels": (own_dk[0], dk), f"dv as of {width} channels": (own_dv[0], dv)}
     return found
+
+
+def tiles_of(length, size, axis, tile=128):
+    """Tiles of an axis, those of whole blocks where there are any."""
+    own = tile if size is None else size[axis]
+    return -(-length // own) * (own // tile)
 
 
 def wrong(problem, **pattern):
@@ -154,7 +169,7 @@ def test_walks_of_live_blocks_give_exact_attention(problem):
     "problem", [(1150, 140, 1, 1, None, None), (900, 300, 1, 1, None, 0), (700, 700, 1, 1, -5, None)]
 )
 def test_a_program_computes_many_tiles_of_queries_one_after_the_other(problem):
-    assert wrong(problem, kernels=("forward",), most=1) == []
+    assert wrong(problem, kernels=("forward", "dq"), most=1) == []
 
 
 def test_queries_that_are_nan_leave_those_alone_that_the_program_computes_next():

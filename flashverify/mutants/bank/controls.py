@@ -66,8 +66,8 @@ CONTROLS = (
     Mutant(
         name="tiles_started_in_order",
         file="device/forward.py",
-        before="m0 = (tiles - 1 - tl.program_id(0) % tiles) * BLOCK_M",
-        after="m0 = tl.program_id(0) % tiles * BLOCK_M",
+        before="LAST_FIRST: tl.constexpr = True",
+        after="LAST_FIRST: tl.constexpr = False",
         outputs=(),
         modelled_on="Dao-AILab/flash-attention#2244: which tile runs first decides nothing in a kernel without atomics",
         control=True,

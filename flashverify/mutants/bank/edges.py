@@ -101,8 +101,8 @@ EDGES = (
     Mutant(
         name="gradients_of_no_queries_unwritten",
         file="launch.py",
-        before='call.sequences * call.kv_heads * -(-call.sk // call.configs["dkdv"].block_n),',
-        after='call.sequences * call.kv_heads * -(-call.sk // call.configs["dkdv"].block_n) * min(call.sq, 1),',
+        before='programs_of(call, call.kv_heads, call.sk, call.keys, call.configs["dkdv"].block_n),',
+        after='programs_of(call, call.kv_heads, call.sk, call.keys, call.configs["dkdv"].block_n) * min(call.sq, 1),',
         outputs=("dk", "dv"),
         modelled_on="Dao-AILab/flash-attention#2776: the backward of an empty Q is not launched, its gradients are not 0",
         semantics="not-written",

@@ -7,7 +7,7 @@ from flashverify.mutants.mutant import Mutant
 __all__ = ["MEMORY_BANK"]
 
 _HEAD = "ptr = x.ptr + (b.to(tl.int64) * x.batch + h.to(tl.int64) * x.head + first.to(tl.int64) * x.row)"
-_FIRST_ROW = "m0 = (tiles - 1 - tl.program_id(0) % tiles) * BLOCK_M"
+_FIRST_ROW = "m0 = tile * BLOCK_M"
 _STORE_DELTA = "tl.store(row_ptrs(stats.delta, stats, b, h, q0, i), delta, mask=i < sq)"
 
 MEMORY_BANK = (

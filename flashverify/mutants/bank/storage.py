@@ -58,8 +58,8 @@ STORAGE = (
     Mutant(
         name="delta_by_the_grid_of_the_forward",
         file="launch.py",
-        before="call.sequences * call.heads * -(-call.sq // DELTA_ROWS),",
-        after='call.sequences * call.heads * -(-call.sq // call.configs["forward"].block_m),',
+        before="programs_of(call, call.heads, call.sq, call.rows, DELTA_ROWS),",
+        after='programs_of(call, call.heads, call.sq, call.rows, call.configs["forward"].block_m),',
         outputs=("delta", "dq", "dk"),
         modelled_on="triton-lang/triton#2020: the rows of delta that another grid's tiles do not reach are never computed",
         semantics="not-written",

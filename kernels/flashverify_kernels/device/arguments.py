@@ -92,12 +92,16 @@ class Sequences(NamedTuple):
         cu_k: `[n + 1]` cumulative numbers of keys.
         q_lengths: `[B]` query lengths.
         k_lengths: `[B]` key lengths.
+        packed: number of packed sequences; 0 without any.
+        halvings: how often a range of so many is halved until one is left.
     """
 
     cu_q: Int32s
     cu_k: Int32s
     q_lengths: Int32s
     k_lengths: Int32s
+    packed: tl.int32
+    halvings: tl.int32
 
 
 class Sizes(NamedTuple):

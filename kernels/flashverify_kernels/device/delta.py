@@ -3,6 +3,7 @@ import triton.language as tl
 from flashverify_kernels.device.address import head_of, load_tile, row_ptrs, rows_of
 from flashverify_kernels.device.arguments import Sequences, Sizes, Statistics, View
 from flashverify_kernels.device.jit import kernel
+from flashverify_kernels.device.order import place_of
 
 
 @kernel
@@ -22,12 +23,9 @@ def delta_kernel(
     One program per (sequence, query head, tile of rows). Arguments as in `forward_kernel`; of `stats` the delta is
     written.
     """
-    tiles = tl.cdiv(sizes.sq, BLOCK_M)
-    bh = tl.program_id(0) // tiles
-    b = bh // sizes.heads
-    h = bh % sizes.heads
+    b, h, tile = place_of(sequences.cu_q, sequences, sizes.sq, sizes.heads, BLOCK_M, False, False)
     q0, sq, q_end = rows_of(sequences.cu_q, sequences.q_lengths, b, sizes.sq)
-    i = tl.program_id(0) % tiles * BLOCK_M + tl.arange(0, BLOCK_M)
+    i = tile * BLOCK_M + tl.arange(0, BLOCK_M)
     o_head = head_of(o_view, b, h, q0, ALIGNED)
     do_head = head_of(do_view, b, h, q0, ALIGNED)
     o = load_tile(o_head, i, q_end, sizes.dv8, BLOCK_DV, EVEN_DV, ALIGNED)

@@ -6,7 +6,7 @@ from flashverify_kernels.device.dropout import drop, keep_tile_transposed
 from flashverify_kernels.device.jit import kernel
 from flashverify_kernels.device.logits import dot_gradient, head_terms, logits
 from flashverify_kernels.device.mask import BITS, LOWER, UPPER, any_visible, band_of, visible
-from flashverify_kernels.device.order import tile_of
+from flashverify_kernels.device.order import place_of
 from flashverify_kernels.device.schedule import (
     FULL,
     LEADING,
@@ -52,11 +52,9 @@ def dkdv_kernel(
     that P^T and dS^T are the left operands of their products. Arguments as in `dq_kernel`;
     `q_tiles` and `do_tiles` are descriptors of all of Q and dO, or None: their tiles are loaded by pointers.
     """
-    tiles = tl.cdiv(sizes.sk, BLOCK_N)
-    bh, tile = tile_of(tiles, (UPPER | LOWER) & MASK == UPPER)  # the first keys are seen by the most queries
+    FALLING: tl.constexpr = (UPPER | LOWER) & MASK == UPPER  # the first keys are seen by the most queries
+    b, hk, tile = place_of(sequences.cu_k, sequences, sizes.sk, sizes.kv_heads, BLOCK_N, FALLING, False)
     n0 = tile * BLOCK_N
-    b = bh // sizes.kv_heads
-    hk = bh % sizes.kv_heads
     q0, sq, q_end = rows_of(sequences.cu_q, sequences.q_lengths, b, sizes.sq)
     k0, sk, k_end = rows_of(sequences.cu_k, sequences.k_lengths, b, sizes.sk)
     band = band_of(b, q_end, k_end, mask, MASK)

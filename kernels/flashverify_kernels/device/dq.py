@@ -14,7 +14,7 @@ from flashverify_kernels.device.dropout import drop, keep_tile
 from flashverify_kernels.device.jit import kernel
 from flashverify_kernels.device.logits import dot_gradient, head_terms, logits
 from flashverify_kernels.device.mask import BITS, LOWER, UPPER, any_visible, band_of, visible
-from flashverify_kernels.device.order import tile_of
+from flashverify_kernels.device.order import place_of
 from flashverify_kernels.device.schedule import (
     FULL,
     KEYS,
@@ -60,11 +60,10 @@ def dq_kernel(
     `ds_ptr` is `[rows of stats, sk]` fp32 contiguous, or None: dS is written there before any softcap, in visited tiles only, so all
     of it must be 0 before. Keys are numbered within their sequence.
     """
-    tiles = tl.cdiv(sizes.sq, BLOCK_M)
-    bh, tile = tile_of(tiles, (UPPER | LOWER) & MASK == UPPER)
-    m0 = (tiles - 1 - tile) * BLOCK_M  # the last queries see the most keys
-    b = bh // sizes.heads
-    h = bh % sizes.heads
+    FALLING: tl.constexpr = (UPPER | LOWER) & MASK == UPPER  # the last queries see the most keys
+    b, h, tile = place_of(sequences.cu_q, sequences, sizes.sq, sizes.heads, BLOCK_M, FALLING, True)
+    bh = b * sizes.heads + h
+    m0 = tile * BLOCK_M
     q0, sq, q_end = rows_of(sequences.cu_q, sequences.q_lengths, b, sizes.sq)
     k0, sk, k_end = rows_of(sequences.cu_k, sequences.k_lengths, b, sizes.sk)
     band = band_of(b, q_end, k_end, mask, MASK)

@@ -6,6 +6,7 @@ from flashverify_kernels.device.dropout import drop, keep_tile
 from flashverify_kernels.device.jit import kernel
 from flashverify_kernels.device.logits import head_sink, head_terms, logits
 from flashverify_kernels.device.mask import BITS, LOWER, any_visible, band_of, visible
+from flashverify_kernels.device.order import place_of
 from flashverify_kernels.device.schedule import (
     FULL,
     KEYS,
@@ -70,11 +71,10 @@ def forward_kernel(
         MASK: parts of the mask.
         PRECISION: of dot products of fp32 operands.
     """
-    tiles = tl.cdiv(sizes.sq, BLOCK_M)
-    bh = tl.program_id(0) // tiles
-    m0 = (tiles - 1 - tl.program_id(0) % tiles) * BLOCK_M  # causal: the longest tiles start first
-    b = bh // sizes.heads
-    h = bh % sizes.heads
+    LAST_FIRST: tl.constexpr = True  # causal: the longest tiles start first
+    b, h, tile = place_of(sequences.cu_q, sequences, sizes.sq, sizes.heads, BLOCK_M, False, LAST_FIRST)
+    bh = b * sizes.heads + h
+    m0 = tile * BLOCK_M
     q0, sq, q_end = rows_of(sequences.cu_q, sequences.q_lengths, b, sizes.sq)
     k0, sk, k_end = rows_of(sequences.cu_k, sequences.k_lengths, b, sizes.sk)
     band = band_of(b, q_end, k_end, mask, MASK)

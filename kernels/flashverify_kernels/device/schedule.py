@@ -11,8 +11,8 @@ one is +inf, so its weights are 0, and a key behind the last one reaches nothing
 
 `SPARSE` squeezes the dead blocks out of the walked axis: limits are taken to positions among the live ones (`live_limits`),
 the loop runs over those, and each position is taken back to the axis (`spread`). Tiles divide blocks, so a tile is all live or
-never visited. A walk over n blocks has an int32 table of 2 n + 1 entries: the live blocks in ascending order (n), then how
-many blocks before each block and in all are live (n + 1).
+never visited. A walk over n blocks has an int32 table of 2 n + 2 entries: the live blocks in ascending order (n), then how
+many blocks before each block and in all are live (n + 1), and at last, in table m, the number of the table with the m-th most live blocks.
 """
 
 import triton
@@ -109,7 +109,7 @@ def live_row(blocks, b, h, start, fixed_size, size, length):
     """The table of one walk: the live blocks, then the counts.
 
     Args:
-        blocks: its tables are `[B or 1, heads or 1, blocks of the fixed axis, 2 blocks + 1]` int32.
+        blocks: its tables are `[B or 1, heads or 1, blocks of the fixed axis, 2 blocks + 2]` int32.
         b: batch.
         h: query head.
         start: first position of the tile that stays fixed.
@@ -117,8 +117,27 @@ def live_row(blocks, b, h, start, fixed_size, size, length):
         size: positions per block of the walked axis.
         length: positions of the walked axis.
     """
-    row = (start // fixed_size).to(tl.int64) * (2 * tl.cdiv(length, size) + 1)
+    row = (start // fixed_size).to(tl.int64) * (2 * tl.cdiv(length, size) + 2)
     return blocks.ptr + (b.to(tl.int64) * blocks.batch + h.to(tl.int64) * blocks.head + row)
+
+
+@triton.jit
+def longest(n, blocks, b, h, fixed_size, size, length, TILE: tl.constexpr):
+    """The tile of the fixed axis that has the n-th longest walk. There is one for each `TILE` of each whole block.
+
+    Args:
+        n: its number.
+        blocks: as in `live_row`.
+        b: batch.
+        h: query head.
+        fixed_size: as there, a multiple of `TILE`.
+        size: as there.
+        length: as there.
+        TILE: positions of a tile.
+    """
+    tiles = fixed_size // TILE
+    row = live_row(blocks, b, h, n // tiles * fixed_size, fixed_size, size, length)
+    return tl.load(row + 2 * tl.cdiv(length, size) + 1) * tiles + n % tiles
 
 
 @triton.jit

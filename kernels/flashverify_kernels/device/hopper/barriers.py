@@ -18,7 +18,7 @@ def make_barriers(COUNT: gl.constexpr, ARRIVALS: gl.constexpr):
 
 @gluon.jit
 def make_tiles(tiles, COUNT: gl.constexpr):
-    """Room in shared memory for `COUNT` tiles of a descriptor, `[COUNT, 1, 1, rows, channels]`."""
+    """Room in shared memory for `COUNT` tiles of a descriptor, `[COUNT, ..., rows, channels]`."""
     return gl.allocate_shared_memory(tiles.dtype, [COUNT] + tiles.block_type.shape, tiles.layout)  # noqa: RUF005  Gluon knows no starred list
 
 
@@ -43,6 +43,14 @@ def release(barrier, there=True):
 
 
 @gluon.jit
+def pass_by(slot, phase, full, empty):
+    """Release the next tile of a ring unread; the slot and the phase behind it."""
+    mbarrier.wait(full.index(slot), phase)
+    release(empty.index(slot))
+    return following(slot, phase, full.shape[0])
+
+
+@gluon.jit
 def following(slot, phase, STAGES: gl.constexpr):
     """The next slot of a ring, and the phase that it is in."""
     last = slot == STAGES - 1
@@ -51,5 +59,5 @@ def following(slot, phase, STAGES: gl.constexpr):
 
 @gluon.jit
 def matrix(buffer):
-    """A tile `[1, 1, rows, channels]` in shared memory as a matrix."""
-    return buffer.reshape([buffer.shape[2], buffer.shape[3]])
+    """A tile `[..., rows, channels]` in shared memory as a matrix."""
+    return buffer.reshape([buffer.shape[-2], buffer.shape[-1]])

@@ -9,7 +9,6 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 
 from flashverify_kernels.device.hopper.barriers import (
-    fetch,
     following,
     make_barriers,
     make_tiles,
@@ -17,11 +16,12 @@ from flashverify_kernels.device.hopper.barriers import (
     meet,
     release,
 )
-from flashverify_kernels.device.hopper.order import share_of
+from flashverify_kernels.device.hopper.keys import fetch_queries_and_keys
+from flashverify_kernels.device.hopper.ragged import place
 from flashverify_kernels.device.hopper.rows import store_rows, sure_of
 from flashverify_kernels.device.hopper.softmax import needs_mask, online_step
 from flashverify_kernels.device.hopper.walk import position
-from flashverify_kernels.device.hopper.walks_of_rows import GROUPS, ROWS, walk_of_share
+from flashverify_kernels.device.hopper.walks_of_rows import GROUPS, ROWS, share, tile_at, walk_of_share
 
 PLACES = gl.constexpr(3)
 """Tiles of queries in shared memory: one is computed, one arrives, and the results of one leave from its place.
@@ -30,6 +30,7 @@ Beyond 128 channels there is room for one alone, and a program computes no other
 """
 _UNSPECIALISED = ["lse2_ptr", "live_ptr", "scale_log2", "batch", "heads", "group", "sq", "sk", "low", "high"]
 _UNSPECIALISED += ["live_batch", "live_head", "block_rows", "block_keys"]
+_UNSPECIALISED += ["cu_q_ptr", "cu_k_ptr", "packed", "halvings", "rows", "align_end"]
 
 
 @gluon.jit(do_not_specialize=_UNSPECIALISED, do_not_specialize_on_alignment=_UNSPECIALISED)
@@ -52,6 +53,12 @@ def hopper_forward_kernel(
     live_head,
     block_rows,
     block_keys,
+    cu_q_ptr,
+    cu_k_ptr,
+    packed,
+    halvings,
+    rows,
+    align_end,
     UPPER: gl.constexpr,
     PAIRED: gl.constexpr,
     STAGES: gl.constexpr,
@@ -79,11 +86,18 @@ def hopper_forward_kernel(
         live_head: likewise.
         block_rows: queries per block, a multiple of 128.
         block_keys: keys per block, a multiple of those of a tile.
+        cu_q_ptr: where the queries of packed sequences begin; None: there are none, and no number of them. Then descriptors and LSE are those
+            of `[1, heads, rows, D]`, and `low` and `high` are those of sequences with as many queries as keys. A program has one tile.
+        cu_k_ptr: where their keys begin.
+        packed: number of sequences.
+        halvings: see `device.order`.
+        rows: queries of all sequences.
+        align_end: 1 if the edges start at the last key, 0 if at the first.
         UPPER: whether there is an upper edge.
         PAIRED: whether tiles of queries are shared in pairs, see `order`.
         STAGES: tiles of K and of V that are on their way or in use.
     """
-    places: gl.constexpr = PLACES if q_tiles.block_type.shape[3] <= 128 else 1
+    places: gl.constexpr = PLACES if q_tiles.block_type.shape[-1] <= 128 else 1
     q_s = make_tiles(q_tiles, places * GROUPS)
     k_s = make_tiles(k_tiles, STAGES)
     v_s = make_tiles(v_tiles, STAGES)
@@ -100,12 +114,24 @@ def hopper_forward_kernel(
     empty = (q_empty, k_empty, v_empty)
     sizes = (batch, heads, group, sq, sk, low, high)
     blocks = (live_ptr, live_batch, live_head, block_rows, block_keys)
+    only = (None, 0, 0, 0, 0, 0)
+    if cu_q_ptr is not None:
+        sequences = (cu_q_ptr, cu_k_ptr, packed, halvings, rows, align_end)
+        _b, h, m0, q0, sq, k0, sk, shift = tile_at(0, 0, sizes, blocks, sequences, UPPER, False)
+        only = (cu_q_ptr, h, m0, q0, k0, rows)
+        lse2_ptr += q0
+        sizes = (batch, heads, group, sq, sk, low, high + shift)
+        if low is not None:
+            sizes = (batch, heads, group, sq, sk, low + shift, high + shift)
     results = (o_tiles, lse2_ptr, scale_log2)
     gl.warp_specialize(
         [
-            (_compute, (0, tiles_of, full, empty, sizes, blocks, results, UPPER, PAIRED)),
-            (_compute, (1, tiles_of, full, empty, sizes, blocks, results, UPPER, PAIRED)),
-            (_fetch, (q_tiles, k_tiles, v_tiles, tiles_of, full, empty, sizes, blocks, UPPER, PAIRED)),
+            (_compute, (0, tiles_of, full, empty, sizes, blocks, only, results, UPPER, PAIRED)),
+            (_compute, (1, tiles_of, full, empty, sizes, blocks, only, results, UPPER, PAIRED)),
+            (
+                fetch_queries_and_keys,
+                ((q_tiles, k_tiles, v_tiles), tiles_of, full, empty, sizes, blocks, only, UPPER, PAIRED),
+            ),
         ],
         [4, 1],
         [240, 24],
@@ -113,40 +139,9 @@ def hopper_forward_kernel(
 
 
 @gluon.jit
-def _fetch(q_tiles, k_tiles, v_tiles, tiles_of, full, empty, sizes, blocks, UPPER: gl.constexpr, PAIRED: gl.constexpr):
-    """Fetch the queries of each tile of this program, and the tiles of keys and values, as slots become empty."""
-    q_s, k_s, v_s = tiles_of
-    q_full, k_full, v_full = full
-    q_empty, k_empty, v_empty = empty
-    batch, heads, group, sq, sk, _, _ = sizes
-    STAGES: gl.constexpr = k_s.shape[0]
-    BLOCK_N: gl.constexpr = k_s.shape[3]
-    count, paired = share_of(batch * heads, (sq + GROUPS * ROWS - 1) // (GROUPS * ROWS), PAIRED)
-    slot = 0
-    phase = 1
-    place = 0
-    turn = 1
-    for n in range(count):
-        bh, m0, first, stop, table, end = walk_of_share(n, paired, sizes, blocks, BLOCK_N, UPPER, PAIRED)
-        b, h = bh // heads, bh % heads
-        hk = h // group
-        for t in range(first, stop):
-            n0 = position(t, table, end, sk, blocks, blocks[4], BLOCK_N)
-            mbarrier.wait(k_empty.index(slot), phase)
-            fetch(k_tiles, [b, hk, n0, 0], k_s.index(slot), k_full.index(slot))
-            if t == first:
-                for c in gl.static_range(GROUPS):
-                    own = place * GROUPS + c
-                    mbarrier.wait(q_empty.index(own), turn)
-                    fetch(q_tiles, [b, h, m0 + c * ROWS, 0], q_s.index(own), q_full.index(own))
-            mbarrier.wait(v_empty.index(slot), phase)
-            fetch(v_tiles, [b, hk, n0, 0], v_s.index(slot), v_full.index(slot))
-            slot, phase = following(slot, phase, STAGES)
-        place, turn = following(place, turn, q_s.shape[0] // GROUPS)
-
-
-@gluon.jit
-def _compute(c: gl.constexpr, tiles_of, full, empty, sizes, blocks, results, UPPER: gl.constexpr, PAIRED: gl.constexpr):
+def _compute(
+    c: gl.constexpr, tiles_of, full, empty, sizes, blocks, only, results, UPPER: gl.constexpr, PAIRED: gl.constexpr
+):
     """The rows of one group of warps. The product of the weights and values of a tile runs beside the softmax of the next tile, which may be the first of other queries.
 
     One loop walks all tiles of keys of all tiles of queries: its code is fetched once. Code for whole and masked tiles, first and last
@@ -155,11 +150,11 @@ def _compute(c: gl.constexpr, tiles_of, full, empty, sizes, blocks, results, UPP
     q_s, k_s, v_s = tiles_of
     q_full, k_full, v_full = full
     q_empty, k_empty, v_empty = empty
-    batch, heads, _, sq, sk, low, high = sizes
+    _batch, heads, _group, sq, sk, low, high = sizes
     o_tiles, lse2_ptr, scale_log2 = results
     STAGES: gl.constexpr = k_s.shape[0]
-    BLOCK_N: gl.constexpr = k_s.shape[3]
-    BLOCK_D: gl.constexpr = k_s.shape[4]
+    BLOCK_N: gl.constexpr = k_s.shape[-2]
+    BLOCK_D: gl.constexpr = k_s.shape[-1]
     Z: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_N, 16])
     ACC: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_D, 16])
     WEIGHTS: gl.constexpr = gl.DotOperandLayout(0, ACC, 2)
@@ -167,10 +162,11 @@ def _compute(c: gl.constexpr, tiles_of, full, empty, sizes, blocks, results, UPP
     ACC_ROW: gl.constexpr = gl.SliceLayout(1, ACC)
 
     edges = (sk, low, high)
+    step = sq if only[0] is None else only[5]
     none = gl.zeros([ROWS, BLOCK_N], gl.float32, Z)
     rows = gl.arange(0, ROWS, ROW)
-    count, paired = share_of(batch * heads, (sq + GROUPS * ROWS - 1) // (GROUPS * ROWS), PAIRED)
-    bh, m0, t, stop, table, end = walk_of_share(0, paired, sizes, blocks, BLOCK_N, UPPER, PAIRED)
+    count, paired = share(sizes, blocks, only, PAIRED)
+    bh, m0, t, stop, table, end = walk_of_share(0, paired, sizes, blocks, only, BLOCK_N, UPPER, PAIRED)
     m0 += c * ROWS
     n0 = position(t, table, end, sk, blocks, blocks[4], BLOCK_N)
     mbarrier.wait(k_full.index(0), 0)
@@ -188,27 +184,27 @@ def _compute(c: gl.constexpr, tiles_of, full, empty, sizes, blocks, results, UPP
     slot = 0
     phase = 0
     k_slot, k_phase = following(slot, phase, STAGES)
-    place = 0
-    turn = 0
+    q_slot = 0
+    q_phase = 0
     n = 0
     more = (t + 1 < stop) | (count > 1)
     while more:
-        done_bh, done_m0, done = bh, m0, place * GROUPS + c
+        done_bh, done_m0, done = bh, m0, q_slot * GROUPS + c
         t += 1
         last = t == stop  # of the walk whose weights wait: this step begins the next one
         if last:
             n += 1
             tma.store_wait(0)  # of the queries before, which have left their place
-            release(q_empty.index((gl.where(place == 0, q_s.shape[0] // GROUPS, place) - 1) * GROUPS + c), n > 1)
-            place, turn = following(place, turn, q_s.shape[0] // GROUPS)
-            bh, m0, t, stop, table, end = walk_of_share(n, paired, sizes, blocks, BLOCK_N, UPPER, PAIRED)
+            release(q_empty.index((gl.where(q_slot == 0, q_s.shape[0] // GROUPS, q_slot) - 1) * GROUPS + c), n > 1)
+            q_slot, q_phase = following(q_slot, q_phase, q_s.shape[0] // GROUPS)
+            bh, m0, t, stop, table, end = walk_of_share(n, paired, sizes, blocks, only, BLOCK_N, UPPER, PAIRED)
             m0 += c * ROWS
-            mbarrier.wait(q_full.index(place * GROUPS + c), turn)
+            mbarrier.wait(q_full.index(q_slot * GROUPS + c), q_phase)
         more = (t + 1 < stop) | (n + 1 < count)
         n0 = position(t, table, end, sk, blocks, blocks[4], BLOCK_N)
         mbarrier.wait(k_full.index(k_slot), k_phase)
         k = matrix(k_s.index(k_slot))
-        q = matrix(q_s.index(place * GROUPS + c))
+        q = matrix(q_s.index(q_slot * GROUPS + c))
         dot = warpgroup_mma(q, k.permute([1, 0]), none, use_acc=False, is_async=True)
         mbarrier.wait(v_full.index(slot), phase)
         acc = warpgroup_mma(p, matrix(v_s.index(slot)), acc, is_async=True)
@@ -227,15 +223,15 @@ def _compute(c: gl.constexpr, tiles_of, full, empty, sizes, blocks, results, UPP
         release(v_empty.index(slot))
         slot, phase = following(slot, phase, STAGES)
         if last:
-            to = [done_bh // heads, done_bh % heads, done_m0, 0]
-            head = lse2_ptr + done_bh.to(gl.int64) * sq
+            to = place(only[0], done_bh // heads, done_bh % heads, done_m0, only[3], sq)
+            head = lse2_ptr + done_bh.to(gl.int64) * step
             store_rows(acc, done_m, done_l, q_s.index(done), o_tiles, to, head, done_m0 + rows, sq)
             acc = gl.zeros([ROWS, BLOCK_D], gl.float32, ACC)
         else:
             acc = acc * gl.convert_layout(alpha, ACC_ROW)[:, None]
     mbarrier.wait(v_full.index(slot), phase)
     acc = warpgroup_mma_wait(0, [warpgroup_mma(p, matrix(v_s.index(slot)), acc, is_async=True)])
-    to = [bh // heads, bh % heads, m0, 0]
-    head = lse2_ptr + bh.to(gl.int64) * sq
-    store_rows(acc, m_i, l_i, q_s.index(place * GROUPS + c), o_tiles, to, head, m0 + rows, sq)
+    to = place(only[0], bh // heads, bh % heads, m0, only[3], sq)
+    head = lse2_ptr + bh.to(gl.int64) * step
+    store_rows(acc, m_i, l_i, q_s.index(q_slot * GROUPS + c), o_tiles, to, head, m0 + rows, sq)
     tma.store_wait(0)

@@ -12,6 +12,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 
 from flashverify_kernels.device.hopper.barriers import following, matrix, meet, release
 from flashverify_kernels.device.hopper.queries import ROWS, visible
+from flashverify_kernels.device.hopper.ragged import place
 from flashverify_kernels.device.hopper.walk import position, walk_of, within
 from flashverify_kernels.device.schedule import FULL, LEADING, QUERIES, TRAILING
 
@@ -35,13 +36,13 @@ def gradients_of_keys(
     """
     q_s, k_s, v_s, do_s, lse2_s, delta_s = tiles_of
     own_full, full, empty = barriers
-    b, hk, n0, begin, count, group = where
+    b, hk, n0, begin, count, group, _q0, k0, cu_ptr = where
     dk_tiles, dv_tiles, scale, scale_log2 = outputs
     sq, edges, blocks = mask
     low, high, sk = edges
     STAGES: gl.constexpr = q_s.shape[0]
-    BLOCK_M: gl.constexpr = q_s.shape[3]
-    BLOCK_D: gl.constexpr = q_s.shape[4]
+    BLOCK_M: gl.constexpr = q_s.shape[-2]
+    BLOCK_D: gl.constexpr = q_s.shape[-1]
     BLOCK_N: gl.constexpr = GROUPS * ROWS
     Z: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_M, 16])
     ACC: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_D, 16])
@@ -134,6 +135,6 @@ def gradients_of_keys(
     v.store(dv.to(v.dtype))
     fence_async_shared()
     meet()
-    tma.async_copy_shared_to_global(dk_tiles, [b, hk, n0, 0], k_s.index(c))
-    tma.async_copy_shared_to_global(dv_tiles, [b, hk, n0, 0], v_s.index(c))
+    tma.async_copy_shared_to_global(dk_tiles, place(cu_ptr, b, hk, n0, k0, sk), k_s.index(c))
+    tma.async_copy_shared_to_global(dv_tiles, place(cu_ptr, b, hk, n0, k0, sk), v_s.index(c))
     tma.store_wait(0)

@@ -6,6 +6,20 @@ LANE = gl.constexpr(6)
 
 
 @gluon.jit
+def seen(i, n0, edges, z, UPPER: gl.constexpr):
+    """Which keys of the tile from `n0` on the queries `i` see, in the shape of `z`; `edges` are the number of keys, `low` and `high`."""
+    sk, low, high = edges
+    j = n0 + gl.arange(0, z.shape[1], gl.SliceLayout(0, z.type.layout))
+    end = i * 0 + sk
+    if UPPER:
+        end = gl.minimum(i + 1 + high, sk)
+    see = j[None, :] < end[:, None]
+    if low is not None:
+        see = see & (j[None, :] >= (i + low)[:, None])
+    return see
+
+
+@gluon.jit
 def online_step(z, i, n0, edges, masked, m_i, l_i, UPPER: gl.constexpr):
     """As `device.softmax.online_step`, of the tile of keys from `n0` on.
 

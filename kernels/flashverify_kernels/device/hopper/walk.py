@@ -4,7 +4,7 @@ from triton.experimental.gluon import language as gl
 from flashverify_kernels.device.arguments import Band, Blocks
 from flashverify_kernels.device.mask import LOWER, SPARSE
 from flashverify_kernels.device.mask import UPPER as UPPER_FLAG
-from flashverify_kernels.device.schedule import KEYS, QUERIES, live_schedule, tile_schedule
+from flashverify_kernels.device.schedule import KEYS, QUERIES, live_schedule, longest, tile_schedule
 
 
 @gluon.jit
@@ -68,6 +68,23 @@ def keys_of(m0, b, h, sq, sk, low, high, blocks, BLOCK_M: gl.constexpr, BLOCK_N:
     else:
         first, stop = begin, gl.where(none, end + 1, end)
     return first, stop, table, end
+
+
+@gluon.jit
+def in_order(n, b, h, length, blocks, TILE: gl.constexpr, AXIS: gl.constexpr):
+    """As `schedule.longest`, where the walks along `AXIS` of `length` differ by the pattern."""
+    ptr, batch, head, rows, keys = blocks
+    fixed_size, size = (rows, keys) if AXIS == KEYS else (keys, rows)
+    return longest(n, Blocks(ptr, batch, head, rows, keys), b, h, fixed_size, size, length, TILE)
+
+
+@gluon.jit
+def count_tiles(length, blocks, size, TILE: gl.constexpr):
+    """Tiles of an axis of `length`, those of whole blocks of `size` where there is a pattern."""
+    tiles = (length + TILE - 1) // TILE
+    if blocks[0] is not None:
+        tiles = (length + size - 1) // size * (size // TILE)
+    return tiles
 
 
 @gluon.jit
