@@ -244,8 +244,7 @@ class Bundled:
             return interpreted_as()[1]
         import torch
 
-        major, minor = torch.cuda.get_device_capability()
-        return f"sm_{major}{minor}"
+        return "sm_" + "".join(map(str, torch.cuda.get_device_capability()))
 
 
 BUNDLED = Bundled()

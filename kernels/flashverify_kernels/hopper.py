@@ -11,6 +11,7 @@ import torch
 from flashverify_kernels.config import HOPPER
 from flashverify_kernels.device.mask import LOWER, SPARSE, UPPER
 from flashverify_kernels.hopper_arguments import blocks, described, sequences, sizes
+from flashverify_kernels.hopper_programs import shared_programs, whole_tiles
 from flashverify_kernels.plans import launched
 from flashverify_kernels.programs import programs_of
 from flashverify_kernels.ragged import FAR
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 _GROUP = 64  # rows of a group of four warps
 _QUERIES = 64  # of a tile that dK and dV walk; their bits do not depend on it
 _KEYS = {64: 128, 128: 128, 256: 64}  # of a tile that the forward walks, by head dimension; its bits do
-_EMPTY = 1.125  # rounds of pairs times the room, beside the pairs
 _WIDTHS = {"forward": (64, 128, 256), "dq": (128,), "dkdv": (64, 128)}  # head dimensions
 _REGISTERS = {"maxnreg": 168}
 """Of three groups of warps, which change their share as they start, or of three programs on a multiprocessor."""
@@ -128,7 +128,7 @@ def forward(
     rows, keys = _tile("forward", call.d)
     paired, programs = False, call.batch * call.heads * -(-call.sq // rows)
     if not narrow:
-        paired, programs = _shared(call, lse2.device)
+        paired, programs = shared_programs(call, lse2.device)
     return functools.partial(
         launched,
         hopper_narrow_forward_kernel if narrow else hopper_forward_kernel,
@@ -149,58 +149,13 @@ def forward(
     )
 
 
-def _shared(call: CheckedCall, device: torch.device) -> tuple[bool, int]:
-    """`shares` of a call, whose tiles have 128 queries.
-
-    There is a program a tile of packed sequences, as their walks differ, and beyond 128 channels, where there is room for one tile alone.
-    """
-    if call.packed:
-        return False, programs_of(call, call.heads, call.sq, call.rows, 2 * _GROUP)
-    heads, tiles = call.batch * call.heads, _tiles(call, call.sq, 0, 2 * _GROUP)
-    if call.d > 2 * _GROUP:
-        return False, heads * tiles
-    return shares(heads, tiles, call.mask.flags, multiprocessors(device))
-
-
-def _tiles(call: CheckedCall, length: int, axis: int, tile: int) -> int:
-    """Tiles of queries (`axis` 0) or keys (1); under a pattern those of whole blocks."""
-    size = tile if call.mask.block_size is None else call.mask.block_size[axis]
-    return -(-length // size) * (size // tile)
-
-
-def shares(heads: int, tiles: int, flags: int, room: int) -> tuple[bool, int]:
-    """Whether tiles go in pairs, and how many programs share all tiles.
-
-    As many programs as there is room for take equal shares; what each fetches for its next tile arrives beside its work. Where walks differ
-    and the last round of pairs would leave much of the room empty, there is a program a tile, and the GPU spreads them.
-
-    Args:
-        heads: query heads of all batches.
-        tiles: tiles of queries of a head.
-        flags: parts of the mask.
-        room: programs that run at a time.
-    """
-    if flags & LOWER.value or not flags & (UPPER.value | SPARSE.value):
-        return False, min(heads * tiles, room)  # all walks are alike
-    units = heads * (tiles - tiles // 2)
-    if room * -(-units // room) > _EMPTY * units:
-        return False, heads * tiles
-    return True, min(units, room)
-
-
-@functools.cache
-def multiprocessors(device: torch.device) -> int:
-    """Programs that run at a time where each takes a multiprocessor."""
-    return int(torch.cuda.get_device_properties(device).multi_processor_count)
-
-
 def dq(
     call: CheckedCall, options: Options, tensors: dict[str, torch.Tensor], lse2: torch.Tensor, delta: torch.Tensor
 ) -> Callable[[], Any]:
     """The launch that computes dQ; `tensors` are q, k, v, do and dq."""
     from flashverify_kernels.device.hopper.dq import hopper_dq_kernel
 
-    paired, programs = _shared(call, lse2.device)
+    paired, programs = shared_programs(call, lse2.device)
     return functools.partial(
         launched,
         hopper_dq_kernel,
@@ -236,7 +191,7 @@ def dkdv(
         hopper_dkdv_kernel,
         programs_of(call, call.kv_heads, call.sk, call.keys, block)
         if call.packed
-        else call.batch * call.kv_heads * _tiles(call, call.sk, 1, block),
+        else call.batch * call.kv_heads * whole_tiles(call, call.sk, 1, block),
         *described(tensors, call.packed, q=_QUERIES, k=_GROUP, v=_GROUP, do=_QUERIES, dk=_GROUP, dv=_GROUP),
         lse2,
         delta,

@@ -10,7 +10,7 @@ from tests.kernels.gluon_values import Whole
 
 pytest.importorskip("triton.experimental.gluon.language.nvidia.hopper")
 
-from flashverify_kernels import hopper
+from flashverify_kernels import hopper_programs
 from flashverify_kernels.device.hopper import order
 from flashverify_kernels.device.mask import LOWER, SPARSE, UPPER
 
@@ -50,8 +50,12 @@ def test_a_program_begins_with_the_last_queries():
 def test_pairs_are_taken_where_their_rounds_fill_the_room():
     causal, dense = UPPER.value, 0
 
-    assert hopper.shares(256, 8, causal, 132) == (True, 132)  # 7.8 rounds
-    assert hopper.shares(256, 8, SPARSE.value, 132) == (True, 132)
-    assert hopper.shares(3, 64, causal, 132) == (False, 192)  # 0.7 rounds
-    assert hopper.shares(256, 8, dense, 132) == hopper.shares(256, 8, causal | LOWER.value, 132) == (False, 132)
-    assert hopper.shares(2, 8, dense, 132) == (False, 16)
+    assert hopper_programs.shares(256, 8, causal, 132) == (True, 132)  # 7.8 rounds
+    assert hopper_programs.shares(256, 8, SPARSE.value, 132) == (True, 132)
+    assert hopper_programs.shares(3, 64, causal, 132) == (False, 192)  # 0.7 rounds
+    assert (
+        hopper_programs.shares(256, 8, dense, 132)
+        == hopper_programs.shares(256, 8, causal | LOWER.value, 132)
+        == (False, 132)
+    )
+    assert hopper_programs.shares(2, 8, dense, 132) == (False, 16)
