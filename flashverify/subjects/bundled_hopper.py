@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["HOPPER_FILES", "hopper_capability", "hopper_is_drawn", "may_be_asked"]
 
-HOPPER_FILES = ("hopper.py", "device/hopper/")
-"""A file of the kernel package, and a folder, that only this path runs."""
+HOPPER_FILES = ("hopper.py", "hopper_arguments.py", "hopper_programs.py", "ragged.py", "device/hopper/")
+"""Files of the kernel package, and a folder, that only this path runs."""
 
 _ELEMENTS = 8
 """Elements of 16 bits in the 16 bytes of which addresses and steps must be multiples."""

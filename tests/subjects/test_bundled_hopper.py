@@ -7,6 +7,7 @@ import torch
 
 from flashverify.case.case import Case, Logits, Mask, Storage
 from flashverify.case.masks.blocks import Blocks
+from flashverify.case.masks.packed import Packed
 from flashverify.case.memory.materialize import materialize
 from flashverify.subjects import bundled, bundled_hopper
 from flashverify.subjects.bundled import Bundled
@@ -17,6 +18,7 @@ from flashverify_kernels.runtime import INTERPRETED
 pytestmark = pytest.mark.skipif(not INTERPRETED, reason="tensors on the CPU")
 
 CASE = Case(batch=2, heads_q=4, heads_kv=2, seq_q=40, seq_k=70, dim_qk=128, dim_v=128)
+PACKED = Packed(cu_q=(0, 20, 40), cu_k=(0, 0, 70))
 
 
 @pytest.fixture
@@ -39,6 +41,9 @@ def subject(monkeypatch):
         ({"mask": Mask(window=(3, None))}, 128),
         ({"mask": Mask(blocks=Blocks(rows=128, keys=256, live=128, seed=1))}, 128),
         ({"mask": Mask(blocks=Blocks(rows=128, keys=64, live=128, seed=1))}, 64),
+        ({"mask": Mask(packed=PACKED), "batch": 1}, 128),
+        ({"mask": Mask(packed=PACKED), "batch": 1, "dim_qk": 64, "dim_v": 64}, 64),
+        ({"mask": Mask(packed=PACKED), "batch": 1, "storage": Storage(offset=1)}, 64),
         ({"storage": Storage(layout="bshd")}, 128),
         ({"storage": Storage(gap=8)}, 128),
         ({"storage": Storage(offset=8)}, 128),
