@@ -12,6 +12,7 @@ from flashverify.numerics.bound_inputs import BoundInputs, Pairs
 from flashverify.numerics.chunk import Chunk, finite_rows
 from flashverify.numerics.coefficients import LN2, Coefficients
 from flashverify.numerics.delta import error_of_o, stored_delta
+from flashverify.numerics.exponential import exp_
 from flashverify.numerics.gradients import CLAMP, State, gradient_errors, gradient_of
 from flashverify.numerics.known_absent import below, nowhere, without
 from flashverify.numerics.learned import PairTerms, bias_bound, joined_bias, onto_bias
@@ -182,7 +183,7 @@ def _chunk_terms(
     o, L = without(stored_o, o), without(stored_L, L)
     delta = (g.do * o).sum(-1, keepdim=True)
     R = chunk.S - L
-    P = torch.exp(R.clamp(max=CLAMP))
+    P = exp_(R.clamp(max=CLAMP))
     X = (g.dp - delta if g.dlse is None else g.dp - (delta - g.dlse)).abs_()
     s = State(o=o, L=L, R=R, P=P, X=X, ds=P * X, delta=delta, Adelta=(g.ado * o.abs()).sum(-1, keepdim=True))
     lost_p, lost_ds = stored_L, stored_o

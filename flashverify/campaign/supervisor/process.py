@@ -24,6 +24,9 @@ from flashverify.judge.verdict import Status, Verdict
 __all__ = ["ProcessSetup", "WorkerProcess", "death_verdict", "hang_verdict", "worker_environment"]
 
 _TAIL_BYTES = 16 * 1024
+_KEPT_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(1 << 25), "MALLOC_TRIM_THRESHOLD_": str(1 << 28)}
+"""Of glibc: what a process frees stays with it, so that the next tensor meets pages that are there. Of a case that is judged on the CPU
+two page faults in three go. A process that interprets kernels is without it: there an access outside a tensor shall meet no tensor."""
 
 
 class ProcessSetup(msgspec.Struct, frozen=True):
@@ -54,10 +57,15 @@ class ProcessSetup(msgspec.Struct, frozen=True):
 
 def worker_environment(device: str) -> dict[str, str]:
     """The child's environment: one thread per worker."""
-    return child_environment(interpret=device == "cpu") | {
-        "HYPOTHESIS_STORAGE_DIRECTORY": str(Path(tempfile.gettempdir()) / f"flashverify-hypothesis-{os.getuid()}"),
-        **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"),
-    }
+    kept = {} if device == "cpu" else {name: os.environ.get(name, value) for name, value in _KEPT_MEMORY.items()}
+    return (
+        child_environment(interpret=device == "cpu")
+        | kept
+        | {
+            "HYPOTHESIS_STORAGE_DIRECTORY": str(Path(tempfile.gettempdir()) / f"flashverify-hypothesis-{os.getuid()}"),
+            **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"),
+        }
+    )
 
 
 class WorkerProcess:
