@@ -16,6 +16,7 @@ import msgspec
 
 from flashverify.campaign.gpus import VISIBLE, gpu_of_worker
 from flashverify.campaign.protocol import Event, EventLines, WorkerConfig, encode
+from flashverify.campaign.supervisor.proc_files import proc_number
 from flashverify.campaign.supervisor.starvation import starved
 from flashverify.campaign.worker.inflight import Inflight, read_inflight
 from flashverify.child_process import child_environment
@@ -162,11 +163,7 @@ class WorkerProcess:
 
     def memory(self) -> int:
         """Resident bytes, 0 where unknown."""
-        try:
-            pages = int(Path(f"/proc/{self.popen.pid}/statm").read_text(encoding="utf-8").split()[1])
-        except (OSError, ValueError, IndexError):
-            return 0
-        return pages * os.sysconf("SC_PAGE_SIZE")
+        return proc_number(self.popen.pid, "statm", 1) * os.sysconf("SC_PAGE_SIZE")
 
     def starved(self) -> float:
         """Seconds that it waited for a processor since it began."""
