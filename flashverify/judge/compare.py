@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from flashverify.judge.plain import plain_comparison, within
-from flashverify.judge.summary import counted, summary, unravel
+from flashverify.judge.summary import measured, unravel
 from flashverify.judge.verdict import OutputStats, Status, Verdict, to_hex
 from flashverify.judge.wrong_map import wrong_map
 from flashverify.outputs import output as output_spec
@@ -139,10 +139,10 @@ def compare_output(
             classes["pinned"] = classes["pinned"] & ~taint
     inside = numeric & ~overflow
     masks = [free.expand_as(x), bound.uninformative & judged, inside, judged & ~(expected.abs() <= total)]
-    bias, counts = counted(torch.where(inside, signed.clamp(-1, 1), 0.0).sum(), [*masks, *classes.values()])
+    amount = torch.where(inside, signed.clamp(-1, 1), 0.0).sum()
+    bias, counts, (worst, index, median, p99) = measured(amount, [*masks, *classes.values()], ratio, judged)
     exempt, vague, summed, telling = counts[:4]
     failing = [name for name, count in zip(classes, counts[4:], strict=True) if count]
-    worst, index, median, p99 = summary(ratio, judged)
     stats = OutputStats(
         output=output,
         mode=mode,
