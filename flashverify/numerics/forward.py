@@ -6,7 +6,7 @@ from torch import Tensor
 from flashverify.formats import FORMATS
 from flashverify.numerics.accumulators import accumulator_overflow
 from flashverify.numerics.bound_inputs import BoundInputs
-from flashverify.numerics.chunk import Chunk
+from flashverify.numerics.chunk import Chunk, finite
 from flashverify.numerics.coefficients import LN2, LOG2E, Coefficients
 from flashverify.numerics.exponential import exp_
 from flashverify.numerics.forward_parts import Errors, Shared
@@ -150,8 +150,8 @@ def _chunk_terms(problem: BoundInputs, chunk: Chunk, o: Tensor, lse: Tensor) -> 
     prescale = problem.form.prescale_fwd
     empty = chunk.empty
     o, L = problem.cut(o, chunk.rows), problem.cut(lse.unsqueeze(-1), chunk.rows).masked_fill(empty, 0.0)
-    unknown = ~torch.isfinite(L)
-    unknown_o = None if below(o.abs(), torch.inf) else ~torch.isfinite(o)
+    unknown = ~finite(L)
+    unknown_o = None if below(o.abs(), torch.inf) else ~finite(o)
     unread = unknown | empty
     o, L = without(unread if unknown_o is None else unread | unknown_o, o), without(unknown, L)
     nv = chunk.over_kept_keys(chunk.av)
