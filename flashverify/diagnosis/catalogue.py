@@ -30,6 +30,7 @@ from flashverify.diagnosis.hypotheses.maximum import MAXIMUM
 from flashverify.diagnosis.hypotheses.merging import MERGES
 from flashverify.diagnosis.hypotheses.operands import OPERANDS
 from flashverify.diagnosis.hypotheses.packed_places import PACKED_PLACES
+from flashverify.diagnosis.hypotheses.packed_stores import PACKED_STORES
 from flashverify.diagnosis.hypotheses.pattern_places import PATTERN_PLACES
 from flashverify.diagnosis.hypotheses.patterns import PATTERNS
 from flashverify.diagnosis.hypotheses.quantised import QUANTISED
@@ -50,10 +51,12 @@ from flashverify.diagnosis.hypotheses.table_strides import TABLE_STRIDES
 from flashverify.diagnosis.hypotheses.term_places import TERM_PLACES
 from flashverify.diagnosis.hypotheses.terms import TERMS
 from flashverify.diagnosis.hypotheses.tile_counts import TILE_COUNTS
+from flashverify.diagnosis.hypotheses.tree_parents import TREE_PARENTS
 from flashverify.diagnosis.hypotheses.trees import TREES
 from flashverify.diagnosis.hypotheses.walks import WALKS
 from flashverify.diagnosis.hypotheses.window_sides import WINDOW_SIDES
 from flashverify.diagnosis.hypotheses.wiring import WIRING
+from flashverify.diagnosis.hypotheses.zeros import ZEROS
 from flashverify.diagnosis.padding_experiment import PADDINGS
 from flashverify.diagnosis.state.candidates import KEPT
 
@@ -67,6 +70,7 @@ SEMANTICS: tuple[Semantics, ...] = (
     *ALIGNMENT,
     *WINDOW_SIDES,
     *TREES,
+    *TREE_PARENTS,
     *PATTERNS,
     *PATTERN_PLACES,
     *TABLE_STRIDES,
@@ -92,6 +96,8 @@ SEMANTICS: tuple[Semantics, ...] = (
     *MAXIMUM,
     *DENOMINATOR,
     *WIRING,
+    *PACKED_STORES,
+    *ZEROS,
     *HEADS,
     *OPERANDS,
     *STATISTICS,

@@ -23,6 +23,7 @@ from flashverify.diagnosis.precision import precision_words
 from flashverify.diagnosis.readings import Readings
 from flashverify.diagnosis.related_cases import variants
 from flashverify.diagnosis.saying import claim_words, named_diagnosis, ruled_diagnosis, sentence_of
+from flashverify.diagnosis.settings import usual_settings
 from flashverify.diagnosis.siblings import sibling
 from flashverify.diagnosis.state.naming import kept_from_earlier, of_a_later_call
 from flashverify.diagnosis.state.pairs import fresh_number
@@ -124,6 +125,8 @@ def diagnose(
         starts += [again for again in (trials.scene(first),) if again is not None and again.failures]
     if not starts:
         return Diagnosis(sentence="The case is too large for hypotheses.", place=place)
+    if starts and (fuller := _with_usual_settings(trials, starts[0])) is not None:
+        starts.insert(0, fuller)
     for start in starts:
         trials.keep(start)
     said, cases = unwritten_read(trials, starts[0])
@@ -186,6 +189,13 @@ def _of_state(subject: Subject, case: Case, verdict: Verdict, first: Case | None
         if found is not None:
             return found
     return told(subject, case, verdict)
+
+
+def _with_usual_settings(trials: Trials, scene: Scene) -> Scene | None:
+    """A run of a larger case whose pages and blocks hold several keys, if it fails in the same outputs and the case has not such ones."""
+    case = usual_settings(trials.subject.supports, scene.case)
+    found = None if case is None else trials.scene(case)
+    return found if found is not None and found.failures.keys() >= scene.failures.keys() else None
 
 
 def _without_padding(trials: Trials, case: Case) -> Scene | None:

@@ -12,6 +12,7 @@ from flashverify.diagnosis.dependence import ContradictionError, Dependence
 from flashverify.diagnosis.neighbours import neighbours, simplifications
 from flashverify.diagnosis.placing import placed
 from flashverify.diagnosis.related_cases import telling, variants, windows
+from flashverify.diagnosis.settings import other_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -217,7 +218,11 @@ def _share(answers: list[Answer]) -> float:
 def _survey(trials: Trials, scene: Scene, claim: Claim) -> Iterator[Answer]:
     """What cases say that differ from the failing one in one respect."""
     supports = trials.subject.supports
-    cases = chain(simplifications(supports, scene.case), islice(neighbours(supports, scene.case), _SURVEYED))
+    cases = chain(
+        simplifications(supports, scene.case),
+        other_settings(supports, scene.case),
+        islice(neighbours(supports, scene.case), _SURVEYED),
+    )
     return (claim.answer(other) for other in trials.of(cases, share=_SHARES["always"]))
 
 

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
     Places = Callable[[Scene, Tensor], Iterator[tuple[Tensor, str]]]
 
-__all__ = ["WIRING"]
+__all__ = ["WIRING", "stored"]
 
 _PAGE_SIZES = (1, 8, 16, 32, 64, 128, 256)
 
 
-def _stored(places: Places) -> Callable[[Scene], Iterator[Alternative]]:
+def stored(places: Places) -> Callable[[Scene], Iterator[Alternative]]:
     """The LSE of another element: `places` maps numbers of the elements `[B, Hq, Sq]` to those that are read, -1 to none."""
 
     def build(scene: Scene) -> Iterator[Alternative]:
@@ -211,17 +211,17 @@ def _row_room(_scene: Scene, own: Tensor) -> Iterator[tuple[Tensor, str]]:
 
 
 WIRING = (
-    Semantics(name="lse-of-another-row", sentence="a row gets the LSE of another one", build=_stored(_other_row)),
-    Semantics(name="lse-of-another-head", sentence="a head gets the LSE of another one", build=_stored(_other_head)),
+    Semantics(name="lse-of-another-row", sentence="a row gets the LSE of another one", build=stored(_other_row)),
+    Semantics(name="lse-of-another-head", sentence="a head gets the LSE of another one", build=stored(_other_head)),
     Semantics(
         name="lse-in-another-layout",
         sentence="the LSE is stored in another layout than declared",
-        build=_stored(_other_layout),
+        build=stored(_other_layout),
     ),
     Semantics(
         name="lse-rows-of-whole-tiles",
         sentence="the rows of the LSE are rounded up to whole tiles in the stride from head to head",
-        build=_stored(_row_room),
+        build=stored(_row_room),
     ),
     _semantics("kv-batch-head-exchanged", "the strides of K or V over batches and heads are exchanged", _exchanged_kv),
     _semantics(

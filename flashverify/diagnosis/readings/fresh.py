@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from flashverify.diagnosis.hypothesis import TILES
 from flashverify.diagnosis.related_cases import grown, variants
+from flashverify.diagnosis.settings import other_settings
 from flashverify.diagnosis.trials import work
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["LARGEST_READ", "PLAIN", "run_variants", "scenes_of", "tested_on"]
 
 _RUN = 16
+_SET = 6
 _TAME = 8
 """Variants with usual slopes that are run first."""
 _SOME = 0.6
@@ -43,6 +45,7 @@ def scenes_of(trials: Trials, scene: Scene, outputs: frozenset[str]) -> list[Sce
     run = list(trials.of(islice(_plainer(trials, scene.case), _TAME), share=0.8))
     more = (make(trials.subject, scene.case) for make in (_large, _launched, _in_parts))
     rest = () if sum(bool(s.failures) for s in run) > _FAILING else variants(trials.subject, scene.case)
+    rest = chain(_set_otherwise(trials.subject, scene.case), rest)
     run += trials.of(islice(chain(*more, rest), _RUN), share=0.85)
     if sum(bool(s.failures) for s in run) < _SOME * len(run):  # sizes have a say
         for _ in trials.of(_at_edges(trials.subject, scene.case), share=0.9):
@@ -106,6 +109,15 @@ def _plainer(trials: Trials, case: Case) -> Iterator[Case]:
     """Variants with slopes of a usual size, where those of `case` are wild: with these most weights are too small to be read."""
     if case.logits.alibi == "wild":
         yield from variants(trials.subject, replace(case, logits=replace(case.logits, alibi=True)))
+
+
+def _set_otherwise(subject: Subject, case: Case) -> Iterator[Case]:
+    """Cases with other values of their options: at one value a term may look like another one."""
+    found = (
+        grown(each, 4, 9, regime="normal", seed=160 + n)
+        for n, each in enumerate(islice(other_settings(subject.supports, case), _SET))
+    )
+    yield from (each for each in found if each is not None and subject.supports.refusal(each) is None)
 
 
 def _at_edges(subject: Subject, case: Case) -> Iterator[Case]:

@@ -1,0 +1,43 @@
+"""Rows of packed sequences that are stored where another table of limits says."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from flashverify.diagnosis.hypotheses.wiring import stored
+from flashverify.diagnosis.hypothesis import Semantics
+from flashverify.outputs import FORWARD
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from torch import Tensor
+
+    from flashverify.diagnosis.observation import Scene
+
+__all__ = ["PACKED_STORES"]
+
+
+def _by_key_limits(scene: Scene, own: Tensor) -> Iterator[tuple[Tensor, str]]:
+    """Rows begin where the keys of their sequence do; of two that lie at one place either one may have been stored last."""
+    packed = scene.case.mask.packed
+    if packed is None or own.shape[-1] == 0:
+        return
+    limits = list(zip(pairwise(packed.cu_q), packed.cu_k, strict=False))
+    for order, words in ((limits, "a later sequence over an earlier one"), (limits[::-1], "an earlier over a later")):
+        found = own * 0 - 1
+        for (first, end), to in order:
+            count = min(end - first, max(own.shape[-1] - to, 0))
+            found[..., to : to + count] = own[..., first : first + count]
+        yield found, words
+
+
+PACKED_STORES = (
+    Semantics(
+        name="lse-stored-by-key-limits",
+        sentence="the LSE of packed sequences is stored where their keys begin (cu_seqlens_k), not where their queries do (cu_seqlens_q)",
+        build=stored(_by_key_limits),
+        outputs=FORWARD,
+    ),
+)

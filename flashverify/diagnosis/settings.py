@@ -1,0 +1,143 @@
+"""Cases with another value of one of their options: what a kernel does may depend on the value, or look like something else at one value.
+
+Importing this module loads no torch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from flashverify.case.changes import change
+from flashverify.diagnosis.related_cases import grown
+from flashverify.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from flashverify.case.case import Case
+    from flashverify.case.masks.mask import Mask
+    from flashverify.case.supports import Supports
+
+__all__ = ["other_settings", "usual_settings"]
+
+_CAPS = (0.5, 50.0, 2.0, 8.0)
+_DROPPED = (0.5, 0.1, 0.9)
+_PAGES = (16, 3, 1, 64)
+_USUAL_PAGES = (16, 8, 32, 64, 128, 4, 5, 3)
+_SMALL = 2
+"""Up to this a number of keys or rows that share something cannot be told from one of them, or from a neighbour."""
+_MORE = (5, 37)
+"""Rows and keys that are added where options are made usual."""
+
+
+def other_settings(supports: Supports, case: Case) -> Iterator[Case]:
+    """Cases that `supports` accepts, each with another value of one of the options that `case` has; those of each option one after the other."""
+    seen = {case}
+    for each in (*_of_logits(case), *_of_scale(case), *_of_storage(supports, case), *_of_mask(case)):
+        if each is not None and each not in seen and supports.refusal(each) is None:
+            seen.add(each)
+            yield each
+
+
+def usual_settings(supports: Supports, case: Case) -> Case | None:
+    """A larger case with usual values of the options of `case` that have the smallest ones; None where there are none.
+
+    With pages or blocks of a single key a page is a key, so that what is wrong with one looks like something that is wrong with the other.
+    """
+    storage, mask = case.storage, case.mask
+    if storage.page_size is not None and storage.page_size <= _SMALL:
+        sizes = [size for size in _USUAL_PAGES if not supports.page_sizes or size in supports.page_sizes]
+        storage = replace(storage, page_size=sizes[0]) if sizes else storage
+    lists = mask.selection
+    if lists is not None and lists.keys <= _SMALL:
+        rows, entries = max(lists.rows, 2), max(lists.entries, 3)
+        mask = _masked(mask, selection=replace(lists, keys=8, rows=rows, entries=entries, live=200)) or mask
+    if (storage, mask) == (case.storage, case.mask):
+        return None
+    found = grown(replace(case, storage=storage, mask=mask), *_MORE, regime="normal", seed=case.values.seed + 1)
+    return found if found is not None and supports.refusal(found) is None else None
+
+
+def _masked(mask: Mask, **changed: Any) -> Mask | None:
+    """The mask with some parts exchanged; None where they do not go together."""
+    try:
+        return replace(mask, **changed)
+    except (UsageError, TypeError):
+        return None
+
+
+def _of_logits(case: Case) -> Iterator[Case | None]:
+    logits = case.logits
+    changes: list[dict[str, Any]] = []
+    if logits.softcap:
+        changes += [{"softcap": cap} for cap in _CAPS]
+    if logits.alibi:
+        changes.append({"alibi": True if logits.alibi == "wild" else "wild"})
+    if logits.bias:
+        changes += [{"bias": shared} for shared in ("full", "head", "shared")]
+    if logits.relative_bias:
+        buckets, far, both = logits.relative_bias
+        changes += [
+            {"relative_bias": (max(buckets + buckets % 2, 4), max(far, 3), not both)},
+            {"relative_bias": (8, 7, both)},
+            {"relative_bias": (8, 20, not both)},
+        ]
+    for each in changes:
+        try:
+            yield change(case, logits=replace(logits, **each))
+        except UsageError:
+            continue
+    if case.dropout:
+        yield from (change(case, dropout=p) for p in _DROPPED)
+
+
+def _of_scale(case: Case) -> Iterator[Case | None]:
+    """A scale of the other sign, 0, 1 and none."""
+    if case.scale is not None:
+        scale = abs(case.scale) or case.dim_qk**-0.5
+        yield from (change(case, scale=x) for x in (None, 0.0, -scale, scale, 1.0, 2 * scale))
+
+
+def _of_storage(supports: Supports, case: Case) -> Iterator[Case | None]:
+    if case.storage.page_size is not None:
+        for size in dict.fromkeys((*_PAGES, *supports.page_sizes)):
+            yield change(case, storage=replace(case.storage, page_size=size))
+
+
+def _of_mask(case: Case) -> Iterator[Case | None]:
+    """Other lengths, sides, blocks, prefixes and trees."""
+    mask, rows, keys = case.mask, case.seq_q, case.seq_k
+    changes: list[dict[str, Any]] = []
+    for name, size in (("key_lengths", keys), ("query_lengths", rows)):
+        given = getattr(mask, name)
+        if given is not None:
+            changes += [{name: (0, *given[1:])}, {name: (size,) * len(given)}, {name: (max(size - 1, 0),) * len(given)}]
+    if mask.prefix_lengths is not None:
+        count = len(mask.prefix_lengths)
+        changes += [{"prefix_lengths": (n,) * count} for n in (0, 1, keys, min(rows, keys))]
+    if mask.window is not None:
+        left, right = mask.window
+        changes += [{"window": side} for side in ((left, None), (None, right), (0, right), (left, 0))]
+    if mask.selection is not None:
+        lists = mask.selection
+        changes += [
+            {"selection": replace(lists, **x)}
+            for x in ({"keys": 16}, {"keys": 3}, {"rows": 4}, {"entries": lists.entries + 2}, {"each": not lists.each})
+        ]
+    if mask.blocks is not None:
+        blocks = mask.blocks
+        changes += [
+            {"blocks": replace(blocks, **x)}
+            for x in ({"rows": 16, "keys": 32}, {"rows": 32, "keys": 16}, {"each": not blocks.each})
+        ]
+    if mask.tree and mask.packed is None and not isinstance(mask.tree[0], tuple):
+        nodes = range(len(mask.tree))
+        changes += [
+            {"tree": tuple(n - 1 for n in nodes)},
+            {"tree": (-1,) * len(nodes)},
+            {"tree": tuple(-1 if n == 0 else (n - 1) // 2 for n in nodes)},
+        ]
+    for each in changes:
+        other = _masked(mask, **each)
+        yield None if other is None else change(case, mask=other)
