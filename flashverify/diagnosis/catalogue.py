@@ -49,6 +49,7 @@ from flashverify.diagnosis.hypotheses.statistics import STATISTICS
 from flashverify.diagnosis.hypotheses.sums import SUMS
 from flashverify.diagnosis.hypotheses.table_strides import TABLE_STRIDES
 from flashverify.diagnosis.hypotheses.term_places import TERM_PLACES
+from flashverify.diagnosis.hypotheses.term_values import TERM_VALUES
 from flashverify.diagnosis.hypotheses.terms import TERMS
 from flashverify.diagnosis.hypotheses.tile_counts import TILE_COUNTS
 from flashverify.diagnosis.hypotheses.tree_parents import TREE_PARENTS
@@ -84,6 +85,7 @@ SEMANTICS: tuple[Semantics, ...] = (
     *TERMS,
     *SCALED_TERMS,
     *TERM_PLACES,
+    *TERM_VALUES,
     *SINK_PLACES,
     *CAPS,
     *RELATIVE,

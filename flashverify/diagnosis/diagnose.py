@@ -46,6 +46,8 @@ __all__ = ["SECONDS", "diagnose"]
 SECONDS = 10.0
 _UNPADDED, _SHARE_UNPADDED = 6, 0.3
 """Cases with zeros for padding that must be right for a failure to be one of padding, and the share of the time for them."""
+_SHARE_USUAL = 0.2
+"""Of the time, for a case with usual values of its options."""
 _PRECISION = 0.3
 """Share of the time for a defect of precision."""
 _READINGS = 0.4
@@ -193,9 +195,8 @@ def _of_state(subject: Subject, case: Case, verdict: Verdict, first: Case | None
 
 def _with_usual_settings(trials: Trials, scene: Scene) -> Scene | None:
     """A run of a larger case whose pages and blocks hold several keys, if it fails in the same outputs and the case has not such ones."""
-    case = usual_settings(trials.subject.supports, scene.case)
-    found = None if case is None else trials.scene(case)
-    return found if found is not None and found.failures.keys() >= scene.failures.keys() else None
+    runs = trials.of(usual_settings(trials.subject.supports, scene.case), share=_SHARE_USUAL)
+    return next((found for found in runs if found.failures.keys() >= scene.failures.keys()), None)
 
 
 def _without_padding(trials: Trials, case: Case) -> Scene | None:

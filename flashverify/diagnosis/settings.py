@@ -25,23 +25,24 @@ _CAPS = (0.5, 50.0, 2.0, 8.0)
 _DROPPED = (0.5, 0.1, 0.9)
 _PAGES = (16, 3, 1, 64)
 _USUAL_PAGES = (16, 8, 32, 64, 128, 4, 5, 3)
+_FEW = 3
 _SMALL = 2
 """Up to this a number of keys or rows that share something cannot be told from one of them, or from a neighbour."""
-_MORE = (5, 37)
+_MORE = ((5, 37), (5, 41), (0, 37), (0, 41))
 """Rows and keys that are added where options are made usual."""
 
 
 def other_settings(supports: Supports, case: Case) -> Iterator[Case]:
     """Cases that `supports` accepts, each with another value of one of the options that `case` has; those of each option one after the other."""
     seen = {case}
-    for each in (*_of_logits(case), *_of_scale(case), *_of_storage(supports, case), *_of_mask(case)):
+    for each in (*_of_logits(case), *_of_scale(case), *_of_storage(supports, case), *_of_mask(supports, case)):
         if each is not None and each not in seen and supports.refusal(each) is None:
             seen.add(each)
             yield each
 
 
-def usual_settings(supports: Supports, case: Case) -> Case | None:
-    """A larger case with usual values of the options of `case` that have the smallest ones; None where there are none.
+def usual_settings(supports: Supports, case: Case) -> Iterator[Case]:
+    """Larger cases with usual values of the options of `case` that have the smallest ones; none where there are none.
 
     With pages or blocks of a single key a page is a key, so that what is wrong with one looks like something that is wrong with the other.
     """
@@ -51,12 +52,20 @@ def usual_settings(supports: Supports, case: Case) -> Case | None:
         storage = replace(storage, page_size=sizes[0]) if sizes else storage
     lists = mask.selection
     if lists is not None and lists.keys <= _SMALL:
-        rows, entries = max(lists.rows, 2), max(lists.entries, 3)
-        mask = _masked(mask, selection=replace(lists, keys=8, rows=rows, entries=entries, live=200)) or mask
+        takes = supports.selections
+        rows, keys = (
+            next((n for n in sorted(sizes) if n > least), max(sizes))
+            for sizes, least in ((takes.rows, 1), (takes.keys, _SMALL))
+        )
+        mask = _masked(mask, selection=replace(lists, keys=keys, rows=rows, entries=max(lists.entries, 3))) or mask
     if (storage, mask) == (case.storage, case.mask):
-        return None
-    found = grown(replace(case, storage=storage, mask=mask), *_MORE, regime="normal", seed=case.values.seed + 1)
-    return found if found is not None and supports.refusal(found) is None else None
+        return
+    usual, size = replace(case, storage=storage, mask=mask), storage.page_size or 1
+    for number, (rows, keys) in enumerate(_MORE):
+        whole = -(case.seq_k + keys) % size * (number % 2)  # the last page full, as the pages of a single key are
+        found = grown(usual, rows, keys + whole, regime="normal", seed=case.values.seed + 1 + number)
+        if found is not None and supports.refusal(found) is None:
+            yield found
 
 
 def _masked(mask: Mask, **changed: Any) -> Mask | None:
@@ -105,7 +114,7 @@ def _of_storage(supports: Supports, case: Case) -> Iterator[Case | None]:
             yield change(case, storage=replace(case.storage, page_size=size))
 
 
-def _of_mask(case: Case) -> Iterator[Case | None]:
+def _of_mask(supports: Supports, case: Case) -> Iterator[Case | None]:
     """Other lengths, sides, blocks, prefixes and trees."""
     mask, rows, keys = case.mask, case.seq_q, case.seq_k
     changes: list[dict[str, Any]] = []
@@ -121,10 +130,14 @@ def _of_mask(case: Case) -> Iterator[Case | None]:
         changes += [{"window": side} for side in ((left, None), (None, right), (0, right), (left, 0))]
     if mask.selection is not None:
         lists = mask.selection
-        changes += [
-            {"selection": replace(lists, **x)}
-            for x in ({"keys": 16}, {"keys": 3}, {"rows": 4}, {"entries": lists.entries + 2}, {"each": not lists.each})
+        takes = supports.selections
+        listed: list[dict[str, Any]] = [
+            *({"keys": n} for n in takes.keys[:_FEW]),
+            *({"rows": n} for n in takes.rows[:_FEW]),
+            {"entries": lists.entries + 2},
+            {"each": not lists.each},
         ]
+        changes += [{"selection": replace(lists, **x)} for x in listed]
     if mask.blocks is not None:
         blocks = mask.blocks
         changes += [

@@ -59,7 +59,9 @@ def scenes_of(trials: Trials, scene: Scene, outputs: frozenset[str]) -> list[Sce
                 found.append(each)
     found = found[:_FAILING]
     if failing:
-        large = max(failing, key=_keys), max(failing, key=_rows), max(failing, key=_parts)
+        large = [max(failing, key=_keys), max(failing, key=_rows), max(failing, key=_parts)]
+        otherwise = [s for s in failing if _options(s.case) != _options(scene.case)]
+        large += sorted(otherwise, key=lambda s: -_telling(s.case))[:1]
         found += [each for each in dict.fromkeys(large) if each not in found]
     if scene not in found and scene in failing:
         found.append(scene)
@@ -129,6 +131,12 @@ def _at_edges(subject: Subject, case: Case) -> Iterator[Case]:
         found = grown(case, 0, keys - case.seq_k, regime="normal", seed=200 + n)
         if found is not None and subject.supports.refusal(found) is None:
             yield found
+
+
+def _options(case: Case) -> tuple[object, ...]:
+    """The values of what modifies logits, and of what a mask shares between keys."""
+    mask = case.mask
+    return case.logits, mask.blocks and mask.blocks.keys, mask.selection and mask.selection.keys
 
 
 def _keys(scene: Scene) -> int:

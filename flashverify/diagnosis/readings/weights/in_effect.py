@@ -136,13 +136,15 @@ def _fitted(model: Model, effects: list[Effect]) -> list[Row] | None:
     return rows
 
 
-def _mass(rows: list[Row]) -> str | None:
-    """What the weights are divided by, as `masses` words it; None where it is nothing that is known."""
+def _mass(rows: list[Row], *, gone: bool = False) -> str | None:
+    """What the weights are divided by, as `masses` words it, of rows that have weights where `gone`; None where it is nothing that is known."""
     constant = _constant(rows)
     if constant is not None and abs(constant - 1) >= _ONE:
         return f"{constant:.4g}"
     known = (
-        words for words, of in masses(rows[0].effect) if all(_summed(row, of(row.effect, row.logits)) for row in rows)
+        words
+        for words, of in masses(rows[0].effect)
+        if all(_summed(row, of(row.effect, row.logits), gone=gone) for row in rows)
     )
     return next(known, None)
 
@@ -150,7 +152,7 @@ def _mass(rows: list[Row]) -> str | None:
 def _in_words(rows: list[Row]) -> list[Said]:
     model, cases, mass = rows[0].model, len(rows), _mass(rows)
     said = [Said(model.words, cases)] if model.words else []
-    if (zeros := _read_as_zeros(model.words, mass)) is not None:
+    if (zeros := _read_as_zeros(model.words, mass or _mass(rows, gone=True))) is not None:
         return [Said(zeros, cases), *lse_words(rows)]
     sink = sink_in_effect(rows) if mass is None else ""
     if sink:
