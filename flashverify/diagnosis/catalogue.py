@@ -25,12 +25,14 @@ from flashverify.diagnosis.hypotheses.heads import HEADS
 from flashverify.diagnosis.hypotheses.lengths import LENGTHS
 from flashverify.diagnosis.hypotheses.lengths_of_others import LENGTHS_OF_OTHERS
 from flashverify.diagnosis.hypotheses.lse import LSE
+from flashverify.diagnosis.hypotheses.lse_stores import LSE_STORES
 from flashverify.diagnosis.hypotheses.masking import MASKING
 from flashverify.diagnosis.hypotheses.maximum import MAXIMUM
 from flashverify.diagnosis.hypotheses.merging import MERGES
 from flashverify.diagnosis.hypotheses.operands import OPERANDS
 from flashverify.diagnosis.hypotheses.packed_places import PACKED_PLACES
-from flashverify.diagnosis.hypotheses.packed_stores import PACKED_STORES
+from flashverify.diagnosis.hypotheses.page_entries import PAGE_ENTRIES
+from flashverify.diagnosis.hypotheses.page_lengths import PAGE_LENGTHS
 from flashverify.diagnosis.hypotheses.pattern_places import PATTERN_PLACES
 from flashverify.diagnosis.hypotheses.patterns import PATTERNS
 from flashverify.diagnosis.hypotheses.quantised import QUANTISED
@@ -79,6 +81,7 @@ SEMANTICS: tuple[Semantics, ...] = (
     *SHARED_KV,
     *FACTORS,
     *QUANTISED,
+    *PAGE_LENGTHS,
     *LENGTHS,
     *PACKED_PLACES,
     *LENGTHS_OF_OTHERS,
@@ -98,7 +101,8 @@ SEMANTICS: tuple[Semantics, ...] = (
     *MAXIMUM,
     *DENOMINATOR,
     *WIRING,
-    *PACKED_STORES,
+    *PAGE_ENTRIES,
+    *LSE_STORES,
     *ZEROS,
     *HEADS,
     *OPERANDS,

@@ -83,7 +83,7 @@ class Dependence:
         for scene in list(self.trials.scenes.values()):
             self.take(scene)
         supports = self.trials.subject.supports
-        near = chain(simplifications(supports, start), other_settings(supports, start))
+        near = chain(other_settings(supports, start), simplifications(supports, start))
         for scene in self.trials.of(near, share=self.share):
             self.take(scene)
         queue = [*neighbours(supports, start), *more]

@@ -40,8 +40,8 @@ def described(trials: Trials, scene: Scene, output: str) -> tuple[str, tuple[str
 
     supports = trials.subject.supports
     surveyed = chain(
-        simplifications(supports, scene.case),
         other_settings(supports, scene.case),
+        simplifications(supports, scene.case),
         islice(neighbours(supports, scene.case), _SURVEYED),
     )
     for _ in trials.of(surveyed, share=_SHARES["conditions"]):

@@ -23,8 +23,8 @@ from flashverify.diagnosis.precision import precision_words
 from flashverify.diagnosis.readings import Readings
 from flashverify.diagnosis.related_cases import variants
 from flashverify.diagnosis.saying import claim_words, named_diagnosis, ruled_diagnosis, sentence_of
-from flashverify.diagnosis.settings import usual_settings
 from flashverify.diagnosis.siblings import sibling
+from flashverify.diagnosis.starting import smaller_with_a_launch, with_usual_settings
 from flashverify.diagnosis.state.naming import kept_from_earlier, of_a_later_call
 from flashverify.diagnosis.state.pairs import fresh_number
 from flashverify.diagnosis.state.telling import gone, told
@@ -46,8 +46,6 @@ __all__ = ["SECONDS", "diagnose"]
 SECONDS = 10.0
 _UNPADDED, _SHARE_UNPADDED = 6, 0.3
 """Cases with zeros for padding that must be right for a failure to be one of padding, and the share of the time for them."""
-_SHARE_USUAL = 0.2
-"""Of the time, for a case with usual values of its options."""
 _PRECISION = 0.3
 """Share of the time for a defect of precision."""
 _READINGS = 0.4
@@ -127,8 +125,9 @@ def diagnose(
         starts += [again for again in (trials.scene(first),) if again is not None and again.failures]
     if not starts:
         return Diagnosis(sentence="The case is too large for hypotheses.", place=place)
-    if starts and (fuller := _with_usual_settings(trials, starts[0])) is not None:
-        starts.insert(0, fuller)
+    for more in (smaller_with_a_launch, with_usual_settings) if starts else ():
+        if (other := more(trials, starts[0])) is not None:
+            starts.insert(0, other)
     for start in starts:
         trials.keep(start)
     said, cases = unwritten_read(trials, starts[0])
@@ -191,12 +190,6 @@ def _of_state(subject: Subject, case: Case, verdict: Verdict, first: Case | None
         if found is not None:
             return found
     return told(subject, case, verdict)
-
-
-def _with_usual_settings(trials: Trials, scene: Scene) -> Scene | None:
-    """A run of a larger case whose pages and blocks hold several keys, if it fails in the same outputs and the case has not such ones."""
-    runs = trials.of(usual_settings(trials.subject.supports, scene.case), share=_SHARE_USUAL)
-    return next((found for found in runs if found.failures.keys() >= scene.failures.keys()), None)
 
 
 def _without_padding(trials: Trials, case: Case) -> Scene | None:

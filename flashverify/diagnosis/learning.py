@@ -170,7 +170,7 @@ def _thresholds(low: int | float, high: int | float, *, whole: bool) -> dict[flo
 def _natural(low: int | float, high: int | float, *, whole: bool) -> tuple[float, int | float]:
     """The most natural number t with low < t <= high, and how unnatural it is: what is at least t is more than low."""
     if not whole:
-        for size in (0.0, 1.0, 10.0, 16.0, 32.0, 64.0, 100.0, 256.0, 1000.0, 1e4):
+        for size in (0.0, 1.0, 10.0, 16.0, 32.0, 64.0, 100.0, 256.0, 1000.0, 1e4, 2.0, 4.0, 8.0, 20.0, 50.0):
             for t in (size, -size):
                 if low < t <= high:
                     return 0.0, t

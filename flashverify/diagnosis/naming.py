@@ -27,7 +27,7 @@ _NEEDED = 2
 """Further cases that a claim must explain, each of them clearly."""
 _TRIED = 8
 """Further cases that it must at least not contradict, beside those with other windows; one of them has more rows and keys than any tile."""
-_SHARES = {"always": 0.6, "sometimes": 0.75, "somewhere": 0.88, "both": 0.95}
+_SHARES = {"always": 0.5, "surveyed": 0.62, "sometimes": 0.75, "somewhere": 0.88, "both": 0.95}
 """Of the time, at whose end a search begins no further case."""
 _SURVEYED = 24
 """Cases that differ from the failing one in one respect and must fail as well for a claim without conditions."""
@@ -158,7 +158,9 @@ def _always(trials: Trials, scene: Scene, records: list[Record]) -> tuple[list[R
     """The claims that no case contradicts, and what explains every case, if there is one."""
     refusal = trials.subject.supports.refusal
     tried, needed = 0, _TRIED + sum(refusal(each) is None for each in windows(scene.case))
-    for variant in trials.of(variants(trials.subject, scene.case), share=_SHARES["always"]):
+    others = variants(trials.subject, scene.case)
+    cases = chain(islice(others, _NEEDED), other_settings(trials.subject.supports, scene.case), others)
+    for variant in trials.of(cases, share=_SHARES["always"]):
         if variant is scene:
             continue
         tried += 1
@@ -169,7 +171,7 @@ def _always(trials: Trials, scene: Scene, records: list[Record]) -> tuple[list[R
             break
     fits = [r for r in records if r.always and r.count(Answer.CLEAR) >= _NEEDED and tried >= needed]
     if len(fits) > 1:
-        for variant in trials.of(telling(trials.subject, scene.case)):
+        for variant in trials.of(telling(trials.subject, scene.case), share=_SHARES["surveyed"]):
             fits = [record for record in fits if record.add(variant) and record.always]
             if len(fits) < 2:
                 break
@@ -219,11 +221,11 @@ def _survey(trials: Trials, scene: Scene, claim: Claim) -> Iterator[Answer]:
     """What cases say that differ from the failing one in one respect."""
     supports = trials.subject.supports
     cases = chain(
-        simplifications(supports, scene.case),
         other_settings(supports, scene.case),
+        simplifications(supports, scene.case),
         islice(neighbours(supports, scene.case), _SURVEYED),
     )
-    return (claim.answer(other) for other in trials.of(cases, share=_SHARES["always"]))
+    return (claim.answer(other) for other in trials.of(cases, share=_SHARES["surveyed"]))
 
 
 def _surveyed(trials: Trials, scene: Scene, claim: Claim) -> bool:

@@ -34,6 +34,8 @@ def telling(subject: Subject, case: Case) -> Iterator[Case]:
     """Cases that the subject accepts and that tell apart what `variants` cannot: whole tiles, large blocks, one part more in the mask."""
     whole = -case.seq_k % 128
     found = [grown(case, 5, whole + 128 * more, regime="normal", seed=51 + more) for more in (0, 1)]
+    if len(case.mask.given()) > 1 and case.mask.packed is None:  # parts that hide the same keys
+        found.append(grown(replace(case, mask=Mask()), 5, 40, regime="normal", seed=57))
     blocks = case.mask.blocks
     if blocks is not None:
         large = replace(case, mask=replace(case.mask, blocks=replace(blocks, keys=256)))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from flashverify.case.case import Case
-    from flashverify.case.masks.mask import Mask
+    from flashverify.case.masks.mask import Mask, Selection
     from flashverify.case.supports import Supports
 
 __all__ = ["other_settings", "usual_settings"]
@@ -26,6 +26,8 @@ _DROPPED = (0.5, 0.1, 0.9)
 _PAGES = (16, 3, 1, 64)
 _USUAL_PAGES = (16, 8, 32, 64, 128, 4, 5, 3)
 _FEW = 3
+_MOST_NAMED = 230
+"""In 256, the entries of a list that name a block."""
 _SMALL = 2
 """Up to this a number of keys or rows that share something cannot be told from one of them, or from a neighbour."""
 _MORE = ((5, 37), (5, 41), (0, 37), (0, 41))
@@ -52,20 +54,26 @@ def usual_settings(supports: Supports, case: Case) -> Iterator[Case]:
         storage = replace(storage, page_size=sizes[0]) if sizes else storage
     lists = mask.selection
     if lists is not None and lists.keys <= _SMALL:
-        takes = supports.selections
-        rows, keys = (
-            next((n for n in sorted(sizes) if n > least), max(sizes))
-            for sizes, least in ((takes.rows, 1), (takes.keys, _SMALL))
-        )
-        mask = _masked(mask, selection=replace(lists, keys=keys, rows=rows, entries=max(lists.entries, 3))) or mask
+        mask = _masked(mask, selection=_usual_lists(supports, lists)) or mask
     if (storage, mask) == (case.storage, case.mask):
         return
     usual, size = replace(case, storage=storage, mask=mask), storage.page_size or 1
     for number, (rows, keys) in enumerate(_MORE):
         whole = -(case.seq_k + keys) % size * (number % 2)  # the last page full, as the pages of a single key are
         found = grown(usual, rows, keys + whole, regime="normal", seed=case.values.seed + 1 + number)
+        if found is not None and found.mask.selection is not None:  # most blocks are named
+            full = replace(found.mask.selection, live=_MOST_NAMED)
+            found = replace(found, mask=replace(found.mask, selection=full))
         if found is not None and supports.refusal(found) is None:
             yield found
+
+
+def _usual_lists(supports: Supports, lists: Selection) -> Selection:
+    """Lists of as many entries as a small case has blocks, of several keys each."""
+    takes = supports.selections
+    keys = next((n for n in _USUAL_PAGES if n in takes.keys), max(takes.keys))
+    rows = next((n for n in sorted(takes.rows) if n > 1), max(takes.rows))
+    return replace(lists, keys=keys, rows=rows, entries=max(lists.entries, 6), live=_MOST_NAMED)
 
 
 def _masked(mask: Mask, **changed: Any) -> Mask | None:
