@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["smaller_with_a_launch", "with_usual_settings"]
 
-_SHARE = 0.2
-"""Of the time, for cases of either kind."""
+_SHARE = 0.5
+"""Of the time, after which no case of either kind is tried: the large case may have taken most of it."""
 _LARGE = 12_000
 """Pairs of rows and keys, over all heads, from which on a small case with other launch parameters is looked for."""
 _ROWS, _KEYS = 4, 290
