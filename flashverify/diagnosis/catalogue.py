@@ -28,6 +28,7 @@ from flashverify.diagnosis.hypotheses.lse import LSE
 from flashverify.diagnosis.hypotheses.lse_stores import LSE_STORES
 from flashverify.diagnosis.hypotheses.masking import MASKING
 from flashverify.diagnosis.hypotheses.maximum import MAXIMUM
+from flashverify.diagnosis.hypotheses.merge_parts import MERGE_PARTS
 from flashverify.diagnosis.hypotheses.merging import MERGES
 from flashverify.diagnosis.hypotheses.operands import OPERANDS
 from flashverify.diagnosis.hypotheses.packed_places import PACKED_PLACES
@@ -97,6 +98,7 @@ SEMANTICS: tuple[Semantics, ...] = (
     *SOFTMAX,
     *LSE,
     *MERGES,
+    *MERGE_PARTS,
     *RESCALING,
     *MAXIMUM,
     *DENOMINATOR,
