@@ -192,7 +192,5 @@ def test_the_lse_of_some_rows_is_said_with_these_rows():
         if (s := trials.scene(parse_case(f"{FORWARD.replace('seq_k=7', 'seq_k=1')}scale=4 seed={n}"))).failures
     )
     found = readings(trials, scene, "lse").sentences
-    assert (
-        found[0]
-        == "The LSE is 2 times what it should be in rows whose LSE is negative; that of the others is as declared"
-    )
+    assert found[0].startswith("The LSE is 2 times what it should be in rows whose")
+    assert found[0].endswith("is negative; that of the others is as declared")

@@ -20,7 +20,7 @@ __all__ = ["ZEROS"]
 
 def _of_zeros(*names: str) -> Callable[[Scene], Iterator[Alternative]]:
     def build(scene: Scene) -> Iterator[Alternative]:
-        if scene.case.quantised is None and scene.case.seq_k:
+        if scene.case.quantised is None and scene.case.seq_q and scene.case.seq_k:
             zeros: dict[str, Any] = {name: torch.zeros_like(getattr(scene.inputs, name)) for name in names}
             yield Alternative(inputs=replace(scene.inputs, **zeros))
 
