@@ -30,10 +30,10 @@ def _of_zeros(*names: str) -> Callable[[Scene], Iterator[Alternative]]:
 ZEROS = (
     Semantics(
         name="keys-as-zeros",
-        sentence="K and V are read as zeros, which are seen",
+        sentence="keys and values are read as zeros, which are seen",
         build=_of_zeros("k", "v"),
         outputs=FORWARD,
     ),
-    Semantics(name="values-as-zeros", sentence="V is read as zeros", build=_of_zeros("v"), outputs=FORWARD),
-    Semantics(name="k-as-zeros", sentence="K is read as zeros", build=_of_zeros("k"), outputs=FORWARD),
+    Semantics(name="values-as-zeros", sentence="values are read as zeros", build=_of_zeros("v"), outputs=FORWARD),
+    Semantics(name="k-as-zeros", sentence="keys are read as zeros, values as declared", build=_of_zeros("k"), outputs=FORWARD),
 )
