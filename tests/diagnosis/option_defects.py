@@ -4,6 +4,7 @@ import dataclasses
 
 import torch
 
+from flashverify.numerics import Form
 from tests.diagnosis.mask_defects import FORWARD
 from tests.diagnosis.packed_and_paged import entry_at, packed, paged
 from tests.diagnosis.planted import Plain
@@ -13,6 +14,7 @@ TREE = FORWARD + "tree=-1,0,0,-1,2"
 TWO_TREES = FORWARD + "batch=2 tree=-1,0,0,0,1/-1,0,1,1,3"
 LENGTHS = FORWARD + "batch=2 klen=0,5 qlen=5,0 "
 PREFIX = FORWARD.replace("seq_q=5 seq_k=7", "seq_q=3 seq_k=9") + "causal=top-left prefix=7"
+NEGATIVE = FORWARD.replace("seq_k=7", "seq_k=2") + "scale=2"
 RELATIVE = FORWARD + "relative_bias=8,6,both heads_q=2 heads_kv=2 seed=1"
 
 
@@ -85,6 +87,29 @@ class StoredByKeyLimits(packed()):
         return super().forward(problem)
 
 
+def merged(change=lambda every, lse: lse, kept=2):
+    """Two halves of the keys are merged, of which the first `kept` are; the LSE is `change` of those of the halves and the right one."""
+
+    class Merged(Plain):
+        supports = dataclasses.replace(Plain.supports, masks=())
+
+        def form(self, case):
+            return Form(n_splits=2)
+
+        def drop_keys(self, see):
+            return see & (torch.arange(see.shape[-1]) < see.shape[-1] // 2) if kept == 1 else see
+
+        def output(self, o, z, v, lse):
+            cut = z.shape[-1] // 2
+            self.every = torch.stack([z[..., :cut].logsumexp(-1), z[..., cut:].logsumexp(-1)])
+            return o
+
+        def lse(self, lse, without_sink):
+            return change(self.every, lse)
+
+    return Merged
+
+
 def table(change):
     return {"relative_distance": lambda s, d, reach: change(d).clamp(-reach, reach)}
 
@@ -110,6 +135,10 @@ DEFECTS = [
     ("pages-in-reverse", PAGED, entry_at(lambda width, b, key, size: b * width + width - 1 - key // size)),
     ("keys-as-zeros", PAGED, paged(lambda table, b, key, size: -1)),
     ("lse-stored-by-key-limits", PACKED, StoredByKeyLimits),
+    ("merge-returns-the-largest-lse", FORWARD, merged(lambda every, lse: every.amax(0))),
+    ("merge-returns-the-lse-of-one-part", FORWARD, merged(lambda every, lse: every[-1])),
+    ("merge-adds-another-pivot", NEGATIVE, merged(lambda every, lse: lse + every.amax(0).clamp(max=0))),
+    ("merge-of-the-first-parts", FORWARD, merged(kept=1)),
     ("prefix-within-the-rows", PREFIX, {"see": lambda s, p: _prefix(s, p, lambda n, rows, _: min(n, rows))}),
     (
         "prefix-within-the-extra-keys",

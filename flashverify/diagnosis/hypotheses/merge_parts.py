@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 __all__ = ["MERGE_PARTS"]
 
+_LN_2 = math.log(2.0)
+_FAINT, _GONE = 120.0, 150.0
+"""Exponents of 2, negated, from which on a weight in fp32 loses bits and from which on it is 0."""
 _FIRST = (1, 2, 3, 4, 8, 16, 32, 64)
 
 
@@ -105,6 +109,34 @@ def _lse(of: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Scene], Iterator[A
     return build
 
 
+def _other_pivot(scene: Scene) -> Iterator[Alternative]:
+    """Weights relative to the largest LSE or 0; where they all vanish, from 2^-149 on, O is 0 and the LSE the largest one."""
+    if scene.form.n_splits < 2 or "lse" not in scene.right:
+        return
+    natural = scene.truth.exact_lse
+    for every in partials(scene):
+        top = every.amax(0)
+        exponent = top / _LN_2
+        under, unsure = exponent < -_GONE, (exponent < -_FAINT) & (exponent > -_GONE - 1)
+        value = torch.where(under, top, natural + top.clamp(max=0)) / scene.unit
+
+        def finish(
+            found: Expectations, value: Tensor = value, under: Tensor = under, unsure: Tensor = unsure
+        ) -> Expectations:
+            changed = {}
+            if "o" in found:
+                changed["o"] = (
+                    found["o"].pinned((under & torch.isfinite(value)).unsqueeze(-1), 0.0).open(unsure.unsqueeze(-1))
+                )
+            if "lse" in found:
+                kept = torch.where(torch.isfinite(value), value, found["lse"].value)
+                lse = replace(found["lse"], value=kept, total=2.0 * found["lse"].total, strict=None)
+                changed["lse"] = lse.open(unsure)
+            return found | changed
+
+        yield Alternative(finish=finish)
+
+
 def _semantics(
     name: str,
     sentence: str,
@@ -158,7 +190,6 @@ MERGE_PARTS = (
         "merge-adds-another-pivot",
         "the merged weights are taken relative to the largest LSE or 0, whichever is larger, and the largest LSE is added back: the LSE of rows"
         " whose parts all have a negative one is lower by as much",
-        _lse(lambda every, lse: lse + every.amax(0).clamp(max=0)),
-        ("lse",),
+        _other_pivot,
     ),
 )

@@ -35,5 +35,7 @@ ZEROS = (
         outputs=FORWARD,
     ),
     Semantics(name="values-as-zeros", sentence="values are read as zeros", build=_of_zeros("v"), outputs=FORWARD),
-    Semantics(name="k-as-zeros", sentence="keys are read as zeros, values as declared", build=_of_zeros("k"), outputs=FORWARD),
+    Semantics(
+        name="k-as-zeros", sentence="keys are read as zeros, values as declared", build=_of_zeros("k"), outputs=FORWARD
+    ),
 )
