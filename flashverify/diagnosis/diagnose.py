@@ -24,6 +24,7 @@ from flashverify.diagnosis.readings import Readings
 from flashverify.diagnosis.related_cases import variants
 from flashverify.diagnosis.saying import claim_words, named_diagnosis, ruled_diagnosis, sentence_of
 from flashverify.diagnosis.siblings import sibling
+from flashverify.diagnosis.starting import smaller_with_a_launch, with_usual_settings
 from flashverify.diagnosis.state.naming import kept_from_earlier, of_a_later_call
 from flashverify.diagnosis.state.pairs import fresh_number
 from flashverify.diagnosis.state.telling import gone, told
@@ -124,6 +125,9 @@ def diagnose(
         starts += [again for again in (trials.scene(first),) if again is not None and again.failures]
     if not starts:
         return Diagnosis(sentence="The case is too large for hypotheses.", place=place)
+    for more in (smaller_with_a_launch, with_usual_settings) if starts else ():
+        if (other := more(trials, starts[0])) is not None:
+            starts.insert(0, other)
     for start in starts:
         trials.keep(start)
     said, cases = unwritten_read(trials, starts[0])

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from flashverify.diagnosis.observation import Scene
     from flashverify.subjects.interface import Subject
 
-__all__ = ["Trials"]
+__all__ = ["Trials", "work"]
+
+_LEAST = 1000
+"""Pairs whose run takes as long as what every run takes, whatever its size."""
 
 
 class Trials:
@@ -38,6 +41,7 @@ class Trials:
         self._all = seconds
         self._seconds = (1.0 - kept) * seconds
         self._longest = 0.0
+        self._most = 0
 
     def left(self, share: float = 1.0) -> bool:
         """Whether `share` of the time is not over, and another run as long as the longest one would end in time."""
@@ -73,7 +77,9 @@ class Trials:
                 found = look(self.subject, case)
             except Exception:  # a defect may raise on other cases; those say nothing
                 found = None
-        self._longest = max(self._longest, time.monotonic() - begun)
+        taken = time.monotonic() - begun
+        if taken > self._longest:
+            self._longest, self._most = taken, work(case)
         if found is None:
             self._silent.add(case)
         else:
@@ -81,10 +87,17 @@ class Trials:
         return found
 
     def of(self, cases: Iterable[Case], *, share: float = 1.0) -> Iterator[Scene]:
-        """The runs of `cases`, as long as `share` of the time is not over."""
+        """The runs of `cases`, as long as `share` of the time is not over, of those that would end in time.
+
+        The run of a case with fewer pairs than that of the longest run is taken to be shorter by as much.
+        """
         for case in cases:
-            if not self.left(share):
+            now = time.monotonic() - self._begun
+            if now >= share * self._seconds:
                 return
+            part = min(1.0, (work(case) + _LEAST) / (self._most + _LEAST))
+            if now + part * self._longest > self._seconds:
+                continue
             scene = self.scene(case)
             if scene is not None:
                 yield scene
