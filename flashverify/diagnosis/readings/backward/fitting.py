@@ -30,6 +30,8 @@ _FEWEST = 6
 """Pairs that are wrong, from which on a formula can be told."""
 _FEW = 150
 """Wrong pairs, and right ones, on which most formulas are refuted."""
+_CERTAIN = 4.0
+"""Times its rounding that a declared value is at least, for the ratio to it to be known."""
 _NAMES = 3
 """Names of one coefficient that are tried."""
 
@@ -47,6 +49,8 @@ class Reading:
         asked: bool `[B, Hq, Sq, Sk]`: pairs of declared rows and keys.
         relative: the share of its magnitudes by which rounding may move a pair.
         wrong: likewise: those that differ from what is declared by more than rounding.
+        declared_values: `[B, Hq, Sq, Sk]`, what is declared of each pair.
+        certain: bool: pairs whose declared value is far above rounding.
     """
 
     def __init__(self, effect: Effect, output: str) -> None:
@@ -67,6 +71,8 @@ class Reading:
         near = self._near(ones, [x.flatten() for x in values], [x.flatten() for x in sizes], everywhere)
         self.wrong = self.asked & ~near.view(self.asked.shape)
         self._declared_sizes: Tensor = torch.stack(sizes).sum(0)
+        self.declared_values: Tensor = torch.stack(values).sum(0)
+        self.certain = self.declared_values.abs() > _CERTAIN * (self.relative * self._declared_sizes + self._floor)
         self._few = self._chosen()
 
     @property

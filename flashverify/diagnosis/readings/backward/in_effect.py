@@ -10,7 +10,7 @@ from flashverify.diagnosis.readings.backward.bucket_readings import bucket_formu
 from flashverify.diagnosis.readings.backward.confirming import confirmed
 from flashverify.diagnosis.readings.backward.elsewhere import places_elsewhere
 from flashverify.diagnosis.readings.backward.fitting import Reading
-from flashverify.diagnosis.readings.backward.probe import ask, asked_cases
+from flashverify.diagnosis.readings.backward.probe import ask, asked_cases, with_own_values
 from flashverify.diagnosis.readings.backward.row_readings import OF_ROWS, row_formulas
 from flashverify.diagnosis.readings.backward.simplest import double_formulas, formulas
 from flashverify.diagnosis.readings.backward.sink_readings import sink_formulas
@@ -45,10 +45,14 @@ _TRIED = 12
 """Formulas of one output that are tried on fresh cases."""
 _SUMS = 24
 """Likewise of places of a sum: on one case several rules give the same rows."""
-_ASKED = 4
-"""Cases that are asked pair by pair."""
+_ASKED, _MOST_ASKED = 4, 10
+"""Cases that are asked pair by pair: those that show enough wrong pairs, and all."""
+_USUAL, _OWN = 2, 3
+"""Cases with usual values that are asked first, and then those with the values of failing cases: a number in the code may show on these alone."""
 _LARGER = (130, 140)
 """Rows and keys by which a case grows beyond any tile."""
+_WIDER = (20, 40)
+"""The same of a case with the values of the failing one."""
 _ENOUGH = 2_000
 """Pairs from which on a case tells no more by having more."""
 _PAIRS = (60, 40_000)
@@ -78,12 +82,14 @@ def gradients_in_effect(trials: Trials, scene: Scene) -> tuple[str, ...]:
     outputs = [name for name in outputs if name not in moved]
     found: dict[str, tuple[Formula, str]] = {}
     readings: list[Reading] = []
-    for effect in islice(_effects(trials, scene) if outputs else (), _ASKED):
-        readings += [Reading(effect, name) for name in outputs if name not in found and name in effect.read]
-        for reading in readings:
-            if reading.effect is effect:
-                _take(found, trials, scene, reading, formulas)
-        if len(found) == len(outputs):
+    telling = 0
+    for effect in islice(_effects(trials, scene) if outputs else (), _MOST_ASKED):
+        new = [Reading(effect, name) for name in outputs if name not in found and name in effect.read]
+        readings += new
+        telling += any(reading.telling for reading in new)
+        for reading in new:
+            _take(found, trials, scene, reading, formulas)
+        if len(found) == len(outputs) or telling == _ASKED:
             break
     for reading in readings:  # dear, and rarely of use: where no case shows a simpler one
         _take(found, trials, scene, reading, double_formulas)
@@ -162,9 +168,15 @@ def _effects(trials: Trials, scene: Scene) -> Iterator[Effect]:
     fitting = sorted((case for case in sizes if low <= sizes[case] <= high), key=lambda each: sizes[each])
     large = grown(scene.case, *_LARGER, regime="normal", seed=scene.case.values.seed)
     chosen = [*fitting[:1], *([] if large is None or work(large) > high else [large]), scene.case, *fitting[1:]]
-    every = [list(asked_cases(trials.subject, case)) for case in dict.fromkeys(chosen)]
+    chosen = list(dict.fromkeys(chosen))
+    every = [list(asked_cases(trials.subject, case)) for case in chosen]
+    usual = [each[0] for each in every if each]
+    wide = grown(scene.case, *_WIDER, regime=scene.case.values.regime, seed=scene.case.values.seed)
+    kept = chosen if wide is None else [wide, *chosen]
+    own = [each for case in kept if (each := with_own_values(trials.subject, case)) is not None]
     # another head dim of a case tells less than another case
-    for asked in (*(each[0] for each in every if each), *(each[1] for each in every if len(each) > 1)):
+    ordered = (*usual[:_USUAL], *own[:_OWN], *usual[_USUAL:], *(each[1] for each in every if len(each) > 1))
+    for asked in dict.fromkeys(ordered):
         if not trials.left():
             return
         try:

@@ -1,0 +1,82 @@
+"""Pairs and rows by their values: those whose weight, LSE, delta or another number lies below or above one that the code holds."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import torch
+
+from flashverify.diagnosis.readings.backward.pair_places import Place
+from flashverify.diagnosis.readings.backward.quantities import (
+    QUANTITIES,
+    known_steps,
+    number_words,
+    usual_between,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from torch import Tensor
+
+    from flashverify.diagnosis.observation import Scene
+    from flashverify.diagnosis.readings.backward.quantities import Quantity
+
+__all__ = ["value_places"]
+
+_BEYOND = (0, 3)
+"""Which of the values beyond the last wrong one may be the end of the interval of a number: those next to it may be right by chance."""
+
+
+def value_places(scene: Scene, wrong: Tensor, asked: Tensor) -> Iterator[Place]:
+    """Sets by one value that hold every pair of `wrong`.
+
+    Args:
+        scene: the case.
+        wrong: bool `[B, Hq, Sq, Sk]`, at least one.
+        asked: likewise: pairs that were compared.
+    """
+    s = known_steps(scene)
+    if s is None:
+        return
+    for quantity in QUANTITIES:
+        values = quantity.of(scene, s)
+        if values is None:
+            continue
+        wide = values.expand(wrong.shape)
+        known = asked & s.see & torch.isfinite(wide)
+        if not bool((known | ~wrong).all()):
+            continue
+        found, every = wide[wrong], wide[known].unique()
+        yield from _below(quantity, float(found.max()), every)
+        yield from _above(quantity, float(found.min()), every)
+
+
+def _below(quantity: Quantity, largest: float, every: Tensor) -> Iterator[Place]:
+    """With t in (largest, the next value]."""
+    for high in _nearest(every[every > largest]):
+        for number in usual_between(largest, high, logarithm=quantity.logarithm):
+            words = f"{quantity.words} is below {number_words(number, logarithm=quantity.logarithm)}"
+            yield Place(words, partial(_pairs, quantity, number, below=True))
+
+
+def _above(quantity: Quantity, smallest: float, every: Tensor) -> Iterator[Place]:
+    """With t in [the value before, smallest)."""
+    for low in _nearest(every[every < smallest].flip(0)):
+        for number in usual_between(-smallest, -low, logarithm=quantity.logarithm):
+            words = f"{quantity.words} is above {number_words(-number, logarithm=quantity.logarithm)}"
+            yield Place(words, partial(_pairs, quantity, -number, below=False))
+
+
+def _nearest(values: Tensor) -> Iterator[float]:
+    if len(values):
+        yield from dict.fromkeys(float(values[min(n, len(values) - 1)]) for n in _BEYOND)
+
+
+def _pairs(quantity: Quantity, number: float, scene: Scene, *, below: bool) -> Tensor:
+    s = known_steps(scene)
+    values = None if s is None else quantity.of(scene, s)
+    if s is None or values is None:
+        return torch.zeros(1, 1, 1, 1, dtype=torch.bool)
+    return ((values < number) if below else (values > number)) & s.see
