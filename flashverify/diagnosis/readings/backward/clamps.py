@@ -23,6 +23,8 @@ __all__ = ["clamps"]
 _BRACKET = 0.05
 """Least share of its magnitudes that dP - delta + dLSE must be for a weight to be read off dS."""
 _FEWEST = 6
+_MOST = 0.9
+"""Share of the wrong pairs that must be so; others vanish in rounding."""
 _SPREAD = 200.0
 """Roundings of a pair, relative, that values that are one number may differ by."""
 
@@ -56,7 +58,7 @@ def clamps(reading: Any) -> Iterator[dict[str, Option]]:
     s = reading.steps
     for each, usable in _steps(reading):
         at = reading.wrong & s.see & usable & torch.isfinite(each.read)
-        if int(at.sum()) < _FEWEST or int(at.sum()) * 2 < int((reading.wrong & s.see).sum()):
+        if int(at.sum()) < _FEWEST or int(at.sum()) * 2 < int((reading.wrong & s.see & (reading.target != 0)).sum()):
             continue
         read, declared = each.read[at], each.declared[at]
         size = each.step == "counts"
@@ -64,11 +66,12 @@ def clamps(reading: Any) -> Iterator[dict[str, Option]]:
             read, declared = read.abs(), declared.abs()
         value = float(read.median())
         error = _SPREAD * reading.relative * max(abs(value), 1.0 if each.logarithm else 0.0)
-        if float(((read - value).abs() <= error).double().mean()) < 1.0 or not error:
+        if float(((read - value).abs() <= error).double().mean()) < _MOST or not error:
             continue
         low = float((declared < value).double().mean())
-        if low not in (0.0, 1.0):
+        if 1 - _MOST < low < _MOST:
             continue
+        low = round(low)
         number = usual_near(value, error, logarithm=each.logarithm)
         side = "at least" if low else "at most"
         how = f"{each.words} {side} {number_words(number, logarithm=each.logarithm)}"

@@ -11,7 +11,7 @@ from flashverify.diagnosis.conditions import Condition, in_words
 from flashverify.diagnosis.features import case_features
 from flashverify.diagnosis.hypothesis import Semantics
 from flashverify.diagnosis.neighbours import resized
-from flashverify.diagnosis.related_cases import grown, variants
+from flashverify.diagnosis.related_cases import grown, peaked, variants
 from flashverify.errors import UsageError
 
 if TYPE_CHECKING:
@@ -125,11 +125,12 @@ def _fresh(trials: Trials, scene: Scene, placed: bool) -> Iterator[Scene]:
     sized = (resized(replace(case, values=replace(case.values, regime="normal", edits=())), *size) for size in _SIZES)
     sizes = [each for each in sized if each is not None]
     others = [each for each in _renumbered(case) if each is not None]
+    steep = peaked(trials.subject, case)
     if placed:
         return trials.of(
-            chain(others[:2], sizes[:2], others[2:4], sizes[2:], others[4:], variants(trials.subject, case))
+            chain(others[:2], sizes[:2], steep, others[2:4], sizes[2:], others[4:], variants(trials.subject, case))
         )
-    return trials.of(chain(others[:2], sizes[:1], others[2:], variants(trials.subject, case)))
+    return trials.of(chain(others[:2], sizes[:1], steep, others[2:], variants(trials.subject, case)))
 
 
 def _renumbered(case: Case) -> Iterator[Case | None]:

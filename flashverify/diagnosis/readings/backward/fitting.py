@@ -192,6 +192,8 @@ class Reading:
         left = torch.stack([x / tolerance for x in values], -1)
         right = self.target[where] / tolerance
         gram = left.mT @ left
+        if not bool(torch.isfinite(gram).all()):  # another exponential overflows
+            return None
         scale = gram.diagonal().clamp(min=1e-300).rsqrt()
         inverse = torch.linalg.pinv(scale.unsqueeze(-1) * gram * scale, rtol=1e-9, hermitian=True)
         numbers = scale * (inverse @ (scale * (left.mT @ right)))

@@ -18,7 +18,7 @@ from flashverify.diagnosis.readings.backward.sum_numbers import numbered_sums
 from flashverify.diagnosis.readings.backward.sum_readings import OF_SUMS, SumFormula, is_shared_bias, sum_formulas
 from flashverify.diagnosis.readings.backward.wording import sentences
 from flashverify.diagnosis.readings.fresh import scenes_of
-from flashverify.diagnosis.related_cases import grown, variants
+from flashverify.diagnosis.related_cases import grown, peaked, variants
 from flashverify.diagnosis.trials import work
 
 if TYPE_CHECKING:
@@ -47,8 +47,8 @@ _SUMS = 24
 """Likewise of places of a sum: on one case several rules give the same rows."""
 _ASKED, _MOST_ASKED = 4, 10
 """Cases that are asked pair by pair: those that show enough wrong pairs, and all."""
-_USUAL, _OWN = 2, 3
-"""Cases with usual values that are asked first, and then those with the values of failing cases: a number in the code may show on these alone."""
+_USUAL, _FIRST, _OWN = 2, 4, 3
+"""Cases with usual values, and those that are asked first with those of a large scale, and then those with the values of failing cases: a number in the code may show on these alone."""
 _LARGER = (130, 140)
 """Rows and keys by which a case grows beyond any tile."""
 _WIDER = (20, 40)
@@ -173,9 +173,12 @@ def _effects(trials: Trials, scene: Scene) -> Iterator[Effect]:
     usual = [each[0] for each in every if each]
     wide = grown(scene.case, *_WIDER, regime=scene.case.values.regime, seed=scene.case.values.seed)
     kept = chosen if wide is None else [wide, *chosen]
+    usual[_USUAL:_USUAL] = [
+        next(asked_cases(trials.subject, case), case) for case in peaked(trials.subject, scene.case)
+    ]
     own = [each for case in kept if (each := with_own_values(trials.subject, case)) is not None]
     # another head dim of a case tells less than another case
-    ordered = (*usual[:_USUAL], *own[:_OWN], *usual[_USUAL:], *(each[1] for each in every if len(each) > 1))
+    ordered = (*usual[:_FIRST], *own[:_OWN], *usual[_FIRST:], *(each[1] for each in every if len(each) > 1))
     for asked in dict.fromkeys(ordered):
         if not trials.left():
             return
