@@ -72,11 +72,12 @@ def clamps(reading: Any) -> Iterator[dict[str, Option]]:
         if 1 - _MOST < low < _MOST:
             continue
         low = round(low)
-        number = usual_near(value, error, logarithm=each.logarithm)
         side = "at least" if low else "at most"
-        how = f"{each.words} {side} {number_words(number, logarithm=each.logarithm)}"
-        limits = (-number, number) if size else (number, None) if low else (None, number)
-        yield {each.step: Option(how, partial(_value, each.change, limits))}
+        known = max(float((read - value).abs().quantile(_MOST)), reading.relative * max(abs(value), 1e-3))
+        for number in usual_near(value, known, logarithm=each.logarithm):
+            how = f"{each.words} {side} {number_words(number, logarithm=each.logarithm)}"
+            limits = (-number, number) if size else (number, None) if low else (None, number)
+            yield {each.step: Option(how, partial(_value, each.change, limits))}
 
 
 def _value(change: Callable[..., Any], limits: tuple[float | None, float | None], scene: Scene, s: Steps) -> Any:

@@ -6,11 +6,11 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from flashverify.diagnosis.readings.backward.any_tile import of_each_size, without_size
+from flashverify.diagnosis.readings.backward.asking import PAIRS, effects
 from flashverify.diagnosis.readings.backward.bucket_readings import bucket_formulas
 from flashverify.diagnosis.readings.backward.confirming import confirmed
 from flashverify.diagnosis.readings.backward.elsewhere import places_elsewhere
 from flashverify.diagnosis.readings.backward.fitting import Reading
-from flashverify.diagnosis.readings.backward.probe import ask, asked_cases, with_own_values
 from flashverify.diagnosis.readings.backward.row_readings import OF_ROWS, row_formulas
 from flashverify.diagnosis.readings.backward.simplest import double_formulas, formulas
 from flashverify.diagnosis.readings.backward.sink_readings import sink_formulas
@@ -18,7 +18,6 @@ from flashverify.diagnosis.readings.backward.sum_numbers import numbered_sums
 from flashverify.diagnosis.readings.backward.sum_readings import OF_SUMS, SumFormula, is_shared_bias, sum_formulas
 from flashverify.diagnosis.readings.backward.wording import sentences
 from flashverify.diagnosis.readings.fresh import scenes_of
-from flashverify.diagnosis.related_cases import grown, peaked, variants
 from flashverify.diagnosis.trials import work
 
 if TYPE_CHECKING:
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from flashverify.diagnosis.readings.backward.bucket_readings import BucketFormula
     from flashverify.diagnosis.readings.backward.elsewhere import Elsewhere
     from flashverify.diagnosis.readings.backward.formulas import Formula
-    from flashverify.diagnosis.readings.backward.probe import Effect
     from flashverify.diagnosis.readings.backward.row_readings import RowFormula
     from flashverify.diagnosis.readings.backward.sink_readings import SinkFormula
     from flashverify.diagnosis.readings.backward.sum_numbers import NumberedSum
@@ -47,16 +45,8 @@ _SUMS = 24
 """Likewise of places of a sum: on one case several rules give the same rows."""
 _ASKED, _MOST_ASKED = 4, 10
 """Cases that are asked pair by pair: those that show enough wrong pairs, and all."""
-_USUAL, _FIRST, _OWN = 2, 4, 3
-"""Cases with usual values, and those that are asked first with those of a large scale, and then those with the values of failing cases: a number in the code may show on these alone."""
-_LARGER = (130, 140)
-"""Rows and keys by which a case grows beyond any tile."""
-_WIDER = (20, 40)
-"""The same of a case with the values of the failing one."""
 _ENOUGH = 2_000
 """Pairs from which on a case tells no more by having more."""
-_PAIRS = (60, 40_000)
-"""Fewest and most pairs of a case that is asked, where there is one."""
 
 
 def gradients_in_effect(trials: Trials, scene: Scene) -> tuple[str, ...]:
@@ -83,7 +73,7 @@ def gradients_in_effect(trials: Trials, scene: Scene) -> tuple[str, ...]:
     found: dict[str, tuple[Formula, str]] = {}
     readings: list[Reading] = []
     telling = 0
-    for effect in islice(_effects(trials, scene) if outputs else (), _MOST_ASKED):
+    for effect in islice(effects(trials, scene) if outputs else (), _MOST_ASKED):
         new = [Reading(effect, name) for name in outputs if name not in found and name in effect.read]
         readings += new
         telling += any(reading.telling for reading in new)
@@ -147,7 +137,7 @@ def _of_rows(trials: Trials, scene: Scene, read: Collection[str]) -> Iterator[st
 
 def _telling(trials: Trials, scene: Scene, name: str) -> Scene:
     """A failing run with several rows, of those that were made if there is one."""
-    low, high = _PAIRS
+    low, high = PAIRS
     made = [each for each in trials.scenes.values() if name in each.failures and low <= work(each.case) <= high]
     if not made:
         made = scenes_of(trials, scene, frozenset({name}))[:1]
@@ -157,37 +147,6 @@ def _telling(trials: Trials, scene: Scene, name: str) -> Scene:
         return each.case.values.regime == "normal", min(pairs, _ENOUGH), -pairs
 
     return max(made, key=tells, default=scene)
-
-
-def _effects(trials: Trials, scene: Scene) -> Iterator[Effect]:
-    """What is read of cases like the failing one on which something is read, those with enough pairs first."""
-    failing = [other.case for other in trials.scenes.values() if other.failures.keys() & scene.failures.keys()]
-    others = list(islice(variants(trials.subject, scene.case), 6))
-    low, high = _PAIRS
-    sizes = {case: work(case) for case in (scene.case, *failing, *others)}
-    fitting = sorted((case for case in sizes if low <= sizes[case] <= high), key=lambda each: sizes[each])
-    large = grown(scene.case, *_LARGER, regime="normal", seed=scene.case.values.seed)
-    chosen = [*fitting[:1], *([] if large is None or work(large) > high else [large]), scene.case, *fitting[1:]]
-    chosen = list(dict.fromkeys(chosen))
-    every = [list(asked_cases(trials.subject, case)) for case in chosen]
-    usual = [each[0] for each in every if each]
-    wide = grown(scene.case, *_WIDER, regime=scene.case.values.regime, seed=scene.case.values.seed)
-    kept = chosen if wide is None else [wide, *chosen]
-    usual[_USUAL:_USUAL] = [
-        next(asked_cases(trials.subject, case), case) for case in peaked(trials.subject, scene.case)
-    ]
-    own = [each for case in kept if (each := with_own_values(trials.subject, case)) is not None]
-    # another head dim of a case tells less than another case
-    ordered = (*usual[:_FIRST], *own[:_OWN], *usual[_FIRST:], *(each[1] for each in every if len(each) > 1))
-    for asked in dict.fromkeys(ordered):
-        if not trials.left():
-            return
-        try:
-            effect = ask(trials.subject, scene, asked, trials.left)
-        except Exception:  # a defect may raise on other cases; those say nothing
-            effect = None
-        if effect is not None:
-            yield effect
 
 
 def _confirmed(trials: Trials, scene: Scene, read: Reading, tried: Iterator[Formula]) -> tuple[Formula, str] | None:

@@ -87,13 +87,17 @@ def usual_between(low: float, high: float, *, logarithm: bool) -> Iterator[float
     yield from dict.fromkeys(found)
 
 
-def usual_near(value: float, error: float, *, logarithm: bool) -> float:
-    """The number that a person would write within `error` of what was read."""
+def usual_near(value: float, error: float, *, logarithm: bool) -> list[float]:
+    """Numbers that a person would write within `error` of what was read, one of base 2 with them for a logarithm."""
     found = [_shortest(value - error, value + error)]
     if logarithm:
-        found.append(_shortest((value - error) * _LOG2_E, (value + error) * _LOG2_E) / _LOG2_E)
-        return min(found, key=lambda each: min(_length(each), _length(each * _LOG2_E)))
-    return found[0]
+        found.insert(0, _shortest((value - error) * _LOG2_E, (value + error) * _LOG2_E) / _LOG2_E)
+        found.sort(key=lambda each: min(_digits(each), _digits(each * _LOG2_E)))
+    return list(dict.fromkeys(found))
+
+
+def _digits(value: float) -> int:
+    return len(f"{abs(value):.4g}".replace(".", ""))
 
 
 def number_words(value: float, *, logarithm: bool) -> str:
@@ -122,7 +126,3 @@ def _shortest(low: float, high: float) -> float:
             if number > low and number > 0:
                 return float(f"{number:.6g}")
     return high
-
-
-def _length(value: float) -> int:
-    return len(f"{abs(value):.4g}".rstrip("0").rstrip("."))

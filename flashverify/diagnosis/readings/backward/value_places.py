@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from flashverify.diagnosis.observation import Scene
     from flashverify.diagnosis.readings.backward.quantities import Quantity
 
-__all__ = ["value_places"]
+__all__ = ["beside", "value_places"]
 
 _BEYOND = (0, 3)
 """Which of the values beyond the last wrong one may be the end of the interval of a number: those next to it may be right by chance."""
@@ -79,4 +79,13 @@ def _pairs(quantity: Quantity, number: float, scene: Scene, *, below: bool) -> T
     values = None if s is None else quantity.of(scene, s)
     if s is None or values is None:
         return torch.zeros(1, 1, 1, 1, dtype=torch.bool)
-    return ((values < number) if below else (values > number)) & s.see
+    beyond = (values < number) if below else (values > number)
+    return beyond if values.shape[3] == 1 else beyond & s.see
+
+
+def beside(quantity: Quantity, inside: Tensor, outside: Tensor, *, below: bool) -> Iterator[Place]:
+    """Sets of one value that hold what has the values `inside`, and nothing that has the values `outside`, which lie on one side of these."""
+    if below:
+        yield from _below(quantity, float(inside.max()), outside.unique())
+    else:
+        yield from _above(quantity, float(inside.min()), outside.unique())
