@@ -32,6 +32,8 @@ _FEW = 150
 """Wrong pairs, and right ones, on which most formulas are refuted."""
 _CERTAIN = 4.0
 """Times its rounding that a declared value is at least, for the ratio to it to be known."""
+_ABSENT = 1e-3
+"""Share of its declared value up to which a pair counts as missing."""
 _NAMES = 3
 """Names of one coefficient that are tried."""
 
@@ -79,6 +81,12 @@ class Reading:
     def telling(self) -> bool:
         """Whether so many pairs are wrong that a formula can be told."""
         return int(self.wrong.sum()) >= _FEWEST
+
+    @property
+    def in_part(self) -> float:
+        """The share of the wrong pairs that are neither 0 in place of what is declared nor hidden."""
+        there = self.steps.see & (self.target.abs() > _ABSENT * self.declared_values.abs())
+        return float(there[self.wrong].double().mean())
 
     def _chosen(self) -> Tensor:
         """Bool: some pairs, wrong ones and right ones, on which most formulas are refuted quickly."""

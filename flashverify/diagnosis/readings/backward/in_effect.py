@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     _Search = Callable[[Reading, Callable[[], bool]], Iterator[Formula]]
     _OfSums = SumFormula | NumberedSum | RowFormula | SinkFormula | BucketFormula
 
-__all__ = ["gradients_in_effect"]
+__all__ = ["gradients_in_effect", "no_mask"]
 
 _READ = ("dq", "dk", "dv", "dbias")
 _TRIED = 12
@@ -45,6 +45,8 @@ _SUMS = 24
 """Likewise of places of a sum: on one case several rules give the same rows."""
 _ASKED, _MOST_ASKED = 4, 10
 """Cases that are asked pair by pair: those that show enough wrong pairs, and all."""
+_LOOKED_AT, _MOST = 2, 0.8
+"""Cases that are asked whether pairs are missing, and the share of the wrong ones that are not from which on none is said to be."""
 _ENOUGH = 2_000
 """Pairs from which on a case tells no more by having more."""
 
@@ -84,6 +86,18 @@ def gradients_in_effect(trials: Trials, scene: Scene) -> tuple[str, ...]:
     for reading in readings:  # dear, and rarely of use: where no case shows a simpler one
         _take(found, trials, scene, reading, double_formulas)
     return (*moved.values(), *sentences(found, scene), *_of_rows(trials, scene, found))
+
+
+def no_mask(trials: Trials, scene: Scene) -> bool:
+    """Whether most wrong pairs of a gradient are there, with another value: no pair that is missing or hidden, as under a wrong mask."""
+    outputs = [name for name in _READ[:3] if name in scene.failures]
+    if not outputs or scene.case.quantised is not None or scene.inputs.do is None:
+        return False
+    for effect in islice(effects(trials, scene), _LOOKED_AT):
+        found = [Reading(effect, name) for name in outputs if name in effect.read]
+        if found and all(reading.telling for reading in found):
+            return all(reading.in_part > _MOST for reading in found)
+    return False
 
 
 def _take(
