@@ -77,7 +77,7 @@ def clamps(reading: Any) -> Iterator[dict[str, Option]]:
         for number in usual_near(value, known, logarithm=each.logarithm):
             how = f"{each.words} {side} {number_words(number, logarithm=each.logarithm)}"
             limits = (-number, number) if size else (number, None) if low else (None, number)
-            yield {each.step: Option(how, partial(_value, each.change, limits))}
+            yield {each.step: Option(how, partial(_value, each.change, limits), by_value=True)}
 
 
 def _value(change: Callable[..., Any], limits: tuple[float | None, float | None], scene: Scene, s: Steps) -> Any:

@@ -69,6 +69,11 @@ class Formula:
         numbers = self.numbers[0].cost if same else sum(each.cost for each in self.numbers)
         return len(self.changed) + numbers
 
+    @property
+    def by_value(self) -> bool:
+        """Whether a number in the code stands beside values."""
+        return any(each.by_value for each in self.changed.values()) or (self.place is not None and self.place.by_value)
+
     def option(self, step: str) -> Option:
         """What stands for a step."""
         return self.changed.get(step, DECLARED[step])

@@ -140,7 +140,8 @@ def _of_rows(trials: Trials, scene: Scene, read: Collection[str]) -> Iterator[st
         tried: Iterator[_OfSums] = chain(numbered, sums, rows, sinks, bucket_formulas(start, name))
         for formula in tried:
             placed = isinstance(formula, SumFormula)
-            held = confirmed(trials, start, name, _build(formula), placed=placed)
+            by_value = isinstance(formula, SumFormula) and formula.place.by_value
+            held = confirmed(trials, start, name, _build(formula), placed=placed, by_value=by_value)
             if held is not None and (held.always or not said):
                 said = formula.words(scene.inputs.dlse is not None) + held.reservation()
             if held is not None and held.always:
@@ -169,7 +170,9 @@ def _confirmed(trials: Trials, scene: Scene, read: Reading, tried: Iterator[Form
     for formula in islice(tried, _TRIED):
         if second is not None and formula.differences() != second[0].differences():
             break  # only another place of the same formula may say more
-        held = confirmed(trials, scene, formula.output, _build(formula), placed=formula.place is not None)
+        held = confirmed(
+            trials, scene, formula.output, _build(formula), placed=formula.place is not None, by_value=formula.by_value
+        )
         sizes = of_each_size(formula, read.scene) if held is None else []
         if sizes and trials.left():
             held = confirmed(trials, scene, formula.output, _build(*sizes), placed=formula.place is not None)

@@ -32,10 +32,12 @@ class Place(NamedTuple):
     Attributes:
         words: such as `in the last tile of 64 keys`.
         pairs: bool of a case, broadcasts to its pairs.
+        by_value: whether a number in the code stands beside values.
     """
 
     words: str
     pairs: Callable[[Scene], Tensor]
+    by_value: bool = False
 
     def both(self, other: Place) -> Place:
         """The pairs of both."""

@@ -58,7 +58,7 @@ def _below(quantity: Quantity, largest: float, every: Tensor) -> Iterator[Place]
     for high in _nearest(every[every > largest]):
         for number in usual_between(largest, high, logarithm=quantity.logarithm):
             words = f"{quantity.words} is below {number_words(number, logarithm=quantity.logarithm)}"
-            yield Place(words, partial(_pairs, quantity, number, below=True))
+            yield Place(words, partial(_pairs, quantity, number, below=True), True)
 
 
 def _above(quantity: Quantity, smallest: float, every: Tensor) -> Iterator[Place]:
@@ -66,7 +66,7 @@ def _above(quantity: Quantity, smallest: float, every: Tensor) -> Iterator[Place
     for low in _nearest(every[every < smallest].flip(0)):
         for number in usual_between(-smallest, -low, logarithm=quantity.logarithm):
             words = f"{quantity.words} is above {number_words(-number, logarithm=quantity.logarithm)}"
-            yield Place(words, partial(_pairs, quantity, -number, below=False))
+            yield Place(words, partial(_pairs, quantity, -number, below=False), True)
 
 
 def _nearest(values: Tensor) -> Iterator[float]:
