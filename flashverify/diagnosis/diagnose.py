@@ -21,7 +21,7 @@ from flashverify.diagnosis.padding_experiment import padding_reaches
 from flashverify.diagnosis.place import first_line, place_of
 from flashverify.diagnosis.precision import precision_words
 from flashverify.diagnosis.readings import Readings
-from flashverify.diagnosis.related_cases import variants
+from flashverify.diagnosis.related_cases import peaked, variants
 from flashverify.diagnosis.saying import claim_words, named_diagnosis, ruled_diagnosis, sentence_of
 from flashverify.diagnosis.siblings import sibling
 from flashverify.diagnosis.state.naming import kept_from_earlier, of_a_later_call
@@ -211,8 +211,13 @@ def _in_fp32(trials: Trials, scene: Scene) -> Scene | None:
     twin = None if same == scene.case else trials.scene(same)
     if twin is None or twin.failures:
         return twin
-    for seed in _OTHER_VALUES:
-        other = trials.scene(replace(same, values=replace(same.values, regime="normal", seed=seed, edits=())))
+    for regime in dict.fromkeys((same.values.regime, "normal")):
+        for seed in _OTHER_VALUES:
+            other = trials.scene(replace(same, values=replace(same.values, regime=regime, seed=seed, edits=())))
+            if other is not None and other.failures:
+                return other
+    for steep in peaked(trials.subject, same):  # values of a regime depend on what the dtype holds
+        other = trials.scene(steep)
         if other is not None and other.failures:
             return other
     return twin

@@ -72,9 +72,9 @@ PLANTED = {
     "large weights are left out": (
         STEEP,
         {"at_slope": assign(inner=lambda s: torch.where(s.p > 0.75, 0.0, s.inner))},
-        "dQ and dK is 0 at pairs whose weight is above 0.75",
+        "dQ and dK is 0 at pairs whose weight is above about 0.75",
     ),
-    "rows of a low LSE are left out": (STEEP, {"at_weights": _of_low_rows}, "dV are 0 in rows whose LSE is below -2 "),
+    "rows of a low LSE are left out": (STEEP, {"at_weights": _of_low_rows}, "dV are 0 in rows whose LSE is below about -2 "),
     "a sign of delta": (
         CASE,
         {"at_rows": assign(delta=lambda s: s.delta.clamp(min=0))},
@@ -83,7 +83,7 @@ PLANTED = {
     "small sinks are left out": (
         SINK,
         {"at_sink": assign(sink_weight=lambda s: torch.where(s.sink_weight < 0.01, 0.0, s.sink_weight))},
-        "dsink leaves out what it sums in rows whose sink has a weight that is below 0.01",
+        "dsink leaves out what it sums in rows whose sink has a weight that is below about 0.01",
     ),
 }
 

@@ -74,8 +74,10 @@ def _at_places(reading: Reading, tried: list[dict[str, Option]], left: Callable[
     """Formulas that hold at the pairs of a rule, which holds every wrong pair."""
     values = value_places(reading.scene, reading.wrong, reading.asked)
     for rules in covering_places(reading.scene, reading.wrong, reading.asked, values):
-        for formula in _cheapest(reading, tried, rules[0], left):
-            yield from (replace(formula, place=place) for place in rules)
+        plain = [{}] if rules[0].by_value else tried
+        for formula in _cheapest(reading, plain, rules[0], left):
+            places = (place for place in rules if not (formula.changed and place.by_value))
+            yield from (replace(formula, place=place) for place in places)
 
 
 def _elsewhere(changed: dict[str, Option]) -> bool:

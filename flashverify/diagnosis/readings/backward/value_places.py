@@ -28,6 +28,9 @@ __all__ = ["beside", "value_places"]
 _BEYOND = (0, 3)
 """Which of the values beyond the last wrong one may be the end of the interval of a number: those next to it may be right by chance."""
 
+_EXACT = 0.02
+"""Share of a number up to which the gap around it may be wide for it to be said without more."""
+
 
 def value_places(scene: Scene, wrong: Tensor, asked: Tensor) -> Iterator[Place]:
     """Sets by one value that hold every pair of `wrong`.
@@ -57,7 +60,7 @@ def _below(quantity: Quantity, largest: float, every: Tensor) -> Iterator[Place]
     """With t in (largest, the next value]."""
     for high in _nearest(every[every > largest]):
         for number in usual_between(largest, high, logarithm=quantity.logarithm):
-            words = f"{quantity.words} is below {number_words(number, logarithm=quantity.logarithm)}"
+            words = f"{quantity.words} is below {_roughly(number, high - largest, quantity)}"
             yield Place(words, partial(_pairs, quantity, number, below=True), True)
 
 
@@ -65,8 +68,13 @@ def _above(quantity: Quantity, smallest: float, every: Tensor) -> Iterator[Place
     """With t in [the value before, smallest)."""
     for low in _nearest(every[every < smallest].flip(0)):
         for number in usual_between(-smallest, -low, logarithm=quantity.logarithm):
-            words = f"{quantity.words} is above {number_words(-number, logarithm=quantity.logarithm)}"
+            words = f"{quantity.words} is above {_roughly(-number, smallest - low, quantity)}"
             yield Place(words, partial(_pairs, quantity, -number, below=False), True)
+
+
+def _roughly(number: float, gap: float, quantity: Quantity) -> str:
+    """The number in words, which no value in a gap of that width tells from another one."""
+    return "about " * (gap > _EXACT * abs(number) > 0) + number_words(number, logarithm=quantity.logarithm)
 
 
 def _nearest(values: Tensor) -> Iterator[float]:
