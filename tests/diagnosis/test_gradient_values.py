@@ -80,6 +80,11 @@ PLANTED = {
         {"at_rows": assign(delta=lambda s: s.delta.clamp(min=0))},
         "delta as it is returned is 0 in rows whose delta is below 0",
     ),
+    "a clipped gradient": (
+        CASE,
+        {"at_end": assign(dq=lambda s: s.dq.clamp(-0.04, 0.04))},
+        "elements of dQ have a magnitude of at most 0.04: they are clipped",
+    ),
     "small sinks are left out": (
         SINK,
         {"at_sink": assign(sink_weight=lambda s: torch.where(s.sink_weight < 0.01, 0.0, s.sink_weight))},

@@ -11,6 +11,7 @@ from flashverify.diagnosis.readings.backward.bucket_readings import bucket_formu
 from flashverify.diagnosis.readings.backward.confirming import confirmed
 from flashverify.diagnosis.readings.backward.elsewhere import places_elsewhere
 from flashverify.diagnosis.readings.backward.fitting import Reading
+from flashverify.diagnosis.readings.backward.limits import Limited, limits
 from flashverify.diagnosis.readings.backward.row_readings import OF_ROWS, row_formulas
 from flashverify.diagnosis.readings.backward.simplest import double_formulas, formulas
 from flashverify.diagnosis.readings.backward.sink_readings import sink_formulas
@@ -117,10 +118,15 @@ def _widest(trials: Trials, scene: Scene) -> Scene:
 
 
 def _elsewhere(trials: Trials, scene: Scene, outputs: list[str]) -> Iterator[tuple[str, str]]:
-    """Outputs that are right at another place, each with its sentence."""
+    """Outputs that are right at another place, or but for a limit, each with its sentence."""
     for name in outputs:
-        for each in places_elsewhere(scene, name):
-            held = confirmed(trials, scene, name, _build(each), placed=False) if trials.left() else None
+        for each in chain(limits(scene, name), places_elsewhere(scene, name)):
+            of_value = isinstance(each, Limited)
+            held = (
+                confirmed(trials, scene, name, _build(each), placed=of_value, by_value=of_value)
+                if trials.left()
+                else None
+            )
             if held is not None and held.always:
                 yield name, each.words()
                 break
@@ -185,7 +191,7 @@ def _confirmed(trials: Trials, scene: Scene, read: Reading, tried: Iterator[Form
 
 
 def _build(
-    *formulas: Formula | _OfSums | Elsewhere,
+    *formulas: Formula | _OfSums | Elsewhere | Limited,
 ) -> Callable[[Scene], Iterator[Alternative]]:
     """The alternatives of one formula, or of several of which any may hold on a case."""
 
