@@ -74,7 +74,11 @@ PLANTED = {
         {"at_slope": assign(inner=lambda s: torch.where(s.p > 0.75, 0.0, s.inner))},
         "dQ and dK is 0 at pairs whose weight is above about 0.75",
     ),
-    "rows of a low LSE are left out": (STEEP, {"at_weights": _of_low_rows}, "dV are 0 in rows whose LSE is below about -2 "),
+    "rows of a low LSE are left out": (
+        STEEP,
+        {"at_weights": _of_low_rows},
+        "dV are 0 in rows whose LSE is below about -2 ",
+    ),
     "a sign of delta": (
         CASE,
         {"at_rows": assign(delta=lambda s: s.delta.clamp(min=0))},

@@ -120,7 +120,8 @@ def _widest(trials: Trials, scene: Scene) -> Scene:
 def _elsewhere(trials: Trials, scene: Scene, outputs: list[str]) -> Iterator[tuple[str, str]]:
     """Outputs that are right at another place, or but for a limit, each with its sentence."""
     for name in outputs:
-        for each in chain(limits(scene, name), places_elsewhere(scene, name)):
+        tried: Iterator[Limited | Elsewhere] = chain(limits(scene, name), places_elsewhere(scene, name))
+        for each in tried:
             of_value = isinstance(each, Limited)
             held = (
                 confirmed(trials, scene, name, _build(each), placed=of_value, by_value=of_value)

@@ -51,7 +51,7 @@ def value_places(scene: Scene, wrong: Tensor, asked: Tensor) -> Iterator[Place]:
         known = asked & s.see & torch.isfinite(wide)
         if not bool((known | ~wrong).all()):
             continue
-        found, every = wide[wrong], wide[known].unique()
+        found, every = wide[wrong], _distinct(wide[known])
         yield from _below(quantity, float(found.max()), every)
         yield from _above(quantity, float(found.min()), every)
 
@@ -77,6 +77,14 @@ def _roughly(number: float, gap: float, quantity: Quantity) -> str:
     return "about " * (gap > _EXACT * abs(number) > 0) + number_words(number, logarithm=quantity.logarithm)
 
 
+def _distinct(x: Tensor) -> Tensor:
+    """Each value once, ascending."""
+    ordered = x.sort().values
+    new = torch.ones_like(ordered, dtype=torch.bool)
+    new[1:] = ordered[1:] != ordered[:-1]
+    return ordered[new]
+
+
 def _nearest(values: Tensor) -> Iterator[float]:
     if len(values):
         yield from dict.fromkeys(float(values[min(n, len(values) - 1)]) for n in _BEYOND)
@@ -94,6 +102,6 @@ def _pairs(quantity: Quantity, number: float, scene: Scene, *, below: bool) -> T
 def beside(quantity: Quantity, inside: Tensor, outside: Tensor, *, below: bool) -> Iterator[Place]:
     """Sets of one value that hold what has the values `inside`, and nothing that has the values `outside`, which lie on one side of these."""
     if below:
-        yield from _below(quantity, float(inside.max()), outside.unique())
+        yield from _below(quantity, float(inside.max()), _distinct(outside))
     else:
-        yield from _above(quantity, float(inside.min()), outside.unique())
+        yield from _above(quantity, float(inside.min()), _distinct(outside))
