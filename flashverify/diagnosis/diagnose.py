@@ -132,7 +132,7 @@ def diagnose(
         words, conditions = described(trials, starts[0], verdict.output)
         evidence = f"The loads are watched; {shown} further cases show the same one."
         return Diagnosis("", f"{sentence} {words}", (), place, conditions, evidence, reading=sentence)
-    cases = dict.fromkeys((starts[0].case, scene.case) if not remark else (scene.case,))
+    cases = dict.fromkeys((scene.case, starts[0].case) if not remark else (scene.case,))
     rounding = partial(_rounding, subject, list(cases), verdict, end, seconds)
     searches: tuple[_Search, ...] = (named, named_at_places)
     precise, hearing = None, Hearing(trials, verdict.output)
@@ -176,13 +176,17 @@ def diagnose(
 
 
 def _rounding(subject: Subject, cases: list[Case], verdict: Verdict, end: float, seconds: float) -> Diagnosis | None:
-    """What is rounded that should not be, in words; None where the errors do not look so. In fp32, the first of two cases, the declared roundings hide least."""
-    found = None
-    for case in cases:
-        limit = min(end, time.monotonic() + _PRECISION * seconds / len(cases))
-        found = precision_words(subject, case, verdict, limit) or found
-        if found is not None and found.evidence:
-            break
+    """What is rounded that should not be, in words; None where the errors do not look so.
+
+    In fp32, the second of two cases, no declared rounding hides what fails in every dtype.
+    """
+    found: Diagnosis | None = None
+    for number, case in enumerate(cases):
+        share = _PRECISION * seconds / (1 + number)
+        said = precision_words(subject, case, verdict, min(end, time.monotonic() + share))
+        if said is not None and said.evidence:
+            return said
+        found = found or said
     return found
 
 
