@@ -21,7 +21,7 @@ from flashverify.diagnosis.padding_experiment import padding_reaches
 from flashverify.diagnosis.place import first_line, place_of
 from flashverify.diagnosis.precision import precision_words
 from flashverify.diagnosis.readings import Readings
-from flashverify.diagnosis.related_cases import variants
+from flashverify.diagnosis.related_cases import peaked, variants
 from flashverify.diagnosis.saying import claim_words, named_diagnosis, ruled_diagnosis, sentence_of
 from flashverify.diagnosis.siblings import sibling
 from flashverify.diagnosis.starting import smaller_with_a_launch, with_usual_settings
@@ -130,13 +130,14 @@ def diagnose(
             starts.insert(0, other)
     for start in starts:
         trials.keep(start)
-    said, cases = unwritten_read(trials, starts[0])
+    said, shown = unwritten_read(trials, starts[0])
     if said:
         sentence = sentence_of(said)
         words, conditions = described(trials, starts[0], verdict.output)
-        evidence = f"The loads are watched; {cases} further cases show the same one."
+        evidence = f"The loads are watched; {shown} further cases show the same one."
         return Diagnosis("", f"{sentence} {words}", (), place, conditions, evidence, reading=sentence)
-    rounding = partial(_rounding, subject, scene.case, verdict, end, seconds)
+    cases = dict.fromkeys((scene.case, starts[0].case) if not remark else (scene.case,))
+    rounding = partial(_rounding, subject, list(cases), verdict, end, seconds)
     searches: tuple[_Search, ...] = (named, named_at_places)
     precise, hearing = None, Hearing(trials, verdict.output)
     if remark:  # what rounds wrongly is right at no place, and looks like no other mistake
@@ -178,9 +179,19 @@ def diagnose(
     )
 
 
-def _rounding(subject: Subject, case: Case, verdict: Verdict, end: float, seconds: float) -> Diagnosis | None:
-    """What is rounded that should not be, in words; None where the errors do not look so."""
-    return precision_words(subject, case, verdict, min(end, time.monotonic() + _PRECISION * seconds))
+def _rounding(subject: Subject, cases: list[Case], verdict: Verdict, end: float, seconds: float) -> Diagnosis | None:
+    """What is rounded that should not be, in words; None where the errors do not look so.
+
+    In fp32, the second of two cases, no declared rounding hides what fails in every dtype.
+    """
+    found: Diagnosis | None = None
+    for number, case in enumerate(cases):
+        share = _PRECISION * seconds / (1 + number)
+        said = precision_words(subject, case, verdict, min(end, time.monotonic() + share))
+        if said is not None and said.evidence:
+            return said
+        found = found or said
+    return found
 
 
 def _of_state(subject: Subject, case: Case, verdict: Verdict, first: Case | None, number: int, end: float) -> Diagnosis:
@@ -208,8 +219,13 @@ def _in_fp32(trials: Trials, scene: Scene) -> Scene | None:
     twin = None if same == scene.case else trials.scene(same)
     if twin is None or twin.failures:
         return twin
-    for seed in _OTHER_VALUES:
-        other = trials.scene(replace(same, values=replace(same.values, regime="normal", seed=seed, edits=())))
+    for regime in dict.fromkeys((same.values.regime, "normal")):
+        for seed in _OTHER_VALUES:
+            other = trials.scene(replace(same, values=replace(same.values, regime=regime, seed=seed, edits=())))
+            if other is not None and other.failures:
+                return other
+    for steep in peaked(trials.subject, same):  # values of a regime depend on what the dtype holds
+        other = trials.scene(steep)
         if other is not None and other.failures:
             return other
     return twin

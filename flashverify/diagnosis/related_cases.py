@@ -15,10 +15,12 @@ if TYPE_CHECKING:
     from flashverify.case.case import Case
     from flashverify.subjects.interface import Subject
 
-__all__ = ["grown", "telling", "variants", "windows"]
+__all__ = ["grown", "peaked", "telling", "variants", "windows"]
 
 _SIZES = ((0, 0), (5, 7), (140, 150), (18, 34), (33, 66), (2, 130))
 """Rows and keys that are added."""
+_STEEP = ((8.0, 24, 2), (256.0, 40, 1))
+"""Times the usual scale, with rows and keys that are added, under which weights are near 0 and near 1, and an LSE is far from 0 on both sides."""
 
 
 def variants(subject: Subject, case: Case) -> Iterator[Case]:
@@ -28,6 +30,16 @@ def variants(subject: Subject, case: Case) -> Iterator[Case]:
         if candidate is not None and candidate not in seen and subject.supports.refusal(candidate) is None:
             seen.add(candidate)
             yield candidate
+
+
+def peaked(subject: Subject, case: Case) -> Iterator[Case]:
+    """Cases with few keys and a large scale that the subject accepts: a number in the code of a kernel lies between their values."""
+    for number, (factor, rows, keys) in enumerate(_STEEP):
+        few = grown(case, rows, keys, regime="normal", seed=case.values.seed + 61 + number)
+        if few is not None:
+            steep = replace(few, scale=factor * few.dim_qk**-0.5)
+            if subject.supports.refusal(steep) is None:
+                yield steep
 
 
 def telling(subject: Subject, case: Case) -> Iterator[Case]:
