@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
+from flashverify.checks.reuse import NAMES
 from flashverify.diagnosis.arbitration import Hearing
 from flashverify.diagnosis.attempting import attempted
 from flashverify.diagnosis.description import described
@@ -24,6 +25,7 @@ from flashverify.diagnosis.readings import Readings
 from flashverify.diagnosis.related_cases import variants
 from flashverify.diagnosis.saying import claim_words, named_diagnosis, ruled_diagnosis, sentence_of
 from flashverify.diagnosis.siblings import sibling
+from flashverify.diagnosis.state.following import of_the_call_before
 from flashverify.diagnosis.state.naming import kept_from_earlier, of_a_later_call
 from flashverify.diagnosis.state.pairs import fresh_number
 from flashverify.diagnosis.state.telling import gone, told
@@ -49,6 +51,8 @@ _PRECISION = 0.3
 """Share of the time for a defect of precision."""
 _READINGS = 0.4
 """Share of the time that is kept for reading what the kernel computes where nothing is named."""
+_BEFORE = 0.6
+"""Share of the time for what a call has of the call before it, where no check says which call that is."""
 _FATAL = ("crash", "hang", "exception")
 """Checks whose failures leave no outputs to explain."""
 _NONE = "No known wrong semantics explains it."
@@ -181,10 +185,18 @@ def _rounding(subject: Subject, case: Case, verdict: Verdict, end: float, second
 
 def _of_state(subject: Subject, case: Case, verdict: Verdict, first: Case | None, number: int, end: float) -> Diagnosis:
     """What a later call computes with of an earlier one; in the words of the check where none is found."""
-    for each in dict.fromkeys((case, first or case)):
-        found = kept_from_earlier(subject, each, verdict.error, number, end)
-        if found is not None:
-            return found
+    cases = dict.fromkeys((case, first or case))
+    asked = verdict.check == "reuse" and verdict.error in NAMES  # else any call may have made it wrong
+    middle = end if asked else time.monotonic() + _BEFORE * (end - time.monotonic())
+    searches = (
+        lambda each: kept_from_earlier(subject, each, verdict.error, number, end),
+        lambda each: attempted("asking for the call before", lambda: of_the_call_before(subject, each, middle), None),
+    )
+    for search in searches if asked else reversed(searches):
+        for each in cases:
+            found = search(each)
+            if found is not None:
+                return found
     return told(subject, case, verdict)
 
 

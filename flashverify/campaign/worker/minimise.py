@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from flashverify.campaign.causes.diagnoses import KEPT, OF_VALUES
+from flashverify.campaign.causes.diagnoses import OF_VALUES
 from flashverify.campaign.causes.hidden import bucket_of
 from flashverify.campaign.causes.sighting import may_follow, sightings_of
 from flashverify.campaign.causes.symptoms import TOLD_BY_VALUES, symptom
@@ -18,6 +18,7 @@ from flashverify.campaign.protocol import Improved, Judge, Minimal, Minimise, St
 from flashverify.campaign.shrink.shrinker import shrink
 from flashverify.campaign.supervisor.probe import Probe
 from flashverify.case.text import format_case, parse_case
+from flashverify.diagnosis.state.wording import tells_of_state
 from flashverify.errors import NoVerdictError
 from flashverify.judge.record import Confirmation, Diagnosis
 
@@ -141,10 +142,10 @@ def _right_alone(
     """
     if task.key.check in PROCESS_CHECKS:
         return None
-    if found is None or not found.name.startswith(KEPT):
+    if found is None or not tells_of_state(found):
         later = msgspec.structs.replace(verdict, check="reuse")
         found = _diagnosis(session, task, text, later, end)
-    kept = found if found is not None and found.name.startswith(KEPT) else Diagnosis()
+    kept = found if found is not None and tells_of_state(found) else Diagnosis()
     return msgspec.structs.replace(kept, sentence=f"{kept.sentence} {_ALONE}".strip())
 
 

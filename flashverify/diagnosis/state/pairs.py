@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from flashverify.case.case import Case
     from flashverify.subjects.interface import Subject
 
-__all__ = ["KINDS", "Pair", "fresh_number", "kinds_of", "pairs"]
+__all__ = ["KINDS", "Pair", "fresh_number", "kinds_of", "lengths_of", "pairs", "without"]
 
 KINDS = ("values", "lengths", "settings", "storage", "larger")
 _SIZES = (
@@ -155,11 +155,11 @@ def _others(subject: Subject, case: Case, kind: str) -> Iterator[tuple[str, Case
     if kind == "values":
         yield "other values", case
     elif kind == "lengths":
-        yield from _lengths(case)
+        yield from lengths_of(case)
     elif kind == "settings":
         yield from settings_of(case)
         yield from _drawn(case)
-        yield from _without(case)
+        yield from without(case)
     elif kind == "storage":
         yield from strides_of(case)
         yield from dtypes_of(case)
@@ -167,7 +167,7 @@ def _others(subject: Subject, case: Case, kind: str) -> Iterator[tuple[str, Case
         yield "a larger problem", found
 
 
-def _without(case: Case) -> Iterator[tuple[str, Case]]:
+def without(case: Case) -> Iterator[tuple[str, Case]]:
     """The case without a gradient through the LSE, or with one where it has none; without each term of the logits that it has."""
     if case.grad.backward:
         yield _NO_DLSE, dataclasses.replace(case, grad=dataclasses.replace(case.grad, dlse=not case.grad.dlse))
@@ -176,7 +176,7 @@ def _without(case: Case) -> Iterator[tuple[str, Case]]:
             yield f"no {words}", dataclasses.replace(case, logits=dataclasses.replace(case.logits, **{name: nothing}))
 
 
-def _lengths(case: Case) -> Iterator[tuple[str, Case]]:
+def lengths_of(case: Case) -> Iterator[tuple[str, Case]]:
     """About half of each declared length, or the whole room, and prefixes of other lengths."""
     for names in (LENGTHS, ("prefix_lengths",)):
         changed: dict[str, Any] = {
