@@ -26,6 +26,7 @@ from flashverify.diagnosis.related_cases import variants
 from flashverify.diagnosis.saying import claim_words, named_diagnosis, ruled_diagnosis, sentence_of
 from flashverify.diagnosis.siblings import sibling
 from flashverify.diagnosis.state.following import of_the_call_before
+from flashverify.diagnosis.state.for_good import draws_of_the_first_call
 from flashverify.diagnosis.state.naming import kept_from_earlier, of_a_later_call
 from flashverify.diagnosis.state.pairs import fresh_number
 from flashverify.diagnosis.state.telling import gone, told
@@ -92,7 +93,7 @@ def diagnose(
     found = first_scene(subject, case, verdict)
 
     def of_a_later_one() -> Diagnosis | None:
-        return of_a_later_call(subject, case, verdict, number, seconds, first)
+        return of_a_later_call(subject, case, seconds, first)
 
     if found is None:
         if gone(subject, case, verdict):
@@ -191,6 +192,7 @@ def _of_state(subject: Subject, case: Case, verdict: Verdict, first: Case | None
     searches = (
         lambda each: kept_from_earlier(subject, each, verdict.error, number, end),
         lambda each: attempted("asking for the call before", lambda: of_the_call_before(subject, each, middle), None),
+        lambda each: attempted("asking for the first call", lambda: draws_of_the_first_call(subject, each, end), None),
     )
     for search in searches if asked else reversed(searches):
         for each in cases:

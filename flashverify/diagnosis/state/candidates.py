@@ -12,7 +12,7 @@ import torch
 from flashverify.diagnosis.expected import Expected, explains
 from flashverify.diagnosis.observe import seen
 from flashverify.diagnosis.state.intermediates import INTERMEDIATES
-from flashverify.diagnosis.state.numbers import as_few_parts, offset_alone, parts_left_over, seed_alone
+from flashverify.diagnosis.state.numbers import as_few_parts, as_many_keys, offset_alone, parts_left_over, seed_alone
 from flashverify.diagnosis.state.things import SEVERAL, THINGS
 from flashverify.formats import FORMATS
 from flashverify.outputs import output
@@ -201,6 +201,11 @@ SINGLE = (
         "strides",
         "the second call reads its tensors by the strides of the first: they are kept from call to call",
         _strides,
+    ),
+    Candidate(
+        "keys",
+        "the second call sees no more keys than the first has: their number is kept from call to call",
+        as_many_keys,
     ),
     Candidate(
         "dropout-seed-alone",

@@ -12,6 +12,7 @@ from flashverify.diagnosis.place import place_of
 from flashverify.diagnosis.state.calling import Called, Way, called, in_reverse
 from flashverify.diagnosis.state.candidates import CANDIDATES, Candidate, fitting
 from flashverify.diagnosis.state.following import follows_another, of_the_call_before
+from flashverify.diagnosis.state.for_good import draws_of_the_first_call
 from flashverify.diagnosis.state.pairs import fresh_number, kinds_of, pairs
 from flashverify.diagnosis.state.suspecting import suspected
 from flashverify.diagnosis.state.wording import joined, name_of, said, sentence
@@ -20,7 +21,6 @@ from flashverify.outputs import KERNELS, OUTPUTS
 
 if TYPE_CHECKING:
     from flashverify.case.case import Case
-    from flashverify.judge.verdict import Verdict
     from flashverify.subjects.interface import Subject
 
 __all__ = ["kept_from_earlier", "of_a_later_call"]
@@ -75,25 +75,23 @@ def kept_from_earlier(
     return None
 
 
-def of_a_later_call(
-    subject: Subject, case: Case, verdict: Verdict, number: int, seconds: float, first: Case | None = None
-) -> Diagnosis | None:
+def of_a_later_call(subject: Subject, case: Case, seconds: float, first: Case | None = None) -> Diagnosis | None:
     """What is kept where a failure of any other check is one of a later call; None where it is not.
 
     Args:
         subject: the kernel under test.
         case: where it fails.
-        verdict: the failing verdict.
-        number: of the diagnosis, see `fresh_number`.
         seconds: of the whole diagnosis, of which a share is used.
         first: a case that fails likewise, whose parts may allow sizes that nobody asked before where those of `case` do not.
     """
     end = time.monotonic() + _LOOKING * seconds
+    if (drawn := draws_of_the_first_call(subject, case, end)) is not None:
+        return drawn
     for each in dict.fromkeys((case, first or case)):
         for wide in (False, True):
-            if suspected(subject, each, number, end, wide=wide):
+            if kind := suspected(subject, each, end, wide=wide):
                 limit = time.monotonic() + _NAMING * seconds
-                return kept_from_earlier(subject, each, verdict.error, number, limit, wide=wide)
+                return kept_from_earlier(subject, each, kind, fresh_number(), limit, wide=wide)
     end = time.monotonic() + _LOOKING * seconds
     if follows_another(subject, case, end):
         return of_the_call_before(subject, case, time.monotonic() + _NAMING * seconds)

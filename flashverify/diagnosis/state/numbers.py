@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from flashverify.diagnosis.observation import Scene
     from flashverify.diagnosis.state.calling import Called
 
-__all__ = ["as_few_parts", "offset_alone", "parts_left_over", "seed_alone"]
+__all__ = ["as_few_parts", "as_many_keys", "offset_alone", "parts_left_over", "seed_alone"]
 
 
 def as_few_parts(_: object, called: Called) -> Expectations | None:
@@ -73,8 +73,17 @@ def _alike(one: Scene, two: Scene) -> bool:
 
 def _first(scene: Scene, alternatives: Iterator[Alternative]) -> Expectations | None:
     """What the first alternative expects under which all that fails of the forward is explained; None where none does."""
-    names = frozenset(FORWARD) & scene.failures.keys()
+    names = frozenset(name for name in FORWARD if name in scene.failures)
     for alternative in alternatives:
         if names and scene.agrees(alternative, names):
             return scene.expect(alternative, frozenset(FORWARD))
     return None
+
+
+def as_many_keys(_: object, called: Called) -> Expectations | None:
+    """The later call without its keys behind as many as the earlier one has."""
+    later, keys = called.later, called.earlier.case.seq_k
+    if keys >= later.case.seq_k or later.case.mask.packed is not None:
+        return None
+    near = torch.arange(later.case.seq_k).view(1, 1, 1, -1) < keys
+    return later.expect(Alternative(inputs=with_parts(later, keys_before=near)), frozenset(OUTPUTS))

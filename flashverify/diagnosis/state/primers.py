@@ -6,10 +6,9 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from flashverify.case.changes import change
-from flashverify.checks.passes.derived_problems import launches
 from flashverify.checks.reuse.neighbours import dtypes_of, settings_of, strides_of
 from flashverify.diagnosis.observation import LARGEST
-from flashverify.diagnosis.state.pairs import lengths_of, without
+from flashverify.diagnosis.state.pairs import lengths_of, other_launches, without
 from flashverify.diagnosis.trials import work
 
 if TYPE_CHECKING:
@@ -24,8 +23,6 @@ OTHER_VALUES = "other values"
 _CAPS = (2.5, 1.5, 0.75, 3.5)
 _SHARES = (0.25, 0.5, 0.125, 0.375)
 """Values of settings that are added, another one each turn."""
-_LAUNCHES = 400
-"""Launch parameters among which others are looked for."""
 
 
 def primers(subject: Subject, case: Case, turn: int) -> Iterator[tuple[str, Case]]:
@@ -47,7 +44,7 @@ def primers(subject: Subject, case: Case, turn: int) -> Iterator[tuple[str, Case
 
 
 def _all(subject: Subject, case: Case, turn: int) -> Iterator[tuple[str, Case | None]]:
-    launched = _launched(subject, case)
+    launched = other_launches(subject, case)
     case = dataclasses.replace(case, values=dataclasses.replace(case.values, seed=case.values.seed + 1 + turn))
     yield OTHER_VALUES, case
     yield from launched
@@ -58,24 +55,6 @@ def _all(subject: Subject, case: Case, turn: int) -> Iterator[tuple[str, Case | 
     yield from _sizes(case)
     yield from strides_of(case)
     yield from dtypes_of(case)
-
-
-def _launched(subject: Subject, case: Case) -> Iterator[tuple[str, Case | None]]:
-    """For each launch parameter the nearest smaller value and the nearest larger one, all others as they are."""
-    own = dict(case.launch)
-    if not own:
-        return
-    nearest: dict[str, tuple[int, tuple[tuple[str, int], ...]]] = {}
-    for _, launch in zip(range(_LAUNCHES), launches(subject, case), strict=False):
-        changed = [(name, value) for name, value in launch if own.get(name) != value]
-        if len(changed) != 1 or len(launch) != len(own) or changed[0][0] not in own:
-            continue
-        (name, value), before = changed[0], own[changed[0][0]]
-        what = f"a {'smaller' if value < before else 'larger'} {name}"
-        if what not in nearest or abs(value - before) < nearest[what][0]:
-            nearest[what] = abs(value - before), launch
-    for what, (_, launch) in nearest.items():
-        yield what, dataclasses.replace(case, launch=launch)
 
 
 def _with_one_more(case: Case, turn: int) -> Iterator[tuple[str, Case | None]]:

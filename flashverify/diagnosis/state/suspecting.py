@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from flashverify.diagnosis.state.calling import Way, called
-from flashverify.diagnosis.state.pairs import pairs
+from flashverify.diagnosis.state.pairs import fresh_number, pairs
 
 if TYPE_CHECKING:
     from flashverify.case.case import Case
@@ -14,36 +14,45 @@ if TYPE_CHECKING:
 
 __all__ = ["suspected"]
 
+_KINDS = ("lengths", "values", "settings", "launch", "sizes")
 _SUSPECTING = 2
 """Sizes of pairs, each of which shows a second call that is wrong after a right one: by chance one may."""
+_FURTHER = 2
+"""Sizes that are asked besides where one of them shows that."""
 
 
-def suspected(subject: Subject, case: Case, number: int, end: float, *, wide: bool = False) -> bool:
-    """Whether a second call at the addresses of the first is wrong, and the first is right, for pairs of two sizes.
+def suspected(subject: Subject, case: Case, end: float, *, wide: bool = False) -> str:
+    """In what two problems differ of which the second is wrong at the addresses of the first and the first is right, for pairs of two sizes.
 
     Args:
         subject: the kernel under test.
         case: where it fails.
-        number: of the diagnosis.
         end: `time.monotonic()` after which no further pair is tried.
         wide: heads and channels are new too: what is kept may go by these alone.
+
+    Returns:
+        One of the kinds of `kinds_of`; empty where there is none.
     """
-    for kind in ("lengths", "values", "settings"):
+    for kind in _KINDS:
         asked: dict[tuple[int, int, int], bool] = {}
         wrong_first = 0
-        for pair in pairs(subject, case, kind, number, wide=wide):
-            size = pair.earlier.batch, pair.earlier.seq_q, pair.earlier.seq_k
-            if (size not in asked and len(asked) == _SUSPECTING) or time.monotonic() > end:
+        for pair in pairs(
+            subject, case, kind, fresh_number(), wide=wide
+        ):  # what goes by the batch alone was not asked for another kind
+            base = pair.later if pair.turned else pair.earlier
+            size = base.batch, base.seq_q, base.seq_k
+            most = _SUSPECTING + _FURTHER * any(asked.values())
+            if (size not in asked and len(asked) == most) or time.monotonic() > end:
                 break
             if asked.get(size, False):
                 continue
             each = called(subject, pair, Way.HELD)
             if each is not None:
                 asked[size] = bool(each.later.failures)
+                if sum(asked.values()) == _SUSPECTING:
+                    return kind
                 continue
             wrong_first += 1
             if pair.earlier.batch != case.batch or wrong_first == _SUSPECTING:  # else it may be kept by the batch alone
-                return False
-        if len(asked) == _SUSPECTING and all(asked.values()):
-            return True
-    return False
+                return ""
+    return ""
