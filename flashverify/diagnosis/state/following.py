@@ -80,8 +80,8 @@ def follows_another(subject: Subject, case: Case, end: float) -> bool:
             if time.monotonic() > end:
                 return False
             repeated(subject, other, 1)
-        if not _equal([*before, *repeated(subject, base, 1)]):
-            return True
+            if not _equal([*before, *repeated(subject, base, 1)]):
+                return True
     return False
 
 

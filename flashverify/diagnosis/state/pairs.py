@@ -56,6 +56,7 @@ _LAUNCHES = 400
 """Launch parameters among which others are looked for."""
 _NO_DLSE = "no gradient through the LSE"
 _TERMS: tuple[tuple[str, str, Any], ...] = (
+    ("softcap", "softcap", None),
     ("bias", "bias", None),
     ("alibi", "ALiBi", False),
     ("sink", "sinks", False),
