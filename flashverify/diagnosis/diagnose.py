@@ -27,8 +27,9 @@ from flashverify.diagnosis.saying import claim_words, named_diagnosis, ruled_dia
 from flashverify.diagnosis.siblings import sibling
 from flashverify.diagnosis.state.following import of_the_call_before
 from flashverify.diagnosis.state.for_good import draws_of_the_first_call
-from flashverify.diagnosis.state.naming import kept_from_earlier, of_a_later_call
+from flashverify.diagnosis.state.naming import kept_from_earlier
 from flashverify.diagnosis.state.pairs import fresh_number
+from flashverify.diagnosis.state.suspecting import kept_from_any, of_a_later_call
 from flashverify.diagnosis.state.telling import gone, told
 from flashverify.diagnosis.trials import Trials, work
 from flashverify.judge.record import Diagnosis
@@ -189,8 +190,9 @@ def _of_state(subject: Subject, case: Case, verdict: Verdict, first: Case | None
     cases = dict.fromkeys((case, first or case))
     asked = verdict.check == "reuse" and verdict.error in NAMES  # else any call may have made it wrong
     middle = end if asked else time.monotonic() + _BEFORE * (end - time.monotonic())
+    kept = kept_from_earlier if asked else kept_from_any
     searches = (
-        lambda each: kept_from_earlier(subject, each, verdict.error, number, end),
+        lambda each: kept(subject, each, verdict.error, number, end),
         lambda each: attempted("asking for the call before", lambda: of_the_call_before(subject, each, middle), None),
         lambda each: attempted("asking for the first call", lambda: draws_of_the_first_call(subject, each, end), None),
     )

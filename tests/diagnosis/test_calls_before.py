@@ -10,8 +10,8 @@ from flashverify.checks import Plan, judge_case
 from flashverify.diagnosis.diagnose import diagnose
 from flashverify.diagnosis.state.following import follows_another, of_the_call_before
 from flashverify.diagnosis.state.for_good import draws_of_the_first_call
-from flashverify.diagnosis.state.naming import of_a_later_call
 from flashverify.diagnosis.state.primers import primers
+from flashverify.diagnosis.state.suspecting import of_a_later_call
 from flashverify.diagnosis.state.wording import tells_of_state
 from flashverify.judge.record import Diagnosis
 from flashverify.judge.verdict import Status, Verdict

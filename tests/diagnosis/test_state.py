@@ -11,8 +11,9 @@ from flashverify import parse_case
 from flashverify.checks import Plan, judge_case
 from flashverify.checks.passes.execution import execute
 from flashverify.diagnosis.diagnose import diagnose
-from flashverify.diagnosis.state import calling, naming
-from flashverify.diagnosis.state.naming import kept_from_earlier, of_a_later_call
+from flashverify.diagnosis.state import calling, suspecting
+from flashverify.diagnosis.state.naming import kept_from_earlier
+from flashverify.diagnosis.state.suspecting import of_a_later_call
 from flashverify.judge.verdict import Status, Verdict
 from flashverify.subjects import Contract, Supports
 from tests.checks.naive import SUPPORTS, attention, make
@@ -118,7 +119,7 @@ def test_what_is_kept_is_named_after_a_failure_of_any_check(check):
 @pytest.mark.parametrize(("wrong", "suspected"), [((101,), False), ((101, 103, 105), True)])
 def test_a_second_call_that_is_wrong_once_is_chance(monkeypatch, wrong, suspected):
     asked = []
-    monkeypatch.setattr(naming, "kept_from_earlier", lambda *_, **__: asked.append(1))
+    monkeypatch.setattr(suspecting, "kept_from_earlier", lambda *_, **__: asked.append(1))
     subject = make(lambda p: (lambda o, lse: (o * (1 + (p.case.values.seed in wrong)), lse))(*attention(p)))
     of_a_later_call(subject, parse_case(f"fv1 seq_q=6 seq_k=7 dtype=fp32 backward=no seed={wrong[0]}"), SECONDS)
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from flashverify.diagnosis.state.pairs import Pair
     from flashverify.subjects.interface import Subject
 
-__all__ = ["After", "Called", "Way", "after", "called", "in_reverse", "repeated"]
+__all__ = ["After", "Called", "Way", "after", "called", "in_reverse", "repeated", "returned"]
 
 
 class _RaisedError(Exception):
@@ -106,6 +106,14 @@ def repeated(subject: Subject, case: Case, calls: int) -> list[Scene]:
     except _RaisedError:
         return []
     return [] if None in found else [scene for scene in found if scene is not None]
+
+
+def returned(subject: Subject, problem: Problem) -> dict[str, Tensor]:
+    """What one call returns, which is held against nothing; empty where the subject raises an exception."""
+    try:
+        return _run(subject, problem, problem, 0)[0].outputs
+    except _RaisedError:
+        return {}
 
 
 def called(subject: Subject, pair: Pair, way: Way) -> Called | None:

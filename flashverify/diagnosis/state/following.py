@@ -9,9 +9,10 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from flashverify.case.changes import change
+from flashverify.case.memory.materialize import materialize
 from flashverify.diagnosis.place import place_of
 from flashverify.diagnosis.related_cases import grown
-from flashverify.diagnosis.state.calling import after, repeated
+from flashverify.diagnosis.state.calling import after, repeated, returned
 from flashverify.diagnosis.state.candidates import CANDIDATES, Candidate, fitting
 from flashverify.diagnosis.state.pairs import Pair
 from flashverify.diagnosis.state.primers import OTHER_VALUES, primers
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from flashverify.case.case import Case
-    from flashverify.diagnosis.observation import Scene
     from flashverify.diagnosis.state.calling import After
     from flashverify.subjects.interface import Subject
 
@@ -72,15 +72,17 @@ def follows_another(subject: Subject, case: Case, end: float) -> bool:
     """
     if not subject.contract.deterministic:
         return False
+    device = subject.device()
     for base in islice(_bases(subject, case), 2):
-        before = repeated(subject, base, _AT_ONCE)
+        problem, _ = materialize(base, device)
+        before = [returned(subject, problem) for _ in range(_AT_ONCE)]
         if not _equal(before):
             return True
         for _, other in primers(subject, base, 0):
             if time.monotonic() > end:
                 return False
-            repeated(subject, other, 1)
-            if not _equal([*before, *repeated(subject, base, 1)]):
+            returned(subject, materialize(other, device)[0])
+            if not _equal([before[0], returned(subject, problem)]):
                 return True
     return False
 
@@ -129,10 +131,9 @@ def _bases(subject: Subject, case: Case) -> Iterator[Case]:
                 yield found
 
 
-def _equal(scenes: list[Scene]) -> bool:
-    """Whether all calls returned the same bits."""
-    first = scenes[0].outputs if scenes else {}
-    return all(bool(_same(x, each.outputs[name])) for each in scenes for name, x in first.items())
+def _equal(found: list[dict[str, Tensor]]) -> bool:
+    """Whether all calls returned the same bits, as far as they returned anything."""
+    return all(_same(x, each[name]) for each in found for name, x in found[0].items() if name in each)
 
 
 def _same(x: Tensor, y: Tensor) -> bool:

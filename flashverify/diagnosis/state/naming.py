@@ -11,10 +11,7 @@ from typing import TYPE_CHECKING
 from flashverify.diagnosis.place import place_of
 from flashverify.diagnosis.state.calling import Called, Way, called, in_reverse
 from flashverify.diagnosis.state.candidates import CANDIDATES, Candidate, fitting
-from flashverify.diagnosis.state.following import follows_another, of_the_call_before
-from flashverify.diagnosis.state.for_good import draws_of_the_first_call
 from flashverify.diagnosis.state.pairs import fresh_number, kinds_of, pairs
-from flashverify.diagnosis.state.suspecting import suspected
 from flashverify.diagnosis.state.wording import joined, name_of, said, sentence
 from flashverify.judge.record import Diagnosis
 from flashverify.outputs import KERNELS, OUTPUTS
@@ -23,7 +20,7 @@ if TYPE_CHECKING:
     from flashverify.case.case import Case
     from flashverify.subjects.interface import Subject
 
-__all__ = ["kept_from_earlier", "of_a_later_call"]
+__all__ = ["kept_from_earlier"]
 
 _NEEDED = 2
 """Further pairs of problems that a name must explain."""
@@ -32,8 +29,6 @@ _SILENT = 2
 _ASKED = 4
 """Pairs that are tried for one whose first call is right."""
 _SAME, _WIDE = "same shapes", "same shapes, with heads and channels that no call had before"
-_LOOKING, _NAMING = 0.1, 0.3
-"""Shares of the time of a diagnosis to see whether a failure about values is one of a later call, and to name what it keeps."""
 
 
 @dataclass(slots=True)
@@ -72,29 +67,6 @@ def kept_from_earlier(
         found = _searched(subject, case, kind, way, number, end, wide)
         if found is not None:
             return _diagnosis(subject, case, found, end)
-    return None
-
-
-def of_a_later_call(subject: Subject, case: Case, seconds: float, first: Case | None = None) -> Diagnosis | None:
-    """What is kept where a failure of any other check is one of a later call; None where it is not.
-
-    Args:
-        subject: the kernel under test.
-        case: where it fails.
-        seconds: of the whole diagnosis, of which a share is used.
-        first: a case that fails likewise, whose parts may allow sizes that nobody asked before where those of `case` do not.
-    """
-    end = time.monotonic() + _LOOKING * seconds
-    if (drawn := draws_of_the_first_call(subject, case, end)) is not None:
-        return drawn
-    for each in dict.fromkeys((case, first or case)):
-        for wide in (False, True):
-            if kind := suspected(subject, each, end, wide=wide):
-                limit = time.monotonic() + _NAMING * seconds
-                return kept_from_earlier(subject, each, kind, fresh_number(), limit, wide=wide)
-    end = time.monotonic() + _LOOKING * seconds
-    if follows_another(subject, case, end):
-        return of_the_call_before(subject, case, time.monotonic() + _NAMING * seconds)
     return None
 
 

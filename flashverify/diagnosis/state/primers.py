@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["OTHER_VALUES", "primers"]
 
-OTHER_VALUES = "other values"
+OTHER_VALUES, _DLSE = "other values", "a gradient through the LSE"
+_WORDS = {"alibi": "ALiBi", "sink": "sinks"}
 _CAPS = (2.5, 1.5, 0.75, 3.5)
 _SHARES = (0.25, 0.5, 0.125, 0.375)
 """Values of settings that are added, another one each turn."""
@@ -50,7 +51,8 @@ def _all(subject: Subject, case: Case, turn: int) -> Iterator[tuple[str, Case | 
     yield from launched
     yield from lengths_of(case)
     yield from settings_of(case)
-    yield from without(case)
+    for what, other in without(case):
+        yield (_DLSE if other.grad.dlse and not case.grad.dlse else what), other
     yield from _with_one_more(case, turn)
     yield from _sizes(case)
     yield from strides_of(case)
@@ -62,7 +64,7 @@ def _with_one_more(case: Case, turn: int) -> Iterator[tuple[str, Case | None]]:
     logits: dict[str, Any] = {"softcap": _CAPS[turn % len(_CAPS)], "alibi": True, "bias": "full", "sink": True}
     for name, value in logits.items():
         if not getattr(case.logits, name):
-            yield f"a {name}", change(case, logits=dataclasses.replace(case.logits, **{name: value}))
+            yield _WORDS.get(name, f"a {name}"), change(case, logits=dataclasses.replace(case.logits, **{name: value}))
     if not case.dropout:
         yield "dropout", change(case, dropout=_SHARES[turn % len(_SHARES)])
     masks: dict[str, Any] = {
