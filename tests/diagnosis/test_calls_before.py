@@ -87,6 +87,17 @@ def test_a_subject_that_keeps_nothing_follows_no_call(subject):
     assert of_the_call_before(kept_nothing, case, time.monotonic() + SECONDS) is None
 
 
+def test_what_a_kernel_does_always_is_of_no_other_call():
+    class AlwaysCausal(Following):
+        def changed(self, problem, last):
+            mask = dataclasses.replace(problem.case.mask, causal="top-left")
+            return dataclasses.replace(problem, case=dataclasses.replace(problem.case, mask=mask))
+
+    case = parse_case("fv1 seq_q=3 seq_k=4 dim_qk=8 dim_v=8 dtype=fp32 seed=1 backward=no")
+
+    assert of_the_call_before(AlwaysCausal(), case, time.monotonic() + 20.0) is None
+
+
 @pytest.mark.parametrize("subject", [WindowOfTheCallBefore, CapThatStays, EveryThird])
 def test_a_subject_that_follows_the_call_before_is_suspected(subject):
     assert follows_another(subject(), parse_case(f"{CASE} window=3,2"), time.monotonic() + SECONDS)
