@@ -96,13 +96,15 @@ def of_a_later_call(subject: Subject, case: Case, seconds: float, first: Case | 
     end = time.monotonic() + _LOOKING * seconds
     if (drawn := draws_of_the_first_call(subject, case, end)) is not None:
         return drawn
+    found = None
     if follows_another(subject, case, end):
         found = of_the_call_before(subject, case, time.monotonic() + _NAMING * seconds)
-        if found is not None:
+        if found is not None and found.name:
             return found
+        end = time.monotonic() + _LOOKING * seconds  # what goes by shapes may have a name
     for each in dict.fromkeys((case, first or case)):
         for wide in (False, True):
             if kind := suspected(subject, each, end, wide=wide):
                 limit = time.monotonic() + _NAMING * seconds
-                return kept_from_earlier(subject, each, kind, fresh_number(), limit, wide=wide)
-    return None
+                return kept_from_earlier(subject, each, kind, fresh_number(), limit, wide=wide) or found
+    return found
