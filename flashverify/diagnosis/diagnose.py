@@ -25,8 +25,9 @@ from flashverify.diagnosis.related_cases import peaked, variants
 from flashverify.diagnosis.saying import claim_words, named_diagnosis, ruled_diagnosis, sentence_of
 from flashverify.diagnosis.siblings import sibling
 from flashverify.diagnosis.starting import smaller_with_a_launch, with_usual_settings
-from flashverify.diagnosis.state.naming import kept_from_earlier, of_a_later_call
+from flashverify.diagnosis.state.answering import of_state
 from flashverify.diagnosis.state.pairs import fresh_number
+from flashverify.diagnosis.state.suspecting import of_a_later_call
 from flashverify.diagnosis.state.telling import gone, told
 from flashverify.diagnosis.trials import Trials, work
 from flashverify.judge.record import Diagnosis
@@ -85,15 +86,15 @@ def diagnose(
         return Diagnosis()
     trials, end, number = Trials(subject, seconds, kept=_READINGS), time.monotonic() + seconds, fresh_number()
     if verdict.check == "reuse":
-        return _of_state(subject, case, verdict, first, number, end)
+        return of_state(subject, case, verdict, first, number, end)
     found = first_scene(subject, case, verdict)
 
     def of_a_later_one() -> Diagnosis | None:
-        return of_a_later_call(subject, case, verdict, number, seconds, first)
+        return of_a_later_call(subject, case, seconds, first)
 
     if found is None:
         if gone(subject, case, verdict):
-            return _of_state(subject, case, verdict, None, number, end)
+            return of_state(subject, case, verdict, None, number, end)
         return attempted("asking for state", of_a_later_one, None) or told(subject, case, verdict)
     scene, failing = found
     place = place_of(scene, failing, verdict.output)
@@ -192,15 +193,6 @@ def _rounding(subject: Subject, cases: list[Case], verdict: Verdict, end: float,
             return said
         found = found or said
     return found
-
-
-def _of_state(subject: Subject, case: Case, verdict: Verdict, first: Case | None, number: int, end: float) -> Diagnosis:
-    """What a later call computes with of an earlier one; in the words of the check where none is found."""
-    for each in dict.fromkeys((case, first or case)):
-        found = kept_from_earlier(subject, each, verdict.error, number, end)
-        if found is not None:
-            return found
-    return told(subject, case, verdict)
 
 
 def _without_padding(trials: Trials, case: Case) -> Scene | None:
