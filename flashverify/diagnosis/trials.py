@@ -52,6 +52,17 @@ class Trials:
         """Whether `share` of the time is not over, for what makes no run of a case."""
         return time.monotonic() - self._begun < share * self._seconds
 
+    def hindrance(self, case: Case, share: float) -> str:
+        """Why `case` is not run: `over` where `share` of the time is, `long` where it would end too late; empty where it may.
+
+        With fewer pairs than the longest run had a run is taken to be shorter by as much.
+        """
+        now = time.monotonic() - self._begun
+        if now >= share * self._seconds:
+            return "over"
+        part = min(1.0, (work(case) + _LEAST) / (self._most + _LEAST))
+        return "long" if now + part * self._longest > self._seconds else ""
+
     def release(self) -> None:
         """Gives the time that was kept."""
         self._seconds = self._all
@@ -87,18 +98,12 @@ class Trials:
         return found
 
     def of(self, cases: Iterable[Case], *, share: float = 1.0) -> Iterator[Scene]:
-        """The runs of `cases`, as long as `share` of the time is not over, of those that would end in time.
-
-        The run of a case with fewer pairs than that of the longest run is taken to be shorter by as much.
-        """
+        """The runs of `cases`, as long as `share` of the time is not over, of those that would end in time."""
         for case in cases:
-            now = time.monotonic() - self._begun
-            if now >= share * self._seconds:
+            hindrance = self.hindrance(case, share)
+            if hindrance == "over":
                 return
-            part = min(1.0, (work(case) + _LEAST) / (self._most + _LEAST))
-            if now + part * self._longest > self._seconds:
-                continue
-            scene = self.scene(case)
+            scene = None if hindrance else self.scene(case)
             if scene is not None:
                 yield scene
 
