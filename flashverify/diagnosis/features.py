@@ -11,13 +11,16 @@ if TYPE_CHECKING:
     from flashverify.case.case import Case
     from flashverify.numerics import Form
 
-__all__ = ["ABSENT", "OF_VALUES", "Value", "case_features", "lengths"]
+__all__ = ["ABSENT", "CONSEQUENCES", "OF_VALUES", "Value", "case_features", "lengths"]
 
 Value = int | float | str
 ABSENT = "no"
 OF_VALUES = ("max_product", "max_logit", "least_row_max")
 """Features that follow from the values of the tensors: the largest |scaled product of q and k|, the largest |logit| and the smallest row
 maximum of the logits among visible pairs."""
+
+CONSEQUENCES = ("group_power", "lengths_alike", "room_filled")
+"""Features that often follow from a part of the case, such as packed sequences: the part is said where both fit."""
 
 
 def lengths(case: Case) -> list[tuple[int, int]]:
@@ -94,8 +97,9 @@ def _of_values(case: Case, sizes: list[tuple[int, int]]) -> dict[str, Value]:
         "least_rows": min((rows for rows, _ in sizes), default=0),
         "least_keys": min((keys for _, keys in sizes), default=0),
         "lengths_alike": "yes" if len(set(sizes)) < 2 else ABSENT,
-        "room_filled": "yes" if case.mask.packed is None and set(sizes) <= {(case.seq_q, case.seq_k)} else ABSENT,
     }
+    if case.mask.packed is None:
+        found["room_filled"] = "yes" if set(sizes) <= {(case.seq_q, case.seq_k)} else ABSENT
     if case.logits.softcap:
         found["cap"] = float(case.logits.softcap)
     if case.dropout:

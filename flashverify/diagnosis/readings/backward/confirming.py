@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flashverify.diagnosis.claims import Answer, Claim
 from flashverify.diagnosis.conditions import Condition, in_words
-from flashverify.diagnosis.features import case_features
+from flashverify.diagnosis.features import CONSEQUENCES, case_features
 from flashverify.diagnosis.hypothesis import Semantics
 from flashverify.diagnosis.neighbours import resized
 from flashverify.diagnosis.related_cases import grown, peaked, variants
@@ -65,6 +65,7 @@ class Confirmed(NamedTuple):
             and all(condition.of(each) is True for each in wrong)
             and all(condition.of(each) is False for each in right)
         ]
+        told = [each for each in told if each.feature not in CONSEQUENCES] or told
         if len(told) == 1:  # of several none is known to be the one that matters
             return f", {in_words(told)}"
         return "; some cases are right for a reason that was not found"
