@@ -44,15 +44,16 @@ DEFECTS: tuple[Mutant, ...] = (
         subject="bundled-decode",
     ),
     Mutant(
-        name="s8_merge_weights_in_16_bits",
+        name="s8_merge_weights_in_bf16",
         file="device/merge.py",
         before="        w = tl.exp2((lse - pivot[None, :]) * to_log2) / total[None, :]\n        o = load_partials",
         after="        w = tl.exp2((lse - pivot[None, :]) * to_log2) / total[None, :]\n"
-        "        w = w.to(partials.ptr.dtype.element_ty).to(tl.float32)\n"
+        "        w = w.to(tl.bfloat16).to(tl.float32)\n"
         "        o = load_partials",
         outputs=("o",),
-        modelled_on="precision: a merge rounds the weight of a partial to the dtype of the partial outputs before it multiplies: O has one more rounding to 16 bits of every partial; partials in fp32 (decoding) are right, and so are weights of 1, and the LSE",
-        subject="bundled-chunked",
+        modelled_on="precision: a merge rounds the weight of every partial to bf16, whatever the dtype, before it multiplies the partial output: O has bf16's precision in fp16 and fp32, and one more rounding in bf16; the LSE is right, and so are weights of 1 and of other powers of two, and one split",
+        subject="bundled-decode",
+        needs=("launch",),
     ),
     Mutant(
         name="s8_rotary_queries_of_the_first_head",
@@ -73,7 +74,7 @@ DEFECTS: tuple[Mutant, ...] = (
         "                powers := (self.scale.view(torch.int32) & -(1 << 23)).view(torch.float32), *self._group_steps(powers)\n"
         "            ),\n",
         outputs=("o", "lse"),
-        modelled_on="NVIDIA/TransformerEngine#3173: scales kept as exponents alone, as of MX formats: the scale of K and of V is rounded down to a power of two: logits and O are too small by up to a half; scales that are powers of two are right, and so is that of q",
+        modelled_on="scales kept as exponents alone, as of MX formats: the scale of K and of V is rounded down to a power of two: logits and O are too small by up to a half; scales that are powers of two are right, and so is that of q",
         subject="bundled-quantised",
     ),
     Mutant(

@@ -120,7 +120,7 @@ DEFECTS: tuple[Mutant, ...] = (
         '        z = tl.where(see, z, float("-inf"))\n'
         '    pivot = tl.where(m_new == float("-inf"), 0.0, m_new) if MASKED else m_new\n',
         outputs=_EVERY,
-        modelled_on="Dao-AILab/flash-attention a24fad99: the running maximum is taken before the mask is applied, so over hidden keys too, with 0 for those behind the last one: a row whose visible logits lie far below loses their weight (O too small or 0), and a row that sees no key has a finite LSE; rows whose largest logit is visible, or not far below, are right",
+        modelled_on="the running maximum is taken before the mask is applied, so over hidden keys too, with 0 for those behind the last one: a row whose visible logits lie far below loses their weight (O too small or 0), and a row that sees no key has a finite LSE; rows whose largest logit is visible, or not far below, are right",
     ),
     Mutant(
         name="s8_reciprocal_in_16_bits",
