@@ -25,11 +25,15 @@ from flashverify.diagnosis.hypotheses.heads import HEADS
 from flashverify.diagnosis.hypotheses.lengths import LENGTHS
 from flashverify.diagnosis.hypotheses.lengths_of_others import LENGTHS_OF_OTHERS
 from flashverify.diagnosis.hypotheses.lse import LSE
+from flashverify.diagnosis.hypotheses.lse_stores import LSE_STORES
 from flashverify.diagnosis.hypotheses.masking import MASKING
 from flashverify.diagnosis.hypotheses.maximum import MAXIMUM
+from flashverify.diagnosis.hypotheses.merge_parts import MERGE_PARTS
 from flashverify.diagnosis.hypotheses.merging import MERGES
 from flashverify.diagnosis.hypotheses.operands import OPERANDS
 from flashverify.diagnosis.hypotheses.packed_places import PACKED_PLACES
+from flashverify.diagnosis.hypotheses.page_entries import PAGE_ENTRIES
+from flashverify.diagnosis.hypotheses.page_lengths import PAGE_LENGTHS
 from flashverify.diagnosis.hypotheses.pattern_places import PATTERN_PLACES
 from flashverify.diagnosis.hypotheses.patterns import PATTERNS
 from flashverify.diagnosis.hypotheses.quantised import QUANTISED
@@ -48,12 +52,15 @@ from flashverify.diagnosis.hypotheses.statistics import STATISTICS
 from flashverify.diagnosis.hypotheses.sums import SUMS
 from flashverify.diagnosis.hypotheses.table_strides import TABLE_STRIDES
 from flashverify.diagnosis.hypotheses.term_places import TERM_PLACES
+from flashverify.diagnosis.hypotheses.term_values import TERM_VALUES
 from flashverify.diagnosis.hypotheses.terms import TERMS
 from flashverify.diagnosis.hypotheses.tile_counts import TILE_COUNTS
+from flashverify.diagnosis.hypotheses.tree_parents import TREE_PARENTS
 from flashverify.diagnosis.hypotheses.trees import TREES
 from flashverify.diagnosis.hypotheses.walks import WALKS
 from flashverify.diagnosis.hypotheses.window_sides import WINDOW_SIDES
 from flashverify.diagnosis.hypotheses.wiring import WIRING
+from flashverify.diagnosis.hypotheses.zeros import ZEROS
 from flashverify.diagnosis.padding_experiment import PADDINGS
 from flashverify.diagnosis.state.candidates import KEPT
 
@@ -67,6 +74,7 @@ SEMANTICS: tuple[Semantics, ...] = (
     *ALIGNMENT,
     *WINDOW_SIDES,
     *TREES,
+    *TREE_PARENTS,
     *PATTERNS,
     *PATTERN_PLACES,
     *TABLE_STRIDES,
@@ -74,12 +82,14 @@ SEMANTICS: tuple[Semantics, ...] = (
     *SHARED_KV,
     *FACTORS,
     *QUANTISED,
+    *PAGE_LENGTHS,
     *LENGTHS,
     *PACKED_PLACES,
     *LENGTHS_OF_OTHERS,
     *TERMS,
     *SCALED_TERMS,
     *TERM_PLACES,
+    *TERM_VALUES,
     *SINK_PLACES,
     *CAPS,
     *RELATIVE,
@@ -88,10 +98,14 @@ SEMANTICS: tuple[Semantics, ...] = (
     *SOFTMAX,
     *LSE,
     *MERGES,
+    *MERGE_PARTS,
     *RESCALING,
     *MAXIMUM,
     *DENOMINATOR,
     *WIRING,
+    *PAGE_ENTRIES,
+    *LSE_STORES,
+    *ZEROS,
     *HEADS,
     *OPERANDS,
     *STATISTICS,

@@ -26,7 +26,38 @@ _NUMBERS = {
     "rows": "Sq",
     "keys": "Sk",
     "row_max": "the row's largest logit",
+    "least_rows": "Sq of the shortest sequence",
+    "least_keys": "Sk of the shortest sequence",
+    "cap": "the cap",
+    "p": "the probability of dropout",
+    "reach": "the largest distance of the relative bias",
+    "longest_prefix": "the longest prefix",
+    "blocks.rows": "the number of rows of a block",
+    "blocks.keys": "the number of keys of a block",
+    "selection.rows": "the number of rows that share a list",
+    "selection.keys": "the number of keys of a block",
+    "selection.entries": "the number of entries of a list",
 }
+_SAID = {
+    ("scale_sign", "positive"): ("with a positive scale", "with a scale of 0 or below"),
+    ("scale_sign", "zero"): ("with a scale of 0", "with a scale other than 0"),
+    ("scale_sign", "negative"): ("with a negative scale", "with a scale of 0 or above"),
+    ("group_power", "yes"): (
+        "where a group has 1, 2, 4, ... query heads",
+        "where the heads of a group are no power of 2",
+    ),
+    ("lengths_alike", "yes"): ("where all sequences have the same lengths", "where sequences have different lengths"),
+    ("room_filled", "yes"): ("where every sequence fills the room", "where a sequence does not fill the room"),
+    ("last_pages", "full"): ("where every last page is full", "where some last page is not full"),
+    ("both_directions", "yes"): ("with a relative bias of both directions", "with a relative bias of one direction"),
+    ("blocks.each", "yes"): ("with a pattern for each head", "with one pattern for all heads"),
+    ("selection.each", "yes"): ("with lists for each kv head", "with one list for all heads"),
+    ("page", "0"): ("in page 0 of the pool", "in pages of the pool behind page 0"),
+    ("page", "last"): ("in the last page of the pool", "in pages of the pool before the last"),
+    ("last_page", "full"): ("in sequences whose last page is full", "in sequences whose last page is not full"),
+}
+"""What a condition on a word says, and its opposite."""
+_OPPOSITE = {("yes", "no"), ("full", "partial")}
 _PARTS = {
     "causal": "a causal mask",
     "window": "a window",
@@ -75,6 +106,8 @@ _TILES = {
 def phrase(feature: str, comparison: str, value: int | float | str, *, modulus: int = 0, tile: int = 0) -> str:
     """`where Sq > Sk`, `with a window`, `in the last tile of 64 keys`."""
     text = f"{value:g}" if isinstance(value, float) else str(value)
+    if (said := _said(feature, comparison, text)) is not None:
+        return said
     if feature in ("row_tile", "key_tile"):
         return "in " + _TILES.get(text, "the tile {2} of {0} {1}").format(tile, feature[:3] + "s", text)
     if feature in _INDICES:
@@ -84,6 +117,14 @@ def phrase(feature: str, comparison: str, value: int | float | str, *, modulus: 
     if text in ("no", "yes") and feature in _PARTS:
         return f"{'with' if (text == 'yes') == (comparison == '==') else 'without'} {_PARTS[feature]}"
     return _named(feature, comparison, text) or _number(feature, comparison, text, modulus)
+
+
+def _said(feature: str, comparison: str, text: str) -> str | None:
+    """What `_SAID` says of a condition; None where it says nothing."""
+    for word, negated in ((text, comparison == "!="), *((a, comparison == "==") for a, b in _OPPOSITE if b == text)):
+        if (feature, word) in _SAID and comparison in ("==", "!="):
+            return _SAID[feature, word][negated]
+    return "in pages of the pool behind page 0" if (feature, comparison, text) == ("page", ">=", "1") else None
 
 
 def part_words(feature: str) -> str:

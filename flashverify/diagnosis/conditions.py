@@ -45,9 +45,11 @@ PLACE_FEATURES = (
     "key_tile",
     "channel",
     "row_max",
+    "page",
+    "last_page",
 )
 """Features of places. `rows` and `keys` are declared lengths of a sequence, `member` numbers the query heads of a kv head, `row_max` is
-the largest logit that a row sees; a tile is `first`, `later`, `last`, or `partial`, the tile that its sequence does not fill."""
+the largest logit that a row sees, `page` the number of the page in which a key lies, `last_page` whether its sequence fills that one; a tile is `first`, `later`, `last`, or `partial`, the tile that its sequence does not fill."""
 
 _TEXT = re.compile(r"([a-z_.]+)(?:\[(\d+)\])?(?: % (\d+))? (==|!=|>=|<=|>|<) ([-+.\w]+)")
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from flashverify.diagnosis.features import OF_VALUES, case_features
 from flashverify.diagnosis.learning import Rule, rules
 from flashverify.diagnosis.neighbours import neighbours, simplifications
 from flashverify.diagnosis.places import features_of
+from flashverify.diagnosis.settings import other_settings
 from flashverify.diagnosis.trials import work
 
 if TYPE_CHECKING:
@@ -80,9 +82,11 @@ class Dependence:
         """
         for scene in list(self.trials.scenes.values()):
             self.take(scene)
-        for scene in self.trials.of(simplifications(self.trials.subject.supports, start), share=self.share):
+        supports = self.trials.subject.supports
+        near = chain(other_settings(supports, start), simplifications(supports, start))
+        for scene in self.trials.of(near, share=self.share):
             self.take(scene)
-        queue = [*neighbours(self.trials.subject.supports, start), *more]
+        queue = [*neighbours(supports, start), *more]
         expanded = {start}
         for _ in range(_ROUNDS):
             if not self.positive or not self.trials.left(self.share):
@@ -101,7 +105,7 @@ class Dependence:
                 if self.tested or far is None or len(expanded) > _EXPANDED:
                     return
                 expanded.add(far)
-                queue = list(neighbours(self.trials.subject.supports, far))
+                queue = [*neighbours(supports, far), *other_settings(supports, far)]
                 continue
             fresh = self.trials.scene(chosen)
             if fresh is not None:

@@ -16,6 +16,7 @@ from flashverify.diagnosis.places import region_of
 from flashverify.diagnosis.placing import covering
 from flashverify.diagnosis.related_cases import variants
 from flashverify.diagnosis.removals import needed
+from flashverify.diagnosis.settings import other_settings
 
 if TYPE_CHECKING:
     from flashverify.diagnosis.conditions import Condition
@@ -38,7 +39,11 @@ def described(trials: Trials, scene: Scene, output: str) -> tuple[str, tuple[str
         return bool(other.failures)
 
     supports = trials.subject.supports
-    surveyed = chain(simplifications(supports, scene.case), islice(neighbours(supports, scene.case), _SURVEYED))
+    surveyed = chain(
+        other_settings(supports, scene.case),
+        simplifications(supports, scene.case),
+        islice(neighbours(supports, scene.case), _SURVEYED),
+    )
     for _ in trials.of(surveyed, share=_SHARES["conditions"]):
         pass
     dependence = Dependence(trials, label, _SHARES["conditions"])

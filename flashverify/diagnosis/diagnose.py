@@ -21,11 +21,13 @@ from flashverify.diagnosis.padding_experiment import padding_reaches
 from flashverify.diagnosis.place import first_line, place_of
 from flashverify.diagnosis.precision import precision_words
 from flashverify.diagnosis.readings import Readings
-from flashverify.diagnosis.related_cases import variants
+from flashverify.diagnosis.related_cases import peaked, variants
 from flashverify.diagnosis.saying import claim_words, named_diagnosis, ruled_diagnosis, sentence_of
 from flashverify.diagnosis.siblings import sibling
-from flashverify.diagnosis.state.naming import kept_from_earlier, of_a_later_call
+from flashverify.diagnosis.starting import smaller_with_a_launch, with_usual_settings
+from flashverify.diagnosis.state.answering import of_state
 from flashverify.diagnosis.state.pairs import fresh_number
+from flashverify.diagnosis.state.suspecting import of_a_later_call
 from flashverify.diagnosis.state.telling import gone, told
 from flashverify.diagnosis.trials import Trials, work
 from flashverify.judge.record import Diagnosis
@@ -84,15 +86,15 @@ def diagnose(
         return Diagnosis()
     trials, end, number = Trials(subject, seconds, kept=_READINGS), time.monotonic() + seconds, fresh_number()
     if verdict.check == "reuse":
-        return _of_state(subject, case, verdict, first, number, end)
+        return of_state(subject, case, verdict, first, number, end)
     found = first_scene(subject, case, verdict)
 
     def of_a_later_one() -> Diagnosis | None:
-        return of_a_later_call(subject, case, verdict, number, seconds, first)
+        return of_a_later_call(subject, case, seconds, first)
 
     if found is None:
         if gone(subject, case, verdict):
-            return _of_state(subject, case, verdict, None, number, end)
+            return of_state(subject, case, verdict, None, number, end)
         return attempted("asking for state", of_a_later_one, None) or told(subject, case, verdict)
     scene, failing = found
     place = place_of(scene, failing, verdict.output)
@@ -124,15 +126,19 @@ def diagnose(
         starts += [again for again in (trials.scene(first),) if again is not None and again.failures]
     if not starts:
         return Diagnosis(sentence="The case is too large for hypotheses.", place=place)
+    for more in (smaller_with_a_launch, with_usual_settings) if starts else ():
+        if (other := more(trials, starts[0])) is not None:
+            starts.insert(0, other)
     for start in starts:
         trials.keep(start)
-    said, cases = unwritten_read(trials, starts[0])
+    said, shown = unwritten_read(trials, starts[0])
     if said:
         sentence = sentence_of(said)
         words, conditions = described(trials, starts[0], verdict.output)
-        evidence = f"The loads are watched; {cases} further cases show the same one."
+        evidence = f"The loads are watched; {shown} further cases show the same one."
         return Diagnosis("", f"{sentence} {words}", (), place, conditions, evidence, reading=sentence)
-    rounding = partial(_rounding, subject, scene.case, verdict, end, seconds)
+    cases = dict.fromkeys((scene.case, starts[0].case) if not remark else (scene.case,))
+    rounding = partial(_rounding, subject, list(cases), verdict, end, seconds)
     searches: tuple[_Search, ...] = (named, named_at_places)
     precise, hearing = None, Hearing(trials, verdict.output)
     if remark:  # what rounds wrongly is right at no place, and looks like no other mistake
@@ -174,18 +180,19 @@ def diagnose(
     )
 
 
-def _rounding(subject: Subject, case: Case, verdict: Verdict, end: float, seconds: float) -> Diagnosis | None:
-    """What is rounded that should not be, in words; None where the errors do not look so."""
-    return precision_words(subject, case, verdict, min(end, time.monotonic() + _PRECISION * seconds))
+def _rounding(subject: Subject, cases: list[Case], verdict: Verdict, end: float, seconds: float) -> Diagnosis | None:
+    """What is rounded that should not be, in words; None where the errors do not look so.
 
-
-def _of_state(subject: Subject, case: Case, verdict: Verdict, first: Case | None, number: int, end: float) -> Diagnosis:
-    """What a later call computes with of an earlier one; in the words of the check where none is found."""
-    for each in dict.fromkeys((case, first or case)):
-        found = kept_from_earlier(subject, each, verdict.error, number, end)
-        if found is not None:
-            return found
-    return told(subject, case, verdict)
+    In fp32, the second of two cases, no declared rounding hides what fails in every dtype.
+    """
+    found: Diagnosis | None = None
+    for number, case in enumerate(cases):
+        share = _PRECISION * seconds / (1 + number)
+        said = precision_words(subject, case, verdict, min(end, time.monotonic() + share))
+        if said is not None and said.evidence:
+            return said
+        found = found or said
+    return found
 
 
 def _without_padding(trials: Trials, case: Case) -> Scene | None:
@@ -204,8 +211,13 @@ def _in_fp32(trials: Trials, scene: Scene) -> Scene | None:
     twin = None if same == scene.case else trials.scene(same)
     if twin is None or twin.failures:
         return twin
-    for seed in _OTHER_VALUES:
-        other = trials.scene(replace(same, values=replace(same.values, regime="normal", seed=seed, edits=())))
+    for regime in dict.fromkeys((same.values.regime, "normal")):
+        for seed in _OTHER_VALUES:
+            other = trials.scene(replace(same, values=replace(same.values, regime=regime, seed=seed, edits=())))
+            if other is not None and other.failures:
+                return other
+    for steep in peaked(trials.subject, same):  # values of a regime depend on what the dtype holds
+        other = trials.scene(steep)
         if other is not None and other.failures:
             return other
     return twin

@@ -11,13 +11,16 @@ if TYPE_CHECKING:
     from flashverify.case.case import Case
     from flashverify.numerics import Form
 
-__all__ = ["ABSENT", "OF_VALUES", "Value", "case_features", "lengths"]
+__all__ = ["ABSENT", "CONSEQUENCES", "OF_VALUES", "Value", "case_features", "lengths"]
 
 Value = int | float | str
 ABSENT = "no"
 OF_VALUES = ("max_product", "max_logit", "least_row_max")
 """Features that follow from the values of the tensors: the largest |scaled product of q and k|, the largest |logit| and the smallest row
 maximum of the logits among visible pairs."""
+
+CONSEQUENCES = ("group_power", "lengths_alike", "room_filled")
+"""Features that often follow from a part of the case, such as packed sequences: the part is said where both fit."""
 
 
 def lengths(case: Case) -> list[tuple[int, int]]:
@@ -77,8 +80,47 @@ def case_features(case: Case, form: Form | None = None) -> dict[str, Value]:
     if case.storage.page_size is not None:
         found["page_size"] = case.storage.page_size
     found |= {f"launch.{name}": value for name, value in case.launch}
+    found |= _of_values(case, sizes)
     if form is not None:
         found["splits"] = form.n_splits
         if form.block_n is not None:
             found["tile_keys"] = form.block_n
+    return found
+
+
+def _of_values(case: Case, sizes: list[tuple[int, int]]) -> dict[str, Value]:
+    """What the values of options are, and how the lengths of sequences lie to each other."""
+    scale, group = case.softmax_scale, case.heads_q // case.heads_kv
+    found: dict[str, Value] = {
+        "scale_sign": "positive" if scale > 0 else "zero" if scale == 0 else "negative",
+        "group_power": "yes" if group & (group - 1) == 0 else ABSENT,
+        "least_rows": min((rows for rows, _ in sizes), default=0),
+        "least_keys": min((keys for _, keys in sizes), default=0),
+        "lengths_alike": "yes" if len(set(sizes)) < 2 else ABSENT,
+    }
+    if case.mask.packed is None:
+        found["room_filled"] = "yes" if set(sizes) <= {(case.seq_q, case.seq_k)} else ABSENT
+    if case.logits.softcap:
+        found["cap"] = float(case.logits.softcap)
+    if case.dropout:
+        found["p"] = float(case.dropout)
+    if case.logits.relative_bias:
+        found["reach"], found["both_directions"] = (
+            case.logits.relative_bias[1],
+            "yes" if case.logits.relative_bias[2] else ABSENT,
+        )
+    if case.storage.page_size is not None:
+        found["last_pages"] = "full" if all(keys % case.storage.page_size == 0 for _, keys in sizes) else "partial"
+    for name in ("blocks", "selection"):
+        part = getattr(case.mask, name)
+        if part is not None:
+            found |= {
+                f"{name}.rows": part.rows,
+                f"{name}.keys": part.keys,
+                f"{name}.each": "yes" if part.each else ABSENT,
+            }
+    if case.mask.selection is not None:
+        found["selection.entries"] = case.mask.selection.entries
+    if case.mask.prefix_lengths:
+        found["longest_prefix"] = max(case.mask.prefix_lengths)
     return found

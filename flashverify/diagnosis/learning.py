@@ -23,7 +23,9 @@ __all__ = ["Rule", "rules"]
 _MODULI = (8, 16, 32, 64, 128)
 _SIZES = ("seq_q", "seq_k")
 _DIMS = ("dim_qk", "dim_v")
-_ORDERED = (("seq_q", "seq_k"), ("dim_qk", "dim_v"))
+_ORDERED = (("seq_q", "seq_k"), ("dim_qk", "dim_v"), ("longest_prefix", "seq_q"), ("longest_prefix", "seq_k"))
+_SHORTEST = ("least_rows", "least_keys")
+"""Lengths of the shortest sequence, about which a kernel seldom asks more than whether it is empty."""
 _ONLY_WORDS = {
     "given_scale": 1.4,
     "edits": 1.6,
@@ -33,6 +35,13 @@ _ONLY_WORDS = {
     "layout": 1.3,
     "window_left_given": 1.07,
     "window_right_given": 1.07,
+    "group_power": 1.15,
+    "lengths_alike": 1.25,
+    "room_filled": 1.2,
+    "last_pages": 1.15,
+    "both_directions": 1.1,
+    "blocks.each": 1.1,
+    "selection.each": 1.1,
 }
 """Features that a kernel seldom looks at, or that say more than another one, and what they cost."""
 _LEAST = 1e-3
@@ -130,8 +139,10 @@ def _numbers(name: str, values: list[int | float], others: list[int | float]) ->
     whole = all(isinstance(v, int) for v in (*values, *others))
     if whole and low == high:
         cost = 1.0 if name in _DIMS else 1.15 if name.startswith("launch.") or name == "page_size" else 1.6
+        cost = 1.05 if name in _SHORTEST and low == 0 else cost
         yield cost, Condition(name, "==", low)
     base = 1.1 if whole else 1.3
+    base += 0.2 if name in _SHORTEST else 0.0
     below = [v for v in others if v < low]
     above = [v for v in others if v > high]
     for n, v in enumerate(below):
@@ -159,7 +170,7 @@ def _thresholds(low: int | float, high: int | float, *, whole: bool) -> dict[flo
 def _natural(low: int | float, high: int | float, *, whole: bool) -> tuple[float, int | float]:
     """The most natural number t with low < t <= high, and how unnatural it is: what is at least t is more than low."""
     if not whole:
-        for size in (0.0, 1.0, 10.0, 16.0, 32.0, 64.0, 100.0, 256.0, 1000.0, 1e4):
+        for size in (0.0, 1.0, 10.0, 16.0, 32.0, 64.0, 100.0, 256.0, 1000.0, 1e4, 2.0, 4.0, 8.0, 20.0, 50.0):
             for t in (size, -size):
                 if low < t <= high:
                     return 0.0, t

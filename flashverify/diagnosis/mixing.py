@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["agrees", "alternatives", "expected"]
 
 _OF_PAIRS = ("visible", "biases", "keep")
+_OF_KEYS = ("k", "v")
 
 
 def alternatives(semantics: Semantics, scene: Scene) -> tuple[Alternative, ...]:
@@ -89,7 +90,9 @@ def _mixed_pairs(scene: Scene, alternative: Alternative, region: Region) -> Alte
     if alternative.finish or alternative.given or alternative.steps:
         return None
     wrong, right = alternative.inputs, scene.inputs
-    if any(getattr(wrong, f.name) is not getattr(right, f.name) for f in fields(right) if f.name not in _OF_PAIRS):
+    moved = [f.name for f in fields(right) if getattr(wrong, f.name) is not getattr(right, f.name)]
+    by_key = region.pairs.shape[1:3] == (1, 1)
+    if any(name not in _OF_PAIRS and not (by_key and name in _OF_KEYS) for name in moved):
         return None
     return replace(alternative, inputs=_blend(wrong, right, region.pairs))
 
@@ -98,6 +101,10 @@ def _reaches(scene: Scene, mixture: Alternative, names: frozenset[str]) -> bool:
     """Whether a pair has changed in every row, and of every key, that is wrong."""
     assert mixture.inputs is not None
     changed = torch.zeros((1, 1, 1, 1), dtype=torch.bool)
+    for name in _OF_KEYS:
+        a, b = getattr(mixture.inputs, name), getattr(scene.inputs, name)
+        if a is not b:
+            changed = changed | (a != b).any(-1).repeat_interleave(scene.group, 1).unsqueeze(2)
     for name in ("visible", "keep"):
         a, b = getattr(mixture.inputs, name), getattr(scene.inputs, name)
         if a is not b:
@@ -125,6 +132,10 @@ def _blend(wrong: Inputs, right: Inputs, pairs: Tensor) -> Inputs:
         zero = torch.zeros((), dtype=torch.float64)
         a, b = (sum((bias.double() for bias in each.biases), zero) for each in (wrong, right))
         changed["biases"] = (torch.where(pairs, a, b),)
+    for name in _OF_KEYS:
+        a, b = getattr(wrong, name), getattr(right, name)
+        if a is not b:
+            changed[name] = torch.where(pairs[:, :, 0, :, None], a, b)
     return replace(right, **changed)  # type: ignore[arg-type]
 
 

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 from flashverify.diagnosis.catalogue import SEMANTICS
 from flashverify.diagnosis.claims import Answer, Claim
 from flashverify.diagnosis.dependence import ContradictionError, Dependence
-from flashverify.diagnosis.neighbours import neighbours, simplifications
 from flashverify.diagnosis.placing import placed
 from flashverify.diagnosis.related_cases import telling, variants, windows
+from flashverify.diagnosis.settings import other_settings
+from flashverify.diagnosis.surveying import standing, surveyed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from flashverify.diagnosis.conditions import Condition
     from flashverify.diagnosis.observation import Scene
@@ -26,12 +27,8 @@ _NEEDED = 2
 """Further cases that a claim must explain, each of them clearly."""
 _TRIED = 8
 """Further cases that it must at least not contradict, beside those with other windows; one of them has more rows and keys than any tile."""
-_SHARES = {"always": 0.6, "sometimes": 0.75, "somewhere": 0.88, "both": 0.95}
+_SHARES = {"always": 0.5, "told": 0.62, "sometimes": 0.75, "somewhere": 0.88, "both": 0.95}
 """Of the time, at whose end a search begins no further case."""
-_SURVEYED = 24
-"""Cases that differ from the failing one in one respect and must fail as well for a claim without conditions."""
-_OTHERWISE = 1 / 3
-"""Of these cases, those that fail, a larger share that is wrong in another way speaks against a claim without conditions."""
 _UNKNOWN = "; some cases are right for a reason that was not found"
 _ASKED = 4
 """Claims whose conditions are learned."""
@@ -106,12 +103,12 @@ def named(trials: Trials, scene: Scene) -> Named | None:
     whole = _claims_of(scene, lambda: trials.left(_SHARES["always"]))
     records, found = _always(trials, scene, [Record(claim) for claim in whole or ()])
     if found is not None:
-        found.claims = _standing(trials, scene, found.claims)
+        found.claims = standing(trials, scene, found.claims)
         if not found.claims:
             return None
     if found is not None and (fixed := _of_one_way(trials, found.claims[0])) is not None:
         return _sometimes(trials, scene, fixed, (), _SHARES["sometimes"]) or replace(found, open=True)
-    if found is not None and not _surveyed(trials, scene, found.claims[0]):
+    if found is not None and not surveyed(trials, scene, found.claims[0]):
         narrowed = _sometimes(trials, scene, found.claims[0], (), _SHARES["sometimes"])
         if narrowed is not None:
             narrowed.claims += found.claims[1:]
@@ -135,7 +132,7 @@ def named_at_places(trials: Trials, scene: Scene) -> Named | None:
         if not evidence:
             continue
         same = [other for other, words in claims if words and other.conditions == claim.conditions]
-        if _surveyed(trials, scene, claim):
+        if surveyed(trials, scene, claim):
             return Named(_distinct(claim, same), claim.conditions, evidence)
         narrowed = _sometimes(trials, scene, claim, claim.conditions, _SHARES["both"])
         return narrowed or Named(_distinct(claim, same), claim.conditions, evidence + _UNKNOWN, open=True)
@@ -157,7 +154,9 @@ def _always(trials: Trials, scene: Scene, records: list[Record]) -> tuple[list[R
     """The claims that no case contradicts, and what explains every case, if there is one."""
     refusal = trials.subject.supports.refusal
     tried, needed = 0, _TRIED + sum(refusal(each) is None for each in windows(scene.case))
-    for variant in trials.of(variants(trials.subject, scene.case), share=_SHARES["always"]):
+    others = variants(trials.subject, scene.case)
+    cases = chain(islice(others, _NEEDED), other_settings(trials.subject.supports, scene.case), others)
+    for variant in trials.of(cases, share=_SHARES["always"]):
         if variant is scene:
             continue
         tried += 1
@@ -168,7 +167,7 @@ def _always(trials: Trials, scene: Scene, records: list[Record]) -> tuple[list[R
             break
     fits = [r for r in records if r.always and r.count(Answer.CLEAR) >= _NEEDED and tried >= needed]
     if len(fits) > 1:
-        for variant in trials.of(telling(trials.subject, scene.case)):
+        for variant in trials.of(telling(trials.subject, scene.case), share=_SHARES["told"]):
             fits = [record for record in fits if record.add(variant) and record.always]
             if len(fits) < 2:
                 break
@@ -183,17 +182,6 @@ def settled(records: list[Record]) -> list[Record]:
     return [record for record in records if not record.claim.undetermined] or records
 
 
-def _standing(trials: Trials, scene: Scene, claims: list[Claim]) -> list[Claim]:
-    """Of claims that no case contradicted so far those that the survey contradicts least; none where it contradicts all of them often."""
-    told = [(claim, list(_survey(trials, scene, claim))) for claim in claims]
-    told = [(claim, answers) for claim, answers in told if _share(answers) <= _OTHERWISE]
-    for against in ({Answer.RIGHT, Answer.OTHERWISE}, {Answer.RIGHT}):
-        left = [claim for claim, answers in told if not against & set(answers)]
-        if left:
-            return left
-    return [claim for claim, _ in told]
-
-
 def _of_one_way(trials: Trials, claim: Claim) -> Claim | None:
     """The claim with one detail on all cases, such as one size of a tile, where some are right under it; None where it needs no conditions.
 
@@ -206,24 +194,6 @@ def _of_one_way(trials: Trials, claim: Claim) -> Claim | None:
         if not fixed.add(each):
             return None
     return None if fixed.always else Claim(fixed.claim.semantics)
-
-
-def _share(answers: list[Answer]) -> float:
-    """Of the failing cases those that are wrong in another way than a claim says."""
-    failing = [answer for answer in answers if answer in (Answer.CLEAR, Answer.EXPLAINED, Answer.OTHERWISE)]
-    return failing.count(Answer.OTHERWISE) / max(len(failing), 1)
-
-
-def _survey(trials: Trials, scene: Scene, claim: Claim) -> Iterator[Answer]:
-    """What cases say that differ from the failing one in one respect."""
-    supports = trials.subject.supports
-    cases = chain(simplifications(supports, scene.case), islice(neighbours(supports, scene.case), _SURVEYED))
-    return (claim.answer(other) for other in trials.of(cases, share=_SHARES["always"]))
-
-
-def _surveyed(trials: Trials, scene: Scene, claim: Claim) -> bool:
-    """Whether no case that differs in one respect is right although the claim says that it is wrong."""
-    return all(answer is not Answer.RIGHT for answer in _survey(trials, scene, claim))
 
 
 def _sometimes(trials: Trials, scene: Scene, claim: Claim, places: tuple[Condition, ...], share: float) -> Named | None:

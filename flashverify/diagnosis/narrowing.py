@@ -60,6 +60,10 @@ class Narrowed(Trials):
         """As `Trials.within`, of the time of all trials."""
         return self._whole.within(share)
 
+    def hindrance(self, case: Case, share: float) -> str:
+        """As `Trials.hindrance`, of the time of all trials."""
+        return self._whole.hindrance(case, share)
+
     def release(self) -> None:
         """As `Trials.release`."""
         self._whole.release()

@@ -11,6 +11,7 @@ from flashverify.checks.passes.logits import logits
 from flashverify.diagnosis.backward_steps import changed
 from flashverify.diagnosis.hypothesis import Alternative, Expectations
 from flashverify.diagnosis.references import backward_asked, forward_asked
+from flashverify.diagnosis.screening import is_far_off
 from flashverify.formats import DTYPES, FORMATS
 from flashverify.outputs import BACKWARD, FORWARD, output
 from flashverify.truth import Truth
@@ -160,11 +161,15 @@ class Scene:
         key = self._mask_key(alternative)
         if key is not None and (key, names) in self.known:
             return self.known[key, names]
-        expected = self.expect(alternative, names)
-        answer = all(
-            name in expected and bool(expected[name].holds(self.outputs[name], self.free.get(name)).all())
-            for name in names
-        )
+        plain = alternative.inputs is not None and alternative.finish is None
+        if plain and alternative.inputs is not None and is_far_off(self, self._truth_of(alternative.inputs), names):
+            answer = False
+        else:
+            expected = self.expect(alternative, names)
+            answer = all(
+                name in expected and bool(expected[name].holds(self.outputs[name], self.free.get(name)).all())
+                for name in names
+            )
         if key is not None:
             self.known[key, names] = answer
         return answer

@@ -32,7 +32,9 @@ def _places() -> tuple[Condition, ...]:
     for name in ("head", "kv_head", "sequence"):
         found += [Condition(name, ">=", 1), Condition(name, "==", 0), Condition(name, "==", "last")]
     found += [Condition("rows", sign, "keys") for sign in (">", "<", "==", "!=")]
-    found += [Condition(name, "==", 1) for name in ("rows", "keys")]
+    found += [Condition(name, "==", size) for size in (1, 0) for name in ("rows", "keys")]
+    found += [Condition("page", "==", 0), Condition("page", ">=", 1), Condition("page", "==", "last")]
+    found += [Condition("last_page", "==", which) for which in ("full", "partial")]
     found += [Condition(name, sign, 0, size) for name in ("keys", "rows") for sign in ("!=", "==") for size in TILES]
     found += [Condition(name, ">=", size) for name in ("keys", "rows") for size in TILES]
     found += [Condition("row", ">=", "keys"), Condition("row", "<", "keys"), Condition("key", ">=", "rows")]
@@ -154,6 +156,8 @@ def _pairs(scene: Scene, condition: Condition) -> Tensor:
     """Bool, broadcasts to pairs: where a condition on places holds."""
     if condition.feature in ("row_tile", "key_tile"):
         return _tiles(scene, condition)
+    if condition.feature in ("page", "last_page"):
+        return _in_pages(scene, condition)
     left, last = _index(scene, condition.feature)
     right: Any = condition.value
     if right == "last":
@@ -186,6 +190,22 @@ def _index(scene: Scene, feature: str) -> tuple[Tensor, Any]:
     top = _logits(scene)
     top = top.amax(-1, keepdim=True) if top.shape[-1] else torch.full((*top.shape[:3], 1), -torch.inf)
     return top, None
+
+
+def _in_pages(scene: Scene, condition: Condition) -> Tensor:
+    """By the page in which a key lies, and by whether the keys of its sequence fill their last page; nowhere without pages."""
+    pages, size, at = scene.problem.pages, scene.case.storage.page_size, scene.at
+    if pages is None or size is None:
+        return torch.zeros(1, 1, 1, 1, dtype=torch.bool)
+    if condition.feature == "last_page":
+        full = (at.keys > 0) & (at.keys % size == 0)
+        return (full if condition.value == "full" else (at.keys > 0) & ~full)[:, None, :, None]
+    entry = (at.key // size).clamp(max=pages.table.shape[1] - 1)
+    number = pages.table.cpu().long().gather(1, entry)
+    inside = at.key < at.key_limit
+    wanted = pages.k.shape[0] - 1 if condition.value == "last" else condition.value
+    found: Tensor = inside & COMPARISONS[condition.comparison](number, wanted)
+    return found[:, None, None, :]
 
 
 def _tiles(scene: Scene, condition: Condition) -> Tensor:

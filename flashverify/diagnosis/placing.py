@@ -43,7 +43,7 @@ def placed(trials: Trials, start: Scene, share: float) -> list[tuple[Claim, str]
     telling = sorted((s for s in failing if work(s.case) <= _LARGE), key=_told, reverse=True)
     if not telling:
         return []
-    claims = list(_candidates(trials, telling[0], share))
+    claims = list(_candidates(trials, telling[0], telling[1:3], share))
     answers: dict[int, list[Answer]] = {id(claim): [] for claim in claims}
     others = [*telling[1:], *(s for s in trials.scenes.values() if s not in telling)]
     for scene in chain(others, trials.of(_apart_cases(trials, start), share=share)):
@@ -101,8 +101,8 @@ def covering(scene: Scene) -> Iterator[tuple[Condition, Region]]:
             yield place, region
 
 
-def _candidates(trials: Trials, scene: Scene, share: float) -> Iterator[Claim]:
-    """Every semantics at every place that explains `scene`."""
+def _candidates(trials: Trials, scene: Scene, more: list[Scene], share: float) -> Iterator[Claim]:
+    """Every semantics at every place that explains `scene`; at places on both sides of which an element lies if no other one explains `more` too."""
     groups: dict[tuple[bytes, tuple[int, int] | None], tuple[Region, list[Condition]]] = {}
     full = (*scene.case.shape_q[:3], scene.case.seq_k)
     for place, region in covering(scene):
@@ -119,8 +119,16 @@ def _candidates(trials: Trials, scene: Scene, share: float) -> Iterator[Claim]:
                 if not trials.left(share):
                     return
                 if agreeing(semantics, scene, names, region) is not None:
-                    found = True
-                    yield from (Claim(semantics, (place,), names) for place in places)
+                    claims = [Claim(semantics, (place,), names) for place in places]
+                    found = found or any(_fits(claim, [scene, *more]) for claim in claims)
+                    yield from claims
+
+
+def _fits(claim: Claim, scenes: list[Scene]) -> bool:
+    """Whether failing runs do not contradict a claim, and it explains one of them clearly."""
+    asked = Claim(claim.semantics, claim.conditions, claim.scope)
+    answers = [asked.answer(scene) for scene in scenes]
+    return Answer.OTHERWISE not in answers and Answer.CLEAR in answers
 
 
 def _is_apart(scene: Scene, region: Region) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from flashverify.case.masks.mask import Mask, Packed, drawn_anew
@@ -14,10 +15,12 @@ if TYPE_CHECKING:
     from flashverify.case.case import Case
     from flashverify.subjects.interface import Subject
 
-__all__ = ["grown", "telling", "variants", "windows"]
+__all__ = ["grown", "peaked", "telling", "variants", "windows"]
 
 _SIZES = ((0, 0), (5, 7), (140, 150), (18, 34), (33, 66), (2, 130))
 """Rows and keys that are added."""
+_STEEP = ((8.0, 24, 2), (256.0, 40, 1))
+"""Times the usual scale, with rows and keys that are added, under which weights are near 0 and near 1, and an LSE is far from 0 on both sides."""
 
 
 def variants(subject: Subject, case: Case) -> Iterator[Case]:
@@ -29,10 +32,22 @@ def variants(subject: Subject, case: Case) -> Iterator[Case]:
             yield candidate
 
 
+def peaked(subject: Subject, case: Case) -> Iterator[Case]:
+    """Cases with few keys and a large scale that the subject accepts: a number in the code of a kernel lies between their values."""
+    for number, (factor, rows, keys) in enumerate(_STEEP):
+        few = grown(case, rows, keys, regime="normal", seed=case.values.seed + 61 + number)
+        if few is not None:
+            steep = replace(few, scale=factor * few.dim_qk**-0.5)
+            if subject.supports.refusal(steep) is None:
+                yield steep
+
+
 def telling(subject: Subject, case: Case) -> Iterator[Case]:
     """Cases that the subject accepts and that tell apart what `variants` cannot: whole tiles, large blocks, one part more in the mask."""
     whole = -case.seq_k % 128
     found = [grown(case, 5, whole + 128 * more, regime="normal", seed=51 + more) for more in (0, 1)]
+    if len(case.mask.given()) > 1 and case.mask.packed is None:  # parts that hide the same keys
+        found.append(grown(replace(case, mask=Mask()), 5, 40, regime="normal", seed=57))
     blocks = case.mask.blocks
     if blocks is not None:
         large = replace(case, mask=replace(case.mask, blocks=replace(blocks, keys=256)))
@@ -94,6 +109,8 @@ def _candidates(case: Case) -> Iterator[Case | None]:
     group = case.heads_q // case.heads_kv
     heads: dict[str, Any] = {"heads_q": 2 * group, "heads_kv": 2} if case.heads_kv == 1 else {}
     for number, (rows, keys) in enumerate(_SIZES):
+        if number == 1:
+            yield from _with_short_sequences(case)
         yield grown(case, rows, keys, regime=regime, seed=case.values.seed + 8 * number + 8)
         if number == 0:  # a side of one size may stand for another side, or for a causal mask
             yield from windows(case)
@@ -116,6 +133,32 @@ def _candidates(case: Case) -> Iterator[Case | None]:
         yield grown(case, 0, 0, regime=regime, seed=seed)
         yield grown(case, 0, 0, regime="normal", seed=seed, dim=32, **heads)
     yield grown(case, 1, 1, regime=case.values.regime, seed=case.values.seed + 1)
+
+
+def _with_short_sequences(case: Case) -> Iterator[Case | None]:
+    """Cases of several sequences among which those keep their lengths that are empty, or of one row or key; none without such ones."""
+    mask = case.mask
+    for seed, (rows, keys) in enumerate(((4, 6), (9, 21))):
+        if mask.packed is not None and mask.parts() == {"packed"}:
+            short = [size for size in mask.packed.lengths() if min(size) == 0][:2]
+            sizes = [*short, *((q + rows, k + keys) for q, k in mask.packed.lengths()[:2])]
+            cu_q, cu_k = ((0, *accumulate(size[n] for size in sizes)) for n in (0, 1))
+            values = replace(case.values, regime="normal", seed=61 + seed, edits=())
+            if short:
+                yield _made(case, seq_q=cu_q[-1], seq_k=cu_k[-1], mask=Mask(packed=Packed(cu_q, cu_k)), values=values)
+        for name, more in (("key_lengths", keys), ("query_lengths", rows)):
+            given = getattr(mask, name)
+            if given and min(given) < 2:
+                wide = grown(case, rows, keys, regime="normal", seed=61 + seed, batch=3)
+                lengths: Any = (min(given), given[0] + more, min(given))
+                yield None if wide is None else _made(wide, mask=replace(wide.mask, **{name: lengths}))
+
+
+def _made(case: Case, **changes: Any) -> Case | None:
+    try:
+        return replace(case, **changes)
+    except UsageError:
+        return None
 
 
 def grown(case: Case, rows: int, keys: int, *, regime: str, seed: int, dim: int = 0, **axes: Any) -> Case | None:

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from flashverify.diagnosis.observation import Scene
     from flashverify.subjects.interface import Subject
 
-__all__ = ["Trials"]
+__all__ = ["Trials", "work"]
+
+_LEAST = 1000
+"""Pairs whose run takes as long as what every run takes, whatever its size."""
 
 
 class Trials:
@@ -38,6 +41,7 @@ class Trials:
         self._all = seconds
         self._seconds = (1.0 - kept) * seconds
         self._longest = 0.0
+        self._most = 0
 
     def left(self, share: float = 1.0) -> bool:
         """Whether `share` of the time is not over, and another run as long as the longest one would end in time."""
@@ -47,6 +51,17 @@ class Trials:
     def within(self, share: float = 1.0) -> bool:
         """Whether `share` of the time is not over, for what makes no run of a case."""
         return time.monotonic() - self._begun < share * self._seconds
+
+    def hindrance(self, case: Case, share: float) -> str:
+        """Why `case` is not run: `over` where `share` of the time is, `long` where it would end too late; empty where it may.
+
+        With fewer pairs than the longest run had a run is taken to be shorter by as much.
+        """
+        now = time.monotonic() - self._begun
+        if now >= share * self._seconds:
+            return "over"
+        part = min(1.0, (work(case) + _LEAST) / (self._most + _LEAST))
+        return "long" if now + part * self._longest > self._seconds else ""
 
     def release(self) -> None:
         """Gives the time that was kept."""
@@ -73,7 +88,9 @@ class Trials:
                 found = look(self.subject, case)
             except Exception:  # a defect may raise on other cases; those say nothing
                 found = None
-        self._longest = max(self._longest, time.monotonic() - begun)
+        taken = time.monotonic() - begun
+        if taken > self._longest:
+            self._longest, self._most = taken, work(case)
         if found is None:
             self._silent.add(case)
         else:
@@ -81,11 +98,12 @@ class Trials:
         return found
 
     def of(self, cases: Iterable[Case], *, share: float = 1.0) -> Iterator[Scene]:
-        """The runs of `cases`, as long as `share` of the time is not over."""
+        """The runs of `cases`, as long as `share` of the time is not over, of those that would end in time."""
         for case in cases:
-            if not self.left(share):
+            hindrance = self.hindrance(case, share)
+            if hindrance == "over":
                 return
-            scene = self.scene(case)
+            scene = None if hindrance else self.scene(case)
             if scene is not None:
                 yield scene
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from flashverify.judge.plain import plain_comparison, within
-from flashverify.judge.summary import counted, summary, unravel
+from flashverify.judge.summary import measured, unravel
 from flashverify.judge.verdict import OutputStats, Status, Verdict, to_hex
 from flashverify.judge.wrong_map import wrong_map
 from flashverify.outputs import output as output_spec
@@ -127,7 +127,8 @@ def compare_output(
     signed = (difference / total).masked_fill_(difference == 0, 0.0)
     numeric, classes = judged, dict[str, torch.Tensor]()
     if x.is_cuda or not math.isfinite(float(x.sum())):  # to ask a GPU costs more than the census of what is finite
-        numeric, infinite = judged & torch.isfinite(x), torch.isinf(x)
+        size = x.abs()
+        numeric, infinite = judged & (size < math.inf), size == math.inf
         right_sign = torch.sign(x) == torch.sign(expected)
         allowed = (bound.may_overflow & right_sign) | bound.may_flip
         classes = {"nan": judged & torch.isnan(x), "inf": judged & infinite & ~allowed}
@@ -139,10 +140,10 @@ def compare_output(
             classes["pinned"] = classes["pinned"] & ~taint
     inside = numeric & ~overflow
     masks = [free.expand_as(x), bound.uninformative & judged, inside, judged & ~(expected.abs() <= total)]
-    bias, counts = counted(torch.where(inside, signed.clamp(-1, 1), 0.0).sum(), [*masks, *classes.values()])
+    amount = torch.where(inside, signed.clamp(-1, 1), 0.0).sum()
+    bias, counts, (worst, index, median, p99) = measured(amount, [*masks, *classes.values()], ratio, judged)
     exempt, vague, summed, telling = counts[:4]
     failing = [name for name, count in zip(classes, counts[4:], strict=True) if count]
-    worst, index, median, p99 = summary(ratio, judged)
     stats = OutputStats(
         output=output,
         mode=mode,

@@ -11,29 +11,20 @@ if TYPE_CHECKING:
 
     import torch
 
-__all__ = ["Summary", "counted", "numbers", "summary", "unravel"]
+__all__ = ["Summary", "counted", "measured", "summary", "unravel"]
 
 _QUANTILE_LIMIT = 1 << 20
 
 Summary = tuple[float, tuple[int, ...], float, float]
 
 
-def numbers(*scalars: torch.Tensor) -> list[float]:
-    """The values of 0-d tensors of any dtype, in one transfer: of a GPU each one would wait for everything that is queued."""
-    import torch
-
-    found: list[float] = torch.stack([scalar.double() for scalar in scalars]).tolist()
-    return found
-
-
 def counted(amount: torch.Tensor, masks: Sequence[torch.Tensor]) -> tuple[float, list[int]]:
-    """The value of a 0-d tensor, and how many elements of each bool mask are true; of a GPU in one transfer."""
+    """The value of a 0-d tensor, and how many elements of each bool mask are true."""
     import torch
 
-    if not amount.is_cuda:
-        return float(amount), [int(np.count_nonzero(mask.numpy())) for mask in masks]
-    value, *counts = numbers(amount, *map(torch.count_nonzero, masks))
-    return value, [int(count) for count in counts]
+    if amount.is_cuda:
+        return float(amount), torch.stack([mask.count_nonzero() for mask in masks]).tolist()
+    return float(amount), [int(np.count_nonzero(mask.numpy())) for mask in masks]
 
 
 def summary(ratio: torch.Tensor, judged: torch.Tensor | None) -> Summary:
@@ -47,21 +38,33 @@ def summary(ratio: torch.Tensor, judged: torch.Tensor | None) -> Summary:
         return 0.0, (), 0.0, 0.0
     flat = ratio.reshape(-1)
     judged = None if judged is None else judged.expand_as(ratio).reshape(-1)
-    if judged is None or not ratio.is_cuda or flat.numel() > _QUANTILE_LIMIT:
-        return _on_host(flat, judged, ratio.shape)
-    return _on_device(flat, judged, ratio.shape)
+    return _on_host(flat, judged, ratio.shape)
 
 
-def _on_device(flat: torch.Tensor, judged: torch.Tensor, shape: torch.Size) -> Summary:
-    """In one transfer: what is not judged becomes NaN, which is sorted behind everything else."""
-    last = judged.count_nonzero() - 1
-    ordered = flat.masked_fill(~judged, float("nan")).sort().values
-    places = (last.div(2, rounding_mode="floor"), (99 * last).div(100, rounding_mode="floor"))
-    median, p99 = (ordered.gather(0, place.clamp(min=0).view(1))[0] for place in places)
-    at, worst, behind, median_ratio, p99_ratio = numbers(flat.argmax(), flat.max(), last, median, p99)
-    if behind < 0:
-        return 0.0, (), 0.0, 0.0
-    return worst, unravel(int(at), shape), median_ratio, p99_ratio
+def measured(
+    amount: torch.Tensor, masks: Sequence[torch.Tensor], ratio: torch.Tensor, judged: torch.Tensor
+) -> tuple[float, list[int], Summary]:
+    """What `counted` says of `amount` and `masks`, and `summary` of `ratio` and `judged`; of a GPU in few operations and one transfer."""
+    if ratio.is_cuda and 0 < ratio.numel() <= _QUANTILE_LIMIT:
+        return _on_device(amount, masks, ratio, judged)
+    return *counted(amount, masks), summary(ratio, judged)
+
+
+def _on_device(
+    amount: torch.Tensor, masks: Sequence[torch.Tensor], ratio: torch.Tensor, judged: torch.Tensor
+) -> tuple[float, list[int], Summary]:
+    """What is not judged becomes NaN, which is sorted behind everything else."""
+    import torch
+
+    flat, kept = ratio.reshape(-1), judged.expand_as(ratio).reshape(-1)
+    counts = torch.stack([kept, *(mask.expand_as(ratio).reshape(-1) for mask in masks)]).sum(1)
+    last, at = counts[:1] - 1, flat.argmax().view(1)
+    places = torch.cat((last.div(2, rounding_mode="floor"), (99 * last).div(100, rounding_mode="floor"))).clamp_(min=0)
+    ordered = flat.masked_fill(~kept, float("nan")).sort().values
+    parts = (amount.view(1), ordered.gather(0, places), flat.gather(0, at), at.double(), counts.double())
+    value, median, p99, worst, index, judging, *found = torch.cat(parts).tolist()
+    place = unravel(int(index), ratio.shape)
+    return value, [int(count) for count in found], (worst, place, median, p99) if judging else (0.0, (), 0.0, 0.0)
 
 
 def _on_host(flat: torch.Tensor, judged: torch.Tensor | None, shape: torch.Size) -> Summary:

@@ -9,9 +9,10 @@ from torch import Tensor
 
 from flashverify.formats import FORMATS
 from flashverify.numerics.bound_inputs import BoundInputs, Pairs
-from flashverify.numerics.chunk import Chunk, finite_rows
+from flashverify.numerics.chunk import Chunk, finite, finite_rows
 from flashverify.numerics.coefficients import LN2, Coefficients
 from flashverify.numerics.delta import error_of_o, stored_delta
+from flashverify.numerics.exponential import exp_
 from flashverify.numerics.gradients import CLAMP, State, gradient_errors, gradient_of
 from flashverify.numerics.known_absent import below, nowhere, without
 from flashverify.numerics.learned import PairTerms, bias_bound, joined_bias, onto_bias
@@ -178,11 +179,11 @@ def _chunk_terms(
     g = gradient_of(problem, chunk, do, dlse)
     o = without(empty, problem.cut(o, chunk.rows))
     L = problem.cut(lse.unsqueeze(-1), chunk.rows).masked_fill(empty, 0.0)
-    stored_o, stored_L = ~finite_rows(o), ~torch.isfinite(L)
+    stored_o, stored_L = ~finite_rows(o), ~finite(L)
     o, L = without(stored_o, o), without(stored_L, L)
     delta = (g.do * o).sum(-1, keepdim=True)
     R = chunk.S - L
-    P = torch.exp(R.clamp(max=CLAMP))
+    P = exp_(R.clamp(max=CLAMP))
     X = (g.dp - delta if g.dlse is None else g.dp - (delta - g.dlse)).abs_()
     s = State(o=o, L=L, R=R, P=P, X=X, ds=P * X, delta=delta, Adelta=(g.ado * o.abs()).sum(-1, keepdim=True))
     lost_p, lost_ds = stored_L, stored_o
@@ -197,7 +198,7 @@ def _chunk_terms(
                 lost_ds = stored_o | o_over
     if forward is not None and "lse" not in stored:
         both = problem.cut(forward.lse_base2, chunk.rows) * LN2
-        lse_over = torch.isinf(both[..., :1])
+        lse_over = both[..., :1] == torch.inf
         B_L, E_L, lost_p = without(lse_over, both[..., :1]), both[..., 1:], stored_L | lse_over
     if B_o is not None and not below(B_o, torch.inf):
         B_o = torch.where(torch.isinf(B_o), 0.0, B_o)

@@ -6,8 +6,9 @@ from torch import Tensor
 from flashverify.formats import FORMATS
 from flashverify.numerics.accumulators import accumulator_overflow
 from flashverify.numerics.bound_inputs import BoundInputs
-from flashverify.numerics.chunk import Chunk
+from flashverify.numerics.chunk import Chunk, finite
 from flashverify.numerics.coefficients import LN2, LOG2E, Coefficients
+from flashverify.numerics.exponential import exp_
 from flashverify.numerics.forward_parts import Errors, Shared
 from flashverify.numerics.hull import hull_of_rows
 from flashverify.numerics.known_absent import below, nowhere, without
@@ -56,7 +57,7 @@ def _evaluate(c: Coefficients, chunk: Chunk, s: Shared, prescale: str, ordered: 
     theta.add_(offset)
     T = s.R + theta
     largest = T.amax(-1, keepdim=True)
-    Pe = T.clamp_(max=_CLAMP).exp_()
+    Pe = exp_(T.clamp_(max=_CLAMP))
     h = torch.expm1(-theta).neg_()  # 1 - e^-theta
     W = Pe * h  # P expm1(theta), free of 0 * inf
     w1 = W.sum(-1, keepdim=True)
@@ -92,7 +93,7 @@ def _evaluate(c: Coefficients, chunk: Chunk, s: Shared, prescale: str, ordered: 
     if c.normalise == "lse_weights":
         # The second pass has no rescales: its exponential is that of the LSE.
         reached = theta + (lse * LN2 + of_lse() + log2_l * (c.gap * LN2) - c.theta_fwd)
-        Pe = torch.add(s.R, reached).clamp_(max=_CLAMP).exp_()
+        Pe = exp_(torch.add(s.R, reached).clamp_(max=_CLAMP))
         W = Pe * torch.expm1(-reached).neg_()
         w1, Dlo, inv = W.sum(-1, keepdim=True), torch.ones_like(Dlo), torch.ones_like(inv)
         Pup = Pe
@@ -149,8 +150,8 @@ def _chunk_terms(problem: BoundInputs, chunk: Chunk, o: Tensor, lse: Tensor) -> 
     prescale = problem.form.prescale_fwd
     empty = chunk.empty
     o, L = problem.cut(o, chunk.rows), problem.cut(lse.unsqueeze(-1), chunk.rows).masked_fill(empty, 0.0)
-    unknown = ~torch.isfinite(L)
-    unknown_o = None if below(o.abs(), torch.inf) else ~torch.isfinite(o)
+    unknown = ~finite(L)
+    unknown_o = None if below(o.abs(), torch.inf) else ~finite(o)
     unread = unknown | empty
     o, L = without(unread if unknown_o is None else unread | unknown_o, o), without(unknown, L)
     nv = chunk.over_kept_keys(chunk.av)
@@ -158,7 +159,7 @@ def _chunk_terms(problem: BoundInputs, chunk: Chunk, o: Tensor, lse: Tensor) -> 
     top, low = chunk.top, chunk.low
     R, row_sum = chunk.S - L, torch.exp((L - chunk.m).clamp(0.0, _CLAMP))
     shared = Shared(
-        o=o, abs_o=o.abs(), R=R, P=torch.exp(R.clamp(max=_CLAMP)), nv_unit=nv_unit, n_most=n_most, gap=chunk.m - chunk.S, row_sum=row_sum, log2_l=torch.log2(row_sum), log_n=torch.log(chunk.terms.clamp(min=1.0)),
+        o=o, abs_o=o.abs(), R=R, P=exp_(R.clamp(max=_CLAMP)), nv_unit=nv_unit, n_most=n_most, gap=chunk.m - chunk.S, row_sum=row_sum, log2_l=torch.log2(row_sum), log_n=torch.log(chunk.terms.clamp(min=1.0)),
         L2=L.abs() * LOG2E, m2=chunk.m.abs() * LOG2E, nv=nv, hull=torch.maximum(top - o, o - low).clamp_(min=0.0),
         sink=None if chunk.sink is None else chunk.sink - L,
     )  # fmt: skip

@@ -7,9 +7,10 @@ import torch
 from torch import Tensor
 
 from flashverify.numerics.bound_inputs import BoundInputs
-from flashverify.numerics.chunk import Chunk, finite_rows
+from flashverify.numerics.chunk import Chunk, finite, finite_rows
 from flashverify.numerics.coefficients import LN2, Coefficients
 from flashverify.numerics.delta import delta_of_output, delta_of_weights
+from flashverify.numerics.exponential import exp_
 from flashverify.numerics.flushing import CAST, flushed_operand, flushed_products
 from flashverify.numerics.known_absent import nowhere, without
 from flashverify.numerics.logits import TanhError, logit_error
@@ -83,7 +84,7 @@ def gradient_of(problem: BoundInputs, chunk: Chunk, do: Tensor, dlse: Tensor | N
         return known
     g = without(chunk.empty, problem.cut(do, chunk.rows))
     d = None if dlse is None else without(chunk.empty, problem.cut(dlse.unsqueeze(-1), chunk.rows))
-    bad = ~finite_rows(g) if d is None else ~finite_rows(g) | ~torch.isfinite(d)
+    bad = ~finite_rows(g) if d is None else ~(finite_rows(g) & finite(d))
     g = without(bad, g)
     d = None if d is None else without(bad, d)
     ado = problem.magnitude(g)
@@ -126,7 +127,7 @@ def gradient_errors(
     if B_L is not None:
         offset = offset + B_L
     theta.add_(s.R.abs(), alpha=c.gap).add_(offset)
-    Pe = torch.add(s.R, theta).clamp_(max=CLAMP).exp_()
+    Pe = exp_(torch.add(s.R, theta).clamp_(max=CLAMP))
     BP = torch.expm1(-theta).neg_().mul_(Pe)  # P expm1(theta)
     chunk.add_visible(BP, c.w)
     Pb = chunk.add_visible(Pe, c.w)

@@ -56,7 +56,7 @@ class OutputBound:
     @property
     def exempt(self) -> Tensor:
         """bool: elements with no finite bound, about which nothing is asked."""
-        return torch.isinf(self.bound)
+        return self.bound == torch.inf
 
     @property
     def needs_exact(self) -> Tensor:

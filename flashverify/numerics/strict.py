@@ -10,6 +10,7 @@ from flashverify.formats import FORMATS, Format
 from flashverify.numerics.bound_inputs import BoundInputs
 from flashverify.numerics.chunk import MASKED, Chunk
 from flashverify.numerics.coefficients import Coefficients
+from flashverify.numerics.exponential import exp_
 from flashverify.numerics.form import Form
 from flashverify.numerics.quantised import FP8_WEIGHTS, WEIGHT_FORMATS
 from flashverify.numerics.result import OutputBound, StrictBound
@@ -112,9 +113,9 @@ def predict_o(
     unit = 1.0 if carried is None else tiles_of(carried.mT.expand_as(chunk.S), walk.block, fill=1.0)
     room = 0.0 if carried is None else 2 * c.u
     own = own if carried is None else own + room
-    most = _cast(torch.exp_(walk.up.sub(low).add_(own).clamp_(max=c.theta_bwd + room)) * unit, dtype, factor) / unit
+    most = _cast(exp_(walk.up.sub(low).add_(own).clamp_(max=c.theta_bwd + room)) * unit, dtype, factor) / unit
     most = most * share
-    least = _lowest(torch.exp_(walk.down.sub(high).sub_(own)) * unit, dtype, c.w, factor) / unit * share
+    least = _lowest(exp_(walk.down.sub(high).sub_(own)) * unit, dtype, c.w, factor) / unit * share
 
     # Tiles after which the maximum stays share its error, which moves O along O; it is taken out of rows that have most of their weight there.
     later = (walk.moves > 0).unsqueeze(-1)

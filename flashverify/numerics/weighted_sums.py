@@ -11,6 +11,7 @@ from torch import Tensor
 from flashverify.formats import FORMATS
 from flashverify.numerics.bound_inputs import BoundInputs
 from flashverify.numerics.chunk import Chunk, finite_rows
+from flashverify.numerics.exponential import exp_
 
 __all__ = ["WeightedSum", "gradient_sums", "only_chunk", "output_sum", "row_weights"]
 
@@ -158,7 +159,7 @@ def _weights(problem: BoundInputs, chunk: Chunk, lse: Tensor) -> Tensor:
     """P `[G, M, N]`."""
     L = problem.cut(lse.unsqueeze(-1), chunk.rows)
     L = torch.where(chunk.empty | ~torch.isfinite(L), 0.0, L)
-    return chunk.mask((chunk.S - L).clamp(max=_CLAMP).exp())
+    return chunk.mask(exp_((chunk.S - L).clamp_(max=_CLAMP)))
 
 
 def _sum(

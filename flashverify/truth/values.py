@@ -90,6 +90,12 @@ class Truth:
         return lse
 
     @property
+    def exact_o(self) -> torch.Tensor:
+        """O, float64, of which no bound is computed."""
+        o: torch.Tensor = self._forward.o
+        return o
+
+    @property
     def sums_sink(self) -> bool:
         """Whether the LSE of a row that sees no key is the sink of its head."""
         return self.form.empty_row_lse == "sink" and self.inputs.sink is not None

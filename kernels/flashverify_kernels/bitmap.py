@@ -57,8 +57,9 @@ def pack(see: torch.Tensor) -> torch.Tensor:
     """Pack the last axis of a bool tensor into `ceil(n / 32)` int32 words, the first key in the lowest bit."""
     n = see.shape[-1]
     width = -(-n // WORD)
-    see = torch.nn.functional.pad(see, (0, width * WORD - n)).reshape(*see.shape[:-1], width, WORD)
-    words = torch.zeros(see.shape[:-1], dtype=torch.int32, device=see.device)
-    for bit in range(WORD):
-        words |= see[..., bit].to(torch.int32) << bit
-    return words
+    words = torch.zeros(*see.shape[:-1], width, dtype=torch.int32, device=see.device)
+    if not words.numel():
+        return words
+    octets = torch.nn.functional.pad(see, (0, width * WORD - n)).reshape(*see.shape[:-1], 4 * width, 8)
+    bits = 1 << torch.arange(8, dtype=torch.uint8, device=see.device)
+    return words.copy_((octets * bits).sum(-1, dtype=torch.uint8).view(torch.int32))  # the lowest byte comes first

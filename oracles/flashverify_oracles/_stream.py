@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from flashverify_oracles._exponential import exp_
 from flashverify_oracles._pairs import tile_index
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def forward(problem: CheckedInputs) -> tuple[Tensor, Tensor, Tensor]:
         for keys in key_tiles:
             if len(key_tiles) > 1:  # a single tile keeps its scores from the first pass
                 s = problem.logits(problem.products(q, keys), rows, keys)
-            p = s.sub_(pivot).exp_()
+            p = exp_(s.sub_(pivot))
             total += p.sum(-1, keepdim=True)
             acc += torch.bmm(_kept(p, problem.dropped(rows, keys)), problem.v[:, keys])
         total.clamp_(min=1.0)  # the largest logit gives a row that sees a key total >= exp(0) already
@@ -83,7 +84,7 @@ def backward(
         for keys in key_tiles:
             t = problem.products(q_rows, keys)
             slope = problem.slope(t)
-            p = problem.logits(t, rows, keys).sub_(pivot_rows).exp_()
+            p = exp_(problem.logits(t, rows, keys).sub_(pivot_rows))
             dropped = problem.dropped(rows, keys)
             ds = _kept(torch.bmm(do_rows, problem.v[:, keys].mT), dropped)
             if problem.share != 1.0:

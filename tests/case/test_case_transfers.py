@@ -15,12 +15,18 @@ def test_each_mask_has_its_own_answer():
 
 
 class OnGpu:
-    """A flag that says it is on a GPU, which must not be asked by itself: each question is a wait."""
+    """A mask that says it is on a GPU, which must not be asked by itself: each question is a wait."""
 
     is_cuda = True
 
-    def __init__(self, value, device):
-        self.value, self.device = value, device
+    def __init__(self, value, device, size=1):
+        self.value, self.device, self.size = value, device, size
+
+    def numel(self):
+        return self.size
+
+    def reshape(self, *shape):
+        return self
 
     def any(self):
         return self
@@ -29,19 +35,38 @@ class OnGpu:
         raise AssertionError("a wait of its own")
 
 
-@pytest.mark.parametrize("values", [(False, True, False, True), (True, False, False, False)])
-def test_masks_of_two_gpus_have_their_own_answers_with_one_wait_for_each(values, monkeypatch):
-    waits = []
+@pytest.fixture
+def waits(monkeypatch):
+    """The devices that were waited for: for all masks together, and for each mask."""
+    together, apart = [], []
 
-    def stack(flags):
-        waits.append({flag.device for flag in flags})
-        return torch.tensor([flag.value for flag in flags])
+    def answers(found):
+        def of(masks):
+            found.append({mask.device for mask in masks})
+            return torch.tensor([mask.value for mask in masks])
 
-    monkeypatch.setattr(torch, "stack", stack)
+        return of
+
+    monkeypatch.setattr(torch, "cat", answers(together))
+    monkeypatch.setattr(torch, "stack", answers(apart))
+    return together, apart
+
+
+@pytest.mark.parametrize("values", [(False, True, False, True), (True, False, False, False), (False,) * 4])
+def test_masks_of_two_gpus_have_their_own_answers_with_few_waits_for_each(values, waits):
     masks = [OnGpu(value, f"cuda:{number % 2}") for number, value in enumerate(values)]
+    true = {mask.device for mask in masks if mask.value}
 
     assert any_of(masks) == list(values)
-    assert sorted(map(sorted, waits)) == [["cuda:0"], ["cuda:1"]]
+    assert sorted(map(sorted, waits[0])) == [["cuda:0"], ["cuda:1"]]
+    assert sorted(map(sorted, waits[1])) == [[device] for device in sorted(true)]
+
+
+def test_large_masks_are_not_put_together(waits):
+    masks = [OnGpu(value, "cuda:0", 1 << 24) for value in (False, True)]
+
+    assert any_of(masks) == [False, True]
+    assert waits == ([], [{"cuda:0"}])
 
 
 def test_a_tensor_of_the_host_stays_there():

@@ -209,7 +209,7 @@ DEFECTS = [
         sink_weight(lambda s: s.sink_weight * (torch.arange(s.lse.shape[2]) < s.lse.shape[2] // 16 * 16)),
     ),
     ("dsink-of-next-head", SINK, at_end("dsink", by=lambda x, s: x.roll(-1))),
-    ("dbias-mean", MANY + "bias=head", at_end("dbias", by=lambda x, s: x / s.p.shape[0])),
+    ("dbias-mean", MANY + "bias=head", at_end("dbias", by=lambda x, s: x / (s.p.shape[0] if x.shape[0] == 1 else 1))),
     (
         "dbias-summed-over-one-axis",
         MANY + "bias=shared",

@@ -83,7 +83,8 @@ class Plain(Choices):
         if problem.bias is not None:
             z = self.add_bias(z, torch.nan_to_num(problem.bias.double(), 0.0, 0.0, 0.0))
         if problem.slopes is not None:
-            z = z - problem.slopes.double()[:, None, None] * self.alibi(-self.distance(problem).double())[:, None]
+            slopes = self.alibi_slopes(problem.slopes.double())[:, None, None]
+            z = z - slopes * self.alibi(-self.distance(problem).double())[:, None]
         if problem.relative_bias is not None:
             z = z + self.table(problem.relative_bias.double())[:, self.buckets(problem)].transpose(0, 1)
         see = self.see(problem)

@@ -55,6 +55,9 @@ class Choices:
     def alibi(self, distance):
         return distance.abs()
 
+    def alibi_slopes(self, slopes):
+        return slopes
+
     def table(self, table):
         return table
 

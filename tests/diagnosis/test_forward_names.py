@@ -8,12 +8,12 @@ from flashverify.diagnosis.claims import Answer, Claim
 from flashverify.diagnosis.families import canonical
 from flashverify.diagnosis.observe import look
 from flashverify.diagnosis.related_cases import grown
-from tests.diagnosis import draw_defects, mask_defects, wiring_defects
+from tests.diagnosis import draw_defects, mask_defects, option_defects, wiring_defects
 from tests.diagnosis.planted import planted
 from tests.diagnosis.test_diagnosis import named
 from tests.fast_tier import fast_one_in
 
-DEFECTS = [*mask_defects.DEFECTS, *wiring_defects.DEFECTS, *draw_defects.DEFECTS]
+DEFECTS = [*mask_defects.DEFECTS, *wiring_defects.DEFECTS, *draw_defects.DEFECTS, *option_defects.DEFECTS]
 SHARED = {
     "diagonal-shift-twice": {
         "causal-ignored",
@@ -24,6 +24,13 @@ SHARED = {
     "scale-of-all-heads": {"scale-of-padded-dim"},
     "page-first": {"pages-of-another-size"},
     "window-left-of-last-row": {"diagonal-of-last-row-of-tile"},
+    "last-page-missing": {
+        "last-key-tile-skipped",
+        "odd-key-tile-lost",
+        "partial-last-page-missing",
+        "second-key-tiles-skipped",
+        "tail-keys-skipped",
+    },
     "page-table-of-first-sequence": {"batch-first", "kv-batch-head-exchanged"},
 }
 """Names that explain a defect on every case tried here, and are told from its own by the whole diagnosis."""

@@ -11,6 +11,8 @@ from flashverify.diagnosis.diagnose import _in_fp32
 class Runs:
     """A subject that is wrong in fp32 with the values of some seeds."""
 
+    subject = SimpleNamespace(supports=SimpleNamespace(refusal=lambda case: None))
+
     def __init__(self, *wrong):
         self.wrong, self.asked = wrong, []
 
@@ -23,7 +25,7 @@ def failing(case):
     return SimpleNamespace(case=case)
 
 
-@pytest.mark.parametrize(("wrong", "seed"), [((0, 81), 0), ((82,), 82)])
+@pytest.mark.parametrize(("wrong", "seed"), [((0, 81), 0), ((82,), 82), ((62,), 62)])
 def test_a_case_that_fails_in_fp32_is_taken_whatever_values_show_it(wrong, seed):
     runs = Runs(*wrong)
     found = _in_fp32(runs, failing(Case(dtype="fp16")))
@@ -37,7 +39,8 @@ def test_a_case_that_is_right_in_fp32_was_right_with_other_values_too():
 
     assert not found.failures
     assert found.case == runs.asked[0] == Case(dtype="fp32")
-    assert len({case.values.seed for case in runs.asked}) == 3
+    assert len({case.values.seed for case in runs.asked}) == 5
+    assert any(case.scale is not None for case in runs.asked)
 
 
 def test_a_case_in_fp32_has_no_other_beside_it():

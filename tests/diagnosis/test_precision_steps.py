@@ -15,6 +15,7 @@ from flashverify.diagnosis.precision.fitting import told
 from flashverify.diagnosis.precision.forms import declaring
 from flashverify.numerics import Form
 from tests.diagnosis.planted import Plain
+from tests.diagnosis.stepwise import stepwise
 from tests.diagnosis.test_diagnosis import CASE, FORWARD, planted
 from tests.diagnosis.test_precision import bf16, exact, quadratic, softmax, words
 from tests.fast_tier import fast_one_in
@@ -146,6 +147,21 @@ def test_a_right_run_contradicts_an_exponential():
 
     assert "polynomial of low degree" in exponential_words(poor, (), names)
     assert exponential_words(poor, (look(planted(), cases[2]),), names) == ""
+
+
+def _quadratic_weights(s):
+    s.p = torch.where(s.see, quadratic(s.z - s.lse.unsqueeze(-1)), 0.0)
+    s.weights = s.p
+
+
+def test_an_exponential_of_the_backward_is_a_polynomial():
+    cases = [parse_case(f"fv1 seq_q=37 seq_k=35 dim_qk=16 dim_v=16 dtype=fp32 seed={seed}") for seed in (1, 2, 3)]
+    poor = [look(stepwise(at_weights=_quadratic_weights), case) for case in cases[:2]]
+
+    for names in (frozenset({"dq"}), frozenset({"dk", "dv"})):
+        assert names <= poor[0].failures.keys()
+        assert "polynomial of low degree" in exponential_words(poor, (), names)
+        assert exponential_words(poor, (look(stepwise(), cases[2]),), names) == ""
 
 
 def far_tanh(self, z, cap):

@@ -11,8 +11,9 @@ from flashverify import parse_case
 from flashverify.checks import Plan, judge_case
 from flashverify.checks.passes.execution import execute
 from flashverify.diagnosis.diagnose import diagnose
-from flashverify.diagnosis.state import calling, naming
-from flashverify.diagnosis.state.naming import kept_from_earlier, of_a_later_call
+from flashverify.diagnosis.state import calling, suspecting
+from flashverify.diagnosis.state.naming import kept_from_earlier
+from flashverify.diagnosis.state.suspecting import of_a_later_call
 from flashverify.judge.verdict import Status, Verdict
 from flashverify.subjects import Contract, Supports
 from tests.checks.naive import SUPPORTS, attention, make
@@ -118,12 +119,9 @@ def test_what_is_kept_is_named_after_a_failure_of_any_check(check):
 @pytest.mark.parametrize(("wrong", "suspected"), [((101,), False), ((101, 103, 105), True)])
 def test_a_second_call_that_is_wrong_once_is_chance(monkeypatch, wrong, suspected):
     asked = []
-    monkeypatch.setattr(naming, "kept_from_earlier", lambda *_, **__: asked.append(1))
+    monkeypatch.setattr(suspecting, "kept_from_earlier", lambda *_, **__: asked.append(1))
     subject = make(lambda p: (lambda o, lse: (o * (1 + (p.case.values.seed in wrong)), lse))(*attention(p)))
-    verdict = Verdict(check="accuracy", status=Status.FAIL, output="o")
-    of_a_later_call(
-        subject, parse_case(f"fv1 seq_q=6 seq_k=7 dtype=fp32 backward=no seed={wrong[0]}"), verdict, 0, SECONDS
-    )
+    of_a_later_call(subject, parse_case(f"fv1 seq_q=6 seq_k=7 dtype=fp32 backward=no seed={wrong[0]}"), SECONDS)
 
     assert bool(asked) == suspected
 
@@ -137,9 +135,8 @@ def test_a_state_is_suspected_where_the_batch_cannot_change(monkeypatch, batch):
     fields = {f.name: getattr(Plain.supports, f.name) for f in dataclasses.fields(Supports)}
     subject = a_thing("logits")
     subject.supports = OneBatch(**fields)
-    verdict = Verdict(check="accuracy", status=Status.FAIL, output="o")
     case = parse_case(f"fv1 batch={batch} seq_q=6 seq_k=7 dtype=fp32 softcap=2 backward=no")
-    found = of_a_later_call(subject, case, verdict, 0, SECONDS)
+    found = of_a_later_call(subject, case, SECONDS)
 
     assert found is not None
     assert found.name == "stale-softcap"
@@ -149,7 +146,7 @@ def test_what_goes_by_heads_alone_is_named_though_every_size_was_asked():
     subject = a_thing("sink", key=lambda problem: problem.q.shape[1])
     case = parse_case(f"{FORWARD} sink=yes")
     assert not judge_case(subject, dataclasses.replace(case, seq_q=3), Plan(checks=("accuracy",))).failures
-    found = of_a_later_call(subject, case, Verdict(check="accuracy", status=Status.FAIL, output="o"), 0, SECONDS)
+    found = of_a_later_call(subject, case, SECONDS)
 
     assert found is not None
     assert found.name == "stale-sink"

@@ -9,7 +9,7 @@ from flashverify.diagnosis import trials as module
 from flashverify.diagnosis.diagnose import diagnose
 from flashverify.diagnosis.neighbours import neighbours, simplifications
 from flashverify.diagnosis.related_cases import telling
-from flashverify.diagnosis.trials import Trials
+from flashverify.diagnosis.trials import Trials, work
 from tests.diagnosis.planted import LOG2E, Plain, planted
 from tests.diagnosis.test_diagnosis import FORWARD, first_failure
 
@@ -39,6 +39,21 @@ def test_no_case_is_run_that_would_end_after_the_time(clock):
     ran = [scene.case for scene in found.of(neighbours(Plain.supports, CASE))]
     assert 1 <= len(ran) <= 4
     assert clock.now <= 11.0
+
+
+def test_a_small_case_is_run_after_a_slow_large_one(monkeypatch):
+    clock = Clock(0.0)
+    monkeypatch.setattr(module, "time", clock)
+
+    class Slow(Plain):
+        def forward(self, problem):
+            clock.now += work(problem.case) / 1000
+            return super().forward(problem)
+
+    found, large = Trials(Slow(), 10.0), replace(CASE, seq_q=80, seq_k=90)
+    assert found.scene(large) is not None
+    other = replace(large, values=replace(large.values, seed=5))
+    assert [scene.case for scene in found.of([other, CASE])] == [CASE]
 
 
 def test_a_diagnosis_ends_with_its_time_and_says_what_it_has(monkeypatch):

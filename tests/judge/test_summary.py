@@ -39,9 +39,23 @@ def test_a_host_and_a_gpu_give_the_elements_at_the_places_of_a_sorted_list(way, 
     expected = (
         (0.0, 0.0, 0.0) if not kept else (kept[-1], kept[(len(kept) - 1) // 2], kept[99 * (len(kept) - 1) // 100])
     )
-    worst, index, *quantiles = getattr(module, way)(ratio.reshape(-1), judged.reshape(-1), ratio.shape)
+    if way == "_on_host":
+        found = module._on_host(ratio.reshape(-1), judged.reshape(-1), ratio.shape)
+    else:
+        found = module._on_device(ratio.sum(), [], ratio, judged)[2]
+    worst, index, *quantiles = found
     assert (worst, *quantiles) == expected
     assert index == () if not kept else ratio[index] == worst
+
+
+@pytest.mark.parametrize("kind", ["all", "some", "none", "one", "infinite"])
+def test_a_gpu_counts_in_one_transfer_what_a_host_counts(kind):
+    ratio, judged = ratios(kind)
+    masks = [judged & (ratio > 0.5), ratio == 0, torch.zeros_like(judged), ~judged]
+    amount = torch.tensor(-3.25, dtype=torch.float64)
+
+    assert module._on_device(amount, masks, ratio, judged)[:2] == module.counted(amount, masks)
+    assert module.measured(amount, masks, ratio, judged) == (*module.counted(amount, masks), summary(ratio, judged))
 
 
 def test_what_is_judged_broadcasts():

@@ -10,6 +10,7 @@ import msgspec
 
 from flashverify.campaign.causes.diagnoses import named
 from flashverify.campaign.causes.hidden import HiddenCauses
+from flashverify.campaign.causes.overflows import overflows
 from flashverify.campaign.causes.pairs import Pairs
 from flashverify.campaign.causes.remaining import Remaining
 
@@ -107,8 +108,14 @@ class CauseBook(HiddenCauses):
 
     def _needed(self, over: bool) -> tuple[Key, Key, str] | None:
         known = [self._records[key] for key in self._known if not key.cause]
+        every = [self._records[key] for key in self._known]
         leads = known + [record for record in self.waiting() if over and not record.key.cause]
         asked = chain(
+            (
+                (a.key, b.key, overflows(a, b, self._shows.get(a.key, ())))
+                for a, b in product(every, known)
+                if _two(a, b)
+            ),
             ((a.key, b.key, self._companions.overwrites(a, b)) for a, b in product(leads, leads) if _two(a, b)),
             ((a.key, b.key, self._companions.repeats(a, b, over=over)) for a, b in product(known, known) if _two(a, b)),
             ((b.key, a.key, self._companions.needed(b, a, over=over)) for a, b in combinations(known, 2) if _two(a, b)),

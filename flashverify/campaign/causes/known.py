@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 from flashverify.campaign.causes.clearness import clearest_first
 from flashverify.campaign.causes.companions import Companions
+from flashverify.campaign.causes.symptoms import symptom
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from flashverify.campaign.causes.company import Company
+    from flashverify.campaign.causes.symptoms import Symptom
     from flashverify.judge.record import FindingRecord
     from flashverify.judge.verdict import Key
 
@@ -33,15 +35,17 @@ class KnownCauses:
         self._records, self._owners, self._companions = records, owners, Companions(company)
         self._known = {key: None for key, record in records.items() if record.confirmation.repeats}
         self.parked: frozenset[Key] = frozenset()
+        self._shows: dict[Key, frozenset[Symptom]] = {}
 
     def explained(self, key: Key, shows: Iterable[Key] = ()) -> None:
         """A finding was minimised: it is a cause that others are held against, and its minimal case shows these buckets."""
         self._known[key] = None
-        self._companions.minimal(key, shows)
+        self.shown_by(key, tuple(shows))
 
-    def shown_by(self, key: Key, buckets: Iterable[Key]) -> None:
+    def shown_by(self, key: Key, buckets: Collection[Key]) -> None:
         """The minimal case of a finding shows these buckets too, in other dtypes, with a backward or with plain values."""
         self._companions.minimal(key, buckets)
+        self._shows[key] = self._shows.get(key, frozenset()) | frozenset(map(symptom, buckets))
 
     def forget(self, key: Key) -> None:
         """A finding was folded into another one."""

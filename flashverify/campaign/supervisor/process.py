@@ -16,6 +16,7 @@ import msgspec
 
 from flashverify.campaign.gpus import VISIBLE, gpu_of_worker
 from flashverify.campaign.protocol import Event, EventLines, WorkerConfig, encode
+from flashverify.campaign.supervisor.proc_files import proc_number
 from flashverify.campaign.supervisor.starvation import starved
 from flashverify.campaign.worker.inflight import Inflight, read_inflight
 from flashverify.child_process import child_environment
@@ -24,6 +25,9 @@ from flashverify.judge.verdict import Status, Verdict
 __all__ = ["ProcessSetup", "WorkerProcess", "death_verdict", "hang_verdict", "worker_environment"]
 
 _TAIL_BYTES = 16 * 1024
+_KEPT_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(1 << 25), "MALLOC_TRIM_THRESHOLD_": str(1 << 28)}
+"""Of glibc: what a process frees stays with it, so that the next tensor meets pages that are there. Of a case that is judged on the CPU
+two page faults in three go. A process that interprets kernels is without it: there an access outside a tensor shall meet no tensor."""
 
 
 class ProcessSetup(msgspec.Struct, frozen=True):
@@ -54,10 +58,15 @@ class ProcessSetup(msgspec.Struct, frozen=True):
 
 def worker_environment(device: str) -> dict[str, str]:
     """The child's environment: one thread per worker."""
-    return child_environment(interpret=device == "cpu") | {
-        "HYPOTHESIS_STORAGE_DIRECTORY": str(Path(tempfile.gettempdir()) / f"flashverify-hypothesis-{os.getuid()}"),
-        **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"),
-    }
+    kept = {} if device == "cpu" else {name: os.environ.get(name, value) for name, value in _KEPT_MEMORY.items()}
+    return (
+        child_environment(interpret=device == "cpu")
+        | kept
+        | {
+            "HYPOTHESIS_STORAGE_DIRECTORY": str(Path(tempfile.gettempdir()) / f"flashverify-hypothesis-{os.getuid()}"),
+            **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"),
+        }
+    )
 
 
 class WorkerProcess:
@@ -154,11 +163,7 @@ class WorkerProcess:
 
     def memory(self) -> int:
         """Resident bytes, 0 where unknown."""
-        try:
-            pages = int(Path(f"/proc/{self.popen.pid}/statm").read_text(encoding="utf-8").split()[1])
-        except (OSError, ValueError, IndexError):
-            return 0
-        return pages * os.sysconf("SC_PAGE_SIZE")
+        return proc_number(self.popen.pid, "statm", 1) * os.sysconf("SC_PAGE_SIZE")
 
     def starved(self) -> float:
         """Seconds that it waited for a processor since it began."""

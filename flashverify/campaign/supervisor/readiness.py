@@ -16,6 +16,7 @@ from flashverify.campaign.protocol import Chunk, Prepare
 from flashverify.campaign.supervisor.batches import batch_seed
 from flashverify.campaign.supervisor.compiled_cases import CompiledCases
 from flashverify.campaign.supervisor.compiled_subject import CompiledSubject
+from flashverify.campaign.supervisor.pace import Pace
 from flashverify.campaign.supervisor.waiting import Waiting
 
 if TYPE_CHECKING:
@@ -29,10 +30,6 @@ _EXAMPLES = 8
 """Cases of a kind that are compiled before it is drawn from; of ten of them the first two ask for nearly every kernel."""
 _LISTED = 2
 """Cases of the corpus in one task."""
-_FREE_SECONDS = 120.0
-"""Until then everything is compiled at once."""
-_PER_CASE = 10 / 1000
-"""From then on so many kernels for each case that is judged."""
 
 
 class Readiness:
@@ -48,7 +45,6 @@ class Readiness:
     Attributes:
         off: specs of subjects that launch no Triton kernel, or of which none can be compiled ahead; they are drawn freely.
         dropped: drawn cases that had to go.
-        compiled: kernels that were compiled ahead.
     """
 
     def __init__(
@@ -67,9 +63,14 @@ class Readiness:
         self._order = deque(subjects)
         self._lists: deque[Chunk] = deque()
         self._chunks: deque[Chunk] = deque()
-        self._free_until: tuple[int, int] | None = None
+        self._pace = Pace()
         self.off: set[str] = set()
-        self.put_off = self.dropped = self.compiled = 0
+        self.put_off = self.dropped = 0
+
+    @property
+    def compiled(self) -> int:
+        """Kernels that were compiled ahead."""
+        return self._pace.compiled
 
     @property
     def ready(self) -> int:
@@ -149,15 +150,13 @@ class Readiness:
             judged: cases so far.
             elapsed: seconds since the search began.
         """
-        if elapsed >= _FREE_SECONDS:
-            self._free_until = self._free_until or (judged, self.compiled)
-            cases, compiled = self._free_until
-            if self.compiled - compiled > _PER_CASE * (judged - cases):
-                return None
+        if not self._pace.allows(judged, elapsed):
+            return None
         for _ in range(len(self._order)):
             self._order.rotate(-1)
             spec = self._order[-1]
             if spec not in self.off and (task := self._of(spec)) is not None:
+                self._pace.handed(task)
                 return task
         return None
 
@@ -183,7 +182,7 @@ class Readiness:
     def prepared(self, answer: Prepared) -> None:
         """A task ended."""
         spec, subject = answer.subject, self._subjects[answer.subject]
-        self.compiled += answer.compiled
+        self._pace.ended(answer.kind, answer.compiled)
         if answer.kind < 0:
             self._judge(spec, self._back(spec, answer.cases))
             return
@@ -198,6 +197,7 @@ class Readiness:
     def lost(self, task: Prepare, case: str | None) -> None:
         """The process that compiled for a task is gone; a worker judges the case that it was at, and the kind is left out."""
         spec = task.subject
+        self._pace.lost(task)
         if task.kind < 0:
             back = self._back(spec, task.cases)
             self._subjects[spec].listed.extendleft(text for text in reversed(back) if text != case)

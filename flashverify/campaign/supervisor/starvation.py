@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from flashverify.campaign.supervisor.proc_files import proc_number
 
 __all__ = ["starved"]
 
@@ -12,7 +12,4 @@ def starved(pid: int) -> float:
 
     Source: the second field of `/proc/PID/schedstat`, in nanoseconds (Documentation/scheduler/sched-stats.rst of Linux).
     """
-    try:
-        return int(Path(f"/proc/{pid}/schedstat").read_text(encoding="ascii").split()[1]) / 1e9
-    except (OSError, ValueError, IndexError):
-        return 0.0
+    return proc_number(pid, "schedstat", 1) / 1e9

@@ -27,6 +27,7 @@ class Waiting:
     def __init__(self, texts: Iterable[str] = ()) -> None:
         self._cases: dict[str, Case] = {text: parse_case(text) for text in texts}
         self._chosen = Coverage()
+        self._gains: dict[str, float] = {}
 
     def __len__(self) -> int:
         return len(self._cases)
@@ -41,19 +42,25 @@ class Waiting:
             return None
         least = min(self._cases, key=self._gain)
         del self._cases[least]
+        self._gains.pop(least, None)
         return least
 
     def take(self) -> str:
         """The one that covers most, which no longer waits."""
         text = max(self._cases, key=self._gain)
         self._chosen.add(self._cases.pop(text))
+        self._gains.clear()
         return text
 
     def clear(self) -> tuple[str, ...]:
         """All of them; none waits any longer."""
         texts = tuple(self._cases)
         self._cases.clear()
+        self._gains.clear()
         return texts
 
     def _gain(self, text: str) -> float:
-        return self._chosen.gain(self._cases[text])
+        """What a case adds to those that were taken; the next one that is taken changes it."""
+        if text not in self._gains:
+            self._gains[text] = self._chosen.gain(self._cases[text])
+        return self._gains[text]

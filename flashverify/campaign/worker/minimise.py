@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from flashverify.campaign.causes.diagnoses import KEPT, OF_VALUES
+from flashverify.campaign.causes.diagnoses import OF_VALUES
 from flashverify.campaign.causes.hidden import bucket_of
 from flashverify.campaign.causes.sighting import may_follow, sightings_of
 from flashverify.campaign.causes.symptoms import TOLD_BY_VALUES, symptom
@@ -17,7 +17,9 @@ from flashverify.campaign.plan_name import PROCESS_CHECKS, PlanName
 from flashverify.campaign.protocol import Improved, Judge, Minimal, Minimise, Started
 from flashverify.campaign.shrink.shrinker import shrink
 from flashverify.campaign.supervisor.probe import Probe
+from flashverify.campaign.worker.overflow import with_plain_values
 from flashverify.case.text import format_case, parse_case
+from flashverify.diagnosis.state.wording import tells_of_state
 from flashverify.errors import NoVerdictError
 from flashverify.judge.record import Confirmation, Diagnosis
 
@@ -80,6 +82,9 @@ def minimise(session: Session, task: Minimise) -> None:
 
         text, complete = format_case(case), candidate is None
         known = known or _known(session, task, case, verdict)
+        if known is None and complete and not kills and time.monotonic() < end:
+            known, others = _with_plain_values(session, task, case)
+            shows = shows if not others else tuple(sorted({*(shows or ()), *others}))
         if known is not None or set(map(symptom, shows or ())) & set(map(symptom, task.beside)):
             session.emit(Minimal(task.key, text, verdict, Confirmation(), known, complete, shows))
             return
@@ -141,10 +146,10 @@ def _right_alone(
     """
     if task.key.check in PROCESS_CHECKS:
         return None
-    if found is None or not found.name.startswith(KEPT):
+    if found is None or not tells_of_state(found):
         later = msgspec.structs.replace(verdict, check="reuse")
         found = _diagnosis(session, task, text, later, end)
-    kept = found if found is not None and found.name.startswith(KEPT) else Diagnosis()
+    kept = found if found is not None and tells_of_state(found) else Diagnosis()
     return msgspec.structs.replace(kept, sentence=f"{kept.sentence} {_ALONE}".strip())
 
 
@@ -178,6 +183,27 @@ def _known(session: Session, task: Minimise, case: Case, verdict: Verdict) -> Di
     except Exception as error:  # it stays a finding of its own
         print(f"attribution failed: {type(error).__name__}: {error}", file=sys.stderr)
         return None
+
+
+def _with_plain_values(session: Session, task: Minimise, case: Case) -> tuple[Diagnosis | None, tuple[Key, ...]]:
+    """The diagnosis of another finding that accounts for what the case shows with plain values, and the buckets that it shows then."""
+    session.emit(Started())
+    subject = session.subject(task.subject)
+    try:
+        found = with_plain_values(
+            lambda each, plan: session.judge(task.subject, each, plan),
+            lambda each: session.toolkit.refusal(subject, each) is None,
+            case,
+            task.key,
+        )
+        if found is None:
+            return None, ()
+        plain, seen = found
+        told = (d for d in task.known if session.toolkit.attributed(subject, plain, seen[0].verdict, d))
+        return next(told, None), tuple(sighting.key for sighting in seen)
+    except Exception as error:  # it stays a finding of its own
+        print(f"attribution failed: {type(error).__name__}: {error}", file=sys.stderr)
+        return None, ()
 
 
 def _buckets(result: CaseResult, case: Case) -> tuple[Key, ...]:

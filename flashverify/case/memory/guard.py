@@ -106,7 +106,7 @@ class Guard:
         dtype = str(tensor.dtype).removeprefix("torch.")
         if tensor.layout != torch.strided or tensor.device.type not in ("cpu", "cuda") or tensor.numel() == 0:
             return None
-        if dtype not in _POISON or tensor.is_pinned():
+        if dtype not in _POISON or (tensor.device.type == "cpu" and tensor.is_pinned()):
             return None
         return _signed(_POISON[dtype][self.pattern], 8 * tensor.itemsize)
 

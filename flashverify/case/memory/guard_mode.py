@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["guard_mode"]
 
 _ATEN = torch.ops.aten
+_CLONE = _ATEN.clone.default
 _EMPTY = {
     _ATEN.empty.memory_format,
     _ATEN.empty_like.default,
@@ -34,6 +35,8 @@ _FILLED = {
     _ATEN.full_like.default,
     _ATEN.new_full.default,
 }
+_FACTORIES = dict.fromkeys(_EMPTY, False) | dict.fromkeys(_FILLED, True)
+"""Whether the caller asks for a content."""
 
 _ABSOLUTE = ("torch::autograd::CopySlices", "AsStridedBackward0")
 """Steps of autograd that reach into a fresh allocation by offsets from the start of its storage, where the guard band lies."""
@@ -68,10 +71,10 @@ class _Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def guarded(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The result of the operator, surrounded where it is a fresh allocation."""
         result = func(*args, **kwargs)
-        if func is _ATEN.clone.default and kwargs.get("memory_format") is torch.contiguous_format:
+        if func is _CLONE and kwargs.get("memory_format") is torch.contiguous_format:
             self._guard.made_contiguous(args[0])
-        filled = func in _FILLED
-        if (filled or func in _EMPTY) and type(result) is torch.Tensor and not _of_absolute_offsets():
+        filled = _FACTORIES.get(func)
+        if filled is not None and type(result) is torch.Tensor and not _of_absolute_offsets():
             return self._guard.surround(result, filled=filled)
         return result
 

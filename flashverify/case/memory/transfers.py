@@ -13,7 +13,7 @@ __all__ = ["any_of", "to_device"]
 
 
 def any_of(masks: Sequence[torch.Tensor]) -> list[bool]:
-    """Of each mask whether an element is true, with one wait for each device.
+    """Of each mask whether an element is true, with one wait for each device where none is.
 
     Args:
         masks: bool, of any shapes and devices.
@@ -23,12 +23,27 @@ def any_of(masks: Sequence[torch.Tensor]) -> list[bool]:
 
     if not any(mask.is_cuda for mask in masks):
         return [bool(np.count_nonzero(mask.numpy())) for mask in masks]  # torch takes twice the time
-    found, answers = [mask.any() for mask in masks], [False] * len(masks)
-    for device in {flag.device for flag in found}:
-        places = [place for place, flag in enumerate(found) if flag.device == device]
-        for place, answer in zip(places, torch.stack([found[i] for i in places]).tolist(), strict=True):
-            answers[place] = answer
+    answers = [False] * len(masks)
+    for device in {mask.device for mask in masks}:
+        places = [place for place, mask in enumerate(masks) if mask.device == device]
+        if not _known_false([masks[place] for place in places]):
+            found = torch.stack([masks[place].any() for place in places]).tolist()
+            for place, answer in zip(places, found, strict=True):
+                answers[place] = answer
     return answers
+
+
+_TOGETHER = 1 << 24
+"""Elements up to which masks are put together, which takes a byte of each."""
+
+
+def _known_false(masks: Sequence[torch.Tensor]) -> bool:
+    """Whether no element of masks of one device is true: asked of all together, in three operations; False of those that are too large."""
+    import torch
+
+    if sum(mask.numel() for mask in masks) > _TOGETHER:
+        return False
+    return not bool(torch.cat([mask.reshape(-1) for mask in masks]).any())
 
 
 def _has_gpu() -> bool:

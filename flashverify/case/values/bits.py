@@ -31,8 +31,11 @@ def to_bits(values: NDArray[np.float64], dtype: str) -> Bits:
 
 
 def _to_bf16(values: NDArray[np.float64]) -> NDArray[np.uint16]:
-    """Through fp32 rounded to odd, which keeps what the second rounding must know of the first."""
+    """Through fp32: numbers that it holds are rounded from there, others to odd, which keeps what the second rounding must know of the first."""
     near = values.astype(np.float32)
+    if (near == values).all():
+        exact = near.view(np.uint32)
+        return ((exact + (((exact >> 16) & 1) + 0x7FFF)) >> 16).astype(np.uint16)
     bits = near.view(np.uint32).astype(np.int64)
     wide = near.astype(np.float64)
     bits -= np.abs(wide) > np.abs(values)  # truncated: one step towards zero where fp32 rounded away from it

@@ -45,11 +45,14 @@ def normal(seed: int, name: str, shape: Shape) -> Reals:
 
     Each is the sum of the four 16-bit parts of one word, centred, times a dyadic constant.
     """
-    raw, low = words(seed, name, math.prod(shape)), np.uint64(0xFFFF)
-    total = raw >> np.uint64(48)
-    for shift in (32, 16, 0):
-        total += (raw >> np.uint64(shift)) & low
-    return ((total.astype(np.float64) - 131070.0) * _NORMAL_STEP).reshape(shape)
+    parts = words(seed, name, math.prod(shape)).view(np.uint16)
+    total = np.add(parts[0::4], parts[1::4], dtype=np.uint32)
+    total += parts[2::4]
+    total += parts[3::4]
+    values = total.astype(np.float64)
+    values -= 131070.0
+    values *= _NORMAL_STEP
+    return values.reshape(shape)
 
 
 def integers(seed: int, name: str, shape: Shape, low: int, high: int) -> Reals:

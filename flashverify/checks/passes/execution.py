@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from flashverify.case.memory.contiguity import made_contiguous
 from flashverify.case.memory.guard import Damage, guard_outputs
 from flashverify.case.memory.handed import handed_tensors
+from flashverify.checks.passes.first_calls import noted
 from flashverify.outputs import BACKWARD, FORWARD, OUTPUTS, output
 from flashverify.subjects.blame import subject_code
 
@@ -75,6 +76,7 @@ def execute(
     """
     import torch
 
+    noted(subject, problem.case)
     given = made_contiguous(problem) if subject.supports.contiguous else problem
     inputs = {x.untyped_storage().data_ptr() for x in given.tensors() if x.numel()}
     with (

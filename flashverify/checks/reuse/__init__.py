@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from flashverify.checks.passes.base_pass import BasePass
     from flashverify.judge.verdict import Verdict
 
-__all__ = ["QUESTIONS", "SPEC", "ReuseQuestion"]
+__all__ = ["NAMES", "QUESTIONS", "SPEC", "ReuseQuestion"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +127,8 @@ QUESTIONS = (
 _SAVED = ErrorClass(
     "saved-state", "the backward changes what the forward saved", "a tensor that the forward saved was written"
 )
+NAMES = frozenset((*(question.name for question in QUESTIONS), _SAVED.name))
+"""Classes of its failures."""
 _BY_NAME = {question.name: question for question in QUESTIONS}
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     Lengths = Callable[[Tensor, Tensor], Tensor]
 
-__all__ = ["LENGTHS_OF_OTHERS"]
+__all__ = ["LENGTHS_OF_OTHERS", "banded"]
 
 
 def _rows(change: Lengths) -> Callable[[Scene], Iterator[Alternative]]:
@@ -53,7 +53,7 @@ def _changed(change: Lengths, which: str) -> Callable[[Scene], Iterator[Alternat
             shift = number - rows.view(-1, 1, 1, 1)
         yield Alternative(inputs=raw(scene, with_parts(scene, **part)))
         if mask.aligned_at_end:
-            yield Alternative(inputs=raw(scene, with_parts(scene, **part, **_banded(scene, shift))))
+            yield Alternative(inputs=raw(scene, with_parts(scene, **part, **banded(scene, shift))))
 
     return build
 
@@ -73,7 +73,7 @@ def _before(lengths: Tensor) -> Tensor:
     return lengths[(torch.arange(len(lengths)) - 1).clamp(min=0)]
 
 
-def _banded(scene: Scene, shift: Tensor) -> dict[str, Tensor]:
+def banded(scene: Scene, shift: Tensor) -> dict[str, Tensor]:
     """The causal mask and the window by another shift, which broadcasts to the pairs."""
     position = scene.at.row[:, None, :, None] + shift
     j, found = scene.at.key[:, None, None, :], {}

@@ -40,7 +40,24 @@ def pieces(scene: Scene) -> list[Tensor]:
         for s in range(1, n):
             piece += (tile >= count * s // n).long()
         found.append(piece)
+        found += _of_what_is_seen(scene, size)
     return found
+
+
+def _of_what_is_seen(scene: Scene, size: int) -> list[Tensor]:
+    """The same of the whole tiles from the first to the last one in which a row of the sequence sees a key, where the mask hides others."""
+    visible, n = scene.inputs.visible, scene.form.n_splits
+    if visible is None or scene.case.mask.packed is not None:
+        return []
+    tile = torch.arange(scene.case.seq_k) // size
+    seen = visible.expand(scene.case.batch, -1, -1, -1).any(1).any(1)
+    first = torch.where(seen, tile, int(tile[-1]) + 1).amin(-1, keepdim=True)
+    count = (torch.where(seen, tile, -1).amax(-1, keepdim=True) + 1 - first).clamp(min=0)
+    whole = (first == 0) & (count == -(-scene.at.keys[:, :1] // size))
+    if bool(whole.all()):
+        return []
+    piece = sum(((tile >= first + count * s // n).long() for s in range(1, n)), torch.zeros_like(tile))
+    return [piece[:, None, None, :]]
 
 
 def _piece_lse(scene: Scene, piece: Tensor) -> tuple[Tensor, Tensor]:

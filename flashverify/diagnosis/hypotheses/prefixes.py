@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from flashverify.case.masks.prefix_lengths import in_prefix
+from flashverify.diagnosis.features import lengths as sizes_of
 from flashverify.diagnosis.hypothesis import Alternative, Semantics
 from flashverify.diagnosis.mask_tensors import all_pairs, parts, seen
 
@@ -47,6 +48,12 @@ def _beyond_its_sequence(pairs: Pairs, lengths: tuple[int, ...]) -> Tensor:
     return (place >= 0) & (place < pairs.key.new_tensor((*lengths, 0))[pairs.row_sequence])
 
 
+def _each(lengths: tuple[int, ...], pairs: Pairs, change: Callable[[int, int, int], int]) -> tuple[int, ...]:
+    """Other prefixes, by the rows and keys of each sequence."""
+    sizes = sizes_of(pairs.case)
+    return tuple(change(n, *size) for n, size in zip(lengths, sizes, strict=False))
+
+
 PREFIXES = (
     Semantics(name="prefix-ignored", sentence="the prefix is ignored", build=_prefix(lambda p, _: p.key < 0)),
     Semantics(
@@ -58,6 +65,21 @@ PREFIXES = (
         name="prefix-one-key-less",
         sentence="the prefix is one key shorter than declared",
         build=_prefix(lambda p, n: in_prefix(p, tuple(x - 1 for x in n))),
+    ),
+    Semantics(
+        name="prefix-within-the-rows",
+        sentence="a prefix ends at the number of rows where it is longer",
+        build=_prefix(lambda p, n: in_prefix(p, _each(n, p, lambda x, rows, _keys: min(x, rows)))),
+    ),
+    Semantics(
+        name="prefix-within-the-extra-keys",
+        sentence="a prefix is as long as there are more keys than rows, at most",
+        build=_prefix(lambda p, n: in_prefix(p, _each(n, p, lambda x, rows, keys: min(x, max(keys - rows, 0))))),
+    ),
+    Semantics(
+        name="prefix-before-the-rows",
+        sentence="a prefix counts beside the keys that there are more than rows: it is that much longer",
+        build=_prefix(lambda p, n: in_prefix(p, _each(n, p, lambda x, rows, keys: x + max(keys - rows, 0)))),
     ),
     Semantics(
         name="prefix-of-first-sequence",

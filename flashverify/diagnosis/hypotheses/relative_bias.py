@@ -169,6 +169,16 @@ RELATIVE = (
         build=_distances(lambda _s, distance: -distance),
     ),
     Semantics(
+        name="relative-bias-by-size",
+        sentence="the relative bias is read at the size of the distance, whichever side the key lies on",
+        build=_distances(lambda _s, distance: distance.abs(), lambda _s, distance: -distance.abs()),
+    ),
+    Semantics(
+        name="relative-bias-on-one-side",
+        sentence="keys on one side of the row have the relative bias of distance 0",
+        build=_distances(lambda _s, distance: distance.clamp(max=0), lambda _s, distance: distance.clamp(min=0)),
+    ),
+    Semantics(
         name="relative-bias-without-shift",
         sentence="the relative bias measures distances from the top-left diagonal, where the bottom-right one is declared",
         build=_distances(_without_shift),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from flashverify.diagnosis.hypothesis import TILES, Alternative, Expectations, Semantics
+from flashverify.diagnosis.hypothesis import Alternative, Expectations, Semantics
 from flashverify.diagnosis.mask_tensors import exchanged, of_heads_open
 from flashverify.outputs import FORWARD
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
     Places = Callable[[Scene, Tensor], Iterator[tuple[Tensor, str]]]
 
-__all__ = ["WIRING"]
+__all__ = ["WIRING", "pages_read", "stored", "table_width"]
 
 _PAGE_SIZES = (1, 8, 16, 32, 64, 128, 256)
 
 
-def _stored(places: Places) -> Callable[[Scene], Iterator[Alternative]]:
+def stored(places: Places) -> Callable[[Scene], Iterator[Alternative]]:
     """The LSE of another element: `places` maps numbers of the elements `[B, Hq, Sq]` to those that are read, -1 to none."""
 
     def build(scene: Scene) -> Iterator[Alternative]:
@@ -96,7 +96,7 @@ def _exchanged_kv(scene: Scene) -> Iterator[Alternative]:
             yield Alternative(inputs=inputs, finish=of_heads_open(scene, lost), detail=f"of {' and '.join(names)}")
 
 
-def _pages(
+def pages_read(
     entries: Callable[[Scene, Tensor, int], Iterator[tuple[Tensor, str]]],
 ) -> Callable[[Scene], Iterator[Alternative]]:
     """Key j of sequence b is read at the slot j % page of entry `entries` `[B, Sk]` of the flat table; below 0, of a page itself."""
@@ -141,7 +141,8 @@ def _read(scene: Scene, page: Tensor, slot: Tensor, lost: Tensor, detail: str) -
     return Alternative(inputs=replace(scene.inputs, k=k, v=v), finish=finish, detail=detail)
 
 
-def _width(scene: Scene) -> int:
+def table_width(scene: Scene) -> int:
+    """Entries of a row of the page table."""
     assert scene.problem.pages is not None
     return scene.problem.pages.table.shape[1]
 
@@ -151,26 +152,26 @@ def _first_table(scene: Scene, j: Tensor, own: int) -> Iterator[tuple[Tensor, st
 
 
 def _entry_before(scene: Scene, j: Tensor, own: int) -> Iterator[tuple[Tensor, str]]:
-    first = torch.arange(scene.case.batch)[:, None] * _width(scene)
+    first = torch.arange(scene.case.batch)[:, None] * table_width(scene)
     yield first + (j // own - 1).clamp(min=0), ""
 
 
 def _in_order(scene: Scene, j: Tensor, own: int) -> Iterator[tuple[Tensor, str]]:
     """Pages by their own numbers."""
     batch = torch.arange(scene.case.batch)[:, None]
-    yield -1 - (batch * _width(scene) + j // own), "as if they lay one after the other"
+    yield -1 - (batch * table_width(scene) + j // own), "as if they lay one after the other"
     yield (-1 - j // own).expand(scene.case.batch, -1), "from the begin of the pool for each sequence"
 
 
 def _first_page(scene: Scene, j: Tensor, _own: int) -> Iterator[tuple[Tensor, str]]:
-    yield (torch.arange(scene.case.batch)[:, None] * _width(scene)).expand(-1, len(j)), ""
+    yield (torch.arange(scene.case.batch)[:, None] * table_width(scene)).expand(-1, len(j)), ""
 
 
 def _other_size(scene: Scene, j: Tensor, own: int) -> Iterator[tuple[Tensor, str]]:
     batch = torch.arange(scene.case.batch)[:, None]
     for size in _PAGE_SIZES:
         if size not in (own, 16):
-            yield batch * _width(scene) + j // size, f"{size} keys"
+            yield batch * table_width(scene) + j // size, f"{size} keys"
 
 
 def _row_of_table(scene: Scene, j: Tensor, own: int) -> Iterator[tuple[Tensor, str]]:
@@ -198,53 +199,38 @@ def _semantics(
     return Semantics(name=name, sentence=sentence, build=build, outputs=FORWARD, one_way=one_way)
 
 
-def _row_room(_scene: Scene, own: Tensor) -> Iterator[tuple[Tensor, str]]:
-    """A head has room for its rows up to a multiple of a tile where it is written, or where it is read."""
-    rows = own.shape[2]
-    for size in TILES if rows and own.shape[:2].numel() > 1 else ():
-        room = -(-rows // size) * size
-        if room > rows:
-            read = torch.where(own % room < rows, own // room * rows + own % room, -1)
-            yield read, f"a multiple of {size}"
-            read = own // rows * room + own % rows
-            yield torch.where(read < own.numel(), read, -1), f"a multiple of {size}, where it is read"
-
-
 WIRING = (
-    Semantics(name="lse-of-another-row", sentence="a row gets the LSE of another one", build=_stored(_other_row)),
-    Semantics(name="lse-of-another-head", sentence="a head gets the LSE of another one", build=_stored(_other_head)),
+    Semantics(name="lse-of-another-row", sentence="a row gets the LSE of another one", build=stored(_other_row)),
+    Semantics(name="lse-of-another-head", sentence="a head gets the LSE of another one", build=stored(_other_head)),
     Semantics(
         name="lse-in-another-layout",
         sentence="the LSE is stored in another layout than declared",
-        build=_stored(_other_layout),
-    ),
-    Semantics(
-        name="lse-rows-of-whole-tiles",
-        sentence="the rows of the LSE are rounded up to whole tiles in the stride from head to head",
-        build=_stored(_row_room),
+        build=stored(_other_layout),
     ),
     _semantics("kv-batch-head-exchanged", "the strides of K or V over batches and heads are exchanged", _exchanged_kv),
     _semantics(
-        "page-table-of-first-sequence", "every sequence reads the page table of the first one", _pages(_first_table)
+        "page-table-of-first-sequence", "every sequence reads the page table of the first one", pages_read(_first_table)
     ),
-    _semantics("page-before", "the page of a key is looked up one entry too early", _pages(_entry_before)),
+    _semantics("page-before", "the page of a key is looked up one entry too early", pages_read(_entry_before)),
     _semantics(
-        "pages-in-order", "the page table is not followed: pages are read in the order of the pool", _pages(_in_order)
+        "pages-in-order",
+        "the page table is not followed: pages are read in the order of the pool",
+        pages_read(_in_order),
     ),
     _semantics(
         "page-last-as-zeros", "the last page of a sequence is read as zeros, which are seen", _last_page_of_zeros
     ),
-    _semantics("page-first", "all keys are read from the first page of their sequence", _pages(_first_page)),
+    _semantics("page-first", "all keys are read from the first page of their sequence", pages_read(_first_page)),
     _semantics(
         "pages-of-another-size",
         "the page of a key is looked up as if pages held another number of keys",
-        _pages(_other_size),
+        pages_read(_other_size),
         one_way=True,
     ),
     _semantics(
         "page-table-stride",
         "the rows of the page table are looked for at other places",
-        _pages(_row_of_table),
+        pages_read(_row_of_table),
         one_way=True,
     ),
 )

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import torch
 
 from flashverify.checks.passes.logits import logits
-from flashverify.diagnosis.precision.emulation import forward
-from flashverify.diagnosis.precision.fitting import asked
+from flashverify.diagnosis.precision.fitting import asked, predicted
 from flashverify.diagnosis.precision.models import TILES
 from flashverify.diagnosis.precision.steps import declared
+from flashverify.diagnosis.readings.backward.quantities import known_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["exponential_words"]
 
 _LN2 = math.log(2.0)
+_OF_BACKWARD = frozenset({"dq", "dk", "dv"})
 _WAVES = 3
 _EXPLAINED = 0.9
 _NEARER = 1.1
@@ -36,13 +37,15 @@ _SMALL = 2.0**-5
 
 def exponential_words(scenes: list[Scene], others: tuple[Scene, ...], names: frozenset[str]) -> str:
     """What is wrong with the exponential, fitted on one scene and tested on the rest and on other cases; empty where nothing fits."""
-    if not names <= {"o", "lse"}:
-        return ""
     form = scenes[0].form
-    tiles = (form.block_n,) if form.block_n is not None else TILES
-    tried = [
-        _fitted(scenes, others, names, _fractions(tile, rescales=each)) for tile in tiles for each in (True, False)
-    ]
+    if names <= {"o", "lse"}:
+        tiles = (form.block_n,) if form.block_n is not None else TILES
+        ways = [_fractions(tile, rescales=each) for tile in tiles for each in (True, False)]
+    elif names <= _OF_BACKWARD:
+        ways = [_of_weights]
+    else:
+        return ""
+    tried = [_fitted(scenes, others, names, each) for each in ways]
     if wave := max((each for each in tried if each is not None), key=lambda each: each[1], default=None):
         worst = float(_waves(torch.linspace(0, 1, 257, dtype=torch.float64)).mT.mul(wave[0]).sum(-1).abs().max())
         if worst > _SMALL:
@@ -94,7 +97,7 @@ def _system(scene: Scene, names: frozenset[str], features: Features) -> tuple[Te
     given = features(scene)
     if given is None:
         return None
-    right = forward(scene, declared(scene))
+    right = predicted(scene, declared(scene), names)
     rows, errors = [], []
     for name in sorted(names):
         total = scene.right[name].total
@@ -114,6 +117,25 @@ def _moved(scene: Scene, relative: Tensor) -> dict[str, Tensor]:
     v = scene.inputs.v.double().repeat_interleave(scene.group, 1)
     of_o = torch.einsum("bhmnk,bhnd->bhmdk", p, v) - torch.einsum("bhmnk,bhmd->bhmdk", p, o)
     return {"o": of_o, "lse": p.sum(-2) / scene.unit}
+
+
+def _of_weights(scene: Scene) -> dict[str, Tensor] | None:
+    """The change of dQ, dK and dV where each weight of the backward has a relative error by the fraction of its base-2 exponent."""
+    s = known_steps(scene)
+    if s is None or s.z.numel() > _LARGEST or not s.z.shape[-1]:
+        return None
+    relative = _errors((s.z - s.lse.unsqueeze(-1)) / _LN2)
+    ds = (scene.inputs.scale * s.formula() * s.slope).unsqueeze(-1) * relative
+    weights = (s.p * s.kept).unsqueeze(-1) * relative
+
+    def grouped(x: Tensor) -> Tensor:
+        return x.reshape(x.shape[0], -1, scene.group, *x.shape[2:]).sum(2)
+
+    return {
+        "dq": torch.einsum("bhmnk,bhnd->bhmdk", ds, s.k),
+        "dk": grouped(torch.einsum("bhmnk,bhmd->bhndk", ds, s.q)),
+        "dv": grouped(torch.einsum("bhmnk,bhmd->bhndk", weights, s.do)),
+    }
 
 
 def _waves(fraction: Tensor) -> Tensor:

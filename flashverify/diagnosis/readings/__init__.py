@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from flashverify.diagnosis.readings.backward.in_effect import gradients_in_effect
+from flashverify.diagnosis.readings.backward.in_effect import gradients_in_effect, no_mask
 from flashverify.diagnosis.readings.codes import codes_in_effect
 from flashverify.diagnosis.readings.elsewhere.values import values_elsewhere
 from flashverify.diagnosis.readings.fresh import scenes_of
@@ -66,7 +66,8 @@ def readings(trials: Trials, scene: Scene, output: str) -> Readings:
     """
     names, forward = frozenset(scene.failures) | {output}, frozenset(FORWARD)
     said: list[Said] = []
-    if no_matter_of_masks := _weights_are_right(names):
+    no_matter_of_masks = _weights_are_right(names) or (not names & forward and no_mask(trials, scene))
+    if no_matter_of_masks:
         said = [_said(words) for words in gradients_in_effect(trials, scene)]
     if said:
         return _joined(said)

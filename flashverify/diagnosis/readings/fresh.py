@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from flashverify.diagnosis.hypothesis import TILES
 from flashverify.diagnosis.related_cases import grown, variants
+from flashverify.diagnosis.settings import other_settings
 from flashverify.diagnosis.trials import work
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["LARGEST_READ", "PLAIN", "run_variants", "scenes_of", "tested_on"]
 
 _RUN = 16
+_SET = 6
 _TAME = 8
 """Variants with usual slopes that are run first."""
 _SOME = 0.6
@@ -43,6 +45,7 @@ def scenes_of(trials: Trials, scene: Scene, outputs: frozenset[str]) -> list[Sce
     run = list(trials.of(islice(_plainer(trials, scene.case), _TAME), share=0.8))
     more = (make(trials.subject, scene.case) for make in (_large, _launched, _in_parts))
     rest = () if sum(bool(s.failures) for s in run) > _FAILING else variants(trials.subject, scene.case)
+    rest = chain(_set_otherwise(trials.subject, scene.case), rest)
     run += trials.of(islice(chain(*more, rest), _RUN), share=0.85)
     if sum(bool(s.failures) for s in run) < _SOME * len(run):  # sizes have a say
         for _ in trials.of(_at_edges(trials.subject, scene.case), share=0.9):
@@ -56,7 +59,9 @@ def scenes_of(trials: Trials, scene: Scene, outputs: frozenset[str]) -> list[Sce
                 found.append(each)
     found = found[:_FAILING]
     if failing:
-        large = max(failing, key=_keys), max(failing, key=_rows), max(failing, key=_parts)
+        large = [max(failing, key=_keys), max(failing, key=_rows), max(failing, key=_parts)]
+        otherwise = [s for s in failing if _options(s.case) != _options(scene.case)]
+        large += sorted(otherwise, key=lambda s: -_telling(s.case))[:1]
         found += [each for each in dict.fromkeys(large) if each not in found]
     if scene not in found and scene in failing:
         found.append(scene)
@@ -108,6 +113,15 @@ def _plainer(trials: Trials, case: Case) -> Iterator[Case]:
         yield from variants(trials.subject, replace(case, logits=replace(case.logits, alibi=True)))
 
 
+def _set_otherwise(subject: Subject, case: Case) -> Iterator[Case]:
+    """Cases with other values of their options: at one value a term may look like another one."""
+    found = (
+        grown(each, 4, 9, regime="normal", seed=160 + n)
+        for n, each in enumerate(islice(other_settings(subject.supports, case), _SET))
+    )
+    yield from (each for each in found if each is not None and subject.supports.refusal(each) is None)
+
+
 def _at_edges(subject: Subject, case: Case) -> Iterator[Case]:
     """Cases with one key more, or two or three, than an odd number of tiles has: those of one size tell it from the next smaller one."""
     for n, (size, more) in enumerate((size, more) for more in (1, 2, 3) for size in TILES):
@@ -117,6 +131,12 @@ def _at_edges(subject: Subject, case: Case) -> Iterator[Case]:
         found = grown(case, 0, keys - case.seq_k, regime="normal", seed=200 + n)
         if found is not None and subject.supports.refusal(found) is None:
             yield found
+
+
+def _options(case: Case) -> tuple[object, ...]:
+    """The values of what modifies logits, and of what a mask shares between keys."""
+    mask = case.mask
+    return case.logits, mask.blocks and mask.blocks.keys, mask.selection and mask.selection.keys
 
 
 def _keys(scene: Scene) -> int:

@@ -78,6 +78,10 @@ def unread_inputs(trials: Trials, scene: Scene) -> list[Said]:
             moved = _moved(trials, each, thing)
             if moved is None:
                 continue
+            if any(moved.values()) and not _reads_queries(
+                trials, each, [name for name, alike in moved.items() if alike]
+            ):
+                return []  # what does not depend on Q has no weights that any term could change
             told.append(each)
             same.update(name for name, alike in moved.items() if alike)
             other |= {name for name, alike in moved.items() if not alike}
@@ -92,6 +96,13 @@ def unread_inputs(trials: Trials, scene: Scene) -> list[Said]:
             words = f"{outputs} {verb} not depend on the {thing.words}: calls that differ in {alone} alone return the same bits"
             return [Said(words, len(told))]
     return []
+
+
+def _reads_queries(trials: Trials, scene: Scene, names: list[str]) -> bool:
+    """Whether other queries change the bits of one of the outputs, where they should change them."""
+    query = next(thing for thing in THINGS if thing.name == "q")
+    moved = _moved(trials, scene, query)
+    return moved is None or not all(moved.get(name, False) for name in names)
 
 
 def _of_several_sizes(trials: Trials, scene: Scene) -> list[Scene]:

@@ -18,13 +18,14 @@ from flashverify.subjects.blame import subject_code
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from flashverify.case.case import Case
     from flashverify.case.problem import Problem
     from flashverify.checks.passes.execution import Execution
     from flashverify.diagnosis.observation import Scene
     from flashverify.diagnosis.state.pairs import Pair
     from flashverify.subjects.interface import Subject
 
-__all__ = ["Called", "Way", "called", "in_reverse"]
+__all__ = ["After", "Called", "Way", "after", "called", "in_reverse", "repeated", "returned"]
 
 
 class _RaisedError(Exception):
@@ -59,6 +60,60 @@ class Called:
     earlier: Scene
     later: Scene
     strided: dict[str, Tensor]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class After:
+    """A call after another one, and without it.
+
+    Attributes:
+        called: both, the other one called twice before.
+        before: the same call before the other one was made.
+        again: the same call once more, right behind.
+    """
+
+    called: Called
+    before: Scene
+    again: Scene
+
+
+def after(subject: Subject, pair: Pair) -> After | None:
+    """The later problem, the earlier one twice, the later one twice; each in memory of its own.
+
+    None where the second call of the earlier one is wrong, where nothing can be compared, or where the subject raises an exception.
+    """
+    device = subject.device()
+    first, second = (materialize(case, device)[0] for case in (pair.earlier, pair.later))
+    try:
+        before = seen(subject, second, _run(subject, second, second, 0)[0])
+        _run(subject, first, first, 0)
+        earlier = seen(subject, first, _run(subject, first, first, 0)[0])
+        if before is None or earlier is None or earlier.failures:
+            return None
+        late, strided = _run(subject, second, second, 0, first)
+        again = seen(subject, second, _run(subject, second, second, 0)[0])
+    except _RaisedError:
+        return None
+    found = _result(pair, Way.APART, earlier, seen(subject, second, late), strided)
+    return None if found is None or again is None else After(called=found, before=before, again=again)
+
+
+def repeated(subject: Subject, case: Case, calls: int) -> list[Scene]:
+    """Calls of one problem one after the other; none where the subject raises an exception or nothing can be compared."""
+    problem, _ = materialize(case, subject.device())
+    try:
+        found = [seen(subject, problem, _run(subject, problem, problem, 0)[0]) for _ in range(calls)]
+    except _RaisedError:
+        return []
+    return [] if None in found else [scene for scene in found if scene is not None]
+
+
+def returned(subject: Subject, problem: Problem) -> dict[str, Tensor]:
+    """What one call returns, which is held against nothing; empty where the subject raises an exception."""
+    try:
+        return _run(subject, problem, problem, 0)[0].outputs
+    except _RaisedError:
+        return {}
 
 
 def called(subject: Subject, pair: Pair, way: Way) -> Called | None:

@@ -12,6 +12,7 @@ import torch
 from flashverify.diagnosis.expected import Expected, explains
 from flashverify.diagnosis.observe import seen
 from flashverify.diagnosis.state.intermediates import INTERMEDIATES
+from flashverify.diagnosis.state.numbers import as_few_parts, as_many_keys, offset_alone, parts_left_over, seed_alone
 from flashverify.diagnosis.state.things import SEVERAL, THINGS
 from flashverify.formats import FORMATS
 from flashverify.outputs import output
@@ -200,6 +201,31 @@ SINGLE = (
         "strides",
         "the second call reads its tensors by the strides of the first: they are kept from call to call",
         _strides,
+    ),
+    Candidate(
+        "keys",
+        "the second call sees no more keys than the first has: their number is kept from call to call",
+        as_many_keys,
+    ),
+    Candidate(
+        "dropout-seed-alone",
+        "the second call draws dropout by the seed of the first ({alike}) and its own offset: it is kept from call to call",
+        seed_alone,
+    ),
+    Candidate(
+        "dropout-offset",
+        "the second call draws dropout by the offset of the first ({alike}) and its own seed: it is kept from call to call",
+        offset_alone,
+    ),
+    Candidate(
+        "splits",
+        "the second call merges as many partial results as the first has ({alike}), so that its last ones are lost: their number is kept from call to call",
+        as_few_parts,
+    ),
+    Candidate(
+        "parts",
+        "the second call merges partial results that the first left behind its own ones ({alike}): their buffer is kept from call to call",
+        parts_left_over,
     ),
     Candidate("dtype", "the second call computes in the dtype of the first: it is kept from call to call", _dtype),
 )

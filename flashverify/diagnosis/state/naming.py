@@ -12,16 +12,15 @@ from flashverify.diagnosis.place import place_of
 from flashverify.diagnosis.state.calling import Called, Way, called, in_reverse
 from flashverify.diagnosis.state.candidates import CANDIDATES, Candidate, fitting
 from flashverify.diagnosis.state.pairs import fresh_number, kinds_of, pairs
-from flashverify.diagnosis.state.suspecting import suspected
+from flashverify.diagnosis.state.wording import joined, name_of, said, sentence
 from flashverify.judge.record import Diagnosis
 from flashverify.outputs import KERNELS, OUTPUTS
 
 if TYPE_CHECKING:
     from flashverify.case.case import Case
-    from flashverify.judge.verdict import Verdict
     from flashverify.subjects.interface import Subject
 
-__all__ = ["kept_from_earlier", "of_a_later_call"]
+__all__ = ["kept_from_earlier"]
 
 _NEEDED = 2
 """Further pairs of problems that a name must explain."""
@@ -29,8 +28,7 @@ _SILENT = 2
 """Pairs that are right, or that nothing explains, after which no further pair is tried that differs in the same thing."""
 _ASKED = 4
 """Pairs that are tried for one whose first call is right."""
-_LOOKING, _NAMING = 0.1, 0.3
-"""Shares of the time of a diagnosis to see whether a failure about values is one of a later call, and to name what it keeps."""
+_SAME, _WIDE = "same shapes", "same shapes, with heads and channels that no call had before"
 
 
 @dataclass(slots=True)
@@ -69,28 +67,6 @@ def kept_from_earlier(
         found = _searched(subject, case, kind, way, number, end, wide)
         if found is not None:
             return _diagnosis(subject, case, found, end)
-    return None
-
-
-def of_a_later_call(
-    subject: Subject, case: Case, verdict: Verdict, number: int, seconds: float, first: Case | None = None
-) -> Diagnosis | None:
-    """What is kept where a failure of any other check is one of a later call; None where it is not.
-
-    Args:
-        subject: the kernel under test.
-        case: where it fails.
-        verdict: the failing verdict.
-        number: of the diagnosis, see `fresh_number`.
-        seconds: of the whole diagnosis, of which a share is used.
-        first: a case that fails likewise, whose parts may allow sizes that nobody asked before where those of `case` do not.
-    """
-    end = time.monotonic() + _LOOKING * seconds
-    for each in dict.fromkeys((case, first or case)):
-        for wide in (False, True):
-            if suspected(subject, each, number, end, wide=wide):
-                limit = time.monotonic() + _NAMING * seconds
-                return kept_from_earlier(subject, each, verdict.error, number, limit, wide=wide)
     return None
 
 
@@ -172,22 +148,23 @@ def _diagnosis(subject: Subject, case: Case, found: _Found, end: float) -> Diagn
     each = found.shown[0]
     failing = [name for name in OUTPUTS if any(name in one.later.failures for one in found.shown)]
     outputs = [name for name in failing if name in found.scope]
-    sentence = _said(first, outputs, wide=found.wide)
+    alike = _WIDE if found.wide else _SAME
+    words_of_it = said(first, outputs, alike)
     if not first.of_outputs:
         right = [name for name in each.later.right if name not in outputs]
-        sentence += f"; it shows in {_listed(outputs)}" if right else ""
-    words = [_sentence(sentence)]
+        words_of_it += f"; it shows in {joined(outputs)}" if right else ""
+    words = [sentence(words_of_it)]
     if others:
         words.append(
-            f"Every pair tried is consistent with this as well: {' or '.join(_said(o, outputs, wide=found.wide) for o in others)}."
+            f"Every pair tried is consistent with this as well: {' or '.join(said(o, outputs, alike) for o in others)}."
         )
     words.append(_where(subject, case, found, end))
     rest = "" if outputs == failing else "; other outputs are wrong in another way"
     place = place_of(each.later, each.later.failures, outputs[0])
     return Diagnosis(
-        _name(first, outputs),
+        name_of(first, outputs),
         " ".join(words),
-        tuple(_name(other, outputs) for other in others),
+        tuple(name_of(other, outputs) for other in others),
         place,
         evidence=f"It explains {len(found.shown)} pairs of problems of fresh sizes, each clearly{rest}.",
     )
@@ -225,21 +202,3 @@ def _shows(subject: Subject, case: Case, found: _Found, way: Way, end: float) ->
         if each is not None:
             return bool(each.later.failures) and bool(fitting(candidates, subject, each, found.scope))
     return None
-
-
-def _name(candidate: Candidate, outputs: list[str]) -> str:
-    return "-".join(("stale", candidate.name, *(outputs if candidate.of_outputs else ())))
-
-
-def _said(candidate: Candidate, outputs: list[str], *, wide: bool) -> str:
-    alike = "same shapes, with heads and channels that no call had before" if wide else "same shapes"
-    holds = "holds" if len(outputs) == 1 else "hold"
-    return candidate.sentence.format(outputs=_listed(outputs), holds=holds, alike=alike)
-
-
-def _listed(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:] + "."

@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 import zlib
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, islice
 from typing import TYPE_CHECKING, Any
 
+from flashverify.case.changes import change
 from flashverify.case.masks.mask import LENGTHS, drawn_anew
+from flashverify.checks.passes.derived_problems import launches
 from flashverify.checks.reuse.neighbours import dtypes_of, settings_of, strides_of
 from flashverify.checks.reuse.problems import larger
 from flashverify.diagnosis.observation import LARGEST
@@ -22,9 +24,11 @@ if TYPE_CHECKING:
     from flashverify.case.case import Case
     from flashverify.subjects.interface import Subject
 
-__all__ = ["KINDS", "Pair", "fresh_number", "kinds_of", "pairs"]
+__all__ = ["KINDS", "Pair", "fresh_number", "kinds_of", "lengths_of", "other_launches", "pairs", "without"]
 
-KINDS = ("values", "lengths", "settings", "storage", "larger")
+KINDS = ("values", "lengths", "settings", "launch", "sizes", "storage", "larger")
+_TURNED = ("larger", "launch", "sizes")
+"""Kinds of which the changed problem is called first."""
 _SIZES = (
     (5, 3, 5),
     (3, 5, 0),
@@ -48,8 +52,11 @@ _WIDE = ((3, 4), (1, 9), (6, 2), (2, 13), (4, 7), (8, 5), (0, 11), (5, 0))
 _HEADS, _KV_HEADS = 5, 19
 """Fewest kv heads of these, and how many numbers of them there are."""
 _CHANNELS = tuple(range(8, 257, 8))
+_LAUNCHES = 400
+"""Launch parameters among which others are looked for."""
 _NO_DLSE = "no gradient through the LSE"
 _TERMS: tuple[tuple[str, str, Any], ...] = (
+    ("softcap", "softcap", None),
     ("bias", "bias", None),
     ("alibi", "ALiBi", False),
     ("sink", "sinks", False),
@@ -113,7 +120,7 @@ def pairs(subject: Subject, case: Case, kind: str, number: int, *, wide: bool = 
             same = kind != "values" and dataclasses.replace(changed, values=start.values) == start
             if other is None or same or subject.supports.refusal(other) is not None:
                 continue
-            turned = kind == "larger" or (
+            turned = kind in _TURNED or (
                 not start.grad.dlse if what == _NO_DLSE else turn % 2 == 1 and kind == "lengths"
             )
             yield Pair(what, other, start, turned) if turned else Pair(what, start, other)
@@ -155,11 +162,15 @@ def _others(subject: Subject, case: Case, kind: str) -> Iterator[tuple[str, Case
     if kind == "values":
         yield "other values", case
     elif kind == "lengths":
-        yield from _lengths(case)
+        yield from lengths_of(case)
     elif kind == "settings":
         yield from settings_of(case)
         yield from _drawn(case)
-        yield from _without(case)
+        yield from without(case)
+    elif kind == "launch":
+        yield from other_launches(subject, case)
+    elif kind == "sizes":
+        yield from _other_sizes(case)
     elif kind == "storage":
         yield from strides_of(case)
         yield from dtypes_of(case)
@@ -167,7 +178,31 @@ def _others(subject: Subject, case: Case, kind: str) -> Iterator[tuple[str, Case
         yield "a larger problem", found
 
 
-def _without(case: Case) -> Iterator[tuple[str, Case]]:
+def other_launches(subject: Subject, case: Case) -> Iterator[tuple[str, Case]]:
+    """For each launch parameter the nearest smaller value and the nearest larger one, all others as they are."""
+    own = dict(case.launch)
+    nearest: dict[str, tuple[int, tuple[tuple[str, int], ...]]] = {}
+    for launch in islice(launches(subject, case) if own else (), _LAUNCHES):
+        changed = [(name, value) for name, value in launch if own.get(name) != value]
+        if len(changed) != 1 or len(launch) != len(own) or changed[0][0] not in own:
+            continue
+        (name, value), before = changed[0], own[changed[0][0]]
+        what = f"a {'smaller' if value < before else 'larger'} {name}"
+        if what not in nearest or abs(value - before) < nearest[what][0]:
+            nearest[what] = abs(value - before), launch
+    for what, (_, launch) in nearest.items():
+        yield what, dataclasses.replace(case, launch=launch)
+
+
+def _other_sizes(case: Case) -> Iterator[tuple[str, Case]]:
+    """Half the keys, and half the rows."""
+    for what, name in (("fewer keys", "seq_k"), ("fewer rows", "seq_q")):
+        size = getattr(case, name)
+        if size > 1 and (found := change(case, **{name: size // 2})) is not None:
+            yield what, found
+
+
+def without(case: Case) -> Iterator[tuple[str, Case]]:
     """The case without a gradient through the LSE, or with one where it has none; without each term of the logits that it has."""
     if case.grad.backward:
         yield _NO_DLSE, dataclasses.replace(case, grad=dataclasses.replace(case.grad, dlse=not case.grad.dlse))
@@ -176,7 +211,7 @@ def _without(case: Case) -> Iterator[tuple[str, Case]]:
             yield f"no {words}", dataclasses.replace(case, logits=dataclasses.replace(case.logits, **{name: nothing}))
 
 
-def _lengths(case: Case) -> Iterator[tuple[str, Case]]:
+def lengths_of(case: Case) -> Iterator[tuple[str, Case]]:
     """About half of each declared length, or the whole room, and prefixes of other lengths."""
     for names in (LENGTHS, ("prefix_lengths",)):
         changed: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""Whether a failure about values is one of a later call."""
+"""Whether a failure is one of a later call, whatever check found it, and what is kept then."""
 
 from __future__ import annotations
 
@@ -6,44 +6,105 @@ import time
 from typing import TYPE_CHECKING
 
 from flashverify.diagnosis.state.calling import Way, called
-from flashverify.diagnosis.state.pairs import pairs
+from flashverify.diagnosis.state.following import follows_another, of_the_call_before
+from flashverify.diagnosis.state.for_good import draws_of_the_first_call
+from flashverify.diagnosis.state.naming import kept_from_earlier
+from flashverify.diagnosis.state.pairs import fresh_number, pairs
 
 if TYPE_CHECKING:
     from flashverify.case.case import Case
+    from flashverify.judge.record import Diagnosis
     from flashverify.subjects.interface import Subject
 
-__all__ = ["suspected"]
+__all__ = ["kept_from_any", "of_a_later_call", "suspected"]
 
+_KINDS = ("lengths", "values", "settings", "launch", "sizes")
 _SUSPECTING = 2
 """Sizes of pairs, each of which shows a second call that is wrong after a right one: by chance one may."""
+_FURTHER = 2
+"""Sizes that are asked besides where one of them shows that."""
+_FIRST_LOOK = 0.3
+"""Share of the time for that where it is known that a failure is one of a later call."""
+_LOOKING, _NAMING = 0.1, 0.3
+"""Shares of the time of a diagnosis to see whether a failure about values is one of a later call, and to name what it keeps."""
 
 
-def suspected(subject: Subject, case: Case, number: int, end: float, *, wide: bool = False) -> bool:
-    """Whether a second call at the addresses of the first is wrong, and the first is right, for pairs of two sizes.
+def suspected(subject: Subject, case: Case, end: float, *, wide: bool = False) -> str:
+    """In what two problems differ of which the second is wrong at the addresses of the first and the first is right, for pairs of two sizes.
 
     Args:
         subject: the kernel under test.
         case: where it fails.
-        number: of the diagnosis.
         end: `time.monotonic()` after which no further pair is tried.
         wide: heads and channels are new too: what is kept may go by these alone.
+
+    Returns:
+        One of the kinds of `kinds_of`; empty where there is none.
     """
-    for kind in ("lengths", "values", "settings"):
+    for kind in _KINDS:
         asked: dict[tuple[int, int, int], bool] = {}
         wrong_first = 0
+        number = fresh_number()  # what goes by the batch alone was not asked for another kind
         for pair in pairs(subject, case, kind, number, wide=wide):
-            size = pair.earlier.batch, pair.earlier.seq_q, pair.earlier.seq_k
-            if (size not in asked and len(asked) == _SUSPECTING) or time.monotonic() > end:
+            base = pair.later if pair.turned else pair.earlier
+            size = base.batch, base.seq_q, base.seq_k
+            most = _SUSPECTING + _FURTHER * any(asked.values())
+            if (size not in asked and len(asked) == most) or time.monotonic() > end:
                 break
             if asked.get(size, False):
                 continue
             each = called(subject, pair, Way.HELD)
             if each is not None:
                 asked[size] = bool(each.later.failures)
+                if sum(asked.values()) == _SUSPECTING:
+                    return kind
                 continue
             wrong_first += 1
             if pair.earlier.batch != case.batch or wrong_first == _SUSPECTING:  # else it may be kept by the batch alone
-                return False
-        if len(asked) == _SUSPECTING and all(asked.values()):
-            return True
-    return False
+                return ""
+    return ""
+
+
+def kept_from_any(subject: Subject, case: Case, error: str, number: int, end: float) -> Diagnosis | None:
+    """What `kept_from_earlier` names, where no check says in what the calls differ: what a first look shows is asked first.
+
+    Args:
+        subject: the kernel under test.
+        case: where it fails.
+        error: the class of the failure, of whatever check.
+        number: of the diagnosis, see `fresh_number`.
+        end: `time.monotonic()` after which no further pair is tried.
+    """
+    middle = time.monotonic() + _FIRST_LOOK * (end - time.monotonic())
+    for wide in (False, True):
+        if (kind := suspected(subject, case, middle, wide=wide)) and (
+            found := kept_from_earlier(subject, case, kind, fresh_number(), end, wide=wide)
+        ) is not None:
+            return found
+    return kept_from_earlier(subject, case, error, number, end)
+
+
+def of_a_later_call(subject: Subject, case: Case, seconds: float, first: Case | None = None) -> Diagnosis | None:
+    """What is kept where a failure of any other check is one of a later call; None where it is not.
+
+    Args:
+        subject: the kernel under test.
+        case: where it fails.
+        seconds: of the whole diagnosis, of which a share is used.
+        first: a case that fails likewise, whose parts may allow sizes that nobody asked before where those of `case` do not.
+    """
+    end = time.monotonic() + _LOOKING * seconds
+    if (drawn := draws_of_the_first_call(subject, case, end)) is not None:
+        return drawn
+    found = None
+    if follows_another(subject, case, end):
+        found = of_the_call_before(subject, case, time.monotonic() + _NAMING * seconds)
+        if found is not None and found.name:
+            return found
+        end = time.monotonic() + _LOOKING * seconds  # what goes by shapes may have a name
+    for each in dict.fromkeys((case, first or case)):
+        for wide in (False, True):
+            if kind := suspected(subject, each, end, wide=wide):
+                limit = time.monotonic() + _NAMING * seconds
+                return kept_from_earlier(subject, each, kind, fresh_number(), limit, wide=wide) or found
+    return found

@@ -94,6 +94,27 @@ def _parts(*names: str, together: bool = False) -> Exchange:
     return put
 
 
+def _longer(name: str) -> Exchange:
+    """Lengths of which each is the longer one of both problems."""
+
+    def put(later: Problem, earlier: Problem) -> Problem | None:
+        mine, other = getattr(later.case.mask, name), getattr(earlier.case.mask, name)
+        if mine is None or other is None or len(mine) != len(other):
+            return None
+        longer = tuple(map(max, mine, other))
+        if longer in (mine, other):  # then it is those of one call
+            return None
+        changes: dict[str, Any] = {name: longer}
+        tensors: dict[str, Any] = {name: getattr(later, name).new_tensor(longer)}
+        try:
+            case = dataclasses.replace(later.case, mask=dataclasses.replace(later.case.mask, **changes))
+        except UsageError:
+            return None
+        return dataclasses.replace(later, case=case, **tensors)
+
+    return put
+
+
 def _field(of: Callable[[Problem], Any], changes: Callable[[Problem, Any], dict[str, Any]]) -> Exchange:
     """A number of the case."""
 
@@ -175,6 +196,8 @@ THINGS = (
 """One at a time, the ones that are most often kept first."""
 
 SEVERAL = (
+    Thing("longest-key-lengths", "longer ones of the key lengths", True, _longer("key_lengths")),
+    Thing("longest-query-lengths", "longer ones of the query lengths", True, _longer("query_lengths")),
     Thing("lengths", "key and query lengths", True, _parts("key_lengths", "query_lengths", together=True)),
     Thing("mask", "mask", False, _parts(*_MASKS, together=True)),
     Thing("k-and-v", "K and V", True, _tensors("k", "v", together=True)),

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flashverify.diagnosis.claims import Answer, Claim
 from flashverify.diagnosis.conditions import Condition, in_words
-from flashverify.diagnosis.features import case_features
+from flashverify.diagnosis.features import CONSEQUENCES, case_features
 from flashverify.diagnosis.hypothesis import Semantics
 from flashverify.diagnosis.neighbours import resized
-from flashverify.diagnosis.related_cases import grown, variants
+from flashverify.diagnosis.related_cases import grown, peaked, variants
 from flashverify.errors import UsageError
 
 if TYPE_CHECKING:
@@ -65,6 +65,7 @@ class Confirmed(NamedTuple):
             and all(condition.of(each) is True for each in wrong)
             and all(condition.of(each) is False for each in right)
         ]
+        told = [each for each in told if each.feature not in CONSEQUENCES] or told
         if len(told) == 1:  # of several none is known to be the one that matters
             return f", {in_words(told)}"
         return "; some cases are right for a reason that was not found"
@@ -81,6 +82,7 @@ def confirmed(
     build: Callable[[Scene], Iterator[Alternative]],
     *,
     placed: bool,
+    by_value: bool = False,
 ) -> Confirmed | None:
     """What was tried of a formula; None where a case contradicts it or too few could be tried.
 
@@ -90,6 +92,7 @@ def confirmed(
         output: that is explained.
         build: what the formula expects on a case.
         placed: whether it holds at some pairs only.
+        by_value: whether a number in the code stands beside values.
     """
     only = frozenset({output})
     claim = Claim(Semantics(name=f"reading {next(_NUMBERS)}", sentence="", build=build, outputs=(output,)))
@@ -103,7 +106,7 @@ def confirmed(
         if answers[each.case] is Answer.OTHERWISE:
             return None
     tried = 0
-    for other in _fresh(trials, scene, placed):
+    for other in _fresh(trials, scene, placed, by_value):
         if other.case == scene.case:
             continue
         tried += 1
@@ -120,16 +123,17 @@ def confirmed(
     return Confirmed([scene, *wrong], right)
 
 
-def _fresh(trials: Trials, scene: Scene, placed: bool) -> Iterator[Scene]:
+def _fresh(trials: Trials, scene: Scene, placed: bool, by_value: bool) -> Iterator[Scene]:
     case = scene.case
     sized = (resized(replace(case, values=replace(case.values, regime="normal", edits=())), *size) for size in _SIZES)
     sizes = [each for each in sized if each is not None]
     others = [each for each in _renumbered(case) if each is not None]
+    steep = peaked(trials.subject, case) if by_value else ()
     if placed:
         return trials.of(
-            chain(others[:2], sizes[:2], others[2:4], sizes[2:], others[4:], variants(trials.subject, case))
+            chain(others[:2], sizes[:2], steep, others[2:4], sizes[2:], others[4:], variants(trials.subject, case))
         )
-    return trials.of(chain(others[:2], sizes[:1], others[2:], variants(trials.subject, case)))
+    return trials.of(chain(others[:2], sizes[:1], steep, others[2:], variants(trials.subject, case)))
 
 
 def _renumbered(case: Case) -> Iterator[Case | None]:

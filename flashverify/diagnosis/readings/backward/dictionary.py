@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import torch
+
 from flashverify.diagnosis.readings.backward.gradient_variants import (
     dp_variants,
     operand_variants,
@@ -30,6 +32,7 @@ def options(scene: Scene) -> dict[str, tuple[Option, ...]]:
         "slope": slope_variants(scene),
         "row operand": operand_variants(row_moves(scene), "row"),
         "key operand": operand_variants(key_moves(scene), "key"),
+        "counts": (),
     }
     return {name: tuple(variants) for name, variants in found.items()}
 
@@ -42,5 +45,6 @@ DECLARED = {
     "slope": Option("", lambda _scene, s: s.slope),
     "row operand": Option("", lambda _scene, _s: None),
     "key operand": Option("", lambda _scene, _s: None),
+    "counts": Option("", lambda _scene, s: torch.ones_like(s.p)),
 }
 """Each step as it is declared."""

@@ -30,6 +30,10 @@ _FEWEST = 6
 """Pairs that are wrong, from which on a formula can be told."""
 _FEW = 150
 """Wrong pairs, and right ones, on which most formulas are refuted."""
+_CERTAIN = 4.0
+"""Times its rounding that a declared value is at least, for the ratio to it to be known."""
+_ABSENT = 1e-3
+"""Share of its declared value up to which a pair counts as missing."""
 _NAMES = 3
 """Names of one coefficient that are tried."""
 
@@ -47,6 +51,8 @@ class Reading:
         asked: bool `[B, Hq, Sq, Sk]`: pairs of declared rows and keys.
         relative: the share of its magnitudes by which rounding may move a pair.
         wrong: likewise: those that differ from what is declared by more than rounding.
+        declared_values: `[B, Hq, Sq, Sk]`, what is declared of each pair.
+        certain: bool: pairs whose declared value is far above rounding.
     """
 
     def __init__(self, effect: Effect, output: str) -> None:
@@ -67,12 +73,20 @@ class Reading:
         near = self._near(ones, [x.flatten() for x in values], [x.flatten() for x in sizes], everywhere)
         self.wrong = self.asked & ~near.view(self.asked.shape)
         self._declared_sizes: Tensor = torch.stack(sizes).sum(0)
+        self.declared_values: Tensor = torch.stack(values).sum(0)
+        self.certain = self.declared_values.abs() > _CERTAIN * (self.relative * self._declared_sizes + self._floor)
         self._few = self._chosen()
 
     @property
     def telling(self) -> bool:
         """Whether so many pairs are wrong that a formula can be told."""
         return int(self.wrong.sum()) >= _FEWEST
+
+    @property
+    def in_part(self) -> float:
+        """The share of the wrong pairs that are neither 0 in place of what is declared nor hidden."""
+        there = self.steps.see & (self.target.abs() > _ABSENT * self.declared_values.abs())
+        return float(there[self.wrong].double().mean())
 
     def _chosen(self) -> Tensor:
         """Bool: some pairs, wrong ones and right ones, on which most formulas are refuted quickly."""
@@ -186,6 +200,8 @@ class Reading:
         left = torch.stack([x / tolerance for x in values], -1)
         right = self.target[where] / tolerance
         gram = left.mT @ left
+        if not bool(torch.isfinite(gram).all()):  # another exponential overflows
+            return None
         scale = gram.diagonal().clamp(min=1e-300).rsqrt()
         inverse = torch.linalg.pinv(scale.unsqueeze(-1) * gram * scale, rtol=1e-9, hermitian=True)
         numbers = scale * (inverse @ (scale * (left.mT @ right)))

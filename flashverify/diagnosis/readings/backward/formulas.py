@@ -27,10 +27,10 @@ __all__ = ["KEPT", "OPERANDS", "STEPS_OF", "Columns", "Formula", "option_value"]
 KEPT = "variants of steps"
 """Of the memo of a scene: its steps, and the values of variants by step and words."""
 STEPS_OF = {
-    "dq": ("weights", "dp", "rows", "slope", "key operand"),
-    "dk": ("weights", "dp", "rows", "slope", "row operand"),
-    "dv": ("weights", "kept", "row operand"),
-    "dbias": ("weights", "dp", "rows", "slope"),
+    "dq": ("weights", "dp", "rows", "slope", "key operand", "counts"),
+    "dk": ("weights", "dp", "rows", "slope", "row operand", "counts"),
+    "dv": ("weights", "kept", "row operand", "counts"),
+    "dbias": ("weights", "dp", "rows", "slope", "counts"),
 }
 """The steps that each reading shows."""
 _SLACK = 4.0
@@ -69,6 +69,11 @@ class Formula:
         numbers = self.numbers[0].cost if same else sum(each.cost for each in self.numbers)
         return len(self.changed) + numbers
 
+    @property
+    def by_value(self) -> bool:
+        """Whether a number in the code stands beside values."""
+        return any(each.by_value for each in self.changed.values()) or (self.place is not None and self.place.by_value)
+
     def option(self, step: str) -> Option:
         """What stands for a step."""
         return self.changed.get(step, DECLARED[step])
@@ -82,8 +87,9 @@ class Formula:
         def pick(x: Tensor) -> Tensor:
             return x if at is None else x.expand(at.shape)[at]
 
-        p, declared = pick(found["weights"]), pick(s.p)
-        size = torch.maximum(p.abs(), declared)
+        p, declared, counts = pick(found["weights"]), pick(s.p), pick(found["counts"])
+        size = torch.maximum(p.abs(), declared) * counts.abs().clamp(min=1.0)
+        p = p * counts
         if self.output == "dv":
             kept = pick(found["kept"])
             return Columns([p * kept], [size * torch.maximum(kept, pick(s.kept))], torch.ones_like(p))
@@ -122,7 +128,8 @@ class Formula:
             declared = torch.ones_like(slope) if self.output == "dbias" else s.slope
             if where is not None:
                 total, slope = torch.where(where, total, s.formula()), torch.where(where, slope, declared)
-            size = torch.maximum(self.option("weights").value(scene, s).abs(), s.p)
+            counts = self.option("counts").value(scene, s)
+            size = torch.maximum(self.option("weights").value(scene, s).abs(), s.p) * counts.abs().clamp(min=1.0)
             if self.output == "dbias":
                 return replace(s, p=size, ds=s.formula(), dbias_ds=total * slope)
             found = replace(s, p=size, ds=total, slope=slope if "slope" in self.changed else s.slope)

@@ -6,11 +6,12 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from flashverify.diagnosis.readings.backward.any_tile import of_each_size, without_size
+from flashverify.diagnosis.readings.backward.asking import PAIRS, effects
 from flashverify.diagnosis.readings.backward.bucket_readings import bucket_formulas
 from flashverify.diagnosis.readings.backward.confirming import confirmed
 from flashverify.diagnosis.readings.backward.elsewhere import places_elsewhere
 from flashverify.diagnosis.readings.backward.fitting import Reading
-from flashverify.diagnosis.readings.backward.probe import ask, asked_cases
+from flashverify.diagnosis.readings.backward.limits import Limited, limits
 from flashverify.diagnosis.readings.backward.row_readings import OF_ROWS, row_formulas
 from flashverify.diagnosis.readings.backward.simplest import double_formulas, formulas
 from flashverify.diagnosis.readings.backward.sink_readings import sink_formulas
@@ -18,7 +19,6 @@ from flashverify.diagnosis.readings.backward.sum_numbers import numbered_sums
 from flashverify.diagnosis.readings.backward.sum_readings import OF_SUMS, SumFormula, is_shared_bias, sum_formulas
 from flashverify.diagnosis.readings.backward.wording import sentences
 from flashverify.diagnosis.readings.fresh import scenes_of
-from flashverify.diagnosis.related_cases import grown, variants
 from flashverify.diagnosis.trials import work
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from flashverify.diagnosis.readings.backward.bucket_readings import BucketFormula
     from flashverify.diagnosis.readings.backward.elsewhere import Elsewhere
     from flashverify.diagnosis.readings.backward.formulas import Formula
-    from flashverify.diagnosis.readings.backward.probe import Effect
     from flashverify.diagnosis.readings.backward.row_readings import RowFormula
     from flashverify.diagnosis.readings.backward.sink_readings import SinkFormula
     from flashverify.diagnosis.readings.backward.sum_numbers import NumberedSum
@@ -38,21 +37,19 @@ if TYPE_CHECKING:
     _Search = Callable[[Reading, Callable[[], bool]], Iterator[Formula]]
     _OfSums = SumFormula | NumberedSum | RowFormula | SinkFormula | BucketFormula
 
-__all__ = ["gradients_in_effect"]
+__all__ = ["gradients_in_effect", "no_mask"]
 
 _READ = ("dq", "dk", "dv", "dbias")
 _TRIED = 12
 """Formulas of one output that are tried on fresh cases."""
 _SUMS = 24
 """Likewise of places of a sum: on one case several rules give the same rows."""
-_ASKED = 4
-"""Cases that are asked pair by pair."""
-_LARGER = (130, 140)
-"""Rows and keys by which a case grows beyond any tile."""
+_ASKED, _MOST_ASKED = 4, 10
+"""Cases that are asked pair by pair: those that show enough wrong pairs, and all."""
+_LOOKED_AT, _MOST = 2, 0.8
+"""Cases that are asked whether pairs are missing, and the share of the wrong ones that are not from which on none is said to be."""
 _ENOUGH = 2_000
 """Pairs from which on a case tells no more by having more."""
-_PAIRS = (60, 40_000)
-"""Fewest and most pairs of a case that is asked, where there is one."""
 
 
 def gradients_in_effect(trials: Trials, scene: Scene) -> tuple[str, ...]:
@@ -78,16 +75,30 @@ def gradients_in_effect(trials: Trials, scene: Scene) -> tuple[str, ...]:
     outputs = [name for name in outputs if name not in moved]
     found: dict[str, tuple[Formula, str]] = {}
     readings: list[Reading] = []
-    for effect in islice(_effects(trials, scene) if outputs else (), _ASKED):
-        readings += [Reading(effect, name) for name in outputs if name not in found and name in effect.read]
-        for reading in readings:
-            if reading.effect is effect:
-                _take(found, trials, scene, reading, formulas)
-        if len(found) == len(outputs):
+    telling = 0
+    for effect in islice(effects(trials, scene) if outputs else (), _MOST_ASKED):
+        new = [Reading(effect, name) for name in outputs if name not in found and name in effect.read]
+        readings += new
+        telling += any(reading.telling for reading in new)
+        for reading in new:
+            _take(found, trials, scene, reading, formulas)
+        if len(found) == len(outputs) or telling == _ASKED:
             break
     for reading in readings:  # dear, and rarely of use: where no case shows a simpler one
         _take(found, trials, scene, reading, double_formulas)
     return (*moved.values(), *sentences(found, scene), *_of_rows(trials, scene, found))
+
+
+def no_mask(trials: Trials, scene: Scene) -> bool:
+    """Whether most wrong pairs of a gradient are there, with another value: no pair that is missing or hidden, as under a wrong mask."""
+    outputs = [name for name in _READ[:3] if name in scene.failures]
+    if not outputs or scene.case.quantised is not None or scene.inputs.do is None:
+        return False
+    for effect in islice(effects(trials, scene), _LOOKED_AT):
+        found = [Reading(effect, name) for name in outputs if name in effect.read]
+        if found and all(reading.telling for reading in found):
+            return all(reading.in_part > _MOST for reading in found)
+    return False
 
 
 def _take(
@@ -107,10 +118,16 @@ def _widest(trials: Trials, scene: Scene) -> Scene:
 
 
 def _elsewhere(trials: Trials, scene: Scene, outputs: list[str]) -> Iterator[tuple[str, str]]:
-    """Outputs that are right at another place, each with its sentence."""
+    """Outputs that are right at another place, or but for a limit, each with its sentence."""
     for name in outputs:
-        for each in places_elsewhere(scene, name):
-            held = confirmed(trials, scene, name, _build(each), placed=False) if trials.left() else None
+        tried: Iterator[Limited | Elsewhere] = chain(limits(scene, name), places_elsewhere(scene, name))
+        for each in tried:
+            of_value = isinstance(each, Limited)
+            held = (
+                confirmed(trials, scene, name, _build(each), placed=of_value, by_value=of_value)
+                if trials.left()
+                else None
+            )
             if held is not None and held.always:
                 yield name, each.words()
                 break
@@ -130,7 +147,8 @@ def _of_rows(trials: Trials, scene: Scene, read: Collection[str]) -> Iterator[st
         tried: Iterator[_OfSums] = chain(numbered, sums, rows, sinks, bucket_formulas(start, name))
         for formula in tried:
             placed = isinstance(formula, SumFormula)
-            held = confirmed(trials, start, name, _build(formula), placed=placed)
+            by_value = isinstance(formula, SumFormula) and formula.place.by_value
+            held = confirmed(trials, start, name, _build(formula), placed=placed, by_value=by_value)
             if held is not None and (held.always or not said):
                 said = formula.words(scene.inputs.dlse is not None) + held.reservation()
             if held is not None and held.always:
@@ -141,7 +159,7 @@ def _of_rows(trials: Trials, scene: Scene, read: Collection[str]) -> Iterator[st
 
 def _telling(trials: Trials, scene: Scene, name: str) -> Scene:
     """A failing run with several rows, of those that were made if there is one."""
-    low, high = _PAIRS
+    low, high = PAIRS
     made = [each for each in trials.scenes.values() if name in each.failures and low <= work(each.case) <= high]
     if not made:
         made = scenes_of(trials, scene, frozenset({name}))[:1]
@@ -153,35 +171,15 @@ def _telling(trials: Trials, scene: Scene, name: str) -> Scene:
     return max(made, key=tells, default=scene)
 
 
-def _effects(trials: Trials, scene: Scene) -> Iterator[Effect]:
-    """What is read of cases like the failing one on which something is read, those with enough pairs first."""
-    failing = [other.case for other in trials.scenes.values() if other.failures.keys() & scene.failures.keys()]
-    others = list(islice(variants(trials.subject, scene.case), 6))
-    low, high = _PAIRS
-    sizes = {case: work(case) for case in (scene.case, *failing, *others)}
-    fitting = sorted((case for case in sizes if low <= sizes[case] <= high), key=lambda each: sizes[each])
-    large = grown(scene.case, *_LARGER, regime="normal", seed=scene.case.values.seed)
-    chosen = [*fitting[:1], *([] if large is None or work(large) > high else [large]), scene.case, *fitting[1:]]
-    every = [list(asked_cases(trials.subject, case)) for case in dict.fromkeys(chosen)]
-    # another head dim of a case tells less than another case
-    for asked in (*(each[0] for each in every if each), *(each[1] for each in every if len(each) > 1)):
-        if not trials.left():
-            return
-        try:
-            effect = ask(trials.subject, scene, asked, trials.left)
-        except Exception:  # a defect may raise on other cases; those say nothing
-            effect = None
-        if effect is not None:
-            yield effect
-
-
 def _confirmed(trials: Trials, scene: Scene, read: Reading, tried: Iterator[Formula]) -> tuple[Formula, str] | None:
     """The first formula that the failing case and fresh cases confirm, with its reservation: one without any before the others."""
     second = None
     for formula in islice(tried, _TRIED):
         if second is not None and formula.differences() != second[0].differences():
             break  # only another place of the same formula may say more
-        held = confirmed(trials, scene, formula.output, _build(formula), placed=formula.place is not None)
+        held = confirmed(
+            trials, scene, formula.output, _build(formula), placed=formula.place is not None, by_value=formula.by_value
+        )
         sizes = of_each_size(formula, read.scene) if held is None else []
         if sizes and trials.left():
             held = confirmed(trials, scene, formula.output, _build(*sizes), placed=formula.place is not None)
@@ -194,7 +192,7 @@ def _confirmed(trials: Trials, scene: Scene, read: Reading, tried: Iterator[Form
 
 
 def _build(
-    *formulas: Formula | _OfSums | Elsewhere,
+    *formulas: Formula | _OfSums | Elsewhere | Limited,
 ) -> Callable[[Scene], Iterator[Alternative]]:
     """The alternatives of one formula, or of several of which any may hold on a case."""
 

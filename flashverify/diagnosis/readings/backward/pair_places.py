@@ -12,7 +12,7 @@ from flashverify.diagnosis.places import PLACES, region_of
 from flashverify.diagnosis.readings.backward.piece_places import pairs_by_pieces
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from torch import Tensor
 
@@ -32,10 +32,12 @@ class Place(NamedTuple):
     Attributes:
         words: such as `in the last tile of 64 keys`.
         pairs: bool of a case, broadcasts to its pairs.
+        by_value: whether a number in the code stands beside values.
     """
 
     words: str
     pairs: Callable[[Scene], Tensor]
+    by_value: bool = False
 
     def both(self, other: Place) -> Place:
         """The pairs of both."""
@@ -47,13 +49,14 @@ def expanded(place: Place, scene: Scene) -> Tensor:
     return place.pairs(scene).expand(*scene.case.shape_q[:3], scene.case.seq_k)
 
 
-def covering_places(scene: Scene, wrong: Tensor, asked: Tensor) -> list[list[Place]]:
+def covering_places(scene: Scene, wrong: Tensor, asked: Tensor, by_values: Iterable[Place] = ()) -> list[list[Place]]:
     """Sets that hold every pair of `wrong` and not every one of `asked`, the smallest first, each with the rules that give it here.
 
     Args:
         scene: the case.
         wrong: bool `[B, Hq, Sq, Sk]`.
         asked: likewise: pairs that were compared.
+        by_values: further sets, which are not joined with others.
     """
     found: dict[bytes, tuple[int, list[Place]]] = {}
 
@@ -71,6 +74,8 @@ def covering_places(scene: Scene, wrong: Tensor, asked: Tensor) -> list[list[Pla
     for number, (_, first) in enumerate(ranked):
         for _, second in ranked[number + 1 :]:
             add(first[0].both(second[0]))
+    for place in by_values:
+        add(place)
     return [places for _, places in sorted(found.values(), key=lambda each: each[0])][:_KEPT]
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from flashverify.diagnosis.observation import Scene
     from flashverify.subjects.interface import Subject
 
-__all__ = ["Effect", "ask", "asked_cases"]
+__all__ = ["Effect", "ask", "asked_cases", "with_own_values"]
 
 _REAL = 8
 """Channels that make the logits."""
@@ -63,7 +63,7 @@ class Effect:
 
 
 def asked_cases(subject: Subject, case: Case) -> Iterator[Case]:
-    """Cases like `case` that can be asked, those of few passes first; one with its own head dims is the last."""
+    """Cases like `case` with usual values that can be asked, those of few passes first; one with its own head dims is the last."""
     logits_ = dataclasses.replace(case.logits, bias="full") if case.logits.bias else case.logits
     plain = dataclasses.replace(
         case,
@@ -84,6 +84,14 @@ def asked_cases(subject: Subject, case: Case) -> Iterator[Case]:
     if plain not in found and _passes(plain) <= _PASSES and subject.supports.refusal(plain) is None:
         found.append(plain)
     yield from found
+
+
+def with_own_values(subject: Subject, case: Case) -> Case | None:
+    """The first of `asked_cases` with the values of `case`; None where that is it already, or where there is none."""
+    asked = next(asked_cases(subject, case), None)
+    if asked is None or case.values.regime == asked.values.regime:
+        return None
+    return dataclasses.replace(asked, values=dataclasses.replace(case.values, edits=()))
 
 
 def _passes(case: Case) -> int:

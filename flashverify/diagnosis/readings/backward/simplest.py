@@ -6,11 +6,14 @@ from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING
 
+from flashverify.diagnosis.readings.backward.clamps import clamps
 from flashverify.diagnosis.readings.backward.dictionary import options
 from flashverify.diagnosis.readings.backward.formulas import STEPS_OF
 from flashverify.diagnosis.readings.backward.log_weights import logarithms
+from flashverify.diagnosis.readings.backward.loop_factors import loop_factors
 from flashverify.diagnosis.readings.backward.pair_places import covering_places
 from flashverify.diagnosis.readings.backward.together import together
+from flashverify.diagnosis.readings.backward.value_places import value_places
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -35,6 +38,7 @@ def formulas(reading: Reading, left: Callable[[], bool]) -> Iterator[Formula]:
     variants = options(reading.scene)
     plain, elsewhere = _single(reading, variants)
     placed = _at_places(reading, [{}, *plain], left)
+    yield from _cheapest(reading, [*clamps(reading), *loop_factors(reading)], None, left)
     local = _LOCAL * int(reading.wrong.sum()) < int(reading.asked.sum())
     if local:  # what is wrong everywhere is rarely right at most pairs
         yield from placed
@@ -68,9 +72,12 @@ def _single(
 
 def _at_places(reading: Reading, tried: list[dict[str, Option]], left: Callable[[], bool]) -> Iterator[Formula]:
     """Formulas that hold at the pairs of a rule, which holds every wrong pair."""
-    for rules in covering_places(reading.scene, reading.wrong, reading.asked):
-        for formula in _cheapest(reading, tried, rules[0], left):
-            yield from (replace(formula, place=place) for place in rules)
+    values = value_places(reading.scene, reading.wrong, reading.asked)
+    for rules in covering_places(reading.scene, reading.wrong, reading.asked, values):
+        plain = [{}] if rules[0].by_value else tried
+        for formula in _cheapest(reading, plain, rules[0], left):
+            places = (place for place in rules if not (formula.changed and place.by_value))
+            yield from (replace(formula, place=place) for place in places)
 
 
 def _elsewhere(changed: dict[str, Option]) -> bool:

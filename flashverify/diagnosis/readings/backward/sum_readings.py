@@ -12,6 +12,7 @@ from flashverify.diagnosis.backward_steps import steps_of
 from flashverify.diagnosis.hypothesis import Alternative
 from flashverify.diagnosis.readings.backward.distance_places import distances
 from flashverify.diagnosis.readings.backward.pair_places import Place, expanded, fixed_places
+from flashverify.diagnosis.readings.backward.sum_thresholds import rows_by_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -102,6 +103,8 @@ def sum_formulas(scene: Scene, output: str, left: Callable[[], bool]) -> Iterato
     error = got - right.value
     for term in _TERMS if scene.inputs.dlse is not None and _has_dlse(scene, output) else _TERMS[:1]:
         value = of(term, s)
+        if output in _OF_ROWS:
+            yield from _by_values(scene, output, term, (s, value, error, right.total))
         for place in (*fixed_places(scene), *(distances(scene) if output == "drelative_bias" else ())):
             if not left():
                 return
@@ -113,6 +116,17 @@ def sum_formulas(scene: Scene, output: str, left: Callable[[], bool]) -> Iterato
                 near = (error - (factor - 1) * part).abs() <= right.total
                 if bool(near[asked].all()) and bool((part.abs() > _CLEAR * right.total)[asked].any()):
                     yield SumFormula(output=output, term=term, factor=factor, place=place)
+
+
+def _by_values(
+    scene: Scene, output: str, term: str, read: tuple[Steps, Tensor, Tensor, Tensor]
+) -> Iterator[SumFormula]:
+    """Rows by a value of theirs that count another number of times."""
+    s, value, error, bound = read
+    parts = -value if output == "delta" else value if s.sink_weight is None else s.sink_weight * value
+    for factor in _FACTORS:
+        for place in rows_by_values(scene, s, (factor - 1) * parts, error, bound):
+            yield SumFormula(output=output, term=term, factor=factor, place=place)
 
 
 def is_shared_bias(scene: Scene) -> bool:

@@ -27,11 +27,13 @@ class Option(NamedTuple):
         words: a sentence without its full stop; empty for the declared step.
         value: of a problem and its declared steps; None where the case has not what it is about.
         elsewhere: whether something is read at another place.
+        by_value: whether a number in the code stands beside values.
     """
 
     words: str
     value: Value
     elsewhere: bool = False
+    by_value: bool = False
 
 
 class RowTerms(NamedTuple):

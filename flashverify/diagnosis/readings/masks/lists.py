@@ -38,6 +38,10 @@ def by_lists(scene: Scene, wrong: Tensor) -> Iterator[Extent]:
         return Extent(words, lambda s: visible_of(s) & where(_places(s)) if s.case.mask.selection else nothing)
 
     mine = {name: x.expand(wrong.shape)[wrong] for name, x in _places(scene).items()}
+    yield seen("block 0 of the keys, by whichever entry a list names it", lambda p: p["number"] == 0)
+    yield seen(
+        "the last block of the keys, by whichever entry a list names it", lambda p: p["number"] == p["blocks"] - 1
+    )
     yield seen("blocks that stand behind a -1 in their list", lambda p: p["entry"] > p["gap"])
     yield seen("blocks that stand several times in their list", lambda p: p["times"] > 1)
     yield seen("the block that is named last in a list", lambda p: p["entry"] == p["last"])
@@ -56,7 +60,8 @@ def _places(scene: Scene) -> dict[str, Tensor]:
     """Of each pair: the first entry that names the key's block, and so on, all broadcast to `[B, Hq, Sq, Sk]`.
 
     `gap` is the first entry that is -1, `last` the last one that is not, `before` the blocks named before, `rank` the place of the
-    block by its number and `count` how many there are, each block once; `times` says how many entries name it.
+    block by its number and `count` how many there are, each block once; `times` says how many entries name it, `number` which of the
+    `blocks` it is.
     """
     if "entries of lists" not in scene.memo:
         case, selection, lists = scene.case, scene.case.mask.selection, lists_array(scene.case)
@@ -72,6 +77,8 @@ def _places(scene: Scene) -> dict[str, Tensor]:
         named = entry < _NONE
         found = {
             "entry": entry,
+            "number": torch.arange(blocks).expand(named.shape),
+            "blocks": torch.full(named.shape, blocks),
             "times": times,
             "rank": named.long().cumsum(-1) - 1,
             "count": named.sum(-1, keepdim=True).expand(named.shape),

@@ -11,6 +11,7 @@ from flashverify.case.masks.mask import Mask
 from flashverify.diagnosis.neighbours import resized, simplifications
 from flashverify.diagnosis.readings.fresh import LARGEST_READ, PLAIN, run_variants
 from flashverify.diagnosis.related_cases import grown
+from flashverify.diagnosis.settings import other_settings
 from flashverify.diagnosis.trials import work
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ __all__ = ["mask_scenes", "right_scenes"]
 _COUNTED = 6
 _RIGHT = 24
 _WITHOUT = 3
+_SET = 5
 _SIZES = ((40, 0), (120, 0), (0, 128), (18, 34), (2, 134))
 """Rows and keys that are added to a case: many of one side, of both, and many keys for few rows."""
 
@@ -103,5 +105,9 @@ def _more(trials: Trials, case: Case) -> Iterator[Case]:
         grown(each, *more, regime="normal", seed=120 + n)
         for n, each in enumerate(islice(without, _WITHOUT))
         for more in ((5, 67), (2, 140))
+    ]
+    found += [
+        grown(each, 5, 67, regime="normal", seed=140 + n)
+        for n, each in enumerate(islice(other_settings(supports, case), _SET))
     ]
     yield from (each for each in found if each is not None and supports.refusal(each) is None)

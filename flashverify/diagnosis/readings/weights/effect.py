@@ -81,12 +81,14 @@ class Effect:
 
     def lse_near(self, predicted: Tensor, rows: Tensor | None = None) -> bool:
         """Whether the LSE of every row that sees a key, or of those among `rows`, bool, is `predicted`, natural, `[B, Hq, Sq]`."""
-        assert self.lse is not None
-        expected = self.scene.right["lse"]
-        allowed = 4 * expected.total * self.scene.unit + 2.0**-20 * (1 + predicted.abs())
-        near = ((self.lse - predicted).abs() <= allowed) & torch.isfinite(predicted)
         apart = self.open_rows if rows is None else self.open_rows | ~rows
-        return bool((near | apart).all())
+        return bool((self.rows_with_lse(predicted) | apart).all())
+
+    def rows_with_lse(self, predicted: Tensor) -> Tensor:
+        """Bool `[B, Hq, Sq]`: rows whose LSE is `predicted`, natural."""
+        assert self.lse is not None
+        allowed = 4 * self.scene.right["lse"].total * self.scene.unit + 2.0**-20 * (1 + predicted.abs())
+        return ((self.lse - predicted).abs() <= allowed) & torch.isfinite(predicted)
 
     def lse_far(self, predicted: Tensor) -> bool:
         """Whether the LSE of some row is farther from `predicted` than 16 bits could round it."""

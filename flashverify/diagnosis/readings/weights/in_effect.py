@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
-
-import torch
+from typing import TYPE_CHECKING
 
 from flashverify.diagnosis.readings.fresh import tested_on
 from flashverify.diagnosis.readings.masks.right_cases import right_scenes
 from flashverify.diagnosis.readings.said import Said
 from flashverify.diagnosis.readings.weights.effect import Effect, declared_effect, effect_of
-from flashverify.diagnosis.readings.weights.masses import masses, sink_in_effect, sum_of
+from flashverify.diagnosis.readings.weights.lse_in_effect import Row, lse_words
+from flashverify.diagnosis.readings.weights.masses import (
+    DECLARED_SUM,
+    LEFT_OUT,
+    LEFT_OUT_TERMS,
+    masses,
+    sink_in_effect,
+    sum_of,
+)
 from flashverify.diagnosis.readings.weights.models import DECLARED, GONE, deviation_of, row_shift
-from flashverify.diagnosis.readings.weights.proposals import proposals
+from flashverify.diagnosis.readings.weights.proposals import LEAVES_OUT, proposals
 from flashverify.diagnosis.readings.weights.row_masses import mass_in_some_rows
 from flashverify.diagnosis.trials import work
 
@@ -35,26 +41,8 @@ _CLEAR = 0.05
 """Weights that are so far apart show in O, whose V is as large."""
 _FITTING = 8
 """Models that make the weights and leave the row sums open, among which one is looked for that does not."""
-_PART = 0.01
-"""Factor of the largest logit in an LSE below which it is none."""
 _ONE = 1e-3
 """Relative distance at which row sums have a factor in common."""
-
-
-class _Row(NamedTuple):
-    """A case under a model.
-
-    Attributes:
-        model: which one.
-        effect: the case.
-        logits: of the model, `[B, Hq, Sq, Sk]`.
-        shift: what is added to them, `[B, Hq, Sq]`: minus the logarithm of what the weights are divided by.
-    """
-
-    model: Model
-    effect: Effect
-    logits: Tensor
-    shift: Tensor
 
 
 def weights_alone(trials: Trials, scenes: list[Scene]) -> bool:
@@ -102,10 +90,10 @@ def _right(effects: list[Effect]) -> list[Said]:
     return [Said(_OF_V, len(effects), part=True)]
 
 
-def _model(trials: Trials, wrong: list[Effect]) -> list[_Row] | None:
+def _model(trials: Trials, wrong: list[Effect]) -> list[Row] | None:
     """Each case with its logits and row shifts under the first model that makes the weights of all cases; one whose row sums are known goes first."""
     tried, right = 0, right_scenes(trials)[:_RIGHT]
-    found: list[list[_Row]] = []
+    found: list[list[Row]] = []
     most = max(wrong, key=lambda each: each.scene.case.seq_k)
     least = min(wrong, key=lambda each: work(each.scene.case))  # draws are tried on small cases alone
     for start in dict.fromkeys((wrong[0], most, wrong[1], least)):
@@ -138,30 +126,34 @@ def _makes_wrong(model: Model, scene: Scene) -> bool:
     return bool(clear.any())
 
 
-def _fitted(model: Model, effects: list[Effect]) -> list[_Row] | None:
+def _fitted(model: Model, effects: list[Effect]) -> list[Row] | None:
     rows = []
     for effect in effects:
         logits, shift = model.logits(effect), row_shift(effect, model)
         if logits is None or shift is None:
             return None
-        rows.append(_Row(model, effect, logits, shift.squeeze(-1)))
+        rows.append(Row(model, effect, logits, shift.squeeze(-1)))
     return rows
 
 
-def _mass(rows: list[_Row]) -> str | None:
-    """What the weights are divided by, as `masses` words it; None where it is nothing that is known."""
+def _mass(rows: list[Row], *, gone: bool = False) -> str | None:
+    """What the weights are divided by, as `masses` words it, of rows that have weights where `gone`; None where it is nothing that is known."""
     constant = _constant(rows)
     if constant is not None and abs(constant - 1) >= _ONE:
         return f"{constant:.4g}"
     known = (
-        words for words, of in masses(rows[0].effect) if all(_summed(row, of(row.effect, row.logits)) for row in rows)
+        words
+        for words, of in masses(rows[0].effect)
+        if all(_summed(row, of(row.effect, row.logits), gone=gone) for row in rows)
     )
     return next(known, None)
 
 
-def _in_words(rows: list[_Row]) -> list[Said]:
+def _in_words(rows: list[Row]) -> list[Said]:
     model, cases, mass = rows[0].model, len(rows), _mass(rows)
     said = [Said(model.words, cases)] if model.words else []
+    if (zeros := _read_as_zeros(model.words, mass or _mass(rows, gone=True))) is not None:
+        return [Said(zeros, cases), *lse_words(rows)]
     sink = sink_in_effect(rows) if mass is None else ""
     if sink:
         said.append(Said(sink, cases))
@@ -179,18 +171,29 @@ def _in_words(rows: list[_Row]) -> list[Said]:
         said.append(Said(f"the weights of each row sum to {mass} times what they should", cases))
     elif mass:
         said.append(Said(f"the row sum that O is divided by {mass}", cases))
-    return said + _lse(rows)
+    return said + lse_words(rows)
 
 
-def _summed(row: _Row, mass: Tensor, *, gone: bool = False) -> bool:
+def _read_as_zeros(words: str, mass: str | None) -> str | None:
+    """That K and V, or V alone, are zeros of keys that O leaves out but the row sum does not; None where that is not so."""
+    if not words.startswith(LEAVES_OUT) or mass is None:
+        return None
+    keys = words.removeprefix(LEAVES_OUT).removeprefix(", for ")
+    if mass in (LEFT_OUT, LEFT_OUT_TERMS):
+        return f"K and V are read as zeros, which take part in the softmax with a product of 0, for {keys}"
+    return f"V is read as zeros, for {keys}: their weights are in the row sum" if mass == DECLARED_SUM else None
+
+
+def _summed(row: Row, mass: Tensor, *, gone: bool = False) -> bool:
     """Whether the weights of every row are divided by `mass`, of every row that has weights where `gone`."""
     far = (row.shift + mass).abs()
     tolerance = row.effect.relative.squeeze(-1) + 1e-6 * (1 + mass.abs())
     apart = row.effect.open_rows | (row.shift <= GONE) if gone else row.effect.open_rows
+    apart = apart | ~row.weighs  # a row without weights has any sum
     return bool((((far <= tolerance) & mass.isfinite()) | apart).all())
 
 
-def _constant(rows: list[_Row]) -> float | None:
+def _constant(rows: list[Row]) -> float | None:
     """The factor that the sums of all rows of all cases have in common; None where they have none."""
     found = [(row.shift + sum_of(row.effect, row.logits))[~row.effect.open_rows] for row in rows]
     first = next((float(each.median()) for each in found if each.numel()), 0.0)
@@ -198,53 +201,10 @@ def _constant(rows: list[_Row]) -> float | None:
     return math.exp(first) if same else None
 
 
-def _sums(rows: list[_Row]) -> tuple[float, float]:
+def _sums(rows: list[Row]) -> tuple[float, float]:
     """The smallest and the largest sum of the weights of a row, over what it should be."""
     ratios = []
     for effect in (row.effect for row in rows):
         declared = effect.exact.sum(-1)
         ratios += (effect.weights.sum(-1) / declared)[~effect.open_rows & (declared > 0)].tolist()
     return min(ratios), max(ratios)
-
-
-def _lse(rows: list[_Row]) -> list[Said]:
-    """Whose the LSE is, where it is not that of the row sum."""
-    having = [row for row in rows if row.effect.lse is not None]
-    if not having or all(row.effect.lse_near(-row.shift, row.shift > GONE) for row in having):
-        return []
-    cases = len(having)
-    if all(row.effect.lse_near(row.effect.scene.truth.exact_lse) for row in having):
-        return [Said("the LSE is as declared", cases)]
-    for words, of in masses(having[0].effect):
-        if all(row.effect.lse_near(of(row.effect, row.logits)) for row in having):
-            return [
-                Said(
-                    f"the LSE is that of a row sum that {words}" if words else "the LSE is that of these weights", cases
-                )
-            ]
-    if (found := _linear(having)) is not None:
-        return [found]
-    far = all(row.effect.lse_far(-row.shift) and row.effect.lse_far(row.effect.scene.truth.exact_lse) for row in having)
-    return [Said("the LSE is that of other weights than O's", cases, part=True)] if far else []
-
-
-def _linear(having: list[_Row]) -> Said | None:
-    """The LSE as a combination of the row's largest logit, the logarithm of the row sum relative to it, and a number."""
-    features, values = [], []
-    for row in having:
-        some, top = ~row.effect.open_rows, row.logits.amax(-1)
-        assert row.effect.lse is not None
-        features.append(torch.stack([top, sum_of(row.effect, row.logits) - top, torch.ones_like(top)], -1)[some])
-        values.append(row.effect.lse[some])
-    x, y = torch.cat(features), torch.cat(values)
-    if len(y) < 8 or not bool(torch.isfinite(y).all()) or int(torch.linalg.matrix_rank(x)) < 3:
-        return None
-    found = torch.linalg.lstsq(x, y.unsqueeze(-1)).solution.squeeze(-1)
-    if float((x @ found - y).abs().max()) > 1e-4 * (1 + float(y.abs().max())):
-        return None
-    a, b, c = (round(float(v), 4) for v in found)
-    if abs(a) < _PART or max(abs(a - 1.0), abs(b - 1.0), abs(c)) <= _ONE:
-        return None  # the logits hardly differ, or the LSE is as declared but for errors of the logits
-    constant = f" {'+' if c > 0 else '-'} {abs(c):g}" if abs(c) > _ONE else ""
-    words = f"{a:g} times the row's largest logit + {b:g} times the logarithm of the row sum relative to it{constant}"
-    return Said(f"the LSE is {words}", len(having))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from flashverify.case.masks.predicate import visible_parts
+from flashverify.checks.passes.logits import modified
 from flashverify.diagnosis.hypothesis import TILES
 from flashverify.diagnosis.readings.masks.extents import tile_extents
 from flashverify.diagnosis.readings.masks.hidden import hidden_by, hidden_words
@@ -24,7 +25,18 @@ if TYPE_CHECKING:
 
     Mass = Callable[[Effect, Tensor], Tensor]
 
-__all__ = ["masses", "sink_in_effect", "sum_of"]
+__all__ = ["DECLARED_SUM", "LEFT_OUT", "LEFT_OUT_TERMS", "masses", "sink_in_effect", "sum_of"]
+
+
+DECLARED_SUM = "is that of the declared weights"
+LEFT_OUT = "takes in the keys that are left out, with the logit 0"
+LEFT_OUT_TERMS = "takes in the keys that are left out, with a product of 0 and what is added to it"
+
+
+def _terms(effect: Effect) -> Tensor:
+    """The logits of products that are 0."""
+    inputs = effect.scene.inputs
+    return modified(torch.zeros_like(effect.logits), inputs, inputs.biases)
 
 
 def _sink(effect: Effect) -> Tensor | None:
@@ -44,9 +56,14 @@ def masses(effect: Effect) -> Iterator[tuple[str, Mass]]:
     The first one belongs to the model's own weights and has no words.
     """
     yield "", sum_of
-    yield "is that of the declared weights", lambda e, z: e.scene.truth.exact_lse
-    left_out = "takes in the keys that are left out, with the logit 0"
-    yield left_out, lambda e, z: torch.logaddexp(sum_of(e, z), (e.visible & (z == -math.inf)).sum(-1).double().log())
+    yield DECLARED_SUM, lambda e, z: e.scene.truth.exact_lse
+    yield LEFT_OUT, lambda e, z: torch.logaddexp(sum_of(e, z), (e.visible & (z == -math.inf)).sum(-1).double().log())
+    yield (
+        LEFT_OUT_TERMS,
+        lambda e, z: torch.logaddexp(
+            sum_of(e, z), _terms(e).expand_as(z).masked_fill(~e.visible | (z > -math.inf), -math.inf).logsumexp(-1)
+        ),
+    )
     if _sink(effect) is not None:
         yield "leaves out the sink", lambda e, z: z.logsumexp(-1)
         yield "counts the sink twice", lambda e, z: torch.logaddexp(sum_of(e, z), _with(_sink(e), z))

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from flashverify.diagnosis.readings.weights.effect import Effect
 from flashverify.diagnosis.readings.weights.models import Deviation
 
-__all__ = ["proposals"]
+__all__ = ["LEAVES_OUT", "proposals"]
+
+LEAVES_OUT = "O leaves the weights out"
 
 _RULES = 25
 _DRAWN = 6000
@@ -217,7 +219,7 @@ def _values(effect: Effect, deviation: Deviation) -> Iterator[tuple[str, Callabl
     near = tolerance_of(effect)
     tolerance, everywhere = near[deviation.wrong], torch.ones_like(deviation.wrong)
     if bool((off == -math.inf).all()):
-        yield "O leaves the weights out", lambda e: torch.full_like(e.logits, -math.inf), everywhere
+        yield LEAVES_OUT, lambda e: torch.full_like(e.logits, -math.inf), everywhere
         return
     if not bool(torch.isfinite(off).all()):
         return

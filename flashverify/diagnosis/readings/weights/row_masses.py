@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     Rows = Callable[[Effect, Tensor], Tensor]
     """Of an effect and the logits of its model, bool, broadcasts to `[B, Hq, Sq]`."""
 
-__all__ = ["mass_in_some_rows"]
+__all__ = ["mass_in_some_rows", "which_rows"]
 
 _APART = 8.0
 """Times the tolerance that two row sums differ by where a row tells which of them it has."""
@@ -45,7 +45,7 @@ def mass_in_some_rows(rows: Sequence[Any]) -> str:
         wrong, right = (sum(int(each[n].sum()) for each in found) for n in (1, 2))
         if min(wrong, right) < _FEWEST:
             continue
-        for where, which in _which():
+        for where, which in which_rows():
             if all(_exactly(which(row.effect, row.logits), of_wrong, of_right) for row, of_wrong, of_right in found):
                 return f"{words}, in rows {where}"
     return ""
@@ -67,12 +67,14 @@ def _exactly(where: Tensor, wrong: Tensor, right: Tensor) -> bool:
     return not bool((wrong & ~where).any()) and not bool((right & where).any())
 
 
-def _which() -> Iterator[tuple[str, Rows]]:
+def which_rows() -> Iterator[tuple[str, Rows]]:
     """Rows, in words."""
     yield "whose sink is above their largest logit", lambda e, z: _sink(e, z) > z.amax(-1)
     yield "whose sink is below their largest logit", lambda e, z: _sink(e, z) < z.amax(-1)
     yield "whose largest logit is negative", lambda e, z: z.amax(-1) < 0
     yield "whose largest logit is positive", lambda e, z: z.amax(-1) > 0
+    yield "whose LSE is negative", lambda e, z: sum_of(e, z) < 0
+    yield "whose LSE is positive", lambda e, z: sum_of(e, z) > 0
     yield "that see a single key", lambda e, z: _seen(z) == 1
     yield "that see several keys", lambda e, z: _seen(z) > 1
     yield "from which some key is hidden", lambda e, z: _seen(z) < z.shape[-1]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from flashverify.checks.passes.logits import modified, products
 from flashverify.diagnosis.readings.weights.bias_terms import alibi_terms, bias_terms
+from flashverify.diagnosis.readings.weights.bias_values import bias_value_terms
 from flashverify.diagnosis.readings.weights.numbering import numbered_terms
 from flashverify.diagnosis.readings.weights.operand_terms import operand_terms
 from flashverify.diagnosis.readings.weights.term import BIASES, Term, bias_of, signed
@@ -47,6 +48,7 @@ def terms_of(effect: Effect) -> Iterator[Term]:
     yield Term(words="the distance of the key from the row's position", kind="extra", of=lambda e: signed(e).abs())
     yield from tile_terms(effect)
     yield from value_terms(case)
+    yield from bias_value_terms(effect.scene)
 
 
 def _product(effect: Effect) -> Tensor:

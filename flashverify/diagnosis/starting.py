@@ -1,0 +1,52 @@
+"""Cases that tell more than the failing one: with usual values of its options, or small ones with a launch that shows the same."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flashverify.diagnosis.neighbours import resized
+from flashverify.diagnosis.related_cases import grown
+from flashverify.diagnosis.settings import usual_settings
+from flashverify.diagnosis.trials import work
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from flashverify.case.case import Case
+    from flashverify.case.supports import Supports
+    from flashverify.diagnosis.observation import Scene
+    from flashverify.diagnosis.trials import Trials
+
+__all__ = ["smaller_with_a_launch", "with_usual_settings"]
+
+_SHARE = 0.5
+"""Of the time, after which no case of either kind is tried: the large case may have taken most of it."""
+_LARGE = 12_000
+"""Pairs of rows and keys, over all heads, from which on a small case with other launch parameters is looked for."""
+_ROWS, _KEYS = 4, 290
+"""Of such a case, at most."""
+
+
+def with_usual_settings(trials: Trials, scene: Scene) -> Scene | None:
+    """A run of a larger case whose pages and blocks hold several keys, if it fails in the same outputs and the case has not such ones."""
+    runs = trials.of(usual_settings(trials.subject.supports, scene.case), share=_SHARE)
+    return next((found for found in runs if found.failures.keys() >= scene.failures.keys()), None)
+
+
+def smaller_with_a_launch(trials: Trials, scene: Scene) -> Scene | None:
+    """A run of a small case with launch parameters that fails in the same outputs, in place of a large one without."""
+    case = scene.case
+    if case.launch or work(case) < _LARGE:
+        return None
+    runs = trials.of(_launched(trials.subject.supports, case), share=_SHARE)
+    return next((found for found in runs if found.failures.keys() >= scene.failures.keys()), None)
+
+
+def _launched(supports: Supports, case: Case) -> Iterator[Case]:
+    small = resized(case, min(case.seq_q, _ROWS), min(case.seq_k, _KEYS))
+    for name, values in supports.launch if small is not None else ():
+        for value in sorted(values, key=lambda x: -x if isinstance(x, int) else 0):
+            assert small is not None
+            found = grown(small, 0, 0, regime="normal", seed=case.values.seed, launch=((name, value),))
+            if found is not None and supports.refusal(found) is None:
+                yield found

@@ -1,0 +1,18 @@
+"""The variables that a worker is started with."""
+
+from flashverify.campaign.supervisor.process import worker_environment
+
+KEPT = ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_")
+
+
+def test_a_worker_of_a_gpu_keeps_the_memory_that_it_frees_and_one_that_interprets_does_not(monkeypatch):
+    for name in KEPT:
+        monkeypatch.delenv(name, raising=False)
+
+    assert all(int(worker_environment("cuda")[name]) >= 1 << 25 for name in KEPT)
+    assert not set(KEPT) & worker_environment("cpu").keys()
+
+
+def test_what_the_user_says_of_memory_stays(monkeypatch):
+    monkeypatch.setenv(KEPT[1], "4096")
+    assert worker_environment("cuda")[KEPT[1]] == worker_environment("cpu")[KEPT[1]] == "4096"
