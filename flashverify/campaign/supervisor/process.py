@@ -59,14 +59,11 @@ class ProcessSetup(msgspec.Struct, frozen=True):
 def worker_environment(device: str) -> dict[str, str]:
     """The child's environment: one thread per worker."""
     kept = {} if device == "cpu" else {name: os.environ.get(name, value) for name, value in _KEPT_MEMORY.items()}
-    return (
-        child_environment(interpret=device == "cpu")
-        | kept
-        | {
-            "HYPOTHESIS_STORAGE_DIRECTORY": str(Path(tempfile.gettempdir()) / f"flashverify-hypothesis-{os.getuid()}"),
-            **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"),
-        }
-    )
+    own = {
+        "HYPOTHESIS_STORAGE_DIRECTORY": str(Path(tempfile.gettempdir()) / f"flashverify-hypothesis-{os.getuid()}"),
+        **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"),
+    }
+    return child_environment(interpret=device == "cpu") | kept | own
 
 
 class WorkerProcess:

@@ -16,5 +16,5 @@ def place(cu_ptr, b, h, row, first, length):
     """Where the tile from `row` on of head `h` is: in batch `b`, or in a packed sequence (`cu_ptr`) of `length` rows from `first` on."""
     found = (b, h, row, 0)
     if cu_ptr is not None:
-        found = (FAR, first + length, h, FAR - length + row, 0)
+        found = (FAR, first + length, h, FAR - length + row, 0)  # type: ignore[assignment]
     return found
