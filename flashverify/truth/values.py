@@ -6,7 +6,7 @@ import copy
 import dataclasses
 import math
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flashverify.outputs import BACKWARD, INPUT_GRADIENTS
 from flashverify.truth.clock import timed
@@ -86,12 +86,12 @@ class Truth:
     @property
     def exact_lse(self) -> torch.Tensor:
         """The natural LSE `[B, Hq, Sq]`, float64."""
-        return cast("torch.Tensor", self._forward.lse)
+        return self._forward.lse
 
     @property
     def exact_o(self) -> torch.Tensor:
         """O, float64, of which no bound is computed."""
-        return cast("torch.Tensor", self._forward.o)
+        return self._forward.o
 
     @property
     def sums_sink(self) -> bool:
