@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import msgspec
 
@@ -28,10 +29,11 @@ def main() -> None:
     call = call_of(subject, problem_of(given.workload, "cuda"), given.workload.direction)
     call()
     torch.cuda.synchronize()
-    torch.cuda.profiler.start()  # type: ignore[no-untyped-call]
+    runtime: Any = torch.cuda.cudart()
+    runtime.cudaProfilerStart()
     call()
     torch.cuda.synchronize()
-    torch.cuda.profiler.stop()  # type: ignore[no-untyped-call]
+    runtime.cudaProfilerStop()
 
 
 if __name__ == "__main__":

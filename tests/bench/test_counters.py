@@ -96,6 +96,7 @@ def test_counters_come_from_the_profiler(tmp_path, monkeypatch):
     ("script", "said"),
     [
         ("echo '==ERROR== ERR_NVGPUCTRPERM - The user does not have permission'", "ERR_NVGPUCTRPERM"),
+        ("echo '==ERROR== Failed to find x'; echo '==ERROR== The application returned an error code (9)'", "find x"),
         ("exit 7", "ended with 7"),
     ],
 )
