@@ -29,7 +29,7 @@ def main() -> None:
     call = call_of(subject, problem_of(given.workload, "cuda"), given.workload.direction)
     call()
     torch.cuda.synchronize()
-    runtime: Any = torch.cuda.cudart()
+    runtime: Any = torch.cuda.cudart()  # type: ignore[no-untyped-call]
     runtime.cudaProfilerStart()
     call()
     torch.cuda.synchronize()
