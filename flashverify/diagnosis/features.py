@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from flashverify.case.case import Case
     from flashverify.numerics import Form
 
-__all__ = ["ABSENT", "CONSEQUENCES", "OF_VALUES", "Value", "case_features", "lengths"]
+__all__ = ["ABSENT", "CONSEQUENCES", "OF_OPTIONS", "OF_VALUES", "Value", "case_features", "lengths"]
 
 Value = int | float | str
 ABSENT = "no"
@@ -21,6 +21,14 @@ maximum of the logits among visible pairs."""
 
 CONSEQUENCES = ("group_power", "lengths_alike", "room_filled")
 """Features that often follow from a part of the case, such as packed sequences: the part is said where both fit."""
+
+OF_OPTIONS = (
+    *CONSEQUENCES,
+    *("scale_sign", "least_rows", "least_keys", "cap", "p", "reach", "both_directions", "last_pages", "longest_prefix"),
+    *("blocks.rows", "blocks.keys", "blocks.each"),
+    *("selection.rows", "selection.keys", "selection.each", "selection.entries"),
+)
+"""Features that say the values of options, and how the lengths of sequences lie to each other."""
 
 
 def lengths(case: Case) -> list[tuple[int, int]]:

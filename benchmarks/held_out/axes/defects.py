@@ -70,8 +70,8 @@ DEFECTS: tuple[Mutant, ...] = (
     Mutant(
         name="s_sequences_of_four_bits",
         file="device/forward.py",
-        before="    b = bh // sizes.heads\n",
-        after="    b = (bh // sizes.heads) & 15\n",
+        before="    bh = b * sizes.heads + h\n",
+        after="    b = b & 15\n    bh = b * sizes.heads + h\n",
         outputs=(),
         modelled_on="the number of the sequence is kept in four bits: with more than 16 the first ones are computed again",
         needs=("packed",),

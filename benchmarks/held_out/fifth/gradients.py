@@ -75,8 +75,8 @@ DEFECTS: tuple[Mutant, ...] = (
     Mutant(
         name="f5_dlse_missing_in_dq",
         file="launch.py",
-        before="            ds_ptr=ds,\n            stats=stats,\n",
-        after="            ds_ptr=ds,\n            stats=stats._replace(delta=delta if dlse is None else delta + dlse),\n",
+        before="                ds_ptr=ds,\n                stats=stats,\n",
+        after="                ds_ptr=ds,\n                stats=stats._replace(delta=delta if dlse is None else delta + dlse),\n",
         outputs=("dq", "dbias", "drelative_bias"),
         modelled_on="a gradient through the LSE that reaches one of two kernels: the kernel of dQ takes rowsum(dO * O) for delta, without dLSE: dQ and the gradients of a bias and a relative bias lack it; dK, dV, dsink and delta are right, and without such a gradient all is",
         needs=("backward",),

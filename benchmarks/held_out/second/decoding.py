@@ -117,8 +117,8 @@ DEFECTS: tuple[Mutant, ...] = (
     Mutant(
         name="n_forward_of_no_keys_not_launched",
         file="launch.py",
-        before='call.sequences * call.heads * -(-call.sq // call.configs["forward"].block_m),',
-        after='call.sequences * call.heads * -(-call.sq // call.configs["forward"].block_m) * min(call.sk, 1),',
+        before='programs_of(call, call.heads, call.sq, call.rows, call.configs["forward"].block_m),',
+        after='programs_of(call, call.heads, call.sq, call.rows, call.configs["forward"].block_m) * min(call.sk, 1),',
         outputs=("o", "lse"),
         modelled_on="where K has no rows at all the forward is not launched and O and LSE are not written: chunks without keys, which there are where keys are fewer than chunks, merge what the memory held",
         subject="bundled-chunked",

@@ -84,8 +84,8 @@ DEFECTS: tuple[Mutant, ...] = (
     Mutant(
         name="t_delta_grid_of_the_forward",
         file="launch.py",
-        before="        call.sequences * call.heads * -(-call.sq // DELTA_ROWS),\n",
-        after='        call.sequences * call.heads * -(-call.sq // max(DELTA_ROWS, call.configs["forward"].block_m)),\n',
+        before="        programs_of(call, call.heads, call.sq, call.rows, DELTA_ROWS),\n",
+        after='        programs_of(call, call.heads, call.sq, call.rows, max(DELTA_ROWS, call.configs["forward"].block_m)),\n',
         outputs=("dq", "dk", "delta"),
         modelled_on="delta is launched with as many programs as the forward needs, though its tiles are 64 rows: where the forward has tiles of more rows, and there are more than 64, the delta of the last heads and batches is never written",
         needs=("launch", "backward"),

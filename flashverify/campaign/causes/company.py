@@ -12,7 +12,7 @@ from flashverify.campaign.causes.symptoms import OF_ROWS, VALUES, Symptom, sympt
 from flashverify.case.masks.mask import PARTS
 from flashverify.case.modifiers.logits import MODIFIERS
 from flashverify.case.text import parse_case
-from flashverify.diagnosis.features import ABSENT, case_features
+from flashverify.diagnosis.features import ABSENT, OF_OPTIONS, case_features
 from flashverify.judge.verdict import Status
 
 if TYPE_CHECKING:
@@ -224,6 +224,7 @@ def _parts(case: Case) -> frozenset[str]:
         "group",
         "offset",
         "gap",
+        *OF_OPTIONS,
     }
     features = case_features(case)
     found = {f"{name}={value}" for name, value in features.items() if value != ABSENT and name not in sizes}

@@ -143,7 +143,7 @@ _SITES: dict[str, str | tuple[str, ...]] = {
     ),
     "Without pages the number of the page is 0, and so is its offset.": "pages.place_offsets: if {PAGED != CONTIGUOUS -> True}:",
     "Tables of a pattern that is shared by two batches or heads are built twice, with the same entries.": "host_blocks.from_bool: if live.shape[axis] > 1{ -> + 1} and live.stride(axis) == 0:",
-    "`torch.cat` returns a contiguous tensor, and a conversion keeps it so.": "host_blocks._tables: return {torch.cat((order, counts), -1).to(torch.int32).contiguous() -> torch.cat((order, counts), -1).to(torch.int32)}",
+    "`torch.cat` returns a contiguous tensor, and a conversion keeps it so.": "host_blocks._tables: return {torch.cat((order, counts, longest.unsqueeze(-1)), -1).to(torch.int32).contiguous() -> torch.cat((order, counts, longest.unsqueeze(-1)), -1).to(torch.int32)}",
     "The function that calls it has made both tensors dense.": (
         "host_merge.merge_forward: {o, lse = dense_rows(o), lse.contiguous() -> pass}",
         "host_merge.merge_forward: o, lse = dense_rows(o), {lse.contiguous() -> lse}",
