@@ -68,9 +68,9 @@ def packed_place(unit, cu_ptr, packed, halvings, heads, BLOCK: tl.constexpr, LAS
     b = sequence_of(cu_ptr, packed, halvings, unit // heads, BLOCK)
     begin = tl.load(cu_ptr + b) // BLOCK
     tiles = tl.load(cu_ptr + b + 1) // BLOCK + 1 - begin
-    unit -= (begin + b) * heads
+    unit -= (begin + b) * heads  # flashverify: int32-offset is declared, it is at most the number of a program
     h = tl.minimum(unit // tiles, heads - 1)
-    tile = unit - h * tiles
+    tile = unit - h * tiles  # flashverify: int32-offset is declared, it is at most the number of a program
     if LAST_FIRST:
         tile = tl.where(tile < tiles, tiles - 1 - tile, tile)
     return b, h, tile
