@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from flashverify.bench import counters
+from flashverify.bench import counters, session
 from flashverify.bench.command import bench_command
 from flashverify.bench.counters import PROFILER, check_profiler, counters_of, kernels_in, profiled_command
 from flashverify.bench.limiter import kernel_text, limiter
@@ -123,3 +123,16 @@ def test_counters_are_those_of_a_gpu():
     result = CliRunner().invoke(bench_command, ["--counters", "--device", "cpu"], standalone_mode=False)
     assert isinstance(result.exception, UsageError)
     assert "--counters is not accepted with --device=cpu" in str(result.exception)
+
+
+def test_a_bench_reads_the_counters_of_each_subject_that_was_timed(monkeypatch):
+    asked = []
+    monkeypatch.setattr(session, "check_profiler", lambda: asked.append("profiler"))
+    monkeypatch.setattr(session, "counters_of", lambda spec, work, _file: asked.append((spec, work)) or KERNELS)
+
+    found = session.bench(("torch-cpu",), [SMALL], device="cpu", rounds=1, warmup=1, counters=True)
+    plain = session.bench(("torch-cpu",), [SMALL], device="cpu", rounds=1, warmup=1)
+
+    assert [each.kernels for each in found] == [KERNELS, (), ()]  # not of the device's limits
+    assert asked == ["profiler", ("torch-cpu", SMALL)]
+    assert not any(each.kernels for each in plain)
