@@ -14,7 +14,7 @@ from flashverify.bench.limiter import kernel_text, limiter
 from flashverify.bench.records import KernelCounters, Measurement
 from flashverify.bench.text import block_text
 from flashverify.errors import NoVerdictError, UsageError
-from tests.bench.workloads import SMALL, measurement
+from tests.bench.workloads import SMALL, changed, measurement
 
 TABLE = Path(__file__).with_name("counters.csv").read_text()
 KERNELS = kernels_in(TABLE.splitlines())
@@ -126,13 +126,13 @@ def test_counters_are_those_of_a_gpu():
 
 
 def test_a_bench_reads_the_counters_of_each_subject_that_was_timed(monkeypatch):
-    asked = []
+    asked, work = [], changed(dtype="fp32", heads_q=SMALL.heads_kv)
     monkeypatch.setattr(session, "check_profiler", lambda: asked.append("profiler"))
-    monkeypatch.setattr(session, "counters_of", lambda spec, work, _file: asked.append((spec, work)) or KERNELS)
+    monkeypatch.setattr(session, "counters_of", lambda spec, what, _file: asked.append((spec, what)) or KERNELS)
 
-    found = session.bench(("torch-cpu",), [SMALL], device="cpu", rounds=1, warmup=1, counters=True)
-    plain = session.bench(("torch-cpu",), [SMALL], device="cpu", rounds=1, warmup=1)
+    found = session.bench(("torch-cpu",), [work], device="cpu", rounds=1, warmup=1, counters=True)
+    plain = session.bench(("torch-cpu",), [work], device="cpu", rounds=1, warmup=1)
 
     assert [each.kernels for each in found] == [KERNELS, (), ()]  # not of the device's limits
-    assert asked == ["profiler", ("torch-cpu", SMALL)]
+    assert asked == ["profiler", ("torch-cpu", work)]
     assert not any(each.kernels for each in plain)
