@@ -1,5 +1,7 @@
 """Values of options: cases that vary them, conditions on them, cases with usual ones, and names that they refute or condition."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -17,7 +19,7 @@ from flashverify.diagnosis.related_cases import variants
 from flashverify.diagnosis.screening import is_far_off
 from flashverify.diagnosis.settings import other_settings, usual_settings
 from flashverify.diagnosis.starting import smaller_with_a_launch, with_usual_settings
-from flashverify.diagnosis.trials import Trials
+from flashverify.diagnosis.trials import Trials, work
 from flashverify.truth import Truth
 from tests.diagnosis.mask_defects import FORWARD
 from tests.diagnosis.option_defects import of_pages
@@ -129,6 +131,24 @@ def test_no_small_case_is_looked_for_where_a_case_is_small():
     subject = planted(sinks=lambda _self, sinks: 2 * sinks)
     trials = Trials(subject, 300)
     assert smaller_with_a_launch(trials, trials.scene(parse_case(FORWARD + "sink=yes"))) is None
+
+
+def test_a_small_case_with_a_launch_takes_the_place_of_a_large_one():
+    """The kernel splits the keys of large cases by itself, and of others where a launch asks for it."""
+
+    def scale(_self, problem):
+        case = problem.case
+        split = work(case) >= 12_000 or dict(case.launch).get("splits", 1) > 1
+        return problem.scale * (2 if split else 1)
+
+    subject = planted(scale=scale)
+    subject.supports = replace(subject.supports, launch=(("splits", (1, 2)),))
+    trials = Trials(subject, 300)
+
+    found = smaller_with_a_launch(trials, trials.scene(parse_case("fv1 seq_q=60 seq_k=300 dtype=fp32")))
+    assert found is not None
+    assert found.case.launch == (("splits", 2),)
+    assert work(found.case) < 2_000
 
 
 def test_variants_keep_sequences_that_are_empty():
