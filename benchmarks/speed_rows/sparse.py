@@ -26,10 +26,12 @@ def rows(small: bool) -> list[Row]:
             found.append(
                 Row(f"Windows, {length:,} tokens, causal", f"{direction}, {left:,} keys", "sparse:window", values)
             )
-        for one_in in (2,) if small else (1, 2, 4, 8, 16, 20):
-            values = {"length": length, "one_in": one_in, "direction": direction}
-            what = f"{direction}, 1 block in {one_in} live" if one_in > 1 else f"{direction}, all blocks live"
-            found.append(Row(f"Blocks of {_BLOCK} x {_BLOCK}, {length:,} tokens", what, "sparse:blocks", values))
+        patterns = {length: (2,) if small else (1, 2, 4, 8, 16, 20)} | ({} if small else {65536: (8, 16, 20)})
+        for tokens, shares in patterns.items():
+            for one_in in shares:
+                values = {"length": tokens, "one_in": one_in, "direction": direction}
+                what = f"{direction}, 1 block in {one_in} live" if one_in > 1 else f"{direction}, all blocks live"
+                found.append(Row(f"Blocks of {_BLOCK} x {_BLOCK}, {tokens:,} tokens", what, "sparse:blocks", values))
         for one_in in (2,) if small else (4, 16):
             values = {"length": length, "one_in": one_in, "direction": direction}
             theme = f"Keys chosen by index, blocks of 64, {length:,} tokens"

@@ -137,11 +137,18 @@ def begin(number, programs):
 
 
 def _allocate(dtype, shape, layout):
-    return array([_Barrier() for _ in range(shape[0])] if layout is _Barrier else np.full(shape, np.nan, dtype))
+    if layout is _Barrier:
+        return array([_Barrier() for _ in range(shape[0])])
+    return array(np.full(shape, np.iinfo(dtype).min if dtype is np.int32 else np.nan, dtype))
 
 
 def _load(at, mask=True, other=0):
     found = np.where(mask, at.x[np.where(mask, at.place, 0)], at.x.dtype.type(other))
+    return array(found) if found.ndim else Whole(found)
+
+
+def _sum(x, axis):
+    found = x.sum(axis)
     return array(found) if found.ndim else Whole(found)
 
 
@@ -150,6 +157,7 @@ def _store(pointer, x, mask):
 
 
 _LANGUAGE = types.SimpleNamespace(
+    int32=np.int32,
     float32=np.float32,
     int64=None,
     program_id=lambda axis: _thread.number,
@@ -167,7 +175,7 @@ _LANGUAGE = types.SimpleNamespace(
     minimum=_either(np.minimum, min),
     cdiv=lambda x, y: (x + y - 1) // y,
     max=lambda x, axis: array(x.max(axis)),
-    sum=lambda x, axis: array(x.sum(axis)),
+    sum=_sum,
     exp2=lambda x: array(np.exp2(x)),
     log2=lambda x: array(np.log2(x)),
     convert_layout=lambda x, layout: x,

@@ -20,8 +20,8 @@ from flashverify_kernels.device.hopper.keys import fetch_queries_and_keys
 from flashverify_kernels.device.hopper.ragged import place
 from flashverify_kernels.device.hopper.rows import store_rows, sure_of
 from flashverify_kernels.device.hopper.softmax import needs_mask, online_step
-from flashverify_kernels.device.hopper.walk import position
-from flashverify_kernels.device.hopper.walks_of_rows import GROUPS, ROWS, share, tile_at, walk_of_share
+from flashverify_kernels.device.hopper.told import key_of, make_words, walk_once
+from flashverify_kernels.device.hopper.walks_of_rows import GROUPS, ROWS, share, tile_at
 
 PLACES = gl.constexpr(3)
 """Tiles of queries in shared memory: one is computed, one arrives, and the results of one leave from its place.
@@ -99,6 +99,7 @@ def hopper_forward_kernel(
     """
     places: gl.constexpr = PLACES if q_tiles.block_type.shape[-1] <= 128 else 1
     q_s = make_tiles(q_tiles, places * GROUPS)
+    words = make_words(places)
     k_s = make_tiles(k_tiles, STAGES)
     v_s = make_tiles(v_tiles, STAGES)
     q_full = make_barriers(places * GROUPS, 1)
@@ -109,7 +110,7 @@ def hopper_forward_kernel(
     v_empty = make_barriers(STAGES, GROUPS)
     fence_async_shared()
     meet()
-    tiles_of = (q_s, k_s, v_s)
+    tiles_of = (q_s, k_s, v_s, words)
     full = (q_full, k_full, v_full)
     empty = (q_empty, k_empty, v_empty)
     sizes = (batch, heads, group, sq, sk, low, high)
@@ -147,7 +148,7 @@ def _compute(
     One loop walks all tiles of keys of all tiles of queries: its code is fetched once. Code for whole and masked tiles, first and last
     ones, twice for two groups, did not stay in the caches of a multiprocessor.
     """
-    q_s, k_s, v_s = tiles_of
+    q_s, k_s, v_s, words = tiles_of
     q_full, k_full, v_full = full
     q_empty, k_empty, v_empty = empty
     _batch, heads, _group, sq, sk, low, high = sizes
@@ -166,11 +167,11 @@ def _compute(
     none = gl.zeros([ROWS, BLOCK_N], gl.float32, Z)
     rows = gl.arange(0, ROWS, ROW)
     count, paired = share(sizes, blocks, only, PAIRED)
-    bh, m0, t, stop, table, end = walk_of_share(0, paired, sizes, blocks, only, BLOCK_N, UPPER, PAIRED)
-    m0 += c * ROWS
-    n0 = position(t, table, end, sk, blocks, blocks[4], BLOCK_N)
+    said = (sizes, blocks, only)
     mbarrier.wait(k_full.index(0), 0)
-    mbarrier.wait(q_full.index(c), 0)
+    bh, m0, t, stop, end, tail = walk_once(q_full.index(c), 0, 0, paired, words.index(0), said, BLOCK_N, UPPER, PAIRED)
+    n0 = key_of(t, stop, end, tail, bh, m0, sizes, blocks, BLOCK_N, UPPER)
+    m0 += c * ROWS
     q = matrix(q_s.index(c))
     k = matrix(k_s.index(0))
     dot = warpgroup_mma_wait(0, [warpgroup_mma(q, k.permute([1, 0]), none, use_acc=False, is_async=True)])
@@ -197,11 +198,12 @@ def _compute(
             tma.store_wait(0)  # of the queries before, which have left their place
             release(q_empty.index((gl.where(q_slot == 0, q_s.shape[0] // GROUPS, q_slot) - 1) * GROUPS + c), n > 1)
             q_slot, q_phase = following(q_slot, q_phase, q_s.shape[0] // GROUPS)
-            bh, m0, t, stop, table, end = walk_of_share(n, paired, sizes, blocks, only, BLOCK_N, UPPER, PAIRED)
+            bh, m0, t, stop, end, tail = walk_once(
+                q_full.index(q_slot * GROUPS + c), q_phase, n, paired, words.index(q_slot), said, BLOCK_N, UPPER, PAIRED
+            )
             m0 += c * ROWS
-            mbarrier.wait(q_full.index(q_slot * GROUPS + c), q_phase)
         more = (t + 1 < stop) | (n + 1 < count)
-        n0 = position(t, table, end, sk, blocks, blocks[4], BLOCK_N)
+        n0 = key_of(t, stop, end, tail, bh, m0, sizes, blocks, BLOCK_N, UPPER)
         mbarrier.wait(k_full.index(k_slot), k_phase)
         k = matrix(k_s.index(k_slot))
         q = matrix(q_s.index(q_slot * GROUPS + c))

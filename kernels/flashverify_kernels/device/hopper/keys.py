@@ -6,6 +6,7 @@ from triton.experimental.gluon.language.nvidia.hopper import mbarrier
 
 from flashverify_kernels.device.hopper.barriers import fetch, following
 from flashverify_kernels.device.hopper.ragged import place
+from flashverify_kernels.device.hopper.told import tell
 from flashverify_kernels.device.hopper.walk import position
 from flashverify_kernels.device.hopper.walks_of_rows import (
     GROUPS,
@@ -24,7 +25,7 @@ def fetch_queries_and_keys(
 ):
     """Fetch the queries of each tile of this program, and the tiles of keys and values, as slots become empty."""
     q_tiles, k_tiles, v_tiles = of_tiles
-    q_s, k_s, v_s = tiles_of
+    q_s, k_s, v_s, words = tiles_of
     q_full, k_full, v_full = full
     q_empty, k_empty, v_empty = empty
     _batch, heads, group, sq, sk, _low, _high = sizes
@@ -44,6 +45,11 @@ def fetch_queries_and_keys(
             mbarrier.wait(k_empty.index(slot), phase)
             fetch(k_tiles, place(only[0], b, hk, n0, only[4], sk), k_s.index(slot), k_full.index(slot))
             if t == first:
+                if blocks[0] is not None:
+                    for c in gl.static_range(GROUPS):
+                        mbarrier.wait(q_empty.index(q_slot * GROUPS + c), q_phase)
+                    tail = position(stop - 1, table, end, sk, blocks, blocks[4], BLOCK_N)
+                    tell(words.index(q_slot), bh, m0, first, stop, end, tail)
                 for c in gl.static_range(GROUPS):
                     own = q_slot * GROUPS + c
                     mbarrier.wait(q_empty.index(own), q_phase)
