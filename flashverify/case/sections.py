@@ -106,7 +106,7 @@ class Values:
     """How q, k, v and dO are filled: a regime and a seed, then edits of single elements.
 
     Args:
-        regime: the kind of values, one of `REGIMES`.
+        regime: the kind of values, one of `REGIMES`; or several with commas between them, which the heads take in turn (`of_head`).
         seed: of the values, and of dropout: 64 bits.
         edits: single elements, overwritten in this order.
     """
@@ -116,8 +116,28 @@ class Values:
     edits: tuple[Edit, ...] = ()
 
     def __post_init__(self) -> None:
-        require(self.regime in REGIMES, "regime", self.regime, f"one of {REGIMES}")
+        for each in self.regimes:
+            require(each in REGIMES, "regime", self.regime, f"one of {REGIMES}, or several with commas between them")
         require(0 <= self.seed < 2**64, "seed", self.seed, "0 <= seed < 2**64")
+
+    @property
+    def regimes(self) -> tuple[str, ...]:
+        """The regimes that the heads take in turn; one where all have the same."""
+        return tuple(self.regime.split(","))
+
+    @property
+    def mixed(self) -> bool:
+        """Whether each head has a regime of its own."""
+        return "," in self.regime
+
+    def of_head(self, number: int) -> Values:
+        """The values that a case of one head must have to hold the q, k, v and dO of a head of a mixed case, which adds its number to the seed.
+
+        Args:
+            number: of the stored head of k in its batch entry, batch entries one after the other.
+        """
+        regimes = self.regimes
+        return Values(regime=regimes[number % len(regimes)], seed=(self.seed + number) % 2**64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,8 +30,8 @@ def _applies(subject: Subject, case: Case) -> bool:
     groups = case.batch * max(case.heads_q * case.seq_q, case.heads_kv * case.seq_k)
     pairs = case.batch * case.heads_q * case.seq_q * case.seq_k
     spread, softcap = abs(case.softmax_scale) * case.dim_qk**0.5, case.logits.softcap
-    even = case.values.regime in _EVEN_REGIMES and spread >= _LEAST_LOGIT
-    bent = softcap is not None and (case.values.regime not in _NARROW or softcap < spread)
+    even = _EVEN_REGIMES.issuperset(case.values.regimes) and spread >= _LEAST_LOGIT
+    bent = softcap is not None and (not _NARROW.issuperset(case.values.regimes) or softcap < spread)
     if case.quantised is not None:  # the roundings of dequantised operands are shared by rows and channels
         return False
     return (
