@@ -15,6 +15,7 @@ __all__ = [
     "EDIT_TENSORS",
     "HUGE",
     "LAYOUTS",
+    "PLAIN_POISONS",
     "POISONS",
     "PRECISIONS",
     "REGIMES",
@@ -26,7 +27,9 @@ __all__ = [
 
 PRECISIONS = ("ieee", "tf32", "tf32x3")
 LAYOUTS = ("bhsd", "bshd")
-POISONS = ("zero", "dirt", "max", "inf", "-inf", "nan")
+PLAIN_POISONS = ("zero", "dirt", "max", "inf", "-inf", "nan")
+POISONS = (*PLAIN_POISONS, "mixed")
+"""With `mixed` each head has one of the plain ones, in turn."""
 EDIT_TENSORS = tuple(EDITABLE)
 HUGE = 2.0**95
 """From this size on few kernels say anything about a slope, a sink, or a bias that is positive."""
@@ -149,7 +152,8 @@ class Storage:
         gap: unused elements between consecutive rows of the last axis but one; they hold the padding poison.
         offset: elements before the first one, which breaks pointer alignment when it is no multiple of 8.
         expand: k and v share one stored head (stride 0 over heads).
-        padding: what the elements outside the declared lengths, the gaps and the guard bands of the inputs hold.
+        padding: what the elements outside the declared lengths, the gaps and the guard bands of the inputs hold; `mixed` is a poison for each
+            head, in turn through the list from that of the seed.
         page_size: keys per page of a paged k and v; None is contiguous.
         kept_pages: pages before the window of every row keep their keys and stand in the table; otherwise they are freed: their entries are
             garbage.

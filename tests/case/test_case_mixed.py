@@ -107,6 +107,13 @@ def test_a_failure_that_two_regimes_make_together_keeps_both_and_no_other():
     assert minimal(fails) == "fv1 heads_q=2 heads_kv=2 dim_qk=1 dim_v=1 regime=overflow,one-hot backward=no"
 
 
+@pytest.mark.parametrize("poisons", [("mixed", "max"), ("mixed",)])
+def test_a_poison_of_each_head_shrinks_to_the_one_that_shows_the_failure(poisons):
+    found = minimal(lambda c: c.storage.padding in poisons, f"{MIXED[0]} padding=mixed")
+
+    assert found == f"fv1 dim_qk=1 dim_v=1 regime=zeros padding={poisons[-1]} backward=no"
+
+
 class First:
     """The draw of the last choice of everything."""
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from flashverify.campaign.shrink.masks import numbers, packed, parts_off, patterns
-from flashverify.case.case import REGIMES, Case, Grad, Logits, Storage
+from flashverify.case.case import PLAIN_POISONS, REGIMES, Case, Grad, Logits, Storage
 from flashverify.case.changes import change
 from flashverify.case.heads import heads_alone
 from flashverify.case.masks.mask import Mask, of_sequences
@@ -90,6 +90,9 @@ def _storage(case: Case) -> Iterator[Case | None]:
     yield change(case, storage=Storage())
     for name in ("layout", "gap", "offset", "expand", "padding", "page_size", "kept_pages", "kv"):
         yield change(case, storage=replace(case.storage, **{name: getattr(Storage(), name)}))
+    if case.storage.padding == "mixed":
+        for poison in PLAIN_POISONS:
+            yield change(case, storage=replace(case.storage, padding=poison))
     for name in ("gap", "offset"):
         for value in (8, 1):
             if value < getattr(case.storage, name):
