@@ -11,7 +11,7 @@ from flashverify.case.heads import head_regimes
 from flashverify.checks import Plan, judge_case
 from flashverify.checks.relations import ranges
 from flashverify.subjects import Contract, Gradients
-from tests.checks.naive import SUPPORTS, make
+from tests.checks.naive import SUPPORTS, attention, make
 from tests.checks.test_engine import Wrapped
 from tests.checks.test_relations import broken, rounded, subject
 
@@ -99,3 +99,22 @@ def test_a_huge_query_of_another_head_leaves_hidden_keys_huge(regime):
         make(additive, supports=supports), case, ("hidden-keys",)
     )
     assert broken(make(supports=supports), case, ("hidden-keys",)) == set()
+
+
+def test_padding_that_counts_where_it_is_finite_shows_in_one_pass_of_mixed_poisons():
+    """A kernel that skips what is not finite and takes the rest of a tile for keys."""
+
+    def scaled(p):
+        o, lse = attention(p)
+        finite = p.v.abs().where(p.v.isfinite(), 0.0).amax((2, 3), keepdim=True)
+        return o * (1 + 2.0**-22 * (finite > 8)), lse
+
+    case = parse_case("fv1 batch=3 heads_q=2 heads_kv=2 seq_q=5 seq_k=9 klen=9,4,7 dtype=fp32 padding=nan seed=5")
+
+    def failing(subject, poison):
+        judged = judge_case(subject, case, Plan(checks=("padding",), questions={"padding": (poison,)}))
+        return {(v.error, v.output) for v in judged.failures}
+
+    assert ("padding", "o") in failing(make(scaled), "mixed")
+    assert failing(make(scaled), "inf") == set()
+    assert failing(make(), "mixed") == set()
