@@ -15,6 +15,7 @@ __all__ = [
     "EDIT_TENSORS",
     "HUGE",
     "LAYOUTS",
+    "PLAIN_POISONS",
     "POISONS",
     "PRECISIONS",
     "REGIMES",
@@ -26,7 +27,9 @@ __all__ = [
 
 PRECISIONS = ("ieee", "tf32", "tf32x3")
 LAYOUTS = ("bhsd", "bshd")
-POISONS = ("zero", "dirt", "max", "inf", "-inf", "nan")
+PLAIN_POISONS = ("zero", "dirt", "max", "inf", "-inf", "nan")
+POISONS = (*PLAIN_POISONS, "mixed")
+"""With `mixed` each head has one of the plain ones, in turn."""
 EDIT_TENSORS = tuple(EDITABLE)
 HUGE = 2.0**95
 """From this size on few kernels say anything about a slope, a sink, or a bias that is positive."""
@@ -106,7 +109,7 @@ class Values:
     """How q, k, v and dO are filled: a regime and a seed, then edits of single elements.
 
     Args:
-        regime: the kind of values, one of `REGIMES`.
+        regime: the kind of values, one of `REGIMES`; or several with commas between them, which the heads take in turn (`of_head`).
         seed: of the values, and of dropout: 64 bits.
         edits: single elements, overwritten in this order.
     """
@@ -116,8 +119,28 @@ class Values:
     edits: tuple[Edit, ...] = ()
 
     def __post_init__(self) -> None:
-        require(self.regime in REGIMES, "regime", self.regime, f"one of {REGIMES}")
+        for each in self.regimes:
+            require(each in REGIMES, "regime", self.regime, f"one of {REGIMES}, or several with commas between them")
         require(0 <= self.seed < 2**64, "seed", self.seed, "0 <= seed < 2**64")
+
+    @property
+    def regimes(self) -> tuple[str, ...]:
+        """The regimes that the heads take in turn; one where all have the same."""
+        return tuple(self.regime.split(","))
+
+    @property
+    def mixed(self) -> bool:
+        """Whether each head has a regime of its own."""
+        return "," in self.regime
+
+    def of_head(self, number: int) -> Values:
+        """The values that a case of one head must have to hold the q, k, v and dO of a head of a mixed case, which adds its number to the seed.
+
+        Args:
+            number: of the stored head of k in its batch entry, batch entries one after the other.
+        """
+        regimes = self.regimes
+        return Values(regime=regimes[number % len(regimes)], seed=(self.seed + number) % 2**64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +152,8 @@ class Storage:
         gap: unused elements between consecutive rows of the last axis but one; they hold the padding poison.
         offset: elements before the first one, which breaks pointer alignment when it is no multiple of 8.
         expand: k and v share one stored head (stride 0 over heads).
-        padding: what the elements outside the declared lengths, the gaps and the guard bands of the inputs hold.
+        padding: what the elements outside the declared lengths, the gaps and the guard bands of the inputs hold; `mixed` is a poison for each
+            head, in turn through the list from that of the seed.
         page_size: keys per page of a paged k and v; None is contiguous.
         kept_pages: pages before the window of every row keep their keys and stand in the table; otherwise they are freed: their entries are
             garbage.

@@ -122,7 +122,7 @@ def _run(base: BasePass, poisons: tuple[str, ...]) -> list[Verdict]:
 SPEC = CheckSpec(
     name="padding",
     question="Are outputs bitwise the same whatever lies outside the declared lengths and between the strides: 0, dirt, the largest "
-    "finite value, infinities, NaN?",
+    "finite value, infinities, NaN, another one in each head?",
     needs=(Need.PASSES,),
     questions=tuple(map(_question, POISONS)),
     errors=(

@@ -54,7 +54,7 @@ _READINGS = 0.4
 _FATAL = ("crash", "hang", "exception")
 """Checks whose failures leave no outputs to explain."""
 _NONE = "No known wrong semantics explains it."
-_NOT_FINITE = ("nan", "inf", "-inf")
+_NOT_FINITE = ("nan", "inf", "-inf", "mixed")
 _OTHER_VALUES = (81, 82)
 """Seeds of values, beside its own, that a case in fp32 is asked with."""
 

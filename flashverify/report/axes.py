@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from flashverify.case.case import DTYPES
+from flashverify.case.heads import head_regimes, stored_heads
 from flashverify.case.modifiers.logits import modifiers_of
 from flashverify.case.text import parse_case
 from flashverify.errors import UsageError
@@ -18,7 +19,21 @@ if TYPE_CHECKING:
 
     from flashverify.case.case import Case
 
-__all__ = ["BINS", "Axes", "axes_of", "bucket_of", "bucket_text", "dtype_of", "dtype_rank", "output_rank", "position"]
+__all__ = [
+    "BINS",
+    "MIXED",
+    "Axes",
+    "axes_of",
+    "bucket_of",
+    "bucket_text",
+    "dtype_of",
+    "dtype_rank",
+    "output_rank",
+    "position",
+]
+
+MIXED = "mixed"
+"""The regime of a case whose heads have regimes of their own, where one word stands for all of it."""
 
 BINS = 16
 """Bins of the relative position along the rows or keys."""
@@ -33,7 +48,9 @@ class Axes:
     Args:
         dtype: with the precision of fp32 products where it is not ieee.
         bucket: of the longer of the two sequence lengths, see `bucket_of`.
-        regime: of the values.
+        regime: of the values; `MIXED` where heads have regimes of their own.
+        regimes: of each stored head of k in each batch entry, where the heads have regimes of their own.
+        heads: (query heads, heads of k, stored heads of k).
         mask: the parts of the mask and what modifies the logits and weights, in words.
         seq_q, seq_k: the lengths.
         traits: pairs of an axis of `flashverify.report.tested` and a value on it.
@@ -46,6 +63,20 @@ class Axes:
     seq_q: int
     seq_k: int
     traits: tuple[tuple[str, str], ...] = ()
+    regimes: tuple[str, ...] = ()
+    heads: tuple[int, int, int] = (1, 1, 1)
+
+    def regime_of(self, output: str, index: tuple[int, ...]) -> str:
+        """The regime of an element of an output; `MIXED` for one that sums over heads or batch entries of several."""
+        spec, (heads_q, heads_kv, stored) = output_spec(output), self.heads
+        of_kv = spec.axis("head_kv")
+        batch, head = spec.axis("batch"), spec.axis("head_q") if of_kv is None else of_kv
+        if not self.regimes or len(index) != len(spec.axes):
+            return self.regime
+        if batch is None or head is None or spec.optional:
+            return self.regime if len(set(self.regimes)) > 1 else self.regimes[0]
+        number = index[head] * stored // (heads_q if of_kv is None else heads_kv)
+        return self.regimes[index[batch] * stored + number]
 
 
 _UNREADABLE = Axes("unreadable case", -1, "unreadable case", "unreadable case", 0, 0)
@@ -61,11 +92,13 @@ def axes_of(text: str) -> Axes:
     return Axes(
         dtype=case.dtype if case.precision == "ieee" else f"{case.dtype} {case.precision}",
         bucket=bucket_of(max(case.seq_q, case.seq_k)),
-        regime=case.values.regime,
+        regime=MIXED if case.values.mixed else case.values.regime,
         mask=_mask_text(case),
         seq_q=case.seq_q,
         seq_k=case.seq_k,
         traits=tuple(_traits(case)),
+        regimes=head_regimes(case),
+        heads=(case.heads_q, case.heads_kv, stored_heads(case)),
     )
 
 
@@ -80,6 +113,7 @@ def _traits(case: Case) -> Iterator[tuple[str, str]]:
         yield "mask", f"causal {case.mask.causal}" if part.name == "causal" else part.name.replace("_", " ")
     for modifier in modifiers_of(case):
         yield "modifier", modifier.name.replace("_", " ")
+    yield from (("regime", regime) for regime in sorted(set(head_regimes(case) or (case.values.regime,))))
     yield "head dim", str(case.dim_qk) if case.dim_qk == case.dim_v else f"{case.dim_qk} with {case.dim_v}"
     yield "group", str(case.heads_q // case.heads_kv)
     yield "layout", case.storage.layout

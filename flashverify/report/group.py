@@ -81,7 +81,7 @@ class Group:
         if self.worst is None or (not self.worst.ratio >= ratio and worse(self.worst.ratio, ratio)):
             self.worst = Peak(ratio, case, stats.index)
         _raise(self.lengths, axes.bucket, ratio)
-        _raise(self.regimes, axes.regime, ratio)
+        _raise(self.regimes, axes.regime_of(stats.output, stats.index), ratio)
         _raise(self.masks, axes.mask, ratio)
         if (place := position(stats.output, stats.index, axes)) is not None:
             _raise(self.cells, (axes.bucket, place), ratio)

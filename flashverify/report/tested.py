@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from flashverify.case.case import DTYPES, LAYOUTS
+from flashverify.case.case import DTYPES, LAYOUTS, REGIMES
 from flashverify.case.masks.mask import PARTS
 from flashverify.case.modifiers.logits import MODIFIERS
 from flashverify.case.quantised.codes import CODES
@@ -27,6 +27,7 @@ _LISTED = (
     ("mask", "Masks", _MASKS),
     ("modifier", "Modifiers of logits and weights", tuple(m.name.replace("_", " ") for m in MODIFIERS)),
     ("layout", "Layouts", (*LAYOUTS, "paged")),
+    ("regime", "Regimes of values", REGIMES),
 )
 """Axes whose values are all known, with their titles and these values."""
 _MOST = 12
@@ -78,7 +79,7 @@ class AxesSeen:
             found = self._of(axis)
             order = [*(v for v in known if v in found), *sorted(found.keys() - set(known))]
             missing = [value for value in known if value not in found]
-            yield Row(title, _values({v: found[v] for v in order}) or "none", ", ".join(missing))
+            yield Row(title, _values({v: found[v] for v in order}) or "none", _cut(missing))
         seen = [value for axis in PAIRED for value in self._of(axis)]
         if len(seen) > 1:
             met, never, apart = pairs_text(seen, self.pairs)

@@ -60,6 +60,7 @@ SHARES = {
         lambda c: not sees_something(c.mask, batch=c.batch, heads=c.heads_q, seq_q=c.seq_q, seq_k=c.seq_k),
     ),
     "one query or one key": (everything, lambda c: 1 in (c.seq_q, c.seq_k)),
+    "a regime for each head": (everything, lambda c: c.values.mixed),
     "groups of more than 4 query heads": (everything, lambda c: c.heads_q // c.heads_kv > 4),
     "one root with branches": (trees, lambda tree: shape_of(tree[0]) in ("single root", "star", "binary")),
     "keys before the nodes": (trees, lambda tree: tree[1] > 0),

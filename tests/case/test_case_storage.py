@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from flashverify.campaign.worker.search import draw
-from flashverify.case import LAYOUTS, POISONS, Case, Grad, Mask, Storage, Values
+from flashverify.case import LAYOUTS, PLAIN_POISONS, POISONS, Case, Grad, Mask, Storage, Values
 from flashverify.case.memory.arena import GUARD
 from flashverify.case.memory.materialize import materialize
 from flashverify.case.space.strategies import cases
@@ -79,30 +79,67 @@ def test_values_inside_the_lengths_are_the_same_under_every_poison_and_storage(d
                     )
 
 
-@pytest.mark.parametrize("poison", POISONS)
+def holds(tensor, poison):
+    largest = torch.finfo(tensor.dtype).max
+    return {
+        "zero": (tensor == 0).all(),
+        "dirt": (tensor != 0).any() & (tensor.abs() < 4).all(),
+        "max": (tensor == largest).all(),
+        "inf": (tensor == torch.inf).all(),
+        "-inf": (tensor == -torch.inf).all(),
+        "nan": tensor.isnan().all(),
+    }[poison]
+
+
+def before(tensor):
+    """The guard band in front of a tensor."""
+    return tensor.as_strided((GUARD,), (1,), tensor.storage_offset() - GUARD)
+
+
+def gaps(tensor, entry, head):
+    """The three elements behind each row of a head."""
+    first = tensor[entry, head]
+    return first.as_strided((first.shape[0], 3), (first.stride(0), 1), first.storage_offset() + first.shape[1])
+
+
+@pytest.mark.parametrize("poison", PLAIN_POISONS)
 def test_what_lies_outside_the_lengths_holds_the_poison(poison):
     problem, _ = materialize(dataclasses.replace(BASE, storage=Storage(gap=3)), padding=poison)
 
-    def holds(tensor):
-        largest = torch.finfo(tensor.dtype).max
-        return {
-            "zero": (tensor == 0).all(),
-            "dirt": (tensor != 0).any() & (tensor.abs() < 4).all(),
-            "max": (tensor == largest).all(),
-            "inf": (tensor == torch.inf).all(),
-            "-inf": (tensor == -torch.inf).all(),
-            "nan": tensor.isnan().all(),
-        }[poison]
+    for name in NAMES:
+        tensor = getattr(problem, name)
+        assert holds(tensor[1, :, 5:], poison), name
+        if name != "dlse":
+            assert all(holds(gaps(tensor, 1, head), poison) for head in range(tensor.shape[1])), name
+        assert holds(before(tensor), poison), name
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_with_mixed_poisons_each_head_has_its_own_in_its_rows_and_gaps(layout):
+    case = dataclasses.replace(BASE, storage=Storage(layout=layout, gap=3), values=Values(seed=4))
+    problem, _ = materialize(case, padding="mixed")
 
     for name in NAMES:
         tensor = getattr(problem, name)
-        assert holds(tensor[1, :, 5:]), name
-        if name != "dlse":
-            gaps = tensor.as_strided(
-                (tensor.shape[1] * tensor.shape[2], 3), (tensor.stride(2), 1), tensor.storage_offset() + tensor.shape[3]
-            )
-            assert holds(gaps), name
-        assert holds(tensor.as_strided((GUARD,), (1,), tensor.storage_offset() - GUARD)), name
+        heads = tensor.shape[1]
+        assert holds(before(tensor), PLAIN_POISONS[4])
+        for entry, head in itertools.product(range(2), range(heads)):
+            poison = PLAIN_POISONS[(4 + 1 + entry * heads + head) % 6]
+            if name != "dlse":
+                assert holds(gaps(tensor, entry, head), poison), name
+            assert entry == 0 or holds(tensor[1, head, 5:], poison), name
+
+
+def test_the_heads_of_a_page_and_one_head_for_all_have_mixed_poisons_too():
+    paged = parse_case(
+        "fv1 batch=2 heads_q=4 heads_kv=4 seq_k=20 klen=20,3 page_size=16 padding=mixed seed=1 backward=no"
+    )
+    pool = materialize(paged)[0].pages.k
+    unused = pool[[p for p in range(pool.shape[0]) if not (pool[p].isfinite().all() and (pool[p] != 0).any())]]
+    expanded = materialize(dataclasses.replace(BASE, storage=Storage(expand=True)), padding="mixed")[0].k
+
+    assert any(len({str(unused[n, 0, head, 0].item()) for head in range(4)}) > 2 for n in range(len(unused)))
+    assert holds(expanded[1, :, 5:], PLAIN_POISONS[2])
 
 
 def test_an_expanded_gradient_is_one_element():

@@ -182,7 +182,7 @@ def any_case(draw):
         ),
         dropout=draw(st.floats(0, 1, exclude_max=True)),
         values=Values(
-            regime=draw(st.sampled_from(REGIMES)),
+            regime=",".join(draw(st.lists(st.sampled_from(REGIMES), min_size=1, max_size=4))),
             seed=draw(st.integers(0, 2**64 - 1)),
             edits=tuple(draw(st.lists(edit, max_size=3))) if batch * seq_q * seq_k else (),
         ),

@@ -39,6 +39,7 @@ def golden_lines():
     cases += [
         case_of("normal", "bf16", storage=Storage(expand=True)),
         case_of("large", "fp16", grad=Grad(do="expanded")),
+        case_of("ties,overflow,few-keys", "bf16"),
     ]
     return [f"{digest(case)} {case}" for case in cases]
 

@@ -8,7 +8,9 @@ import torch
 
 from flashverify import corrected_interpreter, load_subject, parse_case
 from flashverify.checks import Plan, judge_case
-from flashverify.checks.statistics import SPEC
+from flashverify.checks.statistics import SPEC, judged
+from flashverify.checks.statistics.heads import unasked_heads
+from flashverify.judge.verdict import Status
 from flashverify.numerics import Form
 from flashverify.numerics.weighted_sums import WeightedSum
 from flashverify.subjects import Contract, Supports
@@ -178,6 +180,39 @@ def test_few_groups_and_flat_weights_are_not_asked():
     for case in (few, flat):
         verdicts = judge_case(subject(), case, Plan(checks=("statistics",))).verdicts
         assert verdicts == ()
+
+
+MIXED = "fv1 batch=2 heads_q=3 heads_kv=3 seq_q=96 seq_k=144 {} regime=normal,ties,v-positive,overflow,weight-ties,subnormal"
+"""Two heads of six are spread evenly, both of the first batch entry."""
+
+
+def test_the_heads_of_even_regimes_are_asked_beside_others(monkeypatch):
+    case, alone = parse_case(MIXED.format("")), Plan(checks=("statistics",))
+
+    assert judge_case(subject(), case, alone).verdicts[0].status is Status.PASS
+    assert ("statistics", "dk", "tile") in failures(case, first_tiles=1 + 2.0**-11)
+    no_head = {name: torch.ones(mask.shape, dtype=torch.bool) for name, mask in unasked_heads(case).items()}
+    monkeypatch.setattr(judged, "unasked_heads", lambda _: no_head)
+    assert judge_case(subject(), case, alone).verdicts == ()
+
+
+def test_an_output_leaves_out_the_heads_of_other_regimes():
+    case = parse_case("fv1 batch=2 heads_q=4 heads_kv=2 seq_q=9 regime=ties,normal,spikes")
+    left_out = unasked_heads(case)
+
+    assert left_out["dk"].flatten().tolist() == [True, False, True, True]
+    assert left_out["o"].flatten().tolist() == [True, True, False, False, True, True, True, True]
+    assert {3, 4} == {left_out[name].dim() for name in ("lse", "dq")}
+    assert unasked_heads(dataclasses.replace(case, values=dataclasses.replace(case.values, regime="ties"))) == {}
+
+
+def test_a_case_without_an_even_head_or_with_too_few_rows_in_them_is_not_asked():
+    uneven = MIXED.format("").replace("normal,", "zeros,").replace("v-positive", "spikes")
+    few = "fv1 heads_q=3 heads_kv=3 seq_q=40 seq_k=40 regime=normal,ties,overflow"
+
+    assert not SPEC.applies(subject(), parse_case(uneven))
+    assert not SPEC.applies(subject(), parse_case(few))
+    assert SPEC.applies(subject(), parse_case(few.replace("ties", "v-positive")))
 
 
 def test_groups_that_see_one_key_are_not_asked():

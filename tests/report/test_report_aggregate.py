@@ -78,6 +78,36 @@ def test_buckets_are_named_by_their_lengths():
     assert [bucket_text(b) for b in (-1, 0, 1, 2, 8)] == ["0", "1", "2", "3–4", "129–256"]
 
 
+MIXED = "fv1 batch=2 heads_q=4 heads_kv=2 seq_q=9 seq_k=9 regime=ties,zeros,overflow"
+
+
+@pytest.mark.parametrize(
+    ("output", "index", "regime"),
+    [
+        ("o", (0, 1, 0, 0), "ties"),
+        ("lse", (0, 2, 0), "zeros"),
+        ("dq", (1, 1, 0, 0), "overflow"),
+        ("dk", (0, 1, 0, 0), "zeros"),
+        ("dv", (1, 1, 0, 0), "ties"),
+        ("dsink", (0,), "mixed"),
+        ("o", (), "mixed"),
+    ],
+)
+def test_an_element_of_a_mixed_case_has_the_regime_of_its_head(output, index, regime):
+    assert regime == axes_of(MIXED).regime_of(output, index)
+    assert axes_of(MIXED.replace("ties,zeros,overflow", "ties")).regime_of(output, index) == "ties"
+
+
+def test_the_heads_of_an_expanded_k_have_the_regime_of_their_batch_entry():
+    axes = axes_of(MIXED + " expand=yes")
+    assert tuple(axes.regime_of("dk", (entry, 1, 0, 0)) for entry in (0, 1)) == ("ties", "zeros")
+
+
+def test_the_worst_ratio_of_a_mixed_case_counts_for_the_regime_of_its_head():
+    group = of(result(MIXED, stats=(stats("o", 0.5, (1, 0, 0, 0)),))).groups[KEY]
+    assert group.regimes == {"overflow": 0.5}
+
+
 def test_worst_by_length_regime_mask_and_position():
     aggregate = of(
         result(

@@ -35,6 +35,7 @@ def test_every_axis_says_what_was_tested_and_what_was_not():
     assert "tree" in rows["Masks"][1]
     assert rows["Modifiers of logits and weights"][0] == "softcap (1)"
     assert rows["Layouts"] == ("bhsd (2), bshd (1)", "paged")
+    assert rows["Regimes of values"][0] == "normal (3)"
     assert rows["Head dims"] == ("8 (1), 64 (1), 64 with 32 (1)", "above 64")
     assert rows["Query heads per key head"] == ("1 (2), 4 (1)", "")
     assert rows["Longest sequence"] == ("40 rows, 90 keys", "anything longer")
@@ -67,6 +68,14 @@ def test_pairs_that_met_that_did_not_and_that_cannot_are_listed():
         "causal top-left with tree, key lengths with softcap, key lengths with tree, softcap with tree"
     )
     assert "Two of these masks and modifiers together" not in table("fv1 seq_q=3 backward=no")
+
+
+def test_every_regime_of_a_mixed_case_counts_that_a_head_has():
+    three = "fv1 batch=2 heads_q=4 heads_kv=2 seq_q=3 regime=ties,zeros,overflow,normal,spikes"
+    tested, missing = table(three, "fv1 seq_q=3 regime=ties")["Regimes of values"]
+
+    assert tested == "zeros (1), normal (1), ties (2), overflow (1)"
+    assert missing.endswith("subnormal-o, shifted, few-keys")
 
 
 def test_a_long_list_of_values_is_cut_in_its_middle():

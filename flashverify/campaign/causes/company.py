@@ -240,5 +240,7 @@ def _parts(case: Case) -> frozenset[str]:
         "no keys": 0 in (case.keys_inside or (case.seq_k,)),
     }
     return _present(features) | frozenset(
-        found | {f"regime={case.values.regime}"} | {name for name, holds in order.items() if holds}
+        found
+        | {f"regime={regime}" for regime in case.values.regimes}
+        | {name for name, holds in order.items() if holds}
     )

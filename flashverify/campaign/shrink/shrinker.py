@@ -10,8 +10,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from flashverify.campaign.shrink.masks import numbers, packed, parts_off, patterns
-from flashverify.case.case import REGIMES, Case, Grad, Logits, Storage
+from flashverify.case.case import PLAIN_POISONS, REGIMES, Case, Grad, Logits, Storage
 from flashverify.case.changes import change
+from flashverify.case.heads import heads_alone
 from flashverify.case.masks.mask import Mask, of_sequences
 from flashverify.case.masks.part import down
 from flashverify.case.modifiers.logits import modifiers_of
@@ -89,6 +90,9 @@ def _storage(case: Case) -> Iterator[Case | None]:
     yield change(case, storage=Storage())
     for name in ("layout", "gap", "offset", "expand", "padding", "page_size", "kept_pages", "kv"):
         yield change(case, storage=replace(case.storage, **{name: getattr(Storage(), name)}))
+    if case.storage.padding == "mixed":
+        for poison in PLAIN_POISONS:
+            yield change(case, storage=replace(case.storage, padding=poison))
     for name in ("gap", "offset"):
         for value in (8, 1):
             if value < getattr(case.storage, name):
@@ -163,19 +167,31 @@ def _dims(case: Case) -> Iterator[Case | None]:
 
 def _values(case: Case) -> Iterator[Case | None]:
     values = case.values
-    rank = REGIMES.index(values.regime)
     yield change(case, values=replace(values, edits=()))
     for dropped in values.edits:
         yield change(case, values=replace(values, edits=tuple(e for e in values.edits if e != dropped)))
-    for regime in (*_PLAIN_REGIMES, *(r for r in REGIMES if r not in _PLAIN_REGIMES)):
-        if REGIMES.index(regime) < rank:
-            yield change(case, values=replace(values, regime=regime))
+    for regime in _simpler_regimes(values.regimes):
+        yield change(case, values=replace(values, regime=regime))
     for seed in (0, 1, 2):
         if seed < values.seed:
             yield change(case, values=replace(values, seed=seed))
 
 
+def _simpler_regimes(regimes: tuple[str, ...]) -> Iterator[str]:
+    """One regime to the left of a single one, plain ones first; of several a plain one, each by itself, all but one, and a plain one for one."""
+    ordered = (*_PLAIN_REGIMES, *(r for r in REGIMES if r not in _PLAIN_REGIMES))
+    if len(regimes) == 1:
+        yield from (r for r in ordered if REGIMES.index(r) < REGIMES.index(regimes[0]))
+        return
+    yield from (r for r in ordered if r in regimes or r in _PLAIN_REGIMES)
+    for place, regime in enumerate(regimes):
+        before, after = regimes[:place], regimes[place + 1 :]
+        yield ",".join((*before, *after))
+        yield from (",".join((*before, r, *after)) for r in _PLAIN_REGIMES if REGIMES.index(r) < REGIMES.index(regime))
+
+
 _PASSES: tuple[Callable[[Case], Iterator[Case | None]], ...] = (
+    heads_alone,
     _parts_off,
     packed,
     _batch,

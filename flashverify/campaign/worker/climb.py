@@ -63,7 +63,11 @@ class Climber:
         if kind == "seed":
             return change(case, values=replace(values, seed=seed, edits=values.edits if pick.random() < 0.5 else ()))
         if kind == "regime":
-            return change(case, values=replace(values, regime=pick.choice(REGIMES), seed=seed))
+            regimes, regime = values.regimes, pick.choice(REGIMES)
+            if values.mixed:  # of one head in turn
+                place = pick.randrange(len(regimes))
+                regime = ",".join((*regimes[:place], regime, *regimes[place + 1 :]))
+            return change(case, values=replace(values, regime=regime, seed=seed))
         if kind == "lengths":
             longest = max(case.seq_q, case.seq_k, 1)
             return change(case, seq_q=pick.randint(1, longest), seq_k=pick.randint(1, longest))

@@ -10,8 +10,6 @@ import numpy as np
 
 from flashverify.case.memory.damage import Damage
 from flashverify.case.memory.transfers import any_of, to_device
-from flashverify.case.values import philox
-from flashverify.case.values.bits import to_bits
 from flashverify.formats import FORMATS
 
 if TYPE_CHECKING:
@@ -19,18 +17,7 @@ if TYPE_CHECKING:
 
     from flashverify.case.values.bits import Bits
 
-__all__ = ["GUARD", "Arena", "Damage", "Placement", "poisoned"]
-
-_INTEGERS = {
-    "zero": 0,
-    "dirt": 0x2345_6789,
-    "max": 0x7FFF_FFFF,
-    "inf": 0x7FFF_FFFF,
-    "-inf": 0x8000_0000,
-    "nan": 0xFFFF_FFFF,
-}
-
-_BYTES = {"zero": 0, "max": 0x7E, "inf": 0x7C, "-inf": 0xFC, "nan": 0x7F}
+__all__ = ["GUARD", "Arena", "Damage", "Placement"]
 
 GUARD = 4096
 """Elements before and after each tensor: 8 KiB or more, several rows of a tile; a multiple of 256 bytes for every dtype."""
@@ -68,31 +55,6 @@ class Placement:
         for axis, (n, stride) in enumerate(zip(self.shape, self.strides, strict=True)):
             total += (np.arange(n) * stride).reshape((-1,) + (1,) * (len(self.shape) - axis - 1))
         return total
-
-
-def poisoned(size: int, dtype: str, poison: str, seed: int, name: str) -> Bits:
-    """A buffer of `size` elements that holds nothing but `poison`; `dirt` is ordinary values of the stream `name`.
-
-    Integers have no infinity: their poisons are 0, the extremes, and numbers that are no length and no page. Bools are
-    false under `zero` and true under every other poison.
-    """
-    if dtype == "bool":
-        return np.full(size, poison != "zero", dtype=np.uint8)
-    if dtype == "int32":
-        return np.full(size, _INTEGERS[poison], dtype=np.uint32)
-    if dtype == "uint8":
-        return _poisoned_bytes(size, poison, seed, name)
-    entry = FORMATS[dtype]
-    if poison == "dirt":
-        return to_bits(philox.normal(seed, f"{name}/dirt", (size,)), dtype)
-    return np.full(size, entry.poisons[poison], dtype=entry.word)
-
-
-def _poisoned_bytes(size: int, poison: str, seed: int, name: str) -> Bits:
-    """Codes: 0, any, the largest finite e4m3, and codes that are NaN or infinities in one format of floats or both."""
-    if poison == "dirt":
-        return philox.integers(seed, f"{name}/dirt", (size,), 0, 255).astype(np.uint8)
-    return np.full(size, _BYTES[poison], dtype=np.uint8)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from flashverify.case.case import POISONS
-from flashverify.case.memory.arena import Arena, Placement, contiguous, poisoned
+from flashverify.case.memory.arena import Arena, Placement, contiguous
 from flashverify.case.memory.paging import Pool, fill_pages, page_table, pages_placement
+from flashverify.case.memory.poisons import plain_poison, poison_heads, poisoned
 from flashverify.case.problem import Pages, Problem
 from flashverify.case.quantised.pools import quantised_pools
 from flashverify.case.shared_kv import shares
@@ -46,13 +47,20 @@ def materialize(case: Case, device: torch.device | str = "cpu", *, padding: str 
     poison = case.storage.padding if padding is None else padding
     if poison not in POISONS:
         raise UsageError(f"padding={poison!r} is not accepted: one of {POISONS}")
-    arena, bits = Arena(), tensor_bits(case)
+    arena, bits, seed = Arena(), tensor_bits(case), case.values.seed
+
+    def filled(placement: Placement, dtype: str, name: str, heads: int | None, gap: int = 0) -> Bits:
+        """A buffer without a value in it; `heads` is the axis of the heads, None of what has none."""
+        buffer = poisoned(placement.size, dtype, poison, seed, name)
+        if poison == "mixed" and heads is not None:
+            poison_heads(buffer, placement, heads, gap, dtype, seed, name)
+        return buffer
 
     def floats(spec: TensorSpec) -> torch.Tensor | None:
         if spec.name not in bits:
             return None
         dtype, placement = spec.dtype_in(case), _placement(case, spec)
-        buffer = poisoned(placement.size, dtype, poison, case.values.seed, spec.name)
+        buffer = filled(placement, dtype, spec.name, _heads_of(spec), 0 if spec.dtype == "fp32" else case.storage.gap)
         _place(buffer, placement, bits[spec.name], _regions(case, spec, placement.shape))
         return arena.add(spec.name, buffer, placement, dtype, device)
 
@@ -62,7 +70,7 @@ def materialize(case: Case, device: torch.device | str = "cpu", *, padding: str 
             return None
         array = np.array(values, dtype=np.int32) if isinstance(values, tuple) else values
         placement = contiguous(array.shape)
-        buffer = poisoned(placement.size, dtype, poison, case.values.seed, name)
+        buffer = filled(placement, dtype, name, None)
         buffer[placement.start : placement.start + placement.extent] = array.reshape(-1).view(buffer.dtype)
         return arena.add(name, buffer, placement, dtype, device)
 
@@ -71,14 +79,14 @@ def materialize(case: Case, device: torch.device | str = "cpu", *, padding: str 
         if spec.values is None or (values := spec.values(case)) is None:
             return None
         placement = _placement(case, spec)
-        buffer = poisoned(placement.size, spec.dtype, poison, case.values.seed, spec.name)
+        buffer = filled(placement, spec.dtype, spec.name, _heads_of(spec), case.storage.gap)
         _place(buffer, placement, values, _regions(case, spec, placement.shape))
         return arena.add(spec.name, buffer, placement, spec.dtype, device)
 
     def pages() -> Pages | None:
         if case.storage.page_size is None:
             return None
-        table = page_table(case, poison)
+        table = page_table(case, plain_poison(poison, seed))
         if case.quantised is not None:
             given = quantised_pools(case)
         else:
@@ -87,7 +95,7 @@ def materialize(case: Case, device: torch.device | str = "cpu", *, padding: str 
         pools = {}
         for name, pool in given.items():
             placement = pages_placement(case, table.pages, pool)
-            buffer = poisoned(placement.size, pool.dtype, poison, case.values.seed, f"pages.{name}")
+            buffer = filled(placement, pool.dtype, f"pages.{name}", 2, case.storage.gap if pool.channels else 0)
             fill_pages(case, table, buffer, placement, pool)
             view = arena.add(f"pages.{name}", buffer, placement, pool.dtype, device)
             pools[name] = view if pool.channels is not None else view.squeeze(-1)
@@ -106,6 +114,11 @@ def materialize(case: Case, device: torch.device | str = "cpu", *, padding: str 
         elif spec.values is not None:
             found[name] = whole(name, spec.dtype, spec.values(case))
     return Problem(case=case, pages=pages(), **found), arena
+
+
+def _heads_of(spec: TensorSpec) -> int | None:
+    """The axis of the heads of a tensor that has one behind that of the batch."""
+    return 1 if spec.axes[:1] == ("batch",) and spec.axes[1:2] in (("head_q",), ("head_kv",)) else None
 
 
 def _placement(case: Case, spec: TensorSpec) -> Placement:

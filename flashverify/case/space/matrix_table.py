@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flashverify.case.case import DTYPES, LAYOUTS, POISONS, REGIMES
+from flashverify.case.case import DTYPES, LAYOUTS, PLAIN_POISONS, REGIMES
 from flashverify.case.space.matrix_features import large_features, listed
 from flashverify.formats import FORMATS
 
@@ -104,8 +104,8 @@ def focus() -> Iterator[str]:
     yield from listed("trees")
     yield from listed("masked")
     yield from listed("features")
-    yield from (f"padding={poison} klen=20 seq_q=17 layout={layout}" for poison in POISONS for layout in LAYOUTS)
-    yield from (f"padding={poison} gap=8" for poison in POISONS)
+    yield from (f"padding={poison} klen=20 seq_q=17 layout={layout}" for poison in PLAIN_POISONS for layout in LAYOUTS)
+    yield from (f"padding={poison} gap=8" for poison in PLAIN_POISONS)
     yield from listed("storage")
     yield from _GRADS
     for precision in ("tf32", "tf32x3"):

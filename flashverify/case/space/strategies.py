@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from flashverify.case.case import DTYPES, PRECISIONS, REGIMES, Case, Values
+from flashverify.case.case import DTYPES, PRECISIONS, Case
 from flashverify.case.modifiers.dropout import draw_threshold
 from flashverify.case.quantised.drawing import draw_quantised
 from flashverify.case.shared_kv import sharable, share
@@ -38,6 +38,7 @@ from flashverify.case.space.seen_masks import draw_seen_mask
 from flashverify.case.space.storage_draws import draw_grad, draw_storage, scale_choices
 from flashverify.case.space.stretched import long_keys, many_blocks
 from flashverify.case.space.tile_sizes import tile_of
+from flashverify.case.space.value_draws import draw_values
 from flashverify.case.tensors import TENSORS
 
 if TYPE_CHECKING:
@@ -51,8 +52,6 @@ if TYPE_CHECKING:
 
 __all__ = ["CPU", "GPU", "Profile", "all_kinds", "cases", "drawn_dtypes"]
 
-_REGIMES = (*REGIMES, "normal", "normal", "v-positive")
-"""Those that every defect of the arithmetic shows with are likelier than those built against one."""
 _SEQUENCES = (1, 2, 2, 3, 2, 3, 4, 7, 2, 4, 3, 12, 24)
 """Packed sequences of a case."""
 _EMPTY = 40
@@ -180,6 +179,11 @@ def _cases(draw: Draw, supports: Supports, profile: Profile, kinds: SearchStrate
     seq_q, seq_k = lengths
     mask = draw_seen_mask(draw, supports, parts, kind, (batch, sequences, heads_q, *lengths), packed)
     logits, dropout = draw_modifiers(draw, supports, kind.features)
+    storage = dataclasses.replace(
+        draw_storage(draw, supports, kind.aligned),
+        page_size=kind.page_size,
+        kept_pages=kind.page_size is not None and not supports.freed_pages,
+    )
     case = Case(
         batch=batch,
         heads_q=heads_q,
@@ -194,12 +198,8 @@ def _cases(draw: Draw, supports: Supports, profile: Profile, kinds: SearchStrate
         mask=mask,
         logits=logits,
         dropout=dropout,
-        values=Values(regime=draw(sampled_from(_REGIMES)), seed=draw(st.integers(0, 255))),
-        storage=dataclasses.replace(
-            draw_storage(draw, supports, kind.aligned),
-            page_size=kind.page_size,
-            kept_pages=kind.page_size is not None and not supports.freed_pages,
-        ),
+        values=draw_values(draw, 1 if profile.log_uniform else batch * (1 if storage.expand else heads_kv)),
+        storage=storage,
         grad=draw_grad(draw, supports),
         launch=kind.launch,
     )

@@ -8,6 +8,7 @@ import numpy as np
 
 from flashverify.case.values.adversarial import ADVERSARIAL, ADVERSARIAL_DOC, KEY_TILE, along
 from flashverify.case.values.fill import ceil_log2
+from flashverify.case.values.mixed import head_by_head
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,6 +51,10 @@ REGIME_DOC = {
 
 def regime_values(fill: Fill) -> Tensors:
     """q, k, v, do as `fill.shapes` says, float64; magnitudes beyond the largest finite value are cut to it."""
+    return head_by_head(fill, _of_one_regime) if fill.case.values.mixed else _of_one_regime(fill)
+
+
+def _of_one_regime(fill: Fill) -> Tensors:
     shaped = _REGIMES[fill.case.values.regime](fill)
     limit = fill.format.max
     return {name: np.clip(shaped[name], -limit, limit) if name in shaped else fill.normal(name) for name in fill.shapes}

@@ -8,13 +8,14 @@ from flashverify.case.shared_kv import shares
 from flashverify.checks.accuracy import judged_form
 from flashverify.checks.left_open import undefined_elements
 from flashverify.checks.passes.derived_problems import altered
-from flashverify.checks.relations.ground import bitwise, sides, within
-from flashverify.checks.relations.ranges import doubled_gradients, doubled_o, fits, weights
+from flashverify.checks.relations.ground import Side, bitwise, sides, within
+from flashverify.checks.relations.ranges import doubled_gradients, doubled_o, fits, of_rows, weights
 from flashverify.checks.relations.spec import RelationSpec
 from flashverify.checks.spec import Slot
+from flashverify.outputs import output
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import torch
 
@@ -29,17 +30,17 @@ __all__ = ["SPECS"]
 def double_v(ground: Ground) -> Iterator[Verdict] | None:
     """V times 2 doubles O, and leaves LSE and dV as they are."""
     problem = ground.problem
-    if shares(problem.case) or not _fits_inside(ground.inputs.v, problem.case.dtype):
-        return None
-    return _double_v(ground, altered(problem, _twice, "v"))
+    fitting = None if shares(problem.case) else _fitting(ground, ground.inputs.v)
+    return None if fitting is None else _double_v(ground, altered(problem, _twice(fitting), "v"), fitting)
 
 
-def _double_v(ground: Ground, problem: Problem) -> Iterator[Verdict]:
+def _double_v(ground: Ground, problem: Problem, fitting: torch.Tensor) -> Iterator[Verdict]:
     other = ground.run(problem)
     left, right = ground.base.outputs, other.outputs
     if not ground.exact or not _rounded_once(ground):
         both = sides(ground.subject, other)
-        yield from within("double-v", {"o": ground.sides["o"].times(2.0), **_named(ground.sides, "lse", "dv")}, both)
+        doubled = {"o": _followed(ground.sides["o"], fitting), **_named(ground.sides, "lse", "dv")}
+        yield from within("double-v", doubled, both)
         return
     judged = {"o": doubled_o(ground, weights(ground))}
     pairs = {"o": (left["o"] * 2, right["o"])}
@@ -49,29 +50,49 @@ def _double_v(ground: Ground, problem: Problem) -> Iterator[Verdict]:
 
 def double_do(ground: Ground) -> Iterator[Verdict] | None:
     """DO and dLSE times 2 double delta and every gradient."""
-    problem = ground.problem
-    if problem.do is None or not _fits_inside(ground.inputs.do, problem.case.dtype):
-        return None
-    return _double_do(ground, altered(problem, _twice, "do", "dlse"))
+    fitting = None if ground.inputs.do is None else _fitting(ground, ground.inputs.do)
+    return (
+        None if fitting is None else _double_do(ground, altered(ground.problem, _twice(fitting), "do", "dlse"), fitting)
+    )
 
 
-def _double_do(ground: Ground, problem: Problem) -> Iterator[Verdict]:
+def _double_do(ground: Ground, problem: Problem, fitting: torch.Tensor) -> Iterator[Verdict]:
     other = ground.run(problem)
     left, right = ground.base.outputs, other.outputs
     if not ground.exact or not _rounded_once(ground):
-        twice = {name: side.times(2.0) for name, side in ground.sides.items() if name not in ("o", "lse")}
+        asked = {name: side for name, side in ground.sides.items() if name not in ("o", "lse")}
+        if not bool(fitting.all()):  # an optional gradient sums over heads and batch entries
+            asked = {name: side for name, side in asked.items() if not output(name).optional}
+        twice = {name: _followed(side, fitting) for name, side in asked.items()}
         yield from within("double-do", twice, sides(ground.subject, other))
         return
     judged = doubled_gradients(ground, weights(ground))
     yield from bitwise("double-do", {name: (left[name] * 2, right[name]) for name in judged}, _ignored(ground, judged))
 
 
-def _twice(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor * 2
+def _twice(fitting: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Times 2 in the heads that fit, bool `[B, Hkv]`; pages, which have no batch axis, are given where all fit."""
+    whole = bool(fitting.all())
+
+    def change(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor * 2 if whole else tensor.where(~of_rows(fitting, tensor), tensor * 2)
+
+    return change
 
 
-def _fits_inside(values: torch.Tensor | None, dtype: str) -> bool:
-    return values is None or fits(values, dtype)
+def _followed(side: Side, fitting: torch.Tensor) -> Side:
+    """A side times 2 in the heads that fit, and as it is elsewhere."""
+    factor = 1.0 + of_rows(fitting, side.value).double() if side.value.dim() > 1 else 2.0
+    return Side(side.value * factor, side.bound * factor, side.free)
+
+
+def _fitting(ground: Ground, values: torch.Tensor) -> torch.Tensor | None:
+    """The heads whose values may be doubled, bool `[B, Hkv]`; None where there is none, or where one may not be and heads share memory."""
+    case = ground.problem.case
+    found = fits(values, case.dtype, case.heads_kv)
+    shared = case.storage.page_size is not None or case.storage.expand or case.grad.do == "expanded"
+    usable = bool(found.all()) or (bool(found.any()) and not shared)
+    return found if usable else None
 
 
 def _rounded_once(ground: Ground) -> bool:

@@ -75,26 +75,33 @@ def _hidden_keys(
     k, v = _huge_k(inputs, ground.problem.case, row), _huge_v(inputs, ground.problem.case)
     where = keys.unsqueeze(-1)
     problem = altered(ground.problem, lambda x: x.where(~where, k.to(x.dtype)), "k")
-    problem = altered(problem, lambda x: x.masked_fill(where, v), "v")
+    problem = altered(problem, lambda x: x.where(~where, v.to(x.dtype)), "v")
     free = {"o": touched.unsqueeze(-1), "lse": touched, **rows_reach(touched, problem)}
     left = {name: dataclasses.replace(side, free=side.free | free[name]) for name, side in ground.sides.items()}
     yield from within("hidden-keys", left, ground.within(problem))
 
 
 def _huge_k(inputs: Inputs, case: Case, row: torch.Tensor) -> torch.Tensor:
-    """K `[B, Hkv, 1, D]`, float64, along the query of the row, so that the logit is far above the visible ones."""
+    """K `[B, Hkv, 1, D]`, float64, along the query of the row, so that the logit is far above the visible ones of its head."""
     q = inputs.q.double().reshape(case.batch, case.heads_kv, -1, *inputs.q.shape[2:])[:, :, 0]
     along = q.gather(2, _along(row, case.dim_qk))
     size = along.abs().amax(-1, keepdim=True)
     along = (along / size).where(size > 0, 1.0)
     factor = max(1.0, abs(inputs.scale) / math.log(2.0))
-    limit = _LARGEST_LOGIT / (case.dim_qk * max(1.0, float(inputs.q.abs().max())))
-    return along * (math.copysign(1.0, inputs.scale) * min(FORMATS[case.dtype].max / 4, limit) / factor)
+    limit = (_LARGEST_LOGIT / (case.dim_qk * _largest(inputs.q, case))).clamp(max=FORMATS[case.dtype].max / 4)
+    return along * (math.copysign(1.0, inputs.scale) * limit / factor)
 
 
-def _huge_v(inputs: Inputs, case: Case) -> float:
-    do = 1.0 if inputs.do is None else max(1.0, float(inputs.do.abs().max()))
-    return min(FORMATS[case.dtype].max / 4, _LARGEST_SUM / (case.dim_v * do)) * (1.0 - case.dropout)
+def _huge_v(inputs: Inputs, case: Case) -> torch.Tensor:
+    """V `[B, Hkv, 1, 1]`, float64, whose products with dO of its head stay finite."""
+    limit = _LARGEST_SUM / (case.dim_v * _largest(inputs.q[..., :1] * 0 if inputs.do is None else inputs.do, case))
+    return limit.clamp(max=FORMATS[case.dtype].max / 4) * (1.0 - case.dropout)
+
+
+def _largest(x: torch.Tensor, case: Case) -> torch.Tensor:
+    """The largest magnitude in the query heads of each head of k, and 1 at least, float64 `[B, Hkv, 1, 1]`."""
+    grouped = x.double().abs().reshape(case.batch, case.heads_kv, -1)
+    return grouped.amax(-1).clamp(min=1.0)[:, :, None, None]
 
 
 def _along(row: torch.Tensor, size: int) -> torch.Tensor:

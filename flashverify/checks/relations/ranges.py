@@ -5,6 +5,9 @@ truncation on the grid of the largest term, and divisions scale as a whole. Unde
 is a multiple of `2^g`, so is every partial sum in whatever order, and one that is not 0 is at least `2^g`. With `g >= -126` no
 partial sum is subnormal, flushed or not. A product of the accumulator with a rescale factor may end two bits short of that for each
 full cancellation before it; a margin of 48 bits covers two of them down to the last bit.
+
+Each kv head of each batch entry, with the query heads of its group, has grids and ranges of its own: `[B, Hkv]`. A gradient that sums over
+several of them has the least of all.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
 
     from flashverify.checks.relations.ground import Ground
 
-__all__ = ["Weights", "doubled_gradients", "doubled_o", "fits", "grid", "ordinary", "weights"]
+__all__ = ["Weights", "doubled_gradients", "doubled_o", "fits", "grid", "of_rows", "ordinary", "weights"]
 
 _FLOOR = -126  # exponent of the smallest normal fp32 number
 _MARGIN = 48
@@ -31,26 +34,40 @@ _LARGEST = 2.0**30
 _NEVER = math.inf
 
 
-def grid(x: torch.Tensor) -> float:
-    """log2 of the largest power of two of which every element is a multiple; +inf where all are 0."""
+def grid(x: torch.Tensor, heads: int) -> torch.Tensor:
+    """log2 of the largest power of two of which every element of a kv head is a multiple, float64 `[B, heads]`; +inf where all are 0."""
     import torch
 
     values = x.detach().double()
-    values = values[values != 0]
-    if not values.numel():
-        return _NEVER
     mantissa, exponent = torch.frexp(values)
     whole = (mantissa * 2.0**53).to(torch.int64)
-    low = torch.log2((whole & -whole).double())
-    return float((low + exponent.double()).min()) - 53
+    low = torch.log2((whole & -whole).double()) + exponent.double() - 53
+    return _least(low.where(values != 0, _NEVER), heads)
 
 
-def fits(x: torch.Tensor, dtype: str) -> bool:
-    """Whether doubling every element is exact and keeps it in the range: no subnormals, nothing above half the maximum."""
+def fits(x: torch.Tensor, dtype: str, heads: int) -> torch.Tensor:
+    """Bool `[B, heads]`: kv heads of which doubling every element is exact and stays in the range: no subnormals, nothing above half the maximum."""
     size = x.detach().double().abs()
-    size = size[size != 0]
-    smallest = 2.0 ** FORMATS[dtype].emin
-    return not size.numel() or (float(size.min()) >= smallest and float(size.max()) <= FORMATS[dtype].max / 2)
+    least = _least(size.where(size != 0, _NEVER), heads)
+    return (least >= 2.0 ** FORMATS[dtype].emin) & (_most(x, heads) <= FORMATS[dtype].max / 2)
+
+
+def of_rows(x: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """What `[B, Hkv]` says of each head of `[B, H, ...]`, with an axis of size 1 for every other one."""
+    found = x.repeat_interleave(like.shape[1] // x.shape[1], 1)
+    return found.view(*found.shape, *[1] * (like.dim() - 2))
+
+
+def _least(x: torch.Tensor, heads: int) -> torch.Tensor:
+    """The least element of each kv head of `[B, H, ...]`, `[B, heads]`; +inf of none."""
+    batch, count = x.shape[0], math.prod(x.shape[1:]) // heads
+    grouped = x.reshape(batch, heads, count)
+    return grouped.amin(2) if count else grouped.new_full((batch, heads), _NEVER)
+
+
+def _most(x: torch.Tensor, heads: int) -> torch.Tensor:
+    """The largest magnitude of each kv head of `[B, H, ...]`, `[B, heads]`; 0 of none."""
+    return -_least(-x.detach().double().abs(), heads).clamp(max=0.0)
 
 
 def ordinary(x: torch.Tensor, dtype: str) -> torch.Tensor:
@@ -113,15 +130,16 @@ def _significand(dtype: str) -> int:
 
 
 def doubled_o(ground: Ground, found: Weights) -> torch.Tensor:
-    """Bool `[B, Hq, Sq, Dv]`: elements of O that V doubled must double, given that V itself fits."""
+    """Bool `[B, Hq, Sq, Dv]`: elements of O that V doubled must double: of heads whose V fits."""
     case, v = ground.problem.case, ground.inputs.v
-    safe = _last_bit(found.fwd, case.dtype) + found.fwd + grid(v) - _MARGIN >= _FLOOR
-    low = float(v.abs().max()) <= _LARGEST if v.numel() else True
-    return safe.unsqueeze(-1) & ordinary(ground.base.outputs["o"], case.dtype) & low
+    heads, o = case.heads_kv, ground.base.outputs["o"]
+    safe = _last_bit(found.fwd, case.dtype) + found.fwd + of_rows(grid(v, heads), found.fwd) - _MARGIN >= _FLOOR
+    low = (_most(v, heads) <= _LARGEST) & fits(v, case.dtype, heads)
+    return safe.unsqueeze(-1) & ordinary(o, case.dtype) & of_rows(low, o)
 
 
 def doubled_gradients(ground: Ground, found: Weights) -> dict[str, torch.Tensor]:
-    """Per gradient the elements that dO (and dLSE) doubled must double, given that these fit.
+    """Per gradient the elements that dO (and dLSE) doubled must double: of heads whose dO fits.
 
     dS = P (dP - delta) is a multiple of the smallest weight times the grid of dP and delta, cast to the inputs' dtype; in fp16 it is
     subnormal more often than not, so there dV alone is asked.
@@ -130,30 +148,37 @@ def doubled_gradients(ground: Ground, found: Weights) -> dict[str, torch.Tensor]
 
     i, outputs, case = ground.inputs, ground.base.outputs, ground.problem.case
     assert i.do is not None
-    biggest = max(float(x.abs().max()) if x.numel() else 0.0 for x in (i.q, i.k, i.v, i.do))
-    g_do, g_o = grid(i.do), _smallest(outputs["o"]) - _WIDE
+    heads = case.heads_kv
+    biggest = torch.stack([_most(x, heads) for x in (i.q, i.k, i.v, i.do)]).amax(0)
+    usable = (biggest <= _LARGEST) & fits(i.do, case.dtype, heads)
+    g_do, g_o = grid(i.do, heads), _smallest(outputs["o"], heads) - _WIDE
     g_delta = g_do + g_o
-    g_x = min(g_do + grid(i.v), g_delta, _NEVER if i.dlse is None else grid(i.dlse))
+    g_x = torch.minimum(g_do + grid(i.v, heads), g_delta)
+    g_x = g_x if i.dlse is None else torch.minimum(g_x, grid(i.dlse, heads))
     bits, scale = _significand(case.dtype), abs(i.scale)
     factor = min(0.0, math.log2(scale)) if scale else -_NEVER
-    ds = {"dq": found.row + g_x - bits + factor, "dk": found.key + g_x - bits + factor}
+    g_row, g_key = of_rows(g_x, found.row), of_rows(g_x, found.key)
+    ds = {"dq": found.row + g_row - bits + factor, "dk": found.key + g_key - bits + factor}
     safe = {
-        "dv": _last_bit(found.key, case.dtype) + g_do,
-        "delta": torch.full_like(found.row, g_delta),
+        "dv": _last_bit(found.key, case.dtype) + of_rows(g_do, found.key),
+        "delta": of_rows(g_delta, found.row).expand_as(found.row),
     }
     if not FORMATS[case.dtype].short and i.softcap is None:
-        safe |= {"dq": ds["dq"] + grid(i.k), "dk": ds["dk"] + grid(i.q)}
-        least = float(found.row.min()) if found.row.numel() else _NEVER
+        safe["dq"] = ds["dq"] + of_rows(grid(i.k, heads), found.row)
+        safe["dk"] = ds["dk"] + of_rows(grid(i.q, heads), found.key)
+        least = float((found.row + g_row).min()) if found.row.numel() else _NEVER
         for name in (name for name in OF_DS if output(name).optional and name in outputs):
-            safe[name] = torch.full_like(outputs[name], least + g_x - _WIDE, dtype=torch.float64)
+            safe[name] = torch.full_like(outputs[name], least - _WIDE, dtype=torch.float64)
         if "dsink" in outputs:
-            safe["dsink"] = torch.full_like(outputs["dsink"], found.sink - _WIDE + g_delta, dtype=torch.float64)
+            of_sink = found.sink - _WIDE + (float(g_delta.min()) if g_delta.numel() else _NEVER)
+            safe["dsink"] = torch.full_like(outputs["dsink"], of_sink, dtype=torch.float64)
     masks = {}
     for name, exponent in safe.items():
         if name in outputs:
             limit = exponent if exponent.dim() == outputs[name].dim() else exponent.unsqueeze(-1)
             kept = ordinary(outputs[name], output(name).dtype_of(case.dtype))
-            masks[name] = (limit >= _FLOOR) & kept & (biggest <= _LARGEST)
+            whole = output(name).optional
+            masks[name] = (limit >= _FLOOR) & kept & (usable.all() if whole else of_rows(usable, outputs[name]))
     return masks
 
 
@@ -163,10 +188,9 @@ def _last_bit(weight: torch.Tensor, dtype: str) -> torch.Tensor:
     return last.clamp(min=float(entry.emin - entry.mantissa)) if entry.short else last
 
 
-def _smallest(x: torch.Tensor) -> float:
-    """Exponent of the smallest finite magnitude that is not 0; what no contract defines may hold anything."""
+def _smallest(x: torch.Tensor, heads: int) -> torch.Tensor:
+    """Exponent of the smallest finite magnitude that is not 0 of each kv head; what no contract defines may hold anything."""
     import torch
 
     size = x.detach().double().abs()
-    size = size[(size != 0) & torch.isfinite(size)]
-    return math.floor(math.log2(float(size.min()))) if size.numel() else _NEVER
+    return _least(size.where((size != 0) & torch.isfinite(size), _NEVER), heads).log2().floor()

@@ -14,31 +14,20 @@ if TYPE_CHECKING:
 
 __all__ = ["SPEC"]
 
-_EVEN_REGIMES = frozenset({"normal", "v-positive", "outlier", "negative", "logits-1e2", "few-keys"})
-"""Regimes whose values are spread so evenly that the roundings of two rows, or of two keys, have nothing to do with each other."""
-_NARROW = frozenset({"normal", "v-positive"})
-"""Those with logits of about `|scale| sqrt(dim)`, which a softcap as large leaves apart."""
-_LEAST_LOGIT = 0.25
-"""Spread of the products below which biases alone decide, the same for many rows."""
 _PAIRS = {"cpu": 1 << 21, "cuda": 1 << 24}
 """Rows times keys, over all heads and sequences, up to which it is asked: all of them are held at once, a few dozen times in float64."""
 
 
 def _applies(subject: Subject, case: Case) -> bool:
+    from flashverify.checks.statistics.heads import asked_groups
     from flashverify.checks.statistics.judged import GROUPS
 
-    groups = case.batch * max(case.heads_q * case.seq_q, case.heads_kv * case.seq_k)
     pairs = case.batch * case.heads_q * case.seq_q * case.seq_k
-    spread, softcap = abs(case.softmax_scale) * case.dim_qk**0.5, case.logits.softcap
-    even = case.values.regime in _EVEN_REGIMES and spread >= _LEAST_LOGIT
-    bent = softcap is not None and (case.values.regime not in _NARROW or softcap < spread)
     if case.quantised is not None:  # the roundings of dequantised operands are shared by rows and channels
         return False
     return (
         (case.dtype != "fp32" or case.precision == "ieee")
-        and even
-        and not bent
-        and groups >= GROUPS
+        and asked_groups(case) >= GROUPS
         and 0 < pairs <= _PAIRS[subject.device()]
     )
 

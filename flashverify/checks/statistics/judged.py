@@ -10,6 +10,7 @@ from flashverify.case.memory.host import on_cpu
 from flashverify.checks.accuracy import judged_form
 from flashverify.checks.both_modes import finite_stored
 from flashverify.checks.statistics.evidence import Errors, spread, steepest_tilt
+from flashverify.checks.statistics.heads import unasked_heads
 from flashverify.checks.statistics.row_sums import lse_errors, lse_terms, lse_tilt
 from flashverify.formats import FORMATS
 from flashverify.judge.verdict import Status, Verdict
@@ -51,9 +52,19 @@ def check_statistics(base: BasePass) -> list[Verdict] | None:
     import torch
 
     with torch.inference_mode():  # as `accuracy`, whose tensors these are
-        known = None if base.compared is None else base.compared.known
-        asked_of = _asked_of(base.subject, base.execution.problem, base.execution.outputs, base.undefined, known)
+        known, problem = None if base.compared is None else base.compared.known, base.execution.problem
+        left_out = _either(base.undefined, unasked_heads(problem.case), problem.q.device)
+        asked_of = _asked_of(base.subject, problem, base.execution.outputs, left_out, known)
         return None if asked_of is None else _verdicts(base, asked_of)
+
+
+def _either(
+    first: dict[str, torch.Tensor], second: dict[str, torch.Tensor], device: torch.device
+) -> dict[str, torch.Tensor]:
+    """The elements of either mask, by output."""
+    there = {name: mask.to(device) for name, mask in second.items()}
+    both = {name: first[name] | there[name] for name in first.keys() & there.keys()}
+    return {**first, **there, **both}
 
 
 def _verdicts(base: BasePass, asked_of: _Asked) -> list[Verdict] | None:
