@@ -15,6 +15,7 @@ from flashverify.diagnosis.observe import seen
 from flashverify.diagnosis.readings.deciding import DECIDING, decides_tiles, far_cases
 from flashverify.diagnosis.readings.fresh import tested_on
 from flashverify.diagnosis.readings.said import Said, listed
+from flashverify.diagnosis.related_cases import grown
 from flashverify.diagnosis.state.things import THINGS
 from flashverify.diagnosis.trials import work
 from flashverify.outputs import FORWARD, OUTPUTS
@@ -54,6 +55,8 @@ _SHOWING = 2
 _SILENT = 2
 """Cases that lack an input, or on which another one changes nothing, after which no further one is tried."""
 _LARGEST = 20_000
+_LARGE = ("logits-1e2", "logits-1e3")
+"""Regimes under which a function of the logits shows that is right near 0."""
 _OF_LOGITS = frozenset({"scale", "softcap", "slopes", "bias", "relative-bias"})
 """Things that O does not show where a row has a single key: nothing is said of it alone where the LSE depends on them."""
 _CLEAR = 4.0
@@ -127,15 +130,21 @@ def _reads_queries(trials: Trials, scene: Scene, of: dict[str, _Moved]) -> bool:
 
 
 def _far(trials: Trials, case: Case, thing: Thing, names: list[str]) -> bool:
-    """Whether outputs keep their bits too where a thing that hides pairs decides whole tiles of them; True of other things."""
-    if thing.name not in DECIDING:
-        return True
-    cases = far_cases(case, thing.name)
-    found = None if cases is None else _mixed(trials, *cases, thing)
-    if found is None or not decides_tiles(*found):
-        return False
-    moved = _between(*found)
-    return bool(moved) and all(moved[name].alike for name in names if name in moved)
+    """Whether outputs keep their bits too where the thing has much to say: where it decides whole tiles of pairs, or logits are large."""
+    if thing.name in DECIDING:
+        cases = far_cases(case, thing.name)
+        found = None if cases is None else _mixed(trials, *cases, thing)
+        if found is None or not decides_tiles(*found):
+            return False
+        moved = _between(*found)
+        return bool(moved) and all(moved[name].alike for name in names if name in moved)
+    for number, regime in enumerate(_LARGE):
+        large = grown(case, 18, 34, regime=regime, seed=241 + number)
+        scene = None if large is None else trials.scene(large)
+        asked = None if scene is None else _moved(trials, scene, thing)
+        if asked is not None and not all(asked[name].alike for name in names if name in asked):
+            return False
+    return True
 
 
 def _of_several_sizes(trials: Trials, scene: Scene) -> list[Scene]:
