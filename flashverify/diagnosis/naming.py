@@ -189,7 +189,7 @@ def _of_one_way(trials: Trials, claim: Claim) -> tuple[Claim, bool] | None:
     """The claim with one detail on all cases, such as one size of a tile, where some are right under it; None where it needs no conditions.
 
     With a detail of its own on each case a claim says too little: a right case may agree with a size, or with a part of what is wrong,
-    that no failing case has. It is refuted, which the second value says, where other cases are wrong in another way besides.
+    that no failing case has. Where it needs none, its detail becomes that of all cases. It is refuted, which the second value says, where other cases are wrong in another way besides.
     """
     details = {each.detail for other in trials.scenes.values() for each in alternatives(claim.semantics, other)}
     if claim.semantics.one_way or not any(details):
@@ -201,7 +201,10 @@ def _of_one_way(trials: Trials, claim: Claim) -> tuple[Claim, bool] | None:
         if claim.answer(each) is not Answer.OTHERWISE:
             return None
         otherwise = True
-    return None if fixed.always else (Claim(fixed.claim.semantics), otherwise)
+    if fixed.always:
+        claim.detail = claim.detail if otherwise else fixed.claim.detail
+        return None
+    return Claim(fixed.claim.semantics), otherwise
 
 
 def _sometimes(trials: Trials, scene: Scene, claim: Claim, places: tuple[Condition, ...], share: float) -> Named | None:
