@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from flashverify.diagnosis.observation import Scene
     from flashverify.diagnosis.trials import Trials
 
-__all__ = ["Named", "Record", "named", "named_at_places", "settled"]
+__all__ = ["Named", "Record", "named", "named_at_places", "of_one_way", "settled"]
 
 _NEEDED = 2
 """Further cases that a claim must explain, each of them clearly."""
@@ -107,7 +107,7 @@ def named(trials: Trials, scene: Scene) -> Named | None:
         found.claims = standing(trials, scene, found.claims)
         if not found.claims:
             return None
-    if found is not None and (fixed := _of_one_way(trials, found.claims[0])) is not None:
+    if found is not None and (fixed := of_one_way(trials, found.claims[0])) is not None:
         claim, refuted = fixed
         narrowed = _sometimes(trials, scene, claim, (), _SHARES["sometimes"])
         return narrowed or (None if refuted else replace(found, open=True))
@@ -185,7 +185,7 @@ def settled(records: list[Record]) -> list[Record]:
     return [record for record in records if not record.claim.undetermined] or records
 
 
-def _of_one_way(trials: Trials, claim: Claim) -> tuple[Claim, bool] | None:
+def of_one_way(trials: Trials, claim: Claim) -> tuple[Claim, bool] | None:
     """The claim with one detail on all cases, such as one size of a tile, where some are right under it; None where it needs no conditions.
 
     With a detail of its own on each case a claim says too little: a right case may agree with a size, or with a part of what is wrong,

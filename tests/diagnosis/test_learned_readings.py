@@ -1,21 +1,26 @@
 """Numbers and maps that a reading learns from one case: what distance, key, row or bit a kernel takes for another, and what limits its row sums."""
 
 import dataclasses
+import itertools
 import math
 
 import pytest
 import torch
 
 from flashverify.case.text import parse_case
+from flashverify.diagnosis.catalogue import SEMANTICS
 from flashverify.diagnosis.observe import look
 from flashverify.diagnosis.readings import readings
 from flashverify.diagnosis.readings.index_forms import forms_within
 from flashverify.diagnosis.readings.masks.bits import masks_of_learned_bits
+from flashverify.diagnosis.readings.masks.extents import visible_extents
 from flashverify.diagnosis.readings.unread import unread_inputs
 from flashverify.diagnosis.readings.weights.effect import declared_effect
 from flashverify.diagnosis.readings.weights.learned_draws import learned_draws
 from flashverify.diagnosis.readings.weights.value_terms import roundest
+from flashverify.diagnosis.related_cases import windows
 from flashverify.diagnosis.trials import Trials
+from tests.diagnosis.explaining import explained
 from tests.diagnosis.online import online
 from tests.diagnosis.planted import Plain, planted
 
@@ -206,3 +211,52 @@ class HalfWritten(Plain):
 
 def test_what_is_never_written_depends_on_nothing_and_tells_of_no_flag():
     assert unread(HalfWritten(), CAUSAL) == []
+
+
+class FlushedBelowHiddenKeys(Plain):
+    """Weights beside a maximum over all keys of a tile of 16, those behind the last one with the logit 0; below 2^-126 they are 0."""
+
+    def scale(self, problem):
+        self.raw = problem.scale * (problem.q.double() @ problem.k.double().mT)
+        return problem.scale
+
+    def output(self, o, z, v, lse):
+        start = self.raw.amax(-1, keepdim=True).clamp(min=0.0)
+        w = (z - start).exp()
+        w = torch.where(w < 2.0**-126, 0.0, w)
+        total = w.sum(-1, keepdim=True)
+        divisor = torch.where(total == 0, 1.0, total)
+        self.found = (start + divisor.log()).squeeze(-1)
+        return w @ v / divisor
+
+    def lse(self, lse, without_sink):
+        return self.found
+
+
+def test_a_maximum_over_hidden_keys_is_explained():
+    text = "fv1 seq_q=6 seq_k=9 dim_qk=8 dim_v=8 dtype=fp32 causal=top-left regime=logits-1e3 backward=no"
+    scene = look(FlushedBelowHiddenKeys(), parse_case(text))
+
+    assert scene.failures
+    assert explained("maximum-over-hidden-keys", scene)
+    assert not any(
+        each.name == "maximum-from-zero" and any(scene.agrees(x, frozenset(scene.failures)) for x in each.build(scene))
+        for each in SEMANTICS
+    )
+
+
+def test_windows_of_usual_sides_are_asked_about():
+    case = parse_case("fv1 seq_q=2 seq_k=129 dim_qk=8 dim_v=8 dtype=fp32 causal=bottom-right window=0,* backward=no")
+
+    assert any(each.mask.window == (60, None) and each.seq_k > 200 for each in windows(case))
+
+
+def test_the_first_keys_of_a_window_are_a_set():
+    scene = look(Plain(), parse_case("fv1 seq_q=9 seq_k=9 dim_qk=8 dim_v=8 dtype=fp32 window=3,1 backward=no"))
+    wrong = torch.zeros(1, 1, 9, 9, dtype=torch.bool)
+    wrong[0, 0, 5, 2] = wrong[0, 0, 5, 3] = True
+    found = {each.words: each.where(scene) for each in visible_extents(scene, wrong)}
+    first = found["the first 2 keys of the row's window, counted from its left edge"]
+
+    for i, j in itertools.product(range(9), range(9)):
+        assert first[0, 0, i, j] == (i - 3 <= j < i - 1)
