@@ -22,6 +22,7 @@ from flashverify.diagnosis.hypotheses.gradient_stores import GRADIENT_STORES
 from flashverify.diagnosis.hypotheses.gradients import GRADIENTS
 from flashverify.diagnosis.hypotheses.group_sums import GROUP_SUMS
 from flashverify.diagnosis.hypotheses.heads import HEADS
+from flashverify.diagnosis.hypotheses.hidden_maximum import HIDDEN_MAXIMUM
 from flashverify.diagnosis.hypotheses.lengths import LENGTHS
 from flashverify.diagnosis.hypotheses.lengths_of_others import LENGTHS_OF_OTHERS
 from flashverify.diagnosis.hypotheses.lse import LSE
@@ -100,6 +101,7 @@ SEMANTICS: tuple[Semantics, ...] = (
     *MERGES,
     *MERGE_PARTS,
     *RESCALING,
+    *HIDDEN_MAXIMUM,
     *MAXIMUM,
     *DENOMINATOR,
     *WIRING,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from flashverify.diagnosis.catalogue import SEMANTICS
 from flashverify.diagnosis.claims import Answer, Claim
 from flashverify.diagnosis.dependence import ContradictionError, Dependence
+from flashverify.diagnosis.mixing import alternatives
 from flashverify.diagnosis.placing import placed
 from flashverify.diagnosis.related_cases import telling, variants, windows
 from flashverify.diagnosis.settings import other_settings
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from flashverify.diagnosis.observation import Scene
     from flashverify.diagnosis.trials import Trials
 
-__all__ = ["Named", "Record", "named", "named_at_places", "settled"]
+__all__ = ["Named", "Record", "named", "named_at_places", "of_one_way", "settled"]
 
 _NEEDED = 2
 """Further cases that a claim must explain, each of them clearly."""
@@ -106,8 +107,10 @@ def named(trials: Trials, scene: Scene) -> Named | None:
         found.claims = standing(trials, scene, found.claims)
         if not found.claims:
             return None
-    if found is not None and (fixed := _of_one_way(trials, found.claims[0])) is not None:
-        return _sometimes(trials, scene, fixed, (), _SHARES["sometimes"]) or replace(found, open=True)
+    if found is not None and (fixed := of_one_way(trials, found.claims[0])) is not None:
+        claim, refuted = fixed
+        narrowed = _sometimes(trials, scene, claim, (), _SHARES["sometimes"])
+        return narrowed or (None if refuted else replace(found, open=True))
     if found is not None and not surveyed(trials, scene, found.claims[0]):
         narrowed = _sometimes(trials, scene, found.claims[0], (), _SHARES["sometimes"])
         if narrowed is not None:
@@ -182,18 +185,26 @@ def settled(records: list[Record]) -> list[Record]:
     return [record for record in records if not record.claim.undetermined] or records
 
 
-def _of_one_way(trials: Trials, claim: Claim) -> Claim | None:
+def of_one_way(trials: Trials, claim: Claim) -> tuple[Claim, bool] | None:
     """The claim with one detail on all cases, such as one size of a tile, where some are right under it; None where it needs no conditions.
 
-    With a detail of its own on each case a claim says too little: a right case may agree with a size that no failing case has.
+    With a detail of its own on each case a claim says too little: a right case may agree with a size, or with a part of what is wrong,
+    that no failing case has. Where it needs none, its detail becomes that of all cases. It is refuted, which the second value says, where other cases are wrong in another way besides.
     """
-    if claim.semantics.one_way or not claim.detail:
+    details = {each.detail for other in trials.scenes.values() for each in alternatives(claim.semantics, other)}
+    if claim.semantics.one_way or not any(details):
         return None
-    fixed = Record(Claim(replace(claim.semantics, one_way=True)))
+    fixed, otherwise = Record(Claim(replace(claim.semantics, one_way=True))), False
     for each in sorted(trials.scenes.values(), key=lambda other: not other.failures):
-        if not fixed.add(each):
+        if fixed.add(each):
+            continue
+        if claim.answer(each) is not Answer.OTHERWISE:
             return None
-    return None if fixed.always else Claim(fixed.claim.semantics)
+        otherwise = True
+    if fixed.always:
+        claim.detail = claim.detail if otherwise else fixed.claim.detail
+        return None
+    return Claim(fixed.claim.semantics), otherwise
 
 
 def _sometimes(trials: Trials, scene: Scene, claim: Claim, places: tuple[Condition, ...], share: float) -> Named | None:

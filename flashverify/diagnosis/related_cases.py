@@ -19,6 +19,8 @@ __all__ = ["grown", "peaked", "telling", "variants", "windows"]
 
 _SIZES = ((0, 0), (5, 7), (140, 150), (18, 34), (33, 66), (2, 130))
 """Rows and keys that are added."""
+_WIDE = 60
+"""Keys that are added to a side of a window, so that a row sees several tiles."""
 _STEEP = ((8.0, 24, 2), (256.0, 40, 1))
 """Times the usual scale, with rows and keys that are added, under which weights are near 0 and near 1, and an LSE is far from 0 on both sides."""
 
@@ -69,6 +71,11 @@ def telling(subject: Subject, case: Case) -> Iterator[Case]:
         for fewer in (2, 3) if value > 3 else ():
             launch = tuple((other, fewer if other == name else x) for other, x in case.launch)
             found.append(grown(case, 5, 290 + 64 * fewer, regime="normal", seed=93 + fewer, launch=launch))
+    if case.mask.packed is None:  # whole tiles of which no key is hidden, far from 0
+        found += [
+            grown(replace(case, mask=Mask()), 5, whole + 128 * more, regime="negative", seed=111 + more)
+            for more in (0, 1)
+        ]
     # of a subject with few rows no larger case above has large or very negative logits
     found += [
         grown(case, 0, keys, regime=regime, seed=85 + keys) for keys, regime in ((9, "negative"), (40, "logits-1e4"))
@@ -77,7 +84,7 @@ def telling(subject: Subject, case: Case) -> Iterator[Case]:
 
 
 def windows(case: Case) -> Iterator[Case]:
-    """Larger cases with windows of other sides: both moved, one alone, and one given that `case` lacks; none without a window."""
+    """Larger cases with windows of other sides: both moved, one alone, one given that `case` lacks, and wide ones; none without a window."""
     if case.mask.window is None:
         return
     left, right = case.mask.window
@@ -90,6 +97,10 @@ def windows(case: Case) -> Iterator[Case]:
         found = None if window == (None, None) else grown(moved, 18, 34, regime="normal", seed=129 + number)
         if found is not None:
             yield found
+    wide = tuple(None if side is None else side + _WIDE for side in case.mask.window)
+    found = grown(replace(case, mask=replace(case.mask, window=wide)), 18, _WIDE + 90, regime="normal", seed=139)
+    if found is not None:
+        yield found
 
 
 def _candidates(case: Case) -> Iterator[Case | None]:
@@ -118,6 +129,8 @@ def _candidates(case: Case) -> Iterator[Case | None]:
             yield grown(case, rows, keys, regime="normal", seed=number, **heads)
             yield grown(case, rows, keys, regime="normal", seed=11 + number, dim=32, heads_q=4, heads_kv=2, batch=2)
             yield grown(case, rows, keys, regime="normal", seed=31 + number, heads_q=6, heads_kv=2)
+            if group > 1 and case.heads_kv == 1:  # of two heads each is the other's neighbour
+                yield grown(case, rows, keys, regime="normal", seed=71 + number, heads_q=5, heads_kv=1)
             yield grown(case, rows, keys, regime="ascending", seed=21 + number)
             yield grown(case, rows, keys, regime="logits-1e3", seed=41 + number)
     yield grown(case, 18, 34, regime="normal", seed=5, dtype="fp32", precision="ieee")

@@ -8,8 +8,9 @@ import torch
 from flashverify.case.text import parse_case
 from flashverify.diagnosis.catalogue import SEMANTICS
 from flashverify.diagnosis.claims import Answer, Claim
-from flashverify.diagnosis.naming import Record, settled
+from flashverify.diagnosis.naming import Record, of_one_way, settled
 from flashverify.diagnosis.observe import look
+from flashverify.diagnosis.trials import Trials
 from tests.diagnosis.planted import Plain, planted
 
 CASES = [
@@ -74,3 +75,32 @@ def test_an_explanation_without_a_number_is_preferred_to_a_number_that_no_case_d
 
     assert [record.claim.semantics.name for record in settled(records)] == ["empty-rows-nan"]
     assert settled(records[:1]) == records[:1]
+
+
+class MovedByCase(Plain):
+    """The diagonal and the window are moved twice, once as declared, or not at all, by the number of rows."""
+
+    def shift(self, problem, queries, keys):
+        return {6: 2, 7: 1, 8: 0}[problem.case.seq_q] * (keys - queries)
+
+
+MOVED = [
+    parse_case(
+        f"fv1 seq_q={n} seq_k=40 dim_qk=8 dim_v=8 dtype=fp32 causal=bottom-right window=9,0 seed={n} backward=no"
+    )
+    for n in (6, 7, 8)
+]
+
+
+@pytest.mark.parametrize(("cases", "refuted"), [(MOVED[:1], None), (MOVED[:2], False), (MOVED, True)])
+def test_a_right_case_agrees_with_a_part_of_what_is_wrong_and_refutes_the_whole(cases, refuted):
+    trials, found = Trials(MovedByCase(), 300), claim("diagonal-shift-twice")
+    for case in cases:
+        scene = trials.scene(case)
+        if case is not MOVED[1]:
+            assert scene.failures
+    assert found.answer(trials.scenes[MOVED[0]]) is Answer.CLEAR
+
+    answer = of_one_way(trials, found)
+
+    assert (None if answer is None else answer[1]) == refuted

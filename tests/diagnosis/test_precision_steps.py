@@ -1,6 +1,7 @@
 """Defects of precision in one kernel or one output, and small defects of another kind, of which no sentence of precision is said."""
 
 import dataclasses
+import math
 
 import pytest
 import torch
@@ -21,10 +22,15 @@ from tests.diagnosis.test_precision import bf16, exact, quadratic, softmax, word
 from tests.fast_tier import fast_one_in
 
 FP32 = FORWARD.replace("seq_k=7", "seq_k=40") + "regime=normal "
+LN2 = math.log(2.0)
 BIAS = CASE.replace("fv1 ", "fv1 heads_q=2 heads_kv=2 ") + "bias=shared "
 
 
-def forward(*, alpha=exact, undivided=exact, divisor=exact, part=exact, rows=1):
+def fp16(x):
+    return x.to(torch.float16).double()
+
+
+def forward(*, alpha=exact, undivided=exact, divisor=exact, part=exact, exponent=exact, rows=1):
     """`Plain.output` and its LSE by a running softmax over tiles of 16 keys, or by pieces of 32 keys that are merged."""
 
     def output(self, o, z, v, lse):
@@ -45,7 +51,7 @@ def forward(*, alpha=exact, undivided=exact, divisor=exact, part=exact, rows=1):
             new = torch.maximum(top, tile.amax(-1, keepdim=True))
             if rows > 1:
                 new = torch.cat([x.amax(2, keepdim=True).expand_as(x) for x in new.split(rows, 2)], 2)
-            factor, w = (top - new).exp(), (tile - new).exp()
+            factor, w = (top - new).exp(), (LN2 * exponent((tile - new) / LN2)).exp()
             total = total * factor + w.sum(-1, keepdim=True)
             acc = acc * alpha(factor) + w.to(self.weights).double() @ v[..., at : at + 16, :]
             top = new
@@ -82,6 +88,11 @@ def backward(*, dp=exact, p=exact, product=exact, member=exact, summed=exact, na
 
 DEFECTS = [
     ("O look like the factor that rescales the accumulator of O, rounded to bf16", FP32, forward(alpha=bf16)),
+    (
+        "O and LSE look like logits minus what is subtracted from them, in base 2, rounded to fp16",
+        FP32,
+        forward(exponent=fp16),
+    ),
     ("dK look like dP rounded to bf16", CASE, backward(dp=bf16, names=("dk",))),
     ("dbias look like dS, rounded to bf16 before it is summed", BIAS, backward(summed=bf16, names=("dbias",))),
     ("O look like O before its division, rounded to bf16", FP32, forward(undivided=bf16)),

@@ -52,7 +52,13 @@ def rest_of_key_before(k):
     return torch.cat([k[..., :8], before[..., 8:]], -1)
 
 
+def rest_of_the_group(q):
+    """The last channels of the first of every two heads, for both."""
+    return torch.cat([q[..., :8], q[:, torch.arange(q.shape[1]) // 2 * 2, :, 8:]], -1)
+
+
 SHARED = "kv=shared"
+GROUPS = "heads_q=4"
 OPERANDS = [
     ("V is read of key j ^ 1", {"v": pairs}, ""),
     ("Q is read of the first row of its 4", {"q": lambda q: q[:, :, torch.arange(q.shape[2]) // 4 * 4]}, ""),
@@ -62,13 +68,20 @@ OPERANDS = [
         {"k": rest_of_key_before},
         SHARED,
     ),
+    (
+        "the channels of Q beyond those of V are read of the first query head of its group",
+        {"q": rest_of_the_group},
+        f"{SHARED} {GROUPS}",
+    ),
     ("the channels of K beyond those of V are 2 times what they are", {"k": lambda k: torch.cat([k[..., :8], 2 * k[..., 8:]], -1)}, SHARED),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("words", "tensors", "more"), OPERANDS, ids=[words for words, *_ in OPERANDS])
 def test_an_operand_of_another_place_is_said(words, tensors, more):
-    texts = [text.replace("dim_v=16 ", "dim_v=8 ") for text in SIZES] if more == SHARED else SIZES
+    texts = [text.replace("dim_v=16 ", "dim_v=8 ") for text in SIZES] if SHARED in more else SIZES
+    if GROUPS in more:
+        texts, more = [text.replace("heads_q=2", GROUPS) for text in texts], SHARED
     found = operands_in_effect(*scenes(moved(**tensors), more, texts))
 
     assert [each.words for each in found] == [words]

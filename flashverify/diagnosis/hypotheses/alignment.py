@@ -35,6 +35,10 @@ def buffer_shifts(scene: Scene) -> Iterator[tuple[Tensor, str]]:
             yield k - q, words
 
 
+_PARTS = ((True, True, ""), (True, False, "of the causal mask alone"), (False, True, "of the window alone"))
+"""Whether a causal mask and a window are moved, and which of them in words where one of both is."""
+
+
 def _banded(scene: Scene, position: Tensor, *, causal: bool = True, window: bool = True) -> Inputs | None:
     """The causal mask and the window of rows that stand at `position`, `[B, Hq or 1, Sq]`; None where the case has neither."""
     mask, j = scene.case.mask, scene.at.key[:, None, None, :]
@@ -55,10 +59,10 @@ def _at(positions: Positions) -> Callable[[Scene], Iterator[Alternative]]:
 
     def build(scene: Scene) -> Iterator[Alternative]:
         for position, detail in positions(scene):
-            for causal, window in ((True, True), (True, False), (False, True)):
+            for causal, window, part in _PARTS:
                 inputs = _banded(scene, position, causal=causal, window=window)
                 if inputs is not None:
-                    yield Alternative(inputs=inputs, detail=detail)
+                    yield Alternative(inputs=inputs, detail=", ".join(filter(None, (detail, part))))
                 if scene.case.mask.causal is None or scene.case.mask.window is None:
                     break
 

@@ -45,7 +45,7 @@ def backward(scene: Scene, steps: Steps, names: frozenset[str]) -> dict[str, Ten
     if not i.k.shape[2] or not i.do.shape[2] or names <= found.keys():
         return found
     z = logits_of(i, steps)
-    weights = steps.exponent(z - rows.lse.unsqueeze(-1)).exp()
+    weights = (steps.unit * steps.exponent((z - rows.lse.unsqueeze(-1)) / steps.unit)).exp()
     keep = torch.ones_like(weights) if i.keep is None else i.keep.double() / (1.0 - i.dropout)
     centred = steps.kept_dp(_kept_dp(scene, i, keep, steps)) - rows.shift.unsqueeze(-1)
     ds = steps.p_of_ds(weights) * steps.centred_dp(centred)

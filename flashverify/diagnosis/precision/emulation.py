@@ -78,7 +78,7 @@ def _walk(z: Tensor, v: Tensor, kept: Tensor | None, piece: slice, steps: Steps)
             new = _together(new, steps.rows)
         pivot = new.masked_fill(new == -torch.inf, 0.0)
         alpha = torch.where(top == -torch.inf, 0.0, (top - pivot).exp())
-        weights = steps.exponent(z[..., keys] - pivot).exp()
+        weights = (steps.unit * steps.exponent((z[..., keys] - pivot) / steps.unit)).exp()
         if steps.rows is not None:
             weights = finite(weights)
         seen = weights if kept is None else steps.undropped(weights) * kept[..., keys]

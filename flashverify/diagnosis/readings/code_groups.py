@@ -61,6 +61,11 @@ def _numbers() -> Iterator[tuple[str, Callable[[Reading, Tensor], Tensor]]]:
     yield "the groups in reverse order", lambda x, key: x.groups.shape[2] - 1 - key // x.per
     yield "groups of twice as many keys", lambda x, key: key // (2 * x.per)
     yield "groups of half as many keys", lambda x, key: key // max(x.per // 2, 1)
+    yield "the other group of its two", lambda x, key: (key // x.per) ^ 1
+    for n in (2, 4, 8):
+        yield f"the first group of each {n}", partial(lambda x, key, n: key // x.per // n * n, n=n)
+        yield f"group g % {n}", partial(lambda x, key, n: key // x.per % n, n=n)
+        yield f"group min(g, {n - 1})", partial(lambda x, key, n: (key // x.per).clamp(max=n - 1), n=n)
     for size in TILES:
         yield f"groups of {size} keys", partial(lambda _, key, n: key // n, n=size)
         yield f"the first key of each tile of {size}", partial(lambda x, key, n: key // n * n // x.per, n=size)

@@ -29,6 +29,8 @@ _TAME = 8
 _SOME = 0.6
 """Share of the variants that fail, below which sizes are tried that lie at the edge of tiles."""
 _FAILING = 4
+_LOW_CAP = 1.0
+"""A softcap beside which usual logits are neither small nor large."""
 LARGEST_READ = 50_000
 """Pairs of rows and keys of all heads up to which a case is read."""
 _ROWS, _KEYS = 40, 300
@@ -43,7 +45,7 @@ def scenes_of(trials: Trials, scene: Scene, outputs: frozenset[str]) -> list[Sce
     They differ in their seeds, and the first ones in their sizes.
     """
     run = list(trials.of(islice(_plainer(trials, scene.case), _TAME), share=0.8))
-    more = (make(trials.subject, scene.case) for make in (_large, _launched, _in_parts))
+    more = (make(trials.subject, scene.case) for make in (_large, _launched, _in_parts, _bent))
     rest = () if sum(bool(s.failures) for s in run) > _FAILING else variants(trials.subject, scene.case)
     rest = chain(_set_otherwise(trials.subject, scene.case), rest)
     run += trials.of(islice(chain(*more, rest), _RUN), share=0.85)
@@ -62,6 +64,7 @@ def scenes_of(trials: Trials, scene: Scene, outputs: frozenset[str]) -> list[Sce
         large = [max(failing, key=_keys), max(failing, key=_rows), max(failing, key=_parts)]
         otherwise = [s for s in failing if _options(s.case) != _options(scene.case)]
         large += sorted(otherwise, key=lambda s: -_telling(s.case))[:1]
+        large += [s for s in failing if s.case.logits.softcap == _LOW_CAP][:1]
         found += [each for each in dict.fromkeys(large) if each not in found]
     if scene not in found and scene in failing:
         found.append(scene)
@@ -103,6 +106,15 @@ def _in_parts(subject: Subject, case: Case) -> Iterator[Case]:
         asked = {**given, name: min(several)}
         launch = tuple((other, asked[other]) for other, _ in subject.supports.launch if other in asked)
         found = grown(case, 5, max(0, _KEYS - case.seq_k), regime="normal", seed=183, dim=64, launch=launch)
+        if found is not None and subject.supports.refusal(found) is None:
+            yield found
+
+
+def _bent(subject: Subject, case: Case) -> Iterator[Case]:
+    """A case whose usual logits lie on both sides of its cap."""
+    if case.logits.softcap:
+        low = replace(case, logits=replace(case.logits, softcap=_LOW_CAP))
+        found = grown(low, 18, 34, regime="normal", seed=187, dim=32)
         if found is not None and subject.supports.refusal(found) is None:
             yield found
 

@@ -39,6 +39,15 @@ _PLACES: tuple[tuple[str, Place], ...] = (
 )
 
 
+_MEMBERS: tuple[tuple[str, Callable[[Tensor, int], Tensor]], ...] = (
+    ("the first query head of its group", lambda h, group: h // group * group),
+    ("the last query head of its group", lambda h, group: h // group * group + group - 1),
+    ("query head h // group", lambda h, group: h // group),
+    ("query head h % group", lambda h, group: h % group),
+)
+"""Query heads that may be read in place of head h, given how many share a kv head."""
+
+
 def of_places() -> Iterator[tuple[str, Move]]:
     """Other places along each axis but the last, in words; `{name}` stands for the operand."""
     for words, place in (*_PLACES, *_tiles()):
@@ -48,6 +57,8 @@ def of_places() -> Iterator[tuple[str, Move]]:
     for axis, what in ((1, "head"), (0, "sequence")):
         for words, place in _PLACES:
             yield words.format(what), partial(_axis, place=place, axis=axis)
+    for words, member in _MEMBERS:
+        yield words, partial(_of_group, member=member)
 
 
 def of_channels() -> Iterator[tuple[str, Callable[[Tensor], Tensor]]]:
@@ -132,6 +143,12 @@ def _axis(scene: Scene, name: str, x: Tensor, place: Place, axis: int) -> Tensor
     if count < 2:
         return None
     return x.index_select(axis, place(torch.arange(count), torch.tensor(count)).clamp(0, count - 1))
+
+
+def _of_group(scene: Scene, name: str, x: Tensor, member: Callable[[Tensor, int], Tensor]) -> Tensor | None:
+    if name != "q" or scene.group < 2:
+        return None
+    return x.index_select(1, member(torch.arange(x.shape[1]), scene.group))
 
 
 def _channel(x: Tensor, to: Callable[[Tensor, int], Tensor]) -> Tensor:

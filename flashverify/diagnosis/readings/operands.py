@@ -81,8 +81,8 @@ def _models(scene: Scene, operands: list[tuple[str, ...]]) -> Iterator[_Model]:
         for words, move in of_places():
             said = words.replace("{} x", f"{own} {number}").format(own)
             yield _Model(f"{subject} {verb} read of {said}", partial(_moved, names=names, move=move))
-            if names == ("k",) and shares(scene.case):
-                part = "the channels of K beyond those of V"
+            if names in (("k",), ("q",)) and shares(scene.case):
+                part = f"the channels of {subject} beyond those of V"
                 yield _Model(f"{part} are read of {said}", partial(_moved, names=names, move=move, rest=True))
         for words, change in of_channels() if len(names) == 1 else ():
             yield _Model(f"the channels of {subject} are {words}", partial(_changed, name=names[0], change=change))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
@@ -12,8 +12,10 @@ from flashverify.case.memory.materialize import materialize
 from flashverify.checks.passes.execution import execute
 from flashverify.checks.reuse.neighbours import settings_of
 from flashverify.diagnosis.observe import seen
+from flashverify.diagnosis.readings.deciding import DECIDING, decides_tiles, far_cases
 from flashverify.diagnosis.readings.fresh import tested_on
 from flashverify.diagnosis.readings.said import Said, listed
+from flashverify.diagnosis.related_cases import grown
 from flashverify.diagnosis.state.things import THINGS
 from flashverify.diagnosis.trials import work
 from flashverify.outputs import FORWARD, OUTPUTS
@@ -53,10 +55,31 @@ _SHOWING = 2
 _SILENT = 2
 """Cases that lack an input, or on which another one changes nothing, after which no further one is tried."""
 _LARGEST = 20_000
+_LARGE = ("logits-1e2", "logits-1e3")
+"""Regimes under which a function of the logits shows that is right near 0."""
 _OF_LOGITS = frozenset({"scale", "softcap", "slopes", "bias", "relative-bias"})
 """Things that O does not show where a row has a single key: nothing is said of it alone where the LSE depends on them."""
 _CLEAR = 4.0
 """Times the bounds that what is declared differs by where a case tells anything."""
+
+
+class _Moved(NamedTuple):
+    """What another input does to an output.
+
+    Attributes:
+        apart: bool, the elements of which it asks something else.
+        same: bool, those that keep their bits.
+    """
+
+    apart: torch.Tensor
+    same: torch.Tensor
+
+    @property
+    def alike(self) -> bool:
+        """Whether no bit is another one."""
+        return bool(self.same.all())
+
+
 _SHOWN = {"o": "O", "lse": "LSE", "dq": "dQ", "dk": "dK", "dv": "dV"}
 
 
@@ -78,19 +101,18 @@ def unread_inputs(trials: Trials, scene: Scene) -> list[Said]:
             moved = _moved(trials, each, thing)
             if moved is None:
                 continue
-            if any(moved.values()) and not _reads_queries(
-                trials, each, [name for name, alike in moved.items() if alike]
-            ):
+            alike = {name: found for name, found in moved.items() if found.alike}
+            if alike and not _reads_queries(trials, each, alike):
                 return []  # what does not depend on Q has no weights that any term could change
             told.append(each)
-            same.update(name for name, alike in moved.items() if alike)
-            other |= {name for name, alike in moved.items() if not alike}
+            same.update(alike.keys())
+            other |= moved.keys() - alike.keys()
             if not same:
                 break
         names = [name for name in OUTPUTS if same[name] >= _SHOWING and name not in other]
         if "lse" in other and thing.name in _OF_LOGITS:
             names = [name for name in names if name not in FORWARD]
-        if names and len(told) >= _NEEDED and tested_on(told):
+        if names and len(told) >= _NEEDED and tested_on(told) and _far(trials, scene.case, thing, names):
             outputs = listed([_SHOWN.get(name, name) for name in names])
             verb, alone = "does" if len(names) == 1 else "do", "them" if thing.plural else "it"
             words = f"{outputs} {verb} not depend on the {thing.words}: calls that differ in {alone} alone return the same bits"
@@ -98,11 +120,31 @@ def unread_inputs(trials: Trials, scene: Scene) -> list[Said]:
     return []
 
 
-def _reads_queries(trials: Trials, scene: Scene, names: list[str]) -> bool:
-    """Whether other queries change the bits of one of the outputs, where they should change them."""
+def _reads_queries(trials: Trials, scene: Scene, of: dict[str, _Moved]) -> bool:
+    """Whether other queries change the bits of every element of which the thing asks something else, where they should change them."""
     query = next(thing for thing in THINGS if thing.name == "q")
     moved = _moved(trials, scene, query)
-    return moved is None or not all(moved.get(name, False) for name in names)
+    return moved is None or not any(
+        bool((found.apart & moved[name].apart & moved[name].same).any()) for name, found in of.items() if name in moved
+    )
+
+
+def _far(trials: Trials, case: Case, thing: Thing, names: list[str]) -> bool:
+    """Whether outputs keep their bits too where the thing has much to say: where it decides whole tiles of pairs, or logits are large."""
+    if thing.name in DECIDING:
+        cases = far_cases(case, thing.name)
+        found = None if cases is None else _mixed(trials, *cases, thing)
+        if found is None or not decides_tiles(*found):
+            return False
+        moved = _between(*found)
+        return bool(moved) and all(moved[name].alike for name in names if name in moved)
+    for number, regime in enumerate(_LARGE):
+        large = grown(case, 18, 34, regime=regime, seed=241 + number)
+        scene = None if large is None else trials.scene(large)
+        asked = None if scene is None else _moved(trials, scene, thing)
+        if asked is not None and not all(asked[name].alike for name in names if name in asked):
+            return False
+    return True
 
 
 def _of_several_sizes(trials: Trials, scene: Scene) -> list[Scene]:
@@ -118,22 +160,39 @@ def _size(scene: Scene) -> tuple[int, int, int]:
     return scene.case.heads_q, scene.case.seq_q, scene.case.seq_k
 
 
-def _moved(trials: Trials, scene: Scene, thing: Thing) -> dict[str, bool] | None:
-    """The outputs of which another such input asks something else, and whether it leaves their bits as they are; None where no case tells."""
-    device = trials.subject.device()
+def _moved(trials: Trials, scene: Scene, thing: Thing) -> dict[str, _Moved] | None:
+    """The outputs of which another such input asks something else, and what it does to them; None where no case tells."""
     for case in _others(scene.case):
-        first, _ = materialize(scene.case, device)
-        other, _ = materialize(case, device)
-        mixed = thing.put(first, other)
-        if mixed is None or trials.subject.supports.refusal(mixed.case) is not None:
-            continue
-        one, two = (_run(trials, problem) for problem in (first, mixed))
-        if one is None or two is None:
-            continue
-        names = [name for name in one.right.keys() & two.right.keys() if _apart(one, two, name)]
-        if names:
-            return {name: _alike(one.outputs[name], two.outputs[name]) for name in names}
+        found = _mixed(trials, scene.case, case, thing)
+        moved = None if found is None else _between(*found)
+        if moved:
+            return moved
     return None
+
+
+def _mixed(trials: Trials, case: Case, other: Case, thing: Thing) -> tuple[Scene, Scene] | None:
+    """Runs of a case, and of it with the thing of another one; None where there is no such problem, or the subject raises."""
+    device = trials.subject.device()
+    first, _ = materialize(case, device)
+    second, _ = materialize(other, device)
+    mixed = thing.put(first, second)
+    if mixed is None or any(trials.subject.supports.refusal(each.case) is not None for each in (first, mixed)):
+        return None
+    one, two = (_run(trials, problem) for problem in (first, mixed))
+    return None if one is None or two is None else (one, two)
+
+
+def _between(one: Scene, two: Scene) -> dict[str, _Moved]:
+    """The outputs of which two runs ask something else, clearly."""
+    found = {}
+    for name in one.right.keys() & two.right.keys():
+        a, b = one.right[name], two.right[name]
+        apart = (a.value - b.value).abs() > _CLEAR * (a.total + b.total)
+        apart &= torch.isfinite(a.total) & torch.isfinite(b.total)
+        if bool(apart.any()):
+            x, y = one.outputs[name], two.outputs[name]
+            found[name] = _Moved(apart, (x == y) | (x.isnan() & y.isnan()))
+    return found
 
 
 def _others(case: Case) -> Iterator[Case]:
@@ -149,14 +208,3 @@ def _run(trials: Trials, problem: Problem) -> Scene | None:
         return seen(trials.subject, problem, execute(trials.subject, problem))
     except Exception:  # a defect may raise on other inputs; those say nothing
         return None
-
-
-def _apart(one: Scene, two: Scene, name: str) -> bool:
-    """Whether other values are declared of an output, clearly."""
-    a, b = one.right[name], two.right[name]
-    far = (a.value - b.value).abs() > _CLEAR * (a.total + b.total)
-    return bool((far & torch.isfinite(a.total) & torch.isfinite(b.total)).any())
-
-
-def _alike(x: torch.Tensor, y: torch.Tensor) -> bool:
-    return bool(((x == y) | (x.isnan() & y.isnan())).all())

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from flashverify.case.masks.predicate import visible_parts, widening
+from flashverify.diagnosis.readings.index_forms import forms_within
 from flashverify.diagnosis.readings.masks.ends import key_of, visible_of
 from flashverify.diagnosis.readings.masks.extent import Extent
 
@@ -20,9 +21,13 @@ if TYPE_CHECKING:
 
     Bit = Callable[[Tensor], Tensor]
 
-__all__ = ["by_words", "masks_of_other_bits"]
+__all__ = ["by_words", "masks_of_learned_bits", "masks_of_other_bits"]
 
 _WORD = 32
+_FORMS = 8
+"""Functions of the place of a bit that fit one case."""
+_FEWEST = 12
+"""Pairs by which a place of a word tells whose bit it has."""
 
 _SETS: tuple[tuple[str, Bit], ...] = (
     ("places 31, 63, 95, ... from the first bit on: the highest bit, the sign, of a word", lambda b: b % _WORD == 31),
@@ -72,6 +77,43 @@ def masks_of_other_bits() -> Iterator[tuple[str, Callable[[Scene], Tensor]]]:
             f"the mask whose bits begin one key {words}, and hide no key before",
             partial(_moved, other=lambda b, n=by: b + n, begin=-by),  # type: ignore[misc]
         )
+
+
+def masks_of_learned_bits(
+    scene: Scene, effective: Tensor, read: Tensor
+) -> Iterator[tuple[str, Callable[[Scene], Tensor]]]:
+    """Masks in words, and as bool `[B, Hq, Sq, Sk]`, in which a key is seen where the bit at another place of its word is set, learned from one case.
+
+    Args:
+        scene: the case.
+        effective: bool `[B, Hq, Sq, Sk]`, its mask in effect.
+        read: bool, likewise: the pairs that were read.
+    """
+    parts = dict(visible_parts(scene.case))
+    name = next((name for name in ("bitmap", "tree") if name in parts), None)
+    if name is None or scene.case.mask.packed is not None or {"bitmap", "tree"} <= parts.keys():
+        return
+    rest = torch.ones_like(effective)
+    for other, part in parts.items():
+        rest = rest if other == name else rest & part
+    bit = bit_of(scene).expand(effective.shape[0], 1, *effective.shape[2:])
+    part = parts[name].expand(effective.shape)
+    found, told = torch.ones(_WORD, _WORD, dtype=torch.bool), torch.zeros(_WORD, dtype=torch.int64)
+    count = int(bit.flatten(1).amax(1).min()) + 1  # every sequence has these bits
+    for at in range(0, count // _WORD * _WORD, _WORD):
+        x, d, r = (
+            torch.stack([each.masked_select((bit == at + n).expand(each.shape)) for n in range(_WORD)], -1).float()
+            for each in (effective, part, read & rest)
+        )
+        found &= (r * x).T @ (1 - d) + (r * (1 - x)).T @ d == 0
+        told += r.sum(0).long()
+    for form in forms_within(found, told >= _FEWEST, _FORMS):
+        words = f"the mask that takes for bit b of a word bit {form.words.format('b', 'b')} of it"
+        yield words, partial(_moved, other=partial(_within_word, of=form.of))
+
+
+def _within_word(bit: Tensor, of: Bit) -> Tensor:
+    return bit // _WORD * _WORD + of(bit % _WORD)
 
 
 def bit_of(scene: Scene) -> Tensor:

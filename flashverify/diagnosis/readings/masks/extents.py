@@ -55,6 +55,7 @@ def visible_extents(scene: Scene, wrong: Tensor) -> Iterator[Extent]:
     back = int(full(key - first, wrong.shape)[wrong].max()) + 1
     yield seen(_count("last", ahead), lambda s: key_of(s) > ends_of(s)[1] - ahead)
     yield seen(_count("first", back), lambda s: key_of(s) < ends_of(s)[0] + back)
+    yield from _of_window(scene, wrong, seen)
     for t in sizes_of(scene):
         yield from tiled(t, seen)
     yield from whole_tiles(scene, seen)
@@ -113,6 +114,33 @@ def visible_extents(scene: Scene, wrong: Tensor) -> Iterator[Extent]:
     yield one_of(f"keys from {begin} on", lambda s: key_of(s) >= begin)
     yield one_of(f"keys up to {end}", lambda s: key_of(s) <= end)
     yield one_of(f"keys {begin} to {end}", lambda s: (key_of(s) >= begin) & (key_of(s) <= end))
+
+
+def _of_window(
+    scene: Scene, wrong: Tensor, seen: Callable[[str, Callable[[Scene], Tensor]], Extent]
+) -> Iterator[Extent]:
+    """Keys near the edges of a row's window, wherever the keys of its sequence begin and end."""
+    for side, (name, sign) in enumerate((("left", -1), ("right", 1))):
+        far = _behind_edge(scene, side, sign)
+        if far is None or not bool(wrong.any()):
+            continue
+        n = int(torch.broadcast_to(far, wrong.shape)[wrong].max()) + 1
+        yield seen(
+            f"{_count('first' if side == 0 else 'last', n)} of the row's window, counted from its {name} edge",
+            partial(_within_edge, side=side, sign=sign, n=n),
+        )
+
+
+def _behind_edge(scene: Scene, side: int, sign: int) -> Tensor | None:
+    """How far each key lies inside an edge of the row's window, `[B, 1, Sq, Sk]`; None where the window has not that side."""
+    size = (scene.case.mask.window or (None, None))[side]
+    edge = None if size is None else (scene.at.row + scene.at.shift + sign * size)[:, None, :, None]
+    return None if edge is None else sign * (edge - key_of(scene))
+
+
+def _within_edge(scene: Scene, side: int, sign: int, n: int) -> Tensor:
+    far = _behind_edge(scene, side, sign)
+    return torch.zeros((), dtype=torch.bool) if far is None else far < n
 
 
 def _of_context(scene: Scene, seen: Callable[[str, Callable[[Scene], Tensor]], Extent]) -> Iterator[Extent]:

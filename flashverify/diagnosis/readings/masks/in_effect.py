@@ -6,7 +6,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from flashverify.diagnosis.readings.fresh import tested_on
-from flashverify.diagnosis.readings.masks.bits import masks_of_other_bits
+from flashverify.diagnosis.readings.masks.bits import masks_of_learned_bits, masks_of_other_bits
 from flashverify.diagnosis.readings.masks.choosing import Refuting, chosen_rule
 from flashverify.diagnosis.readings.masks.coarse import coarsely
 from flashverify.diagnosis.readings.masks.counted import KINDS, Counted, Mask, all_counted
@@ -19,7 +19,7 @@ from flashverify.diagnosis.readings.masks.scenes import right_scenes
 from flashverify.diagnosis.readings.said import ON_FAILING, Said, listed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from torch import Tensor
 
@@ -129,7 +129,7 @@ def _other(found: list[Counted], name: str) -> tuple[str, int]:
         bool(m.masks[name].broken.any() or m.masks[name].doubled.any()) for m in having
     ):
         return "", 0
-    for words, where in chain(other_masks(), masks_of_other_bits()):
+    for words, where in chain(other_masks(), masks_of_other_bits(), _learned(having, name)):
         if not _has(having[0], name, where(having[0].scene)):
             continue
         if all(_has(each, name, where(each.scene)) for each in having[1:]):
@@ -137,11 +137,21 @@ def _other(found: list[Counted], name: str) -> tuple[str, int]:
     return "", 0
 
 
+def _learned(having: list[Counted], name: str) -> Iterator[tuple[str, Callable[[Scene], Tensor]]]:
+    """Masks that the largest of the cases suggests."""
+    most = max(having, key=lambda each: each.masks[name].read.numel())
+    mask = most.masks[name]
+    yield from masks_of_learned_bits(most.scene, _effective(most.scene, mask), mask.read)
+
+
+def _effective(scene: Scene, mask: Mask) -> Tensor:
+    return (visible_of(scene) | mask.surplus) & ~mask.missing
+
+
 def _has(each: Counted, name: str, other: Tensor) -> bool:
     """Whether the mask in effect is `other`."""
     mask = each.masks[name]
-    effective = (visible_of(each.scene) | mask.surplus) & ~mask.missing
-    return bool(((effective == other) | ~mask.read).all())
+    return bool(((_effective(each.scene, mask) == other) | ~mask.read).all())
 
 
 def _other_keys(found: list[Counted], name: str) -> tuple[str, int]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from flashverify.diagnosis.readings.weights.effect import Effect
 
-__all__ = ["other_draws"]
+__all__ = ["draws_at", "other_draws"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -35,6 +35,17 @@ def other_draws() -> Iterator[tuple[str, Callable[[Effect], Tensor | None]]]:
     """Draws in words, as `the draws of the next key`, and what they multiply the weights by, `[B, Hq, Sq, Sk]`."""
     for words, change in _changes():
         yield f"the draws of {words}", partial(lambda e, c: _factor(e, c), c=change)
+
+
+def draws_at(effect: Effect, of: Callable[[Tensor], Tensor], what: str) -> Tensor | None:
+    """What the draws of other keys or rows multiply the weights by, `[B, Hq, Sq, Sk]`.
+
+    Args:
+        effect: a case; None without dropout.
+        of: of the numbers of keys or rows, those whose draws are taken.
+        what: `key` or `row`.
+    """
+    return _factor(effect, lambda _, pairs: {what: of(getattr(pairs, what)).clamp(min=0)})
 
 
 def _changes() -> Iterator[tuple[str, Callable[[Effect, _Pairs], dict[str, Tensor]]]]:

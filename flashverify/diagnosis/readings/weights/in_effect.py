@@ -9,6 +9,7 @@ from flashverify.diagnosis.readings.fresh import tested_on
 from flashverify.diagnosis.readings.masks.right_cases import right_scenes
 from flashverify.diagnosis.readings.said import Said
 from flashverify.diagnosis.readings.weights.effect import Effect, declared_effect, effect_of
+from flashverify.diagnosis.readings.weights.limited_sums import limited_sum
 from flashverify.diagnosis.readings.weights.lse_in_effect import Row, lse_words
 from flashverify.diagnosis.readings.weights.masses import (
     DECLARED_SUM,
@@ -159,6 +160,8 @@ def _in_words(rows: list[Row]) -> list[Said]:
         said.append(Said(sink, cases))
     elif mass is None and (some := mass_in_some_rows(rows)):
         said.append(Said(f"the row sum that O is divided by {some}; that of the others is as declared", cases))
+    elif mass is None and (limit := limited_sum(rows)):
+        said.append(Said(f"the row sum that O is divided by {limit}", cases))
     elif mass is None and all(_summed(row, sum_of(row.effect, row.logits), gone=True) for row in rows):
         said.append(
             Said("some rows have no weights at all although they see keys; the others are right", cases, part=True)

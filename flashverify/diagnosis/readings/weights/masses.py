@@ -135,6 +135,8 @@ def masses(effect: Effect) -> Iterator[tuple[str, Mass]]:
             "is that of the kept keys",
             lambda e, z: _sink_with(e, z.masked_fill(kept_factor(e).expand_as(z) == 0, -math.inf)),
         )
+        yield "is multiplied by 1 - p", lambda e, z: sum_of(e, z) + math.log1p(-e.scene.case.dropout)
+        yield "is divided by 1 - p", lambda e, z: sum_of(e, z) - math.log1p(-e.scene.case.dropout)
         yield (
             "is that of the kept keys, each over 1 - p",
             lambda e, z: _sink_with(e, z + kept_factor(e).log().expand_as(z)),

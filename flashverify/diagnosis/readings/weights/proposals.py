@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 import torch
@@ -16,6 +16,7 @@ from flashverify.diagnosis.readings.masks.rules import Rule, rules
 from flashverify.diagnosis.readings.weights.draws import other_draws
 from flashverify.diagnosis.readings.weights.dropped_places import dropped_places
 from flashverify.diagnosis.readings.weights.hidden_models import hidden_models
+from flashverify.diagnosis.readings.weights.learned_draws import learned_draws
 from flashverify.diagnosis.readings.weights.models import DECLARED, Model, deviation_of, kept_factor, tolerance_of
 from flashverify.diagnosis.readings.weights.term import COEFFICIENTS, Term
 from flashverify.diagnosis.readings.weights.terms import terms_of
@@ -51,7 +52,8 @@ def proposals(effect: Effect) -> Iterator[Model]:
         )
     if effect.scene.case.dropout:
         yield from dropped_places(effect)
-        for words, factor in other_draws() if work(effect.scene.case) <= _DRAWN else ():
+        known = other_draws() if work(effect.scene.case) <= _DRAWN else ()
+        for words, factor in chain(known, learned_draws(effect)):
             yield Model(f"dropout has {words}", DECLARED.logits, factor)
     deviation = deviation_of(effect)
     hidden = bool(deviation.hidden.any())

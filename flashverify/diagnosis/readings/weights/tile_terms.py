@@ -65,6 +65,14 @@ def tile_terms(effect: Effect) -> Iterator[Term]:
                 of=partial(_without_rescale, size=t, steps=steps),
             )
     for t in sizes:
+        for rows in TILES:
+            for words, misses in _TOGETHER:
+                yield Term(
+                    words=f"O is not rescaled at tiles of {t} keys at which {words.format(rows)}",
+                    kind="exchange",
+                    of=partial(_without_rescale_of_tiles, size=t, rows=rows, misses=misses),
+                )
+    for t in sizes:
         for extent in tile_extents(t):
             for what in ("largest logit", "LSE"):
                 for inside, whose in ((True, "their"), (False, "the other keys'")):
@@ -88,16 +96,59 @@ _STEPS: tuple[tuple[str, Callable[[Tensor], Tensor]], ...] = (
 
 def _without_rescale(effect: Effect, size: int, steps: Callable[[Tensor], Tensor]) -> Tensor | None:
     """What is added to the logits of tiles before the growth of the running maximum that `steps` do not rescale by."""
+    growth = _growth(effect, size)
+    return None if growth is None else _missed(effect, growth, steps(torch.arange(growth.shape[-1])), size)
+
+
+def _growth(effect: Effect, size: int) -> Tensor | None:
+    """By how much each tile raises a row's running maximum, `[B, Hq, Sq, tiles]`; None of one tile, or of packed sequences."""
     z = _masked(effect)
     count = -(-z.shape[-1] // size)
     if count < 2 or effect.scene.case.mask.packed is not None:
         return None
     padded = torch.nn.functional.pad(z, (0, count * size - z.shape[-1]), value=-math.inf)
     top = padded.view(*z.shape[:3], count, size).amax(-1).cummax(-1).values
-    growth = torch.nn.functional.pad((top[..., 1:] - top[..., :-1]).nan_to_num(0.0, 0.0, 0.0), (1, 0))
-    missed = torch.where(steps(torch.arange(count)), growth, 0.0)
+    return torch.nn.functional.pad((top[..., 1:] - top[..., :-1]).nan_to_num(0.0, 0.0, 0.0), (1, 0))
+
+
+def _missed(effect: Effect, growth: Tensor, where: Tensor, size: int) -> Tensor:
+    missed = torch.where(where, growth, 0.0)
     later = missed.flip(-1).cumsum(-1).flip(-1) - missed
-    return later.repeat_interleave(size, -1)[..., : z.shape[-1]]
+    return later.repeat_interleave(size, -1)[..., : effect.logits.shape[-1]]
+
+
+def _without_rescale_of_tiles(
+    effect: Effect, size: int, rows: int, misses: Callable[[Tensor, Tensor], Tensor]
+) -> Tensor | None:
+    """The same where the rows of a tile decide together whether they rescale.
+
+    Args:
+        effect: a case.
+        size: keys of a tile.
+        rows: rows of a tile.
+        misses: of whether each row's maximum grows, bool, and of the number of the first row of its tile, where it is not rescaled.
+    """
+    growth, count = _growth(effect, size), effect.scene.case.seq_q
+    if growth is None or count < 2:
+        return None
+    return _missed(effect, growth, misses(growth > 0, torch.arange(count) // rows), size)
+
+
+def _as_the_first_row(grows: Tensor, tile: Tensor) -> Tensor:
+    first = torch.searchsorted(tile, tile)
+    return ~grows.index_select(2, first)
+
+
+def _unless_all_grow(grows: Tensor, tile: Tensor) -> Tensor:
+    still = torch.zeros(*grows.shape[:2], int(tile[-1]) + 1, grows.shape[3], dtype=torch.int64)
+    return still.index_add(2, tile, (~grows).long()).index_select(2, tile) > 0
+
+
+_TOGETHER: tuple[tuple[str, Callable[[Tensor, Tensor], Tensor]], ...] = (
+    ("the maximum of the first row of its tile of {} rows does not grow", _as_the_first_row),
+    ("the maximum of some row of its tile of {} rows does not grow", _unless_all_grow),
+)
+"""Where a row is not rescaled though its maximum grows, if the rows of a tile decide together."""
 
 
 def _rescaled(factor: str, words: str, top: str, *, own: bool) -> str:

@@ -1,0 +1,262 @@
+"""Numbers and maps that a reading learns from one case: what distance, key, row or bit a kernel takes for another, and what limits its row sums."""
+
+import dataclasses
+import itertools
+import math
+
+import pytest
+import torch
+
+from flashverify.case.text import parse_case
+from flashverify.diagnosis.catalogue import SEMANTICS
+from flashverify.diagnosis.observe import look
+from flashverify.diagnosis.readings import readings
+from flashverify.diagnosis.readings.index_forms import forms_within
+from flashverify.diagnosis.readings.masks.bits import masks_of_learned_bits
+from flashverify.diagnosis.readings.masks.extents import visible_extents
+from flashverify.diagnosis.readings.unread import unread_inputs
+from flashverify.diagnosis.readings.weights.effect import declared_effect
+from flashverify.diagnosis.readings.weights.learned_draws import learned_draws
+from flashverify.diagnosis.readings.weights.value_terms import roundest
+from flashverify.diagnosis.related_cases import windows
+from flashverify.diagnosis.trials import Trials
+from tests.diagnosis.explaining import explained
+from tests.diagnosis.online import online
+from tests.diagnosis.planted import Plain, planted
+
+FORWARD = "fv1 heads_q=2 heads_kv=2 seq_q=14 seq_k=33 dim_qk=16 dim_v=16 dtype=fp32 backward=no "
+NARROW = "fv1 seq_q=5 seq_k=7 dim_qk=8 dim_v=8 dtype=fp32 backward=no "
+
+
+def read(subject, text):
+    trials = Trials(subject, 300)
+    scene = trials.scene(parse_case(text))
+    assert scene.failures, "the planted defect does not show"
+    return readings(trials, scene, next(iter(scene.failures))).sentences
+
+
+class NothingFar(Plain):
+    """Distances beyond the reach of the table have no bias."""
+
+    def table(self, table):
+        return torch.nn.functional.pad(table, (0, 1))
+
+    def buckets(self, problem):
+        reach, count = len(problem.distance_buckets) // 2, problem.relative_bias.shape[1]
+        distance = self.distance(problem)
+        return torch.where(distance.abs() > reach, count, super().buckets(problem))
+
+
+def at_least(limit):
+    """O divided by a row sum that is at least `limit` times the row's largest weight."""
+
+    def output(self, o, z, v, lse):
+        own = (lse - z.amax(-1)).exp()
+        return o * (own / own.clamp(min=limit)).unsqueeze(-1)
+
+    return {"output": output}
+
+
+def kept_share(self, problem):
+    self.p = problem.case.dropout
+    return problem.scale
+
+
+def flat_below(z, cap):
+    return torch.where(z.abs() < cap, z, cap * torch.tanh(z / cap))
+
+
+READ = [
+    (
+        {"alibi": lambda s, distance: distance.abs().clamp(max=11)},
+        FORWARD + "alibi=yes",
+        "ALiBi takes the distance d for min(d, 11)",
+    ),
+    (
+        {name: getattr(NothingFar, name) for name in ("table", "buckets")},
+        FORWARD + "relative_bias=8,5,both",
+        "The relative bias is 0 for distances beyond the reach of its table",
+    ),
+    (
+        {"add_bias": lambda s, z, x: z + x[:, :, torch.arange(x.shape[2]) // 3 * 3]},
+        FORWARD + "bias=shared",
+        "The bias is that of row i // 3 * 3",
+    ),
+    (
+        at_least(1.5),
+        NARROW + "causal=top-left",
+        "The row sum that O is divided by is at least 1.5 times the row's largest weight",
+    ),
+    (
+        {"scale": kept_share, "lse": lambda s, lse, _: lse + math.log1p(-s.p)},
+        NARROW + "dropout=0.25",
+        "The LSE is that of a row sum that is multiplied by 1 - p",
+    ),
+    (
+        {"cap": lambda s, z, cap: flat_below(z, cap)},
+        NARROW + "softcap=2 regime=normal",
+        "Scaled products within the cap on both sides are not capped",
+    ),
+]
+
+
+@pytest.mark.parametrize(("defect", "text", "sentence"), [pytest.param(*x, id=x[2]) for x in READ])
+def test_what_is_learned_is_said(defect, text, sentence):
+    found = read(type("Planted", (NothingFar if "buckets" in defect else Plain,), defect)(), text)
+
+    assert sentence in found
+
+
+def exchanged(x, size, places):
+    """`x` at other numbers of its last axis, of which each group of `size` is permuted."""
+    number = torch.arange(x.shape[-1])
+    return x[..., number // size * size + torch.tensor(places)[number % size]]
+
+
+def test_draws_of_other_keys_of_a_group_are_learned():
+    effect = declared_effect(look(Plain(), parse_case(FORWARD.replace("seq_k=33", "seq_k=32") + "dropout=0.5")))
+    share = (effect.logits - effect.scene.truth.exact_lse.unsqueeze(-1)).exp()
+    kept = exchanged(effect.scene.inputs.keep.bool(), 4, [0, 2, 1, 3])
+    found = dict(learned_draws(dataclasses.replace(effect, weights=share * kept * 2)))
+
+    factor = found["the draws of key j, but of every 4, counted from 0, 2 for 1, 1 for 2"](effect)
+
+    assert torch.equal(factor > 0, kept)
+
+
+def test_draws_that_are_right_are_no_others():
+    effect = declared_effect(look(Plain(), parse_case(FORWARD + "dropout=0.5")))
+
+    assert not list(learned_draws(effect))
+
+
+def test_bits_of_a_byte_in_reverse_are_learned():
+    scene = look(Plain(), parse_case(FORWARD.replace("seq_k=33", "seq_k=64") + "bitmap=128,3"))
+    see = scene.inputs.visible.expand(1, 2, 14, 64)
+    effective = exchanged(see, 8, [7, 6, 5, 4, 3, 2, 1, 0])
+    found = dict(masks_of_learned_bits(scene, effective, torch.ones_like(effective)))
+
+    mask = found["the mask that takes for bit b of a word bit b // 8 * 8 + 7 - b % 8 of it"](scene)
+
+    assert torch.equal(mask.expand_as(see), effective)
+    assert not list(masks_of_learned_bits(scene, see, torch.ones_like(see)))
+
+
+def test_a_map_that_no_simple_function_makes_is_none():
+    numbers = torch.tensor([0, 3, 1, 7, 2, 6, 5, 4, 8, 9, 15, 11])
+    found = numbers.unsqueeze(-1) == torch.arange(12)
+
+    assert not list(forms_within(found, torch.ones(12, dtype=torch.bool), 5))
+
+
+@pytest.mark.parametrize(("low", "high", "number"), [(0.97, 1.04, 1.0), (38.2, 41.0, 40.0), (0.4993, 0.5004, 0.5)])
+def test_a_limit_between_two_numbers_is_the_roundest(low, high, number):
+    assert roundest(low, high) == number
+
+
+def unread(subject, texts):
+    trials = Trials(subject, 300)
+    scenes = [trials.scene(parse_case(text)) for text in texts]
+    assert all(scene.failures for scene in scenes)
+    return [each.words.partition(":")[0] for each in unread_inputs(trials, scenes[-1])]
+
+
+CAUSAL = [
+    f"fv1 seq_q={n} seq_k={n + 1} dim_qk=8 dim_v=8 dtype=fp32 causal=top-left seed={n} backward=no" for n in (4, 5, 7)
+]
+CAPPED = [text.replace("causal=top-left", "softcap=30") for text in CAUSAL]
+
+
+def test_a_flag_that_whole_tiles_ask_for_is_no_unread_one():
+    by_tiles = planted(causal=lambda s, i, j: j <= i // 64 * 64 + 63)
+    never = planted(causal=lambda s, i, j: j <= i + 1000)
+
+    assert unread(by_tiles, CAUSAL) == []
+    assert unread(never, CAUSAL) == ["O and LSE do not depend on the causal flag"]
+
+
+def test_a_function_that_is_the_identity_of_small_logits_is_no_unread_one():
+    never = planted(cap=lambda s, z, cap: z)
+
+    assert unread(planted(cap=lambda s, z, cap: flat_below(z, cap)), CAPPED) == []
+    assert unread(never, CAPPED) == ["O and LSE do not depend on the softcap"]
+
+
+def not_rescaled_as_the_first_row():
+    """An online softmax over tiles of 16 keys that rescales a tile of 16 rows only if the maximum of the first of them grows."""
+
+    def change(step, steps, alpha, growth):
+        first = growth[..., torch.arange(growth.shape[2]) // 16 * 16, :]
+        kept = torch.where(first > 0, alpha, 1.0)
+        return kept, kept
+
+    return planted(**online(change))
+
+
+def test_rows_that_are_rescaled_together_are_read():
+    found = read(not_rescaled_as_the_first_row(), FORWARD.replace("seq_q=14 seq_k=33", "seq_q=20 seq_k=70"))
+
+    assert (
+        "O is not rescaled at tiles of 16 keys at which the maximum of the first row of its tile of 16 rows does not grow"
+        in found
+    )
+
+
+class HalfWritten(Plain):
+    """LSE of the first row alone, which sees one key with or without a causal mask at the top left; the others keep a number."""
+
+    def lse(self, lse, without_sink):
+        return torch.where(torch.arange(lse.shape[-1]) == 0, lse, 7.0)
+
+
+def test_what_is_never_written_depends_on_nothing_and_tells_of_no_flag():
+    assert unread(HalfWritten(), CAUSAL) == []
+
+
+class FlushedBelowHiddenKeys(Plain):
+    """Weights beside a maximum over all keys of a tile of 16, those behind the last one with the logit 0; below 2^-126 they are 0."""
+
+    def scale(self, problem):
+        self.raw = problem.scale * (problem.q.double() @ problem.k.double().mT)
+        return problem.scale
+
+    def output(self, o, z, v, lse):
+        start = self.raw.amax(-1, keepdim=True).clamp(min=0.0)
+        w = (z - start).exp()
+        w = torch.where(w < 2.0**-126, 0.0, w)
+        total = w.sum(-1, keepdim=True)
+        divisor = torch.where(total == 0, 1.0, total)
+        self.found = (start + divisor.log()).squeeze(-1)
+        return w @ v / divisor
+
+    def lse(self, lse, without_sink):
+        return self.found
+
+
+def test_a_maximum_over_hidden_keys_is_explained():
+    text = "fv1 seq_q=6 seq_k=9 dim_qk=8 dim_v=8 dtype=fp32 causal=top-left regime=logits-1e3 backward=no"
+    scene = look(FlushedBelowHiddenKeys(), parse_case(text))
+
+    assert scene.failures
+    assert explained("maximum-over-hidden-keys", scene)
+    assert not any(
+        each.name == "maximum-from-zero" and any(scene.agrees(x, frozenset(scene.failures)) for x in each.build(scene))
+        for each in SEMANTICS
+    )
+
+
+def test_windows_of_usual_sides_are_asked_about():
+    case = parse_case("fv1 seq_q=2 seq_k=129 dim_qk=8 dim_v=8 dtype=fp32 causal=bottom-right window=0,* backward=no")
+
+    assert any(each.mask.window == (60, None) and each.seq_k > 200 for each in windows(case))
+
+
+def test_the_first_keys_of_a_window_are_a_set():
+    scene = look(Plain(), parse_case("fv1 seq_q=9 seq_k=9 dim_qk=8 dim_v=8 dtype=fp32 window=3,1 backward=no"))
+    wrong = torch.zeros(1, 1, 9, 9, dtype=torch.bool)
+    wrong[0, 0, 5, 2] = wrong[0, 0, 5, 3] = True
+    found = {each.words: each.where(scene) for each in visible_extents(scene, wrong)}
+    first = found["the first 2 keys of the row's window, counted from its left edge"]
+
+    for i, j in itertools.product(range(9), range(9)):
+        assert first[0, 0, i, j] == (i - 3 <= j < i - 1)
