@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import torch
@@ -14,6 +15,7 @@ from flashverify.checks.reuse.neighbours import settings_of
 from flashverify.diagnosis.observe import seen
 from flashverify.diagnosis.readings.fresh import tested_on
 from flashverify.diagnosis.readings.said import Said, listed
+from flashverify.diagnosis.related_cases import grown
 from flashverify.diagnosis.state.things import THINGS
 from flashverify.diagnosis.trials import work
 from flashverify.outputs import FORWARD, OUTPUTS
@@ -53,6 +55,10 @@ _SHOWING = 2
 _SILENT = 2
 """Cases that lack an input, or on which another one changes nothing, after which no further one is tried."""
 _LARGEST = 20_000
+_RIGHT = 4
+"""Right cases and larger ones on which an input must make no difference either, as far as there are any."""
+_GROWN = ((40, 70), (70, 140))
+"""Rows and keys that are added to the failing case for these."""
 _OF_LOGITS = frozenset({"scale", "softcap", "slopes", "bias", "relative-bias"})
 """Things that O does not show where a row has a single key: nothing is said of it alone where the LSE depends on them."""
 _CLEAR = 4.0
@@ -88,6 +94,8 @@ def unread_inputs(trials: Trials, scene: Scene) -> list[Said]:
             if not same:
                 break
         names = [name for name in OUTPUTS if same[name] >= _SHOWING and name not in other]
+        other |= _dependent(trials, scene, thing) if names else set()
+        names = [name for name in names if name not in other]
         if "lse" in other and thing.name in _OF_LOGITS:
             names = [name for name in names if name not in FORWARD]
         if names and len(told) >= _NEEDED and tested_on(told):
@@ -96,6 +104,28 @@ def unread_inputs(trials: Trials, scene: Scene) -> list[Said]:
             words = f"{outputs} {verb} not depend on the {thing.words}: calls that differ in {alone} alone return the same bits"
             return [Said(words, len(told))]
     return []
+
+
+def _dependent(trials: Trials, scene: Scene, thing: Thing) -> set[str]:
+    """The outputs that depend on an input on cases that are right, or on larger ones: a small case may show nothing of it."""
+    right = [each for each in trials.scenes.values() if not each.failures and work(each.case) <= _LARGEST]
+    right.sort(key=lambda each: -work(each.case))
+    found: set[str] = set()
+    asked = 0
+    larger = (grown(scene.case, *by, regime="normal", seed=77) for by in _GROWN)
+    fresh = (trials.scene(case) for case in larger if case is not None and _accepted(trials, case))
+    for each in chain(right, fresh):
+        if asked == _RIGHT or not trials.left():
+            break
+        moved = None if each is None else _moved(trials, each, thing)
+        if moved is not None:
+            asked += 1
+            found |= {name for name, alike in moved.items() if not alike}
+    return found
+
+
+def _accepted(trials: Trials, case: Case) -> bool:
+    return work(case) <= _LARGEST and trials.subject.supports.refusal(case) is None
 
 
 def _reads_queries(trials: Trials, scene: Scene, names: list[str]) -> bool:
