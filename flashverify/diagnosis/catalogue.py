@@ -61,6 +61,7 @@ from flashverify.diagnosis.hypotheses.trees import TREES
 from flashverify.diagnosis.hypotheses.walks import WALKS
 from flashverify.diagnosis.hypotheses.window_sides import WINDOW_SIDES
 from flashverify.diagnosis.hypotheses.wiring import WIRING
+from flashverify.diagnosis.hypotheses.wiring_of_rows import WIRING_OF_ROWS
 from flashverify.diagnosis.hypotheses.zeros import ZEROS
 from flashverify.diagnosis.padding_experiment import PADDINGS
 from flashverify.diagnosis.state.candidates import KEPT
@@ -129,6 +130,7 @@ SEMANTICS: tuple[Semantics, ...] = (
     *EMPTY_GRADIENTS,
     *MASKING,
     *GRADIENT_STORES,
+    *WIRING_OF_ROWS,
 )
 """Those that are told by their values."""
 

@@ -105,7 +105,7 @@ def test_what_is_wrong_is_told_before_the_verification_that_may_not_end_in_time(
 
 
 @pytest.mark.parametrize("name", ["stale-scale", "causal-ignored"])
-def test_of_a_failure_that_no_fresh_process_shows_only_what_is_kept_between_calls_is_said(monkeypatch, name):
+def test_of_a_failure_that_no_fresh_process_shows_only_what_is_kept_between_calls_has_a_name(monkeypatch, name):
     class Kept(Session):
         def diagnose(self, *asked, **given):
             return Diagnosis(name, "It is so.")
@@ -117,4 +117,5 @@ def test_of_a_failure_that_no_fresh_process_shows_only_what_is_kept_between_call
     found = Kept(says=False).minimised().diagnosis
 
     kept = name == "stale-scale"
-    assert (found.name, found.sentence) == (name * kept, f"It is so. {alone}" if kept else alone)
+    here = "In the process that found it, after other calls, it computed so: It is so."
+    assert (found.name, found.sentence) == (name * kept, f"It is so. {alone}" if kept else f"{alone} {here}")

@@ -9,9 +9,10 @@ import pytest
 
 from flashverify.campaign.worker import search
 from flashverify.case import Case, Mask, Supports, Values, parse_case, standard_matrix
-from flashverify.case.masks.packed import PACKED
+from flashverify.case.masks.packed import PACKED, Packed
 from flashverify.case.masks.part import Drawn
 from flashverify.case.masks.patterns import blocks_tensor
+from flashverify.case.masks.prefix_lengths import PREFIX_LENGTHS
 from flashverify.case.masks.tree_shapes import draw_tree, shape_of
 from flashverify.case.space.coverage import Coverage
 from flashverify.case.space.dims import dim_choices
@@ -44,6 +45,24 @@ def test_half_of_the_trees_branch_from_one_root_in_many_shapes():
     assert shapes["single root"] > 0.35 * len(trees)
     assert set(shapes) == {"chain", "star", "binary", "roots", "several roots", "single root"}
     assert len({tree for tree in trees if shape_of(tree) == "single root"}) > 60
+
+
+def test_prefixes_of_packed_sequences_mostly_end_inside_their_sequence():
+    sequences = Packed((0, 5, 9, 20), (0, 40, 100, 130))
+    drawn = Drawn(
+        supports=Supports(),
+        parts=frozenset({"packed", "causal", "prefix_lengths"}),
+        sequences=3,
+        seq_q=20,
+        seq_k=130,
+        block=(16, 16),
+        values={"packed": sequences},
+    )
+    source = RandomSource(Random(1))
+    prefixes = [PREFIX_LENGTHS.draw(source, drawn) for _ in range(200)]
+    inside = [n <= keys for each in prefixes for n, (_, keys) in zip(each, sequences.lengths(), strict=True)]
+
+    assert 0.7 < sum(inside) / len(inside) < 1
 
 
 def packed(count, rows, keys):

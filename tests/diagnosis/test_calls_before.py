@@ -67,6 +67,33 @@ def test_calls_that_are_wrong_in_turn_are_counted():
     assert "every third one" in found.reading
 
 
+def test_what_the_calls_compute_that_are_wrong_in_turn_is_said():
+    class WithoutCausal(Following):
+        def changed(self, problem, last):
+            if self.calls % 2:
+                return problem
+            mask = dataclasses.replace(problem.case.mask, causal=None)
+            return dataclasses.replace(problem, case=dataclasses.replace(problem.case, mask=mask))
+
+    found = named(WithoutCausal(), f"{CASE} causal=top-left")
+
+    assert "every second one" in found.reading
+    assert "The wrong ones compute so: the causal mask is ignored" in found.sentence
+
+
+def test_what_a_call_computes_after_others_is_said_where_it_is_of_no_call():
+    class ScaleAfterOtherRows(Following):
+        def changed(self, problem, last):
+            if last.q.shape[2] == problem.q.shape[2]:
+                return problem
+            return dataclasses.replace(problem, case=dataclasses.replace(problem.case, scale=1.0))
+
+    found = named(ScaleAfterOtherRows(), CASE)
+
+    assert "wrong after one with fewer rows or more rows" in found.reading
+    assert "Then it computes so: the logits are not scaled" in found.sentence
+
+
 def test_the_calls_after_which_one_is_wrong_are_said_where_nothing_explains_it():
     found = named(UnknownAfterOtherRows(), CASE)
 
@@ -83,7 +110,7 @@ def test_a_subject_that_keeps_nothing_follows_no_call(subject):
     kept_nothing.contract = dataclasses.replace(kept_nothing.contract, deterministic=True)
     case = parse_case(f"{CASE} klen=9,14")
 
-    assert not follows_another(kept_nothing, case, time.monotonic() + SECONDS)
+    assert follows_another(kept_nothing, case, time.monotonic() + SECONDS) is None
     assert of_the_call_before(kept_nothing, case, time.monotonic() + SECONDS) is None
 
 
@@ -98,9 +125,11 @@ def test_what_a_kernel_does_always_is_of_no_other_call():
     assert of_the_call_before(AlwaysCausal(), case, time.monotonic() + 20.0) is None
 
 
-@pytest.mark.parametrize("subject", [WindowOfTheCallBefore, CapThatStays, EveryThird])
-def test_a_subject_that_follows_the_call_before_is_suspected(subject):
-    assert follows_another(subject(), parse_case(f"{CASE} window=3,2"), time.monotonic() + SECONDS)
+@pytest.mark.parametrize(
+    ("subject", "what"), [(WindowOfTheCallBefore, "another window"), (CapThatStays, "a softcap"), (EveryThird, "")]
+)
+def test_a_subject_that_follows_the_call_before_is_suspected_of_what_differs(subject, what):
+    assert follows_another(subject(), parse_case(f"{CASE} window=3,2"), time.monotonic() + SECONDS) == what
 
 
 @pytest.mark.parametrize("alone", [True, False])

@@ -61,6 +61,22 @@ def test_an_input_that_is_read_wrongly_is_read():
     assert unread_inputs(*asked(subject, cases(" sink=yes"))) == []
 
 
+class CausalByBlocks(Plain):
+    """A block of 16 keys that begins at or before the diagonal is seen as a whole."""
+
+    def see(self, problem):
+        if not problem.causal:
+            return super().see(problem)
+        mask = dataclasses.replace(problem.case.mask, causal=None)
+        see = super().see(dataclasses.replace(problem, case=dataclasses.replace(problem.case, mask=mask)))
+        i, j = torch.arange(see.shape[2])[:, None], torch.arange(see.shape[3])
+        return see & (j // 16 * 16 <= i)
+
+
+def test_an_input_that_small_cases_alone_do_not_depend_on_is_read():
+    assert unread_inputs(*asked(CausalByBlocks(), cases(" causal=top-left"))) == []
+
+
 def rows_without_keys(self, problem, found):
     gradients = Plain.backward(self, problem, found)
     empty = ~found.saved[5].any(-1)

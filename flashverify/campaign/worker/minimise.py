@@ -33,6 +33,7 @@ __all__ = ["minimise"]
 _SAYING = 0.8
 """Share of the time that is left for a diagnosis: it may end a little late, and the verification follows."""
 _ALONE = "In a process that computed nothing before, the case does not fail in this way: it depends on earlier calls, on what lay in memory, or on chance."
+_HERE = "In the process that found it, after other calls, it computed so: {}"
 
 
 def minimise(session: Session, task: Minimise) -> None:
@@ -142,15 +143,19 @@ def _right_alone(
 ) -> Diagnosis | None:
     """What is said of a failure that no fresh process shows: what is kept between calls, where that has a name, and that it needs more than the case.
 
-    What else was found speaks of values that depend on what was called before.
+    What else was found speaks of values that depend on what was called before: it is said as what this process computed.
     """
     if task.key.check in PROCESS_CHECKS:
         return None
+    seen = Diagnosis()
     if found is None or not tells_of_state(found):
+        seen = found or seen
         later = msgspec.structs.replace(verdict, check="reuse")
         found = _diagnosis(session, task, text, later, end)
-    kept = found if found is not None and tells_of_state(found) else Diagnosis()
-    return msgspec.structs.replace(kept, sentence=f"{kept.sentence} {_ALONE}".strip())
+    if found is not None and tells_of_state(found):
+        return msgspec.structs.replace(found, sentence=f"{found.sentence} {_ALONE}")
+    words = seen.reading or (seen.sentence if seen.name else "")
+    return Diagnosis(sentence=f"{_ALONE} {_HERE.format(words)}" if words else _ALONE, place=seen.place)
 
 
 def _diagnosis(session: Session, task: Minimise, text: str, verdict: Verdict, end: float) -> Diagnosis | None:

@@ -49,8 +49,14 @@ class _PrefixLengths(LengthsPart):
         return {"prefix": lambda pairs: in_prefix(pairs, lengths)}
 
     def draw(self, source: Source, drawn: Drawn) -> Any:
-        """As of any length; none beside a window that is bounded on its right."""
-        return super().draw(source, drawn) if _is_open(drawn.values.get("window")) else None
+        """As of any length, of packed sequences mostly no longer than the sequence; none beside a window that is bounded on its right."""
+        if not _is_open(drawn.values.get("window")):
+            return None
+        found, packed = super().draw(source, drawn), drawn.values.get("packed")
+        if packed is None or source.one_in(4):
+            return found
+        keys = (count for _, count in packed.lengths())
+        return tuple(n if n <= count else source.size(0, count) for n, count in zip(found, keys, strict=True))
 
     def grow(self, piece: Any, rows: int, keys: int) -> int:
         """Longer by half of the keys, so that keys behind the prefix become more as well."""

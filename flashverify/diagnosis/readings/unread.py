@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -57,6 +58,10 @@ _SILENT = 2
 _LARGEST = 20_000
 _LARGE = ("logits-1e2", "logits-1e3")
 """Regimes under which a function of the logits shows that is right near 0."""
+_RIGHT = 4
+"""Right cases and larger ones on which an input must make no difference either, as far as there are any."""
+_GROWN = ((40, 70), (70, 140))
+"""Rows and keys that are added to the failing case for these."""
 _OF_LOGITS = frozenset({"scale", "softcap", "slopes", "bias", "relative-bias"})
 """Things that O does not show where a row has a single key: nothing is said of it alone where the LSE depends on them."""
 _CLEAR = 4.0
@@ -110,6 +115,8 @@ def unread_inputs(trials: Trials, scene: Scene) -> list[Said]:
             if not same:
                 break
         names = [name for name in OUTPUTS if same[name] >= _SHOWING and name not in other]
+        other |= _dependent(trials, scene, thing) if names else set()
+        names = [name for name in names if name not in other]
         if "lse" in other and thing.name in _OF_LOGITS:
             names = [name for name in names if name not in FORWARD]
         if names and len(told) >= _NEEDED and tested_on(told) and _far(trials, scene.case, thing, names):
@@ -118,6 +125,28 @@ def unread_inputs(trials: Trials, scene: Scene) -> list[Said]:
             words = f"{outputs} {verb} not depend on the {thing.words}: calls that differ in {alone} alone return the same bits"
             return [Said(words, len(told))]
     return []
+
+
+def _dependent(trials: Trials, scene: Scene, thing: Thing) -> set[str]:
+    """The outputs that depend on an input on cases that are right, or on larger ones: a small case may show nothing of it."""
+    right = [each for each in trials.scenes.values() if not each.failures and work(each.case) <= _LARGEST]
+    right.sort(key=lambda each: -work(each.case))
+    found: set[str] = set()
+    asked = 0
+    larger = (grown(scene.case, *by, regime="normal", seed=77) for by in _GROWN)
+    fresh = (trials.scene(case) for case in larger if case is not None and _accepted(trials, case))
+    for each in chain(right, fresh):
+        if asked == _RIGHT or not trials.left():
+            break
+        moved = None if each is None else _moved(trials, each, thing)
+        if moved is not None:
+            asked += 1
+            found |= {name for name, change in moved.items() if not change.alike}
+    return found
+
+
+def _accepted(trials: Trials, case: Case) -> bool:
+    return work(case) <= _LARGEST and trials.subject.supports.refusal(case) is None
 
 
 def _reads_queries(trials: Trials, scene: Scene, of: dict[str, _Moved]) -> bool:

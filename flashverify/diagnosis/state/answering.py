@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from flashverify.checks.reuse import NAMES
 from flashverify.diagnosis.attempting import attempted
+from flashverify.diagnosis.state.first_things import of_the_first_call
 from flashverify.diagnosis.state.following import of_the_call_before
 from flashverify.diagnosis.state.for_good import draws_of_the_first_call
 from flashverify.diagnosis.state.naming import kept_from_earlier
@@ -43,7 +44,7 @@ def of_state(subject: Subject, case: Case, verdict: Verdict, first: Case | None,
     searches = (
         lambda each: kept(subject, each, verdict.error, number, end),
         lambda each: attempted("asking for the call before", lambda: of_the_call_before(subject, each, middle), None),
-        lambda each: attempted("asking for the first call", lambda: draws_of_the_first_call(subject, each, end), None),
+        lambda each: attempted("asking for the first call", lambda: _of_the_first(subject, each, end), None),
     )
     for search in searches if asked else reversed(searches):
         for each in cases:
@@ -51,3 +52,7 @@ def of_state(subject: Subject, case: Case, verdict: Verdict, first: Case | None,
             if found is not None:
                 return found
     return told(subject, case, verdict)
+
+
+def _of_the_first(subject: Subject, case: Case, end: float) -> Diagnosis | None:
+    return draws_of_the_first_call(subject, case, end) or of_the_first_call(subject, case, end, certain=True)

@@ -16,6 +16,7 @@ from flashverify.diagnosis.state.calling import after, repeated, returned
 from flashverify.diagnosis.state.candidates import CANDIDATES, Candidate, fitting
 from flashverify.diagnosis.state.pairs import Pair
 from flashverify.diagnosis.state.primers import OTHER_VALUES, primers
+from flashverify.diagnosis.state.what_then import computed_then
 from flashverify.diagnosis.state.wording import BEFORE, IN_TURN, joined, listed, name_of, said, sentence
 from flashverify.judge.record import Diagnosis
 from flashverify.outputs import KERNELS, OUTPUTS
@@ -41,6 +42,8 @@ _GROWN = ((0, 0), (3, 5), (0, 9), (6, 2), (0, 0), (9, 14))
 """Rows and keys that are added to the case, of which the small ones are tried first."""
 _COUNTED, _AT_ONCE = 2, 3
 """Cases whose calls are counted, and calls that are made without others in between before others are."""
+_EXPLAINED, _LEAST = 3, 1.5
+"""Wrong calls that a semantics must explain to be said, and the seconds in which one is looked for, at least."""
 _NUMBERS = ("", "first", "second", "third", "fourth", "fifth", "sixth", "seventh")
 _BEFORE = "the call before it"
 
@@ -62,32 +65,35 @@ class _Kind:
     shown: list[After] = field(default_factory=list)
 
 
-def follows_another(subject: Subject, case: Case, end: float) -> bool:
-    """Whether the outputs of a problem change with calls that are made in between, each with one thing more or another one.
+def follows_another(subject: Subject, case: Case, end: float) -> str | None:
+    """After which call the outputs of a problem are others: one that is made in between, with one thing more or another one.
 
     Args:
         subject: the kernel under test, whose equal calls give equal bits.
         case: the problem.
         end: `time.monotonic()` after which no further call is made.
+
+    Returns:
+        What the call in between differs in, as `primers` say it; empty where equal calls alone differ; None where there is none.
     """
     if not subject.contract.deterministic:
-        return False
+        return None
     device = subject.device()
     for base in islice(_bases(subject, case), 2):
         problem, _ = materialize(base, device)
         before = [returned(subject, problem) for _ in range(_AT_ONCE)]
         if not _equal(before):
-            return True
-        for _, other in primers(subject, base, 0):
+            return ""
+        for what, other in primers(subject, base, 0):
             if time.monotonic() > end:
-                return False
+                return None
             returned(subject, materialize(other, device)[0])
             if not _equal([before[0], returned(subject, problem)]):
-                return True
-    return False
+                return what
+    return None
 
 
-def of_the_call_before(subject: Subject, case: Case, end: float) -> Diagnosis | None:
+def of_the_call_before(subject: Subject, case: Case, end: float, *, likely: str | None = None) -> Diagnosis | None:
     """Names what a call computes with of the call before it; otherwise says after which calls it is wrong. None where it is wrong after none, or always.
 
     A call that is right after a call like itself, and wrong after one that differs in one thing alone, has that thing of it.
@@ -96,16 +102,17 @@ def of_the_call_before(subject: Subject, case: Case, end: float) -> Diagnosis | 
         subject: the kernel under test.
         case: where it fails.
         end: `time.monotonic()` after which no further call is made.
+        likely: what `follows_another` returned: such calls are made first.
     """
     found: dict[str, _Kind] = {}
     for turn, base in enumerate(_bases(subject, case)):
-        every = _every_so_many(subject, base) if turn < _COUNTED else None
+        every = _every_so_many(subject, base, end) if turn < _COUNTED and not likely else None
         if every is not None:
             return every
         known = {what for what, kind in found.items() if kind.candidates}
-        for what, other in primers(subject, base, turn):
+        for what, other in sorted(primers(subject, base, turn), key=lambda each: each[0] != likely):
             if time.monotonic() > end:
-                return _of_kinds(found)
+                return _of_kinds(found, end)
             if known and what not in known:
                 continue
             kind = found.setdefault(what, _Kind())
@@ -117,7 +124,7 @@ def of_the_call_before(subject: Subject, case: Case, end: float) -> Diagnosis | 
                 return _named(what, kind)
             if len(kind.shown) == 1 and not known:
                 break  # the same on a case of another size
-    return _of_kinds(found)
+    return _of_kinds(found, end)
 
 
 def _bases(subject: Subject, case: Case) -> Iterator[Case]:
@@ -195,7 +202,7 @@ def _named(what: str, kind: _Kind) -> Diagnosis:
     )
 
 
-def _of_kinds(found: dict[str, _Kind]) -> Diagnosis | None:
+def _of_kinds(found: dict[str, _Kind], end: float) -> Diagnosis | None:
     """After which calls a call is wrong, and after which it is right."""
     wrong = {what: kind for what, kind in found.items() if kind.wrong and not kind.right}
     if OTHER_VALUES in wrong:  # which all others have too
@@ -210,18 +217,20 @@ def _of_kinds(found: dict[str, _Kind]) -> Diagnosis | None:
     if right:
         words += f", right after one with {listed(right, 'or')}"
     reading = sentence(f"{words}, and after the same call")
+    calls = [each.called.later for kind in wrong.values() for each in kind.wrong]
+    then = computed_then(calls[:_EXPLAINED], max(end, time.monotonic() + _LEAST))
     return Diagnosis(
-        sentence=f"{reading} What it computes with then was not found.",
+        sentence=f"{reading} {f'Then it computes so: {then}.' if then else 'What it computes with then was not found.'}",
         place=place_of(shown, shown.failures, outputs[0]),
         evidence=f"{count} calls of several sizes are wrong so, each right without the call before.",
         reading=reading,
     )
 
 
-def _every_so_many(subject: Subject, case: Case) -> Diagnosis | None:
-    """That every second or third call of one problem is wrong, whatever was called before."""
+def _every_so_many(subject: Subject, case: Case, end: float) -> Diagnosis | None:
+    """That every second or third call of one problem is wrong, whatever was called before, and what these compute."""
     scenes = repeated(subject, case, _CALLS)
-    wrong = [bool(scene.failures) for scene in scenes]
+    wrong = [bool(each.failures) for each in scenes]
     for period, start in ((p, s) for p in _PERIODS for s in range(p) if any(wrong)):
         if wrong != [n % period == start for n in range(_CALLS)]:
             continue
@@ -229,8 +238,12 @@ def _every_so_many(subject: Subject, case: Case) -> Diagnosis | None:
         outputs = [name for name in OUTPUTS if name in scene.failures]
         times = listed([_NUMBERS[n + 1] for n in range(_CALLS) if wrong[n]], "and")
         reading = f"Of {_CALLS} {IN_TURN}, the {times} are wrong in {joined(outputs)}: every {_NUMBERS[period]} one."
+        other = grown(case, 3, 5, regime="normal", seed=case.values.seed + 1)
+        more = [] if other is None else [each for each in repeated(subject, other, period) if each.failures]
+        then = computed_then([scene, *more[:1]], max(end, time.monotonic() + _LEAST))
+        told = f" The wrong ones compute so: {then}." if then else ""
         return Diagnosis(
-            sentence=f"{reading} What is counted, or used in turn, is kept from call to call.",
+            sentence=f"{reading} What is counted, or used in turn, is kept from call to call.{told}",
             place=place_of(scene, scene.failures, outputs[0]),
             evidence=f"The same problem was asked {_CALLS} times.",
             reading=reading,

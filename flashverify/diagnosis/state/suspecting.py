@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from flashverify.diagnosis.state.calling import Way, called
+from flashverify.diagnosis.state.first_things import of_the_first_call
 from flashverify.diagnosis.state.following import follows_another, of_the_call_before
 from flashverify.diagnosis.state.for_good import draws_of_the_first_call
 from flashverify.diagnosis.state.naming import kept_from_earlier
@@ -96,9 +97,11 @@ def of_a_later_call(subject: Subject, case: Case, seconds: float, first: Case | 
     end = time.monotonic() + _LOOKING * seconds
     if (drawn := draws_of_the_first_call(subject, case, end)) is not None:
         return drawn
-    found = None
-    if follows_another(subject, case, end):
-        found = of_the_call_before(subject, case, time.monotonic() + _NAMING * seconds)
+    if (kept := of_the_first_call(subject, case, end, certain=False)) is not None:
+        return kept
+    found, end = None, time.monotonic() + _LOOKING * seconds
+    if (what := follows_another(subject, case, end)) is not None:
+        found = of_the_call_before(subject, case, time.monotonic() + _NAMING * seconds, likely=what)
         if found is not None and found.name:
             return found
         end = time.monotonic() + _LOOKING * seconds  # what goes by shapes may have a name

@@ -1,0 +1,115 @@
+"""A setting or a tensor that every call has of the first one, or of the first one with a key, is named."""
+
+import dataclasses
+import time
+
+import pytest
+
+from flashverify import parse_case
+from flashverify.checks import Plan, judge_case
+from flashverify.diagnosis.diagnose import diagnose
+from flashverify.diagnosis.state.first_things import of_the_first_call
+from flashverify.judge.verdict import Status, Verdict
+from tests.diagnosis.keeping import Keeping
+from tests.diagnosis.planted import planted
+
+SECONDS = 300.0
+CASE = "fv1 batch=2 heads_q=2 seq_q=6 seq_k=14 dtype=fp32 backward=no"
+
+
+class OfTheFirst(Keeping):
+    """One field of the problem, or of its mask, is that of the first call that has it, under a key."""
+
+    def __init__(self, has, changed, key=lambda _: ()):
+        super().__init__(key)
+        self.has, self.changed = has, changed
+
+    def forward(self, problem):
+        if self.has(problem):
+            problem = self.changed(problem, self.keep(problem, problem))
+        return super().forward(problem)
+
+
+def window(problem, first):
+    mask = dataclasses.replace(problem.case.mask, window=first.case.mask.window)
+    return dataclasses.replace(problem, case=dataclasses.replace(problem.case, mask=mask))
+
+
+def causal(problem, first):
+    mask = dataclasses.replace(problem.case.mask, causal=first.case.mask.causal)
+    return dataclasses.replace(problem, case=dataclasses.replace(problem.case, mask=mask))
+
+
+def cap(problem, first):
+    return dataclasses.replace(problem, case=dataclasses.replace(problem.case, logits=first.case.logits))
+
+
+def sink(problem, first):
+    return dataclasses.replace(problem, sink=first.sink.clone())
+
+
+def sides(problem):
+    return tuple(side is None for side in problem.case.mask.window)
+
+
+def asked(subject, *texts):
+    """The verdict of the last case after calls with the others."""
+    cases = [parse_case(f"{CASE} {text} seed={number}") for number, text in enumerate(texts, 1)]
+    for each in cases[:-1]:
+        judge_case(subject, each, Plan(checks=("accuracy",)))
+    return cases[-1], judge_case(subject, cases[-1], Plan(checks=("accuracy",))).failures[0]
+
+
+@pytest.mark.parametrize(
+    ("subject", "texts", "name", "words"),
+    [
+        (
+            lambda: OfTheFirst(lambda p: p.window, window, sides),
+            ("window=5,*", "window=2,4", "window=3,1"),
+            "stale-window",
+            "the first one with a window on the same sides",
+        ),
+        (
+            lambda: OfTheFirst(lambda p: p.softcap, cap, lambda p: p.k.shape[1]),
+            ("heads_kv=2 softcap=0.75", "heads_kv=1 softcap=2.5", "heads_kv=1 softcap=1.25"),
+            "stale-softcap",
+            "the first one with its number of kv heads",
+        ),
+        (
+            lambda: OfTheFirst(lambda p: p.sink is not None, sink, lambda p: p.q.shape[1]),
+            ("sink=yes", "sink=yes"),
+            "stale-sink",
+            "the first call of the process that has one",
+        ),
+    ],
+)
+def test_what_is_kept_of_the_first_call_is_named(subject, texts, name, words):
+    subject = subject()
+    case, verdict = asked(subject, *texts)
+    found = diagnose(subject, case, verdict, seconds=SECONDS)
+
+    assert (found.name, found.also) == (name, ())
+    assert words in found.sentence
+
+
+def test_an_alignment_is_that_of_the_first_call_only_where_a_fresh_process_is_right():
+    subject = OfTheFirst(lambda p: p.causal, causal)
+    case, verdict = asked(subject, "causal=top-left", "causal=bottom-right")
+    later = Verdict(check="reuse", status=Status.FAIL, output="o", error="bound")
+
+    assert diagnose(subject, case, verdict, seconds=SECONDS).name == "causal-top-left"
+    assert diagnose(subject, case, later, seconds=SECONDS).name == "stale-causal"
+
+
+@pytest.mark.parametrize(
+    ("methods", "text"),
+    [
+        ({"scale": lambda s, p: 0.25}, "scale=0.25"),
+        ({"window": lambda s, i, j, left, right: (j >= i - left - 1) & (j <= i + right)}, "window=4,1"),
+    ],
+)
+def test_what_a_kernel_does_always_is_of_no_first_call(methods, text):
+    subject = planted(**methods)
+    case, _ = asked(subject, text, "window=3,1" if "window" in text else "scale=0.5")
+
+    assert of_the_first_call(subject, case, time.monotonic() + SECONDS, certain=False) is None

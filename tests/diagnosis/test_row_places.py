@@ -1,0 +1,109 @@
+"""What belongs to a row and is taken from another sequence, head or row is named, with that place."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from flashverify.subjects.interface import Contract
+from tests.diagnosis.planted import Plain
+from tests.diagnosis.test_diagnosis import named
+
+CASE = "fv1 batch=2 heads_q=6 heads_kv=2 seq_q=5 seq_k=7 dim_qk=8 dim_v=8 dtype=fp32 "
+FORWARD = CASE + "backward=no "
+HEAD_BY_HEAD = "the rows of its group lie head by head and are read row by row"
+ROW_BY_ROW = "the rows of its group lie row by row and are read head by head"
+
+
+def refolded(x, kv_heads, rows):
+    """`[B, Hq, Sq, ...]` laid out head by head in each group and read row by row."""
+    group = x.shape[1] // kv_heads
+    memory = x.unflatten(1, (kv_heads, group)).flatten(2, 3)
+    return memory.unflatten(2, (rows, group)).transpose(2, 3).flatten(1, 2)
+
+
+def of(problem, x):
+    return refolded(x, problem.k.shape[1], problem.q.shape[2])
+
+
+class Queries(Plain):
+    def forward(self, problem):
+        return super().forward(dataclasses.replace(problem, q=of(problem, problem.q)))
+
+
+class SlopesInTurn(Plain):
+    """Slope [r % group] for row r of a kv head, whose rows lie head by head."""
+
+    def add(self, problem):
+        _, h, n, _ = problem.case.shape_q
+        slopes = problem.slopes.double()
+        group = h // problem.case.heads_kv
+        row = torch.arange(group * n)
+        wrong = torch.stack([slopes[first + row % group] for first in range(0, h, group)]).view(h, n)
+        return -(wrong - slopes[:, None])[None, :, :, None] * self.distance(problem).abs().double()[:, None]
+
+    def forward(self, problem):
+        return super().forward(dataclasses.replace(problem, bias=self.add(problem)))
+
+
+class LastHeadOfTheGroup(Plain):
+    contract = Contract(lse_base="e")
+
+    def sinks(self, sink):
+        return sink.view(2, -1)[:, -1:].expand(2, sink.numel() // 2).flatten()
+
+
+class GradientOfO(Plain):
+    """DO by rows, where it is laid out by heads."""
+
+    def backward(self, problem, forward):
+        right = super().backward(problem, forward)
+        found = super().backward(dataclasses.replace(problem, do=of(problem, problem.do)), forward)
+        return dataclasses.replace(found, delta=right.delta) if self.own_delta else found
+
+    own_delta = False
+
+
+class StoredLse(Plain):
+    def forward(self, problem):
+        found = super().forward(problem)
+        return dataclasses.replace(found, lse=of(problem, found.lse))
+
+
+class LengthsByHead(Plain):
+    """A program takes its head for its sequence."""
+
+    def see(self, problem):
+        see = super().see(dataclasses.replace(problem, key_lengths=None))
+        length = problem.key_lengths[torch.arange(see.shape[1]) % see.shape[0]]
+        return see & (torch.arange(see.shape[3]) < length.view(1, -1, 1, 1))
+
+
+@pytest.mark.parametrize(
+    ("subject", "case", "name", "place"),
+    [
+        (Queries, FORWARD, "queries-of-other-rows", HEAD_BY_HEAD),
+        (SlopesInTurn, FORWARD + "alibi=yes", "slopes-of-other-rows", ROW_BY_ROW),
+        (LastHeadOfTheGroup, FORWARD + "sink=yes", "sinks-of-other-heads", "the last head of its group"),
+        (GradientOfO, CASE, "backward-do-of-other-rows", HEAD_BY_HEAD),
+        (StoredLse, FORWARD, "lse-of-other-rows", HEAD_BY_HEAD),
+        (LengthsByHead, FORWARD + "klen=3,6", "key-lengths-of-other-programs", "the head, modulo"),
+    ],
+)
+def test_what_is_taken_from_another_row_is_named_with_its_place(subject, case, name, place):
+    found = named(subject(), case)
+
+    assert found.name == name
+    assert place in found.sentence
+
+
+def test_a_place_that_is_the_same_on_no_case_is_not_named():
+    class Changing(Plain):
+        """Q of the next head on even numbers of rows, of the first one of the group on odd ones."""
+
+        def forward(self, problem):
+            even = problem.q.shape[2] % 2 == 0
+            q = problem.q.flip(1) if even else of(problem, problem.q)
+            return super().forward(dataclasses.replace(problem, q=q))
+
+    assert named(Changing(), FORWARD).name != "queries-of-other-rows"
