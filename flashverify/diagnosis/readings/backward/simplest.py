@@ -12,6 +12,7 @@ from flashverify.diagnosis.readings.backward.formulas import STEPS_OF
 from flashverify.diagnosis.readings.backward.log_weights import logarithms
 from flashverify.diagnosis.readings.backward.loop_factors import loop_factors
 from flashverify.diagnosis.readings.backward.pair_places import covering_places
+from flashverify.diagnosis.readings.backward.quantity_factors import quantity_factors
 from flashverify.diagnosis.readings.backward.together import together
 from flashverify.diagnosis.readings.backward.value_places import value_places
 
@@ -38,7 +39,7 @@ def formulas(reading: Reading, left: Callable[[], bool]) -> Iterator[Formula]:
     variants = options(reading.scene)
     plain, elsewhere = _single(reading, variants)
     placed = _at_places(reading, [{}, *plain], left)
-    yield from _cheapest(reading, [*clamps(reading), *loop_factors(reading)], None, left)
+    yield from _cheapest(reading, [*clamps(reading), *loop_factors(reading), *quantity_factors(reading)], None, left)
     local = _LOCAL * int(reading.wrong.sum()) < int(reading.asked.sum())
     if local:  # what is wrong everywhere is rarely right at most pairs
         yield from placed
