@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 __all__ = ["gradients_in_effect", "no_mask"]
 
 _READ = ("dq", "dk", "dv", "dbias")
-_TRIED = 12
+_TRIED = 30
 """Formulas of one output that are tried on fresh cases."""
 _SUMS = 24
 """Likewise of places of a sum: on one case several rules give the same rows."""
